@@ -1,0 +1,30 @@
+//! Time, read in one place so that tests can set it.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Tells the time.
+pub trait Clock: Send + Sync + 'static {
+    /// Microseconds since the Unix epoch. May step backwards when the system clock does.
+    fn now_micros(&self) -> i64;
+
+    /// Time since an arbitrary fixed point. Never goes backwards.
+    fn monotonic(&self) -> Duration;
+}
+
+/// The machine's own clocks.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
+    fn now_micros(&self) -> i64 {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)
+    }
+
+    fn monotonic(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
+    }
+}

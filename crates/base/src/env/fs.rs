@@ -1,0 +1,84 @@
+//! Files and directories as the engine sees them.
+//!
+//! The traits promise no more than a POSIX file system does: written bytes reach the disk when a
+//! sync of their file returns, and a created, renamed or removed name is durable when a sync of
+//! its directory returns. The simulated file system (`sim`) breaks everything this text does not
+//! promise.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A tree of directories and files.
+pub trait FileSystem: Send + Sync + 'static {
+    /// Opens an existing file for positional reads.
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
+
+    /// Creates a file for writing; an existing file of that name is emptied.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+
+    /// Opens an existing file for positional writes, its content kept.
+    fn open_write(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+
+    /// Renames `from` to `to`, replacing `to` in one step. Durable after `sync_dir`.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file. Durable after `sync_dir`.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Gives a file a second name. Durable after `sync_dir`.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Creates a directory and its missing parents. Durable after `sync_dir` of each parent.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a directory, sorted; directories included.
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// Length of a file in bytes.
+    fn size(&self, path: &Path) -> io::Result<u64>;
+
+    /// Whether a file or directory of that name exists.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// Makes the names in `dir` durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Takes the exclusive lock file at `path`, creating it if needed. Fails with
+    /// `io::ErrorKind::WouldBlock` while another process (or another holder in this one) has it.
+    /// The lock ends when the returned value is dropped, and with the process.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
+
+    /// Bytes the file system of `path` can still take.
+    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+}
+
+/// A file open for reading. Reads are positional and may come from many threads at once.
+pub trait ReadFile: Send + Sync + 'static {
+    /// Fills `buf` from `offset`. A file that ends earlier gives `io::ErrorKind::UnexpectedEof`.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Length in bytes when the call is made.
+    fn size(&self) -> io::Result<u64>;
+}
+
+/// A file open for writing by one owner.
+pub trait WriteFile: Send + Sync + 'static {
+    /// Writes all of `data` at `offset`, extending the file as needed. After an error any prefix
+    /// of it may have been written.
+    fn write_all_at(&mut self, data: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Reserves disk space so that the file is at least `len` bytes long; new bytes read as zero.
+    fn allocate(&mut self, len: u64) -> io::Result<()>;
+
+    /// Cuts or extends the file to `len` bytes.
+    fn set_len(&mut self, len: u64) -> io::Result<()>;
+
+    /// Makes the written bytes (and the length needed to read them) durable. After an error
+    /// nothing is known of any byte written since the last successful sync, and a second sync
+    /// that succeeds proves nothing.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Length in bytes.
+    fn size(&self) -> io::Result<u64>;
+}

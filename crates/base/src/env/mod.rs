@@ -1,0 +1,41 @@
+//! The environment: everything the engine asks of the machine, behind traits, so that tests can
+//! simulate it and break it.
+//!
+//! Nothing outside this folder calls `std::fs`, reads the clock, draws randomness or starts a
+//! thread for background work.
+
+use std::sync::Arc;
+
+pub mod clock;
+pub mod fs;
+pub mod real;
+pub mod rng;
+pub mod sim;
+pub mod task;
+
+pub use clock::{Clock, SystemClock};
+pub use fs::FileSystem;
+pub use real::RealFileSystem;
+pub use task::{Tasks, ThreadPool};
+
+/// One machine, real or simulated. Cheap to clone.
+#[derive(Clone)]
+pub struct Env {
+    /// Files and directories.
+    pub fs: Arc<dyn FileSystem>,
+    /// Wall-clock and monotonic time.
+    pub clock: Arc<dyn Clock>,
+    /// Where background work (flush, compaction) runs.
+    pub tasks: Arc<dyn Tasks>,
+}
+
+impl Env {
+    /// The real machine with `threads` background threads (1..=64).
+    pub fn real(threads: usize) -> Self {
+        Self {
+            fs: Arc::new(RealFileSystem),
+            clock: Arc::new(SystemClock),
+            tasks: Arc::new(ThreadPool::new(threads)),
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Write batches: mutations that take effect together, and their encoding in the log.
+//!
+//! Mutations of a batch take consecutive sequence numbers in their own order: a put after a
+//! delete in one batch survives it, a put before it does not. The encoding is specified in
+//! docs/format/commit_log.md.
+
+use crate::cell::{
+    Column, Entry, FamilyId, Kind, RangeTombstone, Scope, SequenceNumber, Timestamp,
+};
+use crate::merge::Operand;
+use base::codec::{ByteReader, DecodeError, PutBytes};
+
+/// Longest row key, in bytes.
+pub const ROW_BYTES_MAX: usize = 64 << 10;
+/// Longest qualifier, in bytes.
+pub const QUALIFIER_BYTES_MAX: usize = 64 << 10;
+/// Longest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 256 << 20;
+/// Largest encoded batch, in bytes.
+pub const BATCH_BYTES_MAX: usize = 512 << 20;
+
+/// A half-open range of timestamps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TimestampRange {
+    /// Oldest timestamp in the range.
+    pub start: Timestamp,
+    /// Newer than every timestamp in the range; `None` has no upper end.
+    pub end: Option<Timestamp>,
+}
+
+impl TimestampRange {
+    /// Every timestamp.
+    pub const ALL: Self = Self { start: Timestamp::MIN, end: None };
+
+    /// Whether the range has no timestamp at all.
+    pub fn is_empty(&self) -> bool {
+        self.end.is_some_and(|end| end <= self.start)
+    }
+
+    /// Whether `timestamp` lies in the range.
+    pub fn contains(&self, timestamp: Timestamp) -> bool {
+        self.start <= timestamp && self.end.is_none_or(|end| timestamp < end)
+    }
+
+    /// The newest timestamp in a range that is not empty.
+    fn newest(&self) -> Timestamp {
+        self.end.map_or(Timestamp::MAX, |end| Timestamp(end.0 - 1))
+    }
+}
+
+/// Mutations of one tree that commit together. Limits are checked by `Engine::write`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteBatch {
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+/// Tags of the encoding, frozen; an entry's tag is its kind. 0 stays invalid.
+const TAG_RANGE_TOMBSTONE: u8 = 4;
+
+/// One mutation of a batch, as it will be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mutation<'a> {
+    /// An entry of a row.
+    Entry {
+        /// The row.
+        row: &'a [u8],
+        /// The entry, with the sequence number the batch gave it.
+        entry: Entry<'a>,
+    },
+    /// A dropped range of rows.
+    DropRange(RangeTombstone),
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of mutations.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are no mutations.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Length of the encoding in bytes.
+    pub fn encoded_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Removes all mutations, keeping the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.count = 0;
+    }
+
+    /// Writes a cell, replacing one of the same row, column and timestamp.
+    pub fn put(&mut self, row: &[u8], column: Column<'_>, timestamp: Timestamp, value: &[u8]) {
+        assert_eq!(column.scope, Scope::Column, "a cell lies in a column");
+        self.push_entry(row, column, timestamp, Kind::Put, value);
+    }
+
+    /// Merges `operand` into the cell of that row, column and timestamp.
+    pub fn merge(
+        &mut self,
+        row: &[u8],
+        column: Column<'_>,
+        timestamp: Timestamp,
+        operand: Operand,
+    ) {
+        assert_eq!(column.scope, Scope::Column, "a cell lies in a column");
+        self.push_entry(row, column, timestamp, Kind::Merge, &operand.encode());
+    }
+
+    /// Deletes what `column` names (a column, a family or the row) in a range of timestamps: all
+    /// cells written before, and earlier in this batch, not those written later. An empty range
+    /// deletes nothing.
+    pub fn delete(&mut self, row: &[u8], column: Column<'_>, range: TimestampRange) {
+        if !range.is_empty() {
+            let oldest = range.start.0.to_le_bytes();
+            self.push_entry(row, column, range.newest(), Kind::Tombstone, &oldest);
+        }
+    }
+
+    /// Deletes one column of a row.
+    pub fn delete_column(&mut self, row: &[u8], family: FamilyId, qualifier: &[u8]) {
+        self.delete(row, Column::of(family, qualifier), TimestampRange::ALL);
+    }
+
+    /// Deletes one family of a row.
+    pub fn delete_family(&mut self, row: &[u8], family: FamilyId) {
+        self.delete(row, Column::family(family), TimestampRange::ALL);
+    }
+
+    /// Deletes a row.
+    pub fn delete_row(&mut self, row: &[u8]) {
+        self.delete(row, Column::ROW, TimestampRange::ALL);
+    }
+
+    /// Drops all rows in `[start, end)`; `None` reaches to the end. An empty range drops nothing.
+    pub fn drop_row_range(&mut self, start: &[u8], end: Option<&[u8]>) {
+        if end.is_some_and(|end| end <= start) {
+            return;
+        }
+        self.bytes.push(TAG_RANGE_TOMBSTONE);
+        self.bytes.put_string(start);
+        self.bytes.push(u8::from(end.is_some()));
+        self.bytes.put_string(end.unwrap_or_default());
+        self.count += 1;
+    }
+
+    fn push_entry(
+        &mut self,
+        row: &[u8],
+        column: Column<'_>,
+        timestamp: Timestamp,
+        kind: Kind,
+        value: &[u8],
+    ) {
+        self.bytes.push(kind as u8);
+        self.bytes.put_string(row);
+        self.bytes.put_u16(column.family.0);
+        self.bytes.push(column.scope as u8);
+        self.bytes.put_string(column.qualifier);
+        self.bytes.put_i64(timestamp.0);
+        self.bytes.put_string(value);
+        self.count += 1;
+    }
+
+    /// The encoding: `count` u32, then the mutations.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.count);
+        out.extend_from_slice(&self.bytes);
+    }
+
+    /// The batch in `bytes`, every mutation checked. Allocates no more than `bytes` is long.
+    pub fn decode(bytes: &[u8]) -> Result<Self, BatchError> {
+        let mut reader = ByteReader::new(bytes);
+        let count = reader.u32("mutation count")?;
+        let batch = Self { bytes: reader.rest().to_vec(), count };
+        let mut mutations = batch.mutations(SequenceNumber(0));
+        let mut seen = 0;
+        while let Some(mutation) = mutations.next_checked()? {
+            check_limits(&mutation)?;
+            seen += 1;
+        }
+        if seen == count { Ok(batch) } else { Err(BatchError::Count { said: count, seen }) }
+    }
+
+    /// The mutations in order, numbered from `first`.
+    pub fn mutations(&self, first: SequenceNumber) -> Mutations<'_> {
+        Mutations { reader: ByteReader::new(&self.bytes), next: first }
+    }
+
+    /// Checks every limit, and the merge operands.
+    pub fn validate(&self) -> Result<(), BatchError> {
+        if self.bytes.len() > BATCH_BYTES_MAX {
+            return Err(BatchError::Limit("batch", self.bytes.len(), BATCH_BYTES_MAX));
+        }
+        let mut mutations = self.mutations(SequenceNumber(0));
+        while let Some(mutation) = mutations.next_checked()? {
+            check_limits(&mutation)?;
+        }
+        Ok(())
+    }
+}
+
+fn check_limits(mutation: &Mutation<'_>) -> Result<(), BatchError> {
+    let limit = |what, len: usize, max: usize| {
+        if len > max { Err(BatchError::Limit(what, len, max)) } else { Ok(()) }
+    };
+    match mutation {
+        Mutation::Entry { row, entry } => {
+            limit("row key", row.len(), ROW_BYTES_MAX)?;
+            limit("qualifier", entry.column.qualifier.len(), QUALIFIER_BYTES_MAX)?;
+            limit("value", entry.value.len(), VALUE_BYTES_MAX)
+        }
+        Mutation::DropRange(range) => {
+            limit("row key", range.start.len(), ROW_BYTES_MAX)?;
+            limit("row key", range.end.as_ref().map_or(0, Vec::len), ROW_BYTES_MAX)
+        }
+    }
+}
+
+/// What is wrong with a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BatchError {
+    /// The bytes end early or are malformed.
+    Decode(DecodeError),
+    /// A tag, scope or flag byte that names nothing.
+    Byte(&'static str, u8),
+    /// An item of a value that its kind does not allow.
+    Value(&'static str),
+    /// The mutation count and the mutations disagree.
+    Count {
+        /// The count written.
+        said: u32,
+        /// The mutations found.
+        seen: u32,
+    },
+    /// Something is longer than its limit: name, length, limit.
+    Limit(&'static str, usize, usize),
+}
+
+impl std::fmt::Display for BatchError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Decode(error) => write!(f, "write batch: {error}"),
+            Self::Byte(what, byte) => write!(f, "write batch: {byte} is no {what}"),
+            Self::Value(what) => write!(f, "write batch: {what}"),
+            Self::Count { said, seen } => {
+                write!(f, "write batch: {said} mutations announced, {seen} found")
+            }
+            Self::Limit(what, len, max) => {
+                write!(f, "{what} of {len} bytes is over the limit of {max} bytes")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BatchError {}
+
+impl From<DecodeError> for BatchError {
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(error)
+    }
+}
+
+/// Walks the mutations of a batch that was checked when it was built or decoded.
+#[derive(Debug)]
+pub struct Mutations<'a> {
+    reader: ByteReader<'a>,
+    next: SequenceNumber,
+}
+
+impl<'a> Mutations<'a> {
+    fn next_checked(&mut self) -> Result<Option<Mutation<'a>>, BatchError> {
+        if self.reader.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.reader.u8("tag")?;
+        let sequence = self.next;
+        self.next.0 += 1;
+        if tag == TAG_RANGE_TOMBSTONE {
+            return self.range_tombstone(sequence).map(Some);
+        }
+        let kind = Kind::from_byte(tag).ok_or(BatchError::Byte("mutation", tag))?;
+        self.entry(kind, sequence).map(Some)
+    }
+
+    fn entry(&mut self, kind: Kind, sequence: SequenceNumber) -> Result<Mutation<'a>, BatchError> {
+        let row = self.reader.string("row key")?;
+        let family = FamilyId(self.reader.u16("family")?);
+        let scope = self.reader.u8("scope")?;
+        let scope = Scope::from_byte(scope).ok_or(BatchError::Byte("scope", scope))?;
+        let qualifier = self.reader.string("qualifier")?;
+        let timestamp = Timestamp(self.reader.i64("timestamp")?);
+        let value = self.reader.string("value")?;
+        let column = Column { family, scope, qualifier };
+        let entry = Entry { column, timestamp, sequence, kind, value };
+        check_entry(&entry)?;
+        Ok(Mutation::Entry { row, entry })
+    }
+
+    fn range_tombstone(&mut self, sequence: SequenceNumber) -> Result<Mutation<'a>, BatchError> {
+        let start = self.reader.string("range start")?.to_vec();
+        let bounded = match self.reader.u8("range flag")? {
+            0 => false,
+            1 => true,
+            other => return Err(BatchError::Byte("range flag", other)),
+        };
+        let end = self.reader.string("range end")?;
+        if !bounded && !end.is_empty() || bounded && end <= &start[..] {
+            return Err(BatchError::Value("a dropped range that is empty or malformed"));
+        }
+        Ok(Mutation::DropRange(RangeTombstone {
+            start,
+            end: bounded.then(|| end.to_vec()),
+            sequence,
+        }))
+    }
+}
+
+/// What every entry must keep to, wherever it is decoded from.
+pub fn check_entry(entry: &Entry<'_>) -> Result<(), BatchError> {
+    let column = &entry.column;
+    if (column.scope == Scope::Row) != (column.family == FamilyId::ROW) {
+        return Err(BatchError::Value("family 0 and the row scope go together"));
+    }
+    if column.scope != Scope::Column && !column.qualifier.is_empty() {
+        return Err(BatchError::Value("only columns have a qualifier"));
+    }
+    match entry.kind {
+        Kind::Put | Kind::Merge if column.scope != Scope::Column => {
+            Err(BatchError::Value("a cell outside a column"))
+        }
+        Kind::Merge if Operand::decode(entry.value).is_none() => {
+            Err(BatchError::Value("a merge operand that is none"))
+        }
+        Kind::Tombstone if entry.tombstone_oldest().is_none_or(|t| t > entry.timestamp) => {
+            Err(BatchError::Value("a tombstone whose time range is empty or malformed"))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl<'a> Iterator for Mutations<'a> {
+    type Item = Mutation<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_checked().expect("the batch was checked when it was built or decoded")
+    }
+}

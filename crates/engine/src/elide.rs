@@ -1,0 +1,43 @@
+//! What may vanish: the hook by which the table layer's GC rules reach compaction.
+
+use crate::cell::{FamilyId, Timestamp};
+
+/// Whether a cell must be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The cell stays.
+    Keep,
+    /// Compaction may drop the cell; reads of the layer above no longer show it.
+    Elide,
+}
+
+/// Decides which cells of a tree may vanish. A pure function of its arguments for as long as one
+/// compaction holds it (the time of day is fixed when the policy value is made), and monotonic: a
+/// cell that may vanish as version `n` may vanish as any later version.
+pub trait ElisionPolicy: Send + Sync + 'static {
+    /// Whether the cell that is version `version` of its column (0 is the newest of those that
+    /// no delete hides) and carries `timestamp` may vanish.
+    fn verdict(&self, family: FamilyId, version: u32, timestamp: Timestamp) -> Verdict;
+}
+
+/// Gives a policy at the start of each compaction, so that it can look at the clock once.
+pub trait ElisionRules: Send + Sync + 'static {
+    /// The policy of a compaction that starts at `now_micros` since the Unix epoch.
+    fn policy(&self, now_micros: i64) -> Box<dyn ElisionPolicy>;
+}
+
+/// Keeps everything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KeepAll;
+
+impl ElisionPolicy for KeepAll {
+    fn verdict(&self, _: FamilyId, _: u32, _: Timestamp) -> Verdict {
+        Verdict::Keep
+    }
+}
+
+impl ElisionRules for KeepAll {
+    fn policy(&self, _: i64) -> Box<dyn ElisionPolicy> {
+        Box::new(KeepAll)
+    }
+}

@@ -1,0 +1,102 @@
+//! The engine's errors, grouped by what the caller can do.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A result of the engine.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why the engine could not do what it was asked.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file system failed. A failed append or sync of the commit log or manifest also stops
+    /// writes until the engine is opened again; reads go on.
+    Io {
+        /// What was being done, a verb: `read`, `write`, `sync`, `create`.
+        op: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Kind of the system's error.
+        kind: io::ErrorKind,
+        /// Its text.
+        message: String,
+    },
+    /// The disk is full. Nothing acknowledged is lost; writes are taken again when space returns.
+    NoSpace {
+        /// The file that could not grow.
+        path: PathBuf,
+    },
+    /// Bytes on disk break their format. Never retried; `stele dump` shows the spot.
+    Corruption {
+        /// The damaged file.
+        file: PathBuf,
+        /// Where in it, in bytes from its start.
+        offset: u64,
+        /// What was wrong.
+        what: String,
+    },
+    /// The data directory cannot be used as it is: locked by another process, written by a newer
+    /// Stele, or not a data directory. The text says what to do.
+    Unusable {
+        /// The directory.
+        dir: PathBuf,
+        /// What is wrong and what to do.
+        what: String,
+    },
+    /// The caller broke a documented limit, which the text names.
+    InvalidArgument(String),
+    /// No tree of that id.
+    UnknownTree(crate::cell::TreeId),
+    /// An earlier failure stopped writes; open the engine again. The text is that failure.
+    WritesStopped(String),
+    /// The engine is closing.
+    Closed,
+}
+
+impl Error {
+    /// An I/O failure, told apart from a full disk.
+    pub fn io(op: &'static str, path: &Path, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::NoSpace { path: path.to_owned() }
+            }
+            kind => Self::Io { op, path: path.to_owned(), kind, message: error.to_string() },
+        }
+    }
+
+    /// Damage found in `file` at `offset`.
+    pub fn corruption(file: &Path, offset: u64, what: impl fmt::Display) -> Self {
+        Self::Corruption { file: file.to_owned(), offset, what: what.to_string() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { op, path, message, .. } => {
+                write!(f, "cannot {op} {}: {message}", path.display())
+            }
+            Self::NoSpace { path } => write!(
+                f,
+                "disk full: {} cannot grow; writes resume when space returns",
+                path.display()
+            ),
+            Self::Corruption { file, offset, what } => {
+                write!(f, "corruption in {} at offset {offset}: {what}", file.display())
+            }
+            Self::Unusable { dir, what } => {
+                write!(f, "data directory {}: {what}", dir.display())
+            }
+            Self::InvalidArgument(what) => f.write_str(what),
+            Self::UnknownTree(tree) => write!(f, "unknown tree {}", tree.0),
+            Self::WritesStopped(why) => {
+                write!(f, "writes are stopped until the engine is reopened: {why}")
+            }
+            Self::Closed => f.write_str("the engine is closed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

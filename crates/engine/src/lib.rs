@@ -1,0 +1,21 @@
+//! One log-structured merge tree over cells.
+
+pub mod batch;
+pub mod cell;
+pub mod cursor;
+pub mod elide;
+pub mod engine;
+pub mod error;
+pub mod manifest;
+pub mod merge;
+pub mod metrics;
+pub mod model;
+pub mod options;
+pub mod request;
+
+pub use batch::{TimestampRange, WriteBatch};
+pub use cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
+pub use engine::{Engine, Scan, Snapshot};
+pub use error::{Error, Result};
+pub use options::{Compression, Durability, FilterGranularity, Options, TreeOptions};
+pub use request::{Cell, Columns, Direction, QualifierRange, RowRange, ScanRequest};

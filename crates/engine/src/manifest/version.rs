@@ -1,0 +1,94 @@
+//! Immutable versions: the files of one tree at one moment.
+//!
+//! Invariants (checked by `check.rs` at every install):
+//! 1. `levels` has [`LEVELS`] entries. Within level 0 and level 1 runs are ordered newest first;
+//!    the last level has at most one run. No run is empty.
+//! 2. The SSTables of a run are sorted by `first_row` and share no row: a row of a run lies
+//!    entirely in one SSTable.
+//! 3. Recency: for any row, every entry in a run is newer (has a larger sequence number) than
+//!    every entry in the runs after it, level 0 first. Merging only neighbouring runs keeps this.
+
+use crate::cell::{SequenceNumber, Timestamp};
+use crate::options::TreeOptions;
+use std::sync::Arc;
+
+/// Number of levels: fresh runs, a tier of larger runs, and the one last run (lazy levelling).
+pub const LEVELS: usize = 3;
+
+/// Number of a file in the data directory; never reused, so that it can key caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileNumber(pub u64);
+
+/// A position in whatever log feeds the engine; grows with every batch of a tree. With the
+/// engine's own log it is the sequence number of the batch's last mutation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct LogPosition(pub u64);
+
+/// What the manifest knows of an SSTable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SstMeta {
+    /// Its number; the file is `NNNNNNNNNN.sst`.
+    pub number: FileNumber,
+    /// Length of the file.
+    pub bytes: u64,
+    /// Smallest row with an entry, or smallest start of a range tombstone.
+    pub first_row: Vec<u8>,
+    /// Largest row with an entry. Range tombstones may reach beyond it.
+    pub last_row: Vec<u8>,
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones among the entries.
+    pub tombstones: u64,
+    /// Range tombstones.
+    pub range_tombstones: u64,
+    /// Smallest sequence number of any entry or range tombstone.
+    pub sequence_min: SequenceNumber,
+    /// Largest.
+    pub sequence_max: SequenceNumber,
+    /// Oldest timestamp of any entry.
+    pub timestamp_min: Timestamp,
+    /// Newest.
+    pub timestamp_max: Timestamp,
+}
+
+/// A sorted run: SSTables in row order that share no row.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Run {
+    /// Sorted by `first_row`, disjoint, not empty.
+    pub ssts: Vec<Arc<SstMeta>>,
+}
+
+impl Run {
+    /// Bytes of all its files.
+    pub fn bytes(&self) -> u64 {
+        self.ssts.iter().map(|sst| sst.bytes).sum()
+    }
+
+    /// Largest sequence number in the run.
+    pub fn sequence_max(&self) -> SequenceNumber {
+        self.ssts.iter().map(|sst| sst.sequence_max).max().unwrap_or_default()
+    }
+}
+
+/// The files of one tree at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeVersion {
+    /// The options the tree was created with.
+    pub options: TreeOptions,
+    /// Every batch up to here is in SSTables; replay starts after it.
+    pub flushed: LogPosition,
+    /// Level by level, newest run first.
+    pub levels: [Vec<Run>; LEVELS],
+}
+
+impl TreeVersion {
+    /// A tree without files.
+    pub fn empty(options: TreeOptions) -> Self {
+        Self { options, flushed: LogPosition::default(), levels: Default::default() }
+    }
+
+    /// All runs, newest first.
+    pub fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.levels.iter().flatten()
+    }
+}

@@ -1,0 +1,178 @@
+//! Options fixed when an engine or a tree is opened.
+
+use crate::error::{Error, Result};
+use std::time::Duration;
+
+/// When an acknowledged write is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Every commit is synced before it is acknowledged. Nothing acknowledged is ever lost.
+    Sync,
+    /// Commits are synced at this interval; a crash of the machine (not of the process) can lose
+    /// the last interval. 1 ms..=60 s.
+    Interval(Duration),
+    /// The log is written but never synced, except when a segment is full: for bulk work that
+    /// can be repeated. A crash of the process alone loses nothing.
+    None,
+}
+
+/// Values of one engine, that is of one data directory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// When an acknowledged write is on disk. Default [`Durability::Sync`].
+    pub durability: Durability,
+    /// Memtable size that triggers a flush of its tree; up to two are alive per tree. Larger:
+    /// fewer, bigger SSTables and longer recovery. 64 KiB..=4 GiB, default 64 MiB.
+    pub memtable_bytes_max: usize,
+    /// Bytes of blocks kept in memory, over all trees. 1 MiB or more, default 256 MiB.
+    pub cache_bytes_max: usize,
+    /// Size of one log segment, preallocated. Larger: fewer files; smaller: space returns
+    /// sooner. 64 KiB..=1 GiB, default 64 MiB.
+    pub log_segment_bytes: u64,
+    /// Runs of level 0 at which a compaction starts. Lower: faster reads, more rewriting.
+    /// 1..=64, default 4.
+    pub l0_runs_compact: usize,
+    /// Runs of level 0 at which writes wait for compaction; must exceed `l0_runs_compact`.
+    /// Default 12.
+    pub l0_runs_stall: usize,
+    /// Size at which compaction starts another SSTable. 64 KiB..=4 GiB, default 128 MiB.
+    pub sst_bytes_max: u64,
+    /// Target bytes of level 1; the last level takes what exceeds it. Default 512 MiB.
+    pub l1_bytes_max: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Sync,
+            memtable_bytes_max: 64 << 20,
+            cache_bytes_max: 256 << 20,
+            log_segment_bytes: 64 << 20,
+            l0_runs_compact: 4,
+            l0_runs_stall: 12,
+            sst_bytes_max: 128 << 20,
+            l1_bytes_max: 512 << 20,
+        }
+    }
+}
+
+impl Options {
+    /// Checks every range; the error names the option and its range.
+    pub fn validate(&self) -> Result<()> {
+        let check = |name: &str, ok: bool, range: &str| {
+            if ok {
+                Ok(())
+            } else {
+                Err(Error::InvalidArgument(format!("option {name} must be {range}")))
+            }
+        };
+        if let Durability::Interval(every) = self.durability {
+            let range = Duration::from_millis(1)..=Duration::from_secs(60);
+            check("durability interval", range.contains(&every), "1 ms to 60 s")?;
+        }
+        let memtable = (64 << 10)..=(4 << 30);
+        check(
+            "memtable_bytes_max",
+            memtable.contains(&self.memtable_bytes_max),
+            "64 KiB to 4 GiB",
+        )?;
+        check("cache_bytes_max", self.cache_bytes_max >= 1 << 20, "1 MiB or more")?;
+        let segment = (64 << 10)..=(1 << 30);
+        check("log_segment_bytes", segment.contains(&self.log_segment_bytes), "64 KiB to 1 GiB")?;
+        check("l0_runs_compact", (1..=64).contains(&self.l0_runs_compact), "1 to 64")?;
+        let above = self.l0_runs_stall > self.l0_runs_compact;
+        check("l0_runs_stall", above, "greater than l0_runs_compact")?;
+        let sst = (64 << 10)..=(4 << 30);
+        check("sst_bytes_max", sst.contains(&self.sst_bytes_max), "64 KiB to 4 GiB")?;
+        check("l1_bytes_max", self.l1_bytes_max >= 1 << 16, "64 KiB or more")
+    }
+}
+
+/// How blocks are compressed. The byte on disk is frozen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Compression {
+    /// Kept as they are.
+    None = 0,
+    /// LZ4 block format: cheap both ways.
+    Lz4 = 1,
+    /// Zstandard level 3: smaller, dearer to read.
+    Zstd = 2,
+}
+
+impl Compression {
+    /// The compression of a byte on disk; `None` for a byte that names none.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::None),
+            1 => Some(Self::Lz4),
+            2 => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// For which questions the filter of a tree holds keys, beside those of rows and deletes, which
+/// it always holds. More keys, larger filters. The byte on disk is frozen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum FilterGranularity {
+    /// "Is this row here?"
+    Row = 0,
+    /// And "has it this family?"
+    Family = 1,
+    /// And "has it this column?"
+    Column = 2,
+}
+
+impl FilterGranularity {
+    /// The granularity of a byte on disk; `None` for a byte that names none.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Row),
+            1 => Some(Self::Family),
+            2 => Some(Self::Column),
+            _ => None,
+        }
+    }
+}
+
+/// Values of one tree; they shape its bytes, so they are kept in the manifest with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeOptions {
+    /// Bytes of a data block before compression, a target. 1 KiB..=64 KiB, default 16 KiB.
+    pub block_bytes: u32,
+    /// Compression of files above the last level. Default LZ4.
+    pub compression: Compression,
+    /// Compression of the last level. Default LZ4.
+    pub compression_last: Compression,
+    /// Bits of filter per key; 0 builds none. 0..=32, default 12.
+    pub filter_bits_per_key: u8,
+    /// For which questions filters hold keys. Default `Column`.
+    pub filter_granularity: FilterGranularity,
+}
+
+impl Default for TreeOptions {
+    fn default() -> Self {
+        Self {
+            block_bytes: 16 << 10,
+            compression: Compression::Lz4,
+            compression_last: Compression::Lz4,
+            filter_bits_per_key: 12,
+            filter_granularity: FilterGranularity::Column,
+        }
+    }
+}
+
+impl TreeOptions {
+    /// Checks every range; the error names the option and its range.
+    pub fn validate(&self) -> Result<()> {
+        if !(1 << 10..=64 << 10).contains(&self.block_bytes) {
+            return Err(Error::InvalidArgument("block_bytes must be 1 KiB to 64 KiB".into()));
+        }
+        if self.filter_bits_per_key > 32 {
+            return Err(Error::InvalidArgument("filter_bits_per_key must be 0 to 32".into()));
+        }
+        Ok(())
+    }
+}
