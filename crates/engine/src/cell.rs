@@ -126,6 +126,35 @@ impl<'a> Column<'a> {
     }
 }
 
+/// What an entry of a row is ordered by, and its kind: all but its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EntryKey<'a> {
+    /// Family, scope and qualifier.
+    pub column: Column<'a>,
+    /// A cell's version; of a tombstone the newest timestamp it covers.
+    pub timestamp: Timestamp,
+    /// When it was written.
+    pub sequence: SequenceNumber,
+    /// Put, merge operand or tombstone.
+    pub kind: Kind,
+}
+
+impl<'a> EntryKey<'a> {
+    /// Order within one row: column ascending, timestamp descending, sequence descending.
+    pub fn cmp_in_row(&self, other: &EntryKey<'_>) -> Ordering {
+        self.column
+            .cmp(&other.column)
+            .then_with(|| other.timestamp.cmp(&self.timestamp))
+            .then_with(|| other.sequence.cmp(&self.sequence))
+    }
+
+    /// The entry of this key with `value`.
+    pub fn with_value(self, value: &'a [u8]) -> Entry<'a> {
+        let Self { column, timestamp, sequence, kind } = self;
+        Entry { column, timestamp, sequence, kind, value }
+    }
+}
+
 /// One entry of a row, borrowed from where it lies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Entry<'a> {
@@ -141,13 +170,16 @@ pub struct Entry<'a> {
     pub value: &'a [u8],
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    /// The entry without its value.
+    pub fn key(&self) -> EntryKey<'a> {
+        let Self { column, timestamp, sequence, kind, .. } = *self;
+        EntryKey { column, timestamp, sequence, kind }
+    }
+
     /// Order within one row: column ascending, timestamp descending, sequence descending.
     pub fn cmp_in_row(&self, other: &Entry<'_>) -> Ordering {
-        self.column
-            .cmp(&other.column)
-            .then_with(|| other.timestamp.cmp(&self.timestamp))
-            .then_with(|| other.sequence.cmp(&self.sequence))
+        self.key().cmp_in_row(&other.key())
     }
 
     /// For a tombstone, the oldest timestamp it covers; `None` if its value is malformed.

@@ -2,19 +2,22 @@
 //! SSTables, and the merge of several of them.
 //!
 //! Rules, for every implementation:
-//! 1. A new cursor stands on no row. `seek` and `seek_before` may be called at any time; `next_row`
-//!    and `prev_row` only while the cursor stands on a row.
-//! 2. Standing on a row, `row` lends its key and `next_entry` lends the row's entries in the order
-//!    of `crate::cell`, each once, from the first. Within a row the direction is always forward,
-//!    also in reverse scans, since tombstones must come before what they hide.
-//! 3. `next_row` and `prev_row` may be called before the row's entries are used up.
-//! 4. Lent bytes live until the next call on the cursor.
+//! 1. A new cursor stands on no row. `seek` and `seek_before` may be called at any time; every
+//!    other verb only while the cursor stands on a row.
+//! 2. A cursor that has just come to a row stands on the row's first entry (every row has one).
+//!    `next_entry` moves to the next one in the order of `crate::cell`, in the end past the last
+//!    (`entry` is then `None`, and the cursor still stands on the row). Within a row the direction
+//!    is always forward, also in reverse scans, since tombstones must come before what they hide.
+//! 3. `next_row` and `prev_row` may be called before the row's entries are used up, and in any
+//!    mixture.
+//! 4. `row`, `entry` and `value` lend bytes until the next call that moves the cursor. `value` may
+//!    have to read the disk (large values lie apart), so entries are judged by their key first.
 //! 5. After an error the cursor stands on no row; only a seek is legal. Going on without the
 //!    broken part could resurrect what it was hiding.
 //! 6. A row that holds only tombstones is still a row here. Range tombstones are not entries and
 //!    are not seen through cursors.
 
-use crate::cell::{Column, Entry};
+use crate::cell::{Column, EntryKey};
 use crate::error::Result;
 
 /// Walks rows in order, forwards or backwards, and each row's entries forwards.
@@ -34,9 +37,16 @@ pub trait RowCursor {
     /// The row the cursor stands on.
     fn row(&self) -> Option<&[u8]>;
 
-    /// The next entry of this row; `None` when they are used up.
-    fn next_entry(&mut self) -> Result<Option<Entry<'_>>>;
+    /// The entry the cursor stands on; `None` past the row's last.
+    fn entry(&self) -> Option<EntryKey<'_>>;
 
-    /// Skips the entries of this row whose column is less than `column`. Never moves backwards.
+    /// The value of that entry. Call only while `entry` is `Some`.
+    fn value(&mut self) -> Result<&[u8]>;
+
+    /// Moves to the row's next entry, or past the last. Call only while `entry` is `Some`.
+    fn next_entry(&mut self) -> Result<()>;
+
+    /// Moves to the row's first entry at or after the current one whose column is not less than
+    /// `column`, or past the last. Never moves backwards.
     fn skip_to_column(&mut self, column: Column<'_>) -> Result<()>;
 }

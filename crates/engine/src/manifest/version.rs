@@ -31,9 +31,10 @@ pub struct SstMeta {
     pub number: FileNumber,
     /// Length of the file.
     pub bytes: u64,
-    /// Smallest row with an entry, or smallest start of a range tombstone.
+    /// Smallest row with an entry; empty if there are none.
     pub first_row: Vec<u8>,
-    /// Largest row with an entry. Range tombstones may reach beyond it.
+    /// Largest row with an entry; empty if there are none. Range tombstones stand apart: they
+    /// may begin before `first_row` and reach beyond `last_row`.
     pub last_row: Vec<u8>,
     /// Entries, tombstones included.
     pub entries: u64,
