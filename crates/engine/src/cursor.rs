@@ -10,14 +10,15 @@
 //!    is always forward, also in reverse scans, since tombstones must come before what they hide.
 //! 3. `next_row` and `prev_row` may be called before the row's entries are used up, and in any
 //!    mixture.
-//! 4. `row`, `entry` and `value` lend bytes until the next call that moves the cursor. `value` may
-//!    have to read the disk (large values lie apart), so entries are judged by their key first.
+//! 4. `row`, `entry` and `entry_with_value` lend bytes until the next call that moves the cursor.
+//!    `entry_with_value` may have to read the disk (large values lie apart), so entries are judged
+//!    by their key first.
 //! 5. After an error the cursor stands on no row; only a seek is legal. Going on without the
 //!    broken part could resurrect what it was hiding.
 //! 6. A row that holds only tombstones is still a row here. Range tombstones are not entries and
 //!    are not seen through cursors.
 
-use crate::cell::{Column, EntryKey};
+use crate::cell::{Column, Entry, EntryKey};
 use crate::error::Result;
 
 /// Walks rows in order, forwards or backwards, and each row's entries forwards.
@@ -40,8 +41,8 @@ pub trait RowCursor {
     /// The entry the cursor stands on; `None` past the row's last.
     fn entry(&self) -> Option<EntryKey<'_>>;
 
-    /// The value of that entry. Call only while `entry` is `Some`.
-    fn value(&mut self) -> Result<&[u8]>;
+    /// That entry with its value. Call only while `entry` is `Some`.
+    fn entry_with_value(&mut self) -> Result<Entry<'_>>;
 
     /// Moves to the row's next entry, or past the last. Call only while `entry` is `Some`.
     fn next_entry(&mut self) -> Result<()>;
