@@ -1,1 +1,30 @@
-//! placeholder
+//! Tables over the engine: schema, row mutations, filters, GC rules, and the [`Store`] trait that
+//! every protocol front sees.
+//!
+//! A tour: `store.rs` is the contract; `schema.rs`, `row.rs`, `row_set.rs`, `mutate.rs` and
+//! `filter/` are the values that cross it; `limits.rs` holds every size limit, once.
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod filter;
+pub mod gc;
+pub mod limits;
+pub mod mutate;
+pub mod row;
+pub mod row_set;
+pub mod schema;
+pub mod store;
+
+pub use bytes::Bytes;
+pub use engine::{Direction, FamilyId, Timestamp, TimestampRange, TreeId};
+pub use error::{Error, Result};
+pub use filter::RowFilter;
+pub use gc::GcRule;
+pub use mutate::{CheckAndMutate, ReadModifyWriteRule, RowMutation, RowMutations};
+pub use row::{Cell, ReadStats, Row, RowBatch, RowPiece, RowStream};
+pub use row_set::{KeyRange, RowSet};
+pub use schema::{
+    Aggregate, CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName, TableSchema,
+    ValueType,
+};
+pub use store::{DropRows, ReadRows, RowKeySample, Store};

@@ -1,0 +1,80 @@
+//! Every size limit of the table layer, once. They are Bigtable's own.
+
+use crate::error::{Error, Result};
+
+/// Longest row key.
+pub const ROW_KEY_BYTES_MAX: usize = 4 << 10;
+/// Longest qualifier.
+pub const QUALIFIER_BYTES_MAX: usize = 16 << 10;
+/// Longest value.
+pub const VALUE_BYTES_MAX: usize = 100 << 20;
+/// Most bytes that one request may write to a row.
+pub const ROW_BYTES_MAX: usize = 256 << 20;
+/// Most mutations in one request, over all its rows.
+pub const MUTATIONS_MAX: usize = 100_000;
+/// Longest family name.
+pub const FAMILY_NAME_BYTES_MAX: usize = 64;
+/// Most families of a table.
+pub const FAMILIES_MAX: usize = 1_000;
+/// Longest table id.
+pub const TABLE_ID_BYTES_MAX: usize = 50;
+/// Longest full table name.
+pub const TABLE_NAME_BYTES_MAX: usize = 1 << 10;
+/// Most initial splits of a table.
+pub const SPLITS_MAX: usize = 100;
+/// Largest row filter, as serialized by the client.
+pub const FILTER_BYTES_MAX: usize = 20 << 10;
+/// Deepest nesting of a row filter.
+pub const FILTER_DEPTH_MAX: usize = 20;
+/// Longest label.
+pub const LABEL_BYTES_MAX: usize = 15;
+/// Deepest nesting of a GC rule.
+pub const GC_DEPTH_MAX: usize = 10;
+/// Timestamps are multiples of this many microseconds.
+pub const TIMESTAMP_MICROS_STEP: i64 = 1_000;
+
+/// Refuses `field` when it is longer than `max` bytes.
+pub fn check_len(field: &str, len: usize, max: usize) -> Result<()> {
+    if len > max {
+        let message = format!("{len} bytes are over the limit of {max} bytes");
+        return Err(Error::invalid(field, message));
+    }
+    Ok(())
+}
+
+/// Refuses what is no row key.
+pub fn check_row_key(field: &str, key: &[u8]) -> Result<()> {
+    if key.is_empty() {
+        return Err(Error::invalid(field, "row keys must be non-empty"));
+    }
+    check_len(field, key.len(), ROW_KEY_BYTES_MAX)
+}
+
+/// Refuses what is no table id: 1 to 50 of `[_a-zA-Z0-9.-]`, beginning with none of `.` and `-`.
+pub fn check_table_id(field: &str, id: &str) -> Result<()> {
+    let first = id.bytes().next().is_some_and(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
+    if !first || id.len() > TABLE_ID_BYTES_MAX || !id.bytes().all(is_name_byte) {
+        let message = format!(
+            "table id {id:?} must match [_a-zA-Z0-9][-_.a-zA-Z0-9]* and be at most \
+             {TABLE_ID_BYTES_MAX} characters long"
+        );
+        return Err(Error::invalid(field, message));
+    }
+    Ok(())
+}
+
+/// Refuses what is no family name: 1 to 64 of `[-_.a-zA-Z0-9]`.
+pub fn check_family_name(field: &str, name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > FAMILY_NAME_BYTES_MAX || !name.bytes().all(is_name_byte) {
+        let message = format!(
+            "family name {name:?} must match [-_.a-zA-Z0-9]+ and be at most \
+             {FAMILY_NAME_BYTES_MAX} characters long"
+        );
+        return Err(Error::invalid(field, message));
+    }
+    Ok(())
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
+}

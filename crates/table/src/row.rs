@@ -1,0 +1,138 @@
+//! Rows as reads yield them: a stream of batches of row pieces.
+
+use crate::error::Result;
+use bytes::Bytes;
+use engine::Timestamp;
+use futures::Stream;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::mpsc;
+
+/// A cell that a read yields. Its bytes share the memory of their batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// Name of its family.
+    pub family: Arc<str>,
+    /// Its qualifier.
+    pub qualifier: Bytes,
+    /// Its timestamp.
+    pub timestamp: Timestamp,
+    /// Its value; empty if a filter stripped it.
+    pub value: Bytes,
+    /// The label a filter applied, if any.
+    pub label: Option<Arc<str>>,
+}
+
+/// A row in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Its key.
+    pub key: Bytes,
+    /// Its cells: families in order of creation, qualifiers ascending, timestamps descending.
+    pub cells: Vec<Cell>,
+}
+
+/// One step of a read. A row is `Start`, one or more `Cell`s, `End`, and may run over several
+/// batches. `Scanned` comes only between rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RowPiece {
+    /// A row with at least one cell begins; its key.
+    Start(Bytes),
+    /// Its next cell.
+    Cell(Cell),
+    /// The row is complete.
+    End,
+    /// The read went past every row up to and including this key without a result since the last
+    /// row; a read that is resumed may start after it.
+    Scanned(Bytes),
+}
+
+/// What a read did so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadStats {
+    /// Rows met.
+    pub rows_seen: u64,
+    /// Rows yielded.
+    pub rows_returned: u64,
+    /// Cells met.
+    pub cells_seen: u64,
+    /// Cells yielded.
+    pub cells_returned: u64,
+}
+
+/// Some consecutive pieces of a read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RowBatch {
+    /// The pieces, in order.
+    pub pieces: Vec<RowPiece>,
+    /// The read's counts from its beginning to the end of this batch.
+    pub stats: ReadStats,
+}
+
+/// The batches of one read. Ends after the last row, or after the first error. The reader is at
+/// most a few batches ahead of its caller; dropping the stream ends the read.
+#[derive(Debug)]
+pub struct RowStream {
+    ready: VecDeque<Result<RowBatch>>,
+    more: Option<mpsc::Receiver<Result<RowBatch>>>,
+}
+
+impl RowStream {
+    /// A stream of what is already there.
+    pub fn ready(batch: RowBatch) -> Self {
+        Self { ready: VecDeque::from([Ok(batch)]), more: None }
+    }
+
+    /// A stream of what is sent, `ahead` batches of it in memory (at least one). The sender's
+    /// `send` waits for the caller and fails once the stream is dropped.
+    pub fn channel(ahead: usize) -> (mpsc::Sender<Result<RowBatch>>, Self) {
+        let (sender, receiver) = mpsc::channel(ahead.max(1));
+        (sender, Self { ready: VecDeque::new(), more: Some(receiver) })
+    }
+
+    /// The next batch; `None` at the end.
+    pub async fn next_batch(&mut self) -> Option<Result<RowBatch>> {
+        std::future::poll_fn(|context| self.poll_batch(context)).await
+    }
+
+    /// All rows, in memory: for tests and small reads.
+    pub async fn collect_rows(mut self) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        let mut row = None;
+        while let Some(batch) = self.next_batch().await {
+            for piece in batch?.pieces {
+                match piece {
+                    RowPiece::Start(key) => row = Some(Row { key, cells: Vec::new() }),
+                    RowPiece::Cell(cell) => {
+                        if let Some(row) = &mut row {
+                            row.cells.push(cell);
+                        }
+                    }
+                    RowPiece::End => rows.extend(row.take()),
+                    RowPiece::Scanned(_) => {}
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RowBatch>>> {
+        if let Some(batch) = self.ready.pop_front() {
+            return Poll::Ready(Some(batch));
+        }
+        match &mut self.more {
+            Some(more) => more.poll_recv(context),
+            None => Poll::Ready(None),
+        }
+    }
+}
+
+impl Stream for RowStream {
+    type Item = Result<RowBatch>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.get_mut().poll_batch(context)
+    }
+}

@@ -1,0 +1,163 @@
+//! Tables and families as fronts see them.
+
+use crate::error::{Error, Result};
+use crate::gc::GcRule;
+use crate::limits;
+use bytes::Bytes;
+use engine::{FamilyId, TreeId};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Full name of a table, opaque to the store but for its last part, which is the table's id:
+/// `projects/p/instances/i/tables/t`. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableName(Arc<str>);
+
+impl TableName {
+    /// The table called `name`, if the part after its last `/` is a table id
+    /// ([`limits::check_table_id`]) and the whole is no longer than
+    /// [`limits::TABLE_NAME_BYTES_MAX`].
+    pub fn new(name: impl Into<Arc<str>>) -> Result<Self> {
+        let name = name.into();
+        limits::check_len("table_name", name.len(), limits::TABLE_NAME_BYTES_MAX)?;
+        limits::check_table_id("table_name", name.rsplit('/').next().unwrap_or_default())?;
+        Ok(Self(name))
+    }
+
+    /// The whole name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The last part of the name.
+    pub fn id(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How operands of an aggregate family combine. All are over 64-bit integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Aggregate {
+    /// Wrapping sum.
+    SumInt64,
+    /// Smallest.
+    MinInt64,
+    /// Largest.
+    MaxInt64,
+}
+
+/// What the cells of a family hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ValueType {
+    /// Any bytes.
+    #[default]
+    Raw,
+    /// A folded value, an `i64` big-endian; written by `AddToCell` and `MergeToCell` only.
+    Aggregate(Aggregate),
+}
+
+/// What a family is created with.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FamilySpec {
+    /// Which cells may vanish.
+    pub gc: GcRule,
+    /// What its cells hold.
+    pub value_type: ValueType,
+}
+
+/// A column family of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FamilySchema {
+    /// Its id in the engine. Never reused within a table.
+    pub id: FamilyId,
+    /// Its name, shared with every cell that reads yield.
+    pub name: Arc<str>,
+    /// Which cells may vanish.
+    pub gc: GcRule,
+    /// What its cells hold.
+    pub value_type: ValueType,
+}
+
+/// A part of a table: the rows from `start` up to the start of the next tablet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tablet {
+    /// First row; empty for the first tablet.
+    pub start: Bytes,
+    /// The tree that holds its cells.
+    pub tree: TreeId,
+}
+
+/// A table at one moment. Immutable; a schema change makes another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableSchema {
+    /// Its name.
+    pub name: TableName,
+    /// Its families by name.
+    pub families: BTreeMap<Arc<str>, FamilySchema>,
+    /// The id that the next family will get; ids below it that no family has were dropped.
+    pub next_family: u16,
+    /// Its tablets in row order; at least one, the first starts at the empty key.
+    pub tablets: Vec<Tablet>,
+    /// Whether the table and its families are protected from deletion.
+    pub deletion_protection: bool,
+    /// When it was created, microseconds since the Unix epoch.
+    pub created_micros: i64,
+}
+
+/// A table to be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateTable {
+    /// Its name.
+    pub name: TableName,
+    /// Its families.
+    pub families: Vec<(String, FamilySpec)>,
+    /// First rows of all tablets but the first; in any order, duplicates and empty keys ignored.
+    pub splits: Vec<Bytes>,
+    /// Whether the table is protected from deletion.
+    pub deletion_protection: bool,
+}
+
+/// A change of one family. A list of changes takes effect as a whole or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FamilyChange {
+    /// Creates a family; `AlreadyExists` if there is one of that name.
+    Create {
+        /// Its name.
+        name: String,
+        /// What it is created with.
+        spec: FamilySpec,
+    },
+    /// Changes what is given of a family. The value type can only be repeated, not changed.
+    Update {
+        /// Its name.
+        name: String,
+        /// Its new GC rule.
+        gc: Option<GcRule>,
+        /// Its value type, as a check.
+        value_type: Option<ValueType>,
+    },
+    /// Drops a family and all its cells.
+    Drop {
+        /// Its name.
+        name: String,
+    },
+}
+
+impl TableSchema {
+    /// The family called `name`; `NotFound` with the name if there is none.
+    pub fn family(&self, name: &str) -> Result<&FamilySchema> {
+        self.families.get(name).ok_or_else(|| Error::no_family(name))
+    }
+
+    /// Index of the tablet that holds `row`.
+    pub fn tablet_of(&self, row: &[u8]) -> usize {
+        self.tablets.partition_point(|tablet| tablet.start.as_ref() <= row).saturating_sub(1)
+    }
+}

@@ -1,0 +1,116 @@
+//! The contract between protocol fronts and whatever keeps their tables.
+//!
+//! 1. Every operation on one row is atomic, and serialised with every other on that row.
+//! 2. A write whose call returned is seen by every read that starts later, and is as durable as
+//!    the store's durability mode says. A write whose future is dropped may still take effect.
+//! 3. A read sees one state of each tablet from its beginning to its end.
+//! 4. Errors of one entry of [`Store::mutate_rows`] touch that entry only.
+
+use crate::error::Result;
+use crate::filter::RowFilter;
+use crate::mutate::{CheckAndMutate, ReadModifyWriteRule, RowMutations};
+use crate::row::{Row, RowStream};
+use crate::row_set::RowSet;
+use crate::schema::{CreateTable, FamilyChange, TableName, TableSchema};
+use async_trait::async_trait;
+use bytes::Bytes;
+use engine::Direction;
+use std::sync::Arc;
+
+/// A read of rows.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ReadRows {
+    /// Which rows.
+    pub rows: RowSet,
+    /// What of each row; `None`: everything.
+    pub filter: Option<RowFilter>,
+    /// At most this many rows with a result; 0: all.
+    pub rows_limit: u64,
+    /// Which way. Within a row cells always come in their order.
+    pub direction: Direction,
+}
+
+/// Which rows of a table to drop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DropRows {
+    /// Every row.
+    All,
+    /// Rows whose key starts with this prefix, which is not empty.
+    Prefix(Bytes),
+}
+
+/// A row key that cuts a table into parts of similar size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowKeySample {
+    /// The key, not necessarily of a row that exists; empty for the end of the table.
+    pub key: Bytes,
+    /// Approximate bytes of all rows before it.
+    pub offset_bytes: u64,
+}
+
+/// What a front sees of the tables.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Creates a table. `AlreadyExists` if there is one of that name.
+    async fn create_table(&self, table: CreateTable) -> Result<Arc<TableSchema>>;
+
+    /// The table's schema as it is now. `NotFound` if there is no such table.
+    async fn get_table(&self, table: &TableName) -> Result<Arc<TableSchema>>;
+
+    /// The tables whose full name starts with `prefix`, in order of name.
+    async fn list_tables(&self, prefix: &str) -> Result<Vec<Arc<TableSchema>>>;
+
+    /// Deletes a table and all its rows. `FailedPrecondition` if it is protected.
+    async fn delete_table(&self, table: &TableName) -> Result<()>;
+
+    /// Protects a table from deletion, or no longer.
+    async fn set_deletion_protection(
+        &self,
+        table: &TableName,
+        protected: bool,
+    ) -> Result<Arc<TableSchema>>;
+
+    /// Applies the changes in order, all or none.
+    async fn modify_families(
+        &self,
+        table: &TableName,
+        changes: Vec<FamilyChange>,
+    ) -> Result<Arc<TableSchema>>;
+
+    /// Drops rows, however many, in short time. Not atomic over tablets.
+    async fn drop_rows(&self, table: &TableName, rows: DropRows) -> Result<()>;
+
+    /// Changes a row.
+    async fn mutate_row(&self, table: &TableName, row: RowMutations) -> Result<()>;
+
+    /// Changes rows, each on its own: one result for each entry, in their order. The outer error
+    /// is for the request as a whole, and then no entry was applied.
+    async fn mutate_rows(
+        &self,
+        table: &TableName,
+        rows: Vec<RowMutations>,
+    ) -> Result<Vec<Result<()>>>;
+
+    /// Changes a row as its content says, in one step; returns whether the predicate held.
+    async fn check_and_mutate_row(
+        &self,
+        table: &TableName,
+        request: CheckAndMutate,
+    ) -> Result<bool>;
+
+    /// Makes new cells from the newest ones of their columns, in one step; returns the row with
+    /// the new cells only. Rules apply in order; a later one sees what an earlier one made.
+    async fn read_modify_write_row(
+        &self,
+        table: &TableName,
+        row: Bytes,
+        rules: Vec<ReadModifyWriteRule>,
+    ) -> Result<Row>;
+
+    /// Reads rows. Errors in the request come from the call, later ones through the stream.
+    async fn read_rows(&self, table: &TableName, request: ReadRows) -> Result<RowStream>;
+
+    /// Keys that cut the table into parts of similar size, ascending; the last is the empty key,
+    /// with the size of the whole table.
+    async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowKeySample>>;
+}
