@@ -7,10 +7,12 @@ pub mod elide;
 pub mod engine;
 pub mod error;
 pub mod manifest;
+pub mod memtable;
 pub mod merge;
 pub mod metrics;
 pub mod model;
 pub mod options;
+pub mod read;
 pub mod request;
 
 pub use batch::{TimestampRange, WriteBatch};

@@ -1,0 +1,220 @@
+//! Several row cursors as one, row at a time.
+//!
+//! Invariants:
+//! 1. `active` lists, in source order (newest first), the sources that stand on the current row;
+//!    it is empty exactly when the merge stands on no row.
+//! 2. Going forward, every other source stands on a later row or on none; going in reverse, on an
+//!    earlier row or on none.
+//! 3. `current` is the active source whose entry is the smallest; `None` past the row's last.
+//!
+//! Sources never share an entry (cell.rs, invariant 1), so there are no ties among entries.
+
+use crate::cell::{Column, Entry, EntryKey};
+use crate::cursor::RowCursor;
+use crate::error::Result;
+use crate::request::Direction;
+
+/// A boxed source of the merge.
+pub type BoxedCursor = Box<dyn RowCursor + Send>;
+
+/// Merges cursors. Also a cursor; after an error only a seek is legal, as for each of them.
+pub struct MergeCursor {
+    sources: Vec<BoxedCursor>,
+    active: Vec<usize>,
+    current: Option<usize>,
+    direction: Direction,
+}
+
+impl MergeCursor {
+    /// A merge of `sources`, newest first, standing on no row.
+    pub fn new(sources: Vec<BoxedCursor>) -> Self {
+        let active = Vec::with_capacity(sources.len());
+        Self { sources, active, current: None, direction: Direction::Forward }
+    }
+
+    fn fail<T>(&mut self, result: Result<T>) -> Result<T> {
+        if result.is_err() {
+            self.active.clear();
+            self.current = None;
+        }
+        result
+    }
+
+    /// Finds the next row in the direction of travel and who stands on it.
+    fn settle(&mut self) {
+        self.active.clear();
+        let mut best: Option<&[u8]> = None;
+        for (index, source) in self.sources.iter().enumerate() {
+            let Some(row) = source.row() else { continue };
+            let order = best.map_or(std::cmp::Ordering::Less, |best| row.cmp(best));
+            let order = match self.direction {
+                Direction::Reverse if best.is_some() => order.reverse(),
+                _ => order,
+            };
+            if order.is_lt() {
+                self.active.clear();
+                best = Some(row);
+            }
+            if order.is_le() {
+                self.active.push(index);
+            }
+        }
+        self.choose();
+    }
+
+    /// Finds the active source with the smallest entry.
+    fn choose(&mut self) {
+        if let [only] = self.active[..] {
+            self.current = self.sources[only].entry().map(|_| only);
+            return;
+        }
+        let mut best: Option<(usize, EntryKey<'_>)> = None;
+        for &index in &self.active {
+            let Some(entry) = self.sources[index].entry() else { continue };
+            if best.is_none_or(|(_, smallest)| entry.cmp_in_row(&smallest).is_lt()) {
+                best = Some((index, entry));
+            }
+        }
+        self.current = best.map(|(index, _)| index);
+    }
+
+    fn step_row(&mut self) -> Result<()> {
+        for &index in &self.active {
+            match self.direction {
+                Direction::Forward => self.sources[index].next_row()?,
+                Direction::Reverse => self.sources[index].prev_row()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns round: afterwards every source stands on the right side of the current row, the
+    /// active ones on the row itself.
+    fn turn(&mut self, direction: Direction) -> Result<()> {
+        let Some(row) = self.row().map(<[u8]>::to_vec) else { return Ok(()) };
+        self.direction = direction;
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            if !self.active.contains(&index) {
+                match direction {
+                    Direction::Forward => source.seek(&row)?,
+                    Direction::Reverse => source.seek_before(Some(&row))?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn travel(&mut self, direction: Direction) -> Result<()> {
+        assert!(!self.active.is_empty(), "stepping needs a row to step from");
+        if self.direction != direction {
+            self.turn(direction)?;
+        }
+        self.step_row()
+    }
+
+    fn seek_all(&mut self, mut seek: impl FnMut(&mut BoxedCursor) -> Result<()>) -> Result<()> {
+        self.sources.iter_mut().try_for_each(&mut seek)
+    }
+}
+
+impl RowCursor for MergeCursor {
+    fn seek(&mut self, row: &[u8]) -> Result<()> {
+        self.direction = Direction::Forward;
+        let sought = self.seek_all(|source| source.seek(row));
+        self.fail(sought)?;
+        self.settle();
+        Ok(())
+    }
+
+    fn seek_before(&mut self, bound: Option<&[u8]>) -> Result<()> {
+        self.direction = Direction::Reverse;
+        let sought = self.seek_all(|source| source.seek_before(bound));
+        self.fail(sought)?;
+        self.settle();
+        Ok(())
+    }
+
+    fn next_row(&mut self) -> Result<()> {
+        let moved = self.travel(Direction::Forward);
+        self.fail(moved)?;
+        self.settle();
+        Ok(())
+    }
+
+    fn prev_row(&mut self) -> Result<()> {
+        let moved = self.travel(Direction::Reverse);
+        self.fail(moved)?;
+        self.settle();
+        Ok(())
+    }
+
+    fn row(&self) -> Option<&[u8]> {
+        self.active.first().and_then(|&index| self.sources[index].row())
+    }
+
+    fn entry(&self) -> Option<EntryKey<'_>> {
+        self.current.and_then(|index| self.sources[index].entry())
+    }
+
+    fn entry_with_value(&mut self) -> Result<Entry<'_>> {
+        let current = self.current.expect("called only while there is an entry");
+        // On an error the source stands on no row, so this merge must not stand on it either.
+        // (Split in two since a borrow that may be returned cannot also be given up.)
+        if let Err(error) = self.sources[current].entry_with_value() {
+            return self.fail(Err(error));
+        }
+        self.sources[current].entry_with_value()
+    }
+
+    fn next_entry(&mut self) -> Result<()> {
+        let current = self.current.expect("called only while there is an entry");
+        let moved = self.sources[current].next_entry();
+        self.fail(moved)?;
+        self.choose();
+        Ok(())
+    }
+
+    fn skip_to_column(&mut self, column: Column<'_>) -> Result<()> {
+        let mut skipped = Ok(());
+        for &index in &self.active {
+            let source = &mut self.sources[index];
+            if source.entry().is_some_and(|entry| entry.column < column) {
+                skipped = source.skip_to_column(column);
+                if skipped.is_err() {
+                    break;
+                }
+            }
+        }
+        self.fail(skipped)?;
+        self.choose();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cursor::testing::{Steps, VecCursor};
+    use crate::cursor::testing::{check_against_oracle, entries, sorted};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_merge_walks_like_the_sorted_union(
+            entries in entries(60),
+            owners in proptest::collection::vec(0usize..4, 60),
+            steps in Steps::any(40),
+        ) {
+            let all = sorted(entries);
+            let mut parts = vec![Vec::new(); 4];
+            for (entry, owner) in all.iter().zip(owners) {
+                parts[owner].push(entry.clone());
+            }
+            let sources = parts
+                .into_iter()
+                .map(|part| Box::new(VecCursor::new(part)) as BoxedCursor)
+                .collect();
+            check_against_oracle(&mut MergeCursor::new(sources), all, &steps);
+        }
+    }
+}
