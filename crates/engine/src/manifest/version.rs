@@ -4,12 +4,16 @@
 //! 1. `levels` has [`LEVELS`] entries. Within level 0 and level 1 runs are ordered newest first;
 //!    the last level has at most one run. No run is empty.
 //! 2. The SSTables of a run are sorted by `first_row` and share no row: a row of a run lies
-//!    entirely in one SSTable.
-//! 3. Recency: for any row, every entry in a run is newer (has a larger sequence number) than
-//!    every entry in the runs after it, level 0 first. Merging only neighbouring runs keeps this.
+//!    entirely in one SSTable. Their spans ([`SstMeta::span`]) are disjoint as well: a range
+//!    tombstone that covers rows of several SSTables of a run is cut at their borders.
+//! 3. Recency: for any row, every entry in a run, and every range tombstone that covers the row,
+//!    is newer (has a larger sequence number) than all of the runs after it, level 0 first.
+//!    Merging only neighbouring runs keeps this. It holds row by row, not file by file, and an
+//!    old put at the bottom may have lost its number (it is then 0).
 
 use crate::cell::{SequenceNumber, Timestamp};
 use crate::options::TreeOptions;
+use crate::request::RowRange;
 use std::sync::Arc;
 
 /// Number of levels: fresh runs, a tier of larger runs, and the one last run (lazy levelling).
@@ -31,10 +35,10 @@ pub struct SstMeta {
     pub number: FileNumber,
     /// Length of the file.
     pub bytes: u64,
-    /// Smallest row with an entry; empty if there are none.
+    /// Smallest row with an entry. Without entries, the start of `dropped`.
     pub first_row: Vec<u8>,
-    /// Largest row with an entry; empty if there are none. Range tombstones stand apart: they
-    /// may begin before `first_row` and reach beyond `last_row`.
+    /// Largest row with an entry; range tombstones stand apart and may begin before `first_row`
+    /// and reach beyond `last_row`. Without entries, the start of `dropped`.
     pub last_row: Vec<u8>,
     /// Entries, tombstones included.
     pub entries: u64,
@@ -42,6 +46,8 @@ pub struct SstMeta {
     pub tombstones: u64,
     /// Range tombstones.
     pub range_tombstones: u64,
+    /// From the smallest start to the largest end of its range tombstones; `None` without any.
+    pub dropped: Option<RowRange>,
     /// Smallest sequence number of any entry or range tombstone.
     pub sequence_min: SequenceNumber,
     /// Largest.
@@ -50,6 +56,23 @@ pub struct SstMeta {
     pub timestamp_min: Timestamp,
     /// Newest.
     pub timestamp_max: Timestamp,
+}
+
+impl SstMeta {
+    /// The smallest range that holds every row the file knows anything of: its entries' rows and
+    /// its range tombstones.
+    pub fn span(&self) -> RowRange {
+        let mut span = RowRange::single(&self.last_row);
+        span.start.clone_from(&self.first_row);
+        match &self.dropped {
+            None => span,
+            Some(dropped) if self.entries == 0 => dropped.clone(),
+            Some(dropped) => RowRange {
+                start: span.start.min(dropped.start.clone()),
+                end: span.end.zip(dropped.end.clone()).map(|(a, b)| a.max(b)),
+            },
+        }
+    }
 }
 
 /// A sorted run: SSTables in row order that share no row.
