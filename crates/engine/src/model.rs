@@ -192,3 +192,126 @@ fn select(cells: Vec<OwnedCell>, request: &ScanRequest) -> Vec<OwnedCell> {
         })
         .collect()
 }
+
+/// Random histories and questions for tests, over few enough names that deletes meet their cells.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use crate::batch::TimestampRange;
+    use crate::merge::Operator;
+    use crate::request::{Columns, QualifierRange, RowRange};
+    use proptest::option;
+    use proptest::prelude::*;
+
+    fn rows() -> impl Strategy<Value = Vec<u8>> + Clone {
+        proptest::collection::vec(prop_oneof![Just(0u8), Just(b'a'), Just(255)], 0..3)
+    }
+
+    fn qualifiers() -> impl Strategy<Value = Vec<u8>> + Clone {
+        prop_oneof![Just(vec![]), Just(b"a".to_vec()), Just(b"a\0".to_vec()), Just(b"b".to_vec())]
+    }
+
+    fn ranges() -> impl Strategy<Value = TimestampRange> + Clone {
+        let any = (-1i64..5, option::of(-1i64..6)).prop_map(|(start, end)| TimestampRange {
+            start: Timestamp(start),
+            end: end.map(Timestamp),
+        });
+        prop_oneof![Just(TimestampRange::ALL), any]
+    }
+
+    fn operators() -> impl Strategy<Value = Operator> + Clone {
+        prop_oneof![
+            4 => Just(Operator::SumInt64),
+            1 => Just(Operator::MinInt64),
+            1 => Just(Operator::MaxInt64)
+        ]
+    }
+
+    /// One mutation, to be put into a batch.
+    #[derive(Debug, Clone)]
+    enum Change {
+        Put(Vec<u8>, u16, Vec<u8>, i64, Vec<u8>),
+        Merge(Vec<u8>, u16, Vec<u8>, i64, Operand),
+        DeleteColumn(Vec<u8>, u16, Vec<u8>, TimestampRange),
+        DeleteFamily(Vec<u8>, u16, TimestampRange),
+        DeleteRow(Vec<u8>, TimestampRange),
+        DropRange(Vec<u8>, Option<Vec<u8>>),
+    }
+
+    impl Change {
+        fn apply(&self, batch: &mut WriteBatch) {
+            match self {
+                Self::Put(row, family, qualifier, timestamp, value) => {
+                    let column = Column::of(FamilyId(*family), qualifier);
+                    batch.put(row, column, Timestamp(*timestamp), value);
+                }
+                Self::Merge(row, family, qualifier, timestamp, operand) => {
+                    let column = Column::of(FamilyId(*family), qualifier);
+                    batch.merge(row, column, Timestamp(*timestamp), *operand);
+                }
+                Self::DeleteColumn(row, family, qualifier, range) => {
+                    batch.delete(row, Column::of(FamilyId(*family), qualifier), *range);
+                }
+                Self::DeleteFamily(row, family, range) => {
+                    batch.delete(row, Column::family(FamilyId(*family)), *range);
+                }
+                Self::DeleteRow(row, range) => batch.delete(row, Column::ROW, *range),
+                Self::DropRange(start, end) => batch.drop_row_range(start, end.as_deref()),
+            }
+        }
+    }
+
+    fn changes() -> impl Strategy<Value = Change> {
+        let values = proptest::collection::vec(any::<u8>(), 0..10);
+        let operand =
+            (operators(), any::<i64>()).prop_map(|(operator, value)| Operand { operator, value });
+        let (family, time) = (1u16..4, -1i64..5);
+        prop_oneof![
+            8 => (rows(), family.clone(), qualifiers(), time.clone(), values)
+                .prop_map(|(r, f, q, t, v)| Change::Put(r, f, q, t, v)),
+            4 => (rows(), family.clone(), qualifiers(), time, operand)
+                .prop_map(|(r, f, q, t, o)| Change::Merge(r, f, q, t, o)),
+            2 => (rows(), family.clone(), qualifiers(), ranges())
+                .prop_map(|(r, f, q, t)| Change::DeleteColumn(r, f, q, t)),
+            1 => (rows(), family, ranges()).prop_map(|(r, f, t)| Change::DeleteFamily(r, f, t)),
+            1 => (rows(), ranges()).prop_map(|(r, t)| Change::DeleteRow(r, t)),
+            1 => (rows(), option::of(rows())).prop_map(|(s, e)| Change::DropRange(s, e)),
+        ]
+    }
+
+    /// A batch of up to eight mutations.
+    pub(crate) fn batches() -> impl Strategy<Value = WriteBatch> {
+        proptest::collection::vec(changes(), 0..8).prop_map(|changes| {
+            let mut batch = WriteBatch::new();
+            changes.iter().for_each(|change| change.apply(&mut batch));
+            batch
+        })
+    }
+
+    /// A question about any rows, columns, timestamps and versions.
+    pub(crate) fn requests() -> impl Strategy<Value = ScanRequest> {
+        let range =
+            (1u16..4, qualifiers(), option::of(qualifiers())).prop_map(|(family, start, end)| {
+                QualifierRange { family: FamilyId(family), start, end }
+            });
+        let columns = prop_oneof![
+            Just(Columns::All),
+            proptest::collection::vec(range, 0..4).prop_map(Columns::ranges)
+        ];
+        let rows = prop_oneof![
+            Just(RowRange::ALL),
+            rows().prop_map(|row| RowRange::single(&row)),
+            (rows(), option::of(rows())).prop_map(|(start, end)| RowRange { start, end })
+        ];
+        let direction = prop_oneof![Just(Direction::Forward), Just(Direction::Reverse)];
+        (rows, direction, columns, ranges(), option::of(0u32..3)).prop_map(
+            |(rows, direction, columns, timestamps, versions_max)| ScanRequest {
+                rows,
+                direction,
+                columns,
+                timestamps,
+                versions_max,
+            },
+        )
+    }
+}

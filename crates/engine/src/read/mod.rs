@@ -1,4 +1,6 @@
-//! The read path: a view of the tree, the merge of its sources row by row, and what of it is
-//! visible.
+//! The read path: the merge of a tree's sources row by row, and what of it is visible.
 
+pub mod dropped;
 pub mod merge;
+pub mod scan;
+pub mod visible;

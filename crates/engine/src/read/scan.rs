@@ -1,0 +1,216 @@
+//! A scan in progress: rows of one view, at one snapshot, in either direction.
+
+use super::dropped::DroppedRanges;
+use super::merge::{BoxedCursor, MergeCursor};
+use super::visible::{Selection, VisibleRow};
+use crate::cell::SequenceNumber;
+use crate::cursor::RowCursor;
+use crate::error::Result;
+use crate::request::{Cell, Direction, RowRange, ScanRequest};
+use std::any::Any;
+
+/// What a scan walks over.
+pub struct ScanSources {
+    /// The sources, newest first.
+    pub cursors: Vec<BoxedCursor>,
+    /// Indexes of dropped ranges; together they hold every range tombstone of the view.
+    pub dropped: Vec<std::sync::Arc<DroppedRanges>>,
+    /// Kept until the scan is dropped: the snapshot's pin.
+    pub pin: Option<Box<dyn Any + Send>>,
+}
+
+/// A scan in progress. Call `next_row` until it yields no row; within a row, `next_cell`. Sees one
+/// state of the tree from beginning to end. After an error only dropping it is of use: every later
+/// call yields the end.
+pub struct Scan {
+    merge: MergeCursor,
+    dropped: Vec<std::sync::Arc<DroppedRanges>>,
+    rows: RowRange,
+    direction: Direction,
+    selection: Selection,
+    visible: VisibleRow,
+    state: State,
+    _pin: Option<Box<dyn Any + Send>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing was read yet.
+    Fresh,
+    /// On a row whose first visible cell was found and not yet lent.
+    Primed,
+    /// On a row, its cells being lent.
+    InRow,
+    /// On a row whose cells are used up.
+    RowDone,
+    /// At the end, or failed.
+    Done,
+}
+
+impl Scan {
+    /// A scan for `request` over `sources` that sees entries up to `snapshot`.
+    pub fn new(sources: ScanSources, request: &ScanRequest, snapshot: SequenceNumber) -> Self {
+        let selection = Selection {
+            columns: request.columns.clone(),
+            timestamps: request.timestamps,
+            versions_max: request.versions_max,
+            snapshot,
+        };
+        Self {
+            merge: MergeCursor::new(sources.cursors),
+            dropped: sources.dropped,
+            rows: request.rows.clone(),
+            direction: request.direction,
+            selection,
+            visible: VisibleRow::default(),
+            state: State::Fresh,
+            _pin: sources.pin,
+        }
+    }
+
+    /// Moves to the next row that has a visible cell the request wants, skipping what is left of
+    /// the current one, and lends its key. `None` at the end.
+    pub fn next_row(&mut self) -> Result<Option<&[u8]>> {
+        if self.state == State::Done {
+            return Ok(None);
+        }
+        let found = self.find_row();
+        self.state = if matches!(found, Ok(true)) { State::Primed } else { State::Done };
+        found?;
+        Ok(if self.state == State::Primed { self.merge.row() } else { None })
+    }
+
+    /// The key of the row the scan is in.
+    pub fn row(&self) -> Option<&[u8]> {
+        match self.state {
+            State::Fresh | State::Done => None,
+            _ => self.merge.row(),
+        }
+    }
+
+    /// Lends the next cell of the row. `None` at the row's end.
+    pub fn next_cell(&mut self) -> Result<Option<Cell<'_>>> {
+        match self.state {
+            State::Primed => self.state = State::InRow,
+            State::InRow => match self.visible.advance(&mut self.merge, &self.selection) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.state = State::RowDone;
+                    return Ok(None);
+                }
+                Err(error) => {
+                    self.state = State::Done;
+                    return Err(error);
+                }
+            },
+            State::Fresh | State::RowDone | State::Done => return Ok(None),
+        }
+        let cell = self.visible.cell(&mut self.merge);
+        if cell.is_err() {
+            self.state = State::Done;
+        }
+        cell.map(Some)
+    }
+
+    fn find_row(&mut self) -> Result<bool> {
+        if self.rows.is_empty() {
+            return Ok(false);
+        }
+        match (self.state, self.direction) {
+            (State::Fresh, Direction::Forward) => self.merge.seek(&self.rows.start)?,
+            (State::Fresh, Direction::Reverse) => {
+                self.merge.seek_before(self.rows.end.as_deref())?;
+            }
+            (_, Direction::Forward) => self.merge.next_row()?,
+            (_, Direction::Reverse) => self.merge.prev_row()?,
+        }
+        loop {
+            let Some(row) = self.merge.row() else { return Ok(false) };
+            if !self.rows.contains(row) {
+                return Ok(false);
+            }
+            let snapshot = self.selection.snapshot;
+            let dropped = self.dropped.iter().map(|ranges| ranges.newest(row, snapshot)).max();
+            self.visible.begin(dropped.unwrap_or_default());
+            if self.visible.advance(&mut self.merge, &self.selection)? {
+                return Ok(true);
+            }
+            match self.direction {
+                Direction::Forward => self.merge.next_row()?,
+                Direction::Reverse => self.merge.prev_row()?,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::WriteBatch;
+    use crate::manifest::LogPosition;
+    use crate::memtable::Memtable;
+    use crate::model::testing::{batches, requests};
+    use crate::model::{Model, OwnedCell, OwnedRow};
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    fn collect(mut scan: Scan) -> Vec<OwnedRow> {
+        let mut rows = Vec::new();
+        while let Some(row) = scan.next_row().unwrap() {
+            let row = row.to_vec();
+            let mut cells = Vec::new();
+            while let Some(cell) = scan.next_cell().unwrap() {
+                cells.push(OwnedCell {
+                    family: cell.family,
+                    qualifier: cell.qualifier.to_vec(),
+                    timestamp: cell.timestamp,
+                    value: cell.value.to_vec(),
+                });
+            }
+            rows.push((row, cells));
+        }
+        rows
+    }
+
+    fn scan(memtables: &[Arc<Memtable>], request: &ScanRequest, snapshot: u64) -> Vec<OwnedRow> {
+        let cursors = memtables.iter().rev().map(|m| Box::new(m.cursor()) as BoxedCursor).collect();
+        let dropped = memtables
+            .iter()
+            .map(|m| Arc::new(DroppedRanges::new(m.range_tombstones().iter())))
+            .collect();
+        let sources = ScanSources { cursors, dropped, pin: None };
+        collect(Scan::new(sources, request, SequenceNumber(snapshot)))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn a_scan_agrees_with_the_model(
+            history in proptest::collection::vec((batches(), any::<bool>()), 0..12),
+            request in requests(),
+            snapshot in 0u64..80,
+        ) {
+            let mut model = Model::default();
+            let mut memtables = vec![Arc::new(Memtable::default())];
+            let mut last = 0;
+            for (batch, freeze) in &history {
+                let batch: &WriteBatch = batch;
+                model.apply(batch, SequenceNumber(last + 1));
+                let memtable = memtables.last().unwrap();
+                let end = last + batch.len() as u64;
+                if !batch.is_empty() {
+                    memtable.apply(batch, SequenceNumber(last + 1), LogPosition(end));
+                }
+                last = end;
+                if *freeze {
+                    memtables.push(Arc::new(Memtable::default()));
+                }
+            }
+            for at in [snapshot, last] {
+                let want = model.scan(&request, SequenceNumber(at));
+                prop_assert_eq!(scan(&memtables, &request, at), want);
+            }
+        }
+    }
+}
