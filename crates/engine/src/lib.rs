@@ -6,6 +6,7 @@ pub mod cursor;
 pub mod elide;
 pub mod engine;
 pub mod error;
+pub mod log;
 pub mod manifest;
 pub mod memtable;
 pub mod merge;

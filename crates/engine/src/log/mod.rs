@@ -1,0 +1,40 @@
+//! The commit log: one for the whole server, shared by all trees (docs/format/commit_log.md).
+//!
+//! It keeps opaque payloads with their tree and sequence number, in numbered segment files that
+//! are preallocated and recycled. It knows nothing of cells, and not when a tree was flushed: it
+//! is told.
+//!
+//! Use: `LogReader::open`, `next` until `None`, `LogWriter::open` with the reader's `finish`;
+//! then `append` and `sync`, with `LogSegments::retire` after every flush, and `close` at the end.
+//!
+//! The protocol, each rule relied upon by those after it:
+//! 1. A segment's header and name are on disk before a record is written to it.
+//! 2. A segment is sealed and synced before the next one gets its name. The name N+1 therefore
+//!    proves that N ends with a seal.
+//! 3. A record carries `synced_to`, the offset below which its segment was on disk when it was
+//!    written.
+//! 4. A bad record at X is a torn tail only in the last segment, and only if no later record
+//!    header of that segment has `synced_to` > X. Anything else is corruption, with file and X.
+//! 5. A last segment without a valid header and without any valid record is a torn creation and
+//!    counts as absent.
+//! 6. Recovery seals the last segment at its end and syncs it before the next is created; until
+//!    then everything can be repeated. An old segment is never appended to.
+//! 7. Segment numbers are never reused, and are part of every checksum, so the remains of a
+//!    recycled file never validate. The newest segment is never retired.
+//! 8. Segments are retired oldest first, each durably before the next: there are no gaps.
+//! 9. After a failed write or sync nothing is written any more. Only a full disk met before a
+//!    sync is forgiven, after the tail was cut back to its place and synced.
+
+mod reader;
+pub(crate) mod record;
+pub(crate) mod scan;
+mod segments;
+mod writer;
+
+pub use reader::{LogEnd, LogItem, LogReader, SegmentItem, SegmentReader};
+pub use record::{LogRecord, RecordKind};
+pub use segments::{LogSegments, SegmentNumber};
+pub use writer::LogWriter;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! Segment files by name and number, what each still holds for which tree, and their recycling.
+//!
+//! 1. A segment is needed while some tree has a batch in it above that tree's flushed position. A
+//!    flushed position is always the end of a batch, so comparing it with the *first* sequence
+//!    number of the last batch is exact.
+//! 2. Segments are retired oldest first, each retirement durable before the next, and the newest
+//!    known segment never.
+//! 3. A retired segment becomes a spare (`.spare`, at most [`SPARES_MAX`]) or is removed.
+//!
+//! Shared by the writer (which notes what it appends and takes spares) and by whoever flushes.
+
+use crate::cell::TreeId;
+use crate::error::{Error, Result};
+use crate::log::record::LogRecord;
+use crate::manifest::LogPosition;
+use base::env::fs::FileSystem;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Spare segments kept for reuse.
+pub(crate) const SPARES_MAX: usize = 2;
+
+/// Number of a segment; from 1 upwards, never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SegmentNumber(pub u64);
+
+impl SegmentNumber {
+    /// The segment after this one.
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// Path of the segment in the log directory `dir`.
+    pub fn path(self, dir: &Path) -> PathBuf {
+        dir.join(format!("{:010}.log", self.0))
+    }
+
+    fn spare_path(self, dir: &Path) -> PathBuf {
+        dir.join(format!("{:010}.spare", self.0))
+    }
+}
+
+/// The names of one log directory that mean something to the log.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// Ascending.
+    pub(crate) segments: Vec<SegmentNumber>,
+    pub(crate) spares: Vec<SegmentNumber>,
+}
+
+/// Numbers a segment may have; far more than will ever be used, and the next one never overflows.
+const NUMBERS: std::ops::Range<u64> = 1..1 << 56;
+
+/// Lists `dir`; other names are left alone. A directory that does not exist is empty.
+pub(crate) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Listing> {
+    let names = match fs.list(dir) {
+        Ok(names) => names,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(Error::io("list", dir, &error)),
+    };
+    let mut listing = Listing::default();
+    for name in &names {
+        let Some((digits, suffix)) = name.to_str().and_then(|name| name.rsplit_once('.')) else {
+            continue;
+        };
+        let number = digits.parse().ok().filter(|n| NUMBERS.contains(n));
+        let Some(number) = number.filter(|n| format!("{n:010}") == digits) else { continue };
+        match suffix {
+            "log" => listing.segments.push(SegmentNumber(number)),
+            "spare" => listing.spares.push(SegmentNumber(number)),
+            _ => {}
+        }
+    }
+    listing.segments.sort();
+    listing.spares.sort();
+    Ok(listing)
+}
+
+/// For each segment the trees that have batches in it, each with the first sequence number of
+/// its last batch there.
+pub(crate) type Contents = BTreeMap<SegmentNumber, BTreeMap<TreeId, LogPosition>>;
+
+#[derive(Debug, Default)]
+struct State {
+    contents: Contents,
+    spares: Vec<SegmentNumber>,
+}
+
+/// What the segments of the log hold, and which of them may go. See the file header.
+pub struct LogSegments {
+    fs: Arc<dyn FileSystem>,
+    dir: PathBuf,
+    /// Covers both fields; never held over I/O.
+    state: Mutex<State>,
+    /// Held over the I/O of a retirement on purpose: it keeps retirements in order. Taken before
+    /// `state`, by nothing else.
+    retiring: Mutex<()>,
+}
+
+impl LogSegments {
+    pub(crate) fn new(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        contents: Contents,
+        spares: Vec<SegmentNumber>,
+    ) -> Self {
+        let state = Mutex::new(State { contents, spares });
+        Self { fs, dir: dir.to_owned(), state, retiring: Mutex::new(()) }
+    }
+
+    /// Retires every segment that no tree needs any more, oldest first, stopping at the first
+    /// that is needed; returns how many. `flushed` tells up to where a tree is in SSTables;
+    /// `None` for a tree that was dropped. Touches the disk. After an error the segments not yet
+    /// retired are kept and the call can be repeated.
+    pub fn retire(&self, flushed: impl Fn(TreeId) -> Option<LogPosition>) -> Result<usize> {
+        let _turn = self.retiring.lock();
+        let mut retired = 0;
+        loop {
+            let (oldest, spare) = {
+                let state = self.state.lock();
+                let Some(oldest) = obsolete(&state.contents, &flushed) else {
+                    return Ok(retired);
+                };
+                (oldest, state.spares.len() < SPARES_MAX)
+            };
+            self.remove(oldest, spare)?;
+            let mut state = self.state.lock();
+            state.contents.remove(&oldest);
+            if spare {
+                state.spares.push(oldest);
+            }
+            retired += 1;
+        }
+    }
+
+    fn remove(&self, segment: SegmentNumber, spare: bool) -> Result<()> {
+        let path = segment.path(&self.dir);
+        let done = if spare {
+            self.fs.rename(&path, &segment.spare_path(&self.dir))
+        } else {
+            self.fs.remove_file(&path)
+        };
+        match done {
+            Ok(()) => {}
+            // An earlier call got this far and then failed to sync the directory.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io("retire", &path, &error)),
+        }
+        self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, &error))
+    }
+
+    /// The segments that exist, ascending.
+    pub fn numbers(&self) -> Vec<SegmentNumber> {
+        self.state.lock().contents.keys().copied().collect()
+    }
+
+    /// The oldest segment that is needed and a tree that needs it: the one to flush when the log
+    /// grows too long.
+    pub fn oldest_needed(
+        &self,
+        flushed: impl Fn(TreeId) -> Option<LogPosition>,
+    ) -> Option<(SegmentNumber, TreeId)> {
+        let state = self.state.lock();
+        state.contents.iter().find_map(|(segment, trees)| {
+            let (tree, _) = trees.iter().find(|(tree, last)| needs(**tree, **last, &flushed))?;
+            Some((*segment, *tree))
+        })
+    }
+
+    /// Removes spares beyond [`SPARES_MAX`], as a crash may leave them.
+    pub(crate) fn trim_spares(&self) -> Result<()> {
+        while let Some(path) = self.surplus_spare() {
+            self.fs.remove_file(&path).map_err(|error| Error::io("remove", &path, &error))?;
+        }
+        Ok(())
+    }
+
+    fn surplus_spare(&self) -> Option<PathBuf> {
+        let mut state = self.state.lock();
+        let surplus = state.spares.len() > SPARES_MAX;
+        if surplus { state.spares.pop().map(|spare| spare.spare_path(&self.dir)) } else { None }
+    }
+
+    /// A new segment exists.
+    pub(crate) fn add(&self, segment: SegmentNumber) {
+        self.state.lock().contents.entry(segment).or_default();
+    }
+
+    /// `records` were appended to `segment`.
+    pub(crate) fn note(&self, segment: SegmentNumber, records: &[LogRecord<'_>]) {
+        let mut state = self.state.lock();
+        let trees = state.contents.entry(segment).or_default();
+        for record in records {
+            trees.insert(record.tree, LogPosition(record.first.0));
+        }
+    }
+
+    /// A spare file, for the caller to rename.
+    pub(crate) fn take_spare(&self) -> Option<PathBuf> {
+        self.state.lock().spares.pop().map(|spare| spare.spare_path(&self.dir))
+    }
+}
+
+fn needs(
+    tree: TreeId,
+    last: LogPosition,
+    flushed: &impl Fn(TreeId) -> Option<LogPosition>,
+) -> bool {
+    flushed(tree).is_some_and(|flushed| flushed < last)
+}
+
+/// The oldest segment, if nothing in it is needed and it is not the newest.
+fn obsolete(
+    contents: &Contents,
+    flushed: &impl Fn(TreeId) -> Option<LogPosition>,
+) -> Option<SegmentNumber> {
+    let (oldest, trees) = contents.first_key_value()?;
+    let needed = trees.iter().any(|(tree, last)| needs(*tree, *last, flushed));
+    (contents.len() > 1 && !needed).then_some(*oldest)
+}

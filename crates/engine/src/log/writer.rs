@@ -1,0 +1,335 @@
+//! Appends groups of batches to the log, syncs, rotates and recycles segments.
+//!
+//! Of one log there is one writer; it is not shared, the commit queue owns it. The protocol is in
+//! the header of this folder. What each failure leaves behind:
+//! 1. `NoSpace` from `append`: no record of the group will ever be read back, and the next call
+//!    tries again from the same place. A group is never written in part.
+//! 2. Any other failure latches the writer: the call returns it, and every later one
+//!    `WritesStopped` with its text. Of the bytes after the last sync nothing is known.
+
+use super::reader::{Ending, LogEnd};
+use super::record::{
+    self, FILE_HEADER_LEN, LOG, LogRecord, PAYLOAD_BYTES_MAX, RECORD_HEADER_LEN, RecordKind,
+};
+use super::segments::{LogSegments, SegmentNumber};
+use crate::error::{Error, Result};
+use base::env::fs::{FileSystem, WriteFile};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Length of a record without payload, as seals and closes are.
+const MARK_LEN: u64 = RECORD_HEADER_LEN as u64;
+
+/// The segment being written.
+struct Active {
+    number: SegmentNumber,
+    path: PathBuf,
+    file: Box<dyn WriteFile>,
+    /// Where the next record goes.
+    tail: u64,
+    /// Everything below is on disk.
+    synced: u64,
+    /// Length of the file, allocated.
+    allocated: u64,
+    /// An earlier process wrote it: it may only be sealed, and is cut after the seal.
+    recovered: bool,
+}
+
+enum State {
+    /// There is no segment to append to; this will be the next.
+    Between(SegmentNumber),
+    Active(Active),
+    /// Why writes stopped.
+    Latched(String),
+    Closed,
+}
+
+/// Writes the log. See the file header.
+pub struct LogWriter {
+    fs: Arc<dyn FileSystem>,
+    dir: PathBuf,
+    segment_bytes: u64,
+    state: State,
+    segments: Arc<LogSegments>,
+    /// The framed group; kept for its memory.
+    frame: Vec<u8>,
+}
+
+/// Memory for framing that is kept between groups.
+const FRAME_BYTES_KEPT: usize = 4 << 20;
+
+impl LogWriter {
+    /// A new log in `dir`, which exists and holds no segment yet. Nothing is written before the
+    /// first append.
+    pub fn create(fs: Arc<dyn FileSystem>, dir: &Path, segment_bytes: u64) -> Result<Self> {
+        let end = super::LogReader::open(Arc::clone(&fs), dir)?.finish()?;
+        if end.last.is_some() {
+            let what = "it holds a commit log already".to_owned();
+            return Err(Error::Unusable { dir: dir.to_owned(), what });
+        }
+        Self::open(fs, dir, segment_bytes, end)
+    }
+
+    /// Goes on after `end`, the end of the log in `dir`, repairing a torn tail. When it returns,
+    /// all that was read is on disk. A full disk does not stop it: the repair is then finished by
+    /// the first append that finds space. Segments are preallocated to `segment_bytes`.
+    pub fn open(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        segment_bytes: u64,
+        end: LogEnd,
+    ) -> Result<Self> {
+        let next = end.next_segment();
+        let LogEnd { last, contents, spares, .. } = end;
+        let segments = LogSegments::new(Arc::clone(&fs), dir, contents, spares);
+        let mut writer = Self {
+            fs,
+            dir: dir.to_owned(),
+            segment_bytes,
+            state: State::Between(next),
+            segments: Arc::new(segments),
+            frame: Vec::new(),
+        };
+        writer.segments.trim_spares()?;
+        if let Some((number, tail, ending)) = last {
+            writer.take_over(number, tail, ending)?;
+        }
+        Ok(writer)
+    }
+
+    /// Makes the segment an earlier process wrote last durable, and seals it if it did not.
+    fn take_over(&mut self, number: SegmentNumber, tail: u64, ending: Ending) -> Result<()> {
+        let path = number.path(&self.dir);
+        let mut file = self.fs.open_write(&path).map_err(|e| Error::io("open", &path, &e))?;
+        file.sync().map_err(|error| Error::io("sync", &path, &error))?;
+        self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, &error))?;
+        if ending != Ending::Open {
+            return Ok(());
+        }
+        let allocated = file.size().map_err(|error| Error::io("read", &path, &error))?;
+        let active = Active { number, path, file, tail, synced: tail, allocated, recovered: true };
+        self.state = State::Active(active);
+        match self.seal() {
+            Err(Error::NoSpace { .. }) => Ok(()),
+            sealed => sealed,
+        }
+    }
+
+    /// What the segments hold; for retiring them after flushes.
+    pub fn segments(&self) -> &Arc<LogSegments> {
+        &self.segments
+    }
+
+    /// Appends `records` in order as one write, in a new segment if they do not fit the current
+    /// one. They are durable after `sync`. Each payload may have up to 2^30 bytes, else
+    /// `InvalidArgument`. After `NoSpace` nothing was written and the call can be repeated; after
+    /// any other failure see the file header.
+    pub fn append(&mut self, records: &[LogRecord<'_>]) -> Result<()> {
+        self.check_writable()?;
+        if records.iter().any(|record| record.payload.len() > PAYLOAD_BYTES_MAX) {
+            let text = format!("a record of the log is over {PAYLOAD_BYTES_MAX} bytes");
+            return Err(Error::InvalidArgument(text));
+        }
+        if records.is_empty() {
+            return Ok(());
+        }
+        let len = records.iter().map(|r| MARK_LEN + r.payload.len() as u64).sum();
+        self.make_room(len)?;
+        let State::Active(active) = &mut self.state else { return Err(Error::Closed) };
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.clear();
+        for record in records {
+            let offset = active.tail + frame.len() as u64;
+            let kind = RecordKind::Batch;
+            record::encode_record(&mut frame, active.number.0, offset, active.synced, kind, record);
+        }
+        let written = active.write(&frame);
+        let segment = active.number;
+        frame.shrink_to(FRAME_BYTES_KEPT);
+        self.frame = frame;
+        self.latch_on_failure(written)?;
+        self.segments.note(segment, records);
+        Ok(())
+    }
+
+    /// Makes everything appended durable. Costs nothing if it is already.
+    pub fn sync(&mut self) -> Result<()> {
+        self.check_writable()?;
+        let State::Active(active) = &mut self.state else { return Ok(()) };
+        if active.synced == active.tail {
+            return Ok(());
+        }
+        let synced = active.sync();
+        self.latch_on_failure(synced)
+    }
+
+    /// Seals and syncs the current segment, if it holds anything; the next append starts a new
+    /// one. So that a flushed segment can be retired before it is full.
+    pub fn rotate(&mut self) -> Result<()> {
+        self.check_writable()?;
+        match &self.state {
+            State::Active(active) if active.tail > FILE_HEADER_LEN => self.seal(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Syncs, writes the closing record and syncs it. Afterwards every call fails with `Closed`.
+    /// On failure the log is as after a crash: whole up to the last sync.
+    pub fn close(&mut self) -> Result<()> {
+        self.sync()?;
+        if let State::Active(active) = &mut self.state {
+            let kind = if active.recovered { RecordKind::Seal } else { RecordKind::Close };
+            let closed = active.end(kind, AfterMark::Cut);
+            self.latch_on_failure(closed)?;
+        }
+        self.state = State::Closed;
+        Ok(())
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        match &self.state {
+            State::Latched(why) => Err(Error::WritesStopped(why.clone())),
+            State::Closed => Err(Error::Closed),
+            State::Between(_) | State::Active(_) => Ok(()),
+        }
+    }
+
+    fn latch_on_failure<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && !matches!(error, Error::NoSpace { .. })
+        {
+            self.state = State::Latched(error.to_string());
+        }
+        result
+    }
+
+    /// Makes the current segment one that takes `len` bytes more, and a seal after them.
+    fn make_room(&mut self, len: u64) -> Result<()> {
+        if let State::Active(active) = &self.state {
+            let full = active.tail + len + MARK_LEN > self.segment_bytes;
+            if active.recovered || full && active.tail > FILE_HEADER_LEN {
+                self.seal()?;
+            }
+        }
+        if let State::Between(number) = self.state {
+            let created = self.create_segment(number);
+            self.state = State::Active(self.latch_on_failure(created)?);
+        }
+        let State::Active(active) = &mut self.state else { return Ok(()) };
+        let needed = self.segment_bytes.max(active.tail + len + MARK_LEN);
+        let allocated = active.allocate(needed);
+        self.latch_on_failure(allocated)
+    }
+
+    fn seal(&mut self) -> Result<()> {
+        let State::Active(active) = &mut self.state else { return Ok(()) };
+        let after = if active.recovered { AfterMark::Cut } else { AfterMark::Keep };
+        let next = active.number.next();
+        let sealed = active.end(RecordKind::Seal, after);
+        self.latch_on_failure(sealed)?;
+        self.state = State::Between(next);
+        Ok(())
+    }
+
+    /// Creates segment `number` from a spare or from nothing, usable when it returns (rule 1).
+    fn create_segment(&self, number: SegmentNumber) -> Result<Active> {
+        let path = number.path(&self.dir);
+        let io = |op| {
+            let path = path.clone();
+            move |error: std::io::Error| Error::io(op, &path, &error)
+        };
+        let mut file = match self.segments.take_spare() {
+            Some(spare) => {
+                self.fs.rename(&spare, &path).map_err(io("create"))?;
+                self.fs.open_write(&path).map_err(io("create"))?
+            }
+            None => self.fs.create(&path).map_err(io("create"))?,
+        };
+        let written = file
+            .allocate(self.segment_bytes)
+            .and_then(|()| file.write_all_at(&record::encode_file_header(&LOG, number.0), 0));
+        if let Err(error) = written {
+            // Without a header the file is a torn creation; it would only hold the space.
+            let _ = self.fs.remove_file(&path);
+            return Err(Error::io("create", &path, &error));
+        }
+        file.sync().map_err(|error| sync_failed(&path, &error))?;
+        self.fs.sync_dir(&self.dir).map_err(|error| sync_failed(&self.dir, &error))?;
+        let allocated = file.size().map_err(io("read"))?;
+        self.segments.add(number);
+        let (tail, synced) = (FILE_HEADER_LEN, FILE_HEADER_LEN);
+        Ok(Active { number, path, file, tail, synced, allocated, recovered: false })
+    }
+}
+
+/// What becomes of the file after its last record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AfterMark {
+    /// It keeps its length, to be recycled.
+    Keep,
+    /// It is cut, to give back what was preallocated.
+    Cut,
+}
+
+/// A failed sync, even one for want of space: never forgiven.
+fn sync_failed(path: &Path, error: &std::io::Error) -> Error {
+    let (path, kind) = (path.to_owned(), error.kind());
+    Error::Io { op: "sync", path, kind, message: error.to_string() }
+}
+
+impl Active {
+    /// Writes `bytes` at the tail. If the disk is full the file is cut back to the tail, durably,
+    /// so that no record of a group that was reported as failed is ever read.
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        match self.file.write_all_at(bytes, self.tail) {
+            Ok(()) => {
+                self.tail += bytes.len() as u64;
+                self.allocated = self.allocated.max(self.tail);
+                Ok(())
+            }
+            Err(error) => {
+                let error = Error::io("write", &self.path, &error);
+                if matches!(error, Error::NoSpace { .. }) {
+                    self.cut()?;
+                    self.sync()?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn cut(&mut self) -> Result<()> {
+        let cut = self.file.set_len(self.tail);
+        cut.map_err(|error| {
+            let (path, kind) = (self.path.clone(), error.kind());
+            Error::Io { op: "truncate", path, kind, message: error.to_string() }
+        })?;
+        self.allocated = self.tail;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.file.sync().map_err(|error| sync_failed(&self.path, &error))?;
+        self.synced = self.tail;
+        Ok(())
+    }
+
+    /// Ends the segment with a seal or a clean close, on disk when it returns.
+    fn end(&mut self, kind: RecordKind, after: AfterMark) -> Result<()> {
+        let mut mark = Vec::with_capacity(RECORD_HEADER_LEN);
+        record::encode_mark(&mut mark, self.number.0, self.tail, self.synced, kind);
+        self.write(&mark)?;
+        if after == AfterMark::Cut {
+            self.cut()?;
+        }
+        self.sync()
+    }
+
+    fn allocate(&mut self, len: u64) -> Result<()> {
+        if len > self.allocated {
+            self.file.allocate(len).map_err(|error| Error::io("allocate", &self.path, &error))?;
+            self.allocated = len;
+        }
+        Ok(())
+    }
+}
