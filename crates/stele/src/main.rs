@@ -1,3 +1,39 @@
-//! placeholder
+//! The `stele` binary. Nothing is decided here but which subcommand runs and what its outcome
+//! means as an exit status:
+//!
+//! | status | meaning |
+//! |---|---|
+//! | 0 | done; for `check`: clean |
+//! | 1 | failed, and the last line on standard error says why and what to do; for `check`: damaged |
+//! | 2 | refused before anything was touched: a bad flag, configuration or file; for `check`: unusable |
 
-fn main() {}
+mod cli;
+mod config;
+mod logging;
+mod serve;
+mod size;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use config::ConfigError;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Version => version(),
+    };
+    outcome.unwrap_or_else(|error| fail(&error))
+}
+
+/// Says on standard error what went wrong, with its causes.
+fn fail(error: &anyhow::Error) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "stele: {error:#}");
+    if error.is::<ConfigError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+}
+
+fn version() -> anyhow::Result<ExitCode> {
+    writeln!(std::io::stdout(), "stele {}", env!("CARGO_PKG_VERSION"))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,47 @@
+//! The command line: subcommands and their help. What a setting of the server is, its default and
+//! its range are written once, on [`crate::config::Settings`].
+
+use crate::config::ServeArgs;
+use clap::{Parser, Subcommand};
+
+/// A wide-column database that serves Bigtable clients from its own durable engine.
+#[derive(Debug, Parser)]
+#[command(name = "stele", version, max_term_width = 100, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server until SIGTERM or SIGINT.
+    ///
+    /// Settings come from the file given with --config, are overridden by environment variables
+    /// (STELE_...) and those by flags. Unknown keys are refused.
+    Serve(Box<ServeArgs>),
+    /// Print the version.
+    Version,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_is_explained() {
+        let cli = Cli::command();
+        for command in cli.get_subcommands() {
+            for arg in command.get_arguments().filter(|arg| arg.get_id() != "help") {
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(!help.is_empty(), "{} {} has no help", command.get_name(), arg.get_id());
+            }
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Configuration of the server: a TOML file, overridden by the environment, overridden by flags.
+//!
+//! One struct, [`Settings`], names every setting once; the file (by `serde`) and the command line
+//! with its environment (by `clap`) each fill one, and the layers are laid over each other before
+//! [`Config`] resolves defaults and checks ranges. Keys nobody knows are refused with their name,
+//! in the file and in the environment, because a misspelt safety setting must not be ignored.
+
+use crate::size::ByteSize;
+use anyhow::Context;
+use clap::{Args, CommandFactory};
+use engine::{Durability, Options};
+use serde::Deserialize;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// The configuration is wrong; nothing was touched. The text says what to change.
+#[derive(Debug)]
+pub(crate) struct ConfigError(pub(crate) String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Arguments of `serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Configuration file, in TOML; its keys are the long flags with _ for -. [default: none]
+    #[arg(long, env = "STELE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Every setting, unset unless its layer sets it. Doc comments are the help texts.
+#[derive(Debug, Default, Clone, PartialEq, Args, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// Directory that holds all data; created if missing. [default: ./stele-data]
+    #[arg(long, env = "STELE_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+
+    /// Address of the Bigtable gRPC service; port 0 takes any free one. [default: 127.0.0.1:8086]
+    #[arg(long, env = "STELE_BIGTABLE_LISTEN", value_name = "HOST:PORT")]
+    pub(crate) bigtable_listen: Option<String>,
+
+    /// Address of /healthz, /readyz and /metrics; port 0 takes any free one.
+    /// [default: 127.0.0.1:8087]
+    #[arg(long, env = "STELE_HTTP_LISTEN", value_name = "HOST:PORT")]
+    pub(crate) http_listen: Option<String>,
+
+    /// Allow listening beyond loopback although connections are neither encrypted nor
+    /// authenticated: everyone who reaches the port may read and write everything.
+    /// true or false. [default: false]
+    #[arg(long, env = "STELE_INSECURE_LISTEN", value_name = "BOOL",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) insecure_listen: Option<bool>,
+
+    /// When an acknowledged write is on disk: sync (before it is acknowledged), interval=MS
+    /// (synced every MS milliseconds, 1 to 60000; a crash of the machine loses at most that),
+    /// none (when the system likes; for bulk work that can be repeated). [default: sync]
+    #[arg(long, env = "STELE_DURABILITY", value_name = "MODE")]
+    pub(crate) durability: Option<String>,
+
+    /// How long a stopping server waits for requests in flight, in seconds, 0 to 3600.
+    /// [default: 10]
+    #[arg(long, env = "STELE_DRAIN_SECONDS", value_name = "SECONDS")]
+    pub(crate) drain_seconds: Option<u64>,
+
+    /// Form of the log lines on standard error: text or json. [default: text]
+    #[arg(long, env = "STELE_LOG_FORMAT", value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+
+    /// What is logged: error, warn, info, debug, trace or off, also by part as in
+    /// info,engine=debug. [default: info]
+    #[arg(long, env = "STELE_LOG_LEVEL", value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
+
+    /// Threads for flushes and compactions, 1 to 64. [default: 2]
+    #[arg(long, env = "STELE_BACKGROUND_THREADS", value_name = "COUNT", help_heading = ENGINE)]
+    pub(crate) background_threads: Option<usize>,
+
+    /// Memory for blocks read from disk, over all tables, 1MiB or more. [default: 256MiB]
+    #[arg(long, env = "STELE_CACHE_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
+    pub(crate) cache_bytes_max: Option<ByteSize>,
+
+    /// Size of a table's memtable at which it is flushed; up to two are alive per table. Larger:
+    /// fewer, bigger files and longer recovery. 64KiB to 4GiB. [default: 64MiB]
+    #[arg(long, env = "STELE_MEMTABLE_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
+    pub(crate) memtable_bytes_max: Option<ByteSize>,
+
+    /// Size of one commit log segment, preallocated. Larger: fewer files; smaller: space returns
+    /// sooner. 64KiB to 1GiB. [default: 64MiB]
+    #[arg(long, env = "STELE_LOG_SEGMENT_BYTES", value_name = "SIZE", help_heading = ENGINE)]
+    pub(crate) log_segment_bytes: Option<ByteSize>,
+
+    /// Runs of level 0 at which a compaction starts. Lower: faster reads, more rewriting.
+    /// 1 to 64. [default: 4]
+    #[arg(long, env = "STELE_L0_RUNS_COMPACT", value_name = "COUNT", help_heading = ENGINE)]
+    pub(crate) l0_runs_compact: Option<usize>,
+
+    /// Runs of level 0 at which writes wait for compaction; more than l0-runs-compact.
+    /// [default: 12]
+    #[arg(long, env = "STELE_L0_RUNS_STALL", value_name = "COUNT", help_heading = ENGINE)]
+    pub(crate) l0_runs_stall: Option<usize>,
+
+    /// Size at which a compaction starts another SSTable. 64KiB to 4GiB. [default: 128MiB]
+    #[arg(long, env = "STELE_SST_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
+    pub(crate) sst_bytes_max: Option<ByteSize>,
+
+    /// Size of level 1; the last level takes what exceeds it. 64KiB or more. [default: 512MiB]
+    #[arg(long, env = "STELE_L1_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
+    pub(crate) l1_bytes_max: Option<ByteSize>,
+}
+
+const ENGINE: &str = "Storage engine";
+
+/// Form of the log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Everything resolved and checked.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) bigtable_listen: String,
+    pub(crate) http_listen: String,
+    pub(crate) insecure_listen: bool,
+    pub(crate) drain: Duration,
+    pub(crate) log_format: LogFormat,
+    pub(crate) log_level: String,
+    pub(crate) background_threads: usize,
+    pub(crate) engine: Options,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            data_dir: "./stele-data".into(),
+            bigtable_listen: "127.0.0.1:8086".into(),
+            http_listen: "127.0.0.1:8087".into(),
+            insecure_listen: false,
+            drain: Duration::from_secs(10),
+            log_format: LogFormat::Text,
+            log_level: "info".into(),
+            background_threads: 2,
+            engine: Options::default(),
+        }
+    }
+}
+
+impl Config {
+    /// The configuration that `args`, the environment (which `clap` has read) and the file give.
+    pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<Self> {
+        refuse_unknown_variables(std::env::vars_os().map(|(name, _)| name))?;
+        let file = args.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
+        Ok(Self::resolve(args.settings.clone().over(file))?)
+    }
+
+    /// Fills in defaults and checks every range.
+    fn resolve(settings: Settings) -> Result<Self, ConfigError> {
+        let default = Self::default();
+        let engine = engine_options(&settings, default.engine)?;
+        let drain_seconds = settings.drain_seconds.unwrap_or(default.drain.as_secs());
+        in_range("drain_seconds", drain_seconds, 0..=3600)?;
+        let background_threads = settings.background_threads.unwrap_or(default.background_threads);
+        in_range("background_threads", background_threads, 1..=64)?;
+        Ok(Self {
+            data_dir: settings.data_dir.unwrap_or(default.data_dir),
+            bigtable_listen: settings.bigtable_listen.unwrap_or(default.bigtable_listen),
+            http_listen: settings.http_listen.unwrap_or(default.http_listen),
+            insecure_listen: settings.insecure_listen.unwrap_or(default.insecure_listen),
+            drain: Duration::from_secs(drain_seconds),
+            log_format: settings.log_format.unwrap_or(default.log_format),
+            log_level: settings.log_level.unwrap_or(default.log_level),
+            background_threads,
+            engine,
+        })
+    }
+}
+
+impl Settings {
+    /// These settings where set, `below` elsewhere.
+    fn over(self, below: Self) -> Self {
+        macro_rules! first_set {
+            ($($field:ident),* $(,)?) => { Self { $($field: self.$field.or(below.$field)),* } };
+        }
+        first_set!(
+            data_dir,
+            bigtable_listen,
+            http_listen,
+            insecure_listen,
+            durability,
+            drain_seconds,
+            log_format,
+            log_level,
+            background_threads,
+            cache_bytes_max,
+            memtable_bytes_max,
+            log_segment_bytes,
+            l0_runs_compact,
+            l0_runs_stall,
+            sst_bytes_max,
+            l1_bytes_max,
+        )
+    }
+}
+
+fn engine_options(settings: &Settings, default: Options) -> Result<Options, ConfigError> {
+    let bytes = |set: Option<ByteSize>, default: usize| {
+        set.map_or(default, |size| usize::try_from(size.0).unwrap_or(usize::MAX))
+    };
+    let size = |set: Option<ByteSize>, default: u64| set.map_or(default, |size| size.0);
+    let durability = settings.durability.as_deref().map(parse_durability).transpose()?;
+    let options = Options {
+        durability: durability.unwrap_or(default.durability),
+        memtable_bytes_max: bytes(settings.memtable_bytes_max, default.memtable_bytes_max),
+        cache_bytes_max: bytes(settings.cache_bytes_max, default.cache_bytes_max),
+        log_segment_bytes: size(settings.log_segment_bytes, default.log_segment_bytes),
+        l0_runs_compact: settings.l0_runs_compact.unwrap_or(default.l0_runs_compact),
+        l0_runs_stall: settings.l0_runs_stall.unwrap_or(default.l0_runs_stall),
+        sst_bytes_max: size(settings.sst_bytes_max, default.sst_bytes_max),
+        l1_bytes_max: size(settings.l1_bytes_max, default.l1_bytes_max),
+    };
+    options.validate().map_err(|error| ConfigError(error.to_string()))?;
+    Ok(options)
+}
+
+/// `sync`, `interval=MS` or `none`.
+fn parse_durability(text: &str) -> Result<Durability, ConfigError> {
+    match text.split_once('=') {
+        None if text == "sync" => Ok(Durability::Sync),
+        None if text == "none" => Ok(Durability::None),
+        Some(("interval", ms)) if ms.parse::<u32>().is_ok_and(|ms| (1..=60_000).contains(&ms)) => {
+            Ok(Durability::Interval(Duration::from_millis(ms.parse().unwrap_or_default())))
+        }
+        _ => Err(ConfigError(format!(
+            "durability {text:?} must be sync, none or interval=MS with MS from 1 to 60000"
+        ))),
+    }
+}
+
+/// `durability` as it is written.
+pub(crate) fn describe_durability(durability: Durability) -> String {
+    match durability {
+        Durability::Sync => "every write synced before it is acknowledged".into(),
+        Durability::Interval(every) => format!("writes synced every {} ms", every.as_millis()),
+        Durability::None => "writes not synced".into(),
+    }
+}
+
+fn in_range<T: PartialOrd + fmt::Display>(
+    name: &str,
+    value: T,
+    range: std::ops::RangeInclusive<T>,
+) -> Result<(), ConfigError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let (start, end) = range.into_inner();
+    Err(ConfigError(format!("option {name} must be {start} to {end}, not {value}")))
+}
+
+fn read_file(path: &Path) -> anyhow::Result<Settings> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ConfigError(error.to_string()))
+        .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+    let settings = toml::from_str(&text).map_err(|error| ConfigError(error.to_string()));
+    settings.with_context(|| format!("configuration file {}", path.display()))
+}
+
+/// Refuses `STELE_...` variables that set nothing. Those that Kubernetes makes for a service
+/// called `stele` (`STELE_PORT...`, `STELE_SERVICE_...`) are nobody's settings and are let pass.
+fn refuse_unknown_variables(
+    names: impl Iterator<Item = std::ffi::OsString>,
+) -> Result<(), ConfigError> {
+    let cli = crate::cli::Cli::command();
+    let known: Vec<String> = cli
+        .get_subcommands()
+        .flat_map(|command| command.get_arguments())
+        .filter_map(|arg| arg.get_env().map(|name| name.to_string_lossy().into_owned()))
+        .collect();
+    for name in names.map(|name| name.to_string_lossy().into_owned()) {
+        let foreign = !name.starts_with("STELE_")
+            || name.starts_with("STELE_PORT")
+            || name.starts_with("STELE_SERVICE_");
+        if !foreign && !known.contains(&name) {
+            return Err(ConfigError(format!(
+                "unknown environment variable {name}; the known ones are {}",
+                known.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}

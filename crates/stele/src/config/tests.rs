@@ -1,0 +1,103 @@
+use super::*;
+use clap::Parser;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: ServeArgs,
+}
+
+fn settings(flags: &[&str]) -> Settings {
+    Line::parse_from(["serve"].iter().chain(flags)).args.settings
+}
+
+#[test]
+fn documented_defaults_are_the_real_ones() {
+    let config = Config::default();
+    let defaults = [
+        ("data_dir", config.data_dir.display().to_string()),
+        ("bigtable_listen", config.bigtable_listen),
+        ("http_listen", config.http_listen),
+        ("insecure_listen", config.insecure_listen.to_string()),
+        ("durability", "sync".into()),
+        ("drain_seconds", config.drain.as_secs().to_string()),
+        ("log_format", "text".into()),
+        ("log_level", config.log_level),
+        ("background_threads", config.background_threads.to_string()),
+        ("cache_bytes_max", ByteSize(config.engine.cache_bytes_max as u64).to_string()),
+        ("memtable_bytes_max", ByteSize(config.engine.memtable_bytes_max as u64).to_string()),
+        ("log_segment_bytes", ByteSize(config.engine.log_segment_bytes).to_string()),
+        ("l0_runs_compact", config.engine.l0_runs_compact.to_string()),
+        ("l0_runs_stall", config.engine.l0_runs_stall.to_string()),
+        ("sst_bytes_max", ByteSize(config.engine.sst_bytes_max).to_string()),
+        ("l1_bytes_max", ByteSize(config.engine.l1_bytes_max).to_string()),
+    ];
+    assert_eq!(config.engine.durability, Durability::Sync);
+    let cli = Line::command();
+    let mut documented = 0;
+    for arg in cli.get_arguments().filter(|arg| arg.get_id() != "config") {
+        let name = arg.get_id().as_str();
+        let (_, value) = defaults.iter().find(|(known, _)| *known == name).expect(name);
+        let help = arg.get_long_help().or(arg.get_help()).expect(name).to_string();
+        assert!(help.contains(&format!("[default: {value}]")), "{name}: {help}");
+        assert_eq!(
+            arg.get_env().and_then(|name| name.to_str()),
+            Some(format!("STELE_{}", name.to_uppercase()).as_str()),
+            "the variable is named like the key"
+        );
+        documented += 1;
+    }
+    assert_eq!(documented, defaults.len());
+}
+
+#[test]
+fn flags_win_over_the_file_and_the_file_over_defaults() {
+    let file: Settings =
+        toml::from_str("data_dir = '/file'\ndurability = 'none'\nsst_bytes_max = '1MiB'").unwrap();
+    let flags = settings(&["--data-dir", "/flag", "--cache-bytes-max", "8MiB"]);
+    let config = Config::resolve(flags.over(file)).unwrap();
+    assert_eq!(config.data_dir, Path::new("/flag"));
+    assert_eq!(config.engine.durability, Durability::None);
+    assert_eq!(config.engine.sst_bytes_max, 1 << 20);
+    assert_eq!(config.engine.cache_bytes_max, 8 << 20);
+    assert_eq!(config.http_listen, Config::default().http_listen);
+}
+
+#[test]
+fn unknown_keys_are_refused_by_name() {
+    let error = toml::from_str::<Settings>("durabilty = 'sync'").unwrap_err().to_string();
+    assert!(error.contains("durabilty") && error.contains("durability"), "{error}");
+    let names = ["PATH", "STELE_DATA_DIR", "STELE_SERVICE_HOST", "STELE_DATADIR"];
+    let error = refuse_unknown_variables(names.iter().map(Into::into)).unwrap_err().to_string();
+    assert!(error.contains("STELE_DATADIR;"), "{error}");
+    refuse_unknown_variables(names[..3].iter().map(Into::into)).unwrap();
+}
+
+#[test]
+fn durability_is_read_in_its_three_forms() {
+    for (text, want) in [
+        ("sync", Durability::Sync),
+        ("none", Durability::None),
+        ("interval=250", Durability::Interval(Duration::from_millis(250))),
+    ] {
+        assert_eq!(parse_durability(text).unwrap(), want, "{text}");
+    }
+    for text in ["", "Sync", "interval", "interval=", "interval=0", "interval=60001", "sync=1"] {
+        let error = parse_durability(text).unwrap_err().to_string();
+        assert!(error.contains("interval=MS"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn values_out_of_range_are_refused_with_the_range() {
+    for (key, value, want) in [
+        ("drain_seconds", "3601", "0 to 3600"),
+        ("background_threads", "0", "1 to 64"),
+        ("memtable_bytes_max", "1", "64 KiB to 4 GiB"),
+        ("l0_runs_stall", "4", "greater than l0_runs_compact"),
+    ] {
+        let settings = toml::from_str(&format!("{key} = {value}")).unwrap();
+        let error = Config::resolve(settings).unwrap_err().to_string();
+        assert!(error.contains(key) && error.contains(want), "{error}");
+    }
+}

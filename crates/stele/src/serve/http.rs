@@ -1,0 +1,70 @@
+//! The HTTP side: `/healthz` (the process lives), `/readyz` (clients are served) and `/metrics`
+//! (Prometheus text).
+
+use super::state::{Phase, State};
+use axum::Router;
+use axum::extract;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use std::fmt::Write;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// Serves `listener` until `stopped` closes.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    state: Arc<State>,
+    mut stopped: watch::Receiver<()>,
+) -> std::io::Result<()> {
+    let router = Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(state);
+    axum::serve(listener, router)
+        .with_graceful_shutdown(async move {
+            let _ = stopped.changed().await;
+        })
+        .await
+}
+
+async fn readyz(extract::State(state): extract::State<Arc<State>>) -> impl IntoResponse {
+    match state.phase() {
+        Phase::Serving => (StatusCode::OK, "ready\n"),
+        Phase::Recovering => (StatusCode::SERVICE_UNAVAILABLE, "opening the data directory\n"),
+        Phase::Draining => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
+    }
+}
+
+async fn metrics(extract::State(state): extract::State<Arc<State>>) -> impl IntoResponse {
+    match render(&state) {
+        Ok(text) => ([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// All metrics in Prometheus text form, version 0.0.4.
+fn render(state: &State) -> prometheus::Result<String> {
+    let mut text = state.requests().render()?;
+    let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+    family(&mut text, "stele_build_info", "Always 1; the label says the version.", &version, 1);
+    let uptime = state.uptime().as_secs();
+    family(&mut text, "stele_uptime_seconds", "Seconds since the server started.", "", uptime);
+    let ready = u64::from(state.phase() == Phase::Serving);
+    family(&mut text, "stele_ready", "Whether clients are served.", "", ready);
+    for (name, help, value) in state.engine().map(|e| e.metrics().values).unwrap_or_default() {
+        family(&mut text, &format!("stele_{name}"), help, "", value);
+    }
+    Ok(text)
+}
+
+fn family(text: &mut String, name: &str, help: &str, labels: &str, value: u64) {
+    let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+    let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+    let written =
+        write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{labels} {value}\n");
+    debug_assert!(written.is_ok(), "writing to a string cannot fail");
+}

@@ -1,0 +1,171 @@
+//! The server's life: listen, recover, serve, drain, close.
+//!
+//! 1. Signals are caught before anything is opened, so that SIGTERM always ends the process by
+//!    returning from `main` (exit handlers run, profiles are written).
+//! 2. Both addresses are bound before recovery: a wrong one fails at once. From then on HTTP
+//!    answers, `/readyz` with 503 until Bigtable clients are served; early clients wait.
+//! 3. A first SIGTERM or SIGINT drains: no new connections, requests in flight finish within
+//!    `drain_seconds`. A second one cuts the waiting short. Then the engine is closed, which syncs
+//!    the log and flushes nothing: the next start replays it.
+
+mod http;
+mod listen;
+mod observe;
+mod signals;
+mod state;
+
+use crate::config::{Config, ServeArgs, describe_durability};
+use crate::logging;
+use anyhow::{Context, anyhow};
+use base::env::Env;
+use engine::Engine;
+use observe::Observe;
+use signals::Signals;
+use state::{Phase, State};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+
+/// Half-dead clients are found and dropped by HTTP/2 pings.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_ANSWER: Duration = Duration::from_secs(20);
+/// Requests in flight on one connection; clients open another beyond it.
+const STREAMS_PER_CONNECTION: u32 = 1024;
+/// What blocking threads get to notice that all is over.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// Runs the server until a signal ends it.
+pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    let config = Config::load(args)?;
+    logging::init(config.log_format, &config.log_level)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the server's threads")?;
+    let outcome = runtime.block_on(serve(&config));
+    runtime.shutdown_timeout(LAST_WAIT);
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve(config: &Config) -> anyhow::Result<()> {
+    let mut signals = Signals::catch().context("cannot catch signals")?;
+    let bigtable =
+        listen::bind("bigtable_listen", &config.bigtable_listen, config.insecure_listen).await?;
+    let http = listen::bind("http_listen", &config.http_listen, config.insecure_listen).await?;
+    let addresses = Addresses { bigtable: bigtable.local_addr()?, http: http.local_addr()? };
+
+    let state = Arc::new(State::new());
+    let (stop, stopped) = watch::channel(());
+    let http = tokio::spawn(http::serve(http, Arc::clone(&state), stopped.clone()));
+
+    let engine = tokio::select! {
+        engine = open(config) => engine?,
+        () = signals.next() => {
+            tracing::info!("stopped while opening the data directory");
+            return Ok(());
+        }
+    };
+    state.set_engine(engine.clone());
+    let (drain, draining) = watch::channel(());
+    let mut grpc = tokio::spawn(grpc(bigtable, Arc::clone(&state), draining));
+    state.set_phase(Phase::Serving);
+    announce(config, &addresses).context("cannot write to standard output")?;
+
+    tokio::select! {
+        () = signals.next() => {}
+        ended = &mut grpc => {
+            ended.context("the Bigtable service panicked")??;
+            return Err(anyhow!("the Bigtable service ended by itself"));
+        }
+    }
+    tracing::info!("draining");
+    state.set_phase(Phase::Draining);
+    drop(drain);
+    finish(&mut grpc, config.drain, &mut signals).await?;
+    tokio::task::spawn_blocking(move || engine.close())
+        .await?
+        .context("cannot close the data directory cleanly")?;
+    drop(stop);
+    let _ = tokio::time::timeout(LAST_WAIT, http).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+struct Addresses {
+    bigtable: SocketAddr,
+    http: SocketAddr,
+}
+
+async fn open(config: &Config) -> anyhow::Result<Engine> {
+    let (dir, options) = (config.data_dir.clone(), config.engine.clone());
+    let threads = config.background_threads;
+    tokio::task::spawn_blocking(move || {
+        Engine::open(Env::real(threads), &dir, options)
+            .with_context(|| format!("cannot open the data directory {}", dir.display()))
+    })
+    .await?
+}
+
+/// Serves gRPC on `listener` until `draining` closes and the requests in flight are done.
+async fn grpc(
+    listener: TcpListener,
+    state: Arc<State>,
+    mut draining: watch::Receiver<()>,
+) -> anyhow::Result<()> {
+    let (_health, health_service) = tonic_health::server::health_reporter();
+    Server::builder()
+        .layer(Observe::new(state.requests().clone()))
+        .http2_keepalive_interval(Some(PING_EVERY))
+        .http2_keepalive_timeout(Some(PING_ANSWER))
+        .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .add_service(health_service)
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), async move {
+            let _ = draining.changed().await;
+        })
+        .await
+        .context("the Bigtable service failed")
+}
+
+/// Waits for the requests in flight, no longer than `limit` or until another signal.
+async fn finish(
+    grpc: &mut JoinHandle<anyhow::Result<()>>,
+    limit: Duration,
+    signals: &mut Signals,
+) -> anyhow::Result<()> {
+    tokio::select! {
+        ended = &mut *grpc => ended.context("the Bigtable service panicked")?,
+        () = tokio::time::sleep(limit) => {
+            tracing::warn!(seconds = limit.as_secs(), "requests were still in flight; ending them");
+            grpc.abort();
+            Ok(())
+        }
+        () = signals.next() => {
+            tracing::warn!("second signal: ending the requests in flight");
+            grpc.abort();
+            Ok(())
+        }
+    }
+}
+
+fn announce(config: &Config, addresses: &Addresses) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "Stele {} on {}; {}",
+        env!("CARGO_PKG_VERSION"),
+        config.data_dir.display(),
+        describe_durability(config.engine.durability)
+    )?;
+    writeln!(out, "  Bigtable  {}", addresses.bigtable)?;
+    writeln!(out, "  HTTP      http://{}  (/healthz /readyz /metrics)", addresses.http)?;
+    writeln!(out, "Any Bigtable client connects, with any project and instance name, after")?;
+    writeln!(out, "  export BIGTABLE_EMULATOR_HOST={}", addresses.bigtable)?;
+    out.flush()
+}

@@ -1,0 +1,82 @@
+//! Starting, answering, stopping.
+
+use crate::server::{Server, run, stderr};
+use rustix::process::Signal;
+
+#[test]
+fn a_started_server_is_healthy_and_ready_and_has_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    assert_eq!(server.get("/healthz"), (200, "ok\n".into()));
+    assert_eq!(server.get("/readyz"), (200, "ready\n".into()));
+    let (status, metrics) = server.get("/metrics");
+    assert_eq!(status, 200);
+    assert!(metrics.contains("\nstele_ready 1\n"), "{metrics}");
+    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
+        let (_, value) = line.rsplit_once(' ').expect("a metric has a value");
+        value.parse::<f64>().expect(line);
+    }
+    assert_eq!(server.get("/nothing").0, 404);
+}
+
+#[test]
+fn sigterm_and_sigint_end_with_status_0() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut server = Server::start(dir.path(), &[]);
+        server.signal(signal);
+        assert_eq!(server.wait().code(), Some(0), "{}", server.stderr());
+        server.restart();
+        assert!(server.terminate().success());
+    }
+}
+
+#[test]
+fn a_killed_server_starts_again_on_its_ports() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path(), &[]);
+    let bigtable = server.bigtable();
+    server.kill_9();
+    server.restart();
+    assert_eq!(server.bigtable(), bigtable);
+    assert_eq!(server.get("/readyz").0, 200);
+}
+
+#[test]
+fn the_grpc_health_service_answers() {
+    use tonic::transport::Endpoint;
+    use tonic_health::pb::health_check_response::ServingStatus;
+    use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let status = runtime.block_on(async {
+        let endpoint = Endpoint::from_shared(format!("http://{}", server.bigtable())).unwrap();
+        let mut client = HealthClient::new(endpoint.connect().await.unwrap());
+        client.check(HealthCheckRequest::default()).await.unwrap().into_inner().status
+    });
+    assert_eq!(status, ServingStatus::Serving as i32);
+    let (_, metrics) = server.get("/metrics");
+    let counted = "stele_grpc_request_seconds_count{code=\"OK\",method=\"Check\"} 1";
+    assert!(metrics.contains(counted), "{metrics}");
+}
+
+#[test]
+fn a_port_in_use_is_refused_with_the_option_to_change() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().to_str().unwrap();
+    let output = run(&[
+        "serve",
+        "--data-dir",
+        dir,
+        "--bigtable-listen",
+        &address,
+        "--http-listen",
+        "127.0.0.1:0",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains(&address) && said.contains("bigtable_listen"), "{said}");
+}

@@ -1,0 +1,8 @@
+//! The real binary, run as its users run it.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failure is the test's verdict")]
+
+mod configuration;
+mod imports;
+mod lifecycle;
+mod server;
