@@ -1,0 +1,162 @@
+//! Writes the server side of the services that this crate answers.
+//!
+//! The published crates of Google's generated API hold messages and clients, no servers; the
+//! tables below name the methods we serve, and `tonic-build` turns them into server traits over
+//! those message types. A method that is not listed is answered with `Unimplemented` by the
+//! generated router, and `explain.rs` says so in words.
+
+use tonic_build::manual::{Builder, Method, Service};
+
+/// How many messages the answer has.
+#[derive(Clone, Copy)]
+enum Answer {
+    One,
+    Stream,
+}
+use Answer::{One, Stream};
+
+/// Method, module of its messages, request, reply, answer.
+type MethodRow = (&'static str, &'static str, &'static str, Answer);
+
+const EMPTY: &str = "crate::api::Empty";
+const OPERATION: &str = "crate::api::longrunning::Operation";
+
+const DATA: &[MethodRow] = &[
+    ("ReadRows", "crate::api::data::ReadRowsRequest", "crate::wire::ReadRowsMessage", Stream),
+    (
+        "SampleRowKeys",
+        "crate::api::data::SampleRowKeysRequest",
+        "crate::api::data::SampleRowKeysResponse",
+        Stream,
+    ),
+    ("MutateRow", "crate::api::data::MutateRowRequest", "crate::api::data::MutateRowResponse", One),
+    (
+        "MutateRows",
+        "crate::api::data::MutateRowsRequest",
+        "crate::api::data::MutateRowsResponse",
+        Stream,
+    ),
+    (
+        "CheckAndMutateRow",
+        "crate::api::data::CheckAndMutateRowRequest",
+        "crate::api::data::CheckAndMutateRowResponse",
+        One,
+    ),
+    (
+        "ReadModifyWriteRow",
+        "crate::api::data::ReadModifyWriteRowRequest",
+        "crate::api::data::ReadModifyWriteRowResponse",
+        One,
+    ),
+    (
+        "PingAndWarm",
+        "crate::api::data::PingAndWarmRequest",
+        "crate::api::data::PingAndWarmResponse",
+        One,
+    ),
+];
+
+const TABLE_ADMIN: &[MethodRow] = &[
+    ("CreateTable", "crate::api::admin::CreateTableRequest", "crate::api::admin::Table", One),
+    (
+        "ListTables",
+        "crate::api::admin::ListTablesRequest",
+        "crate::api::admin::ListTablesResponse",
+        One,
+    ),
+    ("GetTable", "crate::api::admin::GetTableRequest", "crate::api::admin::Table", One),
+    ("UpdateTable", "crate::api::admin::UpdateTableRequest", OPERATION, One),
+    ("DeleteTable", "crate::api::admin::DeleteTableRequest", EMPTY, One),
+    (
+        "ModifyColumnFamilies",
+        "crate::api::admin::ModifyColumnFamiliesRequest",
+        "crate::api::admin::Table",
+        One,
+    ),
+    ("DropRowRange", "crate::api::admin::DropRowRangeRequest", EMPTY, One),
+    (
+        "GenerateConsistencyToken",
+        "crate::api::admin::GenerateConsistencyTokenRequest",
+        "crate::api::admin::GenerateConsistencyTokenResponse",
+        One,
+    ),
+    (
+        "CheckConsistency",
+        "crate::api::admin::CheckConsistencyRequest",
+        "crate::api::admin::CheckConsistencyResponse",
+        One,
+    ),
+];
+
+const INSTANCE_ADMIN: &[MethodRow] = &[
+    ("GetInstance", "crate::api::admin::GetInstanceRequest", "crate::api::admin::Instance", One),
+    (
+        "ListInstances",
+        "crate::api::admin::ListInstancesRequest",
+        "crate::api::admin::ListInstancesResponse",
+        One,
+    ),
+    ("GetCluster", "crate::api::admin::GetClusterRequest", "crate::api::admin::Cluster", One),
+    (
+        "ListClusters",
+        "crate::api::admin::ListClustersRequest",
+        "crate::api::admin::ListClustersResponse",
+        One,
+    ),
+];
+
+const OPERATIONS: &[MethodRow] = &[
+    ("GetOperation", "crate::api::longrunning::GetOperationRequest", OPERATION, One),
+    ("WaitOperation", "crate::api::longrunning::WaitOperationRequest", OPERATION, One),
+    (
+        "ListOperations",
+        "crate::api::longrunning::ListOperationsRequest",
+        "crate::api::longrunning::ListOperationsResponse",
+        One,
+    ),
+];
+
+fn service(package: &str, name: &str, methods: &[MethodRow]) -> Service {
+    methods
+        .iter()
+        .fold(Service::builder().package(package).name(name), |service, row| {
+            service.method(method(row))
+        })
+        .build()
+}
+
+fn method(&(route, request, reply, answer): &MethodRow) -> Method {
+    let codec =
+        if route == "ReadRows" { "crate::wire::ReadRowsCodec" } else { "tonic_prost::ProstCodec" };
+    let method = Method::builder()
+        .name(snake_case(route))
+        .route_name(route)
+        .input_type(request)
+        .output_type(reply)
+        .codec_path(codec);
+    match answer {
+        One => method.build(),
+        Stream => method.server_streaming().build(),
+    }
+}
+
+fn snake_case(name: &str) -> String {
+    let mut out = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !out.is_empty() {
+            out.push('_');
+        }
+        out.push(letter.to_ascii_lowercase());
+    }
+    out
+}
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    Builder::new().build_client(false).compile(&[
+        service("google.bigtable.v2", "Bigtable", DATA),
+        service("google.bigtable.admin.v2", "BigtableTableAdmin", TABLE_ADMIN),
+        service("google.bigtable.admin.v2", "BigtableInstanceAdmin", INSTANCE_ADMIN),
+        service("google.longrunning", "Operations", OPERATIONS),
+    ]);
+}

@@ -1,0 +1,229 @@
+//! The table admin service: `google.bigtable.admin.v2.BigtableTableAdmin`.
+
+use crate::api::admin::drop_row_range_request::Target;
+use crate::api::admin::table::{TimestampGranularity, View};
+use crate::api::admin::{
+    CheckConsistencyRequest, CheckConsistencyResponse, CreateTableRequest, DeleteTableRequest,
+    DropRowRangeRequest, GenerateConsistencyTokenRequest, GenerateConsistencyTokenResponse,
+    GetTableRequest, ListTablesRequest, ListTablesResponse, ModifyColumnFamiliesRequest, Table,
+    UpdateTableMetadata, UpdateTableRequest,
+};
+use crate::api::any;
+use crate::api::longrunning::Operation;
+use crate::api::server::bigtable_table_admin_server;
+use crate::operations::Operations;
+use crate::{names, schema, status};
+use std::sync::Arc;
+use table::{CreateTable, DropRows, Error, Store, TableName, TableSchema};
+use tonic::{Request, Response, Status};
+
+/// Most tables of one page of `ListTables`.
+const PAGE_TABLES_MAX: usize = 1_000;
+
+/// The service over a store.
+#[derive(Clone)]
+pub(crate) struct TableAdminService {
+    store: Arc<dyn Store>,
+    operations: Operations,
+}
+
+impl TableAdminService {
+    pub(crate) fn new(store: Arc<dyn Store>, operations: Operations) -> Self {
+        Self { store, operations }
+    }
+
+    async fn get(&self, table: &TableName) -> Result<Arc<TableSchema>, Status> {
+        self.store.get_table(table).await.map_err(status::from_error)
+    }
+}
+
+#[tonic::async_trait]
+impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
+    async fn create_table(
+        &self,
+        request: Request<CreateTableRequest>,
+    ) -> Result<Response<Table>, Status> {
+        let table = new_table(request.into_inner())?;
+        let created = self.store.create_table(table).await.map_err(status::from_error)?;
+        Ok(Response::new(schema::table_message(&created, View::SchemaView)))
+    }
+
+    async fn list_tables(
+        &self,
+        request: Request<ListTablesRequest>,
+    ) -> Result<Response<ListTablesResponse>, Status> {
+        let request = request.into_inner();
+        names::instance("parent", &request.parent).map_err(status::from_error)?;
+        let view = schema::view(request.view, View::NameOnly).map_err(status::from_error)?;
+        let page = match usize::try_from(request.page_size) {
+            Ok(0) => PAGE_TABLES_MAX,
+            Ok(size) => size.min(PAGE_TABLES_MAX),
+            Err(_) => return Err(invalid("page_size", "must not be negative")),
+        };
+        // The token is the full name of the last table of the page before.
+        let prefix = format!("{}/tables/", request.parent);
+        let tables = self.store.list_tables(&prefix).await.map_err(status::from_error)?;
+        let mut rest =
+            tables.iter().filter(|table| table.name.as_str() > request.page_token.as_str());
+        let shown: Vec<_> = rest.by_ref().take(page).collect();
+        let next_page_token = match (rest.next(), shown.last()) {
+            (Some(_), Some(last)) => last.name.to_string(),
+            _ => String::new(),
+        };
+        let tables = shown.into_iter().map(|table| schema::table_message(table, view)).collect();
+        Ok(Response::new(ListTablesResponse { tables, next_page_token }))
+    }
+
+    async fn get_table(
+        &self,
+        request: Request<GetTableRequest>,
+    ) -> Result<Response<Table>, Status> {
+        let request = request.into_inner();
+        let view = schema::view(request.view, View::SchemaView).map_err(status::from_error)?;
+        let table = self.get(&table_of(&request.name)?).await?;
+        Ok(Response::new(schema::table_message(&table, view)))
+    }
+
+    async fn update_table(
+        &self,
+        request: Request<UpdateTableRequest>,
+    ) -> Result<Response<Operation>, Status> {
+        let request = request.into_inner();
+        let wanted = request.table.ok_or_else(|| invalid("table", "is not set"))?;
+        let name = names::table("table.name", &wanted.name).map_err(status::from_error)?;
+        let paths = request.update_mask.map_or_else(Vec::new, |mask| mask.paths);
+        if paths.is_empty() {
+            return Err(invalid("update_mask", "names no field"));
+        }
+        if let Some(other) = paths.iter().find(|path| *path != "deletion_protection") {
+            return Err(status::unsupported(&format!("an update of table.{other} is")));
+        }
+        let updated = self.store.set_deletion_protection(&name, wanted.deletion_protection).await;
+        let updated = updated.map_err(status::from_error)?;
+        let table = schema::table_message(&updated, View::SchemaView);
+        let metadata = UpdateTableMetadata { name: table.name.clone(), ..Default::default() };
+        let operation = self.operations.finished(
+            name.as_str(),
+            any("google.bigtable.admin.v2.UpdateTableMetadata", &metadata),
+            any("google.bigtable.admin.v2.Table", &table),
+        );
+        Ok(Response::new(operation))
+    }
+
+    async fn delete_table(
+        &self,
+        request: Request<DeleteTableRequest>,
+    ) -> Result<Response<()>, Status> {
+        let table = table_of(&request.get_ref().name)?;
+        self.store.delete_table(&table).await.map_err(status::from_error)?;
+        Ok(Response::new(()))
+    }
+
+    async fn modify_column_families(
+        &self,
+        request: Request<ModifyColumnFamiliesRequest>,
+    ) -> Result<Response<Table>, Status> {
+        let request = request.into_inner();
+        let table = table_of(&request.name)?;
+        let changes = request
+            .modifications
+            .into_iter()
+            .map(schema::family_change)
+            .collect::<Result<_, _>>()?;
+        let changed = self.store.modify_families(&table, changes).await;
+        let changed = changed.map_err(status::from_error)?;
+        Ok(Response::new(schema::table_message(&changed, View::SchemaView)))
+    }
+
+    async fn drop_row_range(
+        &self,
+        request: Request<DropRowRangeRequest>,
+    ) -> Result<Response<()>, Status> {
+        let request = request.into_inner();
+        let table = table_of(&request.name)?;
+        let rows = match request.target {
+            Some(Target::RowKeyPrefix(prefix)) if prefix.is_empty() => {
+                return Err(invalid("row_key_prefix", "must not be empty"));
+            }
+            Some(Target::RowKeyPrefix(prefix)) => DropRows::Prefix(prefix),
+            Some(Target::DeleteAllDataFromTable(true)) => DropRows::All,
+            Some(Target::DeleteAllDataFromTable(false)) => {
+                return Err(invalid("delete_all_data_from_table", "must be true"));
+            }
+            None => return Err(invalid("target", "is not set")),
+        };
+        self.store.drop_rows(&table, rows).await.map_err(status::from_error)?;
+        Ok(Response::new(()))
+    }
+
+    async fn generate_consistency_token(
+        &self,
+        request: Request<GenerateConsistencyTokenRequest>,
+    ) -> Result<Response<GenerateConsistencyTokenResponse>, Status> {
+        let table = self.get(&table_of(&request.get_ref().name)?).await?;
+        let consistency_token = consistency_token(&table);
+        Ok(Response::new(GenerateConsistencyTokenResponse { consistency_token }))
+    }
+
+    /// Every read sees every acknowledged write, so a token is consistent as soon as it exists.
+    async fn check_consistency(
+        &self,
+        request: Request<CheckConsistencyRequest>,
+    ) -> Result<Response<CheckConsistencyResponse>, Status> {
+        let request = request.into_inner();
+        let table = self.get(&table_of(&request.name)?).await?;
+        if request.consistency_token != consistency_token(&table) {
+            return Err(invalid("consistency_token", "was not generated for this table"));
+        }
+        Ok(Response::new(CheckConsistencyResponse { consistent: true }))
+    }
+}
+
+fn table_of(name: &str) -> Result<TableName, Status> {
+    names::table("name", name).map_err(status::from_error)
+}
+
+fn invalid(field: &str, rule: &str) -> Status {
+    status::from_error(Error::invalid(field, rule))
+}
+
+/// A table created anew under an old name has another token.
+fn consistency_token(table: &TableSchema) -> String {
+    format!("{}@{}", table.name, table.created_micros)
+}
+
+fn new_table(request: CreateTableRequest) -> Result<CreateTable, Status> {
+    names::instance("parent", &request.parent).map_err(status::from_error)?;
+    table::limits::check_table_id("table_id", &request.table_id).map_err(status::from_error)?;
+    let name = format!("{}/tables/{}", request.parent, request.table_id);
+    let wanted = request.table.unwrap_or_default();
+    refuse_unsupported(&wanted)?;
+    let families = wanted.column_families.into_iter();
+    let families = families.map(|(name, family)| Ok((name, schema::family_spec(family)?)));
+    Ok(CreateTable {
+        name: names::table("table_id", &name).map_err(status::from_error)?,
+        families: families.collect::<Result<_, Status>>()?,
+        splits: request.initial_splits.into_iter().map(|split| split.key).collect(),
+        deletion_protection: wanted.deletion_protection,
+    })
+}
+
+/// What we cannot keep is refused, never dropped in silence.
+fn refuse_unsupported(table: &Table) -> Result<(), Status> {
+    for (field, is_set) in [
+        ("change_stream_config", table.change_stream_config.is_some()),
+        ("row_key_schema", table.row_key_schema.is_some()),
+        ("tiered_storage_config", table.tiered_storage_config.is_some()),
+        ("automated_backup_config", table.automated_backup_config.is_some()),
+        ("restore_info", table.restore_info.is_some()),
+    ] {
+        if is_set {
+            return Err(status::unsupported(&format!("table.{field} is")));
+        }
+    }
+    let granularity = TimestampGranularity::try_from(table.granularity);
+    if granularity.is_err() {
+        return Err(invalid("table.granularity", "must be MILLIS"));
+    }
+    Ok(())
+}

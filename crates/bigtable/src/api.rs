@@ -1,0 +1,26 @@
+//! Google's generated API: messages from the published crates, servers from `build.rs`.
+
+pub(crate) use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
+pub(crate) use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
+pub(crate) use googleapis_tonic_google_longrunning::google::longrunning;
+pub(crate) use googleapis_tonic_google_rpc::google::rpc;
+
+use prost::Message;
+use prost_types::Any;
+
+/// `google.protobuf.Empty`.
+pub(crate) type Empty = ();
+
+/// Server traits and routers of the methods listed in `build.rs`.
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+pub(crate) mod server {
+    include!(concat!(env!("OUT_DIR"), "/google.bigtable.v2.Bigtable.rs"));
+    include!(concat!(env!("OUT_DIR"), "/google.bigtable.admin.v2.BigtableTableAdmin.rs"));
+    include!(concat!(env!("OUT_DIR"), "/google.bigtable.admin.v2.BigtableInstanceAdmin.rs"));
+    include!(concat!(env!("OUT_DIR"), "/google.longrunning.Operations.rs"));
+}
+
+/// `message`, of the protobuf type `type_name`, as a self-describing value.
+pub(crate) fn any(type_name: &str, message: &impl Message) -> Any {
+    Any { type_url: format!("type.googleapis.com/{type_name}"), value: message.encode_to_vec() }
+}

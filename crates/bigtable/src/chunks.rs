@@ -1,0 +1,385 @@
+//! Rows to the wire: the cell chunks of `ReadRowsResponse`, written straight into the bytes of
+//! the message, so that a scan allocates per message and not per cell.
+//!
+//! Invariants, which clients check:
+//! 1. The row key stands in the first chunk of a row only.
+//! 2. Family and qualifier stand together, when either differs from the previous cell of the row
+//!    and always in its first chunk; they are wrapped, so that an empty one differs from none.
+//! 3. A value longer than [`VALUE_PIECE_BYTES_MAX`] is cut into pieces of that length. Every piece
+//!    but the last carries the length of the whole value; pieces after the first carry nothing
+//!    else, so family, qualifier, timestamp and label stand in the first one.
+//! 4. The last chunk of a row commits it. Rows are never reset.
+//! 5. A message is sent as soon as it has [`MESSAGE_BYTES`], also in the middle of a row.
+
+use crate::wire::ReadRowsMessage;
+use bytes::{BufMut, Bytes, BytesMut};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use table::{Cell, RowPiece};
+
+/// Longest piece of a value in one chunk.
+pub(crate) const VALUE_PIECE_BYTES_MAX: usize = 1 << 20;
+/// A message that has grown to this size is sent.
+pub(crate) const MESSAGE_BYTES: usize = 256 << 10;
+
+/// Gathers the pieces of a read into messages.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkWriter {
+    message: BytesMut,
+    full: VecDeque<ReadRowsMessage>,
+    /// Key of the row whose first chunk is still to be written; else empty.
+    row_key: Bytes,
+    /// The last cell of the row so far; whether it ends the row only the next piece tells.
+    pending: Option<Cell>,
+    /// The column of the last cell written of the row.
+    written: Option<(Arc<str>, Bytes)>,
+}
+
+impl ChunkWriter {
+    /// Takes the next piece of the read.
+    pub(crate) fn push(&mut self, piece: RowPiece) {
+        match piece {
+            RowPiece::Start(key) => self.row_key = key,
+            RowPiece::Cell(cell) => {
+                if let Some(previous) = self.pending.replace(cell) {
+                    self.write_cell(previous, RowEnd::Later);
+                }
+            }
+            RowPiece::End => {
+                if let Some(last) = self.pending.take() {
+                    self.write_cell(last, RowEnd::Here);
+                }
+                self.written = None;
+            }
+            RowPiece::Scanned(key) => {
+                self.flush();
+                self.full.push_back(scanned_to(&key));
+            }
+        }
+    }
+
+    /// Closes the unfinished message, if it holds anything.
+    pub(crate) fn flush(&mut self) {
+        if !self.message.is_empty() {
+            self.full.push_back(ReadRowsMessage(self.message.split().freeze()));
+        }
+    }
+
+    /// The next finished message.
+    pub(crate) fn pop(&mut self) -> Option<ReadRowsMessage> {
+        self.full.pop_front()
+    }
+
+    fn write_cell(&mut self, cell: Cell, end: RowEnd) {
+        let row_key = std::mem::take(&mut self.row_key);
+        let same_column = self.written.as_ref().is_some_and(|(family, qualifier)| {
+            *family == cell.family && *qualifier == cell.qualifier
+        });
+        let mut head = Head {
+            row_key: &row_key,
+            column: (!same_column).then_some((&cell.family, &cell.qualifier)),
+            timestamp_micros: cell.timestamp.0,
+            label: cell.label.as_deref(),
+        };
+        let mut rest = &cell.value[..];
+        loop {
+            let (piece, after) = rest.split_at(rest.len().min(VALUE_PIECE_BYTES_MAX));
+            rest = after;
+            let ends_value = rest.is_empty();
+            let chunk = Chunk {
+                head,
+                piece,
+                value_size: if ends_value { 0 } else { cell.value.len() as u64 },
+                commits: ends_value && end == RowEnd::Here,
+            };
+            chunk.write(&mut self.message);
+            if self.message.len() >= MESSAGE_BYTES {
+                self.flush();
+            }
+            if ends_value {
+                break;
+            }
+            head = Head::default();
+        }
+        self.written = Some((cell.family, cell.qualifier));
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RowEnd {
+    Here,
+    Later,
+}
+
+/// A message that says how far the scan has come without a row to show for it.
+fn scanned_to(row: &[u8]) -> ReadRowsMessage {
+    let mut message = BytesMut::with_capacity(bytes_len(row));
+    put_bytes(&mut message, response::LAST_SCANNED_ROW_KEY, row);
+    ReadRowsMessage(message.freeze())
+}
+
+/// What only the first chunk of a cell carries. The default is what later chunks have.
+#[derive(Clone, Copy, Default)]
+struct Head<'a> {
+    row_key: &'a [u8],
+    column: Option<(&'a str, &'a [u8])>,
+    timestamp_micros: i64,
+    label: Option<&'a str>,
+}
+
+struct Chunk<'a> {
+    head: Head<'a>,
+    piece: &'a [u8],
+    value_size: u64,
+    commits: bool,
+}
+
+impl Chunk<'_> {
+    /// Appends the chunk as one element of `ReadRowsResponse.chunks`.
+    fn write(&self, out: &mut BytesMut) {
+        let len = self.len();
+        out.reserve(1 + varint_len(len as u64) + len);
+        out.put_u8(response::CHUNKS);
+        put_varint(out, len as u64);
+        let start = out.len();
+        if !self.head.row_key.is_empty() {
+            put_bytes(out, chunk::ROW_KEY, self.head.row_key);
+        }
+        if let Some((family, qualifier)) = self.head.column {
+            put_wrapped(out, chunk::FAMILY_NAME, family.as_bytes());
+            put_wrapped(out, chunk::QUALIFIER, qualifier);
+        }
+        if self.head.timestamp_micros != 0 {
+            out.put_u8(chunk::TIMESTAMP_MICROS);
+            put_varint(out, self.head.timestamp_micros as u64);
+        }
+        if let Some(label) = self.head.label {
+            put_bytes(out, chunk::LABELS, label.as_bytes());
+        }
+        if !self.piece.is_empty() {
+            put_bytes(out, chunk::VALUE, self.piece);
+        }
+        if self.value_size != 0 {
+            out.put_u8(chunk::VALUE_SIZE);
+            put_varint(out, self.value_size);
+        }
+        if self.commits {
+            out.put_slice(&[chunk::COMMIT_ROW, 1]);
+        }
+        debug_assert_eq!(out.len() - start, len);
+    }
+
+    fn len(&self) -> usize {
+        let unless_empty = |bytes: &[u8]| if bytes.is_empty() { 0 } else { bytes_len(bytes) };
+        let unless_zero = |n: u64| if n == 0 { 0 } else { 1 + varint_len(n) };
+        unless_empty(self.head.row_key)
+            + self.head.column.map_or(0, |(family, qualifier)| {
+                wrapped_len(family.as_bytes()) + wrapped_len(qualifier)
+            })
+            + unless_zero(self.head.timestamp_micros as u64)
+            + self.head.label.map_or(0, |label| bytes_len(label.as_bytes()))
+            + unless_empty(self.piece)
+            + unless_zero(self.value_size)
+            + if self.commits { 2 } else { 0 }
+    }
+}
+
+/// Field keys of `ReadRowsResponse`: number and wire type.
+mod response {
+    pub(super) const CHUNKS: u8 = 1 << 3 | 2;
+    pub(super) const LAST_SCANNED_ROW_KEY: u8 = 2 << 3 | 2;
+}
+
+/// Field keys of `ReadRowsResponse.CellChunk`.
+mod chunk {
+    pub(super) const ROW_KEY: u8 = 1 << 3 | 2;
+    pub(super) const FAMILY_NAME: u8 = 2 << 3 | 2;
+    pub(super) const QUALIFIER: u8 = 3 << 3 | 2;
+    pub(super) const TIMESTAMP_MICROS: u8 = 4 << 3;
+    pub(super) const LABELS: u8 = 5 << 3 | 2;
+    pub(super) const VALUE: u8 = 6 << 3 | 2;
+    pub(super) const VALUE_SIZE: u8 = 7 << 3;
+    pub(super) const COMMIT_ROW: u8 = 9 << 3;
+}
+
+/// Field key of the one field of `StringValue` and `BytesValue`.
+const WRAPPED_VALUE: u8 = 1 << 3 | 2;
+
+fn put_bytes(out: &mut BytesMut, key: u8, bytes: &[u8]) {
+    out.put_u8(key);
+    put_varint(out, bytes.len() as u64);
+    out.put_slice(bytes);
+}
+
+fn bytes_len(bytes: &[u8]) -> usize {
+    1 + varint_len(bytes.len() as u64) + bytes.len()
+}
+
+fn put_wrapped(out: &mut BytesMut, key: u8, bytes: &[u8]) {
+    out.put_u8(key);
+    if bytes.is_empty() {
+        out.put_u8(0);
+    } else {
+        put_varint(out, bytes_len(bytes) as u64);
+        put_bytes(out, WRAPPED_VALUE, bytes);
+    }
+}
+
+fn wrapped_len(bytes: &[u8]) -> usize {
+    if bytes.is_empty() {
+        return 2;
+    }
+    let inner = bytes_len(bytes);
+    1 + varint_len(inner as u64) + inner
+}
+
+fn put_varint(out: &mut BytesMut, mut n: u64) {
+    while n >= 0x80 {
+        out.put_u8(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.put_u8(n as u8);
+}
+
+fn varint_len(n: u64) -> usize {
+    (u64::BITS - (n | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::data::ReadRowsResponse;
+    use crate::api::data::read_rows_response::CellChunk;
+    use crate::api::data::read_rows_response::cell_chunk::RowStatus;
+    use proptest::prelude::*;
+    use prost::Message;
+    use table::Timestamp;
+
+    fn cell(family: &str, qualifier: &[u8], timestamp: i64, value: &[u8]) -> Cell {
+        Cell {
+            family: family.into(),
+            qualifier: Bytes::copy_from_slice(qualifier),
+            timestamp: Timestamp(timestamp),
+            value: Bytes::copy_from_slice(value),
+            label: None,
+        }
+    }
+
+    fn encode(rows: &[(&[u8], &[Cell])]) -> Vec<ReadRowsMessage> {
+        let mut writer = ChunkWriter::default();
+        for (key, cells) in rows {
+            writer.push(RowPiece::Start(Bytes::copy_from_slice(key)));
+            cells.iter().for_each(|cell| writer.push(RowPiece::Cell(cell.clone())));
+            writer.push(RowPiece::End);
+        }
+        writer.flush();
+        std::iter::from_fn(|| writer.pop()).collect()
+    }
+
+    fn write(rows: &[(&[u8], &[Cell])]) -> Vec<ReadRowsResponse> {
+        let decode = |message: ReadRowsMessage| ReadRowsResponse::decode(message.0).unwrap();
+        encode(rows).into_iter().map(decode).collect()
+    }
+
+    fn chunks(rows: &[(&[u8], &[Cell])]) -> Vec<CellChunk> {
+        write(rows).into_iter().flat_map(|message| message.chunks).collect()
+    }
+
+    /// One line a chunk: `key|family:qualifier@timestamp=value`, `+` for more pieces, `!` commit.
+    fn text(chunk: &CellChunk) -> String {
+        let mut out = String::from_utf8(chunk.row_key.to_vec()).unwrap();
+        out.push('|');
+        if let (Some(family), Some(qualifier)) = (&chunk.family_name, &chunk.qualifier) {
+            out += &format!("{family}:{}", String::from_utf8(qualifier.clone()).unwrap());
+        }
+        out += &format!("@{}={}", chunk.timestamp_micros, chunk.value.escape_ascii());
+        for label in &chunk.labels {
+            out += &format!(" [{label}]");
+        }
+        if chunk.row_status == Some(RowStatus::CommitRow(true)) {
+            out.push('!');
+        }
+        out
+    }
+
+    #[test]
+    fn row_and_column_are_named_once() {
+        let labelled = Cell { label: Some("left".into()), ..cell("g", b"", 0, b"") };
+        let rows: &[(&[u8], &[Cell])] = &[
+            (b"r1", &[cell("f", b"a", 2000, b"x"), cell("f", b"a", 1000, b"y")]),
+            (b"r2", &[cell("f", b"a", 1000, b"z"), cell("f", b"b", -1, b""), labelled]),
+            (b"r4", &[cell("f", b"", 0, b""), cell("g", b"", 0, b"")]),
+        ];
+        let lines: Vec<_> = chunks(rows).iter().map(text).collect();
+        assert_eq!(
+            lines,
+            [
+                "r1|f:a@2000=x",
+                "|@1000=y!",
+                "r2|f:a@1000=z",
+                "|f:b@-1=",
+                "|g:@0= [left]!",
+                "r4|f:@0=",
+                "|g:@0=!",
+            ]
+        );
+    }
+
+    #[test]
+    fn long_values_come_in_pieces() {
+        for len in [0, 1, VALUE_PIECE_BYTES_MAX, VALUE_PIECE_BYTES_MAX + 1, 3 << 20] {
+            let value: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+            let cells = [cell("f", b"q", 7, &value), cell("f", b"q", 5, b"old")];
+            let messages = write(&[(b"r", &cells)]);
+            for message in &messages {
+                assert!(message.encoded_len() <= MESSAGE_BYTES + VALUE_PIECE_BYTES_MAX + 100);
+            }
+            let chunks: Vec<_> = messages.into_iter().flat_map(|m| m.chunks).collect();
+            let pieces = len.div_ceil(VALUE_PIECE_BYTES_MAX).max(1);
+            assert_eq!(chunks.len(), pieces + 1, "{len}");
+            let mut whole = Vec::new();
+            for (i, chunk) in chunks[..pieces].iter().enumerate() {
+                whole.extend_from_slice(&chunk.value);
+                let more = i + 1 < pieces;
+                assert_eq!(chunk.value_size, if more { len as i32 } else { 0 });
+                assert_eq!(chunk.qualifier.is_some(), i == 0);
+                assert_eq!(chunk.timestamp_micros, if i == 0 { 7 } else { 0 });
+                assert_eq!(chunk.row_status, None);
+            }
+            assert_eq!(whole, value);
+            assert_eq!(text(&chunks[pieces]), "|@5=old!");
+        }
+    }
+
+    #[test]
+    fn progress_names_the_last_row_seen() {
+        let message = ReadRowsResponse::decode(scanned_to(b"row-9").0).unwrap();
+        assert_eq!((&message.last_scanned_row_key[..], message.chunks.len()), (&b"row-9"[..], 0));
+    }
+
+    proptest! {
+        #[test]
+        fn written_chunks_are_the_generated_encoding(
+            key in proptest::collection::vec(any::<u8>(), 1..300),
+            cells in proptest::collection::vec(
+                ("[a-c]{0,2}", proptest::collection::vec(0u8..2, 0..2), any::<i64>(),
+                 proptest::collection::vec(any::<u8>(), 0..200), proptest::option::of("[a-z]{1,3}")),
+                1..20),
+        ) {
+            let wire: Vec<_> = cells.iter().map(|(family, qualifier, timestamp, value, label)| {
+                Cell { label: label.as_deref().map(Arc::from), ..cell(family, qualifier, *timestamp, value) }
+            }).collect();
+            let [ReadRowsMessage(message)] = &encode(&[(&key, &wire)])[..] else {
+                panic!("one message is enough")
+            };
+            let decoded = ReadRowsResponse::decode(message.clone()).unwrap();
+            prop_assert_eq!(decoded.encode_to_vec(), &message[..]);
+            prop_assert_eq!(decoded.chunks.len(), cells.len());
+            for (chunk, (_, _, timestamp, value, label)) in decoded.chunks.iter().zip(&cells) {
+                prop_assert_eq!(chunk.timestamp_micros, *timestamp);
+                prop_assert_eq!(&chunk.value[..], &value[..]);
+                prop_assert_eq!(chunk.labels.first(), label.as_ref());
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Data messages to the table layer's values, and rows back. What the messages cannot say wrongly
+//! by themselves (limits, families, granularity) is checked by the store, in one place for every
+//! front; here only what would be lost in translation is refused.
+
+use crate::api::data;
+use crate::api::data::mutation::Mutation as Wire;
+use crate::api::data::read_modify_write_rule::Rule;
+use crate::api::data::row_range::{EndKey, StartKey};
+use crate::api::data::value::Kind;
+use crate::filter;
+use bytes::Bytes;
+use std::ops::Bound;
+use table::mutate::{Modify, WriteTime};
+use table::{
+    Direction, Error, KeyRange, ReadModifyWriteRule, ReadRows, Result, Row, RowMutation,
+    RowMutations, RowSet, Timestamp, TimestampRange,
+};
+
+/// What a `ReadRows` call reads.
+pub(crate) fn read_rows(request: data::ReadRowsRequest) -> Result<ReadRows> {
+    let rows_limit = u64::try_from(request.rows_limit)
+        .map_err(|_| Error::invalid("rows_limit", "must not be negative"))?;
+    Ok(ReadRows {
+        rows: row_set(request.rows.unwrap_or_default()),
+        filter: filter::optional("filter", request.filter)?,
+        rows_limit,
+        direction: if request.reversed { Direction::Reverse } else { Direction::Forward },
+    })
+}
+
+fn row_set(rows: data::RowSet) -> RowSet {
+    RowSet { keys: rows.row_keys, ranges: rows.row_ranges.into_iter().map(key_range).collect() }
+}
+
+fn key_range(range: data::RowRange) -> KeyRange {
+    KeyRange {
+        start: match range.start_key {
+            Some(StartKey::StartKeyClosed(key)) => Bound::Included(key),
+            Some(StartKey::StartKeyOpen(key)) => Bound::Excluded(key),
+            None => Bound::Unbounded,
+        },
+        end: match range.end_key {
+            Some(EndKey::EndKeyClosed(key)) => Bound::Included(key),
+            Some(EndKey::EndKeyOpen(key)) => Bound::Excluded(key),
+            None => Bound::Unbounded,
+        },
+    }
+}
+
+/// The changes of one row. Errors name the field below the message that has `mutations`.
+pub(crate) fn row_mutations(row: Bytes, wire: Vec<data::Mutation>) -> Result<RowMutations> {
+    Ok(RowMutations { row, mutations: mutations("mutations", wire)? })
+}
+
+/// The changes in the repeated field `field`.
+pub(crate) fn mutations(field: &str, wire: Vec<data::Mutation>) -> Result<Vec<RowMutation>> {
+    wire.into_iter()
+        .enumerate()
+        .map(|(i, wire)| mutation(wire).map_err(|error| error.within(&format!("{field}[{i}]"))))
+        .collect()
+}
+
+fn mutation(wire: data::Mutation) -> Result<RowMutation> {
+    let wire = wire.mutation.ok_or_else(|| Error::invalid("mutation", "is not set"))?;
+    Ok(match wire {
+        Wire::SetCell(set) => RowMutation::SetCell {
+            family: set.family_name,
+            qualifier: set.column_qualifier,
+            timestamp: WriteTime::from_micros(set.timestamp_micros),
+            value: set.value,
+        },
+        Wire::AddToCell(add) => RowMutation::AddToCell {
+            family: add.family_name,
+            qualifier: raw_value("add_to_cell.column_qualifier", add.column_qualifier)?,
+            timestamp: raw_timestamp("add_to_cell.timestamp", add.timestamp)?,
+            input: match add.input.and_then(|value| value.kind) {
+                Some(Kind::IntValue(input)) => input,
+                _ => return Err(Error::invalid("add_to_cell.input", "must be an int_value")),
+            },
+        },
+        Wire::MergeToCell(merge) => RowMutation::MergeToCell {
+            family: merge.family_name,
+            qualifier: raw_value("merge_to_cell.column_qualifier", merge.column_qualifier)?,
+            timestamp: raw_timestamp("merge_to_cell.timestamp", merge.timestamp)?,
+            state: raw_value("merge_to_cell.input", merge.input)?,
+        },
+        Wire::DeleteFromColumn(delete) => RowMutation::DeleteFromColumn {
+            family: delete.family_name,
+            qualifier: delete.column_qualifier,
+            range: delete.time_range.map_or(TimestampRange::ALL, timestamp_range),
+        },
+        Wire::DeleteFromFamily(delete) => {
+            RowMutation::DeleteFromFamily { family: delete.family_name }
+        }
+        Wire::DeleteFromRow(_) => RowMutation::DeleteFromRow,
+    })
+}
+
+fn raw_value(field: &'static str, value: Option<data::Value>) -> Result<Bytes> {
+    match value.and_then(|value| value.kind) {
+        Some(Kind::RawValue(bytes)) => Ok(bytes),
+        _ => Err(Error::invalid(field, "must be a raw_value")),
+    }
+}
+
+fn raw_timestamp(field: &'static str, value: Option<data::Value>) -> Result<WriteTime> {
+    match value.and_then(|value| value.kind) {
+        Some(Kind::RawTimestampMicros(micros)) => Ok(WriteTime::from_micros(micros)),
+        _ => Err(Error::invalid(field, "must be a raw_timestamp_micros")),
+    }
+}
+
+/// A range of timestamps; 0 stands for no bound at either end.
+pub(crate) fn timestamp_range(wire: data::TimestampRange) -> TimestampRange {
+    let bound = |micros: i64| (micros != 0).then_some(Timestamp(micros));
+    TimestampRange {
+        start: bound(wire.start_timestamp_micros).unwrap_or(Timestamp::MIN),
+        end: bound(wire.end_timestamp_micros),
+    }
+}
+
+/// The rules of a read-modify-write.
+pub(crate) fn rules(wire: Vec<data::ReadModifyWriteRule>) -> Result<Vec<ReadModifyWriteRule>> {
+    wire.into_iter()
+        .enumerate()
+        .map(|(i, wire)| {
+            let modify = match wire.rule {
+                Some(Rule::AppendValue(bytes)) => Modify::Append(bytes),
+                Some(Rule::IncrementAmount(amount)) => Modify::Increment(amount),
+                None => return Err(Error::invalid(format!("rules[{i}].rule"), "is not set")),
+            };
+            let (family, qualifier) = (wire.family_name, wire.column_qualifier);
+            Ok(ReadModifyWriteRule { family, qualifier, modify })
+        })
+        .collect()
+}
+
+/// A whole row as a message: consecutive cells of one family, and in it of one column, together.
+pub(crate) fn row(row: Row) -> data::Row {
+    let mut families: Vec<data::Family> = Vec::new();
+    for cell in row.cells {
+        if families.last().is_none_or(|family| *family.name != *cell.family) {
+            families.push(data::Family { name: cell.family.to_string(), columns: Vec::new() });
+        }
+        let Some(family) = families.last_mut() else { continue };
+        if family.columns.last().is_none_or(|column| column.qualifier != cell.qualifier) {
+            family.columns.push(data::Column { qualifier: cell.qualifier, cells: Vec::new() });
+        }
+        let Some(column) = family.columns.last_mut() else { continue };
+        column.cells.push(data::Cell {
+            timestamp_micros: cell.timestamp.0,
+            value: cell.value,
+            labels: cell.label.iter().map(|label| label.to_string()).collect(),
+        });
+    }
+    data::Row { key: row.key, families }
+}

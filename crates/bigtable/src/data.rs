@@ -1,0 +1,255 @@
+//! The data service: `google.bigtable.v2.Bigtable`.
+//!
+//! Each method turns its message into a request to the store, and the store's answer into
+//! messages. Reads are streamed: the store is at most a few batches ahead of what the client has
+//! taken, and a client that goes away drops the stream and with it the scan.
+
+use crate::api::data::mutate_rows_response::Entry;
+use crate::api::data::read_rows_request::RequestStatsView;
+use crate::api::data::{
+    CheckAndMutateRowRequest, CheckAndMutateRowResponse, FullReadStatsView, MutateRowRequest,
+    MutateRowResponse, MutateRowsRequest, MutateRowsResponse, PingAndWarmRequest,
+    PingAndWarmResponse, ReadIterationStats, ReadModifyWriteRowRequest, ReadModifyWriteRowResponse,
+    ReadRowsRequest, ReadRowsResponse, RequestLatencyStats, RequestStats, SampleRowKeysRequest,
+    SampleRowKeysResponse, request_stats,
+};
+use crate::api::server::bigtable_server;
+use crate::chunks::ChunkWriter;
+use crate::wire::ReadRowsMessage;
+use crate::{convert, filter, names, status};
+use bytes::Bytes;
+use futures::Stream;
+use futures::stream::{self, BoxStream};
+use prost::Message;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use table::{CheckAndMutate, ReadStats, RowStream, Store, TableName};
+use tonic::{Request, Response, Status};
+
+/// Entries of one `MutateRowsResponse`.
+const ENTRIES_PER_MESSAGE: usize = 1_000;
+
+/// The service over a store.
+#[derive(Clone)]
+pub(crate) struct DataService {
+    store: Arc<dyn Store>,
+}
+
+impl DataService {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+}
+
+#[tonic::async_trait]
+impl bigtable_server::Bigtable for DataService {
+    type ReadRowsStream = MessageStream;
+    type SampleRowKeysStream = BoxStream<'static, Result<SampleRowKeysResponse, Status>>;
+    type MutateRowsStream = BoxStream<'static, Result<MutateRowsResponse, Status>>;
+
+    async fn read_rows(
+        &self,
+        request: Request<ReadRowsRequest>,
+    ) -> Result<Response<MessageStream>, Status> {
+        let started = Instant::now();
+        let request = request.into_inner();
+        let views = [&request.authorized_view_name, &request.materialized_view_name];
+        let table = table_of(&request.table_name, &views)?;
+        let wants_stats = request.request_stats_view == RequestStatsView::RequestStatsFull as i32;
+        let read = convert::read_rows(request).map_err(status::from_error)?;
+        let rows = self.store.read_rows(&table, read).await.map_err(status::from_error)?;
+        let stats_since = wants_stats.then_some(started);
+        Ok(Response::new(MessageStream::new(rows, stats_since)))
+    }
+
+    async fn sample_row_keys(
+        &self,
+        request: Request<SampleRowKeysRequest>,
+    ) -> Result<Response<Self::SampleRowKeysStream>, Status> {
+        let request = request.into_inner();
+        let views = [&request.authorized_view_name, &request.materialized_view_name];
+        let table = table_of(&request.table_name, &views)?;
+        let samples = self.store.sample_row_keys(&table).await.map_err(status::from_error)?;
+        let messages = samples.into_iter().map(|sample| {
+            let offset_bytes = i64::try_from(sample.offset_bytes).unwrap_or(i64::MAX);
+            Ok(SampleRowKeysResponse { row_key: sample.key, offset_bytes })
+        });
+        Ok(Response::new(Box::pin(stream::iter(messages))))
+    }
+
+    async fn mutate_row(
+        &self,
+        request: Request<MutateRowRequest>,
+    ) -> Result<Response<MutateRowResponse>, Status> {
+        let request = request.into_inner();
+        let table = table_of(&request.table_name, &[&request.authorized_view_name])?;
+        let row = convert::row_mutations(request.row_key, request.mutations)
+            .map_err(status::from_error)?;
+        self.store.mutate_row(&table, row).await.map_err(status::from_error)?;
+        Ok(Response::new(MutateRowResponse {}))
+    }
+
+    async fn mutate_rows(
+        &self,
+        request: Request<MutateRowsRequest>,
+    ) -> Result<Response<Self::MutateRowsStream>, Status> {
+        let request = request.into_inner();
+        let table = table_of(&request.table_name, &[&request.authorized_view_name])?;
+        // An entry that cannot be understood fails alone, as one that cannot be applied.
+        let mut results = Vec::with_capacity(request.entries.len());
+        let mut rows = Vec::with_capacity(request.entries.len());
+        for entry in request.entries {
+            let row = convert::row_mutations(entry.row_key, entry.mutations);
+            results.push(row.map(|row| rows.push(row)));
+        }
+        let applied = self.store.mutate_rows(&table, rows).await.map_err(status::from_error)?;
+        let mut applied = applied.into_iter();
+        let entries: Vec<_> = results
+            .into_iter()
+            .map(|converted| converted.and_then(|()| applied.next().unwrap_or(Ok(()))))
+            .enumerate()
+            .map(|(i, result)| Entry { index: i as i64, status: Some(status::of_entry(result)) })
+            .collect();
+        let messages: Vec<_> = entries
+            .chunks(ENTRIES_PER_MESSAGE)
+            .map(|part| Ok(MutateRowsResponse { entries: part.to_vec(), ..Default::default() }))
+            .collect();
+        Ok(Response::new(Box::pin(stream::iter(messages))))
+    }
+
+    async fn check_and_mutate_row(
+        &self,
+        request: Request<CheckAndMutateRowRequest>,
+    ) -> Result<Response<CheckAndMutateRowResponse>, Status> {
+        let request = request.into_inner();
+        let table = table_of(&request.table_name, &[&request.authorized_view_name])?;
+        let check = check_and_mutate(request).map_err(status::from_error)?;
+        let matched = self.store.check_and_mutate_row(&table, check).await;
+        let predicate_matched = matched.map_err(status::from_error)?;
+        Ok(Response::new(CheckAndMutateRowResponse { predicate_matched }))
+    }
+
+    async fn read_modify_write_row(
+        &self,
+        request: Request<ReadModifyWriteRowRequest>,
+    ) -> Result<Response<ReadModifyWriteRowResponse>, Status> {
+        let request = request.into_inner();
+        let table = table_of(&request.table_name, &[&request.authorized_view_name])?;
+        let rules = convert::rules(request.rules).map_err(status::from_error)?;
+        let row = self.store.read_modify_write_row(&table, request.row_key, rules).await;
+        let row = row.map(convert::row).map_err(status::from_error)?;
+        Ok(Response::new(ReadModifyWriteRowResponse { row: Some(row) }))
+    }
+
+    async fn ping_and_warm(
+        &self,
+        request: Request<PingAndWarmRequest>,
+    ) -> Result<Response<PingAndWarmResponse>, Status> {
+        names::instance("name", &request.get_ref().name).map_err(status::from_error)?;
+        Ok(Response::new(PingAndWarmResponse {}))
+    }
+}
+
+/// The table of a request that may instead name one of `views`, which we do not have.
+fn table_of(table: &str, views: &[&String]) -> Result<TableName, Status> {
+    if views.iter().any(|view| !view.is_empty()) {
+        return Err(status::unsupported("authorized and materialized views are"));
+    }
+    names::table("table_name", table).map_err(status::from_error)
+}
+
+fn check_and_mutate(request: CheckAndMutateRowRequest) -> table::Result<CheckAndMutate> {
+    Ok(CheckAndMutate {
+        row: request.row_key,
+        predicate: filter::optional("predicate_filter", request.predicate_filter)?,
+        on_true: convert::mutations("true_mutations", request.true_mutations)?,
+        on_false: convert::mutations("false_mutations", request.false_mutations)?,
+    })
+}
+
+/// The messages of one read. Dropping it ends the read.
+#[derive(Debug)]
+pub(crate) struct MessageStream {
+    rows: RowStream,
+    chunks: ChunkWriter,
+    stats: ReadStats,
+    /// When the request came, if it asked for statistics.
+    stats_since: Option<Instant>,
+    after: Option<Result<ReadRowsMessage, Status>>,
+    ended: bool,
+}
+
+impl MessageStream {
+    fn new(rows: RowStream, stats_since: Option<Instant>) -> Self {
+        Self {
+            rows,
+            chunks: ChunkWriter::default(),
+            stats: ReadStats::default(),
+            stats_since,
+            after: None,
+            ended: false,
+        }
+    }
+
+    fn end(&mut self, after: Option<Result<ReadRowsMessage, Status>>) {
+        self.chunks.flush();
+        self.after = after;
+        self.ended = true;
+    }
+}
+
+impl Stream for MessageStream {
+    type Item = Result<ReadRowsMessage, Status>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(message) = this.chunks.pop() {
+                return Poll::Ready(Some(Ok(message)));
+            }
+            if this.ended {
+                return Poll::Ready(this.after.take());
+            }
+            match Pin::new(&mut this.rows).poll_next(context) {
+                Poll::Ready(Some(Ok(batch))) => {
+                    this.stats = batch.stats;
+                    batch.pieces.into_iter().for_each(|piece| this.chunks.push(piece));
+                }
+                Poll::Ready(Some(Err(error))) => this.end(Some(Err(status::from_error(error)))),
+                Poll::Ready(None) => {
+                    let stats = this.stats_since.map(|since| Ok(stats_message(this.stats, since)));
+                    this.end(stats);
+                }
+                Poll::Pending => {
+                    // The client gets what is there rather than waiting for a full message.
+                    this.chunks.flush();
+                    match this.chunks.pop() {
+                        Some(message) => return Poll::Ready(Some(Ok(message))),
+                        None => return Poll::Pending,
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn stats_message(stats: ReadStats, since: Instant) -> ReadRowsMessage {
+    let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let view = FullReadStatsView {
+        read_iteration_stats: Some(ReadIterationStats {
+            rows_seen_count: count(stats.rows_seen),
+            rows_returned_count: count(stats.rows_returned),
+            cells_seen_count: count(stats.cells_seen),
+            cells_returned_count: count(stats.cells_returned),
+        }),
+        request_latency_stats: Some(RequestLatencyStats {
+            frontend_server_latency: since.elapsed().try_into().ok(),
+        }),
+    };
+    let stats_view = Some(request_stats::StatsView::FullReadStatsView(view));
+    let message =
+        ReadRowsResponse { request_stats: Some(RequestStats { stats_view }), ..Default::default() };
+    ReadRowsMessage(Bytes::from(message.encode_to_vec()))
+}

@@ -1,0 +1,137 @@
+//! Resource names: `projects/P/instances/I[/tables/T | /clusters/C]`, taken apart and checked.
+//!
+//! Any project and instance name is accepted without being created first, as clients expect of
+//! an endpoint reached through `BIGTABLE_EMULATOR_HOST`. The full table name is the store's name
+//! of the table, so tables of different instances never meet.
+
+use table::{Error, Result, TableName};
+
+/// Longest project, instance or cluster id taken; real ones are shorter.
+const ID_BYTES_MAX: usize = 128;
+
+/// `projects/P/instances/I`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct InstanceName<'a> {
+    pub(crate) project: &'a str,
+    pub(crate) instance: &'a str,
+}
+
+/// The project of `projects/P`, which the request has in `field`.
+pub(crate) fn project<'a>(field: &'static str, name: &'a str) -> Result<&'a str> {
+    match split(name) {
+        Some(["projects", project]) if is_id(project) => Ok(project),
+        _ => Err(malformed(field, name, "projects/PROJECT")),
+    }
+}
+
+/// Project and instance of `projects/P/instances/I`.
+pub(crate) fn instance<'a>(field: &'static str, name: &'a str) -> Result<InstanceName<'a>> {
+    match split(name) {
+        Some(["projects", project, "instances", instance]) if is_id(project) && is_id(instance) => {
+            Ok(InstanceName { project, instance })
+        }
+        _ => Err(malformed(field, name, "projects/PROJECT/instances/INSTANCE")),
+    }
+}
+
+/// The table `projects/P/instances/I/tables/T`.
+pub(crate) fn table(field: &'static str, name: &str) -> Result<TableName> {
+    match split(name) {
+        Some(["projects", project, "instances", instance, "tables", _])
+            if is_id(project) && is_id(instance) =>
+        {
+            TableName::new(name).map_err(|error| at(field, error))
+        }
+        _ => Err(malformed(field, name, "projects/PROJECT/instances/INSTANCE/tables/TABLE")),
+    }
+}
+
+/// Instance and cluster id of `projects/P/instances/I/clusters/C`.
+pub(crate) fn cluster<'a>(
+    field: &'static str,
+    name: &'a str,
+) -> Result<(InstanceName<'a>, &'a str)> {
+    match split(name) {
+        Some(["projects", project, "instances", instance, "clusters", cluster])
+            if is_id(project) && is_id(instance) && is_id(cluster) =>
+        {
+            Ok((InstanceName { project, instance }, cluster))
+        }
+        _ => Err(malformed(field, name, "projects/PROJECT/instances/INSTANCE/clusters/CLUSTER")),
+    }
+}
+
+/// The instance that a table's full name begins with, if it has the form of one.
+pub(crate) fn instance_of(table: &TableName) -> Option<InstanceName<'_>> {
+    match split(table.as_str()) {
+        Some(["projects", project, "instances", instance, "tables", _]) => {
+            Some(InstanceName { project, instance })
+        }
+        _ => None,
+    }
+}
+
+fn split<const N: usize>(name: &str) -> Option<[&str; N]> {
+    let mut parts = name.split('/');
+    let mut out = [""; N];
+    for part in &mut out {
+        *part = parts.next()?;
+    }
+    parts.next().is_none().then_some(out)
+}
+
+/// Letters, digits and what occurs between them; `:` is of domain-scoped projects.
+fn is_id(id: &str) -> bool {
+    (1..=ID_BYTES_MAX).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
+}
+
+fn malformed(field: &'static str, name: &str, form: &str) -> Error {
+    let shown: String = name.chars().take(200).flat_map(char::escape_debug).collect();
+    Error::invalid(field, format!("`{shown}` is not of the form {form}"))
+}
+
+/// The error, found in `field` of the request whatever the store calls it.
+fn at(field: &'static str, error: Error) -> Error {
+    match error {
+        Error::InvalidArgument { message, .. } => Error::invalid(field, message),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_names_are_taken_apart() {
+        let full = "projects/google.com:p/instances/i-1/tables/My_table.v2";
+        let name = table("table_name", full).unwrap();
+        assert_eq!(name.as_str(), full);
+        let instance = InstanceName { project: "google.com:p", instance: "i-1" };
+        assert_eq!(instance_of(&name), Some(instance));
+    }
+
+    #[test]
+    fn malformed_names_are_refused_by_field() {
+        let long = format!("projects/p/instances/i/tables/{}", "x".repeat(51));
+        for name in [
+            "",
+            "t",
+            "projects/p/instances/i/tables/",
+            "projects/p/instances//tables/t",
+            "projects/p/instances/i/tables/t/",
+            "projects/p/instances/i/tables/-t",
+            "projects/p/instances/i/tables/t t",
+            "projects/p/instances/i/tables/t\0",
+            "projects/p/instances/i/table/t",
+            &long,
+        ] {
+            let error = table("table_name", name).unwrap_err();
+            assert!(
+                matches!(&error, Error::InvalidArgument { field, .. } if field == "table_name"),
+                "{name}: {error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The services put together, and the HTTP/2 settings they are served with.
+
+use crate::admin::TableAdminService;
+use crate::api::server::bigtable_instance_admin_server::BigtableInstanceAdminServer;
+use crate::api::server::bigtable_server::BigtableServer;
+use crate::api::server::bigtable_table_admin_server::BigtableTableAdminServer;
+use crate::api::server::operations_server::OperationsServer;
+use crate::data::DataService;
+use crate::explain::Explained;
+use crate::instance::InstanceAdminService;
+use crate::operations::Operations;
+use std::sync::Arc;
+use std::time::Duration;
+use table::Store;
+use tokio::net::TcpListener;
+use tonic::service::Routes;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+
+/// Largest request taken: one row as large as a row may be written, and room for its frame.
+pub const REQUEST_BYTES_MAX: usize = table::limits::ROW_BYTES_MAX + (1 << 20);
+
+/// Requests in flight on one connection; further ones wait at the client.
+const STREAMS_PER_CONNECTION_MAX: u32 = 1_000;
+/// What a client may send ahead on one stream, and on the whole connection.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+/// A connection that is silent for this long is pinged, and closed if no answer comes in time.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(60);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Requests that a client may cancel before they were looked at. Clients that cancel many (hedged
+/// reads) must not be taken for an attack at the default of 20.
+const PENDING_RESETS_MAX: usize = 1_000;
+
+/// The gRPC services of the Bigtable API over `store`, to be added to a [`Server`]. Methods that
+/// are not served are answered with `Unimplemented` and a message that names them.
+pub fn routes(store: Arc<dyn Store>) -> Routes {
+    let operations = Operations::default();
+    let data = BigtableServer::new(DataService::new(store.clone()))
+        .max_decoding_message_size(REQUEST_BYTES_MAX)
+        .max_encoding_message_size(usize::MAX);
+    let tables =
+        BigtableTableAdminServer::new(TableAdminService::new(store.clone(), operations.clone()));
+    let instances = BigtableInstanceAdminServer::new(InstanceAdminService::new(store));
+    Routes::new(Explained(data))
+        .add_service(Explained(tables))
+        .add_service(Explained(instances))
+        .add_service(Explained(OperationsServer::new(operations)))
+}
+
+/// A server with the connection settings that suit [`routes`].
+pub fn server() -> Server {
+    Server::builder()
+        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS_MAX))
+}
+
+/// The connections that come to `listener`, without Nagle's delay.
+pub fn incoming(listener: TcpListener) -> TcpIncoming {
+    TcpIncoming::from(listener).with_nodelay(Some(true))
+}
