@@ -1,0 +1,243 @@
+//! Group commit: concurrent batches become one append and one sync of the server's log.
+//!
+//! Steps of a commit:
+//! 1. `submit` queues the batch. If nobody leads, the caller leads: it takes all that waits.
+//! 2. The leader numbers the batches, frames and appends them, and syncs as the durability mode
+//!    says. Meanwhile others queue: the next group fills while this one syncs.
+//! 3. It applies the group to the memtables in log order, then publishes its last sequence number.
+//! 4. It wakes the group, and one of those that queued meanwhile, who leads next.
+//!
+//! Invariants:
+//! 1. One leader at a time; it holds `log` from step 2 to step 3, so memtables are written in log
+//!    order and whoever holds `log` (to freeze a memtable, to close) meets no half-applied group.
+//! 2. Numbers are consecutive over all trees in log order; a group that failed to append leaves
+//!    no gap.
+//! 3. After a failed append or sync the log refuses all that follows. Such a group was not
+//!    acknowledged and is not applied; after reopening its batches may or may not be there.
+
+use crate::batch::WriteBatch;
+use crate::cell::SequenceNumber;
+use crate::error::{Error, Result};
+use crate::log::{LogRecord, LogWriter};
+use crate::manifest::LogPosition;
+use crate::options::Durability;
+use crate::snapshot::Snapshots;
+use crate::tree::Tree;
+use base::env::Clock;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Payload bytes after which a leader takes no further batch into its group.
+const GROUP_BYTES_MAX: usize = 4 << 20;
+
+/// The commit queue of the server.
+pub(crate) struct Commits {
+    queue: Mutex<Queue>,
+    log: Mutex<Log>,
+    snapshots: Arc<Snapshots>,
+    clock: Arc<dyn Clock>,
+    durability: Durability,
+    /// Groups committed and batches in them.
+    pub(crate) groups: AtomicU64,
+    pub(crate) batches: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Arc<Request>>,
+    led: bool,
+}
+
+/// The log and what is numbered in it.
+pub(crate) struct Log {
+    writer: LogWriter,
+    last: SequenceNumber,
+    /// Commit time of the last group: never goes backwards, whatever the clock does.
+    commit_time: u64,
+    synced_at: Duration,
+    unsynced: bool,
+    closed: bool,
+}
+
+struct Request {
+    tree: Arc<Tree>,
+    batch: WriteBatch,
+    /// Set once, under the queue's lock, when the batch was committed or refused.
+    outcome: Mutex<Option<Result<SequenceNumber>>>,
+    wake: Condvar,
+}
+
+impl Commits {
+    /// A queue that appends to `writer` after `last`.
+    pub(crate) fn new(
+        writer: LogWriter,
+        last: SequenceNumber,
+        snapshots: Arc<Snapshots>,
+        clock: Arc<dyn Clock>,
+        durability: Durability,
+    ) -> Self {
+        let synced_at = clock.monotonic();
+        let log =
+            Log { writer, last, commit_time: 0, synced_at, unsynced: false, closed: false };
+        Self {
+            queue: Mutex::default(),
+            log: Mutex::new(log),
+            snapshots,
+            clock,
+            durability,
+            groups: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+        }
+    }
+
+    /// Commits `batch` to `tree`; returns when it is durable (as the mode says) and visible.
+    pub(crate) fn submit(&self, tree: Arc<Tree>, batch: WriteBatch) -> Result<SequenceNumber> {
+        let request = Arc::new(Request {
+            tree,
+            batch,
+            outcome: Mutex::new(None),
+            wake: Condvar::new(),
+        });
+        let mut queue = self.queue.lock();
+        queue.waiting.push(Arc::clone(&request));
+        loop {
+            if let Some(outcome) = request.outcome.lock().take() {
+                return outcome;
+            }
+            if queue.led {
+                request.wake.wait(&mut queue);
+                continue;
+            }
+            queue.led = true;
+            let group = take_group(&mut queue.waiting);
+            let outcome = MutexGuard::unlocked(&mut queue, || self.commit(&group));
+            queue.led = false;
+            wake(&group, outcome, &queue.waiting);
+        }
+    }
+
+    /// Numbers, logs, applies and publishes `group`. Returns the number of its first mutation.
+    fn commit(&self, group: &[Arc<Request>]) -> Result<SequenceNumber> {
+        let mut log = self.log.lock();
+        if log.closed {
+            return Err(Error::Closed);
+        }
+        let first = SequenceNumber(log.last.0 + 1);
+        let count: usize = group.iter().map(|request| request.batch.len()).sum();
+        let last = SequenceNumber(log.last.0 + count as u64);
+        if last > SequenceNumber::MAX {
+            return Err(Error::WritesStopped("sequence numbers are used up".to_owned()));
+        }
+        self.append(&mut log, group, first)?;
+        log.last = last;
+        for (request, first) in numbered(group, first) {
+            let end = first.0 + request.batch.len() as u64 - 1;
+            request.tree.apply(&request.batch, first, LogPosition(end));
+        }
+        self.snapshots.publish(last);
+        Ok(first)
+    }
+
+    fn append(&self, log: &mut Log, group: &[Arc<Request>], first: SequenceNumber) -> Result<()> {
+        let now = u64::try_from(self.clock.now_micros()).unwrap_or(0);
+        log.commit_time = now.max(log.commit_time + 1);
+        let payloads: Vec<Vec<u8>> = group.iter().map(|request| request.batch.encode()).collect();
+        let records: Vec<LogRecord<'_>> = numbered(group, first)
+            .zip(&payloads)
+            .map(|((request, first), payload)| LogRecord {
+                tree: request.tree.id,
+                first,
+                commit_time: log.commit_time,
+                payload,
+            })
+            .collect();
+        log.writer.append(&records)?;
+        log.unsynced = true;
+        self.groups.fetch_add(1, Ordering::Relaxed);
+        self.batches.fetch_add(group.len() as u64, Ordering::Relaxed);
+        let bytes: usize = payloads.iter().map(Vec::len).sum();
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let due = match self.durability {
+            Durability::Sync => true,
+            Durability::Interval(every) => self.clock.monotonic() >= log.synced_at + every,
+            Durability::None => false,
+        };
+        if due { self.sync_log(log) } else { Ok(()) }
+    }
+
+    fn sync_log(&self, log: &mut Log) -> Result<()> {
+        if log.unsynced {
+            log.writer.sync()?;
+            self.syncs.fetch_add(1, Ordering::Relaxed);
+            log.unsynced = false;
+        }
+        log.synced_at = self.clock.monotonic();
+        Ok(())
+    }
+
+    /// Syncs what was appended, whatever the durability mode.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.sync_log(&mut self.log.lock())
+    }
+
+    /// Runs `act` while no group is being committed, and with it no memtable written.
+    pub(crate) fn between_groups<T>(&self, act: impl FnOnce() -> T) -> T {
+        let _log = self.log.lock();
+        act()
+    }
+
+    /// Syncs, writes the closing record and refuses whatever comes after. Again: does nothing.
+    pub(crate) fn close(&self) -> Result<()> {
+        let mut log = self.log.lock();
+        if log.closed {
+            return Ok(());
+        }
+        log.closed = true;
+        log.writer.close()
+    }
+}
+
+/// The batches of a group with the numbers of their first mutations.
+fn numbered(
+    group: &[Arc<Request>],
+    first: SequenceNumber,
+) -> impl Iterator<Item = (&Request, SequenceNumber)> {
+    group.iter().scan(first, |next, request| {
+        let first = *next;
+        next.0 += request.batch.len() as u64;
+        Some((&**request, first))
+    })
+}
+
+fn take_group(waiting: &mut Vec<Arc<Request>>) -> Vec<Arc<Request>> {
+    let mut bytes = 0;
+    let fits = waiting.iter().take_while(|request| {
+        let room = bytes < GROUP_BYTES_MAX;
+        bytes += request.batch.encoded_len();
+        room
+    });
+    let count = fits.count();
+    waiting.drain(..count).collect()
+}
+
+/// Tells each of `group` its outcome, and one of `waiting` to lead.
+fn wake(group: &[Arc<Request>], outcome: Result<SequenceNumber>, waiting: &[Arc<Request>]) {
+    match outcome {
+        Ok(first) => numbered(group, first).for_each(|(request, first)| {
+            let last = SequenceNumber(first.0 + request.batch.len() as u64 - 1);
+            *request.outcome.lock() = Some(Ok(last));
+        }),
+        Err(error) => group.iter().for_each(|request| {
+            *request.outcome.lock() = Some(Err(error.clone()));
+        }),
+    }
+    group.iter().chain(waiting.first()).for_each(|request| {
+        request.wake.notify_one();
+    });
+}
