@@ -4,6 +4,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// One piece of background work.
 pub type Job = Box<dyn FnOnce() + Send + 'static>;
@@ -12,6 +13,9 @@ pub type Job = Box<dyn FnOnce() + Send + 'static>;
 pub trait Tasks: Send + Sync + 'static {
     /// Queues `job`; it runs later, on some thread, at most once. Jobs may start in any order.
     fn submit(&self, job: Job);
+
+    /// Queues `job` once `delay` has passed. Forgotten if the environment ends before.
+    fn submit_later(&self, delay: Duration, job: Job);
 
     /// Runs one queued job on the calling thread if this is a single-threaded (simulated)
     /// environment; returns whether it did. A thread that waits for background work calls this
@@ -28,7 +32,19 @@ struct Queue {
 #[derive(Default)]
 struct QueueState {
     jobs: VecDeque<Job>,
+    /// Jobs that wait for their time. Few at once, so a plain list.
+    later: Vec<(Instant, Job)>,
     closed: bool,
+}
+
+impl QueueState {
+    /// Moves the jobs whose time has come to the queue; tells when the next one's comes.
+    fn collect_due(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        let due = self.later.extract_if(.., |(at, _)| *at <= now);
+        self.jobs.extend(due.map(|(_, job)| job));
+        self.later.iter().map(|(at, _)| *at).min()
+    }
 }
 
 /// A fixed set of threads. Dropping it waits for the jobs that run and forgets those that wait.
@@ -64,10 +80,16 @@ impl Queue {
             if state.closed {
                 return None;
             }
+            let next = state.collect_due();
             if let Some(job) = state.jobs.pop_front() {
                 return Some(job);
             }
-            self.wake.wait(&mut state);
+            match next {
+                Some(at) => {
+                    self.wake.wait_until(&mut state, at);
+                }
+                None => self.wake.wait(&mut state),
+            }
         }
     }
 }
@@ -75,6 +97,11 @@ impl Queue {
 impl Tasks for ThreadPool {
     fn submit(&self, job: Job) {
         self.queue.state.lock().jobs.push_back(job);
+        self.queue.wake.notify_one();
+    }
+
+    fn submit_later(&self, delay: Duration, job: Job) {
+        self.queue.state.lock().later.push((Instant::now() + delay, job));
         self.queue.wake.notify_one();
     }
 
@@ -93,5 +120,23 @@ impl Drop for ThreadPool {
                 let _ = thread.join();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn jobs_run_and_delayed_jobs_run_after_their_delay() {
+        let pool = ThreadPool::new(2);
+        let (send, receive) = mpsc::channel();
+        let (late, begin) = (send.clone(), Instant::now());
+        let delay = Duration::from_millis(20);
+        pool.submit_later(delay, Box::new(move || late.send("late").unwrap()));
+        pool.submit(Box::new(move || send.send("soon").unwrap()));
+        assert_eq!([receive.recv(), receive.recv()], [Ok("soon"), Ok("late")]);
+        assert!(begin.elapsed() >= delay);
     }
 }
