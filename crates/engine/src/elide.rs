@@ -12,8 +12,11 @@ pub enum Verdict {
 }
 
 /// Decides which cells of a tree may vanish. A pure function of its arguments for as long as one
-/// compaction holds it (the time of day is fixed when the policy value is made), and monotonic: a
-/// cell that may vanish as version `n` may vanish as any later version.
+/// compaction holds it (the time of day is fixed when the policy value is made), and monotonic:
+/// where a cell may vanish as version `n`, a cell of the same family that is as old or older may
+/// vanish as version `n` or any later one. Reads that apply the policy therefore see the same
+/// cells before and after a compaction. A cell is garbage for good: deleting newer versions
+/// afterwards may or may not bring it back, depending on what compaction has done by then.
 pub trait ElisionPolicy: Send + Sync + 'static {
     /// Whether the cell that is version `version` of its column (0 is the newest of those that
     /// no delete hides) and carries `timestamp` may vanish.

@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod cell;
+pub mod compaction;
 pub mod cursor;
 pub mod elide;
 pub mod engine;

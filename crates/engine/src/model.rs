@@ -100,14 +100,22 @@ impl Model {
     pub fn apply(&mut self, batch: &WriteBatch, first: SequenceNumber) {
         for mutation in batch.mutations(first) {
             match mutation {
-                Mutation::Entry { row, entry } => {
-                    let entries = self.rows.entry(row.to_vec()).or_default();
-                    entries.push(OwnedEntry::copy_of(&entry));
-                    entries.sort_by(|a, b| a.borrow().cmp_in_row(&b.borrow()));
-                }
-                Mutation::DropRange(range) => self.dropped.push(range),
+                Mutation::Entry { row, entry } => self.add(row, OwnedEntry::copy_of(&entry)),
+                Mutation::DropRange(range) => self.drop_range(range),
             }
         }
+    }
+
+    /// Adds one entry, in whatever order.
+    pub fn add(&mut self, row: &[u8], entry: OwnedEntry) {
+        let entries = self.rows.entry(row.to_vec()).or_default();
+        entries.push(entry);
+        entries.sort_by(|a, b| a.borrow().cmp_in_row(&b.borrow()));
+    }
+
+    /// Adds one range tombstone, in whatever order.
+    pub fn drop_range(&mut self, range: RangeTombstone) {
+        self.dropped.push(range);
     }
 
     /// The visible cells of one row at `snapshot`, in order.

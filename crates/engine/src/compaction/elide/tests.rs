@@ -1,0 +1,317 @@
+//! Random histories, cut into runs, compacted in random steps while snapshots are released: every
+//! live view must read the same before and after each step.
+
+use super::*;
+use crate::batch::{Mutation, TimestampRange, WriteBatch};
+use crate::cell::{Column, RangeTombstone};
+use crate::compaction::dropped::Dropped;
+use crate::cursor::testing::{Owned, VecCursor, sorted};
+use crate::elide::KeepAll;
+use crate::merge::Operator;
+use crate::model::{Model, OwnedCell, OwnedEntry};
+use crate::request::RowRange;
+use proptest::prelude::*;
+
+/// One mutation: what, row, family, qualifier, timestamp, number.
+type Change = (u8, u8, u16, u8, i64, i64);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Deletes {
+    /// Any range of timestamps.
+    Any,
+    /// Everything up to some timestamp, so that no older version outlives a newer one.
+    Oldest,
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let one = (0u8..16, 0u8..3, 1u16..3, 0u8..2, 0i64..4, 0i64..3);
+    proptest::collection::vec(one, 1..40)
+}
+
+fn batch_of(
+    &(what, row, family, qualifier, timestamp, number): &Change,
+    deletes: Deletes,
+) -> WriteBatch {
+    let (row, qualifier) = ([b'a' + row], [b'q'; 1][..usize::from(qualifier)].to_vec());
+    let (family, at) = (FamilyId(family), Timestamp(timestamp));
+    let column = Column::of(family, &qualifier);
+    let start =
+        if deletes == Deletes::Any { Timestamp(timestamp - number) } else { Timestamp::MIN };
+    let range = TimestampRange { start, end: Some(Timestamp(timestamp + 1)) };
+    let operator = match number {
+        0 => Operator::MaxInt64,
+        _ => Operator::SumInt64,
+    };
+    let mut batch = WriteBatch::new();
+    match what {
+        0..=4 => batch.put(&row, column, at, &number.to_be_bytes()),
+        5 => batch.put(&row, column, at, b"text"),
+        6..=9 => batch.merge(&row, column, at, Operand { operator, value: timestamp + 7 }),
+        10 | 11 => batch.delete(&row, column, range),
+        12 => batch.delete(&row, Column::family(family), range),
+        13 => batch.delete(&row, Column::ROW, range),
+        14 => batch.delete_row(&row),
+        _ => batch.drop_row_range(&row, (number > 0).then_some(&[row[0] + number as u8])),
+    }
+    batch
+}
+
+/// A sorted run in memory.
+#[derive(Debug, Clone, Default)]
+struct MemoryRun {
+    entries: Vec<Owned>,
+    dropped: Vec<RangeTombstone>,
+}
+
+impl MemoryRun {
+    fn hull(&self) -> Option<RowRange> {
+        let rows = self.entries.iter().map(|(row, _)| RowRange::single(row));
+        let dropped = self.dropped.iter().cloned();
+        let ranges = dropped.map(|RangeTombstone { start, end, .. }| RowRange { start, end });
+        rows.chain(ranges).reduce(|a, b| RowRange {
+            start: a.start.min(b.start),
+            end: a.end.zip(b.end).map(|(a, b)| a.max(b)),
+        })
+    }
+}
+
+struct Collect {
+    row: Vec<u8>,
+    entries: Vec<Owned>,
+}
+
+impl EntrySink for Collect {
+    fn entry(&mut self, entry: Entry<'_>) -> Result<()> {
+        self.entries.push((self.row.clone(), OwnedEntry::copy_of(&entry)));
+        Ok(())
+    }
+}
+
+/// Compacts `inputs`, which lie just above `below`.
+fn compact(
+    inputs: &[MemoryRun],
+    below: &[MemoryRun],
+    stripes: &Stripes,
+    policy: &dyn ElisionPolicy,
+) -> MemoryRun {
+    let older: Vec<RowRange> = below.iter().filter_map(MemoryRun::hull).collect();
+    let dropped = inputs.iter().flat_map(|run| run.dropped.clone()).collect();
+    let dropped = Dropped::new(dropped, stripes);
+    let entries = inputs.iter().flat_map(|run| run.entries.clone()).collect();
+    let mut cursor = VecCursor::new(sorted(entries));
+    let mut elider = Elider::new(stripes, policy);
+    let mut out = Collect { row: Vec::new(), entries: Vec::new() };
+    cursor.seek(&[]).unwrap();
+    while let Some(row) = cursor.row().map(<[u8]>::to_vec) {
+        let covered = older.iter().any(|hull| hull.contains(&row));
+        let depth = if covered { Depth::Above } else { Depth::Bottom };
+        out.row.clone_from(&row);
+        elider.row(&mut cursor, dropped.covering(&row), depth, &mut out).unwrap();
+        cursor.next_row().unwrap();
+    }
+    let want = sorted(out.entries.clone());
+    assert_eq!(out.entries, want, "a compaction writes entries in order");
+    for pair in want.windows(2) {
+        let key = |(row, entry): &Owned| {
+            (
+                row.clone(),
+                entry.family,
+                entry.scope,
+                entry.qualifier.clone(),
+                entry.timestamp,
+                entry.sequence,
+            )
+        };
+        assert_ne!(key(&pair[0]), key(&pair[1]), "entries stay unique");
+    }
+    let dropped = dropped.surviving(&older, stripes).within(&RowRange::ALL);
+    MemoryRun { entries: out.entries, dropped }
+}
+
+fn model_of(runs: &[MemoryRun]) -> Model {
+    let mut model = Model::default();
+    for run in runs {
+        run.entries.iter().for_each(|(row, entry)| model.add(row, entry.clone()));
+        run.dropped.iter().for_each(|range| model.drop_range(range.clone()));
+    }
+    model
+}
+
+/// Numbers the changes from 1 and cuts them into runs, newest first.
+fn runs_of(changes: &[Change], cuts: &[u8], deletes: Deletes) -> Vec<MemoryRun> {
+    let mut runs = vec![MemoryRun::default()];
+    for (sequence, change) in (1u64..).map(SequenceNumber).zip(changes) {
+        if cuts.iter().any(|cut| u64::from(*cut) == sequence.0) {
+            runs.insert(0, MemoryRun::default());
+        }
+        for mutation in batch_of(change, deletes).mutations(sequence) {
+            match mutation {
+                Mutation::Entry { row, entry } => {
+                    runs[0].entries.push((row.to_vec(), OwnedEntry::copy_of(&entry)));
+                }
+                Mutation::DropRange(range) => runs[0].dropped.push(range),
+            }
+        }
+    }
+    runs
+}
+
+/// The column's cells that reads show once the policy has been applied to all visible ones.
+fn without_garbage(cells: Vec<OwnedCell>, policy: &dyn ElisionPolicy) -> Vec<OwnedCell> {
+    let mut kept = Vec::new();
+    for column in cells.chunk_by(|a, b| (a.family, &a.qualifier) == (b.family, &b.qualifier)) {
+        for (version, cell) in (0u32..).zip(column) {
+            if policy.verdict(cell.family, version, cell.timestamp) == Verdict::Keep {
+                kept.push(cell.clone());
+            }
+        }
+    }
+    kept
+}
+
+fn assert_same_reads(
+    before: &Model,
+    after: &Model,
+    snapshots: &[u64],
+    policy: &dyn ElisionPolicy,
+    step: &str,
+) {
+    for view in snapshots.iter().copied().chain([SequenceNumber::MAX.0]).map(SequenceNumber) {
+        for row in [b"a", b"b", b"c"] {
+            let want = without_garbage(before.row_at(row, view), policy);
+            let got = without_garbage(after.row_at(row, view), policy);
+            assert_eq!(got, want, "row {} at {view:?} after {step}", row.escape_ascii());
+        }
+    }
+}
+
+/// Compacts neighbours as `steps` say, releasing a snapshot before each step.
+fn check_steps(
+    mut runs: Vec<MemoryRun>,
+    mut snapshots: Vec<u64>,
+    steps: &[(u8, u8, bool)],
+    policy: &dyn ElisionPolicy,
+) {
+    let before = model_of(&runs);
+    for step in steps {
+        if step.2 && !snapshots.is_empty() {
+            snapshots.remove(usize::from(step.0) % snapshots.len());
+        }
+        let from = usize::from(step.0) % runs.len();
+        let to = from + 1 + usize::from(step.1) % (runs.len() - from);
+        let stripes = Stripes::new(snapshots.iter().copied().map(SequenceNumber).collect());
+        let merged = compact(&runs[from..to], &runs[to..], &stripes, policy);
+        runs.splice(from..to, [merged]);
+        assert_same_reads(&before, &model_of(&runs), &snapshots, policy, &format!("{step:?}"));
+    }
+    let merged = compact(&runs, &[], &Stripes::default(), policy);
+    assert_at_rest(&merged);
+    assert_same_reads(&before, &model_of(&[merged]), &[], policy, "the end");
+}
+
+/// Without snapshots and with nothing below, no more is left than reads need.
+fn assert_at_rest(run: &MemoryRun) {
+    assert!(run.dropped.is_empty());
+    for (_, entry) in &run.entries {
+        assert_ne!(entry.kind, Kind::Tombstone);
+        assert!(entry.kind == Kind::Merge || entry.sequence == SequenceNumber(0));
+    }
+    let same_cell = |a: &Owned, b: &Owned| {
+        (&a.0, a.1.family, &a.1.qualifier, a.1.timestamp)
+            == (&b.0, b.1.family, &b.1.qualifier, b.1.timestamp)
+    };
+    for cell in run.entries.chunk_by(same_cell) {
+        assert!(cell.len() == 1 || cell[0].1.kind == Kind::Merge);
+    }
+}
+
+struct Rule {
+    versions_max: u32,
+    oldest: i64,
+    both: bool,
+}
+
+impl ElisionPolicy for Rule {
+    fn verdict(&self, family: FamilyId, version: u32, timestamp: Timestamp) -> Verdict {
+        let (many, old) = (version >= self.versions_max, timestamp.0 < self.oldest);
+        let elide = family.0 == 1 && if self.both { many && old } else { many || old };
+        if elide { Verdict::Elide } else { Verdict::Keep }
+    }
+}
+
+fn rules() -> impl Strategy<Value = Rule> {
+    (1u32..3, 0i64..3, any::<bool>()).prop_map(|(versions_max, oldest, both)| Rule {
+        versions_max,
+        oldest,
+        both,
+    })
+}
+
+impl std::fmt::Debug for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} versions, {} oldest, both {}", self.versions_max, self.oldest, self.both)
+    }
+}
+
+fn numbers(max: usize) -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(1u8..40, 0..max)
+}
+
+fn steps(max: usize) -> impl Strategy<Value = Vec<(u8, u8, bool)>> {
+    proptest::collection::vec(any::<(u8, u8, bool)>(), 1..max)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn every_live_view_reads_the_same_after_compaction(
+        changes in changes(),
+        cuts in numbers(6),
+        snapshots in numbers(4),
+        steps in steps(6),
+    ) {
+        let snapshots = snapshots.into_iter().map(u64::from).collect();
+        check_steps(runs_of(&changes, &cuts, Deletes::Any), snapshots, &steps, &KeepAll);
+    }
+
+    #[test]
+    fn garbage_vanishes_only_where_reads_hide_it(
+        changes in changes(),
+        cuts in numbers(6),
+        snapshots in numbers(4),
+        steps in steps(6),
+        rule in rules(),
+    ) {
+        let snapshots = snapshots.into_iter().map(u64::from).collect();
+        check_steps(runs_of(&changes, &cuts, Deletes::Oldest), snapshots, &steps, &rule);
+    }
+
+    /// When all there is takes part, deletes of any timestamps keep the promise too.
+    #[test]
+    fn garbage_is_judged_after_deletes(
+        changes in changes(),
+        snapshots in numbers(4),
+        steps in steps(4),
+        rule in rules(),
+    ) {
+        let snapshots = snapshots.into_iter().map(u64::from).collect();
+        check_steps(runs_of(&changes, &[], Deletes::Any), snapshots, &steps, &rule);
+    }
+}
+
+#[test]
+fn garbage_stays_where_dropping_it_could_bring_older_data_to_light() {
+    let change = |what, timestamp, number| (what, 0, 1, 0, timestamp, number);
+    let rule = Rule { versions_max: 1, oldest: 0, both: false };
+    let runs = runs_of(&[change(0, 1, 0), change(0, 1, 1), change(0, 2, 0)], &[2], Deletes::Any);
+    let compacted = |snapshots: &[u64], all: bool| {
+        let stripes = Stripes::new(snapshots.iter().copied().map(SequenceNumber).collect());
+        let (inputs, below) = runs.split_at(if all { 2 } else { 1 });
+        compact(inputs, below, &stripes, &rule).entries.len()
+    };
+    assert_eq!(compacted(&[], true), 1);
+    assert_eq!(compacted(&[], false), 2, "an older value of the cell lies below");
+    assert_eq!(compacted(&[2], true), 2, "the snapshot sees the second version as the first");
+    assert_eq!(compacted(&[1], true), 3, "the snapshot sees an older value");
+}

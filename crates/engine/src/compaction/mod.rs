@@ -1,0 +1,28 @@
+//! Compaction: choosing what to merge, deciding what may vanish, and writing the result.
+//!
+//! - `pick` chooses the inputs of one compaction: a pure function of a version.
+//! - `stripes`, `dropped` and `elide` decide what is written: pure functions of entries.
+//! - `split` says where one output SSTable ends and the next begins.
+//! - `run` does the I/O, for flushes too, and returns what a version edit needs.
+//!
+//! Numbered rules that hold for every compaction:
+//! 1. **Closure.** For every input SSTable, each SSTable of an older run down to the destination
+//!    whose span overlaps it is an input as well. So no older entry of a row is left above a newer
+//!    one, and what goes to the last level has nothing below it.
+//! 2. **Views.** A view is a live snapshot or "now". Two entries that no live snapshot can tell
+//!    apart (they lie in one stripe, `stripes`) may hide one another for good; others not.
+//! 3. **Bottom.** A row is at the bottom of a compaction when no older run outside the inputs has
+//!    it in its hull. Only there may tombstones vanish, sequence numbers be zeroed, and the rules
+//!    of garbage collection drop cells.
+//! 4. **Range tombstones** are cut at the borders of the outputs, so that spans stay disjoint in
+//!    a run, and each piece goes to the run of the rows that it covers. One that no snapshot
+//!    needs loses exactly the part over rows at the bottom, the same rows whose sequence numbers
+//!    are zeroed: a zeroed cell never meets a tombstone older than it was.
+//!
+//! The list of live snapshots is taken after the inputs are fixed, and includes the sequence
+//! number of every read that has not yet taken hold of the version it will read. Every input
+//! entry was published before, so that any later view sees all of them.
+
+pub mod dropped;
+pub mod elide;
+pub mod stripes;
