@@ -2,6 +2,7 @@
 //! its range are written once, on [`crate::config::Settings`].
 
 use crate::config::ServeArgs;
+use crate::import::ImportArgs;
 use clap::{Parser, Subcommand};
 
 /// A wide-column database that serves Bigtable clients from its own durable engine.
@@ -20,6 +21,12 @@ pub(crate) enum Command {
     /// Settings come from the file given with --config, are overridden by environment variables
     /// (STELE_...) and those by flags. Unknown keys are refused.
     Serve(Box<ServeArgs>),
+    /// Import rows from CSV, TSV, JSON lines or Debian control stanzas.
+    ///
+    /// One record becomes one row: the key fields its key, each other field a cell. Lines that
+    /// cannot be imported go to a file with their number and the reason. An import that was
+    /// stopped goes on where it was when the same command is run again.
+    Import(Box<ImportArgs>),
     /// Print the version.
     Version,
 }

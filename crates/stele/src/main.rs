@@ -9,6 +9,7 @@
 
 mod cli;
 mod config;
+mod import;
 mod logging;
 mod serve;
 mod size;
@@ -22,6 +23,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
+        Command::Import(args) => import::run(&args),
         Command::Version => version(),
     };
     outcome.unwrap_or_else(|error| fail(&error))

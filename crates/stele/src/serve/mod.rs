@@ -30,14 +30,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::Server;
 
-/// Half-dead clients are found and dropped by HTTP/2 pings.
-const PING_EVERY: Duration = Duration::from_secs(30);
-const PING_ANSWER: Duration = Duration::from_secs(20);
-/// Requests in flight on one connection; clients open another beyond it.
-const STREAMS_PER_CONNECTION: u32 = 1024;
 /// What blocking threads get to notice that all is over.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
@@ -120,13 +113,10 @@ async fn grpc(
     mut draining: watch::Receiver<()>,
 ) -> anyhow::Result<()> {
     let (_health, health_service) = tonic_health::server::health_reporter();
-    Server::builder()
+    bigtable::server()
         .layer(Observe::new(state.requests().clone()))
-        .http2_keepalive_interval(Some(PING_EVERY))
-        .http2_keepalive_timeout(Some(PING_ANSWER))
-        .max_concurrent_streams(STREAMS_PER_CONNECTION)
         .add_service(health_service)
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), async move {
+        .serve_with_incoming_shutdown(bigtable::incoming(listener), async move {
             let _ = draining.changed().await;
         })
         .await

@@ -1,0 +1,100 @@
+//! Input formats: each takes lines and gives records, or says what is wrong with a line.
+
+mod deb822;
+mod delimited;
+mod json;
+#[cfg(test)]
+mod tests;
+
+use super::lines::{Line, Lines};
+use anyhow::Result;
+use bytes::Bytes;
+use clap::ValueEnum;
+use std::io;
+
+/// How the input is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Comma-separated values, quoted as in RFC 4180; a quoted field may hold newlines.
+    Csv,
+    /// Tab-separated values; nothing is quoted or escaped.
+    Tsv,
+    /// One JSON object a line (also called NDJSON).
+    Jsonl,
+    /// Stanzas of `Field: value` lines with blank lines between them, as `apt-cache dumpavail`
+    /// prints and Debian control files have.
+    Deb822,
+}
+
+impl Format {
+    /// The format that a file's name tells, if it does.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        match name.rsplit_once('.')?.1 {
+            "csv" => Some(Self::Csv),
+            "tsv" | "tab" => Some(Self::Tsv),
+            "jsonl" | "ndjson" => Some(Self::Jsonl),
+            "deb822" => Some(Self::Deb822),
+            _ => None,
+        }
+    }
+}
+
+/// A record: named fields in their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// Name and value.
+    pub(crate) fields: Vec<(Bytes, Bytes)>,
+}
+
+/// What stands next in the input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Item {
+    /// Number of its first line, or of the line that is wrong.
+    pub(crate) line: u64,
+    /// Offset of the first byte after it.
+    pub(crate) end: u64,
+    /// Its text in the input.
+    pub(crate) text: Vec<u8>,
+    /// The record, or why it is none.
+    pub(crate) content: Result<Record, String>,
+}
+
+impl Item {
+    fn of_line(line: Line, content: Result<Record, String>) -> Self {
+        let content = if line.cut { Err(too_long()) } else { content };
+        Self { line: line.number, end: line.end, text: line.text, content }
+    }
+}
+
+/// Takes records off the input one by one.
+pub(crate) trait Records {
+    /// The next record or bad line; `None` at the end.
+    fn next(&mut self, lines: &mut Lines) -> io::Result<Option<Item>>;
+}
+
+/// What a delimited format needs to know beyond its name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Layout {
+    /// Names of the columns; `None`: the first line has them.
+    pub(crate) columns: Option<Vec<String>>,
+    /// What separates fields, where it is not the format's own.
+    pub(crate) delimiter: Option<u8>,
+}
+
+/// The reader of `format`; takes the header line off `lines` where there is one.
+pub(crate) fn records(
+    format: Format,
+    layout: &Layout,
+    lines: &mut Lines,
+) -> Result<Box<dyn Records>> {
+    Ok(match format {
+        Format::Csv => Box::new(delimited::Delimited::csv(layout, lines)?),
+        Format::Tsv => Box::new(delimited::Delimited::tsv(layout, lines)?),
+        Format::Jsonl => Box::new(json::JsonLines),
+        Format::Deb822 => Box::new(deb822::Stanzas),
+    })
+}
+
+fn too_long() -> String {
+    format!("longer than {} MiB", super::lines::RECORD_BYTES_MAX >> 20)
+}

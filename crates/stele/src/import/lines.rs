@@ -1,0 +1,135 @@
+//! Numbered lines of an input of any length, without holding more than one long line.
+//!
+//! 1. A line's `end` is the offset of the first byte after its newline; with it and the line's
+//!    number the place in the input is known, whoever consumed the bytes.
+//! 2. A line over [`RECORD_BYTES_MAX`] is read to its end but kept only up to that length, and
+//!    says so in `cut`.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, Read};
+
+/// Longest record that is imported, in bytes of input.
+pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
+
+/// One line of the input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// Its number; the first is 1.
+    pub(crate) number: u64,
+    /// Offset of the first byte after it.
+    pub(crate) end: u64,
+    /// Its bytes, without the newline; a carriage return before that is kept.
+    pub(crate) text: Vec<u8>,
+    /// Whether bytes beyond the limit were dropped.
+    pub(crate) cut: bool,
+}
+
+impl Line {
+    /// Its text without a carriage return at the end.
+    pub(crate) fn trimmed(&self) -> &[u8] {
+        self.text.strip_suffix(b"\r").unwrap_or(&self.text)
+    }
+
+    /// Whether there is nothing but white space on it.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.text.trim_ascii().is_empty()
+    }
+}
+
+/// Reads lines; some may be put back to be read again.
+pub(crate) struct Lines {
+    input: Box<dyn BufRead>,
+    waiting: VecDeque<Line>,
+    number: u64,
+    end: u64,
+}
+
+impl Lines {
+    /// The lines of `input`, a byte order mark at its start left out.
+    pub(crate) fn new(input: Box<dyn BufRead>) -> Self {
+        Self { input, waiting: VecDeque::new(), number: 0, end: 0 }
+    }
+
+    /// The next line, `None` at the end.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Line>> {
+        if let Some(line) = self.waiting.pop_front() {
+            return Ok(Some(line));
+        }
+        let mut text = Vec::new();
+        let limit = RECORD_BYTES_MAX as u64 + 1;
+        let mut read = (&mut self.input).take(limit).read_until(b'\n', &mut text)? as u64;
+        if read == 0 {
+            return Ok(None);
+        }
+        let cut = read == limit && text.last() != Some(&b'\n');
+        if cut {
+            text.truncate(RECORD_BYTES_MAX);
+            read += self.input.skip_until(b'\n')? as u64;
+        } else if text.last() == Some(&b'\n') {
+            text.pop();
+        }
+        if self.number == 0 && text.starts_with(b"\xef\xbb\xbf") {
+            text.drain(..3);
+        }
+        self.number += 1;
+        self.end += read;
+        Ok(Some(Line { number: self.number, end: self.end, text, cut }))
+    }
+
+    /// The next line that is not blank.
+    pub(crate) fn next_filled(&mut self) -> io::Result<Option<Line>> {
+        while let Some(line) = self.next()? {
+            if !line.is_blank() {
+                return Ok(Some(line));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts `lines`, the last ones read, back to be read again in their order.
+    pub(crate) fn put_back(&mut self, lines: impl DoubleEndedIterator<Item = Line>) {
+        for line in lines.rev() {
+            self.waiting.push_front(line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &'static [u8]) -> Lines {
+        Lines::new(Box::new(text))
+    }
+
+    #[test]
+    fn lines_know_their_number_and_end() {
+        let mut lines = lines(b"\xef\xbb\xbfa\r\n\nlast");
+        let mut seen = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            seen.push((line.number, line.end, line.trimmed().to_vec()));
+        }
+        assert_eq!(seen, [(1, 6, b"a".to_vec()), (2, 7, b"".to_vec()), (3, 11, b"last".to_vec())]);
+    }
+
+    #[test]
+    fn lines_put_back_come_again_in_order() {
+        let mut lines = lines(b"a\nb\nc");
+        let read: Vec<Line> = (0..2).map(|_| lines.next().unwrap().unwrap()).collect();
+        lines.put_back(read.into_iter());
+        for want in [&b"a"[..], b"b", b"c"] {
+            assert_eq!(lines.next().unwrap().unwrap().text, want);
+        }
+    }
+
+    #[test]
+    fn an_endless_line_is_cut_and_the_next_one_is_whole() {
+        let long = RECORD_BYTES_MAX as u64 + 5;
+        let input = io::repeat(b'x').take(long).chain(&b"\nnext\n"[..]);
+        let mut lines = Lines::new(Box::new(io::BufReader::new(input)));
+        let line = lines.next().unwrap().unwrap();
+        assert!(line.cut && line.text.len() == RECORD_BYTES_MAX && line.end == long + 1);
+        let next = lines.next().unwrap().unwrap();
+        assert_eq!((next.number, next.text.as_slice(), next.cut), (2, &b"next"[..], false));
+    }
+}

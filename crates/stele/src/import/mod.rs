@@ -1,0 +1,24 @@
+//! `stele import`: rows from CSV, TSV, JSON lines or Debian control stanzas into a table.
+//!
+//! The default target is a running server, because data directories have one owner and most
+//! imports go into a table that is being served; the same limits and answers hold for any other
+//! client. With `--data-dir` the import owns the directory itself and needs no server.
+//!
+//! Rows are sent in batches, a few of them at once. Two invariants make that safe:
+//! 1. No two rows in flight have the same key, so of two records with one key the later wins, as
+//!    in the input.
+//! 2. Batches are finished in the order of the input, so that a checkpoint is a prefix of it.
+
+mod args;
+mod checkpoint;
+mod format;
+mod lines;
+mod mapping;
+mod progress;
+mod rejects;
+mod remote;
+mod run;
+mod target;
+
+pub(crate) use args::ImportArgs;
+pub(crate) use run::run;

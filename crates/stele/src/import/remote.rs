@@ -1,0 +1,152 @@
+//! Rows through the Bigtable service of a running server.
+
+use super::target::{Failure, Target};
+use anyhow::{Context, Result};
+use async_trait::async_trait;
+use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
+use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
+use std::collections::BTreeMap;
+use table::mutate::WriteTime;
+use table::{RowMutation, RowMutations, TableName};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+use admin::bigtable_table_admin_client::BigtableTableAdminClient;
+use admin::modify_column_families_request::{Modification, modification::Mod};
+use data::bigtable_client::BigtableClient;
+use data::mutate_rows_request::Entry;
+use data::mutation::{Mutation, SetCell};
+
+/// A connection to a server.
+pub(crate) struct Remote {
+    channel: Channel,
+    table: TableName,
+}
+
+impl Remote {
+    /// Connects to `address` (`HOST:PORT`).
+    pub(crate) async fn connect(address: &str, table: TableName) -> Result<Self> {
+        let endpoint = Endpoint::from_shared(format!("http://{address}"))
+            .with_context(|| format!("{address:?} is not a HOST:PORT"))?;
+        let channel = endpoint.connect().await.with_context(|| {
+            format!(
+                "no server answers at {address}: start one with `stele serve`, name another with \
+                 --endpoint, or import into a closed data directory with --data-dir"
+            )
+        })?;
+        Ok(Self { channel, table })
+    }
+
+    fn parent(&self) -> &str {
+        self.table.as_str().rsplit_once("/tables/").map_or("", |(parent, _)| parent)
+    }
+}
+
+#[async_trait]
+impl Target for Remote {
+    async fn create_table(&self, families: &[String]) -> Result<()> {
+        let mut client = BigtableTableAdminClient::new(self.channel.clone());
+        let family = |name: &String| (name.clone(), admin::ColumnFamily::default());
+        let column_families: BTreeMap<_, _> = families.iter().map(family).collect();
+        let table = admin::Table { column_families, ..Default::default() };
+        let request = admin::CreateTableRequest {
+            parent: self.parent().to_owned(),
+            table_id: self.table.id().to_owned(),
+            table: Some(table),
+            initial_splits: Vec::new(),
+        };
+        match client.create_table(request).await {
+            Ok(_) => return Ok(()),
+            Err(status) if status.code() == Code::AlreadyExists => {}
+            Err(status) => return Err(said(&status)).context("cannot create the table"),
+        }
+        for name in families {
+            let create = Mod::Create(admin::ColumnFamily::default());
+            let modification =
+                Modification { id: name.clone(), r#mod: Some(create), ..Default::default() };
+            let request = admin::ModifyColumnFamiliesRequest {
+                name: self.table.to_string(),
+                modifications: vec![modification],
+                ..Default::default()
+            };
+            match client.modify_column_families(request).await {
+                Ok(_) => {}
+                Err(status) if status.code() == Code::AlreadyExists => {}
+                Err(status) => {
+                    return Err(said(&status)).with_context(|| format!("cannot add family {name}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(&self, rows: &[RowMutations]) -> Result<Vec<Result<(), Failure>>, Failure> {
+        let mut client =
+            BigtableClient::new(self.channel.clone()).max_decoding_message_size(usize::MAX);
+        let request = data::MutateRowsRequest {
+            table_name: self.table.to_string(),
+            entries: rows.iter().map(entry).collect(),
+            ..Default::default()
+        };
+        let whole = |status: Status| failure(status.code(), status.message());
+        let mut answers = client.mutate_rows(request).await.map_err(whole)?.into_inner();
+        let unanswered = Failure::Later("the server did not say what became of the row".into());
+        let mut outcomes = vec![Err(unanswered); rows.len()];
+        while let Some(answer) = answers.message().await.map_err(whole)? {
+            for entry in answer.entries {
+                let index = usize::try_from(entry.index).unwrap_or(usize::MAX);
+                let Some(outcome) = outcomes.get_mut(index) else {
+                    return Err(Failure::Fatal("the server answered for a row not sent".into()));
+                };
+                let status = entry.status.unwrap_or_default();
+                *outcome = match Code::from(status.code) {
+                    Code::Ok => Ok(()),
+                    code => Err(failure(code, &status.message)),
+                };
+            }
+        }
+        Ok(outcomes)
+    }
+
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn entry(row: &RowMutations) -> Entry {
+    let mutations = row.mutations.iter().map(|mutation| data::Mutation {
+        mutation: Some(match mutation {
+            RowMutation::SetCell { family, qualifier, timestamp, value } => {
+                Mutation::SetCell(SetCell {
+                    family_name: family.clone(),
+                    column_qualifier: qualifier.clone(),
+                    timestamp_micros: match timestamp {
+                        WriteTime::Server => -1,
+                        WriteTime::At(at) => at.0,
+                    },
+                    value: value.clone(),
+                })
+            }
+            other => unreachable!("an import only sets cells, not {other:?}"),
+        }),
+    });
+    Entry { row_key: row.row.clone(), mutations: mutations.collect(), ..Default::default() }
+}
+
+fn failure(code: Code, message: &str) -> Failure {
+    let text = message.to_owned();
+    match code {
+        Code::InvalidArgument | Code::OutOfRange => Failure::Refused(text),
+        Code::NotFound => {
+            Failure::Fatal(format!("{text}; pass --create-table to make what is missing"))
+        }
+        Code::Unavailable | Code::ResourceExhausted | Code::Aborted | Code::DeadlineExceeded => {
+            Failure::Later(text)
+        }
+        code => Failure::Fatal(format!("{code:?}: {text}")),
+    }
+}
+
+fn said(status: &Status) -> anyhow::Error {
+    anyhow::anyhow!("{}", status.message())
+}
