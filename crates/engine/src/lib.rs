@@ -1,6 +1,7 @@
 //! One log-structured merge tree over cells.
 
 pub mod batch;
+pub mod cache;
 pub mod cell;
 pub mod compaction;
 pub mod cursor;
@@ -16,6 +17,7 @@ pub mod model;
 pub mod options;
 pub mod read;
 pub mod request;
+pub mod sstable;
 
 pub use batch::{TimestampRange, WriteBatch};
 pub use cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};

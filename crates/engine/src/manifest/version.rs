@@ -16,12 +16,10 @@ use crate::options::TreeOptions;
 use crate::request::RowRange;
 use std::sync::Arc;
 
+pub use crate::cache::FileNumber;
+
 /// Number of levels: fresh runs, a tier of larger runs, and the one last run (lazy levelling).
 pub const LEVELS: usize = 3;
-
-/// Number of a file in the data directory; never reused, so that it can key caches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FileNumber(pub u64);
 
 /// A position in whatever log feeds the engine; grows with every batch of a tree. With the
 /// engine's own log it is the sequence number of the batch's last mutation.

@@ -1,0 +1,120 @@
+//! One shard of the cache: entries on a clock face, a hand that takes what was not used lately.
+
+use super::{CacheCharge, CacheFill, CacheKey, CachePriority};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Turns of the hand that an entry survives after it was put in; a use gives one more.
+fn lives_at_insertion(priority: CachePriority) -> u8 {
+    match priority {
+        CachePriority::Normal => 0,
+        CachePriority::High => 2,
+    }
+}
+
+/// Fixed cost of an entry beside its value: map, slot and counts.
+const ENTRY_OVERHEAD: usize = 96;
+
+struct Slot<V> {
+    key: CacheKey,
+    value: Arc<V>,
+    charge: usize,
+    lives: u8,
+    lives_max: u8,
+}
+
+/// Entries of a share of all keys. `slots` has holes, listed in `free`; `places` finds a key's
+/// slot; `bytes` sums the charges.
+pub(super) struct Shard<V> {
+    slots: Vec<Option<Slot<V>>>,
+    free: Vec<usize>,
+    places: HashMap<CacheKey, usize>,
+    hand: usize,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl<V: CacheCharge> Shard<V> {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            places: HashMap::new(),
+            hand: 0,
+            bytes: 0,
+            bytes_max,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn get(&mut self, key: CacheKey, fill: CacheFill) -> Option<Arc<V>> {
+        let slot = self.slots[*self.places.get(&key)?].as_mut()?;
+        if fill == CacheFill::Insert {
+            slot.lives = slot.lives_max;
+        }
+        Some(Arc::clone(&slot.value))
+    }
+
+    /// Puts an entry in and says how many were evicted for it; `None` if it was not put in, since
+    /// it is there already or larger than the whole shard.
+    pub(super) fn insert(
+        &mut self,
+        key: CacheKey,
+        value: &Arc<V>,
+        priority: CachePriority,
+    ) -> Option<u64> {
+        let charge = value.charge() + ENTRY_OVERHEAD;
+        if charge > self.bytes_max || self.places.contains_key(&key) {
+            return None;
+        }
+        let mut evicted = 0;
+        while self.bytes + charge > self.bytes_max {
+            self.evict_one();
+            evicted += 1;
+        }
+        let lives = lives_at_insertion(priority);
+        let slot =
+            Slot { key, value: Arc::clone(value), charge, lives, lives_max: lives.max(1) + 1 };
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[place] = Some(slot);
+        self.places.insert(key, place);
+        self.bytes += charge;
+        Some(evicted)
+    }
+
+    pub(super) fn retain(&mut self, keep: impl Fn(CacheKey) -> bool) {
+        for place in 0..self.slots.len() {
+            if self.slots[place].as_ref().is_some_and(|slot| !keep(slot.key)) {
+                self.take(place);
+            }
+        }
+    }
+
+    /// Turns the hand until it meets an entry without lives. Only called while bytes are held, so
+    /// there is an entry, and each turn takes a life of every one.
+    fn evict_one(&mut self) {
+        assert!(self.bytes > 0, "an empty shard has room for any entry it accepts");
+        loop {
+            self.hand = (self.hand + 1) % self.slots.len();
+            match &mut self.slots[self.hand] {
+                Some(slot) if slot.lives > 0 => slot.lives -= 1,
+                Some(_) => return self.take(self.hand),
+                None => {}
+            }
+        }
+    }
+
+    fn take(&mut self, place: usize) {
+        if let Some(slot) = self.slots[place].take() {
+            self.places.remove(&slot.key);
+            self.bytes -= slot.charge;
+            self.free.push(place);
+        }
+    }
+}
