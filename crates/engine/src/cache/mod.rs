@@ -82,13 +82,16 @@ pub struct CacheCounters {
 /// Keeps values by file and offset, up to a number of bytes.
 pub struct Cache<V> {
     shards: Box<[Mutex<Shard<V>>]>,
-    loading: Box<[Mutex<HashMap<CacheKey, Arc<Load<V>>>>]>,
+    loading: Box<[Loads<V>]>,
     bytes_max: u64,
     hits: AtomicU64,
     misses: AtomicU64,
     inserted: AtomicU64,
     evicted: AtomicU64,
 }
+
+/// The loads in progress of a share of all keys.
+type Loads<V> = Mutex<HashMap<CacheKey, Arc<Load<V>>>>;
 
 /// A load in progress; others wait for its outcome. `None` in `Done` means it was abandoned.
 struct Load<V> {
@@ -236,7 +239,7 @@ enum Joined<'a, V> {
 
 /// The duty to end a load: dropping it, also by a panic, lets the waiters go.
 struct Leader<'a, V> {
-    loading: &'a Mutex<HashMap<CacheKey, Arc<Load<V>>>>,
+    loading: &'a Loads<V>,
     key: CacheKey,
     load: Arc<Load<V>>,
 }

@@ -1,0 +1,409 @@
+//! A checked data block, read in place.
+//!
+//! `BlockView::new` checks every offset, order and kind of the block once, when it enters the
+//! cache; all access afterwards relies on it. Slices stay bounds-checked, so a hole in the check
+//! would be a panic, never a wrong read.
+
+use super::{Header, KIND_LARGE, LargeValue, Layout, SAMPLE_EVERY, ValueLayout, split_kind};
+use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_entry};
+use crate::cell::{Column, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
+use crate::sstable::damage::{Damage, ensure};
+use crate::sstable::heads::{HEAD_LEN, Target, check_key, put_suffix, suffix_len};
+use crate::sstable::ints::{int_at, partition, u16_at, u32_at, u64_at};
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// A data block whose every byte was checked.
+#[derive(Debug)]
+pub(in crate::sstable) struct BlockView {
+    bytes: Vec<u8>,
+    header: Header,
+    layout: Layout,
+    timestamp_max: Timestamp,
+}
+
+/// The value of an entry, or where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::sstable) enum CellValue<'a> {
+    /// Its bytes.
+    Inline(&'a [u8]),
+    /// It has a block of its own.
+    Large(LargeValue),
+}
+
+impl BlockView {
+    /// The block in `bytes`, checked.
+    pub(in crate::sstable) fn new(bytes: Vec<u8>) -> Result<Self, Damage> {
+        let header = Header::decode(&bytes)?;
+        let layout = Layout::of(&header);
+        ensure(layout.end == bytes.len(), 0, "the counts do not add up to the block's length")?;
+        let mut view = Self { bytes, header, layout, timestamp_max: Timestamp::MIN };
+        view.check_padding()?;
+        view.check_dictionary()?;
+        view.check_directory()?;
+        view.check_value_offsets()?;
+        view.timestamp_max = view.check_cells()?;
+        Ok(view)
+    }
+
+    /// Bytes of the block.
+    pub(in crate::sstable) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Number of rows; at least 1.
+    pub(in crate::sstable) fn rows(&self) -> usize {
+        self.header.rows
+    }
+
+    /// Whether the first row began in an earlier block.
+    pub(in crate::sstable) fn continued(&self) -> bool {
+        self.header.continued
+    }
+
+    /// Whether the last row goes on in the next block.
+    pub(in crate::sstable) fn continues(&self) -> bool {
+        self.header.continues
+    }
+
+    /// The newest timestamp of any entry.
+    pub(in crate::sstable) fn timestamp_max(&self) -> Timestamp {
+        self.timestamp_max
+    }
+
+    /// Replaces `out` by the key of `row`.
+    pub(in crate::sstable) fn copy_row(&self, row: usize, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(self.prefix());
+        put_suffix(out, self.header.tail_form, self.head(row), self.tail(row));
+    }
+
+    /// The first row not less than `key`; `rows()` if there is none.
+    pub(in crate::sstable) fn lower_bound(&self, key: &[u8]) -> usize {
+        let target = match Target::against(key, self.prefix()) {
+            Ok(target) => target,
+            Err(Ordering::Greater) => return self.rows(),
+            Err(_) => return 0,
+        };
+        let samples = self.rows().div_ceil(SAMPLE_EVERY);
+        let sample = |index| u64_at(&self.bytes, self.layout.samples + 8 * index);
+        let before = partition(0, samples, |index| sample(index) < target.head);
+        let from = before.saturating_sub(1) * SAMPLE_EVERY;
+        // Usually the next sample is larger; among equal heads the border may lie further on.
+        let ties = before < samples && sample(before) == target.head;
+        let after = match ties {
+            true => partition(before, samples, |index| sample(index) <= target.head),
+            false => before,
+        };
+        let to = (after * SAMPLE_EVERY).min(self.rows());
+        partition(from, to, |row| self.cmp_row(row, &target) == Ordering::Less)
+    }
+
+    /// Whether `row` has the key `key`.
+    pub(in crate::sstable) fn row_is(&self, row: usize, key: &[u8]) -> bool {
+        Target::against(key, self.prefix())
+            .is_ok_and(|target| self.cmp_row(row, &target) == Ordering::Equal)
+    }
+
+    /// The entries of `row`.
+    pub(in crate::sstable) fn cells_of(&self, row: usize) -> Range<usize> {
+        self.cell_start(row)..self.cell_start(row + 1)
+    }
+
+    /// The first entry in `cells`, all of one row, whose column is not less than `column`.
+    pub(in crate::sstable) fn find_column(
+        &self,
+        cells: Range<usize>,
+        column: &Column<'_>,
+    ) -> usize {
+        let id = partition(0, self.header.columns, |id| self.column(id) < *column);
+        partition(cells.start, cells.end, |cell| self.id(cell) < id)
+    }
+
+    /// The dictionary id of an entry's column: equal within the block for equal columns.
+    pub(in crate::sstable) fn id(&self, cell: usize) -> usize {
+        match self.layout.id_width {
+            1 => self.bytes[self.layout.ids + cell].into(),
+            _ => u16_at(&self.bytes, self.layout.ids + 2 * cell).into(),
+        }
+    }
+
+    /// What an entry is ordered by, and its kind.
+    pub(in crate::sstable) fn key(&self, cell: usize) -> EntryKey<'_> {
+        EntryKey {
+            column: self.column(self.id(cell)),
+            timestamp: self.timestamp(cell),
+            sequence: self.sequence(cell),
+            kind: split_kind(self.kind_byte(cell)).expect("kinds were checked").0,
+        }
+    }
+
+    /// The value of an entry.
+    pub(in crate::sstable) fn value(&self, cell: usize) -> CellValue<'_> {
+        let bytes = self.value_bytes(cell);
+        if self.kind_byte(cell) & KIND_LARGE == 0 {
+            return CellValue::Inline(bytes);
+        }
+        CellValue::Large(LargeValue::decode(bytes).expect("handles were checked"))
+    }
+
+    fn prefix(&self) -> &[u8] {
+        &self.bytes[super::HEADER_LEN..super::HEADER_LEN + self.header.prefix_len]
+    }
+
+    fn cmp_row(&self, row: usize, target: &Target<'_>) -> Ordering {
+        let head = self.head(row);
+        // The tail is on another cache line, so it is fetched only when it matters.
+        match head.cmp(&target.head) {
+            Ordering::Equal => target.cmp_key(self.header.tail_form, head, self.tail(row)),
+            order => order,
+        }
+    }
+
+    fn directory(&self, row: usize) -> usize {
+        self.layout.directory + row * self.layout.directory_stride
+    }
+
+    fn head(&self, row: usize) -> u64 {
+        u64_at(&self.bytes, self.directory(row))
+    }
+
+    fn tail_start(&self, row: usize) -> usize {
+        let at = self.directory(row) + HEAD_LEN;
+        match self.layout.directory_stride {
+            16 => u16_at(&self.bytes, at).into(),
+            _ => u32_at(&self.bytes, at) as usize,
+        }
+    }
+
+    fn tail(&self, row: usize) -> &[u8] {
+        let start = self.layout.tails;
+        &self.bytes[start + self.tail_start(row)..start + self.tail_start(row + 1)]
+    }
+
+    fn cell_start(&self, row: usize) -> usize {
+        let at = self.directory(row) + HEAD_LEN;
+        match self.layout.directory_stride {
+            16 => u16_at(&self.bytes, at + 2).into(),
+            _ => u32_at(&self.bytes, at + 4) as usize,
+        }
+    }
+
+    /// Where the values of a row start, in the values.
+    fn row_value_start(&self, row: usize) -> usize {
+        let in_entry = if self.layout.directory_stride == 16 { 12 } else { 16 };
+        u32_at(&self.bytes, self.directory(row) + in_entry) as usize
+    }
+
+    fn dictionary_offset(&self, id: usize) -> usize {
+        let Layout { dictionary_offset_width, dictionary_offsets, .. } = self.layout;
+        int_at(&self.bytes, dictionary_offsets, dictionary_offset_width, id) as usize
+    }
+
+    fn dictionary_entry(&self, id: usize) -> &[u8] {
+        let start = self.layout.dictionary;
+        &self.bytes[start + self.dictionary_offset(id)..start + self.dictionary_offset(id + 1)]
+    }
+
+    fn column(&self, id: usize) -> Column<'_> {
+        decode_column(self.dictionary_entry(id)).expect("the dictionary was checked")
+    }
+
+    fn timestamp(&self, cell: usize) -> Timestamp {
+        let delta = int_at(&self.bytes, self.layout.timestamps, self.header.timestamp_width, cell);
+        let offset = delta.wrapping_mul(self.header.timestamp_unit);
+        Timestamp(self.header.timestamp_base.wrapping_add(offset as i64))
+    }
+
+    fn sequence(&self, cell: usize) -> SequenceNumber {
+        let delta = int_at(&self.bytes, self.layout.sequences, self.header.sequence_width, cell);
+        SequenceNumber(self.header.sequence_base.wrapping_add(delta))
+    }
+
+    fn kind_byte(&self, cell: usize) -> u8 {
+        match self.header.kind_width {
+            0 => self.header.kind,
+            _ => self.bytes[self.layout.kinds + cell],
+        }
+    }
+
+    fn value_start(&self, cell: usize) -> usize {
+        match self.header.value_layout {
+            ValueLayout::Constant => cell * self.header.value_len,
+            ValueLayout::PerRow => self.row_value_start(cell),
+            ValueLayout::Offsets => {
+                let Layout { value_offset_width, value_offsets, .. } = self.layout;
+                int_at(&self.bytes, value_offsets, value_offset_width, cell) as usize
+            }
+        }
+    }
+
+    fn value_bytes(&self, cell: usize) -> &[u8] {
+        let start = self.layout.values;
+        &self.bytes[start + self.value_start(cell)..start + self.value_start(cell + 1)]
+    }
+
+    fn check_padding(&self) -> Result<(), Damage> {
+        let (header, layout) = (&self.header, &self.layout);
+        let gaps = [
+            (super::HEADER_LEN + header.prefix_len, layout.dictionary_offsets),
+            (layout.dictionary + header.dictionary_len, layout.samples),
+            (layout.samples + 8 * header.rows.div_ceil(SAMPLE_EVERY), layout.directory),
+            (layout.tails + header.tails_len, layout.ids),
+            (layout.ids + header.cells * layout.id_width, layout.timestamps),
+            (layout.timestamps + header.cells * header.timestamp_width, layout.sequences),
+            (layout.sequences + header.cells * header.sequence_width, layout.kinds),
+            (layout.kinds + header.cells * header.kind_width, layout.value_offsets),
+        ];
+        for (from, to) in gaps {
+            let zero = self.bytes[from..to].iter().all(|byte| *byte == 0);
+            ensure(zero, from, "bytes between sections are not zero")?;
+        }
+        Ok(())
+    }
+
+    fn check_dictionary(&self) -> Result<(), Damage> {
+        let at = self.layout.dictionary_offsets;
+        ensure(self.dictionary_offset(0) == 0, at, "the dictionary does not start at 0")?;
+        let end = self.dictionary_offset(self.header.columns);
+        ensure(end == self.header.dictionary_len, at, "the dictionary does not end at its end")?;
+        let mut previous = None;
+        for id in 0..self.header.columns {
+            let (start, end) = (self.dictionary_offset(id), self.dictionary_offset(id + 1));
+            let ordered = start <= end && end <= self.header.dictionary_len;
+            ensure(ordered, at, "dictionary offsets descend")?;
+            let at = self.layout.dictionary + start;
+            let column = decode_column(self.dictionary_entry(id))
+                .ok_or(Damage::new(at, "a dictionary entry that is no column"))?;
+            ensure(previous < Some(column), at, "columns out of order")?;
+            previous = Some(column);
+        }
+        Ok(())
+    }
+
+    fn check_directory(&self) -> Result<(), Damage> {
+        let rows = self.rows();
+        let form = self.header.tail_form;
+        let last = self.directory(rows);
+        ensure(self.tail_start(0) == 0, self.directory(0), "row tails do not start at 0")?;
+        ensure(self.cell_start(0) == 0, self.directory(0), "entries do not start at 0")?;
+        ensure(self.tail_start(rows) == self.header.tails_len, last, "row tails' end")?;
+        ensure(self.cell_start(rows) == self.header.cells, last, "entries' end")?;
+        ensure(self.row_value_start(rows) == self.header.values_len, last, "values' end")?;
+        ensure(self.head(rows) == 0, last, "the sentinel has a head")?;
+        for row in 0..rows {
+            let at = self.directory(row);
+            let tails = (self.tail_start(row), self.tail_start(row + 1));
+            let tails_ordered = tails.0 <= tails.1 && tails.1 <= self.header.tails_len;
+            ensure(tails_ordered, at, "row tails out of order")?;
+            let cells = self.cells_of(row);
+            let cells_ordered = cells.start < cells.end && cells.end <= self.header.cells;
+            ensure(cells_ordered, at, "a row without entries, or rows' entries out of order")?;
+            check_key(form, self.head(row), self.tail(row), self.layout.tails + tails.0)?;
+            let len = self.header.prefix_len + suffix_len(form, self.tail(row));
+            ensure(len <= ROW_BYTES_MAX, at, "a row key over its limit")?;
+            if row > 0 {
+                let before = (self.head(row - 1), self.tail(row - 1));
+                ensure(before < (self.head(row), self.tail(row)), at, "rows out of order")?;
+            }
+            if row.is_multiple_of(SAMPLE_EVERY) {
+                let sample = self.layout.samples + HEAD_LEN * (row / SAMPLE_EVERY);
+                let equal = u64_at(&self.bytes, sample) == self.head(row);
+                ensure(equal, sample, "a sample is not its row's head")?;
+            }
+        }
+        if self.layout.directory_stride == 24 {
+            let zero = (0..=rows).all(|row| u32_at(&self.bytes, self.directory(row) + 20) == 0);
+            ensure(zero, self.layout.directory, "reserved bytes of the directory are not zero")?;
+        }
+        Ok(())
+    }
+
+    fn check_value_offsets(&self) -> Result<(), Damage> {
+        let (at, cells) = (self.layout.value_offsets, self.header.cells);
+        ensure(self.value_start(0) == 0, at, "values do not start at 0")?;
+        ensure(self.value_start(cells) == self.header.values_len, at, "values' end")?;
+        for cell in 0..cells {
+            let ordered = self.value_start(cell) <= self.value_start(cell + 1);
+            ensure(ordered, at, "value offsets descend")?;
+        }
+        for row in 0..self.rows() {
+            let equal = self.row_value_start(row) == self.value_start(self.cell_start(row));
+            ensure(equal, self.directory(row), "a row's values start elsewhere")?;
+        }
+        Ok(())
+    }
+
+    /// Checks the entries and gives their newest timestamp.
+    fn check_cells(&self) -> Result<Timestamp, Damage> {
+        self.check_ranges()?;
+        let mut newest = Timestamp::MIN;
+        for row in 0..self.rows() {
+            let cells = self.cells_of(row);
+            for cell in cells.clone() {
+                let at = self.layout.ids + cell * self.layout.id_width;
+                ensure(self.id(cell) < self.header.columns, at, "a column id past the last")?;
+                let entry = self.checked_cell(cell)?;
+                newest = newest.max(entry.timestamp);
+                if cell > cells.start {
+                    let ordered = match self.id(cell - 1).cmp(&self.id(cell)) {
+                        Ordering::Less => true,
+                        Ordering::Equal => {
+                            (entry.timestamp, entry.sequence)
+                                < (self.timestamp(cell - 1), self.sequence(cell - 1))
+                        }
+                        Ordering::Greater => false,
+                    };
+                    ensure(ordered, at, "entries of a row out of order")?;
+                }
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Checks that no difference leaves the range of timestamps or sequence numbers.
+    fn check_ranges(&self) -> Result<(), Damage> {
+        let Header { timestamp_base, sequence_base, timestamp_unit, .. } = self.header;
+        let timestamp_room = i64::MAX.abs_diff(timestamp_base) / timestamp_unit;
+        let sequence_room = SequenceNumber::MAX.0.checked_sub(sequence_base);
+        let sequence_room = sequence_room.ok_or(Damage::new(40, "sequence base"))?;
+        for cell in 0..self.header.cells {
+            let Layout { timestamps, sequences, .. } = self.layout;
+            let delta = int_at(&self.bytes, timestamps, self.header.timestamp_width, cell);
+            ensure(delta <= timestamp_room, timestamps, "a timestamp out of range")?;
+            let delta = int_at(&self.bytes, sequences, self.header.sequence_width, cell);
+            ensure(delta <= sequence_room, sequences, "a sequence number out of range")?;
+        }
+        Ok(())
+    }
+
+    fn checked_cell(&self, cell: usize) -> Result<EntryKey<'_>, Damage> {
+        let at = self.layout.kinds + cell * self.header.kind_width;
+        let (kind, large) =
+            split_kind(self.kind_byte(cell)).ok_or(Damage::new(at, "a byte that names no kind"))?;
+        let key = self.key(cell);
+        let value = self.value_bytes(cell);
+        if large {
+            let handle = LargeValue::decode(value);
+            let fits = handle.is_some_and(|large| large.len as usize <= VALUE_BYTES_MAX);
+            ensure(fits, self.layout.values, "a malformed handle of a large value")?;
+        }
+        if kind == Kind::Put && key.column.scope == Scope::Column {
+            return Ok(key);
+        }
+        let checked = check_entry(&key.with_value(value));
+        checked.map_err(|error| Damage::new(at, error.to_string()))?;
+        Ok(key)
+    }
+}
+
+/// The column in a dictionary entry; `None` if family, scope and qualifier do not go together.
+pub(in crate::sstable) fn decode_column(bytes: &[u8]) -> Option<Column<'_>> {
+    let (&[family_low, family_high, scope], qualifier) = bytes.split_first_chunk::<3>()?;
+    let family = FamilyId(u16::from_le_bytes([family_low, family_high]));
+    let scope = Scope::from_byte(scope)?;
+    let fits = (scope == Scope::Row) == (family == FamilyId::ROW)
+        && (scope == Scope::Column || qualifier.is_empty())
+        && qualifier.len() <= QUALIFIER_BYTES_MAX;
+    fits.then_some(Column { family, scope, qualifier })
+}

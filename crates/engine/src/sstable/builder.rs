@@ -1,0 +1,482 @@
+//! Writes an SSTable from entries in order.
+//!
+//! Data blocks and large values go to the file as they are cut; filter and index partitions are
+//! kept in memory (about 1.5 % of the file) and written behind them, so that opening a file reads
+//! its end only. Cuts:
+//! 1. A data block ends after the row that fills it; a row that goes on past one and a half
+//!    targets is cut inside and continues in the next block.
+//! 2. An index partition ends with its 256th block, or after the row with which its filter
+//!    reaches 64 KiB; data blocks never span partitions.
+//! 3. The filter keys of a row belong to the partition in which the row begins, so a filter is
+//!    finished when its last row is, which may be after its partition was cut.
+
+use super::block::{BLOCK_CELLS_MAX, BlockBuilder, LargeValue, NewValue};
+use super::filter::{FILTER_BYTES_CUT, FilterBuilder};
+use super::format::{BlockType, Footer, Handle, Sealer};
+use super::index::{
+    IndexEntry, PARTITION_BLOCKS_MAX, Partition, TopIndex, encode_column, encode_partition,
+};
+use super::properties::Properties;
+use super::ranges;
+use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_entry};
+use crate::cell::{Entry, Kind, RangeTombstone, SequenceNumber, Timestamp};
+use crate::error::{Error, Result};
+use crate::model::OwnedEntry;
+use crate::options::{Compression, FilterGranularity, TreeOptions};
+use crate::request::RowRange;
+use base::env::fs::WriteFile;
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+
+/// Bytes gathered before they are written to the file.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// What shapes the bytes of one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SstOptions {
+    /// Bytes of a data block before compression, a target. 1 KiB..=64 KiB.
+    pub block_bytes: usize,
+    /// Compression of data blocks and large values.
+    pub compression: Compression,
+    /// Bits of filter per key; 0 builds none. 0..=32.
+    pub filter_bits_per_key: u8,
+    /// For which questions filters hold keys.
+    pub filter_granularity: FilterGranularity,
+    /// Values of at least so many bytes get a block of their own: keys stay dense, but a scan
+    /// that wants values reads each apart. 64 B..=1 MiB, 4 KiB unless set.
+    pub large_value_bytes: usize,
+}
+
+impl SstOptions {
+    /// The options of a file of a tree, with the compression of its level.
+    pub fn new(tree: &TreeOptions, compression: Compression) -> Self {
+        Self {
+            block_bytes: tree.block_bytes as usize,
+            compression,
+            filter_bits_per_key: tree.filter_bits_per_key,
+            filter_granularity: tree.filter_granularity,
+            large_value_bytes: 4 << 10,
+        }
+    }
+
+    fn assert_valid(&self) {
+        assert!((1 << 10..=64 << 10).contains(&self.block_bytes), "block_bytes");
+        assert!(self.filter_bits_per_key <= 32, "filter_bits_per_key");
+        assert!((64..=1 << 20).contains(&self.large_value_bytes), "large_value_bytes");
+    }
+}
+
+/// What a finished file is: all that the manifest keeps of it but its number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SstSummary {
+    /// Length of the file.
+    pub bytes: u64,
+    /// Smallest row with an entry. Without entries, the start of `dropped`.
+    pub first_row: Vec<u8>,
+    /// Largest row with an entry. Without entries, the start of `dropped`.
+    pub last_row: Vec<u8>,
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones among the entries.
+    pub tombstones: u64,
+    /// Range tombstones.
+    pub range_tombstones: u64,
+    /// From the smallest start to the largest end of the range tombstones; `None` without any.
+    pub dropped: Option<RowRange>,
+    /// Smallest sequence number of any entry or range tombstone.
+    pub sequence_min: SequenceNumber,
+    /// Largest.
+    pub sequence_max: SequenceNumber,
+    /// Oldest timestamp of any entry; `Timestamp::MAX` without entries.
+    pub timestamp_min: Timestamp,
+    /// Newest; `Timestamp::MIN` without entries.
+    pub timestamp_max: Timestamp,
+}
+
+/// Writes one file. Dropped without `finish`, or after an error, it leaves a file without a
+/// footer, which the caller removes.
+pub struct SstBuilder {
+    output: Output,
+    options: SstOptions,
+    block: BlockBuilder,
+    raw: Vec<u8>,
+    last: Option<Last>,
+    row_hash: u64,
+    /// Blocks of the current partition.
+    index: Vec<IndexEntry>,
+    /// First column of the block being built, if it continues a row.
+    block_column: Option<Vec<u8>>,
+    partitions: Vec<NewPartition>,
+    /// The partition in which the current row began, and its filter.
+    filter: Option<FilterBuilder>,
+    filter_partition: usize,
+    tombstones: Vec<RangeTombstone>,
+    properties: Properties,
+}
+
+/// The entry added last and its row. Later ones must come after it.
+struct Last {
+    row: Vec<u8>,
+    entry: OwnedEntry,
+}
+
+struct NewPartition {
+    top: Partition,
+    index: Vec<u8>,
+    filter: Vec<u8>,
+}
+
+/// The file and what is not yet written to it.
+struct Output {
+    file: Box<dyn WriteFile>,
+    path: PathBuf,
+    sealer: Sealer,
+    pending: Vec<u8>,
+    written: u64,
+}
+
+impl Output {
+    fn len(&self) -> u64 {
+        self.written + self.pending.len() as u64
+    }
+
+    fn write_block(&mut self, raw: &[u8], kind: BlockType) -> Result<Handle> {
+        let offset = self.len();
+        let len = self.sealer.seal(&mut self.pending, raw, kind);
+        if self.pending.len() >= WRITE_BYTES {
+            self.flush()?;
+        }
+        Ok(Handle { offset, len })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file
+            .write_all_at(&self.pending, self.written)
+            .map_err(|error| Error::io("write", &self.path, &error))?;
+        self.written += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+}
+
+impl SstBuilder {
+    /// A builder that writes to `file`, which is empty and whose name `path` is for messages.
+    pub fn new(file: Box<dyn WriteFile>, path: &Path, options: SstOptions) -> Self {
+        options.assert_valid();
+        let sealer = Sealer::new(options.compression);
+        let path = path.to_owned();
+        Self {
+            output: Output { file, path, sealer, pending: Vec::new(), written: 0 },
+            block: BlockBuilder::default(),
+            raw: Vec::new(),
+            last: None,
+            row_hash: 0,
+            index: Vec::new(),
+            block_column: None,
+            partitions: Vec::new(),
+            filter: FilterBuilder::new(options.filter_granularity, options.filter_bits_per_key),
+            filter_partition: 0,
+            tombstones: Vec::new(),
+            properties: empty_properties(&options),
+            options,
+        }
+    }
+
+    /// Adds an entry. Entries come in the order of `crate::cell`, each larger than the one before
+    /// and within the limits of a batch; anything else is a bug of the caller and panics.
+    pub fn add(&mut self, row: &[u8], entry: &Entry<'_>) -> Result<()> {
+        check_entry(entry).expect("entries were checked when they were written");
+        assert!(row.len() <= ROW_BYTES_MAX, "a row key over its limit");
+        assert!(entry.column.qualifier.len() <= QUALIFIER_BYTES_MAX, "a qualifier over its limit");
+        assert!(entry.value.len() <= VALUE_BYTES_MAX, "a value over its limit");
+        assert!(entry.sequence <= SequenceNumber::MAX, "a sequence number over its limit");
+        match self.last.as_ref().map(|last| (last.row.as_slice().cmp(row), last)) {
+            None => self.start_row(row)?,
+            Some((Ordering::Less, _)) => {
+                self.end_row();
+                self.start_row(row)?;
+            }
+            Some((Ordering::Equal, last)) => {
+                let order = last.entry.borrow().cmp_in_row(entry);
+                assert_eq!(order, Ordering::Less, "entries of a row out of order: {entry:?}");
+                self.cut_inside_row(row, entry)?;
+            }
+            Some((Ordering::Greater, _)) => panic!("rows out of order: {}", row.escape_ascii()),
+        }
+        self.push(entry)?;
+        self.count(row, entry);
+        self.remember(row, entry);
+        Ok(())
+    }
+
+    /// Adds a dropped row range, in any order among themselves and the entries. One that is there
+    /// already adds nothing; an empty one is a bug of the caller and panics.
+    pub fn add_range_tombstone(&mut self, tombstone: &RangeTombstone) {
+        let bounded = tombstone.end.as_ref().is_none_or(|end| tombstone.start < *end);
+        assert!(bounded, "a dropped range that is empty");
+        assert!(tombstone.sequence <= SequenceNumber::MAX, "a sequence number over its limit");
+        self.tombstones.push(tombstone.clone());
+    }
+
+    /// Bytes of the file if it were finished now, about.
+    pub fn estimated_bytes(&self) -> u64 {
+        let kept: usize = self.partitions.iter().map(|p| p.index.len() + p.filter.len()).sum();
+        let filter = self.filter.as_ref().map_or(0, FilterBuilder::len);
+        self.output.len() + (self.block.estimated_len() + kept + filter) as u64
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.properties.entries == 0 && self.tombstones.is_empty()
+    }
+
+    /// Writes the rest of the file and syncs it. The file is durable when this returns, its name
+    /// when its directory is synced.
+    pub fn finish(mut self) -> Result<SstSummary> {
+        if let Some(last) = &self.last {
+            self.properties.last_row.clone_from(&last.row);
+            self.end_row();
+            self.cut_partition()?;
+            self.finish_filter();
+        }
+        if self.is_empty() {
+            self.properties.sequence_min = SequenceNumber(0);
+        }
+        self.tombstones.sort_by(|a, b| ranges::order(a).cmp(&ranges::order(b)));
+        self.tombstones.dedup();
+        let top_index = self.write_partitions()?;
+        let range_tombstones = self.write_range_tombstones()?;
+        let properties =
+            self.output.write_block(&self.properties.encode(), BlockType::Properties)?;
+        let footer = Footer { top_index, properties, range_tombstones };
+        self.output.pending.extend_from_slice(&footer.encode());
+        self.output.flush()?;
+        let Output { file, path, .. } = &mut self.output;
+        file.sync().map_err(|error| Error::io("sync", path, &error))?;
+        Ok(self.summary())
+    }
+
+    fn start_row(&mut self, row: &[u8]) -> Result<()> {
+        let full = self.block.estimated_len() >= self.options.block_bytes
+            || self.block.cells() >= BLOCK_CELLS_MAX;
+        if full {
+            self.cut_block(Continues::No)?;
+        }
+        let filter_full = self.filter.as_ref().is_some_and(|f| f.len() >= FILTER_BYTES_CUT);
+        if filter_full || self.index.len() == PARTITION_BLOCKS_MAX {
+            self.cut_partition()?;
+        }
+        if self.filter_partition < self.partitions.len() {
+            self.finish_filter();
+            self.filter_partition = self.partitions.len();
+        }
+        self.row_hash = FilterBuilder::hash_row(row);
+        self.block.start_row(row);
+        self.properties.rows += 1;
+        Ok(())
+    }
+
+    fn end_row(&mut self) {
+        if let Some(filter) = &mut self.filter {
+            filter.end_row(self.row_hash);
+        }
+    }
+
+    /// Makes room for another entry of a row that fills its block.
+    fn cut_inside_row(&mut self, row: &[u8], next: &Entry<'_>) -> Result<()> {
+        let limit = self.options.block_bytes + self.options.block_bytes / 2;
+        if self.block.estimated_len() < limit && self.block.cells() < BLOCK_CELLS_MAX {
+            return Ok(());
+        }
+        self.cut_block(Continues::Yes)?;
+        if self.index.len() == PARTITION_BLOCKS_MAX {
+            self.cut_partition()?;
+        }
+        self.block.continue_row(row);
+        self.block_column = Some(encode_column(&next.column));
+        Ok(())
+    }
+
+    fn push(&mut self, entry: &Entry<'_>) -> Result<()> {
+        if let Some(filter) = &mut self.filter {
+            filter.add(self.row_hash, entry);
+        }
+        if entry.kind != Kind::Put || entry.value.len() < self.options.large_value_bytes {
+            self.block.push(&entry.key(), &NewValue::Inline(entry.value));
+            return Ok(());
+        }
+        let handle = self.output.write_block(entry.value, BlockType::LargeValue)?;
+        self.properties.large_values += 1;
+        let len = u32::try_from(entry.value.len()).expect("values are below 4 GiB");
+        self.block.push(&entry.key(), &NewValue::Large(LargeValue { handle, len }));
+        Ok(())
+    }
+
+    fn cut_block(&mut self, continues: Continues) -> Result<()> {
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        let row = self.block.first_row().to_vec();
+        let timestamp_max = self.block.timestamp_max();
+        self.raw.clear();
+        self.block.finish(&mut self.raw, continues == Continues::Yes);
+        let handle = self.output.write_block(&self.raw, BlockType::Data)?;
+        let column = self.block_column.take();
+        self.index.push(IndexEntry { row, column, handle, timestamp_max });
+        self.properties.data_blocks += 1;
+        Ok(())
+    }
+
+    /// Ends the block and the partition. The filter goes on until its last row ends.
+    fn cut_partition(&mut self) -> Result<()> {
+        self.cut_block(Continues::No)?;
+        let (Some(first), blocks) = (self.index.first(), self.index.len()) else { return Ok(()) };
+        let timestamp_max = self.index.iter().map(|entry| entry.timestamp_max).max();
+        let top = Partition {
+            row: first.row.clone(),
+            column: first.column.clone(),
+            index: Handle::default(),
+            filter: None,
+            timestamp_max: timestamp_max.unwrap_or(i64::MIN),
+            blocks: u16::try_from(blocks).expect("at most 256"),
+        };
+        let index = encode_partition(&self.index);
+        self.partitions.push(NewPartition { top, index, filter: Vec::new() });
+        self.index.clear();
+        Ok(())
+    }
+
+    /// Ends the filter of the partition in which the rows ended since the last call began.
+    fn finish_filter(&mut self) {
+        if let Some(filter) = &mut self.filter
+            && !filter.is_empty()
+        {
+            self.partitions[self.filter_partition].filter = filter.finish();
+        }
+    }
+
+    fn write_partitions(&mut self) -> Result<Handle> {
+        let Self { partitions, output, .. } = self;
+        for partition in partitions.iter_mut().filter(|partition| !partition.filter.is_empty()) {
+            let handle = output.write_block(&partition.filter, BlockType::Filter)?;
+            partition.top.filter = Some(handle);
+        }
+        for partition in partitions.iter_mut() {
+            partition.top.index = output.write_block(&partition.index, BlockType::Index)?;
+        }
+        let top: Vec<Partition> = partitions.drain(..).map(|partition| partition.top).collect();
+        output.write_block(&TopIndex::encode(&top), BlockType::TopIndex)
+    }
+
+    fn write_range_tombstones(&mut self) -> Result<Option<Handle>> {
+        if self.tombstones.is_empty() {
+            return Ok(None);
+        }
+        self.properties.range_tombstones = self.tombstones.len() as u64;
+        for tombstone in &self.tombstones {
+            let properties = &mut self.properties;
+            properties.sequence_min = properties.sequence_min.min(tombstone.sequence);
+            properties.sequence_max = properties.sequence_max.max(tombstone.sequence);
+        }
+        let block = ranges::encode(&self.tombstones);
+        self.output.write_block(&block, BlockType::RangeTombstones).map(Some)
+    }
+
+    fn count(&mut self, row: &[u8], entry: &Entry<'_>) {
+        let properties = &mut self.properties;
+        properties.entries += 1;
+        properties.tombstones += u64::from(entry.kind == Kind::Tombstone);
+        properties.sequence_min = properties.sequence_min.min(entry.sequence);
+        properties.sequence_max = properties.sequence_max.max(entry.sequence);
+        properties.timestamp_min = properties.timestamp_min.min(entry.timestamp);
+        properties.timestamp_max = properties.timestamp_max.max(entry.timestamp);
+        let bytes = row.len() + entry.column.qualifier.len() + entry.value.len();
+        properties.raw_bytes += bytes as u64;
+        if properties.entries == 1 {
+            properties.first_row = row.to_vec();
+        }
+    }
+
+    /// Keeps what the next entry is compared with; of the value nothing.
+    fn remember(&mut self, row: &[u8], entry: &Entry<'_>) {
+        match &mut self.last {
+            None => {
+                let entry = OwnedEntry::copy_of(&entry.key().with_value(&[]));
+                self.last = Some(Last { row: row.to_vec(), entry });
+            }
+            Some(Last { row: last_row, entry: last }) => {
+                if last_row != row {
+                    last_row.clear();
+                    last_row.extend_from_slice(row);
+                }
+                last.family = entry.column.family;
+                last.scope = entry.column.scope;
+                last.qualifier.clear();
+                last.qualifier.extend_from_slice(entry.column.qualifier);
+                last.timestamp = entry.timestamp;
+                last.sequence = entry.sequence;
+            }
+        }
+    }
+
+    fn summary(self) -> SstSummary {
+        let dropped = hull(&self.tombstones);
+        let start = dropped.as_ref().map(|range| range.start.clone()).unwrap_or_default();
+        let without_entries = self.properties.entries == 0;
+        let Properties { first_row, last_row, .. } = self.properties;
+        SstSummary {
+            bytes: self.output.written,
+            first_row: if without_entries { start.clone() } else { first_row },
+            last_row: if without_entries { start } else { last_row },
+            entries: self.properties.entries,
+            tombstones: self.properties.tombstones,
+            range_tombstones: self.properties.range_tombstones,
+            dropped,
+            sequence_min: self.properties.sequence_min,
+            sequence_max: self.properties.sequence_max,
+            timestamp_min: self.properties.timestamp_min,
+            timestamp_max: self.properties.timestamp_max,
+        }
+    }
+}
+
+impl std::fmt::Debug for SstBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SstBuilder").field("path", &self.output.path).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Continues {
+    Yes,
+    No,
+}
+
+/// From the smallest start to the largest end.
+fn hull(tombstones: &[RangeTombstone]) -> Option<RowRange> {
+    let start = tombstones.iter().map(|tombstone| &tombstone.start).min()?.clone();
+    let unbounded = tombstones.iter().any(|tombstone| tombstone.end.is_none());
+    let end = tombstones.iter().filter_map(|tombstone| tombstone.end.as_ref()).max();
+    Some(RowRange { start, end: end.filter(|_| !unbounded).cloned() })
+}
+
+fn empty_properties(options: &SstOptions) -> Properties {
+    Properties {
+        first_row: Vec::new(),
+        last_row: Vec::new(),
+        rows: 0,
+        entries: 0,
+        tombstones: 0,
+        range_tombstones: 0,
+        sequence_min: SequenceNumber::MAX,
+        sequence_max: SequenceNumber(0),
+        timestamp_min: Timestamp::MAX,
+        timestamp_max: Timestamp::MIN,
+        data_blocks: 0,
+        large_values: 0,
+        raw_bytes: 0,
+        large_value_bytes: options.large_value_bytes as u64,
+        filter_granularity: options.filter_granularity,
+        filter_bits_per_key: options.filter_bits_per_key,
+    }
+}

@@ -1,0 +1,391 @@
+//! Walks the entries of one SSTable under the contract of `crate::cursor`.
+//!
+//! A row that spans blocks begins in one block and continues as the first row of the blocks after
+//! it. The cursor keeps both the block in which its row begins (to step to the neighbours) and
+//! the one it reads (which `next_entry` and `skip_to_column` move).
+//!
+//! Fast paths: a seek whose answer lies in the block being read touches no index; `skip_to_column`
+//! searches the dictionary once and then column ids, and finds the right block of a wide row by
+//! the index alone.
+
+use super::block::CellValue;
+use super::ints::partition;
+use super::reader::{DataRef, IndexRef, SstReader, ValueRef};
+use crate::cache::CacheFill;
+use crate::cell::{Column, Entry, EntryKey};
+use crate::cursor::RowCursor;
+use crate::error::{Error, Result};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A cursor over one SSTable.
+pub struct SstCursor {
+    sst: Arc<SstReader>,
+    fill: CacheFill,
+    /// The index partition used last.
+    index: Option<(usize, IndexRef)>,
+    at: Option<At>,
+    /// The key of the row the cursor stands on.
+    row: Vec<u8>,
+    /// The large value lent last.
+    value: Option<ValueRef>,
+}
+
+/// A data block of the file, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    partition: usize,
+    block: usize,
+}
+
+/// Where the cursor stands.
+struct At {
+    /// The block in which the row begins, and the row's place in it.
+    start: Place,
+    start_block: DataRef,
+    start_row: usize,
+    /// The block being read.
+    place: Place,
+    block: DataRef,
+    /// The row's entries in it from the current one on. Empty: past the row's last entry.
+    cells: Range<usize>,
+}
+
+impl At {
+    fn new(place: Place, block: DataRef, row: usize) -> Self {
+        let cells = block.cells_of(row);
+        let start_block = block.clone();
+        Self { start: place, start_block, start_row: row, place, block, cells }
+    }
+
+    /// The row's place in the block being read.
+    fn row_in_block(&self) -> usize {
+        if self.place == self.start { self.start_row } else { 0 }
+    }
+
+    /// Whether the row goes on after the block being read.
+    fn continues(&self) -> bool {
+        self.block.continues() && self.row_in_block() + 1 == self.block.rows()
+    }
+}
+
+impl SstCursor {
+    pub(super) fn new(sst: Arc<SstReader>, fill: CacheFill) -> Self {
+        Self { sst, fill, index: None, at: None, row: Vec::new(), value: None }
+    }
+
+    /// Runs a move; after an error the cursor stands on no row.
+    fn moved(&mut self, moved: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let result = moved(self);
+        if result.is_err() {
+            self.at = None;
+        }
+        result
+    }
+
+    fn index(&mut self, partition: usize) -> Result<IndexRef> {
+        if let Some((at, index)) = &self.index
+            && *at == partition
+        {
+            return Ok(index.clone());
+        }
+        let index = self.sst.index(partition, self.fill)?;
+        self.index = Some((partition, index.clone()));
+        Ok(index)
+    }
+
+    fn block(&mut self, place: Place) -> Result<DataRef> {
+        if let Some(at) = &self.at {
+            if at.place == place {
+                return Ok(at.block.clone());
+            }
+            if at.start == place {
+                return Ok(at.start_block.clone());
+            }
+        }
+        let index = self.index(place.partition)?;
+        self.sst.data(&index, place.block, self.fill)
+    }
+
+    fn place_after(&mut self, place: Place) -> Result<Option<Place>> {
+        if place.block + 1 < self.index(place.partition)?.blocks() {
+            return Ok(Some(Place { block: place.block + 1, ..place }));
+        }
+        let next = Place { partition: place.partition + 1, block: 0 };
+        Ok((next.partition < self.sst.top.partitions().len()).then_some(next))
+    }
+
+    fn place_before(&mut self, place: Place) -> Result<Option<Place>> {
+        if let Some(block) = place.block.checked_sub(1) {
+            return Ok(Some(Place { block, ..place }));
+        }
+        let Some(partition) = place.partition.checked_sub(1) else { return Ok(None) };
+        let block = self.index(partition)?.blocks() - 1;
+        Ok(Some(Place { partition, block }))
+    }
+
+    fn disagreement(&mut self, place: Place) -> Error {
+        let offset = match self.index(place.partition) {
+            Ok(index) => index.handle(place.block).offset,
+            Err(error) => return error,
+        };
+        self.sst.source.corruption(offset, "the blocks of a row do not follow each other")
+    }
+
+    /// Stands on a row that begins in its block.
+    fn stand_on(&mut self, place: Place, block: DataRef, row: usize) {
+        block.copy_row(row, &mut self.row);
+        self.at = Some(At::new(place, block, row));
+    }
+
+    /// Stands on a row of a block, which may have begun in an earlier block.
+    fn stand_on_start_of(&mut self, place: Place, block: DataRef, row: usize) -> Result<()> {
+        if row > 0 || !block.continued() {
+            self.stand_on(place, block, row);
+            return Ok(());
+        }
+        let mut key = Vec::new();
+        block.copy_row(row, &mut key);
+        self.at = None;
+        self.seek_in_file(&key)?;
+        if self.at.is_some() && self.row == key {
+            return Ok(());
+        }
+        Err(self.disagreement(place))
+    }
+
+    /// Stands on the first row of the block at `place`, which must begin there; without a place,
+    /// on no row.
+    fn stand_on_first_of(&mut self, place: Option<Place>) -> Result<()> {
+        let Some(place) = place else {
+            self.at = None;
+            return Ok(());
+        };
+        let block = self.block(place)?;
+        if block.continued() {
+            return Err(self.disagreement(place));
+        }
+        self.stand_on(place, block, 0);
+        Ok(())
+    }
+
+    /// Stands on the first row not less than `row` if the block being read tells which it is.
+    fn seek_in_block(&mut self, row: &[u8]) -> bool {
+        let Some(at) = &self.at else { return false };
+        let found = at.block.lower_bound(row);
+        let begins_here = found < at.block.rows()
+            && (found > 0 || !at.block.continued() && at.block.row_is(0, row));
+        if begins_here {
+            let (place, block) = (at.place, at.block.clone());
+            self.stand_on(place, block, found);
+        }
+        begins_here
+    }
+
+    fn seek_in_file(&mut self, row: &[u8]) -> Result<()> {
+        let Some(partition) = self.sst.top.partition_of(row) else {
+            let any = !self.sst.top.partitions().is_empty();
+            return self.stand_on_first_of(any.then_some(Place { partition: 0, block: 0 }));
+        };
+        let index = self.index(partition)?;
+        let after = index.lower_bound(row);
+        if after < index.blocks() && index.row_is(after, row) && !index.continued(after) {
+            return self.stand_on_first_of(Some(Place { partition, block: after }));
+        }
+        // The first row of the partition is less than `row`, so `after` is not 0.
+        let place = Place { partition, block: after.saturating_sub(1) };
+        let block = self.block(place)?;
+        let found = block.lower_bound(row);
+        if found < block.rows() {
+            return self.stand_on_start_of(place, block, found);
+        }
+        let next = self.place_after(place)?;
+        self.stand_on_first_of(next)
+    }
+
+    fn seek_before_in_file(&mut self, bound: Option<&[u8]>) -> Result<()> {
+        let partitions = self.sst.top.partitions().len();
+        let after = bound.map_or(partitions, |bound| self.sst.top.lower_bound(bound));
+        let Some(partition) = after.checked_sub(1) else {
+            self.at = None;
+            return Ok(());
+        };
+        let index = self.index(partition)?;
+        let after = bound.map_or(index.blocks(), |bound| index.lower_bound(bound));
+        let place = Place { partition, block: after.saturating_sub(1) };
+        let block = self.block(place)?;
+        let after = bound.map_or(block.rows(), |bound| block.lower_bound(bound));
+        self.stand_on_start_of(place, block, after.saturating_sub(1))
+    }
+
+    /// The last block after `place` that continues the current row and, if `before` is given, has
+    /// a first column less than it; `place` if there is none.
+    fn last_place_of_row(&mut self, place: Place, before: Option<&Column<'_>>) -> Result<Place> {
+        let mut last = place;
+        while let Some(next) = self.place_after(last)? {
+            let index = self.index(next.partition)?;
+            let end = partition(next.block, index.blocks(), |block| {
+                let column = index.first_column(block);
+                column.is_some_and(|column| before.is_none_or(|before| column < *before))
+                    && index.row_is(block, &self.row)
+            });
+            if end == next.block {
+                break;
+            }
+            last = Place { partition: next.partition, block: end - 1 };
+            if end < index.blocks() {
+                break;
+            }
+        }
+        Ok(last)
+    }
+
+    /// Reads on in a block that continues the current row.
+    fn read_on_in(&mut self, place: Place) -> Result<()> {
+        let block = self.block(place)?;
+        if !block.continued() || !block.row_is(0, &self.row) {
+            return Err(self.disagreement(place));
+        }
+        if let Some(at) = &mut self.at {
+            at.cells = block.cells_of(0);
+            at.place = place;
+            at.block = block;
+        }
+        Ok(())
+    }
+
+    /// Where no entries of the row are left in the block being read but the row continues, goes
+    /// to the first entry in the next block.
+    fn settle(&mut self) -> Result<()> {
+        let Some(at) = &self.at else { return Ok(()) };
+        if !at.cells.is_empty() || !at.continues() {
+            return Ok(());
+        }
+        let place = at.place;
+        match self.place_after(place)? {
+            Some(next) => self.read_on_in(next),
+            None => Err(self.disagreement(place)),
+        }
+    }
+
+    fn step_to_next_row(&mut self) -> Result<()> {
+        let at = standing(self.at.as_ref());
+        let (mut place, mut block, mut row) = (at.place, at.block.clone(), at.row_in_block());
+        if at.continues() {
+            place = self.last_place_of_row(place, None)?;
+            block = self.block(place)?;
+            row = 0;
+        }
+        if row + 1 < block.rows() {
+            self.stand_on(place, block, row + 1);
+            return Ok(());
+        }
+        let next = self.place_after(place)?;
+        self.stand_on_first_of(next)
+    }
+
+    fn step_to_previous_row(&mut self) -> Result<()> {
+        let at = standing(self.at.as_ref());
+        if let Some(row) = at.start_row.checked_sub(1) {
+            let (place, block) = (at.start, at.start_block.clone());
+            return self.stand_on_start_of(place, block, row);
+        }
+        let start = at.start;
+        let Some(place) = self.place_before(start)? else {
+            self.at = None;
+            return Ok(());
+        };
+        let block = self.block(place)?;
+        let last = block.rows() - 1;
+        self.stand_on_start_of(place, block, last)
+    }
+
+    fn skip_in_row(&mut self, column: &Column<'_>) -> Result<()> {
+        let at = self.at.as_mut().expect("the cursor stands on a row");
+        if at.cells.is_empty() {
+            return Ok(());
+        }
+        at.cells.start = at.block.find_column(at.cells.clone(), column);
+        if !at.cells.is_empty() || !at.continues() {
+            return Ok(());
+        }
+        let place = at.place;
+        let target = self.last_place_of_row(place, Some(column))?;
+        if target != place {
+            self.read_on_in(target)?;
+            let at = self.at.as_mut().expect("the cursor stands on a row");
+            at.cells.start = at.block.find_column(at.cells.clone(), column);
+        }
+        self.settle()
+    }
+}
+
+fn standing(at: Option<&At>) -> &At {
+    at.expect("the cursor stands on a row")
+}
+
+impl RowCursor for SstCursor {
+    fn seek(&mut self, row: &[u8]) -> Result<()> {
+        if self.seek_in_block(row) {
+            return Ok(());
+        }
+        self.moved(|cursor| cursor.seek_in_file(row))
+    }
+
+    fn seek_before(&mut self, bound: Option<&[u8]>) -> Result<()> {
+        self.moved(|cursor| cursor.seek_before_in_file(bound))
+    }
+
+    fn next_row(&mut self) -> Result<()> {
+        self.moved(Self::step_to_next_row)
+    }
+
+    fn prev_row(&mut self) -> Result<()> {
+        self.moved(Self::step_to_previous_row)
+    }
+
+    fn row(&self) -> Option<&[u8]> {
+        self.at.is_some().then_some(self.row.as_slice())
+    }
+
+    fn entry(&self) -> Option<EntryKey<'_>> {
+        let at = self.at.as_ref()?;
+        (!at.cells.is_empty()).then(|| at.block.key(at.cells.start))
+    }
+
+    fn entry_with_value(&mut self) -> Result<Entry<'_>> {
+        let at = standing(self.at.as_ref());
+        if let CellValue::Large(large) = at.block.value(at.cells.start) {
+            match self.sst.large_value(large, self.fill) {
+                Ok(value) => self.value = Some(value),
+                Err(error) => {
+                    self.at = None;
+                    return Err(error);
+                }
+            }
+        }
+        let at = standing(self.at.as_ref());
+        let value = match at.block.value(at.cells.start) {
+            CellValue::Inline(value) => value,
+            CellValue::Large(_) => self.value.as_ref().expect("it was just read"),
+        };
+        Ok(at.block.key(at.cells.start).with_value(value))
+    }
+
+    fn next_entry(&mut self) -> Result<()> {
+        let at = self.at.as_mut().expect("the cursor stands on a row");
+        assert!(!at.cells.is_empty(), "next_entry past the row's last entry");
+        at.cells.start += 1;
+        if at.cells.is_empty() { self.moved(Self::settle) } else { Ok(()) }
+    }
+
+    fn skip_to_column(&mut self, column: Column<'_>) -> Result<()> {
+        self.moved(|cursor| cursor.skip_in_row(&column))
+    }
+}
+
+impl std::fmt::Debug for SstCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SstCursor").field("sst", &self.sst).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,295 @@
+//! The row-line hybrid Bloom filter (docs/format/sstable.md).
+//!
+//! A row's hash chooses one line of 64 bytes, and in that line the filter sets bits for several
+//! keys: the row (R), the row with each family (RF), the row with each column (RFQ), and "the row
+//! has a tombstone here" (RT). One cache miss so answers every question about a row.
+//!
+//! A row of more than [`LINE_KEYS_MAX`] families or columns would fill its line. It is **wide**:
+//! it sets the marker W in its line, and the keys of the kind that is too many go to lines of
+//! their own, chosen by the key's hash. With more than [`ROW_KEYS_MAX`] of them there are none,
+//! only the marker W*, which answers "maybe" to everything but the row itself.
+//!
+//! Invariants:
+//! 1. No false negatives: what a row has is always found, at every granularity.
+//! 2. A row that has any tombstone always has RT, whatever the tombstone's scope.
+//! 3. The hash functions are part of the format and never change.
+
+use super::damage::{Damage, ensure};
+use super::ints::{u32_at, u64_at};
+use crate::cell::{Entry, FamilyId, Kind, Scope};
+use crate::options::FilterGranularity;
+use base::checksum::xxh3;
+use base::codec::PutBytes;
+
+/// Keys of one kind in a row's own line, at most.
+pub(super) const LINE_KEYS_MAX: usize = 8;
+/// Keys of one kind of a row, at most; more are not kept.
+pub(super) const ROW_KEYS_MAX: usize = 4096;
+/// A partition is cut when its filter reaches this many bytes.
+pub(super) const FILTER_BYTES_CUT: usize = 64 << 10;
+
+const HEADER_LEN: usize = 64;
+const LINE_LEN: usize = 64;
+const LINE_BITS: usize = LINE_LEN * 8;
+const PROBES_MAX: u32 = 7;
+
+/// Frozen tags that tell the kinds of keys apart.
+const TAG_ROW: u64 = 1;
+const TAG_TOMBSTONE: u64 = 2;
+const TAG_WIDE: u64 = 3;
+const TAG_WIDER: u64 = 4;
+const TAG_FAMILY: u64 = 5;
+const TAG_COLUMN: u64 = 6;
+const TAG_LINE: u64 = 7;
+
+/// Mixes `b` into `a`. Frozen.
+fn mix(a: u64, b: u64) -> u64 {
+    let mut x = (a ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x ^= x >> 32;
+    x = x.wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 29)
+}
+
+fn family_key(row: u64, family: FamilyId) -> u64 {
+    mix(row, TAG_FAMILY | u64::from(family.0) << 8)
+}
+
+fn column_key(row: u64, family: FamilyId, qualifier: &[u8]) -> u64 {
+    mix(mix(row, TAG_COLUMN | u64::from(family.0) << 8), xxh3(qualifier))
+}
+
+/// One of `lines` by the high bits of `hash`.
+fn line_of(hash: u64, lines: usize) -> usize {
+    ((hash >> 32) as usize * lines) >> 32
+}
+
+/// The bit of the `probe`-th of a key's probes: 9 bits each.
+fn bit_of(key: u64, probe: u32) -> usize {
+    (key >> (9 * probe)) as usize % LINE_BITS
+}
+
+/// Probes for a number of bits per key.
+fn probes_for(bits_per_key: u8) -> u32 {
+    (u32::from(bits_per_key) * 69 / 100).clamp(1, 6)
+}
+
+/// Collects the keys of rows and writes the filter of a partition.
+pub(super) struct FilterBuilder {
+    granularity: FilterGranularity,
+    bits_per_key: u8,
+    /// Hash that chooses the line, and key.
+    keys: Vec<(u64, u64)>,
+    row: RowKeys,
+}
+
+/// The keys of the row being added. Its entries come in order, so that a family or column that is
+/// equal to one before is equal to the last.
+#[derive(Default)]
+struct RowKeys {
+    tombstone: bool,
+    families: Vec<u64>,
+    families_dropped: bool,
+    columns: Vec<u64>,
+    columns_dropped: bool,
+}
+
+impl FilterBuilder {
+    /// A builder; `None` where the options want no filter.
+    pub(super) fn new(granularity: FilterGranularity, bits_per_key: u8) -> Option<Self> {
+        let row = RowKeys::default();
+        (bits_per_key > 0).then(|| Self { granularity, bits_per_key, keys: Vec::new(), row })
+    }
+
+    /// The hash of a row that `add` and `end_row` want.
+    pub(super) fn hash_row(row: &[u8]) -> u64 {
+        xxh3(row)
+    }
+
+    /// Adds an entry of the current row, whose hash is `row`.
+    pub(super) fn add(&mut self, row: u64, entry: &Entry<'_>) {
+        self.row.tombstone |= entry.kind == Kind::Tombstone;
+        if entry.column.scope == Scope::Row || self.granularity == FilterGranularity::Row {
+            return;
+        }
+        let family = family_key(row, entry.column.family);
+        push_distinct(&mut self.row.families, &mut self.row.families_dropped, family);
+        if entry.column.scope == Scope::Column && self.granularity == FilterGranularity::Column {
+            let column = column_key(row, entry.column.family, entry.column.qualifier);
+            push_distinct(&mut self.row.columns, &mut self.row.columns_dropped, column);
+        }
+    }
+
+    /// Ends the current row: its keys go to their lines.
+    pub(super) fn end_row(&mut self, row: u64) {
+        let RowKeys { tombstone, families_dropped, columns_dropped, .. } = self.row;
+        let mut in_line = vec![mix(row, TAG_ROW)];
+        if tombstone {
+            in_line.push(mix(row, TAG_TOMBSTONE));
+        }
+        let wider = families_dropped || columns_dropped;
+        let too_many =
+            self.row.families.len() > LINE_KEYS_MAX || self.row.columns.len() > LINE_KEYS_MAX;
+        if wider {
+            in_line.push(mix(row, TAG_WIDER));
+        } else if too_many {
+            in_line.push(mix(row, TAG_WIDE));
+        }
+        self.keys.extend(in_line.into_iter().map(|key| (row, key)));
+        let kinds =
+            [(&mut self.row.families, families_dropped), (&mut self.row.columns, columns_dropped)];
+        for (keys, dropped) in kinds {
+            match keys.len() {
+                _ if dropped => keys.clear(),
+                0..=LINE_KEYS_MAX => self.keys.extend(keys.drain(..).map(|key| (row, key))),
+                _ => self.keys.extend(keys.drain(..).map(|key| (mix(key, TAG_LINE), key))),
+            }
+        }
+        self.row.tombstone = false;
+        self.row.families_dropped = false;
+        self.row.columns_dropped = false;
+    }
+
+    /// Whether no row was ended.
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Bytes of the filter as it would be now.
+    pub(super) fn len(&self) -> usize {
+        HEADER_LEN + self.lines() * LINE_LEN
+    }
+
+    fn lines(&self) -> usize {
+        (self.keys.len() * usize::from(self.bits_per_key)).div_ceil(LINE_BITS).max(1)
+    }
+
+    /// The filter of the rows ended so far; empties the builder.
+    ///
+    /// ```text
+    /// 0 lines u32  4 probes u8  5 granularity u8  6 zero, 58 bytes  64 lines of 64 bytes
+    /// ```
+    pub(super) fn finish(&mut self) -> Vec<u8> {
+        let lines = self.lines();
+        let probes = probes_for(self.bits_per_key);
+        let mut out = Vec::with_capacity(self.len());
+        out.put_u32(u32::try_from(lines).expect("a partition is cut at 64 KiB of filter"));
+        out.push(probes as u8);
+        out.push(self.granularity as u8);
+        out.resize(HEADER_LEN + lines * LINE_LEN, 0);
+        for (hash, key) in self.keys.drain(..) {
+            let start = HEADER_LEN + line_of(hash, lines) * LINE_LEN;
+            for probe in 0..probes {
+                let bit = bit_of(key, probe);
+                out[start + bit / 8] |= 1 << (bit % 8);
+            }
+        }
+        out
+    }
+}
+
+fn push_distinct(keys: &mut Vec<u64>, dropped: &mut bool, key: u64) {
+    if keys.last() == Some(&key) {
+        return;
+    }
+    if keys.len() == ROW_KEYS_MAX {
+        *dropped = true;
+    } else {
+        keys.push(key);
+    }
+}
+
+/// A question to the filters of any number of files, hashed once.
+#[derive(Debug, Clone, Copy)]
+pub struct FilterQuery<'a> {
+    row: &'a [u8],
+    hash: u64,
+    family: Option<u64>,
+    column: Option<u64>,
+}
+
+impl<'a> FilterQuery<'a> {
+    /// "Is anything of `row` here?"
+    pub fn row(row: &'a [u8]) -> Self {
+        Self { row, hash: xxh3(row), family: None, column: None }
+    }
+
+    /// "Is a cell of `family` in `row` here, or any tombstone of `row`?"
+    pub fn family(row: &'a [u8], family: FamilyId) -> Self {
+        let all = Self::row(row);
+        Self { family: Some(family_key(all.hash, family)), ..all }
+    }
+
+    /// "Is a cell of `family:qualifier` in `row` here, or any tombstone of `row`?"
+    pub fn column(row: &'a [u8], family: FamilyId, qualifier: &[u8]) -> Self {
+        let all = Self::family(row, family);
+        Self { column: Some(column_key(all.hash, family, qualifier)), ..all }
+    }
+
+    /// The row asked about.
+    pub fn asked_row(&self) -> &'a [u8] {
+        self.row
+    }
+}
+
+/// A checked filter partition.
+#[derive(Debug)]
+pub struct FilterPartition {
+    bytes: Vec<u8>,
+    lines: usize,
+    probes: u32,
+    granularity: FilterGranularity,
+}
+
+impl FilterPartition {
+    /// The filter in `bytes`, checked.
+    pub fn new(bytes: Vec<u8>) -> Result<Self, Damage> {
+        ensure(bytes.len() >= HEADER_LEN, 0, "a filter partition shorter than its header")?;
+        let lines = u32_at(&bytes, 0) as usize;
+        let probes = u32::from(bytes[4]);
+        let granularity = FilterGranularity::from_byte(bytes[5])
+            .ok_or(Damage::new(5, "a byte that names no granularity"))?;
+        let fits = lines >= 1 && HEADER_LEN + lines * LINE_LEN == bytes.len();
+        ensure(fits, 0, "the line count does not fit the block's length")?;
+        ensure((1..=PROBES_MAX).contains(&probes), 4, "a probe count outside 1 to 7")?;
+        let zero = bytes[6..HEADER_LEN].iter().all(|byte| *byte == 0);
+        ensure(zero, 6, "reserved bytes are not zero")?;
+        Ok(Self { bytes, lines, probes, granularity })
+    }
+
+    /// Bytes of the filter.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether what `query` asks for may be here, or a tombstone of its row. `false` is certain.
+    pub fn may_contain(&self, query: &FilterQuery<'_>) -> bool {
+        if !self.has(query.hash, mix(query.hash, TAG_ROW)) {
+            return false;
+        }
+        let finest = match self.granularity {
+            FilterGranularity::Row => None,
+            FilterGranularity::Family => query.family,
+            FilterGranularity::Column => query.column.or(query.family),
+        };
+        let Some(key) = finest else { return true };
+        self.has(query.hash, key)
+            || self.has(query.hash, mix(query.hash, TAG_TOMBSTONE))
+            || self.has(query.hash, mix(query.hash, TAG_WIDER))
+            || (self.has(query.hash, mix(query.hash, TAG_WIDE))
+                && self.has(mix(key, TAG_LINE), key))
+    }
+
+    /// Whether the row may have a tombstone of any scope here. `false` is certain.
+    pub fn may_have_tombstone(&self, query: &FilterQuery<'_>) -> bool {
+        self.has(query.hash, mix(query.hash, TAG_TOMBSTONE))
+    }
+
+    fn has(&self, hash: u64, key: u64) -> bool {
+        let start = HEADER_LEN + line_of(hash, self.lines) * LINE_LEN;
+        (0..self.probes).all(|probe| {
+            let bit = bit_of(key, probe);
+            let word = u64_at(&self.bytes, start + bit / 64 * 8);
+            word >> (bit % 64) & 1 == 1
+        })
+    }
+}

@@ -1,0 +1,333 @@
+//! The frame of an SSTable (docs/format/sstable.md): footer, handles, block trailers.
+//!
+//! ```text
+//! file    = { data block | large-value block } { filter partition } { index partition }
+//!           [ range-tombstone block ] top index  properties  footer
+//! block   = stored bytes | compression u8 | type u8 | low 32 bits of XXH3 of all before it
+//! stored  = raw bytes, or when compressed: raw length u32 | compressed bytes
+//! footer  = 64 bytes, see `Footer`
+//! ```
+//!
+//! Invariants:
+//! 1. Every byte of a file belongs to exactly one block or to the footer, and is covered by that
+//!    block's or the footer's checksum.
+//! 2. A length is compared with the file's length before anything of that length is allocated,
+//!    and a raw length with the limit of its block type.
+
+use super::damage::{Damage, ensure};
+use crate::batch::VALUE_BYTES_MAX;
+use crate::options::Compression;
+use base::checksum::xxh3;
+use base::codec::{ByteReader, PutBytes};
+
+/// Version of the format this code writes.
+pub const FORMAT_VERSION: u16 = 1;
+
+/// Length of the footer, of this and every later version.
+pub(super) const FOOTER_LEN: usize = 64;
+
+/// The last bytes of every SSTable: `STELESST`.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"STELESST");
+
+/// Length of what follows the stored bytes of a block.
+pub(super) const TRAILER_LEN: usize = 6;
+
+/// Blocks that compression does not make smaller by this share are stored as they are.
+const COMPRESSION_GAIN_MIN_PERCENT: usize = 12;
+
+/// Longest raw bytes of a block other than a large value.
+pub(super) const BLOCK_RAW_BYTES_MAX: usize = 512 << 20;
+
+/// Where a block lies: its first byte and the length of its stored bytes, trailer not included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Handle {
+    /// From the start of the file.
+    pub offset: u64,
+    /// Stored bytes.
+    pub len: u32,
+}
+
+impl Handle {
+    /// Where the block ends in the file, trailer included; `None` past the end of `u64`.
+    pub fn end(self) -> Option<u64> {
+        self.offset.checked_add(u64::from(self.len) + TRAILER_LEN as u64)
+    }
+
+    pub(super) fn put(self, out: &mut Vec<u8>) {
+        out.put_u64(self.offset);
+        out.put_u32(self.len);
+    }
+
+    pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<Self, base::codec::DecodeError> {
+        Ok(Self { offset: reader.u64("block offset")?, len: reader.u32("block length")? })
+    }
+}
+
+/// What a block is. The byte on disk is frozen; 0 stays invalid to catch zeroed pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum BlockType {
+    /// Rows and their entries.
+    Data = 1,
+    /// One value that was too large for its data block.
+    LargeValue = 2,
+    /// Filter of the rows of one partition.
+    Filter = 3,
+    /// First keys of the blocks of one partition.
+    Index = 4,
+    /// First keys of the partitions.
+    TopIndex = 5,
+    /// Dropped row ranges.
+    RangeTombstones = 6,
+    /// Counts and bounds of the file.
+    Properties = 7,
+}
+
+impl BlockType {
+    /// The type of a byte on disk; `None` for a byte that names none.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Data,
+            2 => Self::LargeValue,
+            3 => Self::Filter,
+            4 => Self::Index,
+            5 => Self::TopIndex,
+            6 => Self::RangeTombstones,
+            7 => Self::Properties,
+            _ => return None,
+        })
+    }
+
+    fn raw_bytes_max(self) -> usize {
+        match self {
+            Self::Data => super::block::DATA_BLOCK_BYTES_MAX,
+            Self::LargeValue => VALUE_BYTES_MAX,
+            _ => BLOCK_RAW_BYTES_MAX,
+        }
+    }
+}
+
+/// The fixed end of every file.
+///
+/// ```text
+/// 0  top index handle (offset u64, len u32)   12 properties handle   24 range-tombstone handle
+/// 36 features that a reader must understand u32   40 features it may ignore u32
+/// 44 zero u16   46 version u16   48 XXH3-64 of bytes 0..48   56 magic
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Footer {
+    /// The top index.
+    pub top_index: Handle,
+    /// The properties.
+    pub properties: Handle,
+    /// The range tombstones; `None` when the file has none.
+    pub range_tombstones: Option<Handle>,
+}
+
+const FOOTER_CHECKED_LEN: usize = 48;
+
+/// Why a footer was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FooterError {
+    /// The bytes are damaged.
+    Damage(Damage),
+    /// The file is whole but of a version or with features this program does not know.
+    Newer(String),
+}
+
+impl From<Damage> for FooterError {
+    fn from(damage: Damage) -> Self {
+        Self::Damage(damage)
+    }
+}
+
+impl Footer {
+    /// The 64 bytes.
+    pub fn encode(&self) -> [u8; FOOTER_LEN] {
+        let mut out = Vec::with_capacity(FOOTER_LEN);
+        self.top_index.put(&mut out);
+        self.properties.put(&mut out);
+        self.range_tombstones.unwrap_or_default().put(&mut out);
+        out.put_u32(0);
+        out.put_u32(0);
+        out.put_u16(0);
+        out.put_u16(FORMAT_VERSION);
+        out.put_u64(xxh3(&out[..FOOTER_CHECKED_LEN]));
+        out.put_u64(MAGIC);
+        out.try_into().expect("the fields above are 64 bytes")
+    }
+
+    /// The footer in the last 64 bytes of a file.
+    pub fn decode(bytes: &[u8; FOOTER_LEN]) -> Result<Self, FooterError> {
+        let decode = |error| Damage::decode(0, error);
+        let mut reader = ByteReader::new(bytes);
+        let top_index = Handle::read(&mut reader).map_err(decode)?;
+        let properties = Handle::read(&mut reader).map_err(decode)?;
+        let range_tombstones = Handle::read(&mut reader).map_err(decode)?;
+        let must_understand = reader.u32("features").map_err(decode)?;
+        let _may_ignore = reader.u32("features").map_err(decode)?;
+        let zero = reader.u16("zero").map_err(decode)?;
+        let version = reader.u16("version").map_err(decode)?;
+        let checksum = reader.u64("checksum").map_err(decode)?;
+        let magic = reader.u64("magic").map_err(decode)?;
+        ensure(magic == MAGIC, 56, "the file does not end as an SSTable")?;
+        ensure(checksum == xxh3(&bytes[..FOOTER_CHECKED_LEN]), 48, "footer checksum")?;
+        if version != FORMAT_VERSION {
+            return Err(FooterError::Newer(format!(
+                "SSTable format version {version}; this program reads version {FORMAT_VERSION}"
+            )));
+        }
+        if must_understand != 0 {
+            return Err(FooterError::Newer(format!(
+                "SSTable features {must_understand:#x}, unknown to this program"
+            )));
+        }
+        ensure(zero == 0, 44, "reserved bytes are not zero")?;
+        let absent = range_tombstones == Handle::default();
+        Ok(Self { top_index, properties, range_tombstones: (!absent).then_some(range_tombstones) })
+    }
+}
+
+/// Frames blocks for a file, keeping what compression needs between them.
+pub(super) struct Sealer {
+    compression: Compression,
+    scratch: Vec<u8>,
+}
+
+impl Sealer {
+    pub(super) fn new(compression: Compression) -> Self {
+        Self { compression, scratch: Vec::new() }
+    }
+
+    /// Appends `raw` as a block, compressed if that gains enough, and gives its stored length.
+    pub(super) fn seal(&mut self, out: &mut Vec<u8>, raw: &[u8], kind: BlockType) -> u32 {
+        let may_compress = matches!(kind, BlockType::Data | BlockType::LargeValue);
+        if may_compress && self.compress(raw) {
+            return frame(out, &self.scratch, self.compression, kind);
+        }
+        frame(out, raw, Compression::None, kind)
+    }
+
+    /// Compresses `raw` into `scratch`; whether that gained enough. A codec that fails loses
+    /// nothing: the block is stored as it is.
+    fn compress(&mut self, raw: &[u8]) -> bool {
+        let bound = match self.compression {
+            Compression::None => return false,
+            Compression::Lz4 => lz4::block::compress_bound(raw.len()).unwrap_or(0),
+            Compression::Zstd => zstd::zstd_safe::compress_bound(raw.len()),
+        };
+        self.scratch.clear();
+        self.scratch.put_u32(u32::try_from(raw.len()).expect("blocks are below 4 GiB"));
+        self.scratch.resize(4 + bound, 0);
+        let len = match self.compression {
+            Compression::Zstd => zstd::bulk::compress_to_buffer(raw, &mut self.scratch[4..], 3),
+            _ => lz4::block::compress_to_buffer(raw, None, false, &mut self.scratch[4..]),
+        };
+        let Ok(len) = len else { return false };
+        self.scratch.truncate(4 + len);
+        self.scratch.len() * 100 <= raw.len() * (100 - COMPRESSION_GAIN_MIN_PERCENT)
+    }
+}
+
+fn frame(out: &mut Vec<u8>, stored: &[u8], compression: Compression, kind: BlockType) -> u32 {
+    let start = out.len();
+    out.extend_from_slice(stored);
+    out.push(compression as u8);
+    out.push(kind as u8);
+    let checksum = xxh3(&out[start..]) as u32;
+    out.put_u32(checksum);
+    u32::try_from(stored.len()).expect("blocks are below 4 GiB")
+}
+
+/// The raw bytes of a block of type `kind` in `framed`, which is stored bytes and trailer.
+pub(super) fn unseal(mut framed: Vec<u8>, kind: BlockType) -> Result<Vec<u8>, Damage> {
+    let len = framed.len();
+    let stored_len = len.checked_sub(TRAILER_LEN).ok_or(Damage::new(0, "no room for a trailer"))?;
+    let (checked, checksum) = framed.split_at(len - 4);
+    ensure(checksum == (xxh3(checked) as u32).to_le_bytes(), 0, "block checksum")?;
+    let compression = Compression::from_byte(checked[stored_len])
+        .ok_or(Damage::new(stored_len, "a byte that names no compression"))?;
+    let found = BlockType::from_byte(checked[stored_len + 1]);
+    ensure(found == Some(kind), stored_len + 1, "a block of another type")?;
+    framed.truncate(stored_len);
+    if compression == Compression::None {
+        ensure(stored_len <= kind.raw_bytes_max(), 0, "a block over its limit")?;
+        return Ok(framed);
+    }
+    decompress(&framed, compression, kind)
+}
+
+fn decompress(stored: &[u8], compression: Compression, kind: BlockType) -> Result<Vec<u8>, Damage> {
+    let mut reader = ByteReader::new(stored);
+    let raw_len = reader.u32("raw length").map_err(|error| Damage::decode(0, error))? as usize;
+    ensure(raw_len <= kind.raw_bytes_max(), 0, "a block over its limit")?;
+    let mut raw = vec![0; raw_len];
+    let len = match compression {
+        Compression::Zstd => zstd::bulk::decompress_to_buffer(reader.rest(), &mut raw),
+        _ => {
+            let len = i32::try_from(raw_len).expect("limits are below 2 GiB");
+            lz4::block::decompress_to_buffer(reader.rest(), Some(len), &mut raw)
+        }
+    };
+    ensure(len.is_ok_and(|len| len == raw_len), 4, "compressed bytes are malformed")?;
+    Ok(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_footer_reads_back_and_no_flipped_byte_does() {
+        let footer = Footer {
+            top_index: Handle { offset: 1, len: 2 },
+            properties: Handle { offset: 3, len: 4 },
+            range_tombstones: Some(Handle { offset: 5, len: 6 }),
+        };
+        let bytes = footer.encode();
+        assert_eq!(Footer::decode(&bytes), Ok(footer));
+        for at in 0..FOOTER_LEN {
+            for flip in [1, 0x80, 0xff] {
+                let mut flipped = bytes;
+                flipped[at] ^= flip;
+                assert!(matches!(Footer::decode(&flipped), Err(FooterError::Damage(_))));
+            }
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_told_from_damage() {
+        let handle = Handle { offset: 1, len: 2 };
+        let footer = Footer { top_index: handle, properties: handle, range_tombstones: None };
+        for at in [36, 46] {
+            let mut bytes = footer.encode();
+            bytes[at] = 2;
+            let checksum = xxh3(&bytes[..FOOTER_CHECKED_LEN]).to_le_bytes();
+            bytes[FOOTER_CHECKED_LEN..56].copy_from_slice(&checksum);
+            assert!(matches!(Footer::decode(&bytes), Err(FooterError::Newer(_))));
+        }
+    }
+
+    #[test]
+    fn blocks_read_back_whatever_their_compression() {
+        let mut noise = 1u64;
+        let random: Vec<u8> = (0..5000)
+            .map(|_| {
+                noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (noise >> 56) as u8
+            })
+            .collect();
+        for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
+            for raw in [&b""[..], b"a", &[7; 10_000], &random] {
+                let mut framed = Vec::new();
+                let len =
+                    Sealer::new(compression).seal(&mut framed, raw, BlockType::LargeValue) as usize;
+                assert_eq!(framed.len(), len + TRAILER_LEN);
+                let stored = if raw.len() == 10_000 { compression } else { Compression::None };
+                assert_eq!(framed[len], stored as u8);
+                assert_eq!(unseal(framed.clone(), BlockType::LargeValue).unwrap(), raw);
+                assert!(unseal(framed, BlockType::Filter).is_err());
+            }
+        }
+    }
+}

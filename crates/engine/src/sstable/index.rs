@@ -1,0 +1,535 @@
+//! The index: partitions with the first key of every data block, and a top index with the first
+//! key of every partition (docs/format/sstable.md).
+//!
+//! A **first key** is a row, and for a block that continues a row begun earlier also the first
+//! column the block has of it.
+//!
+//! Invariants of a partition, checked once by `IndexPartition::new`; the top index has the same:
+//! 1. First rows do not descend. Equal rows mean that the later block continues the row, and then
+//!    first columns do not descend.
+//! 2. Blocks lie in the file in the order of the index.
+//! 3. No entry of a block has a timestamp newer than the block's `timestamp_max`.
+
+use super::damage::{Damage, ensure};
+use super::format::Handle;
+use super::heads::{
+    HEAD_LEN, TailForm, Target, check_key, common_prefix, head_of, put_suffix, put_tail, suffix_len,
+};
+use super::ints::{align, int_at, pad_to, partition, put_int, u32_at, u64_at, width_for};
+use crate::batch::ROW_BYTES_MAX;
+use crate::cell::{Column, Timestamp};
+use crate::sstable::block::{decode_column, put_column};
+use base::codec::{ByteReader, PutBytes};
+use std::cmp::Ordering;
+
+/// Data blocks of a partition at most.
+pub(super) const PARTITION_BLOCKS_MAX: usize = 256;
+
+const HEADER_LEN: usize = 64;
+const FLAG_MARKED_TAILS: u8 = 1;
+const FLAG_COLUMNS: u8 = 2;
+
+/// What an index knows of a block, as its builder gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct IndexEntry {
+    /// The block's first row.
+    pub(super) row: Vec<u8>,
+    /// For a block that continues a row: its first column, encoded as in dictionaries.
+    pub(super) column: Option<Vec<u8>>,
+    /// Where the block lies.
+    pub(super) handle: Handle,
+    /// The newest timestamp of its entries.
+    pub(super) timestamp_max: i64,
+}
+
+/// Encodes a partition. The entries are in order and not empty.
+///
+/// ```text
+/// 0 blocks u16  2 flags u8  3 offset width u8  4 prefix len u32  8 tails len u32
+/// 12 columns len u32  16 offset base u64  24 timestamp base i64  32 timestamp width u8
+/// 33 zero, 31 bytes
+/// 64 prefix | heads u64[n] | offsets[n] | timestamps[n] | lengths u32[n]
+///    | tail offsets u32[n+1] | column offsets u32[n+1] (flag) | tails | columns
+/// ```
+pub(super) fn encode_partition(entries: &[IndexEntry]) -> Vec<u8> {
+    let first = entries.first().expect("a partition has a block");
+    let last = entries.last().expect("a partition has a block");
+    assert!(entries.len() <= PARTITION_BLOCKS_MAX, "a partition is cut when it is full");
+    let prefix_len = common_prefix(&first.row, &last.row);
+    let suffix = |entry: &IndexEntry| entry.row[prefix_len..].to_vec();
+    let short = entries.iter().any(|entry| entry.row.len() - prefix_len < HEAD_LEN);
+    let form = if short { TailForm::Marked } else { TailForm::Plain };
+    let (mut tails, mut tail_offsets) = (Vec::new(), vec![0]);
+    let (mut columns, mut column_offsets) = (Vec::new(), vec![0]);
+    for entry in entries {
+        put_tail(&mut tails, form, &suffix(entry));
+        tail_offsets.push(tails.len());
+        columns.extend_from_slice(entry.column.as_deref().unwrap_or_default());
+        column_offsets.push(columns.len());
+    }
+    let offset_base = first.handle.offset;
+    let timestamps = entries.iter().map(|entry| entry.timestamp_max);
+    let timestamp_base = timestamps.clone().min().expect("a partition has a block");
+    let timestamp_range = timestamps.max().expect("a partition has a block");
+    let header = Header {
+        blocks: entries.len(),
+        form,
+        has_columns: !columns.is_empty(),
+        offset_width: width_for(last.handle.offset - offset_base),
+        prefix_len,
+        tails_len: tails.len(),
+        columns_len: columns.len(),
+        offset_base,
+        timestamp_base,
+        timestamp_width: width_for(timestamp_range.abs_diff(timestamp_base)),
+    };
+    let layout = Layout::of(&header);
+    let mut out = Vec::with_capacity(layout.end);
+    header.encode(&mut out);
+    out.extend_from_slice(&first.row[..prefix_len]);
+    pad_to(&mut out, layout.heads);
+    entries.iter().for_each(|entry| out.put_u64(head_of(&suffix(entry))));
+    for entry in entries {
+        put_int(&mut out, header.offset_width, entry.handle.offset - offset_base);
+    }
+    pad_to(&mut out, layout.timestamps);
+    for entry in entries {
+        let delta = entry.timestamp_max.abs_diff(timestamp_base);
+        put_int(&mut out, header.timestamp_width, delta);
+    }
+    entries.iter().for_each(|entry| out.put_u32(entry.handle.len));
+    tail_offsets.iter().for_each(|offset| put_int(&mut out, 4, *offset as u64));
+    if header.has_columns {
+        column_offsets.iter().for_each(|offset| put_int(&mut out, 4, *offset as u64));
+    }
+    out.extend_from_slice(&tails);
+    out.extend_from_slice(&columns);
+    assert_eq!(out.len(), layout.end, "the sections are the layout's");
+    out
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Header {
+    blocks: usize,
+    form: TailForm,
+    has_columns: bool,
+    offset_width: usize,
+    prefix_len: usize,
+    tails_len: usize,
+    columns_len: usize,
+    offset_base: u64,
+    timestamp_base: i64,
+    timestamp_width: usize,
+}
+
+impl Header {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let u32_of = |len: usize| u32::try_from(len).expect("256 keys are below 4 GiB");
+        out.put_u16(u16::try_from(self.blocks).expect("at most 256"));
+        out.push(
+            (u8::from(self.form == TailForm::Marked) * FLAG_MARKED_TAILS)
+                | (u8::from(self.has_columns) * FLAG_COLUMNS),
+        );
+        out.push(self.offset_width as u8);
+        out.put_u32(u32_of(self.prefix_len));
+        out.put_u32(u32_of(self.tails_len));
+        out.put_u32(u32_of(self.columns_len));
+        out.put_u64(self.offset_base);
+        out.put_i64(self.timestamp_base);
+        out.push(self.timestamp_width as u8);
+        out.resize(HEADER_LEN, 0);
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        ensure(bytes.len() >= HEADER_LEN, 0, "an index partition shorter than its header")?;
+        let flags = bytes[2];
+        let known = FLAG_MARKED_TAILS | FLAG_COLUMNS;
+        ensure(flags & !known == 0, 2, "unknown index partition flags")?;
+        let marked = flags & FLAG_MARKED_TAILS != 0;
+        let header = Self {
+            blocks: u16::from_le_bytes([bytes[0], bytes[1]]).into(),
+            form: if marked { TailForm::Marked } else { TailForm::Plain },
+            has_columns: flags & FLAG_COLUMNS != 0,
+            offset_width: bytes[3].into(),
+            prefix_len: u32_at(bytes, 4) as usize,
+            tails_len: u32_at(bytes, 8) as usize,
+            columns_len: u32_at(bytes, 12) as usize,
+            offset_base: u64_at(bytes, 16),
+            timestamp_base: u64_at(bytes, 24) as i64,
+            timestamp_width: bytes[32].into(),
+        };
+        let blocks = 1..=PARTITION_BLOCKS_MAX;
+        ensure(blocks.contains(&header.blocks), 0, "a partition of 0 or over 256 blocks")?;
+        ensure(matches!(header.offset_width, 0 | 4 | 8), 3, "offset width")?;
+        ensure(matches!(header.timestamp_width, 0 | 4 | 8), 32, "timestamp width")?;
+        ensure(header.has_columns == (header.columns_len > 0), 12, "columns without their flag")?;
+        let zero = bytes[33..HEADER_LEN].iter().all(|byte| *byte == 0);
+        ensure(zero, 33, "reserved bytes are not zero")?;
+        Ok(header)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    heads: usize,
+    offsets: usize,
+    timestamps: usize,
+    lengths: usize,
+    tail_offsets: usize,
+    column_offsets: usize,
+    tails: usize,
+    columns: usize,
+    end: usize,
+}
+
+impl Layout {
+    fn of(header: &Header) -> Self {
+        let n = header.blocks;
+        let heads = align(HEADER_LEN + header.prefix_len, 8);
+        let offsets = heads + 8 * n;
+        let timestamps = align(offsets + header.offset_width * n, 8);
+        let lengths = timestamps + header.timestamp_width * n;
+        let tail_offsets = lengths + 4 * n;
+        let column_offsets = tail_offsets + 4 * (n + 1);
+        let tails = column_offsets + if header.has_columns { 4 * (n + 1) } else { 0 };
+        let columns = tails + header.tails_len;
+        let end = columns + header.columns_len;
+        Self {
+            heads,
+            offsets,
+            timestamps,
+            lengths,
+            tail_offsets,
+            column_offsets,
+            tails,
+            columns,
+            end,
+        }
+    }
+}
+
+/// A checked index partition, read in place.
+#[derive(Debug)]
+pub(super) struct IndexPartition {
+    bytes: Vec<u8>,
+    header: Header,
+    layout: Layout,
+}
+
+impl IndexPartition {
+    /// The partition in `bytes`, checked.
+    pub(super) fn new(bytes: Vec<u8>) -> Result<Self, Damage> {
+        let header = Header::decode(&bytes)?;
+        let layout = Layout::of(&header);
+        ensure(layout.end == bytes.len(), 0, "the counts do not add up to the block's length")?;
+        let partition = Self { bytes, header, layout };
+        partition.check_offsets()?;
+        for block in 0..header.blocks {
+            partition.check_block(block)?;
+        }
+        Ok(partition)
+    }
+
+    /// Bytes of the partition.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Number of data blocks; at least 1.
+    pub(super) fn blocks(&self) -> usize {
+        self.header.blocks
+    }
+
+    /// Where a block lies.
+    pub(super) fn handle(&self, block: usize) -> Handle {
+        let Header { offset_width, offset_base, .. } = self.header;
+        let delta = int_at(&self.bytes, self.layout.offsets, offset_width, block);
+        let len = u32_at(&self.bytes, self.layout.lengths + 4 * block);
+        Handle { offset: offset_base.wrapping_add(delta), len }
+    }
+
+    /// A bound on the timestamps of a block.
+    pub(super) fn timestamp_max(&self, block: usize) -> Timestamp {
+        let width = self.header.timestamp_width;
+        let delta = int_at(&self.bytes, self.layout.timestamps, width, block);
+        Timestamp(self.header.timestamp_base.wrapping_add(delta as i64))
+    }
+
+    /// The first column of a block that continues a row.
+    pub(super) fn first_column(&self, block: usize) -> Option<Column<'_>> {
+        let bytes = self.column_bytes(block);
+        (!bytes.is_empty()).then(|| decode_column(bytes).expect("columns were checked"))
+    }
+
+    /// Whether a block's first row began in an earlier block.
+    pub(super) fn continued(&self, block: usize) -> bool {
+        !self.column_bytes(block).is_empty()
+    }
+
+    /// Replaces `out` by the first row of a block.
+    pub(super) fn copy_row(&self, block: usize, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(self.prefix());
+        put_suffix(out, self.header.form, self.head(block), self.tail(block));
+    }
+
+    /// Whether a block's first row is `row`.
+    pub(super) fn row_is(&self, block: usize, row: &[u8]) -> bool {
+        Target::against(row, self.prefix())
+            .is_ok_and(|target| self.cmp_row(block, &target) == Ordering::Equal)
+    }
+
+    /// The first block whose first row is not less than `row`; `blocks()` if there is none.
+    pub(super) fn lower_bound(&self, row: &[u8]) -> usize {
+        match Target::against(row, self.prefix()) {
+            Ok(target) => {
+                partition(0, self.blocks(), |block| self.cmp_row(block, &target) == Ordering::Less)
+            }
+            Err(Ordering::Greater) => self.blocks(),
+            Err(_) => 0,
+        }
+    }
+
+    fn prefix(&self) -> &[u8] {
+        &self.bytes[HEADER_LEN..HEADER_LEN + self.header.prefix_len]
+    }
+
+    fn cmp_row(&self, block: usize, target: &Target<'_>) -> Ordering {
+        let head = self.head(block);
+        match head.cmp(&target.head) {
+            Ordering::Equal => target.cmp_key(self.header.form, head, self.tail(block)),
+            order => order,
+        }
+    }
+
+    fn head(&self, block: usize) -> u64 {
+        u64_at(&self.bytes, self.layout.heads + 8 * block)
+    }
+
+    fn tail_offset(&self, block: usize) -> usize {
+        u32_at(&self.bytes, self.layout.tail_offsets + 4 * block) as usize
+    }
+
+    fn tail(&self, block: usize) -> &[u8] {
+        let start = self.layout.tails;
+        &self.bytes[start + self.tail_offset(block)..start + self.tail_offset(block + 1)]
+    }
+
+    fn column_offset(&self, block: usize) -> usize {
+        match self.header.has_columns {
+            true => u32_at(&self.bytes, self.layout.column_offsets + 4 * block) as usize,
+            false => 0,
+        }
+    }
+
+    fn column_bytes(&self, block: usize) -> &[u8] {
+        let start = self.layout.columns;
+        &self.bytes[start + self.column_offset(block)..start + self.column_offset(block + 1)]
+    }
+
+    fn check_offsets(&self) -> Result<(), Damage> {
+        let Layout { heads, timestamps, tail_offsets, column_offsets, offsets, .. } = self.layout;
+        let Header { blocks, prefix_len, offset_width, offset_base, .. } = self.header;
+        let gaps =
+            [(HEADER_LEN + prefix_len, heads), (offsets + offset_width * blocks, timestamps)];
+        for (from, to) in gaps {
+            let zero = self.bytes[from..to].iter().all(|byte| *byte == 0);
+            ensure(zero, from, "bytes between sections are not zero")?;
+        }
+        ensure(self.tail_offset(0) == 0, tail_offsets, "tails do not start at 0")?;
+        ensure(self.tail_offset(blocks) == self.header.tails_len, tail_offsets, "tails' end")?;
+        ensure(self.column_offset(0) == 0, column_offsets, "columns do not start at 0")?;
+        let columns_end = self.column_offset(blocks);
+        ensure(columns_end == self.header.columns_len, column_offsets, "columns' end")?;
+        let timestamp_room = i64::MAX.abs_diff(self.header.timestamp_base);
+        for block in 0..blocks {
+            let ordered = self.tail_offset(block) <= self.tail_offset(block + 1)
+                && self.tail_offset(block + 1) <= self.header.tails_len;
+            ensure(ordered, tail_offsets, "tail offsets descend")?;
+            let ordered = self.column_offset(block) <= self.column_offset(block + 1)
+                && self.column_offset(block + 1) <= columns_end;
+            ensure(ordered, column_offsets, "column offsets descend")?;
+            let width = self.header.timestamp_width;
+            let delta = int_at(&self.bytes, timestamps, width, block);
+            ensure(delta <= timestamp_room, timestamps, "a timestamp out of range")?;
+            let delta = int_at(&self.bytes, offsets, offset_width, block);
+            let in_range = offset_base.checked_add(delta).is_some();
+            ensure(in_range, offsets, "a block past the end of any file")?;
+        }
+        Ok(())
+    }
+
+    fn check_block(&self, block: usize) -> Result<(), Damage> {
+        let at = self.layout.tails + self.tail_offset(block);
+        check_key(self.header.form, self.head(block), self.tail(block), at)?;
+        let row_len = self.header.prefix_len + suffix_len(self.header.form, self.tail(block));
+        ensure(row_len <= ROW_BYTES_MAX, at, "a row key over its limit")?;
+        let column = self.column_bytes(block);
+        let column_at = self.layout.columns + self.column_offset(block);
+        let column_fits = column.is_empty() || decode_column(column).is_some();
+        ensure(column_fits, column_at, "a first column that is none")?;
+        let Some(before) = block.checked_sub(1) else { return Ok(()) };
+        let end = self.handle(before).end();
+        let after = end.is_some_and(|end| end <= self.handle(block).offset);
+        ensure(after, self.layout.offsets, "blocks out of order")?;
+        let rows =
+            (self.head(before), self.tail(before)).cmp(&(self.head(block), self.tail(block)));
+        let ordered = match rows {
+            Ordering::Less => true,
+            Ordering::Equal => {
+                self.continued(block) && self.first_column(before) <= self.first_column(block)
+            }
+            Ordering::Greater => false,
+        };
+        ensure(ordered, at, "first keys out of order")
+    }
+}
+
+/// What the top index knows of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Partition {
+    /// The first row of its first block.
+    pub(super) row: Vec<u8>,
+    /// The first column of its first block, if that continues a row; encoded.
+    pub(super) column: Option<Vec<u8>>,
+    /// Its index partition.
+    pub(super) index: Handle,
+    /// The filter of the rows that begin in it; `None` if none does or filters are off.
+    pub(super) filter: Option<Handle>,
+    /// The newest timestamp of its entries.
+    pub(super) timestamp_max: i64,
+    /// Its data blocks.
+    pub(super) blocks: u16,
+}
+
+/// All partitions of a file, in order; kept in memory while the file is open.
+#[derive(Debug, Default)]
+pub(super) struct TopIndex {
+    partitions: Vec<Partition>,
+    prefix_len: usize,
+    heads: Vec<u64>,
+}
+
+impl TopIndex {
+    /// Encodes the partitions: a count, then for each its first key and what it leads to.
+    pub(super) fn encode(partitions: &[Partition]) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_varint(partitions.len() as u64);
+        for partition in partitions {
+            out.put_string(&partition.row);
+            out.put_string(partition.column.as_deref().unwrap_or_default());
+            partition.index.put(&mut out);
+            partition.filter.unwrap_or_default().put(&mut out);
+            out.put_i64(partition.timestamp_max);
+            out.put_u16(partition.blocks);
+        }
+        out
+    }
+
+    /// The top index in `bytes`, checked. Allocates in proportion to `bytes`.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        let mut reader = ByteReader::new(bytes);
+        let at = |reader: &ByteReader<'_>| bytes.len() - reader.rest().len();
+        let count = reader.varint("partition count").map_err(|e| Damage::decode(0, e))?;
+        let mut partitions: Vec<Partition> = Vec::new();
+        for _ in 0..count {
+            let start = at(&reader);
+            let partition =
+                Partition::read(&mut reader).map_err(|e| Damage::decode(at(&reader), e))?;
+            partition.check(partitions.last()).map_err(|what| Damage::new(start, what))?;
+            partitions.push(partition);
+        }
+        reader.finish().map_err(|e| Damage::decode(at(&reader), e))?;
+        Ok(Self::new(partitions))
+    }
+
+    fn new(partitions: Vec<Partition>) -> Self {
+        let prefix_len = match (partitions.first(), partitions.last()) {
+            (Some(first), Some(last)) => common_prefix(&first.row, &last.row),
+            _ => 0,
+        };
+        let heads =
+            partitions.iter().map(|partition| head_of(&partition.row[prefix_len..])).collect();
+        Self { partitions, prefix_len, heads }
+    }
+
+    /// The partitions in order.
+    pub(super) fn partitions(&self) -> &[Partition] {
+        &self.partitions
+    }
+
+    /// The first partition whose first row is not less than `row`; their count if there is none.
+    pub(super) fn lower_bound(&self, row: &[u8]) -> usize {
+        let Some(first) = self.partitions.first() else { return 0 };
+        let Some(suffix) = row.strip_prefix(&first.row[..self.prefix_len]) else {
+            let before = row < first.row.as_slice();
+            return if before { 0 } else { self.partitions.len() };
+        };
+        let head = head_of(suffix);
+        partition(0, self.partitions.len(), |index| {
+            let order = self.heads[index].cmp(&head);
+            order.then_with(|| self.partitions[index].row.as_slice().cmp(row)) == Ordering::Less
+        })
+    }
+
+    /// The partition in which `row` begins if the file has it; `None` if it is before all rows.
+    pub(super) fn partition_of(&self, row: &[u8]) -> Option<usize> {
+        let at = self.lower_bound(row);
+        match self.partitions.get(at) {
+            Some(partition) if partition.row == row && partition.column.is_none() => Some(at),
+            _ => at.checked_sub(1),
+        }
+    }
+
+    /// Bytes of memory it holds.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let keys: usize = self.partitions.iter().map(|partition| partition.row.len()).sum();
+        keys + self.partitions.len() * (size_of::<Partition>() + 8)
+    }
+}
+
+impl Partition {
+    fn read(reader: &mut ByteReader<'_>) -> Result<Self, base::codec::DecodeError> {
+        let row = reader.string("partition's first row")?.to_vec();
+        let column = reader.string("partition's first column")?;
+        let index = Handle::read(reader)?;
+        let filter = Handle::read(reader)?;
+        Ok(Self {
+            row,
+            column: (!column.is_empty()).then(|| column.to_vec()),
+            index,
+            filter: (filter != Handle::default()).then_some(filter),
+            timestamp_max: reader.i64("newest timestamp")?,
+            blocks: reader.u16("block count")?,
+        })
+    }
+
+    fn check(&self, before: Option<&Self>) -> Result<(), &'static str> {
+        let must = |ok: bool, what| if ok { Ok(()) } else { Err(what) };
+        must(self.row.len() <= ROW_BYTES_MAX, "a row key over its limit")?;
+        let column = self.decoded_column();
+        must(self.column.is_none() == column.is_none(), "a first column that is none")?;
+        let blocks = 1..=PARTITION_BLOCKS_MAX;
+        must(blocks.contains(&self.blocks.into()), "a partition of 0 or over 256 blocks")?;
+        let Some(before) = before else { return Ok(()) };
+        let ordered = match before.row.cmp(&self.row) {
+            Ordering::Less => true,
+            Ordering::Equal => column.is_some() && before.decoded_column() <= column,
+            Ordering::Greater => false,
+        };
+        must(ordered, "partitions out of order")?;
+        let after = before.index.end().is_some_and(|end| end <= self.index.offset);
+        must(after, "index partitions out of order")
+    }
+
+    fn decoded_column(&self) -> Option<Column<'_>> {
+        self.column.as_deref().and_then(decode_column)
+    }
+}
+
+/// A column as indexes keep it.
+pub(super) fn encode_column(column: &Column<'_>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(3 + column.qualifier.len());
+    put_column(&mut bytes, column);
+    bytes
+}

@@ -1,0 +1,108 @@
+//! Fixed-width little-endian integers in a block, and columns of them.
+//!
+//! A column of integers is a base and, per element, a difference of 0, 2, 4 or 8 bytes: width 0
+//! says that all are equal to the base, so that the common case costs nothing.
+
+use base::codec::PutBytes;
+
+/// The integer at byte `at`. Panics out of bounds: callers checked the layout.
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    let (bytes, _) = bytes[at..].split_first_chunk().expect("checked with the layout");
+    u16::from_le_bytes(*bytes)
+}
+
+/// The integer at byte `at`. Panics out of bounds: callers checked the layout.
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let (bytes, _) = bytes[at..].split_first_chunk().expect("checked with the layout");
+    u32::from_le_bytes(*bytes)
+}
+
+/// The integer at byte `at`. Panics out of bounds: callers checked the layout.
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let (bytes, _) = bytes[at..].split_first_chunk().expect("checked with the layout");
+    u64::from_le_bytes(*bytes)
+}
+
+/// The `index`-th integer of `width` bytes in the array that starts at `start`; 0 for width 0.
+pub(super) fn int_at(bytes: &[u8], start: usize, width: usize, index: usize) -> u64 {
+    match width {
+        0 => 0,
+        2 => u64::from(u16_at(bytes, start + 2 * index)),
+        4 => u64::from(u32_at(bytes, start + 4 * index)),
+        _ => u64_at(bytes, start + 8 * index),
+    }
+}
+
+/// Appends `value` in `width` bytes, which it must fit.
+pub(super) fn put_int(out: &mut Vec<u8>, width: usize, value: u64) {
+    match width {
+        0 => assert_eq!(value, 0, "width 0 holds zeroes"),
+        2 => out.put_u16(u16::try_from(value).expect("the width was chosen for the largest")),
+        4 => out.put_u32(u32::try_from(value).expect("the width was chosen for the largest")),
+        _ => out.put_u64(value),
+    }
+}
+
+/// Width of differences up to `max`: 0, 4 or 8.
+pub(super) fn width_for(max: u64) -> usize {
+    match max {
+        0 => 0,
+        _ if max <= u64::from(u32::MAX) => 4,
+        _ => 8,
+    }
+}
+
+/// Width of offsets into a section of `len` bytes: 2 up to 65,535 bytes, else 4.
+pub(super) fn offset_width(len: usize) -> usize {
+    if len <= usize::from(u16::MAX) { 2 } else { 4 }
+}
+
+/// `at` rounded up to a multiple of `alignment`, a power of two.
+pub(super) fn align(at: usize, alignment: usize) -> usize {
+    (at + alignment - 1) & !(alignment - 1)
+}
+
+/// Appends zeroes up to length `at`.
+pub(super) fn pad_to(out: &mut Vec<u8>, at: usize) {
+    assert!(out.len() <= at, "sections are written in the order of the layout");
+    out.resize(at, 0);
+}
+
+/// The first index in `from..to` for which `less` is false, all before it being true.
+pub(super) fn partition(from: usize, to: usize, less: impl Fn(usize) -> bool) -> usize {
+    let (mut from, mut to) = (from, to);
+    while from < to {
+        let middle = from + (to - from) / 2;
+        if less(middle) {
+            from = middle + 1;
+        } else {
+            to = middle;
+        }
+    }
+    from
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_read_back_at_every_width() {
+        for (width, values) in [(2, [0, 7, 65_535]), (4, [0, 7, 1 << 31]), (8, [0, 7, 1 << 63])] {
+            let mut out = vec![9; 3];
+            for value in values {
+                put_int(&mut out, width, value);
+            }
+            for (index, value) in values.into_iter().enumerate() {
+                assert_eq!(int_at(&out, 3, width, index), value);
+            }
+        }
+    }
+
+    #[test]
+    fn partition_finds_the_border() {
+        for border in 0..10 {
+            assert_eq!(partition(0, 10, |index| index < border), border);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! SSTables: sorted, immutable files of entries (docs/format/sstable.md).
+//!
+//! `builder` writes one from entries in order; `reader` opens one and answers from it, `cursor`
+//! walks it, `verify` checks and shows it. Blocks are read through the block cache; each is
+//! checked once, when it enters it, and read in place from then on. Nothing here knows of
+//! levels, versions or the manifest.
+
+mod block;
+mod builder;
+mod cursor;
+mod damage;
+mod filter;
+mod format;
+
+mod heads;
+mod index;
+mod ints;
+mod properties;
+mod ranges;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+pub use crate::cache::FileNumber;
+pub use builder::{SstBuilder, SstOptions, SstSummary};
+pub use cursor::SstCursor;
+pub use damage::Damage;
+pub use filter::{FilterPartition, FilterQuery};
+pub use format::{BlockType, FORMAT_VERSION, Footer, FooterError, Handle};
+pub use properties::Properties;
+pub use reader::SstReader;
+
+use crate::cache::{Cache, CacheCharge};
+use block::BlockView;
+use index::IndexPartition;
+
+/// The cache of the engine's blocks.
+pub type BlockCache = Cache<Block>;
+
+/// A block in memory, checked.
+#[derive(Debug)]
+pub struct Block(Content);
+
+#[derive(Debug)]
+enum Content {
+    Data(BlockView),
+    Index(IndexPartition),
+    Filter(FilterPartition),
+    LargeValue(Vec<u8>),
+}
+
+impl CacheCharge for Block {
+    fn charge(&self) -> usize {
+        size_of::<Self>()
+            + match &self.0 {
+                Content::Data(block) => block.len(),
+                Content::Index(partition) => partition.len(),
+                Content::Filter(partition) => partition.len(),
+                Content::LargeValue(value) => value.len(),
+            }
+    }
+}

@@ -1,0 +1,222 @@
+//! The properties block: what a file says of itself.
+//!
+//! ```text
+//! { tag varint | value string }, tags ascending
+//! ```
+//! Numbers are varints or, where they may be negative, `i64`. Every tag below 128 that is listed
+//! must be there, and an unlisted one is refused; tags from 128 on may be ignored.
+
+use super::damage::{Damage, ensure};
+use crate::cell::{SequenceNumber, Timestamp};
+use crate::options::FilterGranularity;
+use base::codec::{ByteReader, DecodeError, PutBytes};
+
+/// Counts and bounds of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Properties {
+    /// Smallest row with an entry; empty without entries.
+    pub first_row: Vec<u8>,
+    /// Largest row with an entry; empty without entries.
+    pub last_row: Vec<u8>,
+    /// Rows with an entry.
+    pub rows: u64,
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones among the entries.
+    pub tombstones: u64,
+    /// Range tombstones.
+    pub range_tombstones: u64,
+    /// Smallest sequence number of any entry or range tombstone.
+    pub sequence_min: SequenceNumber,
+    /// Largest.
+    pub sequence_max: SequenceNumber,
+    /// Oldest timestamp of any entry; `Timestamp::MAX` without entries.
+    pub timestamp_min: Timestamp,
+    /// Newest; `Timestamp::MIN` without entries.
+    pub timestamp_max: Timestamp,
+    /// Data blocks.
+    pub data_blocks: u64,
+    /// Values that have a block of their own.
+    pub large_values: u64,
+    /// Bytes of row keys, qualifiers and values as they were added.
+    pub raw_bytes: u64,
+    /// Values of at least so many bytes have a block of their own.
+    pub large_value_bytes: u64,
+    /// For which questions the filter holds keys.
+    pub filter_granularity: FilterGranularity,
+    /// Bits of filter per key; 0 without filters.
+    pub filter_bits_per_key: u8,
+}
+
+/// Tags, frozen; 0 stays invalid.
+const TAGS: [u64; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+const TAG_MAY_IGNORE: u64 = 128;
+
+impl Properties {
+    /// The block.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let varint = |value: u64| {
+            let mut bytes = Vec::new();
+            bytes.put_varint(value);
+            bytes
+        };
+        let values = [
+            self.first_row.clone(),
+            self.last_row.clone(),
+            varint(self.rows),
+            varint(self.entries),
+            varint(self.tombstones),
+            varint(self.range_tombstones),
+            varint(self.sequence_min.0),
+            varint(self.sequence_max.0),
+            self.timestamp_min.0.to_le_bytes().to_vec(),
+            self.timestamp_max.0.to_le_bytes().to_vec(),
+            varint(self.data_blocks),
+            varint(self.large_values),
+            varint(self.raw_bytes),
+            varint(self.large_value_bytes),
+            varint(self.filter_granularity as u64),
+            varint(self.filter_bits_per_key.into()),
+        ];
+        let mut out = Vec::new();
+        for (tag, value) in TAGS.into_iter().zip(values) {
+            out.put_varint(tag);
+            out.put_string(&value);
+        }
+        out
+    }
+
+    /// The properties in `bytes`, checked.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        let mut reader = ByteReader::new(bytes);
+        let at = |reader: &ByteReader<'_>| bytes.len() - reader.rest().len();
+        let mut values: [&[u8]; TAGS.len()] = [&[]; TAGS.len()];
+        for (tag, value) in TAGS.into_iter().zip(&mut values) {
+            let start = at(&reader);
+            let (found, bytes) = read(&mut reader).map_err(|error| Damage::decode(start, error))?;
+            ensure(found == tag, start, "a property is missing or unknown")?;
+            *value = bytes;
+        }
+        let mut last = TAG_MAY_IGNORE - 1;
+        while !reader.is_empty() {
+            let start = at(&reader);
+            let (tag, _) = read(&mut reader).map_err(|error| Damage::decode(start, error))?;
+            ensure(tag > last, start, "an unknown property, or properties out of order")?;
+            last = tag;
+        }
+        let properties = Self::of_values(values).map_err(|error| Damage::decode(0, error))?;
+        let properties = properties.ok_or(Damage::new(0, "a property out of range"))?;
+        properties.check()?;
+        Ok(properties)
+    }
+
+    fn of_values(values: [&[u8]; TAGS.len()]) -> Result<Option<Self>, DecodeError> {
+        let varint = |index: usize| {
+            let mut reader = ByteReader::new(values[index]);
+            let value = reader.varint("property")?;
+            reader.finish().map(|()| value)
+        };
+        let timestamp = |index: usize| {
+            let mut reader = ByteReader::new(values[index]);
+            let value = reader.i64("property")?;
+            reader.finish().map(|()| Timestamp(value))
+        };
+        let granularity = u8::try_from(varint(14)?).ok().and_then(FilterGranularity::from_byte);
+        let bits = u8::try_from(varint(15)?).ok();
+        let (Some(filter_granularity), Some(filter_bits_per_key)) = (granularity, bits) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            first_row: values[0].to_vec(),
+            last_row: values[1].to_vec(),
+            rows: varint(2)?,
+            entries: varint(3)?,
+            tombstones: varint(4)?,
+            range_tombstones: varint(5)?,
+            sequence_min: SequenceNumber(varint(6)?),
+            sequence_max: SequenceNumber(varint(7)?),
+            timestamp_min: timestamp(8)?,
+            timestamp_max: timestamp(9)?,
+            data_blocks: varint(10)?,
+            large_values: varint(11)?,
+            raw_bytes: varint(12)?,
+            large_value_bytes: varint(13)?,
+            filter_granularity,
+            filter_bits_per_key,
+        }))
+    }
+
+    fn check(&self) -> Result<(), Damage> {
+        let without_entries = self.entries == 0;
+        let bounds = self.first_row <= self.last_row
+            && (!without_entries || self.last_row.is_empty())
+            && self.sequence_min <= self.sequence_max
+            && self.sequence_max <= SequenceNumber::MAX
+            && (without_entries || self.timestamp_min <= self.timestamp_max);
+        ensure(bounds, 0, "bounds that are inverted or out of range")?;
+        let counts = self.tombstones <= self.entries
+            && self.rows <= self.entries
+            && self.data_blocks <= self.entries
+            && (self.rows == 0) == without_entries
+            && (self.data_blocks == 0) == without_entries;
+        ensure(counts, 0, "counts that contradict each other")
+    }
+}
+
+fn read<'a>(reader: &mut ByteReader<'a>) -> Result<(u64, &'a [u8]), DecodeError> {
+    Ok((reader.varint("property tag")?, reader.string("property")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Properties {
+        Properties {
+            first_row: b"a".to_vec(),
+            last_row: b"z".to_vec(),
+            rows: 3,
+            entries: 300,
+            tombstones: 2,
+            range_tombstones: 1,
+            sequence_min: SequenceNumber(0),
+            sequence_max: SequenceNumber::MAX,
+            timestamp_min: Timestamp(-5),
+            timestamp_max: Timestamp(5),
+            data_blocks: 2,
+            large_values: 0,
+            raw_bytes: 70_000,
+            large_value_bytes: 4096,
+            filter_granularity: FilterGranularity::Family,
+            filter_bits_per_key: 12,
+        }
+    }
+
+    #[test]
+    fn properties_read_back_and_are_refused_when_cut() {
+        let bytes = example().encode();
+        assert_eq!(Properties::decode(&bytes), Ok(example()));
+        for len in 0..bytes.len() {
+            assert!(Properties::decode(&bytes[..len]).is_err(), "cut at {len}");
+        }
+    }
+
+    #[test]
+    fn only_high_tags_may_be_unknown() {
+        for (tag, known) in [(17, false), (127, false), (128, true)] {
+            let mut bytes = example().encode();
+            bytes.put_varint(tag);
+            bytes.put_string(b"later");
+            assert_eq!(Properties::decode(&bytes).is_ok(), known, "tag {tag}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let inverted = Properties { first_row: b"zz".to_vec(), ..example() };
+        let too_many = Properties { tombstones: 301, ..example() };
+        for properties in [inverted, too_many] {
+            assert!(Properties::decode(&properties.encode()).is_err());
+        }
+    }
+}

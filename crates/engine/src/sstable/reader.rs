@@ -1,0 +1,423 @@
+//! An open SSTable: its pinned parts, its blocks through the cache, its filter.
+//!
+//! Invariants:
+//! 1. Footer, properties, range tombstones and top index are read and checked by `open` and stay
+//!    in memory; everything else is read when needed.
+//! 2. A block or partition that enters the cache was checked by itself and against the index
+//!    entry that led to it, so index and blocks never disagree later.
+//! 3. Every failure to make sense of bytes is `Error::Corruption` with the file and an absolute
+//!    offset: that of the damage, or of the block that holds it when the block is compressed.
+//!
+//! Readers are shared freely between threads; nothing in them changes after `open`.
+
+use super::block::{BlockView, LargeValue};
+use super::cursor::SstCursor;
+use super::damage::{Damage, ensure};
+use super::filter::{FilterPartition, FilterQuery};
+use super::format::{BlockType, FOOTER_LEN, Footer, FooterError, Handle, TRAILER_LEN, unseal};
+use super::index::{IndexPartition, Partition, TopIndex, encode_column};
+use super::properties::Properties;
+use super::{Block, BlockCache, Content, ranges};
+use crate::cache::{CacheFill, CacheKey, CachePriority, FileNumber};
+use crate::cell::RangeTombstone;
+use crate::error::{Error, Result};
+use crate::request::RowRange;
+use base::env::fs::ReadFile;
+use std::io;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An open SSTable.
+pub struct SstReader {
+    pub(super) source: Source,
+    cache: Arc<BlockCache>,
+    pub(super) footer: Footer,
+    properties: Properties,
+    range_tombstones: Vec<RangeTombstone>,
+    pub(super) top: TopIndex,
+}
+
+/// The file of an SSTable, its name for messages, and its length when it was opened.
+pub(super) struct Source {
+    file: Arc<dyn ReadFile>,
+    path: PathBuf,
+    number: FileNumber,
+    pub(super) len: u64,
+}
+
+impl Source {
+    pub(super) fn corruption(&self, offset: u64, what: impl std::fmt::Display) -> Error {
+        Error::corruption(&self.path, offset, what)
+    }
+
+    /// The damage found in the block at `handle`.
+    fn damage(&self, handle: Handle, damage: &Damage) -> Error {
+        let within = damage.at.min(handle.len as usize) as u64;
+        self.corruption(handle.offset + within, damage)
+    }
+
+    /// The raw bytes of a block, its checksum verified.
+    pub(super) fn read(&self, handle: Handle, kind: BlockType) -> Result<Vec<u8>> {
+        let blocks_end = self.len - FOOTER_LEN as u64;
+        let within = handle.end().is_some_and(|end| end <= blocks_end);
+        if !within {
+            let at = handle.offset.min(self.len);
+            return Err(self.corruption(at, format_args!("{kind:?} block past the file's end")));
+        }
+        let mut framed = vec![0; handle.len as usize + TRAILER_LEN];
+        self.read_exact(&mut framed, handle.offset)?;
+        unseal(framed, kind).map_err(|damage| {
+            let what = Damage::new(damage.at, format!("{kind:?} block: {}", damage.what));
+            self.damage(handle, &what)
+        })
+    }
+
+    fn read_exact(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_exact_at(buf, offset).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => self.corruption(offset, "the file ends early"),
+            _ => Error::io("read", &self.path, &error),
+        })
+    }
+
+    fn read_footer(&self) -> Result<Footer> {
+        let Some(start) = self.len.checked_sub(FOOTER_LEN as u64) else {
+            return Err(self.corruption(self.len, "the file is shorter than an SSTable's footer"));
+        };
+        let mut bytes = [0; FOOTER_LEN];
+        self.read_exact(&mut bytes, start)?;
+        Footer::decode(&bytes).map_err(|error| match error {
+            FooterError::Damage(damage) => self.corruption(start + damage.at as u64, damage),
+            FooterError::Newer(what) => Error::Unusable {
+                dir: self.path.parent().unwrap_or(&self.path).to_owned(),
+                what: format!("{} has {what}: use a newer Stele", self.path.display()),
+            },
+        })
+    }
+
+    fn read_checked<T>(
+        &self,
+        handle: Handle,
+        kind: BlockType,
+        check: impl FnOnce(Vec<u8>) -> Result<T, Damage>,
+    ) -> Result<T> {
+        check(self.read(handle, kind)?).map_err(|damage| self.damage(handle, &damage))
+    }
+}
+
+impl SstReader {
+    /// Opens the SSTable in `file`, whose name `path` is for messages, and reads its pinned parts.
+    /// `Error::Unusable` if it is of a newer format.
+    pub fn open(
+        file: Arc<dyn ReadFile>,
+        path: &Path,
+        number: FileNumber,
+        cache: Arc<BlockCache>,
+    ) -> Result<Arc<Self>> {
+        let len = file.size().map_err(|error| Error::io("read", path, &error))?;
+        let source = Source { file, path: path.to_owned(), number, len };
+        let footer = source.read_footer()?;
+        let properties =
+            source.read_checked(footer.properties, BlockType::Properties, |bytes| {
+                Properties::decode(&bytes)
+            })?;
+        let range_tombstones = match footer.range_tombstones {
+            Some(handle) => source.read_checked(handle, BlockType::RangeTombstones, |bytes| {
+                let tombstones = ranges::decode(&bytes)?;
+                ensure(!tombstones.is_empty(), 0, "a range-tombstone block without any")?;
+                Ok(tombstones)
+            })?,
+            None => Vec::new(),
+        };
+        let top = source.read_checked(footer.top_index, BlockType::TopIndex, |bytes| {
+            TopIndex::decode(&bytes)
+        })?;
+        let reader = Self { source, cache, footer, properties, range_tombstones, top };
+        reader.check_pinned()?;
+        Ok(Arc::new(reader))
+    }
+
+    /// Checks the pinned parts against each other.
+    fn check_pinned(&self) -> Result<()> {
+        let fail = |handle: Handle, what| Err(self.source.corruption(handle.offset, what));
+        let properties = &self.properties;
+        if properties.range_tombstones != self.range_tombstones.len() as u64 {
+            return fail(self.footer.properties, "another count of range tombstones");
+        }
+        let blocks: u64 = self.top.partitions().iter().map(|p| u64::from(p.blocks)).sum();
+        if blocks != properties.data_blocks {
+            return fail(self.footer.properties, "another count of data blocks");
+        }
+        if let Some(first) = self.top.partitions().first()
+            && (first.row != properties.first_row || first.column.is_some())
+        {
+            return fail(self.footer.top_index, "the first partition has another first row");
+        }
+        Ok(())
+    }
+
+    /// The file's number.
+    pub fn number(&self) -> FileNumber {
+        self.source.number
+    }
+
+    /// The file's name.
+    pub fn path(&self) -> &Path {
+        &self.source.path
+    }
+
+    /// Length of the file.
+    pub fn bytes(&self) -> u64 {
+        self.source.len
+    }
+
+    /// Counts and bounds of the file.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// The dropped row ranges, sorted by start.
+    pub fn range_tombstones(&self) -> &[RangeTombstone] {
+        &self.range_tombstones
+    }
+
+    /// Bytes of memory held while the file is open, cached blocks not counted.
+    pub fn pinned_bytes(&self) -> usize {
+        size_of::<Self>() + self.top.memory_bytes()
+    }
+
+    /// Whether the file may have what `query` asks for, or any tombstone of its row: `false` is
+    /// certain. Range tombstones are not asked. Reads a filter partition unless it is cached.
+    pub fn may_contain(&self, query: &FilterQuery<'_>) -> Result<bool> {
+        Ok(match self.filter_of(query.asked_row())? {
+            FilterOf::Absent => false,
+            FilterOf::Unknown => true,
+            FilterOf::Found(filter) => filter.may_contain(query),
+        })
+    }
+
+    /// Whether the file may have a tombstone of the query's row, of any scope: `false` is certain.
+    pub fn may_have_tombstone(&self, query: &FilterQuery<'_>) -> Result<bool> {
+        if self.properties.tombstones == 0 {
+            return Ok(false);
+        }
+        Ok(match self.filter_of(query.asked_row())? {
+            FilterOf::Absent => false,
+            FilterOf::Unknown => true,
+            FilterOf::Found(filter) => filter.may_have_tombstone(query),
+        })
+    }
+
+    fn filter_of(&self, row: &[u8]) -> Result<FilterOf> {
+        if row > self.properties.last_row.as_slice() {
+            return Ok(FilterOf::Absent);
+        }
+        let Some(partition) = self.top.partition_of(row) else { return Ok(FilterOf::Absent) };
+        if self.properties.filter_bits_per_key == 0 {
+            return Ok(FilterOf::Unknown);
+        }
+        match self.top.partitions()[partition].filter {
+            Some(handle) => self.filter(handle, CacheFill::Insert).map(FilterOf::Found),
+            // No row begins in the partition: a wide one covers it.
+            None => Ok(FilterOf::Absent),
+        }
+    }
+
+    /// A cursor over the file's entries.
+    pub fn cursor(self: &Arc<Self>, fill: CacheFill) -> SstCursor {
+        SstCursor::new(Arc::clone(self), fill)
+    }
+
+    /// Row keys that cut the file into parts of about `part_bytes` bytes (at least a data block),
+    /// ascending, each with the bytes of data before it. The first row is not among them.
+    pub fn sample_rows(&self, part_bytes: u64) -> Result<Vec<(Vec<u8>, u64)>> {
+        let mut samples = Vec::new();
+        let mut next = part_bytes.max(1);
+        let mut row = Vec::new();
+        for at in 0..self.top.partitions().len() {
+            let index = self.index(at, CacheFill::Insert)?;
+            for block in 0..index.blocks() {
+                let offset = index.handle(block).offset;
+                if offset >= next && !index.continued(block) {
+                    index.copy_row(block, &mut row);
+                    samples.push((row.clone(), offset));
+                    next = offset + part_bytes.max(1);
+                }
+            }
+        }
+        Ok(samples)
+    }
+
+    /// Bytes of the file that hold the entries of `rows`, to the nearest data blocks.
+    pub fn approximate_bytes(&self, rows: &RowRange) -> Result<u64> {
+        let start = self.offset_of(&rows.start)?;
+        let end = match &rows.end {
+            Some(end) => self.offset_of(end)?,
+            None => self.data_end(),
+        };
+        Ok(end.saturating_sub(start))
+    }
+
+    /// Where the first block lies whose first row is not less than `row`.
+    fn offset_of(&self, row: &[u8]) -> Result<u64> {
+        let after = self.top.lower_bound(row);
+        if let Some(at) = after.checked_sub(1) {
+            let index = self.index(at, CacheFill::Insert)?;
+            let block = index.lower_bound(row);
+            if block < index.blocks() {
+                return Ok(index.handle(block).offset);
+            }
+        } else {
+            return Ok(0);
+        }
+        if after == self.top.partitions().len() {
+            return Ok(self.data_end());
+        }
+        Ok(self.index(after, CacheFill::Insert)?.handle(0).offset)
+    }
+
+    /// Where the data blocks end.
+    pub(super) fn data_end(&self) -> u64 {
+        let partitions = self.top.partitions().iter();
+        let handles =
+            partitions.flat_map(|partition| partition.filter.into_iter().chain([partition.index]));
+        handles.map(|handle| handle.offset).min().unwrap_or(0)
+    }
+
+    /// The index partition at `at`.
+    pub(super) fn index(&self, at: usize, fill: CacheFill) -> Result<IndexRef> {
+        let expected = &self.top.partitions()[at];
+        let block = self.cached(expected.index, CachePriority::High, fill, || {
+            let checked = |bytes| {
+                let index = IndexPartition::new(bytes)?;
+                check_index(&index, expected)?;
+                Ok(index)
+            };
+            let index = self.source.read_checked(expected.index, BlockType::Index, checked)?;
+            Ok(Block(Content::Index(index)))
+        })?;
+        IndexRef::new(block).ok_or_else(|| self.wrong_type(expected.index))
+    }
+
+    /// The data block at `block` of `index`.
+    pub(super) fn data(
+        &self,
+        index: &IndexPartition,
+        block: usize,
+        fill: CacheFill,
+    ) -> Result<DataRef> {
+        let handle = index.handle(block);
+        let cached = self.cached(handle, CachePriority::Normal, fill, || {
+            let checked = |bytes| {
+                let view = BlockView::new(bytes)?;
+                check_data(&view, index, block)?;
+                Ok(view)
+            };
+            let view = self.source.read_checked(handle, BlockType::Data, checked)?;
+            Ok(Block(Content::Data(view)))
+        })?;
+        DataRef::new(cached).ok_or_else(|| self.wrong_type(handle))
+    }
+
+    pub(super) fn filter(&self, handle: Handle, fill: CacheFill) -> Result<FilterRef> {
+        let block = self.cached(handle, CachePriority::High, fill, || {
+            let filter =
+                self.source.read_checked(handle, BlockType::Filter, FilterPartition::new)?;
+            Ok(Block(Content::Filter(filter)))
+        })?;
+        FilterRef::new(block).ok_or_else(|| self.wrong_type(handle))
+    }
+
+    /// A large value, of the length its entry says.
+    pub(super) fn large_value(&self, large: LargeValue, fill: CacheFill) -> Result<ValueRef> {
+        let block = self.cached(large.handle, CachePriority::Normal, fill, || {
+            let checked = |bytes: Vec<u8>| {
+                ensure(bytes.len() == large.len as usize, 0, "a large value of another length")?;
+                Ok(bytes)
+            };
+            let value = self.source.read_checked(large.handle, BlockType::LargeValue, checked)?;
+            Ok(Block(Content::LargeValue(value)))
+        })?;
+        ValueRef::new(block).ok_or_else(|| self.wrong_type(large.handle))
+    }
+
+    fn cached(
+        &self,
+        handle: Handle,
+        priority: CachePriority,
+        fill: CacheFill,
+        load: impl FnOnce() -> Result<Block>,
+    ) -> Result<Arc<Block>> {
+        let key = CacheKey { file: self.source.number, offset: handle.offset };
+        self.cache.get_or_load(key, priority, fill, load)
+    }
+
+    fn wrong_type(&self, handle: Handle) -> Error {
+        self.source.corruption(handle.offset, "two handles of different types lead here")
+    }
+}
+
+impl std::fmt::Debug for SstReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SstReader").field("path", &self.source.path).finish_non_exhaustive()
+    }
+}
+
+enum FilterOf {
+    /// The row is outside all that the file has.
+    Absent,
+    /// The file has no filter.
+    Unknown,
+    Found(FilterRef),
+}
+
+/// Checks a partition against its entry in the top index.
+fn check_index(index: &IndexPartition, expected: &Partition) -> Result<(), Damage> {
+    let agrees = index.row_is(0, &expected.row)
+        && index.first_column(0).map(|column| encode_column(&column)) == expected.column
+        && index.blocks() == usize::from(expected.blocks)
+        && (0..index.blocks()).all(|block| index.timestamp_max(block).0 <= expected.timestamp_max);
+    ensure(agrees, 0, "the index partition is not the one that the top index tells of")
+}
+
+/// Checks a block against its entry in the index.
+fn check_data(view: &BlockView, index: &IndexPartition, block: usize) -> Result<(), Damage> {
+    let mut row = Vec::new();
+    index.copy_row(block, &mut row);
+    let first_column = view.continued().then(|| view.key(0).column);
+    let agrees = view.row_is(0, &row)
+        && first_column == index.first_column(block)
+        && view.timestamp_max() <= index.timestamp_max(block);
+    ensure(agrees, 0, "the data block is not the one that the index tells of")
+}
+
+/// Declares a shared reference to a cached block known to be of one type.
+macro_rules! block_ref {
+    ($(#[$doc:meta])* $name:ident, $content:ident, $target:ty) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone)]
+        pub(super) struct $name(Arc<Block>);
+
+        impl $name {
+            fn new(block: Arc<Block>) -> Option<Self> {
+                matches!(block.0, Content::$content(_)).then_some(Self(block))
+            }
+        }
+
+        impl Deref for $name {
+            type Target = $target;
+
+            fn deref(&self) -> &Self::Target {
+                match &self.0.0 {
+                    Content::$content(content) => content,
+                    _ => unreachable!("the type was checked when the reference was made"),
+                }
+            }
+        }
+    };
+}
+
+block_ref!(/** A data block. */ DataRef, Data, BlockView);
+block_ref!(/** An index partition. */ IndexRef, Index, IndexPartition);
+block_ref!(/** A filter partition. */ FilterRef, Filter, FilterPartition);
+block_ref!(/** A large value. */ ValueRef, LargeValue, Vec<u8>);
