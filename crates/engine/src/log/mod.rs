@@ -25,6 +25,7 @@
 //! 9. After a failed write or sync nothing is written any more. Only a full disk met before a
 //!    sync is forgiven, after the tail was cut back to its place and synced.
 
+pub(crate) mod append;
 mod reader;
 pub(crate) mod record;
 pub(crate) mod scan;

@@ -215,15 +215,7 @@ impl SegmentReader {
         match file.header()? {
             Ok(()) => {}
             Err(FileHeaderFault::Bad(what)) => return Err(file.corruption(0, what)),
-            Err(FileHeaderFault::Newer(version)) => {
-                let dir = dir.to_owned();
-                let what = format!(
-                    "{} is of log format {version}, this Stele reads up to {}: use a newer one",
-                    file.path().display(),
-                    LOG.version
-                );
-                return Err(Error::Unusable { dir, what });
-            }
+            Err(FileHeaderFault::Newer(newer)) => return Err(newer.refuse(&LOG, file.path())),
         }
         Ok(Self { file, place, end: FILE_HEADER_LEN, ending: Ending::Open, done: false })
     }

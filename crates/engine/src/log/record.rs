@@ -4,8 +4,10 @@
 //! nothing; what to make of a bad record is decided in `scan.rs` and its callers.
 
 use crate::cell::{SequenceNumber, TreeId};
+use crate::error::Error;
 use base::checksum::crc32c;
 use base::codec::{ByteReader, PutBytes};
+use std::path::Path;
 
 /// Length of the header of a file.
 pub(crate) const FILE_HEADER_LEN: u64 = 32;
@@ -20,6 +22,8 @@ pub(crate) struct Format {
     pub(crate) magic: [u8; 8],
     /// Newest version this code reads, and the one it writes.
     pub(crate) version: u32,
+    /// Oldest Stele, major and minor, that reads this version.
+    pub(crate) stele: (u16, u16),
     /// What a record of such a file may be.
     pub(crate) kinds: &'static [RecordKind],
 }
@@ -28,7 +32,16 @@ pub(crate) struct Format {
 pub(crate) const LOG: Format = Format {
     magic: *b"STELELOG",
     version: 1,
+    stele: (0, 1),
     kinds: &[RecordKind::Batch, RecordKind::Seal, RecordKind::Close],
+};
+
+/// Manifests.
+pub(crate) const MANIFEST: Format = Format {
+    magic: *b"STELEMAN",
+    version: 1,
+    stele: (0, 1),
+    kinds: &[RecordKind::Edit, RecordKind::Synced, RecordKind::Close],
 };
 
 /// What a record is. The byte on disk is frozen; 0 stays invalid to catch zeroed pages.
@@ -43,6 +56,8 @@ pub enum RecordKind {
     Close = 3,
     /// A group of version edits; only in manifests.
     Edit = 4,
+    /// Everything before was synced; only in manifests.
+    Synced = 5,
 }
 
 impl RecordKind {
@@ -52,6 +67,7 @@ impl RecordKind {
             2 => Some(Self::Seal),
             3 => Some(Self::Close),
             4 => Some(Self::Edit),
+            5 => Some(Self::Synced),
             _ => None,
         }
     }
@@ -88,7 +104,29 @@ pub(crate) enum FileHeaderFault {
     /// The bytes are no header of this file.
     Bad(&'static str),
     /// A valid header of a version this code does not know.
-    Newer(u32),
+    Newer(Newer),
+}
+
+/// A version this code does not know, and the oldest Stele that does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Newer {
+    version: u32,
+    major: u16,
+    minor: u16,
+}
+
+impl Newer {
+    /// The refusal of a file of `format`.
+    pub(crate) fn refuse(self, format: &Format, path: &Path) -> Error {
+        let Self { version, major, minor } = self;
+        let name = path.file_name().unwrap_or_default().display();
+        let what = format!(
+            "{name} has format {version}, this Stele reads up to {}; \
+             open it with Stele {major}.{minor} or newer",
+            format.version
+        );
+        Error::Unusable { dir: path.parent().unwrap_or(path).to_owned(), what }
+    }
 }
 
 /// What is wrong with a record.
@@ -105,7 +143,8 @@ pub(crate) fn encode_file_header(format: &Format, number: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(FILE_HEADER_LEN as usize);
     out.extend_from_slice(&format.magic);
     out.put_u32(format.version);
-    out.put_u32(0);
+    out.put_u16(format.stele.1);
+    out.put_u16(format.stele.0);
     out.put_u64(number);
     out.put_u32(0);
     let crc = crc32c(&[&out]);
@@ -131,12 +170,13 @@ pub(crate) fn check_file_header(
         return Err(FileHeaderFault::Bad("magic of the file header"));
     }
     let version = reader.u32("version").map_err(short)?;
+    let minor = reader.u16("minor").map_err(short)?;
+    let major = reader.u16("major").map_err(short)?;
     if version > format.version {
-        return Err(FileHeaderFault::Newer(version));
+        return Err(FileHeaderFault::Newer(Newer { version, major, minor }));
     }
-    let reserved = reader.u32("reserved").map_err(short)?;
     let named = reader.u64("number").map_err(short)?;
-    if version == 0 || reserved != 0 || reader.u32("reserved").map_err(short)? != 0 {
+    if version == 0 || reader.u32("reserved").map_err(short)? != 0 {
         return Err(FileHeaderFault::Bad("version or reserved bytes of the file header"));
     }
     if named != number {
@@ -228,7 +268,7 @@ fn check_fields(header: &RecordHeader, offset: u64, reserved: &[u8]) -> Result<(
         return Err(RecordFault::Impossible("length of a record"));
     }
     let of_tree = (header.tree.0, header.first.0, header.commit_time) != (0, 0, 0);
-    let bare = matches!(header.kind, RecordKind::Seal | RecordKind::Close);
+    let bare = !matches!(header.kind, RecordKind::Batch | RecordKind::Edit);
     if header.first > SequenceNumber::MAX
         || header.kind != RecordKind::Batch && of_tree
         || bare && header.payload_len != 0
@@ -246,7 +286,7 @@ pub(crate) fn may_be_header(bytes: &[u8], synced_above: Option<u64>) -> bool {
         return false;
     };
     let synced = u64::from_le_bytes(*synced);
-    (1..=4).contains(&mark[0])
+    (1..=5).contains(&mark[0])
         && mark[1..] == [0, 0, 0]
         && synced_above.is_none_or(|bound| synced > bound)
 }

@@ -7,38 +7,33 @@
 //! 2. Any other failure latches the writer: the call returns it, and every later one
 //!    `WritesStopped` with its text. Of the bytes after the last sync nothing is known.
 
+use super::append::{AppendFile, unforgiven};
 use super::reader::{Ending, LogEnd};
 use super::record::{
-    self, FILE_HEADER_LEN, LOG, LogRecord, PAYLOAD_BYTES_MAX, RECORD_HEADER_LEN, RecordKind,
+    FILE_HEADER_LEN, LOG, LogRecord, PAYLOAD_BYTES_MAX, RECORD_HEADER_LEN, RecordKind,
 };
 use super::segments::{LogSegments, SegmentNumber};
 use crate::error::{Error, Result};
-use base::env::fs::{FileSystem, WriteFile};
+use base::env::fs::FileSystem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Length of a record without payload, as seals and closes are.
 const MARK_LEN: u64 = RECORD_HEADER_LEN as u64;
 
-/// The segment being written.
-struct Active {
-    number: SegmentNumber,
-    path: PathBuf,
-    file: Box<dyn WriteFile>,
-    /// Where the next record goes.
-    tail: u64,
-    /// Everything below is on disk.
-    synced: u64,
-    /// Length of the file, allocated.
-    allocated: u64,
-    /// An earlier process wrote it: it may only be sealed, and is cut after the seal.
-    recovered: bool,
+/// Who wrote the segment that is being written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// This writer, which may append to it.
+    Ours,
+    /// An earlier process: it may only be sealed, and is cut after the seal.
+    Recovered,
 }
 
 enum State {
     /// There is no segment to append to; this will be the next.
     Between(SegmentNumber),
-    Active(Active),
+    Active(AppendFile, Origin),
     /// Why writes stopped.
     Latched(String),
     Closed,
@@ -51,12 +46,7 @@ pub struct LogWriter {
     segment_bytes: u64,
     state: State,
     segments: Arc<LogSegments>,
-    /// The framed group; kept for its memory.
-    frame: Vec<u8>,
 }
-
-/// Memory for framing that is kept between groups.
-const FRAME_BYTES_KEPT: usize = 4 << 20;
 
 impl LogWriter {
     /// A new log in `dir`, which exists and holds no segment yet. Nothing is written before the
@@ -88,7 +78,6 @@ impl LogWriter {
             segment_bytes,
             state: State::Between(next),
             segments: Arc::new(segments),
-            frame: Vec::new(),
         };
         writer.segments.trim_spares()?;
         if let Some((number, tail, ending)) = last {
@@ -106,9 +95,8 @@ impl LogWriter {
         if ending != Ending::Open {
             return Ok(());
         }
-        let allocated = file.size().map_err(|error| Error::io("read", &path, &error))?;
-        let active = Active { number, path, file, tail, synced: tail, allocated, recovered: true };
-        self.state = State::Active(active);
+        let file = AppendFile::resume(file, path, number.0, tail)?;
+        self.state = State::Active(file, Origin::Recovered);
         match self.seal() {
             Err(Error::NoSpace { .. }) => Ok(()),
             sealed => sealed,
@@ -135,18 +123,9 @@ impl LogWriter {
         }
         let len = records.iter().map(|r| MARK_LEN + r.payload.len() as u64).sum();
         self.make_room(len)?;
-        let State::Active(active) = &mut self.state else { return Err(Error::Closed) };
-        let mut frame = std::mem::take(&mut self.frame);
-        frame.clear();
-        for record in records {
-            let offset = active.tail + frame.len() as u64;
-            let kind = RecordKind::Batch;
-            record::encode_record(&mut frame, active.number.0, offset, active.synced, kind, record);
-        }
-        let written = active.write(&frame);
-        let segment = active.number;
-        frame.shrink_to(FRAME_BYTES_KEPT);
-        self.frame = frame;
+        let State::Active(file, _) = &mut self.state else { return Err(Error::Closed) };
+        let segment = SegmentNumber(file.number());
+        let written = file.append(RecordKind::Batch, records);
         self.latch_on_failure(written)?;
         self.segments.note(segment, records);
         Ok(())
@@ -155,11 +134,11 @@ impl LogWriter {
     /// Makes everything appended durable. Costs nothing if it is already.
     pub fn sync(&mut self) -> Result<()> {
         self.check_writable()?;
-        let State::Active(active) = &mut self.state else { return Ok(()) };
-        if active.synced == active.tail {
+        let State::Active(file, _) = &mut self.state else { return Ok(()) };
+        if file.is_synced() {
             return Ok(());
         }
-        let synced = active.sync();
+        let synced = file.sync();
         self.latch_on_failure(synced)
     }
 
@@ -168,7 +147,7 @@ impl LogWriter {
     pub fn rotate(&mut self) -> Result<()> {
         self.check_writable()?;
         match &self.state {
-            State::Active(active) if active.tail > FILE_HEADER_LEN => self.seal(),
+            State::Active(file, _) if file.tail() > FILE_HEADER_LEN => self.seal(),
             _ => Ok(()),
         }
     }
@@ -177,9 +156,12 @@ impl LogWriter {
     /// On failure the log is as after a crash: whole up to the last sync.
     pub fn close(&mut self) -> Result<()> {
         self.sync()?;
-        if let State::Active(active) = &mut self.state {
-            let kind = if active.recovered { RecordKind::Seal } else { RecordKind::Close };
-            let closed = active.end(kind, AfterMark::Cut);
+        if let State::Active(file, origin) = &mut self.state {
+            let kind = match origin {
+                Origin::Ours => RecordKind::Close,
+                Origin::Recovered => RecordKind::Seal,
+            };
+            let closed = end(file, kind, AfterMark::Cut);
             self.latch_on_failure(closed)?;
         }
         self.state = State::Closed;
@@ -190,7 +172,7 @@ impl LogWriter {
         match &self.state {
             State::Latched(why) => Err(Error::WritesStopped(why.clone())),
             State::Closed => Err(Error::Closed),
-            State::Between(_) | State::Active(_) => Ok(()),
+            State::Between(_) | State::Active(..) => Ok(()),
         }
     }
 
@@ -205,64 +187,58 @@ impl LogWriter {
 
     /// Makes the current segment one that takes `len` bytes more, and a seal after them.
     fn make_room(&mut self, len: u64) -> Result<()> {
-        if let State::Active(active) = &self.state {
-            let full = active.tail + len + MARK_LEN > self.segment_bytes;
-            if active.recovered || full && active.tail > FILE_HEADER_LEN {
+        if let State::Active(file, origin) = &self.state {
+            let full = file.tail() + len + MARK_LEN > self.segment_bytes;
+            if *origin == Origin::Recovered || full && file.tail() > FILE_HEADER_LEN {
                 self.seal()?;
             }
         }
         if let State::Between(number) = self.state {
             let created = self.create_segment(number);
-            self.state = State::Active(self.latch_on_failure(created)?);
+            self.state = State::Active(self.latch_on_failure(created)?, Origin::Ours);
         }
-        let State::Active(active) = &mut self.state else { return Ok(()) };
-        let needed = self.segment_bytes.max(active.tail + len + MARK_LEN);
-        let allocated = active.allocate(needed);
+        let State::Active(file, _) = &mut self.state else { return Ok(()) };
+        let allocated = file.allocate(self.segment_bytes.max(file.tail() + len + MARK_LEN));
         self.latch_on_failure(allocated)
     }
 
     fn seal(&mut self) -> Result<()> {
-        let State::Active(active) = &mut self.state else { return Ok(()) };
-        let after = if active.recovered { AfterMark::Cut } else { AfterMark::Keep };
-        let next = active.number.next();
-        let sealed = active.end(RecordKind::Seal, after);
+        let State::Active(file, origin) = &mut self.state else { return Ok(()) };
+        let after = match origin {
+            Origin::Ours => AfterMark::Keep,
+            Origin::Recovered => AfterMark::Cut,
+        };
+        let next = SegmentNumber(file.number()).next();
+        let sealed = end(file, RecordKind::Seal, after);
         self.latch_on_failure(sealed)?;
         self.state = State::Between(next);
         Ok(())
     }
 
     /// Creates segment `number` from a spare or from nothing, usable when it returns (rule 1).
-    fn create_segment(&self, number: SegmentNumber) -> Result<Active> {
+    fn create_segment(&self, number: SegmentNumber) -> Result<AppendFile> {
         let path = number.path(&self.dir);
-        let io = |op| {
-            let path = path.clone();
-            move |error: std::io::Error| Error::io(op, &path, &error)
-        };
-        let mut file = match self.segments.take_spare() {
+        let failed = |error| Error::io("create", &path, &error);
+        let file = match self.segments.take_spare() {
             Some(spare) => {
-                self.fs.rename(&spare, &path).map_err(io("create"))?;
-                self.fs.open_write(&path).map_err(io("create"))?
+                self.fs.rename(&spare, &path).map_err(failed)?;
+                self.fs.open_write(&path).map_err(failed)?
             }
-            None => self.fs.create(&path).map_err(io("create"))?,
+            None => self.fs.create(&path).map_err(failed)?,
         };
-        let written = file
-            .allocate(self.segment_bytes)
-            .and_then(|()| file.write_all_at(&record::encode_file_header(&LOG, number.0), 0));
-        if let Err(error) = written {
+        let file = AppendFile::start(file, path.clone(), &LOG, number.0, self.segment_bytes);
+        if let Err(Error::NoSpace { .. }) = file {
             // Without a header the file is a torn creation; it would only hold the space.
             let _ = self.fs.remove_file(&path);
-            return Err(Error::io("create", &path, &error));
         }
-        file.sync().map_err(|error| sync_failed(&path, &error))?;
-        self.fs.sync_dir(&self.dir).map_err(|error| sync_failed(&self.dir, &error))?;
-        let allocated = file.size().map_err(io("read"))?;
+        let file = file?;
+        self.fs.sync_dir(&self.dir).map_err(|error| unforgiven("sync", &self.dir, &error))?;
         self.segments.add(number);
-        let (tail, synced) = (FILE_HEADER_LEN, FILE_HEADER_LEN);
-        Ok(Active { number, path, file, tail, synced, allocated, recovered: false })
+        Ok(file)
     }
 }
 
-/// What becomes of the file after its last record.
+/// What becomes of a file after its last record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AfterMark {
     /// It keeps its length, to be recycled.
@@ -271,65 +247,11 @@ enum AfterMark {
     Cut,
 }
 
-/// A failed sync, even one for want of space: never forgiven.
-fn sync_failed(path: &Path, error: &std::io::Error) -> Error {
-    let (path, kind) = (path.to_owned(), error.kind());
-    Error::Io { op: "sync", path, kind, message: error.to_string() }
-}
-
-impl Active {
-    /// Writes `bytes` at the tail. If the disk is full the file is cut back to the tail, durably,
-    /// so that no record of a group that was reported as failed is ever read.
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        match self.file.write_all_at(bytes, self.tail) {
-            Ok(()) => {
-                self.tail += bytes.len() as u64;
-                self.allocated = self.allocated.max(self.tail);
-                Ok(())
-            }
-            Err(error) => {
-                let error = Error::io("write", &self.path, &error);
-                if matches!(error, Error::NoSpace { .. }) {
-                    self.cut()?;
-                    self.sync()?;
-                }
-                Err(error)
-            }
-        }
+/// Ends a segment with a seal or a clean close, on disk when it returns.
+fn end(file: &mut AppendFile, kind: RecordKind, after: AfterMark) -> Result<()> {
+    file.append_mark(kind)?;
+    if after == AfterMark::Cut {
+        file.cut()?;
     }
-
-    fn cut(&mut self) -> Result<()> {
-        let cut = self.file.set_len(self.tail);
-        cut.map_err(|error| {
-            let (path, kind) = (self.path.clone(), error.kind());
-            Error::Io { op: "truncate", path, kind, message: error.to_string() }
-        })?;
-        self.allocated = self.tail;
-        Ok(())
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        self.file.sync().map_err(|error| sync_failed(&self.path, &error))?;
-        self.synced = self.tail;
-        Ok(())
-    }
-
-    /// Ends the segment with a seal or a clean close, on disk when it returns.
-    fn end(&mut self, kind: RecordKind, after: AfterMark) -> Result<()> {
-        let mut mark = Vec::with_capacity(RECORD_HEADER_LEN);
-        record::encode_mark(&mut mark, self.number.0, self.tail, self.synced, kind);
-        self.write(&mark)?;
-        if after == AfterMark::Cut {
-            self.cut()?;
-        }
-        self.sync()
-    }
-
-    fn allocate(&mut self, len: u64) -> Result<()> {
-        if len > self.allocated {
-            self.file.allocate(len).map_err(|error| Error::io("allocate", &self.path, &error))?;
-            self.allocated = len;
-        }
-        Ok(())
-    }
+    file.sync()
 }

@@ -1,5 +1,23 @@
-//! The manifest: which SSTables make up each tree, as a log of edits over immutable versions.
+//! The manifest: which SSTables make up each tree, as a log of edits over immutable versions
+//! (docs/format/manifest.md).
+//!
+//! Use: [`ManifestSet::open`] once, `state` for the current [`State`], `install` to change it,
+//! `new_file` for numbers of new files, `close` at the end. [`load`] reads a directory without
+//! touching it.
 
+pub mod check;
+mod current;
+pub mod edit;
+mod reader;
+mod set;
+mod state;
 pub mod version;
 
-pub use version::{FileNumber, LogPosition, Run, SstMeta, TreeVersion};
+pub use edit::{Edit, EditError};
+pub use reader::{EditReader, load};
+pub use set::ManifestSet;
+pub use state::{Refusal, State};
+pub use version::{FileNumber, LogPosition, Run, RunId, SstMeta, TreeVersion};
+
+#[cfg(test)]
+mod tests;

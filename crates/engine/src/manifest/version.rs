@@ -1,8 +1,8 @@
 //! Immutable versions: the files of one tree at one moment.
 //!
 //! Invariants (checked by `check.rs` at every install):
-//! 1. `levels` has [`LEVELS`] entries. Within level 0 and level 1 runs are ordered newest first;
-//!    the last level has at most one run. No run is empty.
+//! 1. `levels` has [`LEVELS`] entries. Within level 0 and level 1 runs are ordered newest first,
+//!    that is by falling [`RunId`]; the last level has at most one run. No run is empty.
 //! 2. The SSTables of a run are sorted by `first_row` and share no row: a row of a run lies
 //!    entirely in one SSTable. Their spans ([`SstMeta::span`]) are disjoint as well: a range
 //!    tombstone that covers rows of several SSTables of a run is cut at their borders.
@@ -73,9 +73,16 @@ impl SstMeta {
     }
 }
 
+/// Names a run within its level. In one level, a larger id is a newer run: a flush takes
+/// [`TreeVersion::next_run`], a merge the largest id of the runs it replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RunId(pub u64);
+
 /// A sorted run: SSTables in row order that share no row.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Run {
+    /// Its id; also orders the runs of its level.
+    pub id: RunId,
     /// Sorted by `first_row`, disjoint, not empty.
     pub ssts: Vec<Arc<SstMeta>>,
 }
@@ -107,6 +114,11 @@ impl TreeVersion {
     /// A tree without files.
     pub fn empty(options: TreeOptions) -> Self {
         Self { options, flushed: LogPosition::default(), levels: Default::default() }
+    }
+
+    /// The id of the next run that is newer than all of this tree.
+    pub fn next_run(&self) -> RunId {
+        RunId(self.runs().map(|run| run.id.0).max().unwrap_or(0).saturating_add(1))
     }
 
     /// All runs, newest first.

@@ -1,0 +1,140 @@
+//! A file of records open for appending: the part of the write protocol that commit log and
+//! manifest share.
+//!
+//! 1. `tail` is where the next record goes; everything below `synced` is on disk.
+//! 2. After `NoSpace` from a write the file was cut back to `tail` and synced: nothing of what
+//!    was being written can ever be read, and the write can be repeated. A full disk met by the
+//!    cut or the sync itself is an ordinary `Io` error.
+//! 3. After any other error the file must not be written again.
+
+use super::record::{self, FILE_HEADER_LEN, Format, LogRecord, RECORD_HEADER_LEN, RecordKind};
+use crate::error::{Error, Result};
+use base::env::fs::WriteFile;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// See the file header.
+pub(crate) struct AppendFile {
+    number: u64,
+    path: PathBuf,
+    file: Box<dyn WriteFile>,
+    tail: u64,
+    synced: u64,
+    /// Length of the file, allocated.
+    allocated: u64,
+    /// The framed records; kept for its memory.
+    frame: Vec<u8>,
+}
+
+/// Memory for framing that is kept between writes.
+const FRAME_BYTES_KEPT: usize = 4 << 20;
+
+/// A failed sync or cut, even one for want of space: never forgiven.
+pub(crate) fn unforgiven(op: &'static str, path: &Path, error: &io::Error) -> Error {
+    let (path, kind) = (path.to_owned(), error.kind());
+    Error::Io { op, path, kind, message: error.to_string() }
+}
+
+impl AppendFile {
+    /// Makes `file`, just created or recycled, one of `format` with at least `len` bytes
+    /// allocated (0: none). Its header is on disk when this returns, its name is not.
+    pub(crate) fn start(
+        mut file: Box<dyn WriteFile>,
+        path: PathBuf,
+        format: &Format,
+        number: u64,
+        len: u64,
+    ) -> Result<Self> {
+        let header = record::encode_file_header(format, number);
+        let allocated = if len > FILE_HEADER_LEN { file.allocate(len) } else { Ok(()) };
+        allocated
+            .and_then(|()| file.write_all_at(&header, 0))
+            .map_err(|error| Error::io("create", &path, &error))?;
+        file.sync().map_err(|error| unforgiven("sync", &path, &error))?;
+        Self::resume(file, path, number, FILE_HEADER_LEN)
+    }
+
+    /// Goes on at `tail` of a file whose bytes below it are on disk.
+    pub(crate) fn resume(
+        file: Box<dyn WriteFile>,
+        path: PathBuf,
+        number: u64,
+        tail: u64,
+    ) -> Result<Self> {
+        let allocated = file.size().map_err(|error| Error::io("read", &path, &error))?;
+        Ok(Self { number, path, file, tail, synced: tail, allocated, frame: Vec::new() })
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    /// Writes `records` at the tail, in one write.
+    pub(crate) fn append(&mut self, kind: RecordKind, records: &[LogRecord<'_>]) -> Result<()> {
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.clear();
+        for record in records {
+            let offset = self.tail + frame.len() as u64;
+            record::encode_record(&mut frame, self.number, offset, self.synced, kind, record);
+        }
+        let written = self.write(&frame);
+        frame.shrink_to(FRAME_BYTES_KEPT);
+        self.frame = frame;
+        written
+    }
+
+    /// Writes a record without payload at the tail.
+    pub(crate) fn append_mark(&mut self, kind: RecordKind) -> Result<()> {
+        let mut mark = Vec::with_capacity(RECORD_HEADER_LEN);
+        record::encode_mark(&mut mark, self.number, self.tail, self.synced, kind);
+        self.write(&mark)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if let Err(error) = self.file.write_all_at(bytes, self.tail) {
+            let error = Error::io("write", &self.path, &error);
+            if matches!(error, Error::NoSpace { .. }) {
+                self.cut()?;
+                self.sync()?;
+            }
+            return Err(error);
+        }
+        self.tail += bytes.len() as u64;
+        self.allocated = self.allocated.max(self.tail);
+        Ok(())
+    }
+
+    /// Cuts the file at the tail. Durable after `sync`.
+    pub(crate) fn cut(&mut self) -> Result<()> {
+        let cut = self.file.set_len(self.tail);
+        cut.map_err(|error| unforgiven("truncate", &self.path, &error))?;
+        self.allocated = self.tail;
+        Ok(())
+    }
+
+    /// Whether there is something to sync.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.synced == self.tail
+    }
+
+    /// Makes everything below the tail durable.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.file.sync().map_err(|error| unforgiven("sync", &self.path, &error))?;
+        self.synced = self.tail;
+        Ok(())
+    }
+
+    /// Makes the file at least `len` bytes long.
+    pub(crate) fn allocate(&mut self, len: u64) -> Result<()> {
+        if len > self.allocated {
+            let done = self.file.allocate(len);
+            done.map_err(|error| Error::io("allocate", &self.path, &error))?;
+            self.allocated = len;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,271 @@
+//! Edits: changes of what trees and SSTables exist, as values, and their encoding
+//! (docs/format/manifest.md).
+
+use super::version::{FileNumber, LogPosition, RunId, SstMeta};
+use crate::cell::{SequenceNumber, Timestamp, TreeId};
+use crate::options::{Compression, FilterGranularity, TreeOptions};
+use crate::request::RowRange;
+use base::codec::{ByteReader, DecodeError, PutBytes};
+use std::fmt;
+
+/// One change. A group of them takes effect together; see [`super::ManifestSet::install`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edit {
+    /// A new tree without files. Its id was never used before.
+    CreateTree {
+        /// The tree.
+        tree: TreeId,
+        /// What it was created with, kept as long as it lives.
+        options: TreeOptions,
+    },
+    /// The tree and all its SSTables are gone; its id is never given again.
+    DropTree {
+        /// The tree.
+        tree: TreeId,
+    },
+    /// A tree of this id was dropped. Only snapshots need to say so.
+    UsedTree {
+        /// The tree.
+        tree: TreeId,
+    },
+    /// An SSTable joins a run, which comes into being if it is its first.
+    AddSst {
+        /// The tree.
+        tree: TreeId,
+        /// 0..[`super::version::LEVELS`].
+        level: usize,
+        /// The run; in one level, a larger id is a newer run.
+        run: RunId,
+        /// The file.
+        meta: SstMeta,
+    },
+    /// An SSTable leaves its run, which ends if it was its last.
+    RemoveSst {
+        /// The tree.
+        tree: TreeId,
+        /// Its level.
+        level: usize,
+        /// Its run.
+        run: RunId,
+        /// The file.
+        number: FileNumber,
+    },
+    /// Every batch of the tree up to `position` is in SSTables. Never goes back.
+    Flushed {
+        /// The tree.
+        tree: TreeId,
+        /// Position of the last batch.
+        position: LogPosition,
+    },
+    /// All smaller file numbers may have been used.
+    NextFile(FileNumber),
+    /// All sequence numbers up to here may have been used.
+    LastSequence(SequenceNumber),
+}
+
+/// Tags on disk, frozen. 0 stays invalid to catch zeroed pages.
+mod tag {
+    pub(super) const CREATE_TREE: u8 = 1;
+    pub(super) const DROP_TREE: u8 = 2;
+    pub(super) const USED_TREE: u8 = 3;
+    pub(super) const ADD_SST: u8 = 4;
+    pub(super) const REMOVE_SST: u8 = 5;
+    pub(super) const FLUSHED: u8 = 6;
+    pub(super) const NEXT_FILE: u8 = 7;
+    pub(super) const LAST_SEQUENCE: u8 = 8;
+}
+
+/// What is wrong with encoded edits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EditError {
+    /// The bytes end early or are malformed.
+    Decode(DecodeError),
+    /// A byte that names nothing.
+    Byte(&'static str, u8),
+}
+
+impl fmt::Display for EditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Decode(error) => write!(f, "manifest edit: {error}"),
+            Self::Byte(what, byte) => write!(f, "manifest edit: {byte} is no {what}"),
+        }
+    }
+}
+
+impl std::error::Error for EditError {}
+
+impl From<DecodeError> for EditError {
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(error)
+    }
+}
+
+impl Edit {
+    /// Appends the encoding to `out`.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::CreateTree { tree, options } => {
+                out.push(tag::CREATE_TREE);
+                out.put_u32(tree.0);
+                out.put_u32(options.block_bytes);
+                out.push(options.compression as u8);
+                out.push(options.compression_last as u8);
+                out.push(options.filter_bits_per_key);
+                out.push(options.filter_granularity as u8);
+            }
+            Self::DropTree { tree } => {
+                out.push(tag::DROP_TREE);
+                out.put_u32(tree.0);
+            }
+            Self::UsedTree { tree } => {
+                out.push(tag::USED_TREE);
+                out.put_u32(tree.0);
+            }
+            Self::AddSst { tree, level, run, meta } => {
+                put_place(out, tag::ADD_SST, *tree, *level, *run);
+                encode_meta(out, meta);
+            }
+            Self::RemoveSst { tree, level, run, number } => {
+                put_place(out, tag::REMOVE_SST, *tree, *level, *run);
+                out.put_u64(number.0);
+            }
+            Self::Flushed { tree, position } => {
+                out.push(tag::FLUSHED);
+                out.put_u32(tree.0);
+                out.put_u64(position.0);
+            }
+            Self::NextFile(number) => {
+                out.push(tag::NEXT_FILE);
+                out.put_u64(number.0);
+            }
+            Self::LastSequence(sequence) => {
+                out.push(tag::LAST_SEQUENCE);
+                out.put_u64(sequence.0);
+            }
+        }
+    }
+
+    /// The edits in `bytes`. Allocates no more than a small multiple of their length.
+    pub fn decode_all(bytes: &[u8]) -> Result<Vec<Self>, EditError> {
+        let mut reader = ByteReader::new(bytes);
+        let mut edits = Vec::new();
+        while !reader.is_empty() {
+            edits.push(Self::decode(&mut reader)?);
+        }
+        Ok(edits)
+    }
+
+    fn decode(reader: &mut ByteReader<'_>) -> Result<Self, EditError> {
+        let tag = reader.u8("tag")?;
+        match tag {
+            tag::NEXT_FILE => return Ok(Self::NextFile(FileNumber(reader.u64("next file")?))),
+            tag::LAST_SEQUENCE => {
+                let sequence = reader.u64("last sequence number")?;
+                return Ok(Self::LastSequence(SequenceNumber(sequence)));
+            }
+            _ => {}
+        }
+        let tree = TreeId(reader.u32("tree")?);
+        Ok(match tag {
+            tag::CREATE_TREE => Self::CreateTree { tree, options: decode_options(reader)? },
+            tag::DROP_TREE => Self::DropTree { tree },
+            tag::USED_TREE => Self::UsedTree { tree },
+            tag::ADD_SST => {
+                let (level, run) = decode_place(reader)?;
+                Self::AddSst { tree, level, run, meta: decode_meta(reader)? }
+            }
+            tag::REMOVE_SST => {
+                let (level, run) = decode_place(reader)?;
+                Self::RemoveSst { tree, level, run, number: FileNumber(reader.u64("file")?) }
+            }
+            tag::FLUSHED => Self::Flushed { tree, position: LogPosition(reader.u64("position")?) },
+            unknown => return Err(EditError::Byte("edit", unknown)),
+        })
+    }
+}
+
+fn put_place(out: &mut Vec<u8>, tag: u8, tree: TreeId, level: usize, run: RunId) {
+    out.push(tag);
+    out.put_u32(tree.0);
+    out.push(u8::try_from(level).unwrap_or(u8::MAX));
+    out.put_u64(run.0);
+}
+
+fn decode_place(reader: &mut ByteReader<'_>) -> Result<(usize, RunId), EditError> {
+    let level = usize::from(reader.u8("level")?);
+    Ok((level, RunId(reader.u64("run")?)))
+}
+
+fn decode_options(reader: &mut ByteReader<'_>) -> Result<TreeOptions, EditError> {
+    let block_bytes = reader.u32("block bytes")?;
+    let mut compression = || {
+        let byte = reader.u8("compression")?;
+        Compression::from_byte(byte).ok_or(EditError::Byte("compression", byte))
+    };
+    let (compression, compression_last) = (compression()?, compression()?);
+    let filter_bits_per_key = reader.u8("filter bits")?;
+    let byte = reader.u8("filter granularity")?;
+    let filter_granularity =
+        FilterGranularity::from_byte(byte).ok_or(EditError::Byte("filter granularity", byte))?;
+    Ok(TreeOptions {
+        block_bytes,
+        compression,
+        compression_last,
+        filter_bits_per_key,
+        filter_granularity,
+    })
+}
+
+fn encode_meta(out: &mut Vec<u8>, meta: &SstMeta) {
+    out.put_u64(meta.number.0);
+    out.put_u64(meta.bytes);
+    out.put_string(&meta.first_row);
+    out.put_string(&meta.last_row);
+    out.put_u64(meta.entries);
+    out.put_u64(meta.tombstones);
+    out.put_u64(meta.range_tombstones);
+    match &meta.dropped {
+        None => out.push(0),
+        Some(RowRange { start, end }) => {
+            out.push(if end.is_some() { 1 } else { 2 });
+            out.put_string(start);
+            out.put_string(end.as_deref().unwrap_or_default());
+        }
+    }
+    out.put_u64(meta.sequence_min.0);
+    out.put_u64(meta.sequence_max.0);
+    out.put_i64(meta.timestamp_min.0);
+    out.put_i64(meta.timestamp_max.0);
+}
+
+fn decode_meta(reader: &mut ByteReader<'_>) -> Result<SstMeta, EditError> {
+    Ok(SstMeta {
+        number: FileNumber(reader.u64("file number")?),
+        bytes: reader.u64("file length")?,
+        first_row: reader.string("first row")?.to_vec(),
+        last_row: reader.string("last row")?.to_vec(),
+        entries: reader.u64("entries")?,
+        tombstones: reader.u64("tombstones")?,
+        range_tombstones: reader.u64("range tombstones")?,
+        dropped: decode_dropped(reader)?,
+        sequence_min: SequenceNumber(reader.u64("smallest sequence number")?),
+        sequence_max: SequenceNumber(reader.u64("largest sequence number")?),
+        timestamp_min: Timestamp(reader.i64("oldest timestamp")?),
+        timestamp_max: Timestamp(reader.i64("newest timestamp")?),
+    })
+}
+
+fn decode_dropped(reader: &mut ByteReader<'_>) -> Result<Option<RowRange>, EditError> {
+    let flag = reader.u8("dropped range")?;
+    if flag == 0 {
+        return Ok(None);
+    }
+    let start = reader.string("start of the dropped range")?.to_vec();
+    let end = reader.string("end of the dropped range")?.to_vec();
+    match flag {
+        1 => Ok(Some(RowRange { start, end: Some(end) })),
+        2 if end.is_empty() => Ok(Some(RowRange { start, end: None })),
+        other => Err(EditError::Byte("dropped range", other)),
+    }
+}

@@ -1,0 +1,244 @@
+//! The manifest of an open data directory: logs edits, then publishes the state they make.
+//!
+//! 1. A state is published only after the record of its edits is on disk.
+//! 2. Readers take the published `Arc` and hold no lock. Installs take turns; the turn is held
+//!    over the I/O on purpose, nobody but installs waits for it.
+//! 3. `NoSpace`: nothing was installed, and the same edits may be tried again. After any other
+//!    failed write or sync the edits may be found at the next open, or not, and no further edit
+//!    is taken.
+//! 4. A new manifest counts once `CURRENT` names it; it is complete and on disk before.
+//!
+//! Lock order: `turn`, then `published`.
+
+use super::current;
+use super::edit::Edit;
+use super::reader::{Loaded, load_with_end};
+use super::state::State;
+use super::version::FileNumber;
+use crate::cell::{SequenceNumber, TreeId};
+use crate::error::{Error, Result};
+use crate::log::append::{AppendFile, unforgiven};
+use crate::log::record::{LogRecord, MANIFEST, RecordKind};
+use base::env::fs::FileSystem;
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Length beyond which a new manifest is begun.
+const ROLL_BYTES: u64 = 4 << 20;
+
+/// See the file header.
+pub struct ManifestSet {
+    fs: Arc<dyn FileSystem>,
+    dir: PathBuf,
+    roll_bytes: u64,
+    /// The next file number to hand out. Publishes nothing; it is only ever counted up.
+    next_file: AtomicU64,
+    /// Held by the install whose turn it is.
+    turn: Mutex<Writer>,
+    /// The state that counts; held for a moment only.
+    published: Mutex<Arc<State>>,
+}
+
+struct Writer {
+    file: AppendFile,
+    /// Where the snapshot this manifest begins with ends.
+    snapshot_end: u64,
+    stopped: Option<Stopped>,
+}
+
+enum Stopped {
+    Failed(String),
+    Closed,
+}
+
+impl ManifestSet {
+    /// Opens the manifest of the data directory `dir`, which exists; in a new directory a
+    /// manifest without trees is created. A torn last record is cut off. When it returns, the
+    /// state is on disk.
+    ///
+    /// `Unusable` if the directory is of a newer format, `Corruption` with the file and offset
+    /// if the manifest is damaged or missing though there is data.
+    pub fn open(fs: Arc<dyn FileSystem>, dir: &Path) -> Result<Self> {
+        Self::open_rolling(fs, dir, ROLL_BYTES)
+    }
+
+    pub(super) fn open_rolling(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        roll_bytes: u64,
+    ) -> Result<Self> {
+        let (writer, state) = match load_with_end(&*fs, dir)? {
+            Some(loaded) => resume(&*fs, dir, loaded)?,
+            None => {
+                let state = State::default();
+                (begin(&*fs, dir, 1, &state)?, state)
+            }
+        };
+        current::remove_leftovers(&*fs, dir, writer.file.number());
+        Ok(Self {
+            fs,
+            dir: dir.to_owned(),
+            roll_bytes,
+            next_file: AtomicU64::new(state.next_file.0),
+            turn: Mutex::new(writer),
+            published: Mutex::new(Arc::new(state)),
+        })
+    }
+
+    /// The state that counts now.
+    pub fn state(&self) -> Arc<State> {
+        Arc::clone(&self.published.lock())
+    }
+
+    /// A number for a new file, never given before by this process. It becomes durable with the
+    /// next install; until then a crash may give it again, to a file that nobody knows of.
+    pub fn new_file(&self) -> FileNumber {
+        FileNumber(self.next_file.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Makes sure that no number up to `number` is given by `new_file`: for files found in the
+    /// directory that no tree knows.
+    pub fn skip_file(&self, number: FileNumber) {
+        self.next_file.fetch_max(number.0.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Installs `edits` together; durable and published when it returns.
+    ///
+    /// `UnknownTree`, `InvalidArgument`: the edits do not fit the state or break an invariant;
+    /// nothing was written. Other errors: see the file header.
+    pub fn install(&self, edits: &[Edit]) -> Result<Arc<State>> {
+        self.change(|_| Ok(edits.to_vec()))
+    }
+
+    /// Installs the edits that `decide` makes of the current state, with no other install in
+    /// between. No edits: nothing is written. `decide` must not install.
+    pub fn change(
+        &self,
+        decide: impl FnOnce(&State) -> Result<Vec<Edit>>,
+    ) -> Result<Arc<State>> {
+        let mut writer = self.turn.lock();
+        let before = self.state();
+        let mut edits = decide(&before)?;
+        if edits.is_empty() {
+            return Ok(before);
+        }
+        writer.check_writable()?;
+        let next_file = FileNumber(self.next_file.load(Ordering::Relaxed));
+        if next_file > before.next_file {
+            edits.push(Edit::NextFile(next_file));
+        }
+        let after = Arc::new(before.apply(&edits)?);
+        let logged = self.log(&mut writer, &edits, &after);
+        writer.stop_on_failure(logged)?;
+        self.next_file.fetch_max(after.next_file.0, Ordering::Relaxed);
+        *self.published.lock() = Arc::clone(&after);
+        Ok(after)
+    }
+
+    /// Puts `edits` on disk, at the end of this manifest or as part of a new one.
+    fn log(&self, writer: &mut Writer, edits: &[Edit], after: &State) -> Result<()> {
+        let limit = self.roll_bytes.max(2 * writer.snapshot_end);
+        if writer.file.tail() >= limit {
+            match self.roll(writer, after) {
+                // The old manifest still counts, and may have room.
+                Err(Error::NoSpace { .. }) => {}
+                rolled => return rolled,
+            }
+        }
+        writer.append(edits)
+    }
+
+    fn roll(&self, writer: &mut Writer, after: &State) -> Result<()> {
+        let others = current::manifests(&*self.fs, &self.dir)?;
+        let number = others.into_iter().max().unwrap_or(0).max(writer.file.number()) + 1;
+        match begin(&*self.fs, &self.dir, number, after) {
+            Ok(new) => {
+                *writer = new;
+                current::remove_leftovers(&*self.fs, &self.dir, number);
+                Ok(())
+            }
+            Err(error) => {
+                if let Error::NoSpace { .. } = error {
+                    current::remove_leftovers(&*self.fs, &self.dir, writer.file.number());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Marks the manifest as cleanly closed. Further installs fail with `Closed`.
+    pub fn close(&self) -> Result<()> {
+        let mut writer = self.turn.lock();
+        writer.check_writable()?;
+        let closed = writer.file.append_mark(RecordKind::Close).and_then(|()| writer.file.sync());
+        match closed {
+            // Without the mark it is as whole as after a crash.
+            Err(Error::NoSpace { .. }) => {}
+            closed => writer.stop_on_failure(closed)?,
+        }
+        writer.stopped = Some(Stopped::Closed);
+        Ok(())
+    }
+}
+
+/// Creates manifest `number` with `state` as its snapshot and makes it the one that counts.
+fn begin(fs: &dyn FileSystem, dir: &Path, number: u64, state: &State) -> Result<Writer> {
+    let path = current::manifest_path(dir, number);
+    let file = fs.create(&path).map_err(|error| Error::io("create", &path, &error))?;
+    let file = AppendFile::start(file, path, &MANIFEST, number, 0)?;
+    let mut writer = Writer { file, snapshot_end: 0, stopped: None };
+    writer.append(&state.to_edits())?;
+    writer.snapshot_end = writer.file.tail();
+    fs.sync_dir(dir).map_err(|error| unforgiven("sync", dir, &error))?;
+    current::point_to(fs, dir, number)?;
+    Ok(writer)
+}
+
+/// Goes on after the last record of the manifest that counts.
+fn resume(fs: &dyn FileSystem, dir: &Path, loaded: Loaded) -> Result<(Writer, State)> {
+    let Loaded { number, state, snapshot_end, end } = loaded;
+    let path = current::manifest_path(dir, number);
+    let file = fs.open_write(&path).map_err(|error| Error::io("open", &path, &error))?;
+    let mut file = AppendFile::resume(file, path, number, end)?;
+    file.cut()?;
+    file.sync()?;
+    fs.sync_dir(dir).map_err(|error| unforgiven("sync", dir, &error))?;
+    Ok((Writer { file, snapshot_end, stopped: None }, state))
+}
+
+impl Writer {
+    fn check_writable(&self) -> Result<()> {
+        match &self.stopped {
+            None => Ok(()),
+            Some(Stopped::Failed(why)) => Err(Error::WritesStopped(why.clone())),
+            Some(Stopped::Closed) => Err(Error::Closed),
+        }
+    }
+
+    fn stop_on_failure(&mut self, result: Result<()>) -> Result<()> {
+        if let Err(error) = &result
+            && !matches!(error, Error::NoSpace { .. })
+        {
+            self.stopped = Some(Stopped::Failed(error.to_string()));
+        }
+        result
+    }
+
+    /// Appends `edits` as one record, on disk when it returns.
+    fn append(&mut self, edits: &[Edit]) -> Result<()> {
+        let mut payload = Vec::new();
+        for edit in edits {
+            edit.encode_into(&mut payload);
+        }
+        let (tree, first) = (TreeId(0), SequenceNumber(0));
+        let record = LogRecord { tree, first, commit_time: 0, payload: &payload };
+        self.file.append(RecordKind::Edit, &[record])?;
+        self.file.sync()?;
+        // Only helps to tell rot from a torn write; the edits count without it.
+        let marked = self.file.append_mark(RecordKind::Synced);
+        let _ = self.stop_on_failure(marked);
+        Ok(())
+    }
+}
