@@ -103,10 +103,7 @@ pub fn newer_runs_hold_newer_entries(version: &TreeVersion) -> Result<(), String
 }
 
 /// For each SSTable of `new`, those of `old` that its first and last row fall into.
-fn neighbours<'a>(
-    new: &'a Run,
-    old: &'a Run,
-) -> impl Iterator<Item = (&'a SstMeta, &'a SstMeta)> {
+fn neighbours<'a>(new: &'a Run, old: &'a Run) -> impl Iterator<Item = (&'a SstMeta, &'a SstMeta)> {
     new.ssts.iter().flat_map(move |sst| {
         [&sst.first_row, &sst.last_row].into_iter().filter_map(move |row| {
             let at = old.ssts.partition_point(|other| other.first_row <= *row);

@@ -114,10 +114,7 @@ impl ManifestSet {
 
     /// Installs the edits that `decide` makes of the current state, with no other install in
     /// between. No edits: nothing is written. `decide` must not install.
-    pub fn change(
-        &self,
-        decide: impl FnOnce(&State) -> Result<Vec<Edit>>,
-    ) -> Result<Arc<State>> {
+    pub fn change(&self, decide: impl FnOnce(&State) -> Result<Vec<Edit>>) -> Result<Arc<State>> {
         let mut writer = self.turn.lock();
         let before = self.state();
         let mut edits = decide(&before)?;

@@ -108,8 +108,11 @@ impl State {
             edits.push(Edit::CreateTree { tree, options: version.options.clone() });
             for (level, runs) in version.levels.iter().enumerate() {
                 for run in runs {
-                    edits.extend(run.ssts.iter().map(|meta| {
-                        Edit::AddSst { tree, level, run: run.id, meta: SstMeta::clone(meta) }
+                    edits.extend(run.ssts.iter().map(|meta| Edit::AddSst {
+                        tree,
+                        level,
+                        run: run.id,
+                        meta: SstMeta::clone(meta),
                     }));
                 }
             }

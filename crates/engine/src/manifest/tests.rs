@@ -222,7 +222,8 @@ fn the_bytes_of_version_one() {
     let (fs, dir) = real();
     open(&fs, dir.path()).unwrap().install(&[create(3)]).unwrap();
     let page = include_str!("../../../../docs/format/manifest.md");
-    let mut examples = page.split("```text\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+    let mut examples =
+        page.split("```text\n").skip(1).filter_map(|rest| rest.split("\n```").next());
     let bytes = std::fs::read(dir.path().join("MANIFEST-0000000001")).unwrap();
     assert_eq!(hex(&bytes), examples.next().unwrap(), "the example of the format page");
     let current = std::fs::read_to_string(dir.path().join("CURRENT")).unwrap();
