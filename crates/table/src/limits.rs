@@ -1,6 +1,7 @@
 //! Every size limit of the table layer, once. They are Bigtable's own.
 
 use crate::error::{Error, Result};
+use engine::{Timestamp, TimestampRange};
 
 /// Longest row key.
 pub const ROW_KEY_BYTES_MAX: usize = 4 << 10;
@@ -26,10 +27,14 @@ pub const SPLITS_MAX: usize = 100;
 pub const FILTER_BYTES_MAX: usize = 20 << 10;
 /// Deepest nesting of a row filter.
 pub const FILTER_DEPTH_MAX: usize = 20;
+/// Most copies of one cell that the interleaves of a filter may make.
+pub const FILTER_COPIES_MAX: usize = 1_000;
 /// Longest label.
 pub const LABEL_BYTES_MAX: usize = 15;
 /// Deepest nesting of a GC rule.
 pub const GC_DEPTH_MAX: usize = 10;
+/// Most rules in one union or intersection.
+pub const GC_RULES_MAX: usize = 64;
 /// Timestamps are multiples of this many microseconds.
 pub const TIMESTAMP_MICROS_STEP: i64 = 1_000;
 
@@ -70,6 +75,54 @@ pub fn check_family_name(field: &str, name: &str) -> Result<()> {
             "family name {name:?} must match [-_.a-zA-Z0-9]+ and be at most \
              {FAMILY_NAME_BYTES_MAX} characters long"
         );
+        return Err(Error::invalid(field, message));
+    }
+    Ok(())
+}
+
+/// Refuses the timestamp of a written cell when it is negative or finer than milliseconds.
+pub fn check_timestamp(field: &str, timestamp: Timestamp) -> Result<()> {
+    if timestamp.0 < 0 {
+        let message = format!("timestamp {} must be -1 (server time) or at least 0", timestamp.0);
+        return Err(Error::invalid(field, message));
+    }
+    check_granularity(field, timestamp)
+}
+
+/// Refuses a timestamp that is finer than milliseconds.
+pub fn check_granularity(field: &str, timestamp: Timestamp) -> Result<()> {
+    if timestamp.0 % TIMESTAMP_MICROS_STEP != 0 {
+        let message = format!(
+            "timestamp {} must be a multiple of {TIMESTAMP_MICROS_STEP} microseconds \
+             (millisecond granularity)",
+            timestamp.0
+        );
+        return Err(Error::invalid(field, message));
+    }
+    Ok(())
+}
+
+/// Refuses a range of timestamps with bounds finer than milliseconds, or an end before its start.
+pub fn check_timestamp_range(field: &str, range: TimestampRange) -> Result<()> {
+    if range.start != Timestamp::MIN {
+        check_granularity(field, range.start)?;
+    }
+    let Some(end) = range.end else { return Ok(()) };
+    check_granularity(field, end)?;
+    if end < range.start {
+        let message = format!("inverted range: start {} lies after end {}", range.start.0, end.0);
+        return Err(Error::invalid(field, message));
+    }
+    Ok(())
+}
+
+/// Refuses a request with no mutation, or with too many.
+pub fn check_mutation_count(field: &str, count: usize) -> Result<()> {
+    if count == 0 {
+        return Err(Error::invalid(field, "at least one mutation is needed"));
+    }
+    if count > MUTATIONS_MAX {
+        let message = format!("{count} mutations are over the limit of {MUTATIONS_MAX}");
         return Err(Error::invalid(field, message));
     }
     Ok(())

@@ -1,8 +1,12 @@
-//! Changes of a row.
+//! Changes of a row, and their way into the engine's batches.
 
+use crate::error::{Error, Result};
 use crate::filter::RowFilter;
+use crate::limits;
+use crate::schema::{FamilySchema, TableSchema, ValueType};
 use bytes::Bytes;
-use engine::{Timestamp, TimestampRange};
+use engine::merge::Operand;
+use engine::{Column, Timestamp, TimestampRange, WriteBatch};
 
 /// The version a written cell gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -116,4 +120,208 @@ pub struct ReadModifyWriteRule {
     pub qualifier: Bytes,
     /// What is done.
     pub modify: Modify,
+}
+
+/// Adds the changes of a row to a batch, or nothing if any of them breaks a rule.
+pub(crate) fn append(
+    batch: &mut WriteBatch,
+    schema: &TableSchema,
+    row: &[u8],
+    mutations: &[RowMutation],
+    now: Timestamp,
+) -> Result<()> {
+    limits::check_row_key("row_key", row)?;
+    limits::check_mutation_count("mutations", mutations.len())?;
+    let mut families = Vec::with_capacity(mutations.len());
+    let mut bytes = 0;
+    for (at, mutation) in mutations.iter().enumerate() {
+        let family = mutation.check(schema);
+        families.push(family.map_err(|error| error.within(&format!("mutations[{at}]")))?);
+        bytes += mutation.bytes();
+    }
+    limits::check_len("mutations", bytes, limits::ROW_BYTES_MAX)?;
+    for (mutation, family) in mutations.iter().zip(families) {
+        mutation.push(batch, row, family, now);
+    }
+    Ok(())
+}
+
+impl WriteTime {
+    fn check(self, field: &str) -> Result<()> {
+        match self {
+            Self::Server => Ok(()),
+            Self::At(timestamp) => limits::check_timestamp(field, timestamp),
+        }
+    }
+
+    fn resolve(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Server => now,
+            Self::At(timestamp) => timestamp,
+        }
+    }
+}
+
+impl RowMutation {
+    /// Checks every rule; returns the family that the mutation names, if it names one.
+    fn check<'s>(&self, schema: &'s TableSchema) -> Result<Option<&'s FamilySchema>> {
+        let (kind, family) = match self {
+            Self::SetCell { family, .. } => ("set_cell", family),
+            Self::AddToCell { family, .. } => ("add_to_cell", family),
+            Self::MergeToCell { family, .. } => ("merge_to_cell", family),
+            Self::DeleteFromColumn { family, .. } => ("delete_from_column", family),
+            Self::DeleteFromFamily { family } => ("delete_from_family", family),
+            Self::DeleteFromRow => return Ok(None),
+        };
+        let family = schema.family(family)?;
+        self.check_in(family).map_err(|error| error.within(kind))?;
+        Ok(Some(family))
+    }
+
+    fn check_in(&self, family: &FamilySchema) -> Result<()> {
+        let qualifier_len = |qualifier: &Bytes| {
+            limits::check_len("column_qualifier", qualifier.len(), limits::QUALIFIER_BYTES_MAX)
+        };
+        let needs = |aggregate: bool, what: &str| match family.value_type {
+            ValueType::Raw if aggregate => {
+                let message =
+                    format!("{what} needs an aggregate family, '{}' is none", family.name);
+                Err(Error::invalid("family_name", message))
+            }
+            ValueType::Aggregate(_) if !aggregate => {
+                let message = format!("{what} cannot write aggregate family '{}'", family.name);
+                Err(Error::invalid("family_name", message))
+            }
+            _ => Ok(()),
+        };
+        match self {
+            Self::SetCell { qualifier, timestamp, value, .. } => {
+                needs(false, "SetCell")?;
+                qualifier_len(qualifier)?;
+                limits::check_len("value", value.len(), limits::VALUE_BYTES_MAX)?;
+                timestamp.check("timestamp_micros")
+            }
+            Self::AddToCell { qualifier, timestamp, .. } => {
+                needs(true, "AddToCell")?;
+                qualifier_len(qualifier)?;
+                timestamp.check("timestamp")
+            }
+            Self::MergeToCell { qualifier, timestamp, state, .. } => {
+                needs(true, "MergeToCell")?;
+                qualifier_len(qualifier)?;
+                if state.len() != 8 {
+                    let message = format!("{} bytes, the state of an int64 has 8", state.len());
+                    return Err(Error::invalid("input", message));
+                }
+                timestamp.check("timestamp")
+            }
+            Self::DeleteFromColumn { qualifier, range, .. } => {
+                qualifier_len(qualifier)?;
+                limits::check_timestamp_range("time_range", *range)
+            }
+            Self::DeleteFromFamily { .. } | Self::DeleteFromRow => Ok(()),
+        }
+    }
+
+    /// What the mutation adds to its row, in bytes.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::SetCell { qualifier, value, .. } => qualifier.len() + value.len(),
+            Self::AddToCell { qualifier, .. } | Self::MergeToCell { qualifier, .. } => {
+                qualifier.len() + 8
+            }
+            _ => 0,
+        }
+    }
+
+    fn push(
+        &self,
+        batch: &mut WriteBatch,
+        row: &[u8],
+        family: Option<&FamilySchema>,
+        now: Timestamp,
+    ) {
+        let Some(family) = family else { return batch.delete_row(row) };
+        let merge = |batch: &mut WriteBatch, qualifier: &[u8], time: WriteTime, value: i64| {
+            let ValueType::Aggregate(aggregate) = family.value_type else { return };
+            let operand = Operand { operator: aggregate.operator(), value };
+            batch.merge(row, Column::of(family.id, qualifier), time.resolve(now), operand);
+        };
+        match self {
+            Self::SetCell { qualifier, timestamp, value, .. } => {
+                batch.put(row, Column::of(family.id, qualifier), timestamp.resolve(now), value);
+            }
+            Self::AddToCell { qualifier, timestamp, input, .. } => {
+                merge(batch, qualifier, *timestamp, *input);
+            }
+            Self::MergeToCell { qualifier, timestamp, state, .. } => {
+                let state = state.as_ref().try_into().map_or(0, i64::from_be_bytes);
+                merge(batch, qualifier, *timestamp, state);
+            }
+            Self::DeleteFromColumn { qualifier, range, .. } => {
+                batch.delete(row, Column::of(family.id, qualifier), *range);
+            }
+            Self::DeleteFromFamily { .. } => batch.delete_family(row, family.id),
+            Self::DeleteFromRow => batch.delete_row(row),
+        }
+    }
+}
+
+/// The newest cell of a column, if it has any, or what the rules so far made of it.
+pub(crate) type Latest = Option<(Timestamp, Bytes)>;
+
+/// Applies one rule to the newest cell of its column. The new cell is never older than the one it
+/// was made from, even when that one is from the future.
+pub(crate) fn modify(
+    latest: &mut Latest,
+    rule: &ReadModifyWriteRule,
+    now: Timestamp,
+) -> Result<()> {
+    let old = latest.as_ref().map(|(_, value)| value.as_ref());
+    let value = match &rule.modify {
+        Modify::Append(suffix) => {
+            let old = old.unwrap_or_default();
+            let len = old.len() + suffix.len();
+            limits::check_len("append_value", len, limits::VALUE_BYTES_MAX)?;
+            Bytes::from([old, suffix].concat())
+        }
+        Modify::Increment(amount) => {
+            let old = old.map_or(Ok(0), |old| {
+                old.try_into().map(i64::from_be_bytes).map_err(|_| {
+                    Error::FailedPrecondition(format!(
+                        "cannot increment a value of {} bytes (family {}, qualifier '{}'): \
+                         increments need 8 bytes, a 64-bit integer",
+                        old.len(),
+                        rule.family,
+                        rule.qualifier.escape_ascii()
+                    ))
+                })
+            })?;
+            Bytes::copy_from_slice(&old.wrapping_add(*amount).to_be_bytes())
+        }
+    };
+    let timestamp = latest.as_ref().map_or(now, |(timestamp, _)| now.max(*timestamp));
+    *latest = Some((timestamp, value));
+    Ok(())
+}
+
+/// Checks the rules of a read-modify-write; returns their families, in order.
+pub(crate) fn check_rules<'s>(
+    schema: &'s TableSchema,
+    row: &[u8],
+    rules: &[ReadModifyWriteRule],
+) -> Result<Vec<&'s FamilySchema>> {
+    limits::check_row_key("row_key", row)?;
+    limits::check_mutation_count("rules", rules.len())?;
+    let check = |rule: &ReadModifyWriteRule| {
+        let family = schema.family(&rule.family)?;
+        if family.value_type != ValueType::Raw {
+            let message = format!("aggregate family '{}' takes no such rule", family.name);
+            return Err(Error::invalid("family_name", message));
+        }
+        limits::check_len("column_qualifier", rule.qualifier.len(), limits::QUALIFIER_BYTES_MAX)?;
+        Ok(family)
+    };
+    let rules = rules.iter().enumerate();
+    rules.map(|(at, rule)| check(rule).map_err(|e| e.within(&format!("rules[{at}]")))).collect()
 }

@@ -92,6 +92,13 @@ impl RowStream {
         (sender, Self { ready: VecDeque::new(), more: Some(receiver) })
     }
 
+    /// As [`RowStream::channel`], with a first batch that is already there.
+    pub fn channel_after(first: RowBatch, ahead: usize) -> (mpsc::Sender<Result<RowBatch>>, Self) {
+        let (sender, mut stream) = Self::channel(ahead);
+        stream.ready.push_back(Ok(first));
+        (sender, stream)
+    }
+
     /// The next batch; `None` at the end.
     pub async fn next_batch(&mut self) -> Option<Result<RowBatch>> {
         std::future::poll_fn(|context| self.poll_batch(context)).await

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::gc::GcRule;
 use crate::limits;
 use bytes::Bytes;
+use engine::merge::Operator;
 use engine::{FamilyId, TreeId};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -51,6 +52,17 @@ pub enum Aggregate {
     MinInt64,
     /// Largest.
     MaxInt64,
+}
+
+impl Aggregate {
+    /// The engine's operator of it.
+    pub(crate) fn operator(self) -> Operator {
+        match self {
+            Self::SumInt64 => Operator::SumInt64,
+            Self::MinInt64 => Operator::MinInt64,
+            Self::MaxInt64 => Operator::MaxInt64,
+        }
+    }
 }
 
 /// What the cells of a family hold.

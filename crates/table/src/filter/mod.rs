@@ -3,6 +3,13 @@
 //! A filter takes a row (a list of cells in order) and yields another list. Regular expressions
 //! are of the RE2 dialect over raw bytes and match the whole text.
 
+pub(crate) mod compile;
+pub(crate) mod eval;
+pub(crate) mod reach;
+#[cfg(test)]
+pub(crate) mod reference;
+pub(crate) mod regex;
+
 use bytes::Bytes;
 use engine::TimestampRange;
 use std::ops::Bound;

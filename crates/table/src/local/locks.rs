@@ -1,0 +1,64 @@
+//! Row locks: what makes read-modify-writes of a row atomic with every other write of it.
+//!
+//! Rows are spread over a fixed number of stripes by hash. A read-modify-write holds its row's
+//! stripe alone; plain writes share theirs, since the engine orders them among themselves. Who
+//! takes several stripes takes them in ascending order, so that nobody waits in a circle. Waiting
+//! is asynchronous and holds no thread: many writers of one hot row leave others alone.
+
+use std::sync::Arc;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+
+/// Enough that two rows seldom meet.
+const STRIPES: usize = 1_024;
+
+/// The stripes of one store.
+pub(crate) struct RowLocks {
+    stripes: Vec<Arc<RwLock<()>>>,
+}
+
+/// Stripes held for plain writes, until dropped.
+pub(crate) struct SharedRows {
+    _guards: Vec<OwnedRwLockReadGuard<()>>,
+}
+
+/// A stripe held alone, until dropped.
+pub(crate) struct ExclusiveRow {
+    _guard: OwnedRwLockWriteGuard<()>,
+}
+
+impl RowLocks {
+    pub(crate) fn new() -> Self {
+        Self { stripes: (0..STRIPES).map(|_| Arc::default()).collect() }
+    }
+
+    fn stripe_of(row: &[u8]) -> usize {
+        (base::checksum::xxh3(row) % STRIPES as u64) as usize
+    }
+
+    /// Waits for a row, to read and then write it.
+    pub(crate) async fn exclusive(&self, row: &[u8]) -> ExclusiveRow {
+        let stripe = Arc::clone(&self.stripes[Self::stripe_of(row)]);
+        ExclusiveRow { _guard: stripe.write_owned().await }
+    }
+
+    /// Waits for rows, to write them.
+    pub(crate) async fn shared(&self, rows: impl IntoIterator<Item = &[u8]>) -> SharedRows {
+        let mut stripes: Vec<usize> = rows.into_iter().map(Self::stripe_of).collect();
+        stripes.sort_unstable();
+        stripes.dedup();
+        self.lock_shared(stripes).await
+    }
+
+    /// Waits for every row, to write any of them.
+    pub(crate) async fn shared_all(&self) -> SharedRows {
+        self.lock_shared((0..STRIPES).collect()).await
+    }
+
+    async fn lock_shared(&self, stripes: Vec<usize>) -> SharedRows {
+        let mut guards = Vec::with_capacity(stripes.len());
+        for stripe in stripes {
+            guards.push(Arc::clone(&self.stripes[stripe]).read_owned().await);
+        }
+        SharedRows { _guards: guards }
+    }
+}

@@ -1,0 +1,126 @@
+//! Where the schema is kept: behind [`MetaStore`], for one machine in the system tree of the same
+//! engine (docs/format/schema.md).
+
+use crate::error::{Error, Result};
+use crate::schema::{TableName, TableSchema};
+use crate::schema_record;
+use engine::TreeOptions;
+use engine::{Column, Engine, FamilyId, RowRange, ScanRequest, Timestamp, TreeId, WriteBatch};
+
+/// The tree of the schema.
+pub(crate) const SYSTEM_TREE: TreeId = TreeId(1);
+/// The first tree of a tablet.
+pub(crate) const FIRST_TABLET_TREE: TreeId = TreeId(16);
+
+const FAMILY: FamilyId = FamilyId(1);
+const NEXT_TREE_ROW: &[u8] = b"next_tree";
+const TABLE_PREFIX: &[u8] = b"table/";
+
+/// Keeps the schema of all tables. Every change is durable when its call returns. Calls block, and
+/// changes come one at a time.
+pub trait MetaStore: Send + Sync + 'static {
+    /// All tables.
+    fn tables(&self) -> Result<Vec<TableSchema>>;
+
+    /// Creates or replaces the record of a table.
+    fn put_table(&self, table: &TableSchema) -> Result<()>;
+
+    /// Removes the record of a table.
+    fn remove_table(&self, table: &TableName) -> Result<()>;
+
+    /// Sets `count` consecutive tree ids aside, never given before, and returns the first.
+    fn reserve_trees(&self, count: u32) -> Result<TreeId>;
+}
+
+/// The schema in the engine itself.
+pub(crate) struct EngineMeta {
+    engine: Engine,
+}
+
+impl EngineMeta {
+    /// The schema of `engine`, whose system tree is created if it is missing.
+    pub(crate) fn open(engine: Engine) -> Result<Self> {
+        if !engine.trees().contains(&SYSTEM_TREE) {
+            engine.create_tree(SYSTEM_TREE, TreeOptions::default())?;
+        }
+        Ok(Self { engine })
+    }
+
+    fn write(&self, batch: &WriteBatch) -> Result<()> {
+        self.engine.write(SYSTEM_TREE, batch)?;
+        // Whatever the durability of the log: the trees this change is about are next.
+        Ok(self.engine.flush(SYSTEM_TREE)?)
+    }
+
+    /// Calls `each` with row and value of every cell in `rows`.
+    fn read(&self, rows: RowRange, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        let mut scan = self.engine.scan(SYSTEM_TREE, &ScanRequest::rows(rows), None)?;
+        while let Some(row) = scan.next_row()? {
+            let row = row.to_vec();
+            if let Some(cell) = scan.next_cell()? {
+                each(&row, cell.value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn next_tree(&self) -> Result<TreeId> {
+        let mut next = FIRST_TABLET_TREE;
+        self.read(RowRange::single(NEXT_TREE_ROW), |_, value| {
+            let value = value.try_into().map_err(|_| damaged(NEXT_TREE_ROW, "not a u32"))?;
+            next = next.max(TreeId(u32::from_le_bytes(value)));
+            Ok(())
+        })?;
+        let used = self.engine.trees().into_iter().max().map_or(0, |tree| tree.0);
+        Ok(next.max(TreeId(used.saturating_add(1))))
+    }
+}
+
+fn table_row(table: &TableName) -> Vec<u8> {
+    [TABLE_PREFIX, table.as_str().as_bytes()].concat()
+}
+
+fn damaged(row: &[u8], what: impl std::fmt::Display) -> Error {
+    Error::DataLoss(format!("system tree, row '{}': {what}", row.escape_ascii()))
+}
+
+impl MetaStore for EngineMeta {
+    fn tables(&self) -> Result<Vec<TableSchema>> {
+        let mut tables = Vec::new();
+        self.read(RowRange::prefix(TABLE_PREFIX), |row, record| {
+            let table = schema_record::decode(record).map_err(|error| damaged(row, error))?;
+            if table_row(&table.name) != row {
+                return Err(damaged(row, "the record is another table's"));
+            }
+            tables.push(table);
+            Ok(())
+        })?;
+        Ok(tables)
+    }
+
+    fn put_table(&self, table: &TableSchema) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        let record = schema_record::encode(table);
+        batch.put(&table_row(&table.name), Column::of(FAMILY, b""), Timestamp(0), &record);
+        self.write(&batch)
+    }
+
+    fn remove_table(&self, table: &TableName) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.delete_row(&table_row(table));
+        self.write(&batch)
+    }
+
+    fn reserve_trees(&self, count: u32) -> Result<TreeId> {
+        let first = self.next_tree()?;
+        let next = first
+            .0
+            .checked_add(count)
+            .ok_or_else(|| Error::ResourceExhausted("all tree ids are used up".into()))?;
+        let mut batch = WriteBatch::new();
+        let column = Column::of(FAMILY, b"");
+        batch.put(NEXT_TREE_ROW, column, Timestamp(0), &next.to_le_bytes());
+        self.write(&batch)?;
+        Ok(first)
+    }
+}

@@ -1,0 +1,381 @@
+//! [`Store`] over one engine: the tables of one machine.
+//!
+//! 1. A table is immutable once opened; a schema change publishes another one. A request works
+//!    with the table it began with.
+//! 2. Blocking engine calls run on tokio's blocking threads, a bounded number at a time, reads
+//!    and writes apart. A read holds a thread while it fills one batch, never while its client
+//!    takes its time.
+//! 3. Locks in order: row stripes ([`locks`]), then a place among the blocking calls. Schema
+//!    changes have a lock of their own, held by a blocking call that takes no other.
+
+mod locks;
+mod meta;
+mod read;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use meta::MetaStore;
+
+use crate::error::{Error, Result};
+use crate::filter::compile::Plan;
+use crate::gc::TableRules;
+use crate::limits;
+use crate::mutate::{self, CheckAndMutate, ReadModifyWriteRule, RowMutations};
+use crate::row::{Row, RowStream};
+use crate::schema::{CreateTable, FamilyChange, FamilySchema, TableName, TableSchema};
+use crate::store::{DropRows, ReadRows, RowKeySample, Store};
+use async_trait::async_trait;
+use base::env::Clock;
+use bytes::Bytes;
+use engine::{Engine, Timestamp, WriteBatch};
+use locks::RowLocks;
+use meta::{EngineMeta, FIRST_TABLET_TREE};
+use parking_lot::{Mutex, RwLock};
+use read::Reader;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::Semaphore;
+
+/// Reads that may block at a time. More would only queue at the disk.
+const READS_MAX: usize = 64;
+/// Writes that may block at a time. Most of them wait for one sync together.
+const WRITES_MAX: usize = 256;
+/// Bytes of mutations that go into one engine batch.
+const BATCH_BYTES: usize = 8 << 20;
+/// Batches of a read that wait for its client.
+const BATCHES_AHEAD: usize = 2;
+
+/// The tables of one engine. Cheap to clone.
+#[derive(Clone)]
+pub struct Local {
+    core: Arc<Core>,
+    locks: Arc<RowLocks>,
+    reads: Pool,
+    writes: Pool,
+}
+
+/// What blocking calls work with.
+struct Core {
+    engine: Engine,
+    meta: Box<dyn MetaStore>,
+    clock: Arc<dyn Clock>,
+    tables: RwLock<BTreeMap<TableName, Arc<Table>>>,
+    /// Held while the schema changes.
+    schema_change: Mutex<()>,
+    /// Makes the row samples of two requests differ. Not synchronised with anything.
+    requests: AtomicU64,
+}
+
+/// A table as requests use it.
+struct Table {
+    schema: Arc<TableSchema>,
+    /// By id; `None` for dropped families and for id 0.
+    families: Vec<Option<FamilySchema>>,
+}
+
+impl Table {
+    fn new(schema: TableSchema) -> Self {
+        let mut families = vec![None; usize::from(schema.next_family)];
+        for family in schema.families.values() {
+            families[usize::from(family.id.0)] = Some(family.clone());
+        }
+        Self { schema: Arc::new(schema), families }
+    }
+}
+
+/// A bounded number of blocking calls.
+#[derive(Clone)]
+struct Pool {
+    places: Arc<Semaphore>,
+}
+
+impl Pool {
+    fn new(places: usize) -> Self {
+        Self { places: Arc::new(Semaphore::new(places)) }
+    }
+
+    /// Runs `call` on a blocking thread when there is a place. It runs to its end even if the
+    /// caller goes away.
+    async fn run<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.map_err(|_| Error::Unavailable("the store is closing".into()))?;
+        let task = tokio::task::spawn_blocking(move || {
+            let result = call();
+            drop(place);
+            result
+        });
+        task.await.map_err(|error| Error::Internal(format!("a call ended early: {error}")))?
+    }
+}
+
+impl Local {
+    /// Opens the tables of `engine`: reads the schema, drops orphan trees, sets GC rules. Blocks.
+    ///
+    /// `DataLoss` if the schema is damaged or names a tree that is missing.
+    pub fn open(engine: Engine, clock: Arc<dyn Clock>) -> Result<Self> {
+        let meta = EngineMeta::open(engine.clone())?;
+        Self::with_meta(engine, clock, Box::new(meta))
+    }
+
+    /// As [`Local::open`], with the schema kept elsewhere.
+    pub fn with_meta(
+        engine: Engine,
+        clock: Arc<dyn Clock>,
+        meta: Box<dyn MetaStore>,
+    ) -> Result<Self> {
+        let mut tables = BTreeMap::new();
+        let mut orphans = engine.trees();
+        orphans.retain(|tree| *tree >= FIRST_TABLET_TREE);
+        for schema in meta.tables()? {
+            let rules = Arc::new(TableRules::of(&schema));
+            for tablet in &schema.tablets {
+                let Some(at) = orphans.iter().position(|tree| *tree == tablet.tree) else {
+                    let text = format!("table {} names tree {}", schema.name, tablet.tree.0);
+                    return Err(Error::DataLoss(format!("{text}, which is missing or taken")));
+                };
+                orphans.swap_remove(at);
+                engine.set_elision_rules(tablet.tree, rules.clone())?;
+            }
+            tables.insert(schema.name.clone(), Arc::new(Table::new(schema)));
+        }
+        for tree in orphans {
+            tracing::info!(tree = tree.0, "dropping a tree that no table names");
+            engine.drop_tree(tree)?;
+        }
+        let core = Core {
+            engine,
+            meta,
+            clock,
+            tables: RwLock::new(tables),
+            schema_change: Mutex::new(()),
+            requests: AtomicU64::new(0),
+        };
+        Ok(Self {
+            core: Arc::new(core),
+            locks: Arc::new(RowLocks::new()),
+            reads: Pool::new(READS_MAX),
+            writes: Pool::new(WRITES_MAX),
+        })
+    }
+
+    /// Runs a schema change on a blocking thread.
+    async fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&Core) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let core = Arc::clone(&self.core);
+        self.writes.run(move || change(&core)).await
+    }
+}
+
+impl Core {
+    fn table(&self, name: &TableName) -> Result<Arc<Table>> {
+        self.tables.read().get(name).cloned().ok_or_else(|| Error::no_table(name))
+    }
+
+    /// The server's time as cells carry it: whole milliseconds.
+    fn now(&self) -> Timestamp {
+        let micros = self.clock.now_micros();
+        Timestamp(micros - micros.rem_euclid(limits::TIMESTAMP_MICROS_STEP))
+    }
+
+    fn seed(&self) -> u64 {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        base::checksum::xxh3(&(self.clock.now_micros() as u64 ^ request << 48).to_le_bytes())
+    }
+}
+
+#[async_trait]
+impl Store for Local {
+    async fn create_table(&self, table: CreateTable) -> Result<Arc<TableSchema>> {
+        self.change(move |core| core.create_table(table)).await
+    }
+
+    async fn get_table(&self, table: &TableName) -> Result<Arc<TableSchema>> {
+        Ok(Arc::clone(&self.core.table(table)?.schema))
+    }
+
+    async fn list_tables(&self, prefix: &str) -> Result<Vec<Arc<TableSchema>>> {
+        let tables = self.core.tables.read();
+        let named = tables.values().filter(|t| t.schema.name.as_str().starts_with(prefix));
+        Ok(named.map(|table| Arc::clone(&table.schema)).collect())
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        let table = table.clone();
+        self.change(move |core| core.delete_table(&table)).await
+    }
+
+    async fn set_deletion_protection(
+        &self,
+        table: &TableName,
+        protected: bool,
+    ) -> Result<Arc<TableSchema>> {
+        let table = table.clone();
+        self.change(move |core| core.set_deletion_protection(&table, protected)).await
+    }
+
+    async fn modify_families(
+        &self,
+        table: &TableName,
+        changes: Vec<FamilyChange>,
+    ) -> Result<Arc<TableSchema>> {
+        let table = table.clone();
+        self.change(move |core| core.modify_families(&table, changes)).await
+    }
+
+    async fn drop_rows(&self, table: &TableName, rows: DropRows) -> Result<()> {
+        let table = self.core.table(table)?;
+        let guard = self.locks.shared_all().await;
+        self.change(move |core| {
+            let dropped = core.drop_rows(&table, &rows);
+            drop(guard);
+            dropped
+        })
+        .await
+    }
+
+    async fn mutate_row(&self, table: &TableName, row: RowMutations) -> Result<()> {
+        let table = self.core.table(table)?;
+        let mut batch = WriteBatch::new();
+        let now = self.core.now();
+        mutate::append(&mut batch, &table.schema, &row.row, &row.mutations, now)?;
+        let tree = table.schema.tablets[table.schema.tablet_of(&row.row)].tree;
+        let guard = self.locks.shared([row.row.as_ref()]).await;
+        let core = Arc::clone(&self.core);
+        self.writes
+            .run(move || {
+                let written = core.write(&table, tree, &batch);
+                drop(guard);
+                written
+            })
+            .await
+    }
+
+    async fn mutate_rows(
+        &self,
+        table: &TableName,
+        rows: Vec<RowMutations>,
+    ) -> Result<Vec<Result<()>>> {
+        let table = self.core.table(table)?;
+        let mutations = rows.iter().map(|row| row.mutations.len()).sum();
+        if rows.is_empty() {
+            return Err(Error::invalid("entries", "at least one entry is needed"));
+        }
+        if mutations > limits::MUTATIONS_MAX {
+            limits::check_mutation_count("entries", mutations)?;
+        }
+        let guard = self.locks.shared(rows.iter().map(|row| row.row.as_ref())).await;
+        let core = Arc::clone(&self.core);
+        self.writes
+            .run(move || {
+                let results = core.mutate_rows(&table, &rows);
+                drop(guard);
+                Ok(results)
+            })
+            .await
+    }
+
+    async fn check_and_mutate_row(
+        &self,
+        table: &TableName,
+        request: CheckAndMutate,
+    ) -> Result<bool> {
+        let table = self.core.table(table)?;
+        let plan = Plan::compile(request.predicate.as_ref(), &table.schema);
+        let plan = Arc::new(plan.map_err(|error| error.within("predicate"))?);
+        write::check_request(&request)?;
+        let guard = self.locks.exclusive(&request.row).await;
+        let core = Arc::clone(&self.core);
+        self.writes
+            .run(move || {
+                let result = core.check_and_mutate(&table, plan, &request);
+                drop(guard);
+                result
+            })
+            .await
+    }
+
+    async fn read_modify_write_row(
+        &self,
+        table: &TableName,
+        row: Bytes,
+        rules: Vec<ReadModifyWriteRule>,
+    ) -> Result<Row> {
+        let table = self.core.table(table)?;
+        mutate::check_rules(&table.schema, &row, &rules)?;
+        let guard = self.locks.exclusive(&row).await;
+        let core = Arc::clone(&self.core);
+        self.writes
+            .run(move || {
+                let result = core.read_modify_write(&table, row, &rules);
+                drop(guard);
+                result
+            })
+            .await
+    }
+
+    async fn read_rows(&self, table: &TableName, request: ReadRows) -> Result<RowStream> {
+        let table = self.core.table(table)?;
+        let plan = Arc::new(Plan::compile(request.filter.as_ref(), &table.schema)?);
+        let ranges = request.rows.normalize()?;
+        let core = Arc::clone(&self.core);
+        let (reader, first) = self
+            .reads
+            .run(move || {
+                let (direction, limit) = (request.direction, request.rows_limit);
+                let mut reader = Reader::new(&core, table, plan, &ranges, direction, limit);
+                let first = reader.fill()?;
+                Ok((reader, first))
+            })
+            .await?;
+        Ok(self.stream(reader, first))
+    }
+
+    async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowKeySample>> {
+        let table = self.core.table(table)?;
+        let core = Arc::clone(&self.core);
+        self.reads.run(move || core.sample_row_keys(&table)).await
+    }
+}
+
+impl Local {
+    /// The stream of a read whose first batch is there. A read that is not over goes on in a task
+    /// of its own, until it ends or the stream is dropped.
+    fn stream(&self, mut reader: Reader, first: read::Filled) -> RowStream {
+        if first.done {
+            return RowStream::ready(first.batch);
+        }
+        let (sender, stream) = RowStream::channel_after(first.batch, BATCHES_AHEAD);
+        let reads = self.reads.clone();
+        tokio::spawn(async move {
+            // Room first, then the batch: a slow client holds no batch beyond the channel's.
+            while let Ok(room) = sender.reserve().await {
+                let filled = reads.run(move || {
+                    let filled = reader.fill()?;
+                    Ok((reader, filled))
+                });
+                match filled.await {
+                    Ok((next, filled)) => {
+                        reader = next;
+                        room.send(Ok(filled.batch));
+                        if filled.done {
+                            return;
+                        }
+                    }
+                    Err(error) => {
+                        room.send(Err(error));
+                        return;
+                    }
+                }
+            }
+        });
+        stream
+    }
+}

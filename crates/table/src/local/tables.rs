@@ -1,0 +1,249 @@
+//! Schema operations. All block; each change is durable before it is published.
+//!
+//! The order of steps in each is what docs/format/schema.md promises after a crash. Elision rules
+//! are set before writers can see a new family, and after readers have lost a dropped one.
+
+use super::{Core, Table};
+use crate::error::{Error, Result};
+use crate::gc::TableRules;
+use crate::limits;
+use crate::schema::{
+    CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName, TableSchema, Tablet,
+};
+use crate::store::{DropRows, RowKeySample};
+use bytes::Bytes;
+use engine::{FamilyId, RowRange, TreeId, TreeOptions, WriteBatch};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Into about how many parts row samples cut a table.
+const SAMPLES: u64 = 128;
+/// Smallest part between two row samples.
+const SAMPLE_BYTES_MIN: u64 = 1 << 20;
+
+impl Core {
+    pub(super) fn create_table(&self, table: CreateTable) -> Result<Arc<TableSchema>> {
+        let splits = check_splits(table.splits)?;
+        let mut schema = TableSchema {
+            name: table.name,
+            families: BTreeMap::new(),
+            next_family: 1,
+            tablets: Vec::new(),
+            deletion_protection: table.deletion_protection,
+            created_micros: self.clock.now_micros(),
+        };
+        for (name, spec) in table.families {
+            create_family(&mut schema, &name, spec)?;
+        }
+        let _changing = self.schema_change.lock();
+        if self.tables.read().contains_key(&schema.name) {
+            let name = schema.name.to_string();
+            return Err(Error::AlreadyExists { what: "table", name });
+        }
+        let first = self.meta.reserve_trees(splits.len() as u32 + 1)?;
+        let starts = std::iter::once(Bytes::new()).chain(splits);
+        let tablets = starts.zip(first.0..);
+        schema.tablets =
+            tablets.map(|(start, tree)| Tablet { start, tree: TreeId(tree) }).collect();
+        if let Err(error) = self.create_trees(&schema) {
+            // What is left after a failure here is dropped at the next open.
+            for tablet in &schema.tablets {
+                let _ = self.engine.drop_tree(tablet.tree);
+            }
+            return Err(error);
+        }
+        self.meta.put_table(&schema)?;
+        Ok(self.publish(schema))
+    }
+
+    fn create_trees(&self, schema: &TableSchema) -> Result<()> {
+        for tablet in &schema.tablets {
+            self.engine.create_tree(tablet.tree, TreeOptions::default())?;
+        }
+        self.set_rules(schema)
+    }
+
+    pub(super) fn delete_table(&self, name: &TableName) -> Result<()> {
+        let _changing = self.schema_change.lock();
+        let table = self.table(name)?;
+        if table.schema.deletion_protection {
+            let text = format!("table {name} is protected from deletion");
+            return Err(Error::FailedPrecondition(text));
+        }
+        self.meta.remove_table(name)?;
+        self.tables.write().remove(name);
+        for tablet in &table.schema.tablets {
+            self.engine.drop_tree(tablet.tree)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_deletion_protection(
+        &self,
+        name: &TableName,
+        protected: bool,
+    ) -> Result<Arc<TableSchema>> {
+        let _changing = self.schema_change.lock();
+        let mut schema = TableSchema::clone(&self.table(name)?.schema);
+        schema.deletion_protection = protected;
+        self.meta.put_table(&schema)?;
+        Ok(self.publish(schema))
+    }
+
+    pub(super) fn modify_families(
+        &self,
+        name: &TableName,
+        changes: Vec<FamilyChange>,
+    ) -> Result<Arc<TableSchema>> {
+        let _changing = self.schema_change.lock();
+        let mut schema = TableSchema::clone(&self.table(name)?.schema);
+        for (at, change) in changes.into_iter().enumerate() {
+            let applied = apply_change(&mut schema, change);
+            applied.map_err(|error| error.within(&format!("modifications[{at}]")))?;
+        }
+        self.meta.put_table(&schema)?;
+        // New families are known to the rules before anyone can write to them.
+        self.set_rules(&schema)?;
+        Ok(self.publish(schema))
+    }
+
+    /// Drops rows of every tablet. The caller holds off read-modify-writes.
+    pub(super) fn drop_rows(&self, table: &Table, rows: &DropRows) -> Result<()> {
+        let range = match rows {
+            DropRows::All => RowRange::ALL,
+            DropRows::Prefix(prefix) => {
+                limits::check_row_key("row_key_prefix", prefix)?;
+                RowRange::prefix(prefix)
+            }
+        };
+        for (tree, range) in parts(&table.schema, &[range]) {
+            let mut batch = WriteBatch::new();
+            batch.drop_row_range(&range.start, range.end.as_deref());
+            self.write(table, tree, &batch)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn sample_row_keys(&self, table: &Table) -> Result<Vec<RowKeySample>> {
+        let tablets = &table.schema.tablets;
+        let bytes: Vec<u64> = tablets
+            .iter()
+            .map(|tablet| self.engine.approximate_bytes(tablet.tree, &RowRange::ALL))
+            .collect::<Result<_, _>>()?;
+        let part_bytes = (bytes.iter().sum::<u64>() / SAMPLES).max(SAMPLE_BYTES_MIN);
+        let mut samples: Vec<RowKeySample> = Vec::new();
+        let mut before = 0;
+        for (at, tablet) in tablets.iter().enumerate() {
+            let end = tablets.get(at + 1).map(|next| next.start.clone()).unwrap_or_default();
+            for (key, offset) in self.engine.sample_rows(tablet.tree, part_bytes)? {
+                let last = samples.last().map_or(&tablet.start, |sample| &sample.key);
+                if key > *last && (end.is_empty() || key < end) {
+                    let offset_bytes = before + offset.min(bytes[at]);
+                    samples.push(RowKeySample { key: key.into(), offset_bytes });
+                }
+            }
+            before += bytes[at];
+            samples.push(RowKeySample { key: end, offset_bytes: before });
+        }
+        Ok(samples)
+    }
+
+    fn set_rules(&self, schema: &TableSchema) -> Result<()> {
+        let rules = Arc::new(TableRules::of(schema));
+        for tablet in &schema.tablets {
+            self.engine.set_elision_rules(tablet.tree, rules.clone())?;
+        }
+        Ok(())
+    }
+
+    fn publish(&self, schema: TableSchema) -> Arc<TableSchema> {
+        let table = Arc::new(Table::new(schema));
+        let schema = Arc::clone(&table.schema);
+        self.tables.write().insert(schema.name.clone(), table);
+        schema
+    }
+}
+
+/// The parts of `ranges` (sorted, disjoint) that lie in each tablet, in row order.
+pub(super) fn parts(schema: &TableSchema, ranges: &[RowRange]) -> Vec<(TreeId, RowRange)> {
+    let mut parts = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let first = schema.tablet_of(&range.start);
+        for (at, tablet) in schema.tablets.iter().enumerate().skip(first) {
+            if range.end.as_deref().is_some_and(|end| end <= tablet.start.as_ref()) {
+                break;
+            }
+            let next = schema.tablets.get(at + 1).map(|next| next.start.to_vec());
+            let start = range.start.as_slice().max(&tablet.start).to_vec();
+            let end = match (&range.end, next) {
+                (Some(end), Some(next)) => Some(next.min(end.clone())),
+                (end, next) => end.clone().or(next),
+            };
+            parts.push((tablet.tree, RowRange { start, end }));
+        }
+    }
+    parts
+}
+
+fn check_splits(mut splits: Vec<Bytes>) -> Result<Vec<Bytes>> {
+    splits.retain(|split| !split.is_empty());
+    splits.sort_unstable();
+    splits.dedup();
+    if splits.len() > limits::SPLITS_MAX {
+        let message =
+            format!("{} splits are over the limit of {}", splits.len(), limits::SPLITS_MAX);
+        return Err(Error::invalid("initial_splits", message));
+    }
+    for split in &splits {
+        limits::check_row_key("initial_splits", split)?;
+    }
+    Ok(splits)
+}
+
+fn apply_change(schema: &mut TableSchema, change: FamilyChange) -> Result<()> {
+    match change {
+        FamilyChange::Create { name, spec } => create_family(schema, &name, spec),
+        FamilyChange::Update { name, gc, value_type } => {
+            let Some(family) = schema.families.get_mut(name.as_str()) else {
+                return Err(Error::no_family(name));
+            };
+            if value_type.is_some_and(|value_type| value_type != family.value_type) {
+                let message = format!("the value type of family '{name}' cannot be changed");
+                return Err(Error::invalid("value_type", message));
+            }
+            if let Some(gc) = gc {
+                gc.validate()?;
+                family.gc = gc;
+            }
+            Ok(())
+        }
+        FamilyChange::Drop { name } => {
+            if schema.deletion_protection {
+                let text = format!("table {} is protected from deletion", schema.name);
+                return Err(Error::FailedPrecondition(text));
+            }
+            let dropped = schema.families.remove(name.as_str());
+            dropped.map(|_| ()).ok_or_else(|| Error::no_family(name))
+        }
+    }
+}
+
+fn create_family(schema: &mut TableSchema, name: &str, spec: FamilySpec) -> Result<()> {
+    limits::check_family_name("family", name)?;
+    spec.gc.validate()?;
+    if schema.families.contains_key(name) {
+        return Err(Error::AlreadyExists { what: "column family", name: name.to_owned() });
+    }
+    if schema.families.len() >= limits::FAMILIES_MAX {
+        let max = limits::FAMILIES_MAX;
+        return Err(Error::invalid("family", format!("a table has at most {max} families")));
+    }
+    let id = FamilyId(schema.next_family);
+    schema.next_family = schema.next_family.checked_add(1).ok_or_else(|| {
+        Error::ResourceExhausted(format!("table {} used up its family ids", schema.name))
+    })?;
+    let name: Arc<str> = name.into();
+    let family = FamilySchema { id, name: name.clone(), gc: spec.gc, value_type: spec.value_type };
+    schema.families.insert(name, family);
+    Ok(())
+}
