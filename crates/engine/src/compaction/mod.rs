@@ -25,4 +25,8 @@
 
 pub mod dropped;
 pub mod elide;
+pub mod pick;
+pub mod split;
 pub mod stripes;
+#[cfg(test)]
+mod testing;
