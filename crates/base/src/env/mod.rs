@@ -16,6 +16,8 @@ pub mod task;
 pub use clock::{Clock, SystemClock};
 pub use fs::FileSystem;
 pub use real::RealFileSystem;
+pub use rng::Rng;
+pub use sim::SimEnv;
 pub use task::{Tasks, ThreadPool};
 
 /// One machine, real or simulated. Cheap to clone.

@@ -1,0 +1,4 @@
+//! Tests of `base` from outside.
+
+mod file_system;
+mod simulation;
