@@ -64,23 +64,27 @@ fn half_open(range: &KeyRange) -> Result<RowRange> {
     let (start, end) = (bound_key(&range.start), bound_key(&range.end).filter(|e| !e.is_empty()));
     check("start_key", start.unwrap_or_default())?;
     check("end_key", end.unwrap_or_default())?;
-    if let (Some(start), Some(end)) = (start, end)
-        && start > end
-    {
-        let message = format!(
-            "inverted range: start key '{}' lies after end key '{}'",
-            start.escape_ascii(),
-            end.escape_ascii()
-        );
-        return Err(Error::invalid("", message));
-    }
+    check_order(start, end)?;
     Ok(RowRange {
         start: lower(&range.start),
         end: if end.is_none() { None } else { upper(&range.end) },
     })
 }
 
-fn bound_key(bound: &Bound<Bytes>) -> Option<&[u8]> {
+/// Refuses a range whose end lies before its start.
+pub(crate) fn check_order(start: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
+    match (start, end) {
+        (Some(start), Some(end)) if start > end => {
+            let (start, end) = (start.escape_ascii(), end.escape_ascii());
+            let message = format!("inverted range: start '{start}' lies after end '{end}'");
+            Err(Error::invalid("", message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The key that a bound names.
+pub(crate) fn bound_key(bound: &Bound<Bytes>) -> Option<&[u8]> {
     match bound {
         Bound::Included(key) | Bound::Excluded(key) => Some(key),
         Bound::Unbounded => None,
@@ -231,7 +235,7 @@ mod tests {
         for (case, rows, want) in [
             ("empty key", RowSet::key(""), "non-empty"),
             ("long key", RowSet::key(long), "4097 bytes are over the limit of 4096 bytes"),
-            ("inverted", range("b", "a"), "start key 'b' lies after end key 'a'"),
+            ("inverted", range("b", "a"), "start 'b' lies after end 'a'"),
         ] {
             let error = rows.normalize().unwrap_err().to_string();
             assert!(error.contains(want) && error.contains("rows.row_"), "{case}: {error}");

@@ -6,9 +6,11 @@ use super::regex::Matcher;
 use super::{ColumnRange, Condition, RowFilter, ValueRange};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::row_set::{lower, upper};
+use crate::row_set::{self, bound_key, lower, upper};
 use crate::schema::TableSchema;
+use bytes::Bytes;
 use engine::{FamilyId, QualifierRange, RowRange, TimestampRange};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Most columns that a filter is narrowed to one by one.
@@ -87,7 +89,7 @@ impl Plan {
         let root = match filter {
             None => Node::Leaf(Leaf::PassAll),
             Some(filter) => {
-                if weight(filter, 1)? > limits::FILTER_BYTES_MAX {
+                if weight(filter, 0)? > limits::FILTER_BYTES_MAX {
                     let max = limits::FILTER_BYTES_MAX;
                     return Err(Error::invalid("filter", format!("larger than {max} bytes")));
                 }
@@ -236,9 +238,8 @@ impl Compiler<'_> {
                 Leaf::Value(Matcher::compile("value_regex_filter", pattern)?)
             }
             RowFilter::ValueRange(ValueRange { start, end }) => {
-                let (start, end) = (lower(start), upper(end));
-                check_order("value_range_filter", &start, end.as_deref())?;
-                Leaf::Values(start, end)
+                check_order("value_range_filter", start, end)?;
+                Leaf::Values(lower(start), upper(end))
             }
             RowFilter::CellsPerRowOffset(count) => {
                 let count = count_of("cells_per_row_offset_filter", *count, 0)?;
@@ -279,8 +280,8 @@ impl Compiler<'_> {
     fn column_range(&self, range: &ColumnRange) -> Result<Leaf> {
         let field = "column_range_filter";
         limits::check_family_name(field, &range.family)?;
+        check_order(field, &range.start, &range.end)?;
         let (start, end) = (lower(&range.start), upper(&range.end));
-        check_order(field, &start, end.as_deref())?;
         let family = self.schema.families.get(range.family.as_str());
         Ok(Leaf::Column(family.map(|family| QualifierRange { family: family.id, start, end })))
     }
@@ -311,15 +312,8 @@ fn count_of(field: &str, count: i32, min: u32) -> Result<u32> {
 }
 
 /// Refuses a range whose end lies before its start.
-fn check_order(field: &str, start: &[u8], end: Option<&[u8]>) -> Result<()> {
-    match end {
-        Some(end) if end < start => {
-            let (start, end) = (start.escape_ascii(), end.escape_ascii());
-            let message = format!("inverted range: start '{start}' lies after end '{end}'");
-            Err(Error::invalid(field, message))
-        }
-        _ => Ok(()),
-    }
+fn check_order(field: &str, start: &Bound<Bytes>, end: &Bound<Bytes>) -> Result<()> {
+    row_set::check_order(bound_key(start), bound_key(end)).map_err(|error| error.within(field))
 }
 
 impl Node {

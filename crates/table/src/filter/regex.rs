@@ -43,8 +43,11 @@ impl Matcher {
     /// Compiles `pattern`; `InvalidArgument` on `field` names the pattern if it cannot be.
     pub(crate) fn compile(field: &str, pattern: &[u8]) -> Result<Self> {
         let refuse = |why: &dyn std::fmt::Display| {
-            let message = format!("invalid RE2 pattern '{}': {why}", pattern.escape_ascii());
-            Error::invalid(field, message)
+            let shown = match std::str::from_utf8(pattern) {
+                Ok(text) if !text.contains(char::is_control) => text.to_owned(),
+                _ => pattern.escape_ascii().to_string(),
+            };
+            Error::invalid(field, format!("invalid RE2 pattern '{shown}': {why}"))
         };
         let translated = translate(pattern).map_err(|why| refuse(&why))?;
         let hir = parse(&translated).map_err(|why| refuse(&why))?;
@@ -591,7 +594,7 @@ mod tests {
             b"((\\C{1000}){1000}){1000}",
         ] {
             let error = Matcher::compile("value_regex_filter", pattern).unwrap_err().to_string();
-            let named = format!("pattern '{}'", pattern.escape_ascii());
+            let named = format!("pattern '{}'", String::from_utf8_lossy(pattern));
             assert!(error.contains("value_regex_filter") && error.contains(&named), "{error}");
         }
         assert!(Matcher::compile("f", &[b'('; 10_000]).is_err());

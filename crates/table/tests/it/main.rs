@@ -1,0 +1,6 @@
+//! Tests of the table layer through its public face.
+#![expect(clippy::unwrap_used, reason = "a failure is the test's own verdict")]
+
+mod filters;
+mod harness;
+mod store;
