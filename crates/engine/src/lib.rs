@@ -8,6 +8,7 @@ pub mod cursor;
 pub mod elide;
 pub mod engine;
 pub mod error;
+pub mod file;
 pub mod log;
 pub mod manifest;
 pub mod memtable;

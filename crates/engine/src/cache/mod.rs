@@ -18,15 +18,12 @@ mod clock;
 mod tests;
 
 use crate::error::Result;
+use crate::file::FileNumber;
 use clock::Shard;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Number of a file in the data directory; never reused, so that it can key caches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FileNumber(pub u64);
 
 /// A block: its file and its offset there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -16,7 +16,7 @@ use crate::options::TreeOptions;
 use crate::request::RowRange;
 use std::sync::Arc;
 
-pub use crate::cache::FileNumber;
+pub use crate::file::FileNumber;
 
 /// Number of levels: fresh runs, a tier of larger runs, and the one last run (lazy levelling).
 pub const LEVELS: usize = 3;

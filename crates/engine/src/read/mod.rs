@@ -2,5 +2,6 @@
 
 pub mod dropped;
 pub mod merge;
+pub mod run;
 pub mod scan;
 pub mod visible;

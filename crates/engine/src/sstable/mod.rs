@@ -21,7 +21,7 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
-pub use crate::cache::FileNumber;
+pub use crate::file::FileNumber;
 pub use builder::{SstBuilder, SstOptions, SstSummary};
 pub use cursor::SstCursor;
 pub use damage::Damage;

@@ -18,9 +18,10 @@ use super::format::{BlockType, FOOTER_LEN, Footer, FooterError, Handle, TRAILER_
 use super::index::{IndexPartition, Partition, TopIndex, encode_column};
 use super::properties::Properties;
 use super::{Block, BlockCache, Content, ranges};
-use crate::cache::{CacheFill, CacheKey, CachePriority, FileNumber};
+use crate::cache::{CacheFill, CacheKey, CachePriority};
 use crate::cell::RangeTombstone;
 use crate::error::{Error, Result};
+use crate::file::FileNumber;
 use crate::request::RowRange;
 use base::env::fs::ReadFile;
 use std::io;

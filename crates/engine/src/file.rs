@@ -1,0 +1,39 @@
+//! Numbers and names of the engine's SSTable files.
+
+use std::path::{Path, PathBuf};
+
+/// Number of a file in the data directory; never reused while the engine is open, so that it can
+/// key caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileNumber(pub u64);
+
+impl FileNumber {
+    /// The SSTable of this number in `dir`: `NNNNNNNNNN.sst`.
+    pub fn sst_path(self, dir: &Path) -> PathBuf {
+        dir.join(format!("{:010}.sst", self.0))
+    }
+
+    /// The number of an SSTable by its file name; `None` if it is no such name.
+    pub fn of_sst(name: &Path) -> Option<Self> {
+        let digits = name.to_str()?.strip_suffix(".sst")?;
+        let decimal = digits.len() >= 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let number = Self(digits.parse().ok().filter(|_| decimal)?);
+        (number.sst_path(Path::new("")) == name).then_some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_given_here_are_names_of_ssts() {
+        for number in [1, 4_711, 9_999_999_999, 10_000_000_000, u64::MAX] {
+            let path = FileNumber(number).sst_path(Path::new(""));
+            assert_eq!(FileNumber::of_sst(&path), Some(FileNumber(number)));
+        }
+        for name in ["1.sst", "0000000001.log", "+000000001.sst", "00000000001.sst", "x.sst"] {
+            assert_eq!(FileNumber::of_sst(Path::new(name)), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! A sorted run as one cursor: its SSTables one after the other.
+//!
+//! Invariant: the SSTables are in row order and share no row (manifest/version.rs, invariant 2),
+//! so at most one of them has a given row, and stepping off the end of one leads to the next.
+
+use crate::cache::CacheFill;
+use crate::cell::{Column, Entry, EntryKey};
+use crate::cursor::RowCursor;
+use crate::error::Result;
+use crate::sstable::{SstCursor, SstReader};
+use std::sync::Arc;
+
+/// A cursor over the SSTables of one run. Opens only those that it comes to.
+pub struct RunCursor {
+    ssts: Arc<[Arc<SstReader>]>,
+    fill: CacheFill,
+    /// The SSTable the cursor is in, with a cursor over it.
+    at: Option<(usize, SstCursor)>,
+}
+
+impl RunCursor {
+    /// A cursor over `ssts`, sorted and disjoint, each with an entry; what it reads enters the
+    /// cache as `fill` says.
+    pub fn new(ssts: Arc<[Arc<SstReader>]>, fill: CacheFill) -> Self {
+        Self { ssts, fill, at: None }
+    }
+
+    fn enter(&mut self, index: usize) -> &mut SstCursor {
+        if self.at.as_ref().is_none_or(|(at, _)| *at != index) {
+            self.at = Some((index, self.ssts[index].cursor(self.fill)));
+        }
+        &mut self.at.as_mut().expect("set just above").1
+    }
+
+    fn inside(&self) -> &SstCursor {
+        &self.at.as_ref().expect("called only on a row").1
+    }
+
+    fn inside_mut(&mut self) -> &mut SstCursor {
+        &mut self.at.as_mut().expect("called only on a row").1
+    }
+
+    /// Leaves an SSTable that has no further row forwards for the first row of the next one.
+    fn roll_forward(&mut self) -> Result<()> {
+        while let Some((index, cursor)) = &self.at {
+            if cursor.row().is_some() {
+                return Ok(());
+            }
+            let next = index + 1;
+            if next == self.ssts.len() {
+                self.at = None;
+            } else {
+                self.enter(next).seek(&[])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn roll_backward(&mut self) -> Result<()> {
+        while let Some((index, cursor)) = &self.at {
+            if cursor.row().is_some() {
+                return Ok(());
+            }
+            match index.checked_sub(1) {
+                Some(previous) => self.enter(previous).seek_before(None)?,
+                None => self.at = None,
+            }
+        }
+        Ok(())
+    }
+
+    fn fail<T>(&mut self, result: Result<T>) -> Result<T> {
+        if result.is_err() {
+            self.at = None;
+        }
+        result
+    }
+
+    fn try_seek(&mut self, row: &[u8]) -> Result<()> {
+        let index = self.ssts.partition_point(|sst| sst.properties().last_row.as_slice() < row);
+        if index == self.ssts.len() {
+            self.at = None;
+            return Ok(());
+        }
+        self.enter(index).seek(row)?;
+        self.roll_forward()
+    }
+
+    fn try_seek_before(&mut self, bound: Option<&[u8]>) -> Result<()> {
+        let begins_before = |sst: &Arc<SstReader>| {
+            bound.is_none_or(|bound| sst.properties().first_row.as_slice() < bound)
+        };
+        let end = self.ssts.partition_point(begins_before);
+        let Some(index) = end.checked_sub(1) else {
+            self.at = None;
+            return Ok(());
+        };
+        self.enter(index).seek_before(bound)?;
+        self.roll_backward()
+    }
+
+    fn try_next_row(&mut self) -> Result<()> {
+        self.inside_mut().next_row()?;
+        self.roll_forward()
+    }
+
+    fn try_prev_row(&mut self) -> Result<()> {
+        self.inside_mut().prev_row()?;
+        self.roll_backward()
+    }
+}
+
+impl RowCursor for RunCursor {
+    fn seek(&mut self, row: &[u8]) -> Result<()> {
+        let done = self.try_seek(row);
+        self.fail(done)
+    }
+
+    fn seek_before(&mut self, bound: Option<&[u8]>) -> Result<()> {
+        let done = self.try_seek_before(bound);
+        self.fail(done)
+    }
+
+    fn next_row(&mut self) -> Result<()> {
+        let done = self.try_next_row();
+        self.fail(done)
+    }
+
+    fn prev_row(&mut self) -> Result<()> {
+        let done = self.try_prev_row();
+        self.fail(done)
+    }
+
+    fn row(&self) -> Option<&[u8]> {
+        self.at.as_ref().and_then(|(_, cursor)| cursor.row())
+    }
+
+    fn entry(&self) -> Option<EntryKey<'_>> {
+        self.inside().entry()
+    }
+
+    fn entry_with_value(&mut self) -> Result<Entry<'_>> {
+        self.inside_mut().entry_with_value()
+    }
+
+    fn next_entry(&mut self) -> Result<()> {
+        let done = self.inside_mut().next_entry();
+        self.fail(done)
+    }
+
+    fn skip_to_column(&mut self, column: Column<'_>) -> Result<()> {
+        let done = self.inside_mut().skip_to_column(column);
+        self.fail(done)
+    }
+}
