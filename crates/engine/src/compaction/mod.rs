@@ -25,7 +25,9 @@
 
 pub mod dropped;
 pub mod elide;
+mod output;
 pub mod pick;
+pub mod run;
 pub mod split;
 pub mod stripes;
 #[cfg(test)]

@@ -1,0 +1,167 @@
+//! The output side of a flush or compaction: entries in row order become SSTables.
+//!
+//! 1. A row lies in one file; files end where `split` says.
+//! 2. Each file takes the pieces of the range tombstones between its border and the next one's,
+//!    so that the spans of the files are disjoint.
+//! 3. When `finish` returns, the files and their names are on disk and open. Before that, and
+//!    after an error, nobody knows of them: `discard` removes them, and so does the next open.
+
+use super::dropped::Dropped;
+use super::elide::EntrySink;
+use super::run::Writing;
+use super::split::Splitter;
+use crate::cell::Entry;
+use crate::error::{Error, Result};
+use crate::file::FileNumber;
+use crate::manifest::SstMeta;
+use crate::request::RowRange;
+use crate::sstable::{SstBuilder, SstOptions, SstReader, SstSummary};
+use std::path::Path;
+use std::sync::Arc;
+
+/// See the file header.
+pub(super) struct Outputs<'a> {
+    writing: &'a Writing<'a>,
+    options: SstOptions,
+    dropped: Dropped,
+    splitter: Splitter,
+    /// Where the file being written begins: rows before it are in the files before.
+    start: Vec<u8>,
+    row: Vec<u8>,
+    building: Option<Building>,
+    /// Numbers of all files created, finished or not.
+    created: Vec<FileNumber>,
+    done: Vec<SstMeta>,
+}
+
+struct Building {
+    number: FileNumber,
+    builder: SstBuilder,
+}
+
+impl<'a> Outputs<'a> {
+    /// Outputs that take over the range tombstones `dropped`.
+    pub(super) fn new(
+        writing: &'a Writing<'a>,
+        options: SstOptions,
+        dropped: Dropped,
+        splitter: Splitter,
+    ) -> Self {
+        Self {
+            writing,
+            options,
+            dropped,
+            splitter,
+            start: Vec::new(),
+            row: Vec::new(),
+            building: None,
+            created: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Begins a row, which comes after all before it. Its entries follow, if any stay.
+    pub(super) fn start_row(&mut self, row: &[u8]) -> Result<()> {
+        while let Some(cut) = self.splitter.next_cut(Some(row)) {
+            self.end_file(Some(cut))?;
+        }
+        let bytes = self.building.as_ref().map_or(0, |file| file.builder.estimated_bytes());
+        if self.splitter.is_full(row, bytes) {
+            self.end_file(Some(row.to_vec()))?;
+        }
+        self.row.clear();
+        self.row.extend_from_slice(row);
+        Ok(())
+    }
+
+    /// Ends the last file. Gives the files, on disk and open, in row order.
+    pub(super) fn finish(&mut self) -> Result<(Vec<SstMeta>, Vec<Arc<SstReader>>)> {
+        while let Some(cut) = self.splitter.next_cut(None) {
+            self.end_file(Some(cut))?;
+        }
+        self.end_file(None)?;
+        let Writing { fs, dir, .. } = *self.writing;
+        if !self.done.is_empty() {
+            fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))?;
+        }
+        let open = |meta: &SstMeta| {
+            let path = meta.number.sst_path(dir);
+            let file = fs.open_read(&path).map_err(|error| Error::io("open", &path, &error))?;
+            SstReader::open(file, &path, meta.number, Arc::clone(self.writing.cache))
+        };
+        let readers = self.done.iter().map(open).collect::<Result<_>>()?;
+        Ok((std::mem::take(&mut self.done), readers))
+    }
+
+    /// Removes all files. What cannot be removed is left to the next open.
+    pub(super) fn discard(&mut self) {
+        self.building = None;
+        for number in self.created.drain(..) {
+            let path = number.sst_path(self.writing.dir);
+            if let Err(error) = self.writing.fs.remove_file(&path)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(path = %path.display(), %error, "an unfinished file stays");
+            }
+        }
+    }
+
+    /// Ends the file being written before the row `border` (`None`: for good).
+    fn end_file(&mut self, border: Option<Vec<u8>>) -> Result<()> {
+        let rows = RowRange { start: std::mem::take(&mut self.start), end: border.clone() };
+        self.start = border.unwrap_or_default();
+        let pieces = self.dropped.within(&rows);
+        if !pieces.is_empty() {
+            let builder = &mut self.building()?.builder;
+            pieces.iter().for_each(|piece| builder.add_range_tombstone(piece));
+        }
+        if let Some(Building { number, builder }) = self.building.take() {
+            self.done.push(meta(number, builder.finish()?));
+        }
+        Ok(())
+    }
+
+    /// The file being written, begun if there is none.
+    fn building(&mut self) -> Result<&mut Building> {
+        if self.building.is_none() {
+            let number = (self.writing.new_file)();
+            let path = number.sst_path(self.writing.dir);
+            self.created.push(number);
+            let builder = self.create(&path)?;
+            self.building = Some(Building { number, builder });
+        }
+        Ok(self.building.as_mut().expect("begun just above"))
+    }
+
+    fn create(&self, path: &Path) -> Result<SstBuilder> {
+        let file = self.writing.fs.create(path);
+        let file = file.map_err(|error| Error::io("create", path, &error))?;
+        Ok(SstBuilder::new(file, path, self.options.clone()))
+    }
+}
+
+impl EntrySink for Outputs<'_> {
+    fn entry(&mut self, entry: Entry<'_>) -> Result<()> {
+        let row = std::mem::take(&mut self.row);
+        let added = self.building().and_then(|file| file.builder.add(&row, &entry));
+        self.row = row;
+        added
+    }
+}
+
+fn meta(number: FileNumber, summary: SstSummary) -> SstMeta {
+    SstMeta {
+        number,
+        bytes: summary.bytes,
+        first_row: summary.first_row,
+        last_row: summary.last_row,
+        entries: summary.entries,
+        tombstones: summary.tombstones,
+        range_tombstones: summary.range_tombstones,
+        dropped: summary.dropped,
+        sequence_min: summary.sequence_min,
+        sequence_max: summary.sequence_max,
+        timestamp_min: summary.timestamp_min,
+        timestamp_max: summary.timestamp_max,
+    }
+}

@@ -1,0 +1,363 @@
+//! Whole lives of a tree on disk: flushed, compacted by plan and by hand, read back entry by
+//! entry; and failures at every call of the file system.
+
+use super::*;
+use crate::compaction::pick::{Busy, Manual, manual, pick};
+use crate::compaction::testing::{Change, Deletes, batch_of, changes};
+use crate::manifest::{LogPosition, State, TreeVersion};
+use crate::model::{Model, OwnedEntry};
+use base::env::RealFileSystem;
+use base::env::fs::{ReadFile, WriteFile};
+use proptest::prelude::*;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const TREE: TreeId = TreeId(7);
+
+/// The machine's files, until its calls are used up; then every change fails.
+struct Faulty {
+    calls_left: AtomicUsize,
+}
+
+impl Faulty {
+    fn call(&self) -> io::Result<()> {
+        let less = |left: usize| left.checked_sub(1);
+        match self.calls_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(io::Error::other("the disk is sick")),
+        }
+    }
+}
+
+struct FaultyFile(Arc<Faulty>, Box<dyn WriteFile>);
+
+impl WriteFile for FaultyFile {
+    fn write_all_at(&mut self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.0.call()?;
+        self.1.write_all_at(data, offset)
+    }
+    fn allocate(&mut self, len: u64) -> io::Result<()> {
+        self.1.allocate(len)
+    }
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        self.1.set_len(len)
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.call()
+    }
+    fn size(&self) -> io::Result<u64> {
+        self.1.size()
+    }
+}
+
+struct FaultyFs(Arc<Faulty>);
+
+impl FileSystem for FaultyFs {
+    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.0.call()?;
+        RealFileSystem.open_read(path)
+    }
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.0.call()?;
+        Ok(Box::new(FaultyFile(Arc::clone(&self.0), RealFileSystem.create(path)?)))
+    }
+    fn open_write(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        RealFileSystem.open_write(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealFileSystem.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        RealFileSystem.remove_file(path)
+    }
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealFileSystem.hard_link(from, to)
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        RealFileSystem.create_dir_all(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        RealFileSystem.list(dir)
+    }
+    fn size(&self, path: &Path) -> io::Result<u64> {
+        RealFileSystem.size(path)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        RealFileSystem.exists(path)
+    }
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        self.0.call()
+    }
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        RealFileSystem.lock(path)
+    }
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        RealFileSystem.free_bytes(path)
+    }
+}
+
+/// A tree on disk.
+struct Tree {
+    dir: tempfile::TempDir,
+    fs: FaultyFs,
+    options: Options,
+    tree_options: TreeOptions,
+    cache: Arc<BlockCache>,
+    state: State,
+    readers: BTreeMap<FileNumber, Arc<SstReader>>,
+    model: Model,
+    next_file: Cell<u64>,
+    position: u64,
+}
+
+impl Tree {
+    fn new(sst_bytes_max: u64, l1_bytes_max: u64) -> Self {
+        let tree_options = TreeOptions { block_bytes: 1 << 10, ..TreeOptions::default() };
+        let create = Edit::CreateTree { tree: TREE, options: tree_options.clone() };
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            fs: FaultyFs(Arc::new(Faulty { calls_left: AtomicUsize::new(usize::MAX) })),
+            options: Options {
+                l0_runs_compact: 2,
+                sst_bytes_max,
+                l1_bytes_max,
+                ..Options::default()
+            },
+            tree_options,
+            cache: Arc::new(BlockCache::new(1 << 20)),
+            state: State::default().apply(&[create]).unwrap(),
+            readers: BTreeMap::new(),
+            model: Model::default(),
+            next_file: Cell::new(1),
+            position: 0,
+        }
+    }
+
+    fn version(&self) -> &TreeVersion {
+        self.state.tree(TREE).unwrap()
+    }
+
+    fn with_writing<T>(&self, work: impl FnOnce(&Writing<'_>) -> T) -> T {
+        work(&Writing {
+            fs: &self.fs,
+            dir: self.dir.path(),
+            options: &self.options,
+            tree: TREE,
+            tree_options: &self.tree_options,
+            cache: &self.cache,
+            new_file: &|| FileNumber(self.next_file.replace(self.next_file.get() + 1)),
+            cancelled: &|| false,
+        })
+    }
+
+    fn memtable(&mut self, changes: &[Change], deletes: Deletes) -> Arc<Memtable> {
+        let memtable = Arc::new(Memtable::default());
+        for change in changes {
+            let batch = batch_of(change, deletes);
+            let first = SequenceNumber(self.position + 1);
+            self.position += batch.len() as u64;
+            memtable.apply(&batch, first, LogPosition(self.position));
+            self.model.apply(&batch, first);
+        }
+        memtable
+    }
+
+    fn flush(&mut self, memtable: &Arc<Memtable>, snapshots: &[SequenceNumber]) -> Result<()> {
+        let run = self.version().next_run();
+        let written = self.with_writing(|w| flush(w, memtable, run, snapshots.to_vec()))?;
+        self.install(written);
+        Ok(())
+    }
+
+    fn compact(&mut self, plan: &Plan, snapshots: &[SequenceNumber]) -> Result<()> {
+        let written = self.with_writing(|writing| {
+            let inputs = Inputs {
+                open: &|number| Arc::clone(&self.readers[&number]),
+                snapshots: snapshots.to_vec(),
+                policy: &KeepAll,
+            };
+            compact(writing, plan, &inputs)
+        })?;
+        self.install(written);
+        Ok(())
+    }
+
+    fn install(&mut self, written: Written) {
+        self.state = self.state.apply(&written.edits).unwrap();
+        for number in &written.obsolete {
+            self.readers.remove(number);
+            std::fs::remove_file(number.sst_path(self.dir.path())).unwrap();
+        }
+        self.readers.extend(written.readers.into_iter().map(|reader| (reader.number(), reader)));
+        let listed: Vec<FileNumber> = self.state.files().into_iter().collect();
+        assert_eq!(listed, self.readers.keys().copied().collect::<Vec<_>>());
+        assert_eq!(listed, self.files());
+    }
+
+    /// What is in the directory.
+    fn files(&self) -> Vec<FileNumber> {
+        let names = RealFileSystem.list(self.dir.path()).unwrap();
+        names.iter().map(|name| FileNumber::of_sst(name).unwrap()).collect()
+    }
+
+    fn check(&self, views: &[SequenceNumber]) {
+        let mut got = Model::default();
+        for run in self.version().runs() {
+            let ssts = run.ssts.iter().map(|sst| Arc::clone(&self.readers[&sst.number]));
+            let ssts: Arc<[Arc<SstReader>]> = ssts.collect();
+            for tombstone in ssts.iter().flat_map(|sst| sst.range_tombstones()) {
+                got.drop_range(tombstone.clone());
+            }
+            let with_entries = ssts.iter().filter(|sst| sst.properties().entries > 0);
+            let mut cursor = RunCursor::new(with_entries.cloned().collect(), CacheFill::Bypass);
+            cursor.seek(&[]).unwrap();
+            while let Some(row) = cursor.row().map(<[u8]>::to_vec) {
+                while cursor.entry().is_some() {
+                    got.add(&row, OwnedEntry::copy_of(&cursor.entry_with_value().unwrap()));
+                    cursor.next_entry().unwrap();
+                }
+                cursor.next_row().unwrap();
+            }
+        }
+        for view in views.iter().copied().chain([SequenceNumber::MAX]) {
+            for row in b'a'..=b'z' {
+                let want = self.model.row_at(&[row], view);
+                assert_eq!(got.row_at(&[row], view), want, "row {row} at {view:?}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn a_tree_on_disk_reads_the_same_after_flushes_and_compactions(
+        flushes in proptest::collection::vec((changes(8), any::<u8>()), 1..8),
+        mut snapshots in proptest::collection::vec(1u64..200, 0..3),
+        (sst, l1) in (1u64..4_000, 1u64..20_000),
+    ) {
+        let mut tree = Tree::new(sst, l1);
+        for (changes, choice) in &flushes {
+            let views: Vec<_> = snapshots.iter().copied().map(SequenceNumber).collect();
+            let memtable = tree.memtable(changes, Deletes::Any);
+            tree.flush(&memtable, &views).unwrap();
+            tree.check(&views);
+            if choice % 4 == 0 {
+                snapshots.pop();
+            }
+            let views: Vec<_> = snapshots.iter().copied().map(SequenceNumber).collect();
+            let by_hand = RowRange { start: vec![b'a' + choice % 8], end: None };
+            let busy = Busy::default();
+            let plan = match choice % 3 {
+                0 => match manual(tree.version(), &by_hand, &tree.options, &busy) {
+                    Manual::Plan(plan) => Some(plan),
+                    _ => None,
+                },
+                _ => pick(tree.version(), &tree.options, &busy),
+            };
+            if let Some(plan) = plan {
+                tree.compact(&plan, &views).unwrap();
+                tree.check(&views);
+            }
+        }
+    }
+}
+
+/// Rows enough for several files, overwritten once.
+fn two_runs() -> Tree {
+    let mut tree = Tree::new(2_000, 1 << 20);
+    for round in 0..2 {
+        let change = |n: u8| (n % 15, n % 26, 1, 0, i64::from(n % 4), round);
+        let changes: Vec<Change> = (0..200).map(change).collect();
+        let memtable = tree.memtable(&changes, Deletes::Any);
+        tree.flush(&memtable, &[]).unwrap();
+    }
+    tree
+}
+
+#[test]
+fn outputs_are_cut_by_size_and_nothing_is_left_that_is_not_needed() {
+    let mut tree = two_runs();
+    let Manual::Plan(plan) =
+        manual(tree.version(), &RowRange::ALL, &tree.options, &Busy::default())
+    else {
+        panic!("there is something to do");
+    };
+    tree.options.sst_bytes_max = 1;
+    tree.compact(&plan, &[]).unwrap();
+    tree.check(&[]);
+    let [l0, l1, last] = &tree.version().levels;
+    assert!(l0.is_empty() && l1.is_empty() && last.len() == 1);
+    assert!(last[0].ssts.len() > 5, "{} files", last[0].ssts.len());
+    for sst in &last[0].ssts {
+        assert_eq!(sst.first_row, sst.last_row, "a row a file");
+        assert_eq!((sst.tombstones, sst.range_tombstones), (0, 0));
+    }
+}
+
+#[test]
+fn a_failure_at_any_call_leaves_no_file_and_can_be_repeated() {
+    let mut tree = two_runs();
+    let plan = pick(tree.version(), &tree.options, &Busy::default()).unwrap();
+    let before = tree.files();
+    let mut failures = 0;
+    for calls in 0.. {
+        tree.fs.0.calls_left.store(calls, Ordering::Relaxed);
+        match tree.compact(&plan, &[]) {
+            Ok(()) => break,
+            Err(error) => assert!(matches!(error, Error::Io { .. }), "{error}"),
+        }
+        assert_eq!(tree.files(), before, "after {calls} calls");
+        failures += 1;
+    }
+    assert!(failures >= 5, "{failures}");
+    tree.check(&[]);
+}
+
+#[test]
+fn a_cancelled_compaction_leaves_nothing() {
+    let tree = two_runs();
+    let plan = pick(tree.version(), &tree.options, &Busy::default()).unwrap();
+    let before = tree.files();
+    let rows = Cell::new(0);
+    let outcome = tree.with_writing(|writing| {
+        let cancelled = || rows.replace(rows.get() + 1) == 3;
+        let writing = Writing { cancelled: &cancelled, ..*writing };
+        let open = |number| Arc::clone(&tree.readers[&number]);
+        compact(&writing, &plan, &Inputs { open: &open, snapshots: vec![], policy: &KeepAll })
+    });
+    assert!(matches!(outcome, Err(Error::Closed)));
+    assert_eq!(tree.files(), before);
+}
+
+#[test]
+fn an_empty_memtable_writes_no_file() {
+    let mut tree = Tree::new(1_000, 1_000);
+    tree.flush(&Arc::default(), &[]).unwrap();
+    assert!(tree.files().is_empty());
+}
+
+#[test]
+fn dropped_files_are_not_read() {
+    let mut tree = two_runs();
+    let drop_all = (15, 0, 1, 0, 0, 0);
+    let memtable = tree.memtable(&[drop_all], Deletes::Any);
+    tree.flush(&memtable, &[]).unwrap();
+    // Bytes that are not read may be anything.
+    for number in &tree.files()[..2] {
+        let path = number.sst_path(tree.dir.path());
+        let mut file = RealFileSystem.open_write(&path).unwrap();
+        file.write_all_at(&[0xee; 600], 0).unwrap();
+    }
+    let Manual::Plan(plan) =
+        manual(tree.version(), &RowRange::ALL, &tree.options, &Busy::default())
+    else {
+        panic!("there is something to do");
+    };
+    tree.compact(&plan, &[]).unwrap();
+    assert!(tree.files().is_empty(), "all rows were dropped");
+}
