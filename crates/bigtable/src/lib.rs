@@ -24,6 +24,8 @@ mod convert;
 mod data;
 mod explain;
 mod filter;
+#[doc(hidden)]
+pub mod fuzz;
 mod instance;
 mod names;
 mod operations;

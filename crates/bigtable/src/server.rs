@@ -37,8 +37,7 @@ const PENDING_RESETS_MAX: usize = 1_000;
 pub fn routes(store: Arc<dyn Store>) -> Routes {
     let operations = Operations::default();
     let data = BigtableServer::new(DataService::new(store.clone()))
-        .max_decoding_message_size(REQUEST_BYTES_MAX)
-        .max_encoding_message_size(usize::MAX);
+        .max_decoding_message_size(REQUEST_BYTES_MAX);
     let tables =
         BigtableTableAdminServer::new(TableAdminService::new(store.clone(), operations.clone()));
     let instances = BigtableInstanceAdminServer::new(InstanceAdminService::new(store));

@@ -1,0 +1,135 @@
+//! Row filters of any bytes: seeded mutations of encoded filters, on the body of the fuzz target.
+
+use crate::harness::{TABLE, chain, filter, interleave, store};
+use data::row_filter::{Condition, Filter};
+use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
+use prost::Message;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use table::mutate::WriteTime;
+use table::{
+    Bytes, CreateTable, FamilySpec, RowMutation, RowMutations, Store, TableName, Timestamp,
+};
+
+const INPUTS: usize = 20_000;
+
+/// One filter of each kind, and some of several.
+fn corpus() -> Vec<Filter> {
+    let column = data::ColumnRange {
+        family_name: "f".into(),
+        start_qualifier: Some(data::column_range::StartQualifier::StartQualifierOpen("a".into())),
+        end_qualifier: Some(data::column_range::EndQualifier::EndQualifierClosed("z".into())),
+    };
+    let times = data::TimestampRange { start_timestamp_micros: 1_000, end_timestamp_micros: 9_000 };
+    let values = data::ValueRange {
+        start_value: Some(data::value_range::StartValue::StartValueClosed("a".into())),
+        end_value: Some(data::value_range::EndValue::EndValueOpen("z".into())),
+    };
+    let condition = |inner: Filter| {
+        Filter::Condition(Box::new(Condition {
+            predicate_filter: Some(Box::new(filter(inner))),
+            true_filter: Some(Box::new(filter(Filter::StripValueTransformer(true)))),
+            false_filter: None,
+        }))
+    };
+    let labelled = chain([Filter::PassAllFilter(true), Filter::ApplyLabelTransformer("l".into())]);
+    vec![
+        Filter::Sink(true),
+        Filter::PassAllFilter(true),
+        Filter::BlockAllFilter(true),
+        Filter::RowKeyRegexFilter("r.*[0-9]{1,3}".into()),
+        Filter::RowSampleFilter(0.5),
+        Filter::FamilyNameRegexFilter("f|g".into()),
+        Filter::ColumnQualifierRegexFilter(r"\C+|(?i)q\x00".into()),
+        Filter::ColumnRangeFilter(column.clone()),
+        Filter::TimestampRangeFilter(times),
+        Filter::ValueRegexFilter("(a|b)*c?".into()),
+        Filter::ValueRangeFilter(values),
+        Filter::CellsPerRowOffsetFilter(1),
+        Filter::CellsPerRowLimitFilter(2),
+        Filter::CellsPerColumnLimitFilter(1),
+        Filter::StripValueTransformer(true),
+        Filter::ApplyLabelTransformer("label-1".into()),
+        condition(Filter::ColumnRangeFilter(column)),
+        interleave([
+            labelled.clone(),
+            condition(Filter::CellsPerRowOffsetFilter(1)),
+            chain([Filter::Sink(true), Filter::CellsPerColumnLimitFilter(2)]),
+        ]),
+        (0..18).fold(labelled, |inner, _| chain([Filter::PassAllFilter(true), inner])),
+    ]
+}
+
+/// `bytes` as a length-delimited field.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![number << 3 | 2];
+    prost::encode_length_delimiter(bytes.len(), &mut out).unwrap();
+    out.extend_from_slice(bytes);
+    out
+}
+
+fn mutate(rng: &mut StdRng, corpus: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = corpus.choose(rng).cloned().unwrap_or_default();
+    for _ in 0..rng.random_range(0..4) {
+        let at = rng.random_range(0..=bytes.len());
+        match rng.random_range(0..5) {
+            0 => bytes.truncate(at),
+            1 => bytes.insert(at, rng.random()),
+            2 if at < bytes.len() => bytes[at] ^= 1 << rng.random_range(0..8),
+            3 if at < bytes.len() => bytes[at] = *[0, 1, 0x7f, 0x80, 0xff].choose(rng).unwrap(),
+            _ => {
+                let other = corpus.choose(rng).cloned().unwrap_or_default();
+                bytes.splice(at..at, other);
+            }
+        }
+    }
+    // Wrapped as the element of a chain or an interleave, many times over.
+    for _ in 0..*[0, 0, 0, 1, 2, 30, 120].choose(rng).unwrap() {
+        bytes = field(rng.random_range(1..=2), &field(1, &bytes));
+    }
+    bytes
+}
+
+#[tokio::test]
+async fn any_bytes_are_a_filter_or_refused() {
+    let (store, _dir) = store();
+    let name = TableName::new(TABLE).unwrap();
+    let families = ["f", "g"].map(|name| (name.to_owned(), FamilySpec::default()));
+    let table = CreateTable {
+        name: name.clone(),
+        families: families.into(),
+        splits: Vec::new(),
+        deletion_protection: false,
+    };
+    store.create_table(table).await.unwrap();
+    for row in ["r1", "r22"] {
+        let cell = |family: &str, qualifier: &'static str, micros, value: &'static [u8]| {
+            RowMutation::SetCell {
+                family: family.into(),
+                qualifier: qualifier.into(),
+                timestamp: WriteTime::At(Timestamp(micros)),
+                value: Bytes::from_static(value),
+            }
+        };
+        let mutations = vec![
+            cell("f", "", 1_000, b"abc"),
+            cell("f", "q\0", 3_000, b"\xff\n"),
+            cell("f", "q\0", 2_000, b""),
+            cell("g", "q", 0, b"z"),
+        ];
+        store.mutate_row(&name, RowMutations { row: row.into(), mutations }).await.unwrap();
+    }
+    let corpus: Vec<_> = corpus().into_iter().map(|kind| filter(kind).encode_to_vec()).collect();
+    for wire in &corpus {
+        assert!(bigtable::fuzz::row_filter(store.as_ref(), &name, wire).await);
+    }
+    let mut rng = StdRng::seed_from_u64(7);
+    let mut filters = 0;
+    for _ in 0..INPUTS {
+        let wire = mutate(&mut rng, &corpus);
+        let is_filter = bigtable::fuzz::row_filter(store.as_ref(), &name, &wire).await;
+        filters += usize::from(is_filter);
+    }
+    assert!(filters > INPUTS / 10, "only {filters} inputs went all the way");
+}

@@ -1,0 +1,172 @@
+//! What streaming promises, over a store that never ends: back-pressure, cancellation, progress,
+//! and what a client sees of methods that are not served.
+
+use crate::harness::{TABLE, connect};
+use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use table::row::{Cell, ReadStats, RowBatch, RowPiece, RowStream};
+use table::{
+    Bytes, CheckAndMutate, CreateTable, DropRows, Error, FamilyChange, ReadModifyWriteRule,
+    ReadRows, Result, Row, RowKeySample, RowMutations, Store, TableName, TableSchema, Timestamp,
+};
+use tokio::sync::Notify;
+use tonic::Code;
+
+/// Rows of 4 KiB without end, until the reader goes away.
+#[derive(Default)]
+struct Endless {
+    batches: AtomicU64,
+    dropped: Notify,
+}
+
+struct EndlessStore(Arc<Endless>);
+
+fn batch(i: u64) -> RowBatch {
+    let cell = Cell {
+        family: "f".into(),
+        qualifier: Bytes::from_static(b"q"),
+        timestamp: Timestamp(0),
+        value: Bytes::from(vec![b'v'; 4 << 10]),
+        label: None,
+    };
+    let key = Bytes::from(format!("row-{i:010}"));
+    RowBatch {
+        pieces: vec![
+            RowPiece::Scanned(Bytes::from(format!("row-{i:010}-before"))),
+            RowPiece::Start(key),
+            RowPiece::Cell(cell),
+            RowPiece::End,
+        ],
+        stats: ReadStats::default(),
+    }
+}
+
+fn none<T>() -> Result<T> {
+    Err(Error::Internal("not of this store".into()))
+}
+
+#[tonic::async_trait]
+impl Store for EndlessStore {
+    async fn read_rows(&self, _: &TableName, _: ReadRows) -> Result<RowStream> {
+        let (sender, stream) = RowStream::channel(2);
+        let state = self.0.clone();
+        tokio::spawn(async move {
+            for i in 0.. {
+                if sender.send(Ok(batch(i))).await.is_err() {
+                    state.dropped.notify_one();
+                    return;
+                }
+                state.batches.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Ok(stream)
+    }
+
+    async fn create_table(&self, _: CreateTable) -> Result<Arc<TableSchema>> {
+        none()
+    }
+    async fn get_table(&self, _: &TableName) -> Result<Arc<TableSchema>> {
+        none()
+    }
+    async fn list_tables(&self, _: &str) -> Result<Vec<Arc<TableSchema>>> {
+        none()
+    }
+    async fn delete_table(&self, _: &TableName) -> Result<()> {
+        none()
+    }
+    async fn set_deletion_protection(&self, _: &TableName, _: bool) -> Result<Arc<TableSchema>> {
+        none()
+    }
+    async fn modify_families(
+        &self,
+        _: &TableName,
+        _: Vec<FamilyChange>,
+    ) -> Result<Arc<TableSchema>> {
+        none()
+    }
+    async fn drop_rows(&self, _: &TableName, _: DropRows) -> Result<()> {
+        none()
+    }
+    async fn mutate_row(&self, _: &TableName, _: RowMutations) -> Result<()> {
+        Err(Error::ResourceExhausted("disk full".into()))
+    }
+    async fn mutate_rows(&self, _: &TableName, rows: Vec<RowMutations>) -> Result<Vec<Result<()>>> {
+        Ok(rows.iter().map(|_| Err(Error::ResourceExhausted("disk full".into()))).collect())
+    }
+    async fn check_and_mutate_row(&self, _: &TableName, _: CheckAndMutate) -> Result<bool> {
+        none()
+    }
+    async fn read_modify_write_row(
+        &self,
+        _: &TableName,
+        _: Bytes,
+        _: Vec<ReadModifyWriteRule>,
+    ) -> Result<Row> {
+        none()
+    }
+    async fn sample_row_keys(&self, _: &TableName) -> Result<Vec<RowKeySample>> {
+        none()
+    }
+}
+
+fn read() -> data::ReadRowsRequest {
+    data::ReadRowsRequest { table_name: TABLE.into(), ..Default::default() }
+}
+
+#[tokio::test]
+async fn a_slow_client_holds_the_scan_back_and_leaving_ends_it() {
+    let state = Arc::new(Endless::default());
+    let mut clients = connect(Arc::new(EndlessStore(state.clone()))).await;
+    let mut stream = clients.data.read_rows(read()).await.unwrap().into_inner();
+    let first = stream.message().await.unwrap().unwrap();
+    assert_eq!(first.last_scanned_row_key, "row-0000000000-before");
+    assert_eq!(first.chunks, []);
+
+    // The client takes no more: what fits the windows is sent, and then the scan stands still.
+    let mut before = u64::MAX;
+    let mut now = state.batches.load(Ordering::Relaxed);
+    for _ in 0..100 {
+        if now == before {
+            break;
+        }
+        before = now;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        now = state.batches.load(Ordering::Relaxed);
+    }
+    assert_eq!(now, before, "the scan went on without a reader");
+
+    drop(stream);
+    tokio::time::timeout(Duration::from_secs(10), state.dropped.notified())
+        .await
+        .expect("the scan goes on after its client left");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_resource_exhausted() {
+    let mut clients = connect(Arc::new(EndlessStore(Arc::default()))).await;
+    let row = data::MutateRowRequest { table_name: TABLE.into(), ..Default::default() };
+    let status = clients.data.mutate_row(row).await.unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "disk full"));
+}
+
+#[tokio::test]
+async fn methods_not_served_say_so() {
+    let mut clients = connect(Arc::new(EndlessStore(Arc::default()))).await;
+    let query = data::PrepareQueryRequest::default();
+    let status = clients.data.prepare_query(query).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+    let message = "google.bigtable.v2.Bigtable/PrepareQuery is not supported by this server";
+    assert_eq!(status.message(), message);
+    let changes = data::ReadChangeStreamRequest::default();
+    let status = clients.data.read_change_stream(changes).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+
+    let view = data::ReadRowsRequest {
+        authorized_view_name: format!("{TABLE}/authorizedViews/v"),
+        ..Default::default()
+    };
+    let status = clients.data.read_rows(view).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+}
