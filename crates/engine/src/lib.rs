@@ -15,6 +15,7 @@ pub mod memtable;
 pub mod merge;
 pub mod metrics;
 pub mod model;
+pub mod obsolete;
 pub mod options;
 pub mod read;
 pub mod request;

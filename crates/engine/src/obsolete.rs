@@ -1,0 +1,186 @@
+//! Which files may be deleted, and when.
+//!
+//! A file of the data directory is needed while the manifest names it, while a reader holds it
+//! open (a scan goes on in the version it began with), or while a job is writing it. Hence:
+//! 1. An SSTable is handed over here only after the edit that takes it out of the manifest is on
+//!    disk. Before that, a crash would bring back a manifest that names a file that is gone.
+//! 2. It is deleted when the last reader has let go of it, seen by its `Weak` reference. That is
+//!    looked at when somebody calls `collect`: after every install, and at close.
+//! 3. Files being written are not known here; their job removes them if it fails.
+//! 4. What a crash leaves behind, no manifest names. [`remove_unnamed`] deletes it at open, when
+//!    no job runs yet. It touches names of SSTables only ([`FileNumber::of_sst`]); the log, the
+//!    manifest and files that are not ours are others' concern.
+//!
+//! A deletion need not be durable: what comes back after a crash is deleted again at open.
+
+use crate::error::{Error, Result};
+use crate::file::FileNumber;
+use crate::sstable::SstReader;
+use base::env::FileSystem;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+/// SSTables that no version names any more and that readers may still hold.
+#[derive(Debug, Default)]
+pub struct Obsolete {
+    waiting: Mutex<Vec<Waiting>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    reader: Weak<SstReader>,
+    path: PathBuf,
+}
+
+impl Obsolete {
+    /// Takes over SSTables that the manifest on disk does not name any more. Each is deleted by
+    /// the first `collect` that finds it without a holder.
+    pub fn add(&self, readers: impl IntoIterator<Item = Arc<SstReader>>) {
+        let waiting = |reader: Arc<SstReader>| Waiting {
+            path: reader.path().to_owned(),
+            reader: Arc::downgrade(&reader),
+        };
+        self.waiting.lock().extend(readers.into_iter().map(waiting));
+    }
+
+    /// Deletes what nobody holds any more; gives the number of files deleted. What cannot be
+    /// deleted is tried again by the next call.
+    pub fn collect(&self, fs: &dyn FileSystem) -> usize {
+        let free: Vec<Waiting> = {
+            let mut waiting = self.waiting.lock();
+            waiting.extract_if(.., |file| file.reader.strong_count() == 0).collect()
+        };
+        let found = free.len();
+        let failed: Vec<Waiting> =
+            free.into_iter().filter(|file| !remove(fs, &file.path)).collect();
+        let deleted = found - failed.len();
+        self.waiting.lock().extend(failed);
+        deleted
+    }
+
+    /// Files that wait to be deleted.
+    pub fn len(&self) -> usize {
+        self.waiting.lock().len()
+    }
+
+    /// Whether no file waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Deletes `path`; whether it is gone. Disk space is all that a failure costs.
+fn remove(fs: &dyn FileSystem, path: &Path) -> bool {
+    match fs.remove_file(path) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "an obsolete file could not be deleted");
+            false
+        }
+    }
+}
+
+/// What was found in a directory beside the SSTables that the manifest names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Files deleted.
+    pub deleted: usize,
+    /// Largest number of any SSTable found, deleted or not; no new file may have it.
+    pub largest: Option<FileNumber>,
+}
+
+/// Deletes the SSTables in `dir` that are not in `named`. Only at open, before any job runs.
+pub fn remove_unnamed(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    named: &BTreeSet<FileNumber>,
+) -> Result<Leftovers> {
+    let names = fs.list(dir).map_err(|error| Error::io("list", dir, &error))?;
+    let mut leftovers = Leftovers::default();
+    for number in names.iter().filter_map(|name| FileNumber::of_sst(name)) {
+        leftovers.largest = leftovers.largest.max(Some(number));
+        if !named.contains(&number) && remove(fs, &number.sst_path(dir)) {
+            leftovers.deleted += 1;
+        }
+    }
+    Ok(leftovers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::{Column, Entry, FamilyId, Kind, SequenceNumber, Timestamp};
+    use crate::options::{Compression, TreeOptions};
+    use crate::sstable::{BlockCache, SstBuilder, SstOptions};
+    use base::env::RealFileSystem;
+
+    fn sst(dir: &Path, number: u64) -> Arc<SstReader> {
+        let (fs, number) = (RealFileSystem, FileNumber(number));
+        let path = number.sst_path(dir);
+        let options = SstOptions::new(&TreeOptions::default(), Compression::None);
+        let mut builder = SstBuilder::new(fs.create(&path).unwrap(), &path, options);
+        let entry = Entry {
+            column: Column::of(FamilyId(1), b"q"),
+            timestamp: Timestamp(1),
+            sequence: SequenceNumber(1),
+            kind: Kind::Put,
+            value: b"value",
+        };
+        builder.add(b"row", &entry).unwrap();
+        builder.finish().unwrap();
+        let cache = Arc::new(BlockCache::new(1 << 20));
+        SstReader::open(fs.open_read(&path).unwrap(), &path, number, cache).unwrap()
+    }
+
+    #[test]
+    fn a_file_goes_when_its_last_reader_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let obsolete = Obsolete::default();
+        let (held, free) = (sst(dir.path(), 1), sst(dir.path(), 2));
+        obsolete.add([Arc::clone(&held), free]);
+        assert_eq!(obsolete.collect(&RealFileSystem), 1);
+        assert!(held.path().exists() && obsolete.len() == 1);
+        let path = held.path().to_owned();
+        drop(held);
+        assert_eq!(obsolete.collect(&RealFileSystem), 1);
+        assert!(!path.exists() && obsolete.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_deleted_is_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let obsolete = Obsolete::default();
+        let reader = sst(dir.path(), 1);
+        let path = reader.path().to_owned();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        obsolete.add([reader]);
+        assert_eq!((obsolete.collect(&RealFileSystem), obsolete.len()), (0, 1));
+        std::fs::remove_dir(&path).unwrap();
+        assert_eq!((obsolete.collect(&RealFileSystem), obsolete.len()), (1, 0));
+    }
+
+    #[test]
+    fn open_deletes_only_ssts_that_no_tree_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = [FileNumber(3)].into();
+        for number in [3, 4, 11] {
+            drop(sst(dir.path(), number));
+        }
+        let others = ["0000000004.log", "CURRENT", "4.sst", "notes.txt", "0000000009.sst.bak"];
+        for name in others {
+            std::fs::write(dir.path().join(name), b"mine").unwrap();
+        }
+        let found = remove_unnamed(&RealFileSystem, dir.path(), &named).unwrap();
+        assert_eq!(found, Leftovers { deleted: 2, largest: Some(FileNumber(11)) });
+        let left = RealFileSystem.list(dir.path()).unwrap();
+        let mut want: Vec<PathBuf> = others.iter().map(PathBuf::from).collect();
+        want.push(FileNumber(3).sst_path(Path::new("")));
+        want.sort();
+        assert_eq!(left, want);
+    }
+}
