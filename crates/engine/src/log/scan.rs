@@ -56,6 +56,9 @@ impl RecordFile {
     /// Up to `len` bytes from `offset`, fewer at the end of the file.
     fn bytes(&mut self, offset: u64, len: u64) -> Result<&[u8]> {
         let len = len.min(self.len.saturating_sub(offset));
+        if len == 0 {
+            return Ok(&[]);
+        }
         let window_end = self.window_start + self.window.len() as u64;
         if offset < self.window_start || offset + len > window_end {
             let wanted = len.max(WINDOW_BYTES).min(self.len.saturating_sub(offset));

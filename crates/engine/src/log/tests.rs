@@ -1,5 +1,8 @@
 //! Tests of the log as a whole.
 
+mod crash;
+mod damage;
+
 use super::*;
 use crate::WriteBatch;
 use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
@@ -7,6 +10,7 @@ use crate::error::Error;
 use crate::manifest::LogPosition;
 use base::env::RealFileSystem;
 use base::env::fs::FileSystem;
+use base::env::sim::SimFs;
 use std::path::Path;
 use std::sync::Arc;
 
