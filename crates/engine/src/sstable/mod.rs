@@ -11,6 +11,8 @@ mod cursor;
 mod damage;
 mod filter;
 mod format;
+#[doc(hidden)]
+pub mod fuzz;
 
 mod heads;
 mod index;
@@ -20,6 +22,7 @@ mod ranges;
 mod reader;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 pub use crate::file::FileNumber;
 pub use builder::{SstBuilder, SstOptions, SstSummary};

@@ -138,6 +138,12 @@ impl SstReader {
         Ok(Arc::new(reader))
     }
 
+    /// The same file again, its blocks through another cache.
+    pub(super) fn reopen(&self, cache: Arc<BlockCache>) -> Result<Arc<Self>> {
+        let Source { file, path, number, .. } = &self.source;
+        Self::open(Arc::clone(file), path, *number, cache)
+    }
+
     /// Checks the pinned parts against each other.
     fn check_pinned(&self) -> Result<()> {
         let fail = |handle: Handle, what| Err(self.source.corruption(handle.offset, what));

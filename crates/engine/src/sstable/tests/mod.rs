@@ -1,5 +1,7 @@
 //! Tests of whole files: what was written is what every way of reading finds.
 
+mod damage;
+mod golden;
 mod round_trip;
 
 use super::*;
@@ -8,7 +10,7 @@ use crate::cell::{
     Column, Entry, FamilyId, Kind, RangeTombstone, Scope, SequenceNumber, Timestamp,
 };
 use crate::cursor::RowCursor;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::merge::{Operand, Operator};
 use crate::model::OwnedEntry;
 use crate::options::{Compression, FilterGranularity};

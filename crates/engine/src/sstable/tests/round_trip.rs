@@ -236,6 +236,7 @@ proptest! {
         check_summary(&summary, &rows);
         let sst = open(bytes).unwrap();
         prop_assert_eq!(&read_all(&sst).unwrap(), &rows);
+        sst.verify().unwrap();
         check_filter(&sst, &rows);
         let mut cursor = sst.cursor(CacheFill::Bypass);
         let mut expected = Expected { rows: &rows, at: None, entry: 0 };
@@ -281,6 +282,7 @@ fn a_wide_row_spans_blocks_and_partitions() {
         let sst = open(bytes).unwrap();
         assert_eq!(read_all(&sst).unwrap(), rows);
         assert_eq!(read_back(&sst), rows);
+        sst.verify().unwrap();
         check_filter(&sst, &rows);
         let mut cursor = sst.cursor(CacheFill::Insert);
         cursor.seek(b"b").unwrap();
@@ -367,6 +369,7 @@ fn a_file_of_dropped_ranges_alone_has_no_rows() {
     let sst = open(bytes).unwrap();
     assert_eq!(sst.range_tombstones(), [dropped[1].clone(), dropped[0].clone()]);
     assert_eq!(read_all(&sst).unwrap(), Vec::new());
+    sst.verify().unwrap();
     assert_eq!(read_back(&sst), Vec::new());
     assert!(!sst.may_contain(&FilterQuery::row(b"m")).unwrap());
     assert_eq!(sst.approximate_bytes(&RowRange::ALL).unwrap(), 0);
