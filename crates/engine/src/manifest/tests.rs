@@ -1,5 +1,8 @@
 //! Tests of the manifest as a whole.
 
+mod crash;
+mod damage;
+
 use super::*;
 use crate::cell::{SequenceNumber, Timestamp, TreeId};
 use crate::error::Error;
@@ -7,6 +10,7 @@ use crate::options::TreeOptions;
 use crate::request::RowRange;
 use base::env::RealFileSystem;
 use base::env::fs::FileSystem;
+use base::env::sim::SimFs;
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
@@ -47,6 +51,10 @@ fn real() -> (Arc<dyn FileSystem>, tempfile::TempDir) {
 
 fn open(fs: &Arc<dyn FileSystem>, dir: &Path) -> crate::Result<ManifestSet> {
     ManifestSet::open_rolling(Arc::clone(fs), dir, 1 << 10)
+}
+
+fn sim(fs: &SimFs) -> Arc<dyn FileSystem> {
+    Arc::new(fs.clone())
 }
 
 fn any_meta() -> impl Strategy<Value = SstMeta> {

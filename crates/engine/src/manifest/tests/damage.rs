@@ -1,0 +1,104 @@
+//! Damaged manifests: each is read as it was, or refused with the file and a place in it.
+
+use super::*;
+use std::path::PathBuf;
+
+fn dir() -> &'static Path {
+    Path::new("")
+}
+
+/// A directory whose manifest has a snapshot and some edits, and its state.
+fn directory() -> (SimFs, State) {
+    let fs = SimFs::new(1);
+    let set = ManifestSet::open_rolling(sim(&fs), dir(), 300).unwrap();
+    set.install(&[create(1), create(2)]).unwrap();
+    for number in 1..=6 {
+        let new = meta(set.new_file().0, ("a", "z"), (number, number));
+        set.install(&[add(1, 0, number, new)]).unwrap();
+    }
+    set.install(&[Edit::DropTree { tree: TreeId(2) }]).unwrap();
+    (fs, State::clone(&set.state()))
+}
+
+fn files(fs: &SimFs) -> Vec<(PathBuf, usize)> {
+    fs.files().into_iter().map(|(path, len)| (path, len as usize)).collect()
+}
+
+#[test]
+fn every_flipped_byte_is_harmless_or_corruption() {
+    let (fs, state) = directory();
+    let all = files(&fs);
+    assert_eq!(all.len(), 2);
+    for (path, len) in all {
+        for at in 0..len {
+            for mask in [0x01, 0x80, 0xff] {
+                fs.flip(&path, at, mask).unwrap();
+                let case = format!("{} byte {at} mask {mask}", path.display());
+                match load(&fs, dir()) {
+                    Ok(found) => assert_eq!(found.as_ref(), Some(&state), "{case}"),
+                    Err(Error::Corruption { file, offset, .. }) => {
+                        assert_eq!(file, path, "{case}");
+                        assert!(offset as usize <= at, "{case}: reported at {offset}");
+                    }
+                    Err(error) => panic!("{case}: {error}"),
+                }
+                fs.flip(&path, at, mask).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cut_manifest_ends_before_the_cut_or_is_corruption() {
+    let (fs, _) = directory();
+    let (path, len) = files(&fs).pop().unwrap();
+    let mut states = Vec::new();
+    let mut reader = EditReader::open(&fs, &path).unwrap();
+    let mut state = State::default();
+    let mut first_end = None;
+    while let Some((_, edits)) = reader.next().unwrap() {
+        state = state.apply(&edits).unwrap();
+        first_end.get_or_insert(reader.end() as usize);
+        states.push((reader.end() as usize, state.clone()));
+    }
+    assert!(states.len() > 2);
+    let intact = fs.read(&path).unwrap();
+    for at in 0..len {
+        fs.overwrite(&path, &intact[..at]).unwrap();
+        match load(&fs, dir()) {
+            Ok(found) => {
+                let left = states.iter().rev().find(|(end, _)| *end <= at).map(|(_, state)| state);
+                assert_eq!(found.as_ref(), left, "cut at {at}");
+            }
+            Err(Error::Corruption { file, offset, .. }) => {
+                assert!(file == path && at < first_end.unwrap() && offset as usize <= at);
+            }
+            Err(error) => panic!("cut at {at}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_missing_manifest_is_corruption() {
+    let (fs, _) = directory();
+    let (path, _) = files(&fs).pop().unwrap();
+    fs.remove_file(&path).unwrap();
+    let Err(Error::Corruption { file, .. }) = load(&fs, dir()) else { panic!("it was read") };
+    assert_eq!(file, path);
+}
+
+#[test]
+fn reading_changes_nothing() {
+    let (fs, state) = directory();
+    let (path, _) = files(&fs).pop().unwrap();
+    let mut content = fs.read(&path).unwrap();
+    content.extend([1, 2, 3]);
+    fs.overwrite(&path, &content).unwrap();
+    let operations = fs.operations();
+    assert_eq!(load(&fs, dir()).unwrap().unwrap(), state);
+    assert_eq!(fs.operations(), operations);
+    assert_eq!(fs.read(&path).unwrap(), content);
+    let set = ManifestSet::open(sim(&fs), dir()).unwrap();
+    assert_eq!(*set.state(), state);
+    assert_eq!(fs.read(&path).unwrap(), content[..content.len() - 3], "opening cuts a torn tail");
+}
