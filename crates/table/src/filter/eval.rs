@@ -36,12 +36,6 @@ struct State {
     verdicts: Vec<bool>,
 }
 
-/// Where copies of a cell go.
-struct Out<'a> {
-    shapes: &'a mut Vec<Shape>,
-    sunk: &'a mut Vec<Shape>,
-}
-
 impl Evaluator {
     pub(crate) fn new(plan: Arc<Plan>, seed: u64) -> Self {
         let state = State {
@@ -74,14 +68,27 @@ impl Evaluator {
 
     /// Adds the copies of `cell` that the filter yields. Only for plans without conditions.
     pub(crate) fn cell(&mut self, cell: &Cell<'_>, shapes: &mut Vec<Shape>) {
-        if let Node::Leaf(Leaf::PassAll) = self.plan.root {
-            shapes.push(Shape::default());
-            return;
+        let nodes = match &self.plan.root {
+            Node::Chain(nodes) => nodes.as_slice(),
+            node => std::slice::from_ref(node),
+        };
+        let mut shape = Shape::default();
+        for (at, node) in nodes.iter().enumerate() {
+            let Node::Leaf(leaf) = node else {
+                // From here on there may be several copies.
+                let mut sunk = Vec::new();
+                let rest = nodes[at..].iter();
+                let copies = rest.fold(vec![shape], |copies, node| {
+                    self.state.stage(node, cell, copies, &mut sunk)
+                });
+                shapes.extend(copies);
+                shapes.append(&mut sunk);
+                return;
+            };
+            let Some(passed) = self.state.leaf(leaf, cell, shape) else { return };
+            shape = passed;
         }
-        let mut sunk = Vec::new();
-        let mut out = Out { shapes, sunk: &mut sunk };
-        self.state.push(&self.plan.root, cell, Shape::default(), &mut out);
-        shapes.append(&mut sunk);
+        shapes.push(shape);
     }
 
     /// Whether no later cell of this row can be yielded.
@@ -169,33 +176,32 @@ impl State {
         }
     }
 
-    fn push(&mut self, node: &Node, cell: &Cell<'_>, shape: Shape, out: &mut Out<'_>) {
+    /// What a node without conditions makes of the copies of one cell.
+    fn stage(
+        &mut self,
+        node: &Node,
+        cell: &Cell<'_>,
+        mut copies: Vec<Shape>,
+        sunk: &mut Vec<Shape>,
+    ) -> Vec<Shape> {
         match node {
-            Node::Leaf(leaf) => out.shapes.extend(self.leaf(leaf, cell, shape)),
-            Node::Sink => out.sunk.push(shape),
-            Node::Chain(nodes) => self.chain(nodes, cell, shape, out),
+            _ if copies.is_empty() => copies,
+            Node::Leaf(leaf) => {
+                copies.into_iter().filter_map(|shape| self.leaf(leaf, cell, shape)).collect()
+            }
+            Node::Sink => {
+                sunk.append(&mut copies);
+                copies
+            }
+            Node::Chain(nodes) => {
+                nodes.iter().fold(copies, |copies, node| self.stage(node, cell, copies, sunk))
+            }
             Node::Interleave(nodes) => {
-                nodes.iter().for_each(|node| self.push(node, cell, shape, out));
+                let parts = nodes.iter().map(|node| self.stage(node, cell, copies.clone(), sunk));
+                parts.collect::<Vec<_>>().concat()
             }
             Node::Condition(_) => unreachable!("a plan with conditions takes whole rows"),
         }
-    }
-
-    fn chain(&mut self, nodes: &[Node], cell: &Cell<'_>, mut shape: Shape, out: &mut Out<'_>) {
-        for (at, node) in nodes.iter().enumerate() {
-            if let Node::Leaf(leaf) = node {
-                let Some(passed) = self.leaf(leaf, cell, shape) else { return };
-                shape = passed;
-                continue;
-            }
-            let mut copies = Vec::new();
-            self.push(node, cell, shape, &mut Out { shapes: &mut copies, sunk: out.sunk });
-            for copy in copies {
-                self.chain(&nodes[at + 1..], cell, copy, out);
-            }
-            return;
-        }
-        out.shapes.push(shape);
     }
 
     /// What a leaf makes of one copy of a cell.
@@ -262,7 +268,7 @@ impl State {
         }
     }
 
-    /// Sends the copies in `input` one by one through a node without conditions.
+    /// Sends the copies in `input`, cell by cell, through a node without conditions.
     fn stream(
         &mut self,
         node: &Node,
@@ -272,17 +278,19 @@ impl State {
     ) -> Vec<(usize, Shape)> {
         let mut yielded = Vec::new();
         let mut column = None;
-        let (mut shapes, mut sinks) = (Vec::new(), Vec::new());
-        for (at, shape) in input {
-            let cell = &cells[*at];
+        let mut sinks = Vec::new();
+        for copies in input.chunk_by(|a, b| a.0 == b.0) {
+            let at = copies[0].0;
+            let cell = &cells[at];
             let this = Some(Column::of(cell.family, cell.qualifier));
             if column != this {
                 column = this;
                 self.column_counters.fill(0);
             }
-            self.push(node, cell, *shape, &mut Out { shapes: &mut shapes, sunk: &mut sinks });
-            yielded.extend(shapes.drain(..).map(|shape| (*at, shape)));
-            sunk.extend(sinks.drain(..).map(|shape| (*at, shape)));
+            let shapes = copies.iter().map(|(_, shape)| *shape).collect();
+            let shapes = self.stage(node, cell, shapes, &mut sinks);
+            yielded.extend(shapes.into_iter().map(|shape| (at, shape)));
+            sunk.extend(sinks.drain(..).map(|shape| (at, shape)));
         }
         yielded
     }
