@@ -231,7 +231,15 @@ fn condition() -> impl Strategy<Value = RowFilter> {
 /// Chains, what interests most of them: every pair of neighbours is a case of narrowing.
 fn filter() -> impl Strategy<Value = RowFilter> {
     let chain = || some(leaf()).prop_map(RowFilter::Chain);
-    let pool = || some(prop_oneof![leaf(), chain()]).prop_map(RowFilter::Interleave);
+    let newest_in_time = (timestamps(), 1i32..3).prop_map(|(range, count)| {
+        let limit = RowFilter::CellsPerColumnLimit(count);
+        RowFilter::Chain(vec![RowFilter::TimestampRange(range), limit])
+    });
+    let newest_in_time = newest_in_time.boxed();
+    let pool = || {
+        let part = prop_oneof![leaf(), chain(), newest_in_time.clone()];
+        prop_oneof![some(part), some(newest_in_time.clone())].prop_map(RowFilter::Interleave)
+    };
     let sinks =
         some(prop_oneof![1 => Just(RowFilter::Sink), 2 => leaf()]).prop_map(RowFilter::Interleave);
     let deep = prop_oneof![6 => leaf(), 1 => condition()].prop_recursive(3, 12, 3, |inner| {
