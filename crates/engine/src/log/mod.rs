@@ -26,6 +26,7 @@
 //!    sync is forgiven, after the tail was cut back to its place and synced.
 
 pub(crate) mod append;
+pub mod fuzz;
 mod reader;
 pub(crate) mod record;
 pub(crate) mod scan;

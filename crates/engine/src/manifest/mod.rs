@@ -8,6 +8,7 @@
 pub mod check;
 mod current;
 pub mod edit;
+pub mod fuzz;
 mod reader;
 mod set;
 mod state;

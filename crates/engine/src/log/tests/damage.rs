@@ -2,6 +2,7 @@
 //! exception is the unsynced end of a log that was not closed cleanly.
 
 use super::*;
+use base::env::Rng;
 use base::env::sim::SimFs;
 use std::path::PathBuf;
 
@@ -173,6 +174,40 @@ fn the_name_of_the_next_segment_proves_that_one_was_sealed() {
     let shared: Arc<dyn FileSystem> = Arc::new(fs);
     let Err(Error::Corruption { file, .. }) = read(&shared, dir()) else { panic!("it was read") };
     assert_eq!(file, last.0);
+}
+
+#[test]
+fn fuzz_bodies_stand_mutated_segments() {
+    let mut rng = Rng::new(1);
+    let mut batch = WriteBatch::new();
+    batch.put(b"row", Column::of(FamilyId(1), b"q"), Timestamp(5), b"value");
+    batch.delete_row(b"row");
+    batch.drop_row_range(b"a", Some(b"b"));
+    let mut encoded = Vec::new();
+    batch.encode_into(&mut encoded);
+    let seeds = fuzz::log_record_seeds();
+    for _ in 0..4000 {
+        let seed = &seeds[rng.index(seeds.len())];
+        fuzz::log_record(&mutate(&mut rng, seed));
+        fuzz::batch(&mutate(&mut rng, &encoded));
+    }
+}
+
+fn mutate(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
+    for _ in 0..rng.index(4) {
+        let at = rng.index(bytes.len() + 1);
+        match rng.below(4) {
+            0 => bytes.truncate(at),
+            1 => bytes.insert(at, rng.next_u64() as u8),
+            _ => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << rng.below(8);
+                }
+            }
+        }
+    }
+    bytes
 }
 
 fn writer_number(fs: &SimFs) -> u64 {

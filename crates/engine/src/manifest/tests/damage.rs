@@ -1,6 +1,7 @@
 //! Damaged manifests: each is read as it was, or refused with the file and a place in it.
 
 use super::*;
+use base::env::Rng;
 use std::path::PathBuf;
 
 fn dir() -> &'static Path {
@@ -101,4 +102,31 @@ fn reading_changes_nothing() {
     let set = ManifestSet::open(sim(&fs), dir()).unwrap();
     assert_eq!(*set.state(), state);
     assert_eq!(fs.read(&path).unwrap(), content[..content.len() - 3], "opening cuts a torn tail");
+}
+
+#[test]
+fn fuzz_bodies_stand_mutated_manifests() {
+    let (fs, state) = directory();
+    let (path, _) = files(&fs).pop().unwrap();
+    let mut edits = vec![2];
+    state.to_edits().iter().for_each(|edit| edit.encode_into(&mut edits));
+    let whole = [&[0][..], &fs.read(&path).unwrap()].concat();
+    let headless = [&[1][..], &whole[33..]].concat();
+    let mut rng = Rng::new(1);
+    for seed in [edits, whole, headless] {
+        fuzz::manifest_edit(&seed);
+        for _ in 0..2000 {
+            let mut bytes = seed.clone();
+            for _ in 0..1 + rng.index(3) {
+                let at = rng.index(bytes.len() + 1);
+                match (rng.below(4), bytes.get_mut(at)) {
+                    (0, _) => bytes.truncate(at),
+                    (1, _) => bytes.insert(at, rng.next_u64() as u8),
+                    (_, Some(byte)) => *byte ^= 1 << rng.below(8),
+                    (_, None) => {}
+                }
+            }
+            fuzz::manifest_edit(&bytes);
+        }
+    }
 }
