@@ -57,6 +57,8 @@ impl FileSystem for RealFileSystem {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        // The parent of a relative name without slashes is the empty path.
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         File::open(dir)?.sync_all()
     }
 

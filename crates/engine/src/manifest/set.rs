@@ -72,6 +72,7 @@ impl ManifestSet {
         let (writer, state) = match load_with_end(&*fs, dir)? {
             Some(loaded) => resume(&*fs, dir, loaded)?,
             None => {
+                sync_parents(&*fs, dir)?;
                 let state = State::default();
                 (begin(&*fs, dir, 1, &state)?, state)
             }
@@ -178,6 +179,24 @@ impl ManifestSet {
         writer.stopped = Some(Stopped::Closed);
         Ok(())
     }
+}
+
+/// Makes the name of a new data directory durable, and those of the directories above it, which
+/// may be new as well. Those that cannot be synced by this user were there before.
+fn sync_parents(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    use std::io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    for parent in dir.ancestors().skip(1) {
+        match fs.sync_dir(parent) {
+            Ok(()) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    InvalidInput | PermissionDenied | ReadOnlyFilesystem | Unsupported
+                ) => {}
+            Err(error) => return Err(unforgiven("sync", parent, &error)),
+        }
+    }
+    Ok(())
 }
 
 /// Creates manifest `number` with `state` as its snapshot and makes it the one that counts.

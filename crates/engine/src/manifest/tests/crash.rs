@@ -194,3 +194,16 @@ fn a_failed_write_or_sync_stops_installs_until_it_is_opened_again() {
         set.install(&[create(4)]).unwrap();
     }
 }
+
+#[test]
+fn a_new_directory_is_durable_with_all_above_it() {
+    for seed in 0..50 {
+        let fs = SimFs::new(seed);
+        let deep = Path::new("/one/two/three");
+        fs.create_dir_all(deep).unwrap();
+        let set = ManifestSet::open(sim(&fs), deep).unwrap();
+        set.install(&[create(1)]).unwrap();
+        let fs = fs.reboot();
+        assert_eq!(load(&fs, deep).unwrap().unwrap(), *set.state(), "seed {seed}");
+    }
+}
