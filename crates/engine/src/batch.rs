@@ -173,9 +173,11 @@ impl WriteBatch {
     }
 
     /// The encoding: `count` u32, then the mutations.
-    pub fn encode_into(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(4 + self.bytes.len());
         out.put_u32(self.count);
         out.extend_from_slice(&self.bytes);
+        out
     }
 
     /// The batch in `bytes`, every mutation checked. Allocates no more than `bytes` is long.

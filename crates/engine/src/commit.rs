@@ -63,6 +63,14 @@ pub(crate) struct Log {
     closed: bool,
 }
 
+/// Where numbering goes on after recovery.
+pub(crate) struct LogStart {
+    /// The last sequence number in use.
+    pub(crate) last: SequenceNumber,
+    /// The newest commit time in the log.
+    pub(crate) commit_time: u64,
+}
+
 struct Request {
     tree: Arc<Tree>,
     batch: WriteBatch,
@@ -72,17 +80,17 @@ struct Request {
 }
 
 impl Commits {
-    /// A queue that appends to `writer` after `last`.
+    /// A queue that appends to `writer` after `start`.
     pub(crate) fn new(
         writer: LogWriter,
-        last: SequenceNumber,
+        start: LogStart,
         snapshots: Arc<Snapshots>,
         clock: Arc<dyn Clock>,
         durability: Durability,
     ) -> Self {
         let synced_at = clock.monotonic();
-        let log =
-            Log { writer, last, commit_time: 0, synced_at, unsynced: false, closed: false };
+        let LogStart { last, commit_time } = start;
+        let log = Log { writer, last, commit_time, synced_at, unsynced: false, closed: false };
         Self {
             queue: Mutex::default(),
             log: Mutex::new(log),
@@ -98,12 +106,8 @@ impl Commits {
 
     /// Commits `batch` to `tree`; returns when it is durable (as the mode says) and visible.
     pub(crate) fn submit(&self, tree: Arc<Tree>, batch: WriteBatch) -> Result<SequenceNumber> {
-        let request = Arc::new(Request {
-            tree,
-            batch,
-            outcome: Mutex::new(None),
-            wake: Condvar::new(),
-        });
+        let request =
+            Arc::new(Request { tree, batch, outcome: Mutex::new(None), wake: Condvar::new() });
         let mut queue = self.queue.lock();
         queue.waiting.push(Arc::clone(&request));
         loop {

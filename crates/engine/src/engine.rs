@@ -1,100 +1,143 @@
-//! The engine's public face. (Temporary: held by the model; the real one keeps these signatures.)
+//! The engine's public face, and the state that its parts share. Wiring only.
+//!
+//! Lock order, outermost first; a thread that holds one may take only those below it:
+//! 1. `Commits::queue`, never together with another lock but a request's outcome
+//! 2. `Commits::log`: the commit leader, freezing, closing
+//! 3. `Tree::installing`: a change of files, from the manifest to the view
+//! 4. `Shared::trees`
+//! 5. the manifest's own lock, held over the I/O of an install
+//! 6. `Tree::work`
+//! 7. `Tree::view`, `Tree::rules`, `Snapshots::held`, the memtable's and the cache's own locks
 
+use crate::background::Progress;
 use crate::batch::WriteBatch;
-use crate::cell::{SequenceNumber, TreeId};
+use crate::cell::{FamilyId, SequenceNumber, Timestamp, TreeId};
+use crate::commit::Commits;
 use crate::elide::ElisionRules;
 use crate::error::{Error, Result};
-use crate::metrics::Metrics;
-use crate::model::{Model, OwnedRow};
+use crate::manifest::ManifestSet;
+use crate::metrics::{Counters, Metrics};
+use crate::obsolete::Obsolete;
 use crate::options::{Options, TreeOptions};
-use crate::request::{Cell, RowRange, ScanRequest};
+pub use crate::read::scan::Scan;
+use crate::request::{Columns, QualifierRange, RowRange, ScanRequest};
+pub use crate::snapshot::Snapshot;
+use crate::snapshot::Snapshots;
+use crate::sstable::BlockCache;
+use crate::tree::Tree;
 use base::env::Env;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An open data directory. Cheap to clone; the last clone closes it.
+/// An open data directory. Cheap to clone; dropping the last clone closes it.
 #[derive(Clone)]
 pub struct Engine {
-    inner: Arc<Mutex<Inner>>,
+    shared: Arc<Shared>,
+    _close_with_last: Arc<CloseWithLast>,
 }
 
-#[derive(Default)]
-struct Inner {
-    trees: BTreeMap<TreeId, Model>,
-    last: SequenceNumber,
+/// What the parts of an open engine share.
+pub(crate) struct Shared {
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) commits: Commits,
+    pub(crate) log_segments: Arc<crate::log::LogSegments>,
+    pub(crate) manifest: ManifestSet,
+    pub(crate) trees: RwLock<BTreeMap<TreeId, Arc<Tree>>>,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) obsolete: Obsolete,
+    pub(crate) progress: Mutex<Progress>,
+    /// Signalled with `progress` whenever background work ends.
+    pub(crate) progressed: Condvar,
+    pub(crate) closing: Arc<AtomicBool>,
+    pub(crate) counters: Counters,
+    /// The directory's lock, held until the last handle is dropped and no job runs any more.
+    pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
 
-/// A moment of the engine; reads through it see exactly the batches committed before it, and
-/// compaction keeps what it needs, until it is dropped.
-#[derive(Clone)]
-pub struct Snapshot {
-    sequence: SequenceNumber,
+impl Shared {
+    pub(crate) fn tree(&self, id: TreeId) -> Result<Arc<Tree>> {
+        self.trees.read().get(&id).cloned().ok_or(Error::UnknownTree(id))
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
 }
 
-impl Snapshot {
-    /// The last sequence number the snapshot sees.
-    pub fn sequence(&self) -> SequenceNumber {
-        self.sequence
+struct CloseWithLast {
+    shared: Arc<Shared>,
+}
+
+impl Drop for CloseWithLast {
+    fn drop(&mut self) {
+        if let Err(error) = self.shared.close() {
+            tracing::warn!(%error, "the log could not be closed; it is recovered at the next open");
+        }
+        self.shared.lock.lock().take();
     }
 }
 
 impl Engine {
     /// Opens the data directory `dir`, creating it if it does not exist, and recovers what the
-    /// log holds. `Error::Unusable` if another process has it open or it is of a newer format.
-    pub fn open(_env: Env, _dir: &Path, options: Options) -> Result<Self> {
-        options.validate()?;
-        Ok(Self { inner: Arc::default() })
+    /// log holds. `Error::Unusable` if another process has it open or it is of a newer format,
+    /// `Error::Corruption` if it is damaged; it is then left as it was.
+    pub fn open(env: Env, dir: &Path, options: Options) -> Result<Self> {
+        let shared = crate::recovery::open(env, dir, options)?;
+        let close = CloseWithLast { shared: Arc::clone(&shared) };
+        Ok(Self { shared, _close_with_last: Arc::new(close) })
     }
 
     /// Creates an empty tree. Durable when it returns. `InvalidArgument` if the id was ever used.
     pub fn create_tree(&self, tree: TreeId, options: TreeOptions) -> Result<()> {
         options.validate()?;
-        let mut inner = self.inner.lock();
-        if inner.trees.contains_key(&tree) {
-            return Err(Error::InvalidArgument(format!("tree {} exists", tree.0)));
-        }
-        inner.trees.insert(tree, Model::default());
-        Ok(())
+        self.shared.create_tree(tree, options)
     }
 
     /// Drops a tree and all it holds. Durable when it returns; open scans go on.
     pub fn drop_tree(&self, tree: TreeId) -> Result<()> {
-        self.inner.lock().trees.remove(&tree).map(|_| ()).ok_or(Error::UnknownTree(tree))
+        self.shared.drop_tree(tree)
     }
 
     /// The ids of all trees, ascending.
     pub fn trees(&self) -> Vec<TreeId> {
-        self.inner.lock().trees.keys().copied().collect()
+        self.shared.trees.read().keys().copied().collect()
     }
 
     /// Sets what compactions of `tree` may elide, from the next one on. Not kept on disk: the
     /// layer above sets it after every open. Until then everything is kept.
-    pub fn set_elision_rules(&self, tree: TreeId, _rules: Arc<dyn ElisionRules>) -> Result<()> {
-        let inner = self.inner.lock();
-        inner.trees.get(&tree).map(|_| ()).ok_or(Error::UnknownTree(tree))
+    pub fn set_elision_rules(&self, tree: TreeId, rules: Arc<dyn ElisionRules>) -> Result<()> {
+        self.shared.tree(tree)?.set_rules(rules);
+        Ok(())
     }
 
     /// Commits `batch` to `tree`: all of it or nothing. When it returns the batch is as durable
-    /// as `Options::durability` says and visible to every later read. Blocks. Returns the
-    /// sequence number of its last mutation.
+    /// as `Options::durability` says and visible to every later read. Blocks, also while
+    /// flushes and compactions are too far behind. Returns the sequence number of its last
+    /// mutation.
     ///
-    /// `NoSpace`: nothing was written, try again later. `WritesStopped`: after a failed append or
-    /// sync; the batch may or may not be there after reopening.
+    /// `NoSpace`: nothing was written; try again when there is space. `WritesStopped`: after a
+    /// failed append or sync; the batch may or may not be there after reopening.
     pub fn write(&self, tree: TreeId, batch: &WriteBatch) -> Result<SequenceNumber> {
         batch.validate().map_err(|error| Error::InvalidArgument(error.to_string()))?;
-        let mut inner = self.inner.lock();
-        let first = SequenceNumber(inner.last.0 + 1);
-        let model = inner.trees.get_mut(&tree).ok_or(Error::UnknownTree(tree))?;
-        model.apply(batch, first);
-        inner.last.0 += batch.len() as u64;
-        Ok(inner.last)
+        let tree = self.shared.tree(tree)?;
+        if batch.is_empty() {
+            return Ok(self.shared.snapshots.published());
+        }
+        self.shared.wait_for_room(&tree)?;
+        let last = self.shared.commits.submit(Arc::clone(&tree), batch.clone())?;
+        self.shared.after_commit(&tree, batch.encoded_len());
+        Ok(last)
     }
 
     /// A snapshot of everything committed so far, over all trees.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { sequence: self.inner.lock().last }
+        self.shared.snapshots.take()
     }
 
     /// Starts a scan of `tree` at `snapshot` (`None`: now). It sees one state of the tree from
@@ -105,80 +148,78 @@ impl Engine {
         request: &ScanRequest,
         snapshot: Option<&Snapshot>,
     ) -> Result<Scan> {
-        let inner = self.inner.lock();
-        let model = inner.trees.get(&tree).ok_or(Error::UnknownTree(tree))?;
-        let at = snapshot.map_or(inner.last, |snapshot| snapshot.sequence);
-        Ok(Scan { rows: model.scan(request, at), row: None, cell: 0 })
+        // The view first, then the number: whatever is published by then is in the view, or was
+        // written after the view's memtable was frozen and is later than this read.
+        let view = self.shared.tree(tree)?.view();
+        let at = match snapshot {
+            Some(snapshot) => snapshot.sequence(),
+            None => self.shared.snapshots.published(),
+        };
+        self.shared.counters.scans.fetch_add(1, Ordering::Relaxed);
+        let pin = snapshot.cloned().map(|snapshot| Box::new((snapshot, Arc::clone(&view))) as _);
+        let pin = pin.unwrap_or_else(|| Box::new(Arc::clone(&view)) as _);
+        view.scan(request, at, Some(pin))
+    }
+
+    /// The newest visible cell of a column at `snapshot` (`None`: now): its timestamp and value.
+    pub fn get(
+        &self,
+        tree: TreeId,
+        row: &[u8],
+        family: FamilyId,
+        qualifier: &[u8],
+        snapshot: Option<&Snapshot>,
+    ) -> Result<Option<(Timestamp, Vec<u8>)>> {
+        let request = ScanRequest {
+            columns: Columns::Ranges(vec![QualifierRange::column(family, qualifier)]),
+            versions_max: Some(1),
+            ..ScanRequest::rows(RowRange::single(row))
+        };
+        let mut scan = self.scan(tree, &request, snapshot)?;
+        if scan.next_row()?.is_none() {
+            return Ok(None);
+        }
+        Ok(scan.next_cell()?.map(|cell| (cell.timestamp, cell.value.to_vec())))
     }
 
     /// Row keys that cut `tree` into parts of about `part_bytes` bytes on disk, ascending, each
     /// with the approximate bytes before it. Empty for a small tree.
     pub fn sample_rows(&self, tree: TreeId, part_bytes: u64) -> Result<Vec<(Vec<u8>, u64)>> {
-        let _ = part_bytes;
-        let inner = self.inner.lock();
-        inner.trees.get(&tree).map(|_| Vec::new()).ok_or(Error::UnknownTree(tree))
+        self.shared.tree(tree)?.view().sample_rows(part_bytes)
     }
 
     /// Approximate bytes on disk and in memory of the rows in `rows`.
     pub fn approximate_bytes(&self, tree: TreeId, rows: &RowRange) -> Result<u64> {
-        let _ = rows;
-        let inner = self.inner.lock();
-        inner.trees.get(&tree).map(|_| 0).ok_or(Error::UnknownTree(tree))
+        self.shared.tree(tree)?.view().approximate_bytes(rows)
     }
 
     /// Writes the memtable of `tree` into an SSTable and waits for it.
     pub fn flush(&self, tree: TreeId) -> Result<()> {
-        let inner = self.inner.lock();
-        inner.trees.get(&tree).map(|_| ()).ok_or(Error::UnknownTree(tree))
+        let tree = self.shared.tree(tree)?;
+        self.shared.flush_and_wait(&tree)
     }
 
     /// Merges all runs that overlap `rows` down to the last level, applying the elision rules,
-    /// and waits for it.
+    /// and waits for it. What is still in the memtable is flushed first.
     pub fn compact_range(&self, tree: TreeId, rows: &RowRange) -> Result<()> {
-        let _ = rows;
-        self.flush(tree)
+        let tree = self.shared.tree(tree)?;
+        self.shared.flush_and_wait(&tree)?;
+        self.shared.compact_and_wait(&tree, rows)
+    }
+
+    /// Makes every acknowledged write durable, whatever the durability mode.
+    pub fn sync(&self) -> Result<()> {
+        self.shared.commits.sync()
     }
 
     /// Counters and gauges.
     pub fn metrics(&self) -> Metrics {
-        Metrics::default()
+        self.shared.metrics()
     }
 
     /// Stops background work, syncs the log whatever the durability mode, writes its closing
-    /// record, and refuses further writes. Flushes nothing.
+    /// record, and refuses further writes; reads go on. Flushes nothing.
     pub fn close(&self) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// A scan in progress. Call `next_row` until it yields no row; within a row, `next_cell`.
-pub struct Scan {
-    rows: Vec<OwnedRow>,
-    row: Option<usize>,
-    cell: usize,
-}
-
-impl Scan {
-    /// Moves to the next row that has a visible cell the request wants, skipping what is left of
-    /// the current one, and lends its key. `None` at the end.
-    pub fn next_row(&mut self) -> Result<Option<&[u8]>> {
-        let next = self.row.map_or(0, |row| row + 1);
-        self.row = Some(next);
-        self.cell = 0;
-        Ok(self.rows.get(next).map(|(row, _)| row.as_slice()))
-    }
-
-    /// Lends the next cell of the row. `None` at the row's end.
-    pub fn next_cell(&mut self) -> Result<Option<Cell<'_>>> {
-        let Some((_, cells)) = self.row.and_then(|row| self.rows.get(row)) else {
-            return Ok(None);
-        };
-        self.cell += 1;
-        Ok(cells.get(self.cell - 1).map(|cell| Cell {
-            family: cell.family,
-            qualifier: &cell.qualifier,
-            timestamp: cell.timestamp,
-            value: &cell.value,
-        }))
+        self.shared.close()
     }
 }

@@ -1,14 +1,18 @@
 //! One log-structured merge tree over cells.
 
+mod background;
 pub mod batch;
 pub mod cache;
+mod catalog;
 pub mod cell;
+mod commit;
 pub mod compaction;
 pub mod cursor;
 pub mod elide;
 pub mod engine;
 pub mod error;
 pub mod file;
+pub mod kv;
 pub mod log;
 pub mod manifest;
 pub mod memtable;
@@ -18,8 +22,12 @@ pub mod model;
 pub mod obsolete;
 pub mod options;
 pub mod read;
+mod recovery;
 pub mod request;
+mod snapshot;
 pub mod sstable;
+mod tree;
+mod view;
 
 pub use batch::{TimestampRange, WriteBatch};
 pub use cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};

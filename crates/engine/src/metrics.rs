@@ -1,8 +1,101 @@
 //! Counters that make each claim of the engine checkable.
 
+use crate::engine::Shared;
+use crate::manifest::version::LEVELS;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 /// A reading of the engine's counters and gauges, over all trees since open.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// Name (snake case, unit last, counters end in `_total`), help text, value.
     pub values: Vec<(&'static str, &'static str, u64)>,
+}
+
+impl Metrics {
+    /// The value called `name`.
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.values.iter().find(|(known, ..)| *known == name).map(|(_, _, value)| *value)
+    }
+}
+
+/// What the engine counts as it goes. Relaxed: each stands by itself.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) scans: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) flushed_bytes: AtomicU64,
+    pub(crate) compactions: AtomicU64,
+    pub(crate) compacted_bytes: AtomicU64,
+    pub(crate) write_stalls: AtomicU64,
+    pub(crate) write_slowdowns: AtomicU64,
+    pub(crate) background_failures: AtomicU64,
+}
+
+/// Names of what a level holds.
+const LEVEL_NAMES: [[&str; 2]; LEVELS] = [
+    ["level0_runs", "level0_bytes"],
+    ["level1_runs", "level1_bytes"],
+    ["level2_runs", "level2_bytes"],
+];
+
+impl Shared {
+    /// Reads all counters and gauges.
+    pub(crate) fn metrics(&self) -> Metrics {
+        let mut values = Vec::new();
+        let mut add = |name, help, value| values.push((name, help, value));
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        add("commit_groups_total", "Appends to the commit log", read(&self.commits.groups));
+        add("commit_batches_total", "Batches committed", read(&self.commits.batches));
+        add("commit_bytes_total", "Bytes of committed batches", read(&self.commits.bytes));
+        add("commit_syncs_total", "Syncs of the commit log", read(&self.commits.syncs));
+        let segments = self.log_segments.numbers().len() as u64;
+        add("log_segments", "Commit log segments kept", segments);
+        add("scans_total", "Reads of one or more rows", read(&counters.scans));
+        add("flushes_total", "Memtables written to SSTables", read(&counters.flushes));
+        add("flushed_bytes_total", "Bytes written by flushes", read(&counters.flushed_bytes));
+        add("compactions_total", "Compactions finished", read(&counters.compactions));
+        let compacted = read(&counters.compacted_bytes);
+        add("compacted_bytes_total", "Bytes written by compactions", compacted);
+        add("write_stalls_total", "Times a write had to wait", read(&counters.write_stalls));
+        let slowdowns = read(&counters.write_slowdowns);
+        add("write_slowdowns_total", "Times a write was slowed", slowdowns);
+        let failures = read(&counters.background_failures);
+        add("background_failures_total", "Flushes and compactions that failed", failures);
+        let cache = self.cache.counters();
+        add("cache_hits_total", "Blocks found in the block cache", cache.hits);
+        add("cache_misses_total", "Blocks read from disk", cache.misses);
+        add("cache_inserted_total", "Blocks put into the block cache", cache.inserted);
+        add("cache_evicted_total", "Blocks evicted from the block cache", cache.evicted);
+        add("cache_bytes", "Bytes in the block cache", cache.bytes);
+        add("cache_bytes_max", "Bytes the block cache may hold", cache.bytes_max);
+        let published = self.snapshots.published();
+        add("sequence_last", "Last sequence number committed", published.0);
+        let oldest = self.snapshots.live().first().copied().unwrap_or(published);
+        add("sequence_oldest_snapshot", "Oldest sequence number a snapshot holds", oldest.0);
+        self.add_shape(&mut values);
+        Metrics { values }
+    }
+
+    /// Adds the shape of the trees.
+    fn add_shape(&self, values: &mut Vec<(&'static str, &'static str, u64)>) {
+        let trees: Vec<_> = self.trees.read().values().cloned().collect();
+        let views: Vec<_> = trees.iter().map(|tree| tree.view()).collect();
+        let memtables: usize = views.iter().map(|view| view.memtable_bytes()).sum();
+        values.push(("trees", "Trees", trees.len() as u64));
+        values.push(("memtable_bytes", "Bytes in memtables", memtables as u64));
+        for (level, [runs_name, bytes_name]) in LEVEL_NAMES.into_iter().enumerate() {
+            let runs = || views.iter().flat_map(move |view| &view.version.levels[level]);
+            values.push((
+                runs_name,
+                "Sorted runs of the level, over all trees",
+                runs().count() as u64,
+            ));
+            values.push((
+                bytes_name,
+                "Bytes of SSTables of the level",
+                runs().map(|run| run.bytes()).sum(),
+            ));
+        }
+    }
 }

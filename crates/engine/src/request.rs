@@ -86,6 +86,14 @@ impl QualifierRange {
     }
 }
 
+impl QualifierRange {
+    /// The one qualifier the range holds, if it can hold only one.
+    pub fn single(&self) -> Option<&[u8]> {
+        let (last, head) = self.end.as_ref()?.split_last()?;
+        (*last == 0 && head == self.start).then_some(self.start.as_slice())
+    }
+}
+
 /// The columns a read wants: everything, or a sorted list of disjoint ranges.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Columns {

@@ -131,7 +131,7 @@ fn the_bytes_of_version_one() {
     let mut batch = WriteBatch::new();
     batch.put(b"r", Column::of(FamilyId(1), b"q"), Timestamp(5), b"v");
     let mut payload = Vec::new();
-    batch.encode_into(&mut payload);
+    payload.extend(batch.encode());
     let (tree, first) = (TreeId(7), SequenceNumber(10));
     writer.append(&[LogRecord { tree, first, commit_time: 1000, payload: &payload }]).unwrap();
     writer.close().unwrap();

@@ -13,6 +13,7 @@ pub use cursor::MemtableCursor;
 use crate::batch::{Mutation, WriteBatch};
 use crate::cell::{RangeTombstone, SequenceNumber};
 use crate::manifest::LogPosition;
+use crate::read::dropped::DroppedRanges;
 use parking_lot::{Mutex, RwLock};
 use skiplist::{NODE_BYTES, SkipList, Writer};
 use std::sync::Arc;
@@ -22,11 +23,18 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub struct Memtable {
     list: SkipList,
     writer: Mutex<Writer>,
-    dropped: RwLock<Arc<Vec<RangeTombstone>>>,
+    dropped: RwLock<Dropped>,
     bytes: AtomicUsize,
     entries: AtomicUsize,
     /// Position of the last batch applied; 0 while there is none.
     position: AtomicU64,
+}
+
+/// Range tombstones in commit order, and an index over them.
+#[derive(Default, Clone)]
+struct Dropped {
+    ranges: Arc<Vec<RangeTombstone>>,
+    index: Arc<DroppedRanges>,
 }
 
 impl Default for Memtable {
@@ -66,8 +74,9 @@ impl Memtable {
             }
         }
         if !dropped.is_empty() {
-            let mut ranges = self.dropped.write();
-            Arc::make_mut(&mut ranges).extend(dropped);
+            let mut current = self.dropped.write();
+            Arc::make_mut(&mut current.ranges).extend(dropped);
+            current.index = Arc::new(DroppedRanges::new(current.ranges.iter()));
         }
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.entries.fetch_add(entries, Ordering::Relaxed);
@@ -97,7 +106,12 @@ impl Memtable {
 
     /// The range tombstones applied so far, in commit order.
     pub fn range_tombstones(&self) -> Arc<Vec<RangeTombstone>> {
-        Arc::clone(&self.dropped.read())
+        Arc::clone(&self.dropped.read().ranges)
+    }
+
+    /// An index over the range tombstones applied so far.
+    pub fn dropped(&self) -> Arc<DroppedRanges> {
+        Arc::clone(&self.dropped.read().index)
     }
 
     /// A cursor over the entries, including those added while it walks.

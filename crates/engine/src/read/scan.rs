@@ -8,13 +8,14 @@ use crate::cursor::RowCursor;
 use crate::error::Result;
 use crate::request::{Cell, Direction, RowRange, ScanRequest};
 use std::any::Any;
+use std::sync::Arc;
 
 /// What a scan walks over.
 pub struct ScanSources {
     /// The sources, newest first.
     pub cursors: Vec<BoxedCursor>,
     /// Indexes of dropped ranges; together they hold every range tombstone of the view.
-    pub dropped: Vec<std::sync::Arc<DroppedRanges>>,
+    pub dropped: Vec<Arc<DroppedRanges>>,
     /// Kept until the scan is dropped: the snapshot's pin.
     pub pin: Option<Box<dyn Any + Send>>,
 }
@@ -24,7 +25,7 @@ pub struct ScanSources {
 /// call yields the end.
 pub struct Scan {
     merge: MergeCursor,
-    dropped: Vec<std::sync::Arc<DroppedRanges>>,
+    dropped: Vec<Arc<DroppedRanges>>,
     rows: RowRange,
     direction: Direction,
     selection: Selection,
@@ -152,7 +153,6 @@ mod tests {
     use crate::model::testing::{batches, requests};
     use crate::model::{Model, OwnedCell, OwnedRow};
     use proptest::prelude::*;
-    use std::sync::Arc;
 
     fn collect(mut scan: Scan) -> Vec<OwnedRow> {
         let mut rows = Vec::new();
@@ -174,10 +174,7 @@ mod tests {
 
     fn scan(memtables: &[Arc<Memtable>], request: &ScanRequest, snapshot: u64) -> Vec<OwnedRow> {
         let cursors = memtables.iter().rev().map(|m| Box::new(m.cursor()) as BoxedCursor).collect();
-        let dropped = memtables
-            .iter()
-            .map(|m| Arc::new(DroppedRanges::new(m.range_tombstones().iter())))
-            .collect();
+        let dropped = memtables.iter().map(|m| m.dropped()).collect();
         let sources = ScanSources { cursors, dropped, pin: None };
         collect(Scan::new(sources, request, SequenceNumber(snapshot)))
     }

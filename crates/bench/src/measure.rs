@@ -1,0 +1,76 @@
+//! Wall and CPU time of a phase, and how it is printed.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::{Duration, Instant};
+
+/// CPU time of the whole process so far.
+fn cpu() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.cast_unsigned(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// One measured phase.
+#[derive(Debug, Clone)]
+pub struct Phase {
+    /// What was done.
+    pub name: String,
+    /// How often.
+    pub operations: u64,
+    /// Time on the clock.
+    pub wall: Duration,
+    /// CPU time of all threads of this process.
+    pub cpu: Duration,
+    /// Latency percentiles in microseconds (50, 99, 99.9), where they were recorded.
+    pub percentiles_us: Option<[u64; 3]>,
+}
+
+impl Phase {
+    /// Runs `work`, which returns how many operations it did.
+    pub fn measure<E>(name: &str, work: impl FnOnce() -> Result<u64, E>) -> Result<Self, E> {
+        let (wall, before) = (Instant::now(), cpu());
+        let operations = work()?;
+        let (wall, cpu) = (wall.elapsed(), cpu().saturating_sub(before));
+        Ok(Self { name: name.to_owned(), operations, wall, cpu, percentiles_us: None })
+    }
+
+    /// Operations a second.
+    pub fn per_second(&self) -> f64 {
+        self.operations as f64 / self.wall.as_secs_f64()
+    }
+
+    /// CPU nanoseconds an operation.
+    pub fn cpu_ns(&self) -> f64 {
+        self.cpu.as_nanos() as f64 / self.operations.max(1) as f64
+    }
+
+    /// A line for people.
+    pub fn line(&self) -> String {
+        let mut line = format!(
+            "{:<28} {:>10} ops {:>9.3} s {:>12.0} ops/s {:>9.0} ns CPU/op",
+            self.name,
+            self.operations,
+            self.wall.as_secs_f64(),
+            self.per_second(),
+            self.cpu_ns()
+        );
+        if let Some([p50, p99, p999]) = self.percentiles_us {
+            line += &format!("   p50 {p50} us, p99 {p99} us, p99.9 {p999} us");
+        }
+        line
+    }
+
+    /// A JSON object on one line.
+    pub fn json(&self) -> String {
+        let percentiles = self.percentiles_us.map_or(String::new(), |[p50, p99, p999]| {
+            format!(",\"p50_us\":{p50},\"p99_us\":{p99},\"p999_us\":{p999}")
+        });
+        format!(
+            "{{\"phase\":\"{}\",\"ops\":{},\"wall_s\":{:.6},\"ops_per_s\":{:.1},\"cpu_ns_per_op\":{:.1}{percentiles}}}",
+            self.name,
+            self.operations,
+            self.wall.as_secs_f64(),
+            self.per_second(),
+            self.cpu_ns(),
+        )
+    }
+}

@@ -1,0 +1,457 @@
+//! Background work: when memtables are frozen and flushed, when compactions start, and when
+//! writers have to wait for either.
+//!
+//! Invariants:
+//! 1. Per tree at most one flush runs at a time (`Work::flushing`), and compactions whose inputs and
+//!    outputs have nothing to do with each other (`Work::busy`).
+//! 2. New files are opened before the manifest names them, so installing cannot fail half-way:
+//!    the edit is durable, then the view changes, both under the manifest's lock.
+//! 3. Whoever waits (a stalled writer, a flush on demand) waits on `progressed`, which is
+//!    signalled after every change of a flag; before sleeping it offers to run a queued job itself
+//!    (`Tasks::help`), so that a single-threaded simulation makes progress.
+
+use crate::compaction::pick::{self, Manual, Plan};
+use crate::compaction::run::{self, Inputs, Writing, Written};
+use crate::engine::Shared;
+use crate::error::{Error, Result};
+use crate::file::FileNumber;
+use crate::manifest::Edit;
+use crate::options::Durability;
+use crate::request::RowRange;
+use crate::sstable::SstReader;
+use crate::tree::{Tree, Work};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Log segments beyond which the tree that keeps the oldest alive is flushed.
+const LOG_SEGMENTS_MAX: usize = 16;
+/// Memtables of the largest allowed size that all trees together may fill.
+const MEMTABLES_MAX: usize = 4;
+/// Compactions of one tree at a time, at most.
+const COMPACTIONS_MAX: usize = 2;
+/// How long a failed flush or compaction waits before it is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Longest sleep of a waiter before it looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Pause of a writer while level 0 is long, before it must stop altogether.
+const SLOW_DOWN: Duration = Duration::from_millis(1);
+
+/// What the waiters of an engine wait on.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Jobs queued or running.
+    pub(crate) jobs: usize,
+    /// Bytes committed since the last look at the log's length and the memtables' total.
+    uninspected: usize,
+}
+
+impl Work {
+    fn start(&mut self, plan: &Plan) {
+        self.busy.start(plan);
+        self.compactions += 1;
+    }
+
+    fn finish(&mut self, plan: &Plan) {
+        self.busy.finish(plan);
+        self.compactions -= 1;
+    }
+}
+
+impl Shared {
+    /// Waits while `tree` may not take a write: its active memtable is full and the one before it
+    /// not yet flushed, or level 0 has too many runs.
+    pub(crate) fn wait_for_room(self: &Arc<Self>, tree: &Arc<Tree>) -> Result<()> {
+        let mut slowed = false;
+        loop {
+            if self.is_closing() {
+                return Err(Error::Closed);
+            }
+            let view = tree.view();
+            let full = view.active.bytes() >= self.options.memtable_bytes_max;
+            let runs = view.version.levels[0].len();
+            if full && !view.frozen.is_empty() || runs >= self.options.l0_runs_stall {
+                self.counters.write_stalls.fetch_add(1, Ordering::Relaxed);
+                self.report_failure(tree)?;
+                self.schedule(tree);
+                self.pause(LOOK_AGAIN);
+                continue;
+            }
+            let slow_from = self.options.l0_runs_compact.midpoint(self.options.l0_runs_stall);
+            if runs > slow_from && !slowed {
+                self.counters.write_slowdowns.fetch_add(1, Ordering::Relaxed);
+                self.pause(SLOW_DOWN);
+                slowed = true;
+                continue;
+            }
+            return Ok(());
+        }
+    }
+
+    /// The failure that keeps `tree` from making room, if there is one; tries again all the same.
+    fn report_failure(self: &Arc<Self>, tree: &Arc<Tree>) -> Result<()> {
+        let failure = tree.work.lock().failure.clone();
+        match failure {
+            None => Ok(()),
+            Some(no_space @ Error::NoSpace { .. }) => {
+                self.schedule(tree);
+                Err(no_space)
+            }
+            Some(other) => Err(Error::WritesStopped(other.to_string())),
+        }
+    }
+
+    /// Sleeps until background work ends, at most `longest`; or does some of it.
+    fn pause(&self, longest: Duration) {
+        if !self.env.tasks.help() {
+            let mut progress = self.progress.lock();
+            self.progressed.wait_for(&mut progress, longest);
+        }
+    }
+
+    /// After a commit of `bytes` to `tree`: starts the flushes that are due.
+    pub(crate) fn after_commit(self: &Arc<Self>, tree: &Arc<Tree>, bytes: usize) {
+        if tree.view().active.bytes() >= self.options.memtable_bytes_max {
+            self.freeze_if(tree, |bytes, frozen| {
+                bytes >= self.options.memtable_bytes_max && frozen == 0
+            });
+        }
+        let inspect = {
+            let mut progress = self.progress.lock();
+            progress.uninspected += bytes;
+            let due = progress.uninspected as u64 >= self.options.log_segment_bytes / 4;
+            if due {
+                progress.uninspected = 0;
+            }
+            due
+        };
+        if inspect {
+            self.inspect();
+        }
+    }
+
+    /// Freezes the active memtable of `tree` if `due` (told its bytes and the number of frozen
+    /// ones) says so, and flushes.
+    fn freeze_if(self: &Arc<Self>, tree: &Arc<Tree>, due: impl Fn(usize, usize) -> bool) {
+        self.commits.between_groups(|| {
+            let view = tree.view();
+            if due(view.active.bytes(), view.frozen.len()) {
+                tree.freeze();
+            }
+        });
+        self.schedule_flush(tree);
+    }
+
+    /// Flushes trees whose memtables keep too much log alive or, together, fill too much memory.
+    fn inspect(self: &Arc<Self>) {
+        let trees: Vec<Arc<Tree>> = self.trees.read().values().cloned().collect();
+        let flushed = |id| trees.iter().find(|t| t.id == id).map(|t| t.view().version.flushed);
+        if self.log_segments.numbers().len() > LOG_SEGMENTS_MAX
+            && let Some((_, id)) = self.log_segments.oldest_needed(flushed)
+            && let Some(tree) = trees.iter().find(|tree| tree.id == id)
+        {
+            self.freeze_if(tree, |_, frozen| frozen == 0);
+        }
+        let total: usize = trees.iter().map(|tree| tree.view().memtable_bytes()).sum();
+        let largest = trees.iter().max_by_key(|tree| tree.view().active.bytes());
+        if total >= self.options.memtable_bytes_max * MEMTABLES_MAX
+            && let Some(tree) = largest
+        {
+            self.freeze_if(tree, |_, frozen| frozen == 0);
+        }
+    }
+
+    /// Starts flushing `tree` unless that is under way or there is nothing to flush.
+    fn schedule_flush(self: &Arc<Self>, tree: &Arc<Tree>) {
+        let due = {
+            let mut work = tree.work.lock();
+            let due = !work.dropped && !work.flushing && !tree.view().frozen.is_empty();
+            work.flushing |= due;
+            due
+        };
+        if due {
+            self.submit(tree, |shared, tree| {
+                let done = shared.flush_frozen(tree);
+                tree.work.lock().flushing = false;
+                done
+            });
+        }
+    }
+
+    /// Starts a compaction of `tree` if one is due and not too many run.
+    fn schedule_compaction(self: &Arc<Self>, tree: &Arc<Tree>) {
+        let plan = {
+            let mut work = tree.work.lock();
+            let plan = match !work.dropped && work.compactions < COMPACTIONS_MAX {
+                true => pick::pick(&tree.view().version, &self.options, &work.busy),
+                false => None,
+            };
+            if let Some(plan) = &plan {
+                work.start(plan);
+            }
+            plan
+        };
+        if let Some(plan) = plan {
+            self.submit(tree, move |shared, tree| {
+                let done = shared.run_plan(tree, &plan);
+                tree.work.lock().finish(&plan);
+                done
+            });
+        }
+    }
+
+    fn schedule(self: &Arc<Self>, tree: &Arc<Tree>) {
+        if !self.is_closing() {
+            self.schedule_flush(tree);
+            self.schedule_compaction(tree);
+        }
+    }
+
+    /// Queues `job`; when it has ended, notes how, and starts what follows from it.
+    fn submit(
+        self: &Arc<Self>,
+        tree: &Arc<Tree>,
+        job: impl FnOnce(&Arc<Self>, &Arc<Tree>) -> Result<()> + Send + 'static,
+    ) {
+        self.progress.lock().jobs += 1;
+        let (shared, tree) = (Arc::clone(self), Arc::clone(tree));
+        self.env.tasks.submit(Box::new(move || {
+            let outcome = job(&shared, &tree);
+            shared.note(&tree, outcome);
+            shared.progress.lock().jobs -= 1;
+            shared.progressed.notify_all();
+        }));
+    }
+
+    fn note(self: &Arc<Self>, tree: &Arc<Tree>, outcome: Result<()>) {
+        match outcome {
+            Ok(()) => {
+                tree.work.lock().failure = None;
+                self.schedule(tree);
+            }
+            Err(Error::Closed) => {}
+            Err(error) => {
+                self.counters.background_failures.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(tree = tree.id.0, %error, "background work failed");
+                tree.work.lock().failure = Some(error);
+                self.retry_later(tree);
+            }
+        }
+    }
+
+    /// Only a lack of space passes by itself.
+    fn retry_later(self: &Arc<Self>, tree: &Arc<Tree>) {
+        if !matches!(tree.work.lock().failure, Some(Error::NoSpace { .. })) {
+            return;
+        }
+        let (shared, tree) = (Arc::downgrade(self), Arc::downgrade(tree));
+        self.env.tasks.submit_later(
+            RETRY_AFTER,
+            Box::new(move || {
+                if let (Some(shared), Some(tree)) = (shared.upgrade(), tree.upgrade()) {
+                    shared.schedule(&tree);
+                }
+            }),
+        );
+    }
+
+    /// Writes every frozen memtable of `tree`, oldest first, each into a run of level 0.
+    fn flush_frozen(&self, tree: &Tree) -> Result<()> {
+        while let Some(memtable) = tree.view().frozen.last().cloned() {
+            let run = self.manifest.state().tree(tree.id).map(|version| version.next_run());
+            let run = run.ok_or(Error::UnknownTree(tree.id))?;
+            let mut written = self.writing(tree, |writing| {
+                run::flush(writing, &memtable, run, self.snapshots.live())
+            })?;
+            let position = memtable.position();
+            written.edits.push(Edit::Flushed { tree: tree.id, position });
+            self.install(tree, &written)?;
+            self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+            self.counters.flushed_bytes.fetch_add(written.bytes, Ordering::Relaxed);
+            self.retire_log();
+        }
+        Ok(())
+    }
+
+    /// Runs `plan` and installs what it wrote.
+    fn run_plan(&self, tree: &Tree, plan: &Plan) -> Result<()> {
+        let view = tree.view();
+        let open: HashMap<FileNumber, &Arc<SstReader>> =
+            view.ssts().map(|sst| (sst.number(), sst)).collect();
+        let policy = tree.rules().policy(self.env.clock.now_micros());
+        let inputs = Inputs {
+            open: &|number| Arc::clone(open[&number]),
+            snapshots: self.snapshots.live(),
+            policy: &*policy,
+        };
+        let written = self.writing(tree, |writing| run::compact(writing, plan, &inputs))?;
+        self.install(tree, &written)?;
+        self.counters.compactions.fetch_add(1, Ordering::Relaxed);
+        self.counters.compacted_bytes.fetch_add(written.bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Lends `act` what a flush or compaction of `tree` needs of the engine.
+    fn writing<T>(&self, tree: &Tree, act: impl FnOnce(&Writing<'_>) -> T) -> T {
+        act(&Writing {
+            fs: &*self.env.fs,
+            dir: &self.dir,
+            options: &self.options,
+            tree: tree.id,
+            tree_options: &tree.view().version.options,
+            cache: &self.cache,
+            new_file: &|| self.manifest.new_file(),
+            cancelled: &|| self.is_closing(),
+        })
+    }
+
+    /// Makes `written` part of `tree`: first in the manifest, then in the view. If the manifest
+    /// does not take it, what was written is removed.
+    fn install(&self, tree: &Tree, written: &Written) -> Result<()> {
+        let mut edits = written.edits.clone();
+        edits.push(Edit::LastSequence(self.snapshots.published()));
+        let _installing = tree.installing.lock();
+        let installed = self.manifest.install(&edits);
+        let version = installed
+            .and_then(|state| state.tree(tree.id).cloned().ok_or(Error::UnknownTree(tree.id)));
+        match version {
+            Ok(version) => {
+                let before = tree.view();
+                tree.install(version, &written.readers);
+                let gone = before.ssts().filter(|sst| written.obsolete.contains(&sst.number()));
+                self.obsolete.add(gone.cloned());
+            }
+            Err(error) => {
+                self.give_up(written, &error);
+                return Err(error);
+            }
+        }
+        self.obsolete.collect(&*self.env.fs);
+        Ok(())
+    }
+
+    /// Removes files that were not installed. After a failure of the manifest it is not known
+    /// whether it names them: the next open decides.
+    fn give_up(&self, written: &Written, error: &Error) {
+        if matches!(error, Error::NoSpace { .. } | Error::UnknownTree(_) | Error::Closed) {
+            self.obsolete.add(written.readers.iter().cloned());
+        }
+    }
+
+    /// Gives up the segments of the log that no tree needs.
+    pub(crate) fn retire_log(&self) {
+        let state = self.manifest.state();
+        let flushed = |tree| state.tree(tree).map(|version| version.flushed);
+        if let Err(error) = self.log_segments.retire(flushed) {
+            tracing::warn!(%error, "old commit log segments could not be removed; tried again later");
+        }
+    }
+
+    /// Freezes and flushes what `tree` holds in memory, and waits for it.
+    pub(crate) fn flush_and_wait(self: &Arc<Self>, tree: &Arc<Tree>) -> Result<()> {
+        let mut last = None;
+        self.commits.between_groups(|| {
+            tree.freeze();
+            last = tree.view().frozen.first().map(|memtable| memtable.position());
+        });
+        let Some(last) = last else { return Ok(()) };
+        loop {
+            if tree.view().version.flushed >= last {
+                return Ok(());
+            }
+            if self.is_closing() {
+                return Err(Error::Closed);
+            }
+            let failure = tree.work.lock().failure.take();
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            self.schedule_flush(tree);
+            self.pause(LOOK_AGAIN);
+        }
+    }
+
+    /// Merges `rows` down to the last level, one plan after the other.
+    pub(crate) fn compact_and_wait(
+        self: &Arc<Self>,
+        tree: &Arc<Tree>,
+        rows: &RowRange,
+    ) -> Result<()> {
+        loop {
+            if self.is_closing() {
+                return Err(Error::Closed);
+            }
+            let next = {
+                let mut work = tree.work.lock();
+                if work.dropped {
+                    return Err(Error::UnknownTree(tree.id));
+                }
+                let next = pick::manual(&tree.view().version, rows, &self.options, &work.busy);
+                if let Manual::Plan(plan) = &next {
+                    work.start(plan);
+                }
+                next
+            };
+            match next {
+                Manual::Nothing => return Ok(()),
+                Manual::Blocked => self.pause(LOOK_AGAIN),
+                Manual::Plan(plan) => {
+                    let done = self.run_plan(tree, &plan);
+                    tree.work.lock().finish(&plan);
+                    self.progressed.notify_all();
+                    self.schedule(tree);
+                    return done;
+                }
+            }
+        }
+    }
+
+    /// After open: starts what is due, and the regular sync if the durability mode has one.
+    pub(crate) fn start_background(self: &Arc<Self>) {
+        let trees: Vec<_> = self.trees.read().values().cloned().collect();
+        trees.iter().for_each(|tree| self.schedule(tree));
+        if let Durability::Interval(every) = self.options.durability {
+            self.sync_after(every);
+        }
+    }
+
+    fn sync_after(self: &Arc<Self>, every: Duration) {
+        let shared = Arc::downgrade(self);
+        let job = move || {
+            let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closing()) else {
+                return;
+            };
+            if let Err(error) = shared.commits.sync() {
+                tracing::error!(%error, "the commit log could not be synced; writes are stopped");
+            }
+            shared.sync_after(every);
+        };
+        self.env.tasks.submit_later(every, Box::new(job));
+    }
+
+    /// Syncs, closes the log and waits for running jobs. Again: does nothing.
+    pub(crate) fn close(&self) -> Result<()> {
+        let first = !self.closing.swap(true, Ordering::AcqRel);
+        let log = self.commits.close();
+        self.wait_for_jobs();
+        if !first {
+            return Ok(());
+        }
+        self.obsolete.collect(&*self.env.fs);
+        log.and(self.manifest.close())
+    }
+
+    fn wait_for_jobs(&self) {
+        loop {
+            if self.env.tasks.help() {
+                continue;
+            }
+            let mut progress = self.progress.lock();
+            if progress.jobs == 0 {
+                return;
+            }
+            self.progressed.wait_for(&mut progress, LOOK_AGAIN);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Creating and dropping trees.
+
+use crate::cell::TreeId;
+use crate::engine::Shared;
+use crate::error::{Error, Result};
+use crate::manifest::{Edit, TreeVersion};
+use crate::options::TreeOptions;
+use crate::tree::Tree;
+use std::sync::Arc;
+
+impl Shared {
+    /// See [`crate::Engine::create_tree`].
+    pub(crate) fn create_tree(&self, id: TreeId, options: TreeOptions) -> Result<()> {
+        if self.is_closing() {
+            return Err(Error::Closed);
+        }
+        let version = Arc::new(TreeVersion::empty(options.clone()));
+        // The write lock is held over the install, so that the tree exists for others exactly
+        // when it is durable; creating trees is rare.
+        let mut trees = self.trees.write();
+        self.manifest.install(&[Edit::CreateTree { tree: id, options }])?;
+        trees.insert(id, Arc::new(Tree::new(id, version, Vec::new())));
+        Ok(())
+    }
+
+    /// See [`crate::Engine::drop_tree`].
+    pub(crate) fn drop_tree(&self, id: TreeId) -> Result<()> {
+        let tree = self.tree(id)?;
+        {
+            let _installing = tree.installing.lock();
+            let mut trees = self.trees.write();
+            if !trees.contains_key(&id) {
+                return Err(Error::UnknownTree(id));
+            }
+            self.manifest.install(&[Edit::DropTree { tree: id }])?;
+            tree.work.lock().dropped = true;
+            trees.remove(&id);
+            self.obsolete.add(tree.view().ssts().cloned());
+        }
+        drop(tree);
+        self.obsolete.collect(&*self.env.fs);
+        self.retire_log();
+
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! The key-value face, for programs that embed Stele as an ordered map of bytes.
+//!
+//! A key is a row with one unnamed column and one version, so everything that makes rows fast and
+//! safe holds for keys.
+
+use crate::cell::{Column, FamilyId, Timestamp, TreeId};
+use crate::engine::{Engine, Scan};
+use crate::error::Result;
+use crate::options::{FilterGranularity, Options, TreeOptions};
+use crate::request::{Direction, RowRange, ScanRequest};
+use crate::{Snapshot, WriteBatch};
+use base::env::Env;
+use std::path::Path;
+
+const TREE: TreeId = TreeId(1);
+const FAMILY: FamilyId = FamilyId(1);
+const TIMESTAMP: Timestamp = Timestamp(0);
+
+fn column() -> Column<'static> {
+    Column::of(FAMILY, &[])
+}
+
+/// An ordered map of byte strings on disk. Cheap to clone; the last clone closes it.
+///
+/// ```
+/// use engine::kv::{Kv, KvBatch};
+/// use engine::{Options, RowRange};
+///
+/// # fn main() -> engine::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path();
+/// let kv = Kv::open(dir, Options::default())?;
+/// kv.put(b"fruit/apple", b"red")?;
+/// kv.put(b"fruit/plum", b"blue")?;
+///
+/// // Several changes at once: all of them or none.
+/// let mut batch = KvBatch::default();
+/// batch.put(b"fruit/quince", b"yellow");
+/// batch.delete(b"fruit/apple");
+/// kv.write(&batch)?;
+///
+/// assert_eq!(kv.get(b"fruit/plum")?.as_deref(), Some(&b"blue"[..]));
+/// assert_eq!(kv.get(b"fruit/apple")?, None);
+///
+/// let fruits = kv.range(RowRange::prefix(b"fruit/")).collect::<engine::Result<Vec<_>>>()?;
+/// assert_eq!(fruits.len(), 2);
+///
+/// // What was acknowledged is there when the directory is opened again.
+/// kv.close()?;
+/// drop(kv);
+/// let kv = Kv::open(dir, Options::default())?;
+/// assert_eq!(kv.get(b"fruit/quince")?.as_deref(), Some(&b"yellow"[..]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Kv {
+    engine: Engine,
+}
+
+/// Changes that commit together.
+#[derive(Debug, Clone, Default)]
+pub struct KvBatch {
+    batch: WriteBatch,
+}
+
+impl KvBatch {
+    /// Sets `key` to `value`.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.batch.put(key, column(), TIMESTAMP, value);
+    }
+
+    /// Removes `key` if it is there.
+    pub fn delete(&mut self, key: &[u8]) {
+        self.batch.delete_row(key);
+    }
+
+    /// Removes every key in `[start, end)`; `None` reaches to the end.
+    pub fn delete_range(&mut self, start: &[u8], end: Option<&[u8]>) {
+        self.batch.drop_row_range(start, end);
+    }
+}
+
+impl Kv {
+    /// Opens the map in directory `dir`, creating it if it does not exist, on the real machine
+    /// with two background threads. Errors as [`Engine::open`].
+    pub fn open(dir: &Path, options: Options) -> Result<Self> {
+        Self::open_in(Env::real(2), dir, options)
+    }
+
+    /// The same in another environment.
+    pub fn open_in(env: Env, dir: &Path, options: Options) -> Result<Self> {
+        let engine = Engine::open(env, dir, options)?;
+        if !engine.trees().contains(&TREE) {
+            let options =
+                TreeOptions { filter_granularity: FilterGranularity::Row, ..Default::default() };
+            engine.create_tree(TREE, options)?;
+        }
+        Ok(Self { engine })
+    }
+
+    /// Sets `key` (up to 64 KiB) to `value` (up to 256 MiB).
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut batch = KvBatch::default();
+        batch.put(key, value);
+        self.write(&batch)
+    }
+
+    /// Removes `key` if it is there.
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        let mut batch = KvBatch::default();
+        batch.delete(key);
+        self.write(&batch)
+    }
+
+    /// Commits `batch`: all of it or nothing. Errors as [`Engine::write`].
+    pub fn write(&self, batch: &KvBatch) -> Result<()> {
+        self.engine.write(TREE, &batch.batch).map(|_| ())
+    }
+
+    /// The value of `key`; `None` if it is not there.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_at(key, None)
+    }
+
+    /// The value `key` had at `snapshot`.
+    pub fn get_at(&self, key: &[u8], snapshot: Option<&Snapshot>) -> Result<Option<Vec<u8>>> {
+        let found = self.engine.get(TREE, key, FAMILY, &[], snapshot)?;
+        Ok(found.map(|(_, value)| value))
+    }
+
+    /// A moment of the map, for reads that must agree with each other.
+    pub fn snapshot(&self) -> Snapshot {
+        self.engine.snapshot()
+    }
+
+    /// The keys in `keys` and their values, ascending, as of now.
+    pub fn range(&self, keys: RowRange) -> KvRange {
+        self.range_at(keys, Direction::Forward, None)
+    }
+
+    /// The same, in either direction, at a snapshot.
+    pub fn range_at(
+        &self,
+        keys: RowRange,
+        direction: Direction,
+        snapshot: Option<&Snapshot>,
+    ) -> KvRange {
+        let request = ScanRequest { direction, versions_max: Some(1), ..ScanRequest::rows(keys) };
+        KvRange { scan: Some(self.engine.scan(TREE, &request, snapshot)) }
+    }
+
+    /// The engine below, for metrics, flushes and compaction; the map is its tree 1.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Syncs the log, stops background work and refuses further writes.
+    pub fn close(&self) -> Result<()> {
+        self.engine.close()
+    }
+}
+
+/// Keys and values of a range, in order. After an error there is nothing more.
+pub struct KvRange {
+    /// The scan; the error that it could not start is the first item; `None` at the end.
+    scan: Option<Result<Scan>>,
+}
+
+impl KvRange {
+    fn step(scan: &mut Scan) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let Some(key) = scan.next_row()?.map(<[u8]>::to_vec) else { return Ok(None) };
+        let cell = scan.next_cell()?.expect("a row that is met has a visible cell");
+        Ok(Some((key, cell.value.to_vec())))
+    }
+}
+
+impl Iterator for KvRange {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = match self.scan.take()? {
+            Ok(mut scan) => {
+                let item = Self::step(&mut scan);
+                if matches!(item, Ok(Some(_))) {
+                    self.scan = Some(Ok(scan));
+                }
+                item
+            }
+            Err(error) => Err(error),
+        };
+        item.transpose()
+    }
+}

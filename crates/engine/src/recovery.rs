@@ -1,0 +1,144 @@
+//! From a directory to an open engine: lock, manifest, SSTables, then the log.
+//!
+//! Steps, each safe to repeat if the machine dies in the middle:
+//! 1. Take the directory's lock file.
+//! 2. Read the manifest: the trees, their SSTables, up to where each is flushed.
+//! 3. Remove files the manifest does not name: outputs of flushes and compactions that were not
+//!    installed.
+//! 4. Open the SSTables.
+//! 5. Replay the log: every batch behind its tree's flushed position goes to the memtable. Batches
+//!    of trees that do not exist any more are passed over.
+//! 6. Seal the old log, so that new batches go to a new segment.
+//!
+//! Nothing is flushed here; what fills a memtable is frozen, and flushed once the engine is open.
+
+use crate::batch::WriteBatch;
+use crate::cell::{SequenceNumber, TreeId};
+use crate::commit::{Commits, LogStart};
+use crate::engine::Shared;
+use crate::error::{Error, Result};
+use crate::log::{LogEnd, LogItem, LogReader, LogWriter};
+use crate::manifest::{LogPosition, ManifestSet, State};
+use crate::obsolete;
+use crate::options::Options;
+use crate::snapshot::Snapshots;
+use crate::sstable::{BlockCache, SstReader};
+use crate::tree::Tree;
+use crate::view::OpenRun;
+use base::env::{Env, FileSystem};
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Name of the lock file.
+pub(crate) const LOCK_FILE: &str = "LOCK";
+
+type Trees = BTreeMap<TreeId, Arc<Tree>>;
+
+/// Opens `dir`. See [`crate::Engine::open`].
+pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>> {
+    options.validate()?;
+    env.fs.create_dir_all(dir).map_err(|error| Error::io("create", dir, &error))?;
+    let lock = lock(&*env.fs, dir)?;
+    let manifest = ManifestSet::open(Arc::clone(&env.fs), dir)?;
+    let state = manifest.state();
+    let leftovers = obsolete::remove_unnamed(&*env.fs, dir, &state.files())?;
+    leftovers.largest.into_iter().for_each(|number| manifest.skip_file(number));
+    let cache = Arc::new(BlockCache::new(options.cache_bytes_max));
+    let trees = open_trees(&env, dir, &state, &cache)?;
+    let (end, start) = replay(&env, dir, &state, &trees, &options)?;
+    let writer = LogWriter::open(Arc::clone(&env.fs), dir, options.log_segment_bytes, end)?;
+    let log_segments = Arc::clone(writer.segments());
+    let snapshots = Arc::new(Snapshots::default());
+    snapshots.publish(start.last);
+    let clock = Arc::clone(&env.clock);
+    let commits = Commits::new(writer, start, Arc::clone(&snapshots), clock, options.durability);
+    let shared = Arc::new(Shared {
+        env,
+        dir: dir.to_owned(),
+        commits,
+        log_segments,
+        manifest,
+        trees: RwLock::new(trees),
+        snapshots,
+        cache,
+        obsolete: Default::default(),
+        progress: Mutex::default(),
+        progressed: Default::default(),
+        closing: Arc::default(),
+        counters: Default::default(),
+        options,
+        lock: Mutex::new(Some(lock)),
+    });
+    shared.start_background();
+    Ok(shared)
+}
+
+fn lock(fs: &dyn FileSystem, dir: &Path) -> Result<Box<dyn Send + Sync>> {
+    let path = dir.join(LOCK_FILE);
+    fs.lock(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Error::Unusable {
+            dir: dir.to_owned(),
+            what: "in use by another process; stop it, or choose another directory".to_owned(),
+        },
+        _ => Error::io("lock", &path, &error),
+    })
+}
+
+fn open_trees(env: &Env, dir: &Path, state: &State, cache: &Arc<BlockCache>) -> Result<Trees> {
+    let open = |(id, version): (&TreeId, &Arc<crate::manifest::TreeVersion>)| {
+        let runs = version.runs().map(|run| {
+            let ssts = run.ssts.iter().map(|sst| {
+                let path = sst.number.sst_path(dir);
+                let file = env.fs.open_read(&path);
+                let file = file.map_err(|error| Error::io("open", &path, &error))?;
+                SstReader::open(file, &path, sst.number, Arc::clone(cache))
+            });
+            ssts.collect::<Result<OpenRun>>()
+        });
+        let runs = runs.collect::<Result<Vec<_>>>()?;
+        Ok((*id, Arc::new(Tree::new(*id, Arc::clone(version), runs))))
+    };
+    state.trees.iter().map(open).collect()
+}
+
+/// Applies what the log holds beyond the SSTables.
+fn replay(
+    env: &Env,
+    dir: &Path,
+    state: &State,
+    trees: &Trees,
+    options: &Options,
+) -> Result<(LogEnd, LogStart)> {
+    let mut reader = LogReader::open(Arc::clone(&env.fs), dir)?;
+    let mut start = LogStart { last: state.last_sequence, commit_time: 0 };
+    while let Some(item) = reader.next()? {
+        let batch = decode(dir, &item)?;
+        let last = SequenceNumber(item.record.first.0 + batch.len() as u64 - 1);
+        start.last = start.last.max(last);
+        start.commit_time = start.commit_time.max(item.record.commit_time);
+        let Some(tree) = trees.get(&item.record.tree) else { continue };
+        let view = tree.view();
+        if view.version.flushed >= LogPosition(last.0) {
+            continue;
+        }
+        tree.apply(&batch, item.record.first, LogPosition(last.0));
+        if view.active.bytes() >= options.memtable_bytes_max {
+            tree.freeze();
+        }
+    }
+    Ok((reader.finish()?, start))
+}
+
+fn decode(dir: &Path, item: &LogItem<'_>) -> Result<WriteBatch> {
+    let damaged = |what: &dyn std::fmt::Display| {
+        Error::corruption(&item.segment.path(dir), item.offset, what)
+    };
+    let batch = WriteBatch::decode(item.record.payload).map_err(|error| damaged(&error))?;
+    if batch.is_empty() {
+        return Err(damaged(&"an empty batch"));
+    }
+    Ok(batch)
+}

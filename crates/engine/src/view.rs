@@ -1,0 +1,187 @@
+//! What a reader of a tree looks at: its memtables and SSTables at one moment, immutable.
+//!
+//! Invariants:
+//! 1. Sources are ordered newest first: the active memtable, the frozen ones, the runs of the
+//!    version. Every entry of the tree is in exactly one of them.
+//! 2. `dropped` indexes every range tombstone of the frozen memtables and SSTables; those of the
+//!    active memtable are read when a scan starts.
+//! 3. A view keeps its files: none is deleted while a view that names it lives.
+
+use crate::cache::CacheFill;
+use crate::cell::SequenceNumber;
+use crate::error::Result;
+use crate::manifest::TreeVersion;
+use crate::memtable::Memtable;
+use crate::read::dropped::DroppedRanges;
+use crate::read::merge::BoxedCursor;
+use crate::read::run::RunCursor;
+use crate::read::scan::{Scan, ScanSources};
+use crate::request::{Columns, RowRange, ScanRequest};
+use crate::sstable::{FilterQuery, SstReader};
+use std::any::Any;
+use std::sync::Arc;
+
+/// The SSTables of a run, opened.
+pub(crate) type OpenRun = Arc<[Arc<SstReader>]>;
+
+/// See the file header.
+pub(crate) struct ReadView {
+    pub(crate) active: Arc<Memtable>,
+    /// Frozen memtables, newest first.
+    pub(crate) frozen: Vec<Arc<Memtable>>,
+    pub(crate) version: Arc<TreeVersion>,
+    /// The SSTables of the version's runs, newest run first.
+    pub(crate) files: Vec<OpenRun>,
+    /// The same without SSTables that hold only range tombstones.
+    runs: Vec<OpenRun>,
+    pub(crate) dropped: Arc<DroppedRanges>,
+}
+
+impl ReadView {
+    /// A view of these sources; `files` are the SSTables of `version`'s runs, newest run first.
+    pub(crate) fn new(
+        active: Arc<Memtable>,
+        frozen: Vec<Arc<Memtable>>,
+        version: Arc<TreeVersion>,
+        files: Vec<OpenRun>,
+    ) -> Self {
+        let in_memory: Vec<_> = frozen.iter().map(|memtable| memtable.range_tombstones()).collect();
+        let in_memory = in_memory.iter().flat_map(|ranges| ranges.iter());
+        let ssts = files.iter().flat_map(|run| run.iter());
+        let on_disk = ssts.flat_map(|sst| sst.range_tombstones());
+        let dropped = Arc::new(DroppedRanges::new(in_memory.chain(on_disk)));
+        let runs = files.iter().map(with_entries).filter(|run| !run.is_empty()).collect();
+        Self { active, frozen, version, files, runs, dropped }
+    }
+
+    /// All its SSTables.
+    pub(crate) fn ssts(&self) -> impl Iterator<Item = &Arc<SstReader>> {
+        self.files.iter().flat_map(|run| run.iter())
+    }
+
+    /// The memtables, newest first.
+    fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.active).chain(&self.frozen)
+    }
+
+    /// Bytes of its memtables.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.memtables().map(|memtable| memtable.bytes()).sum()
+    }
+
+    /// Starts a scan that sees entries up to `snapshot` and keeps `pin` until it ends.
+    pub(crate) fn scan(
+        &self,
+        request: &ScanRequest,
+        snapshot: SequenceNumber,
+        pin: Option<Box<dyn Any + Send>>,
+    ) -> Result<Scan> {
+        let mut cursors: Vec<BoxedCursor> = Vec::with_capacity(1 + self.frozen.len());
+        for memtable in self.memtables() {
+            if memtable.entries() > 0 {
+                cursors.push(Box::new(memtable.cursor()));
+            }
+        }
+        let questions = questions(request);
+        for run in &self.runs {
+            if let Some(ssts) = candidates(run, &request.rows, &questions)? {
+                cursors.push(Box::new(RunCursor::new(ssts, CacheFill::Insert)));
+            }
+        }
+        let mut dropped = vec![Arc::clone(&self.dropped), self.active.dropped()];
+        dropped.retain(|ranges| !ranges.is_empty());
+        Ok(Scan::new(ScanSources { cursors, dropped, pin }, request, snapshot))
+    }
+
+    /// Bytes of the rows in `rows`, on disk and in memory, roughly.
+    pub(crate) fn approximate_bytes(&self, rows: &RowRange) -> Result<u64> {
+        let mut bytes = 0;
+        for sst in self.runs.iter().flat_map(|run| run.iter()) {
+            bytes += sst.approximate_bytes(rows)?;
+        }
+        let in_memory = if *rows == RowRange::ALL { self.memtable_bytes() } else { 0 };
+        Ok(bytes + in_memory as u64)
+    }
+
+    /// Row keys that cut the tree into parts of about `part_bytes` bytes on disk, with the bytes
+    /// before each: those of its largest run, scaled to the bytes of all.
+    pub(crate) fn sample_rows(&self, part_bytes: u64) -> Result<Vec<(Vec<u8>, u64)>> {
+        let bytes = |run: &OpenRun| run.iter().map(|sst| sst.bytes()).sum::<u64>();
+        let Some(largest) = self.runs.iter().max_by_key(|run| bytes(run)) else {
+            return Ok(Vec::new());
+        };
+        let all: u64 = self.runs.iter().map(bytes).sum();
+        let scale = all as f64 / bytes(largest).max(1) as f64;
+        let part = (part_bytes as f64 / scale) as u64;
+        let (mut samples, mut before) = (Vec::new(), 0);
+        for sst in largest.iter() {
+            if before > 0 {
+                samples.push((sst.properties().first_row.clone(), scaled(before, scale)));
+            }
+            for (row, offset) in sst.sample_rows(part)? {
+                samples.push((row, scaled(before + offset, scale)));
+            }
+            before += sst.bytes();
+        }
+        Ok(samples)
+    }
+}
+
+fn scaled(bytes: u64, scale: f64) -> u64 {
+    (bytes as f64 * scale) as u64
+}
+
+/// A run without the SSTables that hold only range tombstones.
+fn with_entries(run: &OpenRun) -> OpenRun {
+    if run.iter().all(|sst| sst.properties().entries > 0) {
+        return Arc::clone(run);
+    }
+    run.iter().filter(|sst| sst.properties().entries > 0).cloned().collect()
+}
+
+/// What a read of a single row asks the filters: if each answer is no, there is nothing for it.
+/// Empty for a read of more rows.
+fn questions(request: &ScanRequest) -> Vec<FilterQuery<'_>> {
+    let row = request.rows.start.as_slice();
+    match &request.columns {
+        _ if !request.rows.is_single() => Vec::new(),
+        Columns::All => vec![FilterQuery::row(row)],
+        Columns::Ranges(ranges) => ranges
+            .iter()
+            .map(|range| match range.single() {
+                Some(qualifier) => FilterQuery::column(row, range.family, qualifier),
+                None => FilterQuery::family(row, range.family),
+            })
+            .collect(),
+    }
+}
+
+/// The SSTables of `run` that can matter to a read of `rows`; `None` if none can.
+fn candidates(
+    run: &OpenRun,
+    rows: &RowRange,
+    questions: &[FilterQuery<'_>],
+) -> Result<Option<OpenRun>> {
+    let first =
+        run.partition_point(|sst| sst.properties().last_row.as_slice() < rows.start.as_slice());
+    let behind = match &rows.end {
+        Some(end) => {
+            run.partition_point(|sst| sst.properties().first_row.as_slice() < end.as_slice())
+        }
+        None => run.len(),
+    };
+    let Some(some) = run.get(first..behind).filter(|some| !some.is_empty()) else {
+        return Ok(None);
+    };
+    if let ([only], false) = (some, questions.is_empty()) {
+        let mut useful = false;
+        for question in questions {
+            useful = useful || only.may_contain(question)?;
+        }
+        if !useful {
+            return Ok(None);
+        }
+    }
+    let whole = some.len() == run.len();
+    Ok(Some(if whole { Arc::clone(run) } else { some.into() }))
+}

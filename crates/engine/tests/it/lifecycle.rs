@@ -1,0 +1,109 @@
+//! Opening, closing, and what is refused.
+
+use crate::support::{TREE, collect, open, small};
+use engine::{
+    Column, Engine, Error, FamilyId, Options, ScanRequest, Timestamp, TreeId, TreeOptions,
+    WriteBatch,
+};
+
+fn put(row: &[u8], value: &[u8]) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.put(row, Column::of(FamilyId(1), b"q"), Timestamp(1), value);
+    batch
+}
+
+#[test]
+fn a_directory_in_use_is_refused_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = open(dir.path(), small());
+    let second = Engine::open(base::env::Env::real(1), dir.path(), small());
+    match second.map(|_| ()) {
+        Err(Error::Unusable { what, .. }) => assert!(what.contains("another process"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+    drop(first);
+    open(dir.path(), small());
+}
+
+#[test]
+fn unflushed_writes_are_there_after_reopening_however_it_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    for (round, clean) in [(1u8, true), (2, false), (3, true)] {
+        let engine = open(dir.path(), small());
+        if round == 1 {
+            engine.create_tree(TREE, TreeOptions::default()).unwrap();
+        }
+        engine.write(TREE, &put(&[round], b"v")).unwrap();
+        let rows = collect(engine.scan(TREE, &ScanRequest::default(), None).unwrap());
+        assert_eq!(rows.len(), usize::from(round));
+        if clean {
+            engine.close().unwrap();
+            let refused = engine.write(TREE, &put(b"x", b"v"));
+            assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+        }
+    }
+}
+
+#[test]
+fn a_dropped_tree_is_gone_and_its_id_is_not_given_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path(), small());
+    engine.create_tree(TREE, TreeOptions::default()).unwrap();
+    for n in 0..2_000u32 {
+        engine.write(TREE, &put(&n.to_be_bytes(), &[1; 100])).unwrap();
+    }
+    let mut open_scan = engine.scan(TREE, &ScanRequest::default(), None).unwrap();
+    engine.drop_tree(TREE).unwrap();
+    assert!(matches!(engine.write(TREE, &put(b"x", b"v")), Err(Error::UnknownTree(TREE))));
+    assert!(open_scan.next_row().unwrap().is_some(), "an open scan goes on");
+    assert!(matches!(
+        engine.create_tree(TREE, TreeOptions::default()),
+        Err(Error::InvalidArgument(_))
+    ));
+    drop((open_scan, engine));
+    let engine = open(dir.path(), small());
+    assert_eq!(engine.trees(), []);
+    let ssts = std::fs::read_dir(dir.path()).unwrap();
+    let ssts = ssts.filter(|entry| {
+        entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "sst")
+    });
+    assert_eq!(ssts.count(), 0, "its files are removed");
+    engine.create_tree(TreeId(2), TreeOptions::default()).unwrap();
+}
+
+#[test]
+fn limits_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let bad = Options { cache_bytes_max: 5, ..Options::default() };
+    match Engine::open(base::env::Env::real(1), dir.path(), bad).map(|_| ()) {
+        Err(Error::InvalidArgument(what)) => assert!(what.contains("cache_bytes_max"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+    let engine = open(dir.path(), small());
+    engine.create_tree(TREE, TreeOptions::default()).unwrap();
+    match engine.write(TREE, &put(&[0; (64 << 10) + 1], b"v")) {
+        Err(Error::InvalidArgument(what)) => assert!(what.contains("65536"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn compaction_leaves_one_run_and_samples_cut_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path(), small());
+    engine.create_tree(TREE, TreeOptions::default()).unwrap();
+    for n in 0..5_000u32 {
+        let row = (n.wrapping_mul(2_654_435_761)).to_be_bytes();
+        engine.write(TREE, &put(&row, &[1; 100])).unwrap();
+    }
+    engine.compact_range(TREE, &engine::RowRange::ALL).unwrap();
+    let metrics = engine.metrics();
+    assert_eq!(metrics.get("level0_runs"), Some(0));
+    assert_eq!(metrics.get("level1_runs"), Some(0));
+    assert_eq!(metrics.get("level2_runs"), Some(1));
+    assert!(metrics.get("flushes_total") > Some(1), "{metrics:?}");
+    let bytes = engine.approximate_bytes(TREE, &engine::RowRange::ALL).unwrap();
+    let samples = engine.sample_rows(TREE, bytes / 8).unwrap();
+    assert!((4..=16).contains(&samples.len()), "{}", samples.len());
+    assert!(samples.is_sorted());
+}

@@ -1,0 +1,8 @@
+//! The engine through its public face, on the real file system.
+
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "this is a test")]
+
+mod against_model;
+mod kv;
+mod lifecycle;
+mod support;

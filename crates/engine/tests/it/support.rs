@@ -1,0 +1,43 @@
+//! What the tests share: a small engine, and reading all of a scan.
+
+use engine::model::{OwnedCell, OwnedRow};
+use engine::{Durability, Engine, Options, Scan, TreeId};
+use std::path::Path;
+
+pub(crate) const TREE: TreeId = TreeId(1);
+
+/// Sizes so small that a few dozen writes flush and a few hundred compact.
+pub(crate) fn small() -> Options {
+    Options {
+        durability: Durability::None,
+        memtable_bytes_max: 64 << 10,
+        cache_bytes_max: 1 << 20,
+        log_segment_bytes: 64 << 10,
+        l0_runs_compact: 2,
+        l0_runs_stall: 4,
+        sst_bytes_max: 64 << 10,
+        l1_bytes_max: 128 << 10,
+    }
+}
+
+pub(crate) fn open(dir: &Path, options: Options) -> Engine {
+    Engine::open(base::env::Env::real(2), dir, options).expect("the directory opens")
+}
+
+pub(crate) fn collect(mut scan: Scan) -> Vec<OwnedRow> {
+    let mut rows = Vec::new();
+    while let Some(row) = scan.next_row().expect("the scan goes on") {
+        let row = row.to_vec();
+        let mut cells = Vec::new();
+        while let Some(cell) = scan.next_cell().expect("the scan goes on") {
+            cells.push(OwnedCell {
+                family: cell.family,
+                qualifier: cell.qualifier.to_vec(),
+                timestamp: cell.timestamp,
+                value: cell.value.to_vec(),
+            });
+        }
+        rows.push((row, cells));
+    }
+    rows
+}
