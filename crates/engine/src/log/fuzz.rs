@@ -51,9 +51,7 @@ pub fn log_record(data: &[u8]) {
 /// A write batch: what is accepted encodes to the same bytes.
 pub fn batch(data: &[u8]) {
     if let Ok(batch) = WriteBatch::decode(data) {
-        let mut again = Vec::new();
-        batch.encode_into(&mut again);
-        assert_eq!(again, data);
+        assert_eq!(batch.encode(), data);
         assert_eq!(batch.mutations(SequenceNumber(1)).count(), batch.len());
     }
 }

@@ -183,8 +183,7 @@ fn fuzz_bodies_stand_mutated_segments() {
     batch.put(b"row", Column::of(FamilyId(1), b"q"), Timestamp(5), b"value");
     batch.delete_row(b"row");
     batch.drop_row_range(b"a", Some(b"b"));
-    let mut encoded = Vec::new();
-    batch.encode_into(&mut encoded);
+    let encoded = batch.encode();
     let seeds = fuzz::log_record_seeds();
     for _ in 0..4000 {
         let seed = &seeds[rng.index(seeds.len())];
