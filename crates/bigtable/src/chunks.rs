@@ -9,7 +9,10 @@
 //!    but the last carries the length of the whole value; pieces after the first carry nothing
 //!    else, so family, qualifier, timestamp and label stand in the first one.
 //! 4. The last chunk of a row commits it. Rows are never reset.
-//! 5. A message is sent as soon as it has [`MESSAGE_BYTES`], also in the middle of a row.
+//! 5. A message holds whole rows: the Go client refuses one that ends within a row, the Python
+//!    client one that begins within a row. It is sent at the first end of a row at which it has
+//!    [`MESSAGE_BYTES`]. Only a row larger than [`MESSAGE_BYTES_MAX`] is spread over messages, so
+//!    that memory stays bounded and clients that can put it together may.
 
 use crate::wire::ReadRowsMessage;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -19,13 +22,18 @@ use table::{Cell, RowPiece};
 
 /// Longest piece of a value in one chunk.
 pub(crate) const VALUE_PIECE_BYTES_MAX: usize = 1 << 20;
-/// A message that has grown to this size is sent.
+/// A message that has grown to this size is sent when its row ends.
 pub(crate) const MESSAGE_BYTES: usize = 256 << 10;
+/// A message that has grown to this size is sent at once. With one more piece it stays below the
+/// 256 MiB that clients take.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 240 << 20;
 
 /// Gathers the pieces of a read into messages.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkWriter {
     message: BytesMut,
+    /// Bytes of `message` up to the end of its last whole row.
+    whole_rows_len: usize,
     full: VecDeque<ReadRowsMessage>,
     /// Key of the row whose first chunk is still to be written; else empty.
     row_key: Bytes,
@@ -58,11 +66,16 @@ impl ChunkWriter {
         }
     }
 
-    /// Closes the unfinished message, if it holds anything.
+    /// Finishes the message with its last whole row, if it has any.
     pub(crate) fn flush(&mut self) {
-        if !self.message.is_empty() {
-            self.full.push_back(ReadRowsMessage(self.message.split().freeze()));
+        self.finish(self.whole_rows_len);
+    }
+
+    fn finish(&mut self, len: usize) {
+        if len > 0 {
+            self.full.push_back(ReadRowsMessage(self.message.split_to(len).freeze()));
         }
+        self.whole_rows_len = 0;
     }
 
     /// The next finished message.
@@ -93,8 +106,15 @@ impl ChunkWriter {
                 commits: ends_value && end == RowEnd::Here,
             };
             chunk.write(&mut self.message);
-            if self.message.len() >= MESSAGE_BYTES {
+            if chunk.commits {
+                self.whole_rows_len = self.message.len();
+            }
+            if self.whole_rows_len >= MESSAGE_BYTES {
                 self.flush();
+            }
+            if self.message.len() >= MESSAGE_BYTES_MAX {
+                self.flush();
+                self.finish(self.message.len());
             }
             if ends_value {
                 break;
@@ -330,11 +350,7 @@ mod tests {
         for len in [0, 1, VALUE_PIECE_BYTES_MAX, VALUE_PIECE_BYTES_MAX + 1, 3 << 20] {
             let value: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
             let cells = [cell("f", b"q", 7, &value), cell("f", b"q", 5, b"old")];
-            let messages = write(&[(b"r", &cells)]);
-            for message in &messages {
-                assert!(message.encoded_len() <= MESSAGE_BYTES + VALUE_PIECE_BYTES_MAX + 100);
-            }
-            let chunks: Vec<_> = messages.into_iter().flat_map(|m| m.chunks).collect();
+            let chunks = chunks(&[(b"r", &cells)]);
             let pieces = len.div_ceil(VALUE_PIECE_BYTES_MAX).max(1);
             assert_eq!(chunks.len(), pieces + 1, "{len}");
             let mut whole = Vec::new();
@@ -349,6 +365,61 @@ mod tests {
             assert_eq!(whole, value);
             assert_eq!(text(&chunks[pieces]), "|@5=old!");
         }
+    }
+
+    #[test]
+    fn messages_hold_whole_rows() {
+        let value = vec![b'v'; 100 << 10];
+        let cells: Vec<_> = (0..20).map(|n| cell("f", &[n], 0, &value)).collect();
+        let rows: Vec<(&[u8], &[Cell])> =
+            vec![(b"a", &cells[..1]), (b"b", &cells), (b"c", &cells[..2]), (b"d", &cells[..2])];
+        let keys: Vec<String> = write(&rows)
+            .iter()
+            .map(|message| {
+                let last = message.chunks.last().unwrap();
+                assert_eq!(last.row_status, Some(RowStatus::CommitRow(true)));
+                assert!(!message.chunks[0].row_key.is_empty());
+                message.chunks.iter().flat_map(|chunk| &chunk.row_key).map(|&b| b as char).collect()
+            })
+            .collect();
+        assert_eq!(keys, ["ab", "cd"]);
+    }
+
+    #[test]
+    fn what_is_sent_early_ends_with_a_row() {
+        let mut writer = ChunkWriter::default();
+        let mut push = |key: &'static [u8], ends: bool| {
+            writer.push(RowPiece::Start(Bytes::from_static(key)));
+            writer.push(RowPiece::Cell(cell("f", b"1", 0, b"v")));
+            writer.push(RowPiece::Cell(cell("f", b"2", 0, b"v")));
+            if ends {
+                writer.push(RowPiece::End);
+            }
+            writer.flush();
+            let message = writer.pop()?;
+            Some(ReadRowsResponse::decode(message.0).unwrap().chunks.len())
+        };
+        assert_eq!(push(b"a", true), Some(2));
+        assert_eq!(push(b"b", false), None);
+    }
+
+    #[test]
+    fn only_a_row_that_fits_no_message_is_spread_over_several() {
+        let value = vec![b'v'; 100 << 20];
+        let cells: Vec<_> = (0..3).map(|n| cell("f", &[n], 0, &value)).collect();
+        let small = [cell("f", b"q", 0, b"v")];
+        let messages = encode(&[(b"a", &small), (b"b", &cells), (b"c", &small)]);
+        let lens: Vec<_> = messages.iter().map(|message| message.0.len()).collect();
+        assert_eq!(lens.len(), 4, "{lens:?}");
+        assert!(lens[0] < 100, "{lens:?}");
+        assert!((MESSAGE_BYTES_MAX..256 << 20).contains(&lens[1]), "{lens:?}");
+        let rows: usize = messages
+            .into_iter()
+            .map(|message| ReadRowsResponse::decode(message.0).unwrap())
+            .flat_map(|message| message.chunks)
+            .filter(|chunk| chunk.row_status.is_some())
+            .count();
+        assert_eq!(rows, 3);
     }
 
     #[test]

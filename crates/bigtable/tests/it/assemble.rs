@@ -32,8 +32,8 @@ pub(crate) struct Assembler {
 impl Assembler {
     pub(crate) fn message(&mut self, message: ReadRowsResponse) {
         message.chunks.into_iter().for_each(|chunk| self.chunk(chunk));
+        assert!(self.open.is_none(), "a message ends within a row");
         if !message.last_scanned_row_key.is_empty() {
-            assert!(self.open.is_none(), "progress in the middle of a row");
             self.last_scanned.push(message.last_scanned_row_key.to_vec());
         }
     }
