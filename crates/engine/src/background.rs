@@ -63,7 +63,7 @@ impl Shared {
     /// Waits while `tree` may not take a write: its active memtable is full and the one before it
     /// not yet flushed, or level 0 has too many runs.
     pub(crate) fn wait_for_room(self: &Arc<Self>, tree: &Arc<Tree>) -> Result<()> {
-        let mut slowed = false;
+        let (mut slowed, mut stalled) = (false, false);
         loop {
             if self.is_closing() {
                 return Err(Error::Closed);
@@ -72,7 +72,8 @@ impl Shared {
             let full = view.active.bytes() >= self.options.memtable_bytes_max;
             let runs = view.version.levels[0].len();
             if full && !view.frozen.is_empty() || runs >= self.options.l0_runs_stall {
-                self.counters.write_stalls.fetch_add(1, Ordering::Relaxed);
+                self.counters.write_stalls.fetch_add(u64::from(!stalled), Ordering::Relaxed);
+                stalled = true;
                 self.report_failure(tree)?;
                 self.schedule(tree);
                 self.pause(LOOK_AGAIN);

@@ -128,6 +128,7 @@ impl Commits {
 
     /// Numbers, logs, applies and publishes `group`. Returns the number of its first mutation.
     fn commit(&self, group: &[Arc<Request>]) -> Result<SequenceNumber> {
+        let _whole = NeverInPart;
         let mut log = self.log.lock();
         if log.closed {
             return Err(Error::Closed);
@@ -204,6 +205,18 @@ impl Commits {
         }
         log.closed = true;
         log.writer.close()
+    }
+}
+
+/// Ends the process if a panic unwinds through a commit: memtables may then hold half a group,
+/// which no later reader may see. The log holds all of it or nothing, so the next open is right.
+struct NeverInPart;
+
+impl Drop for NeverInPart {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
     }
 }
 
