@@ -4,12 +4,13 @@
 //!    with the table it began with.
 //! 2. Blocking engine calls run on tokio's blocking threads, a bounded number at a time, reads
 //!    and writes apart. A read holds a thread while it fills one batch, never while its client
-//!    takes its time.
+//!    takes its time. Only point reads run in place, while they are fast ([`pace`]).
 //! 3. Locks in order: row stripes ([`locks`]), then a place among the blocking calls. Schema
 //!    changes have a lock of their own, held by a blocking call that takes no other.
 
 mod locks;
 mod meta;
+mod pace;
 mod read;
 mod tables;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use bytes::Bytes;
 use engine::{Engine, Timestamp, WriteBatch};
 use locks::RowLocks;
 use meta::{EngineMeta, FIRST_TABLET_TREE};
+use pace::Pace;
 use parking_lot::{Mutex, RwLock};
 use read::Reader;
 use std::collections::BTreeMap;
@@ -65,6 +67,7 @@ struct Core {
     tables: RwLock<BTreeMap<TableName, Arc<Table>>>,
     /// Held while the schema changes.
     schema_change: Mutex<()>,
+    point_reads: Pace,
     /// Makes the row samples of two requests differ. Not synchronised with anything.
     requests: AtomicU64,
 }
@@ -154,6 +157,7 @@ impl Local {
             clock,
             tables: RwLock::new(tables),
             schema_change: Mutex::new(()),
+            point_reads: Pace::default(),
             requests: AtomicU64::new(0),
         };
         Ok(Self {
@@ -325,16 +329,22 @@ impl Store for Local {
         let table = self.core.table(table)?;
         let plan = Arc::new(Plan::compile(request.filter.as_ref(), &table.schema)?);
         let ranges = request.rows.normalize()?;
+        let point = matches!(ranges.as_slice(), [range] if range.is_single());
         let core = Arc::clone(&self.core);
-        let (reader, first) = self
-            .reads
-            .run(move || {
-                let (direction, limit) = (request.direction, request.rows_limit);
-                let mut reader = Reader::new(&core, table, plan, &ranges, direction, limit);
-                let first = reader.fill()?;
-                Ok((reader, first))
-            })
-            .await?;
+        let begin = move || {
+            let started = core.clock.monotonic();
+            let (direction, limit) = (request.direction, request.rows_limit);
+            let mut reader = Reader::new(&core, table, plan, &ranges, direction, limit);
+            let first = reader.fill()?;
+            if point {
+                core.point_reads.record(core.clock.monotonic().saturating_sub(started));
+            }
+            Ok((reader, first))
+        };
+        let (reader, first) = match point && self.core.point_reads.is_fast() {
+            true => begin()?,
+            false => self.reads.run(begin).await?,
+        };
         Ok(self.stream(reader, first))
     }
 
