@@ -324,12 +324,12 @@ fn comparable(row: Row, visible: &BTreeMap<Bytes, Vec<RefCell>>) -> (Bytes, Vec<
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
     fn reads_yield_what_the_reference_does(
         cells in written(),
-        requests in proptest::collection::vec(request(), 8),
+        requests in proptest::collection::vec(request(), 40),
     ) {
         let (local, name, _dir) = store(&cells);
         let visible = visible(&cells);
