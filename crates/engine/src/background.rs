@@ -277,6 +277,16 @@ impl Shared {
 
     /// Runs `plan` and installs what it wrote.
     fn run_plan(&self, tree: &Tree, plan: &Plan) -> Result<()> {
+        let written = self.merge(tree, plan)?;
+        self.install(tree, &written)?;
+        self.counters.compactions.fetch_add(1, Ordering::Relaxed);
+        self.counters.compacted_bytes.fetch_add(written.bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Writes what `plan` says. Holds the inputs no longer than it takes, so that they can be
+    /// deleted once the outputs are installed.
+    fn merge(&self, tree: &Tree, plan: &Plan) -> Result<Written> {
         let view = tree.view();
         let open: HashMap<FileNumber, &Arc<SstReader>> =
             view.ssts().map(|sst| (sst.number(), sst)).collect();
@@ -286,11 +296,7 @@ impl Shared {
             snapshots: self.snapshots.live(),
             policy: &*policy,
         };
-        let written = self.writing(tree, |writing| run::compact(writing, plan, &inputs))?;
-        self.install(tree, &written)?;
-        self.counters.compactions.fetch_add(1, Ordering::Relaxed);
-        self.counters.compacted_bytes.fetch_add(written.bytes, Ordering::Relaxed);
-        Ok(())
+        self.writing(tree, |writing| run::compact(writing, plan, &inputs))
     }
 
     /// Lends `act` what a flush or compaction of `tree` needs of the engine.
