@@ -39,7 +39,7 @@ pub(super) fn load_with_end(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Lo
     let mut snapshot_end = None;
     while let Some((offset, edits)) = reader.next()? {
         let refused = |refusal| Error::corruption(&path, offset, refusal);
-        state = state.apply(&edits).map_err(refused)?;
+        state.replay(&edits).map_err(refused)?;
         if snapshot_end.is_none() {
             snapshot_end = Some(reader.end());
         }

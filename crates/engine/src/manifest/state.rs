@@ -79,16 +79,22 @@ impl State {
     /// The state after `edits`, in order. Every tree they touch is checked.
     pub fn apply(&self, edits: &[Edit]) -> Result<Self, Refusal> {
         let mut state = self.clone();
-        let mut touched = BTreeSet::new();
-        for edit in edits {
-            state.apply_one(edit, &mut touched)?;
-        }
-        for tree in &touched {
-            if let Some(version) = state.trees.get(tree) {
-                check::tree(version).map_err(|error| broken(*tree, &error))?;
+        for tree in state.replay(edits)? {
+            if let Some(version) = state.trees.get(&tree) {
+                check::tree(version).map_err(|error| broken(tree, &error))?;
             }
         }
         Ok(state)
+    }
+
+    /// Applies `edits` in place and tells which trees they touch. Invariants are not checked: who
+    /// replays many edits checks once, at the end. After an error the state is of no use.
+    pub(super) fn replay(&mut self, edits: &[Edit]) -> Result<BTreeSet<TreeId>, Refusal> {
+        let mut touched = BTreeSet::new();
+        for edit in edits {
+            self.apply_one(edit, &mut touched)?;
+        }
+        Ok(touched)
     }
 
     /// Checks everything, also what no single tree can tell.
