@@ -9,6 +9,10 @@
 //! their own, chosen by the key's hash. With more than [`ROW_KEYS_MAX`] of them there are none,
 //! only the marker W*, which answers "maybe" to everything but the row itself.
 //!
+//! A question for a column must also ask for RT, W and W*, and each could be a false positive. So
+//! a line keeps three flags, whether any of its rows has such a marker; where none has, which is
+//! the rule, the marker is not looked for.
+//!
 //! Invariants:
 //! 1. No false negatives: what a row has is always found, at every granularity.
 //! 2. A row that has any tombstone always has RT, whatever the tombstone's scope.
@@ -31,13 +35,26 @@ pub(super) const FILTER_BYTES_CUT: usize = 64 << 10;
 const HEADER_LEN: usize = 64;
 const LINE_LEN: usize = 64;
 const LINE_BITS: usize = LINE_LEN * 8;
+/// Bits of a line for keys; the rest are its flags.
+const KEY_BITS: usize = LINE_BITS - 3;
 const PROBES_MAX: u32 = 7;
+
+/// A marker of a row: the tag of its key, and the bit of its flag in the line.
+#[derive(Clone, Copy)]
+struct Marker {
+    tag: u64,
+    flag: usize,
+}
+
+/// RT: the row has a tombstone.
+const TOMBSTONE: Marker = Marker { tag: 2, flag: KEY_BITS };
+/// W: the row is wide.
+const WIDE: Marker = Marker { tag: 3, flag: KEY_BITS + 1 };
+/// W*: the row is too wide for keys.
+const WIDER: Marker = Marker { tag: 4, flag: KEY_BITS + 2 };
 
 /// Frozen tags that tell the kinds of keys apart.
 const TAG_ROW: u64 = 1;
-const TAG_TOMBSTONE: u64 = 2;
-const TAG_WIDE: u64 = 3;
-const TAG_WIDER: u64 = 4;
 const TAG_FAMILY: u64 = 5;
 const TAG_COLUMN: u64 = 6;
 const TAG_LINE: u64 = 7;
@@ -63,9 +80,10 @@ fn line_of(hash: u64, lines: usize) -> usize {
     ((hash >> 32) as usize * lines) >> 32
 }
 
-/// The bit of the `probe`-th of a key's probes: 9 bits each.
+/// The bit of the `probe`-th of a key's probes: 9 bits of the key each, scaled to the bits there
+/// are.
 fn bit_of(key: u64, probe: u32) -> usize {
-    (key >> (9 * probe)) as usize % LINE_BITS
+    ((key >> (9 * probe)) as usize % LINE_BITS * KEY_BITS) >> 9
 }
 
 /// Probes for a number of bits per key.
@@ -79,6 +97,8 @@ pub(super) struct FilterBuilder {
     bits_per_key: u8,
     /// Hash that chooses the line, and key.
     keys: Vec<(u64, u64)>,
+    /// Hash that chooses the line, and flag.
+    flags: Vec<(u64, usize)>,
     row: RowKeys,
 }
 
@@ -97,7 +117,13 @@ impl FilterBuilder {
     /// A builder; `None` where the options want no filter.
     pub(super) fn new(granularity: FilterGranularity, bits_per_key: u8) -> Option<Self> {
         let row = RowKeys::default();
-        (bits_per_key > 0).then(|| Self { granularity, bits_per_key, keys: Vec::new(), row })
+        (bits_per_key > 0).then(|| Self {
+            granularity,
+            bits_per_key,
+            keys: Vec::new(),
+            flags: Vec::new(),
+            row,
+        })
     }
 
     /// The hash of a row that `add` and `end_row` want.
@@ -122,19 +148,18 @@ impl FilterBuilder {
     /// Ends the current row: its keys go to their lines.
     pub(super) fn end_row(&mut self, row: u64) {
         let RowKeys { tombstone, families_dropped, columns_dropped, .. } = self.row;
-        let mut in_line = vec![mix(row, TAG_ROW)];
+        self.keys.push((row, mix(row, TAG_ROW)));
         if tombstone {
-            in_line.push(mix(row, TAG_TOMBSTONE));
+            self.mark(row, TOMBSTONE);
         }
         let wider = families_dropped || columns_dropped;
         let too_many =
             self.row.families.len() > LINE_KEYS_MAX || self.row.columns.len() > LINE_KEYS_MAX;
         if wider {
-            in_line.push(mix(row, TAG_WIDER));
+            self.mark(row, WIDER);
         } else if too_many {
-            in_line.push(mix(row, TAG_WIDE));
+            self.mark(row, WIDE);
         }
-        self.keys.extend(in_line.into_iter().map(|key| (row, key)));
         let kinds =
             [(&mut self.row.families, families_dropped), (&mut self.row.columns, columns_dropped)];
         for (keys, dropped) in kinds {
@@ -147,6 +172,11 @@ impl FilterBuilder {
         self.row.tombstone = false;
         self.row.families_dropped = false;
         self.row.columns_dropped = false;
+    }
+
+    fn mark(&mut self, row: u64, marker: Marker) {
+        self.keys.push((row, mix(row, marker.tag)));
+        self.flags.push((row, marker.flag));
     }
 
     /// Whether no row was ended.
@@ -176,13 +206,13 @@ impl FilterBuilder {
         out.push(probes as u8);
         out.push(self.granularity as u8);
         out.resize(HEADER_LEN + lines * LINE_LEN, 0);
+        let mut set = |hash: u64, bit: usize| {
+            out[HEADER_LEN + line_of(hash, lines) * LINE_LEN + bit / 8] |= 1 << (bit % 8);
+        };
         for (hash, key) in self.keys.drain(..) {
-            let start = HEADER_LEN + line_of(hash, lines) * LINE_LEN;
-            for probe in 0..probes {
-                let bit = bit_of(key, probe);
-                out[start + bit / 8] |= 1 << (bit % 8);
-            }
+            (0..probes).for_each(|probe| set(hash, bit_of(key, probe)));
         }
+        self.flags.drain(..).for_each(|(hash, flag)| set(hash, flag));
         out
     }
 }
@@ -257,7 +287,7 @@ impl FilterPartition {
     }
 
     /// Bytes of the filter.
-    pub(super) fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
@@ -273,23 +303,141 @@ impl FilterPartition {
         };
         let Some(key) = finest else { return true };
         self.has(query.hash, key)
-            || self.has(query.hash, mix(query.hash, TAG_TOMBSTONE))
-            || self.has(query.hash, mix(query.hash, TAG_WIDER))
-            || (self.has(query.hash, mix(query.hash, TAG_WIDE))
-                && self.has(mix(key, TAG_LINE), key))
+            || self.has_marker(query.hash, TOMBSTONE)
+            || self.has_marker(query.hash, WIDER)
+            || (self.has_marker(query.hash, WIDE) && self.has(mix(key, TAG_LINE), key))
     }
 
     /// Whether the row may have a tombstone of any scope here. `false` is certain.
     pub fn may_have_tombstone(&self, query: &FilterQuery<'_>) -> bool {
-        self.has(query.hash, mix(query.hash, TAG_TOMBSTONE))
+        self.has_marker(query.hash, TOMBSTONE)
+    }
+
+    fn has_marker(&self, row: u64, marker: Marker) -> bool {
+        self.bit(self.line_start(row), marker.flag) && self.has(row, mix(row, marker.tag))
     }
 
     fn has(&self, hash: u64, key: u64) -> bool {
-        let start = HEADER_LEN + line_of(hash, self.lines) * LINE_LEN;
-        (0..self.probes).all(|probe| {
-            let bit = bit_of(key, probe);
-            let word = u64_at(&self.bytes, start + bit / 64 * 8);
-            word >> (bit % 64) & 1 == 1
-        })
+        let line = self.line_start(hash);
+        (0..self.probes).all(|probe| self.bit(line, bit_of(key, probe)))
     }
+
+    fn line_start(&self, hash: u64) -> usize {
+        HEADER_LEN + line_of(hash, self.lines) * LINE_LEN
+    }
+
+    fn bit(&self, line: usize, bit: usize) -> bool {
+        u64_at(&self.bytes, line + bit / 64 * 8) >> (bit % 64) & 1 == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::{Column, SequenceNumber, Timestamp};
+
+    fn entry<'a>(column: Column<'a>, kind: Kind) -> Entry<'a> {
+        let (timestamp, sequence) = (Timestamp(1), SequenceNumber(1));
+        Entry { column, timestamp, sequence, kind, value: &[] }
+    }
+
+    /// A filter of `rows` rows, each with these columns in family 1.
+    fn filter_of(rows: usize, columns: usize, granularity: FilterGranularity) -> FilterPartition {
+        let mut builder = FilterBuilder::new(granularity, 12).unwrap();
+        for row in 0..rows {
+            let hash = FilterBuilder::hash_row(&row.to_le_bytes());
+            for column in 0..columns {
+                let qualifier = column.to_be_bytes();
+                let column = Column::of(FamilyId(1), &qualifier);
+                builder.add(hash, &entry(column, Kind::Put));
+            }
+            builder.end_row(hash);
+        }
+        FilterPartition::new(builder.finish()).unwrap()
+    }
+
+    fn false_positives(asked: impl Fn(usize) -> bool) -> usize {
+        (0..20_000).filter(|at| asked(*at)).count()
+    }
+
+    #[test]
+    fn what_a_row_has_is_found_and_little_else() {
+        for columns in [1, 8, 9, 300] {
+            let rows = 3000 / columns.min(100);
+            let filter = filter_of(rows, columns, FilterGranularity::Column);
+            for row in 0..rows {
+                let row = row.to_le_bytes();
+                assert!(filter.may_contain(&FilterQuery::row(&row)));
+                assert!(filter.may_contain(&FilterQuery::family(&row, FamilyId(1))));
+                for column in 0..columns {
+                    let qualifier = column.to_be_bytes();
+                    let query = FilterQuery::column(&row, FamilyId(1), &qualifier);
+                    assert!(filter.may_contain(&query));
+                }
+            }
+            let absent_row =
+                |at: usize| filter.may_contain(&FilterQuery::row(&(at + rows).to_le_bytes()));
+            let absent_column = |at: usize| {
+                let (row, qualifier) = ((at % rows).to_le_bytes(), (columns + at).to_be_bytes());
+                filter.may_contain(&FilterQuery::column(&row, FamilyId(1), &qualifier))
+            };
+            let tombstone = |at: usize| {
+                filter.may_have_tombstone(&FilterQuery::row(&(at % rows).to_le_bytes()))
+            };
+            assert!(false_positives(absent_row) < 400, "{columns} columns: rows");
+            assert!(false_positives(absent_column) < 800, "{columns} columns: columns");
+            assert_eq!(false_positives(tombstone), 0, "{columns} columns: tombstones");
+        }
+    }
+
+    #[test]
+    fn too_many_columns_are_answered_with_maybe() {
+        let filter = filter_of(1, ROW_KEYS_MAX + 1, FilterGranularity::Column);
+        let row = 0usize.to_le_bytes();
+        assert!(filter.may_contain(&FilterQuery::column(&row, FamilyId(1), b"absent")));
+        assert!(!filter.may_contain(&FilterQuery::column(b"other", FamilyId(1), b"absent")));
+        assert!(filter.bytes() <= 4 * LINE_LEN);
+    }
+
+    #[test]
+    fn a_coarser_filter_answers_finer_questions_by_what_it_has() {
+        let row = 0usize.to_le_bytes();
+        let absent = FilterQuery::column(&row, FamilyId(1), b"absent");
+        let other_family = FilterQuery::column(&row, FamilyId(2), b"absent");
+        let rows = filter_of(1, 3, FilterGranularity::Row);
+        assert!(rows.may_contain(&absent) && rows.may_contain(&other_family));
+        let families = filter_of(1, 3, FilterGranularity::Family);
+        assert!(families.may_contain(&absent) && !families.may_contain(&other_family));
+    }
+
+    #[test]
+    fn a_tombstone_of_any_scope_is_seen_by_every_question_of_its_row() {
+        let family = Column::family(FamilyId(3));
+        for column in [Column::ROW, family, Column::of(FamilyId(3), b"q")] {
+            for granularity in [FilterGranularity::Row, FilterGranularity::Column] {
+                let mut builder = FilterBuilder::new(granularity, 12).unwrap();
+                let hash = FilterBuilder::hash_row(b"row");
+                builder.add(hash, &entry(column, Kind::Tombstone));
+                builder.end_row(hash);
+                let filter = FilterPartition::new(builder.finish()).unwrap();
+                let query = FilterQuery::column(b"row", FamilyId(9), b"absent");
+                assert!(filter.may_contain(&query) && filter.may_have_tombstone(&query));
+                assert!(!filter.may_contain(&FilterQuery::row(b"other")));
+            }
+        }
+    }
+
+    #[test]
+    fn the_hash_is_frozen() {
+        let hash = FilterBuilder::hash_row(b"row");
+        assert_eq!(hash, FROZEN[0]);
+        assert_eq!(family_key(hash, FamilyId(300)), FROZEN[1]);
+        assert_eq!(column_key(hash, FamilyId(300), b"qualifier"), FROZEN[2]);
+        let bits: Vec<usize> = (0..6).map(|probe| bit_of(FROZEN[2], probe)).collect();
+        assert!(bits.iter().all(|bit| *bit < KEY_BITS));
+        assert_eq!(bits, FROZEN_BITS);
+    }
+
+    const FROZEN: [u64; 3] = [0xda0e_947a_60ca_106d, 0x4f2c_98a6_df8b_77ef, 0x8f8a_9e34_b0fc_c35e];
+    const FROZEN_BITS: [usize; 6] = [347, 96, 62, 149, 480, 83];
 }

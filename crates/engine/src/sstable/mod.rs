@@ -17,6 +17,8 @@ pub mod fuzz;
 mod heads;
 mod index;
 mod ints;
+#[doc(hidden)]
+pub mod measure;
 mod properties;
 mod ranges;
 mod reader;
@@ -58,7 +60,7 @@ impl CacheCharge for Block {
             + match &self.0 {
                 Content::Data(block) => block.len(),
                 Content::Index(partition) => partition.len(),
-                Content::Filter(partition) => partition.len(),
+                Content::Filter(partition) => partition.bytes(),
                 Content::LargeValue(value) => value.len(),
             }
     }

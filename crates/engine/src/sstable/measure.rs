@@ -1,0 +1,119 @@
+//! Single blocks and filters for the measurements of `crates/bench`, which a caller of the engine
+//! never meets.
+
+use super::block::{BlockBuilder, BlockView, CellValue, NewValue};
+use super::damage::Damage;
+use super::filter::{FILTER_BYTES_CUT, FilterBuilder, FilterPartition};
+use super::format::{BlockType, Sealer};
+use crate::cell::{Column, Entry, Timestamp};
+use crate::options::{Compression, FilterGranularity};
+
+/// Writes one data block.
+#[derive(Default)]
+pub struct BlockWriter(BlockBuilder);
+
+impl BlockWriter {
+    /// Starts a row.
+    pub fn start_row(&mut self, row: &[u8]) {
+        self.0.start_row(row);
+    }
+
+    /// Adds an entry to the row started last.
+    pub fn push(&mut self, entry: &Entry<'_>) {
+        self.0.push(&entry.key(), &NewValue::Inline(entry.value));
+    }
+
+    /// Length of the block if it were finished now.
+    pub fn len(&self) -> usize {
+        self.0.estimated_len()
+    }
+
+    /// Whether no entry was added.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The block; the writer is empty afterwards.
+    pub fn finish(&mut self) -> Vec<u8> {
+        let mut block = Vec::new();
+        self.0.finish(&mut block, false);
+        block
+    }
+}
+
+/// A checked data block.
+pub struct DataBlock(BlockView);
+
+impl DataBlock {
+    /// Checks the block in `bytes`.
+    pub fn new(bytes: Vec<u8>) -> Result<Self, Damage> {
+        BlockView::new(bytes).map(Self)
+    }
+
+    /// The newest value of the column in the row that is not newer than `newest`.
+    pub fn get(&self, row: &[u8], column: &Column<'_>, newest: Timestamp) -> Option<&[u8]> {
+        let at = self.0.lower_bound(row);
+        if at == self.0.rows() || !self.0.row_is(at, row) {
+            return None;
+        }
+        let cells = self.0.cells_of(at);
+        let first = self.0.find_column(cells.clone(), column);
+        for cell in first..cells.end {
+            let key = self.0.key(cell);
+            if key.column != *column {
+                return None;
+            }
+            if key.timestamp <= newest {
+                let CellValue::Inline(value) = self.0.value(cell) else { return None };
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// Reads every entry; gives their count and the sum of their values' lengths and timestamps.
+    pub fn read_all(&self) -> (usize, u64) {
+        let (mut entries, mut sum) = (0, 0u64);
+        for row in 0..self.0.rows() {
+            for cell in self.0.cells_of(row) {
+                let key = self.0.key(cell);
+                let CellValue::Inline(value) = self.0.value(cell) else { continue };
+                entries += 1;
+                sum = sum.wrapping_add(key.timestamp.0 as u64).wrapping_add(value.len() as u64);
+            }
+        }
+        (entries, sum)
+    }
+}
+
+/// Bytes of a data block in a file under LZ4.
+pub fn lz4_len(raw: &[u8]) -> usize {
+    Sealer::new(Compression::Lz4).seal(&mut Vec::new(), raw, BlockType::Data) as usize
+}
+
+/// Builds the filter of one partition.
+pub struct FilterWriter(FilterBuilder);
+
+impl FilterWriter {
+    /// A writer; `None` for 0 bits.
+    pub fn new(granularity: FilterGranularity, bits_per_key: u8) -> Option<Self> {
+        FilterBuilder::new(granularity, bits_per_key).map(Self)
+    }
+
+    /// Adds a whole row.
+    pub fn add_row<'a>(&mut self, row: &[u8], entries: impl Iterator<Item = Entry<'a>>) {
+        let hash = FilterBuilder::hash_row(row);
+        entries.for_each(|entry| self.0.add(hash, &entry));
+        self.0.end_row(hash);
+    }
+
+    /// Whether a file's builder would cut the partition here.
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= FILTER_BYTES_CUT
+    }
+
+    /// The filter.
+    pub fn finish(mut self) -> Result<FilterPartition, Damage> {
+        FilterPartition::new(self.0.finish())
+    }
+}
