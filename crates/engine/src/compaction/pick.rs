@@ -33,6 +33,8 @@ const L1_RUNS_MAX: usize = 2;
 /// Bytes of one slice, in multiples of an SSTable's size. One file and what it overlaps may be
 /// more.
 const SLICE_FACTOR: u64 = 8;
+/// Level 1 is far behind when it is so many times as large as it may be.
+const BEHIND_FACTOR: u64 = 4;
 /// Files are moved, not rewritten, if they are on average this part of the largest size at least:
 /// merging makes few files of many small ones.
 const MOVE_PART: u64 = 8;
@@ -216,7 +218,10 @@ pub fn pick(version: &TreeVersion, options: &Options, busy: &Busy) -> Option<Pla
     let l1 = if version.levels[1].len() > L1_RUNS_MAX { l1.max(FULL) } else { l1 };
     let up = || (l0 >= FULL).then(|| merge_up(version, options, busy)).flatten();
     let down = || (l1 >= FULL).then(|| push_down(version, options, busy)).flatten();
-    if l1 > l0 { down().or_else(up) } else { up().or_else(down) }
+    // One plan goes down beside one that goes up, so that level 0 does not wait, until level 1 is
+    // so far behind that writers had better wait.
+    let behind = busy.last.is_empty() || l1 > FULL * BEHIND_FACTOR;
+    if l1 > l0 && behind { down().or_else(up) } else { up().or_else(down) }
 }
 
 /// A level that has just reached its limit.

@@ -51,10 +51,58 @@ impl Splitter {
             self.next_below += 1;
         }
         let overlap_max = self.sst_bytes_max.saturating_mul(OVERLAP_FACTOR);
-        let full = bytes >= self.sst_bytes_max || (bytes > 0 && self.overlapped > overlap_max);
-        if full {
+        let full = bytes > 0 && (bytes >= self.sst_bytes_max || self.overlapped > overlap_max);
+        if full || bytes == 0 {
             self.overlapped = 0;
         }
         full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::{SequenceNumber, Timestamp};
+    use crate::manifest::FileNumber;
+
+    fn below(first_row: &[u8], bytes: u64) -> Arc<SstMeta> {
+        Arc::new(SstMeta {
+            number: FileNumber(1),
+            bytes,
+            first_row: first_row.to_vec(),
+            last_row: first_row.to_vec(),
+            entries: 1,
+            tombstones: 0,
+            range_tombstones: 0,
+            dropped: None,
+            sequence_min: SequenceNumber(1),
+            sequence_max: SequenceNumber(1),
+            timestamp_min: Timestamp(1),
+            timestamp_max: Timestamp(1),
+        })
+    }
+
+    #[test]
+    fn cuts_come_once_and_in_order() {
+        let cuts = ["c", "e", "x"].map(|cut| cut.as_bytes().to_vec());
+        let mut splitter = Splitter::new(100, cuts.to_vec(), Vec::new());
+        assert_eq!(splitter.next_cut(Some(b"b")), None);
+        assert_eq!(splitter.next_cut(Some(b"e")), Some(b"c".to_vec()));
+        assert_eq!(splitter.next_cut(Some(b"e")), Some(b"e".to_vec()));
+        assert_eq!(splitter.next_cut(Some(b"f")), None);
+        assert_eq!(splitter.next_cut(None), Some(b"x".to_vec()));
+        assert_eq!(splitter.next_cut(None), None);
+    }
+
+    #[test]
+    fn an_output_ends_when_it_is_large_or_overlaps_too_much() {
+        let files = vec![below(b"b", 300), below(b"d", 300), below(b"f", 300), below(b"h", 900)];
+        let mut splitter = Splitter::new(100, Vec::new(), files);
+        assert!(!splitter.is_full(b"a", 99));
+        assert!(splitter.is_full(b"a", 100), "its size");
+        assert!(!splitter.is_full(b"e", 50), "600 bytes below");
+        assert!(splitter.is_full(b"f", 50), "900 bytes below");
+        assert!(!splitter.is_full(b"y", 0), "nothing is written yet");
+        assert!(!splitter.is_full(b"z", 1), "what lies before its first row does not count");
     }
 }
