@@ -5,7 +5,6 @@
 
 use super::record::{self, LOG, RECORD_HEADER_LEN, RecordKind};
 use super::{LogReader, LogRecord, LogWriter, SegmentNumber};
-use crate::batch::WriteBatch;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use base::checksum::crc32c;
@@ -45,14 +44,6 @@ pub fn log_record(data: &[u8]) {
         }
         Err(Error::Unusable { .. }) => {}
         Err(error) => panic!("not an answer to bytes on disk: {error}"),
-    }
-}
-
-/// A write batch: what is accepted encodes to the same bytes.
-pub fn batch(data: &[u8]) {
-    if let Ok(batch) = WriteBatch::decode(data) {
-        assert_eq!(batch.encode(), data);
-        assert_eq!(batch.mutations(SequenceNumber(1)).count(), batch.len());
     }
 }
 

@@ -38,5 +38,10 @@ pub use record::{LogRecord, RecordKind};
 pub use segments::{LogSegments, SegmentNumber};
 pub use writer::LogWriter;
 
+/// A position in whatever log feeds the engine; grows with every batch of a tree. With the
+/// engine's own log it is the sequence number of the batch's last mutation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct LogPosition(pub u64);
+
 #[cfg(test)]
 mod tests;

@@ -3,12 +3,12 @@
 //! The rules for torn tails and corruption are in the header of this folder (4, 5) and in
 //! docs/format/commit_log.md. After an error the reader is used up: `next` repeats the error.
 
+use super::LogPosition;
 use super::record::{FILE_HEADER_LEN, FileHeaderFault, LOG, RECORD_HEADER_LEN, RecordFault};
 use super::record::{LogRecord, RecordHeader, RecordKind};
 use super::scan::RecordFile;
 use super::segments::{self, Contents, SegmentNumber};
 use crate::error::{Error, Result};
-use crate::manifest::LogPosition;
 use base::env::fs::FileSystem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

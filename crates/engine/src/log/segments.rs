@@ -9,10 +9,10 @@
 //!
 //! Shared by the writer (which notes what it appends and takes spares) and by whoever flushes.
 
+use super::LogPosition;
 use crate::cell::TreeId;
 use crate::error::{Error, Result};
 use crate::log::record::LogRecord;
-use crate::manifest::LogPosition;
 use base::env::fs::FileSystem;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

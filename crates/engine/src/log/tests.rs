@@ -7,7 +7,6 @@ use super::*;
 use crate::WriteBatch;
 use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::error::Error;
-use crate::manifest::LogPosition;
 use base::env::RealFileSystem;
 use base::env::fs::FileSystem;
 use base::env::sim::SimFs;

@@ -1,8 +1,9 @@
 //! Edits: changes of what trees and SSTables exist, as values, and their encoding
 //! (docs/format/manifest.md).
 
-use super::version::{FileNumber, LogPosition, RunId, SstMeta};
+use super::version::{FileNumber, RunId, SstMeta};
 use crate::cell::{SequenceNumber, Timestamp, TreeId};
+use crate::log::LogPosition;
 use crate::options::{Compression, FilterGranularity, TreeOptions};
 use crate::request::RowRange;
 use base::codec::{ByteReader, DecodeError, PutBytes};

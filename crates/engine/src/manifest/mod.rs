@@ -14,11 +14,12 @@ mod set;
 mod state;
 pub mod version;
 
+pub use crate::log::LogPosition;
 pub use edit::{Edit, EditError};
 pub use reader::{EditReader, load};
 pub use set::ManifestSet;
 pub use state::{Refusal, State};
-pub use version::{FileNumber, LogPosition, Run, RunId, SstMeta, TreeVersion};
+pub use version::{FileNumber, Run, RunId, SstMeta, TreeVersion};
 
 #[cfg(test)]
 mod tests;

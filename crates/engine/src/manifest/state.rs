@@ -2,9 +2,10 @@
 
 use super::check;
 use super::edit::Edit;
-use super::version::{FileNumber, LogPosition, Run, RunId, SstMeta, TreeVersion};
+use super::version::{FileNumber, Run, RunId, SstMeta, TreeVersion};
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::Error;
+use crate::log::LogPosition;
 use crate::options::TreeOptions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

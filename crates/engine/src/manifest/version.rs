@@ -12,6 +12,7 @@
 //!    old put at the bottom may have lost its number (it is then 0).
 
 use crate::cell::{SequenceNumber, Timestamp};
+use crate::log::LogPosition;
 use crate::options::TreeOptions;
 use crate::request::RowRange;
 use std::sync::Arc;
@@ -20,11 +21,6 @@ pub use crate::file::FileNumber;
 
 /// Number of levels: fresh runs, a tier of larger runs, and the one last run (lazy levelling).
 pub const LEVELS: usize = 3;
-
-/// A position in whatever log feeds the engine; grows with every batch of a tree. With the
-/// engine's own log it is the sequence number of the batch's last mutation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct LogPosition(pub u64);
 
 /// What the manifest knows of an SSTable.
 #[derive(Debug, Clone, PartialEq, Eq)]

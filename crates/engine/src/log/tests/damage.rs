@@ -188,7 +188,7 @@ fn fuzz_bodies_stand_mutated_segments() {
     for _ in 0..4000 {
         let seed = &seeds[rng.index(seeds.len())];
         fuzz::log_record(&mutate(&mut rng, seed));
-        fuzz::batch(&mutate(&mut rng, &encoded));
+        crate::batch::fuzz(&mutate(&mut rng, &encoded));
     }
 }
 
