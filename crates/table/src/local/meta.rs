@@ -49,7 +49,7 @@ impl EngineMeta {
     fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.engine.write(SYSTEM_TREE, batch)?;
         // Whatever the durability of the log: the trees this change is about are next.
-        Ok(self.engine.flush(SYSTEM_TREE)?)
+        Ok(self.engine.sync()?)
     }
 
     /// Calls `each` with row and value of every cell in `rows`.

@@ -2,7 +2,7 @@
 //! but for one batch at a time; between batches a read is a value that holds no thread.
 //!
 //! Invariants:
-//! 1. All scans of a read see the same snapshot, and GC rules are applied as of its beginning.
+//! 1. All scans of a read see the same state, and GC rules are applied as of its beginning.
 //! 2. What the engine is asked for (`request`) is a superset of what filter and GC rules need.
 //!    Versions of a column are counted from the newest, so a read whose GC rules count them must
 //!    not have newer ones cut off by timestamp.
@@ -47,7 +47,8 @@ pub(super) struct Reader {
     engine: Engine,
     table: Arc<Table>,
     evaluator: Evaluator,
-    snapshot: Snapshot,
+    /// `None` for a read of one scan, which sees one state by itself.
+    snapshot: Option<Snapshot>,
     now_micros: i64,
     request: ScanRequest,
     /// What is still to be scanned.
@@ -149,7 +150,7 @@ impl Reader {
         Self {
             engine: core.engine.clone(),
             evaluator: Evaluator::new(plan, core.seed()),
-            snapshot: core.engine.snapshot(),
+            snapshot: (scans.len() > 1).then(|| core.engine.snapshot()),
             now_micros: core.clock.now_micros(),
             table,
             request,
@@ -224,7 +225,7 @@ impl Reader {
             }
             let Some((tree, rows)) = self.parts.pop_front() else { return Ok(false) };
             self.request.rows = rows;
-            let scan = self.engine.scan(tree, &self.request, Some(&self.snapshot));
+            let scan = self.engine.scan(tree, &self.request, self.snapshot.as_ref());
             self.scan = Some(scan.map_err(|error| match error {
                 engine::Error::UnknownTree(_) => Error::no_table(&self.table.schema.name),
                 error => error.into(),

@@ -1,7 +1,8 @@
 //! Reads with random filters, GC rules and row sets against the reference evaluator. Batches are
 //! a few cells long here, so that every way of cutting a read is taken.
 
-use super::*;
+use super::super::read::Reader;
+use super::super::*;
 use crate::filter::reference::{RefCell, filter_row};
 use crate::filter::{ColumnRange, Condition, RowFilter, ValueRange};
 use crate::gc::GcRule;
@@ -10,7 +11,7 @@ use crate::row::{RowBatch, RowPiece};
 use crate::row_set::{KeyRange, RowSet};
 use crate::schema::FamilySpec;
 use base::env::Env;
-use engine::{Direction, Durability, Options, TimestampRange};
+use engine::{Direction, Durability, Options, RowRange, ScanRequest, TimestampRange};
 use proptest::prelude::*;
 use std::ops::Bound;
 use std::time::Duration;
@@ -45,8 +46,10 @@ type Written = (Bytes, usize, Bytes, i64, Bytes);
 fn store(cells: &[Written]) -> (Local, TableName, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { durability: Durability::None, ..Options::default() };
-    let engine = Engine::open(Env::real(1), dir.path(), options).unwrap();
-    let local = Local::open(engine, Arc::new(FixedClock(NOW))).unwrap();
+    let clock = Arc::new(FixedClock(NOW));
+    let env = Env { clock: clock.clone(), ..Env::real(1) };
+    let engine = Engine::open(env, dir.path(), options).unwrap();
+    let local = Local::open(engine, clock).unwrap();
     let name = TableName::new("p/t").unwrap();
     let spec = |family: &&str| {
         let spec = FamilySpec { gc: rule(family), ..FamilySpec::default() };
@@ -323,6 +326,22 @@ fn comparable(row: Row, visible: &BTreeMap<Bytes, Vec<RefCell>>) -> (Bytes, Vec<
     (row.key, cells)
 }
 
+/// Compacts the table; returns how many cells the engine then has.
+fn compacted(local: &Local, name: &TableName) -> usize {
+    let engine = &local.core.engine;
+    let mut cells = 0;
+    for tablet in &local.core.table(name).unwrap().schema.tablets {
+        engine.compact_range(tablet.tree, &RowRange::ALL).unwrap();
+        let mut scan = engine.scan(tablet.tree, &ScanRequest::default(), None).unwrap();
+        while scan.next_row().unwrap().is_some() {
+            while scan.next_cell().unwrap().is_some() {
+                cells += 1;
+            }
+        }
+    }
+    cells
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
@@ -345,5 +364,10 @@ proptest! {
             let got: Vec<_> = got.map(|row| comparable(row, &visible)).collect();
             prop_assert_eq!(got, wanted(&visible, &request), "{:?}", request);
         }
+        // Compaction leaves exactly what reads showed.
+        prop_assert_eq!(compacted(&local, &name), visible.values().map(Vec::len).sum::<usize>());
+        let all = rows_of(read(&local, &name, &ReadRows::default()).unwrap(), Direction::Forward);
+        let all: Vec<_> = all.into_iter().map(|row| comparable(row, &visible)).collect();
+        prop_assert_eq!(all, wanted(&visible, &ReadRows::default()));
     }
 }

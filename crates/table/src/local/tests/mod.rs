@@ -1,0 +1,4 @@
+//! Tests of `Local` that need to see inside it.
+
+mod crash;
+mod reads;
