@@ -265,6 +265,9 @@ impl Shared {
             let mut written = self.writing(tree, |writing| {
                 run::flush(writing, &memtable, run, self.snapshots.live())
             })?;
+            // What was committed before the memtable's last batch must be as durable as the
+            // SSTable: a power loss may take the newest batches, not some from their midst.
+            self.commits.sync()?;
             let position = memtable.position();
             written.edits.push(Edit::Flushed { tree: tree.id, position });
             self.install(tree, &written)?;
