@@ -93,7 +93,14 @@ fn open_trees(env: &Env, dir: &Path, state: &State, cache: &Arc<BlockCache>) -> 
             let ssts = run.ssts.iter().map(|sst| {
                 let path = sst.number.sst_path(dir);
                 let file = env.fs.open_read(&path);
-                let file = file.map_err(|error| Error::io("open", &path, &error))?;
+                let file = file.map_err(|error| match error.kind() {
+                    io::ErrorKind::NotFound => Error::corruption(
+                        &path,
+                        0,
+                        "the manifest names this SSTable; it is missing",
+                    ),
+                    _ => Error::io("open", &path, &error),
+                })?;
                 SstReader::open(file, &path, sst.number, Arc::clone(cache))
             });
             ssts.collect::<Result<OpenRun>>()
