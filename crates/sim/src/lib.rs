@@ -1,1 +1,16 @@
-//! placeholder
+//! The whole system on a simulated machine: random histories, power losses, sick and full disks,
+//! damaged files; what the engine then holds is compared with its model.
+//!
+//! The promises are the files of `tests/it/`. Everything random comes from a seed, and a failure
+//! prints the command that repeats it. `STELE_CRASH_POINTS` and its like (see the tests) ask for
+//! longer runs.
+
+pub mod dice;
+pub mod image;
+pub mod machine;
+pub mod names;
+pub mod oracle;
+pub mod points;
+pub mod sample;
+pub mod session;
+pub mod workload;

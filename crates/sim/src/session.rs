@@ -1,0 +1,234 @@
+//! A user at work on one engine: takes the steps of a history, and knows what must be there.
+//!
+//! Invariants:
+//! 1. Whatever the engine acknowledged is in the oracle. What it refused with `NoSpace` is not.
+//! 2. What failed in a way that leaves open whether it counts is in flight until the next open:
+//!    of batches at most one, as a batch that is committed later takes its numbers.
+
+use crate::machine::Machine;
+use crate::oracle::{self, Commit, Oracle, Trouble};
+use crate::workload::Step;
+use engine::cell::TreeId;
+use engine::options::{Durability, Options};
+use engine::request::ScanRequest;
+use engine::{Engine, Error, Snapshot};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Changes of which nobody knows whether they happened.
+#[derive(Debug, Default)]
+struct InFlight {
+    commit: Option<Commit>,
+    /// Trees whose creation or removal failed.
+    trees: BTreeSet<TreeId>,
+}
+
+/// See the file header.
+pub struct Session {
+    machine: Machine,
+    dir: PathBuf,
+    options: Options,
+    engine: Option<Engine>,
+    snapshots: Vec<Snapshot>,
+    oracle: Oracle,
+    in_flight: InFlight,
+}
+
+impl Session {
+    /// A session in a new data directory, not yet opened.
+    pub fn new(machine: Machine, dir: &Path, options: Options) -> Self {
+        Self {
+            machine,
+            dir: dir.to_owned(),
+            options,
+            engine: None,
+            snapshots: Vec::new(),
+            oracle: Oracle::default(),
+            in_flight: InFlight::default(),
+        }
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// What must be there.
+    pub fn oracle(&self) -> &Oracle {
+        &self.oracle
+    }
+
+    /// Whether the engine is open.
+    pub fn is_open(&self) -> bool {
+        self.engine.is_some()
+    }
+
+    /// The engine, which is open.
+    pub fn engine(&self) -> &Engine {
+        self.engine.as_ref().expect("the session is open")
+    }
+
+    /// Opens the engine, and settles what of the history before is there.
+    pub fn open(&mut self) -> Result<(), Trouble> {
+        assert!(self.engine.is_none(), "open twice");
+        let engine = Engine::open(self.machine.env(), &self.dir, self.options.clone())?;
+        let in_flight = std::mem::take(&mut self.in_flight);
+        let found = engine.trees();
+        for tree in in_flight.trees {
+            match (self.oracle.has(tree), found.contains(&tree)) {
+                (false, true) => self.oracle.create(tree),
+                (true, false) => self.oracle.drop_tree(tree),
+                _ => {}
+            }
+        }
+        self.oracle.compare_trees(&engine)?;
+        let last = engine.snapshot().sequence();
+        self.oracle.recovered(in_flight.commit, last, &oracle::content(&engine)?)?;
+        self.engine = Some(engine);
+        Ok(())
+    }
+
+    /// Lets go of the engine, which closes it as well as it can.
+    pub fn abandon(&mut self) {
+        self.snapshots.clear();
+        self.engine = None;
+    }
+
+    /// Loses power, unless it is out already, and starts the machine again with what survived.
+    pub fn lose_power(&mut self) {
+        if !self.machine.power_is_out() {
+            self.machine.lose_power();
+        }
+        self.abandon();
+        self.machine.restore_power();
+    }
+
+    /// Closes the engine.
+    pub fn close(&mut self) -> Result<(), Trouble> {
+        self.snapshots.clear();
+        let Some(engine) = self.engine.take() else { return Ok(()) };
+        engine.close()?;
+        self.oracle.all_durable();
+        Ok(())
+    }
+
+    /// Compares everything.
+    pub fn check(&self) -> Result<(), Trouble> {
+        self.oracle.compare(self.engine())
+    }
+
+    /// Takes one step. Steps that make no sense now, such as writing to a tree that is not there,
+    /// are passed over.
+    pub fn step(&mut self, step: &Step) -> Result<(), Trouble> {
+        match step {
+            Step::Write(tree, batch) if self.oracle.has(*tree) => {
+                let commit = self.oracle.next(*tree, batch);
+                let written = self.engine().write(*tree, batch);
+                self.wrote(commit, written)
+            }
+            Step::Create(tree, options) if !self.oracle.was_used(*tree) => {
+                let created = self.engine().create_tree(*tree, options.clone());
+                self.changed_trees(*tree, created)?;
+                self.oracle.create(*tree);
+                Ok(())
+            }
+            Step::Drop(tree) if self.oracle.has(*tree) => {
+                let dropped = self.engine().drop_tree(*tree);
+                self.changed_trees(*tree, dropped)?;
+                self.oracle.drop_tree(*tree);
+                Ok(())
+            }
+            Step::Write(..) | Step::Create(..) | Step::Drop(..) => Ok(()),
+            Step::Reopen => {
+                self.close()?;
+                self.open()?;
+                self.check()
+            }
+            other => self.quiet_step(other),
+        }
+    }
+
+    /// A step that changes nothing a reader can see.
+    fn quiet_step(&mut self, step: &Step) -> Result<(), Trouble> {
+        match step {
+            Step::Flush(tree) if self.oracle.has(*tree) => {
+                self.engine().flush(*tree)?;
+                self.oracle.tree_durable(*tree);
+            }
+            Step::Compact(tree, rows) if self.oracle.has(*tree) => {
+                self.engine().compact_range(*tree, rows)?;
+                self.oracle.tree_durable(*tree);
+            }
+            Step::Sync => {
+                self.engine().sync()?;
+                self.oracle.all_durable();
+            }
+            Step::TakeSnapshot => {
+                let snapshot = self.engine().snapshot();
+                let (found, expected) = (snapshot.sequence(), self.oracle.last());
+                if found != expected {
+                    return Err(format!("a snapshot at {found:?}, not {expected:?}").into());
+                }
+                self.snapshots.push(snapshot);
+            }
+            Step::DropSnapshot(which) if !self.snapshots.is_empty() => {
+                self.snapshots.remove(which % self.snapshots.len());
+            }
+            Step::Ask(tree, request, which) if self.oracle.has(*tree) => {
+                self.ask(*tree, request, *which)?;
+            }
+            Step::Work(jobs) => {
+                (0..*jobs).for_each(|_| self.machine.work());
+            }
+            Step::Wait(time) => self.machine.wait(*time),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn ask(&self, tree: TreeId, request: &ScanRequest, which: usize) -> Result<(), Trouble> {
+        self.oracle.ask(self.engine(), tree, request, None)?;
+        if !self.snapshots.is_empty() {
+            let snapshot = &self.snapshots[which % self.snapshots.len()];
+            self.oracle.ask(self.engine(), tree, request, Some(snapshot))?;
+        }
+        Ok(())
+    }
+
+    fn wrote(
+        &mut self,
+        commit: Commit,
+        written: engine::Result<engine::SequenceNumber>,
+    ) -> Result<(), Trouble> {
+        let expected = commit.last();
+        let last = match written {
+            Ok(last) => last,
+            Err(error) => {
+                let stopped = matches!(error, Error::WritesStopped(_));
+                let refused = matches!(error, Error::NoSpace { .. });
+                if !(refused || stopped && self.in_flight.commit.is_some()) {
+                    self.in_flight.commit = Some(commit);
+                }
+                return Err(error.into());
+            }
+        };
+        if last != expected {
+            return Err(format!("a write ended at {last:?}, not {expected:?}").into());
+        }
+        self.in_flight.commit = None;
+        self.oracle.commit(commit);
+        if self.options.durability == Durability::Sync {
+            self.oracle.all_durable();
+        }
+        Ok(())
+    }
+
+    fn changed_trees(&mut self, tree: TreeId, outcome: engine::Result<()>) -> Result<(), Trouble> {
+        if let Err(error) = &outcome
+            && !matches!(error, Error::NoSpace { .. })
+        {
+            self.in_flight.trees.insert(tree);
+        }
+        Ok(outcome?)
+    }
+}

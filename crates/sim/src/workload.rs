@@ -1,0 +1,264 @@
+//! Random histories: what a user might do with an engine, drawn from a seed.
+//!
+//! A history is made before it is run and does not depend on what the engine answers, so that the
+//! same history can be run on many engines and cut at any place. Sizes are chosen so that, with
+//! [`small_options`], a few hundred steps flush, compact, rotate and recycle the log many times.
+
+use crate::dice::Dice;
+use crate::names;
+use engine::batch::WriteBatch;
+use engine::cell::{Column, TreeId};
+use engine::options::{Compression, Durability, FilterGranularity, Options, TreeOptions};
+use engine::request::{Columns, Direction, QualifierRange, RowRange, ScanRequest};
+use std::time::Duration;
+
+/// One thing the user does, or one that befalls the machine.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Commits a batch to a tree.
+    Write(TreeId, WriteBatch),
+    /// Flushes a tree.
+    Flush(TreeId),
+    /// Compacts rows of a tree.
+    Compact(TreeId, RowRange),
+    /// Creates a tree.
+    Create(TreeId, TreeOptions),
+    /// Drops a tree.
+    Drop(TreeId),
+    /// Syncs the log.
+    Sync,
+    /// Takes a snapshot and keeps it.
+    TakeSnapshot,
+    /// Lets go of one of the snapshots kept, chosen by this number.
+    DropSnapshot(usize),
+    /// Reads now, and at one of the snapshots kept, chosen by the number.
+    Ask(TreeId, Box<ScanRequest>, usize),
+    /// The machine finds time for so many background jobs.
+    Work(usize),
+    /// Time passes.
+    Wait(Duration),
+    /// The engine is closed and opened again.
+    Reopen,
+}
+
+/// What histories are like.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// Number of steps.
+    pub steps: usize,
+    /// Longest ordinary value, in bytes.
+    pub value_bytes_max: usize,
+    /// Trees alive at once, at most.
+    pub trees_max: usize,
+    /// Likelihood of one reopening a step, in percent.
+    pub reopen_percent: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { steps: 240, value_bytes_max: 10_000, trees_max: 3, reopen_percent: 1 }
+    }
+}
+
+/// The smallest options there are: everything happens as often as it can.
+pub fn small_options(durability: Durability) -> Options {
+    Options {
+        durability,
+        memtable_bytes_max: 64 << 10,
+        cache_bytes_max: 1 << 20,
+        log_segment_bytes: 64 << 10,
+        l0_runs_compact: 2,
+        l0_runs_stall: 4,
+        sst_bytes_max: 64 << 10,
+        l1_bytes_max: 128 << 10,
+    }
+}
+
+/// Options of a tree, at random over their ranges.
+pub fn tree_options(dice: &mut Dice) -> TreeOptions {
+    let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];
+    let granularities =
+        [FilterGranularity::Row, FilterGranularity::Family, FilterGranularity::Column];
+    TreeOptions {
+        block_bytes: *dice.pick(&[1 << 10, 1 << 10, 4 << 10, 16 << 10, 64 << 10]),
+        compression: *dice.pick(&compressions),
+        compression_last: *dice.pick(&compressions),
+        filter_bits_per_key: *dice.pick(&[0, 4, 12, 32]),
+        filter_granularity: *dice.pick(&granularities),
+    }
+}
+
+/// The history of `seed`.
+pub fn history(seed: u64, shape: &Shape) -> Vec<Step> {
+    let mut dice = Dice::new(seed);
+    let work = *dice.pick(&[1, 3, 10, 20]);
+    let mut author = Author { dice, shape, work, alive: Vec::new(), used: 0 };
+    let mut steps = vec![author.create(), author.create()];
+    while steps.len() < shape.steps {
+        steps.push(author.step());
+    }
+    steps
+}
+
+struct Author<'a> {
+    dice: Dice,
+    shape: &'a Shape,
+    /// How much time the machine finds for background work.
+    work: u64,
+    alive: Vec<TreeId>,
+    used: u32,
+}
+
+impl Author<'_> {
+    fn create(&mut self) -> Step {
+        self.used += 1;
+        let tree = TreeId(self.used);
+        self.alive.push(tree);
+        Step::Create(tree, tree_options(&mut self.dice))
+    }
+
+    fn tree(&mut self) -> TreeId {
+        // The first tree gets most, so that it grows deep.
+        let second = self.dice.index(self.alive.len());
+        self.alive[if self.dice.chance(60) { 0 } else { second }]
+    }
+
+    fn step(&mut self) -> Step {
+        let tree = self.tree();
+        if self.dice.chance(self.shape.reopen_percent) {
+            return Step::Reopen;
+        }
+        match self.dice.weighted(&[60, 4, 3, 1, 1, 3, 4, 3, 10, self.work, 2]) {
+            0 => Step::Write(tree, self.batch()),
+            1 => Step::Flush(tree),
+            2 => Step::Compact(tree, names::rows(&mut self.dice)),
+            3 if self.alive.len() < self.shape.trees_max => self.create(),
+            4 if self.alive.len() > 1 => {
+                let index = self.dice.index(self.alive.len());
+                Step::Drop(self.alive.remove(index))
+            }
+            5 => Step::Sync,
+            6 => Step::TakeSnapshot,
+            7 => Step::DropSnapshot(self.dice.index(100)),
+            8 => Step::Ask(tree, Box::new(request(&mut self.dice)), self.dice.index(100)),
+            9 => Step::Work(1 + self.dice.index(3)),
+            _ => Step::Wait(Duration::from_millis(1 << self.dice.below(12))),
+        }
+    }
+
+    fn batch(&mut self) -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        let dice = &mut self.dice;
+        match dice.below(40) {
+            // A row wider than a block.
+            0 => {
+                let (row, family) = (names::row(dice), names::family(dice));
+                for index in 0..100 + dice.below(200) {
+                    let qualifier = format!("wide-{index:04}");
+                    let value = names::value(dice, 200);
+                    let column = Column::of(family, qualifier.as_bytes());
+                    batch.put(&row, column, names::timestamp(dice), &value);
+                }
+            }
+            // A value larger than a block, at times than a segment of the log.
+            1 => {
+                let (row, family) = (names::row(dice), names::family(dice));
+                let len = (10 << 10) << dice.below(4);
+                let column = Column::of(family, b"large");
+                let value = names::value(dice, 64).iter().copied().cycle().take(len).collect();
+                let value: Vec<u8> = value;
+                batch.put(&row, column, names::timestamp(dice), &value);
+            }
+            _ => return self::batch(dice, self.shape.value_bytes_max),
+        }
+        batch
+    }
+}
+
+/// An ordinary batch: one to six mutations of any kind.
+pub fn batch(dice: &mut Dice, value_bytes_max: usize) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    while batch.is_empty() {
+        (0..1 + dice.index(6)).for_each(|_| mutate(dice, &mut batch, value_bytes_max));
+    }
+    batch
+}
+
+/// Adds one mutation of any kind; nothing if it happens to delete an empty range.
+fn mutate(dice: &mut Dice, batch: &mut WriteBatch, value_bytes_max: usize) {
+    let row = names::row(dice);
+    let (family, qualifier) = (names::family(dice), names::qualifier(dice));
+    let column = Column::of(family, &qualifier);
+    match dice.weighted(&[50, 15, 8, 5, 4, 1]) {
+        0 => {
+            let value = names::value(dice, value_bytes_max);
+            batch.put(&row, column, names::timestamp(dice), &value);
+        }
+        1 => batch.merge(&row, column, names::timestamp(dice), names::operand(dice)),
+        2 => batch.delete(&row, column, names::timestamps(dice)),
+        3 => batch.delete(&row, Column::family(family), names::timestamps(dice)),
+        4 => batch.delete(&row, Column::ROW, names::timestamps(dice)),
+        _ => {
+            let range = names::rows(dice);
+            batch.drop_row_range(&range.start, range.end.as_deref());
+        }
+    }
+}
+
+/// A question about any rows, columns, timestamps and versions.
+pub fn request(dice: &mut Dice) -> ScanRequest {
+    let columns = if dice.chance(40) {
+        Columns::All
+    } else {
+        let ranges = (0..dice.below(4)).map(|_| qualifiers(dice)).collect();
+        Columns::ranges(ranges)
+    };
+    ScanRequest {
+        rows: names::rows(dice),
+        direction: *dice.pick(&[Direction::Forward, Direction::Reverse]),
+        columns,
+        timestamps: names::timestamps(dice),
+        versions_max: *dice.pick(&[None, None, Some(1), Some(1), Some(2), Some(0)]),
+    }
+}
+
+fn qualifiers(dice: &mut Dice) -> QualifierRange {
+    let family = names::family(dice);
+    match dice.below(3) {
+        0 => QualifierRange::family(family),
+        1 => QualifierRange::column(family, &names::qualifier(dice)),
+        _ => {
+            let end = dice.chance(50).then(|| names::qualifier(dice));
+            QualifierRange { family, start: names::qualifier(dice), end }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_always_tells_the_same_history() {
+        let print = |seed| format!("{:?}", history(seed, &Shape::default()));
+        assert_eq!(print(7), print(7));
+        assert_ne!(print(7), print(8));
+    }
+
+    #[test]
+    fn histories_contain_every_kind_of_step() {
+        let steps: Vec<Step> = (0..20).flat_map(|s| history(s, &Shape::default())).collect();
+        let kinds: std::collections::BTreeSet<String> = steps
+            .iter()
+            .map(|step| format!("{step:?}").split(['(', ' ']).next().unwrap().to_owned())
+            .collect();
+        assert_eq!(kinds.len(), 12, "{kinds:?}");
+        let drops = |step: &Step| {
+            let Step::Write(_, batch) = step else { return false };
+            batch
+                .mutations(engine::SequenceNumber(1))
+                .any(|m| format!("{m:?}").contains("DropRange"))
+        };
+        assert!(steps.iter().any(drops));
+    }
+}

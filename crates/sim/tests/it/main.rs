@@ -1,0 +1,11 @@
+//! The promises of the design (section 12), one file each.
+
+#![expect(clippy::unwrap_used, reason = "this is a test")]
+
+mod byte_flips;
+mod concurrency;
+mod formats_live_on;
+mod full_disk;
+mod metamorphic;
+mod power_loss;
+mod sick_disk;

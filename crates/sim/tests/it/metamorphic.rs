@@ -1,0 +1,84 @@
+//! One history, many options, the same answers: block sizes, compression, filters, memtable and
+//! SSTable sizes, caches and compaction limits never change what a read yields.
+
+use engine::cell::TreeId;
+use engine::options::{Durability, Options};
+use sim::dice::Dice;
+use sim::machine::Machine;
+use sim::oracle::Trouble;
+use sim::points::{Point, number, try_all};
+use sim::session::Session;
+use sim::workload::{self, Shape, Step};
+use std::path::Path;
+use std::time::Duration;
+
+/// Options at random over their ranges, the lower ends more often.
+fn options(dice: &mut Dice) -> Options {
+    let l0_runs_compact = *dice.pick(&[1, 2, 4]);
+    Options {
+        durability: *dice.pick(&[
+            Durability::Sync,
+            Durability::Interval(Duration::from_millis(100)),
+            Durability::None,
+        ]),
+        memtable_bytes_max: *dice.pick(&[64 << 10, 64 << 10, 256 << 10, 64 << 20]),
+        cache_bytes_max: *dice.pick(&[1 << 20, 64 << 20]),
+        log_segment_bytes: *dice.pick(&[64 << 10, 1 << 20]),
+        l0_runs_compact,
+        l0_runs_stall: l0_runs_compact + *dice.pick(&[1, 8]),
+        sst_bytes_max: *dice.pick(&[64 << 10, 256 << 10, 128 << 20]),
+        l1_bytes_max: *dice.pick(&[64 << 10, 512 << 10, 512 << 20]),
+    }
+}
+
+/// Questions asked of every tree at the end.
+const QUESTIONS: usize = 60;
+
+fn run(steps: &[Step], options: Options, dice: &mut Dice) -> Result<(), Trouble> {
+    let mut session = Session::new(Machine::new(dice.next_u64()), Path::new("/data"), options);
+    session.open()?;
+    for step in steps {
+        match step {
+            Step::Create(tree, _) => {
+                session.step(&Step::Create(*tree, workload::tree_options(dice)))?;
+            }
+            step => session.step(step)?,
+        }
+    }
+    ask_everything(&mut session, dice)?;
+    session.close()?;
+    session.open()?;
+    let trees: Vec<TreeId> = session.oracle().trees().collect();
+    for tree in trees {
+        session.step(&Step::Compact(tree, engine::RowRange::ALL))?;
+    }
+    ask_everything(&mut session, dice)?;
+    session.close()
+}
+
+fn ask_everything(session: &mut Session, dice: &mut Dice) -> Result<(), Trouble> {
+    session.check()?;
+    let trees: Vec<TreeId> = session.oracle().trees().collect();
+    for tree in trees {
+        for _ in 0..QUESTIONS {
+            let request = Box::new(workload::request(dice));
+            session.step(&Step::Ask(tree, request, dice.index(100)))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn options_never_change_an_answer() {
+    let (histories, sets) = (number("STELE_HISTORIES").unwrap_or(6), 8);
+    let points: Vec<Point> =
+        (0..histories * sets).map(|n| Point { seed: n / sets, at: n % sets }).collect();
+    try_all("options_never_change_an_answer", &points, |Point { seed, at }| {
+        let shape = Shape { steps: 300, trees_max: 2, ..Shape::default() };
+        let steps = workload::history(seed, &shape);
+        let mut dice = Dice::new(seed << 32 | at);
+        let options = options(&mut dice);
+        run(&steps, options.clone(), &mut dice)
+            .map_err(|trouble| format!("{trouble:?}\n{options:?}"))
+    });
+}

@@ -1,0 +1,156 @@
+//! Power is lost at any operation on the disk, again and again: what was acknowledged as durable
+//! is there, what was not is there wholly or not at all, in order and without a hole, and work
+//! goes on.
+//!
+//! `STELE_CRASH_POINTS=10000 cargo test --release -p sim power_loss` tries that many; a failure
+//! prints how to try just that one.
+
+use engine::options::Durability;
+use sim::dice::Dice;
+use sim::machine::Machine;
+use sim::oracle::Trouble;
+use sim::points::{Point, number, try_all};
+use sim::session::Session;
+use sim::workload::{self, Shape, Step, small_options};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const DIR: &str = "/data/store";
+
+/// A session on a new machine, and the choices that remain to be made.
+fn session(seed: u64, durability: Durability) -> Session {
+    Session::new(Machine::new(seed), Path::new(DIR), small_options(durability))
+}
+
+/// Opens the engine if need be, and takes the steps from `next` on. Stops with what went wrong,
+/// or at the first step after the power went.
+fn go_on(session: &mut Session, steps: &[Step], next: &mut usize) -> Result<(), Trouble> {
+    if !session.is_open() {
+        session.open()?;
+        session.check()?;
+    }
+    while let Some(step) = steps.get(*next) {
+        *next += 1;
+        session.step(step)?;
+        if session.machine().power_is_out() {
+            return Ok(());
+        }
+    }
+    session.check()?;
+    session.close()?;
+    session.open()?;
+    session.check()?;
+    session.close()
+}
+
+/// Operations on the disk of a whole history without a power loss.
+fn operations(seed: u64, shape: &Shape, durability: Durability) -> u64 {
+    let mut session = session(seed, durability);
+    let done = go_on(&mut session, &workload::history(seed, shape), &mut 0);
+    done.unwrap_or_else(|trouble| panic!("seed {seed}, no power loss: {trouble:?}"));
+    session.machine().operations()
+}
+
+/// Loses power at operation `at`, and once or twice more soon after.
+fn survive(point: Point, shape: &Shape, durability: Durability) -> Result<(), String> {
+    let Point { seed, at } = point;
+    let steps = workload::history(seed, shape);
+    let mut session = session(seed << 32 | at, durability);
+    let mut dice = Dice::new(seed << 32 | at);
+    session.machine().lose_power_at(at);
+    let (mut next, mut losses) = (0, 0);
+    loop {
+        let before = next;
+        let done = go_on(&mut session, &steps, &mut next);
+        let out = session.machine().power_is_out();
+        match done {
+            Err(Trouble::Refused(_)) | Ok(()) if out => {
+                losses += 1;
+                session.lose_power();
+                if losses < 3 {
+                    // Often within the next recovery.
+                    let soon = *dice.pick(&[8, 40, 400]);
+                    session
+                        .machine()
+                        .lose_power_at(session.machine().operations() + dice.below(soon));
+                }
+            }
+            Ok(()) => return Ok(()),
+            Err(trouble) => {
+                let step = steps.get(next.max(1) - 1);
+                let step = format!("{step:?}").chars().take(300).collect::<String>();
+                return Err(format!(
+                    "{durability:?}, {losses} power losses, steps {before} to {next} ({step}): {trouble:?}"
+                ));
+            }
+        }
+    }
+}
+
+/// Tries `share` percent of all points asked for, over several histories of `shape`: every
+/// operation in turn if there are not more, a random choice of them otherwise.
+fn try_many(
+    test: &str,
+    seeds: std::ops::Range<u64>,
+    share: u64,
+    shape: &Shape,
+    durability: Durability,
+) {
+    let count = number("STELE_CRASH_POINTS").unwrap_or(500u64) * share / 100;
+    let each = count.div_ceil(seeds.end - seeds.start);
+    let mut points = Vec::new();
+    for seed in seeds {
+        let operations = operations(seed, shape, durability);
+        let mut dice = Dice::new(seed);
+        let at = |n| if operations <= each { n } else { dice.below(operations) };
+        points.extend((0..each.min(operations)).map(at).map(|at| Point { seed, at }));
+    }
+    try_all(test, &points, |point| survive(point, shape, durability));
+}
+
+#[test]
+fn a_history_flushes_compacts_and_recycles_many_times() {
+    let shape = Shape { reopen_percent: 0, ..Shape::default() };
+    let mut session = session(0, Durability::Sync);
+    session.open().unwrap();
+    for step in workload::history(0, &shape) {
+        session.step(&step).unwrap();
+    }
+    let metrics = session.engine().metrics();
+    let many = [("flushes_total", 10), ("compactions_total", 5)];
+    for (name, least) in many {
+        assert!(metrics.get(name).unwrap() >= least, "{name}: {:?}", metrics.get(name));
+    }
+    let names = session.machine().env().fs.list(Path::new(DIR)).unwrap();
+    // Segments beyond the second are made of those that were retired.
+    let logs = names.iter().filter(|name| name.extension() == Some("log".as_ref()));
+    let (first, last) = (logs.clone().min().unwrap(), logs.max().unwrap());
+    assert!(first > &PathBuf::from("0000000004.log"), "{names:?}");
+    assert!(last > &PathBuf::from("0000000006.log"), "{names:?}");
+}
+
+#[test]
+fn power_loss_at_every_operation_of_a_short_history() {
+    let shape = Shape { steps: 30, reopen_percent: 5, ..Shape::default() };
+    let test = "power_loss_at_every_operation_of_a_short_history";
+    try_many(test, 100..102, 40, &shape, Durability::Sync);
+}
+
+#[test]
+fn power_loss_loses_nothing_acknowledged() {
+    let test = "power_loss_loses_nothing_acknowledged";
+    try_many(test, 0..8, 30, &Shape::default(), Durability::Sync);
+}
+
+#[test]
+fn power_loss_leaves_a_prefix_when_synced_at_intervals() {
+    let durability = Durability::Interval(Duration::from_millis(50));
+    let test = "power_loss_leaves_a_prefix_when_synced_at_intervals";
+    try_many(test, 20..24, 15, &Shape::default(), durability);
+}
+
+#[test]
+fn power_loss_leaves_a_prefix_in_bulk_mode() {
+    let test = "power_loss_leaves_a_prefix_in_bulk_mode";
+    try_many(test, 40..44, 15, &Shape::default(), Durability::None);
+}
