@@ -1,10 +1,13 @@
 //! Benchmarks: each subcommand prints what it measured. Speed claims come from here and never
 //! from timed tests; ratios within one run count more than absolute figures.
 
+mod blocks;
+mod filter_fpr;
 mod front;
 mod keys;
 mod kv;
 mod measure;
+mod timing;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -13,6 +16,10 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 enum Bench {
+    /// In-block reads and sizes: our data block against a restart-16 block.
+    Blocks(blocks::BlocksArgs),
+    /// False positives of the row-line filter, for narrow and wide rows.
+    FilterFpr(filter_fpr::FilterFprArgs),
     /// The engine by itself: load, point reads, scan, bytes on disk.
     Kv(kv::KvArgs),
     /// The same through the Bigtable API of a running server.
@@ -22,6 +29,14 @@ enum Bench {
 #[expect(clippy::print_stderr, reason = "a program tells its user what went wrong")]
 fn main() -> ExitCode {
     let done = match Bench::parse() {
+        Bench::Blocks(args) => {
+            blocks::run(&args);
+            Ok(())
+        }
+        Bench::FilterFpr(args) => {
+            filter_fpr::run(&args);
+            Ok(())
+        }
         Bench::Kv(args) => kv::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
     };

@@ -1,0 +1,47 @@
+//! CPU time of this thread: on a busy machine steadier than the time of day.
+
+use std::time::{Duration, Instant};
+
+/// CPU time used by this thread so far, or without that file of the kernel's the time since the
+/// first call.
+pub(crate) fn thread_cpu() -> Duration {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    let start = START.get_or_init(Instant::now);
+    let nanos = std::fs::read_to_string("/proc/thread-self/schedstat")
+        .ok()
+        .and_then(|text| text.split_whitespace().next()?.parse().ok());
+    nanos.map_or_else(|| start.elapsed(), Duration::from_nanos)
+}
+
+/// Nanoseconds of CPU per item: the least and the middle of `rounds` runs of `run`, which handles
+/// `items` of them.
+pub(crate) fn nanos_per_item(rounds: usize, items: usize, mut run: impl FnMut()) -> (f64, f64) {
+    let mut each: Vec<f64> = (0..rounds.max(1))
+        .map(|_| {
+            let start = thread_cpu();
+            run();
+            (thread_cpu() - start).as_nanos() as f64 / items as f64
+        })
+        .collect();
+    each.sort_by(f64::total_cmp);
+    (each[0], each[each.len() / 2])
+}
+
+/// A small generator of numbers, the same on every run.
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+}
