@@ -4,7 +4,7 @@ use super::{CacheCharge, CacheFill, CacheKey, CachePriority};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Turns of the hand that an entry survives after it was put in; a use gives one more.
+/// Turns of the hand that an entry survives after it was put in; a use gives it `lives_max`.
 fn lives_at_insertion(priority: CachePriority) -> u8 {
     match priority {
         CachePriority::Normal => 0,

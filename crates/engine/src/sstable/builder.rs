@@ -16,12 +16,12 @@ use super::format::{BlockType, Footer, Handle, Sealer};
 use super::index::{
     IndexEntry, PARTITION_BLOCKS_MAX, Partition, TopIndex, encode_column, encode_partition,
 };
+use super::last_key::LastKey;
 use super::properties::Properties;
 use super::ranges;
 use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_entry};
 use crate::cell::{Entry, Kind, RangeTombstone, SequenceNumber, Timestamp};
 use crate::error::{Error, Result};
-use crate::model::OwnedEntry;
 use crate::options::{Compression, FilterGranularity, TreeOptions};
 use crate::request::RowRange;
 use base::env::fs::WriteFile;
@@ -114,10 +114,10 @@ pub struct SstBuilder {
     properties: Properties,
 }
 
-/// The entry added last and its row. Later ones must come after it.
+/// The key of the entry added last and its row. Later ones must come after it.
 struct Last {
     row: Vec<u8>,
-    entry: OwnedEntry,
+    key: LastKey,
 }
 
 struct NewPartition {
@@ -197,7 +197,7 @@ impl SstBuilder {
                 self.start_row(row)?;
             }
             Some((Ordering::Equal, last)) => {
-                let order = last.entry.borrow().cmp_in_row(entry);
+                let order = last.key.get().cmp_in_row(&entry.key());
                 assert_eq!(order, Ordering::Less, "entries of a row out of order: {entry:?}");
                 self.cut_inside_row(row, entry)?;
             }
@@ -397,24 +397,16 @@ impl SstBuilder {
         }
     }
 
-    /// Keeps what the next entry is compared with; of the value nothing.
+    /// Keeps what the next entry is compared with.
     fn remember(&mut self, row: &[u8], entry: &Entry<'_>) {
         match &mut self.last {
-            None => {
-                let entry = OwnedEntry::copy_of(&entry.key().with_value(&[]));
-                self.last = Some(Last { row: row.to_vec(), entry });
-            }
-            Some(Last { row: last_row, entry: last }) => {
-                if last_row != row {
-                    last_row.clear();
-                    last_row.extend_from_slice(row);
+            None => self.last = Some(Last { row: row.to_vec(), key: LastKey::of(&entry.key()) }),
+            Some(last) => {
+                if last.row != row {
+                    last.row.clear();
+                    last.row.extend_from_slice(row);
                 }
-                last.family = entry.column.family;
-                last.scope = entry.column.scope;
-                last.qualifier.clear();
-                last.qualifier.extend_from_slice(entry.column.qualifier);
-                last.timestamp = entry.timestamp;
-                last.sequence = entry.sequence;
+                last.key.set(&entry.key());
             }
         }
     }

@@ -17,6 +17,7 @@ pub mod fuzz;
 mod heads;
 mod index;
 mod ints;
+mod last_key;
 #[doc(hidden)]
 pub mod measure;
 mod properties;

@@ -5,11 +5,11 @@
 use super::block::{BlockView, CellValue};
 use super::format::{FOOTER_LEN, Handle};
 use super::index::IndexPartition;
+use super::last_key::LastKey;
 use super::{BlockCache, FilterQuery, SstReader};
 use crate::cache::CacheFill;
 use crate::cell::{EntryKey, Kind, Scope, SequenceNumber, Timestamp};
 use crate::error::{Error, Result};
-use crate::model::OwnedEntry;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -109,9 +109,9 @@ fn dump_block(handle: Handle, view: &BlockView, out: &mut dyn io::Write) -> io::
 /// What is known of the file up to where the check stands.
 struct Check<'a> {
     sst: &'a SstReader,
-    /// The last row, its last entry without the value, and whether it goes on.
+    /// The last row, the key of its last entry, and whether it goes on.
     row: Vec<u8>,
-    last: Option<OwnedEntry>,
+    last: Option<LastKey>,
     continues: bool,
     rows: u64,
     entries: u64,
@@ -158,7 +158,7 @@ impl<'a> Check<'a> {
             let ordered = match &self.last {
                 Some(last) if goes_on => {
                     let first = view.key(view.cells_of(at).start);
-                    row == self.row && last.borrow().key().cmp_in_row(&first).is_lt()
+                    row == self.row && last.get().cmp_in_row(&first).is_lt()
                 }
                 Some(_) => self.row < row,
                 None => !goes_on,
@@ -172,7 +172,7 @@ impl<'a> Check<'a> {
                 self.entry(handle, view, cell)?;
             }
             let last = view.key(view.cells_of(at).end - 1);
-            self.last = Some(OwnedEntry::copy_of(&last.with_value(&[])));
+            self.last = Some(LastKey::of(&last));
         }
         self.continues = view.continues();
         Ok(())
