@@ -5,6 +5,7 @@
 
 pub(crate) mod compile;
 pub(crate) mod eval;
+mod re2;
 pub(crate) mod reach;
 #[cfg(test)]
 pub(crate) mod reference;

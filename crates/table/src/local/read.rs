@@ -80,7 +80,8 @@ struct ColumnState {
     /// `None` before the first column of a row.
     family: Option<FamilyId>,
     qualifier: Vec<u8>,
-    /// The qualifier in memory of a batch, once a cell of the column was yielded.
+    /// The qualifier in memory of a batch, once a cell of that name was yielded. Rows of one
+    /// column share it.
     yielded: Option<Bytes>,
     /// Cells of the column met so far.
     versions: u32,
@@ -355,19 +356,22 @@ impl RowState {
 impl ColumnState {
     /// Enters the column of the next cell; returns the cell's version in it.
     fn enter(&mut self, family: FamilyId, qualifier: &[u8]) -> u32 {
-        if self.family == Some(family) && self.qualifier == qualifier {
+        let same_name = self.qualifier == qualifier;
+        if same_name && self.family == Some(family) {
             self.versions = self.versions.saturating_add(1);
-        } else {
-            self.family = Some(family);
+            return self.versions;
+        }
+        if !same_name {
             self.qualifier.clear();
             self.qualifier.extend_from_slice(qualifier);
             self.yielded = None;
-            self.versions = 0;
         }
-        self.versions
+        self.family = Some(family);
+        self.versions = 0;
+        0
     }
 
-    /// The qualifier in memory that can be yielded, one copy for all cells of the column.
+    /// The qualifier in memory that can be yielded.
     fn qualifier(&mut self, output: &mut Output) -> Bytes {
         self.yielded.get_or_insert_with(|| output.keep(&self.qualifier)).clone()
     }

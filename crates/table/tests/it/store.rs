@@ -622,3 +622,15 @@ async fn a_store_opened_again_knows_its_tables_and_drops_orphan_trees() {
     };
     assert!(message.contains(h.name.as_str()), "{message}");
 }
+
+#[tokio::test]
+async fn tables_and_rows_are_there_after_closing() {
+    let (h, dir) = harness();
+    h.create(&["f", "g"], &["m"]).await;
+    h.mutate("a", vec![set("f", "q", 1, "1"), set("g", "q", 1, "2")]).await.unwrap();
+    h.increment("z", 7).await.unwrap();
+    let before = (h.dump().await, h.local.get_table(&h.name).await.unwrap());
+    drop(h);
+    let h = Harness::open(dir.path());
+    assert_eq!((h.dump().await, h.local.get_table(&h.name).await.unwrap()), before);
+}

@@ -169,3 +169,30 @@ fn an_unsynced_log_loses_no_schema() {
         assert!(allowed.any(|view| schema(view) == found), "loss at {operation}: {found:?}");
     }
 }
+
+#[test]
+fn a_full_disk_refuses_writes_and_nothing_else() {
+    let machine = SimEnv::new(1);
+    let local = open(&machine, Durability::Sync).unwrap();
+    step(&local, 0).unwrap().unwrap();
+    let write = |value: &str| {
+        let mutation = RowMutation::SetCell {
+            family: "f".into(),
+            qualifier: "q".into(),
+            timestamp: WriteTime::At(Timestamp(1000)),
+            value: Bytes::copy_from_slice(value.as_bytes()),
+        };
+        let table = local.core.table(&name("a")).unwrap();
+        let row = RowMutations { row: "b".into(), mutations: vec![mutation] };
+        local.core.mutate_rows(&table, &[row]).remove(0)
+    };
+    write("kept").unwrap();
+    machine.fs.set_capacity(machine.fs.used());
+    let large = "x".repeat(200 << 10);
+    let error = write(&large).unwrap_err();
+    assert!(matches!(error, Error::ResourceExhausted(_)), "{error}");
+    assert_eq!(view(&local)["p/a"].1, ["f=b\"kept\""]);
+    machine.fs.set_capacity(u64::MAX);
+    write("again").unwrap();
+    assert_eq!(view(&local)["p/a"].1, ["f=b\"again\""]);
+}
