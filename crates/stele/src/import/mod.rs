@@ -11,6 +11,7 @@
 
 mod args;
 mod checkpoint;
+mod direct;
 mod format;
 mod lines;
 mod mapping;

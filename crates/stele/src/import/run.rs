@@ -2,6 +2,7 @@
 
 use super::args::ImportArgs;
 use super::checkpoint::{Checkpoint, CheckpointFile};
+use super::direct::Direct;
 use super::format::{self, Item, Records};
 use super::lines::Lines;
 use super::mapping::Mapping;
@@ -42,7 +43,10 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
     let checkpoint = place(args, file.as_ref(), job)?;
 
     let runtime = Runtime::new().context("cannot start threads")?;
-    let target: Arc<dyn Target> = Arc::new(runtime.block_on(connect(args))?);
+    let target: Arc<dyn Target> = match &args.data_dir {
+        Some(dir) => Arc::new(Direct::open(dir, args.table()?)?),
+        None => Arc::new(runtime.block_on(Remote::connect(&args.endpoint, args.table()?))?),
+    };
     if args.create_table {
         let families: Vec<String> = mapping.families().into_iter().map(Into::into).collect();
         runtime.block_on(target.create_table(&families))?;
@@ -66,10 +70,6 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
     import.progress.finish();
     let closed = import.runtime.block_on(import.target.close());
     import.conclude(outcome.and(closed))
-}
-
-async fn connect(args: &ImportArgs) -> Result<Remote> {
-    Remote::connect(&args.endpoint, args.table()?).await
 }
 
 /// The input and, of a file, its length.

@@ -17,7 +17,7 @@ mod state;
 use crate::config::{Config, ServeArgs, describe_durability};
 use crate::logging;
 use anyhow::{Context, anyhow};
-use base::env::Env;
+use base::env::{Env, SystemClock};
 use engine::Engine;
 use observe::Observe;
 use signals::Signals;
@@ -27,9 +27,11 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use table::{Local, Store};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tonic_health::ServingStatus;
 
 /// What blocking threads get to notice that all is over.
 const LAST_WAIT: Duration = Duration::from_secs(2);
@@ -58,8 +60,8 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let (stop, stopped) = watch::channel(());
     let http = tokio::spawn(http::serve(http, Arc::clone(&state), stopped.clone()));
 
-    let engine = tokio::select! {
-        engine = open(config) => engine?,
+    let (engine, store) = tokio::select! {
+        opened = open(config) => opened?,
         () = signals.next() => {
             tracing::info!("stopped while opening the data directory");
             return Ok(());
@@ -67,7 +69,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     };
     state.set_engine(engine.clone());
     let (drain, draining) = watch::channel(());
-    let mut grpc = tokio::spawn(grpc(bigtable, Arc::clone(&state), draining));
+    let mut grpc = tokio::spawn(grpc(bigtable, store, Arc::clone(&state), draining));
     state.set_phase(Phase::Serving);
     announce(config, &addresses).context("cannot write to standard output")?;
 
@@ -96,28 +98,38 @@ struct Addresses {
     http: SocketAddr,
 }
 
-async fn open(config: &Config) -> anyhow::Result<Engine> {
+/// Opens the data directory and its tables.
+async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<dyn Store>)> {
     let (dir, options) = (config.data_dir.clone(), config.engine.clone());
     let threads = config.background_threads;
-    tokio::task::spawn_blocking(move || {
-        Engine::open(Env::real(threads), &dir, options)
-            .with_context(|| format!("cannot open the data directory {}", dir.display()))
-    })
-    .await?
+    let opened = tokio::task::spawn_blocking(move || {
+        let context = || format!("cannot open the data directory {}", dir.display());
+        let engine = Engine::open(Env::real(threads), &dir, options).with_context(context)?;
+        let store = Local::open(engine.clone(), Arc::new(SystemClock)).with_context(context)?;
+        anyhow::Ok((engine, store))
+    });
+    let (engine, store) = opened.await??;
+    Ok((engine, Arc::new(store)))
 }
 
 /// Serves gRPC on `listener` until `draining` closes and the requests in flight are done.
 async fn grpc(
     listener: TcpListener,
+    store: Arc<dyn Store>,
     state: Arc<State>,
     mut draining: watch::Receiver<()>,
 ) -> anyhow::Result<()> {
-    let (_health, health_service) = tonic_health::server::health_reporter();
+    let (health, health_service) = tonic_health::server::health_reporter();
+    for service in ["google.bigtable.v2.Bigtable", "google.bigtable.admin.v2.BigtableTableAdmin"] {
+        health.set_service_status(service, ServingStatus::Serving).await;
+    }
     bigtable::server()
         .layer(Observe::new(state.requests().clone()))
+        .add_routes(bigtable::routes(store))
         .add_service(health_service)
         .serve_with_incoming_shutdown(bigtable::incoming(listener), async move {
             let _ = draining.changed().await;
+            health.set_service_status("", ServingStatus::NotServing).await;
         })
         .await
         .context("the Bigtable service failed")

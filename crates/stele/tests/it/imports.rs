@@ -30,7 +30,7 @@ const ENGINE: &[(&str, &str)] = &[
     ("io", "cell batch memtable sstable manifest log cache read compaction commit engine"),
     ("memtable", "sstable log cache io read compaction commit engine"),
     ("sstable", "manifest memtable log read compaction commit engine"),
-    ("manifest", "sstable memtable cache io read compaction commit engine"),
+    ("manifest", "sstable memtable io read compaction commit engine"),
     ("compaction/pick.rs", "io cache log memtable commit engine"),
     ("read/plan.rs", "log compaction commit engine"),
     ("read", "log compaction commit engine"),

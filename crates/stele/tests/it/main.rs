@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failure is the test's verdict")]
 
 mod configuration;
+mod import;
 mod imports;
 mod lifecycle;
+mod rows;
 mod server;

@@ -1,0 +1,86 @@
+//! Rows straight into a data directory that no server has open.
+
+use super::target::{Failure, Target};
+use anyhow::{Context, Result};
+use async_trait::async_trait;
+use base::env::{Env, SystemClock};
+use engine::{Engine, Options};
+use std::path::Path;
+use std::sync::Arc;
+use table::{CreateTable, Error, FamilyChange, FamilySpec, Local, RowMutations, Store, TableName};
+
+/// Threads for flushes and compactions.
+const BACKGROUND_THREADS: usize = 2;
+
+/// An open data directory.
+pub(crate) struct Direct {
+    engine: Engine,
+    store: Local,
+    table: TableName,
+}
+
+impl Direct {
+    /// Opens `dir`, creating it if it is missing. Blocks.
+    pub(crate) fn open(dir: &Path, table: TableName) -> Result<Self> {
+        let context = || format!("cannot open the data directory {}", dir.display());
+        let engine = Engine::open(Env::real(BACKGROUND_THREADS), dir, Options::default())
+            .with_context(context)?;
+        let store = Local::open(engine.clone(), Arc::new(SystemClock)).with_context(context)?;
+        Ok(Self { engine, store, table })
+    }
+
+    async fn add_family(&self, name: &str) -> table::Result<()> {
+        let spec = FamilySpec::default();
+        let change = FamilyChange::Create { name: name.to_owned(), spec };
+        match self.store.modify_families(&self.table, vec![change]).await {
+            Ok(_) | Err(Error::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[async_trait]
+impl Target for Direct {
+    async fn create_table(&self, families: &[String]) -> Result<()> {
+        let families_of_new = families.iter().map(|name| (name.clone(), FamilySpec::default()));
+        let table = CreateTable {
+            name: self.table.clone(),
+            families: families_of_new.collect(),
+            splits: Vec::new(),
+            deletion_protection: false,
+        };
+        match self.store.create_table(table).await {
+            Ok(_) => return Ok(()),
+            Err(Error::AlreadyExists { .. }) => {}
+            Err(error) => return Err(error).context("cannot create the table"),
+        }
+        for name in families {
+            self.add_family(name).await.with_context(|| format!("cannot add family {name}"))?;
+        }
+        Ok(())
+    }
+
+    async fn write(&self, rows: &[RowMutations]) -> Result<Vec<Result<(), Failure>>, Failure> {
+        let outcomes = self.store.mutate_rows(&self.table, rows.to_vec()).await.map_err(failure)?;
+        Ok(outcomes.into_iter().map(|outcome| outcome.map_err(failure)).collect())
+    }
+
+    async fn close(&self) -> Result<()> {
+        let engine = self.engine.clone();
+        tokio::task::spawn_blocking(move || engine.close())
+            .await?
+            .context("cannot close the data directory cleanly")
+    }
+}
+
+fn failure(error: Error) -> Failure {
+    let text = error.to_string();
+    match error {
+        Error::InvalidArgument { .. } => Failure::Refused(text),
+        Error::NotFound { .. } => {
+            Failure::Fatal(format!("{text}; pass --create-table to make what is missing"))
+        }
+        Error::ResourceExhausted(_) => Failure::Later(text),
+        _ => Failure::Fatal(text),
+    }
+}
