@@ -3,6 +3,7 @@
 
 use crate::config::ServeArgs;
 use crate::import::ImportArgs;
+use crate::inspect::{CheckArgs, DumpArgs};
 use clap::{Parser, Subcommand};
 
 /// A wide-column database that serves Bigtable clients from its own durable engine.
@@ -27,6 +28,13 @@ pub(crate) enum Command {
     /// cannot be imported go to a file with their number and the reason. An import that was
     /// stopped goes on where it was when the same command is run again.
     Import(Box<ImportArgs>),
+    /// Show any file of a data directory as text.
+    Dump(DumpArgs),
+    /// Verify a whole data directory without changing it.
+    ///
+    /// Prints each finding with file and offset, then the verdict. Exit status: 0 clean,
+    /// 1 damaged, 2 unusable (in use, of a newer format, no data directory).
+    Check(CheckArgs),
     /// Print the version.
     Version,
 }

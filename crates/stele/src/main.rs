@@ -10,6 +10,7 @@
 mod cli;
 mod config;
 mod import;
+mod inspect;
 mod logging;
 mod serve;
 mod size;
@@ -24,6 +25,8 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::Dump(args) => inspect::dump(&args),
+        Command::Check(args) => inspect::check(&args),
         Command::Version => version(),
     };
     outcome.unwrap_or_else(|error| fail(&error))

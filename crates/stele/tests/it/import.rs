@@ -149,7 +149,6 @@ fn too_many_bad_lines_stop_the_import_and_a_larger_limit_goes_on() {
 }
 
 #[test]
-#[ignore = "until the engine is durable"]
 fn an_import_goes_on_after_the_server_was_killed() {
     let mut setting = Setting::new();
     let text: String = (0..500).map(|n| format!("{n},v\nbad\n")).collect();
@@ -241,7 +240,6 @@ fn bad_options_are_refused_before_anything_is_read() {
 }
 
 #[test]
-#[ignore = "until the engine is durable"]
 fn a_closed_directory_is_imported_into_without_a_server() {
     let mut setting = Setting::new();
     let file = setting.file("a.csv", "k,v\na,1\n");

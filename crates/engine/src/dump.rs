@@ -1,0 +1,170 @@
+//! Shows any file of a data directory as text, up to the first damage, which is the error.
+
+use crate::batch::{Mutation, WriteBatch};
+use crate::cell::SequenceNumber;
+use crate::error::{Error, Result};
+use crate::file::FileNumber;
+use crate::log::{RecordKind, SegmentReader};
+use crate::manifest::{Edit, EditReader, SstMeta};
+use crate::sstable::{BlockCache, SstReader};
+use base::env::FileSystem;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Values are shown up to this many bytes.
+const SHOWN_BYTES: usize = 64;
+/// Longest file of unknown inner form that is shown.
+const TEXT_BYTES_MAX: u64 = 4096;
+const CACHE_BYTES: usize = 4 << 20;
+
+/// Writes the file at `path` to `out` as text. What it is, its name says.
+///
+/// `InvalidArgument` if the name is not that of a file of a data directory.
+pub fn dump_file(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<()> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    match name.rsplit_once('.') {
+        _ if name == "CURRENT" => dump_text(fs, path, out),
+        _ if name.starts_with("MANIFEST-") => dump_manifest(fs, path, out),
+        Some((_, "log")) => dump_segment(fs, path, out),
+        Some((_, "sst")) => dump_sst(fs, path, out),
+        _ => Err(Error::InvalidArgument(format!(
+            "{} is not named like a file of a data directory (CURRENT, MANIFEST-N, N.log, N.sst)",
+            path.display()
+        ))),
+    }
+}
+
+fn written(result: io::Result<()>) -> Result<()> {
+    result.map_err(|error| Error::io("write", Path::new("the output"), &error))
+}
+
+fn dump_text(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<()> {
+    let read = |error: io::Error| Error::io("read", path, &error);
+    let file = fs.open_read(path).map_err(read)?;
+    let mut bytes = vec![0; file.size().map_err(read)?.min(TEXT_BYTES_MAX) as usize];
+    file.read_exact_at(&mut bytes, 0).map_err(read)?;
+    written(writeln!(out, "{}", bytes.trim_ascii_end().escape_ascii()))
+}
+
+fn dump_manifest(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<()> {
+    let mut reader = EditReader::open(fs, path)?;
+    while let Some((offset, edits)) = reader.next()? {
+        written(writeln!(out, "{offset}: {} edits", edits.len()))?;
+        for edit in &edits {
+            written(dump_edit(edit, out))?;
+        }
+    }
+    written(writeln!(out, "{}: end", reader.end()))
+}
+
+fn dump_edit(edit: &Edit, out: &mut dyn Write) -> io::Result<()> {
+    match edit {
+        Edit::CreateTree { tree, options } => {
+            writeln!(out, "  create tree {} with {options:?}", tree.0)
+        }
+        Edit::DropTree { tree } => writeln!(out, "  drop tree {}", tree.0),
+        Edit::UsedTree { tree } => writeln!(out, "  tree {} was used", tree.0),
+        Edit::AddSst { tree, level, run, meta } => {
+            let (tree, run) = (tree.0, run.0);
+            write!(out, "  add to tree {tree}, level {level}, run {run}: ")?;
+            dump_meta(meta, out)
+        }
+        Edit::RemoveSst { tree, level, run, number } => {
+            let (tree, run, sst) = (tree.0, run.0, number.0);
+            writeln!(out, "  remove from tree {tree}, level {level}, run {run}: SSTable {sst}")
+        }
+        Edit::Flushed { tree, position } => {
+            writeln!(out, "  tree {} is flushed up to {}", tree.0, position.0)
+        }
+        Edit::NextFile(number) => writeln!(out, "  next file {}", number.0),
+        Edit::LastSequence(last) => writeln!(out, "  last sequence number {}", last.0),
+    }
+}
+
+fn dump_meta(meta: &SstMeta, out: &mut dyn Write) -> io::Result<()> {
+    write!(
+        out,
+        "SSTable {}, {} bytes, rows {} to {}, {} entries ({} tombstones, {} ranges), \
+         #{} to #{}, @{} to @{}",
+        meta.number.0,
+        meta.bytes,
+        meta.first_row.escape_ascii(),
+        meta.last_row.escape_ascii(),
+        meta.entries,
+        meta.tombstones,
+        meta.range_tombstones,
+        meta.sequence_min.0,
+        meta.sequence_max.0,
+        meta.timestamp_min.0,
+        meta.timestamp_max.0,
+    )?;
+    match &meta.dropped {
+        Some(rows) => writeln!(out, ", dropped {}", range(&rows.start, rows.end.as_deref())),
+        None => writeln!(out),
+    }
+}
+
+fn range(start: &[u8], end: Option<&[u8]>) -> String {
+    let end = end.map_or("end".to_owned(), |end| end.escape_ascii().to_string());
+    format!("[{}, {end})", start.escape_ascii())
+}
+
+fn dump_segment(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<()> {
+    let mut reader = SegmentReader::open_path(fs, path)?;
+    while let Some(item) = reader.next()? {
+        let (offset, synced, record) = (item.offset, item.synced_to, item.record);
+        written(write!(out, "{offset}: {:?}, synced to {synced}", item.kind))?;
+        if item.kind != RecordKind::Batch {
+            written(writeln!(out))?;
+            continue;
+        }
+        let (tree, first, time) = (record.tree.0, record.first, record.commit_time);
+        written(writeln!(out, ", tree {tree}, from #{}, at {time}", first.0))?;
+        let batch = WriteBatch::decode(record.payload);
+        let batch = batch.map_err(|error| Error::corruption(path, offset, error))?;
+        written(dump_batch(&batch, first, out))?;
+    }
+    written(writeln!(out, "{}: end", reader.end()))
+}
+
+fn dump_batch(batch: &WriteBatch, first: SequenceNumber, out: &mut dyn Write) -> io::Result<()> {
+    for mutation in batch.mutations(first) {
+        match mutation {
+            Mutation::Entry { row, entry } => {
+                let column = entry.column;
+                write!(
+                    out,
+                    "  #{} {} {}:{} {:?} {:?} @{} = ",
+                    entry.sequence.0,
+                    row.escape_ascii(),
+                    column.family.0,
+                    column.qualifier.escape_ascii(),
+                    column.scope,
+                    entry.kind,
+                    entry.timestamp.0,
+                )?;
+                let shown = &entry.value[..entry.value.len().min(SHOWN_BYTES)];
+                write!(out, "{}", shown.escape_ascii())?;
+                match entry.value.len() {
+                    len if len > SHOWN_BYTES => writeln!(out, "... ({len} bytes)")?,
+                    _ => writeln!(out)?,
+                }
+            }
+            Mutation::DropRange(dropped) => {
+                let rows = range(&dropped.start, dropped.end.as_deref());
+                writeln!(out, "  #{} drop {rows}", dropped.sequence.0)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn dump_sst(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<()> {
+    let name = Path::new(path.file_name().unwrap_or_default());
+    let number = FileNumber::of_sst(name).ok_or_else(|| {
+        Error::InvalidArgument(format!("{} is not named like an SSTable", path.display()))
+    })?;
+    let file = fs.open_read(path).map_err(|error| Error::io("open", path, &error))?;
+    SstReader::open(file, path, number, Arc::new(BlockCache::new(CACHE_BYTES)))?.dump(out)
+}
