@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failure is the test's verdict")]
 
 mod configuration;
+mod directories;
 mod import;
 mod imports;
 mod lifecycle;

@@ -1,0 +1,151 @@
+//! `check` and `dump`, and directories that cannot be opened.
+
+use crate::rows::read_all;
+use crate::server::{Server, run, stderr, stele};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+/// Small enough that a few thousand rows are flushed and compacted.
+const SMALL: [&str; 3] =
+    ["--memtable-bytes-max=64KiB", "--log-segment-bytes=64KiB", "--sst-bytes-max=64KiB"];
+
+/// A directory with SSTables, a manifest and a log, left by a server that was killed.
+fn used_directory(root: &Path) -> PathBuf {
+    let dir = root.join("data");
+    let mut server = Server::start(&dir, &SMALL);
+    let text: String = (0..4000).map(|n| format!("row{n:05},{}\n", "v".repeat(80))).collect();
+    let file = root.join("rows.csv");
+    std::fs::write(&file, format!("k,v\n{text}")).unwrap();
+    let mut import = stele();
+    import.arg("import").arg(&file).args(["--table", "t", "--key", "k", "--create-table"]);
+    import.args(["--endpoint", &server.bigtable().to_string()]);
+    let output = import.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    server.kill_9();
+    dir
+}
+
+fn check(dir: &Path) -> Output {
+    run(&["check", dir.to_str().unwrap()])
+}
+
+fn dump(file: &Path) -> Output {
+    run(&["dump", file.to_str().unwrap()])
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn of_kind(dir: &Path, kind: &str) -> PathBuf {
+    let found = files(dir).into_iter().find(|path| path.to_string_lossy().contains(kind));
+    found.unwrap_or_else(|| panic!("no {kind} among {:?}", files(dir)))
+}
+
+fn flip(file: &Path, at: usize) {
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[at] ^= 0x40;
+    std::fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn a_killed_server_leaves_a_clean_directory_whose_files_can_all_be_shown() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = used_directory(root.path());
+    let before: Vec<_> =
+        files(&dir).iter().map(|f| (f.clone(), std::fs::read(f).unwrap())).collect();
+    let output = check(&dir);
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    assert!(stdout(&output).contains("clean"), "{}", stdout(&output));
+    for (kind, want) in [
+        ("CURRENT", "MANIFEST-"),
+        ("MANIFEST-", "create tree"),
+        (".sst", "  row "),
+        (".log", "Batch"),
+    ] {
+        let output = dump(&of_kind(&dir, kind));
+        assert!(output.status.success(), "{kind}: {}", stderr(&output));
+        assert!(stdout(&output).contains(want), "{kind}: {}", stdout(&output));
+    }
+    let after: Vec<_> =
+        files(&dir).iter().map(|f| (f.clone(), std::fs::read(f).unwrap())).collect();
+    assert!(before == after, "looking changed something");
+    let server = Server::start(&dir, &SMALL);
+    assert_eq!(read_all(server.bigtable(), "t").0.len(), 4000);
+}
+
+#[test]
+fn damage_is_found_with_file_and_offset_and_a_server_refuses_it() {
+    for (kind, at, refused) in
+        [("CURRENT", 3, true), ("MANIFEST-", 60, true), (".sst", 200, false), (".log", 4, true)]
+    {
+        let root = tempfile::tempdir().unwrap();
+        let dir = used_directory(root.path());
+        let file = of_kind(&dir, kind);
+        flip(&file, at);
+        let output = check(&dir);
+        assert_eq!(output.status.code(), Some(1), "{kind}: {}", stdout(&output));
+        let said = stdout(&output);
+        assert!(said.contains(file.file_name().unwrap().to_str().unwrap()), "{kind}: {said}");
+        assert!(said.contains("at offset") && said.contains("damaged"), "{kind}: {said}");
+        if refused {
+            let output = serve(&dir);
+            assert_eq!(output.status.code(), Some(1), "{kind}: {}", stderr(&output));
+            assert!(stderr(&output).contains("corruption in"), "{kind}: {}", stderr(&output));
+        }
+    }
+}
+
+#[test]
+fn a_missing_sstable_is_found_and_a_server_refuses_to_start() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = used_directory(root.path());
+    let file = of_kind(&dir, ".sst");
+    std::fs::remove_file(&file).unwrap();
+    let output = check(&dir);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("missing"), "{}", stdout(&output));
+    let name = file.file_name().unwrap().to_str().unwrap();
+    let said = stderr(&serve(&dir));
+    assert!(said.contains(name), "{said}");
+}
+
+#[test]
+fn a_directory_in_use_is_refused_with_what_to_do() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("data");
+    let _server = Server::start(&dir, &[]);
+    let second = serve(&dir);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(stderr(&second).contains("in use by another process"), "{}", stderr(&second));
+    let output = check(&dir);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stdout(&output).contains("in use"), "{}", stdout(&output));
+}
+
+#[test]
+fn what_is_no_data_directory_is_unusable() {
+    let root = tempfile::tempdir().unwrap();
+    for dir in [root.path().join("missing"), root.path().to_owned()] {
+        let output = check(&dir);
+        assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+    }
+    assert!(files(root.path()).is_empty(), "checking made something");
+    let output = dump(&root.path().join("letter.txt"));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("CURRENT"), "{}", stderr(&output));
+}
+
+/// Runs a server that must end by itself.
+fn serve(dir: &Path) -> Output {
+    let any = "127.0.0.1:0";
+    let dir = dir.to_str().unwrap();
+    run(&["serve", "--data-dir", dir, "--bigtable-listen", any, "--http-listen", any])
+}
