@@ -240,7 +240,7 @@ impl Reader {
         let Some(scan) = scan.as_mut().filter(|_| row.open) else { return Ok(false) };
         let whole_rows = evaluator.plan().whole_rows;
         let mut shapes = Vec::new();
-        while output.bytes < BATCH_BYTES && *steps < BATCH_STEPS || whole_rows {
+        while whole_rows || output.bytes < BATCH_BYTES && *steps < row.steps_max() {
             let Some(cell) = scan.next_cell()? else {
                 if whole_rows {
                     row.yield_held(table, evaluator, output, stats);
@@ -295,6 +295,13 @@ impl Reader {
 }
 
 impl RowState {
+    /// Steps at which a batch may end inside this row. A row without a result so far gets as many
+    /// again, so that the batch ends after it and can say so; else wide rows would keep a read
+    /// without results from ever saying where it is.
+    fn steps_max(&self) -> usize {
+        if self.started { BATCH_STEPS } else { 2 * BATCH_STEPS }
+    }
+
     fn hold(&mut self, cell: &engine::Cell<'_>, output: &mut Output) {
         let qualifier = self.column.qualifier(output);
         let (family, timestamp) = (cell.family, cell.timestamp);
