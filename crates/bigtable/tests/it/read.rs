@@ -1,6 +1,7 @@
 //! Reads: row sets, limits, order, chunking, statistics, samples.
 
-use crate::harness::{TABLE, filter, read_all, set, with_table};
+use crate::assemble::Assembler;
+use crate::harness::{TABLE, entry, filter, read_all, set, with_table};
 use data::row_filter::Filter;
 use data::row_range::{EndKey, StartKey};
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
@@ -115,6 +116,24 @@ async fn long_values_and_wide_rows_arrive_whole() {
     }
     assert_eq!(got[1].cells.len(), 20_000);
     assert!(got[1].cells.is_sorted_by(|a, b| a.qualifier < b.qualifier));
+}
+
+#[tokio::test]
+async fn a_fruitless_scan_says_how_far_it_came() {
+    let mut t = with_table().await;
+    let cells = || (0..80).map(|i| set(&format!("f:{i}"), 1000, b"v")).collect::<Vec<_>>();
+    let entries = (0..500).map(|i| entry(&format!("{i:04}"), cells())).collect();
+    t.write_rows(entries).await.unwrap();
+    let never = Filter::ValueRegexFilter("never".into());
+    let request = data::ReadRowsRequest { filter: Some(filter(never)), ..read_all() };
+    let mut stream = t.data.read_rows(request).await.unwrap().into_inner();
+    let mut assembler = Assembler::default();
+    while let Some(message) = stream.message().await.unwrap() {
+        assembler.message(message);
+    }
+    let keys = std::mem::take(&mut assembler.last_scanned);
+    assert!(!keys.is_empty() && keys.is_sorted_by(|a, b| a < b), "{keys:?}");
+    assert_eq!(assembler.finish(), []);
 }
 
 #[tokio::test]
