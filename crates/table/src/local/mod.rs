@@ -269,11 +269,11 @@ impl Store for Local {
     ) -> Result<Vec<Result<()>>> {
         let table = self.core.table(table)?;
         let mutations = rows.iter().map(|row| row.mutations.len()).sum();
-        if rows.is_empty() {
-            return Err(Error::invalid("entries", "at least one entry is needed"));
-        }
         if mutations > limits::MUTATIONS_MAX {
             limits::check_mutation_count("entries", mutations)?;
+        }
+        if rows.is_empty() {
+            return Ok(Vec::new());
         }
         let guard = self.locks.shared(rows.iter().map(|row| row.row.as_ref())).await;
         let core = Arc::clone(&self.core);
