@@ -15,6 +15,8 @@ const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// Most texts that a pattern is resolved into, and the longest of them.
 const EXACT_MAX: usize = 64;
 const EXACT_LEN_MAX: usize = 4 << 10;
+/// A pattern without any of these is a literal.
+const METACHARACTERS: &[u8] = br"\.+*?()|[]{}^$";
 
 /// A compiled pattern.
 #[derive(Debug, Clone)]
@@ -32,6 +34,9 @@ pub(crate) enum Matcher {
 impl Matcher {
     /// Compiles `pattern`; `InvalidArgument` on `field` names the pattern if it cannot be.
     pub(crate) fn compile(field: &str, pattern: &[u8]) -> Result<Self> {
+        if !pattern.iter().any(|byte| METACHARACTERS.contains(byte)) {
+            return Ok(Self::Exact(vec![pattern.to_vec()]));
+        }
         let refuse = |why: &dyn std::fmt::Display| {
             let shown = match std::str::from_utf8(pattern) {
                 Ok(text) if !text.contains(char::is_control) => text.to_owned(),

@@ -52,6 +52,7 @@ impl Core {
             }
             return Err(error);
         }
+        // After an error here the record may be there when the store opens again: the trees stay.
         self.meta.put_table(&schema)?;
         Ok(self.publish(schema))
     }
@@ -73,7 +74,10 @@ impl Core {
         self.meta.remove_table(name)?;
         self.tables.write().remove(name);
         for tablet in &table.schema.tablets {
-            self.engine.drop_tree(tablet.tree)?;
+            // The table is gone whatever happens to its trees.
+            if let Err(error) = self.engine.drop_tree(tablet.tree) {
+                tracing::warn!(%error, tree = tablet.tree.0, "left for the next open to drop");
+            }
         }
         Ok(())
     }
