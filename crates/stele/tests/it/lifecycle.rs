@@ -80,3 +80,11 @@ fn a_port_in_use_is_refused_with_the_option_to_change() {
     let said = stderr(&output);
     assert!(said.contains(&address) && said.contains("bigtable_listen"), "{said}");
 }
+
+#[test]
+fn a_client_that_hangs_does_not_keep_the_server_from_stopping() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path(), &["--drain-seconds=1"]);
+    let _silent = std::net::TcpStream::connect(server.bigtable()).unwrap();
+    assert_eq!(server.terminate().code(), Some(0), "{}", server.stderr());
+}

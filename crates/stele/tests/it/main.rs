@@ -4,6 +4,7 @@
 
 mod configuration;
 mod directories;
+mod documents;
 mod import;
 mod imports;
 mod lifecycle;
