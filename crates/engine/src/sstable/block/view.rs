@@ -10,7 +10,7 @@ use crate::cell::{Column, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Times
 use crate::sstable::damage::{Damage, ensure};
 use crate::sstable::heads::{HEAD_LEN, Target, check_key, put_suffix, suffix_len};
 use crate::sstable::ints::{int_at, partition, u16_at, u32_at, u64_at};
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
 
 /// A data block whose every byte was checked.
@@ -206,7 +206,7 @@ impl BlockView {
     }
 
     fn column(&self, id: usize) -> Column<'_> {
-        decode_column(self.dictionary_entry(id)).expect("the dictionary was checked")
+        split_column(self.dictionary_entry(id)).expect("the dictionary was checked")
     }
 
     fn timestamp(&self, cell: usize) -> Timestamp {
@@ -337,28 +337,32 @@ impl BlockView {
     /// Checks the entries and gives their newest timestamp.
     fn check_cells(&self) -> Result<Timestamp, Damage> {
         self.check_ranges()?;
+        let plain = self.has_only_puts();
         let mut newest = Timestamp::MIN;
         for row in 0..self.rows() {
-            let cells = self.cells_of(row);
-            for cell in cells.clone() {
+            let mut before = None;
+            for cell in self.cells_of(row) {
                 let at = self.layout.ids + cell * self.layout.id_width;
-                ensure(self.id(cell) < self.header.columns, at, "a column id past the last")?;
-                let entry = self.checked_cell(cell)?;
-                newest = newest.max(entry.timestamp);
-                if cell > cells.start {
-                    let ordered = match self.id(cell - 1).cmp(&self.id(cell)) {
-                        Ordering::Less => true,
-                        Ordering::Equal => {
-                            (entry.timestamp, entry.sequence)
-                                < (self.timestamp(cell - 1), self.sequence(cell - 1))
-                        }
-                        Ordering::Greater => false,
-                    };
-                    ensure(ordered, at, "entries of a row out of order")?;
+                let id = self.id(cell);
+                ensure(id < self.header.columns, at, "a column id past the last")?;
+                if !plain {
+                    self.check_entry(cell)?;
                 }
+                let (timestamp, sequence) = (self.timestamp(cell), self.sequence(cell));
+                newest = newest.max(timestamp);
+                let place = (id, Reverse((timestamp, sequence)));
+                ensure(before < Some(place), at, "entries of a row out of order")?;
+                before = Some(place);
             }
         }
         Ok(newest)
+    }
+
+    /// Whether every entry is a put of an inline value in a column, which needs no look at each.
+    fn has_only_puts(&self) -> bool {
+        let cells = |id| self.column(id).scope == Scope::Column;
+        let puts = self.header.kind_width == 0 && self.header.kind == Kind::Put as u8;
+        puts && (0..self.header.columns).all(cells)
     }
 
     /// Checks that no difference leaves the range of timestamps or sequence numbers.
@@ -377,33 +381,33 @@ impl BlockView {
         Ok(())
     }
 
-    fn checked_cell(&self, cell: usize) -> Result<EntryKey<'_>, Damage> {
+    fn check_entry(&self, cell: usize) -> Result<(), Damage> {
         let at = self.layout.kinds + cell * self.header.kind_width;
-        let (kind, large) =
+        let (_, large) =
             split_kind(self.kind_byte(cell)).ok_or(Damage::new(at, "a byte that names no kind"))?;
-        let key = self.key(cell);
         let value = self.value_bytes(cell);
         if large {
             let handle = LargeValue::decode(value);
             let fits = handle.is_some_and(|large| large.len as usize <= VALUE_BYTES_MAX);
             ensure(fits, self.layout.values, "a malformed handle of a large value")?;
         }
-        if kind == Kind::Put && key.column.scope == Scope::Column {
-            return Ok(key);
-        }
-        let checked = check_entry(&key.with_value(value));
-        checked.map_err(|error| Damage::new(at, error.to_string()))?;
-        Ok(key)
+        check_entry(&self.key(cell).with_value(value))
+            .map_err(|error| Damage::new(at, error.to_string()))
     }
 }
 
 /// The column in a dictionary entry; `None` if family, scope and qualifier do not go together.
 pub(in crate::sstable) fn decode_column(bytes: &[u8]) -> Option<Column<'_>> {
+    let column = split_column(bytes)?;
+    let fits = (column.scope == Scope::Row) == (column.family == FamilyId::ROW)
+        && (column.scope == Scope::Column || column.qualifier.is_empty())
+        && column.qualifier.len() <= QUALIFIER_BYTES_MAX;
+    fits.then_some(column)
+}
+
+/// The parts of a dictionary entry, which may not go together.
+fn split_column(bytes: &[u8]) -> Option<Column<'_>> {
     let (&[family_low, family_high, scope], qualifier) = bytes.split_first_chunk::<3>()?;
     let family = FamilyId(u16::from_le_bytes([family_low, family_high]));
-    let scope = Scope::from_byte(scope)?;
-    let fits = (scope == Scope::Row) == (family == FamilyId::ROW)
-        && (scope == Scope::Column || qualifier.is_empty())
-        && qualifier.len() <= QUALIFIER_BYTES_MAX;
-    fits.then_some(Column { family, scope, qualifier })
+    Some(Column { family, scope: Scope::from_byte(scope)?, qualifier })
 }
