@@ -63,8 +63,18 @@ struct Question {
 pub(crate) fn run(arguments: &BlocksArgs) {
     println!("ns of CPU, least / middle of {} runs; MB of blocks", arguments.rounds);
     println!(
-        "{:20} {:>6} | {:>11} {:>11} {:>5} | {:>11} {:>11} {:>5} | {:>17} | {:>17}",
-        "", "", "get: ours", "restart-16", "", "cell: ours", "restart-16", "", "MB raw", "MB LZ4"
+        "{:20} {:>6} | {:>11} {:>11} {:>5} | {:>11} {:>11} {:>5} | {:>8} | {:>17} | {:>17}",
+        "",
+        "",
+        "get: ours",
+        "restart-16",
+        "",
+        "cell: ours",
+        "restart-16",
+        "",
+        "check",
+        "MB raw",
+        "MB LZ4"
     );
     for shape in &SHAPES {
         for block_kib in [4, 16, 32] {
@@ -85,11 +95,12 @@ fn measure(arguments: &BlocksArgs, shape: &Shape, block_bytes: usize) {
     );
     let cells = keys.len() * shape.columns * shape.versions;
     let scan = (scan_ours(&ours, cells), scan_restart(&other, cells));
+    let check = check_ours(arguments, &ours);
     let megabytes = |bytes: usize| bytes as f64 / 1e6;
     let pair = |(least, middle): (f64, f64)| format!("{least:.0} / {middle:.0}");
     let fine = |(least, middle): (f64, f64)| format!("{least:.1}/{middle:.1}");
     println!(
-        "{:20} {:>2} KiB | {:>11} {:>11} {:>5.2} | {:>11} {:>11} {:>5.2} | {:>5.1} {:>5.1} {:>5.3} | {:>5.1} {:>5.1} {:>5.3}",
+        "{:20} {:>2} KiB | {:>11} {:>11} {:>5.2} | {:>11} {:>11} {:>5.2} | {:>5.1} us | {:>5.1} {:>5.1} {:>5.3} | {:>5.1} {:>5.1} {:>5.3}",
         shape.name,
         block_bytes >> 10,
         pair(get.0),
@@ -98,6 +109,7 @@ fn measure(arguments: &BlocksArgs, shape: &Shape, block_bytes: usize) {
         fine(scan.0),
         fine(scan.1),
         scan.1.0 / scan.0.0,
+        check.0 / 1000.0,
         megabytes(ours.bytes),
         megabytes(other.bytes),
         ours.bytes as f64 / other.bytes as f64,
@@ -158,15 +170,23 @@ struct Built<B> {
     block_of: Vec<u32>,
     bytes: usize,
     lz4_bytes: usize,
+    /// Some blocks as bytes.
+    sample: Vec<Vec<u8>>,
 }
 
+const SAMPLE_BLOCKS: usize = 200;
+
 fn build_ours(shape: &Shape, keys: &[Vec<u8>], block_bytes: usize) -> Built<DataBlock> {
-    let mut built = Built { blocks: vec![], block_of: vec![], bytes: 0, lz4_bytes: 0 };
+    let mut built =
+        Built { blocks: vec![], block_of: vec![], bytes: 0, lz4_bytes: 0, sample: vec![] };
     let mut writer = BlockWriter::default();
     let cut = |writer: &mut BlockWriter, built: &mut Built<DataBlock>| {
         let block = writer.finish();
         built.bytes += block.len();
         built.lz4_bytes += lz4_len(&block);
+        if built.sample.len() < SAMPLE_BLOCKS {
+            built.sample.push(block.clone());
+        }
         built.blocks.push(DataBlock::new(block).expect("it was just written"));
     };
     for (row, key) in keys.iter().enumerate() {
@@ -194,7 +214,8 @@ fn build_ours(shape: &Shape, keys: &[Vec<u8>], block_bytes: usize) -> Built<Data
 }
 
 fn build_restart(shape: &Shape, keys: &[Vec<u8>], block_bytes: usize) -> Built<RestartBlock> {
-    let mut built = Built { blocks: vec![], block_of: vec![], bytes: 0, lz4_bytes: 0 };
+    let mut built =
+        Built { blocks: vec![], block_of: vec![], bytes: 0, lz4_bytes: 0, sample: vec![] };
     let mut writer = RestartWriter::default();
     for (row, key) in keys.iter().enumerate() {
         built.block_of.push(built.blocks.len() as u32);
@@ -252,6 +273,15 @@ fn get_restart(
 
 fn found(shape: &Shape, row: usize, value: &[u8]) -> bool {
     value.len() == shape.value_len && value[0] == row as u8
+}
+
+/// Checking a block as when it enters the cache, per block; a copy of its bytes included.
+fn check_ours(arguments: &BlocksArgs, built: &Built<DataBlock>) -> (f64, f64) {
+    nanos_per_item(arguments.rounds, built.sample.len(), || {
+        for block in &built.sample {
+            std::hint::black_box(DataBlock::new(block.clone()).is_ok());
+        }
+    })
 }
 
 fn scan_ours(built: &Built<DataBlock>, cells: usize) -> (f64, f64) {

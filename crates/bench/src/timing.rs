@@ -1,16 +1,12 @@
 //! CPU time of this thread: on a busy machine steadier than the time of day.
 
-use std::time::{Duration, Instant};
+use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
 
-/// CPU time used by this thread so far, or without that file of the kernel's the time since the
-/// first call.
+/// CPU time used by this thread so far.
 pub(crate) fn thread_cpu() -> Duration {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    let start = START.get_or_init(Instant::now);
-    let nanos = std::fs::read_to_string("/proc/thread-self/schedstat")
-        .ok()
-        .and_then(|text| text.split_whitespace().next()?.parse().ok());
-    nanos.map_or_else(|| start.elapsed(), Duration::from_nanos)
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.cast_unsigned(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 /// Nanoseconds of CPU per item: the least and the middle of `rounds` runs of `run`, which handles
