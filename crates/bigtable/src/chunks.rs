@@ -2,17 +2,16 @@
 //! the message, so that a scan allocates per message and not per cell.
 //!
 //! Invariants, which clients check:
-//! 1. The row key stands in the first chunk of a row only.
+//! 1. The row key stands in the first chunk of a row, and with [`LargeRows::InParts`] again in the
+//!    first chunk of every message that goes on with the row; nowhere else.
 //! 2. Family and qualifier stand together, when either differs from the previous cell of the row
 //!    and always in its first chunk; they are wrapped, so that an empty one differs from none.
 //! 3. A value longer than [`VALUE_PIECE_BYTES_MAX`] is cut into pieces of that length. Every piece
 //!    but the last carries the length of the whole value; pieces after the first carry nothing
 //!    else, so family, qualifier, timestamp and label stand in the first one.
 //! 4. The last chunk of a row commits it. Rows are never reset.
-//! 5. A message holds whole rows: the Go client refuses one that ends within a row, the Python
-//!    client one that begins within a row. It is sent at the first end of a row at which it has
-//!    [`MESSAGE_BYTES`]. Only a row larger than [`MESSAGE_BYTES_MAX`] is spread over messages, so
-//!    that memory stays bounded and clients that can put it together may.
+//! 5. A message is sent at the first end of a row at which it has [`MESSAGE_BYTES`]. When larger
+//!    rows are spread over messages is the client's choice ([`LargeRows`]).
 
 use crate::wire::ReadRowsMessage;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -24,9 +23,38 @@ use table::{Cell, RowPiece};
 pub(crate) const VALUE_PIECE_BYTES_MAX: usize = 1 << 20;
 /// A message that has grown to this size is sent when its row ends.
 pub(crate) const MESSAGE_BYTES: usize = 256 << 10;
-/// A message that has grown to this size is sent at once. With one more piece it stays below the
-/// 256 MiB that clients take.
+/// A message of [`LargeRows::Whole`] that has grown to this size is sent at once: below the 256 MiB
+/// that clients take, and memory stays bounded.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 240 << 20;
+/// A message of [`LargeRows::InParts`] that has grown to this size is sent at once. With one more
+/// piece of a value it stays below the 4 MiB that gRPC takes unless told otherwise.
+pub(crate) const PART_BYTES: usize = 2 << 20;
+
+/// How rows larger than a message are sent. Clients differ in what they take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum LargeRows {
+    /// In one message, as long as any client takes it: the Go client refuses messages that end
+    /// within a row.
+    #[default]
+    Whole,
+    /// In parts, each beginning with the row key: the Python client refuses a part without one
+    /// and, against an emulator, messages over 4 MiB.
+    InParts,
+}
+
+impl LargeRows {
+    /// What suits the client that calls itself so in `x-goog-api-client`.
+    pub(crate) fn for_client(name: &str) -> Self {
+        if name.contains("gl-python/") { Self::InParts } else { Self::Whole }
+    }
+
+    fn message_bytes_max(self) -> usize {
+        match self {
+            Self::Whole => MESSAGE_BYTES_MAX,
+            Self::InParts => PART_BYTES,
+        }
+    }
+}
 
 /// Gathers the pieces of a read into messages.
 #[derive(Debug, Default)]
@@ -35,8 +63,11 @@ pub(crate) struct ChunkWriter {
     /// Bytes of `message` up to the end of its last whole row.
     whole_rows_len: usize,
     full: VecDeque<ReadRowsMessage>,
-    /// Key of the row whose first chunk is still to be written; else empty.
+    large_rows: LargeRows,
+    /// Key of the row.
     row_key: Bytes,
+    /// Whether the next chunk has to carry it.
+    row_key_due: bool,
     /// The last cell of the row so far; whether it ends the row only the next piece tells.
     pending: Option<Cell>,
     /// The column of the last cell written of the row.
@@ -44,10 +75,15 @@ pub(crate) struct ChunkWriter {
 }
 
 impl ChunkWriter {
+    /// A writer of no rows yet.
+    pub(crate) fn new(large_rows: LargeRows) -> Self {
+        Self { large_rows, ..Self::default() }
+    }
+
     /// Takes the next piece of the read.
     pub(crate) fn push(&mut self, piece: RowPiece) {
         match piece {
-            RowPiece::Start(key) => self.row_key = key,
+            RowPiece::Start(key) => (self.row_key, self.row_key_due) = (key, true),
             RowPiece::Cell(cell) => {
                 if let Some(previous) = self.pending.replace(cell) {
                     self.write_cell(previous, RowEnd::Later);
@@ -84,12 +120,12 @@ impl ChunkWriter {
     }
 
     fn write_cell(&mut self, cell: Cell, end: RowEnd) {
-        let row_key = std::mem::take(&mut self.row_key);
+        let row_key = self.row_key.clone();
         let same_column = self.written.as_ref().is_some_and(|(family, qualifier)| {
             *family == cell.family && *qualifier == cell.qualifier
         });
         let mut head = Head {
-            row_key: &row_key,
+            row_key: &[],
             column: (!same_column).then_some((&cell.family, &cell.qualifier)),
             timestamp_micros: cell.timestamp.0,
             label: cell.label.as_deref(),
@@ -99,6 +135,9 @@ impl ChunkWriter {
             let (piece, after) = rest.split_at(rest.len().min(VALUE_PIECE_BYTES_MAX));
             rest = after;
             let ends_value = rest.is_empty();
+            if std::mem::take(&mut self.row_key_due) {
+                head.row_key = &row_key;
+            }
             let chunk = Chunk {
                 head,
                 piece,
@@ -112,9 +151,10 @@ impl ChunkWriter {
             if self.whole_rows_len >= MESSAGE_BYTES {
                 self.flush();
             }
-            if self.message.len() >= MESSAGE_BYTES_MAX {
+            if self.message.len() >= self.large_rows.message_bytes_max() {
                 self.flush();
                 self.finish(self.message.len());
+                self.row_key_due = self.large_rows == LargeRows::InParts && !chunk.commits;
             }
             if ends_value {
                 break;
@@ -286,7 +326,11 @@ mod tests {
     }
 
     fn encode(rows: &[(&[u8], &[Cell])]) -> Vec<ReadRowsMessage> {
-        let mut writer = ChunkWriter::default();
+        encode_for(LargeRows::Whole, rows)
+    }
+
+    fn encode_for(large_rows: LargeRows, rows: &[(&[u8], &[Cell])]) -> Vec<ReadRowsMessage> {
+        let mut writer = ChunkWriter::new(large_rows);
         for (key, cells) in rows {
             writer.push(RowPiece::Start(Bytes::copy_from_slice(key)));
             cells.iter().for_each(|cell| writer.push(RowPiece::Cell(cell.clone())));
@@ -383,6 +427,31 @@ mod tests {
             })
             .collect();
         assert_eq!(keys, ["ab", "cd"]);
+    }
+
+    #[test]
+    fn parts_of_large_rows_begin_with_the_row_key() {
+        assert_eq!(LargeRows::for_client("gl-go/1.26.8 gccl/1.58.0"), LargeRows::Whole);
+        assert_eq!(LargeRows::for_client("gl-python/3.11 grpc/1.85"), LargeRows::InParts);
+        let value: Vec<u8> = (0..10 << 20).map(|i| (i % 251) as u8).collect();
+        let cells =
+            [cell("f", b"p", 0, &value), cell("f", b"q", 0, b"v"), cell("g", b"", 0, &value)];
+        let small = [cell("f", b"q", 0, b"v")];
+        let rows: &[(&[u8], &[Cell])] = &[(b"a", &small), (b"b", &cells), (b"c", &small)];
+        let messages: Vec<_> = encode_for(LargeRows::InParts, rows)
+            .into_iter()
+            .map(|message| ReadRowsResponse::decode(message.0).unwrap())
+            .collect();
+        assert!(messages.len() > 8);
+        let mut values = Vec::new();
+        for message in messages {
+            assert!(message.encoded_len() < 4 << 20);
+            for (i, chunk) in message.chunks.iter().enumerate() {
+                assert!(i > 0 || !chunk.row_key.is_empty(), "a message begins without a row key");
+                values.extend_from_slice(&chunk.value);
+            }
+        }
+        assert_eq!(values, [&b"v"[..], &value, b"v", &value, b"v"].concat());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::api::data::{
     SampleRowKeysResponse, request_stats,
 };
 use crate::api::server::bigtable_server;
-use crate::chunks::ChunkWriter;
+use crate::chunks::{ChunkWriter, LargeRows};
 use crate::wire::ReadRowsMessage;
 use crate::{convert, filter, names, status};
 use bytes::Bytes;
@@ -54,6 +54,9 @@ impl bigtable_server::Bigtable for DataService {
         request: Request<ReadRowsRequest>,
     ) -> Result<Response<MessageStream>, Status> {
         let started = Instant::now();
+        let client = request.metadata().get("x-goog-api-client");
+        let client = client.and_then(|name| name.to_str().ok()).unwrap_or_default();
+        let large_rows = LargeRows::for_client(client);
         let request = request.into_inner();
         let views = [&request.authorized_view_name, &request.materialized_view_name];
         let table = table_of(&request.table_name, &views)?;
@@ -61,7 +64,7 @@ impl bigtable_server::Bigtable for DataService {
         let read = convert::read_rows(request).map_err(status::from_error)?;
         let rows = self.store.read_rows(&table, read).await.map_err(status::from_error)?;
         let stats_since = wants_stats.then_some(started);
-        Ok(Response::new(MessageStream::new(rows, stats_since)))
+        Ok(Response::new(MessageStream::new(rows, large_rows, stats_since)))
     }
 
     async fn sample_row_keys(
@@ -182,10 +185,10 @@ pub(crate) struct MessageStream {
 }
 
 impl MessageStream {
-    fn new(rows: RowStream, stats_since: Option<Instant>) -> Self {
+    fn new(rows: RowStream, large_rows: LargeRows, stats_since: Option<Instant>) -> Self {
         Self {
             rows,
-            chunks: ChunkWriter::default(),
+            chunks: ChunkWriter::new(large_rows),
             stats: ReadStats::default(),
             stats_since,
             after: None,
