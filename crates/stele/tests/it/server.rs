@@ -48,14 +48,7 @@ impl Server {
 
     /// Starts the server again, on the ports it had, after `kill_9` or `terminate`.
     pub(crate) fn restart(&mut self) {
-        assert!(self.child.is_none(), "the server still runs");
-        let mut command = stele();
-        command.arg("serve").arg("--data-dir").arg(&self.dir);
-        command.arg("--bigtable-listen").arg(self.bigtable.to_string());
-        command.arg("--http-listen").arg(self.http.to_string());
-        command.args(&self.flags).stdin(Stdio::null()).stdout(Stdio::piped());
-        command.stderr(File::options().append(true).open(self.stderr.path()).unwrap());
-        let mut child = command.spawn().unwrap();
+        let mut child = self.spawn();
         let out = child.stdout.take().expect("standard output is a pipe");
         self.child = Some(child);
         let mut lines = BufReader::new(out).lines().map_while(Result::ok);
@@ -67,6 +60,25 @@ impl Server {
         (self.bigtable, self.http) = (bigtable, http);
         let last = lines.find(|line| line.contains("export BIGTABLE_EMULATOR_HOST="));
         assert!(last.is_some(), "the server did not say how to connect");
+    }
+
+    /// Starts the server and kills it `after` some time, which may be before it serves.
+    pub(crate) fn start_and_kill_9(&mut self, after: Duration) {
+        let mut child = self.spawn();
+        std::thread::sleep(after);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn spawn(&self) -> Child {
+        assert!(self.child.is_none(), "the server still runs");
+        let mut command = stele();
+        command.arg("serve").arg("--data-dir").arg(&self.dir);
+        command.arg("--bigtable-listen").arg(self.bigtable.to_string());
+        command.arg("--http-listen").arg(self.http.to_string());
+        command.args(&self.flags).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(File::options().append(true).open(self.stderr.path()).unwrap());
+        command.spawn().unwrap()
     }
 
     /// Where Bigtable clients connect: the value of `BIGTABLE_EMULATOR_HOST`.

@@ -1,0 +1,93 @@
+package clients
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/bigtable"
+	"google.golang.org/grpc/codes"
+)
+
+func TestFamilies(t *testing.T) {
+	lasting(t)
+	const name = "families"
+	if phase == "first" {
+		create(t, &bigtable.TableConf{
+			TableID:   name,
+			SplitKeys: []string{"p", "g"},
+			ColumnFamilies: map[string]bigtable.Family{
+				"all":   {},
+				"three": {GCPolicy: bigtable.MaxVersionsPolicy(3)},
+				"hour":  {GCPolicy: bigtable.MaxAgePolicy(time.Hour)},
+				"total": {ValueType: bigtable.AggregateType{
+					Input: bigtable.Int64Type{}, Aggregator: bigtable.SumAggregator{}}},
+			},
+		})
+		ok(t, admin.CreateColumnFamily(ctx, name, "late"))
+		policy := bigtable.UnionPolicy(bigtable.MaxVersionsPolicy(2), bigtable.MaxAgePolicy(24*time.Hour))
+		ok(t, admin.SetGCPolicy(ctx, name, "late", policy))
+		ok(t, admin.DeleteColumnFamily(ctx, name, "hour"))
+	}
+	info, err := admin.TableInfo(ctx, name)
+	ok(t, err)
+	var got []string
+	for _, family := range info.FamilyInfos {
+		got = append(got, fmt.Sprintf("%s: %s", family.Name, family.GCPolicy))
+	}
+	slices.Sort(got)
+	same(t, got, []string{
+		"all: <never>", "late: (versions() > 2 || age() > 1d)", "three: versions() > 3", "total: <never>",
+	})
+	samples, err := client.Open(name).SampleRowKeys(ctx)
+	ok(t, err)
+	same(t, samples, []string{"g", "p"}) // the client leaves out the end of the table
+	names, err := admin.Tables(ctx)
+	ok(t, err)
+	if !slices.Contains(names, name) {
+		t.Errorf("%s is not in %v", name, names)
+	}
+}
+
+func TestTablesComeAndGo(t *testing.T) {
+	firstOnly(t)
+	table, name := newTable(t, "f")
+	refused(t, admin.CreateTable(ctx, name), codes.AlreadyExists, "tables/"+name)
+	ok(t, table.Apply(ctx, "r", set("f", "q", 1000, "v")))
+	ok(t, admin.WaitForReplication(ctx, name))
+	ok(t, admin.DeleteTable(ctx, name))
+	_, err := table.ReadRow(ctx, "r")
+	refused(t, err, codes.NotFound, "tables/"+name)
+	_, err = admin.TableInfo(ctx, name)
+	refused(t, err, codes.NotFound, "tables/"+name)
+	refused(t, admin.DeleteTable(ctx, name), codes.NotFound, "tables/"+name)
+}
+
+func TestDropRowRange(t *testing.T) {
+	firstOnly(t)
+	table, name := newTable(t, "f")
+	for _, key := range []string{"a1", "b1", "b2", "c1"} {
+		ok(t, table.Apply(ctx, key, set("f", "q", 1000, "v")))
+	}
+	ok(t, admin.DropRowRange(ctx, name, "b"))
+	same(t, keys(t, table, bigtable.InfiniteRange("")), []string{"a1", "c1"})
+	ok(t, table.Apply(ctx, "b2", set("f", "q", 1000, "v")))
+	same(t, keys(t, table, bigtable.InfiniteRange("")), []string{"a1", "b2", "c1"})
+	ok(t, admin.DropAllRows(ctx, name))
+	same(t, keys(t, table, bigtable.InfiniteRange("")), nil)
+}
+
+func TestDeletionProtection(t *testing.T) {
+	firstOnly(t)
+	_, name := newTable(t, "f")
+	ok(t, admin.UpdateTableWithDeletionProtection(ctx, name, bigtable.Protected))
+	refused(t, admin.DeleteTable(ctx, name), codes.FailedPrecondition)
+	info, err := admin.TableInfo(ctx, name)
+	ok(t, err)
+	if info.DeletionProtection != bigtable.Protected {
+		t.Error("the table is not protected")
+	}
+	ok(t, admin.UpdateTableWithDeletionProtection(ctx, name, bigtable.Unprotected))
+	ok(t, admin.DeleteTable(ctx, name))
+}

@@ -1,0 +1,17 @@
+//! Google's own Bigtable clients, unmodified, against the real binary: Python (synchronous and
+//! asynchronous), Go and the `cbt` tool, before and after `kill -9`.
+//!
+//! The suites are programs of their languages in `python/` and `go/`; both also make the reads of
+//! `scenario.json`, each on the rows it wrote and on those the other one wrote. What they need is
+//! set up once below `target/clients`. A language that is missing is said to be so and skipped,
+//! unless `STELE_REQUIRE_CLIENTS=1`.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failure is the test's verdict")]
+
+mod cbt;
+mod setup;
+mod suites;
+
+#[allow(dead_code, reason = "shared with the other test binary, which uses all of it")]
+#[path = "../it/server.rs"]
+mod server;

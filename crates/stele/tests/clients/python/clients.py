@@ -1,0 +1,131 @@
+"""The official clients, ready to use against the server that BIGTABLE_EMULATOR_HOST names.
+
+The synchronous and the asynchronous data client get one face here, so that every test runs over
+both: `open_data_client("sync")` and `open_data_client("async")`.
+"""
+
+import asyncio
+
+from google.cloud import bigtable
+from google.cloud.bigtable.data import BigtableDataClient, BigtableDataClientAsync
+from google.cloud.bigtable_admin_v2 import types as admin_types
+
+PROJECT = "stele-tests"
+INSTANCE = "python"
+KINDS = ("sync", "async")
+
+
+class SyncClient:
+    """Tables of the synchronous client."""
+
+    def __init__(self):
+        self._client = BigtableDataClient(project=PROJECT)
+
+    def table(self, name, instance=INSTANCE):
+        return self._client.get_table(instance, name)
+
+    def close(self):
+        self._client.close()
+
+
+class AsyncClient:
+    """Tables of the asynchronous client; each call runs to its end on a loop of its own."""
+
+    def __init__(self):
+        self._loop = asyncio.new_event_loop()
+        self._client = self._loop.run_until_complete(self._open())
+
+    async def _open(self):
+        return BigtableDataClientAsync(project=PROJECT)
+
+    def table(self, name, instance=INSTANCE):
+        async def get():
+            return self._client.get_table(instance, name)
+
+        return AsyncTable(self._loop, self._loop.run_until_complete(get()))
+
+    def close(self):
+        self._loop.run_until_complete(self._client.close())
+        self._loop.close()
+
+
+class AsyncTable:
+    """An asynchronous table whose methods wait."""
+
+    def __init__(self, loop, table):
+        self._loop = loop
+        self._table = table
+
+    def __getattr__(self, name):
+        method = getattr(self._table, name)
+        if not callable(method):
+            return method
+
+        def call(*args, **kwargs):
+            return self._loop.run_until_complete(method(*args, **kwargs))
+
+        return call
+
+    def read_rows_stream(self, query):
+        async def collect():
+            return [row async for row in await self._table.read_rows_stream(query)]
+
+        return self._loop.run_until_complete(collect())
+
+    def write_with_batcher(self, entries):
+        async def write():
+            async with self._table.mutations_batcher() as batcher:
+                for entry in entries:
+                    await batcher.append(entry)
+
+        self._loop.run_until_complete(write())
+
+
+def open_data_client(kind):
+    return SyncClient() if kind == "sync" else AsyncClient()
+
+
+def write_with_batcher(table, entries):
+    if isinstance(table, AsyncTable):
+        return table.write_with_batcher(entries)
+    with table.mutations_batcher() as batcher:
+        for entry in entries:
+            batcher.append(entry)
+
+
+class Admin:
+    """The admin client, with the names of this suite filled in."""
+
+    def __init__(self, instance=INSTANCE):
+        self.classic = bigtable.Client(project=PROJECT, admin=True)
+        self.stub = self.classic.table_admin_client
+        self.instance_id = instance
+        self.parent = f"projects/{PROJECT}/instances/{instance}"
+
+    def name(self, table):
+        return f"{self.parent}/tables/{table}"
+
+    def create(self, table, families, splits=()):
+        """Creates a table; `families` is a list of names, or a dict of names and messages."""
+        if not isinstance(families, dict):
+            families = {name: {} for name in families}
+        return self.stub.create_table(
+            request={
+                "parent": self.parent,
+                "table_id": table,
+                "table": {"column_families": families},
+                "initial_splits": [{"key": key} for key in splits],
+            }
+        )
+
+    def get(self, table):
+        view = admin_types.Table.View.FULL
+        return self.stub.get_table(request={"name": self.name(table), "view": view})
+
+    def modify(self, table, *modifications):
+        return self.stub.modify_column_families(
+            request={"name": self.name(table), "modifications": list(modifications)}
+        )
+
+    def names(self):
+        return [table.name for table in self.stub.list_tables(parent=self.parent)]

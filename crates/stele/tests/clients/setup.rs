@@ -1,0 +1,158 @@
+//! Makes the tools that the suites run with, once, below `target/clients`.
+//!
+//! 1. A tool is made under a lock file, so that test processes never make it at the same time.
+//! 2. A stamp with everything that the tool depends on is written last; another stamp, or none,
+//!    makes the tool anew. An interrupted set-up is therefore never used.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a tool may take to be made, and a suite to run.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// The release of `cbt` that is built where it can be had.
+const CBT: &str = "cloud.google.com/go/cbt@v1.13.0";
+
+/// The directory of this file: the suites' sources.
+pub(crate) fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
+}
+
+/// A Python interpreter with the pinned requirements.
+pub(crate) fn python() -> Option<PathBuf> {
+    available(make_python())
+}
+
+/// The Go suite as a program.
+pub(crate) fn go() -> Option<PathBuf> {
+    available(make_go())
+}
+
+/// The `cbt` tool: the pinned release if the module proxy has it, else the one on the path.
+pub(crate) fn cbt() -> Option<PathBuf> {
+    let cbt = make_cbt().or_else(|error| {
+        on_path("cbt").ok_or_else(|| format!("no cbt: none on the path, and {error}"))
+    });
+    available(cbt)
+}
+
+fn make_python() -> Result<PathBuf, String> {
+    let version = version("python3", &["--version"])?;
+    let requirements = sources().join("python/requirements.txt");
+    let stamp = format!("{version}\n{}", std::fs::read_to_string(&requirements).unwrap());
+    let dir = once("python", &stamp, |dir| {
+        run(Command::new("python3").args(["-m", "venv"]).arg(dir))?;
+        let mut pip = Command::new(dir.join("bin/python"));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
+        run(pip.arg(&requirements)).map(drop)
+    })?;
+    Ok(dir.join("bin/python"))
+}
+
+fn make_go() -> Result<PathBuf, String> {
+    let mut stamp = version("go", &["version"])?;
+    let entries = std::fs::read_dir(sources().join("go")).unwrap();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for file in files {
+        stamp += &std::fs::read_to_string(file).unwrap();
+    }
+    let dir = once("go", &stamp, |dir| {
+        let mut build = Command::new("go");
+        build.args(["test", "-c", "-mod=readonly", "-o"]).arg(dir.join("suite"));
+        run(build.arg(".").current_dir(sources().join("go"))).map(drop)
+    })?;
+    Ok(dir.join("suite"))
+}
+
+fn make_cbt() -> Result<PathBuf, String> {
+    let version = version("go", &["version"])?;
+    let dir = once("cbt", &format!("{CBT} {version}"), |dir| {
+        run(Command::new("go").args(["install", CBT]).env("GOBIN", dir)).map(drop)
+    })?;
+    Ok(dir.join("cbt"))
+}
+
+/// The first file called `name` in the directories of the search path.
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+/// The tool, or nothing after saying why; a failure if all tools are required.
+fn available(tool: Result<PathBuf, String>) -> Option<PathBuf> {
+    let error = match tool {
+        Ok(tool) => return Some(tool),
+        Err(error) => error,
+    };
+    let required = std::env::var("STELE_REQUIRE_CLIENTS").is_ok_and(|value| value == "1");
+    assert!(!required, "STELE_REQUIRE_CLIENTS=1, but {error}");
+    // The test harness hides what a passing test prints by macro.
+    std::io::stderr().write_all(format!("SKIPPED: {error}\n").as_bytes()).unwrap();
+    None
+}
+
+/// What `program` says of its version; the error names it.
+fn version(program: &str, args: &[&str]) -> Result<String, String> {
+    match Command::new(program).args(args).stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => {
+            Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        }
+        Ok(output) => Err(format!("{program} does not run: {}", output.status)),
+        Err(error) => Err(format!("no {program}: {error}")),
+    }
+}
+
+/// The directory that `make` filled when `stamp` was as it is now.
+fn once(
+    name: &str,
+    stamp: &str,
+    make: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<PathBuf, String> {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../clients");
+    std::fs::create_dir_all(&root).unwrap();
+    let root = root.canonicalize().unwrap();
+    let lock = File::create(root.join(format!("{name}.lock"))).unwrap();
+    lock.lock().unwrap();
+    let (dir, stamped) = (root.join(name), root.join(format!("{name}.stamp")));
+    if std::fs::read_to_string(&stamped).is_ok_and(|made| made == stamp) {
+        return Ok(dir);
+    }
+    for old in [std::fs::remove_file(&stamped), std::fs::remove_dir_all(&dir)] {
+        old.or_else(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })
+        .unwrap();
+    }
+    std::fs::create_dir_all(&dir).unwrap();
+    make(&dir)?;
+    std::fs::write(&stamped, stamp).unwrap();
+    Ok(dir)
+}
+
+/// Runs `command` to its end, within [`PATIENCE`], and gives all that it printed; an error if it
+/// failed.
+pub(crate) fn run(command: &mut Command) -> Result<String, String> {
+    let output = tempfile::NamedTempFile::new().unwrap();
+    let appended = File::options().append(true).open(output.path()).unwrap();
+    command.stdin(Stdio::null()).stdout(appended.try_clone().unwrap()).stderr(appended);
+    let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
+    let deadline = Instant::now() + PATIENCE;
+    let verdict = loop {
+        match child.try_wait().unwrap() {
+            Some(status) if status.success() => break Ok(()),
+            Some(status) => break Err(status.to_string()),
+            None if Instant::now() > deadline => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break Err(format!("not done after {PATIENCE:?}"));
+            }
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    let printed = String::from_utf8_lossy(&std::fs::read(output.path()).unwrap()).into_owned();
+    verdict.map(|()| printed.clone()).map_err(|error| format!("{command:?}: {error}\n{printed}"))
+}
