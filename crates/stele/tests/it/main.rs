@@ -7,6 +7,7 @@ mod directories;
 mod documents;
 mod import;
 mod imports;
+mod kill9;
 mod lifecycle;
 mod rows;
 mod server;
