@@ -20,7 +20,7 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Options of `bench bigtable`.
 #[derive(Debug, Clone, Args)]
-pub struct FrontArgs {
+pub(crate) struct FrontArgs {
     /// The server, as started by `stele serve`.
     #[arg(long, default_value = "http://127.0.0.1:8086")]
     endpoint: String,
@@ -51,7 +51,7 @@ pub struct FrontArgs {
 }
 
 /// Runs the benchmark.
-pub fn run(args: &FrontArgs) -> Result<(), AnyError> {
+pub(crate) fn run(args: &FrontArgs) -> Result<(), AnyError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(bench(args))
 }

@@ -14,7 +14,7 @@ const FAMILY: FamilyId = FamilyId(1);
 
 /// Options of `bench kv`.
 #[derive(Debug, Args)]
-pub struct KvArgs {
+pub(crate) struct KvArgs {
     /// Rows to load.
     #[arg(long, default_value_t = 5_000_000)]
     rows: u64,
@@ -48,7 +48,7 @@ pub struct KvArgs {
 }
 
 /// Runs the benchmark.
-pub fn run(args: &KvArgs) -> std::result::Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn run(args: &KvArgs) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let temporary = tempfile::tempdir()?;
     let dir = match &args.dir {
         Some(dir) if dir.exists() => {

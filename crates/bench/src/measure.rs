@@ -11,22 +11,22 @@ fn cpu() -> Duration {
 
 /// One measured phase.
 #[derive(Debug, Clone)]
-pub struct Phase {
+pub(crate) struct Phase {
     /// What was done.
-    pub name: String,
+    pub(crate) name: String,
     /// How often.
-    pub operations: u64,
+    pub(crate) operations: u64,
     /// Time on the clock.
-    pub wall: Duration,
+    pub(crate) wall: Duration,
     /// CPU time of all threads of this process.
-    pub cpu: Duration,
+    pub(crate) cpu: Duration,
     /// Latency percentiles in microseconds (50, 99, 99.9), where they were recorded.
-    pub percentiles_us: Option<[u64; 3]>,
+    pub(crate) percentiles_us: Option<[u64; 3]>,
 }
 
 impl Phase {
     /// Runs `work`, which returns how many operations it did.
-    pub fn measure<E>(name: &str, work: impl FnOnce() -> Result<u64, E>) -> Result<Self, E> {
+    pub(crate) fn measure<E>(name: &str, work: impl FnOnce() -> Result<u64, E>) -> Result<Self, E> {
         let (wall, before) = (Instant::now(), cpu());
         let operations = work()?;
         let (wall, cpu) = (wall.elapsed(), cpu().saturating_sub(before));
@@ -34,17 +34,17 @@ impl Phase {
     }
 
     /// Operations a second.
-    pub fn per_second(&self) -> f64 {
+    pub(crate) fn per_second(&self) -> f64 {
         self.operations as f64 / self.wall.as_secs_f64()
     }
 
     /// CPU nanoseconds an operation.
-    pub fn cpu_ns(&self) -> f64 {
+    pub(crate) fn cpu_ns(&self) -> f64 {
         self.cpu.as_nanos() as f64 / self.operations.max(1) as f64
     }
 
     /// A line for people.
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let mut line = format!(
             "{:<28} {:>10} ops {:>9.3} s {:>12.0} ops/s {:>9.0} ns CPU/op",
             self.name,
@@ -60,7 +60,7 @@ impl Phase {
     }
 
     /// A JSON object on one line.
-    pub fn json(&self) -> String {
+    pub(crate) fn json(&self) -> String {
         let percentiles = self.percentiles_us.map_or(String::new(), |[p50, p99, p999]| {
             format!(",\"p50_us\":{p50},\"p99_us\":{p99},\"p999_us\":{p999}")
         });
