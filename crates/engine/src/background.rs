@@ -351,9 +351,14 @@ impl Shared {
 
     /// Gives up the segments of the log that no tree needs.
     pub(crate) fn retire_log(&self) {
-        let state = self.manifest.state();
-        let flushed = |tree| state.tree(tree).map(|version| version.flushed);
-        if let Err(error) = self.log_segments.retire(flushed) {
+        let from = self.manifest.change(|state| {
+            let flushed = |tree| state.tree(tree).map(|version| version.flushed);
+            let first = self.log_segments.first_needed(flushed);
+            let first = first.filter(|first| *first > state.log_from);
+            Ok(first.map(Edit::LogFrom).into_iter().collect())
+        });
+        let retired = from.and_then(|state| self.log_segments.retire(state.log_from));
+        if let Err(error) = retired {
             tracing::warn!(%error, "old commit log segments could not be removed; tried again later");
         }
     }
@@ -449,6 +454,11 @@ impl Shared {
             return Ok(());
         }
         self.obsolete.collect(&*self.env.fs);
+        if let Ok(Some(end)) = &log
+            && let Err(error) = self.manifest.install(&[Edit::LogClosed(*end)])
+        {
+            tracing::warn!(%error, "where the log ends was not noted; it is closed all the same");
+        }
         log.and(self.manifest.close())
     }
 

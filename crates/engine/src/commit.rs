@@ -19,7 +19,7 @@ use crate::batch::WriteBatch;
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
 use crate::log::{LogRecord, LogWriter};
-use crate::manifest::LogPosition;
+use crate::manifest::{LogClosed, LogPosition};
 use crate::options::Durability;
 use crate::snapshot::Snapshots;
 use crate::tree::Tree;
@@ -197,14 +197,16 @@ impl Commits {
         act()
     }
 
-    /// Syncs, writes the closing record and refuses whatever comes after. Again: does nothing.
-    pub(crate) fn close(&self) -> Result<()> {
+    /// Syncs, writes the closing record and refuses whatever comes after. Tells where the log
+    /// now ends, if anything was written to it. Again: does nothing.
+    pub(crate) fn close(&self) -> Result<Option<LogClosed>> {
         let mut log = self.log.lock();
         if log.closed {
-            return Ok(());
+            return Ok(None);
         }
         log.closed = true;
-        log.writer.close()
+        let closed = log.writer.close()?;
+        Ok(closed.map(|(segment, end)| LogClosed { segment, end }))
     }
 }
 

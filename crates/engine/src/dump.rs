@@ -5,7 +5,7 @@ use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
 use crate::log::{RecordKind, SegmentReader};
-use crate::manifest::{Edit, EditReader, SstMeta};
+use crate::manifest::{Edit, EditReader, LogClosed, SstMeta};
 use crate::sstable::{BlockCache, SstReader};
 use base::env::FileSystem;
 use std::io::{self, Write};
@@ -79,6 +79,11 @@ fn dump_edit(edit: &Edit, out: &mut dyn Write) -> io::Result<()> {
         }
         Edit::NextFile(number) => writeln!(out, "  next file {}", number.0),
         Edit::LastSequence(last) => writeln!(out, "  last sequence number {}", last.0),
+        Edit::LogFrom(segment) => writeln!(out, "  log from segment {}", segment.0),
+        Edit::LogClosed(closed) => {
+            let LogClosed { segment, end } = closed;
+            writeln!(out, "  log closed in segment {} at {end}", segment.0)
+        }
     }
 }
 

@@ -3,11 +3,12 @@
 //! Steps, each safe to repeat if the machine dies in the middle:
 //! 1. Take the directory's lock file.
 //! 2. Read the manifest: the trees, their SSTables, up to where each is flushed.
-//! 3. Remove files the manifest does not name: outputs of flushes and compactions that were not
-//!    installed.
-//! 4. Open the SSTables.
-//! 5. Replay the log: every batch behind its tree's flushed position goes to the memtable. Batches
-//!    of trees that do not exist any more are passed over.
+//! 3. Open the SSTables.
+//! 4. Replay the log: every batch behind its tree's flushed position goes to the memtable. Batches
+//!    of trees that do not exist any more are passed over. Segments that must be there and are
+//!    not are corruption.
+//! 5. Remove files the manifest does not name: outputs of flushes and compactions that were not
+//!    installed. Not before all that can be checked has been.
 //! 6. Seal the old log, so that new batches go to a new segment.
 //!
 //! Nothing is flushed here; what fills a memtable is frozen, and flushed once the engine is open.
@@ -17,7 +18,7 @@ use crate::cell::{SequenceNumber, TreeId};
 use crate::commit::{Commits, LogStart};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
-use crate::log::{LogEnd, LogItem, LogReader, LogWriter};
+use crate::log::{Ending, LogEnd, LogItem, LogReader, LogWriter, SegmentNumber};
 use crate::manifest::{LogPosition, ManifestSet, State};
 use crate::obsolete;
 use crate::options::Options;
@@ -44,11 +45,12 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let lock = lock(&*env.fs, dir)?;
     let manifest = ManifestSet::open(Arc::clone(&env.fs), dir)?;
     let state = manifest.state();
-    let leftovers = obsolete::remove_unnamed(&*env.fs, dir, &state.files())?;
-    leftovers.largest.into_iter().for_each(|number| manifest.skip_file(number));
     let cache = Arc::new(BlockCache::new(options.cache_bytes_max));
     let trees = open_trees(&env, dir, &state, &cache)?;
-    let (end, start) = replay(&env, dir, &state, &trees, &options)?;
+    let (end, start) = replay(&env, dir, &manifest, &trees, &options)?;
+    check_log(dir, &state, &end)?;
+    let leftovers = obsolete::remove_unnamed(&*env.fs, dir, &state.files())?;
+    leftovers.largest.into_iter().for_each(|number| manifest.skip_file(number));
     let writer = LogWriter::open(Arc::clone(&env.fs), dir, options.log_segment_bytes, end)?;
     let log_segments = Arc::clone(writer.segments());
     let snapshots = Arc::new(Snapshots::default());
@@ -115,10 +117,11 @@ fn open_trees(env: &Env, dir: &Path, state: &State, cache: &Arc<BlockCache>) -> 
 fn replay(
     env: &Env,
     dir: &Path,
-    state: &State,
+    manifest: &ManifestSet,
     trees: &Trees,
     options: &Options,
 ) -> Result<(LogEnd, LogStart)> {
+    let state = manifest.state();
     let mut reader = LogReader::open(Arc::clone(&env.fs), dir)?;
     let mut start = LogStart { last: state.last_sequence, commit_time: 0 };
     while let Some(item) = reader.next()? {
@@ -126,7 +129,15 @@ fn replay(
         let last = SequenceNumber(item.record.first.0 + batch.len() as u64 - 1);
         start.last = start.last.max(last);
         start.commit_time = start.commit_time.max(item.record.commit_time);
-        let Some(tree) = trees.get(&item.record.tree) else { continue };
+        let Some(tree) = trees.get(&item.record.tree) else {
+            if state.used.contains(&item.record.tree) {
+                continue;
+            }
+            // A tree is in the manifest, durably, before it is in the log.
+            let tree = item.record.tree.0;
+            let text = format!("the creation of tree {tree} is missing; the log has data of it");
+            return Err(manifest.corruption(&text));
+        };
         let view = tree.view();
         if view.version.flushed >= LogPosition(last.0) {
             continue;
@@ -137,6 +148,30 @@ fn replay(
         }
     }
     Ok((reader.finish()?, start))
+}
+
+/// Compares the log found with what the manifest knows of it.
+fn check_log(dir: &Path, state: &State, end: &LogEnd) -> Result<()> {
+    let missing = |segment: SegmentNumber| {
+        let what = "the manifest knows this segment of the log; it is missing";
+        Err(Error::corruption(&segment.path(dir), 0, what))
+    };
+    let known = state.log_from > SegmentNumber(1) || state.log_closed.is_some();
+    match end.contents.keys().next() {
+        Some(first) if *first > state.log_from => return missing(state.log_from),
+        None if known => return missing(state.log_from),
+        _ => {}
+    }
+    match (state.log_closed, end.last) {
+        (Some(closed), Some((last, ..))) if last < closed.segment => missing(closed.segment),
+        (Some(closed), Some((last, at, ending)))
+            if last == closed.segment && (at != closed.end || ending == Ending::Open) =>
+        {
+            let what = format!("the log ends here; it was closed cleanly at {}", closed.end);
+            Err(Error::corruption(&last.path(dir), at, what))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn decode(dir: &Path, item: &LogItem<'_>) -> Result<WriteBatch> {

@@ -33,6 +33,7 @@ pub(crate) mod scan;
 mod segments;
 mod writer;
 
+pub(crate) use reader::Ending;
 pub use reader::{LogEnd, LogItem, LogReader, SegmentItem, SegmentReader};
 pub use record::{LogRecord, RecordKind};
 pub use segments::{LogSegments, SegmentNumber};

@@ -111,17 +111,32 @@ impl LogSegments {
         Self { fs, dir: dir.to_owned(), state, retiring: Mutex::new(()) }
     }
 
-    /// Retires every segment that no tree needs any more, oldest first, stopping at the first
-    /// that is needed; returns how many. `flushed` tells up to where a tree is in SSTables;
-    /// `None` for a tree that was dropped. Touches the disk. After an error the segments not yet
-    /// retired are kept and the call can be repeated.
-    pub fn retire(&self, flushed: impl Fn(TreeId) -> Option<LogPosition>) -> Result<usize> {
+    /// The first segment that must be kept: one that some tree needs, or the newest. `flushed`
+    /// tells up to where a tree is in SSTables; `None` for a tree that was dropped. `None` if
+    /// there is no segment.
+    pub fn first_needed(
+        &self,
+        flushed: impl Fn(TreeId) -> Option<LogPosition>,
+    ) -> Option<SegmentNumber> {
+        let state = self.state.lock();
+        let needed = |trees: &BTreeMap<TreeId, LogPosition>| {
+            trees.iter().any(|(tree, last)| needs(*tree, *last, &flushed))
+        };
+        let first = state.contents.iter().find(|(_, trees)| needed(trees));
+        first.or_else(|| state.contents.last_key_value()).map(|(segment, _)| *segment)
+    }
+
+    /// Retires every segment before `first`, oldest first, but never the newest; returns how
+    /// many. Touches the disk. After an error the segments not yet retired are kept and the call
+    /// can be repeated.
+    pub fn retire(&self, first: SegmentNumber) -> Result<usize> {
         let _turn = self.retiring.lock();
         let mut retired = 0;
         loop {
             let (oldest, spare) = {
                 let state = self.state.lock();
-                let Some(oldest) = obsolete(&state.contents, &flushed) else {
+                let oldest = state.contents.keys().next().filter(|oldest| **oldest < first);
+                let Some(oldest) = oldest.copied().filter(|_| state.contents.len() > 1) else {
                     return Ok(retired);
                 };
                 (oldest, state.spares.len() < SPARES_MAX)
@@ -210,14 +225,4 @@ fn needs(
     flushed: &impl Fn(TreeId) -> Option<LogPosition>,
 ) -> bool {
     flushed(tree).is_some_and(|flushed| flushed < last)
-}
-
-/// The oldest segment, if nothing in it is needed and it is not the newest.
-fn obsolete(
-    contents: &Contents,
-    flushed: &impl Fn(TreeId) -> Option<LogPosition>,
-) -> Option<SegmentNumber> {
-    let (oldest, trees) = contents.first_key_value()?;
-    let needed = trees.iter().any(|(tree, last)| needs(*tree, *last, flushed));
-    (contents.len() > 1 && !needed).then_some(*oldest)
 }

@@ -153,19 +153,22 @@ impl LogWriter {
     }
 
     /// Syncs, writes the closing record and syncs it. Afterwards every call fails with `Closed`.
-    /// On failure the log is as after a crash: whole up to the last sync.
-    pub fn close(&mut self) -> Result<()> {
+    /// Returns the segment it closed and where its records end; `None` if it wrote to none since
+    /// it was opened. On failure the log is as after a crash: whole up to the last sync.
+    pub fn close(&mut self) -> Result<Option<(SegmentNumber, u64)>> {
         self.sync()?;
+        let mut closed_at = None;
         if let State::Active(file, origin) = &mut self.state {
             let kind = match origin {
                 Origin::Ours => RecordKind::Close,
                 Origin::Recovered => RecordKind::Seal,
             };
             let closed = end(file, kind, AfterMark::Cut);
+            closed_at = Some((SegmentNumber(file.number()), file.tail()));
             self.latch_on_failure(closed)?;
         }
         self.state = State::Closed;
-        Ok(())
+        Ok(closed_at)
     }
 
     fn check_writable(&self) -> Result<()> {

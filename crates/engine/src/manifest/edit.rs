@@ -3,7 +3,7 @@
 
 use super::version::{FileNumber, RunId, SstMeta};
 use crate::cell::{SequenceNumber, Timestamp, TreeId};
-use crate::log::LogPosition;
+use crate::log::{LogPosition, SegmentNumber};
 use crate::options::{Compression, FilterGranularity, TreeOptions};
 use crate::request::RowRange;
 use base::codec::{ByteReader, DecodeError, PutBytes};
@@ -62,6 +62,20 @@ pub enum Edit {
     NextFile(FileNumber),
     /// All sequence numbers up to here may have been used.
     LastSequence(SequenceNumber),
+    /// Segments of the log before this one may be gone, this one and all after it are needed.
+    /// Never goes back.
+    LogFrom(SegmentNumber),
+    /// The log was closed cleanly.
+    LogClosed(LogClosed),
+}
+
+/// Where a log that was closed cleanly ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogClosed {
+    /// Its last segment.
+    pub segment: SegmentNumber,
+    /// Where the records of that segment end.
+    pub end: u64,
 }
 
 /// Tags on disk, frozen. 0 stays invalid to catch zeroed pages.
@@ -74,6 +88,8 @@ mod tag {
     pub(super) const FLUSHED: u8 = 6;
     pub(super) const NEXT_FILE: u8 = 7;
     pub(super) const LAST_SEQUENCE: u8 = 8;
+    pub(super) const LOG_FROM: u8 = 9;
+    pub(super) const LOG_CLOSED: u8 = 10;
 }
 
 /// What is wrong with encoded edits.
@@ -144,6 +160,15 @@ impl Edit {
                 out.push(tag::LAST_SEQUENCE);
                 out.put_u64(sequence.0);
             }
+            Self::LogFrom(segment) => {
+                out.push(tag::LOG_FROM);
+                out.put_u64(segment.0);
+            }
+            Self::LogClosed(LogClosed { segment, end }) => {
+                out.push(tag::LOG_CLOSED);
+                out.put_u64(segment.0);
+                out.put_u64(*end);
+            }
         }
     }
 
@@ -164,6 +189,11 @@ impl Edit {
             tag::LAST_SEQUENCE => {
                 let sequence = reader.u64("last sequence number")?;
                 return Ok(Self::LastSequence(SequenceNumber(sequence)));
+            }
+            tag::LOG_FROM => return Ok(Self::LogFrom(SegmentNumber(reader.u64("segment")?))),
+            tag::LOG_CLOSED => {
+                let segment = SegmentNumber(reader.u64("segment")?);
+                return Ok(Self::LogClosed(LogClosed { segment, end: reader.u64("log end")? }));
             }
             _ => {}
         }

@@ -15,7 +15,7 @@ mod state;
 pub mod version;
 
 pub use crate::log::LogPosition;
-pub use edit::{Edit, EditError};
+pub use edit::{Edit, EditError, LogClosed};
 pub use reader::{EditReader, load};
 pub use set::ManifestSet;
 pub use state::{Refusal, State};

@@ -88,6 +88,13 @@ impl ManifestSet {
         })
     }
 
+    /// Corruption of the manifest that counts: something is missing at its end.
+    pub fn corruption(&self, what: &str) -> Error {
+        let writer = self.turn.lock();
+        let path = current::manifest_path(&self.dir, writer.file.number());
+        Error::corruption(&path, writer.file.tail(), what)
+    }
+
     /// The state that counts now.
     pub fn state(&self) -> Arc<State> {
         Arc::clone(&self.published.lock())

@@ -1,11 +1,11 @@
 //! The whole state the manifest holds at one moment, and what an edit makes of it. Pure.
 
 use super::check;
-use super::edit::Edit;
+use super::edit::{Edit, LogClosed};
 use super::version::{FileNumber, Run, RunId, SstMeta, TreeVersion};
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::Error;
-use crate::log::LogPosition;
+use crate::log::{LogPosition, SegmentNumber};
 use crate::options::TreeOptions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,6 +22,10 @@ pub struct State {
     pub next_file: FileNumber,
     /// All sequence numbers up to here may have been used. Those in the log are not counted.
     pub last_sequence: SequenceNumber,
+    /// The first segment of the log that is needed; earlier ones may be gone.
+    pub log_from: SegmentNumber,
+    /// Where the log ended when it was last closed cleanly.
+    pub log_closed: Option<LogClosed>,
 }
 
 impl Default for State {
@@ -31,6 +35,8 @@ impl Default for State {
             used: Arc::default(),
             next_file: FileNumber(1),
             last_sequence: SequenceNumber(0),
+            log_from: SegmentNumber(1),
+            log_closed: None,
         }
     }
 }
@@ -127,6 +133,10 @@ impl State {
         }
         edits.push(Edit::NextFile(self.next_file));
         edits.push(Edit::LastSequence(self.last_sequence));
+        if self.log_from > Self::default().log_from {
+            edits.push(Edit::LogFrom(self.log_from));
+        }
+        edits.extend(self.log_closed.map(Edit::LogClosed));
         edits
     }
 
@@ -163,6 +173,12 @@ impl State {
             Edit::LastSequence(sequence) => {
                 self.last_sequence = self.last_sequence.max(*sequence);
             }
+            Edit::LogFrom(segment) if *segment < self.log_from => {
+                let text = format!("the log goes back to segment {}", segment.0);
+                return Err(Refusal::Broken(text));
+            }
+            Edit::LogFrom(segment) => self.log_from = *segment,
+            Edit::LogClosed(closed) => self.log_closed = Some(*closed),
         }
         touched.extend(edit.tree());
         Ok(())
@@ -195,7 +211,9 @@ impl Edit {
             | Self::AddSst { tree, .. }
             | Self::RemoveSst { tree, .. }
             | Self::Flushed { tree, .. } => Some(*tree),
-            Self::NextFile(_) | Self::LastSequence(_) => None,
+            Self::NextFile(_) | Self::LastSequence(_) | Self::LogFrom(_) | Self::LogClosed(_) => {
+                None
+            }
         }
     }
 }

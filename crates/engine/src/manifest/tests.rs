@@ -6,6 +6,7 @@ mod damage;
 use super::*;
 use crate::cell::{SequenceNumber, Timestamp, TreeId};
 use crate::error::Error;
+use crate::log::SegmentNumber;
 use crate::options::TreeOptions;
 use crate::request::RowRange;
 use base::env::RealFileSystem;
@@ -99,6 +100,10 @@ fn any_edit() -> impl Strategy<Value = Edit> {
             .prop_map(|(tree, at)| Edit::Flushed { tree, position: LogPosition(at) }),
         any::<u64>().prop_map(|number| Edit::NextFile(FileNumber(number))),
         any::<u64>().prop_map(|sequence| Edit::LastSequence(SequenceNumber(sequence))),
+        any::<u64>().prop_map(|segment| Edit::LogFrom(SegmentNumber(segment))),
+        any::<[u64; 2]>().prop_map(|[segment, end]| {
+            Edit::LogClosed(LogClosed { segment: SegmentNumber(segment), end })
+        }),
     ]
 }
 

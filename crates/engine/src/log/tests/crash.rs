@@ -97,7 +97,9 @@ fn run(fs: &SimFs, history: &mut History, rng: &mut Rng, steps: usize) -> crate:
                 let Some(upto) = known.get(rng.index(known.len() + 1)) else { continue };
                 history.flushed = history.flushed.max(upto.first);
                 let flushed = LogPosition(history.flushed);
-                writer.segments().retire(|_| Some(flushed))?;
+                if let Some(first) = writer.segments().first_needed(|_| Some(flushed)) {
+                    writer.segments().retire(first)?;
+                }
             }
         }
     }

@@ -32,7 +32,8 @@ fn log(end: End) -> (SimFs, Vec<Batch>) {
         all.extend(group);
         if first == 8 {
             let flushed = all[7].first;
-            writer.segments().retire(|_| Some(LogPosition(flushed))).unwrap();
+            let first = writer.segments().first_needed(|_| Some(LogPosition(flushed)));
+            writer.segments().retire(first.unwrap()).unwrap();
         }
     }
     if end == End::Closed {
