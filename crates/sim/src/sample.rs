@@ -19,6 +19,8 @@ use std::fmt::Write;
 const FLUSHED: [TreeId; 2] = [TreeId(1), TreeId(2)];
 /// A tree that is only in the log.
 const LOGGED: TreeId = TreeId(3);
+/// A tree that was dropped.
+pub const DROPPED: TreeId = TreeId(4);
 
 /// The options to open it with.
 pub fn options() -> Options {
@@ -32,7 +34,7 @@ pub fn steps() -> Vec<Step> {
     for (tree, options) in trees() {
         steps.push(Step::Create(tree, options));
     }
-    steps.push(Step::Create(TreeId(4), TreeOptions::default()));
+    steps.push(Step::Create(DROPPED, TreeOptions::default()));
     let mut batch = WriteBatch::new();
     let column = Column::of(FamilyId(1), b"large");
     batch.put(b"row-large", column, Timestamp(1), &[b'a'; 44 << 10]);
@@ -42,7 +44,7 @@ pub fn steps() -> Vec<Step> {
             steps.push(Step::Write(tree, workload::batch(&mut dice, 400)));
         }
     };
-    write(&mut steps, TreeId(4), 3);
+    write(&mut steps, DROPPED, 3);
     for tree in FLUSHED {
         write(&mut steps, tree, 16);
         steps.push(Step::Compact(tree, RowRange::ALL));
@@ -52,7 +54,7 @@ pub fn steps() -> Vec<Step> {
         }
         write(&mut steps, tree, 3);
     }
-    steps.push(Step::Drop(TreeId(4)));
+    steps.push(Step::Drop(DROPPED));
     write(&mut steps, LOGGED, 6);
     steps
 }
