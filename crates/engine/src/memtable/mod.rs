@@ -178,4 +178,24 @@ mod tests {
             }
         });
     }
+
+    #[test]
+    fn a_reader_in_reverse_lands_on_the_last_row_while_a_writer_adds_rows_before_it() {
+        const ROWS: u64 = 50_000;
+        let memtable = Arc::new(Memtable::default());
+        let add = |row: u64, number: u64| {
+            let mut batch = WriteBatch::new();
+            batch.put(&row.to_be_bytes(), Column::of(FamilyId(1), b"q"), Timestamp(1), b"");
+            memtable.apply(&batch, SequenceNumber(number), LogPosition(number));
+        };
+        add(u64::MAX, 1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| (2..=ROWS).for_each(|row| add(row, row)));
+            let mut cursor = memtable.cursor();
+            while memtable.position().0 < ROWS {
+                cursor.seek_before(None).unwrap();
+                assert_eq!(cursor.row(), Some(&u64::MAX.to_be_bytes()[..]));
+            }
+        });
+    }
 }

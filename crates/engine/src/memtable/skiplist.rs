@@ -148,28 +148,30 @@ impl SkipList {
 
     /// The last node before `target`; 0 if there is none.
     pub(super) fn last_before(&self, target: Target<'_>) -> u32 {
-        self.search(target, |_, _| {})
+        self.search(target, |_, _| {}).0
     }
 
     /// The first node at or after `target`; 0 if there is none.
     pub(super) fn first_from(&self, target: Target<'_>) -> u32 {
-        self.next(self.last_before(target))
+        self.search(target, |_, _| {}).1
     }
 
-    /// Finds the last node before `target`, telling `visit` the same for each level on the way.
-    fn search(&self, target: Target<'_>, mut visit: impl FnMut(usize, u32)) -> u32 {
-        let mut node = 0;
+    /// Finds the last node before `target` and the one after it, telling `visit` the former for
+    /// each level on the way. They come from one look at the link between them: by a second look
+    /// the writer may have put a node there that lies before `target`.
+    fn search(&self, target: Target<'_>, mut visit: impl FnMut(usize, u32)) -> (u32, u32) {
+        let (mut node, mut after) = (0, 0);
         for level in (0..HEIGHT_MAX).rev() {
             loop {
-                let next = self.link(node, level).load(Memory::Acquire);
-                if next == 0 || !target.is_behind(self.entry_of(next)) {
+                after = self.link(node, level).load(Memory::Acquire);
+                if after == 0 || !target.is_behind(self.entry_of(after)) {
                     break;
                 }
-                node = next;
+                node = after;
             }
             visit(level, node);
         }
-        node
+        (node, after)
     }
 
     /// Adds an entry. `false` when the list cannot take more (4 billion entries or links).
