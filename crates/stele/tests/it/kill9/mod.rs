@@ -14,7 +14,7 @@ mod counters;
 mod wire;
 mod writer;
 
-use crate::server::Server;
+use crate::server::{Server, run, stderr};
 use counters::Counters;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -53,6 +53,10 @@ fn no_acknowledged_write_is_lost_by_kill_9() {
         drill.check(all);
     }
     assert!(drill.server.terminate().success());
+    let checked = run(&["check", drill.dir.path().to_str().unwrap()]);
+    assert!(checked.status.success(), "check: {}", stderr(&checked));
+    let (flushes, compactions) = (drill.flushes, drill.compactions);
+    assert!(cycles < 20 || (flushes > 0 && compactions > 0), "{flushes}, {compactions}");
     let seconds = begun.elapsed().as_secs_f64();
     let writes = drill.writers.iter().map(|writer| writer.acknowledged).sum::<u64>();
     let in_doubt = drill.writers.iter().map(|writer| writer.doubts).sum::<u64>();
@@ -60,7 +64,8 @@ fn no_acknowledged_write_is_lost_by_kill_9() {
     let summary = format!(
         "kill -9: seed {seed}, {cycles} cycles ({} killed again while recovering) in {seconds:.1} \
          s, {:.2} cycles/s; {writes} writes acknowledged, 0 lost; {in_doubt} requests in \
-         flight at a kill, which changed {applied} rows\n",
+         flight at a kill, which changed {applied} rows; {flushes} flushes and {compactions} \
+         compactions\n",
         drill.kills_in_recovery,
         cycles as f64 / seconds,
     );
@@ -83,6 +88,8 @@ struct Drill {
     writers: Vec<Writer>,
     counters: Arc<Counters>,
     kills_in_recovery: u64,
+    flushes: u64,
+    compactions: u64,
     dir: tempfile::TempDir,
 }
 
@@ -97,9 +104,19 @@ impl Drill {
         });
         let mut rng = StdRng::seed_from_u64(seed);
         let writers = (0..WRITERS).map(|id| Writer::new(id, rng.random())).collect();
-        let counters = Arc::default();
-        let (cycle, kills_in_recovery) = (0, 0);
-        Self { seed, cycle, rng, runtime, server, writers, counters, kills_in_recovery, dir }
+        Self {
+            seed,
+            cycle: 0,
+            rng,
+            runtime,
+            server,
+            writers,
+            counters: Arc::default(),
+            kills_in_recovery: 0,
+            flushes: 0,
+            compactions: 0,
+            dir,
+        }
     }
 
     /// Lets all writers write, kills the server in the midst of it, and restarts it.
@@ -120,6 +137,7 @@ impl Drill {
             })
             .collect();
         std::thread::sleep(Duration::from_micros(self.rng.random_range(5_000..400_000)));
+        self.count_background_work();
         killed.store(true, Ordering::SeqCst);
         self.server.kill_9();
         let tasks = self.runtime.block_on(futures::future::join_all(tasks));
@@ -130,6 +148,17 @@ impl Drill {
             self.kills_in_recovery += 1;
         }
         self.server.restart();
+    }
+
+    /// Adds what this life of the server has flushed and compacted.
+    fn count_background_work(&mut self) {
+        let (_, metrics) = self.server.get("/metrics");
+        let value = |name: &str| -> u64 {
+            let line = metrics.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+            line.trim().parse().expect(name)
+        };
+        self.flushes += value("stele_flushes_total ");
+        self.compactions += value("stele_compactions_total ");
     }
 
     /// Reads back what the writers know of; `all` of it, or what changed since the last check.
