@@ -30,14 +30,21 @@ fn regenerate() {
     sample::build(&mut session).unwrap();
     let fixture = fixture(VERSION);
     let _ = std::fs::remove_dir_all(&fixture);
-    let killed = Image::read(&*session.machine().env().fs, dir).unwrap();
+    let mut killed = Image::read(&*session.machine().env().fs, dir).unwrap();
+    // What was preallocated of the last segment and never written says nothing.
+    let is_log = |name: &Path| name.extension() == Some("log".as_ref());
+    if let Some((_, log)) = killed.files.iter_mut().rfind(|(name, _)| is_log(name)) {
+        log.truncate(log.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
+    }
     session.close().unwrap();
     let closed = Image::read(&*session.machine().env().fs, dir).unwrap();
+    let mut bytes = 0;
     for (name, mut image) in [("killed", killed), ("closed", closed)] {
         image.files.remove(Path::new("LOCK"));
-        assert!(image.bytes() <= BYTES_MAX, "{name}: {} bytes", image.bytes());
+        bytes += image.bytes();
         image.write(&RealFileSystem, &fixture.join(name)).unwrap();
     }
+    assert!(bytes <= BYTES_MAX, "{bytes} bytes");
     std::fs::write(fixture.join("expected.txt"), sample::expected(&session)).unwrap();
 }
 
