@@ -47,6 +47,26 @@ pub(crate) struct Progress {
     uninspected: usize,
 }
 
+/// A job that is queued or runs. Counted until it is dropped, also if it never ran, so that
+/// `close` waits for it and not for ever.
+struct CountedJob {
+    shared: Arc<Shared>,
+}
+
+impl CountedJob {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.progress.lock().jobs += 1;
+        Self { shared: Arc::clone(shared) }
+    }
+}
+
+impl Drop for CountedJob {
+    fn drop(&mut self) {
+        self.shared.progress.lock().jobs -= 1;
+        self.shared.progressed.notify_all();
+    }
+}
+
 impl Work {
     fn start(&mut self, plan: &Plan) {
         self.busy.start(plan);
@@ -215,13 +235,11 @@ impl Shared {
         tree: &Arc<Tree>,
         job: impl FnOnce(&Arc<Self>, &Arc<Tree>) -> Result<()> + Send + 'static,
     ) {
-        self.progress.lock().jobs += 1;
-        let (shared, tree) = (Arc::clone(self), Arc::clone(tree));
+        let (counted, tree) = (CountedJob::new(self), Arc::clone(tree));
         self.env.tasks.submit(Box::new(move || {
-            let outcome = job(&shared, &tree);
+            let shared = &counted.shared;
+            let outcome = job(shared, &tree);
             shared.note(&tree, outcome);
-            shared.progress.lock().jobs -= 1;
-            shared.progressed.notify_all();
         }));
     }
 

@@ -5,7 +5,8 @@
 //! 2. `Commits::log`: the commit leader, freezing, closing
 //! 3. `Tree::installing`: a change of files, from the manifest to the view
 //! 4. `Shared::trees`
-//! 5. the manifest's own lock, held over the I/O of an install
+//! 5. the manifest's own lock, held over the I/O of an install; under it the log's list of
+//!    segments, to say where the log begins
 //! 6. `Tree::work`
 //! 7. `Tree::view`, `Tree::rules`, `Snapshots::held`, the memtable's and the cache's own locks
 
