@@ -6,10 +6,14 @@
 //!    was being written can ever be read, and the write can be repeated. A full disk met by the
 //!    cut or the sync itself is an ordinary `Io` error.
 //! 3. After any other error the file must not be written again.
+//! 4. Who takes over a file that an earlier process wrote writes its bytes again before it relies
+//!    on a sync: after a sync that failed, a system may count pages that never reached the disk
+//!    as clean, and a later sync then says nothing of them (Rebello et al., "Can Applications
+//!    Recover from fsync Failures?", 2020).
 
 use super::record::{self, FILE_HEADER_LEN, Format, LogRecord, RECORD_HEADER_LEN, RecordKind};
 use crate::error::{Error, Result};
-use base::env::fs::WriteFile;
+use base::env::fs::{FileSystem, WriteFile};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +37,29 @@ const FRAME_BYTES_KEPT: usize = 4 << 20;
 pub(crate) fn unforgiven(op: &'static str, path: &Path, error: &io::Error) -> Error {
     let (path, kind) = (path.to_owned(), error.kind());
     Error::Io { op, path, kind, message: error.to_string() }
+}
+
+/// Bytes written again at a time.
+const REWRITE_BYTES: usize = 1 << 20;
+
+/// Writes the first `end` bytes of the file at `path` again, as they read now, so that the next
+/// sync of `file` covers them (rule 4 of the file header).
+pub(crate) fn write_again(
+    fs: &dyn FileSystem,
+    path: &Path,
+    file: &mut dyn WriteFile,
+    end: u64,
+) -> Result<()> {
+    let source = fs.open_read(path).map_err(|error| Error::io("open", path, &error))?;
+    let mut bytes = Vec::new();
+    let mut offset = 0;
+    while offset < end {
+        bytes.resize((end - offset).min(REWRITE_BYTES as u64) as usize, 0);
+        source.read_exact_at(&mut bytes, offset).map_err(|e| Error::io("read", path, &e))?;
+        file.write_all_at(&bytes, offset).map_err(|error| Error::io("write", path, &error))?;
+        offset += bytes.len() as u64;
+    }
+    Ok(())
 }
 
 impl AppendFile {

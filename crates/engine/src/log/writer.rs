@@ -7,7 +7,7 @@
 //! 2. Any other failure latches the writer: the call returns it, and every later one
 //!    `WritesStopped` with its text. Of the bytes after the last sync nothing is known.
 
-use super::append::{AppendFile, unforgiven};
+use super::append::{AppendFile, unforgiven, write_again};
 use super::reader::{Ending, LogEnd};
 use super::record::{
     FILE_HEADER_LEN, LOG, LogRecord, PAYLOAD_BYTES_MAX, RECORD_HEADER_LEN, RecordKind,
@@ -90,6 +90,7 @@ impl LogWriter {
     fn take_over(&mut self, number: SegmentNumber, tail: u64, ending: Ending) -> Result<()> {
         let path = number.path(&self.dir);
         let mut file = self.fs.open_write(&path).map_err(|e| Error::io("open", &path, &e))?;
+        write_again(&*self.fs, &path, &mut *file, tail)?;
         file.sync().map_err(|error| Error::io("sync", &path, &error))?;
         self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, &error))?;
         if ending != Ending::Open {

@@ -17,7 +17,7 @@ use super::state::State;
 use super::version::FileNumber;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
-use crate::log::append::{AppendFile, unforgiven};
+use crate::log::append::{AppendFile, unforgiven, write_again};
 use crate::log::record::{LogRecord, MANIFEST, RecordKind};
 use base::env::fs::FileSystem;
 use parking_lot::Mutex;
@@ -223,7 +223,8 @@ fn begin(fs: &dyn FileSystem, dir: &Path, number: u64, state: &State) -> Result<
 fn resume(fs: &dyn FileSystem, dir: &Path, loaded: Loaded) -> Result<(Writer, State)> {
     let Loaded { number, state, snapshot_end, end } = loaded;
     let path = current::manifest_path(dir, number);
-    let file = fs.open_write(&path).map_err(|error| Error::io("open", &path, &error))?;
+    let mut file = fs.open_write(&path).map_err(|error| Error::io("open", &path, &error))?;
+    write_again(fs, &path, &mut *file, end)?;
     let mut file = AppendFile::resume(file, path, number, end)?;
     file.cut()?;
     file.sync()?;

@@ -49,20 +49,15 @@ fn go_on(session: &mut Session, steps: &[Step]) -> Result<u32, String> {
     Ok(errors)
 }
 
-/// Closes the engine and opens it again, often with a power loss between.
+/// Leaves the engine (by closing, by dropping it, or by a power loss) and opens it again.
 fn again(session: &mut Session, dice: &mut Dice) -> Result<(), String> {
-    // What a failed sync should have written may be in memory and not on the disk; only a restart
-    // of the machine makes sure that both are the same before the engine reads it again.
-    let closed = if dice.chance(33) { Err(None) } else { session.close().map_err(Some) };
-    match closed {
-        Ok(()) => {}
-        Err(
-            None
-            | Some(Trouble::Refused(
-                Error::Io { .. } | Error::NoSpace { .. } | Error::WritesStopped(_),
-            )),
-        ) => session.lose_power(),
-        Err(Some(trouble)) => return Err(format!("closing: {trouble:?}")),
+    match dice.below(3) {
+        0 => match session.close() {
+            Ok(()) | Err(Trouble::Refused(Error::Io { .. } | Error::WritesStopped(_))) => {}
+            Err(trouble) => return Err(format!("closing: {trouble:?}")),
+        },
+        1 => session.abandon(),
+        _ => session.lose_power(),
     }
     let opened = match session.open() {
         Err(Trouble::Refused(Error::Io { .. } | Error::NoSpace { .. })) => {
