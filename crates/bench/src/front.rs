@@ -220,7 +220,7 @@ impl Bench {
             let (bench, mut client) = (Arc::clone(self), self.client().await?);
             tasks.spawn(async move {
                 let mut draw = Draw(index as u64);
-                let mut micros = Histogram::<u64>::new(3)?;
+                let mut micros = histogram()?;
                 while Instant::now() < end {
                     let begin = Instant::now();
                     bench.once(&mut client, work, draw.below(bench.args.rows)).await?;
@@ -229,7 +229,7 @@ impl Bench {
                 Ok::<_, AnyError>(micros)
             });
         }
-        let mut all = Histogram::<u64>::new(3)?;
+        let mut all = histogram()?;
         while let Some(done) = tasks.join_next().await {
             all.add(done??)?;
         }
@@ -294,6 +294,11 @@ impl Bench {
             percentiles_us,
         }
     }
+}
+
+/// Microseconds up to a minute, to three digits.
+fn histogram() -> Result<Histogram<u64>, hdrhistogram::CreationError> {
+    Histogram::new_with_bounds(1, 60_000_000, 3)
 }
 
 async fn count_rows(client: &mut Client, request: data::ReadRowsRequest) -> Result<u64, AnyError> {
