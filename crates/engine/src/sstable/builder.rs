@@ -16,11 +16,10 @@ use super::format::{BlockType, Footer, Handle, Sealer};
 use super::index::{
     IndexEntry, PARTITION_BLOCKS_MAX, Partition, TopIndex, encode_column, encode_partition,
 };
-use super::last_key::LastKey;
 use super::properties::Properties;
 use super::ranges;
 use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_entry};
-use crate::cell::{Entry, Kind, RangeTombstone, SequenceNumber, Timestamp};
+use crate::cell::{Column, Entry, Kind, RangeTombstone, SequenceNumber, Timestamp};
 use crate::error::{Error, Result};
 use crate::options::{Compression, FilterGranularity, TreeOptions};
 use crate::request::RowRange;
@@ -29,7 +28,7 @@ use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
 /// Bytes gathered before they are written to the file.
-const WRITE_BYTES: usize = 256 << 10;
+const WRITE_BYTES: usize = 1 << 20;
 
 /// What shapes the bytes of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,25 +98,21 @@ pub struct SstBuilder {
     output: Output,
     options: SstOptions,
     block: BlockBuilder,
-    raw: Vec<u8>,
-    last: Option<Last>,
+    /// The row of the entry added last.
+    row: Vec<u8>,
     row_hash: u64,
     /// Blocks of the current partition.
     index: Vec<IndexEntry>,
     /// First column of the block being built, if it continues a row.
     block_column: Option<Vec<u8>>,
     partitions: Vec<NewPartition>,
+    /// Bytes of the indexes and filters in `partitions`.
+    partitions_len: usize,
     /// The partition in which the current row began, and its filter.
     filter: Option<FilterBuilder>,
     filter_partition: usize,
     tombstones: Vec<RangeTombstone>,
     properties: Properties,
-}
-
-/// The key of the entry added last and its row. Later ones must come after it.
-struct Last {
-    row: Vec<u8>,
-    key: LastKey,
 }
 
 struct NewPartition {
@@ -141,8 +136,18 @@ impl Output {
     }
 
     fn write_block(&mut self, raw: &[u8], kind: BlockType) -> Result<Handle> {
-        let offset = self.len();
-        let len = self.sealer.seal(&mut self.pending, raw, kind);
+        self.write_block_with(kind, |out| out.extend_from_slice(raw))
+    }
+
+    /// Writes a block whose raw bytes `fill` appends.
+    fn write_block_with(
+        &mut self,
+        kind: BlockType,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Handle> {
+        let (offset, start) = (self.len(), self.pending.len());
+        fill(&mut self.pending);
+        let len = self.sealer.seal(&mut self.pending, start, kind);
         if self.pending.len() >= WRITE_BYTES {
             self.flush()?;
         }
@@ -168,12 +173,12 @@ impl SstBuilder {
         Self {
             output: Output { file, path, sealer, pending: Vec::new(), written: 0 },
             block: BlockBuilder::default(),
-            raw: Vec::new(),
-            last: None,
+            row: Vec::new(),
             row_hash: 0,
             index: Vec::new(),
             block_column: None,
             partitions: Vec::new(),
+            partitions_len: 0,
             filter: FilterBuilder::new(options.filter_granularity, options.filter_bits_per_key),
             filter_partition: 0,
             tombstones: Vec::new(),
@@ -190,23 +195,45 @@ impl SstBuilder {
         assert!(entry.column.qualifier.len() <= QUALIFIER_BYTES_MAX, "a qualifier over its limit");
         assert!(entry.value.len() <= VALUE_BYTES_MAX, "a value over its limit");
         assert!(entry.sequence <= SequenceNumber::MAX, "a sequence number over its limit");
-        match self.last.as_ref().map(|last| (last.row.as_slice().cmp(row), last)) {
-            None => self.start_row(row)?,
-            Some((Ordering::Less, _)) => {
-                self.end_row();
-                self.start_row(row)?;
-            }
-            Some((Ordering::Equal, last)) => {
-                let order = last.key.get().cmp_in_row(&entry.key());
-                assert_eq!(order, Ordering::Less, "entries of a row out of order: {entry:?}");
-                self.cut_inside_row(row, entry)?;
-            }
-            Some((Ordering::Greater, _)) => panic!("rows out of order: {}", row.escape_ascii()),
+        if !self.try_add(row, entry)? {
+            assert!(row == self.row, "rows out of order: {}", row.escape_ascii());
+            panic!("entries of a row out of order: {entry:?}");
         }
-        self.push(entry)?;
-        self.count(row, entry);
-        self.remember(row, entry);
         Ok(())
+    }
+
+    /// Adds an entry that is as `add` wants it, unless it does not come after the one before;
+    /// whether it does. If not, nothing has changed.
+    fn try_add(&mut self, row: &[u8], entry: &Entry<'_>) -> Result<bool> {
+        let order = match self.properties.entries {
+            0 => Ordering::Greater,
+            _ => row.cmp(&self.row),
+        };
+        match order {
+            Ordering::Greater => self.start_row(row)?,
+            Ordering::Equal => {
+                let cut = self.must_cut_inside_row();
+                if (cut || self.lies_apart(entry)) && !self.block.comes_last(&entry.key()) {
+                    return Ok(false);
+                }
+                if cut {
+                    self.cut_inside_row(&entry.column)?;
+                }
+            }
+            Ordering::Less => return Ok(false),
+        }
+        if !self.push(entry)? {
+            return Ok(false);
+        }
+        if let Some(filter) = &mut self.filter {
+            filter.add(self.row_hash, entry);
+        }
+        let properties = &mut self.properties;
+        properties.entries += 1;
+        properties.tombstones += u64::from(entry.kind == Kind::Tombstone);
+        let bytes = row.len() + entry.column.qualifier.len() + entry.value.len();
+        properties.raw_bytes += bytes as u64;
+        Ok(true)
     }
 
     /// Adds a dropped row range, in any order among themselves and the entries. One that is there
@@ -220,9 +247,8 @@ impl SstBuilder {
 
     /// Bytes of the file if it were finished now, about.
     pub fn estimated_bytes(&self) -> u64 {
-        let kept: usize = self.partitions.iter().map(|p| p.index.len() + p.filter.len()).sum();
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::len);
-        self.output.len() + (self.block.estimated_len() + kept + filter) as u64
+        self.output.len() + (self.block.estimated_len() + self.partitions_len + filter) as u64
     }
 
     /// Whether nothing was added.
@@ -233,8 +259,8 @@ impl SstBuilder {
     /// Writes the rest of the file and syncs it. The file is durable when this returns, its name
     /// when its directory is synced.
     pub fn finish(mut self) -> Result<SstSummary> {
-        if let Some(last) = &self.last {
-            self.properties.last_row.clone_from(&last.row);
+        if self.properties.entries > 0 {
+            self.properties.last_row.clone_from(&self.row);
             self.end_row();
             self.cut_partition()?;
             self.finish_filter();
@@ -256,9 +282,15 @@ impl SstBuilder {
         Ok(self.summary())
     }
 
+    /// Ends the row before, if there is one, and begins `row`.
     fn start_row(&mut self, row: &[u8]) -> Result<()> {
-        let full = self.block.estimated_len() >= self.options.block_bytes
-            || self.block.cells() >= BLOCK_CELLS_MAX;
+        if self.properties.entries > 0 {
+            self.end_row();
+        } else {
+            self.properties.first_row = row.to_vec();
+        }
+        let full =
+            self.block.reaches(self.options.block_bytes) || self.block.cells() >= BLOCK_CELLS_MAX;
         if full {
             self.cut_block(Continues::No)?;
         }
@@ -272,6 +304,8 @@ impl SstBuilder {
         }
         self.row_hash = FilterBuilder::hash_row(row);
         self.block.start_row(row);
+        self.row.clear();
+        self.row.extend_from_slice(row);
         self.properties.rows += 1;
         Ok(())
     }
@@ -282,34 +316,37 @@ impl SstBuilder {
         }
     }
 
-    /// Makes room for another entry of a row that fills its block.
-    fn cut_inside_row(&mut self, row: &[u8], next: &Entry<'_>) -> Result<()> {
+    /// Whether the row goes on in another block.
+    fn must_cut_inside_row(&self) -> bool {
         let limit = self.options.block_bytes + self.options.block_bytes / 2;
-        if self.block.estimated_len() < limit && self.block.cells() < BLOCK_CELLS_MAX {
-            return Ok(());
-        }
+        self.block.reaches(limit) || self.block.cells() >= BLOCK_CELLS_MAX
+    }
+
+    /// Makes room for another entry, of `column`, of a row that fills its block.
+    fn cut_inside_row(&mut self, column: &Column<'_>) -> Result<()> {
         self.cut_block(Continues::Yes)?;
         if self.index.len() == PARTITION_BLOCKS_MAX {
             self.cut_partition()?;
         }
-        self.block.continue_row(row);
-        self.block_column = Some(encode_column(&next.column));
+        self.block.continue_row(&self.row);
+        self.block_column = Some(encode_column(column));
         Ok(())
     }
 
-    fn push(&mut self, entry: &Entry<'_>) -> Result<()> {
-        if let Some(filter) = &mut self.filter {
-            filter.add(self.row_hash, entry);
-        }
-        if entry.kind != Kind::Put || entry.value.len() < self.options.large_value_bytes {
-            self.block.push(&entry.key(), &NewValue::Inline(entry.value));
-            return Ok(());
+    /// Whether the value of `entry` gets a block of its own.
+    fn lies_apart(&self, entry: &Entry<'_>) -> bool {
+        entry.kind == Kind::Put && entry.value.len() >= self.options.large_value_bytes
+    }
+
+    /// Adds `entry` to the block, if it comes after all that the block has of its row.
+    fn push(&mut self, entry: &Entry<'_>) -> Result<bool> {
+        if !self.lies_apart(entry) {
+            return Ok(self.block.push(&entry.key(), &NewValue::Inline(entry.value)));
         }
         let handle = self.output.write_block(entry.value, BlockType::LargeValue)?;
         self.properties.large_values += 1;
         let len = u32::try_from(entry.value.len()).expect("values are below 4 GiB");
-        self.block.push(&entry.key(), &NewValue::Large(LargeValue { handle, len }));
-        Ok(())
+        Ok(self.block.push(&entry.key(), &NewValue::Large(LargeValue { handle, len })))
     }
 
     fn cut_block(&mut self, continues: Continues) -> Result<()> {
@@ -317,14 +354,26 @@ impl SstBuilder {
             return Ok(());
         }
         let row = self.block.first_row().to_vec();
-        let timestamp_max = self.block.timestamp_max();
-        self.raw.clear();
-        self.block.finish(&mut self.raw, continues == Continues::Yes);
-        let handle = self.output.write_block(&self.raw, BlockType::Data)?;
+        let timestamp_max = self.count_block();
+        let block = &mut self.block;
+        let fill = |out: &mut Vec<u8>| block.finish(out, continues == Continues::Yes);
+        let handle = self.output.write_block_with(BlockType::Data, fill)?;
         let column = self.block_column.take();
         self.index.push(IndexEntry { row, column, handle, timestamp_max });
-        self.properties.data_blocks += 1;
         Ok(())
+    }
+
+    /// Adds the block to the properties. Gives its newest timestamp.
+    fn count_block(&mut self) -> i64 {
+        let (oldest, newest) = self.block.timestamp_range();
+        let (first, last) = self.block.sequence_range();
+        let properties = &mut self.properties;
+        properties.data_blocks += 1;
+        properties.timestamp_min = properties.timestamp_min.min(Timestamp(oldest));
+        properties.timestamp_max = properties.timestamp_max.max(Timestamp(newest));
+        properties.sequence_min = properties.sequence_min.min(SequenceNumber(first));
+        properties.sequence_max = properties.sequence_max.max(SequenceNumber(last));
+        newest
     }
 
     /// Ends the block and the partition. The filter goes on until its last row ends.
@@ -341,6 +390,7 @@ impl SstBuilder {
             blocks: u16::try_from(blocks).expect("at most 256"),
         };
         let index = encode_partition(&self.index);
+        self.partitions_len += index.len();
         self.partitions.push(NewPartition { top, index, filter: Vec::new() });
         self.index.clear();
         Ok(())
@@ -351,7 +401,9 @@ impl SstBuilder {
         if let Some(filter) = &mut self.filter
             && !filter.is_empty()
         {
-            self.partitions[self.filter_partition].filter = filter.finish();
+            let filter = filter.finish();
+            self.partitions_len += filter.len();
+            self.partitions[self.filter_partition].filter = filter;
         }
     }
 
@@ -380,35 +432,6 @@ impl SstBuilder {
         }
         let block = ranges::encode(&self.tombstones);
         self.output.write_block(&block, BlockType::RangeTombstones).map(Some)
-    }
-
-    fn count(&mut self, row: &[u8], entry: &Entry<'_>) {
-        let properties = &mut self.properties;
-        properties.entries += 1;
-        properties.tombstones += u64::from(entry.kind == Kind::Tombstone);
-        properties.sequence_min = properties.sequence_min.min(entry.sequence);
-        properties.sequence_max = properties.sequence_max.max(entry.sequence);
-        properties.timestamp_min = properties.timestamp_min.min(entry.timestamp);
-        properties.timestamp_max = properties.timestamp_max.max(entry.timestamp);
-        let bytes = row.len() + entry.column.qualifier.len() + entry.value.len();
-        properties.raw_bytes += bytes as u64;
-        if properties.entries == 1 {
-            properties.first_row = row.to_vec();
-        }
-    }
-
-    /// Keeps what the next entry is compared with.
-    fn remember(&mut self, row: &[u8], entry: &Entry<'_>) {
-        match &mut self.last {
-            None => self.last = Some(Last { row: row.to_vec(), key: LastKey::of(&entry.key()) }),
-            Some(last) => {
-                if last.row != row {
-                    last.row.clear();
-                    last.row.extend_from_slice(row);
-                }
-                last.key.set(&entry.key());
-            }
-        }
     }
 
     fn summary(self) -> SstSummary {

@@ -206,13 +206,17 @@ impl FilterBuilder {
         out.push(probes as u8);
         out.push(self.granularity as u8);
         out.resize(HEADER_LEN + lines * LINE_LEN, 0);
-        let mut set = |hash: u64, bit: usize| {
-            out[HEADER_LEN + line_of(hash, lines) * LINE_LEN + bit / 8] |= 1 << (bit % 8);
-        };
+        let (all, _) = out[HEADER_LEN..].as_chunks_mut::<LINE_LEN>();
         for (hash, key) in self.keys.drain(..) {
-            (0..probes).for_each(|probe| set(hash, bit_of(key, probe)));
+            let line = &mut all[line_of(hash, lines)];
+            for probe in 0..probes {
+                let bit = bit_of(key, probe);
+                line[bit / 8] |= 1 << (bit % 8);
+            }
         }
-        self.flags.drain(..).for_each(|(hash, flag)| set(hash, flag));
+        for (hash, flag) in self.flags.drain(..) {
+            all[line_of(hash, lines)][flag / 8] |= 1 << (flag % 8);
+        }
         out
     }
 }

@@ -192,51 +192,87 @@ impl Footer {
 pub(super) struct Sealer {
     compression: Compression,
     scratch: Vec<u8>,
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+    /// Blocks to store as they are before compression is tried again, and how many it will be
+    /// when that gains nothing either.
+    skip: u32,
+    skip_next: u32,
 }
+
+/// Level of Zstandard: beyond it, writing costs more than the space is worth.
+const ZSTD_LEVEL: i32 = 3;
+/// Blocks that are stored as they are between two that compression is tried on, at most, where it
+/// keeps gaining nothing.
+const SKIP_MAX: u32 = 15;
 
 impl Sealer {
     pub(super) fn new(compression: Compression) -> Self {
-        Self { compression, scratch: Vec::new() }
+        let zstd = match compression {
+            Compression::Zstd => zstd::bulk::Compressor::new(ZSTD_LEVEL).ok(),
+            Compression::None | Compression::Lz4 => None,
+        };
+        Self { compression, scratch: Vec::new(), zstd, skip: 0, skip_next: 1 }
     }
 
-    /// Appends `raw` as a block, compressed if that gains enough, and gives its stored length.
-    pub(super) fn seal(&mut self, out: &mut Vec<u8>, raw: &[u8], kind: BlockType) -> u32 {
+    /// Makes a block of the raw bytes that `out` ends with, from `start` on: compressed if that
+    /// gains enough. Gives the stored length.
+    pub(super) fn seal(&mut self, out: &mut Vec<u8>, start: usize, kind: BlockType) -> u32 {
         let may_compress = matches!(kind, BlockType::Data | BlockType::LargeValue);
-        if may_compress && self.compress(raw) {
-            return frame(out, &self.scratch, self.compression, kind);
+        let mut compression = Compression::None;
+        if may_compress && let Some(len) = self.try_compress(&out[start..]) {
+            out.truncate(start);
+            out.extend_from_slice(&self.scratch[..len]);
+            compression = self.compression;
         }
-        frame(out, raw, Compression::None, kind)
+        let len = out.len() - start;
+        out.push(compression as u8);
+        out.push(kind as u8);
+        let checksum = xxh3(&out[start..]) as u32;
+        out.put_u32(checksum);
+        u32::try_from(len).expect("blocks are below 4 GiB")
     }
 
-    /// Compresses `raw` into `scratch`; whether that gained enough. A codec that fails loses
+    /// Compresses `raw` unless the last blocks let expect nothing of it; the stored length if it
+    /// gained enough.
+    fn try_compress(&mut self, raw: &[u8]) -> Option<usize> {
+        if self.compression == Compression::None {
+            return None;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return None;
+        }
+        let len = self.compress(raw);
+        let gained = |len: &usize| len * 100 <= raw.len() * (100 - COMPRESSION_GAIN_MIN_PERCENT);
+        let len = len.filter(gained);
+        if len.is_some() {
+            self.skip_next = 1;
+        } else {
+            self.skip = self.skip_next;
+            self.skip_next = (2 * self.skip_next + 1).min(SKIP_MAX);
+        }
+        len
+    }
+
+    /// Compresses `raw` into `scratch` and gives the stored length. A codec that fails loses
     /// nothing: the block is stored as it is.
-    fn compress(&mut self, raw: &[u8]) -> bool {
+    fn compress(&mut self, raw: &[u8]) -> Option<usize> {
+        let raw_len = u32::try_from(raw.len()).expect("blocks are below 4 GiB");
         let bound = match self.compression {
-            Compression::None => return false,
-            Compression::Lz4 => lz4::block::compress_bound(raw.len()).unwrap_or(0),
             Compression::Zstd => zstd::zstd_safe::compress_bound(raw.len()),
+            _ => lz4::block::compress_bound(raw.len()).ok()?,
         };
-        self.scratch.clear();
-        self.scratch.put_u32(u32::try_from(raw.len()).expect("blocks are below 4 GiB"));
-        self.scratch.resize(4 + bound, 0);
-        let len = match self.compression {
-            Compression::Zstd => zstd::bulk::compress_to_buffer(raw, &mut self.scratch[4..], 3),
-            _ => lz4::block::compress_to_buffer(raw, None, false, &mut self.scratch[4..]),
+        if self.scratch.len() < 4 + bound {
+            self.scratch.resize(4 + bound, 0);
+        }
+        let (prefix, to) = self.scratch.split_at_mut(4);
+        prefix.copy_from_slice(&raw_len.to_le_bytes());
+        let len = match &mut self.zstd {
+            Some(zstd) => zstd.compress_to_buffer(raw, to).ok()?,
+            None => lz4::block::compress_to_buffer(raw, None, false, to).ok()?,
         };
-        let Ok(len) = len else { return false };
-        self.scratch.truncate(4 + len);
-        self.scratch.len() * 100 <= raw.len() * (100 - COMPRESSION_GAIN_MIN_PERCENT)
+        Some(4 + len)
     }
-}
-
-fn frame(out: &mut Vec<u8>, stored: &[u8], compression: Compression, kind: BlockType) -> u32 {
-    let start = out.len();
-    out.extend_from_slice(stored);
-    out.push(compression as u8);
-    out.push(kind as u8);
-    let checksum = xxh3(&out[start..]) as u32;
-    out.put_u32(checksum);
-    u32::try_from(stored.len()).expect("blocks are below 4 GiB")
 }
 
 /// The raw bytes of a block of type `kind` in `framed`, which is stored bytes and trailer.
@@ -319,15 +355,34 @@ mod tests {
             .collect();
         for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
             for raw in [&b""[..], b"a", &[7; 10_000], &random] {
-                let mut framed = Vec::new();
-                let len =
-                    Sealer::new(compression).seal(&mut framed, raw, BlockType::LargeValue) as usize;
+                let mut framed = raw.to_vec();
+                let mut sealer = Sealer::new(compression);
+                let len = sealer.seal(&mut framed, 0, BlockType::LargeValue) as usize;
                 assert_eq!(framed.len(), len + TRAILER_LEN);
                 let stored = if raw.len() == 10_000 { compression } else { Compression::None };
                 assert_eq!(framed[len], stored as u8);
                 assert_eq!(unseal(framed.clone(), BlockType::LargeValue).unwrap(), raw);
                 assert!(unseal(framed, BlockType::Filter).is_err());
             }
+        }
+    }
+
+    #[test]
+    fn compression_is_tried_less_where_it_gains_nothing_and_again_where_it_does() {
+        let random: Vec<u8> =
+            (0..1000u64).flat_map(|n| xxh3(&n.to_le_bytes()).to_le_bytes()).collect();
+        for compression in [Compression::Lz4, Compression::Zstd] {
+            let mut sealer = Sealer::new(compression);
+            let mut stored = |raw: &[u8]| {
+                let mut framed = raw.to_vec();
+                sealer.seal(&mut framed, 0, BlockType::Data) as usize
+            };
+            for _ in 0..100 {
+                assert_eq!(stored(&random), random.len());
+            }
+            let zeroes = [0; 1000];
+            let blocks = (0..100).filter(|_| stored(&zeroes) < zeroes.len()).count();
+            assert!(blocks >= 100 - SKIP_MAX as usize, "{blocks} of 100 compressed");
         }
     }
 }

@@ -56,13 +56,12 @@ pub(super) fn encode_partition(entries: &[IndexEntry]) -> Vec<u8> {
     let last = entries.last().expect("a partition has a block");
     assert!(entries.len() <= PARTITION_BLOCKS_MAX, "a partition is cut when it is full");
     let prefix_len = common_prefix(&first.row, &last.row);
-    let suffix = |entry: &IndexEntry| entry.row[prefix_len..].to_vec();
     let short = entries.iter().any(|entry| entry.row.len() - prefix_len < HEAD_LEN);
     let form = if short { TailForm::Marked } else { TailForm::Plain };
     let (mut tails, mut tail_offsets) = (Vec::new(), vec![0]);
     let (mut columns, mut column_offsets) = (Vec::new(), vec![0]);
     for entry in entries {
-        put_tail(&mut tails, form, &suffix(entry));
+        put_tail(&mut tails, form, &entry.row[prefix_len..]);
         tail_offsets.push(tails.len());
         columns.extend_from_slice(entry.column.as_deref().unwrap_or_default());
         column_offsets.push(columns.len());
@@ -88,7 +87,7 @@ pub(super) fn encode_partition(entries: &[IndexEntry]) -> Vec<u8> {
     header.encode(&mut out);
     out.extend_from_slice(&first.row[..prefix_len]);
     pad_to(&mut out, layout.heads);
-    entries.iter().for_each(|entry| out.put_u64(head_of(&suffix(entry))));
+    entries.iter().for_each(|entry| out.put_u64(head_of(&entry.row[prefix_len..])));
     for entry in entries {
         put_int(&mut out, header.offset_width, entry.handle.offset - offset_base);
     }

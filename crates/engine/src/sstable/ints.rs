@@ -43,6 +43,29 @@ pub(super) fn put_int(out: &mut Vec<u8>, width: usize, value: u64) {
     }
 }
 
+/// Writes `values`, which fit `width`, one after the other from byte `at` on.
+pub(super) fn put_ints(
+    bytes: &mut [u8],
+    at: usize,
+    width: usize,
+    values: impl IntoIterator<Item = u64>,
+) {
+    fn put<const N: usize>(
+        bytes: &mut [u8],
+        values: impl IntoIterator<Item = u64>,
+        of: impl Fn(u64) -> [u8; N],
+    ) {
+        let (places, _) = bytes.as_chunks_mut::<N>();
+        places.iter_mut().zip(values).for_each(|(place, value)| *place = of(value));
+    }
+    match width {
+        0 => {}
+        2 => put(&mut bytes[at..], values, |value| (value as u16).to_le_bytes()),
+        4 => put(&mut bytes[at..], values, |value| (value as u32).to_le_bytes()),
+        _ => put(&mut bytes[at..], values, u64::to_le_bytes),
+    }
+}
+
 /// Width of differences up to `max`: 0, 4 or 8.
 pub(super) fn width_for(max: u64) -> usize {
     match max {
@@ -96,6 +119,9 @@ mod tests {
             for (index, value) in values.into_iter().enumerate() {
                 assert_eq!(int_at(&out, 3, width, index), value);
             }
+            let mut again = vec![9; out.len()];
+            put_ints(&mut again, 3, width, values);
+            assert_eq!(again, out);
         }
     }
 

@@ -26,21 +26,6 @@ impl LastKey {
         }
     }
 
-    /// Becomes a copy of `key`.
-    pub(super) fn set(&mut self, key: &EntryKey<'_>) {
-        let mut qualifier = std::mem::take(&mut self.qualifier);
-        qualifier.clear();
-        qualifier.extend_from_slice(key.column.qualifier);
-        *self = Self {
-            family: key.column.family,
-            scope: key.column.scope,
-            qualifier,
-            timestamp: key.timestamp,
-            sequence: key.sequence,
-            kind: key.kind,
-        };
-    }
-
     /// The key.
     pub(super) fn get(&self) -> EntryKey<'_> {
         EntryKey {

@@ -20,7 +20,8 @@ impl BlockWriter {
 
     /// Adds an entry to the row started last.
     pub fn push(&mut self, entry: &Entry<'_>) {
-        self.0.push(&entry.key(), &NewValue::Inline(entry.value));
+        let ordered = self.0.push(&entry.key(), &NewValue::Inline(entry.value));
+        assert!(ordered, "entries of a row come in order");
     }
 
     /// Length of the block if it were finished now.
@@ -88,7 +89,7 @@ impl DataBlock {
 
 /// Bytes of a data block in a file under LZ4.
 pub fn lz4_len(raw: &[u8]) -> usize {
-    Sealer::new(Compression::Lz4).seal(&mut Vec::new(), raw, BlockType::Data) as usize
+    Sealer::new(Compression::Lz4).seal(&mut raw.to_vec(), 0, BlockType::Data) as usize
 }
 
 /// Builds the filter of one partition.

@@ -2,38 +2,73 @@
 
 use super::{
     Header, KIND_LARGE, LargeValue, Layout, SAMPLE_EVERY, TIMESTAMP_UNIT_COARSE, ValueLayout,
+    decode_column,
 };
-use crate::cell::{Column, EntryKey};
-use crate::sstable::heads::{HEAD_LEN, TailForm, common_prefix, head_of, put_tail};
-use crate::sstable::ints::{pad_to, put_int, width_for};
+use crate::cell::{Column, EntryKey, SequenceNumber, Timestamp};
+use crate::sstable::heads::{HEAD_LEN, TailForm, common_prefix, head_of};
+use crate::sstable::ints::{put_ints, width_for};
 use base::codec::PutBytes;
-use std::collections::HashMap;
+use std::cmp::Ordering;
 
-/// A data block in the making. Rows and entries come in order, which the caller checks.
+/// A data block in the making. Rows come in order, which the caller checks; the order of the
+/// entries of a row is checked here. Its memory is kept from block to block.
 #[derive(Default)]
 pub(in crate::sstable) struct BlockBuilder {
-    /// Row keys one after the other, and where each ends.
+    /// Row keys one after the other.
     keys: Vec<u8>,
-    key_ends: Vec<usize>,
-    prefix_len: usize,
+    rows: Vec<NewRow>,
     key_len_min: usize,
-    cell_starts: Vec<usize>,
     dictionary: Dictionary,
-    /// Ids in order of first sight; `finish` renumbers them.
-    ids: Vec<u16>,
-    timestamps: Vec<i64>,
-    timestamp_range: Option<(i64, i64)>,
-    /// Whether all timestamps differ by multiples of the coarse unit.
-    timestamps_coarse: bool,
-    sequences: Vec<u64>,
-    sequence_range: Option<(u64, u64)>,
-    kinds: Vec<u8>,
+    cells: Vec<NewCell>,
+    timestamps: Option<Timestamps>,
+    /// Smallest and largest.
+    sequences: Option<(u64, u64)>,
     kinds_vary: bool,
     values: Vec<u8>,
-    value_ends: Vec<usize>,
     /// The length of all values so far, if they have one.
     value_len: Option<usize>,
     continued: bool,
+}
+
+/// A row of the block.
+struct NewRow {
+    /// Where its key ends in `keys`.
+    key_end: usize,
+    /// Its first entry.
+    cell: usize,
+}
+
+/// An entry of the block.
+struct NewCell {
+    timestamp: i64,
+    sequence: u64,
+    /// Where its value ends in `values`.
+    value_end: u32,
+    /// Of its column, in order of first sight; `finish` renumbers them.
+    id: u16,
+    kind: u8,
+}
+
+/// What is known of the timestamps of the block.
+#[derive(Clone, Copy)]
+struct Timestamps {
+    first: i64,
+    min: i64,
+    max: i64,
+    /// Whether all differ by multiples of the coarse unit.
+    coarse: bool,
+}
+
+impl Timestamps {
+    fn with(self, timestamp: i64) -> Self {
+        let away = timestamp.abs_diff(self.first);
+        Self {
+            first: self.first,
+            min: self.min.min(timestamp),
+            max: self.max.max(timestamp),
+            coarse: self.coarse && away.is_multiple_of(TIMESTAMP_UNIT_COARSE),
+        }
+    }
 }
 
 /// The value of an entry being added.
@@ -46,11 +81,11 @@ pub(in crate::sstable) enum NewValue<'a> {
 
 impl BlockBuilder {
     pub(in crate::sstable) fn is_empty(&self) -> bool {
-        self.ids.is_empty()
+        self.cells.is_empty()
     }
 
     pub(in crate::sstable) fn cells(&self) -> usize {
-        self.ids.len()
+        self.cells.len()
     }
 
     /// The block's first row.
@@ -58,72 +93,94 @@ impl BlockBuilder {
         self.key(0)
     }
 
-    /// The newest timestamp of any entry; the oldest possible of an empty block.
-    pub(in crate::sstable) fn timestamp_max(&self) -> i64 {
-        self.timestamp_range.map_or(i64::MIN, |(_, max)| max)
+    /// The oldest and the newest timestamp of its entries, of which there is one.
+    pub(in crate::sstable) fn timestamp_range(&self) -> (i64, i64) {
+        let all = self.timestamps.expect("the block has an entry");
+        (all.min, all.max)
+    }
+
+    /// The smallest and the largest sequence number of its entries, of which there is one.
+    pub(in crate::sstable) fn sequence_range(&self) -> (u64, u64) {
+        self.sequences.expect("the block has an entry")
     }
 
     /// Starts a row; its first entry must follow.
     pub(in crate::sstable) fn start_row(&mut self, row: &[u8]) {
-        if self.key_ends.is_empty() {
-            self.prefix_len = row.len();
-            self.key_len_min = row.len();
-        } else {
-            self.prefix_len = self.prefix_len.min(common_prefix(self.key(0), row));
-            self.key_len_min = self.key_len_min.min(row.len());
-        }
+        let shortest = if self.rows.is_empty() { row.len() } else { self.key_len_min };
+        self.key_len_min = shortest.min(row.len());
         self.keys.extend_from_slice(row);
-        self.key_ends.push(self.keys.len());
-        self.cell_starts.push(self.ids.len());
+        self.rows.push(NewRow { key_end: self.keys.len(), cell: self.cells.len() });
     }
 
     /// Starts the block with a row whose earlier entries are in the block before.
     pub(in crate::sstable) fn continue_row(&mut self, row: &[u8]) {
-        assert!(self.key_ends.is_empty(), "only a block's first row continues another block's");
+        assert!(self.rows.is_empty(), "only a block's first row continues another block's");
         self.continued = true;
         self.start_row(row);
     }
 
-    /// Adds an entry to the row started last.
-    pub(in crate::sstable) fn push(&mut self, key: &EntryKey<'_>, value: &NewValue<'_>) {
-        assert!(!self.key_ends.is_empty(), "an entry lies in a row");
-        self.ids.push(self.dictionary.id_of(&key.column));
-        self.push_timestamp(key.timestamp.0);
-        let sequence = key.sequence.0;
-        let (min, max) = self.sequence_range.unwrap_or((sequence, sequence));
-        self.sequence_range = Some((min.min(sequence), max.max(sequence)));
-        self.sequences.push(sequence);
-        match value {
-            NewValue::Inline(bytes) => self.push_value(key.kind as u8, bytes),
-            NewValue::Large(large) => {
-                self.push_value(key.kind as u8 | KIND_LARGE, &large.encode());
+    /// Whether an entry of `key` comes after all that the block has of the row started last.
+    pub(in crate::sstable) fn comes_last(&self, key: &EntryKey<'_>) -> bool {
+        let Some(last) = self.last_of_row() else { return true };
+        let column = decode(self.dictionary.column(last.id));
+        let last = EntryKey {
+            column,
+            timestamp: Timestamp(last.timestamp),
+            sequence: SequenceNumber(last.sequence),
+            kind: key.kind,
+        };
+        last.cmp_in_row(key) == Ordering::Less
+    }
+
+    /// The last entry of the row started last, if the block has one of it.
+    fn last_of_row(&self) -> Option<&NewCell> {
+        let row = self.rows.last().expect("an entry lies in a row");
+        self.cells.last().filter(|_| row.cell < self.cells.len())
+    }
+
+    /// Adds an entry to the row started last, if it comes after all of the row; whether it does.
+    #[must_use]
+    pub(in crate::sstable) fn push(&mut self, key: &EntryKey<'_>, value: &NewValue<'_>) -> bool {
+        let found = self.dictionary.find(&key.column);
+        let (timestamp, sequence) = (key.timestamp.0, key.sequence.0);
+        if let Some(last) = self.last_of_row() {
+            let later = || (timestamp, sequence) < (last.timestamp, last.sequence);
+            let ordered = match found.after_last {
+                Ordering::Greater => true,
+                Ordering::Equal => later(),
+                Ordering::Less => false,
+            };
+            if !ordered {
+                return false;
             }
         }
-    }
-
-    fn push_timestamp(&mut self, timestamp: i64) {
-        let (min, max) = self.timestamp_range.unwrap_or((timestamp, timestamp));
-        self.timestamps_coarse = match self.timestamps.first() {
-            None => true,
-            Some(first) => {
-                self.timestamps_coarse
-                    && timestamp.abs_diff(*first).is_multiple_of(TIMESTAMP_UNIT_COARSE)
+        let id = self.dictionary.take(&key.column, found);
+        self.timestamps = Some(match self.timestamps {
+            Some(all) => all.with(timestamp),
+            None => Timestamps { first: timestamp, min: timestamp, max: timestamp, coarse: true },
+        });
+        let (min, max) = self.sequences.unwrap_or((sequence, sequence));
+        self.sequences = Some((min.min(sequence), max.max(sequence)));
+        let (kind, value_end) = match value {
+            NewValue::Inline(bytes) => (key.kind as u8, self.push_value(bytes)),
+            NewValue::Large(large) => {
+                (key.kind as u8 | KIND_LARGE, self.push_value(&large.encode()))
             }
         };
-        self.timestamp_range = Some((min.min(timestamp), max.max(timestamp)));
-        self.timestamps.push(timestamp);
+        self.kinds_vary |= self.cells.first().is_some_and(|first| first.kind != kind);
+        self.cells.push(NewCell { timestamp, sequence, value_end, id, kind });
+        true
     }
 
-    fn push_value(&mut self, kind: u8, value: &[u8]) {
-        self.kinds_vary |= self.kinds.first().is_some_and(|first| *first != kind);
-        self.kinds.push(kind);
+    /// Appends a value and tells where it ends.
+    fn push_value(&mut self, value: &[u8]) -> u32 {
         self.value_len = match self.value_len {
-            _ if self.value_ends.is_empty() => Some(value.len()),
+            _ if self.cells.is_empty() => Some(value.len()),
             Some(len) if len == value.len() => Some(len),
             _ => None,
         };
         self.values.extend_from_slice(value);
-        self.value_ends.push(self.values.len());
+        u32::try_from(self.values.len()).expect("blocks are below 4 GiB")
     }
 
     /// Length of the block as it would be now, or a little more.
@@ -131,45 +188,61 @@ impl BlockBuilder {
         if self.is_empty() { 0 } else { Layout::of(&self.header(false)).end }
     }
 
-    fn key(&self, row: usize) -> &[u8] {
-        let start = row.checked_sub(1).map_or(0, |before| self.key_ends[before]);
-        &self.keys[start..self.key_ends[row]]
+    /// Whether `estimated_len` is `len` or more, `len` being more than 0. Mostly known without it.
+    pub(in crate::sstable) fn reaches(&self, len: usize) -> bool {
+        // What rows, columns and entries take at most beside keys, columns and values, and the
+        // header with all gaps.
+        let (rows, columns) = (self.rows.len(), self.dictionary.len());
+        let fixed = 256 + 26 * rows + 4 * columns + 23 * self.cells.len();
+        let most = fixed + self.keys.len() + self.dictionary.bytes.len() + self.values.len();
+        most >= len && self.estimated_len() >= len
     }
 
-    fn suffix(&self, row: usize) -> &[u8] {
-        &self.key(row)[self.prefix_len..]
+    fn key(&self, row: usize) -> &[u8] {
+        let start = row.checked_sub(1).map_or(0, |before| self.rows[before].key_end);
+        &self.keys[start..self.rows[row].key_end]
+    }
+
+    /// Length of what all row keys begin with: what the first and the last of them share.
+    fn prefix_len(&self) -> usize {
+        match self.rows.len() {
+            0 => 0,
+            rows => common_prefix(self.key(0), self.key(rows - 1)),
+        }
     }
 
     /// The header as it would be now. Its tails' length is exact when all suffixes reach 8 bytes,
     /// else an upper bound.
     fn header(&self, continues: bool) -> Header {
-        let rows = self.key_ends.len();
-        let short = self.key_len_min - self.prefix_len < HEAD_LEN;
-        let suffixes = self.keys.len() - rows * self.prefix_len;
+        let rows = self.rows.len();
+        let prefix_len = self.prefix_len();
+        let short = self.key_len_min - prefix_len < HEAD_LEN;
+        let suffixes = self.keys.len() - rows * prefix_len;
         let (timestamp_width, timestamp_unit, timestamp_base) = self.timestamp_form();
-        let (sequence_min, sequence_max) = self.sequence_range.unwrap_or_default();
+        let (sequence_min, sequence_max) = self.sequences.unwrap_or_default();
         let constant = self.value_len.is_some();
+        let kind = self.cells.first().map_or(0, |first| first.kind);
         Header {
             rows,
-            cells: self.ids.len(),
-            columns: self.dictionary.entries.len(),
+            cells: self.cells.len(),
+            columns: self.dictionary.len(),
             continued: self.continued,
             continues,
             tail_form: if short { TailForm::Marked } else { TailForm::Plain },
             value_layout: match constant {
                 true => ValueLayout::Constant,
-                false if rows == self.ids.len() => ValueLayout::PerRow,
+                false if rows == self.cells.len() => ValueLayout::PerRow,
                 false => ValueLayout::Offsets,
             },
-            prefix_len: self.prefix_len,
-            dictionary_len: self.dictionary.bytes,
+            prefix_len,
+            dictionary_len: self.dictionary.bytes.len(),
             tails_len: if short { suffixes + rows } else { suffixes - rows * HEAD_LEN },
             values_len: self.values.len(),
             value_len: self.value_len.unwrap_or(0),
             timestamp_width,
             sequence_width: width_for(sequence_max - sequence_min),
             kind_width: usize::from(self.kinds_vary),
-            kind: if self.kinds_vary { 0 } else { self.kinds.first().copied().unwrap_or(0) },
+            kind: if self.kinds_vary { 0 } else { kind },
             timestamp_base,
             sequence_base: sequence_min,
             timestamp_unit,
@@ -178,11 +251,10 @@ impl BlockBuilder {
 
     /// Width, unit and base of the timestamps.
     fn timestamp_form(&self) -> (usize, u64, i64) {
-        let (min, max) = self.timestamp_range.unwrap_or_default();
+        let Some(Timestamps { min, max, coarse, .. }) = self.timestamps else { return (0, 1, 0) };
         let range = max.abs_diff(min);
-        let coarse = range / TIMESTAMP_UNIT_COARSE;
         match width_for(range) {
-            8 if self.timestamps_coarse && width_for(coarse) == 4 => {
+            8 if coarse && width_for(range / TIMESTAMP_UNIT_COARSE) == 4 => {
                 (4, TIMESTAMP_UNIT_COARSE, min)
             }
             width => (width, 1, min),
@@ -193,173 +265,232 @@ impl BlockBuilder {
     pub(in crate::sstable) fn finish(&mut self, out: &mut Vec<u8>, continues: bool) {
         assert!(!self.is_empty(), "a block has an entry");
         let mut header = self.header(continues);
-        let mut tails = Vec::with_capacity(header.tails_len);
-        let mut tail_starts = Vec::with_capacity(header.rows + 1);
-        for row in 0..header.rows {
-            tail_starts.push(tails.len());
-            put_tail(&mut tails, header.tail_form, self.suffix(row));
+        if header.tail_form == TailForm::Marked {
+            let head_end = header.prefix_len + HEAD_LEN;
+            let rest = |row| self.key(row).len().saturating_sub(head_end);
+            header.tails_len = (0..header.rows).map(|row| 1 + rest(row)).sum();
         }
-        tail_starts.push(tails.len());
-        header.tails_len = tails.len();
         let layout = Layout::of(&header);
-        let mut block = Vec::with_capacity(layout.end);
-        header.encode(&mut block);
-        block.extend_from_slice(&self.key(0)[..header.prefix_len]);
-        let renumbered = self.dictionary.write(&mut block, &layout);
-        self.write_rows(&mut block, &layout, &tail_starts);
-        block.extend_from_slice(&tails);
-        self.write_cells(&mut block, &header, &layout, &renumbered);
-        block.extend_from_slice(&self.values);
-        assert_eq!(block.len(), layout.end, "the sections are the layout's");
-        out.extend_from_slice(&block);
+        let start = out.len();
+        out.reserve(layout.end);
+        header.encode(out);
+        out.extend_from_slice(&self.keys[..header.prefix_len]);
+        // The zeroes between the sections, and for now in them.
+        out.resize(start + layout.values, 0);
+        let block = &mut out[start..];
+        self.dictionary.write(block, &layout);
+        self.write_rows(block, &header, &layout);
+        self.write_cells(block, &header, &layout);
+        out.extend_from_slice(&self.values);
+        assert_eq!(out.len() - start, layout.end, "the sections are the layout's");
         self.clear();
     }
 
-    fn write_rows(&self, out: &mut Vec<u8>, layout: &Layout, tail_starts: &[usize]) {
-        let rows = self.key_ends.len();
-        pad_to(out, layout.samples);
-        for row in (0..rows).step_by(SAMPLE_EVERY) {
-            out.put_u64(head_of(self.suffix(row)));
+    fn write_rows(&self, block: &mut [u8], header: &Header, layout: &Layout) {
+        let mut key_start = 0;
+        let mut tail = layout.tails;
+        for (at, row) in self.rows.iter().enumerate() {
+            let suffix = &self.keys[key_start + header.prefix_len..row.key_end];
+            key_start = row.key_end;
+            let head = head_of(suffix);
+            if at.is_multiple_of(SAMPLE_EVERY) {
+                put_ints(block, layout.samples + at / SAMPLE_EVERY * HEAD_LEN, 8, [head]);
+            }
+            self.write_directory(block, layout, at, (head, tail - layout.tails, row.cell));
+            let rest = suffix.get(HEAD_LEN..).unwrap_or_default();
+            if header.tail_form == TailForm::Marked {
+                block[tail] = (suffix.len() - rest.len()) as u8;
+                tail += 1;
+            }
+            block[tail..tail + rest.len()].copy_from_slice(rest);
+            tail += rest.len();
         }
-        pad_to(out, layout.directory);
-        for (row, tail_start) in tail_starts.iter().enumerate() {
-            let cell = self.cell_starts.get(row).copied().unwrap_or(self.ids.len());
-            out.put_u64(if row < rows { head_of(self.suffix(row)) } else { 0 });
-            let width = if layout.directory_stride == 16 { 2 } else { 4 };
-            put_int(out, width, *tail_start as u64);
-            put_int(out, width, cell as u64);
-            put_int(out, 4, self.value_start(cell) as u64);
-            pad_to(out, layout.directory + (row + 1) * layout.directory_stride);
+        let sentinel = (0, tail - layout.tails, self.cells.len());
+        self.write_directory(block, layout, self.rows.len(), sentinel);
+    }
+
+    /// Writes head, tail offset and first entry of a row, and where its values start.
+    fn write_directory(
+        &self,
+        block: &mut [u8],
+        layout: &Layout,
+        row: usize,
+        (head, tail, cell): (u64, usize, usize),
+    ) {
+        let at = layout.directory + row * layout.directory_stride;
+        let entry = &mut block[at..at + layout.directory_stride];
+        let value = self.value_start(cell).to_le_bytes();
+        entry[..HEAD_LEN].copy_from_slice(&head.to_le_bytes());
+        match layout.directory_stride {
+            16 => {
+                entry[8..10].copy_from_slice(&(tail as u16).to_le_bytes());
+                entry[10..12].copy_from_slice(&(cell as u16).to_le_bytes());
+                entry[12..16].copy_from_slice(&value);
+            }
+            _ => {
+                entry[8..12].copy_from_slice(&(tail as u32).to_le_bytes());
+                entry[12..16].copy_from_slice(&(cell as u32).to_le_bytes());
+                entry[16..20].copy_from_slice(&value);
+            }
         }
     }
 
-    fn write_cells(&self, out: &mut Vec<u8>, header: &Header, layout: &Layout, ids: &[u16]) {
-        pad_to(out, layout.ids);
-        for seen in &self.ids {
-            let id = ids[usize::from(*seen)];
-            match layout.id_width {
-                1 => out.push(u8::try_from(id).expect("at most 256 columns")),
-                _ => out.put_u16(id),
+    fn write_cells(&self, block: &mut [u8], header: &Header, layout: &Layout) {
+        let cells = &self.cells;
+        let id = |cell: &NewCell| self.dictionary.sorted_id(cell.id);
+        match layout.id_width {
+            1 => {
+                let ids = &mut block[layout.ids..layout.ids + cells.len()];
+                ids.iter_mut().zip(cells).for_each(|(to, cell)| *to = id(cell) as u8);
             }
+            _ => put_ints(block, layout.ids, 2, cells.iter().map(|cell| u64::from(id(cell)))),
         }
-        pad_to(out, layout.timestamps);
-        for timestamp in &self.timestamps {
-            let delta = timestamp.abs_diff(header.timestamp_base) / header.timestamp_unit;
-            put_int(out, header.timestamp_width, delta);
+        let Header { timestamp_base, timestamp_width, sequence_width, .. } = *header;
+        let deltas = cells.iter().map(|cell| cell.timestamp.abs_diff(timestamp_base));
+        match header.timestamp_unit {
+            1 => put_ints(block, layout.timestamps, timestamp_width, deltas),
+            unit => put_ints(block, layout.timestamps, timestamp_width, deltas.map(|d| d / unit)),
         }
-        pad_to(out, layout.sequences);
-        for sequence in &self.sequences {
-            put_int(out, header.sequence_width, sequence - header.sequence_base);
-        }
-        pad_to(out, layout.kinds);
+        let sequences = cells.iter().map(|cell| cell.sequence - header.sequence_base);
+        put_ints(block, layout.sequences, sequence_width, sequences);
         if header.kind_width == 1 {
-            out.extend_from_slice(&self.kinds);
+            let kinds = &mut block[layout.kinds..layout.kinds + cells.len()];
+            kinds.iter_mut().zip(cells).for_each(|(to, cell)| *to = cell.kind);
         }
-        pad_to(out, layout.value_offsets);
-        if layout.value_offset_width > 0 {
-            for cell in 0..=self.ids.len() {
-                put_int(out, layout.value_offset_width, self.value_start(cell) as u64);
-            }
-        }
+        let ends = cells.iter().map(|cell| u64::from(cell.value_end));
+        let offsets = std::iter::once(0).chain(ends);
+        put_ints(block, layout.value_offsets, layout.value_offset_width, offsets);
     }
 
-    fn value_start(&self, cell: usize) -> usize {
-        cell.checked_sub(1).map_or(0, |before| self.value_ends[before])
+    fn value_start(&self, cell: usize) -> u32 {
+        cell.checked_sub(1).map_or(0, |before| self.cells[before].value_end)
     }
 
     fn clear(&mut self) {
         self.keys.clear();
-        self.key_ends.clear();
-        self.cell_starts.clear();
+        self.rows.clear();
         self.dictionary.clear();
-        self.ids.clear();
-        self.timestamps.clear();
-        self.timestamp_range = None;
-        self.sequences.clear();
-        self.sequence_range = None;
-        self.kinds.clear();
+        self.cells.clear();
+        self.timestamps = None;
+        self.sequences = None;
         self.kinds_vary = false;
         self.values.clear();
-        self.value_ends.clear();
         self.value_len = None;
         self.continued = false;
     }
 }
 
-/// The distinct columns of a block in order of first sight. A column is looked up by guessing
-/// that it follows the one before as it did last time, which rows of one shape make true.
+/// The distinct columns of a block, numbered in order of first sight. A column is looked up by
+/// guessing that it follows the one before as it did last time, which rows of one shape make
+/// true; the guess knows how the two compare, so that nothing more is compared.
 #[derive(Default)]
 struct Dictionary {
-    entries: Vec<Box<[u8]>>,
-    bytes: usize,
-    ids: HashMap<Box<[u8]>, u16>,
-    followers: Vec<u16>,
+    /// Columns as the block keeps them, one after the other.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// Ids in the columns' order.
+    sorted: Vec<u16>,
+    /// By id, its place in `sorted`. Only `write` sets it.
+    places: Vec<u16>,
+    /// By id, the column that followed it last time.
+    followers: Vec<Follower>,
     last: u16,
-    scratch: Vec<u8>,
+}
+
+#[derive(Clone, Copy)]
+struct Follower {
+    id: u16,
+    /// How it compares to the one it follows.
+    order: Ordering,
+}
+
+/// What a look for a column found.
+#[derive(Clone, Copy)]
+struct Found {
+    /// Its id, or its place among the sorted ones if it is new.
+    id: Result<u16, usize>,
+    /// How it compares to the column looked up before, if there is one.
+    after_last: Ordering,
 }
 
 impl Dictionary {
-    fn id_of(&mut self, column: &Column<'_>) -> u16 {
-        self.scratch.clear();
-        put_column(&mut self.scratch, column);
-        let id = match self.guess() {
-            Some(id) => id,
-            None => self.look_up(),
-        };
-        if let Some(follower) = self.followers.get_mut(usize::from(self.last)) {
-            *follower = id;
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn column(&self, id: u16) -> &[u8] {
+        let id = usize::from(id);
+        let start = id.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[id]]
+    }
+
+    /// Looks for `column`. Nothing is changed before `take`.
+    fn find(&self, column: &Column<'_>) -> Found {
+        if let Some(Follower { id, order }) = self.followers.get(usize::from(self.last))
+            && is_column(self.column(*id), column)
+        {
+            return Found { id: Ok(*id), after_last: *order };
         }
+        let after_last = match self.ends.is_empty() {
+            true => Ordering::Greater,
+            false => column.cmp(&decode(self.column(self.last))),
+        };
+        if after_last == Ordering::Equal {
+            return Found { id: Ok(self.last), after_last };
+        }
+        let place = self.sorted.partition_point(|id| decode(self.column(*id)) < *column);
+        let known = self.sorted.get(place).filter(|id| is_column(self.column(**id), column));
+        Found { id: known.copied().ok_or(place), after_last }
+    }
+
+    /// The id of `column`, which was just `found`; it is the last one from now on.
+    fn take(&mut self, column: &Column<'_>, found: Found) -> u16 {
+        let id = match found.id {
+            Ok(id) => id,
+            Err(place) => self.add(column, place),
+        };
+        self.followers[usize::from(self.last)] = Follower { id, order: found.after_last };
         self.last = id;
         id
     }
 
-    fn guess(&self) -> Option<u16> {
-        let matches = |id: u16| {
-            self.entries.get(usize::from(id)).is_some_and(|entry| **entry == *self.scratch)
-        };
-        if matches(self.last) {
-            return Some(self.last);
-        }
-        let follower = *self.followers.get(usize::from(self.last))?;
-        matches(follower).then_some(follower)
-    }
-
-    fn look_up(&mut self) -> u16 {
-        if let Some(id) = self.ids.get(self.scratch.as_slice()) {
-            return *id;
-        }
-        let id = u16::try_from(self.entries.len()).expect("no more columns than entries");
-        let entry: Box<[u8]> = self.scratch.as_slice().into();
-        self.bytes += entry.len();
-        self.ids.insert(entry.clone(), id);
-        self.entries.push(entry);
-        self.followers.push(id);
+    fn add(&mut self, column: &Column<'_>, place: usize) -> u16 {
+        let id = u16::try_from(self.ends.len()).expect("no more columns than entries");
+        put_column(&mut self.bytes, column);
+        self.ends.push(self.bytes.len());
+        self.sorted.insert(place, id);
+        self.followers.push(Follower { id, order: Ordering::Equal });
         id
     }
 
-    /// Writes offsets and columns in the columns' order; gives the new id of each old one.
-    fn write(&self, out: &mut Vec<u8>, layout: &Layout) -> Vec<u16> {
-        let mut order: Vec<usize> = (0..self.entries.len()).collect();
-        order.sort_unstable_by_key(|id| column_order(&self.entries[*id]));
-        pad_to(out, layout.dictionary_offsets);
-        let mut renumbered = vec![0; order.len()];
-        let mut offset = 0;
-        for (new, old) in order.iter().enumerate() {
-            put_int(out, layout.dictionary_offset_width, offset);
-            offset += self.entries[*old].len() as u64;
-            renumbered[*old] = new as u16;
+    /// Writes offsets and columns in the columns' order, and renumbers the ids.
+    fn write(&mut self, block: &mut [u8], layout: &Layout) {
+        self.places.resize(self.ends.len(), 0);
+        let width = layout.dictionary_offset_width;
+        let mut at = layout.dictionary;
+        for place in 0..self.sorted.len() {
+            let id = self.sorted[place];
+            let offset = (at - layout.dictionary) as u64;
+            put_ints(block, layout.dictionary_offsets + place * width, width, [offset]);
+            let column = self.column(id);
+            block[at..at + column.len()].copy_from_slice(column);
+            at += column.len();
+            self.places[usize::from(id)] = place as u16;
         }
-        put_int(out, layout.dictionary_offset_width, offset);
-        for old in order {
-            out.extend_from_slice(&self.entries[old]);
-        }
-        renumbered
+        let end = layout.dictionary_offsets + self.sorted.len() * width;
+        put_ints(block, end, width, [(at - layout.dictionary) as u64]);
+    }
+
+    /// The id in the columns' order, once they are written.
+    fn sorted_id(&self, id: u16) -> u16 {
+        self.places[usize::from(id)]
     }
 
     fn clear(&mut self) {
-        self.entries.clear();
-        self.bytes = 0;
-        self.ids.clear();
+        self.bytes.clear();
+        self.ends.clear();
+        self.sorted.clear();
+        self.places.clear();
         self.followers.clear();
         self.last = 0;
     }
@@ -372,6 +503,18 @@ pub(in crate::sstable) fn put_column(out: &mut Vec<u8>, column: &Column<'_>) {
     out.extend_from_slice(column.qualifier);
 }
 
-fn column_order(entry: &[u8]) -> (u16, u8, &[u8]) {
-    (u16::from_le_bytes([entry[0], entry[1]]), entry[2], &entry[3..])
+/// The column in bytes that `put_column` made.
+fn decode(bytes: &[u8]) -> Column<'_> {
+    decode_column(bytes).expect("the dictionary holds columns")
+}
+
+/// Whether `bytes` are what `put_column` makes of `column`.
+fn is_column(bytes: &[u8], column: &Column<'_>) -> bool {
+    let Some((&[low, high, scope], qualifier)) = bytes.split_first_chunk::<3>() else {
+        return false;
+    };
+    u16::from_le_bytes([low, high]) == column.family.0
+        && scope == column.scope as u8
+        && qualifier.len() == column.qualifier.len()
+        && (qualifier.is_empty() || qualifier == column.qualifier)
 }

@@ -80,7 +80,7 @@ fn page_example() -> Vec<u8> {
     for (row, timestamp, value) in [(b"user#1", 1000, &b"Ann"[..]), (b"user#2", 2000, b"Bo")] {
         builder.start_row(row);
         let entry = put(1, b"name", timestamp, 0, value);
-        builder.push(&entry.borrow().key(), &NewValue::Inline(value));
+        assert!(builder.push(&entry.borrow().key(), &NewValue::Inline(value)));
     }
     let mut block = Vec::new();
     builder.finish(&mut block, false);
