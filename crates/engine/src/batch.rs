@@ -9,6 +9,7 @@ use crate::cell::{
 };
 use crate::merge::Operand;
 use base::codec::{ByteReader, DecodeError, PutBytes};
+use std::sync::Arc;
 
 /// Longest row key, in bytes.
 pub const ROW_BYTES_MAX: usize = 64 << 10;
@@ -51,9 +52,20 @@ impl TimestampRange {
 /// Mutations of one tree that commit together. Limits are checked by `Engine::write`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteBatch {
+    /// The encoding; nothing at all while there are no mutations.
     bytes: Vec<u8>,
     count: u32,
 }
+
+/// A batch within all limits that does not change any more: one encoding that the log writes and
+/// the memtable keeps. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrozenBatch {
+    encoding: Arc<[u8]>,
+}
+
+/// Length of what precedes the mutations in the encoding: their count.
+const COUNT_LEN: usize = 4;
 
 /// Tags of the encoding, frozen; an entry's tag is its kind. 0 stays invalid.
 const TAG_RANGE_TOMBSTONE: u8 = 4;
@@ -147,11 +159,20 @@ impl WriteBatch {
         if end.is_some_and(|end| end <= start) {
             return;
         }
-        self.bytes.push(TAG_RANGE_TOMBSTONE);
+        self.begin_mutation(TAG_RANGE_TOMBSTONE);
         self.bytes.put_string(start);
         self.bytes.push(u8::from(end.is_some()));
         self.bytes.put_string(end.unwrap_or_default());
+    }
+
+    /// Counts one mutation more and begins its encoding.
+    fn begin_mutation(&mut self, tag: u8) {
+        if self.bytes.is_empty() {
+            self.bytes.put_u32(0);
+        }
         self.count += 1;
+        self.bytes[..COUNT_LEN].copy_from_slice(&self.count.to_le_bytes());
+        self.bytes.push(tag);
     }
 
     fn push_entry(
@@ -162,53 +183,92 @@ impl WriteBatch {
         kind: Kind,
         value: &[u8],
     ) {
-        self.bytes.push(kind as u8);
+        self.begin_mutation(kind as u8);
         self.bytes.put_string(row);
         self.bytes.put_u16(column.family.0);
         self.bytes.push(column.scope as u8);
         self.bytes.put_string(column.qualifier);
         self.bytes.put_i64(timestamp.0);
         self.bytes.put_string(value);
-        self.count += 1;
     }
 
     /// The encoding: `count` u32, then the mutations.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(4 + self.bytes.len());
-        out.put_u32(self.count);
-        out.extend_from_slice(&self.bytes);
-        out
+        if self.bytes.is_empty() { vec![0; COUNT_LEN] } else { self.bytes.clone() }
     }
 
-    /// The batch in `bytes`, every mutation checked. Allocates no more than `bytes` is long.
+    /// The mutations in order, numbered from `first`.
+    pub fn mutations(&self, first: SequenceNumber) -> Mutations<'_> {
+        let bytes = self.bytes.get(COUNT_LEN..).unwrap_or_default();
+        Mutations { reader: ByteReader::new(bytes), next: first }
+    }
+
+    /// A copy of the batch that does not change any more. Every limit is checked, and the merge
+    /// operands.
+    pub fn freeze(&self) -> Result<FrozenBatch, BatchError> {
+        if self.bytes.len() > BATCH_BYTES_MAX {
+            return Err(BatchError::Limit("batch", self.bytes.len(), BATCH_BYTES_MAX));
+        }
+        let frozen = match self.bytes.is_empty() {
+            true => FrozenBatch { encoding: [0; COUNT_LEN].into() },
+            false => FrozenBatch { encoding: self.bytes[..].into() },
+        };
+        frozen.check()?;
+        Ok(frozen)
+    }
+}
+
+impl FrozenBatch {
+    /// The batch encoded in `bytes`, every mutation checked. Allocates no more than `bytes` is
+    /// long.
     pub fn decode(bytes: &[u8]) -> Result<Self, BatchError> {
-        let mut reader = ByteReader::new(bytes);
-        let count = reader.u32("mutation count")?;
-        let batch = Self { bytes: reader.rest().to_vec(), count };
-        let mut mutations = batch.mutations(SequenceNumber(0));
+        ByteReader::new(bytes).u32("mutation count")?;
+        let batch = Self { encoding: bytes.into() };
+        batch.check()?;
+        Ok(batch)
+    }
+
+    fn check(&self) -> Result<(), BatchError> {
+        let mut mutations = self.mutations(SequenceNumber(0));
         let mut seen = 0;
         while let Some(mutation) = mutations.next_checked()? {
             check_limits(&mutation)?;
             seen += 1;
         }
-        if seen == count { Ok(batch) } else { Err(BatchError::Count { said: count, seen }) }
+        let said = self.count();
+        if seen == said { Ok(()) } else { Err(BatchError::Count { said, seen }) }
+    }
+
+    /// The encoding: `count` u32, then the mutations.
+    pub fn encoding(&self) -> &[u8] {
+        &self.encoding
+    }
+
+    fn count(&self) -> u32 {
+        let count = self.encoding.first_chunk().expect("an encoding begins with a count");
+        u32::from_le_bytes(*count)
+    }
+
+    /// Number of mutations.
+    pub fn len(&self) -> usize {
+        self.count() as usize
+    }
+
+    /// Whether there are no mutations.
+    pub fn is_empty(&self) -> bool {
+        self.count() == 0
     }
 
     /// The mutations in order, numbered from `first`.
     pub fn mutations(&self, first: SequenceNumber) -> Mutations<'_> {
-        Mutations { reader: ByteReader::new(&self.bytes), next: first }
+        Mutations { reader: ByteReader::new(&self.encoding[COUNT_LEN..]), next: first }
     }
 
-    /// Checks every limit, and the merge operands.
-    pub fn validate(&self) -> Result<(), BatchError> {
-        if self.bytes.len() > BATCH_BYTES_MAX {
-            return Err(BatchError::Limit("batch", self.bytes.len(), BATCH_BYTES_MAX));
-        }
-        let mut mutations = self.mutations(SequenceNumber(0));
-        while let Some(mutation) = mutations.next_checked()? {
-            check_limits(&mutation)?;
-        }
-        Ok(())
+    /// Where in the encoding `part` lies, which was borrowed from it.
+    pub(crate) fn offset_of(&self, part: &[u8]) -> u32 {
+        let offset = part.as_ptr().addr() - self.encoding.as_ptr().addr();
+        debug_assert!(offset + part.len() <= self.encoding.len());
+        offset as u32
     }
 }
 
@@ -232,8 +292,8 @@ fn check_limits(mutation: &Mutation<'_>) -> Result<(), BatchError> {
 /// Body of the fuzz target for batches: any bytes are refused without a panic, or encode to
 /// themselves. The target is in `/fuzz`.
 pub fn fuzz(data: &[u8]) {
-    if let Ok(batch) = WriteBatch::decode(data) {
-        assert_eq!(batch.encode(), data);
+    if let Ok(batch) = FrozenBatch::decode(data) {
+        assert_eq!(batch.encoding(), data);
         assert_eq!(batch.mutations(SequenceNumber(1)).count(), batch.len());
     }
 }

@@ -7,7 +7,7 @@
 //! 3. Every byte that counts is read: the manifest with its invariants, each SSTable's blocks and
 //!    what they say of each other and what the manifest says of them, and every batch of the log.
 
-use crate::batch::WriteBatch;
+use crate::batch::FrozenBatch;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
@@ -234,7 +234,7 @@ fn read_log(env: &Env, dir: &Path, state: Option<&State>, report: &mut Report) -
             let what = format!("batch {} stands after {}", item.record.first.0, next.0 - 1);
             report.add(path.clone(), offset, what);
         }
-        match WriteBatch::decode(item.record.payload) {
+        match FrozenBatch::decode(item.record.payload) {
             Ok(batch) => next = SequenceNumber(item.record.first.0 + batch.len() as u64),
             Err(error) => report.add(path, offset, error.to_string()),
         }

@@ -15,7 +15,7 @@
 //! 3. After a failed append or sync the log refuses all that follows. Such a group was not
 //!    acknowledged and is not applied; after reopening its batches may or may not be there.
 
-use crate::batch::WriteBatch;
+use crate::batch::FrozenBatch;
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
 use crate::log::{LogRecord, LogWriter};
@@ -73,7 +73,7 @@ pub(crate) struct LogStart {
 
 struct Request {
     tree: Arc<Tree>,
-    batch: WriteBatch,
+    batch: FrozenBatch,
     /// Set once, under the queue's lock, when the batch was committed or refused.
     outcome: Mutex<Option<Result<SequenceNumber>>>,
     wake: Condvar,
@@ -105,7 +105,7 @@ impl Commits {
     }
 
     /// Commits `batch` to `tree`; returns when it is durable (as the mode says) and visible.
-    pub(crate) fn submit(&self, tree: Arc<Tree>, batch: WriteBatch) -> Result<SequenceNumber> {
+    pub(crate) fn submit(&self, tree: Arc<Tree>, batch: FrozenBatch) -> Result<SequenceNumber> {
         let request =
             Arc::new(Request { tree, batch, outcome: Mutex::new(None), wake: Condvar::new() });
         let mut queue = self.queue.lock();
@@ -152,21 +152,19 @@ impl Commits {
     fn append(&self, log: &mut Log, group: &[Arc<Request>], first: SequenceNumber) -> Result<()> {
         let now = u64::try_from(self.clock.now_micros()).unwrap_or(0);
         log.commit_time = now.max(log.commit_time + 1);
-        let payloads: Vec<Vec<u8>> = group.iter().map(|request| request.batch.encode()).collect();
         let records: Vec<LogRecord<'_>> = numbered(group, first)
-            .zip(&payloads)
-            .map(|((request, first), payload)| LogRecord {
+            .map(|(request, first)| LogRecord {
                 tree: request.tree.id,
                 first,
                 commit_time: log.commit_time,
-                payload,
+                payload: request.batch.encoding(),
             })
             .collect();
         log.writer.append(&records)?;
         log.unsynced = true;
         self.groups.fetch_add(1, Ordering::Relaxed);
         self.batches.fetch_add(group.len() as u64, Ordering::Relaxed);
-        let bytes: usize = payloads.iter().map(Vec::len).sum();
+        let bytes: usize = records.iter().map(|record| record.payload.len()).sum();
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let due = match self.durability {
             Durability::Sync => true,
@@ -238,7 +236,7 @@ fn take_group(waiting: &mut Vec<Arc<Request>>) -> Vec<Arc<Request>> {
     let mut bytes = 0;
     let fits = waiting.iter().take_while(|request| {
         let room = bytes < GROUP_BYTES_MAX;
-        bytes += request.batch.encoded_len();
+        bytes += request.batch.encoding().len();
         room
     });
     let count = fits.count();

@@ -1,6 +1,6 @@
 //! Shows any file of a data directory as text, up to the first damage, which is the error.
 
-use crate::batch::{Mutation, WriteBatch};
+use crate::batch::{FrozenBatch, Mutation};
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
@@ -126,14 +126,14 @@ fn dump_segment(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
         }
         let (tree, first, time) = (record.tree.0, record.first, record.commit_time);
         written(writeln!(out, ", tree {tree}, from #{}, at {time}", first.0))?;
-        let batch = WriteBatch::decode(record.payload);
+        let batch = FrozenBatch::decode(record.payload);
         let batch = batch.map_err(|error| Error::corruption(path, offset, error))?;
         written(dump_batch(&batch, first, out))?;
     }
     written(writeln!(out, "{}: end", reader.end()))
 }
 
-fn dump_batch(batch: &WriteBatch, first: SequenceNumber, out: &mut dyn Write) -> io::Result<()> {
+fn dump_batch(batch: &FrozenBatch, first: SequenceNumber, out: &mut dyn Write) -> io::Result<()> {
     for mutation in batch.mutations(first) {
         match mutation {
             Mutation::Entry { row, entry } => {

@@ -125,13 +125,13 @@ impl Engine {
     /// `NoSpace`: nothing was written; try again when there is space. `WritesStopped`: after a
     /// failed append or sync; the batch may or may not be there after reopening.
     pub fn write(&self, tree: TreeId, batch: &WriteBatch) -> Result<SequenceNumber> {
-        batch.validate().map_err(|error| Error::InvalidArgument(error.to_string()))?;
+        let frozen = batch.freeze().map_err(|error| Error::InvalidArgument(error.to_string()))?;
         let tree = self.shared.tree(tree)?;
         if batch.is_empty() {
             return Ok(self.shared.snapshots.published());
         }
         self.shared.wait_for_room(&tree)?;
-        let last = self.shared.commits.submit(Arc::clone(&tree), batch.clone())?;
+        let last = self.shared.commits.submit(Arc::clone(&tree), frozen)?;
         self.shared.after_commit(&tree, batch.encoded_len());
         Ok(last)
     }

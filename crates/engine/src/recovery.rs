@@ -13,7 +13,7 @@
 //!
 //! Nothing is flushed here; what fills a memtable is frozen, and flushed once the engine is open.
 
-use crate::batch::WriteBatch;
+use crate::batch::FrozenBatch;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::commit::{Commits, LogStart};
 use crate::engine::Shared;
@@ -174,11 +174,11 @@ fn check_log(dir: &Path, state: &State, end: &LogEnd) -> Result<()> {
     }
 }
 
-fn decode(dir: &Path, item: &LogItem<'_>) -> Result<WriteBatch> {
+fn decode(dir: &Path, item: &LogItem<'_>) -> Result<FrozenBatch> {
     let damaged = |what: &dyn std::fmt::Display| {
         Error::corruption(&item.segment.path(dir), item.offset, what)
     };
-    let batch = WriteBatch::decode(item.record.payload).map_err(|error| damaged(&error))?;
+    let batch = FrozenBatch::decode(item.record.payload).map_err(|error| damaged(&error))?;
     if batch.is_empty() {
         return Err(damaged(&"an empty batch"));
     }

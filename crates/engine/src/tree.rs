@@ -9,7 +9,7 @@
 //! 4. Frozen memtables are flushed oldest first, one at a time, so that level 0 stays in the
 //!    order of commits.
 
-use crate::batch::WriteBatch;
+use crate::batch::FrozenBatch;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::compaction::pick::Busy;
 use crate::elide::{ElisionRules, KeepAll};
@@ -73,7 +73,7 @@ impl Tree {
     }
 
     /// Applies a committed batch (see `Memtable::apply`). Only for the commit leader and recovery.
-    pub(crate) fn apply(&self, batch: &WriteBatch, first: SequenceNumber, position: LogPosition) {
+    pub(crate) fn apply(&self, batch: &FrozenBatch, first: SequenceNumber, position: LogPosition) {
         let active = Arc::clone(&self.view.read().active);
         active.apply(batch, first, position);
     }
@@ -87,7 +87,8 @@ impl Tree {
         let mut frozen = vec![Arc::clone(&current.active)];
         frozen.extend(current.frozen.iter().cloned());
         let (version, runs) = (Arc::clone(&current.version), current.files.clone());
-        *current = Arc::new(ReadView::new(Arc::default(), frozen, version, runs));
+        let active = Arc::new(current.active.successor());
+        *current = Arc::new(ReadView::new(active, frozen, version, runs));
     }
 
     /// Replaces the files by those of `version`, and takes away the frozen memtables up to its

@@ -3,7 +3,7 @@
 //! Invariants:
 //! 1. A slot never moves: chunks are allocated once, each twice the size of the one before, and
 //!    live as long as the arena.
-//! 2. Slots are handed out by the one writer (its `&mut Cursor`); a reader only uses indices that
+//! 2. Slots are handed out by the one writer (its `&mut` counter); a reader only uses indices that
 //!    it got from a link published after the slot was filled.
 
 use std::sync::OnceLock;
@@ -36,10 +36,16 @@ fn chunk_len(chunk: usize) -> usize {
 }
 
 impl<T: Default> Arena<T> {
+    /// The slots from `index` to the end of its chunk. `index` was handed out, and so were at
+    /// least the slots reserved together with it; those behind them may be in use or not.
+    pub(super) fn from(&self, index: u32) -> &[T] {
+        let (chunk, at) = locate(index);
+        &self.chunks[chunk].get().expect("an index handed out lies in an allocated chunk")[at..]
+    }
+
     /// The slot at `index`, which must have been handed out.
     pub(super) fn get(&self, index: u32) -> &T {
-        let (chunk, at) = locate(index);
-        &self.chunks[chunk].get().expect("an index handed out lies in an allocated chunk")[at]
+        &self.from(index)[0]
     }
 
     /// Hands out `count` neighbouring slots from `next` on, all in one chunk, and returns the
@@ -76,6 +82,7 @@ mod tests {
             let (chunk, at) = locate(first);
             assert_eq!(locate(first + count - 1), (chunk, at + count as usize - 1));
             assert_eq!(*arena.get(first + count - 1), 0);
+            assert!(arena.from(first).len() >= count as usize);
             last_end = first + count;
         }
     }

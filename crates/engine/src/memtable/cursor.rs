@@ -1,103 +1,91 @@
 //! Walking a memtable row by row.
 
 use super::Memtable;
-use super::skiplist::{SkipList, Target};
+use super::rows::Rows;
 use crate::cell::{Column, Entry, EntryKey};
 use crate::cursor::RowCursor;
 use crate::error::Result;
+use std::ops::Deref;
 use std::sync::Arc;
 
-/// A cursor over a memtable; keeps it alive. Never fails.
-pub struct MemtableCursor {
-    memtable: Arc<Memtable>,
-    /// Some node of the current row; 0 when on no row.
+/// A cursor over a memtable that it borrows or keeps alive. Never fails.
+pub struct MemtableCursor<M = Arc<Memtable>> {
+    memtable: M,
+    /// The current row; 0 when on none.
     row: u32,
-    /// The current entry; 0 past the last of the row.
-    entry: u32,
+    /// The current cell; 0 past the last of the row.
+    cell: u32,
 }
 
-impl MemtableCursor {
-    pub(super) fn new(memtable: Arc<Memtable>) -> Self {
-        Self { memtable, row: 0, entry: 0 }
+impl<M: Deref<Target = Memtable>> MemtableCursor<M> {
+    /// A cursor over the entries of `memtable`, including those added while it walks.
+    pub fn new(memtable: M) -> Self {
+        Self { memtable, row: 0, cell: 0 }
     }
 
-    fn list(&self) -> &SkipList {
-        &self.memtable.list
+    /// Moves to exactly `row`, whose hash is `hash` (`base::checksum::xxh3`), or to no row. Tells
+    /// whether it is there. Does not search the order: the cost does not grow with the memtable.
+    pub fn seek_row(&mut self, row: &[u8], hash: u64) -> bool {
+        let row = self.rows().find(row, hash);
+        self.land(row);
+        row != 0
     }
 
-    fn land(&mut self, node: u32) {
-        (self.row, self.entry) = (node, node);
+    fn rows(&self) -> &Rows {
+        &self.memtable.rows
     }
 
-    /// `node` if it belongs to the current row, else 0.
-    fn in_row(&self, node: u32) -> u32 {
-        let same = node != 0 && self.list().row(node) == self.list().row(self.row);
-        if same { node } else { 0 }
-    }
-
-    /// Lands on the first entry of the row that `last` is an entry of.
-    fn land_on_row_of(&mut self, last: u32) {
-        let first = match last {
-            0 => 0,
-            last => self.list().first_from(Target::RowStart(self.list().row(last))),
-        };
-        self.land(first);
+    fn land(&mut self, row: u32) {
+        self.row = row;
+        self.cell = if row == 0 { 0 } else { self.rows().first_cell(row) };
     }
 }
 
-impl RowCursor for MemtableCursor {
+impl<M: Deref<Target = Memtable>> RowCursor for MemtableCursor<M> {
     fn seek(&mut self, row: &[u8]) -> Result<()> {
-        let node = self.list().first_from(Target::RowStart(row));
-        self.land(node);
+        let rows = self.rows();
+        let row = if row.is_empty() { rows.first() } else { rows.first_from(row) };
+        self.land(row);
         Ok(())
     }
 
     fn seek_before(&mut self, bound: Option<&[u8]>) -> Result<()> {
-        let last = self.list().last_before(bound.map_or(Target::End, Target::RowStart));
-        self.land_on_row_of(last);
+        let row = self.rows().last_before(bound);
+        self.land(row);
         Ok(())
     }
 
     fn next_row(&mut self) -> Result<()> {
-        // Most rows are short: try a step before a search.
-        let next = if self.entry == 0 { 0 } else { self.list().next(self.entry) };
-        let node = if next != 0 && self.in_row(next) == 0 {
-            next
-        } else {
-            self.list().first_from(Target::RowEnd(self.list().row(self.row)))
-        };
-        self.land(node);
+        let row = self.rows().next(self.row);
+        self.land(row);
         Ok(())
     }
 
     fn prev_row(&mut self) -> Result<()> {
-        let last = self.list().last_before(Target::RowStart(self.list().row(self.row)));
-        self.land_on_row_of(last);
+        let row = self.rows().last_before(Some(self.rows().row(self.row)));
+        self.land(row);
         Ok(())
     }
 
     fn row(&self) -> Option<&[u8]> {
-        (self.row != 0).then(|| self.list().row(self.row))
+        (self.row != 0).then(|| self.rows().row(self.row))
     }
 
     fn entry(&self) -> Option<EntryKey<'_>> {
-        (self.entry != 0).then(|| self.list().key(self.entry))
+        (self.cell != 0).then(|| self.rows().key(self.cell))
     }
 
     fn entry_with_value(&mut self) -> Result<Entry<'_>> {
-        Ok(self.list().entry(self.entry))
+        Ok(self.rows().entry(self.cell))
     }
 
     fn next_entry(&mut self) -> Result<()> {
-        self.entry = self.in_row(self.list().next(self.entry));
+        self.cell = self.rows().next(self.cell);
         Ok(())
     }
 
     fn skip_to_column(&mut self, column: Column<'_>) -> Result<()> {
-        if self.entry != 0 && self.list().key(self.entry).column < column {
-            let row = self.list().row(self.row);
-            self.entry = self.in_row(self.list().first_from(Target::Column(row, column)));
-        }
+        self.cell = self.rows().cell_from(self.row, self.cell, &column);
         Ok(())
     }
 }

@@ -197,7 +197,7 @@ mod tests {
                 let memtable = memtables.last().unwrap();
                 let end = last + batch.len() as u64;
                 if !batch.is_empty() {
-                    memtable.apply(batch, SequenceNumber(last + 1), LogPosition(end));
+                    memtable.apply(&batch.freeze().unwrap(), SequenceNumber(last + 1), LogPosition(end));
                 }
                 last = end;
                 if *freeze {

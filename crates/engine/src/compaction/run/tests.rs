@@ -159,7 +159,7 @@ impl Tree {
             let batch = batch_of(change, deletes);
             let first = SequenceNumber(self.position + 1);
             self.position += batch.len() as u64;
-            memtable.apply(&batch, first, LogPosition(self.position));
+            memtable.apply(&batch.freeze().unwrap(), first, LogPosition(self.position));
             self.model.apply(&batch, first);
         }
         memtable

@@ -1,0 +1,347 @@
+//! The rows of a memtable: an ordered list of rows, found also by hash, each with the ordered list
+//! of its cells (any entry of a row is called a cell here).
+//!
+//! Keys, qualifiers and values are not copied: the memtable keeps the batches and points into
+//! them. Both kinds of nodes are words of one arena (`list`), their fields before the node:
+//!
+//! ```text
+//! row    batch u32, offset of the key u32 | key length u32, cells u32
+//!        | upper links of its cells | first of its cells
+//! cell   batch u32, offset of the qualifier u32 | offset of the value u32, its length u32
+//!        | timestamp | sequence | family u16, scope u8, kind u8, qualifier length u32
+//! ```
+//!
+//! Invariants:
+//! 1. A row that can be reached has a cell; fields of cells never change, and of rows only the
+//!    links and number of its cells.
+//! 2. Cells are unique in (column, timestamp, sequence): the order within a row is total.
+//! 3. The cells of a row get upper links when there are [`CELLS_BEFORE_UPPER`] of them, so that a
+//!    narrow row is small and a wide one is searched in logarithmic time.
+
+use super::arena::Arena;
+use super::list::{Growth, Start, Target, Words};
+use super::row_index::{RowCount, RowIndex};
+use crate::batch::FrozenBatch;
+use crate::cell::{Column, Entry, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+/// Cells of a row that are walked one by one.
+const CELLS_BEFORE_UPPER: u32 = 16;
+/// Bytes that a batch takes beside its encoding: its place here, and an allocation's own.
+const BATCH_BYTES: usize = size_of::<OnceLock<FrozenBatch>>() + 32;
+const ROW_FIELDS: u32 = 4;
+const CELL_FIELDS: u32 = 5;
+
+/// See the file header. Readers share it; whoever holds the [`Writer`] may insert.
+pub(super) struct Rows {
+    words: Words,
+    batches: Arena<OnceLock<FrozenBatch>>,
+    start: Start,
+    index: RowIndex,
+    /// What row keys begin with; see [`Rows::head_of_row`].
+    prefix: Box<[u8]>,
+}
+
+/// What only the writer knows.
+pub(super) struct Writer {
+    growth: Growth,
+    next_batch: u32,
+    batch_bytes: usize,
+    rows: RowCount,
+}
+
+/// A batch that the memtable keeps.
+pub(super) struct Kept<'a> {
+    number: u32,
+    batch: &'a FrozenBatch,
+}
+
+impl Kept<'_> {
+    /// Batch and offset of a part of it.
+    fn place(&self, part: &[u8]) -> u64 {
+        join(self.number, self.batch.offset_of(part))
+    }
+}
+
+fn join(upper: u32, lower: u32) -> u64 {
+    u64::from(upper) << 32 | u64::from(lower)
+}
+
+fn split(word: u64) -> (u32, u32) {
+    ((word >> 32) as u32, word as u32)
+}
+
+/// The first eight bytes, big-endian; what is missing counts as zeroes.
+fn first_eight(bytes: &[u8]) -> u64 {
+    if let Some((first, _)) = bytes.split_first_chunk() {
+        return u64::from_be_bytes(*first);
+    }
+    let mut first = [0; 8];
+    first[..bytes.len()].copy_from_slice(bytes);
+    u64::from_be_bytes(first)
+}
+
+/// The head of cells of `column`: family, whether it is a column, the qualifier's beginning. All
+/// families from 255 on share one head.
+fn head_of_column(column: &Column<'_>) -> u64 {
+    match u8::try_from(column.family.0) {
+        Ok(family) if family < u8::MAX => {
+            let in_family = u64::from(column.scope == Scope::Column) << 63;
+            let qualifier = first_eight(column.qualifier) >> 1;
+            u64::from(family) << 56 | (in_family | qualifier) >> 8
+        }
+        _ => u64::MAX,
+    }
+}
+
+impl Rows {
+    /// No rows, and the only writer of those to come. Searches are fastest when row keys have
+    /// `prefix` in common and no more.
+    pub(super) fn new(prefix: &[u8]) -> (Self, Writer) {
+        let (words, mut growth) = Words::new();
+        let first = words.reserve(&mut growth, 1);
+        let start = Start { first, upper: words.reserve_upper(&mut growth) };
+        let rows = Self {
+            words,
+            batches: Arena::default(),
+            start,
+            index: RowIndex::default(),
+            prefix: prefix.into(),
+        };
+        (rows, Writer { growth, next_batch: 0, batch_bytes: 0, rows: RowCount::default() })
+    }
+
+    /// A head of rows: constant for those before all that begin with the prefix, and for those
+    /// behind.
+    fn head_of_row(&self, row: &[u8]) -> u64 {
+        match row.strip_prefix(&*self.prefix) {
+            Some(suffix) => first_eight(suffix),
+            None if row < &*self.prefix => 0,
+            None => u64::MAX,
+        }
+    }
+
+    /// What the rows are expected to begin with.
+    #[cfg(test)]
+    pub(super) fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    fn bytes(&self, place: u64, len: u32) -> &[u8] {
+        let (batch, at) = split(place);
+        let batch = self.batches.get(batch).get().expect("a batch is kept before its cells");
+        &batch.encoding()[at as usize..][..len as usize]
+    }
+
+    /// Whether there may be a row of this hash.
+    pub(super) fn may_have(&self, hash: u64) -> bool {
+        self.index.may_contain(hash)
+    }
+
+    /// The row with this key and hash; 0 if there is none.
+    pub(super) fn find(&self, row: &[u8], hash: u64) -> u32 {
+        if !self.index.may_contain(hash) {
+            return 0;
+        }
+        self.index.find(hash, |node| self.row(node) == row)
+    }
+
+    /// The place of the row `row` in the order.
+    fn place_of_row(&self, row: &[u8]) -> Target<impl Fn(u32) -> bool> {
+        Target { head: self.head_of_row(row), is_after: move |node| self.row(node) < row }
+    }
+
+    /// The first row that is not less than `row`; 0 if there is none.
+    pub(super) fn first_from(&self, row: &[u8]) -> u32 {
+        self.words.search(self.start, &self.place_of_row(row)).1
+    }
+
+    /// The last row less than `bound` (`None`: the last row); 0 if there is none.
+    pub(super) fn last_before(&self, bound: Option<&[u8]>) -> u32 {
+        match bound {
+            Some(bound) => self.words.search(self.start, &self.place_of_row(bound)).0,
+            None => self.words.search(self.start, &Target { head: u64::MAX, is_after: |_| true }).0,
+        }
+    }
+
+    /// The first row; 0 if there is none.
+    pub(super) fn first(&self) -> u32 {
+        self.words.first(self.start)
+    }
+
+    /// The row, or cell of a row, after `node`; 0 if there is none.
+    pub(super) fn next(&self, node: u32) -> u32 {
+        self.words.next(node)
+    }
+
+    /// The key of a row.
+    pub(super) fn row(&self, row: u32) -> &[u8] {
+        let fields = self.words.from(row - ROW_FIELDS);
+        self.bytes(fields[0].load(Relaxed), split(fields[1].load(Relaxed)).0)
+    }
+
+    fn cells(&self, row: u32) -> Start {
+        let upper = self.words.from(row - 2)[0].load(Acquire) as u32;
+        Start { first: row - 1, upper }
+    }
+
+    /// The first cell of a row.
+    pub(super) fn first_cell(&self, row: u32) -> u32 {
+        self.words.first(self.cells(row))
+    }
+
+    /// The first cell of `row`, at or after `cell` of it, whose column is not less than `column`;
+    /// 0 if there is none.
+    pub(super) fn cell_from(&self, row: u32, mut cell: u32, column: &Column<'_>) -> u32 {
+        let head = head_of_column(column);
+        let target = Target { head, is_after: |cell| self.key(cell).column < *column };
+        for _ in 0..CELLS_BEFORE_UPPER {
+            if cell == 0 || !self.words.is_before(cell, &target) {
+                return cell;
+            }
+            cell = self.words.next(cell);
+        }
+        self.words.search(self.cells(row), &target).1
+    }
+
+    /// A cell without its value.
+    pub(super) fn key(&self, cell: u32) -> EntryKey<'_> {
+        let fields = self.words.from(cell - CELL_FIELDS);
+        let [qualifier, _, timestamp, sequence, kinds] =
+            [0, 1, 2, 3, 4].map(|field: usize| fields[field].load(Relaxed));
+        let (upper, qualifier_len) = split(kinds);
+        let scope = Scope::from_byte((upper >> 8) as u8).expect("the writer stored a scope");
+        let kind = Kind::from_byte(upper as u8).expect("the writer stored a kind");
+        EntryKey {
+            column: Column {
+                family: FamilyId((upper >> 16) as u16),
+                scope,
+                qualifier: self.bytes(qualifier, qualifier_len),
+            },
+            timestamp: Timestamp(timestamp as i64),
+            sequence: SequenceNumber(sequence),
+            kind,
+        }
+    }
+
+    /// A cell with its value.
+    pub(super) fn entry(&self, cell: u32) -> Entry<'_> {
+        let fields = self.words.from(cell - CELL_FIELDS);
+        let (batch, _) = split(fields[0].load(Relaxed));
+        let (at, len) = split(fields[1].load(Relaxed));
+        self.key(cell).with_value(self.bytes(join(batch, at), len))
+    }
+
+    /// Keeps `batch`, for entries of it to be inserted.
+    pub(super) fn keep<'a>(&self, writer: &mut Writer, batch: &'a FrozenBatch) -> Kept<'a> {
+        let number = self.batches.reserve(&mut writer.next_batch, 1);
+        let number = number.expect("a memtable is frozen long before it holds 4 billion batches");
+        let kept = self.batches.get(number).set(batch.clone());
+        assert!(kept.is_ok(), "a reserved place is empty");
+        writer.batch_bytes += batch.encoding().len() + BATCH_BYTES;
+        Kept { number, batch }
+    }
+
+    /// Adds `entry` of the kept batch to `row`, which lies in the batch, too; returns the row.
+    pub(super) fn insert(
+        &self,
+        writer: &mut Writer,
+        kept: &Kept<'_>,
+        row: &[u8],
+        entry: &Entry<'_>,
+    ) -> u32 {
+        let hash = base::checksum::xxh3(row);
+        match self.find(row, hash) {
+            0 => self.add_row(writer, kept, (row, hash), entry),
+            found => {
+                self.add_cell(writer, kept, found, entry);
+                found
+            }
+        }
+    }
+
+    fn add_row(
+        &self,
+        writer: &mut Writer,
+        kept: &Kept<'_>,
+        (row, hash): (&[u8], u64),
+        entry: &Entry<'_>,
+    ) -> u32 {
+        let cell = self.reserve_cell(writer, kept, entry, 1);
+        let path = self.words.path(self.start, &self.place_of_row(row));
+        let height = writer.growth.draw_height();
+        let head = self.head_of_row(row);
+        let node = self.words.reserve_node(&mut writer.growth, ROW_FIELDS, head, height);
+        let fields = [kept.place(row), join(row.len() as u32, 1), 0, u64::from(cell)];
+        self.fill(node - ROW_FIELDS, fields);
+        self.words.link(self.start, &path, node, height);
+        self.index.insert(&mut writer.rows, hash, node);
+        node
+    }
+
+    /// Adds `entry` of the kept batch to a row that is there.
+    pub(super) fn add_cell(
+        &self,
+        writer: &mut Writer,
+        kept: &Kept<'_>,
+        row: u32,
+        entry: &Entry<'_>,
+    ) {
+        let start = self.cells(row);
+        let height = if start.upper == 0 { 1 } else { writer.growth.draw_height() };
+        let cell = self.reserve_cell(writer, kept, entry, height);
+        let key = entry.key();
+        let target = Target {
+            head: head_of_column(&key.column),
+            is_after: |cell| self.key(cell).cmp_in_row(&key).is_lt(),
+        };
+        let path = self.words.path(start, &target);
+        self.words.link(start, &path, cell, height);
+        self.count_cell(writer, row);
+    }
+
+    /// Counts one more cell of `row`, and gives them upper links when it is time.
+    fn count_cell(&self, writer: &mut Writer, row: u32) {
+        let fields = self.words.from(row - ROW_FIELDS);
+        let (len, cells) = split(fields[1].load(Relaxed));
+        let cells = cells.saturating_add(1);
+        fields[1].store(join(len, cells), Relaxed);
+        if cells == CELLS_BEFORE_UPPER {
+            let upper = self.words.reserve_upper(&mut writer.growth);
+            fields[2].store(u64::from(upper), Release);
+        }
+    }
+
+    fn reserve_cell(
+        &self,
+        writer: &mut Writer,
+        kept: &Kept<'_>,
+        entry: &Entry<'_>,
+        height: usize,
+    ) -> u32 {
+        let column = &entry.column;
+        let head = head_of_column(column);
+        let node = self.words.reserve_node(&mut writer.growth, CELL_FIELDS, head, height);
+        let kinds = u32::from(column.family.0) << 16 | u32::from(column.scope as u8) << 8;
+        let fields = [
+            kept.place(column.qualifier),
+            join(kept.batch.offset_of(entry.value), entry.value.len() as u32),
+            entry.timestamp.0 as u64,
+            entry.sequence.0,
+            join(kinds | u32::from(entry.kind as u8), column.qualifier.len() as u32),
+        ];
+        self.fill(node - CELL_FIELDS, fields);
+        node
+    }
+
+    fn fill<const N: usize>(&self, first: u32, fields: [u64; N]) {
+        let words: &[AtomicU64] = self.words.from(first);
+        words.iter().zip(fields).for_each(|(word, field)| word.store(field, Relaxed));
+    }
+
+    /// Bytes of memory in use: batches, nodes and index.
+    pub(super) fn bytes_in_use(&self, writer: &Writer) -> usize {
+        writer.batch_bytes + 8 * writer.growth.words() + self.index.bytes()
+    }
+}
