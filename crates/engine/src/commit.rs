@@ -1,15 +1,19 @@
 //! Group commit: concurrent batches become one append and one sync of the server's log.
 //!
 //! Steps of a commit:
-//! 1. `submit` queues the batch. If nobody leads, the caller leads: it takes all that waits.
-//! 2. The leader numbers the batches, frames and appends them, and syncs as the durability mode
-//!    says. Meanwhile others queue: the next group fills while this one syncs.
-//! 3. It applies the group to the memtables in log order, then publishes its last sequence number.
-//! 4. It wakes the group, and one of those that queued meanwhile, who leads next.
+//! 1. `submit` takes the checksum of the batch and queues it. If nobody leads, the caller leads:
+//!    it takes all that waits.
+//! 2. Under `log`, the leader numbers the batches, frames and appends them, and syncs as the
+//!    durability mode says. Meanwhile others queue: the next group fills while this one syncs.
+//! 3. It takes `applying`, lets go of `log`, and wakes one of those that queued meanwhile, who
+//!    leads: the next group is written and synced while this one is applied.
+//! 4. It applies the group to the memtables, publishes its last sequence number and wakes the
+//!    group.
 //!
 //! Invariants:
-//! 1. One leader at a time; it holds `log` from step 2 to step 3, so memtables are written in log
-//!    order and whoever holds `log` (to freeze a memtable, to close) meets no half-applied group.
+//! 1. One leader at a time appends, and one applies. `applying` is taken while `log` is held, so
+//!    groups are applied and published in log order; whoever holds `applying` (to freeze a
+//!    memtable) meets no half-applied group.
 //! 2. Numbers are consecutive over all trees in log order; a group that failed to append leaves
 //!    no gap.
 //! 3. After a failed append or sync the log refuses all that follows. Such a group was not
@@ -23,6 +27,7 @@ use crate::manifest::{LogClosed, LogPosition};
 use crate::options::Durability;
 use crate::snapshot::Snapshots;
 use crate::tree::Tree;
+use base::checksum::crc32c;
 use base::env::Clock;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
@@ -36,6 +41,8 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 pub(crate) struct Commits {
     queue: Mutex<Queue>,
     log: Mutex<Log>,
+    /// Held while a group is applied and published.
+    applying: Mutex<()>,
     snapshots: Arc<Snapshots>,
     clock: Arc<dyn Clock>,
     durability: Durability,
@@ -74,6 +81,8 @@ pub(crate) struct LogStart {
 struct Request {
     tree: Arc<Tree>,
     batch: FrozenBatch,
+    /// crc32c of the encoded batch.
+    checksum: u32,
     /// Set once, under the queue's lock, when the batch was committed or refused.
     outcome: Mutex<Option<Result<SequenceNumber>>>,
     wake: Condvar,
@@ -94,6 +103,7 @@ impl Commits {
         Self {
             queue: Mutex::default(),
             log: Mutex::new(log),
+            applying: Mutex::default(),
             snapshots,
             clock,
             durability,
@@ -106,8 +116,9 @@ impl Commits {
 
     /// Commits `batch` to `tree`; returns when it is durable (as the mode says) and visible.
     pub(crate) fn submit(&self, tree: Arc<Tree>, batch: FrozenBatch) -> Result<SequenceNumber> {
-        let request =
-            Arc::new(Request { tree, batch, outcome: Mutex::new(None), wake: Condvar::new() });
+        let checksum = crc32c(&[batch.encoding()]);
+        let (outcome, wake) = (Mutex::default(), Condvar::new());
+        let request = Arc::new(Request { tree, batch, checksum, outcome, wake });
         let mut queue = self.queue.lock();
         queue.waiting.push(Arc::clone(&request));
         loop {
@@ -120,33 +131,55 @@ impl Commits {
             }
             queue.led = true;
             let group = take_group(&mut queue.waiting);
-            let outcome = MutexGuard::unlocked(&mut queue, || self.commit(&group));
-            queue.led = false;
-            wake(&group, outcome, &queue.waiting);
+            MutexGuard::unlocked(&mut queue, || self.commit(&group));
         }
     }
 
-    /// Numbers, logs, applies and publishes `group`. Returns the number of its first mutation.
-    fn commit(&self, group: &[Arc<Request>]) -> Result<SequenceNumber> {
+    /// Logs, applies and publishes `group`, and tells it.
+    fn commit(&self, group: &[Arc<Request>]) {
         let _whole = NeverInPart;
         let mut log = self.log.lock();
+        let first = self.log_group(&mut log, group);
+        let applying = self.applying.lock();
+        drop(log);
+        self.pass_on_the_lead();
+        if let Ok(first) = first {
+            self.apply(group, first);
+        }
+        drop(applying);
+        let _queue = self.queue.lock();
+        wake(group, &first);
+    }
+
+    fn pass_on_the_lead(&self) {
+        let mut queue = self.queue.lock();
+        queue.led = false;
+        if let Some(next) = queue.waiting.first() {
+            next.wake.notify_one();
+        }
+    }
+
+    /// Numbers `group`, appends it to the log and syncs. Returns the number of its first mutation.
+    fn log_group(&self, log: &mut Log, group: &[Arc<Request>]) -> Result<SequenceNumber> {
         if log.closed {
             return Err(Error::Closed);
         }
         let first = SequenceNumber(log.last.0 + 1);
-        let count: usize = group.iter().map(|request| request.batch.len()).sum();
-        let last = SequenceNumber(log.last.0 + count as u64);
+        let last = SequenceNumber(log.last.0 + count(group));
         if last > SequenceNumber::MAX {
             return Err(Error::WritesStopped("sequence numbers are used up".to_owned()));
         }
-        self.append(&mut log, group, first)?;
+        self.append(log, group, first)?;
         log.last = last;
+        Ok(first)
+    }
+
+    fn apply(&self, group: &[Arc<Request>], first: SequenceNumber) {
         for (request, first) in numbered(group, first) {
             let end = first.0 + request.batch.len() as u64 - 1;
             request.tree.apply(&request.batch, first, LogPosition(end));
         }
-        self.snapshots.publish(last);
-        Ok(first)
+        self.snapshots.publish(SequenceNumber(first.0 + count(group) - 1));
     }
 
     fn append(&self, log: &mut Log, group: &[Arc<Request>], first: SequenceNumber) -> Result<()> {
@@ -158,6 +191,7 @@ impl Commits {
                 first,
                 commit_time: log.commit_time,
                 payload: request.batch.encoding(),
+                payload_crc: request.checksum,
             })
             .collect();
         log.writer.append(&records)?;
@@ -189,9 +223,9 @@ impl Commits {
         self.sync_log(&mut self.log.lock())
     }
 
-    /// Runs `act` while no group is being committed, and with it no memtable written.
+    /// Runs `act` while no group is being applied, and with it no memtable written.
     pub(crate) fn between_groups<T>(&self, act: impl FnOnce() -> T) -> T {
-        let _log = self.log.lock();
+        let _applying = self.applying.lock();
         act()
     }
 
@@ -243,18 +277,18 @@ fn take_group(waiting: &mut Vec<Arc<Request>>) -> Vec<Arc<Request>> {
     waiting.drain(..count).collect()
 }
 
-/// Tells each of `group` its outcome, and one of `waiting` to lead.
-fn wake(group: &[Arc<Request>], outcome: Result<SequenceNumber>, waiting: &[Arc<Request>]) {
-    match outcome {
-        Ok(first) => numbered(group, first).for_each(|(request, first)| {
-            let last = SequenceNumber(first.0 + request.batch.len() as u64 - 1);
-            *request.outcome.lock() = Some(Ok(last));
-        }),
-        Err(error) => group.iter().for_each(|request| {
-            *request.outcome.lock() = Some(Err(error.clone()));
-        }),
-    }
-    group.iter().chain(waiting.first()).for_each(|request| {
+/// Mutations of a group.
+fn count(group: &[Arc<Request>]) -> u64 {
+    group.iter().map(|request| request.batch.len() as u64).sum()
+}
+
+/// Tells each of `group` its outcome, given the number of the group's first mutation. Under the
+/// queue's lock.
+fn wake(group: &[Arc<Request>], first: &Result<SequenceNumber>) {
+    let number = *first.as_ref().unwrap_or(&SequenceNumber(0));
+    for (request, first_of_batch) in numbered(group, number) {
+        let last = SequenceNumber(first_of_batch.0 + request.batch.len() as u64 - 1);
+        *request.outcome.lock() = Some(first.clone().map(|_| last));
         request.wake.notify_one();
-    });
+    }
 }

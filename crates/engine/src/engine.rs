@@ -1,14 +1,15 @@
 //! The engine's public face, and the state that its parts share. Wiring only.
 //!
 //! Lock order, outermost first; a thread that holds one may take only those below it:
-//! 1. `Commits::queue`, never together with another lock but a request's outcome
-//! 2. `Commits::log`: the commit leader, freezing, closing
-//! 3. `Tree::installing`: a change of files, from the manifest to the view
-//! 4. `Shared::trees`
-//! 5. the manifest's own lock, held over the I/O of an install; under it the log's list of
+//! 1. `Commits::log`: appending, syncing, closing
+//! 2. `Commits::applying`: a group on its way to the memtables, freezing
+//! 3. `Commits::queue`, under it only a request's outcome
+//! 4. `Tree::installing`: a change of files, from the manifest to the view
+//! 5. `Shared::trees`
+//! 6. the manifest's own lock, held over the I/O of an install; under it the log's list of
 //!    segments, to say where the log begins
-//! 6. `Tree::work`
-//! 7. `Tree::view`, `Tree::rules`, `Snapshots::held`, the memtable's and the cache's own locks
+//! 7. `Tree::work`
+//! 8. `Tree::view`, `Tree::rules`, `Snapshots::held`, the memtable's and the cache's own locks
 
 use crate::background::Progress;
 use crate::batch::WriteBatch;

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. Views are replaced, never changed; `view` is locked only to copy or replace the `Arc`.
-//! 2. The active memtable is written, and frozen, only by whoever holds the commit queue's log
+//! 2. The active memtable is written, and frozen, only by whoever holds `Commits::applying`
 //!    (commit.rs): no batch is split between two memtables.
 //! 3. The manifest's version and the view follow each other under `installing`, so that views come
 //!    in the order of versions.

@@ -33,7 +33,7 @@ pub fn log_record(data: &[u8]) {
             let mut writer = LogWriter::open(Arc::clone(&fs), Path::new(""), 4096, end)
                 .expect("what can be read can be repaired");
             let (tree, first) = (TreeId(9), SequenceNumber(9));
-            let one = LogRecord { tree, first, commit_time: 9, payload: b"new" };
+            let one = LogRecord::new(tree, first, 9, b"new");
             writer.append(&[one]).expect("the disk has space");
             let (after, _) = read(&fs).expect("a repaired log can be read");
             assert_eq!(after[..before.len()], before, "nothing is lost");
@@ -72,7 +72,7 @@ fn read(fs: &Arc<dyn FileSystem>) -> Result<(Vec<Vec<u8>>, super::LogEnd)> {
 pub fn log_record_seeds() -> Vec<Vec<u8>> {
     let payload = b"\x00\x00\x00\x00".as_slice();
     let (tree, first) = (TreeId(7), SequenceNumber(10));
-    let record = LogRecord { tree, first, commit_time: 1000, payload };
+    let record = LogRecord::new(tree, first, 1000, payload);
     let header = record::encode_file_header(&LOG, 1);
     let kinds = [RecordKind::Seal, RecordKind::Close];
     let content = kinds.map(|kind| {

@@ -259,9 +259,9 @@ impl SegmentReader {
     }
 
     fn batch(&mut self, offset: u64, header: &RecordHeader) -> Result<LogRecord<'_>> {
-        let RecordHeader { tree, first, commit_time, .. } = *header;
+        let RecordHeader { tree, first, commit_time, payload_crc, .. } = *header;
         let payload = self.file.payload(offset, header)?;
-        Ok(LogRecord { tree, first, commit_time, payload })
+        Ok(LogRecord { tree, first, commit_time, payload, payload_crc })
     }
 
     /// Decides what a bad record at `end` means: the end of the log, or corruption.

@@ -84,6 +84,15 @@ pub struct LogRecord<'a> {
     pub commit_time: u64,
     /// The encoded batch; opaque here.
     pub payload: &'a [u8],
+    /// crc32c of the payload, taken by whoever made it, before it waited for its turn.
+    pub payload_crc: u32,
+}
+
+impl<'a> LogRecord<'a> {
+    /// A record with the checksum of `payload`.
+    pub fn new(tree: TreeId, first: SequenceNumber, commit_time: u64, payload: &'a [u8]) -> Self {
+        Self { tree, first, commit_time, payload, payload_crc: crc32c(&[payload]) }
+    }
 }
 
 /// The header of a record.
@@ -200,9 +209,10 @@ pub(crate) fn encode_record(
 ) {
     assert!(record.payload.len() <= PAYLOAD_BYTES_MAX, "the caller checks the payload's length");
     assert!(synced_to <= offset, "only what was written can have been synced");
+    debug_assert_eq!(record.payload_crc, crc32c(&[record.payload]));
     let start = out.len();
     out.put_u32(0);
-    out.put_u32(crc32c(&[record.payload]));
+    out.put_u32(record.payload_crc);
     out.put_u32(record.payload.len() as u32);
     out.put_u32(record.tree.0);
     out.put_u64(record.first.0);
@@ -222,8 +232,7 @@ pub(crate) fn encode_mark(
     synced_to: u64,
     kind: RecordKind,
 ) {
-    let nothing =
-        LogRecord { tree: TreeId(0), first: SequenceNumber(0), commit_time: 0, payload: &[] };
+    let nothing = LogRecord::new(TreeId(0), SequenceNumber(0), 0, &[]);
     encode_record(out, number, offset, synced_to, kind, &nothing);
 }
 

@@ -32,7 +32,7 @@ fn records(batches: &[Batch]) -> Vec<LogRecord<'_>> {
     let record = |batch| {
         let Batch { tree, first, payload }: &Batch = batch;
         let (tree, first) = (TreeId(*tree), SequenceNumber(*first));
-        LogRecord { tree, first, commit_time: 1000, payload }
+        LogRecord::new(tree, first, 1000, payload)
     };
     batches.iter().map(record).collect()
 }
@@ -136,7 +136,7 @@ fn the_bytes_of_version_one() {
     let mut payload = Vec::new();
     payload.extend(batch.encode());
     let (tree, first) = (TreeId(7), SequenceNumber(10));
-    writer.append(&[LogRecord { tree, first, commit_time: 1000, payload: &payload }]).unwrap();
+    writer.append(&[LogRecord::new(tree, first, 1000, &payload)]).unwrap();
     writer.close().unwrap();
     let bytes = std::fs::read(dir.path().join("0000000001.log")).unwrap();
     let page = include_str!("../../../../docs/format/commit_log.md");

@@ -55,8 +55,7 @@ fn edits(data: &[u8]) {
     if state.check().is_ok() {
         let fs = SimFs::new(1);
         let path = current::manifest_path(Path::new(""), 1);
-        let record =
-            LogRecord { tree: TreeId(0), first: SequenceNumber(0), commit_time: 0, payload: data };
+        let record = LogRecord::new(TreeId(0), SequenceNumber(0), 0, data);
         let file = fs.create(&path).expect("a simulated disk without faults takes it");
         AppendFile::start(file, path, &MANIFEST, 1, 0)
             .and_then(|mut file| file.append(RecordKind::Edit, &[record]))

@@ -256,8 +256,7 @@ impl Writer {
         for edit in edits {
             edit.encode_into(&mut payload);
         }
-        let (tree, first) = (TreeId(0), SequenceNumber(0));
-        let record = LogRecord { tree, first, commit_time: 0, payload: &payload };
+        let record = LogRecord::new(TreeId(0), SequenceNumber(0), 0, &payload);
         self.file.append(RecordKind::Edit, &[record])?;
         self.file.sync()?;
         // Only helps to tell rot from a torn write; the edits count without it.
