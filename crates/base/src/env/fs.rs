@@ -5,7 +5,9 @@
 //! its directory returns. The simulated file system (`sim`) breaks everything this text does not
 //! promise.
 
+use super::read_queue::{PreadQueue, ReadQueue};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +15,18 @@ use std::sync::Arc;
 pub trait FileSystem: Send + Sync + 'static {
     /// Opens an existing file for positional reads.
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
+
+    /// As `open_read`, past the page cache: for what the caller caches itself. Where the file
+    /// system cannot, the file is opened as by `open_read`; [`ReadFile::is_direct`] tells.
+    fn open_read_direct(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.open_read(path)
+    }
+
+    /// A queue that has up to `depth` reads in flight, 1..=4096; a depth outside is brought
+    /// inside. It reads any file, those of other file systems too.
+    fn read_queue(&self, depth: usize) -> Box<dyn ReadQueue> {
+        Box::new(PreadQueue::new(depth))
+    }
 
     /// Creates a file for writing; an existing file of that name is emptied.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
@@ -60,6 +74,27 @@ pub trait ReadFile: Send + Sync + 'static {
 
     /// Length in bytes when the call is made.
     fn size(&self) -> io::Result<u64>;
+
+    /// Whether reads go past the page cache.
+    fn is_direct(&self) -> bool {
+        false
+    }
+
+    /// What the kernel knows the file by; `None` if it is not one of the operating system, or
+    /// must be read by `read_exact_at` for another reason. It is the same file on every call.
+    fn descriptor(&self) -> Option<Descriptor<'_>> {
+        None
+    }
+}
+
+/// A file of the operating system, for those who read it by its descriptor.
+#[derive(Debug, Clone, Copy)]
+pub struct Descriptor<'a> {
+    /// The open file.
+    pub fd: BorrowedFd<'a>,
+    /// What offset, length and memory of a read must be multiples of: a power of two up to
+    /// 64 KiB, 1 where nothing is asked.
+    pub align: usize,
 }
 
 /// A file open for writing by one owner.

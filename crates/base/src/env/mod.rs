@@ -6,12 +6,17 @@
 
 use std::sync::Arc;
 
+mod aligned;
 pub mod clock;
+mod direct;
 pub mod fs;
+mod read_buffer;
+pub mod read_queue;
 pub mod real;
 pub mod rng;
 pub mod sim;
 pub mod task;
+mod uring;
 
 pub use clock::{Clock, SystemClock};
 pub use fs::FileSystem;

@@ -1,8 +1,12 @@
 //! The machine's own file system.
 
-use super::fs::{FileSystem, ReadFile, WriteFile};
+use super::direct::DirectFile;
+use super::fs::{Descriptor, FileSystem, ReadFile, WriteFile};
+use super::read_queue::{PreadQueue, ReadQueue};
+use super::uring::UringQueue;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +18,19 @@ pub struct RealFileSystem;
 impl FileSystem for RealFileSystem {
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         Ok(Arc::new(RealReadFile(File::open(path)?)))
+    }
+
+    fn open_read_direct(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        match DirectFile::open(path)? {
+            Some(file) => Ok(Arc::new(file)),
+            None => self.open_read(path),
+        }
+    }
+
+    /// Through io_uring; one read after the other where the kernel is too old for it or does not
+    /// let this process use it, as in many containers.
+    fn read_queue(&self, depth: usize) -> Box<dyn ReadQueue> {
+        queue_or_fallback(depth, UringQueue::new)
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
@@ -77,6 +94,17 @@ impl FileSystem for RealFileSystem {
     }
 }
 
+/// The queue that `set_up` makes, or one that needs nothing of the kernel.
+fn queue_or_fallback(
+    depth: usize,
+    set_up: impl FnOnce(usize) -> io::Result<UringQueue>,
+) -> Box<dyn ReadQueue> {
+    match set_up(depth) {
+        Ok(queue) => Box::new(queue),
+        Err(_) => Box::new(PreadQueue::new(depth)),
+    }
+}
+
 struct RealReadFile(File);
 
 impl ReadFile for RealReadFile {
@@ -86,6 +114,10 @@ impl ReadFile for RealReadFile {
 
     fn size(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn descriptor(&self) -> Option<Descriptor<'_>> {
+        Some(Descriptor { fd: self.0.as_fd(), align: 1 })
     }
 }
 
@@ -117,5 +149,21 @@ impl WriteFile for RealWriteFile {
 
     fn size(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read_queue::QueueKind;
+    use super::*;
+
+    #[test]
+    fn a_refused_io_uring_falls_back_to_pread() {
+        // ENOSYS: no such call; EPERM: forbidden; ENOMEM: over a limit.
+        for errno in [38, 1, 12] {
+            let refuse = |_| Err(io::Error::from_raw_os_error(errno));
+            let queue = queue_or_fallback(7, refuse);
+            assert_eq!((queue.kind(), queue.depth()), (QueueKind::Pread, 7));
+        }
     }
 }

@@ -1,0 +1,376 @@
+//! A read queue over io_uring: reads go into the kernel a few at a time, and one entry both begins
+//! the last of them and waits for all that are wanted.
+//!
+//! 1. Each read in the ring has a slot, which owns its memory and keeps its file open. A slot is
+//!    emptied only by the completion of its read, so the kernel never writes into memory that is
+//!    free or that anyone looks at.
+//! 2. The ring never holds more reads than there are slots, and its completion queue has room for
+//!    all of them: completions cannot overflow, submissions always fit.
+//! 3. Dropping the queue waits for the reads in the ring (a read that a disk has begun cannot be
+//!    called back). Where the kernel will not even let us wait, their memory is leaked.
+//! 4. What the ring does not do is done by `read_exact_at`: files without a descriptor, single
+//!    reads that the kernel wants to be tried again, everything once the ring has failed.
+//!
+//! No polling threads, and nothing is registered with the ring: docs/decisions/0007 has figures.
+
+#![allow(unsafe_code, reason = "the kernel writes into memory it is given by address")]
+
+use super::aligned::{AlignedBuffer, AlignedRead};
+use super::fs::{Descriptor, ReadFile};
+use super::read_buffer::{BufferPool, ReadBuffer};
+use super::read_queue::{Completed, DEPTH_MAX, QueueKind, ReadQueue, pool_for, read_now};
+use io_uring::{IoUring, opcode, types};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+/// Reads that go into the kernel together. With more the disk would idle while they are prepared,
+/// with fewer each would pay more for the entry.
+const READS_PER_ENTRY: usize = 8;
+
+/// A read that waits for a slot.
+struct Request {
+    tag: u64,
+    file: Arc<dyn ReadFile>,
+    offset: u64,
+    len: usize,
+}
+
+/// A read in the ring.
+struct Slot {
+    request: Request,
+    memory: AlignedBuffer,
+    read: AlignedRead,
+}
+
+/// A [`ReadQueue`] over io_uring.
+pub(super) struct UringQueue {
+    ring: IoUring,
+    /// As many as the queue is deep; a completion names its read by its place here.
+    slots: Vec<Option<Slot>>,
+    /// The places of empty slots.
+    free: Vec<usize>,
+    backlog: VecDeque<Request>,
+    done: Vec<Completed>,
+    pool: Arc<BufferPool>,
+    /// The ring has failed and is not used any more.
+    failed: bool,
+}
+
+impl UringQueue {
+    /// A queue of `depth`, brought into 1..=4096. Fails where the kernel has no io_uring with
+    /// plain reads (before 5.6), or does not let this process use it.
+    pub(super) fn new(depth: usize) -> io::Result<Self> {
+        let depth = depth.clamp(1, DEPTH_MAX);
+        let ring = set_up(depth as u32)?;
+        Ok(Self {
+            ring,
+            slots: std::iter::repeat_with(|| None).take(depth).collect(),
+            free: (0..depth).rev().collect(),
+            backlog: VecDeque::new(),
+            done: Vec::new(),
+            pool: pool_for(depth),
+            failed: false,
+        })
+    }
+
+    /// Reads that the kernel has or is about to get.
+    fn in_ring(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Puts waiting reads into the ring as far as there are slots, and those of a full batch
+    /// into the kernel.
+    fn fill_ring(&mut self) {
+        while !self.free.is_empty() {
+            let Some(request) = self.backlog.pop_front() else { return };
+            self.start(request);
+            if !self.failed && self.ring.submission().len() >= READS_PER_ENTRY {
+                self.enter(0);
+            }
+        }
+    }
+
+    fn start(&mut self, request: Request) {
+        let align = match request.file.descriptor() {
+            Some(Descriptor { align, .. }) if !self.failed && request.len > 0 => align,
+            _ => return self.read_now(&request),
+        };
+        match AlignedRead::new(request.offset, request.len, align) {
+            Ok(read) => {
+                let memory = self.pool.take(read.len());
+                self.push(Slot { request, memory, read });
+            }
+            Err(error) => self.done.push(Completed { tag: request.tag, result: Err(error) }),
+        }
+    }
+
+    /// Puts the next transfer of a read into the ring.
+    fn push(&mut self, slot: Slot) {
+        let Some(descriptor) = slot.request.file.descriptor() else {
+            return self.read_now(&slot.request);
+        };
+        let fd = types::Fd(descriptor.fd.as_raw_fd());
+        let place = self.free.pop().expect("a read begins only where a slot is free");
+        let slot = self.slots[place].insert(slot);
+        let (from, to) = slot.read.next();
+        let target = &mut slot.memory.bytes_mut()[to];
+        let entry = opcode::Read::new(fd, target.as_mut_ptr(), target.len() as u32)
+            .offset(from)
+            .build()
+            .user_data(place as u64);
+        // SAFETY: the entry points at `target.len()` bytes that the slot owns. The slot stays as
+        // it is until the read completes (invariant 1), and keeps the descriptor open.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.expect("the submission queue has room for all slots");
+    }
+
+    fn read_now(&mut self, request: &Request) {
+        let result = read_now(&self.pool, &*request.file, request.offset, request.len);
+        self.done.push(Completed { tag: request.tag, result });
+    }
+
+    /// Takes in all completions that are there.
+    fn reap(&mut self) {
+        while !self.failed {
+            let Some(completion) = self.ring.completion().next() else { return };
+            let place = completion.user_data() as usize;
+            let slot = self.slots[place].take().expect("only reads in the ring complete");
+            self.free.push(place);
+            self.finish(slot, completion.result());
+        }
+    }
+
+    /// Handles the end of a transfer: a count of bytes, or an error negated.
+    fn finish(&mut self, mut slot: Slot, outcome: i32) {
+        let tag = slot.request.tag;
+        let advanced = match usize::try_from(outcome) {
+            Ok(count) => slot.read.advance(count),
+            Err(_) if wants_another_try(-outcome) => return self.read_now(&slot.request),
+            Err(_) => Err(io::Error::from_raw_os_error(-outcome)),
+        };
+        let result = match advanced {
+            Ok(false) => return self.push(slot),
+            Ok(true) => Ok(ReadBuffer::new(slot.memory, slot.read.wanted(), &self.pool)),
+            Err(error) => Err(error),
+        };
+        self.done.push(Completed { tag, result });
+    }
+
+    /// Whether the kernel has not yet been told of all reads in the ring, or asks to be entered.
+    fn must_enter(&mut self) -> bool {
+        let submission = self.ring.submission();
+        !submission.is_empty() || submission.taskrun() || submission.cq_overflow()
+    }
+
+    /// Tells the kernel of new reads and waits until `want` more are done. May return early.
+    fn enter(&mut self, want: usize) {
+        let Err(error) = self.ring.submit_and_wait(want) else { return };
+        match Errno::from_io_error(&error) {
+            Some(Errno::INTR) => {}
+            // Short of memory for requests; what is in flight gives some back.
+            Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => std::thread::yield_now(),
+            _ => self.fail(&error),
+        }
+    }
+
+    /// Gives the ring up: its reads end with `error`, and their memory is never used again,
+    /// because the kernel may still write there.
+    fn fail(&mut self, error: &io::Error) {
+        self.failed = true;
+        for (place, slot) in self.slots.iter_mut().enumerate() {
+            let Some(Slot { request, memory, .. }) = slot.take() else { continue };
+            std::mem::forget(memory);
+            self.free.push(place);
+            let result = Err(io::Error::new(error.kind(), format!("io_uring failed: {error}")));
+            self.done.push(Completed { tag: request.tag, result });
+        }
+    }
+}
+
+impl ReadQueue for UringQueue {
+    fn submit(&mut self, tag: u64, file: &Arc<dyn ReadFile>, offset: u64, len: usize) {
+        self.backlog.push_back(Request { tag, file: Arc::clone(file), offset, len });
+        self.fill_ring();
+    }
+
+    fn flush(&mut self) {
+        if !self.failed && self.must_enter() {
+            self.enter(0);
+        }
+    }
+
+    fn wait(&mut self, at_least: usize, out: &mut Vec<Completed>) {
+        let at_least = at_least.min(self.in_flight());
+        self.reap();
+        loop {
+            self.fill_ring();
+            let missing = at_least.saturating_sub(self.done.len()).min(self.in_ring());
+            if !self.failed && (missing > 0 || self.must_enter()) {
+                self.enter(missing);
+                self.reap();
+            }
+            if self.done.len() >= at_least {
+                break;
+            }
+        }
+        out.append(&mut self.done);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.backlog.len() + self.in_ring() + self.done.len()
+    }
+
+    fn depth(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn kind(&self) -> QueueKind {
+        QueueKind::Uring
+    }
+}
+
+impl Drop for UringQueue {
+    fn drop(&mut self) {
+        self.backlog.clear();
+        while self.in_ring() > 0 {
+            self.enter(self.in_ring());
+            self.reap();
+        }
+    }
+}
+
+/// Errors of a read that say nothing about the file: the thread that submitted it was
+/// interrupted or ended, or the kernel could not do it in the way of the ring.
+fn wants_another_try(errno: i32) -> bool {
+    let errno = Errno::from_raw_os_error(errno);
+    matches!(errno, Errno::AGAIN | Errno::INTR | Errno::CANCELED | Errno::OPNOTSUPP)
+}
+
+/// A ring for `depth` reads that is known to work.
+fn set_up(depth: u32) -> io::Result<IoUring> {
+    // Completions then wait for the next entry into the kernel instead of interrupting the
+    // thread; kernels before 5.19 do not know it.
+    let cooperative = IoUring::builder().setup_coop_taskrun().setup_taskrun_flag().build(depth);
+    let mut ring = cooperative.or_else(|_| IoUring::new(depth))?;
+    // This feature came with plain reads, in 5.6; completions that are never dropped before it.
+    if !ring.params().is_feature_rw_cur_pos() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    // A filter of system calls may allow setting up and refuse what follows.
+    let nothing = opcode::Nop::new().build();
+    // SAFETY: the entry points at nothing.
+    let pushed = unsafe { ring.submission().push(&nothing) };
+    pushed.expect("a new ring is empty");
+    while ring.completion().is_empty() {
+        match ring.submit_and_wait(1) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+    }
+    ring.completion().next();
+    Ok(ring)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fs::FileSystem;
+    use super::super::real::RealFileSystem;
+    use super::*;
+    use std::path::Path;
+
+    const LEN: usize = 10_000;
+
+    fn byte(at: usize) -> u8 {
+        (at % 251) as u8
+    }
+
+    fn file(dir: &Path) -> Arc<dyn ReadFile> {
+        let path = dir.join("file");
+        std::fs::write(&path, (0..LEN).map(byte).collect::<Vec<u8>>()).unwrap();
+        RealFileSystem.open_read(&path).unwrap()
+    }
+
+    /// Calls `check` with a queue and a file, unless this machine has no io_uring.
+    fn with_queue(check: impl FnOnce(UringQueue, Arc<dyn ReadFile>)) {
+        let dir = tempfile::tempdir().unwrap();
+        match UringQueue::new(4) {
+            Ok(queue) => check(queue, file(dir.path())),
+            Err(error) => eprintln!("not tested, io_uring is refused: {error}"),
+        }
+    }
+
+    fn slot(queue: &UringQueue, file: &Arc<dyn ReadFile>, len: usize) -> Slot {
+        let request = Request { tag: 7, file: Arc::clone(file), offset: 1, len };
+        let read = AlignedRead::new(1, len, 1).unwrap();
+        let mut memory = queue.pool.take(len);
+        memory.bytes_mut().fill(255);
+        Slot { request, memory, read }
+    }
+
+    fn one(queue: &mut UringQueue) -> io::Result<ReadBuffer> {
+        let mut done = Vec::new();
+        queue.wait(1, &mut done);
+        assert_eq!((done.len(), done[0].tag, queue.in_flight()), (1, 7, 0));
+        done.remove(0).result
+    }
+
+    #[test]
+    fn a_short_read_goes_on_where_it_ended() {
+        with_queue(|mut queue, file| {
+            let slot = slot(&queue, &file, 1000);
+            queue.finish(slot, 10);
+            let bytes = one(&mut queue).unwrap();
+            assert_eq!(bytes[..10], [255; 10]);
+            assert!(bytes[10..].iter().enumerate().all(|(at, b)| *b == byte(at + 11)));
+            assert_eq!(bytes.len(), 1000);
+        });
+    }
+
+    #[test]
+    fn a_read_that_the_ring_could_not_do_is_done_without_it() {
+        for errno in [Errno::AGAIN, Errno::INTR, Errno::CANCELED] {
+            with_queue(|mut queue, file| {
+                let slot = slot(&queue, &file, 3);
+                queue.finish(slot, -errno.raw_os_error());
+                assert_eq!(*one(&mut queue).unwrap(), [1, 2, 3]);
+            });
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_device_is_that_of_the_read() {
+        with_queue(|mut queue, file| {
+            let slot = slot(&queue, &file, 3);
+            queue.finish(slot, -Errno::IO.raw_os_error());
+            let error = one(&mut queue).unwrap_err();
+            assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
+        });
+    }
+
+    #[test]
+    fn a_ring_that_fails_ends_its_reads_and_the_queue_goes_on() {
+        with_queue(|mut queue, file| {
+            for tag in 0..7 {
+                queue.submit(tag, &file, 1, 3);
+            }
+            queue.flush();
+            queue.fail(&io::Error::from_raw_os_error(Errno::BADF.raw_os_error()));
+            queue.submit(7, &file, 1, 3);
+            let mut done = Vec::new();
+            queue.wait(8, &mut done);
+            assert_eq!(queue.in_flight(), 0);
+            done.sort_by_key(|completed| completed.tag);
+            assert_eq!(done.len(), 8);
+            for (tag, completed) in done.into_iter().enumerate() {
+                // Four were in the ring.
+                match completed.result {
+                    Ok(bytes) => assert!(tag >= 4 && *bytes == [1, 2, 3]),
+                    Err(error) => assert!(tag < 4, "{tag}: {error}"),
+                }
+            }
+        });
+    }
+}
