@@ -7,6 +7,7 @@ mod front;
 mod keys;
 mod kv;
 mod measure;
+mod reads;
 mod timing;
 
 use clap::Parser;
@@ -24,6 +25,8 @@ enum Bench {
     Kv(kv::KvArgs),
     /// The same through the Bigtable API of a running server.
     Bigtable(front::FrontArgs),
+    /// Random reads of a file through a read queue, to compare with fio.
+    Reads(reads::ReadsArgs),
 }
 
 #[expect(clippy::print_stderr, reason = "a program tells its user what went wrong")]
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         }
         Bench::Kv(args) => kv::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
+        Bench::Reads(args) => reads::run(&args).map_err(|error| error.to_string()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
