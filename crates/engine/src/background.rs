@@ -34,7 +34,7 @@ const COMPACTIONS_MAX: usize = 2;
 /// How long a failed flush or compaction waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Longest sleep of a waiter before it looks again.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Pause of a writer while level 0 is long, before it must stop altogether.
 const SLOW_DOWN: Duration = Duration::from_millis(1);
 
@@ -124,7 +124,7 @@ impl Shared {
     }
 
     /// Sleeps until background work ends, at most `longest`; or does some of it.
-    fn pause(&self, longest: Duration) {
+    pub(crate) fn pause(&self, longest: Duration) {
         if !self.env.tasks.help() {
             let mut progress = self.progress.lock();
             self.progressed.wait_for(&mut progress, longest);
@@ -193,7 +193,7 @@ impl Shared {
         };
         if due {
             self.submit(tree, |shared, tree| {
-                let done = shared.flush_frozen(tree);
+                let done = shared.flush_frozen(tree, || shared.commits.sync());
                 tree.work.lock().flushing = false;
                 done
             });
@@ -222,7 +222,7 @@ impl Shared {
         }
     }
 
-    fn schedule(self: &Arc<Self>, tree: &Arc<Tree>) {
+    pub(crate) fn schedule(self: &Arc<Self>, tree: &Arc<Tree>) {
         if !self.is_closing() {
             self.schedule_flush(tree);
             self.schedule_compaction(tree);
@@ -275,8 +275,13 @@ impl Shared {
         );
     }
 
-    /// Writes every frozen memtable of `tree`, oldest first, each into a run of level 0.
-    fn flush_frozen(&self, tree: &Tree) -> Result<()> {
+    /// Writes every frozen memtable of `tree`, oldest first, each into a run of level 0. Only for
+    /// whoever set `Work::flushing`. `sync_log` makes durable what was committed up to now.
+    pub(crate) fn flush_frozen(
+        &self,
+        tree: &Tree,
+        sync_log: impl Fn() -> Result<()>,
+    ) -> Result<()> {
         while let Some(memtable) = tree.view().frozen.last().cloned() {
             let run = self.manifest.state().tree(tree.id).map(|version| version.next_run());
             let run = run.ok_or(Error::UnknownTree(tree.id))?;
@@ -285,7 +290,7 @@ impl Shared {
             })?;
             // What was committed before the memtable's last batch must be as durable as the
             // SSTable: a power loss may take the newest batches, not some from their midst.
-            self.commits.sync()?;
+            sync_log()?;
             let position = memtable.position();
             written.edits.push(Edit::Flushed { tree: tree.id, position });
             self.install(tree, &written)?;

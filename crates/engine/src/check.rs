@@ -178,6 +178,8 @@ fn check_sst(
 ) -> Result<()> {
     let file = fs.open_read(path).map_err(|error| Error::io("open", path, &error))?;
     let sst = SstReader::open(file, path, number, Arc::new(BlockCache::new(CACHE_BYTES)))?;
+    let sequence = meta.map_or(SequenceNumber(0), |meta| meta.sequence_max);
+    let sst = SstReader::numbered(sst, sequence);
     sst.verify()?;
     report.ssts += 1;
     report.sst_bytes += sst.bytes();
@@ -232,6 +234,11 @@ fn read_log(env: &Env, dir: &Path, state: Option<&State>, report: &mut Report) -
         }
         if item.record.first < next {
             let what = format!("batch {} stands after {}", item.record.first.0, next.0 - 1);
+            report.add(path.clone(), offset, what);
+        }
+        let known = state.map_or(u64::MAX, |state| state.last_sequence.0);
+        if next.0 > 0 && item.record.first > next && item.record.first.0 - 1 > known {
+            let what = format!("numbers from {} are missing, in the manifest too", next.0);
             report.add(path.clone(), offset, what);
         }
         match FrozenBatch::decode(item.record.payload) {

@@ -13,7 +13,7 @@
 //! Invariants:
 //! 1. One leader at a time appends, and one applies. `applying` is taken while `log` is held, so
 //!    groups are applied and published in log order; whoever holds `applying` (to freeze a
-//!    memtable) meets no half-applied group.
+//!    memtable) meets no half-applied group. Whoever holds both (to ingest) meets none at all.
 //! 2. Numbers are consecutive over all trees in log order; a group that failed to append leaves
 //!    no gap.
 //! 3. After a failed append or sync the log refuses all that follows. Such a group was not
@@ -76,6 +76,14 @@ pub(crate) struct LogStart {
     pub(crate) last: SequenceNumber,
     /// The newest commit time in the log.
     pub(crate) commit_time: u64,
+}
+
+/// How something failed that took a sequence number.
+pub(crate) enum Failure {
+    /// It is as if nothing had happened.
+    Undone(Error),
+    /// Whether it happened shows at the next open.
+    InDoubt(Error),
 }
 
 struct Request {
@@ -227,6 +235,45 @@ impl Commits {
     pub(crate) fn between_groups<T>(&self, act: impl FnOnce() -> T) -> T {
         let _applying = self.applying.lock();
         act()
+    }
+
+    /// Lets `act` use the next sequence number for something that is not in the log, and publish
+    /// it, while no group is being logged or applied and all before it is on disk. Returns the
+    /// number.
+    ///
+    /// After [`Failure::InDoubt`] the number may be in use at the next open, so that nothing may
+    /// be numbered any more: writes stop.
+    pub(crate) fn number_apart(
+        &self,
+        act: impl FnOnce(SequenceNumber) -> Result<(), Failure>,
+    ) -> Result<SequenceNumber> {
+        let _whole = NeverInPart;
+        let mut log = self.log.lock();
+        if log.closed {
+            return Err(Error::Closed);
+        }
+        let number = SequenceNumber(log.last.0 + 1);
+        if number > SequenceNumber::MAX {
+            return Err(Error::WritesStopped("sequence numbers are used up".to_owned()));
+        }
+        // As with a flush: a power loss may take the newest of what was written, not some of its
+        // midst. An unsynced log that is latched is refused here, too.
+        log.writer.sync()?;
+        self.syncs.fetch_add(u64::from(log.unsynced), Ordering::Relaxed);
+        log.unsynced = false;
+        // All before it is published.
+        let _applying = self.applying.lock();
+        match act(number) {
+            Ok(()) => {
+                log.last = number;
+                Ok(number)
+            }
+            Err(Failure::Undone(error)) => Err(error),
+            Err(Failure::InDoubt(error)) => {
+                log.writer.stop(error.to_string());
+                Err(error)
+            }
+        }
     }
 
     /// Syncs, writes the closing record and refuses whatever comes after. Tells where the log

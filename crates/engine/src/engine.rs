@@ -17,6 +17,7 @@ use crate::cell::{FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::commit::Commits;
 use crate::elide::ElisionRules;
 use crate::error::{Error, Result};
+use crate::ingest::{IngestFiles, IngestOptions, SstWriter};
 use crate::manifest::ManifestSet;
 use crate::metrics::{Counters, Metrics};
 use crate::obsolete::Obsolete;
@@ -223,5 +224,28 @@ impl Engine {
     /// record, and refuses further writes; reads go on. Flushes nothing.
     pub fn close(&self) -> Result<()> {
         self.shared.close()
+    }
+
+    /// A writer of sorted cells for `tree`, for bulk loads: see [`SstWriter`]. Any number may
+    /// write at the same time. It keeps the data directory open until it, or the files it
+    /// finished, are dropped.
+    pub fn sst_writer(&self, tree: TreeId, options: &IngestOptions) -> Result<SstWriter> {
+        SstWriter::new(self.clone(), Arc::clone(&self.shared), tree, options)
+    }
+
+    /// Makes `files` part of their tree, all of them or none, whatever happens. When it returns
+    /// they are durable, and with them all that was committed before; every later read sees them,
+    /// and none at an earlier snapshot. Their cells are newer than all that was committed before.
+    /// Blocks like [`Self::write`], and stops other writes for as long as it takes to write an
+    /// edit of the manifest. Returns the sequence number of the cells. Without files it does
+    /// nothing.
+    ///
+    /// `InvalidArgument` if the files are of another engine, or those of two writers overlap.
+    /// `UnknownTree` if the tree was dropped. After `NoSpace` nothing was ingested, and `files`
+    /// can be ingested when there is space. After a failed write or sync of the manifest they
+    /// may or may not be there when the engine is opened again; until then writes are stopped.
+    /// After success, and then, `files` are empty; after other errors they are as before.
+    pub fn ingest(&self, files: &mut IngestFiles) -> Result<SequenceNumber> {
+        self.shared.ingest(files)
     }
 }

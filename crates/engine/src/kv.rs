@@ -6,6 +6,7 @@
 use crate::cell::{Column, FamilyId, Timestamp, TreeId};
 use crate::engine::{Engine, Scan};
 use crate::error::Result;
+use crate::ingest::{IngestOptions, SstWriter};
 use crate::options::{FilterGranularity, Options, TreeOptions};
 use crate::request::{Direction, RowRange, ScanRequest};
 use crate::{Snapshot, WriteBatch};
@@ -158,6 +159,32 @@ impl Kv {
     /// Syncs the log, stops background work and refuses further writes.
     pub fn close(&self) -> Result<()> {
         self.engine.close()
+    }
+
+    /// A writer for a bulk load of sorted keys, which become visible all at once.
+    pub fn sorted_writer(&self, options: &IngestOptions) -> Result<KvSortedWriter> {
+        Ok(KvSortedWriter { writer: self.engine.sst_writer(TREE, options)? })
+    }
+}
+
+/// Writes keys in order, past the log. Dropped without `ingest`, it leaves nothing behind.
+#[derive(Debug)]
+pub struct KvSortedWriter {
+    writer: SstWriter,
+}
+
+impl KvSortedWriter {
+    /// Sets `key`, which comes after all before it, to `value`. Errors as [`SstWriter::put`].
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.writer.put(key, column(), TIMESTAMP, value)
+    }
+
+    /// Makes the keys part of the map, all at once. Errors as [`Engine::ingest`]; the keys are
+    /// then not in the map, or it shows at the next open whether they are.
+    pub fn ingest(self) -> Result<()> {
+        let mut files = self.writer.finish()?;
+        let engine = files.engine().clone();
+        engine.ingest(&mut files).map(|_| ())
     }
 }
 

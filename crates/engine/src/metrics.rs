@@ -26,6 +26,8 @@ pub(crate) struct Counters {
     pub(crate) flushed_bytes: AtomicU64,
     pub(crate) compactions: AtomicU64,
     pub(crate) compacted_bytes: AtomicU64,
+    pub(crate) ingests: AtomicU64,
+    pub(crate) ingested_bytes: AtomicU64,
     pub(crate) write_stalls: AtomicU64,
     pub(crate) write_slowdowns: AtomicU64,
     pub(crate) background_failures: AtomicU64,
@@ -57,6 +59,8 @@ impl Shared {
         add("compactions_total", "Compactions finished", read(&counters.compactions));
         let compacted = read(&counters.compacted_bytes);
         add("compacted_bytes_total", "Bytes written by compactions", compacted);
+        add("ingests_total", "Sets of SSTables ingested", read(&counters.ingests));
+        add("ingested_bytes_total", "Bytes ingested", read(&counters.ingested_bytes));
         add("write_stalls_total", "Times a write had to wait", read(&counters.write_stalls));
         let slowdowns = read(&counters.write_slowdowns);
         add("write_slowdowns_total", "Times a write was slowed", slowdowns);

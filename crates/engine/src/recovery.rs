@@ -103,7 +103,8 @@ fn open_trees(env: &Env, dir: &Path, state: &State, cache: &Arc<BlockCache>) -> 
                     ),
                     _ => Error::io("open", &path, &error),
                 })?;
-                SstReader::open(file, &path, sst.number, Arc::clone(cache))
+                let reader = SstReader::open(file, &path, sst.number, Arc::clone(cache))?;
+                Ok(SstReader::numbered(reader, sst.sequence_max))
             });
             ssts.collect::<Result<OpenRun>>()
         });
@@ -124,9 +125,11 @@ fn replay(
     let state = manifest.state();
     let mut reader = LogReader::open(Arc::clone(&env.fs), dir)?;
     let mut start = LogStart { last: state.last_sequence, commit_time: 0 };
+    let mut before = None;
     while let Some(item) = reader.next()? {
         let batch = decode(dir, &item)?;
         let last = SequenceNumber(item.record.first.0 + batch.len() as u64 - 1);
+        check_gap(manifest, &state, before.replace(last), item.record.first)?;
         start.last = start.last.max(last);
         start.commit_time = start.commit_time.max(item.record.commit_time);
         let Some(tree) = trees.get(&item.record.tree) else {
@@ -148,6 +151,22 @@ fn replay(
         }
     }
     Ok((reader.finish()?, start))
+}
+
+/// Numbers that the log leaves out between two batches were ingested, or lost with an unsynced end
+/// of the log; both are known to the manifest.
+fn check_gap(
+    manifest: &ManifestSet,
+    state: &State,
+    before: Option<SequenceNumber>,
+    first: SequenceNumber,
+) -> Result<()> {
+    if before.is_none_or(|before| before.0 + 1 >= first.0) || first.0 <= state.last_sequence.0 + 1 {
+        return Ok(());
+    }
+    let last = first.0 - 1;
+    let text = format!("sequence number {last} is missing; the log goes on after it");
+    Err(manifest.corruption(&text))
 }
 
 /// Compares the log found with what the manifest knows of it.

@@ -6,9 +6,9 @@
 //!    be left out.
 //! 2. `durable` never exceeds `last`.
 
-use engine::batch::WriteBatch;
-use engine::cell::{SequenceNumber, TreeId};
-use engine::model::{Model, OwnedCell, OwnedRow};
+use engine::batch::{Mutation, WriteBatch};
+use engine::cell::{Entry, SequenceNumber, TreeId};
+use engine::model::{Model, OwnedCell, OwnedEntry, OwnedRow};
 use engine::request::{Direction, RowRange, ScanRequest};
 use engine::{Engine, Error, Result, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,12 +43,27 @@ pub struct Commit {
     pub batch: WriteBatch,
     /// The number of its first mutation.
     pub first: SequenceNumber,
+    /// Whether it was ingested: all its mutations have that number.
+    pub ingested: bool,
 }
 
 impl Commit {
     /// The number of its last mutation.
     pub fn last(&self) -> SequenceNumber {
-        SequenceNumber(self.first.0 + self.batch.len() as u64 - 1)
+        let more = if self.ingested { 0 } else { self.batch.len() as u64 - 1 };
+        SequenceNumber(self.first.0 + more)
+    }
+
+    fn apply(&self, model: &mut Model) {
+        if !self.ingested {
+            return model.apply(&self.batch, self.first);
+        }
+        for mutation in self.batch.mutations(self.first) {
+            let Mutation::Entry { row, entry } = mutation else {
+                unreachable!("only cells are ingested")
+            };
+            model.add(row, OwnedEntry::copy_of(&Entry { sequence: self.first, ..entry }));
+        }
     }
 }
 
@@ -88,7 +103,13 @@ impl Oracle {
 
     /// The batch that would be committed next.
     pub fn next(&self, tree: TreeId, batch: &WriteBatch) -> Commit {
-        Commit { tree, batch: batch.clone(), first: SequenceNumber(self.last.0 + 1) }
+        let first = SequenceNumber(self.last.0 + 1);
+        Commit { tree, batch: batch.clone(), first, ingested: false }
+    }
+
+    /// The ingest of the cells in `batch` as it would be done next.
+    pub fn next_ingest(&self, tree: TreeId, batch: &WriteBatch) -> Commit {
+        Commit { ingested: true, ..self.next(tree, batch) }
     }
 
     /// `commit` is visible.
@@ -96,7 +117,7 @@ impl Oracle {
         assert_eq!(commit.first.0, self.last.0 + 1, "batches take consecutive numbers");
         self.last = commit.last();
         if let Some(model) = self.trees.get_mut(&commit.tree) {
-            model.apply(&commit.batch, commit.first);
+            commit.apply(model);
         }
         self.commits.push(commit);
     }
@@ -175,7 +196,7 @@ impl Oracle {
     fn rebuild(&mut self, tree: TreeId) {
         let mut model = Model::default();
         for commit in self.commits.iter().filter(|commit| commit.tree == tree) {
-            model.apply(&commit.batch, commit.first);
+            commit.apply(&mut model);
         }
         self.trees.insert(tree, model);
     }

@@ -1,5 +1,5 @@
 //! A small store that has something of everything: several trees of different options, SSTables
-//! on every level, dropped ranges, aggregates, a log of several segments that is still needed,
+//! on every level, one that was ingested, dropped ranges, aggregates, a log of several segments that is still needed,
 //! and a manifest of many edits. The fixtures of released formats and the byte flips are made
 //! of it.
 
@@ -8,6 +8,7 @@ use crate::oracle::Trouble;
 use crate::session::Session;
 use crate::workload::{self, Step, small_options};
 use base::checksum::crc32c;
+use engine::IngestOptions;
 use engine::batch::WriteBatch;
 use engine::cell::{Column, FamilyId, Timestamp, TreeId};
 use engine::model::OwnedRow;
@@ -54,6 +55,13 @@ pub fn steps() -> Vec<Step> {
         }
         write(&mut steps, tree, 3);
     }
+    let mut loaded = WriteBatch::new();
+    for number in 0..20u8 {
+        loaded.put(&[b's', number], column, Timestamp(1), &[number; 200]);
+    }
+    steps.push(Step::Ingest(FLUSHED[1], loaded, IngestOptions::default()));
+    // Without it nothing but the manifest would know of the ingest.
+    write(&mut steps, LOGGED, 1);
     steps.push(Step::Drop(DROPPED));
     write(&mut steps, LOGGED, 6);
     steps

@@ -8,10 +8,11 @@
 use crate::machine::Machine;
 use crate::oracle::{self, Commit, Oracle, Trouble};
 use crate::workload::Step;
-use engine::cell::TreeId;
+use engine::batch::{Mutation, WriteBatch};
+use engine::cell::{SequenceNumber, TreeId};
 use engine::options::{Durability, Options};
 use engine::request::ScanRequest;
-use engine::{Engine, Error, Snapshot};
+use engine::{Engine, Error, IngestFiles, IngestOptions, Snapshot};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -126,6 +127,14 @@ impl Session {
                 let written = self.engine().write(*tree, batch);
                 self.wrote(commit, written)
             }
+            Step::Ingest(tree, cells, options) if self.oracle.has(*tree) => {
+                let commit = self.oracle.next_ingest(*tree, cells);
+                let mut files = self.write_sorted(*tree, cells, options)?;
+                let ingested = self.engine().ingest(&mut files);
+                self.wrote(commit, ingested)?;
+                self.oracle.all_durable();
+                Ok(())
+            }
             Step::Create(tree, options) if !self.oracle.was_used(*tree) => {
                 let created = self.engine().create_tree(*tree, options.clone());
                 self.changed_trees(*tree, created)?;
@@ -138,7 +147,7 @@ impl Session {
                 self.oracle.drop_tree(*tree);
                 Ok(())
             }
-            Step::Write(..) | Step::Create(..) | Step::Drop(..) => Ok(()),
+            Step::Write(..) | Step::Ingest(..) | Step::Create(..) | Step::Drop(..) => Ok(()),
             Step::Reopen => {
                 self.close()?;
                 self.open()?;
@@ -193,6 +202,21 @@ impl Session {
             self.oracle.ask(self.engine(), tree, request, Some(snapshot))?;
         }
         Ok(())
+    }
+
+    /// Writes `cells` for an ingest.
+    fn write_sorted(
+        &self,
+        tree: TreeId,
+        cells: &WriteBatch,
+        options: &IngestOptions,
+    ) -> engine::Result<IngestFiles> {
+        let mut writer = self.engine().sst_writer(tree, options)?;
+        for cell in cells.mutations(SequenceNumber(0)) {
+            let Mutation::Entry { row, entry } = cell else { continue };
+            writer.put(row, entry.column, entry.timestamp, entry.value)?;
+        }
+        writer.finish()
     }
 
     fn wrote(

@@ -6,10 +6,13 @@
 
 use crate::dice::Dice;
 use crate::names;
+use engine::IngestOptions;
 use engine::batch::WriteBatch;
 use engine::cell::{Column, TreeId};
 use engine::options::{Compression, Durability, FilterGranularity, Options, TreeOptions};
 use engine::request::{Columns, Direction, QualifierRange, RowRange, ScanRequest};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// One thing the user does, or one that befalls the machine.
@@ -17,6 +20,8 @@ use std::time::Duration;
 pub enum Step {
     /// Commits a batch to a tree.
     Write(TreeId, WriteBatch),
+    /// Ingests cells into a tree; they are in order.
+    Ingest(TreeId, WriteBatch, IngestOptions),
     /// Flushes a tree.
     Flush(TreeId),
     /// Compacts rows of a tree.
@@ -128,7 +133,7 @@ impl Author<'_> {
         if self.dice.chance(self.shape.reopen_percent) {
             return Step::Reopen;
         }
-        match self.dice.weighted(&[60, 4, 3, 1, 1, 3, 4, 3, 10, self.work, 2]) {
+        match self.dice.weighted(&[60, 4, 3, 1, 1, 3, 4, 3, 10, self.work, 2, 3]) {
             0 => Step::Write(tree, self.batch()),
             1 => Step::Flush(tree),
             2 => Step::Compact(tree, names::rows(&mut self.dice)),
@@ -142,8 +147,34 @@ impl Author<'_> {
             7 => Step::DropSnapshot(self.dice.index(100)),
             8 => Step::Ask(tree, Box::new(request(&mut self.dice)), self.dice.index(100)),
             9 => Step::Work(1 + self.dice.index(3)),
-            _ => Step::Wait(Duration::from_millis(1 << self.dice.below(12))),
+            10 => Step::Wait(Duration::from_millis(1 << self.dice.below(12))),
+            _ => Step::Ingest(tree, self.sorted_cells(), ingest_options(&mut self.dice)),
         }
+    }
+
+    /// Cells for an ingest, in order: of a few rows of any place, or of many rows of one place
+    /// where seldom anything else is; at times of several SSTables.
+    fn sorted_cells(&mut self) -> WriteBatch {
+        let dice = &mut self.dice;
+        let place = dice.chance(50).then(|| format!("loaded-{}-", dice.below(20)));
+        let large = dice.chance(20);
+        let mut cells = BTreeMap::new();
+        for _ in 0..1 + dice.below(30) {
+            let row = match &place {
+                Some(place) => format!("{place}{:03}", dice.below(100)).into_bytes(),
+                None => names::row(dice),
+            };
+            let len = if large { 12 << 10 } else { self.shape.value_bytes_max.min(2000) };
+            let value = names::value(dice, len);
+            let (family, qualifier) = (names::family(dice), names::qualifier(dice));
+            let timestamp = names::timestamp(dice);
+            cells.insert((row, family, qualifier, Reverse(timestamp)), value);
+        }
+        let mut batch = WriteBatch::new();
+        for ((row, family, qualifier, Reverse(timestamp)), value) in cells {
+            batch.put(&row, Column::of(family, &qualifier), timestamp, &value);
+        }
+        batch
     }
 
     fn batch(&mut self) -> WriteBatch {
@@ -173,6 +204,12 @@ impl Author<'_> {
         }
         batch
     }
+}
+
+/// Options of an ingest, at random.
+fn ingest_options(dice: &mut Dice) -> IngestOptions {
+    let compressions = [None, Some(Compression::None), Some(Compression::Zstd)];
+    IngestOptions { compression: *dice.pick(&compressions), filters: dice.chance(70) }
 }
 
 /// An ordinary batch: one to six mutations of any kind.
@@ -252,7 +289,7 @@ mod tests {
             .iter()
             .map(|step| format!("{step:?}").split(['(', ' ']).next().unwrap().to_owned())
             .collect();
-        assert_eq!(kinds.len(), 12, "{kinds:?}");
+        assert_eq!(kinds.len(), 13, "{kinds:?}");
         let drops = |step: &Step| {
             let Step::Write(_, batch) = step else { return false };
             batch

@@ -32,3 +32,5 @@ pub mod split;
 pub mod stripes;
 #[cfg(test)]
 mod testing;
+
+pub(crate) use output::sst_meta;

@@ -116,7 +116,7 @@ impl<'a> Outputs<'a> {
             pieces.iter().for_each(|piece| builder.add_range_tombstone(piece));
         }
         if let Some(Building { number, builder }) = self.building.take() {
-            self.done.push(meta(number, builder.finish()?));
+            self.done.push(sst_meta(number, builder.finish()?));
         }
         Ok(())
     }
@@ -149,7 +149,8 @@ impl EntrySink for Outputs<'_> {
     }
 }
 
-fn meta(number: FileNumber, summary: SstSummary) -> SstMeta {
+/// What the manifest keeps of a finished file.
+pub(crate) fn sst_meta(number: FileNumber, summary: SstSummary) -> SstMeta {
     SstMeta {
         number,
         bytes: summary.bytes,

@@ -40,7 +40,7 @@ const BEHIND_FACTOR: u64 = 4;
 const MOVE_PART: u64 = 8;
 
 /// Id of the one run of the last level, so that plans that begin it at the same time begin one.
-const LAST_RUN: RunId = RunId(0);
+pub(crate) const LAST_RUN: RunId = RunId(0);
 
 /// Where the outputs go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,10 +150,24 @@ impl Busy {
             self.files.remove(&sst.number);
         }
         if plan.destination == Destination::LastRun {
-            let hull = plan.hull();
-            if let Some(at) = self.last.iter().position(|busy| *busy == hull) {
-                self.last.swap_remove(at);
-            }
+            self.release_last(&plan.hull());
+        }
+    }
+
+    /// Reserves `rows` of the last level for files that come from elsewhere, unless a running plan
+    /// may write there.
+    pub fn reserve_last(&mut self, rows: &RowRange) -> bool {
+        let free = !self.last.iter().any(|busy| overlap(busy, rows));
+        if free {
+            self.last.push(rows.clone());
+        }
+        free
+    }
+
+    /// Frees what `reserve_last` reserved.
+    pub fn release_last(&mut self, rows: &RowRange) {
+        if let Some(at) = self.last.iter().position(|busy| busy == rows) {
+            self.last.swap_remove(at);
         }
     }
 
@@ -185,7 +199,8 @@ pub enum Manual {
     Plan(Plan),
 }
 
-fn overlap(a: &RowRange, b: &RowRange) -> bool {
+/// Whether two ranges that are not empty share a row.
+pub(crate) fn overlap(a: &RowRange, b: &RowRange) -> bool {
     let before = |a: &RowRange, b: &RowRange| a.end.as_ref().is_some_and(|end| *end <= b.start);
     !before(a, b) && !before(b, a)
 }

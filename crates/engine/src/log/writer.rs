@@ -153,6 +153,11 @@ impl LogWriter {
         }
     }
 
+    /// Refuses all that follows with `WritesStopped` and `why`, as after a failed append.
+    pub fn stop(&mut self, why: String) {
+        self.state = State::Latched(why);
+    }
+
     /// Syncs, writes the closing record and syncs it. Afterwards every call fails with `Closed`.
     /// Returns the segment it closed and where its records end; `None` if it wrote to none since
     /// it was opened. On failure the log is as after a crash: whole up to the last sync.

@@ -113,6 +113,7 @@ pub struct SstBuilder {
     filter_partition: usize,
     tombstones: Vec<RangeTombstone>,
     properties: Properties,
+    ingested: bool,
 }
 
 struct NewPartition {
@@ -184,7 +185,14 @@ impl SstBuilder {
             tombstones: Vec::new(),
             properties: empty_properties(&options),
             options,
+            ingested: false,
         }
+    }
+
+    /// The same for a file to be ingested: its entries come with the sequence number 0, and get
+    /// theirs when the manifest takes the file. It takes no range tombstones.
+    pub fn for_ingest(file: Box<dyn WriteFile>, path: &Path, options: SstOptions) -> Self {
+        Self { ingested: true, ..Self::new(file, path, options) }
     }
 
     /// Adds an entry. Entries come in the order of `crate::cell`, each larger than the one before
@@ -202,9 +210,9 @@ impl SstBuilder {
         Ok(())
     }
 
-    /// Adds an entry that is as `add` wants it, unless it does not come after the one before;
+    /// Adds an entry that is within the limits, as `add` wants it, unless it does not come after the one before;
     /// whether it does. If not, nothing has changed.
-    fn try_add(&mut self, row: &[u8], entry: &Entry<'_>) -> Result<bool> {
+    pub(crate) fn try_add(&mut self, row: &[u8], entry: &Entry<'_>) -> Result<bool> {
         let order = match self.properties.entries {
             0 => Ordering::Greater,
             _ => row.cmp(&self.row),
@@ -242,6 +250,7 @@ impl SstBuilder {
         let bounded = tombstone.end.as_ref().is_none_or(|end| tombstone.start < *end);
         assert!(bounded, "a dropped range that is empty");
         assert!(tombstone.sequence <= SequenceNumber::MAX, "a sequence number over its limit");
+        assert!(!self.ingested, "a range tombstone in a file to be ingested");
         self.tombstones.push(tombstone.clone());
     }
 
@@ -249,6 +258,16 @@ impl SstBuilder {
     pub fn estimated_bytes(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::len);
         self.output.len() + (self.block.estimated_len() + self.partitions_len + filter) as u64
+    }
+
+    /// Bytes of the file without what is gathered for the next block; cheap.
+    pub(crate) fn bytes_cut(&self) -> u64 {
+        self.output.len() + self.partitions_len as u64
+    }
+
+    /// The row of the entry added last; empty before the first.
+    pub(crate) fn last_row(&self) -> &[u8] {
+        &self.row
     }
 
     /// Whether nothing was added.
@@ -274,7 +293,7 @@ impl SstBuilder {
         let range_tombstones = self.write_range_tombstones()?;
         let properties =
             self.output.write_block(&self.properties.encode(), BlockType::Properties)?;
-        let footer = Footer { top_index, properties, range_tombstones };
+        let footer = Footer { top_index, properties, range_tombstones, ingested: self.ingested };
         self.output.pending.extend_from_slice(&footer.encode());
         self.output.flush()?;
         let Output { file, path, .. } = &mut self.output;

@@ -26,6 +26,10 @@ pub const FORMAT_VERSION: u16 = 1;
 /// Length of the footer, of this and every later version.
 pub(super) const FOOTER_LEN: usize = 64;
 
+/// Feature a reader must understand: the file was ingested, its entries have the sequence number
+/// that the manifest gives it, and its blocks say 0.
+const FEATURE_INGESTED: u32 = 1;
+
 /// The last bytes of every SSTable: `STELESST`.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"STELESST");
 
@@ -122,6 +126,8 @@ pub struct Footer {
     pub properties: Handle,
     /// The range tombstones; `None` when the file has none.
     pub range_tombstones: Option<Handle>,
+    /// The entries' sequence number is not in the file: the manifest has it.
+    pub ingested: bool,
 }
 
 const FOOTER_CHECKED_LEN: usize = 48;
@@ -148,7 +154,7 @@ impl Footer {
         self.top_index.put(&mut out);
         self.properties.put(&mut out);
         self.range_tombstones.unwrap_or_default().put(&mut out);
-        out.put_u32(0);
+        out.put_u32(if self.ingested { FEATURE_INGESTED } else { 0 });
         out.put_u32(0);
         out.put_u16(0);
         out.put_u16(FORMAT_VERSION);
@@ -177,14 +183,20 @@ impl Footer {
                 "SSTable format version {version}; this program reads version {FORMAT_VERSION}"
             )));
         }
-        if must_understand != 0 {
+        let unknown = must_understand & !FEATURE_INGESTED;
+        if unknown != 0 {
             return Err(FooterError::Newer(format!(
-                "SSTable features {must_understand:#x}, unknown to this program"
+                "SSTable features {unknown:#x}, unknown to this program"
             )));
         }
         ensure(zero == 0, 44, "reserved bytes are not zero")?;
         let absent = range_tombstones == Handle::default();
-        Ok(Self { top_index, properties, range_tombstones: (!absent).then_some(range_tombstones) })
+        Ok(Self {
+            top_index,
+            properties,
+            range_tombstones: (!absent).then_some(range_tombstones),
+            ingested: must_understand & FEATURE_INGESTED != 0,
+        })
     }
 }
 
@@ -319,7 +331,10 @@ mod tests {
             top_index: Handle { offset: 1, len: 2 },
             properties: Handle { offset: 3, len: 4 },
             range_tombstones: Some(Handle { offset: 5, len: 6 }),
+            ingested: true,
         };
+        let plain = Footer { ingested: false, ..footer };
+        assert_eq!(Footer::decode(&plain.encode()), Ok(plain));
         let bytes = footer.encode();
         assert_eq!(Footer::decode(&bytes), Ok(footer));
         for at in 0..FOOTER_LEN {
@@ -334,7 +349,12 @@ mod tests {
     #[test]
     fn a_newer_version_is_told_from_damage() {
         let handle = Handle { offset: 1, len: 2 };
-        let footer = Footer { top_index: handle, properties: handle, range_tombstones: None };
+        let footer = Footer {
+            top_index: handle,
+            properties: handle,
+            range_tombstones: None,
+            ingested: false,
+        };
         for at in [36, 46] {
             let mut bytes = footer.encode();
             bytes[at] = 2;

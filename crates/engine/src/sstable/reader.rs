@@ -19,7 +19,7 @@ use super::index::{IndexPartition, Partition, TopIndex, encode_column};
 use super::properties::Properties;
 use super::{Block, BlockCache, Content, ranges};
 use crate::cache::{CacheFill, CacheKey, CachePriority};
-use crate::cell::RangeTombstone;
+use crate::cell::{RangeTombstone, SequenceNumber};
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
 use crate::request::RowRange;
@@ -37,6 +37,8 @@ pub struct SstReader {
     properties: Properties,
     range_tombstones: Vec<RangeTombstone>,
     pub(super) top: TopIndex,
+    /// Of an ingested file, the sequence number of all entries.
+    given: Option<SequenceNumber>,
 }
 
 /// The file of an SSTable, its name for messages, and its length when it was opened.
@@ -133,15 +135,29 @@ impl SstReader {
         let top = source.read_checked(footer.top_index, BlockType::TopIndex, |bytes| {
             TopIndex::decode(&bytes)
         })?;
-        let reader = Self { source, cache, footer, properties, range_tombstones, top };
+        let given = footer.ingested.then_some(SequenceNumber(0));
+        let reader = Self { source, cache, footer, properties, range_tombstones, top, given };
         reader.check_pinned()?;
         Ok(Arc::new(reader))
+    }
+
+    /// Gives the entries of an ingested file, just opened, the number that the manifest has for
+    /// them; another file stays as it is.
+    pub fn numbered(mut sst: Arc<Self>, sequence: SequenceNumber) -> Arc<Self> {
+        if sst.footer.ingested {
+            let own = Arc::get_mut(&mut sst).expect("nobody else has a file just opened");
+            own.given = Some(sequence);
+            own.properties.sequence_min = sequence;
+            own.properties.sequence_max = sequence;
+        }
+        sst
     }
 
     /// The same file again, its blocks through another cache.
     pub(super) fn reopen(&self, cache: Arc<BlockCache>) -> Result<Arc<Self>> {
         let Source { file, path, number, .. } = &self.source;
-        Self::open(Arc::clone(file), path, *number, cache)
+        let sst = Self::open(Arc::clone(file), path, *number, cache)?;
+        Ok(Self::numbered(sst, self.given.unwrap_or_default()))
     }
 
     /// Checks the pinned parts against each other.
@@ -154,6 +170,10 @@ impl SstReader {
         let blocks: u64 = self.top.partitions().iter().map(|p| u64::from(p.blocks)).sum();
         if blocks != properties.data_blocks {
             return fail(self.footer.properties, "another count of data blocks");
+        }
+        let zero = properties.sequence_max == SequenceNumber(0);
+        if self.footer.ingested && !(zero && self.range_tombstones.is_empty()) {
+            return fail(self.footer.properties, "a sequence number in an ingested file");
         }
         if let Some(first) = self.top.partitions().first()
             && (first.row != properties.first_row || first.column.is_some())
@@ -317,6 +337,10 @@ impl SstReader {
         let cached = self.cached(handle, CachePriority::Normal, fill, || {
             let checked = |bytes| {
                 let view = BlockView::new(bytes)?;
+                let view = match self.given {
+                    Some(sequence) => view.with_sequence(sequence)?,
+                    None => view,
+                };
                 check_data(&view, index, block)?;
                 Ok(view)
             };

@@ -5,6 +5,7 @@
 mod against_model;
 mod compaction;
 mod concurrent;
+mod ingest;
 mod kv;
 mod lifecycle;
 mod support;

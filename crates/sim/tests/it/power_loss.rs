@@ -5,7 +5,8 @@
 //! `STELE_CRASH_POINTS=10000 cargo test --release -p sim power_loss` tries that many; a failure
 //! prints how to try just that one.
 
-use engine::options::Durability;
+use engine::options::{Compression, Durability, TreeOptions};
+use engine::{Column, FamilyId, IngestOptions, RowRange, Timestamp, TreeId, WriteBatch};
 use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::oracle::Trouble;
@@ -40,28 +41,37 @@ fn go_on(session: &mut Session, steps: &[Step], next: &mut usize) -> Result<(), 
     session.close()?;
     session.open()?;
     session.check()?;
-    session.close()
+    session.close()?;
+    nothing_is_left_over(session)
+}
+
+/// Every file of the closed store is whole and is one that the store knows.
+fn nothing_is_left_over(session: &Session) -> Result<(), Trouble> {
+    let report = engine::check::check_dir(&session.machine().env(), Path::new(DIR))?;
+    if report.is_clean() && report.notes.is_empty() {
+        return Ok(());
+    }
+    Err(format!("left over: {:?} {:?}", report.findings, report.notes).into())
 }
 
 /// Operations on the disk of a whole history without a power loss.
-fn operations(seed: u64, shape: &Shape, durability: Durability) -> u64 {
+fn operations(seed: u64, steps: &[Step], durability: Durability) -> u64 {
     let mut session = session(seed, durability);
-    let done = go_on(&mut session, &workload::history(seed, shape), &mut 0);
+    let done = go_on(&mut session, steps, &mut 0);
     done.unwrap_or_else(|trouble| panic!("seed {seed}, no power loss: {trouble:?}"));
     session.machine().operations()
 }
 
 /// Loses power at operation `at`, and once or twice more soon after.
-fn survive(point: Point, shape: &Shape, durability: Durability) -> Result<(), String> {
+fn survive(point: Point, steps: &[Step], durability: Durability) -> Result<(), String> {
     let Point { seed, at } = point;
-    let steps = workload::history(seed, shape);
     let mut session = session(seed << 32 | at, durability);
     let mut dice = Dice::new(seed << 32 | at);
     session.machine().lose_power_at(at);
     let (mut next, mut losses) = (0, 0);
     loop {
         let before = next;
-        let done = go_on(&mut session, &steps, &mut next);
+        let done = go_on(&mut session, steps, &mut next);
         let out = session.machine().power_is_out();
         match done {
             Err(Trouble::Refused(_)) | Ok(()) if out => {
@@ -100,24 +110,26 @@ fn try_many(
     let each = count.div_ceil(seeds.end - seeds.start);
     let mut points = Vec::new();
     for seed in seeds {
-        let operations = operations(seed, shape, durability);
+        let operations = operations(seed, &workload::history(seed, shape), durability);
         let mut dice = Dice::new(seed);
         let at = |n| if operations <= each { n } else { dice.below(operations) };
         points.extend((0..each.min(operations)).map(at).map(|at| Point { seed, at }));
     }
-    try_all(test, &points, |point| survive(point, shape, durability));
+    try_all(test, &points, |point| {
+        survive(point, &workload::history(point.seed, shape), durability)
+    });
 }
 
 #[test]
 fn a_history_flushes_compacts_and_recycles_many_times() {
-    let shape = Shape { reopen_percent: 0, ..Shape::default() };
+    let shape = Shape { steps: 300, reopen_percent: 0, ..Shape::default() };
     let mut session = session(0, Durability::Sync);
     session.open().unwrap();
     for step in workload::history(0, &shape) {
         session.step(&step).unwrap();
     }
     let metrics = session.engine().metrics();
-    let many = [("flushes_total", 10), ("compactions_total", 5)];
+    let many = [("flushes_total", 10), ("compactions_total", 5), ("ingests_total", 3)];
     for (name, least) in many {
         assert!(metrics.get(name).unwrap() >= least, "{name}: {:?}", metrics.get(name));
     }
@@ -134,6 +146,55 @@ fn power_loss_at_every_operation_of_a_short_history() {
     let shape = Shape { steps: 30, reopen_percent: 5, ..Shape::default() };
     let test = "power_loss_at_every_operation_of_a_short_history";
     try_many(test, 100..102, 40, &shape, Durability::Sync);
+}
+
+/// Cells of `rows`, enough for several SSTables if `rows` are many.
+fn cells(rows: impl Iterator<Item = u32>, value: u8) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    for row in rows {
+        let (row, value) = (format!("row-{row:02}"), vec![value; 3000]);
+        batch.put(row.as_bytes(), Column::of(FamilyId(1), b"q1"), Timestamp(1), &value);
+    }
+    batch
+}
+
+/// Ingests of every kind: into nothing, over what is on disk, over what is in memory, of one file
+/// and of several, one after the other, and with what was written between.
+fn ingests() -> Vec<Step> {
+    let tree = TreeId(1);
+    let plain = IngestOptions { compression: Some(Compression::None), ..Default::default() };
+    let ingest = |rows, value| Step::Ingest(tree, cells(rows, value), plain.clone());
+    let mut dropped = WriteBatch::new();
+    dropped.drop_row_range(b"row-30", None);
+    vec![
+        Step::Create(tree, TreeOptions::default()),
+        ingest(0..40, 1),
+        Step::Write(tree, cells(35..36, 2)),
+        ingest(40..50, 3),
+        ingest(30..50, 4),
+        Step::Flush(tree),
+        ingest(45..60, 5),
+        Step::Write(tree, dropped),
+        ingest(50..55, 6),
+        Step::Write(tree, cells(52..53, 7)),
+        Step::Work(2),
+        ingest(70..80, 8),
+        Step::Compact(tree, RowRange::ALL),
+        ingest(90..95, 9),
+        Step::Drop(tree),
+    ]
+}
+
+#[test]
+fn power_loss_at_every_operation_of_ingests() {
+    let test = "power_loss_at_every_operation_of_ingests";
+    let steps = ingests();
+    let all = [Durability::Sync, Durability::None];
+    let points = (0..).zip(all).flat_map(|(seed, durability)| {
+        (0..operations(seed, &steps, durability)).map(move |at| Point { seed, at })
+    });
+    let points: Vec<Point> = points.collect();
+    try_all(test, &points, |point| survive(point, &steps, all[point.seed as usize]));
 }
 
 #[test]

@@ -436,6 +436,27 @@ fn busy_files_and_hulls_are_left_alone() {
 }
 
 #[test]
+fn rows_reserved_for_files_from_elsewhere_are_left_alone() {
+    let version = version_of([&[], &[&[("ab", 5), ("gh", 6)]], &[]]);
+    let mut busy = Busy::default();
+    let rows =
+        |start: &[u8], end: &[u8]| RowRange { start: start.to_vec(), end: Some(end.to_vec()) };
+    let reserved = rows(b"c", b"d");
+    assert!(busy.reserve_last(&reserved));
+    assert!(!busy.reserve_last(&rows(b"a", b"c\0")), "overlaps");
+    let all = manual(&version, &RowRange::ALL, &options(2, 2, 100), &busy);
+    assert_eq!(all, Manual::Blocked, "an output might span the reserved rows");
+    let apart = manual(&version, &rows(b"g", b"h"), &options(2, 2, 100), &busy);
+    let Manual::Plan(plan) = apart else { panic!("{apart:?}") };
+    busy.start(&plan);
+    assert!(!busy.reserve_last(&rows(b"h", b"i")), "a plan writes there");
+    busy.finish(&plan);
+    busy.release_last(&reserved);
+    let all = manual(&version, &RowRange::ALL, &options(2, 2, 100), &busy);
+    assert!(matches!(all, Manual::Plan(_)));
+}
+
+#[test]
 fn a_compaction_by_hand_takes_what_lies_below_what_it_takes() {
     let options = options(2, 8, 10);
     let version = version_of([

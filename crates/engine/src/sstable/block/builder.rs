@@ -409,7 +409,7 @@ struct Follower {
 struct Found {
     /// Its id, or its place among the sorted ones if it is new.
     id: Result<u16, usize>,
-    /// How it compares to the column looked up before, if there is one.
+    /// How it compares to the column looked up before; equal if there is none.
     after_last: Ordering,
 }
 
@@ -432,10 +432,11 @@ impl Dictionary {
             return Found { id: Ok(*id), after_last: *order };
         }
         let after_last = match self.ends.is_empty() {
-            true => Ordering::Greater,
+            // The first column follows itself, until another does.
+            true => Ordering::Equal,
             false => column.cmp(&decode(self.column(self.last))),
         };
-        if after_last == Ordering::Equal {
+        if after_last == Ordering::Equal && !self.ends.is_empty() {
             return Found { id: Ok(self.last), after_last };
         }
         let place = self.sorted.partition_point(|id| decode(self.column(*id)) < *column);

@@ -46,6 +46,18 @@ impl BlockView {
         Ok(view)
     }
 
+    /// The block of an ingested file, whose entries' sequence number is `sequence`. It must say 0
+    /// for each.
+    pub(in crate::sstable) fn with_sequence(
+        mut self,
+        sequence: SequenceNumber,
+    ) -> Result<Self, Damage> {
+        let zero = self.header.sequence_width == 0 && self.header.sequence_base == 0;
+        ensure(zero, 40, "a sequence number in an ingested file")?;
+        self.header.sequence_base = sequence.0;
+        Ok(self)
+    }
+
     /// Bytes of the block.
     pub(in crate::sstable) fn len(&self) -> usize {
         self.bytes.len()

@@ -59,6 +59,69 @@ fn files_of_version_1_stay_readable() {
     }
 }
 
+/// Rows of a file to be ingested: puts of no number.
+fn ingested_rows() -> Rows {
+    let wide = (0..50u8).map(|column| put(1, &[b'c', column], 7, 0, &[column; 40])).collect();
+    vec![
+        (b"a".to_vec(), vec![put(1, b"q", 2000, 0, b"newer"), put(1, b"q", 1000, 0, b"older")]),
+        (b"b".to_vec(), vec![put(300, b"large", 1_700_000_000_000_000, 0, &[b'L'; 5000])]),
+        (b"wide row".to_vec(), wide),
+    ]
+}
+
+fn build_ingested(rows: &Rows) -> Vec<u8> {
+    let file = MemoryFile::default();
+    let path = Path::new("7.sst");
+    let mut builder = SstBuilder::for_ingest(Box::new(file.clone()), path, options());
+    for (row, entries) in rows {
+        entries.iter().for_each(|entry| builder.add(row, &entry.borrow()).unwrap());
+    }
+    builder.finish().unwrap();
+    std::mem::take(&mut *file.0.lock())
+}
+
+#[test]
+fn an_ingested_file_has_the_number_that_it_is_given() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/sstable/v1_ingested.sst");
+    let mut rows = ingested_rows();
+    let written = build_ingested(&rows);
+    if std::env::var_os("REWRITE").is_some() {
+        std::fs::write(&path, &written).unwrap();
+    }
+    let kept = std::fs::read(&path).unwrap();
+    assert!(kept == written, "the file would be written differently now");
+    let number = SequenceNumber(4711);
+    let sst = SstReader::numbered(open(kept.clone()).unwrap(), number);
+    assert_eq!((sst.properties().sequence_min, sst.properties().sequence_max), (number, number));
+    sst.verify().unwrap();
+    rows.iter_mut().flat_map(|(_, entries)| entries).for_each(|entry| entry.sequence = number);
+    assert_eq!(read_all(&sst).unwrap(), rows);
+    // An older program refuses the feature as it refuses this one.
+    let mut newer = kept;
+    let footer = newer.len() - 64;
+    newer[footer + 36] = 3;
+    let checksum = base::checksum::xxh3(&newer[footer..footer + 48]).to_le_bytes();
+    newer[footer + 48..footer + 56].copy_from_slice(&checksum);
+    let error = open(newer).unwrap_err();
+    assert!(matches!(&error, Error::Unusable { what, .. } if what.contains("0x2")), "{error:?}");
+}
+
+#[test]
+fn an_ingested_file_with_a_number_in_it_is_damaged() {
+    let mut rows = ingested_rows();
+    rows[0].1[0].sequence = SequenceNumber(1);
+    let error = open(build_ingested(&rows)).unwrap_err();
+    assert!(matches!(error, Error::Corruption { .. }), "{error:?}");
+}
+
+#[test]
+fn another_file_keeps_its_numbers() {
+    let (rows, dropped) = golden_rows();
+    let (bytes, _) = build(&rows, &dropped, &options());
+    let sst = SstReader::numbered(open(bytes).unwrap(), SequenceNumber(4711));
+    assert_eq!(read_all(&sst).unwrap(), rows);
+}
+
 #[test]
 fn a_dump_shows_every_entry() {
     let (rows, dropped) = golden_rows();

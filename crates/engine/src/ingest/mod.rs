@@ -1,0 +1,20 @@
+//! Sorted bulk load: cells that come in order are written straight into SSTables, without log and
+//! memtable, and join their tree all at once.
+//!
+//! [`SstWriter`] writes the files, [`IngestFiles`] are the finished ones, `install` makes them part
+//! of the tree.
+//!
+//! Invariants:
+//! 1. A file counts when the manifest names it, and one edit names all files of an ingest: after
+//!    a crash all of them are there or none. Before that edit nobody knows of them: whoever
+//!    holds them removes them, and so does the next open.
+//! 2. All cells of an ingest have one sequence number, the next when it is installed. They are
+//!    newer than all that was committed before and older than all that is committed after. The
+//!    files are finished long before; their blocks say 0, the manifest has the number
+//!    (docs/format/sstable.md).
+//! 3. The log is on disk up to the ingest before the edit is.
+
+mod install;
+mod writer;
+
+pub use writer::{IngestFiles, IngestOptions, SstWriter};
