@@ -9,10 +9,12 @@
 //! `Acquire`). This holds for the order of rows, the row hash and the row filter alike.
 
 mod arena;
+mod btree;
 mod cursor;
 mod list;
 mod row_index;
 mod rows;
+mod words;
 
 pub use cursor::MemtableCursor;
 

@@ -5,39 +5,40 @@
 //! them. Both kinds of nodes are words of one arena (`list`), their fields before the node:
 //!
 //! ```text
-//! row    batch u32, offset of the key u32 | key length u32, cells u32
-//!        | upper links of its cells | first of its cells
+//! row    batch u32, offset of the key u32 | key length u32, number of cells u32
+//!        | root of the tree over its cells | first of its cells
 //! cell   batch u32, offset of the qualifier u32 | offset of the value u32, its length u32
 //!        | timestamp | sequence | family u16, scope u8, kind u8, qualifier length u32
 //! ```
 //!
 //! Invariants:
 //! 1. A row that can be reached has a cell; fields of cells never change, and of rows only the
-//!    links and number of its cells.
+//!    list and number of its cells.
 //! 2. Cells are unique in (column, timestamp, sequence): the order within a row is total.
-//! 3. The cells of a row get upper links when there are [`CELLS_BEFORE_UPPER`] of them, so that a
-//!    narrow row is small and a wide one is searched in logarithmic time.
+//! 3. The cells of a row get a tree when there are [`CELLS_WALKED`] of them, so that a narrow row
+//!    is small and a wide one is searched in logarithmic time.
 
 use super::arena::Arena;
-use super::list::{Growth, Start, Target, Words};
+use super::list::{END, List, Target};
 use super::row_index::{RowCount, RowIndex};
+use super::words::{Growth, Words, join, split};
 use crate::batch::FrozenBatch;
 use crate::cell::{Column, Entry, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 
 /// Cells of a row that are walked one by one.
-const CELLS_BEFORE_UPPER: u32 = 16;
+const CELLS_WALKED: u32 = 16;
 /// Bytes that a batch takes beside its encoding: its place here, and an allocation's own.
 const BATCH_BYTES: usize = size_of::<OnceLock<FrozenBatch>>() + 32;
-const ROW_FIELDS: u32 = 4;
-const CELL_FIELDS: u32 = 5;
+const ROW_FIELDS: usize = 4;
+const CELL_FIELDS: usize = 5;
 
 /// See the file header. Readers share it; whoever holds the [`Writer`] may insert.
 pub(super) struct Rows {
     words: Words,
     batches: Arena<OnceLock<FrozenBatch>>,
-    start: Start,
+    list: List,
     index: RowIndex,
     /// What row keys begin with; see [`Rows::head_of_row`].
     prefix: Box<[u8]>,
@@ -62,14 +63,6 @@ impl Kept<'_> {
     fn place(&self, part: &[u8]) -> u64 {
         join(self.number, self.batch.offset_of(part))
     }
-}
-
-fn join(upper: u32, lower: u32) -> u64 {
-    u64::from(upper) << 32 | u64::from(lower)
-}
-
-fn split(word: u64) -> (u32, u32) {
-    ((word >> 32) as u32, word as u32)
 }
 
 /// The first eight bytes, big-endian; what is missing counts as zeroes.
@@ -100,12 +93,13 @@ impl Rows {
     /// `prefix` in common and no more.
     pub(super) fn new(prefix: &[u8]) -> (Self, Writer) {
         let (words, mut growth) = Words::new();
-        let first = words.reserve(&mut growth, 1);
-        let start = Start { first, upper: words.reserve_upper(&mut growth) };
+        let first = words.reserve(&mut growth, 2);
+        let list = List { first, root: first + 1 };
+        words.add_tree(&mut growth, list);
         let rows = Self {
             words,
             batches: Arena::default(),
-            start,
+            list,
             index: RowIndex::default(),
             prefix: prefix.into(),
         };
@@ -154,20 +148,20 @@ impl Rows {
 
     /// The first row that is not less than `row`; 0 if there is none.
     pub(super) fn first_from(&self, row: &[u8]) -> u32 {
-        self.words.search(self.start, &self.place_of_row(row)).1
+        self.words.search(self.list, &self.place_of_row(row)).1
     }
 
     /// The last row less than `bound` (`None`: the last row); 0 if there is none.
     pub(super) fn last_before(&self, bound: Option<&[u8]>) -> u32 {
         match bound {
-            Some(bound) => self.words.search(self.start, &self.place_of_row(bound)).0,
-            None => self.words.search(self.start, &Target { head: u64::MAX, is_after: |_| true }).0,
+            Some(bound) => self.words.search(self.list, &self.place_of_row(bound)).0,
+            None => self.words.search(self.list, &END).0,
         }
     }
 
     /// The first row; 0 if there is none.
     pub(super) fn first(&self) -> u32 {
-        self.words.first(self.start)
+        self.words.first(self.list)
     }
 
     /// The row, or cell of a row, after `node`; 0 if there is none.
@@ -177,13 +171,13 @@ impl Rows {
 
     /// The key of a row.
     pub(super) fn row(&self, row: u32) -> &[u8] {
-        let fields = self.words.from(row - ROW_FIELDS);
+        let fields = self.words.from(row - ROW_FIELDS as u32);
         self.bytes(fields[0].load(Relaxed), split(fields[1].load(Relaxed)).0)
     }
 
-    fn cells(&self, row: u32) -> Start {
-        let upper = self.words.from(row - 2)[0].load(Acquire) as u32;
-        Start { first: row - 1, upper }
+    fn cells(&self, row: u32) -> List {
+        let grown = self.words.from(row - 2)[0].load(Acquire) != 0;
+        List { first: row - 1, root: if grown { row - 2 } else { 0 } }
     }
 
     /// The first cell of a row.
@@ -196,7 +190,7 @@ impl Rows {
     pub(super) fn cell_from(&self, row: u32, mut cell: u32, column: &Column<'_>) -> u32 {
         let head = head_of_column(column);
         let target = Target { head, is_after: |cell| self.key(cell).column < *column };
-        for _ in 0..CELLS_BEFORE_UPPER {
+        for _ in 0..CELLS_WALKED {
             if cell == 0 || !self.words.is_before(cell, &target) {
                 return cell;
             }
@@ -207,7 +201,7 @@ impl Rows {
 
     /// A cell without its value.
     pub(super) fn key(&self, cell: u32) -> EntryKey<'_> {
-        let fields = self.words.from(cell - CELL_FIELDS);
+        let fields = self.words.from(cell - CELL_FIELDS as u32);
         let [qualifier, _, timestamp, sequence, kinds] =
             [0, 1, 2, 3, 4].map(|field: usize| fields[field].load(Relaxed));
         let (upper, qualifier_len) = split(kinds);
@@ -227,7 +221,7 @@ impl Rows {
 
     /// A cell with its value.
     pub(super) fn entry(&self, cell: u32) -> Entry<'_> {
-        let fields = self.words.from(cell - CELL_FIELDS);
+        let fields = self.words.from(cell - CELL_FIELDS as u32);
         let (batch, _) = split(fields[0].load(Relaxed));
         let (at, len) = split(fields[1].load(Relaxed));
         self.key(cell).with_value(self.bytes(join(batch, at), len))
@@ -268,14 +262,12 @@ impl Rows {
         (row, hash): (&[u8], u64),
         entry: &Entry<'_>,
     ) -> u32 {
-        let cell = self.reserve_cell(writer, kept, entry, 1);
-        let path = self.words.path(self.start, &self.place_of_row(row));
-        let height = writer.growth.draw_height();
-        let head = self.head_of_row(row);
-        let node = self.words.reserve_node(&mut writer.growth, ROW_FIELDS, head, height);
+        let cell = self.make_cell(writer, kept, entry);
+        let target = self.place_of_row(row);
+        let node = self.words.reserve_node(&mut writer.growth, ROW_FIELDS, target.head);
         let fields = [kept.place(row), join(row.len() as u32, 1), 0, u64::from(cell)];
-        self.fill(node - ROW_FIELDS, fields);
-        self.words.link(self.start, &path, node, height);
+        self.fill::<ROW_FIELDS>(node, fields);
+        self.words.insert(&mut writer.growth, self.list, &target, node);
         self.index.insert(&mut writer.rows, hash, node);
         node
     }
@@ -288,41 +280,31 @@ impl Rows {
         row: u32,
         entry: &Entry<'_>,
     ) {
-        let start = self.cells(row);
-        let height = if start.upper == 0 { 1 } else { writer.growth.draw_height() };
-        let cell = self.reserve_cell(writer, kept, entry, height);
+        let cell = self.make_cell(writer, kept, entry);
         let key = entry.key();
         let target = Target {
-            head: head_of_column(&key.column),
+            head: self.words.head(cell),
             is_after: |cell| self.key(cell).cmp_in_row(&key).is_lt(),
         };
-        let path = self.words.path(start, &target);
-        self.words.link(start, &path, cell, height);
+        self.words.insert(&mut writer.growth, self.cells(row), &target, cell);
         self.count_cell(writer, row);
     }
 
-    /// Counts one more cell of `row`, and gives them upper links when it is time.
+    /// Counts one more cell of `row`, and gives them a tree when it is time.
     fn count_cell(&self, writer: &mut Writer, row: u32) {
-        let fields = self.words.from(row - ROW_FIELDS);
-        let (len, cells) = split(fields[1].load(Relaxed));
+        let count = &self.words.from(row - ROW_FIELDS as u32)[1];
+        let (len, cells) = split(count.load(Relaxed));
         let cells = cells.saturating_add(1);
-        fields[1].store(join(len, cells), Relaxed);
-        if cells == CELLS_BEFORE_UPPER {
-            let upper = self.words.reserve_upper(&mut writer.growth);
-            fields[2].store(u64::from(upper), Release);
+        count.store(join(len, cells), Relaxed);
+        if cells == CELLS_WALKED {
+            self.words.add_tree(&mut writer.growth, List { first: row - 1, root: row - 2 });
         }
     }
 
-    fn reserve_cell(
-        &self,
-        writer: &mut Writer,
-        kept: &Kept<'_>,
-        entry: &Entry<'_>,
-        height: usize,
-    ) -> u32 {
+    fn make_cell(&self, writer: &mut Writer, kept: &Kept<'_>, entry: &Entry<'_>) -> u32 {
         let column = &entry.column;
         let head = head_of_column(column);
-        let node = self.words.reserve_node(&mut writer.growth, CELL_FIELDS, head, height);
+        let node = self.words.reserve_node(&mut writer.growth, CELL_FIELDS, head);
         let kinds = u32::from(column.family.0) << 16 | u32::from(column.scope as u8) << 8;
         let fields = [
             kept.place(column.qualifier),
@@ -331,17 +313,18 @@ impl Rows {
             entry.sequence.0,
             join(kinds | u32::from(entry.kind as u8), column.qualifier.len() as u32),
         ];
-        self.fill(node - CELL_FIELDS, fields);
+        self.fill::<CELL_FIELDS>(node, fields);
         node
     }
 
-    fn fill<const N: usize>(&self, first: u32, fields: [u64; N]) {
-        let words: &[AtomicU64] = self.words.from(first);
+    /// Stores the fields of a node.
+    fn fill<const N: usize>(&self, node: u32, fields: [u64; N]) {
+        let words: &[AtomicU64] = self.words.from(node - N as u32);
         words.iter().zip(fields).for_each(|(word, field)| word.store(field, Relaxed));
     }
 
     /// Bytes of memory in use: batches, nodes and index.
     pub(super) fn bytes_in_use(&self, writer: &Writer) -> usize {
-        writer.batch_bytes + 8 * writer.growth.words() + self.index.bytes()
+        writer.batch_bytes + writer.growth.bytes() + self.index.bytes()
     }
 }
