@@ -27,6 +27,9 @@ use rows::{Rows, Writer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+/// Bytes of a successor's heads that all rows before it had in common.
+const HEAD_BYTES_SHARED: usize = 4;
+
 /// Entries and range tombstones of one tree, in memory.
 pub struct Memtable {
     rows: Rows,
@@ -64,7 +67,9 @@ impl Memtable {
         }
     }
 
-    /// An empty memtable, set up for rows like those of this one, to which it succeeds.
+    /// An empty memtable, set up for rows like those of this one, to which it succeeds: its heads
+    /// begin a little before where these rows differ, since rows that ascend from memtable to
+    /// memtable go on where these end.
     pub fn successor(&self) -> Self {
         let (first, last) = (self.rows.first(), self.rows.last_before(None));
         if first == last {
@@ -72,7 +77,7 @@ impl Memtable {
         }
         let (first, last) = (self.rows.row(first), self.rows.row(last));
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-        Self::with_prefix(&first[..common])
+        Self::with_prefix(&first[..common.saturating_sub(HEAD_BYTES_SHARED)])
     }
 
     /// Applies `batch`, which it keeps, whose mutations are numbered from `first` and which lies
@@ -270,10 +275,10 @@ mod tests {
         apply(&first, &["user#1"]);
         assert_eq!(first.successor().rows.prefix(), b"");
         let second = Memtable::default();
-        apply(&second, &["user#2", "user#1", "user#"]);
+        apply(&second, &["user#0002", "user#0001", "user#000"]);
         let third = second.successor();
-        assert_eq!(third.rows.prefix(), b"user#");
-        let mut rows = ["zebra", "user", "user#77", "user#1", "", "user$", "tom", "user#"];
+        assert_eq!(third.rows.prefix(), b"user");
+        let mut rows = ["zebra", "use", "user#77", "user#1", "", "uses", "tom", "user"];
         apply(&third, &rows);
         rows.sort_unstable();
         let mut cursor = MemtableCursor::new(&third);
