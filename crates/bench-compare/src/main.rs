@@ -1,2 +1,67 @@
-//! Named workloads over Stele's engine and its peers, side by side in one run.
-fn main() {}
+//! Named workloads over Stele's engine and its peers, side by side in one run. How to run it and
+//! how to read what it prints: `docs/benchmarks.md`.
+
+mod data;
+mod disk;
+mod draw;
+mod engines;
+mod fio;
+mod group;
+mod keys;
+mod load;
+mod measure;
+mod ratio;
+mod report;
+mod run;
+mod slice;
+mod source;
+mod touched;
+mod warm;
+mod workloads;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// One allocator for all engines, those written in C included.
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Compares Stele with RocksDB, fjall and LMDB. Build with --release.
+#[derive(Debug, Parser)]
+#[command(name = "bench-compare")]
+enum Cli {
+    /// Runs workloads and prints what each engine did, and the ratio of Stele to RocksDB.
+    Run(run::RunArgs),
+    /// Lists the workloads.
+    List,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse() {
+        Cli::Run(args) => run::run(&args),
+        Cli::List => {
+            run::list();
+            Ok(())
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            progress(&format!("bench-compare: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tells on standard error what is going on.
+#[expect(clippy::print_stderr, reason = "progress of a long run, and errors, are for its user")]
+fn progress(line: &str) {
+    eprintln!("{line}");
+}
+
+/// Prints results on standard output.
+#[expect(clippy::print_stdout, reason = "the results of a benchmark are its output")]
+fn print(text: &str) {
+    println!("{text}");
+}

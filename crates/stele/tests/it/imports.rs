@@ -17,6 +17,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("stele", &["base", "engine", "table", "bigtable"]),
     ("sim", &["base", "engine", "table", "bigtable"]),
     ("bench", &["base", "engine", "table", "bigtable"]),
+    ("bench-compare", &["base", "engine"]),
 ];
 
 /// Each file or folder of the engine's sources with the rooms it must not name. A room that does

@@ -1,0 +1,192 @@
+//! Stele's engine. Keys go through its key-value face, rows and versions through its trees.
+
+use crate::data::{Cell as Written, Model, QUALIFIERS};
+use crate::engines::{BenchEngine, DiskReads, Entry, Merging, Part, Reader, Result, Setup};
+use crate::source::Source;
+use crate::touched::Touched;
+use base::env::Env;
+use engine::{
+    Column, Columns, Compression, Durability, Engine, FamilyId, FilterGranularity, Options,
+    QualifierRange, RowRange, Scan, ScanRequest, Timestamp, TreeId, TreeOptions, WriteBatch,
+};
+use std::path::Path;
+
+/// See [`Entry`].
+pub(crate) const ENTRY: Entry = Entry { name: "stele", configurations, open };
+
+const TREE: TreeId = TreeId(1);
+const BACKGROUND_THREADS: usize = 2;
+/// More runs than any workload makes.
+const RUNS_UNMERGED: usize = 64;
+
+fn configurations(setup: &Setup) -> std::result::Result<Vec<&'static str>, &'static str> {
+    if setup.disk_bound {
+        return Err("it has no direct reads yet");
+    }
+    Ok(vec!["16k"])
+}
+
+fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchEngine>> {
+    let mut options = Options {
+        durability: Durability::None,
+        cache_bytes_max: setup.cache_bytes,
+        memtable_bytes_max: setup.memtable_bytes,
+        ..Options::default()
+    };
+    if setup.merging == Merging::Never {
+        options.l0_runs_compact = RUNS_UNMERGED;
+        options.l0_runs_stall = 2 * RUNS_UNMERGED;
+    }
+    let tree_options = TreeOptions {
+        block_bytes: if configuration == "4k" { 4 << 10 } else { 16 << 10 },
+        compression: Compression::None,
+        compression_last: Compression::None,
+        filter_granularity: match setup.model {
+            Model::Keys | Model::Versions => FilterGranularity::Row,
+            Model::Columns => FilterGranularity::Column,
+        },
+        ..TreeOptions::default()
+    };
+    let engine = Engine::open(Env::real(BACKGROUND_THREADS), dir, options.clone())?;
+    if engine.trees().is_empty() {
+        engine.create_tree(TREE, tree_options.clone())?;
+    }
+    let options = format!("{options:?} {tree_options:?}");
+    Ok(Box::new(Stele { engine, options }))
+}
+
+struct Stele {
+    engine: Engine,
+    options: String,
+}
+
+/// Family 0 is not a valid id.
+fn family(number: u8) -> FamilyId {
+    FamilyId(u16::from(number) + 1)
+}
+
+impl BenchEngine for Stele {
+    fn options(&self) -> String {
+        self.options.clone()
+    }
+
+    fn write(&self, cells: &[Written<'_>]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for cell in cells {
+            let column = Column::of(family(cell.family), cell.qualifier);
+            let timestamp = Timestamp(cell.timestamp.cast_signed());
+            match cell.value {
+                Some(value) => batch.put(cell.row, column, timestamp, value),
+                None => batch.delete_row(cell.row),
+            }
+        }
+        self.engine.write(TREE, &batch)?;
+        Ok(())
+    }
+
+    fn bulk_load(&self, source: &mut Source<'_>) -> Result<()> {
+        while let Some(cells) = source.next_chunk() {
+            for batch in cells.chunks(WRITE_BATCH) {
+                self.write(batch)?;
+            }
+        }
+        self.engine.compact_range(TREE, &RowRange::ALL)?;
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(self.engine.flush(TREE)?)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(SteleReader { engine: &self.engine }))
+    }
+
+    fn disk_reads(&self) -> Option<DiskReads> {
+        let reads = self.engine.metrics().get("cache_misses_total")?;
+        Some(DiskReads { reads, bytes: None })
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.engine.close()?)
+    }
+}
+
+/// Cells of one batch of a bulk load through the write path.
+const WRITE_BATCH: usize = 512;
+
+struct SteleReader<'a> {
+    engine: &'a Engine,
+}
+
+impl SteleReader<'_> {
+    fn touch_rows(scan: &mut Scan, count: usize, touched: &mut Touched) -> Result<()> {
+        let mut key = Vec::new();
+        for _ in 0..count {
+            let Some(row) = scan.next_row()? else { break };
+            key.clear();
+            key.extend_from_slice(row);
+            while let Some(cell) = scan.next_cell()? {
+                touched.entry(&key, cell.value);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Reader for SteleReader<'_> {
+    fn get(&mut self, key: &[u8], touched: &mut Touched) -> Result<()> {
+        match self.engine.get(TREE, key, family(0), b"", None)? {
+            Some((_, value)) => touched.value(&value),
+            None => touched.missing(),
+        }
+        Ok(())
+    }
+
+    fn multi_get(&mut self, keys: &[&[u8]], touched: &mut Touched) -> Result<()> {
+        keys.iter().try_for_each(|key| self.get(key, touched))
+    }
+
+    fn seek(&mut self, key: &[u8], count: usize, touched: &mut Touched) -> Result<()> {
+        let rows = RowRange { start: key.to_vec(), end: None };
+        let request = ScanRequest { versions_max: Some(1), ..ScanRequest::rows(rows) };
+        let mut scan = self.engine.scan(TREE, &request, None)?;
+        Self::touch_rows(&mut scan, count, touched)
+    }
+
+    fn scan(&mut self, touched: &mut Touched) -> Result<()> {
+        let request = ScanRequest { versions_max: Some(1), ..ScanRequest::default() };
+        let mut scan = self.engine.scan(TREE, &request, None)?;
+        Self::touch_rows(&mut scan, usize::MAX, touched)
+    }
+
+    fn row(&mut self, row: &[u8], part: Part, touched: &mut Touched) -> Result<()> {
+        let columns = match part {
+            Part::Column(number, column) => {
+                let qualifier = QUALIFIERS[usize::from(column)];
+                let found = self.engine.get(TREE, row, family(number), qualifier, None)?;
+                match found {
+                    Some((_, value)) => touched.value(&value),
+                    None => touched.missing(),
+                }
+                return Ok(());
+            }
+            Part::Family(number) => Columns::Ranges(vec![QualifierRange::family(family(number))]),
+            Part::Row => Columns::All,
+        };
+        let request = ScanRequest {
+            columns,
+            versions_max: Some(1),
+            ..ScanRequest::rows(RowRange::single(row))
+        };
+        let mut scan = self.engine.scan(TREE, &request, None)?;
+        if scan.next_row()?.is_none() {
+            touched.missing();
+            return Ok(());
+        }
+        while let Some(cell) = scan.next_cell()? {
+            touched.entry(cell.qualifier, cell.value);
+        }
+        Ok(())
+    }
+}
