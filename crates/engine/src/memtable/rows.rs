@@ -88,6 +88,24 @@ fn head_of_column(column: &Column<'_>) -> u64 {
     }
 }
 
+/// The key of the cell with these fields, whose batch has this encoding.
+fn key_of<'a>(fields: &[AtomicU64], encoding: &'a [u8]) -> EntryKey<'a> {
+    let (_, qualifier) = split(fields[0].load(Relaxed));
+    let (kinds, qualifier_len) = split(fields[4].load(Relaxed));
+    let scope = Scope::from_byte((kinds >> 8) as u8).expect("the writer stored a scope");
+    let column = Column {
+        family: FamilyId((kinds >> 16) as u16),
+        scope,
+        qualifier: &encoding[qualifier as usize..][..qualifier_len as usize],
+    };
+    EntryKey {
+        column,
+        timestamp: Timestamp(fields[2].load(Relaxed).cast_signed()),
+        sequence: SequenceNumber(fields[3].load(Relaxed)),
+        kind: Kind::from_byte(kinds as u8).expect("the writer stored a kind"),
+    }
+}
+
 impl Rows {
     /// No rows, and the only writer of those to come. Searches are fastest when row keys have
     /// `prefix` in common and no more.
@@ -122,10 +140,9 @@ impl Rows {
         &self.prefix
     }
 
-    fn bytes(&self, place: u64, len: u32) -> &[u8] {
-        let (batch, at) = split(place);
-        let batch = self.batches.get(batch).get().expect("a batch is kept before its cells");
-        &batch.encoding()[at as usize..][..len as usize]
+    fn encoding(&self, batch: u32) -> &[u8] {
+        let batch = self.batches.get(batch).get();
+        batch.expect("a batch is kept before its cells").encoding()
     }
 
     /// Whether there may be a row of this hash.
@@ -172,7 +189,9 @@ impl Rows {
     /// The key of a row.
     pub(super) fn row(&self, row: u32) -> &[u8] {
         let fields = self.words.from(row - ROW_FIELDS as u32);
-        self.bytes(fields[0].load(Relaxed), split(fields[1].load(Relaxed)).0)
+        let (batch, at) = split(fields[0].load(Relaxed));
+        let (len, _) = split(fields[1].load(Relaxed));
+        &self.encoding(batch)[at as usize..][..len as usize]
     }
 
     fn cells(&self, row: u32) -> List {
@@ -201,30 +220,18 @@ impl Rows {
 
     /// A cell without its value.
     pub(super) fn key(&self, cell: u32) -> EntryKey<'_> {
-        let fields = self.words.from(cell - CELL_FIELDS as u32);
-        let [qualifier, _, timestamp, sequence, kinds] =
-            [0, 1, 2, 3, 4].map(|field: usize| fields[field].load(Relaxed));
-        let (upper, qualifier_len) = split(kinds);
-        let scope = Scope::from_byte((upper >> 8) as u8).expect("the writer stored a scope");
-        let kind = Kind::from_byte(upper as u8).expect("the writer stored a kind");
-        EntryKey {
-            column: Column {
-                family: FamilyId((upper >> 16) as u16),
-                scope,
-                qualifier: self.bytes(qualifier, qualifier_len),
-            },
-            timestamp: Timestamp(timestamp as i64),
-            sequence: SequenceNumber(sequence),
-            kind,
-        }
+        let fields = &self.words.from(cell - CELL_FIELDS as u32)[..CELL_FIELDS];
+        let (batch, _) = split(fields[0].load(Relaxed));
+        key_of(fields, self.encoding(batch))
     }
 
     /// A cell with its value.
     pub(super) fn entry(&self, cell: u32) -> Entry<'_> {
-        let fields = self.words.from(cell - CELL_FIELDS as u32);
+        let fields = &self.words.from(cell - CELL_FIELDS as u32)[..CELL_FIELDS];
         let (batch, _) = split(fields[0].load(Relaxed));
-        let (at, len) = split(fields[1].load(Relaxed));
-        self.key(cell).with_value(self.bytes(join(batch, at), len))
+        let (value, value_len) = split(fields[1].load(Relaxed));
+        let encoding = self.encoding(batch);
+        key_of(fields, encoding).with_value(&encoding[value as usize..][..value_len as usize])
     }
 
     /// Keeps `batch`, for entries of it to be inserted.
@@ -309,7 +316,7 @@ impl Rows {
         let fields = [
             kept.place(column.qualifier),
             join(kept.batch.offset_of(entry.value), entry.value.len() as u32),
-            entry.timestamp.0 as u64,
+            entry.timestamp.0.cast_unsigned(),
             entry.sequence.0,
             join(kinds | u32::from(entry.kind as u8), column.qualifier.len() as u32),
         ];
