@@ -7,6 +7,7 @@ mod front;
 mod keys;
 mod kv;
 mod measure;
+mod memtable;
 mod reads;
 mod timing;
 
@@ -21,6 +22,8 @@ enum Bench {
     Blocks(blocks::BlocksArgs),
     /// False positives of the row-line filter, for narrow and wide rows.
     FilterFpr(filter_fpr::FilterFprArgs),
+    /// A memtable by itself: inserts, seeks, reads by hash.
+    Memtable(memtable::MemtableArgs),
     /// The engine by itself: load, point reads, scan, bytes on disk.
     Kv(kv::KvArgs),
     /// The same through the Bigtable API of a running server.
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
             filter_fpr::run(&args);
             Ok(())
         }
+        Bench::Memtable(args) => memtable::run(&args).map_err(|error| error.to_string()),
         Bench::Kv(args) => kv::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
         Bench::Reads(args) => reads::run(&args).map_err(|error| error.to_string()),
