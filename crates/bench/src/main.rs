@@ -2,6 +2,7 @@
 //! from timed tests; ratios within one run count more than absolute figures.
 
 mod blocks;
+mod bulk;
 mod filter_fpr;
 mod front;
 mod keys;
@@ -28,6 +29,8 @@ enum Bench {
     Kv(kv::KvArgs),
     /// The same through the Bigtable API of a running server.
     Bigtable(front::FrontArgs),
+    /// Sorted bulk load, in CPU per key net of the generator.
+    Bulk(bulk::BulkArgs),
     /// Random reads of a file through a read queue, to compare with fio.
     Reads(reads::ReadsArgs),
 }
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         }
         Bench::Memtable(args) => memtable::run(&args).map_err(|error| error.to_string()),
         Bench::Kv(args) => kv::run(&args).map_err(|error| error.to_string()),
+        Bench::Bulk(args) => bulk::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
         Bench::Reads(args) => reads::run(&args).map_err(|error| error.to_string()),
     };

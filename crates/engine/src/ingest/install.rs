@@ -43,7 +43,7 @@ impl Shared {
         let start = first.meta.first_row.clone();
         let hull = RowRange { start, end: RowRange::single(&last.meta.last_row).end };
         self.wait_for_room(&tree)?;
-        let turn = FlushTurn::take(self, &tree)?;
+        let _turn = FlushTurn::take(self, &tree)?;
         if in_memory(&tree, &files.ssts)? {
             self.commits.between_groups(|| tree.freeze());
             self.flush_frozen(&tree, || self.commits.sync())?;
@@ -57,10 +57,8 @@ impl Shared {
             }
             self.install_ingested(&tree, files, &hull, number)
         })?;
-        drop(turn);
         self.counters.ingests.fetch_add(1, Ordering::Relaxed);
         self.counters.ingested_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.schedule(&tree);
         Ok(number)
     }
 
@@ -173,15 +171,16 @@ fn failure(files: &mut IngestFiles, error: Error) -> Failure {
     }
 }
 
-/// The right to flush a tree, which only one has at a time (`Work::flushing`).
+/// The right to flush a tree, which only one has at a time (`Work::flushing`). What became due
+/// meanwhile is started when it is given back.
 struct FlushTurn<'a> {
-    shared: &'a Shared,
-    tree: &'a Tree,
+    shared: &'a Arc<Shared>,
+    tree: &'a Arc<Tree>,
 }
 
 impl<'a> FlushTurn<'a> {
     /// Waits for it.
-    fn take(shared: &'a Shared, tree: &'a Tree) -> Result<Self> {
+    fn take(shared: &'a Arc<Shared>, tree: &'a Arc<Tree>) -> Result<Self> {
         loop {
             if shared.is_closing() {
                 return Err(Error::Closed);
@@ -205,5 +204,6 @@ impl Drop for FlushTurn<'_> {
     fn drop(&mut self) {
         self.tree.work.lock().flushing = false;
         self.shared.progressed.notify_all();
+        self.shared.schedule(self.tree);
     }
 }

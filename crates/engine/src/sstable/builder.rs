@@ -210,8 +210,8 @@ impl SstBuilder {
         Ok(())
     }
 
-    /// Adds an entry that is within the limits, as `add` wants it, unless it does not come after the one before;
-    /// whether it does. If not, nothing has changed.
+    /// Adds an entry that is within the limits, as `add` wants it, unless it does not come after
+    /// the one before; whether it does. If not, nothing has changed.
     pub(crate) fn try_add(&mut self, row: &[u8], entry: &Entry<'_>) -> Result<bool> {
         let order = match self.properties.entries {
             0 => Ordering::Greater,

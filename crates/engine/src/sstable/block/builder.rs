@@ -431,12 +431,12 @@ impl Dictionary {
         {
             return Found { id: Ok(*id), after_last: *order };
         }
-        let after_last = match self.ends.is_empty() {
-            // The first column follows itself, until another does.
-            true => Ordering::Equal,
-            false => column.cmp(&decode(self.column(self.last))),
-        };
-        if after_last == Ordering::Equal && !self.ends.is_empty() {
+        if self.ends.is_empty() {
+            // It will follow itself, until another does.
+            return Found { id: Err(0), after_last: Ordering::Equal };
+        }
+        let after_last = column.cmp(&decode(self.column(self.last)));
+        if after_last == Ordering::Equal {
             return Found { id: Ok(self.last), after_last };
         }
         let place = self.sorted.partition_point(|id| decode(self.column(*id)) < *column);
