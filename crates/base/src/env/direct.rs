@@ -102,9 +102,9 @@ impl ReadFile for DirectFile {
     }
 }
 
-/// What offset, length and memory of a direct read of `file` must be multiples of; `None` if it
-/// cannot be read directly.
-fn alignment(file: &File) -> Option<usize> {
+/// What offset, length and memory of a direct read or write of `file` must be multiples of; `None`
+/// if there is none.
+pub(super) fn alignment(file: &File) -> Option<usize> {
     let Ok(stat) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
         return Some(ALIGN_DEFAULT);
     };

@@ -31,6 +31,13 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Creates a file for writing; an existing file of that name is emptied.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
 
+    /// As `create`, past the page cache where the file system can: for files that are written once
+    /// and not read at once. It is written in order, from its beginning; until `sync`, others need
+    /// not see what was written. Its space cannot be reserved, its length not set.
+    fn create_direct(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.create(path)
+    }
+
     /// Opens an existing file for positional writes, its content kept.
     fn open_write(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 mod aligned;
 pub mod clock;
 mod direct;
+mod direct_write;
 pub mod fs;
 mod read_buffer;
 pub mod read_queue;

@@ -1,6 +1,7 @@
 //! The machine's own file system.
 
 use super::direct::DirectFile;
+use super::direct_write::DirectWriter;
 use super::fs::{Descriptor, FileSystem, ReadFile, WriteFile};
 use super::read_queue::{PreadQueue, ReadQueue};
 use super::uring::UringQueue;
@@ -36,6 +37,13 @@ impl FileSystem for RealFileSystem {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
         Ok(Box::new(RealWriteFile(file)))
+    }
+
+    fn create_direct(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        match DirectWriter::create(path)? {
+            Some(file) => Ok(Box::new(file)),
+            None => self.create(path),
+        }
     }
 
     fn open_write(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {

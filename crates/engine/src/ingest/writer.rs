@@ -145,7 +145,7 @@ impl SstWriter {
         let shared = &self.files.shared;
         let number = shared.manifest.new_file();
         let path = number.sst_path(&shared.dir);
-        let file = shared.env.fs.create(&path);
+        let file = shared.env.fs.create_direct(&path);
         let file = file.map_err(|error| Error::io("create", &path, &error))?;
         let builder = SstBuilder::for_ingest(file, &path, self.options.clone());
         Ok(&mut self.building.insert(Building { number, builder }).builder)

@@ -28,7 +28,7 @@ use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
 /// Bytes gathered before they are written to the file.
-const WRITE_BYTES: usize = 1 << 20;
+const WRITE_BYTES: usize = 256 << 10;
 
 /// What shapes the bytes of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
