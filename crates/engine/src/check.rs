@@ -177,7 +177,7 @@ fn check_sst(
     report: &mut Report,
 ) -> Result<()> {
     let file = fs.open_read(path).map_err(|error| Error::io("open", path, &error))?;
-    let sst = SstReader::open(file, path, number, Arc::new(BlockCache::new(CACHE_BYTES)))?;
+    let sst = SstReader::open(file, path, number, BlockCache::new(CACHE_BYTES, false))?;
     let sequence = meta.map_or(SequenceNumber(0), |meta| meta.sequence_max);
     let sst = SstReader::numbered(sst, sequence);
     sst.verify()?;

@@ -10,7 +10,6 @@ use crate::sstable::{BlockCache, SstReader};
 use base::env::FileSystem;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
 
 /// Values are shown up to this many bytes.
 const SHOWN_BYTES: usize = 64;
@@ -171,5 +170,5 @@ fn dump_sst(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<()>
         Error::InvalidArgument(format!("{} is not named like an SSTable", path.display()))
     })?;
     let file = fs.open_read(path).map_err(|error| Error::io("open", path, &error))?;
-    SstReader::open(file, path, number, Arc::new(BlockCache::new(CACHE_BYTES)))?.dump(out)
+    SstReader::open(file, path, number, BlockCache::new(CACHE_BYTES, false))?.dump(out)
 }

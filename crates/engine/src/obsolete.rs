@@ -132,7 +132,7 @@ mod tests {
         };
         builder.add(b"row", &entry).unwrap();
         builder.finish().unwrap();
-        let cache = Arc::new(BlockCache::new(1 << 20));
+        let cache = BlockCache::new(1 << 20, false);
         SstReader::open(fs.open_read(&path).unwrap(), &path, number, cache).unwrap()
     }
 

@@ -26,6 +26,9 @@ pub struct Options {
     pub memtable_bytes_max: usize,
     /// Bytes of blocks kept in memory, over all trees. 1 MiB or more, default 256 MiB.
     pub cache_bytes_max: usize,
+    /// Whether the block cache asks for huge pages. Off: reads are slower, memory is given back
+    /// more finely. Default on; without effect where the system has none.
+    pub huge_pages: bool,
     /// Size of one log segment, preallocated. Larger: fewer files; smaller: space returns
     /// sooner. 64 KiB..=1 GiB, default 64 MiB.
     pub log_segment_bytes: u64,
@@ -47,6 +50,7 @@ impl Default for Options {
             durability: Durability::Sync,
             memtable_bytes_max: 64 << 20,
             cache_bytes_max: 256 << 20,
+            huge_pages: true,
             log_segment_bytes: 64 << 20,
             l0_runs_compact: 4,
             l0_runs_stall: 12,

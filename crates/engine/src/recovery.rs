@@ -45,7 +45,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let lock = lock(&*env.fs, dir)?;
     let manifest = ManifestSet::open(Arc::clone(&env.fs), dir)?;
     let state = manifest.state();
-    let cache = Arc::new(BlockCache::new(options.cache_bytes_max));
+    let cache = BlockCache::new(options.cache_bytes_max, options.huge_pages);
     let trees = open_trees(&env, dir, &state, &cache)?;
     let (end, start) = replay(&env, dir, &manifest, &trees, &options)?;
     check_log(dir, &state, &end)?;

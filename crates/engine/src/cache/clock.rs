@@ -1,16 +1,9 @@
-//! One shard of the cache: entries on a clock face, a hand that takes what was not used lately.
+//! One shard of the blocks on the heap: entries on a clock face, a hand that takes what was not
+//! used lately.
 
-use super::{CacheCharge, CacheFill, CacheKey, CachePriority};
+use super::{CacheFill, CacheKey, CachePriority};
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// Turns of the hand that an entry survives after it was put in; a use gives it `lives_max`.
-fn lives_at_insertion(priority: CachePriority) -> u8 {
-    match priority {
-        CachePriority::Normal => 0,
-        CachePriority::High => 2,
-    }
-}
 
 /// Fixed cost of an entry beside its value: map, slot and counts.
 const ENTRY_OVERHEAD: usize = 96;
@@ -34,7 +27,7 @@ pub(super) struct Shard<V> {
     bytes_max: usize,
 }
 
-impl<V: CacheCharge> Shard<V> {
+impl<V> Shard<V> {
     pub(super) fn new(bytes_max: usize) -> Self {
         Self {
             slots: Vec::new(),
@@ -64,9 +57,10 @@ impl<V: CacheCharge> Shard<V> {
         &mut self,
         key: CacheKey,
         value: &Arc<V>,
+        bytes: usize,
         priority: CachePriority,
     ) -> Option<u64> {
-        let charge = value.charge() + ENTRY_OVERHEAD;
+        let charge = bytes + ENTRY_OVERHEAD;
         if charge > self.bytes_max || self.places.contains_key(&key) {
             return None;
         }
@@ -75,9 +69,8 @@ impl<V: CacheCharge> Shard<V> {
             self.evict_one();
             evicted += 1;
         }
-        let lives = lives_at_insertion(priority);
-        let slot =
-            Slot { key, value: Arc::clone(value), charge, lives, lives_max: lives.max(1) + 1 };
+        let (lives, lives_max) = priority.lives();
+        let slot = Slot { key, value: Arc::clone(value), charge, lives, lives_max };
         let place = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1

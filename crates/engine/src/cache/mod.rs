@@ -1,29 +1,51 @@
 //! The block cache: validated blocks of SSTables, shared by all trees of an engine.
 //!
-//! Plain first version behind the final seam: sharded, each shard a CLOCK over entries charged by
-//! their bytes. Frames in an arena and hints in index entries replace the inside, not the face.
+//! Blocks lie in frames of one arena on huge pages (frames.rs). What leads to a block on disk has
+//! a [`Hint`] beside it that says in which frame the block was last seen; a reader follows it and
+//! compares the frame's own key, so a resident block is found without a hash look-up, a lock or a
+//! count shared between cores. Readers that only look are pinned to an epoch; those that keep a
+//! block hold its frame. What does not fit a frame is kept on the heap (clock.rs), within an
+//! eighth of the budget.
 //!
 //! Invariants:
 //! 1. A key names bytes that never change: file numbers are never reused and SSTables are
 //!    immutable. An entry therefore never goes stale; it is only evicted.
 //! 2. While one thread loads a key, others that ask for it wait for that load and share its
-//!    outcome; no block is read twice at the same time. No shard lock is held during a load.
-//! 3. A shard's `bytes` is the sum of its entries' charges, and is at most its budget after every
-//!    insertion.
+//!    outcome; no block is read twice at the same time. No lock is held during a load, nor may
+//!    the loader be pinned.
+//! 3. Arena and heap together are at most the budget; the arena's memory is only taken from the
+//!    system as it is used.
+//! 4. Lock order: `space`, then a shard of the table. A heap shard's lock is taken alone.
 //!
-//! The cache knows nothing of cells: it keeps any value that can say what it weighs.
+//! The cache knows nothing of cells: it keeps bytes and what the loader says they are (`M`).
 
 mod clock;
-#[cfg(test)]
+mod counters;
+mod frame;
+mod frames;
+mod hint;
+mod loads;
+mod space;
+mod sync;
+mod table;
+#[cfg(all(test, not(loom)))]
 mod tests;
+
+pub use counters::CacheCounters;
+pub use hint::Hint;
 
 use crate::error::Result;
 use crate::file::FileNumber;
 use clock::Shard;
-use parking_lot::{Condvar, Mutex};
-use std::collections::HashMap;
+use counters::{Counted, Counters};
+use crossbeam_epoch::{self as epoch, Guard};
+use frames::{Arena, HeldFrame, Retired};
+use hint::Place;
+use loads::{Joined, Loads};
+use parking_lot::Mutex;
+use space::{Space, Taken};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use table::Table;
 
 /// A block: its file and its offset there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +65,16 @@ pub enum CachePriority {
     High,
 }
 
+impl CachePriority {
+    /// Turns of the hand that a block survives after it was put in, and after a use.
+    fn lives(self) -> (u8, u8) {
+        match self {
+            Self::Normal => (0, 2),
+            Self::High => (2, 3),
+        }
+    }
+}
+
 /// Whether what a read loads stays in the cache. A block that is already there is used either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CacheFill {
@@ -53,108 +85,230 @@ pub enum CacheFill {
     Bypass,
 }
 
-/// What a cached value weighs.
-pub trait CacheCharge: Send + Sync + 'static {
-    /// Bytes of memory the value holds.
-    fn charge(&self) -> usize;
+/// A block as its loader gives it.
+#[derive(Debug)]
+pub struct Loaded<M> {
+    /// What the block is.
+    pub meta: M,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Number of hints to keep beside it: one for each block it leads to.
+    pub hints: usize,
 }
 
-/// A reading of the cache's counters and gauges.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CacheCounters {
-    /// Reads answered from memory.
-    pub hits: u64,
-    /// Reads that had to load, those that joined another's load included.
-    pub misses: u64,
-    /// Entries put in.
-    pub inserted: u64,
-    /// Entries removed to make room.
-    pub evicted: u64,
-    /// Bytes held now.
-    pub bytes: u64,
-    /// Bytes it may hold.
-    pub bytes_max: u64,
+/// A block that is being looked at.
+#[derive(Debug)]
+pub struct BlockRef<'a, M> {
+    /// What the block is.
+    pub meta: &'a M,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// The hints kept beside it.
+    pub hints: &'a [Hint],
 }
 
-/// Keeps values by file and offset, up to a number of bytes.
-pub struct Cache<V> {
-    shards: Box<[Mutex<Shard<V>>]>,
-    loading: Box<[Loads<V>]>,
+impl<M> Clone for BlockRef<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for BlockRef<'_, M> {}
+
+/// A block that stays readable as long as this lives, whatever the cache evicts.
+#[derive(Debug)]
+pub struct BlockHold<M: Plain>(Held<M>);
+
+#[derive(Debug)]
+enum Held<M: Plain> {
+    Frame(FrameHold<M>),
+    Heap(Arc<HeapBlock<M>>),
+}
+
+/// What a block may be described by: plain data.
+pub trait Plain: Copy + Send + Sync + std::fmt::Debug + 'static {}
+
+impl<T: Copy + Send + Sync + std::fmt::Debug + 'static> Plain for T {}
+
+/// A count in a frame's head.
+struct FrameHold<M: Plain> {
+    cache: Arc<Cache<M>>,
+    frame: HeldFrame<M>,
+}
+
+/// A block outside of the arena.
+#[derive(Debug)]
+struct HeapBlock<M> {
+    meta: M,
+    bytes: Vec<u8>,
+    hints: Box<[Hint]>,
+}
+
+impl<M: Plain> BlockHold<M> {
+    /// A block that no cache knows of.
+    pub fn apart(loaded: Loaded<M>) -> Self {
+        let hints = (0..loaded.hints).map(|_| Hint::default()).collect();
+        Self(Held::Heap(Arc::new(HeapBlock { meta: loaded.meta, bytes: loaded.bytes, hints })))
+    }
+
+    /// The block.
+    #[inline]
+    pub fn get(&self) -> BlockRef<'_, M> {
+        match &self.0 {
+            Held::Frame(hold) => hold.frame.block(),
+            Held::Heap(block) => {
+                BlockRef { meta: &block.meta, bytes: &block.bytes, hints: &block.hints }
+            }
+        }
+    }
+}
+
+impl<M: Plain> Clone for BlockHold<M> {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Held::Frame(hold) => Held::Frame(FrameHold {
+                cache: Arc::clone(&hold.cache),
+                frame: hold.frame.again(),
+            }),
+            Held::Heap(block) => Held::Heap(Arc::clone(block)),
+        })
+    }
+}
+
+impl<M: Plain> Drop for FrameHold<M> {
+    fn drop(&mut self) {
+        if let Some(retired) = self.frame.let_go() {
+            self.cache.retire(Taken { frames: vec![retired], ..Taken::default() });
+        }
+    }
+}
+
+impl<M: Plain> std::fmt::Debug for FrameHold<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameHold").field("place", &self.frame.place()).finish_non_exhaustive()
+    }
+}
+
+/// Keeps blocks by file and offset, up to a number of bytes.
+pub struct Cache<M: Plain> {
+    arena: Arena<M>,
+    space: Mutex<Space>,
+    table: Table,
+    heap: Box<[Mutex<Shard<HeapBlock<M>>>]>,
+    loading: Box<[Loads<BlockHold<M>>]>,
     bytes_max: u64,
-    hits: AtomicU64,
-    misses: AtomicU64,
-    inserted: AtomicU64,
-    evicted: AtomicU64,
+    counters: Counters,
 }
 
-/// The loads in progress of a share of all keys.
-type Loads<V> = Mutex<HashMap<CacheKey, Arc<Load<V>>>>;
-
-/// A load in progress; others wait for its outcome. `None` in `Done` means it was abandoned.
-struct Load<V> {
-    outcome: Mutex<Outcome<V>>,
-    done: Condvar,
-}
-
-enum Outcome<V> {
-    Pending,
-    Done(Option<Result<Arc<V>>>),
-}
-
-/// Smallest budget worth a shard of its own.
+/// Slabs of the arena at least, so that all frame sizes in use find room, down to this size.
+const SLABS_WANTED: usize = 128;
+const SLAB_BYTES_MIN: usize = 64 << 10;
+/// A cache too small for so many slabs keeps everything on the heap.
+const SLABS_MIN: usize = 8;
+const SLAB_BYTES_MAX: usize = 2 << 20;
+/// Times a load tries to get a frame before its block is lent without being kept.
+const FRAME_ATTEMPTS: usize = 8;
+/// Smallest heap budget worth a shard of its own.
 const SHARD_BYTES_MIN: usize = 4 << 20;
 const SHARDS_MAX: usize = 16;
 
-impl<V: CacheCharge> Cache<V> {
-    /// An empty cache of at most `bytes_max` bytes (0 keeps nothing).
-    pub fn new(bytes_max: usize) -> Self {
-        let shards = (bytes_max / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX).next_power_of_two();
-        let shards = shards.min(SHARDS_MAX);
-        Self {
-            shards: (0..shards).map(|_| Mutex::new(Shard::new(bytes_max / shards))).collect(),
-            loading: (0..shards).map(|_| Mutex::default()).collect(),
+impl<M: Plain> Cache<M> {
+    /// An empty cache of at most `bytes_max` bytes (0 keeps nothing), on huge pages if
+    /// `huge_pages` asks for them and the system has them.
+    pub fn new(bytes_max: usize, huge_pages: bool) -> Arc<Self> {
+        let slab_bytes = (bytes_max / SLABS_WANTED).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
+        let slab_bytes = 1 << slab_bytes.ilog2();
+        let slabs = (bytes_max / 8 * 7 / slab_bytes).min(Place::SLABS_MAX);
+        let slabs = if slabs < SLABS_MIN { 0 } else { slabs };
+        let arena = Arena::new(slabs, slab_bytes, huge_pages);
+        let heap_bytes = bytes_max - slabs * slab_bytes;
+        let shards = (heap_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+        let shards = 1 << shards.ilog2();
+        Arc::new(Self {
+            space: Mutex::new(Space::new(slabs, arena.classes())),
+            arena,
+            table: Table::new(),
+            heap: (0..shards).map(|_| Mutex::new(Shard::new(heap_bytes / shards))).collect(),
+            loading: (0..SHARDS_MAX).map(|_| Loads::default()).collect(),
             bytes_max: bytes_max as u64,
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            inserted: AtomicU64::new(0),
-            evicted: AtomicU64::new(0),
+            counters: Counters::default(),
+        })
+    }
+
+    /// The block of `key`, if `hint` leads to it; counts as a use. Takes no lock.
+    #[inline]
+    pub fn look<'g>(
+        &'g self,
+        key: CacheKey,
+        hint: &Hint,
+        pinned: &'g Guard,
+    ) -> Option<BlockRef<'g, M>> {
+        let (head, block) = self.arena.find(hint.place()?, key, pinned)?;
+        head.touch();
+        Some(block)
+    }
+
+    /// The block of `key`, if it is in the arena; sets `hint`.
+    pub fn find<'g>(
+        &'g self,
+        key: CacheKey,
+        hint: &Hint,
+        pinned: &'g Guard,
+    ) -> Option<BlockRef<'g, M>> {
+        if let Some(block) = self.look(key, hint, pinned) {
+            return Some(block);
+        }
+        let place = self.table.get(key)?;
+        let (head, block) = self.arena.find(place, key, pinned)?;
+        head.touch();
+        hint.set(Some(place));
+        Some(block)
+    }
+
+    /// Asks the processor to fetch the block that `hint` leads to, if it leads anywhere.
+    #[inline]
+    pub fn prefetch(&self, hint: &Hint) {
+        if let Some(place) = hint.place() {
+            self.arena.prefetch(place);
         }
     }
 
-    /// The value of `key` if it is in memory. Counts as a hit or a miss.
-    pub fn get(&self, key: CacheKey) -> Option<Arc<V>> {
-        let value = self.shards[self.shard_of(key)].lock().get(key, CacheFill::Insert);
-        let counter = if value.is_some() { &self.hits } else { &self.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
-        value
+    /// The block of `key` if it is in memory. Counts as a hit or a miss.
+    pub fn get(self: &Arc<Self>, key: CacheKey, hint: &Hint) -> Option<BlockHold<M>> {
+        let hold = self.hold(key, hint, CacheFill::Insert);
+        self.counters.add(if hold.is_some() { Counted::Hit } else { Counted::Miss }, 1);
+        hold
     }
 
-    /// The value of `key`, loaded by `load` if it is not in memory. An error is given to every
-    /// reader that waited for the same load, and is not remembered.
+    /// The block of `key`, loaded by `load` if it is not in memory. An error is given to every
+    /// reader that waited for the same load, and is not remembered. The caller is not pinned.
     pub fn get_or_load(
-        &self,
+        self: &Arc<Self>,
         key: CacheKey,
+        hint: &Hint,
         priority: CachePriority,
         fill: CacheFill,
-        load: impl FnOnce() -> Result<V>,
-    ) -> Result<Arc<V>> {
-        if let Some(value) = self.shards[self.shard_of(key)].lock().get(key, fill) {
-            self.hits.fetch_add(1, Ordering::Relaxed);
-            return Ok(value);
+        load: impl FnOnce() -> Result<Loaded<M>>,
+    ) -> Result<BlockHold<M>> {
+        if let Some(hold) = self.hold(key, hint, fill) {
+            self.counters.add(Counted::Hit, 1);
+            return Ok(hold);
         }
-        self.misses.fetch_add(1, Ordering::Relaxed);
+        self.counters.add(Counted::Miss, 1);
         loop {
-            match self.join(key) {
-                Joined::Leader(guard) => {
-                    // The load before ours may have ended between our lookup and our joining.
-                    let present = self.shards[self.shard_of(key)].lock().get(key, fill);
-                    let result = present.map_or_else(|| load().map(Arc::new), Ok);
-                    if let Ok(value) = &result
-                        && (fill == CacheFill::Insert || priority == CachePriority::High)
-                    {
-                        self.insert(key, value, priority);
-                    }
-                    guard.finish(result.clone());
+            match self.loading[self.shard_of(key, self.loading.len())].join(key) {
+                Joined::Leader(leader) => {
+                    // The load before ours may have ended between our look-up and our joining.
+                    let present = self.hold(key, hint, fill);
+                    let keep = fill == CacheFill::Insert || priority == CachePriority::High;
+                    let result = match present {
+                        Some(hold) => Ok(hold),
+                        None => load().map(|loaded| match keep {
+                            true => self.insert(key, hint, loaded, priority),
+                            false => BlockHold::apart(loaded),
+                        }),
+                    };
+                    leader.finish(result.clone());
                     return result;
                 }
                 Joined::Follower(Some(result)) => return result,
@@ -163,97 +317,184 @@ impl<V: CacheCharge> Cache<V> {
         }
     }
 
-    /// Forgets every entry of `file`, which is about to be removed.
-    pub fn remove_file(&self, file: FileNumber) {
-        for shard in &self.shards {
+    /// Forgets every block of `file`, which is about to be removed.
+    pub fn remove_file(self: &Arc<Self>, file: FileNumber) {
+        let mut taken = Taken::default();
+        {
+            let pinned = epoch::pin();
+            // A frame found in the table is not filled anew while we are pinned: it leaves the
+            // table before its grace period begins.
+            for place in self.table.remove_file(file) {
+                let head = self.arena.head(place, &pinned);
+                let head = head.filter(|head| head.key().is_some_and(|key| key.file == file));
+                if head.is_some_and(|head| head.doom()) {
+                    taken.frames.push(Retired::told(place));
+                }
+            }
+        }
+        self.retire(taken);
+        for shard in &self.heap {
             shard.lock().retain(|key| key.file != file);
         }
     }
 
     /// The counters since the cache was made.
     pub fn counters(&self) -> CacheCounters {
+        let (_, frame_bytes) = self.space.lock().frames_in_use(&self.arena);
+        let heap_bytes: usize = self.heap.iter().map(|shard| shard.lock().bytes()).sum();
         CacheCounters {
-            hits: self.hits.load(Ordering::Relaxed),
-            misses: self.misses.load(Ordering::Relaxed),
-            inserted: self.inserted.load(Ordering::Relaxed),
-            evicted: self.evicted.load(Ordering::Relaxed),
-            bytes: self.shards.iter().map(|shard| shard.lock().bytes() as u64).sum(),
+            hits: self.counters.read(Counted::Hit),
+            misses: self.counters.read(Counted::Miss),
+            inserted: self.counters.read(Counted::Inserted),
+            evicted: self.counters.read(Counted::Evicted),
+            not_kept: self.counters.read(Counted::NotKept),
+            bytes: (frame_bytes + heap_bytes) as u64,
             bytes_max: self.bytes_max,
+            huge_bytes: self.arena.huge_bytes(),
         }
     }
 
-    fn insert(&self, key: CacheKey, value: &Arc<V>, priority: CachePriority) {
-        let inserted = self.shards[self.shard_of(key)].lock().insert(key, value, priority);
-        if let Some(evicted) = inserted {
-            self.inserted.fetch_add(1, Ordering::Relaxed);
-            self.evicted.fetch_add(evicted, Ordering::Relaxed);
+    /// Counts reads that `look` answered, in one go.
+    #[inline]
+    pub fn count_hits(&self, hits: u64) {
+        self.counters.add(Counted::Hit, hits);
+    }
+
+    /// Takes hold of the block of `key` if it is in memory.
+    fn hold(self: &Arc<Self>, key: CacheKey, hint: &Hint, fill: CacheFill) -> Option<BlockHold<M>> {
+        if let Some(hold) = self.hold_frame(key, hint, fill) {
+            return Some(BlockHold(Held::Frame(hold)));
         }
+        let heap = self.heap[self.shard_of(key, self.heap.len())].lock().get(key, fill);
+        heap.map(|block| BlockHold(Held::Heap(block)))
     }
 
-    fn shard_of(&self, key: CacheKey) -> usize {
-        let mixed = (key.offset ^ key.file.0.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 48) as usize & (self.shards.len() - 1)
+    fn hold_frame(
+        self: &Arc<Self>,
+        key: CacheKey,
+        hint: &Hint,
+        fill: CacheFill,
+    ) -> Option<FrameHold<M>> {
+        let pinned = epoch::pin();
+        let live = |place| self.arena.find(place, key, &pinned).map(|(head, _)| (head, place));
+        let hinted = hint.place().and_then(live);
+        let (head, place) = hinted.or_else(|| self.table.get(key).and_then(live))?;
+        if !head.hold() {
+            return None;
+        }
+        if fill == CacheFill::Insert {
+            head.touch();
+        }
+        hint.set(Some(place));
+        Some(FrameHold { cache: Arc::clone(self), frame: self.arena.held(place) })
     }
 
-    /// Becomes the loader of `key`, or waits for the one there is.
-    fn join(&self, key: CacheKey) -> Joined<'_, V> {
-        let loading = &self.loading[self.shard_of(key)];
-        let load = {
-            let mut loads = loading.lock();
-            match loads.get(&key) {
-                Some(load) => Arc::clone(load),
-                None => {
-                    let load = Arc::new(Load {
-                        outcome: Mutex::new(Outcome::Pending),
-                        done: Condvar::new(),
-                    });
-                    loads.insert(key, Arc::clone(&load));
-                    return Joined::Leader(Leader { loading, key, load });
-                }
-            }
+    /// Keeps a block that was just loaded, where there is room for it.
+    fn insert(
+        self: &Arc<Self>,
+        key: CacheKey,
+        hint: &Hint,
+        loaded: Loaded<M>,
+        priority: CachePriority,
+    ) -> BlockHold<M> {
+        let Some(class) = self.arena.class_for(loaded.bytes.len(), loaded.hints) else {
+            return self.insert_on_heap(key, loaded, priority);
         };
-        let mut outcome = load.outcome.lock();
-        loop {
-            match &*outcome {
-                Outcome::Pending => load.done.wait(&mut outcome),
-                Outcome::Done(result) => return Joined::Follower(result.clone()),
+        let Some(frame) = self.free_frame(class) else {
+            self.counters.add(Counted::NotKept, 1);
+            return BlockHold::apart(loaded);
+        };
+        let frame = self.arena.fill(frame, key, &loaded, priority.lives());
+        self.table.insert(key, frame.place());
+        hint.set(Some(frame.place()));
+        self.counters.add(Counted::Inserted, 1);
+        BlockHold(Held::Frame(FrameHold { cache: Arc::clone(self), frame }))
+    }
+
+    fn insert_on_heap(
+        &self,
+        key: CacheKey,
+        loaded: Loaded<M>,
+        priority: CachePriority,
+    ) -> BlockHold<M> {
+        let charge = loaded.bytes.len() + loaded.hints * size_of::<Hint>();
+        let hold = BlockHold::apart(loaded);
+        if let Held::Heap(block) = &hold.0 {
+            let mut shard = self.heap[self.shard_of(key, self.heap.len())].lock();
+            match shard.insert(key, block, charge, priority) {
+                Some(evicted) => {
+                    self.counters.add(Counted::Inserted, 1);
+                    self.counters.add(Counted::Evicted, evicted);
+                }
+                None => self.counters.add(Counted::NotKept, 1),
             }
         }
+        hold
+    }
+
+    /// A frame of `class`, for which others may have to go. `None` if none comes free in time:
+    /// all are held, or readers are still looking at those that were evicted.
+    fn free_frame(self: &Arc<Self>, class: usize) -> Option<frames::FreeFrame> {
+        for attempt in 0..FRAME_ATTEMPTS {
+            if attempt > 1 {
+                // A reader was interrupted while pinned: let it go on.
+                std::thread::yield_now();
+            }
+            let (frame, taken) = {
+                let pinned = epoch::pin();
+                let mut space = self.space.lock();
+                let frame = space.take(&self.arena, class);
+                let taken = match space.runs_short(class) {
+                    true => space.make_room(&self.arena, class, &pinned),
+                    false => Taken::default(),
+                };
+                for (key, place) in &taken.keys {
+                    self.table.remove(*key, *place);
+                }
+                (frame, taken)
+            };
+            self.counters.add(Counted::Evicted, taken.keys.len() as u64);
+            if frame.is_none() || !taken.is_empty() {
+                self.retire(taken);
+            }
+            if frame.is_some() {
+                return frame;
+            }
+        }
+        None
+    }
+
+    /// Gives frames and slabs back after a grace period.
+    fn retire(self: &Arc<Self>, taken: Taken) {
+        if !taken.is_empty() {
+            self.defer_return(taken);
+        }
+        // Readers unpin within microseconds, so the grace period is usually over right away.
+        for _ in 0..3 {
+            epoch::pin().flush();
+        }
+    }
+
+    fn defer_return(self: &Arc<Self>, taken: Taken) {
+        // Weak: what lies in the epoch's bag must not keep the arena from being freed.
+        let cache = Arc::downgrade(self);
+        epoch::pin().defer(move || {
+            if let Some(cache) = cache.upgrade() {
+                let mut space = cache.space.lock();
+                space.take_back(&cache.arena, taken.frames);
+                space.take_back_slabs(&taken.slabs);
+            }
+        });
+    }
+
+    fn shard_of(&self, key: CacheKey, shards: usize) -> usize {
+        let mixed = (key.offset ^ key.file.0.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 48) as usize & (shards - 1)
     }
 }
 
-impl<V> std::fmt::Debug for Cache<V> {
+impl<M: Plain> std::fmt::Debug for Cache<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cache").field("bytes_max", &self.bytes_max).finish_non_exhaustive()
-    }
-}
-
-enum Joined<'a, V> {
-    Leader(Leader<'a, V>),
-    /// The outcome of the load waited for; `None` if its thread panicked.
-    Follower(Option<Result<Arc<V>>>),
-}
-
-/// The duty to end a load: dropping it, also by a panic, lets the waiters go.
-struct Leader<'a, V> {
-    loading: &'a Loads<V>,
-    key: CacheKey,
-    load: Arc<Load<V>>,
-}
-
-impl<V> Leader<'_, V> {
-    fn finish(self, result: Result<Arc<V>>) {
-        *self.load.outcome.lock() = Outcome::Done(Some(result));
-    }
-}
-
-impl<V> Drop for Leader<'_, V> {
-    fn drop(&mut self) {
-        self.loading.lock().remove(&self.key);
-        let mut outcome = self.load.outcome.lock();
-        if matches!(*outcome, Outcome::Pending) {
-            *outcome = Outcome::Done(None);
-        }
-        self.load.done.notify_all();
     }
 }

@@ -53,7 +53,7 @@ struct At {
 
 impl At {
     fn new(place: Place, block: DataRef, row: usize) -> Self {
-        let cells = block.cells_of(row);
+        let cells = block.view().cells_of(row);
         let start_block = block.clone();
         Self { start: place, start_block, start_row: row, place, block, cells }
     }
@@ -65,7 +65,7 @@ impl At {
 
     /// Whether the row goes on after the block being read.
     fn continues(&self) -> bool {
-        self.block.continues() && self.row_in_block() + 1 == self.block.rows()
+        self.block.view().continues() && self.row_in_block() + 1 == self.block.view().rows()
     }
 }
 
@@ -108,7 +108,7 @@ impl SstCursor {
     }
 
     fn place_after(&mut self, place: Place) -> Result<Option<Place>> {
-        if place.block + 1 < self.index(place.partition)?.blocks() {
+        if place.block + 1 < self.index(place.partition)?.view().blocks() {
             return Ok(Some(Place { block: place.block + 1, ..place }));
         }
         let next = Place { partition: place.partition + 1, block: 0 };
@@ -120,13 +120,13 @@ impl SstCursor {
             return Ok(Some(Place { block, ..place }));
         }
         let Some(partition) = place.partition.checked_sub(1) else { return Ok(None) };
-        let block = self.index(partition)?.blocks() - 1;
+        let block = self.index(partition)?.view().blocks() - 1;
         Ok(Some(Place { partition, block }))
     }
 
     fn disagreement(&mut self, place: Place) -> Error {
         let offset = match self.index(place.partition) {
-            Ok(index) => index.handle(place.block).offset,
+            Ok(index) => index.view().handle(place.block).offset,
             Err(error) => return error,
         };
         self.sst.source.corruption(offset, "the blocks of a row do not follow each other")
@@ -134,18 +134,18 @@ impl SstCursor {
 
     /// Stands on a row that begins in its block.
     fn stand_on(&mut self, place: Place, block: DataRef, row: usize) {
-        block.copy_row(row, &mut self.row);
+        block.view().copy_row(row, &mut self.row);
         self.at = Some(At::new(place, block, row));
     }
 
     /// Stands on a row of a block, which may have begun in an earlier block.
     fn stand_on_start_of(&mut self, place: Place, block: DataRef, row: usize) -> Result<()> {
-        if row > 0 || !block.continued() {
+        if row > 0 || !block.view().continued() {
             self.stand_on(place, block, row);
             return Ok(());
         }
         let mut key = Vec::new();
-        block.copy_row(row, &mut key);
+        block.view().copy_row(row, &mut key);
         self.at = None;
         self.seek_in_file(&key)?;
         if self.at.is_some() && self.row == key {
@@ -162,7 +162,7 @@ impl SstCursor {
             return Ok(());
         };
         let block = self.block(place)?;
-        if block.continued() {
+        if block.view().continued() {
             return Err(self.disagreement(place));
         }
         self.stand_on(place, block, 0);
@@ -172,9 +172,9 @@ impl SstCursor {
     /// Stands on the first row not less than `row` if the block being read tells which it is.
     fn seek_in_block(&mut self, row: &[u8]) -> bool {
         let Some(at) = &self.at else { return false };
-        let found = at.block.lower_bound(row);
-        let begins_here = found < at.block.rows()
-            && (found > 0 || !at.block.continued() && at.block.row_is(0, row));
+        let found = at.block.view().lower_bound(row);
+        let begins_here = found < at.block.view().rows()
+            && (found > 0 || !at.block.view().continued() && at.block.view().row_is(0, row));
         if begins_here {
             let (place, block) = (at.place, at.block.clone());
             self.stand_on(place, block, found);
@@ -188,15 +188,15 @@ impl SstCursor {
             return self.stand_on_first_of(any.then_some(Place { partition: 0, block: 0 }));
         };
         let index = self.index(partition)?;
-        let after = index.lower_bound(row);
-        if after < index.blocks() && index.row_is(after, row) && !index.continued(after) {
+        let after = index.view().lower_bound(row);
+        if after < index.view().blocks() && index.view().row_is(after, row) && !index.view().continued(after) {
             return self.stand_on_first_of(Some(Place { partition, block: after }));
         }
         // The first row of the partition is less than `row`, so `after` is not 0.
         let place = Place { partition, block: after.saturating_sub(1) };
         let block = self.block(place)?;
-        let found = block.lower_bound(row);
-        if found < block.rows() {
+        let found = block.view().lower_bound(row);
+        if found < block.view().rows() {
             return self.stand_on_start_of(place, block, found);
         }
         let next = self.place_after(place)?;
@@ -211,10 +211,10 @@ impl SstCursor {
             return Ok(());
         };
         let index = self.index(partition)?;
-        let after = bound.map_or(index.blocks(), |bound| index.lower_bound(bound));
+        let after = bound.map_or(index.view().blocks(), |bound| index.view().lower_bound(bound));
         let place = Place { partition, block: after.saturating_sub(1) };
         let block = self.block(place)?;
-        let after = bound.map_or(block.rows(), |bound| block.lower_bound(bound));
+        let after = bound.map_or(block.view().rows(), |bound| block.view().lower_bound(bound));
         self.stand_on_start_of(place, block, after.saturating_sub(1))
     }
 
@@ -224,16 +224,16 @@ impl SstCursor {
         let mut last = place;
         while let Some(next) = self.place_after(last)? {
             let index = self.index(next.partition)?;
-            let end = partition(next.block, index.blocks(), |block| {
-                let column = index.first_column(block);
+            let end = partition(next.block, index.view().blocks(), |block| {
+                let column = index.view().first_column(block);
                 column.is_some_and(|column| before.is_none_or(|before| column < *before))
-                    && index.row_is(block, &self.row)
+                    && index.view().row_is(block, &self.row)
             });
             if end == next.block {
                 break;
             }
             last = Place { partition: next.partition, block: end - 1 };
-            if end < index.blocks() {
+            if end < index.view().blocks() {
                 break;
             }
         }
@@ -243,11 +243,11 @@ impl SstCursor {
     /// Reads on in a block that continues the current row.
     fn read_on_in(&mut self, place: Place) -> Result<()> {
         let block = self.block(place)?;
-        if !block.continued() || !block.row_is(0, &self.row) {
+        if !block.view().continued() || !block.view().row_is(0, &self.row) {
             return Err(self.disagreement(place));
         }
         if let Some(at) = &mut self.at {
-            at.cells = block.cells_of(0);
+            at.cells = block.view().cells_of(0);
             at.place = place;
             at.block = block;
         }
@@ -276,7 +276,7 @@ impl SstCursor {
             block = self.block(place)?;
             row = 0;
         }
-        if row + 1 < block.rows() {
+        if row + 1 < block.view().rows() {
             self.stand_on(place, block, row + 1);
             return Ok(());
         }
@@ -296,7 +296,7 @@ impl SstCursor {
             return Ok(());
         };
         let block = self.block(place)?;
-        let last = block.rows() - 1;
+        let last = block.view().rows() - 1;
         self.stand_on_start_of(place, block, last)
     }
 
@@ -305,7 +305,7 @@ impl SstCursor {
         if at.cells.is_empty() {
             return Ok(());
         }
-        at.cells.start = at.block.find_column(at.cells.clone(), column);
+        at.cells.start = at.block.view().find_column(at.cells.clone(), column);
         if !at.cells.is_empty() || !at.continues() {
             return Ok(());
         }
@@ -314,7 +314,7 @@ impl SstCursor {
         if target != place {
             self.read_on_in(target)?;
             let at = self.at.as_mut().expect("the cursor stands on a row");
-            at.cells.start = at.block.find_column(at.cells.clone(), column);
+            at.cells.start = at.block.view().find_column(at.cells.clone(), column);
         }
         self.settle()
     }
@@ -350,12 +350,12 @@ impl RowCursor for SstCursor {
 
     fn entry(&self) -> Option<EntryKey<'_>> {
         let at = self.at.as_ref()?;
-        (!at.cells.is_empty()).then(|| at.block.key(at.cells.start))
+        (!at.cells.is_empty()).then(|| at.block.view().key(at.cells.start))
     }
 
     fn entry_with_value(&mut self) -> Result<Entry<'_>> {
         let at = standing(self.at.as_ref());
-        if let CellValue::Large(large) = at.block.value(at.cells.start) {
+        if let CellValue::Large(large) = at.block.view().value(at.cells.start) {
             match self.sst.large_value(large, self.fill) {
                 Ok(value) => self.value = Some(value),
                 Err(error) => {
@@ -365,11 +365,11 @@ impl RowCursor for SstCursor {
             }
         }
         let at = standing(self.at.as_ref());
-        let value = match at.block.value(at.cells.start) {
+        let value = match at.block.view().value(at.cells.start) {
             CellValue::Inline(value) => value,
-            CellValue::Large(_) => self.value.as_ref().expect("it was just read"),
+            CellValue::Large(_) => self.value.as_ref().expect("it was just read").view(),
         };
-        Ok(at.block.key(at.cells.start).with_value(value))
+        Ok(at.block.view().key(at.cells.start).with_value(value))
     }
 
     fn next_entry(&mut self) -> Result<()> {

@@ -265,20 +265,19 @@ impl<'a> FilterQuery<'a> {
     }
 }
 
-/// A checked filter partition.
-#[derive(Debug)]
-pub struct FilterPartition {
-    bytes: Vec<u8>,
+/// What a checked filter partition is, beside its bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FilterMeta {
     lines: usize,
     probes: u32,
     granularity: FilterGranularity,
 }
 
-impl FilterPartition {
-    /// The filter in `bytes`, checked.
-    pub fn new(bytes: Vec<u8>) -> Result<Self, Damage> {
+impl FilterMeta {
+    /// Checks the filter in `bytes`.
+    pub(super) fn check(bytes: &[u8]) -> Result<Self, Damage> {
         ensure(bytes.len() >= HEADER_LEN, 0, "a filter partition shorter than its header")?;
-        let lines = u32_at(&bytes, 0) as usize;
+        let lines = u32_at(bytes, 0) as usize;
         let probes = u32::from(bytes[4]);
         let granularity = FilterGranularity::from_byte(bytes[5])
             .ok_or(Damage::new(5, "a byte that names no granularity"))?;
@@ -287,20 +286,29 @@ impl FilterPartition {
         ensure((1..=PROBES_MAX).contains(&probes), 4, "a probe count outside 1 to 7")?;
         let zero = bytes[6..HEADER_LEN].iter().all(|byte| *byte == 0);
         ensure(zero, 6, "reserved bytes are not zero")?;
-        Ok(Self { bytes, lines, probes, granularity })
+        Ok(Self { lines, probes, granularity })
     }
+}
 
-    /// Bytes of the filter.
-    pub fn bytes(&self) -> usize {
-        self.bytes.len()
+/// A checked filter partition.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FilterPartition<'a> {
+    bytes: &'a [u8],
+    meta: &'a FilterMeta,
+}
+
+impl<'a> FilterPartition<'a> {
+    /// The filter in `bytes`, of which `meta` came from `FilterMeta::check`.
+    pub(super) fn of(bytes: &'a [u8], meta: &'a FilterMeta) -> Self {
+        Self { bytes, meta }
     }
 
     /// Whether what `query` asks for may be here, or a tombstone of its row. `false` is certain.
-    pub fn may_contain(&self, query: &FilterQuery<'_>) -> bool {
+    pub(super) fn may_contain(self, query: &FilterQuery<'_>) -> bool {
         if !self.has(query.hash, mix(query.hash, TAG_ROW)) {
             return false;
         }
-        let finest = match self.granularity {
+        let finest = match self.meta.granularity {
             FilterGranularity::Row => None,
             FilterGranularity::Family => query.family,
             FilterGranularity::Column => query.column.or(query.family),
@@ -313,25 +321,25 @@ impl FilterPartition {
     }
 
     /// Whether the row may have a tombstone of any scope here. `false` is certain.
-    pub fn may_have_tombstone(&self, query: &FilterQuery<'_>) -> bool {
+    pub(super) fn may_have_tombstone(self, query: &FilterQuery<'_>) -> bool {
         self.has_marker(query.hash, TOMBSTONE)
     }
 
-    fn has_marker(&self, row: u64, marker: Marker) -> bool {
+    fn has_marker(self, row: u64, marker: Marker) -> bool {
         self.bit(self.line_start(row), marker.flag) && self.has(row, mix(row, marker.tag))
     }
 
-    fn has(&self, hash: u64, key: u64) -> bool {
+    fn has(self, hash: u64, key: u64) -> bool {
         let line = self.line_start(hash);
-        (0..self.probes).all(|probe| self.bit(line, bit_of(key, probe)))
+        (0..self.meta.probes).all(|probe| self.bit(line, bit_of(key, probe)))
     }
 
-    fn line_start(&self, hash: u64) -> usize {
-        HEADER_LEN + line_of(hash, self.lines) * LINE_LEN
+    fn line_start(self, hash: u64) -> usize {
+        HEADER_LEN + line_of(hash, self.meta.lines) * LINE_LEN
     }
 
-    fn bit(&self, line: usize, bit: usize) -> bool {
-        u64_at(&self.bytes, line + bit / 64 * 8) >> (bit % 64) & 1 == 1
+    fn bit(self, line: usize, bit: usize) -> bool {
+        u64_at(self.bytes, line + bit / 64 * 8) >> (bit % 64) & 1 == 1
     }
 }
 
@@ -346,7 +354,7 @@ mod tests {
     }
 
     /// A filter of `rows` rows, each with these columns in family 1.
-    fn filter_of(rows: usize, columns: usize, granularity: FilterGranularity) -> FilterPartition {
+    fn filter_of(rows: usize, columns: usize, granularity: FilterGranularity) -> Checked {
         let mut builder = FilterBuilder::new(granularity, 12).unwrap();
         for row in 0..rows {
             let hash = FilterBuilder::hash_row(&row.to_le_bytes());
@@ -357,7 +365,24 @@ mod tests {
             }
             builder.end_row(hash);
         }
-        FilterPartition::new(builder.finish()).unwrap()
+        Checked::new(builder.finish())
+    }
+
+    struct Checked(Vec<u8>, FilterMeta);
+
+    impl Checked {
+        fn new(bytes: Vec<u8>) -> Self {
+            let meta = FilterMeta::check(&bytes).unwrap();
+            Self(bytes, meta)
+        }
+
+        fn may_contain(&self, query: &FilterQuery<'_>) -> bool {
+            FilterPartition::of(&self.0, &self.1).may_contain(query)
+        }
+
+        fn may_have_tombstone(&self, query: &FilterQuery<'_>) -> bool {
+            FilterPartition::of(&self.0, &self.1).may_have_tombstone(query)
+        }
     }
 
     fn false_positives(asked: impl Fn(usize) -> bool) -> usize {
@@ -400,7 +425,7 @@ mod tests {
         let row = 0usize.to_le_bytes();
         assert!(filter.may_contain(&FilterQuery::column(&row, FamilyId(1), b"absent")));
         assert!(!filter.may_contain(&FilterQuery::column(b"other", FamilyId(1), b"absent")));
-        assert!(filter.bytes() <= 4 * LINE_LEN);
+        assert!(filter.0.len() <= 4 * LINE_LEN);
     }
 
     #[test]
@@ -423,7 +448,7 @@ mod tests {
                 let hash = FilterBuilder::hash_row(b"row");
                 builder.add(hash, &entry(column, Kind::Tombstone));
                 builder.end_row(hash);
-                let filter = FilterPartition::new(builder.finish()).unwrap();
+                let filter = Checked::new(builder.finish());
                 let query = FilterQuery::column(b"row", FamilyId(9), b"absent");
                 assert!(filter.may_contain(&query) && filter.may_have_tombstone(&query));
                 assert!(!filter.may_contain(&FilterQuery::row(b"other")));

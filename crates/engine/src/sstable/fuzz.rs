@@ -4,10 +4,10 @@
 //! The targets themselves are in `/fuzz`; ordinary tests call these functions as well, with
 //! mutated blocks.
 
-use super::block::{BlockView, CellValue};
-use super::filter::{FilterPartition, FilterQuery};
+use super::block::{BlockView, CellValue, DataMeta};
+use super::filter::{FilterMeta, FilterPartition, FilterQuery};
 use super::format::{BlockType, FOOTER_LEN, Footer, unseal};
-use super::index::{IndexPartition, TopIndex};
+use super::index::{IndexMeta, IndexPartition, TopIndex};
 use super::properties::Properties;
 use super::ranges;
 use crate::cell::FamilyId;
@@ -28,12 +28,12 @@ pub fn block(data: &[u8]) {
             raw
         }
     };
-    if let Ok(view) = BlockView::new(raw) {
-        use_block(&view);
+    if let Ok(meta) = DataMeta::check(&raw) {
+        use_block(BlockView::of(&raw, &meta));
     }
 }
 
-fn use_block(view: &BlockView) {
+fn use_block(view: BlockView<'_>) {
     let mut previous: Option<Vec<u8>> = None;
     let mut row = Vec::new();
     for at in 0..view.rows() {
@@ -72,14 +72,14 @@ pub fn index(data: &[u8]) {
             }
         }
         _ => {
-            if let Ok(index) = IndexPartition::new(data.to_vec()) {
-                use_index(&index);
+            if let Ok(meta) = IndexMeta::check(data) {
+                use_index(IndexPartition::of(data, &meta));
             }
         }
     }
 }
 
-fn use_index(index: &IndexPartition) {
+fn use_index(index: IndexPartition<'_>) {
     let mut row = Vec::new();
     for block in 0..index.blocks() {
         index.copy_row(block, &mut row);
@@ -100,7 +100,8 @@ fn use_top_index(top: &TopIndex) {
 
 /// A filter partition: it answers anything without a panic.
 pub fn filter(data: &[u8]) {
-    let Ok(filter) = FilterPartition::new(data.to_vec()) else { return };
+    let Ok(meta) = FilterMeta::check(data) else { return };
+    let filter = FilterPartition::of(data, &meta);
     for row in [&b""[..], b"row", data] {
         let query = FilterQuery::column(row, FamilyId(1), row);
         let any = filter.may_contain(&FilterQuery::row(row));

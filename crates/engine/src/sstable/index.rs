@@ -4,7 +4,7 @@
 //! A **first key** is a row, and for a block that continues a row begun earlier also the first
 //! column the block has of it.
 //!
-//! Invariants of a partition, checked once by `IndexPartition::new`; the top index has the same:
+//! Invariants of a partition, checked once by `IndexMeta::check`; the top index has the same:
 //! 1. First rows do not descend. Equal rows mean that the later block continues the row, and then
 //!    first columns do not descend.
 //! 2. Blocks lie in the file in the order of the index.
@@ -17,6 +17,7 @@ use super::heads::{
 };
 use super::ints::{align, int_at, pad_to, partition, put_int, u32_at, u64_at, width_for};
 use crate::batch::ROW_BYTES_MAX;
+use crate::cache::Hint;
 use crate::cell::{Column, Timestamp};
 use crate::sstable::block::{decode_column, put_column};
 use base::codec::{ByteReader, PutBytes};
@@ -207,79 +208,88 @@ impl Layout {
     }
 }
 
-/// A checked index partition, read in place.
-#[derive(Debug)]
-pub(super) struct IndexPartition {
-    bytes: Vec<u8>,
+/// What a checked index partition is, beside its bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IndexMeta {
     header: Header,
     layout: Layout,
 }
 
-impl IndexPartition {
-    /// The partition in `bytes`, checked.
-    pub(super) fn new(bytes: Vec<u8>) -> Result<Self, Damage> {
-        let header = Header::decode(&bytes)?;
+impl IndexMeta {
+    /// Checks the partition in `bytes`.
+    pub(super) fn check(bytes: &[u8]) -> Result<Self, Damage> {
+        let header = Header::decode(bytes)?;
         let layout = Layout::of(&header);
         ensure(layout.end == bytes.len(), 0, "the counts do not add up to the block's length")?;
-        let partition = Self { bytes, header, layout };
+        let meta = Self { header, layout };
+        let partition = IndexPartition::of(bytes, &meta);
         partition.check_offsets()?;
         for block in 0..header.blocks {
             partition.check_block(block)?;
         }
-        Ok(partition)
+        Ok(meta)
     }
+}
 
-    /// Bytes of the partition.
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len()
+/// A checked index partition, read in place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IndexPartition<'a> {
+    bytes: &'a [u8],
+    meta: &'a IndexMeta,
+}
+
+impl<'a> IndexPartition<'a> {
+    /// The partition in `bytes`, of which `meta` came from `IndexMeta::check`.
+    pub(super) fn of(bytes: &'a [u8], meta: &'a IndexMeta) -> Self {
+        Self { bytes, meta }
     }
 
     /// Number of data blocks; at least 1.
-    pub(super) fn blocks(&self) -> usize {
-        self.header.blocks
+    pub(super) fn blocks(self) -> usize {
+        self.meta.header.blocks
     }
 
     /// Where a block lies.
-    pub(super) fn handle(&self, block: usize) -> Handle {
-        let Header { offset_width, offset_base, .. } = self.header;
-        let delta = int_at(&self.bytes, self.layout.offsets, offset_width, block);
-        let len = u32_at(&self.bytes, self.layout.lengths + 4 * block);
+    pub(super) fn handle(self, block: usize) -> Handle {
+        let Header { offset_width, offset_base, .. } = self.meta.header;
+        let delta = int_at(self.bytes, self.meta.layout.offsets, offset_width, block);
+        let len = u32_at(self.bytes, self.meta.layout.lengths + 4 * block);
         Handle { offset: offset_base.wrapping_add(delta), len }
     }
 
     /// A bound on the timestamps of a block.
-    pub(super) fn timestamp_max(&self, block: usize) -> Timestamp {
-        let width = self.header.timestamp_width;
-        let delta = int_at(&self.bytes, self.layout.timestamps, width, block);
-        Timestamp(self.header.timestamp_base.wrapping_add(delta as i64))
+    pub(super) fn timestamp_max(self, block: usize) -> Timestamp {
+        let width = self.meta.header.timestamp_width;
+        let delta = int_at(self.bytes, self.meta.layout.timestamps, width, block);
+        Timestamp(self.meta.header.timestamp_base.wrapping_add(delta as i64))
     }
 
     /// The first column of a block that continues a row.
-    pub(super) fn first_column(&self, block: usize) -> Option<Column<'_>> {
+    pub(super) fn first_column(self, block: usize) -> Option<Column<'a>> {
         let bytes = self.column_bytes(block);
         (!bytes.is_empty()).then(|| decode_column(bytes).expect("columns were checked"))
     }
 
     /// Whether a block's first row began in an earlier block.
-    pub(super) fn continued(&self, block: usize) -> bool {
+    pub(super) fn continued(self, block: usize) -> bool {
         !self.column_bytes(block).is_empty()
     }
 
     /// Replaces `out` by the first row of a block.
-    pub(super) fn copy_row(&self, block: usize, out: &mut Vec<u8>) {
+    pub(super) fn copy_row(self, block: usize, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.prefix());
-        put_suffix(out, self.header.form, self.head(block), self.tail(block));
+        put_suffix(out, self.meta.header.form, self.head(block), self.tail(block));
     }
 
     /// Whether a block's first row is `row`.
-    pub(super) fn row_is(&self, block: usize, row: &[u8]) -> bool {
+    pub(super) fn row_is(self, block: usize, row: &[u8]) -> bool {
         Target::against(row, self.prefix())
             .is_ok_and(|target| self.cmp_row(block, &target) == Ordering::Equal)
     }
 
     /// The first block whose first row is not less than `row`; `blocks()` if there is none.
-    pub(super) fn lower_bound(&self, row: &[u8]) -> usize {
+    pub(super) fn lower_bound(self, row: &[u8]) -> usize {
         match Target::against(row, self.prefix()) {
             Ok(target) => {
                 partition(0, self.blocks(), |block| self.cmp_row(block, &target) == Ordering::Less)
@@ -289,46 +299,46 @@ impl IndexPartition {
         }
     }
 
-    fn prefix(&self) -> &[u8] {
-        &self.bytes[HEADER_LEN..HEADER_LEN + self.header.prefix_len]
+    fn prefix(self) -> &'a [u8] {
+        &self.bytes[HEADER_LEN..HEADER_LEN + self.meta.header.prefix_len]
     }
 
-    fn cmp_row(&self, block: usize, target: &Target<'_>) -> Ordering {
+    fn cmp_row(self, block: usize, target: &Target<'_>) -> Ordering {
         let head = self.head(block);
         match head.cmp(&target.head) {
-            Ordering::Equal => target.cmp_key(self.header.form, head, self.tail(block)),
+            Ordering::Equal => target.cmp_key(self.meta.header.form, head, self.tail(block)),
             order => order,
         }
     }
 
-    fn head(&self, block: usize) -> u64 {
-        u64_at(&self.bytes, self.layout.heads + 8 * block)
+    fn head(self, block: usize) -> u64 {
+        u64_at(self.bytes, self.meta.layout.heads + 8 * block)
     }
 
-    fn tail_offset(&self, block: usize) -> usize {
-        u32_at(&self.bytes, self.layout.tail_offsets + 4 * block) as usize
+    fn tail_offset(self, block: usize) -> usize {
+        u32_at(self.bytes, self.meta.layout.tail_offsets + 4 * block) as usize
     }
 
-    fn tail(&self, block: usize) -> &[u8] {
-        let start = self.layout.tails;
+    fn tail(self, block: usize) -> &'a [u8] {
+        let start = self.meta.layout.tails;
         &self.bytes[start + self.tail_offset(block)..start + self.tail_offset(block + 1)]
     }
 
-    fn column_offset(&self, block: usize) -> usize {
-        match self.header.has_columns {
-            true => u32_at(&self.bytes, self.layout.column_offsets + 4 * block) as usize,
+    fn column_offset(self, block: usize) -> usize {
+        match self.meta.header.has_columns {
+            true => u32_at(self.bytes, self.meta.layout.column_offsets + 4 * block) as usize,
             false => 0,
         }
     }
 
-    fn column_bytes(&self, block: usize) -> &[u8] {
-        let start = self.layout.columns;
+    fn column_bytes(self, block: usize) -> &'a [u8] {
+        let start = self.meta.layout.columns;
         &self.bytes[start + self.column_offset(block)..start + self.column_offset(block + 1)]
     }
 
-    fn check_offsets(&self) -> Result<(), Damage> {
-        let Layout { heads, timestamps, tail_offsets, column_offsets, offsets, .. } = self.layout;
-        let Header { blocks, prefix_len, offset_width, offset_base, .. } = self.header;
+    fn check_offsets(self) -> Result<(), Damage> {
+        let Layout { heads, timestamps, tail_offsets, column_offsets, offsets, .. } = self.meta.layout;
+        let Header { blocks, prefix_len, offset_width, offset_base, .. } = self.meta.header;
         let gaps =
             [(HEADER_LEN + prefix_len, heads), (offsets + offset_width * blocks, timestamps)];
         for (from, to) in gaps {
@@ -336,41 +346,41 @@ impl IndexPartition {
             ensure(zero, from, "bytes between sections are not zero")?;
         }
         ensure(self.tail_offset(0) == 0, tail_offsets, "tails do not start at 0")?;
-        ensure(self.tail_offset(blocks) == self.header.tails_len, tail_offsets, "tails' end")?;
+        ensure(self.tail_offset(blocks) == self.meta.header.tails_len, tail_offsets, "tails' end")?;
         ensure(self.column_offset(0) == 0, column_offsets, "columns do not start at 0")?;
         let columns_end = self.column_offset(blocks);
-        ensure(columns_end == self.header.columns_len, column_offsets, "columns' end")?;
-        let timestamp_room = i64::MAX.abs_diff(self.header.timestamp_base);
+        ensure(columns_end == self.meta.header.columns_len, column_offsets, "columns' end")?;
+        let timestamp_room = i64::MAX.abs_diff(self.meta.header.timestamp_base);
         for block in 0..blocks {
             let ordered = self.tail_offset(block) <= self.tail_offset(block + 1)
-                && self.tail_offset(block + 1) <= self.header.tails_len;
+                && self.tail_offset(block + 1) <= self.meta.header.tails_len;
             ensure(ordered, tail_offsets, "tail offsets descend")?;
             let ordered = self.column_offset(block) <= self.column_offset(block + 1)
                 && self.column_offset(block + 1) <= columns_end;
             ensure(ordered, column_offsets, "column offsets descend")?;
-            let width = self.header.timestamp_width;
-            let delta = int_at(&self.bytes, timestamps, width, block);
+            let width = self.meta.header.timestamp_width;
+            let delta = int_at(self.bytes, timestamps, width, block);
             ensure(delta <= timestamp_room, timestamps, "a timestamp out of range")?;
-            let delta = int_at(&self.bytes, offsets, offset_width, block);
+            let delta = int_at(self.bytes, offsets, offset_width, block);
             let in_range = offset_base.checked_add(delta).is_some();
             ensure(in_range, offsets, "a block past the end of any file")?;
         }
         Ok(())
     }
 
-    fn check_block(&self, block: usize) -> Result<(), Damage> {
-        let at = self.layout.tails + self.tail_offset(block);
-        check_key(self.header.form, self.head(block), self.tail(block), at)?;
-        let row_len = self.header.prefix_len + suffix_len(self.header.form, self.tail(block));
+    fn check_block(self, block: usize) -> Result<(), Damage> {
+        let at = self.meta.layout.tails + self.tail_offset(block);
+        check_key(self.meta.header.form, self.head(block), self.tail(block), at)?;
+        let row_len = self.meta.header.prefix_len + suffix_len(self.meta.header.form, self.tail(block));
         ensure(row_len <= ROW_BYTES_MAX, at, "a row key over its limit")?;
         let column = self.column_bytes(block);
-        let column_at = self.layout.columns + self.column_offset(block);
+        let column_at = self.meta.layout.columns + self.column_offset(block);
         let column_fits = column.is_empty() || decode_column(column).is_some();
         ensure(column_fits, column_at, "a first column that is none")?;
         let Some(before) = block.checked_sub(1) else { return Ok(()) };
         let end = self.handle(before).end();
         let after = end.is_some_and(|end| end <= self.handle(block).offset);
-        ensure(after, self.layout.offsets, "blocks out of order")?;
+        ensure(after, self.meta.layout.offsets, "blocks out of order")?;
         let rows =
             (self.head(before), self.tail(before)).cmp(&(self.head(block), self.tail(block)));
         let ordered = match rows {
@@ -401,10 +411,22 @@ pub(super) struct Partition {
     pub(super) blocks: u16,
 }
 
+/// What leads from the top index to a partition's blocks, in one cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Slot {
+    pub(super) index: Handle,
+    pub(super) filter: Option<Handle>,
+    pub(super) timestamp_max: i64,
+    pub(super) index_hint: Hint,
+    pub(super) filter_hint: Hint,
+}
+
 /// All partitions of a file, in order; kept in memory while the file is open.
 #[derive(Debug, Default)]
 pub(super) struct TopIndex {
     partitions: Vec<Partition>,
+    slots: Box<[Slot]>,
     prefix_len: usize,
     heads: Vec<u64>,
 }
@@ -449,7 +471,20 @@ impl TopIndex {
         };
         let heads =
             partitions.iter().map(|partition| head_of(&partition.row[prefix_len..])).collect();
-        Self { partitions, prefix_len, heads }
+        let slot = |partition: &Partition| Slot {
+            index: partition.index,
+            filter: partition.filter,
+            timestamp_max: partition.timestamp_max,
+            index_hint: Hint::default(),
+            filter_hint: Hint::default(),
+        };
+        let slots = partitions.iter().map(slot).collect();
+        Self { partitions, slots, prefix_len, heads }
+    }
+
+    /// The way to each partition's blocks.
+    pub(super) fn slots(&self) -> &[Slot] {
+        &self.slots
     }
 
     /// The partitions in order.
@@ -483,7 +518,7 @@ impl TopIndex {
     /// Bytes of memory it holds.
     pub(super) fn memory_bytes(&self) -> usize {
         let keys: usize = self.partitions.iter().map(|partition| partition.row.len()).sum();
-        keys + self.partitions.len() * (size_of::<Partition>() + 8)
+        keys + self.partitions.len() * (size_of::<Partition>() + size_of::<Slot>() + 8)
     }
 }
 

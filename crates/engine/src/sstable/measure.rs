@@ -1,9 +1,11 @@
 //! Single blocks and filters for the measurements of `crates/bench`, which a caller of the engine
 //! never meets.
 
-use super::block::{BlockBuilder, BlockView, CellValue, NewValue};
+use super::block::{BlockBuilder, BlockView, CellValue, DataMeta, NewValue};
 use super::damage::Damage;
-use super::filter::{FILTER_BYTES_CUT, FilterBuilder, FilterPartition};
+use super::filter::{
+    FILTER_BYTES_CUT, FilterBuilder, FilterMeta, FilterPartition, FilterQuery,
+};
 use super::format::{BlockType, Sealer};
 use crate::cell::{Column, Entry, Timestamp};
 use crate::options::{Compression, FilterGranularity};
@@ -43,29 +45,38 @@ impl BlockWriter {
 }
 
 /// A checked data block.
-pub struct DataBlock(BlockView);
+pub struct DataBlock {
+    bytes: Vec<u8>,
+    meta: DataMeta,
+}
 
 impl DataBlock {
     /// Checks the block in `bytes`.
     pub fn new(bytes: Vec<u8>) -> Result<Self, Damage> {
-        BlockView::new(bytes).map(Self)
+        let meta = DataMeta::check(&bytes)?;
+        Ok(Self { bytes, meta })
+    }
+
+    fn view(&self) -> BlockView<'_> {
+        BlockView::of(&self.bytes, &self.meta)
     }
 
     /// The newest value of the column in the row that is not newer than `newest`.
     pub fn get(&self, row: &[u8], column: &Column<'_>, newest: Timestamp) -> Option<&[u8]> {
-        let at = self.0.lower_bound(row);
-        if at == self.0.rows() || !self.0.row_is(at, row) {
+        let view = self.view();
+        let at = view.lower_bound(row);
+        if at == view.rows() || !view.row_is(at, row) {
             return None;
         }
-        let cells = self.0.cells_of(at);
-        let first = self.0.find_column(cells.clone(), column);
+        let cells = view.cells_of(at);
+        let first = view.find_column(cells.clone(), column);
         for cell in first..cells.end {
-            let key = self.0.key(cell);
+            let key = view.key(cell);
             if key.column != *column {
                 return None;
             }
             if key.timestamp <= newest {
-                let CellValue::Inline(value) = self.0.value(cell) else { return None };
+                let CellValue::Inline(value) = view.value(cell) else { return None };
                 return Some(value);
             }
         }
@@ -74,11 +85,12 @@ impl DataBlock {
 
     /// Reads every entry; gives their count and the sum of their values' lengths and timestamps.
     pub fn read_all(&self) -> (usize, u64) {
+        let view = self.view();
         let (mut entries, mut sum) = (0, 0u64);
-        for row in 0..self.0.rows() {
-            for cell in self.0.cells_of(row) {
-                let key = self.0.key(cell);
-                let CellValue::Inline(value) = self.0.value(cell) else { continue };
+        for row in 0..view.rows() {
+            for cell in view.cells_of(row) {
+                let key = view.key(cell);
+                let CellValue::Inline(value) = view.value(cell) else { continue };
                 entries += 1;
                 sum = sum.wrapping_add(key.timestamp.0 as u64).wrapping_add(value.len() as u64);
             }
@@ -114,7 +126,27 @@ impl FilterWriter {
     }
 
     /// The filter.
-    pub fn finish(mut self) -> Result<FilterPartition, Damage> {
-        FilterPartition::new(self.0.finish())
+    pub fn finish(mut self) -> Result<Filter, Damage> {
+        let bytes = self.0.finish();
+        let meta = FilterMeta::check(&bytes)?;
+        Ok(Filter { bytes, meta })
+    }
+}
+
+/// A checked filter partition.
+pub struct Filter {
+    bytes: Vec<u8>,
+    meta: FilterMeta,
+}
+
+impl Filter {
+    /// Whether what `query` asks for may be here. `false` is certain.
+    pub fn may_contain(&self, query: &FilterQuery<'_>) -> bool {
+        FilterPartition::of(&self.bytes, &self.meta).may_contain(query)
+    }
+
+    /// Bytes of the filter.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 }

@@ -31,38 +31,27 @@ pub use crate::file::FileNumber;
 pub use builder::{SstBuilder, SstOptions, SstSummary};
 pub use cursor::SstCursor;
 pub use damage::Damage;
-pub use filter::{FilterPartition, FilterQuery};
+pub use filter::FilterQuery;
 pub use format::{BlockType, FORMAT_VERSION, Footer, FooterError, Handle};
 pub use properties::Properties;
 pub use reader::SstReader;
 
-use crate::cache::{Cache, CacheCharge};
-use block::BlockView;
-use index::IndexPartition;
+use crate::cache::Cache;
+use block::DataMeta;
+use filter::FilterMeta;
+use index::IndexMeta;
 
 /// The cache of the engine's blocks.
 pub type BlockCache = Cache<Block>;
 
-/// A block in memory, checked.
-#[derive(Debug)]
+/// What a cached block is, beside its bytes, which were checked.
+#[derive(Debug, Clone, Copy)]
 pub struct Block(Content);
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 enum Content {
-    Data(BlockView),
-    Index(IndexPartition),
-    Filter(FilterPartition),
-    LargeValue(Vec<u8>),
-}
-
-impl CacheCharge for Block {
-    fn charge(&self) -> usize {
-        size_of::<Self>()
-            + match &self.0 {
-                Content::Data(block) => block.len(),
-                Content::Index(partition) => partition.len(),
-                Content::Filter(partition) => partition.bytes(),
-                Content::LargeValue(value) => value.len(),
-            }
-    }
+    Data(DataMeta),
+    Index(IndexMeta),
+    Filter(FilterMeta),
+    LargeValue,
 }

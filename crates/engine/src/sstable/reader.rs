@@ -10,22 +10,21 @@
 //!
 //! Readers are shared freely between threads; nothing in them changes after `open`.
 
-use super::block::{BlockView, LargeValue};
+use super::block::{BlockView, DataMeta, LargeValue};
 use super::cursor::SstCursor;
 use super::damage::{Damage, ensure};
-use super::filter::{FilterPartition, FilterQuery};
+use super::filter::{FilterMeta, FilterPartition, FilterQuery};
 use super::format::{BlockType, FOOTER_LEN, Footer, FooterError, Handle, TRAILER_LEN, unseal};
-use super::index::{IndexPartition, Partition, TopIndex, encode_column};
+use super::index::{IndexMeta, IndexPartition, Partition, TopIndex, encode_column};
 use super::properties::Properties;
 use super::{Block, BlockCache, Content, ranges};
-use crate::cache::{CacheFill, CacheKey, CachePriority};
+use crate::cache::{BlockHold, CacheFill, CacheKey, CachePriority, Hint, Loaded};
 use crate::cell::{RangeTombstone, SequenceNumber};
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
 use crate::request::RowRange;
 use base::env::fs::ReadFile;
 use std::io;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -98,13 +97,16 @@ impl Source {
         })
     }
 
+    /// The raw bytes of a block, its checksum verified, and what `check` makes of them.
     fn read_checked<T>(
         &self,
         handle: Handle,
         kind: BlockType,
-        check: impl FnOnce(Vec<u8>) -> Result<T, Damage>,
-    ) -> Result<T> {
-        check(self.read(handle, kind)?).map_err(|damage| self.damage(handle, &damage))
+        check: impl FnOnce(&[u8]) -> Result<T, Damage>,
+    ) -> Result<(Vec<u8>, T)> {
+        let bytes = self.read(handle, kind)?;
+        let checked = check(&bytes).map_err(|damage| self.damage(handle, &damage))?;
+        Ok((bytes, checked))
     }
 }
 
@@ -120,21 +122,21 @@ impl SstReader {
         let len = file.size().map_err(|error| Error::io("read", path, &error))?;
         let source = Source { file, path: path.to_owned(), number, len };
         let footer = source.read_footer()?;
-        let properties =
-            source.read_checked(footer.properties, BlockType::Properties, |bytes| {
-                Properties::decode(&bytes)
-            })?;
+        let (_, properties) =
+            source.read_checked(footer.properties, BlockType::Properties, Properties::decode)?;
         let range_tombstones = match footer.range_tombstones {
-            Some(handle) => source.read_checked(handle, BlockType::RangeTombstones, |bytes| {
-                let tombstones = ranges::decode(&bytes)?;
-                ensure(!tombstones.is_empty(), 0, "a range-tombstone block without any")?;
-                Ok(tombstones)
-            })?,
+            Some(handle) => {
+                let decode = |bytes: &[u8]| {
+                    let tombstones = ranges::decode(bytes)?;
+                    ensure(!tombstones.is_empty(), 0, "a range-tombstone block without any")?;
+                    Ok(tombstones)
+                };
+                source.read_checked(handle, BlockType::RangeTombstones, decode)?.1
+            }
             None => Vec::new(),
         };
-        let top = source.read_checked(footer.top_index, BlockType::TopIndex, |bytes| {
-            TopIndex::decode(&bytes)
-        })?;
+        let (_, top) =
+            source.read_checked(footer.top_index, BlockType::TopIndex, TopIndex::decode)?;
         let given = footer.ingested.then_some(SequenceNumber(0));
         let reader = Self { source, cache, footer, properties, range_tombstones, top, given };
         reader.check_pinned()?;
@@ -219,7 +221,7 @@ impl SstReader {
         Ok(match self.filter_of(query.asked_row())? {
             FilterOf::Absent => false,
             FilterOf::Unknown => true,
-            FilterOf::Found(filter) => filter.may_contain(query),
+            FilterOf::Found(filter) => filter.view().may_contain(query),
         })
     }
 
@@ -231,7 +233,7 @@ impl SstReader {
         Ok(match self.filter_of(query.asked_row())? {
             FilterOf::Absent => false,
             FilterOf::Unknown => true,
-            FilterOf::Found(filter) => filter.may_have_tombstone(query),
+            FilterOf::Found(filter) => filter.view().may_have_tombstone(query),
         })
     }
 
@@ -243,11 +245,9 @@ impl SstReader {
         if self.properties.filter_bits_per_key == 0 {
             return Ok(FilterOf::Unknown);
         }
-        match self.top.partitions()[partition].filter {
-            Some(handle) => self.filter(handle, CacheFill::Insert).map(FilterOf::Found),
-            // No row begins in the partition: a wide one covers it.
-            None => Ok(FilterOf::Absent),
-        }
+        // Where there is none, no row begins in the partition: a wide one covers it.
+        let filter = self.filter(partition, CacheFill::Insert)?;
+        Ok(filter.map_or(FilterOf::Absent, FilterOf::Found))
     }
 
     /// A cursor over the file's entries.
@@ -263,6 +263,7 @@ impl SstReader {
         let mut row = Vec::new();
         for at in 0..self.top.partitions().len() {
             let index = self.index(at, CacheFill::Insert)?;
+            let index = index.view();
             for block in 0..index.blocks() {
                 let offset = index.handle(block).offset;
                 if offset >= next && !index.continued(block) {
@@ -290,6 +291,7 @@ impl SstReader {
         let after = self.top.lower_bound(row);
         if let Some(at) = after.checked_sub(1) {
             let index = self.index(at, CacheFill::Insert)?;
+            let index = index.view();
             let block = index.lower_bound(row);
             if block < index.blocks() {
                 return Ok(index.handle(block).offset);
@@ -300,7 +302,7 @@ impl SstReader {
         if after == self.top.partitions().len() {
             return Ok(self.data_end());
         }
-        Ok(self.index(after, CacheFill::Insert)?.handle(0).offset)
+        Ok(self.index(after, CacheFill::Insert)?.view().handle(0).offset)
     }
 
     /// Where the data blocks end.
@@ -313,61 +315,62 @@ impl SstReader {
 
     /// The index partition at `at`.
     pub(super) fn index(&self, at: usize, fill: CacheFill) -> Result<IndexRef> {
-        let expected = &self.top.partitions()[at];
-        let block = self.cached(expected.index, CachePriority::High, fill, || {
-            let checked = |bytes| {
-                let index = IndexPartition::new(bytes)?;
-                check_index(&index, expected)?;
-                Ok(index)
+        let (expected, slot) = (&self.top.partitions()[at], &self.top.slots()[at]);
+        let (handle, high) = (expected.index, CachePriority::High);
+        let block = self.cached(handle, &slot.index_hint, high, fill, || {
+            let checked = |bytes: &[u8]| {
+                let meta = IndexMeta::check(bytes)?;
+                check_index(IndexPartition::of(bytes, &meta), expected)?;
+                Ok(meta)
             };
-            let index = self.source.read_checked(expected.index, BlockType::Index, checked)?;
-            Ok(Block(Content::Index(index)))
+            let (bytes, meta) = self.source.read_checked(handle, BlockType::Index, checked)?;
+            Ok(Loaded { meta: Block(Content::Index(meta)), bytes, hints: expected.blocks.into() })
         })?;
-        IndexRef::new(block).ok_or_else(|| self.wrong_type(expected.index))
+        IndexRef::new(block).ok_or_else(|| self.wrong_type(handle))
     }
 
     /// The data block at `block` of `index`.
-    pub(super) fn data(
-        &self,
-        index: &IndexPartition,
-        block: usize,
-        fill: CacheFill,
-    ) -> Result<DataRef> {
-        let handle = index.handle(block);
-        let cached = self.cached(handle, CachePriority::Normal, fill, || {
-            let checked = |bytes| {
-                let view = BlockView::new(bytes)?;
-                let view = match self.given {
-                    Some(sequence) => view.with_sequence(sequence)?,
-                    None => view,
-                };
-                check_data(&view, index, block)?;
-                Ok(view)
+    pub(super) fn data(&self, index: &IndexRef, block: usize, fill: CacheFill) -> Result<DataRef> {
+        let view = index.view();
+        let handle = view.handle(block);
+        let hint = &index.hints()[block];
+        let cached = self.cached(handle, hint, CachePriority::Normal, fill, || {
+            let checked = |bytes: &[u8]| {
+                let mut meta = DataMeta::check(bytes)?;
+                if let Some(sequence) = self.given {
+                    meta = meta.with_sequence(sequence)?;
+                }
+                check_data(BlockView::of(bytes, &meta), view, block)?;
+                Ok(meta)
             };
-            let view = self.source.read_checked(handle, BlockType::Data, checked)?;
-            Ok(Block(Content::Data(view)))
+            let (bytes, meta) = self.source.read_checked(handle, BlockType::Data, checked)?;
+            Ok(Loaded { meta: Block(Content::Data(meta)), bytes, hints: 0 })
         })?;
         DataRef::new(cached).ok_or_else(|| self.wrong_type(handle))
     }
 
-    pub(super) fn filter(&self, handle: Handle, fill: CacheFill) -> Result<FilterRef> {
-        let block = self.cached(handle, CachePriority::High, fill, || {
-            let filter =
-                self.source.read_checked(handle, BlockType::Filter, FilterPartition::new)?;
-            Ok(Block(Content::Filter(filter)))
+    /// The filter partition at `at`; `None` if it has none.
+    pub(super) fn filter(&self, at: usize, fill: CacheFill) -> Result<Option<FilterRef>> {
+        let slot = &self.top.slots()[at];
+        let Some(handle) = slot.filter else { return Ok(None) };
+        let block = self.cached(handle, &slot.filter_hint, CachePriority::High, fill, || {
+            let (bytes, meta) =
+                self.source.read_checked(handle, BlockType::Filter, FilterMeta::check)?;
+            Ok(Loaded { meta: Block(Content::Filter(meta)), bytes, hints: 0 })
         })?;
-        FilterRef::new(block).ok_or_else(|| self.wrong_type(handle))
+        FilterRef::new(block).ok_or_else(|| self.wrong_type(handle)).map(Some)
     }
 
     /// A large value, of the length its entry says.
     pub(super) fn large_value(&self, large: LargeValue, fill: CacheFill) -> Result<ValueRef> {
-        let block = self.cached(large.handle, CachePriority::Normal, fill, || {
-            let checked = |bytes: Vec<u8>| {
-                ensure(bytes.len() == large.len as usize, 0, "a large value of another length")?;
-                Ok(bytes)
+        let hint = Hint::default();
+        let block = self.cached(large.handle, &hint, CachePriority::Normal, fill, || {
+            let checked = |bytes: &[u8]| {
+                ensure(bytes.len() == large.len as usize, 0, "a large value of another length")
             };
-            let value = self.source.read_checked(large.handle, BlockType::LargeValue, checked)?;
-            Ok(Block(Content::LargeValue(value)))
+            let (bytes, ()) =
+                self.source.read_checked(large.handle, BlockType::LargeValue, checked)?;
+            Ok(Loaded { meta: Block(Content::LargeValue), bytes, hints: 0 })
         })?;
         ValueRef::new(block).ok_or_else(|| self.wrong_type(large.handle))
     }
@@ -375,12 +378,16 @@ impl SstReader {
     fn cached(
         &self,
         handle: Handle,
+        hint: &Hint,
         priority: CachePriority,
         fill: CacheFill,
-        load: impl FnOnce() -> Result<Block>,
-    ) -> Result<Arc<Block>> {
-        let key = CacheKey { file: self.source.number, offset: handle.offset };
-        self.cache.get_or_load(key, priority, fill, load)
+        load: impl FnOnce() -> Result<Loaded<Block>>,
+    ) -> Result<BlockHold<Block>> {
+        self.cache.get_or_load(self.key(handle), hint, priority, fill, load)
+    }
+
+    fn key(&self, handle: Handle) -> CacheKey {
+        CacheKey { file: self.source.number, offset: handle.offset }
     }
 
     fn wrong_type(&self, handle: Handle) -> Error {
@@ -403,7 +410,7 @@ enum FilterOf {
 }
 
 /// Checks a partition against its entry in the top index.
-fn check_index(index: &IndexPartition, expected: &Partition) -> Result<(), Damage> {
+fn check_index(index: IndexPartition<'_>, expected: &Partition) -> Result<(), Damage> {
     let agrees = index.row_is(0, &expected.row)
         && index.first_column(0).map(|column| encode_column(&column)) == expected.column
         && index.blocks() == usize::from(expected.blocks)
@@ -412,7 +419,11 @@ fn check_index(index: &IndexPartition, expected: &Partition) -> Result<(), Damag
 }
 
 /// Checks a block against its entry in the index.
-fn check_data(view: &BlockView, index: &IndexPartition, block: usize) -> Result<(), Damage> {
+fn check_data(
+    view: BlockView<'_>,
+    index: IndexPartition<'_>,
+    block: usize,
+) -> Result<(), Damage> {
     let mut row = Vec::new();
     index.copy_row(block, &mut row);
     let first_column = view.continued().then(|| view.key(0).column);
@@ -422,25 +433,24 @@ fn check_data(view: &BlockView, index: &IndexPartition, block: usize) -> Result<
     ensure(agrees, 0, "the data block is not the one that the index tells of")
 }
 
-/// Declares a shared reference to a cached block known to be of one type.
+/// Declares a hold of a cached block known to be of one type.
 macro_rules! block_ref {
-    ($(#[$doc:meta])* $name:ident, $content:ident, $target:ty) => {
+    ($(#[$doc:meta])* $name:ident, $variant:ident, $target:ty, $content:pat, $block:ident => $view:expr) => {
         $(#[$doc])*
         #[derive(Debug, Clone)]
-        pub(super) struct $name(Arc<Block>);
+        pub(super) struct $name(BlockHold<Block>);
 
         impl $name {
-            fn new(block: Arc<Block>) -> Option<Self> {
-                matches!(block.0, Content::$content(_)).then_some(Self(block))
+            fn new(hold: BlockHold<Block>) -> Option<Self> {
+                matches!(hold.get().meta.0, Content::$variant { .. }).then_some(Self(hold))
             }
-        }
 
-        impl Deref for $name {
-            type Target = $target;
-
-            fn deref(&self) -> &Self::Target {
-                match &self.0.0 {
-                    Content::$content(content) => content,
+            /// The block.
+            #[inline]
+            pub(super) fn view(&self) -> $target {
+                let $block = self.0.get();
+                match &$block.meta.0 {
+                    $content => $view,
                     _ => unreachable!("the type was checked when the reference was made"),
                 }
             }
@@ -448,7 +458,28 @@ macro_rules! block_ref {
     };
 }
 
-block_ref!(/** A data block. */ DataRef, Data, BlockView);
-block_ref!(/** An index partition. */ IndexRef, Index, IndexPartition);
-block_ref!(/** A filter partition. */ FilterRef, Filter, FilterPartition);
-block_ref!(/** A large value. */ ValueRef, LargeValue, Vec<u8>);
+block_ref!(
+    /** A data block. */
+    DataRef, Data, BlockView<'_>, Content::Data(meta), block => BlockView::of(block.bytes, meta)
+);
+block_ref!(
+    /** An index partition. */
+    IndexRef, Index, IndexPartition<'_>, Content::Index(meta), block =>
+        IndexPartition::of(block.bytes, meta)
+);
+block_ref!(
+    /** A filter partition. */
+    FilterRef, Filter, FilterPartition<'_>, Content::Filter(meta), block =>
+        FilterPartition::of(block.bytes, meta)
+);
+block_ref!(
+    /** A large value. */
+    ValueRef, LargeValue, &[u8], Content::LargeValue, block => block.bytes
+);
+
+impl IndexRef {
+    /// A hint for each block of the partition.
+    pub(super) fn hints(&self) -> &[Hint] {
+        self.0.get().hints
+    }
+}

@@ -21,18 +21,16 @@ impl SstReader {
     /// Reads the whole file from disk, whatever is cached, and checks everything there is to
     /// check. Takes as long as reading the file does.
     pub fn verify(&self) -> Result<()> {
-        let apart = self.reopen(Arc::new(BlockCache::new(2 << 20)))?;
+        let apart = self.reopen(BlockCache::new(2 << 20, false))?;
         let mut check = Check::new(&apart);
         for (at, partition) in apart.top.partitions().iter().enumerate() {
             let index = apart.index(at, CacheFill::Bypass)?;
             check.extents.extend(partition.filter);
             check.extents.push(partition.index);
-            if let Some(handle) = partition.filter {
-                apart.filter(handle, CacheFill::Bypass)?;
-            }
-            for block in 0..index.blocks() {
-                let view = apart.data(&index, block, CacheFill::Bypass)?;
-                check.block(&index, block, &view)?;
+            apart.filter(at, CacheFill::Bypass)?;
+            for block in 0..index.view().blocks() {
+                let data = apart.data(&index, block, CacheFill::Bypass)?;
+                check.block(index.view(), block, data.view())?;
             }
         }
         check.finish()
@@ -54,17 +52,17 @@ impl SstReader {
             writeln!(out, "partition {at}: index {index_at:?}, filter {filter:?}")
                 .map_err(write)?;
             let index = self.index(at, CacheFill::Bypass)?;
-            for block in 0..index.blocks() {
-                let view = self.data(&index, block, CacheFill::Bypass)?;
-                let handle = index.handle(block);
-                dump_block(handle, &view, out).map_err(write)?;
+            for block in 0..index.view().blocks() {
+                let data = self.data(&index, block, CacheFill::Bypass)?;
+                let handle = index.view().handle(block);
+                dump_block(handle, data.view(), out).map_err(write)?;
             }
         }
         Ok(())
     }
 }
 
-fn dump_block(handle: Handle, view: &BlockView, out: &mut dyn io::Write) -> io::Result<()> {
+fn dump_block(handle: Handle, view: BlockView<'_>, out: &mut dyn io::Write) -> io::Result<()> {
     let (offset, stored, raw) = (handle.offset, handle.len, view.len());
     let (continued, continues) = (view.continued(), view.continues());
     writeln!(
@@ -144,7 +142,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn block(&mut self, index: &IndexPartition, block: usize, view: &BlockView) -> Result<()> {
+    fn block(&mut self, index: IndexPartition<'_>, block: usize, view: BlockView<'_>) -> Result<()> {
         let handle = index.handle(block);
         self.extents.push(handle);
         let fail = |what| Err(self.sst.source.corruption(handle.offset, what));
@@ -178,7 +176,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    fn entry(&mut self, block: Handle, view: &BlockView, cell: usize) -> Result<()> {
+    fn entry(&mut self, block: Handle, view: BlockView<'_>, cell: usize) -> Result<()> {
         let key = view.key(cell);
         self.entries += 1;
         self.tombstones += u64::from(key.kind == Kind::Tombstone);

@@ -127,7 +127,7 @@ impl Tree {
                 ..Options::default()
             },
             tree_options,
-            cache: Arc::new(BlockCache::new(1 << 20)),
+            cache: BlockCache::new(1 << 20, false),
             state: State::default().apply(&[create]).unwrap(),
             readers: BTreeMap::new(),
             model: Model::default(),

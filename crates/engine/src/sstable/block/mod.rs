@@ -9,7 +9,7 @@
 //! there are no section offsets to check. Integer sections start at multiples of 8 and the row
 //! directory at a multiple of 64; the bytes between are zero.
 //!
-//! Invariants of a block, checked once by `BlockView::new`:
+//! Invariants of a block, checked once by `DataMeta::check`:
 //! 1. Rows ascend strictly; every row has an entry. Columns of the dictionary ascend strictly.
 //! 2. Within a row column ids do not descend; entries of one column ascend in the order of
 //!    `crate::cell` strictly.
@@ -23,7 +23,7 @@ pub(super) use builder::put_column;
 pub(super) use view::decode_column;
 
 pub(super) use builder::{BlockBuilder, NewValue};
-pub(super) use view::{BlockView, CellValue};
+pub(super) use view::{BlockView, CellValue, DataMeta};
 
 use super::damage::{Damage, ensure};
 use super::heads::TailForm;

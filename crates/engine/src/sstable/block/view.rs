@@ -1,6 +1,6 @@
 //! A checked data block, read in place.
 //!
-//! `BlockView::new` checks every offset, order and kind of the block once, when it enters the
+//! `DataMeta::check` checks every offset, order and kind of the block once, when it enters the
 //! cache; all access afterwards relies on it. Slices stay bounds-checked, so a hole in the check
 //! would be a panic, never a wrong read.
 
@@ -13,13 +13,23 @@ use crate::sstable::ints::{int_at, partition, u16_at, u32_at, u64_at};
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
 
-/// A data block whose every byte was checked.
-#[derive(Debug)]
-pub(in crate::sstable) struct BlockView {
-    bytes: Vec<u8>,
+/// What a checked data block is, beside its bytes.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sstable) struct DataMeta {
     header: Header,
     layout: Layout,
+    /// The newest timestamp of any entry, and the largest sequence number.
     timestamp_max: Timestamp,
+    sequence_max: SequenceNumber,
+    /// Every entry is a put of an inline value.
+    only_puts: bool,
+}
+
+/// A data block whose every byte was checked.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sstable) struct BlockView<'a> {
+    bytes: &'a [u8],
+    meta: &'a DataMeta,
 }
 
 /// The value of an entry, or where it lies.
@@ -31,21 +41,33 @@ pub(in crate::sstable) enum CellValue<'a> {
     Large(LargeValue),
 }
 
-impl BlockView {
-    /// The block in `bytes`, checked.
-    pub(in crate::sstable) fn new(bytes: Vec<u8>) -> Result<Self, Damage> {
-        let header = Header::decode(&bytes)?;
+impl DataMeta {
+    /// Checks the block in `bytes`.
+    pub(in crate::sstable) fn check(bytes: &[u8]) -> Result<Self, Damage> {
+        let header = Header::decode(bytes)?;
         let layout = Layout::of(&header);
         ensure(layout.end == bytes.len(), 0, "the counts do not add up to the block's length")?;
-        let mut view = Self { bytes, header, layout, timestamp_max: Timestamp::MIN };
+        let mut meta = Self {
+            header,
+            layout,
+            timestamp_max: Timestamp::MIN,
+            sequence_max: SequenceNumber(0),
+            only_puts: false,
+        };
+        let view = BlockView::of(bytes, &meta);
         view.check_padding()?;
         view.check_dictionary()?;
         view.check_directory()?;
         view.check_value_offsets()?;
-        view.timestamp_max = view.check_cells()?;
-        Ok(view)
+        let only_puts = view.has_only_puts();
+        let (timestamp_max, sequence_max) = view.check_cells(only_puts)?;
+        (meta.timestamp_max, meta.sequence_max) = (timestamp_max, sequence_max);
+        meta.only_puts = only_puts;
+        Ok(meta)
     }
+}
 
+impl DataMeta {
     /// The block of an ingested file, whose entries' sequence number is `sequence`. It must say 0
     /// for each.
     pub(in crate::sstable) fn with_sequence(
@@ -55,50 +77,63 @@ impl BlockView {
         let zero = self.header.sequence_width == 0 && self.header.sequence_base == 0;
         ensure(zero, 40, "a sequence number in an ingested file")?;
         self.header.sequence_base = sequence.0;
+        self.sequence_max = sequence;
         Ok(self)
+    }
+}
+
+impl<'a> BlockView<'a> {
+    /// The block in `bytes`, of which `meta` came from `DataMeta::check`.
+    pub(in crate::sstable) fn of(bytes: &'a [u8], meta: &'a DataMeta) -> Self {
+        Self { bytes, meta }
+    }
+
+    /// Whether a reader at `snapshot` sees every entry: all are puts, and none is later.
+    pub(in crate::sstable) fn all_visible(self, snapshot: SequenceNumber) -> bool {
+        self.meta.only_puts && self.meta.sequence_max <= snapshot
     }
 
     /// Bytes of the block.
-    pub(in crate::sstable) fn len(&self) -> usize {
+    pub(in crate::sstable) fn len(self) -> usize {
         self.bytes.len()
     }
 
     /// Number of rows; at least 1.
-    pub(in crate::sstable) fn rows(&self) -> usize {
-        self.header.rows
+    pub(in crate::sstable) fn rows(self) -> usize {
+        self.meta.header.rows
     }
 
     /// Whether the first row began in an earlier block.
-    pub(in crate::sstable) fn continued(&self) -> bool {
-        self.header.continued
+    pub(in crate::sstable) fn continued(self) -> bool {
+        self.meta.header.continued
     }
 
     /// Whether the last row goes on in the next block.
-    pub(in crate::sstable) fn continues(&self) -> bool {
-        self.header.continues
+    pub(in crate::sstable) fn continues(self) -> bool {
+        self.meta.header.continues
     }
 
     /// The newest timestamp of any entry.
-    pub(in crate::sstable) fn timestamp_max(&self) -> Timestamp {
-        self.timestamp_max
+    pub(in crate::sstable) fn timestamp_max(self) -> Timestamp {
+        self.meta.timestamp_max
     }
 
     /// Replaces `out` by the key of `row`.
-    pub(in crate::sstable) fn copy_row(&self, row: usize, out: &mut Vec<u8>) {
+    pub(in crate::sstable) fn copy_row(self, row: usize, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.prefix());
-        put_suffix(out, self.header.tail_form, self.head(row), self.tail(row));
+        put_suffix(out, self.meta.header.tail_form, self.head(row), self.tail(row));
     }
 
     /// The first row not less than `key`; `rows()` if there is none.
-    pub(in crate::sstable) fn lower_bound(&self, key: &[u8]) -> usize {
+    pub(in crate::sstable) fn lower_bound(self, key: &[u8]) -> usize {
         let target = match Target::against(key, self.prefix()) {
             Ok(target) => target,
             Err(Ordering::Greater) => return self.rows(),
             Err(_) => return 0,
         };
         let samples = self.rows().div_ceil(SAMPLE_EVERY);
-        let sample = |index| u64_at(&self.bytes, self.layout.samples + 8 * index);
+        let sample = |index| u64_at(self.bytes, self.meta.layout.samples + 8 * index);
         let before = partition(0, samples, |index| sample(index) < target.head);
         let from = before.saturating_sub(1) * SAMPLE_EVERY;
         // Usually the next sample is larger; among equal heads the border may lie further on.
@@ -112,13 +147,13 @@ impl BlockView {
     }
 
     /// Whether `row` has the key `key`.
-    pub(in crate::sstable) fn row_is(&self, row: usize, key: &[u8]) -> bool {
+    pub(in crate::sstable) fn row_is(self, row: usize, key: &[u8]) -> bool {
         Target::against(key, self.prefix())
             .is_ok_and(|target| self.cmp_row(row, &target) == Ordering::Equal)
     }
 
     /// The entries of `row`.
-    pub(in crate::sstable) fn cells_of(&self, row: usize) -> Range<usize> {
+    pub(in crate::sstable) fn cells_of(self, row: usize) -> Range<usize> {
         self.cell_start(row)..self.cell_start(row + 1)
     }
 
@@ -128,20 +163,20 @@ impl BlockView {
         cells: Range<usize>,
         column: &Column<'_>,
     ) -> usize {
-        let id = partition(0, self.header.columns, |id| self.column(id) < *column);
+        let id = partition(0, self.meta.header.columns, |id| self.column(id) < *column);
         partition(cells.start, cells.end, |cell| self.id(cell) < id)
     }
 
     /// The dictionary id of an entry's column: equal within the block for equal columns.
-    pub(in crate::sstable) fn id(&self, cell: usize) -> usize {
-        match self.layout.id_width {
-            1 => self.bytes[self.layout.ids + cell].into(),
-            _ => u16_at(&self.bytes, self.layout.ids + 2 * cell).into(),
+    pub(in crate::sstable) fn id(self, cell: usize) -> usize {
+        match self.meta.layout.id_width {
+            1 => self.bytes[self.meta.layout.ids + cell].into(),
+            _ => u16_at(self.bytes, self.meta.layout.ids + 2 * cell).into(),
         }
     }
 
     /// What an entry is ordered by, and its kind.
-    pub(in crate::sstable) fn key(&self, cell: usize) -> EntryKey<'_> {
+    pub(in crate::sstable) fn key(self, cell: usize) -> EntryKey<'a> {
         EntryKey {
             column: self.column(self.id(cell)),
             timestamp: self.timestamp(cell),
@@ -151,7 +186,7 @@ impl BlockView {
     }
 
     /// The value of an entry.
-    pub(in crate::sstable) fn value(&self, cell: usize) -> CellValue<'_> {
+    pub(in crate::sstable) fn value(self, cell: usize) -> CellValue<'a> {
         let bytes = self.value_bytes(cell);
         if self.kind_byte(cell) & KIND_LARGE == 0 {
             return CellValue::Inline(bytes);
@@ -159,104 +194,104 @@ impl BlockView {
         CellValue::Large(LargeValue::decode(bytes).expect("handles were checked"))
     }
 
-    fn prefix(&self) -> &[u8] {
-        &self.bytes[super::HEADER_LEN..super::HEADER_LEN + self.header.prefix_len]
+    fn prefix(self) -> &'a [u8] {
+        &self.bytes[super::HEADER_LEN..super::HEADER_LEN + self.meta.header.prefix_len]
     }
 
-    fn cmp_row(&self, row: usize, target: &Target<'_>) -> Ordering {
+    fn cmp_row(self, row: usize, target: &Target<'_>) -> Ordering {
         let head = self.head(row);
         // The tail is on another cache line, so it is fetched only when it matters.
         match head.cmp(&target.head) {
-            Ordering::Equal => target.cmp_key(self.header.tail_form, head, self.tail(row)),
+            Ordering::Equal => target.cmp_key(self.meta.header.tail_form, head, self.tail(row)),
             order => order,
         }
     }
 
-    fn directory(&self, row: usize) -> usize {
-        self.layout.directory + row * self.layout.directory_stride
+    fn directory(self, row: usize) -> usize {
+        self.meta.layout.directory + row * self.meta.layout.directory_stride
     }
 
-    fn head(&self, row: usize) -> u64 {
-        u64_at(&self.bytes, self.directory(row))
+    fn head(self, row: usize) -> u64 {
+        u64_at(self.bytes, self.directory(row))
     }
 
-    fn tail_start(&self, row: usize) -> usize {
+    fn tail_start(self, row: usize) -> usize {
         let at = self.directory(row) + HEAD_LEN;
-        match self.layout.directory_stride {
-            16 => u16_at(&self.bytes, at).into(),
-            _ => u32_at(&self.bytes, at) as usize,
+        match self.meta.layout.directory_stride {
+            16 => u16_at(self.bytes, at).into(),
+            _ => u32_at(self.bytes, at) as usize,
         }
     }
 
-    fn tail(&self, row: usize) -> &[u8] {
-        let start = self.layout.tails;
+    fn tail(self, row: usize) -> &'a [u8] {
+        let start = self.meta.layout.tails;
         &self.bytes[start + self.tail_start(row)..start + self.tail_start(row + 1)]
     }
 
-    fn cell_start(&self, row: usize) -> usize {
+    fn cell_start(self, row: usize) -> usize {
         let at = self.directory(row) + HEAD_LEN;
-        match self.layout.directory_stride {
-            16 => u16_at(&self.bytes, at + 2).into(),
-            _ => u32_at(&self.bytes, at + 4) as usize,
+        match self.meta.layout.directory_stride {
+            16 => u16_at(self.bytes, at + 2).into(),
+            _ => u32_at(self.bytes, at + 4) as usize,
         }
     }
 
     /// Where the values of a row start, in the values.
-    fn row_value_start(&self, row: usize) -> usize {
-        let in_entry = if self.layout.directory_stride == 16 { 12 } else { 16 };
-        u32_at(&self.bytes, self.directory(row) + in_entry) as usize
+    fn row_value_start(self, row: usize) -> usize {
+        let in_entry = if self.meta.layout.directory_stride == 16 { 12 } else { 16 };
+        u32_at(self.bytes, self.directory(row) + in_entry) as usize
     }
 
-    fn dictionary_offset(&self, id: usize) -> usize {
-        let Layout { dictionary_offset_width, dictionary_offsets, .. } = self.layout;
-        int_at(&self.bytes, dictionary_offsets, dictionary_offset_width, id) as usize
+    fn dictionary_offset(self, id: usize) -> usize {
+        let Layout { dictionary_offset_width, dictionary_offsets, .. } = self.meta.layout;
+        int_at(self.bytes, dictionary_offsets, dictionary_offset_width, id) as usize
     }
 
-    fn dictionary_entry(&self, id: usize) -> &[u8] {
-        let start = self.layout.dictionary;
+    fn dictionary_entry(self, id: usize) -> &'a [u8] {
+        let start = self.meta.layout.dictionary;
         &self.bytes[start + self.dictionary_offset(id)..start + self.dictionary_offset(id + 1)]
     }
 
-    fn column(&self, id: usize) -> Column<'_> {
+    fn column(self, id: usize) -> Column<'a> {
         split_column(self.dictionary_entry(id)).expect("the dictionary was checked")
     }
 
-    fn timestamp(&self, cell: usize) -> Timestamp {
-        let delta = int_at(&self.bytes, self.layout.timestamps, self.header.timestamp_width, cell);
-        let offset = delta.wrapping_mul(self.header.timestamp_unit);
-        Timestamp(self.header.timestamp_base.wrapping_add(offset as i64))
+    fn timestamp(self, cell: usize) -> Timestamp {
+        let delta = int_at(self.bytes, self.meta.layout.timestamps, self.meta.header.timestamp_width, cell);
+        let offset = delta.wrapping_mul(self.meta.header.timestamp_unit);
+        Timestamp(self.meta.header.timestamp_base.wrapping_add(offset as i64))
     }
 
-    fn sequence(&self, cell: usize) -> SequenceNumber {
-        let delta = int_at(&self.bytes, self.layout.sequences, self.header.sequence_width, cell);
-        SequenceNumber(self.header.sequence_base.wrapping_add(delta))
+    fn sequence(self, cell: usize) -> SequenceNumber {
+        let delta = int_at(self.bytes, self.meta.layout.sequences, self.meta.header.sequence_width, cell);
+        SequenceNumber(self.meta.header.sequence_base.wrapping_add(delta))
     }
 
-    fn kind_byte(&self, cell: usize) -> u8 {
-        match self.header.kind_width {
-            0 => self.header.kind,
-            _ => self.bytes[self.layout.kinds + cell],
+    fn kind_byte(self, cell: usize) -> u8 {
+        match self.meta.header.kind_width {
+            0 => self.meta.header.kind,
+            _ => self.bytes[self.meta.layout.kinds + cell],
         }
     }
 
-    fn value_start(&self, cell: usize) -> usize {
-        match self.header.value_layout {
-            ValueLayout::Constant => cell * self.header.value_len,
+    fn value_start(self, cell: usize) -> usize {
+        match self.meta.header.value_layout {
+            ValueLayout::Constant => cell * self.meta.header.value_len,
             ValueLayout::PerRow => self.row_value_start(cell),
             ValueLayout::Offsets => {
-                let Layout { value_offset_width, value_offsets, .. } = self.layout;
-                int_at(&self.bytes, value_offsets, value_offset_width, cell) as usize
+                let Layout { value_offset_width, value_offsets, .. } = self.meta.layout;
+                int_at(self.bytes, value_offsets, value_offset_width, cell) as usize
             }
         }
     }
 
-    fn value_bytes(&self, cell: usize) -> &[u8] {
-        let start = self.layout.values;
+    fn value_bytes(self, cell: usize) -> &'a [u8] {
+        let start = self.meta.layout.values;
         &self.bytes[start + self.value_start(cell)..start + self.value_start(cell + 1)]
     }
 
-    fn check_padding(&self) -> Result<(), Damage> {
-        let (header, layout) = (&self.header, &self.layout);
+    fn check_padding(self) -> Result<(), Damage> {
+        let (header, layout) = (self.meta.header, &self.meta.layout);
         let gaps = [
             (super::HEADER_LEN + header.prefix_len, layout.dictionary_offsets),
             (layout.dictionary + header.dictionary_len, layout.samples),
@@ -274,17 +309,17 @@ impl BlockView {
         Ok(())
     }
 
-    fn check_dictionary(&self) -> Result<(), Damage> {
-        let at = self.layout.dictionary_offsets;
+    fn check_dictionary(self) -> Result<(), Damage> {
+        let at = self.meta.layout.dictionary_offsets;
         ensure(self.dictionary_offset(0) == 0, at, "the dictionary does not start at 0")?;
-        let end = self.dictionary_offset(self.header.columns);
-        ensure(end == self.header.dictionary_len, at, "the dictionary does not end at its end")?;
+        let end = self.dictionary_offset(self.meta.header.columns);
+        ensure(end == self.meta.header.dictionary_len, at, "the dictionary does not end at its end")?;
         let mut previous = None;
-        for id in 0..self.header.columns {
+        for id in 0..self.meta.header.columns {
             let (start, end) = (self.dictionary_offset(id), self.dictionary_offset(id + 1));
-            let ordered = start <= end && end <= self.header.dictionary_len;
+            let ordered = start <= end && end <= self.meta.header.dictionary_len;
             ensure(ordered, at, "dictionary offsets descend")?;
-            let at = self.layout.dictionary + start;
+            let at = self.meta.layout.dictionary + start;
             let column = decode_column(self.dictionary_entry(id))
                 .ok_or(Damage::new(at, "a dictionary entry that is no column"))?;
             ensure(previous < Some(column), at, "columns out of order")?;
@@ -293,48 +328,48 @@ impl BlockView {
         Ok(())
     }
 
-    fn check_directory(&self) -> Result<(), Damage> {
+    fn check_directory(self) -> Result<(), Damage> {
         let rows = self.rows();
-        let form = self.header.tail_form;
+        let form = self.meta.header.tail_form;
         let last = self.directory(rows);
         ensure(self.tail_start(0) == 0, self.directory(0), "row tails do not start at 0")?;
         ensure(self.cell_start(0) == 0, self.directory(0), "entries do not start at 0")?;
-        ensure(self.tail_start(rows) == self.header.tails_len, last, "row tails' end")?;
-        ensure(self.cell_start(rows) == self.header.cells, last, "entries' end")?;
-        ensure(self.row_value_start(rows) == self.header.values_len, last, "values' end")?;
+        ensure(self.tail_start(rows) == self.meta.header.tails_len, last, "row tails' end")?;
+        ensure(self.cell_start(rows) == self.meta.header.cells, last, "entries' end")?;
+        ensure(self.row_value_start(rows) == self.meta.header.values_len, last, "values' end")?;
         ensure(self.head(rows) == 0, last, "the sentinel has a head")?;
         for row in 0..rows {
             let at = self.directory(row);
             let tails = (self.tail_start(row), self.tail_start(row + 1));
-            let tails_ordered = tails.0 <= tails.1 && tails.1 <= self.header.tails_len;
+            let tails_ordered = tails.0 <= tails.1 && tails.1 <= self.meta.header.tails_len;
             ensure(tails_ordered, at, "row tails out of order")?;
             let cells = self.cells_of(row);
-            let cells_ordered = cells.start < cells.end && cells.end <= self.header.cells;
+            let cells_ordered = cells.start < cells.end && cells.end <= self.meta.header.cells;
             ensure(cells_ordered, at, "a row without entries, or rows' entries out of order")?;
-            check_key(form, self.head(row), self.tail(row), self.layout.tails + tails.0)?;
-            let len = self.header.prefix_len + suffix_len(form, self.tail(row));
+            check_key(form, self.head(row), self.tail(row), self.meta.layout.tails + tails.0)?;
+            let len = self.meta.header.prefix_len + suffix_len(form, self.tail(row));
             ensure(len <= ROW_BYTES_MAX, at, "a row key over its limit")?;
             if row > 0 {
                 let before = (self.head(row - 1), self.tail(row - 1));
                 ensure(before < (self.head(row), self.tail(row)), at, "rows out of order")?;
             }
             if row.is_multiple_of(SAMPLE_EVERY) {
-                let sample = self.layout.samples + HEAD_LEN * (row / SAMPLE_EVERY);
-                let equal = u64_at(&self.bytes, sample) == self.head(row);
+                let sample = self.meta.layout.samples + HEAD_LEN * (row / SAMPLE_EVERY);
+                let equal = u64_at(self.bytes, sample) == self.head(row);
                 ensure(equal, sample, "a sample is not its row's head")?;
             }
         }
-        if self.layout.directory_stride == 24 {
-            let zero = (0..=rows).all(|row| u32_at(&self.bytes, self.directory(row) + 20) == 0);
-            ensure(zero, self.layout.directory, "reserved bytes of the directory are not zero")?;
+        if self.meta.layout.directory_stride == 24 {
+            let zero = (0..=rows).all(|row| u32_at(self.bytes, self.directory(row) + 20) == 0);
+            ensure(zero, self.meta.layout.directory, "reserved bytes of the directory are not zero")?;
         }
         Ok(())
     }
 
-    fn check_value_offsets(&self) -> Result<(), Damage> {
-        let (at, cells) = (self.layout.value_offsets, self.header.cells);
+    fn check_value_offsets(self) -> Result<(), Damage> {
+        let (at, cells) = (self.meta.layout.value_offsets, self.meta.header.cells);
         ensure(self.value_start(0) == 0, at, "values do not start at 0")?;
-        ensure(self.value_start(cells) == self.header.values_len, at, "values' end")?;
+        ensure(self.value_start(cells) == self.meta.header.values_len, at, "values' end")?;
         for cell in 0..cells {
             let ordered = self.value_start(cell) <= self.value_start(cell + 1);
             ensure(ordered, at, "value offsets descend")?;
@@ -346,62 +381,62 @@ impl BlockView {
         Ok(())
     }
 
-    /// Checks the entries and gives their newest timestamp.
-    fn check_cells(&self) -> Result<Timestamp, Damage> {
+    /// Checks the entries and gives their newest timestamp and their last sequence number.
+    fn check_cells(self, only_puts: bool) -> Result<(Timestamp, SequenceNumber), Damage> {
         self.check_ranges()?;
-        let plain = self.has_only_puts();
-        let mut newest = Timestamp::MIN;
+        let (mut newest, mut last) = (Timestamp::MIN, SequenceNumber(0));
         for row in 0..self.rows() {
             let mut before = None;
             for cell in self.cells_of(row) {
-                let at = self.layout.ids + cell * self.layout.id_width;
+                let at = self.meta.layout.ids + cell * self.meta.layout.id_width;
                 let id = self.id(cell);
-                ensure(id < self.header.columns, at, "a column id past the last")?;
-                if !plain {
+                ensure(id < self.meta.header.columns, at, "a column id past the last")?;
+                if !only_puts {
                     self.check_entry(cell)?;
                 }
                 let (timestamp, sequence) = (self.timestamp(cell), self.sequence(cell));
                 newest = newest.max(timestamp);
+                last = last.max(sequence);
                 let place = (id, Reverse((timestamp, sequence)));
                 ensure(before < Some(place), at, "entries of a row out of order")?;
                 before = Some(place);
             }
         }
-        Ok(newest)
+        Ok((newest, last))
     }
 
     /// Whether every entry is a put of an inline value in a column, which needs no look at each.
-    fn has_only_puts(&self) -> bool {
+    fn has_only_puts(self) -> bool {
         let cells = |id| self.column(id).scope == Scope::Column;
-        let puts = self.header.kind_width == 0 && self.header.kind == Kind::Put as u8;
-        puts && (0..self.header.columns).all(cells)
+        let puts = self.meta.header.kind_width == 0 && self.meta.header.kind == Kind::Put as u8;
+        puts && (0..self.meta.header.columns).all(cells)
     }
 
     /// Checks that no difference leaves the range of timestamps or sequence numbers.
-    fn check_ranges(&self) -> Result<(), Damage> {
-        let Header { timestamp_base, sequence_base, timestamp_unit, .. } = self.header;
+    fn check_ranges(self) -> Result<(), Damage> {
+        let Header { timestamp_base, sequence_base, timestamp_unit, .. } = self.meta.header;
         let timestamp_room = i64::MAX.abs_diff(timestamp_base) / timestamp_unit;
         let sequence_room = SequenceNumber::MAX.0.checked_sub(sequence_base);
         let sequence_room = sequence_room.ok_or(Damage::new(40, "sequence base"))?;
-        for cell in 0..self.header.cells {
-            let Layout { timestamps, sequences, .. } = self.layout;
-            let delta = int_at(&self.bytes, timestamps, self.header.timestamp_width, cell);
+        for cell in 0..self.meta.header.cells {
+            let Layout { timestamps, sequences, .. } = self.meta.layout;
+            let delta = int_at(self.bytes, timestamps, self.meta.header.timestamp_width, cell);
             ensure(delta <= timestamp_room, timestamps, "a timestamp out of range")?;
-            let delta = int_at(&self.bytes, sequences, self.header.sequence_width, cell);
+            let delta = int_at(self.bytes, sequences, self.meta.header.sequence_width, cell);
             ensure(delta <= sequence_room, sequences, "a sequence number out of range")?;
         }
         Ok(())
     }
 
-    fn check_entry(&self, cell: usize) -> Result<(), Damage> {
-        let at = self.layout.kinds + cell * self.header.kind_width;
+    fn check_entry(self, cell: usize) -> Result<(), Damage> {
+        let at = self.meta.layout.kinds + cell * self.meta.header.kind_width;
         let (_, large) =
             split_kind(self.kind_byte(cell)).ok_or(Damage::new(at, "a byte that names no kind"))?;
         let value = self.value_bytes(cell);
         if large {
             let handle = LargeValue::decode(value);
             let fits = handle.is_some_and(|large| large.len as usize <= VALUE_BYTES_MAX);
-            ensure(fits, self.layout.values, "a malformed handle of a large value")?;
+            ensure(fits, self.meta.layout.values, "a malformed handle of a large value")?;
         }
         check_entry(&self.key(cell).with_value(value))
             .map_err(|error| Damage::new(at, error.to_string()))

@@ -5,7 +5,7 @@
 //! After a deliberate change before the first release, `REWRITE=1 cargo test` writes them anew.
 
 use super::*;
-use crate::sstable::block::{BlockBuilder, BlockView, NewValue};
+use crate::sstable::block::{BlockBuilder, BlockView, DataMeta, NewValue};
 use std::path::PathBuf;
 
 fn golden_rows() -> (Rows, Vec<RangeTombstone>) {
@@ -153,8 +153,8 @@ fn page_example() -> Vec<u8> {
 #[test]
 fn the_block_in_the_format_page_is_what_is_written() {
     let block = page_example();
-    let view = BlockView::new(block.clone()).unwrap();
-    assert_eq!(view.rows(), 2);
+    let meta = DataMeta::check(&block).unwrap();
+    assert_eq!(BlockView::of(&block, &meta).rows(), 2);
     let lines = block.chunks(16).enumerate().map(|(line, bytes)| {
         let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{:04x}  {}", line * 16, hex.join(" "))

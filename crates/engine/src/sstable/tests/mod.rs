@@ -100,7 +100,7 @@ fn build(rows: &Rows, dropped: &[RangeTombstone], options: &SstOptions) -> (Vec<
 
 fn open(bytes: Vec<u8>) -> Result<Arc<SstReader>> {
     let file = MemoryFile(Arc::new(Mutex::new(bytes)));
-    let cache = Arc::new(BlockCache::new(4 << 20));
+    let cache = BlockCache::new(4 << 20, false);
     SstReader::open(Arc::new(file), Path::new("7.sst"), FileNumber(7), cache)
 }
 

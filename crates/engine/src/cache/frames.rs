@@ -1,0 +1,318 @@
+//! The arena: one region of memory on huge pages, cut into slabs, each slab into frames of one
+//! size, each frame holding one block.
+//!
+//! ```text
+//! frame: head, 64 B | what the block is (M) | block, 64-byte aligned | hints
+//! ```
+//!
+//! What makes the reads here sound:
+//! 1. A slab's frames lie where its class says. A class changes only from "none" (`carve`), and a
+//!    slab gets "none" only when all its frames are free; carving it anew waits for a grace period
+//!    (the caller's duty, as for free frames). So a place that passes the checks of `frame` names
+//!    an initialised head as long as the reader stays pinned.
+//! 2. Only the owner of a [`FreeFrame`] writes a frame. There is one for each free frame; it is
+//!    given up by `fill` and made again by `reclaim`, after the grace period.
+//! 3. A live frame's bytes do not change. Whoever found it live while pinned may read it until it
+//!    unpins; whoever holds it, until it lets go (frame.rs).
+#![allow(unsafe_code)]
+
+use super::frame::FrameHead;
+use super::hint::{Hint, Place};
+use super::{BlockRef, CacheKey, Loaded, Plain};
+use base::memory::{Region, prefetch};
+use crossbeam_epoch::Guard;
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Blocks and frames are aligned to this.
+const ALIGNMENT: usize = 64;
+/// Smallest frame.
+const FRAME_BYTES_MIN: usize = 1 << 10;
+/// Lines of a frame that a prefetch fetches: its head, what it is, and where a block begins.
+const PREFETCH_BYTES: usize = 512;
+
+#[repr(C)]
+struct Frame<M> {
+    head: FrameHead,
+    meta: UnsafeCell<MaybeUninit<M>>,
+}
+
+/// A frame that its owner alone may write (invariant 2).
+#[derive(Debug)]
+pub(super) struct FreeFrame(Place);
+
+impl FreeFrame {
+    pub(super) fn place(&self) -> Place {
+        self.0
+    }
+}
+
+/// See the file header.
+pub(super) struct Arena<M> {
+    region: Region,
+    slab_bytes: usize,
+    /// Bytes of a frame of each class, ascending, multiples of the alignment.
+    classes: Box<[usize]>,
+    /// Class of each slab, plus 1; 0 for none.
+    slabs: Box<[AtomicU16]>,
+    meta: PhantomData<M>,
+}
+
+// SAFETY: frames are shared under the rules of the file header; their heads are atomics.
+unsafe impl<M: Send + Sync> Send for Arena<M> {}
+// SAFETY: as above.
+unsafe impl<M: Send + Sync> Sync for Arena<M> {}
+
+impl<M: Plain> Arena<M> {
+    const BLOCK_AT: usize = size_of::<Frame<M>>().next_multiple_of(ALIGNMENT);
+
+    /// An arena of `slabs` slabs of `slab_bytes` bytes, none carved.
+    pub(super) fn new(slabs: usize, slab_bytes: usize, huge: bool) -> Self {
+        assert!(slab_bytes.is_multiple_of(ALIGNMENT) && slabs <= Place::SLABS_MAX);
+        Self {
+            region: Region::new(slabs * slab_bytes, huge),
+            slab_bytes,
+            classes: classes_of(slab_bytes),
+            slabs: (0..slabs).map(|_| AtomicU16::new(0)).collect(),
+            meta: PhantomData,
+        }
+    }
+
+    pub(super) fn slabs(&self) -> usize {
+        self.slabs.len()
+    }
+
+    pub(super) fn slab_bytes(&self) -> usize {
+        self.slab_bytes
+    }
+
+    pub(super) fn classes(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// Bytes that lie on huge pages now.
+    pub(super) fn huge_bytes(&self) -> Option<u64> {
+        self.region.huge_bytes()
+    }
+
+    /// The smallest class whose frames take a block of `len` bytes and `hints` hints.
+    pub(super) fn class_for(&self, len: usize, hints: usize) -> Option<usize> {
+        let bytes = hints_at::<M>(len) + hints * size_of::<Hint>();
+        let class = self.classes.partition_point(|frame| *frame < bytes);
+        (class < self.classes.len() && self.slabs() > 0).then_some(class)
+    }
+
+    pub(super) fn frames_of(&self, class: usize) -> usize {
+        self.slab_bytes / self.classes[class]
+    }
+
+    /// The class of a carved slab.
+    pub(super) fn class_of(&self, slab: u32) -> Option<usize> {
+        let class = self.slabs.get(slab as usize)?.load(Ordering::Acquire);
+        usize::from(class).checked_sub(1)
+    }
+
+    /// Cuts a slab without a class, which nobody reads, into free frames.
+    pub(super) fn carve(&self, slab: u32, class: usize) -> impl Iterator<Item = FreeFrame> {
+        assert!(self.class_of(slab).is_none(), "a slab is carved when it has no class");
+        let frames = self.frames_of(class);
+        for frame in 0..frames {
+            // SAFETY: within the slab, and nobody else reads or writes it (invariant 1).
+            unsafe {
+                let head = self.address(Place { slab, frame: frame as u32 }, class).cast();
+                std::ptr::write(head, FrameHead::free());
+            }
+        }
+        self.slabs[slab as usize].store(class as u16 + 1, Ordering::Release);
+        (0..frames as u32).map(move |frame| FreeFrame(Place { slab, frame }))
+    }
+
+    /// Takes its class from a slab, all of whose frames are given up here.
+    pub(super) fn withdraw(&self, slab: u32, frames: Vec<FreeFrame>) {
+        let class = self.class_of(slab).expect("a carved slab is withdrawn");
+        let all = frames.iter().all(|frame| frame.0.slab == slab);
+        assert!(all && frames.len() == self.frames_of(class), "the slab's frames are all free");
+        self.slabs[slab as usize].store(0, Ordering::Release);
+    }
+
+    /// Where a frame of a slab of `class` starts.
+    fn address(&self, place: Place, class: usize) -> *mut u8 {
+        let offset = place.slab as usize * self.slab_bytes
+            + place.frame as usize * self.classes[class];
+        debug_assert!(offset + self.classes[class] <= self.region.bytes());
+        // SAFETY: slab and frame are in range, so the offset is within the region.
+        unsafe { self.region.start().as_ptr().add(offset) }
+    }
+
+    /// The frame at `place` and its length, if there is one now.
+    fn frame(&self, place: Place) -> Option<(*mut Frame<M>, usize)> {
+        let class = self.class_of(place.slab)?;
+        let bytes = self.classes[class];
+        let within = (place.frame as usize) < self.frames_of(class);
+        within.then(|| (self.address(place, class).cast(), bytes))
+    }
+
+    /// The head of the frame at `place`, if there is one now. The guard keeps it one.
+    pub(super) fn head<'g>(&'g self, place: Place, _pinned: &'g Guard) -> Option<&'g FrameHead> {
+        // SAFETY: the frame's head is initialised (invariant 1) and made of atomics.
+        self.frame(place).map(|(frame, _)| unsafe { &(*frame).head })
+    }
+
+    /// The block of `key` if the frame at `place` holds it. The guard keeps it readable.
+    #[inline]
+    pub(super) fn find<'g>(
+        &'g self,
+        place: Place,
+        key: CacheKey,
+        pinned: &'g Guard,
+    ) -> Option<(&'g FrameHead, BlockRef<'g, M>)> {
+        let head = self.head(place, pinned)?;
+        // SAFETY: the frame was found live by a pinned reader (invariant 3).
+        head.is(key).then(|| (head, unsafe { self.block(place) }))
+    }
+
+    /// The frame at `place`, of whose head the caller has just taken hold.
+    pub(super) fn held(&self, place: Place) -> HeldFrame<M> {
+        // SAFETY: a held frame is live or doomed, never free, so its bytes stay (invariant 3).
+        let (head, block) = unsafe {
+            let (frame, _) = self.frame(place).expect("a slab with a held frame keeps its class");
+            (&raw const (*frame).head, self.block(place))
+        };
+        // SAFETY: only the lifetime changes; `HeldFrame` lends the block for shorter than its hold.
+        let block = unsafe { std::mem::transmute::<BlockRef<'_, M>, BlockRef<'static, M>>(block) };
+        HeldFrame { place, head, block }
+    }
+
+    /// SAFETY: the frame is live, or doomed and held or found live under a pin that lasts, for as
+    /// long as the result is used.
+    unsafe fn block(&self, place: Place) -> BlockRef<'_, M> {
+        let (frame, room) = self.frame(place).expect("the caller found a frame here");
+        // SAFETY: the head is initialised; the other parts were written by `fill` before the
+        // frame was published, and lie within it.
+        unsafe {
+            let (len, hints) = (*frame).head.lengths();
+            let start: *mut u8 = frame.cast();
+            debug_assert!(hints_at::<M>(len) + hints * size_of::<Hint>() <= room);
+            let hint = start.add(hints_at::<M>(len)).cast::<Hint>();
+            BlockRef {
+                meta: (*(*frame).meta.get()).assume_init_ref(),
+                bytes: std::slice::from_raw_parts(start.add(Self::BLOCK_AT), len),
+                hints: std::slice::from_raw_parts(hint, hints),
+            }
+        }
+    }
+
+    /// Writes a block into a free frame and makes the frame live, held by the caller.
+    pub(super) fn fill(
+        &self,
+        free: FreeFrame,
+        key: CacheKey,
+        loaded: &Loaded<M>,
+        (lives, lives_max): (u8, u8),
+    ) -> HeldFrame<M> {
+        let place = free.0;
+        let (frame, room) = self.frame(place).expect("a free frame lies in a carved slab");
+        let (len, hints) = (loaded.bytes.len(), loaded.hints);
+        assert!(hints_at::<M>(len) + hints * size_of::<Hint>() <= room, "the class was chosen");
+        // SAFETY: the caller owns the free frame (invariant 2), and all parts lie within it.
+        unsafe {
+            let start: *mut u8 = frame.cast();
+            (*(*frame).meta.get()).write(loaded.meta);
+            let block = start.add(Self::BLOCK_AT);
+            std::ptr::copy_nonoverlapping(loaded.bytes.as_ptr(), block, len);
+            let hint = start.add(hints_at::<M>(len)).cast::<Hint>();
+            (0..hints).for_each(|index| hint.add(index).write(Hint::default()));
+            (*frame).head.publish(key, len as u32, hints as u32, lives, lives_max);
+        }
+        self.held(place)
+    }
+
+    /// A frame that was doomed, let go by all, and given a grace period since.
+    pub(super) fn reclaim(&self, retired: Retired) -> FreeFrame {
+        FreeFrame(retired.0)
+    }
+
+    /// Asks the processor to fetch the beginning of the frame at `place`.
+    #[inline]
+    pub(super) fn prefetch(&self, place: Place) {
+        if let Some((frame, _)) = self.frame(place) {
+            prefetch(frame.cast::<u8>(), PREFETCH_BYTES);
+        }
+    }
+}
+
+/// A frame that its owner holds: one count in its head. The owner keeps the arena alive, ends the
+/// hold with `let_go`, and does not use it afterwards.
+pub(super) struct HeldFrame<M: 'static> {
+    place: Place,
+    head: *const FrameHead,
+    block: BlockRef<'static, M>,
+}
+
+// SAFETY: it stands for shared references to the head and the block.
+unsafe impl<M: Send + Sync> Send for HeldFrame<M> {}
+// SAFETY: as above.
+unsafe impl<M: Send + Sync> Sync for HeldFrame<M> {}
+
+impl<M: Plain> HeldFrame<M> {
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The block.
+    #[inline]
+    pub(super) fn block(&self) -> BlockRef<'_, M> {
+        self.block
+    }
+
+    fn head(&self) -> &FrameHead {
+        // SAFETY: the frame is held and its arena lives, so its head stays where it is.
+        unsafe { &*self.head }
+    }
+
+    /// Holds the frame once more.
+    pub(super) fn again(&self) -> Self {
+        self.head().hold_again();
+        Self { place: self.place, head: self.head, block: self.block }
+    }
+
+    /// Ends the hold; gives the frame if it must be retired.
+    pub(super) fn let_go(&self) -> Option<Retired> {
+        self.head().let_go().then_some(Retired(self.place))
+    }
+}
+
+/// A doomed frame without holders: to be reclaimed after a grace period.
+#[derive(Debug)]
+pub(super) struct Retired(Place);
+
+impl Retired {
+    /// For a frame whose head has just said that the caller must retire it.
+    pub(super) fn told(place: Place) -> Self {
+        Self(place)
+    }
+}
+
+/// Where the hints of a block of `len` bytes start in its frame.
+fn hints_at<M>(len: usize) -> usize {
+    let block_at = size_of::<Frame<M>>().next_multiple_of(ALIGNMENT);
+    (block_at + len).next_multiple_of(align_of::<Hint>())
+}
+
+/// Frame sizes of a slab, about 6 % apart: those that fill the slab well.
+fn classes_of(slab_bytes: usize) -> Box<[usize]> {
+    let mut classes = vec![slab_bytes];
+    let mut frames = 1;
+    loop {
+        frames = (frames + 1).max(frames * 17 / 16);
+        let bytes = slab_bytes / frames / ALIGNMENT * ALIGNMENT;
+        if bytes < FRAME_BYTES_MIN || frames > Place::FRAMES_MAX {
+            break;
+        }
+        classes.push(bytes);
+    }
+    classes.reverse();
+    classes.into()
+}
