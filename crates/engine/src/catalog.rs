@@ -35,6 +35,7 @@ impl Shared {
             self.manifest.install(&[Edit::DropTree { tree: id }])?;
             tree.work.lock().dropped = true;
             trees.remove(&id);
+            tree.drop_for_readers();
             self.obsolete.add(tree.view().ssts().cloned());
         }
         drop(tree);

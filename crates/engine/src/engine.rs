@@ -22,8 +22,10 @@ use crate::manifest::ManifestSet;
 use crate::metrics::{Counters, Metrics};
 use crate::obsolete::Obsolete;
 use crate::options::{Options, TreeOptions};
+use crate::read::counters::FilterCounters;
 pub use crate::read::scan::Scan;
-use crate::request::{Columns, QualifierRange, RowRange, ScanRequest};
+use crate::reader::{ColumnOf, PointCounters, TreeReader};
+use crate::request::{RowRange, ScanRequest};
 pub use crate::snapshot::Snapshot;
 use crate::snapshot::Snapshots;
 use crate::sstable::BlockCache;
@@ -59,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) progressed: Condvar,
     pub(crate) closing: Arc<AtomicBool>,
     pub(crate) counters: Counters,
+    pub(crate) point_counters: PointCounters,
+    pub(crate) filter_counters: FilterCounters,
     /// The directory's lock, held until the last handle is dropped and no job runs any more.
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
@@ -112,6 +116,15 @@ impl Engine {
         self.shared.trees.read().keys().copied().collect()
     }
 
+    /// A tree to read from, looked up once for many reads.
+    pub fn tree(&self, tree: TreeId) -> Result<TreeReader> {
+        Ok(TreeReader::new(self.clone(), self.shared.tree(tree)?))
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// Sets what compactions of `tree` may elide, from the next one on. Not kept on disk: the
     /// layer above sets it after every open. Until then everything is kept.
     pub fn set_elision_rules(&self, tree: TreeId, rules: Arc<dyn ElisionRules>) -> Result<()> {
@@ -151,17 +164,7 @@ impl Engine {
         request: &ScanRequest,
         snapshot: Option<&Snapshot>,
     ) -> Result<Scan> {
-        // The view first, then the number: whatever is published by then is in the view, or was
-        // written after the view's memtable was frozen and is later than this read.
-        let view = self.shared.tree(tree)?.view();
-        let at = match snapshot {
-            Some(snapshot) => snapshot.sequence(),
-            None => self.shared.snapshots.published(),
-        };
-        self.shared.counters.scans.fetch_add(1, Ordering::Relaxed);
-        let pin = snapshot.cloned().map(|snapshot| Box::new((snapshot, Arc::clone(&view))) as _);
-        let pin = pin.unwrap_or_else(|| Box::new(Arc::clone(&view)) as _);
-        view.scan(request, at, Some(pin))
+        self.tree(tree)?.scan(request, snapshot)
     }
 
     /// The newest visible cell of a column at `snapshot` (`None`: now): its timestamp and value.
@@ -173,16 +176,7 @@ impl Engine {
         qualifier: &[u8],
         snapshot: Option<&Snapshot>,
     ) -> Result<Option<(Timestamp, Vec<u8>)>> {
-        let request = ScanRequest {
-            columns: Columns::Ranges(vec![QualifierRange::column(family, qualifier)]),
-            versions_max: Some(1),
-            ..ScanRequest::rows(RowRange::single(row))
-        };
-        let mut scan = self.scan(tree, &request, snapshot)?;
-        if scan.next_row()?.is_none() {
-            return Ok(None);
-        }
-        Ok(scan.next_cell()?.map(|cell| (cell.timestamp, cell.value.to_vec())))
+        self.tree(tree)?.get(ColumnOf { row, family, qualifier }, snapshot)
     }
 
     /// Row keys that cut `tree` into parts of about `part_bytes` bytes on disk, ascending, each

@@ -25,10 +25,12 @@ pub mod model;
 pub mod obsolete;
 pub mod options;
 pub mod read;
+mod reader;
 mod recovery;
 pub mod request;
 mod snapshot;
 pub mod sstable;
+mod striped;
 mod tree;
 mod view;
 
@@ -38,4 +40,5 @@ pub use engine::{Engine, Scan, Snapshot};
 pub use error::{Error, Result};
 pub use ingest::{IngestFiles, IngestOptions, SstWriter};
 pub use options::{Compression, Durability, FilterGranularity, Options, TreeOptions};
+pub use reader::{ColumnOf, RowSelection, TreeReader};
 pub use request::{Cell, Columns, Direction, QualifierRange, RowRange, ScanRequest};

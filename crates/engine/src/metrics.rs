@@ -2,6 +2,8 @@
 
 use crate::engine::Shared;
 use crate::manifest::version::LEVELS;
+use crate::reader::PointCount;
+use crate::sstable::Asked;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A reading of the engine's counters and gauges, over all trees since open.
@@ -40,6 +42,21 @@ const LEVEL_NAMES: [[&str; 2]; LEVELS] = [
     ["level2_runs", "level2_bytes"],
 ];
 
+/// Names of the filter counters: asked for a row, a family, a column.
+const FILTER_NAMES: [[&str; 3]; 3] = [
+    ["filter_row_probed_total", "filter_row_useful_total", "filter_row_false_positives_total"],
+    [
+        "filter_family_probed_total",
+        "filter_family_useful_total",
+        "filter_family_false_positives_total",
+    ],
+    [
+        "filter_column_probed_total",
+        "filter_column_useful_total",
+        "filter_column_false_positives_total",
+    ],
+];
+
 impl Shared {
     /// Reads all counters and gauges.
     pub(crate) fn metrics(&self) -> Metrics {
@@ -54,6 +71,18 @@ impl Shared {
         let segments = self.log_segments.numbers().len() as u64;
         add("log_segments", "Commit log segments kept", segments);
         add("scans_total", "Reads of one or more rows", read(&counters.scans));
+        let points = |what: PointCount| self.point_counters.read(what as usize);
+        add("point_reads_total", "Reads of a column or a row", points(PointCount::Reads));
+        let merged = points(PointCount::Merged);
+        add("point_reads_merged_total", "Those that had to be merged", merged);
+        let fetched = points(PointCount::Fetched);
+        add("point_blocks_fetched_total", "Blocks they had to bring in", fetched);
+        for (asked, [probed, useful, wrong]) in Asked::ALL.into_iter().zip(FILTER_NAMES) {
+            let of = self.filter_counters.read(asked);
+            add(probed, "Filters asked by point reads", of.probed);
+            add(useful, "Filters that kept a file from being read", of.useful);
+            add(wrong, "Filters that said maybe of what was not there", of.false_positives);
+        }
         add("flushes_total", "Memtables written to SSTables", read(&counters.flushes));
         add("flushed_bytes_total", "Bytes written by flushes", read(&counters.flushed_bytes));
         add("compactions_total", "Compactions finished", read(&counters.compactions));
@@ -67,10 +96,14 @@ impl Shared {
         let failures = read(&counters.background_failures);
         add("background_failures_total", "Flushes and compactions that failed", failures);
         let cache = self.cache.counters();
-        add("cache_hits_total", "Blocks found in the block cache", cache.hits);
+        add("cache_hits_total", "Blocks found in the block cache and held", cache.hits);
         add("cache_misses_total", "Blocks read from disk", cache.misses);
         add("cache_inserted_total", "Blocks put into the block cache", cache.inserted);
         add("cache_evicted_total", "Blocks evicted from the block cache", cache.evicted);
+        add("cache_not_kept_total", "Blocks read and not kept", cache.not_kept);
+        if let Some(huge) = cache.huge_bytes {
+            add("cache_huge_page_bytes", "Bytes of the block cache on huge pages", huge);
+        }
         add("cache_bytes", "Bytes in the block cache", cache.bytes);
         add("cache_bytes_max", "Bytes the block cache may hold", cache.bytes_max);
         let published = self.snapshots.published();

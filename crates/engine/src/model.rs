@@ -296,6 +296,18 @@ pub(crate) mod testing {
         })
     }
 
+    /// A batch of up to eight puts.
+    pub(crate) fn put_batches() -> impl Strategy<Value = WriteBatch> {
+        let values = proptest::collection::vec(any::<u8>(), 0..10);
+        let put = (rows(), 1u16..4, qualifiers(), -1i64..5, values)
+            .prop_map(|(r, f, q, t, v)| Change::Put(r, f, q, t, v));
+        proptest::collection::vec(put, 0..8).prop_map(|changes| {
+            let mut batch = WriteBatch::new();
+            changes.iter().for_each(|change| change.apply(&mut batch));
+            batch
+        })
+    }
+
     /// A question about any rows, columns, timestamps and versions.
     pub(crate) fn requests() -> impl Strategy<Value = ScanRequest> {
         let range =

@@ -71,6 +71,8 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         progressed: Default::default(),
         closing: Arc::default(),
         counters: Default::default(),
+        point_counters: Default::default(),
+        filter_counters: Default::default(),
         options,
         lock: Mutex::new(Some(lock)),
     });

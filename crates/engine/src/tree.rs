@@ -1,7 +1,7 @@
 //! One tree while the engine is open: its current view, and how views follow each other.
 //!
 //! Invariants:
-//! 1. Views are replaced, never changed; `view` is locked only to copy or replace the `Arc`.
+//! 1. Views are replaced, never changed; readers take the present one without a lock.
 //! 2. The active memtable is written, and frozen, only by whoever holds `Commits::applying`
 //!    (commit.rs): no batch is split between two memtables.
 //! 3. The manifest's version and the view follow each other under `installing`, so that views come
@@ -17,14 +17,20 @@ use crate::error::Error;
 use crate::manifest::{FileNumber, LogPosition, TreeVersion};
 use crate::sstable::SstReader;
 use crate::view::{OpenRun, ReadView};
+use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// See the file header.
 pub(crate) struct Tree {
     pub(crate) id: TreeId,
-    view: RwLock<Arc<ReadView>>,
+    view: ArcSwap<ReadView>,
+    /// Held while a view is replaced by one made from it.
+    replacing: Mutex<()>,
+    /// The tree was dropped.
+    gone: AtomicBool,
     rules: RwLock<Arc<dyn ElisionRules>>,
     pub(crate) work: Mutex<Work>,
     /// Held while a change of files goes to the manifest and then to the view (invariant 3).
@@ -52,7 +58,9 @@ impl Tree {
         let view = ReadView::new(Arc::default(), Vec::new(), version, runs);
         Self {
             id,
-            view: RwLock::new(Arc::new(view)),
+            view: ArcSwap::from_pointee(view),
+            replacing: Mutex::default(),
+            gone: AtomicBool::new(false),
             rules: RwLock::new(Arc::new(KeepAll)),
             work: Mutex::default(),
             installing: Mutex::default(),
@@ -61,7 +69,24 @@ impl Tree {
 
     /// The current view.
     pub(crate) fn view(&self) -> Arc<ReadView> {
-        Arc::clone(&self.view.read())
+        self.view.load_full()
+    }
+
+    /// The current view, to look at for a moment: no count is shared between cores.
+    #[inline]
+    pub(crate) fn look(&self) -> arc_swap::Guard<Arc<ReadView>> {
+        self.view.load()
+    }
+
+    /// Whether the tree was dropped.
+    #[inline]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the tree was dropped; views taken before go on.
+    pub(crate) fn drop_for_readers(&self) {
+        self.gone.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn rules(&self) -> Arc<dyn ElisionRules> {
@@ -74,13 +99,14 @@ impl Tree {
 
     /// Applies a committed batch (see `Memtable::apply`). Only for the commit leader and recovery.
     pub(crate) fn apply(&self, batch: &FrozenBatch, first: SequenceNumber, position: LogPosition) {
-        let active = Arc::clone(&self.view.read().active);
+        let active = Arc::clone(&self.view.load().active);
         active.apply(batch, first, position);
     }
 
     /// Freezes the active memtable unless it is empty. Only between groups (invariant 2).
     pub(crate) fn freeze(&self) {
-        let mut current = self.view.write();
+        let _replacing = self.replacing.lock();
+        let current = self.view.load();
         if current.active.is_empty() {
             return;
         }
@@ -88,14 +114,15 @@ impl Tree {
         frozen.extend(current.frozen.iter().cloned());
         let (version, runs) = (Arc::clone(&current.version), current.files.clone());
         let active = Arc::new(current.active.successor());
-        *current = Arc::new(ReadView::new(active, frozen, version, runs));
+        self.view.store(Arc::new(ReadView::new(active, frozen, version, runs)));
     }
 
     /// Replaces the files by those of `version`, and takes away the frozen memtables up to its
     /// flushed position, whose entries the new files hold. Each file is open in the current view
     /// or among `opened`. Under `installing` (invariant 3).
     pub(crate) fn install(&self, version: Arc<TreeVersion>, opened: &[Arc<SstReader>]) {
-        let mut current = self.view.write();
+        let _replacing = self.replacing.lock();
+        let current = self.view.load();
         let open: HashMap<FileNumber, &Arc<SstReader>> = (current.files.iter())
             .flat_map(|run| run.iter())
             .chain(opened)
@@ -112,6 +139,6 @@ impl Tree {
         let mut frozen = current.frozen.clone();
         frozen.retain(|memtable| memtable.position() > version.flushed);
         let active = Arc::clone(&current.active);
-        *current = Arc::new(ReadView::new(active, frozen, version, files));
+        self.view.store(Arc::new(ReadView::new(active, frozen, version, files)));
     }
 }

@@ -17,7 +17,7 @@ use crate::read::merge::BoxedCursor;
 use crate::read::run::RunCursor;
 use crate::read::scan::{Scan, ScanSources};
 use crate::request::{Columns, RowRange, ScanRequest};
-use crate::sstable::{FilterQuery, SstReader};
+use crate::sstable::{FilterQuery, SstReader, SstRun};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) struct ReadView {
     /// The SSTables of the version's runs, newest run first.
     pub(crate) files: Vec<OpenRun>,
     /// The same without SSTables that hold only range tombstones.
-    runs: Vec<OpenRun>,
+    runs: Vec<SstRun>,
     pub(crate) dropped: Arc<DroppedRanges>,
 }
 
@@ -50,7 +50,8 @@ impl ReadView {
         let ssts = files.iter().flat_map(|run| run.iter());
         let on_disk = ssts.flat_map(|sst| sst.range_tombstones());
         let dropped = Arc::new(DroppedRanges::new(in_memory.chain(on_disk)));
-        let runs = files.iter().map(with_entries).filter(|run| !run.is_empty()).collect();
+        let runs = files.iter().map(with_entries).filter(|run| !run.is_empty());
+        let runs = runs.map(SstRun::new).collect();
         Self { active, frozen, version, files, runs, dropped }
     }
 
@@ -62,6 +63,25 @@ impl ReadView {
     /// The memtables, newest first.
     fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.frozen)
+    }
+
+    /// The runs that have entries, newest first.
+    pub(crate) fn runs(&self) -> &[SstRun] {
+        &self.runs
+    }
+
+    /// Whether a memtable may have entries of the row with this hash. `false` is certain for what
+    /// was published before the view was taken. Takes no lock.
+    #[inline]
+    pub(crate) fn may_have_in_memory(&self, hash: u64) -> bool {
+        self.memtables().any(|memtable| memtable.may_have_row(hash))
+    }
+
+    /// Whether a dropped range may cover `row` for a reader at `snapshot`.
+    #[inline]
+    pub(crate) fn drops(&self, row: &[u8], snapshot: SequenceNumber) -> bool {
+        self.active.has_dropped()
+            || (!self.dropped.is_empty() && self.dropped.newest(row, snapshot) > SequenceNumber(0))
     }
 
     /// Bytes of its memtables.
@@ -84,7 +104,7 @@ impl ReadView {
         }
         let questions = questions(request);
         for run in &self.runs {
-            if let Some(ssts) = candidates(run, &request.rows, &questions)? {
+            if let Some(ssts) = candidates(run.ssts(), &request.rows, &questions)? {
                 cursors.push(Box::new(RunCursor::new(ssts, CacheFill::Insert)));
             }
         }
@@ -96,7 +116,7 @@ impl ReadView {
     /// Bytes of the rows in `rows`, on disk and in memory, roughly.
     pub(crate) fn approximate_bytes(&self, rows: &RowRange) -> Result<u64> {
         let mut bytes = 0;
-        for sst in self.runs.iter().flat_map(|run| run.iter()) {
+        for sst in self.runs.iter().flat_map(|run| run.ssts().iter()) {
             bytes += sst.approximate_bytes(rows)?;
         }
         let in_memory = if *rows == RowRange::ALL { self.memtable_bytes() } else { 0 };
@@ -107,10 +127,11 @@ impl ReadView {
     /// before each: those of its largest run, scaled to the bytes of all.
     pub(crate) fn sample_rows(&self, part_bytes: u64) -> Result<Vec<(Vec<u8>, u64)>> {
         let bytes = |run: &OpenRun| run.iter().map(|sst| sst.bytes()).sum::<u64>();
-        let Some(largest) = self.runs.iter().max_by_key(|run| bytes(run)) else {
+        let runs = || self.runs.iter().map(SstRun::ssts);
+        let Some(largest) = runs().max_by_key(|run| bytes(run)) else {
             return Ok(Vec::new());
         };
-        let all: u64 = self.runs.iter().map(bytes).sum();
+        let all: u64 = runs().map(bytes).sum();
         let scale = all as f64 / bytes(largest).max(1) as f64;
         let part = (part_bytes as f64 / scale) as u64;
         let (mut samples, mut before) = (Vec::new(), 0);

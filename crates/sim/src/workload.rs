@@ -76,6 +76,7 @@ pub fn small_options(durability: Durability) -> Options {
         l0_runs_stall: 4,
         sst_bytes_max: 64 << 10,
         l1_bytes_max: 128 << 10,
+        ..Options::default()
     }
 }
 

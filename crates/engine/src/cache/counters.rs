@@ -1,9 +1,4 @@
-//! What the cache counts, striped so that cores do not fight over a line.
-
-use crossbeam_utils::CachePadded;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
-const STRIPES: usize = 16;
+//! What the cache counts.
 
 /// Something that is counted.
 #[derive(Debug, Clone, Copy)]
@@ -15,35 +10,16 @@ pub(super) enum Counted {
     NotKept,
 }
 
-/// One number for each [`Counted`] and stripe.
-#[derive(Default)]
-pub(super) struct Counters([CachePadded<[AtomicU64; 5]>; STRIPES]);
-
-thread_local! {
-    static STRIPE: usize = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES
-    };
-}
-
-impl Counters {
-    #[inline]
-    pub(super) fn add(&self, counted: Counted, count: u64) {
-        let stripe = STRIPE.with(|stripe| *stripe);
-        self.0[stripe][counted as usize].fetch_add(count, Ordering::Relaxed);
-    }
-
-    pub(super) fn read(&self, counted: Counted) -> u64 {
-        self.0.iter().map(|stripe| stripe[counted as usize].load(Ordering::Relaxed)).sum()
-    }
-}
+/// Kinds of [`Counted`].
+pub(super) const COUNTED: usize = 5;
 
 /// A reading of the cache's counters and gauges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheCounters {
-    /// Reads answered from memory.
+    /// Blocks found in memory by readers that then held them. Point reads look without holding,
+    /// and are not counted.
     pub hits: u64,
-    /// Reads that had to load, those that joined another's load included.
+    /// Blocks that had to be loaded, those that joined another's load included.
     pub misses: u64,
     /// Blocks put in.
     pub inserted: u64,

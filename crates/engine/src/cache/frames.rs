@@ -139,8 +139,8 @@ impl<M: Plain> Arena<M> {
 
     /// Where a frame of a slab of `class` starts.
     fn address(&self, place: Place, class: usize) -> *mut u8 {
-        let offset = place.slab as usize * self.slab_bytes
-            + place.frame as usize * self.classes[class];
+        let offset =
+            place.slab as usize * self.slab_bytes + place.frame as usize * self.classes[class];
         debug_assert!(offset + self.classes[class] <= self.region.bytes());
         // SAFETY: slab and frame are in range, so the offset is within the region.
         unsafe { self.region.start().as_ptr().add(offset) }

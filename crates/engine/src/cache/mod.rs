@@ -28,7 +28,8 @@ mod loads;
 mod space;
 mod sync;
 mod table;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 
 pub use counters::CacheCounters;
@@ -36,8 +37,9 @@ pub use hint::Hint;
 
 use crate::error::Result;
 use crate::file::FileNumber;
+use crate::striped::Striped;
 use clock::Shard;
-use counters::{Counted, Counters};
+use counters::{COUNTED, Counted};
 use crossbeam_epoch::{self as epoch, Guard};
 use frames::{Arena, HeldFrame, Retired};
 use hint::Place;
@@ -166,10 +168,9 @@ impl<M: Plain> BlockHold<M> {
 impl<M: Plain> Clone for BlockHold<M> {
     fn clone(&self) -> Self {
         Self(match &self.0 {
-            Held::Frame(hold) => Held::Frame(FrameHold {
-                cache: Arc::clone(&hold.cache),
-                frame: hold.frame.again(),
-            }),
+            Held::Frame(hold) => {
+                Held::Frame(FrameHold { cache: Arc::clone(&hold.cache), frame: hold.frame.again() })
+            }
             Held::Heap(block) => Held::Heap(Arc::clone(block)),
         })
     }
@@ -197,7 +198,7 @@ pub struct Cache<M: Plain> {
     heap: Box<[Mutex<Shard<HeapBlock<M>>>]>,
     loading: Box<[Loads<BlockHold<M>>]>,
     bytes_max: u64,
-    counters: Counters,
+    counters: Striped<COUNTED>,
 }
 
 /// Slabs of the arena at least, so that all frame sizes in use find room, down to this size.
@@ -231,7 +232,7 @@ impl<M: Plain> Cache<M> {
             heap: (0..shards).map(|_| Mutex::new(Shard::new(heap_bytes / shards))).collect(),
             loading: (0..SHARDS_MAX).map(|_| Loads::default()).collect(),
             bytes_max: bytes_max as u64,
-            counters: Counters::default(),
+            counters: Striped::default(),
         })
     }
 
@@ -276,7 +277,7 @@ impl<M: Plain> Cache<M> {
     /// The block of `key` if it is in memory. Counts as a hit or a miss.
     pub fn get(self: &Arc<Self>, key: CacheKey, hint: &Hint) -> Option<BlockHold<M>> {
         let hold = self.hold(key, hint, CacheFill::Insert);
-        self.counters.add(if hold.is_some() { Counted::Hit } else { Counted::Miss }, 1);
+        self.count(if hold.is_some() { Counted::Hit } else { Counted::Miss }, 1);
         hold
     }
 
@@ -291,10 +292,10 @@ impl<M: Plain> Cache<M> {
         load: impl FnOnce() -> Result<Loaded<M>>,
     ) -> Result<BlockHold<M>> {
         if let Some(hold) = self.hold(key, hint, fill) {
-            self.counters.add(Counted::Hit, 1);
+            self.count(Counted::Hit, 1);
             return Ok(hold);
         }
-        self.counters.add(Counted::Miss, 1);
+        self.count(Counted::Miss, 1);
         loop {
             match self.loading[self.shard_of(key, self.loading.len())].join(key) {
                 Joined::Leader(leader) => {
@@ -343,21 +344,19 @@ impl<M: Plain> Cache<M> {
         let (_, frame_bytes) = self.space.lock().frames_in_use(&self.arena);
         let heap_bytes: usize = self.heap.iter().map(|shard| shard.lock().bytes()).sum();
         CacheCounters {
-            hits: self.counters.read(Counted::Hit),
-            misses: self.counters.read(Counted::Miss),
-            inserted: self.counters.read(Counted::Inserted),
-            evicted: self.counters.read(Counted::Evicted),
-            not_kept: self.counters.read(Counted::NotKept),
+            hits: self.counters.read(Counted::Hit as usize),
+            misses: self.counters.read(Counted::Miss as usize),
+            inserted: self.counters.read(Counted::Inserted as usize),
+            evicted: self.counters.read(Counted::Evicted as usize),
+            not_kept: self.counters.read(Counted::NotKept as usize),
             bytes: (frame_bytes + heap_bytes) as u64,
             bytes_max: self.bytes_max,
             huge_bytes: self.arena.huge_bytes(),
         }
     }
 
-    /// Counts reads that `look` answered, in one go.
-    #[inline]
-    pub fn count_hits(&self, hits: u64) {
-        self.counters.add(Counted::Hit, hits);
+    fn count(&self, counted: Counted, count: u64) {
+        self.counters.add(counted as usize, count);
     }
 
     /// Takes hold of the block of `key` if it is in memory.
@@ -401,13 +400,13 @@ impl<M: Plain> Cache<M> {
             return self.insert_on_heap(key, loaded, priority);
         };
         let Some(frame) = self.free_frame(class) else {
-            self.counters.add(Counted::NotKept, 1);
+            self.count(Counted::NotKept, 1);
             return BlockHold::apart(loaded);
         };
         let frame = self.arena.fill(frame, key, &loaded, priority.lives());
         self.table.insert(key, frame.place());
         hint.set(Some(frame.place()));
-        self.counters.add(Counted::Inserted, 1);
+        self.count(Counted::Inserted, 1);
         BlockHold(Held::Frame(FrameHold { cache: Arc::clone(self), frame }))
     }
 
@@ -423,10 +422,10 @@ impl<M: Plain> Cache<M> {
             let mut shard = self.heap[self.shard_of(key, self.heap.len())].lock();
             match shard.insert(key, block, charge, priority) {
                 Some(evicted) => {
-                    self.counters.add(Counted::Inserted, 1);
-                    self.counters.add(Counted::Evicted, evicted);
+                    self.count(Counted::Inserted, 1);
+                    self.count(Counted::Evicted, evicted);
                 }
-                None => self.counters.add(Counted::NotKept, 1),
+                None => self.count(Counted::NotKept, 1),
             }
         }
         hold
@@ -453,7 +452,7 @@ impl<M: Plain> Cache<M> {
                 }
                 (frame, taken)
             };
-            self.counters.add(Counted::Evicted, taken.keys.len() as u64);
+            self.count(Counted::Evicted, taken.keys.len() as u64);
             if frame.is_none() || !taken.is_empty() {
                 self.retire(taken);
             }

@@ -11,9 +11,9 @@
 //! 2. What leaves a live state here is handed to the caller, who gives it back (`take_back`) after
 //!    a grace period, outside of the lock.
 
-use super::{CacheKey, Plain};
 use super::frames::{Arena, FreeFrame, Retired};
 use super::hint::Place;
+use super::{CacheKey, Plain};
 use crossbeam_epoch::Guard;
 
 /// Free frames of a class that the hand works ahead for.

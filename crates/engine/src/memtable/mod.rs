@@ -25,7 +25,7 @@ use crate::read::dropped::DroppedRanges;
 use parking_lot::{Mutex, RwLock};
 use rows::{Rows, Writer};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes of a successor's heads that all rows before it had in common.
 const HEAD_BYTES_SHARED: usize = 4;
@@ -35,6 +35,7 @@ pub struct Memtable {
     rows: Rows,
     writer: Mutex<Writer>,
     dropped: RwLock<Dropped>,
+    any_dropped: AtomicBool,
     bytes: AtomicUsize,
     entries: AtomicUsize,
     /// Position of the last batch applied; 0 while there is none.
@@ -61,6 +62,7 @@ impl Memtable {
             rows,
             writer: Mutex::new(writer),
             dropped: RwLock::default(),
+            any_dropped: AtomicBool::new(false),
             bytes: AtomicUsize::new(0),
             entries: AtomicUsize::new(0),
             position: AtomicU64::new(0),
@@ -110,6 +112,7 @@ impl Memtable {
             let mut current = self.dropped.write();
             Arc::make_mut(&mut current.ranges).extend(dropped);
             current.index = Arc::new(DroppedRanges::new(current.ranges.iter()));
+            self.any_dropped.store(true, Ordering::Release);
         }
     }
 
@@ -147,6 +150,11 @@ impl Memtable {
     /// An index over the range tombstones applied so far.
     pub fn dropped(&self) -> Arc<DroppedRanges> {
         Arc::clone(&self.dropped.read().index)
+    }
+
+    /// Whether any range tombstone was applied.
+    pub fn has_dropped(&self) -> bool {
+        self.any_dropped.load(Ordering::Acquire)
     }
 
     /// A cursor over the entries that keeps the memtable alive.

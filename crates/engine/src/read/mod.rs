@@ -1,7 +1,9 @@
 //! The read path: the merge of a tree's sources row by row, and what of it is visible.
 
+pub mod counters;
 pub mod dropped;
 pub mod merge;
+pub(crate) mod point;
 pub mod run;
 pub mod scan;
 pub mod visible;

@@ -189,7 +189,10 @@ impl SstCursor {
         };
         let index = self.index(partition)?;
         let after = index.view().lower_bound(row);
-        if after < index.view().blocks() && index.view().row_is(after, row) && !index.view().continued(after) {
+        if after < index.view().blocks()
+            && index.view().row_is(after, row)
+            && !index.view().continued(after)
+        {
             return self.stand_on_first_of(Some(Place { partition, block: after }));
         }
         // The first row of the partition is less than `row`, so `after` is not 0.

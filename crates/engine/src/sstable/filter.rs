@@ -19,11 +19,12 @@
 //! 3. The hash functions are part of the format and never change.
 
 use super::damage::{Damage, ensure};
-use super::ints::{u32_at, u64_at};
+use super::ints::u32_at;
 use crate::cell::{Entry, FamilyId, Kind, Scope};
 use crate::options::FilterGranularity;
 use base::checksum::xxh3;
 use base::codec::PutBytes;
+use base::memory::prefetch;
 
 /// Keys of one kind in a row's own line, at most.
 pub(super) const LINE_KEYS_MAX: usize = 8;
@@ -232,31 +233,77 @@ fn push_distinct(keys: &mut Vec<u64>, dropped: &mut bool, key: u64) {
     }
 }
 
-/// A question to the filters of any number of files, hashed once.
+/// A question to the filters of any number of files; its row is hashed once.
 #[derive(Debug, Clone, Copy)]
 pub struct FilterQuery<'a> {
     row: &'a [u8],
     hash: u64,
-    family: Option<u64>,
-    column: Option<u64>,
+    asked: Asked,
+    family: FamilyId,
+    qualifier: &'a [u8],
+}
+
+/// What of a row is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// Anything.
+    Row,
+    /// A family.
+    Family,
+    /// A column.
+    Column,
+}
+
+impl Asked {
+    /// All that can be asked for.
+    pub const ALL: [Self; 3] = [Self::Row, Self::Family, Self::Column];
 }
 
 impl<'a> FilterQuery<'a> {
     /// "Is anything of `row` here?"
     pub fn row(row: &'a [u8]) -> Self {
-        Self { row, hash: xxh3(row), family: None, column: None }
+        Self { row, hash: xxh3(row), asked: Asked::Row, family: FamilyId::ROW, qualifier: &[] }
     }
 
     /// "Is a cell of `family` in `row` here, or any tombstone of `row`?"
     pub fn family(row: &'a [u8], family: FamilyId) -> Self {
-        let all = Self::row(row);
-        Self { family: Some(family_key(all.hash, family)), ..all }
+        Self { asked: Asked::Family, family, ..Self::row(row) }
     }
 
     /// "Is a cell of `family:qualifier` in `row` here, or any tombstone of `row`?"
-    pub fn column(row: &'a [u8], family: FamilyId, qualifier: &[u8]) -> Self {
-        let all = Self::family(row, family);
-        Self { column: Some(column_key(all.hash, family, qualifier)), ..all }
+    pub fn column(row: &'a [u8], family: FamilyId, qualifier: &'a [u8]) -> Self {
+        Self { asked: Asked::Column, family, qualifier, ..Self::row(row) }
+    }
+
+    /// The same of a family of the row.
+    pub fn family_of(&self, family: FamilyId) -> Self {
+        Self { asked: Asked::Family, family, ..*self }
+    }
+
+    /// The same of a column of the row.
+    pub fn column_of(&self, family: FamilyId, qualifier: &'a [u8]) -> Self {
+        Self { asked: Asked::Column, family, qualifier, ..*self }
+    }
+
+    /// What of the row is asked for.
+    pub fn asked(&self) -> Asked {
+        self.asked
+    }
+
+    /// The finest key that a filter of `granularity` has for the question; `None` for the row's.
+    fn finest(&self, granularity: FilterGranularity) -> Option<u64> {
+        match (granularity, self.asked) {
+            (FilterGranularity::Row, _) | (_, Asked::Row) => None,
+            (FilterGranularity::Column, Asked::Column) => {
+                Some(column_key(self.hash, self.family, self.qualifier))
+            }
+            _ => Some(family_key(self.hash, self.family)),
+        }
+    }
+
+    /// The hash of the row asked about.
+    pub fn row_hash(&self) -> u64 {
+        self.hash
     }
 
     /// The row asked about.
@@ -308,12 +355,7 @@ impl<'a> FilterPartition<'a> {
         if !self.has(query.hash, mix(query.hash, TAG_ROW)) {
             return false;
         }
-        let finest = match self.meta.granularity {
-            FilterGranularity::Row => None,
-            FilterGranularity::Family => query.family,
-            FilterGranularity::Column => query.column.or(query.family),
-        };
-        let Some(key) = finest else { return true };
+        let Some(key) = query.finest(self.meta.granularity) else { return true };
         self.has(query.hash, key)
             || self.has_marker(query.hash, TOMBSTONE)
             || self.has_marker(query.hash, WIDER)
@@ -326,21 +368,33 @@ impl<'a> FilterPartition<'a> {
     }
 
     fn has_marker(self, row: u64, marker: Marker) -> bool {
-        self.bit(self.line_start(row), marker.flag) && self.has(row, mix(row, marker.tag))
+        let line = self.line(row);
+        is_set(line, marker.flag) && self.has_in(line, mix(row, marker.tag))
     }
 
     fn has(self, hash: u64, key: u64) -> bool {
-        let line = self.line_start(hash);
-        (0..self.meta.probes).all(|probe| self.bit(line, bit_of(key, probe)))
+        self.has_in(self.line(hash), key)
     }
 
-    fn line_start(self, hash: u64) -> usize {
-        HEADER_LEN + line_of(hash, self.meta.lines) * LINE_LEN
+    /// Whether all of the key's bits are set. Stops at the first that is not: most are not, and
+    /// the processor then goes on with what follows.
+    fn has_in(self, line: &[u8; LINE_LEN], key: u64) -> bool {
+        (0..self.meta.probes).all(|probe| is_set(line, bit_of(key, probe)))
     }
 
-    fn bit(self, line: usize, bit: usize) -> bool {
-        u64_at(self.bytes, line + bit / 64 * 8) >> (bit % 64) & 1 == 1
+    fn line(self, hash: u64) -> &'a [u8; LINE_LEN] {
+        let (lines, _) = self.bytes[HEADER_LEN..].as_chunks();
+        &lines[line_of(hash, self.meta.lines)]
     }
+
+    /// Asks the processor to fetch the line of the query's row.
+    pub(super) fn prefetch(self, query: &FilterQuery<'_>) {
+        prefetch(self.line(query.hash).as_ptr(), LINE_LEN);
+    }
+}
+
+fn is_set(line: &[u8; LINE_LEN], bit: usize) -> bool {
+    line[bit / 8] >> (bit % 8) & 1 == 1
 }
 
 #[cfg(test)]

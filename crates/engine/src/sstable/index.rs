@@ -15,7 +15,9 @@ use super::format::Handle;
 use super::heads::{
     HEAD_LEN, TailForm, Target, check_key, common_prefix, head_of, put_suffix, put_tail, suffix_len,
 };
-use super::ints::{align, int_at, pad_to, partition, put_int, u32_at, u64_at, width_for};
+use super::ints::{
+    align, int_at, lower_bound, pad_to, partition, put_int, u32_at, u64_at, width_for,
+};
 use crate::batch::ROW_BYTES_MAX;
 use crate::cache::Hint;
 use crate::cell::{Column, Timestamp};
@@ -291,12 +293,29 @@ impl<'a> IndexPartition<'a> {
     /// The first block whose first row is not less than `row`; `blocks()` if there is none.
     pub(super) fn lower_bound(self, row: &[u8]) -> usize {
         match Target::against(row, self.prefix()) {
-            Ok(target) => {
-                partition(0, self.blocks(), |block| self.cmp_row(block, &target) == Ordering::Less)
-            }
+            Ok(target) => self.lower_bound_of(&target),
             Err(Ordering::Greater) => self.blocks(),
             Err(_) => 0,
         }
+    }
+
+    fn lower_bound_of(self, target: &Target<'_>) -> usize {
+        let (start, blocks) = (self.meta.layout.heads, self.blocks());
+        let heads = &self.bytes[start..start + 8 * blocks];
+        let at = lower_bound(heads, target.head);
+        if at == blocks || self.head(at) != target.head {
+            return at;
+        }
+        // Heads tie: only now do the tails decide.
+        partition(at, blocks, |block| self.cmp_row(block, target) == Ordering::Less)
+    }
+
+    /// The block in which `row` begins if the partition has it. `row` is not less than the
+    /// partition's first row.
+    pub(super) fn block_of(self, row: &[u8]) -> usize {
+        let after = self.lower_bound(row);
+        let begins = after < self.blocks() && self.row_is(after, row) && !self.continued(after);
+        if begins { after } else { after.saturating_sub(1) }
     }
 
     fn prefix(self) -> &'a [u8] {
@@ -337,7 +356,8 @@ impl<'a> IndexPartition<'a> {
     }
 
     fn check_offsets(self) -> Result<(), Damage> {
-        let Layout { heads, timestamps, tail_offsets, column_offsets, offsets, .. } = self.meta.layout;
+        let Layout { heads, timestamps, tail_offsets, column_offsets, offsets, .. } =
+            self.meta.layout;
         let Header { blocks, prefix_len, offset_width, offset_base, .. } = self.meta.header;
         let gaps =
             [(HEADER_LEN + prefix_len, heads), (offsets + offset_width * blocks, timestamps)];
@@ -371,7 +391,8 @@ impl<'a> IndexPartition<'a> {
     fn check_block(self, block: usize) -> Result<(), Damage> {
         let at = self.meta.layout.tails + self.tail_offset(block);
         check_key(self.meta.header.form, self.head(block), self.tail(block), at)?;
-        let row_len = self.meta.header.prefix_len + suffix_len(self.meta.header.form, self.tail(block));
+        let row_len =
+            self.meta.header.prefix_len + suffix_len(self.meta.header.form, self.tail(block));
         ensure(row_len <= ROW_BYTES_MAX, at, "a row key over its limit")?;
         let column = self.column_bytes(block);
         let column_at = self.meta.layout.columns + self.column_offset(block);

@@ -3,9 +3,7 @@
 
 use super::block::{BlockBuilder, BlockView, CellValue, DataMeta, NewValue};
 use super::damage::Damage;
-use super::filter::{
-    FILTER_BYTES_CUT, FilterBuilder, FilterMeta, FilterPartition, FilterQuery,
-};
+use super::filter::{FILTER_BYTES_CUT, FilterBuilder, FilterMeta, FilterPartition, FilterQuery};
 use super::format::{BlockType, Sealer};
 use crate::cell::{Column, Entry, Timestamp};
 use crate::options::{Compression, FilterGranularity};

@@ -20,9 +20,12 @@ mod ints;
 mod last_key;
 #[doc(hidden)]
 pub mod measure;
+mod plain;
+mod point;
 mod properties;
 mod ranges;
 mod reader;
+mod run;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -31,10 +34,12 @@ pub use crate::file::FileNumber;
 pub use builder::{SstBuilder, SstOptions, SstSummary};
 pub use cursor::SstCursor;
 pub use damage::Damage;
-pub use filter::FilterQuery;
+pub use filter::{Asked, FilterQuery};
 pub use format::{BlockType, FORMAT_VERSION, Footer, FooterError, Handle};
+pub(crate) use point::{Candidate, Missing, RowHit};
 pub use properties::Properties;
 pub use reader::SstReader;
+pub(crate) use run::SstRun;
 
 use crate::cache::Cache;
 use block::DataMeta;

@@ -190,6 +190,11 @@ impl SstReader {
         self.source.number
     }
 
+    /// The cache its blocks go through.
+    pub(super) fn cache(&self) -> &Arc<BlockCache> {
+        &self.cache
+    }
+
     /// The file's name.
     pub fn path(&self) -> &Path {
         &self.source.path
@@ -386,7 +391,7 @@ impl SstReader {
         self.cache.get_or_load(self.key(handle), hint, priority, fill, load)
     }
 
-    fn key(&self, handle: Handle) -> CacheKey {
+    pub(super) fn key(&self, handle: Handle) -> CacheKey {
         CacheKey { file: self.source.number, offset: handle.offset }
     }
 
@@ -419,11 +424,7 @@ fn check_index(index: IndexPartition<'_>, expected: &Partition) -> Result<(), Da
 }
 
 /// Checks a block against its entry in the index.
-fn check_data(
-    view: BlockView<'_>,
-    index: IndexPartition<'_>,
-    block: usize,
-) -> Result<(), Damage> {
+fn check_data(view: BlockView<'_>, index: IndexPartition<'_>, block: usize) -> Result<(), Damage> {
     let mut row = Vec::new();
     index.copy_row(block, &mut row);
     let first_column = view.continued().then(|| view.key(0).column);
@@ -438,7 +439,7 @@ macro_rules! block_ref {
     ($(#[$doc:meta])* $name:ident, $variant:ident, $target:ty, $content:pat, $block:ident => $view:expr) => {
         $(#[$doc])*
         #[derive(Debug, Clone)]
-        pub(super) struct $name(BlockHold<Block>);
+        pub(super) struct $name(pub(super) BlockHold<Block>);
 
         impl $name {
             fn new(hold: BlockHold<Block>) -> Option<Self> {

@@ -142,7 +142,12 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn block(&mut self, index: IndexPartition<'_>, block: usize, view: BlockView<'_>) -> Result<()> {
+    fn block(
+        &mut self,
+        index: IndexPartition<'_>,
+        block: usize,
+        view: BlockView<'_>,
+    ) -> Result<()> {
         let handle = index.handle(block);
         self.extents.push(handle);
         let fail = |what| Err(self.sst.source.corruption(handle.offset, what));

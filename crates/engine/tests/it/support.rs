@@ -17,6 +17,7 @@ pub(crate) fn small() -> Options {
         l0_runs_stall: 4,
         sst_bytes_max: 64 << 10,
         l1_bytes_max: 128 << 10,
+        ..Options::default()
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) use builder::put_column;
 pub(super) use view::decode_column;
 
 pub(super) use builder::{BlockBuilder, NewValue};
-pub(super) use view::{BlockView, CellValue, DataMeta};
+pub(super) use view::{BlockView, CellValue, DataMeta, Search};
 
 use super::damage::{Damage, ensure};
 use super::heads::TailForm;

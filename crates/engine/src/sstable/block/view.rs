@@ -9,7 +9,8 @@ use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_en
 use crate::cell::{Column, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
 use crate::sstable::damage::{Damage, ensure};
 use crate::sstable::heads::{HEAD_LEN, Target, check_key, put_suffix, suffix_len};
-use crate::sstable::ints::{int_at, partition, u16_at, u32_at, u64_at};
+use crate::sstable::ints::{self, int_at, partition, u16_at, u32_at, u64_at};
+use base::memory::prefetch;
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
 
@@ -21,8 +22,16 @@ pub(in crate::sstable) struct DataMeta {
     /// The newest timestamp of any entry, and the largest sequence number.
     timestamp_max: Timestamp,
     sequence_max: SequenceNumber,
-    /// Every entry is a put of an inline value.
-    only_puts: bool,
+    /// Every entry is a put of an inline value, and no two are of the same cell.
+    plain: bool,
+}
+
+/// What a check of all entries has seen.
+struct Seen {
+    timestamp_max: Timestamp,
+    sequence_max: SequenceNumber,
+    /// No two entries of a row have the same column and timestamp.
+    distinct: bool,
 }
 
 /// A data block whose every byte was checked.
@@ -31,6 +40,16 @@ pub(in crate::sstable) struct BlockView<'a> {
     bytes: &'a [u8],
     meta: &'a DataMeta,
 }
+
+/// A search for one row, in stages so that several can wait for memory together.
+#[derive(Debug, Clone)]
+pub(in crate::sstable) struct Search<'k> {
+    target: Target<'k>,
+    window: Range<usize>,
+}
+
+/// Bytes of a value that a search fetches ahead.
+const VALUE_PREFETCH_BYTES: usize = 256;
 
 /// The value of an entry, or where it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +66,12 @@ impl DataMeta {
         let header = Header::decode(bytes)?;
         let layout = Layout::of(&header);
         ensure(layout.end == bytes.len(), 0, "the counts do not add up to the block's length")?;
-        let mut meta = Self {
+        let meta = Self {
             header,
             layout,
             timestamp_max: Timestamp::MIN,
             sequence_max: SequenceNumber(0),
-            only_puts: false,
+            plain: false,
         };
         let view = BlockView::of(bytes, &meta);
         view.check_padding()?;
@@ -60,10 +79,14 @@ impl DataMeta {
         view.check_directory()?;
         view.check_value_offsets()?;
         let only_puts = view.has_only_puts();
-        let (timestamp_max, sequence_max) = view.check_cells(only_puts)?;
-        (meta.timestamp_max, meta.sequence_max) = (timestamp_max, sequence_max);
-        meta.only_puts = only_puts;
-        Ok(meta)
+        let seen = view.check_cells(only_puts)?;
+        let plain = only_puts && seen.distinct;
+        Ok(Self {
+            timestamp_max: seen.timestamp_max,
+            sequence_max: seen.sequence_max,
+            plain,
+            ..meta
+        })
     }
 }
 
@@ -88,9 +111,10 @@ impl<'a> BlockView<'a> {
         Self { bytes, meta }
     }
 
-    /// Whether a reader at `snapshot` sees every entry: all are puts, and none is later.
+    /// Whether a reader at `snapshot` sees every entry as a cell of its own: all are puts of
+    /// different cells, and none is later.
     pub(in crate::sstable) fn all_visible(self, snapshot: SequenceNumber) -> bool {
-        self.meta.only_puts && self.meta.sequence_max <= snapshot
+        self.meta.plain && self.meta.sequence_max <= snapshot
     }
 
     /// Bytes of the block.
@@ -132,9 +156,16 @@ impl<'a> BlockView<'a> {
             Err(Ordering::Greater) => return self.rows(),
             Err(_) => return 0,
         };
+        let window = self.window(&target);
+        partition(window.start, window.end, |row| self.cmp_row(row, &target) == Ordering::Less)
+    }
+
+    /// The rows among which the first not less than the target lies, or behind them.
+    fn window(self, target: &Target<'_>) -> Range<usize> {
         let samples = self.rows().div_ceil(SAMPLE_EVERY);
-        let sample = |index| u64_at(self.bytes, self.meta.layout.samples + 8 * index);
-        let before = partition(0, samples, |index| sample(index) < target.head);
+        let column = &self.bytes[self.meta.layout.samples..][..8 * samples];
+        let sample = |index| u64_at(column, 8 * index);
+        let before = ints::lower_bound(column, target.head);
         let from = before.saturating_sub(1) * SAMPLE_EVERY;
         // Usually the next sample is larger; among equal heads the border may lie further on.
         let ties = before < samples && sample(before) == target.head;
@@ -142,8 +173,38 @@ impl<'a> BlockView<'a> {
             true => partition(before, samples, |index| sample(index) <= target.head),
             false => before,
         };
-        let to = (after * SAMPLE_EVERY).min(self.rows());
-        partition(from, to, |row| self.cmp_row(row, &target) == Ordering::Less)
+        from..(after * SAMPLE_EVERY).min(self.rows())
+    }
+
+    /// Begins a search for exactly `key`: where it can only be; asks the processor to fetch that
+    /// part of the directory. `None` if the block cannot have it.
+    pub(in crate::sstable) fn search<'k>(self, key: &'k [u8]) -> Option<Search<'k>> {
+        let target = Target::against(key, self.prefix()).ok()?;
+        let window = self.window(&target);
+        let start = self.directory(window.start);
+        prefetch(&raw const self.bytes[start], self.directory(window.end) - start);
+        Some(Search { target, window })
+    }
+
+    /// Goes on with a search: the row whose head is that of the key; asks the processor to fetch
+    /// what decides, and the beginning of the row's first value.
+    pub(in crate::sstable) fn search_heads(self, search: &mut Search<'_>) {
+        let target = &search.target;
+        let at = partition(search.window.start, search.window.end, |row| {
+            self.cmp_row(row, target) == Ordering::Less
+        });
+        search.window.start = at;
+        if at < self.rows() {
+            let value = self.meta.layout.values + self.row_value_start(at);
+            prefetch(self.bytes.as_ptr().wrapping_add(value), VALUE_PREFETCH_BYTES);
+        }
+    }
+
+    /// Ends a search: the row with the key, if there is one.
+    pub(in crate::sstable) fn found(self, search: &Search<'_>) -> Option<usize> {
+        let at = search.window.start;
+        let found = at < self.rows() && self.cmp_row(at, &search.target) == Ordering::Equal;
+        found.then_some(at)
     }
 
     /// Whether `row` has the key `key`.
@@ -163,7 +224,22 @@ impl<'a> BlockView<'a> {
         cells: Range<usize>,
         column: &Column<'_>,
     ) -> usize {
-        let id = partition(0, self.meta.header.columns, |id| self.column(id) < *column);
+        let id = self.first_id(column);
+        self.first_cell(cells, id)
+    }
+
+    /// The first id of the dictionary whose column is not less than `column`.
+    pub(in crate::sstable) fn first_id(self, column: &Column<'_>) -> usize {
+        partition(0, self.meta.header.columns, |id| self.column(id) < *column)
+    }
+
+    /// The first id of the dictionary that is of a later family.
+    pub(in crate::sstable) fn first_id_after(self, family: FamilyId) -> usize {
+        partition(0, self.meta.header.columns, |id| self.column(id).family <= family)
+    }
+
+    /// The first entry in `cells`, all of one row, whose column id is not less than `id`.
+    pub(in crate::sstable) fn first_cell(self, cells: Range<usize>, id: usize) -> usize {
         partition(cells.start, cells.end, |cell| self.id(cell) < id)
     }
 
@@ -252,18 +328,22 @@ impl<'a> BlockView<'a> {
         &self.bytes[start + self.dictionary_offset(id)..start + self.dictionary_offset(id + 1)]
     }
 
-    fn column(self, id: usize) -> Column<'a> {
+    /// The column of a dictionary id.
+    pub(in crate::sstable) fn column(self, id: usize) -> Column<'a> {
         split_column(self.dictionary_entry(id)).expect("the dictionary was checked")
     }
 
-    fn timestamp(self, cell: usize) -> Timestamp {
-        let delta = int_at(self.bytes, self.meta.layout.timestamps, self.meta.header.timestamp_width, cell);
+    /// The timestamp of an entry.
+    pub(in crate::sstable) fn timestamp(self, cell: usize) -> Timestamp {
+        let delta =
+            int_at(self.bytes, self.meta.layout.timestamps, self.meta.header.timestamp_width, cell);
         let offset = delta.wrapping_mul(self.meta.header.timestamp_unit);
         Timestamp(self.meta.header.timestamp_base.wrapping_add(offset as i64))
     }
 
     fn sequence(self, cell: usize) -> SequenceNumber {
-        let delta = int_at(self.bytes, self.meta.layout.sequences, self.meta.header.sequence_width, cell);
+        let delta =
+            int_at(self.bytes, self.meta.layout.sequences, self.meta.header.sequence_width, cell);
         SequenceNumber(self.meta.header.sequence_base.wrapping_add(delta))
     }
 
@@ -313,7 +393,11 @@ impl<'a> BlockView<'a> {
         let at = self.meta.layout.dictionary_offsets;
         ensure(self.dictionary_offset(0) == 0, at, "the dictionary does not start at 0")?;
         let end = self.dictionary_offset(self.meta.header.columns);
-        ensure(end == self.meta.header.dictionary_len, at, "the dictionary does not end at its end")?;
+        ensure(
+            end == self.meta.header.dictionary_len,
+            at,
+            "the dictionary does not end at its end",
+        )?;
         let mut previous = None;
         for id in 0..self.meta.header.columns {
             let (start, end) = (self.dictionary_offset(id), self.dictionary_offset(id + 1));
@@ -361,7 +445,11 @@ impl<'a> BlockView<'a> {
         }
         if self.meta.layout.directory_stride == 24 {
             let zero = (0..=rows).all(|row| u32_at(self.bytes, self.directory(row) + 20) == 0);
-            ensure(zero, self.meta.layout.directory, "reserved bytes of the directory are not zero")?;
+            ensure(
+                zero,
+                self.meta.layout.directory,
+                "reserved bytes of the directory are not zero",
+            )?;
         }
         Ok(())
     }
@@ -381,10 +469,11 @@ impl<'a> BlockView<'a> {
         Ok(())
     }
 
-    /// Checks the entries and gives their newest timestamp and their last sequence number.
-    fn check_cells(self, only_puts: bool) -> Result<(Timestamp, SequenceNumber), Damage> {
+    /// Checks the entries and says what was seen of them.
+    fn check_cells(self, only_puts: bool) -> Result<Seen, Damage> {
         self.check_ranges()?;
-        let (mut newest, mut last) = (Timestamp::MIN, SequenceNumber(0));
+        let mut seen =
+            Seen { timestamp_max: Timestamp::MIN, sequence_max: SequenceNumber(0), distinct: true };
         for row in 0..self.rows() {
             let mut before = None;
             for cell in self.cells_of(row) {
@@ -395,14 +484,17 @@ impl<'a> BlockView<'a> {
                     self.check_entry(cell)?;
                 }
                 let (timestamp, sequence) = (self.timestamp(cell), self.sequence(cell));
-                newest = newest.max(timestamp);
-                last = last.max(sequence);
+                seen.timestamp_max = seen.timestamp_max.max(timestamp);
+                seen.sequence_max = seen.sequence_max.max(sequence);
                 let place = (id, Reverse((timestamp, sequence)));
                 ensure(before < Some(place), at, "entries of a row out of order")?;
+                let same_cell =
+                    |(id_before, Reverse((before, _)))| id_before == id && before == timestamp;
+                seen.distinct &= !before.is_some_and(same_cell);
                 before = Some(place);
             }
         }
-        Ok((newest, last))
+        Ok(seen)
     }
 
     /// Whether every entry is a put of an inline value in a column, which needs no look at each.

@@ -126,7 +126,9 @@ fn raw_blocks(rows: &Rows, kind: BlockType) -> Vec<Vec<u8>> {
         match kind {
             BlockType::Index => handles.push(partition.index),
             BlockType::Filter => handles.extend(partition.filter),
-            BlockType::Data => handles.extend((0..index.view().blocks()).map(|b| index.view().handle(b))),
+            BlockType::Data => {
+                handles.extend((0..index.view().blocks()).map(|b| index.view().handle(b)))
+            }
             _ => {}
         }
     }

@@ -148,3 +148,9 @@ fn ordered(mut entries: Vec<OwnedEntry>) -> Vec<OwnedEntry> {
     entries.dedup_by(|a, b| a.borrow().cmp_in_row(&b.borrow()).is_eq());
     entries
 }
+
+/// An SSTable with one cell in each of `rows`.
+pub(in crate::sstable) fn sst_of_rows(rows: &[Vec<u8>]) -> Arc<SstReader> {
+    let rows = rows.iter().map(|row| (row.clone(), vec![put(1, b"q", 1, 1, b"v")])).collect();
+    open(build(&rows, &[], &options()).0).unwrap()
+}

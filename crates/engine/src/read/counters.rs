@@ -1,0 +1,52 @@
+//! How well filters serve reads of one row, by what is asked of them.
+
+use crate::sstable::{Asked, FilterQuery};
+use crate::striped::Striped;
+
+/// Filter counts of one granularity since the engine was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FilterUse {
+    /// Filters asked.
+    pub probed: u64,
+    /// Of these, the times the answer was no and a file was not read.
+    pub useful: u64,
+    /// The times the answer was maybe and the file did not have it.
+    pub false_positives: u64,
+}
+
+/// Counts by granularity.
+#[derive(Default)]
+pub struct FilterCounters(Striped<9>);
+
+impl FilterCounters {
+    fn add(&self, asked: Asked, what: usize, count: usize) {
+        self.0.add(asked as usize * 3 + what, count as u64);
+    }
+
+    /// Counts filters asked, and those that kept a file from being read.
+    #[inline]
+    pub(crate) fn probed(&self, queries: &[FilterQuery<'_>], probed: usize, useful: usize) {
+        let asked = asked(queries);
+        self.add(asked, 0, probed);
+        self.add(asked, 1, useful);
+    }
+
+    /// Counts a file that was read since its filter said maybe.
+    #[inline]
+    pub(crate) fn judge(&self, queries: &[FilterQuery<'_>], found: bool) {
+        if !found {
+            self.add(asked(queries), 2, 1);
+        }
+    }
+
+    /// The counts of one granularity.
+    pub fn read(&self, asked: Asked) -> FilterUse {
+        let sum = |what: usize| self.0.read(asked as usize * 3 + what);
+        FilterUse { probed: sum(0), useful: sum(1), false_positives: sum(2) }
+    }
+}
+
+/// What a read asks for: its questions are of one kind, or nearly.
+fn asked(queries: &[FilterQuery<'_>]) -> Asked {
+    queries.first().map_or(Asked::Row, FilterQuery::asked)
+}

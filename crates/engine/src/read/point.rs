@@ -1,0 +1,310 @@
+//! Reads of one row, planned without I/O: which files can have it, and where in them.
+//!
+//! The plan goes in stages over all candidate files (`crate::sstable`'s point reads): filters are
+//! fetched together, then asked; a file that may have the row is searched down to the row itself.
+//! While all of it is resident, nothing here takes a lock, allocates, or looks a block up by its
+//! key. What is not resident is named ([`Step::Fetch`]); the caller unpins, brings it in and asks
+//! again. What needs merging (memtables that may have the row, deletes, aggregates, several files
+//! that have it, rows over several blocks) is left to `read::scan` ([`Step::Merge`]).
+//!
+//! Invariant: an answer given here is the one that `read::scan` gives. A row is answered here only
+//! from entries that are all puts visible to the reader, so the newest cell of a column is the one
+//! with the largest timestamp; among equal ones, that of the newest source.
+
+use super::counters::FilterCounters;
+use crate::cell::{Column, SequenceNumber};
+use crate::request::Cell;
+use crate::sstable::{Candidate, FilterQuery, Missing, RowHit};
+use crate::view::ReadView;
+use arrayvec::ArrayVec;
+use crossbeam_epoch::Guard;
+
+/// Runs that are looked at here at most; a view of more is merged.
+pub(crate) const RUNS_MAX: usize = 16;
+
+/// A block to be brought in: of which run, for which row, and which.
+pub(crate) type Wanted = (usize, Missing);
+
+/// What came of looking.
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation")]
+pub(crate) enum Step<T> {
+    /// The answer.
+    Done(T),
+    /// These blocks are needed first.
+    Fetch(ArrayVec<Wanted, RUNS_MAX>),
+    /// The row has to be merged.
+    Merge,
+}
+
+/// A read of one row.
+pub(crate) struct PointRead<'k> {
+    /// What the filters are asked; the first names the row. If each answer is no, a file has
+    /// nothing for the read.
+    queries: &'k [FilterQuery<'k>],
+    snapshot: SequenceNumber,
+}
+
+type Candidates<'g, 'k> = ArrayVec<(usize, Candidate<'g, 'k>), RUNS_MAX>;
+
+impl<'k> PointRead<'k> {
+    /// A read at `snapshot` that needs what any of `queries`, all of one row, asks for.
+    pub(crate) fn new(queries: &'k [FilterQuery<'k>], snapshot: SequenceNumber) -> Self {
+        assert!(!queries.is_empty(), "a read asks for something");
+        Self { queries, snapshot }
+    }
+
+    /// The last sequence number it sees.
+    pub(crate) fn snapshot(&self) -> SequenceNumber {
+        self.snapshot
+    }
+
+    fn row(&self) -> &'k [u8] {
+        self.queries[0].asked_row()
+    }
+
+    /// The newest cell of `column`.
+    pub(crate) fn newest<'g>(
+        &self,
+        view: &'g ReadView,
+        column: &Column<'_>,
+        pinned: &'g Guard,
+        counters: &FilterCounters,
+    ) -> Step<Option<Cell<'g>>> {
+        let candidates = match self.candidates(view, pinned, counters) {
+            Step::Done(candidates) => candidates,
+            Step::Fetch(wanted) => return Step::Fetch(wanted),
+            Step::Merge => return Step::Merge,
+        };
+        let mut wanted = ArrayVec::new();
+        let mut newest: Option<Cell<'g>> = None;
+        for (run, mut candidate) in candidates {
+            // Sources come newest first, so on equal timestamps the cell in hand wins.
+            if newest.is_some_and(|cell| cell.timestamp >= candidate.timestamp_max()) {
+                continue;
+            }
+            match self.search(&mut candidate, pinned) {
+                Ok(Some(hit)) if !hit.is_plain(self.snapshot) => return Step::Merge,
+                Ok(Some(hit)) => {
+                    let cell = hit.newest(column);
+                    counters.judge(self.queries, cell.is_some());
+                    let newer = |cell: &Cell<'g>| {
+                        newest.is_none_or(|newest| newest.timestamp < cell.timestamp)
+                    };
+                    newest = cell.filter(newer).or(newest);
+                }
+                Ok(None) => counters.judge(self.queries, false),
+                Err(missing) => wanted.push((run, missing)),
+            }
+        }
+        if wanted.is_empty() { Step::Done(newest) } else { Step::Fetch(wanted) }
+    }
+
+    /// The row, if a single file has it and no entry of it needs merging.
+    pub(crate) fn whole<'g>(
+        &self,
+        view: &'g ReadView,
+        pinned: &'g Guard,
+        counters: &FilterCounters,
+    ) -> Step<Option<RowHit<'g>>> {
+        let candidates = match self.candidates(view, pinned, counters) {
+            Step::Done(candidates) => candidates,
+            Step::Fetch(wanted) => return Step::Fetch(wanted),
+            Step::Merge => return Step::Merge,
+        };
+        let mut wanted = ArrayVec::new();
+        let mut found = None;
+        for (run, mut candidate) in candidates {
+            match self.search(&mut candidate, pinned) {
+                Ok(Some(hit)) if found.is_none() && hit.is_plain(self.snapshot) => {
+                    counters.judge(self.queries, true);
+                    found = Some(hit);
+                }
+                Ok(Some(_)) => return Step::Merge,
+                Ok(None) => counters.judge(self.queries, false),
+                Err(missing) => wanted.push((run, missing)),
+            }
+        }
+        if wanted.is_empty() { Step::Done(found) } else { Step::Fetch(wanted) }
+    }
+
+    /// The files that the filters let pass, newest first.
+    fn candidates<'g>(
+        &self,
+        view: &'g ReadView,
+        pinned: &'g Guard,
+        counters: &FilterCounters,
+    ) -> Step<Candidates<'g, 'k>> {
+        let Some(mut candidates) = self.begin(view) else { return Step::Merge };
+        if candidates.len() > 1 {
+            for (_, candidate) in &candidates {
+                candidate.reach_filter(&self.queries[0], pinned);
+            }
+        }
+        let mut wanted = ArrayVec::new();
+        let probed = candidates.len();
+        candidates.retain(|(run, candidate)| {
+            let probed = candidate.probe(self.queries, pinned);
+            probed.unwrap_or_else(|missing| {
+                wanted.push((*run, missing));
+                true
+            })
+        });
+        if !wanted.is_empty() {
+            return Step::Fetch(wanted);
+        }
+        counters.probed(self.queries, probed, probed - candidates.len());
+        Step::Done(candidates)
+    }
+
+    /// The files whose range has the row; `None` if it has to be merged.
+    fn begin<'g>(&self, view: &'g ReadView) -> Option<Candidates<'g, 'k>> {
+        let row = self.row();
+        let in_memory = view.may_have_in_memory(self.queries[0].row_hash());
+        if in_memory || view.runs().len() > RUNS_MAX || view.drops(row, self.snapshot) {
+            return None;
+        }
+        let mut candidates = ArrayVec::new();
+        for (at, run) in view.runs().iter().enumerate() {
+            let candidate = run.sst_of(row).and_then(|sst| Candidate::begin(sst, row));
+            candidates.extend(candidate.map(|candidate| (at, candidate)));
+        }
+        Some(candidates)
+    }
+
+    fn search<'g>(
+        &self,
+        candidate: &mut Candidate<'g, 'k>,
+        pinned: &'g Guard,
+    ) -> Result<Option<RowHit<'g>>, Missing> {
+        candidate.find_block(self.row(), pinned)?;
+        candidate.reach_row(self.row(), pinned)?;
+        candidate.reach_cells();
+        Ok(candidate.row())
+    }
+}
+
+/// Reads of many cells at once: stage by stage over all of them, so that the processor fetches
+/// what they wait for together.
+pub(crate) struct PointReads<'g, 'k, const N: usize> {
+    reads: ArrayVec<(PointRead<'k>, Column<'k>, Progress<'g, 'k>), N>,
+}
+
+impl<const N: usize> Default for PointReads<'_, '_, N> {
+    fn default() -> Self {
+        Self { reads: ArrayVec::new() }
+    }
+}
+
+/// How far a read of many has come.
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation")]
+enum Progress<'g, 'k> {
+    /// Its candidates; their filters are being fetched.
+    Asking(Candidates<'g, 'k>),
+    /// The one file that may have it.
+    Searching(Candidate<'g, 'k>),
+    /// Nothing has it.
+    Nothing,
+    /// It takes more than one file, or a block that is missing: it is read by itself.
+    Alone,
+}
+
+impl<'g, 'k, const N: usize> PointReads<'g, 'k, N> {
+    /// Adds the read of a column, up to `N` of them.
+    pub(crate) fn push(&mut self, read: PointRead<'k>, column: Column<'k>, view: &'g ReadView) {
+        let progress = read.begin(view).map_or(Progress::Alone, Progress::Asking);
+        self.reads.push((read, column, progress));
+    }
+
+    /// Takes all reads as far as resident blocks lead, and gives for each its answer, or `None`
+    /// where it has to be read by itself.
+    pub(crate) fn run(
+        &mut self,
+        pinned: &'g Guard,
+        counters: &FilterCounters,
+        mut answer: impl FnMut(usize, Option<Option<Cell<'g>>>),
+    ) {
+        for (read, _, progress) in &self.reads {
+            if let Progress::Asking(candidates) = progress {
+                let query = &read.queries[0];
+                candidates.iter().for_each(|(_, one)| one.reach_filter(query, pinned));
+            }
+        }
+        for (read, _, progress) in &mut self.reads {
+            read.ask(progress, pinned, counters);
+        }
+        for (read, _, progress) in &mut self.reads {
+            progress.go_on(|candidate| candidate.find_block(read.row(), pinned).is_ok());
+        }
+        for (read, _, progress) in &mut self.reads {
+            progress.go_on(|candidate| candidate.reach_row(read.row(), pinned).is_ok());
+        }
+        for (_, _, progress) in &mut self.reads {
+            progress.go_on(|candidate| {
+                candidate.reach_cells();
+                true
+            });
+        }
+        for (at, (read, column, progress)) in self.reads.drain(..).enumerate() {
+            answer(at, read.conclude(&column, &progress, counters));
+        }
+    }
+}
+
+impl<'g, 'k> Progress<'g, 'k> {
+    /// Takes a search on; one that cannot go on is read by itself.
+    fn go_on(&mut self, go_on: impl FnOnce(&mut Candidate<'g, 'k>) -> bool) {
+        if let Self::Searching(candidate) = self
+            && !go_on(candidate)
+        {
+            *self = Self::Alone;
+        }
+    }
+}
+
+impl<'k> PointRead<'k> {
+    /// Asks the filters of all candidates.
+    fn ask<'g>(
+        &self,
+        progress: &mut Progress<'g, 'k>,
+        pinned: &'g Guard,
+        counters: &FilterCounters,
+    ) {
+        let Progress::Asking(candidates) = progress else { return };
+        let (mut passed, mut several) = (None, false);
+        for (_, candidate) in candidates.iter() {
+            match candidate.probe(self.queries, pinned) {
+                Ok(false) => {}
+                Ok(true) if passed.is_none() => passed = Some(candidate.clone()),
+                Ok(true) | Err(_) => several = true,
+            }
+        }
+        if several {
+            // Asked and counted again when it is read by itself.
+            *progress = Progress::Alone;
+            return;
+        }
+        let useful = candidates.len() - usize::from(passed.is_some());
+        counters.probed(self.queries, candidates.len(), useful);
+        *progress = passed.map_or(Progress::Nothing, Progress::Searching);
+    }
+
+    /// The answer of a read of many, if it came to one.
+    fn conclude<'g>(
+        &self,
+        column: &Column<'_>,
+        progress: &Progress<'g, 'k>,
+        counters: &FilterCounters,
+    ) -> Option<Option<Cell<'g>>> {
+        let hit = match progress {
+            Progress::Nothing => return Some(None),
+            Progress::Asking(_) | Progress::Alone => return None,
+            Progress::Searching(candidate) => candidate.row(),
+        };
+        if hit.is_some_and(|hit| !hit.is_plain(self.snapshot)) {
+            return None;
+        }
+        let cell = hit.and_then(|hit| hit.newest(column));
+        counters.judge(self.queries, cell.is_some());
+        Some(cell)
+    }
+}

@@ -1,0 +1,356 @@
+//! Reads of one tree: what a program calls, and the blocking driver of point reads.
+//!
+//! A point read is planned without I/O (`read::point`). While what it needs is resident it runs to
+//! its end here, pinned, without a lock. Otherwise the driver unpins, brings in what is missing,
+//! holds it, and has the read planned again; what needs merging is scanned.
+
+use crate::batch::TimestampRange;
+use crate::cache::BlockHold;
+use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
+use crate::engine::{Engine, Scan, Shared};
+use crate::error::{Error, Result};
+use crate::read::point::{PointRead, PointReads, Step, Wanted};
+use crate::request::{Cell, Columns, QualifierRange, RowRange, ScanRequest};
+use crate::snapshot::Snapshot;
+use crate::sstable::{Block, FilterQuery, Missing, SstReader};
+use crate::striped::Striped;
+use crate::tree::Tree;
+use crate::view::ReadView;
+use arrayvec::ArrayVec;
+use crossbeam_epoch as epoch;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Times a read brings in what it misses before it is merged: of an index partition, its filter and
+/// a data block each may be missing, and a block that the cache could not keep stays missing.
+const FETCHES_MAX: usize = 4;
+/// Reads of a multi-get that wait for memory together.
+const GROUP: usize = 32;
+/// Ranges of columns up to which a read of a row asks the filters for each.
+const QUESTIONS_MAX: usize = 16;
+
+/// A tree of an open engine, looked up once; reads through it look nothing up. Keeps the engine
+/// open. Cheap to clone. After the tree is dropped its reads give [`Error::UnknownTree`].
+#[derive(Clone)]
+pub struct TreeReader {
+    engine: Engine,
+    tree: Arc<Tree>,
+}
+
+/// What point reads count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum PointCount {
+    /// Reads.
+    Reads,
+    /// Those that had to be merged.
+    Merged,
+    /// Blocks they had to bring in.
+    Fetched,
+}
+
+/// Kinds of [`PointCount`].
+pub(crate) const POINT_COUNTS: usize = 3;
+
+/// Counters of point reads.
+pub(crate) type PointCounters = Striped<POINT_COUNTS>;
+
+/// A column of a row, for [`TreeReader::multi_get`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ColumnOf<'a> {
+    /// The row.
+    pub row: &'a [u8],
+    /// The family.
+    pub family: FamilyId,
+    /// The qualifier.
+    pub qualifier: &'a [u8],
+}
+
+/// A missing block with the file it is of.
+type Missed = (Arc<SstReader>, Missing);
+
+impl TreeReader {
+    pub(crate) fn new(engine: Engine, tree: Arc<Tree>) -> Self {
+        Self { engine, tree }
+    }
+
+    /// The tree's id.
+    pub fn id(&self) -> TreeId {
+        self.tree.id
+    }
+
+    /// The engine it is of.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn shared(&self) -> &Shared {
+        self.engine.shared()
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.tree.is_gone() { Err(Error::UnknownTree(self.tree.id)) } else { Ok(()) }
+    }
+
+    /// What a read at `snapshot` (`None`: now) sees. Taken after the view: whatever is published
+    /// by then is in the view, or was written after the view's memtable was frozen and is later
+    /// than this read.
+    fn sequence(&self, snapshot: Option<&Snapshot>) -> SequenceNumber {
+        snapshot.map_or_else(|| self.shared().snapshots.published(), Snapshot::sequence)
+    }
+
+    fn count(&self, what: PointCount, count: u64) {
+        self.shared().point_counters.add(what as usize, count);
+    }
+
+    /// Lends the newest visible cell of a column at `snapshot` (`None`: now) to `use_cell`: its
+    /// timestamp and value. `None` if there is none. `use_cell` should be short: while it runs,
+    /// the cache may have to wait before it reuses memory.
+    pub fn get_with<R>(
+        &self,
+        of: ColumnOf<'_>,
+        snapshot: Option<&Snapshot>,
+        use_cell: impl FnOnce(Timestamp, &[u8]) -> R,
+    ) -> Result<Option<R>> {
+        self.check()?;
+        self.count(PointCount::Reads, 1);
+        let view = self.tree.look();
+        self.get_in(&view, self.sequence(snapshot), of, use_cell)
+    }
+
+    /// The newest visible cell of a column at `snapshot` (`None`: now): its timestamp and value.
+    pub fn get(
+        &self,
+        of: ColumnOf<'_>,
+        snapshot: Option<&Snapshot>,
+    ) -> Result<Option<(Timestamp, Vec<u8>)>> {
+        self.get_with(of, snapshot, |timestamp, value| (timestamp, value.to_vec()))
+    }
+
+    /// Reads many columns, of any rows, at one moment; faster than one after the other, since they
+    /// wait for memory together. Lends each cell to `use_cell` with its place in `wanted`, `None`
+    /// for one that is not there, in any order. After an error some were not lent.
+    pub fn multi_get_with(
+        &self,
+        wanted: &[ColumnOf<'_>],
+        snapshot: Option<&Snapshot>,
+        mut use_cell: impl FnMut(usize, Option<(Timestamp, &[u8])>),
+    ) -> Result<()> {
+        self.check()?;
+        self.count(PointCount::Reads, wanted.len() as u64);
+        let view = self.tree.look();
+        let at = self.sequence(snapshot);
+        let mut alone = Vec::new();
+        for (group, columns) in wanted.chunks(GROUP).enumerate() {
+            let first = group * GROUP;
+            self.get_group(&view, at, columns, |index, answer| match answer {
+                Some(cell) => {
+                    use_cell(first + index, cell.map(|cell| (cell.timestamp, cell.value)))
+                }
+                None => alone.push(first + index),
+            });
+        }
+        for index in alone {
+            let mut found = false;
+            self.get_in(&view, at, wanted[index], |timestamp, value| {
+                found = true;
+                use_cell(index, Some((timestamp, value)));
+            })?;
+            if !found {
+                use_cell(index, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lends the visible cells of `row` that `selection` wants, in their order, to `use_cell`, at
+    /// `snapshot` (`None`: now). Gives their number; 0 for a row that is not there. After an error
+    /// some were lent. `use_cell` should be short, as for [`Self::get_with`].
+    pub fn read_row_with(
+        &self,
+        row: &[u8],
+        selection: &RowSelection<'_>,
+        snapshot: Option<&Snapshot>,
+        mut use_cell: impl FnMut(&Cell<'_>),
+    ) -> Result<u64> {
+        self.check()?;
+        self.count(PointCount::Reads, 1);
+        let queries = selection.questions(row);
+        let RowSelection { columns, timestamps, versions_max } = *selection;
+        let filters = &self.shared().filter_counters;
+        let view = self.tree.look();
+        let read = PointRead::new(&queries, self.sequence(snapshot));
+        let mut held = Vec::new();
+        for _ in 0..FETCHES_MAX {
+            let missed = {
+                let pinned = epoch::pin();
+                match read.whole(&view, &pinned, filters) {
+                    Step::Done(hit) => {
+                        let mut lent = 0;
+                        let Some(hit) = hit else { return Ok(0) };
+                        let mut cells = hit.cells(columns);
+                        let mut next =
+                            || hit.next_of(&mut cells, columns, timestamps, versions_max);
+                        while let Some(cell) = next() {
+                            use_cell(&cell);
+                            lent += 1;
+                        }
+                        return Ok(lent);
+                    }
+                    Step::Fetch(wanted) => missed(&view, row, &wanted),
+                    Step::Merge => break,
+                }
+            };
+            self.fetch(missed, &mut held)?;
+        }
+        self.count(PointCount::Merged, 1);
+        let request = ScanRequest {
+            columns: columns.clone(),
+            timestamps,
+            versions_max,
+            ..ScanRequest::rows(RowRange::single(row))
+        };
+        let mut scan = view.scan(&request, read.snapshot(), None)?;
+        let mut lent = 0;
+        if scan.next_row()?.is_some() {
+            while let Some(cell) = scan.next_cell()? {
+                use_cell(&cell);
+                lent += 1;
+            }
+        }
+        Ok(lent)
+    }
+
+    /// Starts a scan at `snapshot` (`None`: now). It sees one state of the tree from beginning to
+    /// end.
+    pub fn scan(&self, request: &ScanRequest, snapshot: Option<&Snapshot>) -> Result<Scan> {
+        self.check()?;
+        self.shared().counters.scans.fetch_add(1, Ordering::Relaxed);
+        let view = self.tree.view();
+        let at = self.sequence(snapshot);
+        let pin = snapshot.cloned().map(|snapshot| Box::new((snapshot, Arc::clone(&view))) as _);
+        let pin = pin.unwrap_or_else(|| Box::new(Arc::clone(&view)) as _);
+        view.scan(request, at, Some(pin))
+    }
+
+    /// The newest cell of a column that a reader of `view` at `at` sees.
+    fn get_in<R>(
+        &self,
+        view: &ReadView,
+        at: SequenceNumber,
+        of: ColumnOf<'_>,
+        use_cell: impl FnOnce(Timestamp, &[u8]) -> R,
+    ) -> Result<Option<R>> {
+        let queries = [of.query()];
+        let read = PointRead::new(&queries, at);
+        let mut held = Vec::new();
+        for _ in 0..FETCHES_MAX {
+            let missed = {
+                let pinned = epoch::pin();
+                let filters = &self.shared().filter_counters;
+                match read.newest(view, &of.column(), &pinned, filters) {
+                    Step::Done(cell) => {
+                        return Ok(cell.map(|cell| use_cell(cell.timestamp, cell.value)));
+                    }
+                    Step::Fetch(wanted) => missed(view, of.row, &wanted),
+                    Step::Merge => break,
+                }
+            };
+            self.fetch(missed, &mut held)?;
+        }
+        self.count(PointCount::Merged, 1);
+        let columns = Columns::Ranges(vec![QualifierRange::column(of.family, of.qualifier)]);
+        let rows = ScanRequest::rows(RowRange::single(of.row));
+        let request = ScanRequest { columns, versions_max: Some(1), ..rows };
+        let mut scan = view.scan(&request, at, None)?;
+        if scan.next_row()?.is_none() {
+            return Ok(None);
+        }
+        Ok(scan.next_cell()?.map(|cell| use_cell(cell.timestamp, cell.value)))
+    }
+
+    /// Reads up to [`GROUP`] columns together; the answer `None` is for one to be read alone.
+    fn get_group(
+        &self,
+        view: &ReadView,
+        at: SequenceNumber,
+        columns: &[ColumnOf<'_>],
+        answer: impl FnMut(usize, Option<Option<Cell<'_>>>),
+    ) {
+        let queries: ArrayVec<_, GROUP> = columns.iter().map(|of| [of.query()]).collect();
+        let pinned = epoch::pin();
+        let mut reads = PointReads::<'_, '_, GROUP>::default();
+        for (of, query) in columns.iter().zip(&queries) {
+            reads.push(PointRead::new(query, at), of.column(), view);
+        }
+        reads.run(&pinned, &self.shared().filter_counters, answer);
+    }
+
+    /// Brings in blocks that were missed, and holds them in place of those held before.
+    fn fetch(&self, missed: Vec<Missed>, held: &mut Vec<BlockHold<Block>>) -> Result<()> {
+        self.count(PointCount::Fetched, missed.len() as u64);
+        let mut now = Vec::with_capacity(missed.len());
+        for (sst, missing) in missed {
+            now.extend(sst.fetch(missing)?);
+        }
+        // Those before led to these, and are still needed.
+        held.append(&mut now);
+        Ok(())
+    }
+}
+
+/// The files of the blocks that a read of `row` wants.
+fn missed(view: &ReadView, row: &[u8], wanted: &[Wanted]) -> Vec<Missed> {
+    let of = |(run, missing): &Wanted| {
+        let sst = view.runs()[*run].shared_sst_of(row).expect("the candidate came from here");
+        (Arc::clone(sst), *missing)
+    };
+    wanted.iter().map(of).collect()
+}
+
+impl<'a> ColumnOf<'a> {
+    fn query(&self) -> FilterQuery<'a> {
+        FilterQuery::column(self.row, self.family, self.qualifier)
+    }
+
+    fn column(&self) -> Column<'a> {
+        Column::of(self.family, self.qualifier)
+    }
+}
+
+/// Which cells of a row are wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct RowSelection<'a> {
+    /// Which columns.
+    pub columns: &'a Columns,
+    /// Which timestamps.
+    pub timestamps: TimestampRange,
+    /// At most this many cells of a column, the newest of those in `timestamps`. `None`: all.
+    pub versions_max: Option<u32>,
+}
+
+impl<'a> RowSelection<'a> {
+    /// All cells of `columns`.
+    pub fn of(columns: &'a Columns) -> Self {
+        Self { columns, timestamps: TimestampRange::ALL, versions_max: None }
+    }
+
+    /// What a read of `row` asks the filters. A filter's line has the answers to all, and is read
+    /// once.
+    fn questions(&self, row: &'a [u8]) -> ArrayVec<FilterQuery<'a>, QUESTIONS_MAX> {
+        let whole = FilterQuery::row(row);
+        let mut questions = ArrayVec::new();
+        match self.columns {
+            Columns::Ranges(ranges) if (1..=QUESTIONS_MAX).contains(&ranges.len()) => {
+                questions.extend(ranges.iter().map(|range| match range.single() {
+                    Some(qualifier) => whole.column_of(range.family, qualifier),
+                    None => whole.family_of(range.family),
+                }));
+            }
+            _ => questions.push(whole),
+        }
+        questions
+    }
+}
+
+#[cfg(test)]
+mod tests;

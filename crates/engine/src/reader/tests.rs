@@ -1,0 +1,188 @@
+use super::*;
+use crate::batch::WriteBatch;
+use crate::model::testing::{batches, put_batches, requests};
+use crate::model::{Model, OwnedCell};
+use crate::options::{Durability, FilterGranularity, Options, TreeOptions};
+use base::env::Env;
+use proptest::prelude::*;
+
+const TREE: TreeId = TreeId(3);
+
+fn engine(dir: &std::path::Path, granularity: FilterGranularity, bits: u8) -> Engine {
+    let options =
+        Options { durability: Durability::None, cache_bytes_max: 1 << 20, ..Options::default() };
+    let engine = Engine::open(Env::real(1), dir, options).unwrap();
+    let tree = TreeOptions {
+        filter_granularity: granularity,
+        filter_bits_per_key: bits,
+        block_bytes: 1 << 10,
+        ..TreeOptions::default()
+    };
+    engine.create_tree(TREE, tree).unwrap();
+    engine
+}
+
+/// What happens to the tree between reads.
+#[derive(Debug, Clone)]
+enum Event {
+    Write(WriteBatch),
+    Flush,
+    Compact,
+    Snapshot,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let writes = |batches: BoxedStrategy<WriteBatch>| {
+        let event = prop_oneof![
+            6 => batches.prop_map(Event::Write),
+            2 => Just(Event::Flush),
+            1 => Just(Event::Compact),
+            1 => Just(Event::Snapshot),
+        ];
+        proptest::collection::vec(event, 0..25)
+    };
+    prop_oneof![writes(put_batches().boxed()), writes(batches().boxed())]
+}
+
+fn model_row(model: &Model, request: &ScanRequest, at: SequenceNumber) -> Vec<OwnedCell> {
+    let mut rows = model.scan(request, at);
+    assert!(rows.len() <= 1, "one row was asked for");
+    rows.pop().map(|(_, cells)| cells).unwrap_or_default()
+}
+
+fn owned(cell: &Cell<'_>) -> OwnedCell {
+    OwnedCell {
+        family: cell.family,
+        qualifier: cell.qualifier.to_vec(),
+        timestamp: cell.timestamp,
+        value: cell.value.to_vec(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// Every way of reading a row gives what the specification says, whatever of it is in memory
+    /// or in one or several files, plain or not, resident or not.
+    #[test]
+    fn point_reads_agree_with_the_model(
+        events in events(),
+        questions in proptest::collection::vec(requests(), 4),
+        granularity in prop_oneof![
+            Just(FilterGranularity::Row),
+            Just(FilterGranularity::Family),
+            Just(FilterGranularity::Column)
+        ],
+        bits in prop_oneof![Just(0u8), Just(12)],
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = engine(dir.path(), granularity, bits);
+        let tree = engine.tree(TREE).unwrap();
+        let mut model = Model::default();
+        let mut snapshots = Vec::new();
+        for event in &events {
+            match event {
+                Event::Write(batch) => {
+                    let last = engine.write(TREE, batch).unwrap();
+                    if !batch.is_empty() {
+                        model.apply(batch, SequenceNumber(last.0 + 1 - batch.len() as u64));
+                    }
+                }
+                Event::Flush => engine.flush(TREE).unwrap(),
+                Event::Compact => engine.compact_range(TREE, &RowRange::ALL).unwrap(),
+                Event::Snapshot => snapshots.push(engine.snapshot()),
+            }
+        }
+        let rows: Vec<Vec<u8>> = [&b""[..], b"\0", b"a", b"\xff", b"aa", b"a\0", b"\xff\xff"]
+            .iter().map(|row| row.to_vec()).collect();
+        let moments = snapshots.iter().map(Some).chain([None]);
+        for snapshot in moments {
+            let at = snapshot.map_or(engine.snapshot().sequence(), Snapshot::sequence);
+            for row in &rows {
+                for question in &questions {
+                    let request = ScanRequest { rows: RowRange::single(row), ..question.clone() };
+                    let selection = RowSelection {
+                        columns: &request.columns,
+                        timestamps: request.timestamps,
+                        versions_max: request.versions_max,
+                    };
+                    let mut cells = Vec::new();
+                    let lent = tree
+                        .read_row_with(row, &selection, snapshot, |cell| cells.push(owned(cell)))
+                        .unwrap();
+                    prop_assert_eq!(lent, cells.len() as u64);
+                    prop_assert_eq!(&cells, &model_row(&model, &request, at));
+                }
+            }
+            let wanted: Vec<ColumnOf<'_>> = rows.iter()
+                .flat_map(|row| (1..4).flat_map(move |family| {
+                    [&b""[..], b"a", b"a\0", b"b", b"c"].map(|qualifier| ColumnOf {
+                        row, family: FamilyId(family), qualifier,
+                    })
+                }))
+                .collect();
+            let mut many = vec![None; wanted.len()];
+            let mut lent = 0;
+            tree.multi_get_with(&wanted, snapshot, |index, cell| {
+                many[index] = cell.map(|(timestamp, value)| (timestamp, value.to_vec()));
+                lent += 1;
+            }).unwrap();
+            prop_assert_eq!(lent, wanted.len());
+            for (of, many) in wanted.iter().zip(many) {
+                let column = QualifierRange::column(of.family, of.qualifier);
+                let request = ScanRequest {
+                    columns: Columns::Ranges(vec![column]),
+                    versions_max: Some(1),
+                    ..ScanRequest::rows(RowRange::single(of.row))
+                };
+                let want = model_row(&model, &request, at).pop();
+                let want = want.map(|cell| (cell.timestamp, cell.value));
+                prop_assert_eq!(&tree.get(*of, snapshot).unwrap(), &want);
+                prop_assert_eq!(many, want);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dropped_tree_is_unknown_to_its_reader() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path(), FilterGranularity::Row, 12);
+    let tree = engine.tree(TREE).unwrap();
+    engine.drop_tree(TREE).unwrap();
+    let of = ColumnOf { row: b"r", family: FamilyId(1), qualifier: b"q" };
+    assert!(matches!(tree.get(of, None), Err(Error::UnknownTree(TREE))));
+}
+
+/// Reads of resident rows touch no disk and are not merged; filters keep absent rows away.
+#[test]
+fn counters_tell_how_a_row_was_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path(), FilterGranularity::Column, 14);
+    let tree = engine.tree(TREE).unwrap();
+    let mut batch = WriteBatch::new();
+    for row in 0..500u32 {
+        let column = Column::of(FamilyId(1), b"q");
+        batch.put(&row.to_be_bytes(), column, Timestamp(1), b"value");
+    }
+    engine.write(TREE, &batch).unwrap();
+    engine.flush(TREE).unwrap();
+    let get = |row: u32, qualifier: &[u8]| {
+        let row = row.to_be_bytes();
+        tree.get(ColumnOf { row: &row, family: FamilyId(1), qualifier }, None).unwrap()
+    };
+    let warm = (0..500).filter(|row| get(*row, b"q").is_some()).count();
+    let before = engine.metrics();
+    let present = (0..500).filter(|row| get(*row, b"q").is_some()).count();
+    let absent = (0..500).filter(|row| get(*row, b"other").is_some()).count();
+    assert_eq!((warm, present, absent), (500, 500, 0));
+    let after = engine.metrics();
+    let since = |name: &str| after.get(name).unwrap() - before.get(name).unwrap();
+    assert_eq!((since("point_reads_total"), since("point_reads_merged_total")), (1000, 0));
+    assert_eq!((since("point_blocks_fetched_total"), since("cache_misses_total")), (0, 0));
+    let (probed, useful) =
+        (since("filter_column_probed_total"), since("filter_column_useful_total"));
+    let wrong = since("filter_column_false_positives_total");
+    assert_eq!((probed, useful + wrong), (1000, 500));
+    assert!(wrong < 25, "{wrong} of 500 absent columns passed the filter");
+}

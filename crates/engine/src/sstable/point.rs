@@ -1,0 +1,182 @@
+//! One file's part in the read of a row, in stages. Each stage looks only at what is resident,
+//! takes no lock, and ends by asking the processor to fetch what the next one looks at, so that
+//! a reader of several files, or of several rows, waits for memory once per stage and not once per
+//! file.
+//!
+//! A stage that needs a block which is not in the arena says which ([`Missing`]) and can be tried
+//! again when [`SstReader::fetch`] has brought it in.
+
+use super::block::{BlockView, Search};
+use super::filter::{FilterPartition, FilterQuery};
+use super::format::Handle;
+use super::index::IndexPartition;
+use super::reader::SstReader;
+use super::{Block, Content};
+use crate::cache::{BlockHold, BlockRef, CacheFill, Hint};
+use crate::cell::Timestamp;
+use crate::error::Result;
+use crossbeam_epoch::Guard;
+
+/// A block of a file, by the way that leads to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// The filter of a partition.
+    Filter(usize),
+    /// The index of a partition.
+    Index(usize),
+    /// A data block of a partition.
+    Data(usize, usize),
+}
+
+/// Where in a file a row can be.
+#[derive(Clone)]
+pub(crate) struct Candidate<'g, 'k> {
+    sst: &'g SstReader,
+    partition: usize,
+    block: usize,
+    way: Option<(Handle, &'g Hint)>,
+    view: Option<BlockView<'g>>,
+    search: Option<Search<'k>>,
+}
+
+/// A row that was found.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowHit<'g> {
+    pub(in crate::sstable) view: BlockView<'g>,
+    pub(in crate::sstable) row: usize,
+}
+
+impl<'g, 'k> Candidate<'g, 'k> {
+    /// The only place of the file where `row` can be; `None` if it is outside of what it has.
+    pub(crate) fn begin(sst: &'g SstReader, row: &[u8]) -> Option<Self> {
+        if row > sst.properties().last_row.as_slice() {
+            return None;
+        }
+        let partition = sst.top.partition_of(row)?;
+        sst.prefetch(&sst.top.slots()[partition].filter_hint);
+        Some(Self { sst, partition, block: 0, way: None, view: None, search: None })
+    }
+
+    /// No entry of the row that the file may have is newer.
+    pub(crate) fn timestamp_max(&self) -> Timestamp {
+        Timestamp(self.sst.top.slots()[self.partition].timestamp_max)
+    }
+
+    /// Asks the processor to fetch the row's line of the filter.
+    pub(crate) fn reach_filter(&self, query: &FilterQuery<'_>, pinned: &'g Guard) {
+        if let Some(filter) = self.filter(pinned) {
+            filter.prefetch(query);
+        }
+    }
+
+    /// Whether the filter lets the row pass for any of `queries`. `false` is certain.
+    pub(crate) fn probe(
+        &self,
+        queries: &[FilterQuery<'_>],
+        pinned: &'g Guard,
+    ) -> std::result::Result<bool, Missing> {
+        let slot = &self.sst.top.slots()[self.partition];
+        let passes = if self.sst.properties().filter_bits_per_key == 0 {
+            true
+        } else if slot.filter.is_none() {
+            // No row begins in the partition: a wide one covers it.
+            false
+        } else {
+            let filter = self.filter(pinned).ok_or(Missing::Filter(self.partition))?;
+            queries.iter().any(|query| filter.may_contain(query))
+        };
+        if passes {
+            self.sst.prefetch(&slot.index_hint);
+        }
+        Ok(passes)
+    }
+
+    /// Finds the data block.
+    pub(crate) fn find_block(
+        &mut self,
+        row: &[u8],
+        pinned: &'g Guard,
+    ) -> std::result::Result<(), Missing> {
+        let slot = &self.sst.top.slots()[self.partition];
+        let block = self.sst.look(slot.index, &slot.index_hint, pinned);
+        let block = block.ok_or(Missing::Index(self.partition))?;
+        let Content::Index(meta) = &block.meta.0 else {
+            return Err(Missing::Index(self.partition));
+        };
+        let index = IndexPartition::of(block.bytes, meta);
+        self.block = index.block_of(row);
+        let hint = &block.hints[self.block];
+        self.sst.prefetch(hint);
+        self.way = Some((index.handle(self.block), hint));
+        Ok(())
+    }
+
+    /// Finds where in the block the row can be.
+    pub(crate) fn reach_row(
+        &mut self,
+        row: &'k [u8],
+        pinned: &'g Guard,
+    ) -> std::result::Result<(), Missing> {
+        let (handle, hint) = self.way.expect("the block was found before");
+        let missing = Missing::Data(self.partition, self.block);
+        let block = self.sst.look(handle, hint, pinned).ok_or(missing)?;
+        let Content::Data(meta) = &block.meta.0 else { return Err(missing) };
+        let view = BlockView::of(block.bytes, meta);
+        self.view = Some(view);
+        self.search = view.search(row);
+        Ok(())
+    }
+
+    /// Finds the row by its head.
+    pub(crate) fn reach_cells(&mut self) {
+        if let (Some(view), Some(search)) = (&self.view, &mut self.search) {
+            view.search_heads(search);
+        }
+    }
+
+    /// The row, if the file has it.
+    pub(crate) fn row(&self) -> Option<RowHit<'g>> {
+        let (view, search) = (self.view?, self.search.as_ref()?);
+        view.found(search).map(|row| RowHit { view, row })
+    }
+
+    fn filter(&self, pinned: &'g Guard) -> Option<FilterPartition<'g>> {
+        let slot = &self.sst.top.slots()[self.partition];
+        let block = self.sst.look(slot.filter?, &slot.filter_hint, pinned)?;
+        match &block.meta.0 {
+            Content::Filter(meta) => Some(FilterPartition::of(block.bytes, meta)),
+            _ => None,
+        }
+    }
+}
+
+impl SstReader {
+    #[inline]
+    fn look<'g>(
+        &'g self,
+        handle: Handle,
+        hint: &Hint,
+        pinned: &'g Guard,
+    ) -> Option<BlockRef<'g, Block>> {
+        self.cache().find(self.key(handle), hint, pinned)
+    }
+
+    #[inline]
+    fn prefetch(&self, hint: &Hint) {
+        self.cache().prefetch(hint);
+    }
+
+    /// Brings a missing block into the cache, from disk if need be, and holds it. The caller is
+    /// not pinned.
+    pub(crate) fn fetch(&self, missing: Missing) -> Result<Option<BlockHold<Block>>> {
+        let fill = CacheFill::Insert;
+        Ok(match missing {
+            Missing::Filter(partition) => self.filter(partition, fill)?.map(|filter| filter.0),
+            Missing::Index(partition) => Some(self.index(partition, fill)?.0),
+            Missing::Data(partition, block) => {
+                let index = self.index(partition, fill)?;
+                Some(self.data(&index, block, fill)?.0)
+            }
+        })
+    }
+}

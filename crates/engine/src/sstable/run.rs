@@ -1,0 +1,88 @@
+//! The SSTables of a sorted run, found by row.
+//!
+//! Invariant: the SSTables are in row order and share no row (manifest/version.rs, invariant 2).
+
+use super::SstReader;
+use super::heads::{common_prefix, head_of};
+use super::ints::partition;
+use std::sync::Arc;
+
+/// See the file header.
+pub(crate) struct SstRun {
+    ssts: Arc<[Arc<SstReader>]>,
+    /// Bytes that the first rows share, and the heads of what follows (heads.rs).
+    prefix: Box<[u8]>,
+    heads: Box<[u64]>,
+}
+
+impl SstRun {
+    /// A run of `ssts`, which are in order, each with an entry.
+    pub(crate) fn new(ssts: Arc<[Arc<SstReader>]>) -> Self {
+        let first_row = |sst: &Arc<SstReader>| sst.properties().first_row.clone();
+        let rows: Vec<Vec<u8>> = ssts.iter().map(first_row).collect();
+        let shared = match &rows[..] {
+            [first, .., last] => common_prefix(first, last),
+            _ => 0,
+        };
+        let prefix = rows.first().map_or(&[][..], |row| &row[..shared]).into();
+        let heads = rows.iter().map(|row| head_of(&row[shared..])).collect();
+        Self { ssts, prefix, heads }
+    }
+
+    /// The SSTables, in order.
+    pub(crate) fn ssts(&self) -> &Arc<[Arc<SstReader>]> {
+        &self.ssts
+    }
+
+    /// The only SSTable that can have `row`; of a run of one, always that one.
+    #[inline]
+    pub(crate) fn sst_of(&self, row: &[u8]) -> Option<&SstReader> {
+        self.shared_sst_of(row).map(|sst| &**sst)
+    }
+
+    /// The same, to be shared.
+    pub(crate) fn shared_sst_of(&self, row: &[u8]) -> Option<&Arc<SstReader>> {
+        if let [only] = &*self.ssts {
+            return Some(only);
+        }
+        let Some(suffix) = row.strip_prefix(&*self.prefix) else {
+            // All rows of all but the last SSTable have the prefix, or lie before a row that has.
+            let after = row > &*self.prefix;
+            return if after { self.ssts.last() } else { None };
+        };
+        let head = head_of(suffix);
+        let behind = partition(0, self.ssts.len(), |at| match self.heads[at].cmp(&head) {
+            std::cmp::Ordering::Equal => self.ssts[at].properties().first_row.as_slice() <= row,
+            order => order.is_lt(),
+        });
+        behind.checked_sub(1).map(|at| &self.ssts[at])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sstable::tests::sst_of_rows;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn the_sst_is_found_that_could_have_the_row(
+            rows in proptest::collection::btree_set("p?[ab\\x00]{0,12}", 2..40),
+            cut in 1usize..8,
+            asked in proptest::collection::vec("p?[ab\\x00]{0,13}", 20),
+        ) {
+            let rows: Vec<Vec<u8>> = rows.into_iter().map(String::into_bytes).collect();
+            let ssts: Vec<_> = rows.chunks(cut).map(sst_of_rows).collect();
+            prop_assume!(ssts.len() > 1);
+            let run = SstRun::new(ssts.into());
+            for row in asked.into_iter().map(String::into_bytes).chain(rows.iter().cloned()) {
+                let could = rows.chunks(cut).rposition(|part| part[0] <= row);
+                let found = run.sst_of(&row).map(|sst| sst.properties().first_row.clone());
+                prop_assert_eq!(found, could.map(|at| rows.chunks(cut).nth(at).unwrap()[0].clone()));
+            }
+        }
+    }
+}
