@@ -8,6 +8,7 @@
 //!    what they say of each other and what the manifest says of them, and every batch of the log.
 
 use crate::batch::FrozenBatch;
+use crate::cache::CacheFeatures;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
@@ -177,7 +178,8 @@ fn check_sst(
     report: &mut Report,
 ) -> Result<()> {
     let file = fs.open_read(path).map_err(|error| Error::io("open", path, &error))?;
-    let sst = SstReader::open(file, path, number, BlockCache::new(CACHE_BYTES, false))?;
+    let cache = BlockCache::new(CACHE_BYTES, CacheFeatures::PASSING);
+    let sst = SstReader::open(file, path, number, cache)?;
     let sequence = meta.map_or(SequenceNumber(0), |meta| meta.sequence_max);
     let sst = SstReader::numbered(sst, sequence);
     sst.verify()?;

@@ -1,6 +1,7 @@
 //! Shows any file of a data directory as text, up to the first damage, which is the error.
 
 use crate::batch::{FrozenBatch, Mutation};
+use crate::cache::CacheFeatures;
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
@@ -170,5 +171,6 @@ fn dump_sst(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<()>
         Error::InvalidArgument(format!("{} is not named like an SSTable", path.display()))
     })?;
     let file = fs.open_read(path).map_err(|error| Error::io("open", path, &error))?;
-    SstReader::open(file, path, number, BlockCache::new(CACHE_BYTES, false))?.dump(out)
+    SstReader::open(file, path, number, BlockCache::new(CACHE_BYTES, CacheFeatures::PASSING))?
+        .dump(out)
 }

@@ -39,6 +39,6 @@ pub use cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
 pub use engine::{Engine, Scan, Snapshot};
 pub use error::{Error, Result};
 pub use ingest::{IngestFiles, IngestOptions, SstWriter};
-pub use options::{Compression, Durability, FilterGranularity, Options, TreeOptions};
+pub use options::{Compression, Durability, FilterGranularity, Options, ReadPath, TreeOptions};
 pub use reader::{ColumnOf, RowSelection, TreeReader};
 pub use request::{Cell, Columns, Direction, QualifierRange, RowRange, ScanRequest};

@@ -113,6 +113,7 @@ pub fn remove_unnamed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::CacheFeatures;
     use crate::cell::{Column, Entry, FamilyId, Kind, SequenceNumber, Timestamp};
     use crate::options::{Compression, TreeOptions};
     use crate::sstable::{BlockCache, SstBuilder, SstOptions};
@@ -132,7 +133,7 @@ mod tests {
         };
         builder.add(b"row", &entry).unwrap();
         builder.finish().unwrap();
-        let cache = BlockCache::new(1 << 20, false);
+        let cache = BlockCache::new(1 << 20, CacheFeatures::PASSING);
         SstReader::open(fs.open_read(&path).unwrap(), &path, number, cache).unwrap()
     }
 

@@ -26,9 +26,8 @@ pub struct Options {
     pub memtable_bytes_max: usize,
     /// Bytes of blocks kept in memory, over all trees. 1 MiB or more, default 256 MiB.
     pub cache_bytes_max: usize,
-    /// Whether the block cache asks for huge pages. Off: reads are slower, memory is given back
-    /// more finely. Default on; without effect where the system has none.
-    pub huge_pages: bool,
+    /// Parts of the read path that can be switched off. All are on by default.
+    pub read_path: ReadPath,
     /// Size of one log segment, preallocated. Larger: fewer files; smaller: space returns
     /// sooner. 64 KiB..=1 GiB, default 64 MiB.
     pub log_segment_bytes: u64,
@@ -44,13 +43,33 @@ pub struct Options {
     pub l1_bytes_max: u64,
 }
 
+/// Parts of the read path, each of which can be switched off to see what it buys. No answer
+/// depends on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadPath {
+    /// The block cache asks the system for huge pages. Without effect where it has none.
+    pub huge_pages: bool,
+    /// A resident block is found by the hint beside what leads to it, not by its key.
+    pub hints: bool,
+    /// Filters are asked before a file is read for a row.
+    pub filters: bool,
+    /// A row that needs no merging is read without a merge, and many rows together.
+    pub point_reads: bool,
+}
+
+impl Default for ReadPath {
+    fn default() -> Self {
+        Self { huge_pages: true, hints: true, filters: true, point_reads: true }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
             durability: Durability::Sync,
             memtable_bytes_max: 64 << 20,
             cache_bytes_max: 256 << 20,
-            huge_pages: true,
+            read_path: ReadPath::default(),
             log_segment_bytes: 64 << 20,
             l0_runs_compact: 4,
             l0_runs_stall: 12,

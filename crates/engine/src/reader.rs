@@ -9,6 +9,7 @@ use crate::cache::BlockHold;
 use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::engine::{Engine, Scan, Shared};
 use crate::error::{Error, Result};
+use crate::options::ReadPath;
 use crate::read::point::{PointRead, PointReads, Step, Wanted};
 use crate::request::{Cell, Columns, QualifierRange, RowRange, ScanRequest};
 use crate::snapshot::Snapshot;
@@ -85,6 +86,10 @@ impl TreeReader {
 
     fn shared(&self) -> &Shared {
         self.engine.shared()
+    }
+
+    fn parts(&self) -> ReadPath {
+        self.shared().options.read_path
     }
 
     fn check(&self) -> Result<()> {
@@ -178,7 +183,7 @@ impl TreeReader {
         let RowSelection { columns, timestamps, versions_max } = *selection;
         let filters = &self.shared().filter_counters;
         let view = self.tree.look();
-        let read = PointRead::new(&queries, self.sequence(snapshot));
+        let read = PointRead::new(&queries, self.sequence(snapshot), self.parts());
         let mut held = Vec::new();
         for _ in 0..FETCHES_MAX {
             let missed = {
@@ -209,7 +214,7 @@ impl TreeReader {
             versions_max,
             ..ScanRequest::rows(RowRange::single(row))
         };
-        let mut scan = view.scan(&request, read.snapshot(), None)?;
+        let mut scan = view.scan(&request, read.snapshot(), self.parts(), None)?;
         let mut lent = 0;
         if scan.next_row()?.is_some() {
             while let Some(cell) = scan.next_cell()? {
@@ -229,7 +234,7 @@ impl TreeReader {
         let at = self.sequence(snapshot);
         let pin = snapshot.cloned().map(|snapshot| Box::new((snapshot, Arc::clone(&view))) as _);
         let pin = pin.unwrap_or_else(|| Box::new(Arc::clone(&view)) as _);
-        view.scan(request, at, Some(pin))
+        view.scan(request, at, self.parts(), Some(pin))
     }
 
     /// The newest cell of a column that a reader of `view` at `at` sees.
@@ -241,7 +246,7 @@ impl TreeReader {
         use_cell: impl FnOnce(Timestamp, &[u8]) -> R,
     ) -> Result<Option<R>> {
         let queries = [of.query()];
-        let read = PointRead::new(&queries, at);
+        let read = PointRead::new(&queries, at, self.parts());
         let mut held = Vec::new();
         for _ in 0..FETCHES_MAX {
             let missed = {
@@ -261,7 +266,7 @@ impl TreeReader {
         let columns = Columns::Ranges(vec![QualifierRange::column(of.family, of.qualifier)]);
         let rows = ScanRequest::rows(RowRange::single(of.row));
         let request = ScanRequest { columns, versions_max: Some(1), ..rows };
-        let mut scan = view.scan(&request, at, None)?;
+        let mut scan = view.scan(&request, at, self.parts(), None)?;
         if scan.next_row()?.is_none() {
             return Ok(None);
         }
@@ -280,7 +285,7 @@ impl TreeReader {
         let pinned = epoch::pin();
         let mut reads = PointReads::<'_, '_, GROUP>::default();
         for (of, query) in columns.iter().zip(&queries) {
-            reads.push(PointRead::new(query, at), of.column(), view);
+            reads.push(PointRead::new(query, at, self.parts()), of.column(), view);
         }
         reads.run(&pinned, &self.shared().filter_counters, answer);
     }

@@ -14,6 +14,7 @@
 //! Nothing is flushed here; what fills a memtable is frozen, and flushed once the engine is open.
 
 use crate::batch::FrozenBatch;
+use crate::cache::CacheFeatures;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::commit::{Commits, LogStart};
 use crate::engine::Shared;
@@ -21,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::log::{Ending, LogEnd, LogItem, LogReader, LogWriter, SegmentNumber};
 use crate::manifest::{LogPosition, ManifestSet, State};
 use crate::obsolete;
-use crate::options::Options;
+use crate::options::{Options, ReadPath};
 use crate::snapshot::Snapshots;
 use crate::sstable::{BlockCache, SstReader};
 use crate::tree::Tree;
@@ -45,7 +46,9 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let lock = lock(&*env.fs, dir)?;
     let manifest = ManifestSet::open(Arc::clone(&env.fs), dir)?;
     let state = manifest.state();
-    let cache = BlockCache::new(options.cache_bytes_max, options.huge_pages);
+    let ReadPath { huge_pages, hints, .. } = options.read_path;
+    let features = CacheFeatures { huge_pages, hints };
+    let cache = BlockCache::new(options.cache_bytes_max, features);
     let trees = open_trees(&env, dir, &state, &cache)?;
     let (end, start) = replay(&env, dir, &manifest, &trees, &options)?;
     check_log(dir, &state, &end)?;

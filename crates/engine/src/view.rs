@@ -12,6 +12,7 @@ use crate::cell::SequenceNumber;
 use crate::error::Result;
 use crate::manifest::TreeVersion;
 use crate::memtable::Memtable;
+use crate::options::ReadPath;
 use crate::read::dropped::DroppedRanges;
 use crate::read::merge::BoxedCursor;
 use crate::read::run::RunCursor;
@@ -94,6 +95,7 @@ impl ReadView {
         &self,
         request: &ScanRequest,
         snapshot: SequenceNumber,
+        parts: ReadPath,
         pin: Option<Box<dyn Any + Send>>,
     ) -> Result<Scan> {
         let mut cursors: Vec<BoxedCursor> = Vec::with_capacity(1 + self.frozen.len());
@@ -102,7 +104,7 @@ impl ReadView {
                 cursors.push(Box::new(memtable.cursor()));
             }
         }
-        let questions = questions(request);
+        let questions = if parts.filters { questions(request) } else { Vec::new() };
         for run in &self.runs {
             if let Some(ssts) = candidates(run.ssts(), &request.rows, &questions)? {
                 cursors.push(Box::new(RunCursor::new(ssts, CacheFill::Insert)));

@@ -87,6 +87,20 @@ pub enum CacheFill {
     Bypass,
 }
 
+/// What can be switched off of a cache.
+#[derive(Debug, Clone, Copy)]
+pub struct CacheFeatures {
+    /// Ask the system for huge pages.
+    pub huge_pages: bool,
+    /// Follow hints.
+    pub hints: bool,
+}
+
+impl CacheFeatures {
+    /// For a small cache that lives shortly.
+    pub const PASSING: Self = Self { huge_pages: false, hints: true };
+}
+
 /// A block as its loader gives it.
 #[derive(Debug)]
 pub struct Loaded<M> {
@@ -198,6 +212,8 @@ pub struct Cache<M: Plain> {
     heap: Box<[Mutex<Shard<HeapBlock<M>>>]>,
     loading: Box<[Loads<BlockHold<M>>]>,
     bytes_max: u64,
+    /// Hints are followed.
+    hints: bool,
     counters: Striped<COUNTED>,
 }
 
@@ -214,14 +230,13 @@ const SHARD_BYTES_MIN: usize = 4 << 20;
 const SHARDS_MAX: usize = 16;
 
 impl<M: Plain> Cache<M> {
-    /// An empty cache of at most `bytes_max` bytes (0 keeps nothing), on huge pages if
-    /// `huge_pages` asks for them and the system has them.
-    pub fn new(bytes_max: usize, huge_pages: bool) -> Arc<Self> {
+    /// An empty cache of at most `bytes_max` bytes (0 keeps nothing).
+    pub fn new(bytes_max: usize, features: CacheFeatures) -> Arc<Self> {
         let slab_bytes = (bytes_max / SLABS_WANTED).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
         let slab_bytes = 1 << slab_bytes.ilog2();
         let slabs = (bytes_max / 8 * 7 / slab_bytes).min(Place::SLABS_MAX);
         let slabs = if slabs < SLABS_MIN { 0 } else { slabs };
-        let arena = Arena::new(slabs, slab_bytes, huge_pages);
+        let arena = Arena::new(slabs, slab_bytes, features.huge_pages);
         let heap_bytes = bytes_max - slabs * slab_bytes;
         let shards = (heap_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
         let shards = 1 << shards.ilog2();
@@ -232,6 +247,7 @@ impl<M: Plain> Cache<M> {
             heap: (0..shards).map(|_| Mutex::new(Shard::new(heap_bytes / shards))).collect(),
             loading: (0..SHARDS_MAX).map(|_| Loads::default()).collect(),
             bytes_max: bytes_max as u64,
+            hints: features.hints,
             counters: Striped::default(),
         })
     }
@@ -244,7 +260,7 @@ impl<M: Plain> Cache<M> {
         hint: &Hint,
         pinned: &'g Guard,
     ) -> Option<BlockRef<'g, M>> {
-        let (head, block) = self.arena.find(hint.place()?, key, pinned)?;
+        let (head, block) = self.arena.find(self.follow(hint)?, key, pinned)?;
         head.touch();
         Some(block)
     }
@@ -269,7 +285,7 @@ impl<M: Plain> Cache<M> {
     /// Asks the processor to fetch the block that `hint` leads to, if it leads anywhere.
     #[inline]
     pub fn prefetch(&self, hint: &Hint) {
-        if let Some(place) = hint.place() {
+        if let Some(place) = self.follow(hint) {
             self.arena.prefetch(place);
         }
     }
@@ -355,6 +371,11 @@ impl<M: Plain> Cache<M> {
         }
     }
 
+    #[inline]
+    fn follow(&self, hint: &Hint) -> Option<Place> {
+        if self.hints { hint.place() } else { None }
+    }
+
     fn count(&self, counted: Counted, count: u64) {
         self.counters.add(counted as usize, count);
     }
@@ -376,7 +397,7 @@ impl<M: Plain> Cache<M> {
     ) -> Option<FrameHold<M>> {
         let pinned = epoch::pin();
         let live = |place| self.arena.find(place, key, &pinned).map(|(head, _)| (head, place));
-        let hinted = hint.place().and_then(live);
+        let hinted = self.follow(hint).and_then(live);
         let (head, place) = hinted.or_else(|| self.table.get(key).and_then(live))?;
         if !head.hold() {
             return None;

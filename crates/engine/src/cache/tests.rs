@@ -46,7 +46,7 @@ fn has(cache: &Arc<TestCache>, offset: u64) -> bool {
 
 #[test]
 fn a_second_read_is_a_hit() {
-    let cache = TestCache::new(1 << 20, false);
+    let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
     load(&cache, 1, CachePriority::Normal, FILL);
     let never = || panic!("it is resident");
     let again = cache.get_or_load(key(1), &Hint::default(), CachePriority::Normal, FILL, never);
@@ -57,7 +57,7 @@ fn a_second_read_is_a_hit() {
 
 #[test]
 fn a_hint_leads_to_the_block_until_it_is_evicted() {
-    let cache = TestCache::new(1 << 20, false);
+    let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
     let hint = Hint::default();
     assert!(cache.look(key(1), &hint, &epoch::pin()).is_none());
     let loaded = || Ok(block(key(1), 1000));
@@ -76,7 +76,7 @@ fn a_hint_leads_to_the_block_until_it_is_evicted() {
 #[test]
 fn never_holds_more_than_its_budget() {
     for bytes_max in [100_000, 1 << 20, 3 << 20] {
-        let cache = TestCache::new(bytes_max, false);
+        let cache = TestCache::new(bytes_max, CacheFeatures::PASSING);
         for offset in 0..10_000 {
             let len = [1000, 300, 5000, 1000, 16_000][offset as usize % 5];
             load_of(&cache, offset, len, CachePriority::Normal, FILL);
@@ -89,7 +89,7 @@ fn never_holds_more_than_its_budget() {
 
 #[test]
 fn what_is_larger_than_the_cache_is_lent_but_not_kept() {
-    let cache = TestCache::new(100_000, false);
+    let cache = TestCache::new(100_000, CacheFeatures::PASSING);
     load_of(&cache, 1, 1 << 20, CachePriority::Normal, FILL);
     assert_eq!(cache.counters().bytes, 0);
     assert_eq!(cache.counters().not_kept, 1);
@@ -98,7 +98,7 @@ fn what_is_larger_than_the_cache_is_lent_but_not_kept() {
 #[test]
 fn blocks_in_use_and_index_blocks_outlive_a_scan() {
     for bytes_max in [100_000, 1 << 20] {
-        let cache = TestCache::new(bytes_max, false);
+        let cache = TestCache::new(bytes_max, CacheFeatures::PASSING);
         for offset in 0..10 {
             load(&cache, offset, CachePriority::High, FILL);
         }
@@ -116,7 +116,7 @@ fn blocks_in_use_and_index_blocks_outlive_a_scan() {
 
 #[test]
 fn compaction_leaves_no_data_behind() {
-    let cache = TestCache::new(1 << 20, false);
+    let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
     load(&cache, 1, CachePriority::Normal, CacheFill::Bypass);
     load(&cache, 2, CachePriority::High, CacheFill::Bypass);
     assert!(!has(&cache, 1) && has(&cache, 2));
@@ -125,7 +125,7 @@ fn compaction_leaves_no_data_behind() {
 #[test]
 fn a_removed_file_leaves_nothing() {
     for bytes_max in [100_000, 64 << 20] {
-        let cache = TestCache::new(bytes_max, false);
+        let cache = TestCache::new(bytes_max, CacheFeatures::PASSING);
         for offset in 0..50 {
             load(&cache, offset, CachePriority::Normal, FILL);
         }
@@ -141,7 +141,7 @@ fn a_removed_file_leaves_nothing() {
 
 #[test]
 fn a_held_block_stays_readable_whatever_is_evicted() {
-    let cache = TestCache::new(1 << 20, false);
+    let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
     load(&cache, 0, CachePriority::Normal, FILL);
     let held = cache.get(key(0), &Hint::default()).unwrap();
     let again = held.clone();
@@ -155,23 +155,26 @@ fn a_held_block_stays_readable_whatever_is_evicted() {
 
 #[test]
 fn memory_follows_demand_from_one_size_to_another() {
-    let cache = TestCache::new(4 << 20, false);
-    let resident = |len: usize, from: u64| {
-        for offset in from..from + 20_000 {
-            load_of(&cache, offset, len, CachePriority::Normal, FILL);
-        }
-        let last = from + 19_900..from + 20_000;
-        last.filter(|offset| has(&cache, *offset)).count()
-    };
+    let cache = TestCache::new(4 << 20, CacheFeatures::PASSING);
     for (round, len) in [1000, 10_000, 2000, 1000].into_iter().enumerate() {
-        let kept = resident(len, 100_000 * round as u64);
-        assert!(kept >= 90, "{kept} of the last 100 blocks of {len} bytes: {:?}", cache.counters());
+        // Other tests' readers may be interrupted while pinned, so it may take some loads more.
+        let mut resident = 0;
+        for again in 0..50 {
+            let from = 1_000_000 * round as u64 + 2000 * again;
+            let offsets = || from..from + 2000;
+            offsets().for_each(|at| load_of(&cache, at, len, CachePriority::Normal, FILL));
+            resident = offsets().skip(1900).filter(|offset| has(&cache, *offset)).count();
+            if resident >= 90 {
+                break;
+            }
+        }
+        assert!(resident >= 90, "{resident} of the last 100: {:?}", cache.counters());
     }
 }
 
 #[test]
 fn an_error_reaches_the_reader_and_is_not_remembered() {
-    let cache = TestCache::new(1 << 20, false);
+    let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
     let failing = || Err(Error::Closed);
     let hint = Hint::default();
     let failed = cache.get_or_load(key(1), &hint, CachePriority::Normal, FILL, failing);
@@ -181,7 +184,7 @@ fn an_error_reaches_the_reader_and_is_not_remembered() {
 
 #[test]
 fn readers_of_one_block_share_one_load() {
-    let cache = TestCache::new(1 << 20, false);
+    let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
     let loads = AtomicUsize::new(0);
     let start = Barrier::new(8);
     std::thread::scope(|scope| {
@@ -209,7 +212,7 @@ fn no_reader_sees_another_block() {
     let blocks: u64 = if cfg!(miri) { 40 } else { 600 };
     let rounds = if cfg!(miri) { 60 } else { 20_000 };
     let len = |offset: u64| [900, 3000, 12_000][offset as usize % 3] + offset as usize;
-    let cache = TestCache::new(1 << 20, false);
+    let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
     let hints: Vec<Hint> = (0..blocks).map(|_| Hint::default()).collect();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -13,6 +13,7 @@
 
 use super::counters::FilterCounters;
 use crate::cell::{Column, SequenceNumber};
+use crate::options::ReadPath;
 use crate::request::Cell;
 use crate::sstable::{Candidate, FilterQuery, Missing, RowHit};
 use crate::view::ReadView;
@@ -42,15 +43,20 @@ pub(crate) struct PointRead<'k> {
     /// nothing for the read.
     queries: &'k [FilterQuery<'k>],
     snapshot: SequenceNumber,
+    parts: ReadPath,
 }
 
 type Candidates<'g, 'k> = ArrayVec<(usize, Candidate<'g, 'k>), RUNS_MAX>;
 
 impl<'k> PointRead<'k> {
     /// A read at `snapshot` that needs what any of `queries`, all of one row, asks for.
-    pub(crate) fn new(queries: &'k [FilterQuery<'k>], snapshot: SequenceNumber) -> Self {
+    pub(crate) fn new(
+        queries: &'k [FilterQuery<'k>],
+        snapshot: SequenceNumber,
+        parts: ReadPath,
+    ) -> Self {
         assert!(!queries.is_empty(), "a read asks for something");
-        Self { queries, snapshot }
+        Self { queries, snapshot, parts }
     }
 
     /// The last sequence number it sees.
@@ -135,6 +141,9 @@ impl<'k> PointRead<'k> {
         counters: &FilterCounters,
     ) -> Step<Candidates<'g, 'k>> {
         let Some(mut candidates) = self.begin(view) else { return Step::Merge };
+        if !self.parts.filters {
+            return Step::Done(candidates);
+        }
         if candidates.len() > 1 {
             for (_, candidate) in &candidates {
                 candidate.reach_filter(&self.queries[0], pinned);
@@ -158,6 +167,9 @@ impl<'k> PointRead<'k> {
 
     /// The files whose range has the row; `None` if it has to be merged.
     fn begin<'g>(&self, view: &'g ReadView) -> Option<Candidates<'g, 'k>> {
+        if !self.parts.point_reads {
+            return None;
+        }
         let row = self.row();
         let in_memory = view.may_have_in_memory(self.queries[0].row_hash());
         if in_memory || view.runs().len() > RUNS_MAX || view.drops(row, self.snapshot) {
@@ -270,6 +282,10 @@ impl<'k> PointRead<'k> {
         counters: &FilterCounters,
     ) {
         let Progress::Asking(candidates) = progress else { return };
+        if !self.parts.filters {
+            *progress = Progress::Alone;
+            return;
+        }
         let (mut passed, mut several) = (None, false);
         for (_, candidate) in candidates.iter() {
             match candidate.probe(self.queries, pinned) {

@@ -7,6 +7,7 @@ use super::format::{FOOTER_LEN, Handle};
 use super::index::IndexPartition;
 use super::last_key::LastKey;
 use super::{BlockCache, FilterQuery, SstReader};
+use crate::cache::CacheFeatures;
 use crate::cache::CacheFill;
 use crate::cell::{EntryKey, Kind, Scope, SequenceNumber, Timestamp};
 use crate::error::{Error, Result};
@@ -21,7 +22,7 @@ impl SstReader {
     /// Reads the whole file from disk, whatever is cached, and checks everything there is to
     /// check. Takes as long as reading the file does.
     pub fn verify(&self) -> Result<()> {
-        let apart = self.reopen(BlockCache::new(2 << 20, false))?;
+        let apart = self.reopen(BlockCache::new(2 << 20, CacheFeatures::PASSING))?;
         let mut check = Check::new(&apart);
         for (at, partition) in apart.top.partitions().iter().enumerate() {
             let index = apart.index(at, CacheFill::Bypass)?;

@@ -2,7 +2,7 @@
 //! SSTable sizes, caches and compaction limits never change what a read yields.
 
 use engine::cell::TreeId;
-use engine::options::{Durability, Options};
+use engine::options::{Durability, Options, ReadPath};
 use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::oracle::Trouble;
@@ -28,6 +28,12 @@ fn options(dice: &mut Dice) -> Options {
         l0_runs_stall: l0_runs_compact + *dice.pick(&[1, 8]),
         sst_bytes_max: *dice.pick(&[64 << 10, 256 << 10, 128 << 20]),
         l1_bytes_max: *dice.pick(&[64 << 10, 512 << 10, 512 << 20]),
+        read_path: ReadPath {
+            huge_pages: *dice.pick(&[true, false]),
+            hints: *dice.pick(&[true, false]),
+            filters: *dice.pick(&[true, false]),
+            point_reads: *dice.pick(&[true, false]),
+        },
     }
 }
 

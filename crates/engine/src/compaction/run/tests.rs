@@ -2,6 +2,7 @@
 //! entry; and failures at every call of the file system.
 
 use super::*;
+use crate::cache::CacheFeatures;
 use crate::compaction::pick::{Busy, Manual, manual, pick};
 use crate::compaction::testing::{Change, Deletes, batch_of, changes};
 use crate::manifest::{LogPosition, State, TreeVersion};
@@ -127,7 +128,7 @@ impl Tree {
                 ..Options::default()
             },
             tree_options,
-            cache: BlockCache::new(1 << 20, false),
+            cache: BlockCache::new(1 << 20, CacheFeatures::PASSING),
             state: State::default().apply(&[create]).unwrap(),
             readers: BTreeMap::new(),
             model: Model::default(),

@@ -5,6 +5,7 @@ mod golden;
 mod round_trip;
 
 use super::*;
+use crate::cache::CacheFeatures;
 use crate::cache::CacheFill;
 use crate::cell::{
     Column, Entry, FamilyId, Kind, RangeTombstone, Scope, SequenceNumber, Timestamp,
@@ -100,7 +101,7 @@ fn build(rows: &Rows, dropped: &[RangeTombstone], options: &SstOptions) -> (Vec<
 
 fn open(bytes: Vec<u8>) -> Result<Arc<SstReader>> {
     let file = MemoryFile(Arc::new(Mutex::new(bytes)));
-    let cache = BlockCache::new(4 << 20, false);
+    let cache = BlockCache::new(4 << 20, CacheFeatures::PASSING);
     SstReader::open(Arc::new(file), Path::new("7.sst"), FileNumber(7), cache)
 }
 
