@@ -199,7 +199,7 @@ impl Kv {
 
     /// A writer for a bulk load of sorted keys, which become visible all at once.
     pub fn sorted_writer(&self, options: &IngestOptions) -> Result<KvSortedWriter> {
-        Ok(KvSortedWriter { writer: self.engine.sst_writer(TREE, options)? })
+        Ok(KvSortedWriter { writer: self.engine().sst_writer(TREE, options)? })
     }
 }
 
