@@ -143,6 +143,11 @@ impl Filter {
         FilterPartition::of(&self.bytes, &self.meta).may_contain(query)
     }
 
+    /// Whether the row may have a tombstone of any scope here. `false` is certain.
+    pub fn may_have_tombstone(&self, query: &FilterQuery<'_>) -> bool {
+        FilterPartition::of(&self.bytes, &self.meta).may_have_tombstone(query)
+    }
+
     /// Bytes of the filter.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
