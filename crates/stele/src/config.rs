@@ -235,6 +235,7 @@ fn engine_options(settings: &Settings, default: Options) -> Result<Options, Conf
         l0_runs_stall: settings.l0_runs_stall.unwrap_or(default.l0_runs_stall),
         sst_bytes_max: size(settings.sst_bytes_max, default.sst_bytes_max),
         l1_bytes_max: size(settings.l1_bytes_max, default.l1_bytes_max),
+        ..default
     };
     options.validate().map_err(|error| ConfigError(error.to_string()))?;
     Ok(options)
