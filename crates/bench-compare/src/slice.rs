@@ -6,7 +6,7 @@
 
 use crate::data::Data;
 use crate::draw::Draw;
-use crate::engines::{BenchEngine, DiskReads, Reader, Result};
+use crate::engines::{BenchEngine, DiskReads, InFlight, Reader, Result};
 use crate::keys::Kind;
 use crate::measure::{Spent, Stopwatch, SystemReads, latencies};
 use crate::touched::Touched;
@@ -243,7 +243,8 @@ fn check(expected: &Touched, touched: &Touched) -> Result<()> {
     Err(format!("wrong answers: expected {expected:?}, the engine gave {touched:?}").into())
 }
 
-/// Several threads, each with one read in flight; all keys are drawn before they start.
+/// Several threads, each with a get or a multi-get in flight; all keys are drawn before they
+/// start.
 fn in_flight(
     engine: &dyn BenchEngine,
     data: &Data,
@@ -251,7 +252,10 @@ fn in_flight(
     calls: u64,
     seed: u64,
 ) -> Result<(Spent, Histogram<u64>)> {
-    let threads = reads.in_flight() as u64;
+    let threads = match engine.in_flight() {
+        InFlight::Threads => reads.in_flight() as u64,
+        InFlight::Batches(keys) => (reads.in_flight() / keys).max(1) as u64,
+    };
     let begin = Barrier::new(threads as usize + 1);
     std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads)
@@ -265,7 +269,14 @@ fn in_flight(
                     // Met by all threads, also by one that fails: the others would wait for it.
                     begin.wait();
                     let (mut reader, mut touched) = (reader?, Touched::default());
-                    reads.timed_calls(&mut *reader, &keys, &mut touched, &mut each)?;
+                    match engine.in_flight() {
+                        InFlight::Threads => {
+                            reads.timed_calls(&mut *reader, &keys, &mut touched, &mut each)?;
+                        }
+                        InFlight::Batches(size) => {
+                            batches(&mut *reader, &keys, size, &mut touched, &mut each)?;
+                        }
+                    }
                     check(&expected, &touched)?;
                     Ok(each)
                 })
@@ -281,4 +292,21 @@ fn in_flight(
         }
         Ok((spent, each))
     })
+}
+
+/// Gets all of `keys`, `size` in a call. A key's latency is that of its call.
+fn batches(
+    reader: &mut dyn Reader,
+    keys: &Keys,
+    size: usize,
+    touched: &mut Touched,
+    each: &mut Histogram<u64>,
+) -> Result<()> {
+    let all: Vec<&[u8]> = (0..keys.len()).map(|index| keys.key(index)).collect();
+    for batch in all.chunks(size) {
+        let start = Instant::now();
+        reader.multi_get(batch, touched)?;
+        each.saturating_record_n(start.elapsed().as_nanos() as u64, batch.len() as u64);
+    }
+    Ok(())
 }

@@ -50,6 +50,16 @@ pub(crate) enum Merging {
     Never,
 }
 
+/// How several reads are kept in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InFlight {
+    /// As many threads, each with a get.
+    Threads,
+    /// Fewer threads, each with a multi-get of so many keys.
+    #[cfg_attr(not(feature = "rocksdb"), expect(dead_code, reason = "only RocksDB does so"))]
+    Batches(usize),
+}
+
 /// Which part of a wide row is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -83,6 +93,11 @@ pub(crate) trait BenchEngine: Sync {
 
     /// Writes what is in memory into files and waits for it.
     fn flush(&self) -> Result<()>;
+
+    /// How it is asked for many keys at once, where a workload keeps several reads in flight.
+    fn in_flight(&self) -> InFlight {
+        InFlight::Threads
+    }
 
     /// A reader for one thread; it sees all that was written before it was made.
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;

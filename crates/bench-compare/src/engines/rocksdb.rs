@@ -3,36 +3,47 @@
 //! Always: HyperClockCache that sizes its own slots; full Bloom filter of 10 bits, of whole keys
 //! and, where rows have columns or versions, of row prefixes; hash index in data blocks at 0.75;
 //! format version 7 with XXH3 checksums, verified on read. Disk-bound: index and filter in
-//! partitions in the cache with their top level pinned; direct reads; MultiGet may batch its
-//! reads of a file through io_uring where the build has it.
+//! partitions in the cache with their top level pinned; direct reads, which it counts itself.
 //!
 //! Configurations: data blocks of 4 KB or 16 KB, and index search by halving or interpolation.
+//! Disk-bound, with many reads in flight, also MultiGet in place of threads, over one large file:
+//! it batches the reads of a file through io_uring where the build has it.
 
 use crate::data::{Cell, Model};
 use crate::engines::encode::{Rows, key_of, key_of_part};
-use crate::engines::{BenchEngine, Entry, Merging, Part, Reader, Result, Setup};
+use crate::engines::{
+    BenchEngine, DiskReads, Entry, InFlight, Merging, Part, Reader, Result, Setup,
+};
 use crate::source::Source;
 use crate::touched::Touched;
+use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, DB, DBCompressionType,
     DBRawIterator, DataBlockIndexType, FlushOptions, IngestExternalFileOptions, Options,
     ReadOptions, SliceTransform, SstFileWriter, WaitForCompactOptions, WriteBatch, WriteOptions,
 };
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// See [`Entry`].
 pub(crate) const ENTRY: Entry = Entry { name: "rocksdb", configurations, open };
 
-fn configurations(_: &Setup) -> std::result::Result<Vec<&'static str>, &'static str> {
-    Ok(vec!["4k", "16k", "16k-interpolation"])
+fn configurations(setup: &Setup) -> std::result::Result<Vec<&'static str>, &'static str> {
+    let mut all = vec!["4k", "16k", "16k-interpolation"];
+    if setup.disk_bound {
+        all.push("4k-multiget");
+    }
+    Ok(all)
 }
 
 const BLOOM_BITS: f64 = 10.0;
 const HASH_INDEX_UTILISATION: f64 = 0.75;
 const BACKGROUND_JOBS: i32 = 2;
-/// SSTables of a bulk load.
+/// SSTables of a bulk load; MultiGet batches its reads of one file only.
 const BULK_FILE_BYTES: u64 = 256 << 20;
+const BULK_FILE_BYTES_MULTI_GET: u64 = 64 << 30;
+/// Keys of a MultiGet: two threads with 16 each keep 32 in flight.
+const MULTI_GET_KEYS: usize = 16;
 const METADATA_BLOCK_BYTES: usize = 4 << 10;
 
 fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchEngine>> {
@@ -46,14 +57,24 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
         "block_based_table_factory={{index_block_search_type={search}}}"
     ))?;
     let db = DB::open_cf_with_opts(&options, dir.join("db"), [("default", options.clone())])?;
-    let printed = describe(setup, configuration, search);
+    let multi_get = configuration.ends_with("multiget");
+    let mut printed = describe(setup, configuration, search);
+    if multi_get {
+        printed += &format!(
+            " MultiGet of {MULTI_GET_KEYS} keys, one file, async_io, io_uring={}",
+            cfg!(feature = "io-uring")
+        );
+    }
     let engine = Rocks {
         db,
         options,
         model: setup.model,
         disk_bound: setup.disk_bound,
+        multi_get,
         dir: dir.to_owned(),
         ingested: AtomicU32::new(0),
+        block_reads: AtomicU64::new(0),
+        block_bytes: AtomicU64::new(0),
         printed,
         _base: base,
     };
@@ -136,8 +157,13 @@ struct Rocks {
     options: Options,
     model: Model,
     disk_bound: bool,
+    multi_get: bool,
     dir: PathBuf,
     ingested: AtomicU32,
+    /// Blocks and bytes that readers read from disk, added when a reader is dropped. Counted
+    /// only where data is on disk: counting costs some nanoseconds.
+    block_reads: AtomicU64,
+    block_bytes: AtomicU64,
     printed: String,
     /// Keeps what `options` was made from.
     _base: Options,
@@ -189,6 +215,7 @@ impl BenchEngine for Rocks {
     }
 
     fn bulk_load(&self, source: &mut Source<'_>) -> Result<()> {
+        let file_bytes = if self.multi_get { BULK_FILE_BYTES_MULTI_GET } else { BULK_FILE_BYTES };
         let mut paths = Vec::new();
         let mut key = Vec::new();
         let mut writer: Option<SstFileWriter<'_>> = None;
@@ -209,7 +236,7 @@ impl BenchEngine for Rocks {
                 open.put(&key, cell.value.unwrap_or_default())?;
             }
             // Asked once a chunk: the answer crosses into C++ and costs.
-            if writer.as_ref().is_some_and(|open| open.file_size() >= BULK_FILE_BYTES)
+            if writer.as_ref().is_some_and(|open| open.file_size() >= file_bytes)
                 && let Some(mut full) = writer.take()
             {
                 full.finish()?;
@@ -230,11 +257,29 @@ impl BenchEngine for Rocks {
         Ok(self.db.wait_for_compact(&WaitForCompactOptions::default())?)
     }
 
+    fn in_flight(&self) -> InFlight {
+        if self.multi_get { InFlight::Batches(MULTI_GET_KEYS) } else { InFlight::Threads }
+    }
+
+    fn disk_reads(&self) -> Option<DiskReads> {
+        self.disk_bound.then(|| DiskReads {
+            reads: self.block_reads.load(Ordering::Relaxed),
+            bytes: Some(self.block_bytes.load(Ordering::Relaxed)),
+        })
+    }
+
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        let counting =
+            if self.disk_bound { PerfStatsLevel::EnableCount } else { PerfStatsLevel::Disable };
+        set_perf_stats(counting);
+        // What the thread's earlier readers counted is theirs.
+        let mut counts = PerfContext::default();
+        counts.reset();
         Ok(Box::new(RocksReader {
             engine: self,
             family: self.default_family(),
             options: self.read_options(),
+            counts,
             total: None,
             prefix: None,
             key: Vec::new(),
@@ -251,6 +296,8 @@ struct RocksReader<'a> {
     engine: &'a Rocks,
     family: &'a ColumnFamily,
     options: ReadOptions,
+    /// Counts of this thread.
+    counts: PerfContext,
     /// An iterator over everything and one within a row, each made when first needed and reused.
     total: Option<DBRawIterator<'a>>,
     prefix: Option<DBRawIterator<'a>>,
@@ -269,6 +316,14 @@ impl<'a> RocksReader<'a> {
         let iterator =
             self.prefix.get_or_insert_with(|| engine.db.raw_iterator_opt(engine.prefix_options()));
         (iterator, &mut self.key)
+    }
+}
+
+impl Drop for RocksReader<'_> {
+    fn drop(&mut self) {
+        let count = |metric| self.counts.metric(metric);
+        self.engine.block_reads.fetch_add(count(PerfMetric::BlockReadCount), Ordering::Relaxed);
+        self.engine.block_bytes.fetch_add(count(PerfMetric::BlockReadByte), Ordering::Relaxed);
     }
 }
 

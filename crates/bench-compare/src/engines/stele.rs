@@ -6,8 +6,9 @@ use crate::source::Source;
 use crate::touched::Touched;
 use base::env::Env;
 use engine::{
-    Column, Columns, Compression, Durability, Engine, FamilyId, FilterGranularity, Options,
-    QualifierRange, RowRange, Scan, ScanRequest, Timestamp, TreeId, TreeOptions, WriteBatch,
+    Column, Columns, Compression, Durability, Engine, FamilyId, FilterGranularity, IngestOptions,
+    Options, QualifierRange, RowRange, Scan, ScanRequest, Timestamp, TreeId, TreeOptions,
+    WriteBatch,
 };
 use std::path::Path;
 
@@ -23,7 +24,7 @@ fn configurations(setup: &Setup) -> std::result::Result<Vec<&'static str>, &'sta
     if setup.disk_bound {
         return Err("it has no direct reads yet");
     }
-    Ok(vec!["16k"])
+    Ok(vec!["4k", "16k"])
 }
 
 fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchEngine>> {
@@ -85,12 +86,15 @@ impl BenchEngine for Stele {
     }
 
     fn bulk_load(&self, source: &mut Source<'_>) -> Result<()> {
+        let mut writer = self.engine.sst_writer(TREE, &IngestOptions::default())?;
         while let Some(cells) = source.next_chunk() {
-            for batch in cells.chunks(WRITE_BATCH) {
-                self.write(batch)?;
+            for cell in &cells {
+                let column = Column::of(family(cell.family), cell.qualifier);
+                let timestamp = Timestamp(cell.timestamp.cast_signed());
+                writer.put(cell.row, column, timestamp, cell.value.unwrap_or_default())?;
             }
         }
-        self.engine.compact_range(TREE, &RowRange::ALL)?;
+        self.engine.ingest(&mut writer.finish()?)?;
         Ok(())
     }
 
@@ -111,9 +115,6 @@ impl BenchEngine for Stele {
         Ok(self.engine.close()?)
     }
 }
-
-/// Cells of one batch of a bulk load through the write path.
-const WRITE_BATCH: usize = 512;
 
 struct SteleReader<'a> {
     engine: &'a Engine,
