@@ -52,6 +52,44 @@ pub trait RowCursor {
     fn skip_to_column(&mut self, column: Column<'_>) -> Result<()>;
 }
 
+impl<C: RowCursor + ?Sized> RowCursor for Box<C> {
+    fn seek(&mut self, row: &[u8]) -> Result<()> {
+        (**self).seek(row)
+    }
+
+    fn seek_before(&mut self, bound: Option<&[u8]>) -> Result<()> {
+        (**self).seek_before(bound)
+    }
+
+    fn next_row(&mut self) -> Result<()> {
+        (**self).next_row()
+    }
+
+    fn prev_row(&mut self) -> Result<()> {
+        (**self).prev_row()
+    }
+
+    fn row(&self) -> Option<&[u8]> {
+        (**self).row()
+    }
+
+    fn entry(&self) -> Option<EntryKey<'_>> {
+        (**self).entry()
+    }
+
+    fn entry_with_value(&mut self) -> Result<Entry<'_>> {
+        (**self).entry_with_value()
+    }
+
+    fn next_entry(&mut self) -> Result<()> {
+        (**self).next_entry()
+    }
+
+    fn skip_to_column(&mut self, column: Column<'_>) -> Result<()> {
+        (**self).skip_to_column(column)
+    }
+}
+
 /// An oracle for cursors, and the steps that compare a cursor with it.
 #[cfg(test)]
 pub(crate) mod testing {

@@ -187,6 +187,17 @@ impl Kv {
         KvRange { scan: Some(self.tree.scan(&request, snapshot)) }
     }
 
+    /// The same, lending keys and values instead of copying them: much cheaper for long ranges.
+    pub fn scan(
+        &self,
+        keys: RowRange,
+        direction: Direction,
+        snapshot: Option<&Snapshot>,
+    ) -> Result<KvScan> {
+        let request = ScanRequest { direction, versions_max: Some(1), ..ScanRequest::rows(keys) };
+        Ok(KvScan { scan: self.tree.scan(&request, snapshot)?, key: Vec::new() })
+    }
+
     /// The engine below, for metrics, flushes and compaction; the map is its tree 1.
     pub fn engine(&self) -> &Engine {
         self.tree.engine()
@@ -221,6 +232,29 @@ impl KvSortedWriter {
         let mut files = self.writer.finish()?;
         let engine = files.engine().clone();
         engine.ingest(&mut files).map(|_| ())
+    }
+}
+
+/// Keys and values of a range, lent in order. After an error there is nothing more.
+pub struct KvScan {
+    scan: Scan,
+    key: Vec<u8>,
+}
+
+impl KvScan {
+    /// The next key and its value; `None` at the end.
+    pub fn lend_next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let Some(key) = self.scan.next_row()? else { return Ok(None) };
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        let cell = self.scan.next_cell()?.expect("a row that is met has a visible cell");
+        Ok(Some((&self.key, cell.value)))
+    }
+
+    /// Starts again at the first key of the range that is not less than `key` (of a reverse scan:
+    /// at the last that is less). Cheaper than a new scan; it sees the same moment.
+    pub fn seek(&mut self, key: &[u8]) {
+        self.scan.seek(key);
     }
 }
 

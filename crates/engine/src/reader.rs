@@ -195,8 +195,8 @@ impl TreeReader {
                         let mut cells = hit.cells(columns);
                         let mut next =
                             || hit.next_of(&mut cells, columns, timestamps, versions_max);
-                        while let Some(cell) = next() {
-                            use_cell(&cell);
+                        while let Some(at) = next() {
+                            use_cell(&hit.cell(at));
                             lent += 1;
                         }
                         return Ok(lent);

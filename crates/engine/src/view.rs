@@ -14,12 +14,13 @@ use crate::manifest::TreeVersion;
 use crate::memtable::Memtable;
 use crate::options::ReadPath;
 use crate::read::dropped::DroppedRanges;
-use crate::read::merge::BoxedCursor;
 use crate::read::run::RunCursor;
 use crate::read::scan::{Scan, ScanSources};
+use crate::read::source::Source;
 use crate::request::{Columns, RowRange, ScanRequest};
 use crate::sstable::{FilterQuery, SstReader, SstRun};
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The SSTables of a run, opened.
@@ -34,7 +35,7 @@ pub(crate) struct ReadView {
     /// The SSTables of the version's runs, newest run first.
     pub(crate) files: Vec<OpenRun>,
     /// The same without SSTables that hold only range tombstones.
-    runs: Vec<SstRun>,
+    runs: Vec<Arc<SstRun>>,
     pub(crate) dropped: Arc<DroppedRanges>,
 }
 
@@ -52,7 +53,7 @@ impl ReadView {
         let on_disk = ssts.flat_map(|sst| sst.range_tombstones());
         let dropped = Arc::new(DroppedRanges::new(in_memory.chain(on_disk)));
         let runs = files.iter().map(with_entries).filter(|run| !run.is_empty());
-        let runs = runs.map(SstRun::new).collect();
+        let runs = runs.map(|run| Arc::new(SstRun::new(run))).collect();
         Self { active, frozen, version, files, runs, dropped }
     }
 
@@ -67,7 +68,7 @@ impl ReadView {
     }
 
     /// The runs that have entries, newest first.
-    pub(crate) fn runs(&self) -> &[SstRun] {
+    pub(crate) fn runs(&self) -> &[Arc<SstRun>] {
         &self.runs
     }
 
@@ -98,16 +99,17 @@ impl ReadView {
         parts: ReadPath,
         pin: Option<Box<dyn Any + Send>>,
     ) -> Result<Scan> {
-        let mut cursors: Vec<BoxedCursor> = Vec::with_capacity(1 + self.frozen.len());
+        let mut cursors = Vec::with_capacity(1 + self.frozen.len() + self.runs.len());
         for memtable in self.memtables() {
             if memtable.entries() > 0 {
-                cursors.push(Box::new(memtable.cursor()));
+                cursors.push(Source::Memtable(memtable.cursor()));
             }
         }
         let questions = if parts.filters { questions(request) } else { Vec::new() };
         for run in &self.runs {
-            if let Some(ssts) = candidates(run.ssts(), &request.rows, &questions)? {
-                cursors.push(Box::new(RunCursor::new(ssts, CacheFill::Insert)));
+            if let Some(part) = candidates(run, &request.rows, &questions)? {
+                let cursor = RunCursor::new(Arc::clone(run), part, CacheFill::Insert);
+                cursors.push(Source::Run(cursor));
             }
         }
         let mut dropped = vec![Arc::clone(&self.dropped), self.active.dropped()];
@@ -129,7 +131,7 @@ impl ReadView {
     /// before each: those of its largest run, scaled to the bytes of all.
     pub(crate) fn sample_rows(&self, part_bytes: u64) -> Result<Vec<(Vec<u8>, u64)>> {
         let bytes = |run: &OpenRun| run.iter().map(|sst| sst.bytes()).sum::<u64>();
-        let runs = || self.runs.iter().map(SstRun::ssts);
+        let runs = || self.runs.iter().map(|run| run.ssts());
         let Some(largest) = runs().max_by_key(|run| bytes(run)) else {
             return Ok(Vec::new());
         };
@@ -181,22 +183,17 @@ fn questions(request: &ScanRequest) -> Vec<FilterQuery<'_>> {
 
 /// The SSTables of `run` that can matter to a read of `rows`; `None` if none can.
 fn candidates(
-    run: &OpenRun,
+    run: &SstRun,
     rows: &RowRange,
     questions: &[FilterQuery<'_>],
-) -> Result<Option<OpenRun>> {
-    let first =
-        run.partition_point(|sst| sst.properties().last_row.as_slice() < rows.start.as_slice());
-    let behind = match &rows.end {
-        Some(end) => {
-            run.partition_point(|sst| sst.properties().first_row.as_slice() < end.as_slice())
-        }
-        None => run.len(),
-    };
-    let Some(some) = run.get(first..behind).filter(|some| !some.is_empty()) else {
+) -> Result<Option<Range<usize>>> {
+    let first = run.first_not_before(&rows.start);
+    let behind = rows.end.as_ref().map_or(run.ssts().len(), |end| run.first_beginning_at(end));
+    if first >= behind {
         return Ok(None);
-    };
-    if let ([only], false) = (some, questions.is_empty()) {
+    }
+    if behind - first == 1 && !questions.is_empty() {
+        let only = &run.ssts()[first];
         let mut useful = false;
         for question in questions {
             useful = useful || only.may_contain(question)?;
@@ -205,6 +202,5 @@ fn candidates(
             return Ok(None);
         }
     }
-    let whole = some.len() == run.len();
-    Ok(Some(if whole { Arc::clone(run) } else { some.into() }))
+    Ok(Some(first..behind))
 }

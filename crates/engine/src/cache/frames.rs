@@ -30,9 +30,6 @@ use std::sync::atomic::{AtomicU16, Ordering};
 const ALIGNMENT: usize = 64;
 /// Smallest frame.
 const FRAME_BYTES_MIN: usize = 1 << 10;
-/// Lines of a frame that a prefetch fetches: its head, what it is, and where a block begins.
-const PREFETCH_BYTES: usize = 512;
-
 #[repr(C)]
 struct Frame<M> {
     head: FrameHead,
@@ -234,11 +231,11 @@ impl<M: Plain> Arena<M> {
         FreeFrame(retired.0)
     }
 
-    /// Asks the processor to fetch the beginning of the frame at `place`.
+    /// Asks the processor to fetch the frame at `place` up to `len` bytes of its block.
     #[inline]
-    pub(super) fn prefetch(&self, place: Place) {
-        if let Some((frame, _)) = self.frame(place) {
-            prefetch(frame.cast::<u8>(), PREFETCH_BYTES);
+    pub(super) fn prefetch(&self, place: Place, len: usize) {
+        if let Some((frame, room)) = self.frame(place) {
+            prefetch(frame.cast::<u8>(), room.min(Self::BLOCK_AT + len));
         }
     }
 }

@@ -282,11 +282,12 @@ impl<M: Plain> Cache<M> {
         Some(block)
     }
 
-    /// Asks the processor to fetch the block that `hint` leads to, if it leads anywhere.
+    /// Asks the processor to fetch the first `len` bytes of the block that `hint` leads to, and
+    /// what says which block it is, if the hint leads anywhere.
     #[inline]
-    pub fn prefetch(&self, hint: &Hint) {
+    pub fn prefetch(&self, hint: &Hint, len: usize) {
         if let Some(place) = self.follow(hint) {
-            self.arena.prefetch(place);
+            self.arena.prefetch(place, len);
         }
     }
 

@@ -24,10 +24,10 @@ use crate::file::FileNumber;
 use crate::manifest::{Edit, RunId, SstMeta};
 use crate::memtable::Memtable;
 use crate::options::{Options, TreeOptions};
-use crate::read::merge::{BoxedCursor, MergeCursor};
+use crate::read::merge::MergeCursor;
 use crate::read::run::RunCursor;
 use crate::request::RowRange;
-use crate::sstable::{BlockCache, SstOptions, SstReader};
+use crate::sstable::{BlockCache, SstOptions, SstReader, SstRun};
 use base::env::FileSystem;
 use std::path::Path;
 use std::sync::Arc;
@@ -144,19 +144,20 @@ fn open_inputs(
     inputs: &Inputs<'_>,
     dropped: &Dropped,
     stripes: &Stripes,
-) -> MergeCursor {
+) -> MergeCursor<RunCursor> {
     let useful = |sst: &&Arc<SstMeta>| {
         let mut rows = RowRange::single(&sst.last_row);
         rows.start.clone_from(&sst.first_row);
         let (oldest, newest) = (sst.sequence_min, sst.sequence_max);
         sst.entries > 0 && !dropped.hides_all(&rows, oldest, newest, stripes)
     };
-    let mut cursors: Vec<BoxedCursor> = Vec::with_capacity(plan.inputs.len());
+    let mut cursors = Vec::with_capacity(plan.inputs.len());
     for run in &plan.inputs {
         let ssts = run.ssts.iter().filter(useful).map(|sst| (inputs.open)(sst.number));
         let ssts: Arc<[Arc<SstReader>]> = ssts.collect();
         if !ssts.is_empty() {
-            cursors.push(Box::new(RunCursor::new(ssts, CacheFill::Bypass)));
+            let all = 0..ssts.len();
+            cursors.push(RunCursor::new(Arc::new(SstRun::new(ssts)), all, CacheFill::Bypass));
         }
     }
     MergeCursor::new(cursors)

@@ -14,20 +14,17 @@ use crate::cursor::RowCursor;
 use crate::error::Result;
 use crate::request::Direction;
 
-/// A boxed source of the merge.
-pub type BoxedCursor = Box<dyn RowCursor + Send>;
-
 /// Merges cursors. Also a cursor; after an error only a seek is legal, as for each of them.
-pub struct MergeCursor {
-    sources: Vec<BoxedCursor>,
+pub struct MergeCursor<C> {
+    sources: Vec<C>,
     active: Vec<usize>,
     current: Option<usize>,
     direction: Direction,
 }
 
-impl MergeCursor {
+impl<C: RowCursor> MergeCursor<C> {
     /// A merge of `sources`, newest first, standing on no row.
-    pub fn new(sources: Vec<BoxedCursor>) -> Self {
+    pub fn new(sources: Vec<C>) -> Self {
         let active = Vec::with_capacity(sources.len());
         Self { sources, active, current: None, direction: Direction::Forward }
     }
@@ -43,6 +40,15 @@ impl MergeCursor {
     /// Finds the next row in the direction of travel and who stands on it.
     fn settle(&mut self) {
         self.active.clear();
+        if let [only] = &self.sources[..] {
+            if only.row().is_some() {
+                self.active.push(0);
+                self.current = Some(0);
+            } else {
+                self.current = None;
+            }
+            return;
+        }
         let mut best: Option<&[u8]> = None;
         for (index, source) in self.sources.iter().enumerate() {
             let Some(row) = source.row() else { continue };
@@ -76,6 +82,15 @@ impl MergeCursor {
             }
         }
         self.current = best.map(|(index, _)| index);
+    }
+
+    /// The source that alone stands on the current row.
+    #[inline]
+    pub(crate) fn only_source(&self) -> Option<&C> {
+        match self.active[..] {
+            [only] => Some(&self.sources[only]),
+            _ => None,
+        }
     }
 
     fn step_row(&mut self) -> Result<()> {
@@ -112,12 +127,12 @@ impl MergeCursor {
         self.step_row()
     }
 
-    fn seek_all(&mut self, mut seek: impl FnMut(&mut BoxedCursor) -> Result<()>) -> Result<()> {
+    fn seek_all(&mut self, mut seek: impl FnMut(&mut C) -> Result<()>) -> Result<()> {
         self.sources.iter_mut().try_for_each(&mut seek)
     }
 }
 
-impl RowCursor for MergeCursor {
+impl<C: RowCursor> RowCursor for MergeCursor<C> {
     fn seek(&mut self, row: &[u8]) -> Result<()> {
         self.direction = Direction::Forward;
         let sought = self.seek_all(|source| source.seek(row));
@@ -212,7 +227,7 @@ mod tests {
             }
             let sources = parts
                 .into_iter()
-                .map(|part| Box::new(VecCursor::new(part)) as BoxedCursor)
+                .map(VecCursor::new)
                 .collect();
             check_against_oracle(&mut MergeCursor::new(sources), all, &steps);
         }

@@ -6,4 +6,5 @@ pub mod merge;
 pub(crate) mod point;
 pub mod run;
 pub mod scan;
+pub mod source;
 pub mod visible;

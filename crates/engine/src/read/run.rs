@@ -4,30 +4,40 @@
 //! so at most one of them has a given row, and stepping off the end of one leads to the next.
 
 use crate::cache::CacheFill;
-use crate::cell::{Column, Entry, EntryKey};
+use crate::cell::{Column, Entry, EntryKey, SequenceNumber};
 use crate::cursor::RowCursor;
 use crate::error::Result;
-use crate::sstable::{SstCursor, SstReader};
+use crate::sstable::{RowHit, SstCursor, SstRun};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A cursor over the SSTables of one run. Opens only those that it comes to.
 pub struct RunCursor {
-    ssts: Arc<[Arc<SstReader>]>,
+    run: Arc<SstRun>,
+    /// The SSTables it walks over, by their place in the run.
+    part: Range<usize>,
     fill: CacheFill,
     /// The SSTable the cursor is in, with a cursor over it.
     at: Option<(usize, SstCursor)>,
 }
 
 impl RunCursor {
-    /// A cursor over `ssts`, sorted and disjoint, each with an entry; what it reads enters the
-    /// cache as `fill` says.
-    pub fn new(ssts: Arc<[Arc<SstReader>]>, fill: CacheFill) -> Self {
-        Self { ssts, fill, at: None }
+    /// A cursor over the SSTables of `run` in `part`; what it reads enters the cache as `fill`
+    /// says.
+    pub(crate) fn new(run: Arc<SstRun>, part: Range<usize>, fill: CacheFill) -> Self {
+        Self { run, part, fill, at: None }
+    }
+
+    /// The row the cursor stands on, if it has just come to it and a reader at `snapshot` sees its
+    /// entries as they lie in one block.
+    #[inline]
+    pub(crate) fn plain_row(&self, snapshot: SequenceNumber) -> Option<RowHit<'_>> {
+        self.at.as_ref().and_then(|(_, cursor)| cursor.plain_row(snapshot))
     }
 
     fn enter(&mut self, index: usize) -> &mut SstCursor {
         if self.at.as_ref().is_none_or(|(at, _)| *at != index) {
-            self.at = Some((index, self.ssts[index].cursor(self.fill)));
+            self.at = Some((index, self.run.ssts()[index].cursor(self.fill)));
         }
         &mut self.at.as_mut().expect("set just above").1
     }
@@ -47,7 +57,7 @@ impl RunCursor {
                 return Ok(());
             }
             let next = index + 1;
-            if next == self.ssts.len() {
+            if next == self.part.end {
                 self.at = None;
             } else {
                 self.enter(next).seek(&[])?;
@@ -61,7 +71,7 @@ impl RunCursor {
             if cursor.row().is_some() {
                 return Ok(());
             }
-            match index.checked_sub(1) {
+            match index.checked_sub(1).filter(|previous| *previous >= self.part.start) {
                 Some(previous) => self.enter(previous).seek_before(None)?,
                 None => self.at = None,
             }
@@ -77,8 +87,8 @@ impl RunCursor {
     }
 
     fn try_seek(&mut self, row: &[u8]) -> Result<()> {
-        let index = self.ssts.partition_point(|sst| sst.properties().last_row.as_slice() < row);
-        if index == self.ssts.len() {
+        let index = self.run.first_not_before(row).max(self.part.start);
+        if index >= self.part.end {
             self.at = None;
             return Ok(());
         }
@@ -87,11 +97,9 @@ impl RunCursor {
     }
 
     fn try_seek_before(&mut self, bound: Option<&[u8]>) -> Result<()> {
-        let begins_before = |sst: &Arc<SstReader>| {
-            bound.is_none_or(|bound| sst.properties().first_row.as_slice() < bound)
-        };
-        let end = self.ssts.partition_point(begins_before);
-        let Some(index) = end.checked_sub(1) else {
+        let end = bound.map_or(self.part.end, |bound| self.run.first_beginning_at(bound));
+        let end = end.min(self.part.end);
+        let Some(index) = end.checked_sub(1).filter(|index| *index >= self.part.start) else {
             self.at = None;
             return Ok(());
         };

@@ -1,19 +1,21 @@
 //! A scan in progress: rows of one view, at one snapshot, in either direction.
 
 use super::dropped::DroppedRanges;
-use super::merge::{BoxedCursor, MergeCursor};
+use super::merge::MergeCursor;
+use super::source::Source;
 use super::visible::{Selection, VisibleRow};
 use crate::cell::SequenceNumber;
 use crate::cursor::RowCursor;
 use crate::error::Result;
 use crate::request::{Cell, Direction, RowRange, ScanRequest};
+use crate::sstable::{PlainCells, RowHit};
 use std::any::Any;
 use std::sync::Arc;
 
 /// What a scan walks over.
 pub struct ScanSources {
     /// The sources, newest first.
-    pub cursors: Vec<BoxedCursor>,
+    pub cursors: Vec<Source>,
     /// Indexes of dropped ranges; together they hold every range tombstone of the view.
     pub dropped: Vec<Arc<DroppedRanges>>,
     /// Kept until the scan is dropped: the snapshot's pin.
@@ -24,12 +26,17 @@ pub struct ScanSources {
 /// state of the tree from beginning to end. After an error only dropping it is of use: every later
 /// call yields the end.
 pub struct Scan {
-    merge: MergeCursor,
+    merge: MergeCursor<Source>,
     dropped: Vec<Arc<DroppedRanges>>,
     rows: RowRange,
     direction: Direction,
+    /// Where the last `seek` wants the scan to start.
+    from: Option<Vec<u8>>,
     selection: Selection,
     visible: VisibleRow,
+    /// Of a plain row, the cells still to be lent.
+    plain: PlainCells,
+    pass: Pass,
     state: State,
     _pin: Option<Box<dyn Any + Send>>,
 }
@@ -48,6 +55,16 @@ enum State {
     Done,
 }
 
+/// How the cells of the current row are found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// One source has the row, and all its entries are cells as they lie in a block; the place
+    /// there of the cell found last.
+    Plain(usize),
+    /// By merging sources and hiding what is deleted.
+    Merged,
+}
+
 impl Scan {
     /// A scan for `request` over `sources` that sees entries up to `snapshot`.
     pub fn new(sources: ScanSources, request: &ScanRequest, snapshot: SequenceNumber) -> Self {
@@ -62,8 +79,11 @@ impl Scan {
             dropped: sources.dropped,
             rows: request.rows.clone(),
             direction: request.direction,
+            from: None,
             selection,
             visible: VisibleRow::default(),
+            plain: PlainCells::default(),
+            pass: Pass::Merged,
             state: State::Fresh,
             _pin: sources.pin,
         }
@@ -93,7 +113,7 @@ impl Scan {
     pub fn next_cell(&mut self) -> Result<Option<Cell<'_>>> {
         match self.state {
             State::Primed => self.state = State::InRow,
-            State::InRow => match self.visible.advance(&mut self.merge, &self.selection) {
+            State::InRow => match self.advance() {
                 Ok(true) => {}
                 Ok(false) => {
                     self.state = State::RowDone;
@@ -106,6 +126,9 @@ impl Scan {
             },
             State::Fresh | State::RowDone | State::Done => return Ok(None),
         }
+        if let Pass::Plain(at) = self.pass {
+            return Ok(self.plain_row().map(|row| row.cell(at)));
+        }
         let cell = self.visible.cell(&mut self.merge);
         if cell.is_err() {
             self.state = State::Done;
@@ -113,14 +136,75 @@ impl Scan {
         cell.map(Some)
     }
 
+    /// Starts again at the first row of the range that is not less than `row` (of a reverse scan:
+    /// at the last that is less). Much cheaper than a new scan; it sees the same state of the tree.
+    pub fn seek(&mut self, row: &[u8]) {
+        let from = self.from.get_or_insert_default();
+        from.clear();
+        from.extend_from_slice(row);
+        self.state = State::Fresh;
+    }
+
+    /// The current row, if it is plain.
+    #[inline]
+    fn plain_row(&self) -> Option<RowHit<'_>> {
+        self.merge.only_source()?.plain_row(self.selection.snapshot)
+    }
+
+    /// Moves to the row's next wanted cell; whether there is one.
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        if self.pass == Pass::Merged {
+            return self.visible.advance(&mut self.merge, &self.selection);
+        }
+        Ok(self.next_plain())
+    }
+
+    /// Moves to the plain row's next wanted cell; whether there is one.
+    #[inline]
+    fn next_plain(&mut self) -> bool {
+        let Some(source) = self.merge.only_source() else { return false };
+        let Some(row) = source.plain_row(self.selection.snapshot) else { return false };
+        let Selection { columns, timestamps, versions_max, .. } = &self.selection;
+        let found = row.next_of(&mut self.plain, columns, *timestamps, *versions_max);
+        if let Some(at) = found {
+            self.pass = Pass::Plain(at);
+        }
+        found.is_some()
+    }
+
+    /// Begins the row under the merge; whether it has a wanted cell.
+    fn begin_row(&mut self) -> Result<bool> {
+        let Some(row) = self.merge.row() else { return Ok(false) };
+        let snapshot = self.selection.snapshot;
+        let dropped = self.dropped.iter().map(|ranges| ranges.newest(row, snapshot)).max();
+        let dropped = dropped.unwrap_or_default();
+        if dropped == SequenceNumber(0)
+            && let Some(row) = self.plain_row()
+        {
+            self.plain = row.cells(&self.selection.columns);
+            self.pass = Pass::Plain(0);
+            return Ok(self.next_plain());
+        }
+        self.pass = Pass::Merged;
+        self.visible.begin(dropped);
+        self.visible.advance(&mut self.merge, &self.selection)
+    }
+
     fn find_row(&mut self) -> Result<bool> {
         if self.rows.is_empty() {
             return Ok(false);
         }
         match (self.state, self.direction) {
-            (State::Fresh, Direction::Forward) => self.merge.seek(&self.rows.start)?,
+            (State::Fresh, Direction::Forward) => {
+                let from = self.from.as_ref().filter(|from| **from > self.rows.start);
+                self.merge.seek(from.unwrap_or(&self.rows.start))?;
+            }
             (State::Fresh, Direction::Reverse) => {
-                self.merge.seek_before(self.rows.end.as_deref())?;
+                let end = self.rows.end.as_deref();
+                let from = self.from.as_deref();
+                let from = from.filter(|from| end.is_none_or(|end| *from < end));
+                self.merge.seek_before(from.or(end))?;
             }
             (_, Direction::Forward) => self.merge.next_row()?,
             (_, Direction::Reverse) => self.merge.prev_row()?,
@@ -130,10 +214,7 @@ impl Scan {
             if !self.rows.contains(row) {
                 return Ok(false);
             }
-            let snapshot = self.selection.snapshot;
-            let dropped = self.dropped.iter().map(|ranges| ranges.newest(row, snapshot)).max();
-            self.visible.begin(dropped.unwrap_or_default());
-            if self.visible.advance(&mut self.merge, &self.selection)? {
+            if self.begin_row()? {
                 return Ok(true);
             }
             match self.direction {
@@ -173,7 +254,7 @@ mod tests {
     }
 
     fn scan(memtables: &[Arc<Memtable>], request: &ScanRequest, snapshot: u64) -> Vec<OwnedRow> {
-        let cursors = memtables.iter().rev().map(|m| Box::new(m.cursor()) as BoxedCursor).collect();
+        let cursors = memtables.iter().rev().map(|m| Source::Memtable(m.cursor())).collect();
         let dropped = memtables.iter().map(|m| m.dropped()).collect();
         let sources = ScanSources { cursors, dropped, pin: None };
         collect(Scan::new(sources, request, SequenceNumber(snapshot)))

@@ -3,6 +3,7 @@ use crate::batch::WriteBatch;
 use crate::model::testing::{batches, put_batches, requests};
 use crate::model::{Model, OwnedCell};
 use crate::options::{Durability, FilterGranularity, Options, TreeOptions};
+use crate::request::Direction;
 use base::env::Env;
 use proptest::prelude::*;
 
@@ -48,6 +49,15 @@ fn model_row(model: &Model, request: &ScanRequest, at: SequenceNumber) -> Vec<Ow
     let mut rows = model.scan(request, at);
     assert!(rows.len() <= 1, "one row was asked for");
     rows.pop().map(|(_, cells)| cells).unwrap_or_default()
+}
+
+fn next_row_of(scan: &mut Scan) -> Option<(Vec<u8>, Vec<OwnedCell>)> {
+    let row = scan.next_row().unwrap()?.to_vec();
+    let mut cells = Vec::new();
+    while let Some(cell) = scan.next_cell().unwrap() {
+        cells.push(owned(&cell));
+    }
+    Some((row, cells))
 }
 
 fn owned(cell: &Cell<'_>) -> OwnedCell {
@@ -97,6 +107,24 @@ proptest! {
             .iter().map(|row| row.to_vec()).collect();
         let moments = snapshots.iter().map(Some).chain([None]);
         for snapshot in moments {
+            for question in &questions {
+                let mut again = tree.scan(question, snapshot).unwrap();
+                for row in &rows {
+                    again.seek(row);
+                    let mut rest = question.clone();
+                    match question.direction {
+                        Direction::Forward => rest.rows.start = rest.rows.start.max(row.clone()),
+                        Direction::Reverse => {
+                            let end = rest.rows.end.take();
+                            rest.rows.end = Some(end.map_or(row.clone(), |end| end.min(row.clone())));
+                        }
+                    }
+                    let mut fresh = tree.scan(&rest, snapshot).unwrap();
+                    for _ in 0..3 {
+                        prop_assert_eq!(next_row_of(&mut again), next_row_of(&mut fresh));
+                    }
+                }
+            }
             let at = snapshot.map_or(engine.snapshot().sequence(), Snapshot::sequence);
             for row in &rows {
                 for question in &questions {

@@ -10,9 +10,10 @@
 
 use super::block::CellValue;
 use super::ints::partition;
+use super::point::RowHit;
 use super::reader::{DataRef, IndexRef, SstReader, ValueRef};
 use crate::cache::CacheFill;
-use crate::cell::{Column, Entry, EntryKey};
+use crate::cell::{Column, Entry, EntryKey, SequenceNumber};
 use crate::cursor::RowCursor;
 use crate::error::{Error, Result};
 use std::ops::Range;
@@ -42,8 +43,9 @@ struct Place {
 struct At {
     /// The block in which the row begins, and the row's place in it.
     start: Place,
-    start_block: DataRef,
     start_row: usize,
+    /// That block, where it is not the one being read.
+    start_block: Option<DataRef>,
     /// The block being read.
     place: Place,
     block: DataRef,
@@ -54,18 +56,48 @@ struct At {
 impl At {
     fn new(place: Place, block: DataRef, row: usize) -> Self {
         let cells = block.view().cells_of(row);
-        let start_block = block.clone();
-        Self { start: place, start_block, start_row: row, place, block, cells }
+        Self { start: place, start_row: row, start_block: None, place, block, cells }
     }
 
     /// The row's place in the block being read.
     fn row_in_block(&self) -> usize {
-        if self.place == self.start { self.start_row } else { 0 }
+        self.row_in(self.place)
+    }
+
+    /// The row's place in a block that has entries of it.
+    fn row_in(&self, place: Place) -> usize {
+        if place == self.start { self.start_row } else { 0 }
     }
 
     /// Whether the row goes on after the block being read.
     fn continues(&self) -> bool {
-        self.block.view().continues() && self.row_in_block() + 1 == self.block.view().rows()
+        let view = self.block.view();
+        view.continues() && self.row_in_block() + 1 == view.rows()
+    }
+
+    /// The block in which the row begins.
+    fn start_block(&self) -> &DataRef {
+        self.start_block.as_ref().unwrap_or(&self.block)
+    }
+
+    /// Stands on another row that begins in the block in which this one begins.
+    fn stand_in_start(&mut self, row: usize) {
+        if let Some(block) = self.start_block.take() {
+            self.block = block;
+            self.place = self.start;
+        }
+        self.start_row = row;
+        self.cells = self.block.view().cells_of(row);
+    }
+
+    /// Reads on in `block` at `place`, which continues the row.
+    fn read_on(&mut self, place: Place, block: DataRef) {
+        self.cells = block.view().cells_of(0);
+        let before = std::mem::replace(&mut self.block, block);
+        if self.place == self.start {
+            self.start_block = Some(before);
+        }
+        self.place = place;
     }
 }
 
@@ -100,7 +132,7 @@ impl SstCursor {
                 return Ok(at.block.clone());
             }
             if at.start == place {
-                return Ok(at.start_block.clone());
+                return Ok(at.start_block().clone());
             }
         }
         let index = self.index(place.partition)?;
@@ -188,15 +220,7 @@ impl SstCursor {
             return self.stand_on_first_of(any.then_some(Place { partition: 0, block: 0 }));
         };
         let index = self.index(partition)?;
-        let after = index.view().lower_bound(row);
-        if after < index.view().blocks()
-            && index.view().row_is(after, row)
-            && !index.view().continued(after)
-        {
-            return self.stand_on_first_of(Some(Place { partition, block: after }));
-        }
-        // The first row of the partition is less than `row`, so `after` is not 0.
-        let place = Place { partition, block: after.saturating_sub(1) };
+        let place = Place { partition, block: index.view().block_of(row) };
         let block = self.block(place)?;
         let found = block.view().lower_bound(row);
         if found < block.view().rows() {
@@ -250,9 +274,7 @@ impl SstCursor {
             return Err(self.disagreement(place));
         }
         if let Some(at) = &mut self.at {
-            at.cells = block.view().cells_of(0);
-            at.place = place;
-            at.block = block;
+            at.read_on(place, block);
         }
         Ok(())
     }
@@ -272,13 +294,18 @@ impl SstCursor {
     }
 
     fn step_to_next_row(&mut self) -> Result<()> {
-        let at = standing(self.at.as_ref());
-        let (mut place, mut block, mut row) = (at.place, at.block.clone(), at.row_in_block());
+        let at = self.at.as_mut().expect("the cursor stands on a row");
+        if at.place == at.start && at.start_row + 1 < at.block.view().rows() {
+            at.stand_in_start(at.start_row + 1);
+            at.block.view().replace_row(at.start_row, &mut self.row);
+            return Ok(());
+        }
+        let (mut place, mut block) = (at.place, at.block.clone());
         if at.continues() {
             place = self.last_place_of_row(place, None)?;
             block = self.block(place)?;
-            row = 0;
         }
+        let row = standing(self.at.as_ref()).row_in(place);
         if row + 1 < block.view().rows() {
             self.stand_on(place, block, row + 1);
             return Ok(());
@@ -290,7 +317,7 @@ impl SstCursor {
     fn step_to_previous_row(&mut self) -> Result<()> {
         let at = standing(self.at.as_ref());
         if let Some(row) = at.start_row.checked_sub(1) {
-            let (place, block) = (at.start, at.start_block.clone());
+            let (place, block) = (at.start, at.start_block().clone());
             return self.stand_on_start_of(place, block, row);
         }
         let start = at.start;
@@ -325,6 +352,17 @@ impl SstCursor {
 
 fn standing(at: Option<&At>) -> &At {
     at.expect("the cursor stands on a row")
+}
+
+impl SstCursor {
+    /// The row the cursor stands on, if it has just come to it and a reader at `snapshot` sees its
+    /// entries as they lie in one block.
+    #[inline]
+    pub(crate) fn plain_row(&self, snapshot: SequenceNumber) -> Option<RowHit<'_>> {
+        let at = self.at.as_ref()?;
+        let hit = RowHit { view: at.block.view(), row: at.row_in_block() };
+        hit.is_plain(snapshot).then_some(hit)
+    }
 }
 
 impl RowCursor for SstCursor {

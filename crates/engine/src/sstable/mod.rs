@@ -36,6 +36,7 @@ pub use cursor::SstCursor;
 pub use damage::Damage;
 pub use filter::{Asked, FilterQuery};
 pub use format::{BlockType, FORMAT_VERSION, Footer, FooterError, Handle};
+pub(crate) use plain::PlainCells;
 pub(crate) use point::{Candidate, Missing, RowHit};
 pub use properties::Properties;
 pub use reader::SstReader;

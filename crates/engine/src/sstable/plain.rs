@@ -9,7 +9,7 @@ use crate::request::{Cell, Columns, QualifierRange};
 use std::ops::Range;
 
 /// What is left to lend of such a row.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct PlainCells {
     /// Entries of the row in the wanted range of columns that is being read.
     cells: Range<usize>,
@@ -45,21 +45,28 @@ impl<'g> RowHit<'g> {
         PlainCells::of(self.view, self.row, columns)
     }
 
-    /// The next of `cells`, which are this row's.
+    /// The place of the next of `cells`, which are this row's.
+    #[inline]
     pub(crate) fn next_of(
         &self,
         cells: &mut PlainCells,
         columns: &Columns,
         timestamps: TimestampRange,
         versions_max: Option<u32>,
-    ) -> Option<Cell<'g>> {
+    ) -> Option<usize> {
         cells.next(self.view, columns, timestamps, versions_max)
+    }
+
+    /// The cell at a place that `next_of` gave.
+    #[inline]
+    pub(crate) fn cell(&self, at: usize) -> Cell<'g> {
+        cell(self.view, at)
     }
 }
 
 impl PlainCells {
     /// The wanted cells of row `row` of `view`.
-    pub(in crate::sstable) fn of(view: BlockView<'_>, row: usize, columns: &Columns) -> Self {
+    fn of(view: BlockView<'_>, row: usize, columns: &Columns) -> Self {
         let cells = view.cells_of(row);
         let none = cells.end..cells.end;
         match columns {
@@ -70,22 +77,22 @@ impl PlainCells {
         }
     }
 
-    /// The next wanted cell.
+    /// The place of the next wanted cell.
     #[inline]
-    pub(in crate::sstable) fn next<'g>(
+    fn next(
         &mut self,
-        view: BlockView<'g>,
+        view: BlockView<'_>,
         columns: &Columns,
         timestamps: TimestampRange,
         versions_max: Option<u32>,
-    ) -> Option<Cell<'g>> {
+    ) -> Option<usize> {
         loop {
             let Some(at) = self.cells.next() else {
                 self.next_range(view, columns)?;
                 continue;
             };
             if versions_max.is_none() && timestamps == TimestampRange::ALL {
-                return Some(cell(view, at));
+                return Some(at);
             }
             let id = view.id(at);
             if self.id != Some(id) {
@@ -94,7 +101,7 @@ impl PlainCells {
             let more = versions_max.is_none_or(|max| self.versions < max);
             if more && timestamps.contains(view.timestamp(at)) {
                 self.versions += 1;
-                return Some(cell(view, at));
+                return Some(at);
             }
         }
     }

@@ -17,6 +17,10 @@ use crate::cell::Timestamp;
 use crate::error::Result;
 use crossbeam_epoch::Guard;
 
+/// Bytes of a data block in which its row heads usually lie; fetched before it is known where, since
+/// waiting for memory twice costs more than some lines too many.
+const KEYS_BYTES: usize = 1 << 10;
+
 /// A block of a file, by the way that leads to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
@@ -53,7 +57,7 @@ impl<'g, 'k> Candidate<'g, 'k> {
             return None;
         }
         let partition = sst.top.partition_of(row)?;
-        sst.prefetch(&sst.top.slots()[partition].filter_hint);
+        sst.prefetch(&sst.top.slots()[partition].filter_hint, 0);
         Some(Self { sst, partition, block: 0, way: None, view: None, search: None })
     }
 
@@ -86,7 +90,7 @@ impl<'g, 'k> Candidate<'g, 'k> {
             queries.iter().any(|query| filter.may_contain(query))
         };
         if passes {
-            self.sst.prefetch(&slot.index_hint);
+            self.sst.prefetch(&slot.index_hint, 0);
         }
         Ok(passes)
     }
@@ -106,7 +110,7 @@ impl<'g, 'k> Candidate<'g, 'k> {
         let index = IndexPartition::of(block.bytes, meta);
         self.block = index.block_of(row);
         let hint = &block.hints[self.block];
-        self.sst.prefetch(hint);
+        self.sst.prefetch(hint, KEYS_BYTES);
         self.way = Some((index.handle(self.block), hint));
         Ok(())
     }
@@ -162,8 +166,8 @@ impl SstReader {
     }
 
     #[inline]
-    fn prefetch(&self, hint: &Hint) {
-        self.cache().prefetch(hint);
+    fn prefetch(&self, hint: &Hint, len: usize) {
+        self.cache().prefetch(hint, len);
     }
 
     /// Brings a missing block into the cache, from disk if need be, and holds it. The caller is

@@ -5,6 +5,7 @@
 use super::SstReader;
 use super::heads::{common_prefix, head_of};
 use super::ints::partition;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// See the file header.
@@ -45,17 +46,37 @@ impl SstRun {
         if let [only] = &*self.ssts {
             return Some(only);
         }
+        self.behind(row, true).checked_sub(1).map(|at| &self.ssts[at])
+    }
+
+    /// The first SSTable whose last row is not less than `row`; their count if there is none.
+    pub(crate) fn first_not_before(&self, row: &[u8]) -> usize {
+        let behind = self.behind(row, true);
+        match behind.checked_sub(1) {
+            Some(at) if row <= self.ssts[at].properties().last_row.as_slice() => at,
+            _ => behind,
+        }
+    }
+
+    /// The first SSTable whose first row is not less than `row`; their count if there is none.
+    pub(crate) fn first_beginning_at(&self, row: &[u8]) -> usize {
+        self.behind(row, false)
+    }
+
+    /// The SSTables whose first row is less than `row`, or equal to it if `equal`.
+    fn behind(&self, row: &[u8], equal: bool) -> usize {
         let Some(suffix) = row.strip_prefix(&*self.prefix) else {
-            // All rows of all but the last SSTable have the prefix, or lie before a row that has.
-            let after = row > &*self.prefix;
-            return if after { self.ssts.last() } else { None };
+            // All first rows have the prefix, so `row` is before or after them all.
+            return if row > &*self.prefix { self.ssts.len() } else { 0 };
         };
         let head = head_of(suffix);
-        let behind = partition(0, self.ssts.len(), |at| match self.heads[at].cmp(&head) {
-            std::cmp::Ordering::Equal => self.ssts[at].properties().first_row.as_slice() <= row,
+        partition(0, self.ssts.len(), |at| match self.heads[at].cmp(&head) {
+            Ordering::Equal => {
+                let order = self.ssts[at].properties().first_row.as_slice().cmp(row);
+                order.is_lt() || (equal && order.is_eq())
+            }
             order => order.is_lt(),
-        });
-        behind.checked_sub(1).map(|at| &self.ssts[at])
+        })
     }
 }
 
@@ -78,10 +99,15 @@ mod tests {
             let ssts: Vec<_> = rows.chunks(cut).map(sst_of_rows).collect();
             prop_assume!(ssts.len() > 1);
             let run = SstRun::new(ssts.into());
+            let chunks: Vec<&[Vec<u8>]> = rows.chunks(cut).collect();
             for row in asked.into_iter().map(String::into_bytes).chain(rows.iter().cloned()) {
-                let could = rows.chunks(cut).rposition(|part| part[0] <= row);
+                let could = chunks.iter().rposition(|part| part[0] <= row);
                 let found = run.sst_of(&row).map(|sst| sst.properties().first_row.clone());
-                prop_assert_eq!(found, could.map(|at| rows.chunks(cut).nth(at).unwrap()[0].clone()));
+                prop_assert_eq!(found, could.map(|at| chunks[at][0].clone()));
+                let not_before = chunks.partition_point(|part| part[part.len() - 1] < row);
+                prop_assert_eq!(run.first_not_before(&row), not_before);
+                let beginning = chunks.partition_point(|part| part[0] < row);
+                prop_assert_eq!(run.first_beginning_at(&row), beginning);
             }
         }
     }

@@ -213,7 +213,10 @@ impl Tree {
                 got.drop_range(tombstone.clone());
             }
             let with_entries = ssts.iter().filter(|sst| sst.properties().entries > 0);
-            let mut cursor = RunCursor::new(with_entries.cloned().collect(), CacheFill::Bypass);
+            let with_entries: Arc<[Arc<SstReader>]> = with_entries.cloned().collect();
+            let all = 0..with_entries.len();
+            let run = Arc::new(SstRun::new(with_entries));
+            let mut cursor = RunCursor::new(run, all, CacheFill::Bypass);
             cursor.seek(&[]).unwrap();
             while let Some(row) = cursor.row().map(<[u8]>::to_vec) {
                 while cursor.entry().is_some() {

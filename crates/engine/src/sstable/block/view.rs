@@ -149,6 +149,12 @@ impl<'a> BlockView<'a> {
         put_suffix(out, self.meta.header.tail_form, self.head(row), self.tail(row));
     }
 
+    /// The same where `out` has the key of another row of this block.
+    pub(in crate::sstable) fn replace_row(self, row: usize, out: &mut Vec<u8>) {
+        out.truncate(self.meta.header.prefix_len);
+        put_suffix(out, self.meta.header.tail_form, self.head(row), self.tail(row));
+    }
+
     /// The first row not less than `key`; `rows()` if there is none.
     pub(in crate::sstable) fn lower_bound(self, key: &[u8]) -> usize {
         let target = match Target::against(key, self.prefix()) {
