@@ -64,5 +64,6 @@ fn figures(json: &Value, depth: usize, name: &str, options: String) -> Result<Fi
         disk_reads_by: "fio",
         configuration: name.to_owned(),
         options,
+        tried: Vec::new(),
     })
 }

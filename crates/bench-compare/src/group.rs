@@ -12,7 +12,7 @@ use crate::engines::{BenchEngine, Entry, Result, Setup};
 use crate::load;
 use crate::measure::wait_until_quiet;
 use crate::ratio::Spread;
-use crate::report::{Compared, Figures, Report};
+use crate::report::{Compared, Figures, Report, Tried};
 use crate::slice::{Reads, Slice, Timing, run_reads};
 use crate::workloads::{Basis, Work, Workload};
 use std::path::{Path, PathBuf};
@@ -36,8 +36,10 @@ pub(crate) struct Plan<'a> {
 struct Contender {
     entry: &'static Entry,
     configuration: &'static str,
-    /// Time on the clock of one call.
+    /// What a call costs: CPU time or time on the clock, whichever the workload compares.
     call: Duration,
+    /// This and all other configurations of the engine.
+    tried: Vec<Tried>,
 }
 
 /// An engine that is open.
@@ -99,8 +101,7 @@ impl Group<'_> {
                     self.open(entry, configuration)?;
                 }
                 for (workload, contenders) in workloads.iter().zip(&mut contenders) {
-                    let call = self.pilot(workload, entry, configuration)?;
-                    keep_best(contenders, Contender { entry, configuration, call });
+                    keep_best(contenders, self.pilot(workload, entry, configuration)?);
                 }
             }
         }
@@ -157,13 +158,13 @@ impl Group<'_> {
         closed.into_iter().collect()
     }
 
-    /// How long a call takes in a configuration; for a load, a call is the whole load.
+    /// How a configuration does; for a load, a call is the whole load.
     fn pilot(
         &self,
         workload: &Workload,
         entry: &'static Entry,
         configuration: &'static str,
-    ) -> Result<Duration> {
+    ) -> Result<Contender> {
         let enough = self.plan.slice.mul_f64(PILOT_SHARE);
         let mut calls = reads_of(workload).map_or(1, |reads| reads.in_flight() as u64);
         loop {
@@ -181,7 +182,13 @@ impl Group<'_> {
                     Basis::Cpu => slice.spent.cpu,
                     Basis::Wall => slice.spent.wall,
                 };
-                return Ok(cost.div_f64(slice.calls as f64));
+                let call = cost.div_f64(slice.calls as f64);
+                let tried = vec![Tried {
+                    configuration: configuration.to_owned(),
+                    ops_per_s: slice.per_second(),
+                    cpu_ns_per_op: slice.cpu_ns(),
+                }];
+                return Ok(Contender { entry, configuration, call, tried });
             }
             calls *= 2;
         }
@@ -312,6 +319,7 @@ impl Group<'_> {
             disk_reads_by: if by_engine { "engine" } else { "system" },
             configuration: configuration.to_owned(),
             options: self.options_of(entry, configuration)?,
+            tried: contender.tried.clone(),
         })
     }
 
@@ -337,11 +345,13 @@ fn reads_of(workload: &Workload) -> Option<&dyn Reads> {
 }
 
 /// Keeps, of each engine, the configuration with the cheapest call.
-fn keep_best(contenders: &mut Vec<Contender>, new: Contender) {
-    match contenders.iter_mut().find(|known| known.entry.name == new.entry.name) {
-        Some(known) if known.call > new.call => *known = new,
-        Some(_) => {}
-        None => contenders.push(new),
+fn keep_best(contenders: &mut Vec<Contender>, mut new: Contender) {
+    let Some(known) = contenders.iter_mut().find(|known| known.entry.name == new.entry.name) else {
+        return contenders.push(new);
+    };
+    known.tried.append(&mut new.tried);
+    if new.call < known.call {
+        (known.configuration, known.call) = (new.configuration, new.call);
     }
 }
 

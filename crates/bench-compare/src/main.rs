@@ -1,6 +1,8 @@
 //! Named workloads over Stele's engine and its peers, side by side in one run. How to run it and
 //! how to read what it prints: `docs/benchmarks.md`.
 
+#[cfg(feature = "jemalloc")]
+mod allocator;
 mod data;
 mod disk;
 mod draw;
@@ -21,11 +23,6 @@ mod workloads;
 
 use clap::Parser;
 use std::process::ExitCode;
-
-/// One allocator for all engines, those written in C included.
-#[cfg(feature = "jemalloc")]
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Compares Stele with RocksDB, fjall and LMDB. Build with --release.
 #[derive(Debug, Parser)]

@@ -32,6 +32,19 @@ pub(crate) struct Figures {
     pub(crate) configuration: String,
     /// Every option that was set.
     pub(crate) options: String,
+    /// What calibration saw of every configuration.
+    pub(crate) tried: Vec<Tried>,
+}
+
+/// A configuration in calibration: one short slice.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Tried {
+    /// Which.
+    pub(crate) configuration: String,
+    /// Operations a second on the clock.
+    pub(crate) ops_per_s: f64,
+    /// CPU time of the process for an operation.
+    pub(crate) cpu_ns_per_op: f64,
 }
 
 /// How Stele compares with RocksDB in one workload.
