@@ -1,4 +1,5 @@
-//! Stele's engine. Keys go through its key-value face, rows and versions through its trees.
+//! Stele's engine: one tree, read through its lending faces. A key is a row with one unnamed
+//! column, as in the engine's own key-value face.
 
 use crate::data::{Cell as Written, Model, QUALIFIERS};
 use crate::engines::{BenchEngine, DiskReads, Entry, Merging, Part, Reader, Result, Setup};
@@ -6,9 +7,9 @@ use crate::source::Source;
 use crate::touched::Touched;
 use base::env::Env;
 use engine::{
-    Column, Columns, Compression, Durability, Engine, FamilyId, FilterGranularity, IngestOptions,
-    Options, QualifierRange, RowRange, Scan, ScanRequest, Timestamp, TreeId, TreeOptions,
-    WriteBatch,
+    Cell, Column, ColumnOf, Columns, Compression, Durability, Engine, FamilyId, FilterGranularity,
+    IngestOptions, Options, QualifierRange, RowRange, RowSelection, ScanRequest, Timestamp, TreeId,
+    TreeOptions, TreeReader, WriteBatch,
 };
 use std::path::Path;
 
@@ -103,7 +104,7 @@ impl BenchEngine for Stele {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(SteleReader { engine: &self.engine }))
+        Ok(Box::new(SteleReader { tree: self.engine.tree(TREE)?, row: Vec::new() }))
     }
 
     fn disk_reads(&self) -> Option<DiskReads> {
@@ -116,77 +117,75 @@ impl BenchEngine for Stele {
     }
 }
 
-struct SteleReader<'a> {
-    engine: &'a Engine,
+struct SteleReader {
+    tree: TreeReader,
+    row: Vec<u8>,
 }
 
-impl SteleReader<'_> {
-    fn touch_rows(scan: &mut Scan, count: usize, touched: &mut Touched) -> Result<()> {
-        let mut key = Vec::new();
+impl SteleReader {
+    /// Touches the cells of the next `count` rows.
+    fn touch_rows(&mut self, rows: RowRange, count: usize, touched: &mut Touched) -> Result<()> {
+        let request = ScanRequest { versions_max: Some(1), ..ScanRequest::rows(rows) };
+        let mut scan = self.tree.scan(&request, None)?;
         for _ in 0..count {
             let Some(row) = scan.next_row()? else { break };
-            key.clear();
-            key.extend_from_slice(row);
+            self.row.clear();
+            self.row.extend_from_slice(row);
             while let Some(cell) = scan.next_cell()? {
-                touched.entry(&key, cell.value);
+                touched.entry(&self.row, cell.value);
             }
         }
         Ok(())
     }
-}
 
-impl Reader for SteleReader<'_> {
-    fn get(&mut self, key: &[u8], touched: &mut Touched) -> Result<()> {
-        match self.engine.get(TREE, key, family(0), b"", None)? {
-            Some((_, value)) => touched.value(&value),
-            None => touched.missing(),
+    fn touch_column(&self, of: ColumnOf<'_>, touched: &mut Touched) -> Result<()> {
+        if self.tree.get_with(of, None, |_, value| touched.value(value))?.is_none() {
+            touched.missing();
         }
         Ok(())
     }
+}
+
+/// The one column of a key.
+fn column_of(row: &[u8]) -> ColumnOf<'_> {
+    ColumnOf { row, family: family(0), qualifier: b"" }
+}
+
+impl Reader for SteleReader {
+    fn get(&mut self, key: &[u8], touched: &mut Touched) -> Result<()> {
+        self.touch_column(column_of(key), touched)
+    }
 
     fn multi_get(&mut self, keys: &[&[u8]], touched: &mut Touched) -> Result<()> {
-        keys.iter().try_for_each(|key| self.get(key, touched))
+        let wanted: Vec<ColumnOf<'_>> = keys.iter().map(|key| column_of(key)).collect();
+        Ok(self.tree.multi_get_with(&wanted, None, |_, cell| match cell {
+            Some((_, value)) => touched.value(value),
+            None => touched.missing(),
+        })?)
     }
 
     fn seek(&mut self, key: &[u8], count: usize, touched: &mut Touched) -> Result<()> {
-        let rows = RowRange { start: key.to_vec(), end: None };
-        let request = ScanRequest { versions_max: Some(1), ..ScanRequest::rows(rows) };
-        let mut scan = self.engine.scan(TREE, &request, None)?;
-        Self::touch_rows(&mut scan, count, touched)
+        self.touch_rows(RowRange { start: key.to_vec(), end: None }, count, touched)
     }
 
     fn scan(&mut self, touched: &mut Touched) -> Result<()> {
-        let request = ScanRequest { versions_max: Some(1), ..ScanRequest::default() };
-        let mut scan = self.engine.scan(TREE, &request, None)?;
-        Self::touch_rows(&mut scan, usize::MAX, touched)
+        self.touch_rows(RowRange::ALL, usize::MAX, touched)
     }
 
     fn row(&mut self, row: &[u8], part: Part, touched: &mut Touched) -> Result<()> {
         let columns = match part {
             Part::Column(number, column) => {
                 let qualifier = QUALIFIERS[usize::from(column)];
-                let found = self.engine.get(TREE, row, family(number), qualifier, None)?;
-                match found {
-                    Some((_, value)) => touched.value(&value),
-                    None => touched.missing(),
-                }
-                return Ok(());
+                let of = ColumnOf { row, family: family(number), qualifier };
+                return self.touch_column(of, touched);
             }
             Part::Family(number) => Columns::Ranges(vec![QualifierRange::family(family(number))]),
             Part::Row => Columns::All,
         };
-        let request = ScanRequest {
-            columns,
-            versions_max: Some(1),
-            ..ScanRequest::rows(RowRange::single(row))
-        };
-        let mut scan = self.engine.scan(TREE, &request, None)?;
-        if scan.next_row()?.is_none() {
+        let selection = RowSelection { versions_max: Some(1), ..RowSelection::of(&columns) };
+        let touch = |cell: &Cell<'_>| touched.entry(cell.qualifier, cell.value);
+        if self.tree.read_row_with(row, &selection, None, touch)? == 0 {
             touched.missing();
-            return Ok(());
-        }
-        while let Some(cell) = scan.next_cell()? {
-            touched.entry(cell.qualifier, cell.value);
         }
         Ok(())
     }
