@@ -195,7 +195,7 @@ impl Kv {
         snapshot: Option<&Snapshot>,
     ) -> Result<KvScan> {
         let request = ScanRequest { direction, versions_max: Some(1), ..ScanRequest::rows(keys) };
-        Ok(KvScan { scan: self.tree.scan(&request, snapshot)?, key: Vec::new() })
+        Ok(KvScan { scan: self.tree.scan(&request, snapshot)? })
     }
 
     /// The engine below, for metrics, flushes and compaction; the map is its tree 1.
@@ -238,17 +238,13 @@ impl KvSortedWriter {
 /// Keys and values of a range, lent in order. After an error there is nothing more.
 pub struct KvScan {
     scan: Scan,
-    key: Vec<u8>,
 }
 
 impl KvScan {
     /// The next key and its value; `None` at the end.
     pub fn lend_next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        let Some(key) = self.scan.next_row()? else { return Ok(None) };
-        self.key.clear();
-        self.key.extend_from_slice(key);
-        let cell = self.scan.next_cell()?.expect("a row that is met has a visible cell");
-        Ok(Some((&self.key, cell.value)))
+        let first = self.scan.next_first()?;
+        Ok(first.map(|(key, cell)| (key, cell.value)))
     }
 
     /// Starts again at the first key of the range that is not less than `key` (of a reverse scan:

@@ -292,6 +292,7 @@ impl<M: Plain> Cache<M> {
     }
 
     /// The block of `key` if it is in memory. Counts as a hit or a miss.
+    #[inline]
     pub fn get(self: &Arc<Self>, key: CacheKey, hint: &Hint) -> Option<BlockHold<M>> {
         let hold = self.hold(key, hint, CacheFill::Insert);
         self.count(if hold.is_some() { Counted::Hit } else { Counted::Miss }, 1);

@@ -29,6 +29,7 @@ impl<C: RowCursor> MergeCursor<C> {
         Self { sources, active, current: None, direction: Direction::Forward }
     }
 
+    #[inline]
     fn fail<T>(&mut self, result: Result<T>) -> Result<T> {
         if result.is_err() {
             self.active.clear();
@@ -38,6 +39,7 @@ impl<C: RowCursor> MergeCursor<C> {
     }
 
     /// Finds the next row in the direction of travel and who stands on it.
+    #[inline]
     fn settle(&mut self) {
         self.active.clear();
         if let [only] = &self.sources[..] {
@@ -93,6 +95,7 @@ impl<C: RowCursor> MergeCursor<C> {
         }
     }
 
+    #[inline]
     fn step_row(&mut self) -> Result<()> {
         for &index in &self.active {
             match self.direction {
@@ -119,6 +122,7 @@ impl<C: RowCursor> MergeCursor<C> {
         Ok(())
     }
 
+    #[inline]
     fn travel(&mut self, direction: Direction) -> Result<()> {
         assert!(!self.active.is_empty(), "stepping needs a row to step from");
         if self.direction != direction {
@@ -149,6 +153,7 @@ impl<C: RowCursor> RowCursor for MergeCursor<C> {
         Ok(())
     }
 
+    #[inline]
     fn next_row(&mut self) -> Result<()> {
         let moved = self.travel(Direction::Forward);
         self.fail(moved)?;
@@ -163,6 +168,7 @@ impl<C: RowCursor> RowCursor for MergeCursor<C> {
         Ok(())
     }
 
+    #[inline]
     fn row(&self) -> Option<&[u8]> {
         self.active.first().and_then(|&index| self.sources[index].row())
     }

@@ -42,15 +42,18 @@ impl RunCursor {
         &mut self.at.as_mut().expect("set just above").1
     }
 
+    #[inline]
     fn inside(&self) -> &SstCursor {
         &self.at.as_ref().expect("called only on a row").1
     }
 
+    #[inline]
     fn inside_mut(&mut self) -> &mut SstCursor {
         &mut self.at.as_mut().expect("called only on a row").1
     }
 
     /// Leaves an SSTable that has no further row forwards for the first row of the next one.
+    #[inline]
     fn roll_forward(&mut self) -> Result<()> {
         while let Some((index, cursor)) = &self.at {
             if cursor.row().is_some() {
@@ -79,6 +82,7 @@ impl RunCursor {
         Ok(())
     }
 
+    #[inline]
     fn fail<T>(&mut self, result: Result<T>) -> Result<T> {
         if result.is_err() {
             self.at = None;
@@ -107,6 +111,7 @@ impl RunCursor {
         self.roll_backward()
     }
 
+    #[inline]
     fn try_next_row(&mut self) -> Result<()> {
         self.inside_mut().next_row()?;
         self.roll_forward()
@@ -129,6 +134,7 @@ impl RowCursor for RunCursor {
         self.fail(done)
     }
 
+    #[inline]
     fn next_row(&mut self) -> Result<()> {
         let done = self.try_next_row();
         self.fail(done)
@@ -139,6 +145,7 @@ impl RowCursor for RunCursor {
         self.fail(done)
     }
 
+    #[inline]
     fn row(&self) -> Option<&[u8]> {
         self.at.as_ref().and_then(|(_, cursor)| cursor.row())
     }

@@ -37,6 +37,8 @@ pub struct Scan {
     /// Of a plain row, the cells still to be lent.
     plain: PlainCells,
     pass: Pass,
+    /// A copy of the row's key where a cell has to borrow all else.
+    key: Vec<u8>,
     state: State,
     _pin: Option<Box<dyn Any + Send>>,
 }
@@ -84,6 +86,7 @@ impl Scan {
             visible: VisibleRow::default(),
             plain: PlainCells::default(),
             pass: Pass::Merged,
+            key: Vec::new(),
             state: State::Fresh,
             _pin: sources.pin,
         }
@@ -91,6 +94,7 @@ impl Scan {
 
     /// Moves to the next row that has a visible cell the request wants, skipping what is left of
     /// the current one, and lends its key. `None` at the end.
+    #[inline]
     pub fn next_row(&mut self) -> Result<Option<&[u8]>> {
         if self.state == State::Done {
             return Ok(None);
@@ -110,6 +114,7 @@ impl Scan {
     }
 
     /// Lends the next cell of the row. `None` at the row's end.
+    #[inline]
     pub fn next_cell(&mut self) -> Result<Option<Cell<'_>>> {
         match self.state {
             State::Primed => self.state = State::InRow,
@@ -134,6 +139,28 @@ impl Scan {
             self.state = State::Done;
         }
         cell.map(Some)
+    }
+
+    /// Moves to the next row as `next_row` does, and lends its key with its first cell.
+    #[inline]
+    pub(crate) fn next_first(&mut self) -> Result<Option<(&[u8], Cell<'_>)>> {
+        if self.next_row()?.is_none() {
+            return Ok(None);
+        }
+        self.state = State::InRow;
+        if let Pass::Plain(at) = self.pass {
+            let cell = self.plain_row().map(|row| row.cell(at));
+            return Ok(self.merge.row().zip(cell));
+        }
+        self.key.clear();
+        self.key.extend_from_slice(self.merge.row().unwrap_or_default());
+        match self.visible.cell(&mut self.merge) {
+            Ok(cell) => Ok(Some((&self.key, cell))),
+            Err(error) => {
+                self.state = State::Done;
+                Err(error)
+            }
+        }
     }
 
     /// Starts again at the first row of the range that is not less than `row` (of a reverse scan:
@@ -174,6 +201,7 @@ impl Scan {
     }
 
     /// Begins the row under the merge; whether it has a wanted cell.
+    #[inline]
     fn begin_row(&mut self) -> Result<bool> {
         let Some(row) = self.merge.row() else { return Ok(false) };
         let snapshot = self.selection.snapshot;
@@ -191,6 +219,7 @@ impl Scan {
         self.visible.advance(&mut self.merge, &self.selection)
     }
 
+    #[inline]
     fn find_row(&mut self) -> Result<bool> {
         if self.rows.is_empty() {
             return Ok(false);
@@ -211,7 +240,12 @@ impl Scan {
         }
         loop {
             let Some(row) = self.merge.row() else { return Ok(false) };
-            if !self.rows.contains(row) {
+            // The seek saw to the other bound.
+            let within = match self.direction {
+                Direction::Forward => self.rows.end.as_deref().is_none_or(|end| row < end),
+                Direction::Reverse => self.rows.start.as_slice() <= row,
+            };
+            if !within {
                 return Ok(false);
             }
             if self.begin_row()? {

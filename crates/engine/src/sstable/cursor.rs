@@ -19,6 +19,9 @@ use crate::error::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Rows ahead of a walk whose bytes are asked for.
+const ROWS_AHEAD: usize = 6;
+
 /// A cursor over one SSTable.
 pub struct SstCursor {
     sst: Arc<SstReader>,
@@ -60,11 +63,13 @@ impl At {
     }
 
     /// The row's place in the block being read.
+    #[inline]
     fn row_in_block(&self) -> usize {
         self.row_in(self.place)
     }
 
     /// The row's place in a block that has entries of it.
+    #[inline]
     fn row_in(&self, place: Place) -> usize {
         if place == self.start { self.start_row } else { 0 }
     }
@@ -81,6 +86,7 @@ impl At {
     }
 
     /// Stands on another row that begins in the block in which this one begins.
+    #[inline]
     fn stand_in_start(&mut self, row: usize) {
         if let Some(block) = self.start_block.take() {
             self.block = block;
@@ -107,6 +113,7 @@ impl SstCursor {
     }
 
     /// Runs a move; after an error the cursor stands on no row.
+    #[inline]
     fn moved(&mut self, moved: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let result = moved(self);
         if result.is_err() {
@@ -293,11 +300,14 @@ impl SstCursor {
         }
     }
 
+    #[inline]
     fn step_to_next_row(&mut self) -> Result<()> {
         let at = self.at.as_mut().expect("the cursor stands on a row");
         if at.place == at.start && at.start_row + 1 < at.block.view().rows() {
             at.stand_in_start(at.start_row + 1);
-            at.block.view().replace_row(at.start_row, &mut self.row);
+            let view = at.block.view();
+            view.reach_row(at.start_row + ROWS_AHEAD);
+            view.replace_row(at.start_row, &mut self.row);
             return Ok(());
         }
         let (mut place, mut block) = (at.place, at.block.clone());
@@ -377,6 +387,7 @@ impl RowCursor for SstCursor {
         self.moved(|cursor| cursor.seek_before_in_file(bound))
     }
 
+    #[inline]
     fn next_row(&mut self) -> Result<()> {
         self.moved(Self::step_to_next_row)
     }
@@ -385,6 +396,7 @@ impl RowCursor for SstCursor {
         self.moved(Self::step_to_previous_row)
     }
 
+    #[inline]
     fn row(&self) -> Option<&[u8]> {
         self.at.is_some().then_some(self.row.as_slice())
     }

@@ -49,7 +49,14 @@ pub(super) fn put_tail(out: &mut Vec<u8>, form: TailForm, suffix: &[u8]) {
 }
 
 /// Appends the suffix of a checked head and tail.
+#[inline]
 pub(super) fn put_suffix(out: &mut Vec<u8>, form: TailForm, head: u64, tail: &[u8]) {
+    if form == TailForm::Plain {
+        // The common form, in two writes of known length and place.
+        out.extend_from_slice(&head.to_be_bytes());
+        out.extend_from_slice(tail);
+        return;
+    }
     let (head_len, rest) = split_tail(form, tail);
     out.extend_from_slice(&head.to_be_bytes()[..usize::from(head_len)]);
     out.extend_from_slice(rest);

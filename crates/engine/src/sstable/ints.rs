@@ -6,24 +6,28 @@
 use base::codec::PutBytes;
 
 /// The integer at byte `at`. Panics out of bounds: callers checked the layout.
+#[inline]
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     let (bytes, _) = bytes[at..].split_first_chunk().expect("checked with the layout");
     u16::from_le_bytes(*bytes)
 }
 
 /// The integer at byte `at`. Panics out of bounds: callers checked the layout.
+#[inline]
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let (bytes, _) = bytes[at..].split_first_chunk().expect("checked with the layout");
     u32::from_le_bytes(*bytes)
 }
 
 /// The integer at byte `at`. Panics out of bounds: callers checked the layout.
+#[inline]
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let (bytes, _) = bytes[at..].split_first_chunk().expect("checked with the layout");
     u64::from_le_bytes(*bytes)
 }
 
 /// The `index`-th integer of `width` bytes in the array that starts at `start`; 0 for width 0.
+#[inline]
 pub(super) fn int_at(bytes: &[u8], start: usize, width: usize, index: usize) -> u64 {
     match width {
         0 => 0,

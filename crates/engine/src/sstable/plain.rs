@@ -24,6 +24,7 @@ pub(crate) struct PlainCells {
 
 impl<'g> RowHit<'g> {
     /// Whether a reader at `snapshot` sees every entry of the row, and the block has them all.
+    #[inline]
     pub(crate) fn is_plain(&self, snapshot: SequenceNumber) -> bool {
         let view = self.view;
         let began_before = self.row == 0 && view.continued();
@@ -41,6 +42,7 @@ impl<'g> RowHit<'g> {
     }
 
     /// The wanted cells of a plain row.
+    #[inline]
     pub(crate) fn cells(&self, columns: &Columns) -> PlainCells {
         PlainCells::of(self.view, self.row, columns)
     }
@@ -66,6 +68,7 @@ impl<'g> RowHit<'g> {
 
 impl PlainCells {
     /// The wanted cells of row `row` of `view`.
+    #[inline]
     fn of(view: BlockView<'_>, row: usize, columns: &Columns) -> Self {
         let cells = view.cells_of(row);
         let none = cells.end..cells.end;

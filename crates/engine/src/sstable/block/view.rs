@@ -48,6 +48,8 @@ pub(in crate::sstable) struct Search<'k> {
     window: Range<usize>,
 }
 
+/// Bytes of a row's values that a walk fetches ahead.
+const WALK_PREFETCH_BYTES: usize = 512;
 /// Bytes of a value that a search fetches ahead.
 const VALUE_PREFETCH_BYTES: usize = 256;
 
@@ -107,12 +109,14 @@ impl DataMeta {
 
 impl<'a> BlockView<'a> {
     /// The block in `bytes`, of which `meta` came from `DataMeta::check`.
+    #[inline]
     pub(in crate::sstable) fn of(bytes: &'a [u8], meta: &'a DataMeta) -> Self {
         Self { bytes, meta }
     }
 
     /// Whether a reader at `snapshot` sees every entry as a cell of its own: all are puts of
     /// different cells, and none is later.
+    #[inline]
     pub(in crate::sstable) fn all_visible(self, snapshot: SequenceNumber) -> bool {
         self.meta.plain && self.meta.sequence_max <= snapshot
     }
@@ -123,16 +127,19 @@ impl<'a> BlockView<'a> {
     }
 
     /// Number of rows; at least 1.
+    #[inline]
     pub(in crate::sstable) fn rows(self) -> usize {
         self.meta.header.rows
     }
 
     /// Whether the first row began in an earlier block.
+    #[inline]
     pub(in crate::sstable) fn continued(self) -> bool {
         self.meta.header.continued
     }
 
     /// Whether the last row goes on in the next block.
+    #[inline]
     pub(in crate::sstable) fn continues(self) -> bool {
         self.meta.header.continues
     }
@@ -150,6 +157,7 @@ impl<'a> BlockView<'a> {
     }
 
     /// The same where `out` has the key of another row of this block.
+    #[inline]
     pub(in crate::sstable) fn replace_row(self, row: usize, out: &mut Vec<u8>) {
         out.truncate(self.meta.header.prefix_len);
         put_suffix(out, self.meta.header.tail_form, self.head(row), self.tail(row));
@@ -180,6 +188,19 @@ impl<'a> BlockView<'a> {
             false => before,
         };
         from..(after * SAMPLE_EVERY).min(self.rows())
+    }
+
+    /// Asks the processor to fetch what a walk over rows will read of `row` and the row after it.
+    #[inline]
+    pub(in crate::sstable) fn reach_row(self, row: usize) {
+        if row + 2 > self.rows() {
+            return;
+        }
+        let Layout { tails, values, .. } = self.meta.layout;
+        let start = self.bytes.as_ptr();
+        prefetch(start.wrapping_add(tails + self.tail_start(row)), 64);
+        let (from, to) = (self.row_value_start(row), self.row_value_start(row + 1));
+        prefetch(start.wrapping_add(values + from), (to - from).min(WALK_PREFETCH_BYTES));
     }
 
     /// Begins a search for exactly `key`: where it can only be; asks the processor to fetch that
@@ -220,6 +241,7 @@ impl<'a> BlockView<'a> {
     }
 
     /// The entries of `row`.
+    #[inline]
     pub(in crate::sstable) fn cells_of(self, row: usize) -> Range<usize> {
         self.cell_start(row)..self.cell_start(row + 1)
     }
@@ -250,6 +272,7 @@ impl<'a> BlockView<'a> {
     }
 
     /// The dictionary id of an entry's column: equal within the block for equal columns.
+    #[inline]
     pub(in crate::sstable) fn id(self, cell: usize) -> usize {
         match self.meta.layout.id_width {
             1 => self.bytes[self.meta.layout.ids + cell].into(),
@@ -268,6 +291,7 @@ impl<'a> BlockView<'a> {
     }
 
     /// The value of an entry.
+    #[inline]
     pub(in crate::sstable) fn value(self, cell: usize) -> CellValue<'a> {
         let bytes = self.value_bytes(cell);
         if self.kind_byte(cell) & KIND_LARGE == 0 {
@@ -289,14 +313,17 @@ impl<'a> BlockView<'a> {
         }
     }
 
+    #[inline]
     fn directory(self, row: usize) -> usize {
         self.meta.layout.directory + row * self.meta.layout.directory_stride
     }
 
+    #[inline]
     fn head(self, row: usize) -> u64 {
         u64_at(self.bytes, self.directory(row))
     }
 
+    #[inline]
     fn tail_start(self, row: usize) -> usize {
         let at = self.directory(row) + HEAD_LEN;
         match self.meta.layout.directory_stride {
@@ -305,11 +332,13 @@ impl<'a> BlockView<'a> {
         }
     }
 
+    #[inline]
     fn tail(self, row: usize) -> &'a [u8] {
         let start = self.meta.layout.tails;
         &self.bytes[start + self.tail_start(row)..start + self.tail_start(row + 1)]
     }
 
+    #[inline]
     fn cell_start(self, row: usize) -> usize {
         let at = self.directory(row) + HEAD_LEN;
         match self.meta.layout.directory_stride {
@@ -319,27 +348,32 @@ impl<'a> BlockView<'a> {
     }
 
     /// Where the values of a row start, in the values.
+    #[inline]
     fn row_value_start(self, row: usize) -> usize {
         let in_entry = if self.meta.layout.directory_stride == 16 { 12 } else { 16 };
         u32_at(self.bytes, self.directory(row) + in_entry) as usize
     }
 
+    #[inline]
     fn dictionary_offset(self, id: usize) -> usize {
         let Layout { dictionary_offset_width, dictionary_offsets, .. } = self.meta.layout;
         int_at(self.bytes, dictionary_offsets, dictionary_offset_width, id) as usize
     }
 
+    #[inline]
     fn dictionary_entry(self, id: usize) -> &'a [u8] {
         let start = self.meta.layout.dictionary;
         &self.bytes[start + self.dictionary_offset(id)..start + self.dictionary_offset(id + 1)]
     }
 
     /// The column of a dictionary id.
+    #[inline]
     pub(in crate::sstable) fn column(self, id: usize) -> Column<'a> {
         split_column(self.dictionary_entry(id)).expect("the dictionary was checked")
     }
 
     /// The timestamp of an entry.
+    #[inline]
     pub(in crate::sstable) fn timestamp(self, cell: usize) -> Timestamp {
         let delta =
             int_at(self.bytes, self.meta.layout.timestamps, self.meta.header.timestamp_width, cell);
@@ -353,6 +387,7 @@ impl<'a> BlockView<'a> {
         SequenceNumber(self.meta.header.sequence_base.wrapping_add(delta))
     }
 
+    #[inline]
     fn kind_byte(self, cell: usize) -> u8 {
         match self.meta.header.kind_width {
             0 => self.meta.header.kind,
@@ -360,6 +395,7 @@ impl<'a> BlockView<'a> {
         }
     }
 
+    #[inline]
     fn value_start(self, cell: usize) -> usize {
         match self.meta.header.value_layout {
             ValueLayout::Constant => cell * self.meta.header.value_len,
@@ -371,6 +407,7 @@ impl<'a> BlockView<'a> {
         }
     }
 
+    #[inline]
     fn value_bytes(self, cell: usize) -> &'a [u8] {
         let start = self.meta.layout.values;
         &self.bytes[start + self.value_start(cell)..start + self.value_start(cell + 1)]
@@ -551,6 +588,7 @@ pub(in crate::sstable) fn decode_column(bytes: &[u8]) -> Option<Column<'_>> {
 }
 
 /// The parts of a dictionary entry, which may not go together.
+#[inline]
 fn split_column(bytes: &[u8]) -> Option<Column<'_>> {
     let (&[family_low, family_high, scope], qualifier) = bytes.split_first_chunk::<3>()?;
     let family = FamilyId(u16::from_le_bytes([family_low, family_high]));
