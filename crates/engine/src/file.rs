@@ -1,6 +1,20 @@
 //! Numbers and names of the engine's SSTable files.
 
+use crate::options::Options;
+use base::env::FileSystem;
+use base::env::fs::ReadFile;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Opens the SSTable at `path` as `options` say.
+pub(crate) fn open_sst(
+    fs: &dyn FileSystem,
+    path: &Path,
+    options: &Options,
+) -> io::Result<Arc<dyn ReadFile>> {
+    if options.direct_reads { fs.open_read_direct(path) } else { fs.open_read(path) }
+}
 
 /// Number of a file in the data directory; never reused while the engine is open, so that it can
 /// key caches.

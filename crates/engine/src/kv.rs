@@ -6,6 +6,7 @@
 use crate::cell::{Column, FamilyId, Timestamp, TreeId};
 use crate::engine::{Engine, Scan};
 use crate::error::Result;
+use crate::in_flight::{Answer, InFlightGets};
 use crate::ingest::{IngestOptions, SstWriter};
 use crate::options::{FilterGranularity, Options, TreeOptions};
 use crate::reader::{ColumnOf, TreeReader};
@@ -166,6 +167,11 @@ impl Kv {
         Ok(values)
     }
 
+    /// Gets that one thread keeps in flight: see [`TreeReader::in_flight`].
+    pub fn in_flight(&self, depth: usize, snapshot: Option<&Snapshot>) -> KvInFlight {
+        KvInFlight { gets: self.tree.in_flight(depth, snapshot) }
+    }
+
     /// A moment of the map, for reads that must agree with each other.
     pub fn snapshot(&self) -> Snapshot {
         self.engine().snapshot()
@@ -212,6 +218,39 @@ impl Kv {
     pub fn sorted_writer(&self, options: &IngestOptions) -> Result<KvSortedWriter> {
         Ok(KvSortedWriter { writer: self.engine().sst_writer(TREE, options)? })
     }
+}
+
+/// Gets in flight. Dropped, it waits for the disk and gives no more answers.
+#[derive(Debug)]
+pub struct KvInFlight {
+    gets: InFlightGets,
+}
+
+impl KvInFlight {
+    /// Asks for the value of `key`. The answer comes out of [`wait`](Self::wait) or
+    /// [`poll`](Self::poll) with `tag`; see [`InFlightGets::submit`].
+    pub fn submit(&mut self, tag: u64, key: &[u8]) {
+        self.gets.submit(tag, column_of(key));
+    }
+
+    /// The next answer; waits for the disk if there is none yet. `None` if nothing is in flight.
+    pub fn wait(&mut self) -> Option<(u64, Result<Option<Vec<u8>>>)> {
+        self.gets.wait().map(value_of)
+    }
+
+    /// The next answer, if there is one by now. Does not wait.
+    pub fn poll(&mut self) -> Option<(u64, Result<Option<Vec<u8>>>)> {
+        self.gets.poll().map(value_of)
+    }
+
+    /// Gets that were submitted and whose answer was not taken.
+    pub fn in_flight(&self) -> usize {
+        self.gets.in_flight()
+    }
+}
+
+fn value_of((tag, answer): (u64, Answer)) -> (u64, Result<Option<Vec<u8>>>) {
+    (tag, answer.map(|cell| cell.map(|(_, value)| value)))
 }
 
 /// Writes keys in order, past the log. Dropped without `ingest`, it leaves nothing behind.

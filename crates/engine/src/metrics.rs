@@ -77,6 +77,12 @@ impl Shared {
         add("point_reads_merged_total", "Those that had to be merged", merged);
         let fetched = points(PointCount::Fetched);
         add("point_blocks_fetched_total", "Blocks they had to bring in", fetched);
+        let batched = points(PointCount::Batched);
+        add("point_blocks_batched_total", "Of these, read side by side with others", batched);
+        let reads = points(PointCount::DiskReads);
+        add("point_disk_reads_total", "Blocks that point reads read from disk", reads);
+        let bytes = points(PointCount::DiskBytes);
+        add("point_disk_bytes_total", "Bytes that point reads read from disk", bytes);
         for (asked, [probed, useful, wrong]) in Asked::ALL.into_iter().zip(FILTER_NAMES) {
             let of = self.filter_counters.read(asked);
             add(probed, "Filters asked by point reads", of.probed);

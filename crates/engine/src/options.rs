@@ -26,6 +26,11 @@ pub struct Options {
     pub memtable_bytes_max: usize,
     /// Bytes of blocks kept in memory, over all trees. 1 MiB or more, default 256 MiB.
     pub cache_bytes_max: usize,
+    /// SSTables are read past the page cache of the system: what the block cache keeps is then in
+    /// memory once, and reads of data far larger than memory cost less. All memory for blocks is
+    /// then `cache_bytes_max`: give it what the page cache would have had. Where the file system
+    /// cannot, they are read through the page cache, and the log says so once. Default false.
+    pub direct_reads: bool,
     /// Parts of the read path that can be switched off. All are on by default.
     pub read_path: ReadPath,
     /// Size of one log segment, preallocated. Larger: fewer files; smaller: space returns
@@ -55,11 +60,19 @@ pub struct ReadPath {
     pub filters: bool,
     /// A row that needs no merging is read without a merge, and many rows together.
     pub point_reads: bool,
+    /// All blocks that a point read or a group of a multi-get misses are read side by side.
+    pub batched_reads: bool,
 }
 
 impl Default for ReadPath {
     fn default() -> Self {
-        Self { huge_pages: true, hints: true, filters: true, point_reads: true }
+        Self {
+            huge_pages: true,
+            hints: true,
+            filters: true,
+            point_reads: true,
+            batched_reads: true,
+        }
     }
 }
 
@@ -69,6 +82,7 @@ impl Default for Options {
             durability: Durability::Sync,
             memtable_bytes_max: 64 << 20,
             cache_bytes_max: 256 << 20,
+            direct_reads: false,
             read_path: ReadPath::default(),
             log_segment_bytes: 64 << 20,
             l0_runs_compact: 4,

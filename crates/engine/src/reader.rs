@@ -1,19 +1,21 @@
 //! Reads of one tree: what a program calls, and the blocking driver of point reads.
 //!
 //! A point read is planned without I/O (`read::point`). While what it needs is resident it runs to
-//! its end here, pinned, without a lock. Otherwise the driver unpins, brings in what is missing,
-//! holds it, and has the read planned again; what needs merging is scanned.
+//! its end here, pinned, without a lock. Otherwise the driver unpins, brings in what is missing
+//! (`fetch`: all blocks of all reads of a group at once), holds it, and has the read planned again;
+//! what needs merging is scanned. `in_flight` drives reads without waiting for each.
 
 use crate::batch::TimestampRange;
-use crate::cache::BlockHold;
 use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::engine::{Engine, Scan, Shared};
 use crate::error::{Error, Result};
+use crate::fetch::{Missed, fetch};
+use crate::in_flight::InFlightGets;
 use crate::options::ReadPath;
 use crate::read::point::{PointRead, PointReads, Step, Wanted};
 use crate::request::{Cell, Columns, QualifierRange, RowRange, ScanRequest};
 use crate::snapshot::Snapshot;
-use crate::sstable::{Block, FilterQuery, Missing, SstReader};
+use crate::sstable::{BlockCache, FilterQuery};
 use crate::striped::Striped;
 use crate::tree::Tree;
 use crate::view::ReadView;
@@ -24,7 +26,7 @@ use std::sync::atomic::Ordering;
 
 /// Times a read brings in what it misses before it is merged: of an index partition, its filter and
 /// a data block each may be missing, and a block that the cache could not keep stays missing.
-const FETCHES_MAX: usize = 4;
+pub(crate) const FETCHES_MAX: usize = 4;
 /// Reads of a multi-get that wait for memory together.
 const GROUP: usize = 32;
 /// Ranges of columns up to which a read of a row asks the filters for each.
@@ -47,10 +49,16 @@ pub(crate) enum PointCount {
     Merged,
     /// Blocks they had to bring in.
     Fetched,
+    /// Of these, those they read from disk themselves.
+    DiskReads,
+    /// Bytes of these.
+    DiskBytes,
+    /// Blocks read side by side with others.
+    Batched,
 }
 
 /// Kinds of [`PointCount`].
-pub(crate) const POINT_COUNTS: usize = 3;
+pub(crate) const POINT_COUNTS: usize = 6;
 
 /// Counters of point reads.
 pub(crate) type PointCounters = Striped<POINT_COUNTS>;
@@ -66,8 +74,15 @@ pub struct ColumnOf<'a> {
     pub qualifier: &'a [u8],
 }
 
-/// A missing block with the file it is of.
-type Missed = (Arc<SstReader>, Missing);
+/// How far resident blocks led a get.
+pub(crate) enum Planned {
+    /// To its answer.
+    Done(Option<(Timestamp, Vec<u8>)>),
+    /// To blocks that are missing.
+    Missed(Vec<Missed>),
+    /// It has to be merged.
+    ToMerge,
+}
 
 impl TreeReader {
     pub(crate) fn new(engine: Engine, tree: Arc<Tree>) -> Self {
@@ -103,7 +118,11 @@ impl TreeReader {
         snapshot.map_or_else(|| self.shared().snapshots.published(), Snapshot::sequence)
     }
 
-    fn count(&self, what: PointCount, count: u64) {
+    pub(crate) fn cache(&self) -> &Arc<BlockCache> {
+        &self.shared().cache
+    }
+
+    pub(crate) fn count(&self, what: PointCount, count: u64) {
         self.shared().point_counters.add(what as usize, count);
     }
 
@@ -144,24 +163,20 @@ impl TreeReader {
         self.count(PointCount::Reads, wanted.len() as u64);
         let view = self.tree.look();
         let at = self.sequence(snapshot);
-        let mut alone = Vec::new();
         for (group, columns) in wanted.chunks(GROUP).enumerate() {
-            let first = group * GROUP;
-            self.get_group(&view, at, columns, |index, answer| match answer {
-                Some(cell) => {
-                    use_cell(first + index, cell.map(|cell| (cell.timestamp, cell.value)))
+            let mut lend = |index: usize, cell: Option<Cell<'_>>| {
+                let cell = cell.map(|cell| (cell.timestamp, cell.value));
+                use_cell(group * GROUP + index, cell);
+            };
+            for index in self.get_group(&view, at, columns, &mut lend)? {
+                let mut found = false;
+                self.merge_newest(&view, at, columns[index], |timestamp, value| {
+                    found = true;
+                    use_cell(group * GROUP + index, Some((timestamp, value)));
+                })?;
+                if !found {
+                    use_cell(group * GROUP + index, None);
                 }
-                None => alone.push(first + index),
-            });
-        }
-        for index in alone {
-            let mut found = false;
-            self.get_in(&view, at, wanted[index], |timestamp, value| {
-                found = true;
-                use_cell(index, Some((timestamp, value)));
-            })?;
-            if !found {
-                use_cell(index, None);
             }
         }
         Ok(())
@@ -205,7 +220,7 @@ impl TreeReader {
                     Step::Merge => break,
                 }
             };
-            self.fetch(missed, &mut held)?;
+            fetch(self.shared(), missed, &mut held)?;
         }
         self.count(PointCount::Merged, 1);
         let request = ScanRequest {
@@ -225,6 +240,14 @@ impl TreeReader {
         Ok(lent)
     }
 
+    /// Gets that one thread keeps in flight, up to `depth` of them reading from disk at once
+    /// (1..=4096; a depth outside is brought inside), at `snapshot`; `None`: each sees the tree as
+    /// it is at some moment between its submission and its answer.
+    pub fn in_flight(&self, depth: usize, snapshot: Option<&Snapshot>) -> InFlightGets {
+        let queue = self.shared().env.fs.read_queue(depth);
+        InFlightGets::new(self.clone(), snapshot.cloned(), queue)
+    }
+
     /// Starts a scan at `snapshot` (`None`: now). It sees one state of the tree from beginning to
     /// end.
     pub fn scan(&self, request: &ScanRequest, snapshot: Option<&Snapshot>) -> Result<Scan> {
@@ -235,6 +258,39 @@ impl TreeReader {
         let pin = snapshot.cloned().map(|snapshot| Box::new((snapshot, Arc::clone(&view))) as _);
         let pin = pin.unwrap_or_else(|| Box::new(Arc::clone(&view)) as _);
         view.scan(request, at, self.parts(), Some(pin))
+    }
+
+    /// Takes the get of a column at `snapshot` as far as resident blocks lead.
+    pub(crate) fn plan_get(
+        &self,
+        of: ColumnOf<'_>,
+        snapshot: Option<&Snapshot>,
+    ) -> Result<Planned> {
+        self.check()?;
+        let view = self.tree.look();
+        let queries = [of.query()];
+        let read = PointRead::new(&queries, self.sequence(snapshot), self.parts());
+        let pinned = epoch::pin();
+        let filters = &self.shared().filter_counters;
+        Ok(match read.newest(&view, &of.column(), &pinned, filters) {
+            Step::Done(cell) => {
+                Planned::Done(cell.map(|cell| (cell.timestamp, cell.value.to_vec())))
+            }
+            Step::Fetch(wanted) => Planned::Missed(missed(&view, of.row, &wanted)),
+            Step::Merge => Planned::ToMerge,
+        })
+    }
+
+    /// The same to its end, by a merge.
+    pub(crate) fn get_merged(
+        &self,
+        of: ColumnOf<'_>,
+        snapshot: Option<&Snapshot>,
+    ) -> Result<Option<(Timestamp, Vec<u8>)>> {
+        self.check()?;
+        let view = self.tree.look();
+        let at = self.sequence(snapshot);
+        self.merge_newest(&view, at, of, |timestamp, value| (timestamp, value.to_vec()))
     }
 
     /// The newest cell of a column that a reader of `view` at `at` sees.
@@ -260,8 +316,19 @@ impl TreeReader {
                     Step::Merge => break,
                 }
             };
-            self.fetch(missed, &mut held)?;
+            fetch(self.shared(), missed, &mut held)?;
         }
+        self.merge_newest(view, at, of, use_cell)
+    }
+
+    /// The same by a merge of all sources.
+    fn merge_newest<R>(
+        &self,
+        view: &ReadView,
+        at: SequenceNumber,
+        of: ColumnOf<'_>,
+        use_cell: impl FnOnce(Timestamp, &[u8]) -> R,
+    ) -> Result<Option<R>> {
         self.count(PointCount::Merged, 1);
         let columns = Columns::Ranges(vec![QualifierRange::column(of.family, of.qualifier)]);
         let rows = ScanRequest::rows(RowRange::single(of.row));
@@ -273,33 +340,56 @@ impl TreeReader {
         Ok(scan.next_cell()?.map(|cell| use_cell(cell.timestamp, cell.value)))
     }
 
-    /// Reads up to [`GROUP`] columns together; the answer `None` is for one to be read alone.
+    /// Reads up to [`GROUP`] columns together and lends their cells. Gives those that have to be
+    /// merged.
     fn get_group(
         &self,
         view: &ReadView,
         at: SequenceNumber,
         columns: &[ColumnOf<'_>],
-        answer: impl FnMut(usize, Option<Option<Cell<'_>>>),
-    ) {
-        let queries: ArrayVec<_, GROUP> = columns.iter().map(|of| [of.query()]).collect();
-        let pinned = epoch::pin();
-        let mut reads = PointReads::<'_, '_, GROUP>::default();
-        for (of, query) in columns.iter().zip(&queries) {
-            reads.push(PointRead::new(query, at, self.parts()), of.column(), view);
+        lend: &mut dyn FnMut(usize, Option<Cell<'_>>),
+    ) -> Result<ArrayVec<usize, GROUP>> {
+        let mut open: ArrayVec<usize, GROUP> = (0..columns.len()).collect();
+        let mut to_merge = ArrayVec::new();
+        let mut held = Vec::new();
+        for _ in 0..FETCHES_MAX {
+            let mut all_missed = Vec::new();
+            let mut missing = ArrayVec::new();
+            self.plan_group(view, at, columns, &open, |index, step| match step {
+                Step::Done(cell) => lend(index, cell),
+                Step::Merge => to_merge.push(index),
+                Step::Fetch(wanted) => {
+                    all_missed.extend(missed(view, columns[index].row, &wanted));
+                    missing.push(index);
+                }
+            });
+            open = missing;
+            if open.is_empty() {
+                return Ok(to_merge);
+            }
+            fetch(self.shared(), all_missed, &mut held)?;
         }
-        reads.run(&pinned, &self.shared().filter_counters, answer);
+        to_merge.extend(open);
+        Ok(to_merge)
     }
 
-    /// Brings in blocks that were missed, and holds them in place of those held before.
-    fn fetch(&self, missed: Vec<Missed>, held: &mut Vec<BlockHold<Block>>) -> Result<()> {
-        self.count(PointCount::Fetched, missed.len() as u64);
-        let mut now = Vec::with_capacity(missed.len());
-        for (sst, missing) in missed {
-            now.extend(sst.fetch(missing)?);
+    /// Takes the reads of the columns at the places `open` as far as resident blocks lead.
+    fn plan_group(
+        &self,
+        view: &ReadView,
+        at: SequenceNumber,
+        columns: &[ColumnOf<'_>],
+        open: &[usize],
+        mut step: impl FnMut(usize, Step<Option<Cell<'_>>>),
+    ) {
+        let queries: ArrayVec<_, GROUP> = open.iter().map(|at| [columns[*at].query()]).collect();
+        let pinned = epoch::pin();
+        let mut reads = PointReads::<'_, '_, GROUP>::default();
+        for (index, query) in open.iter().zip(&queries) {
+            reads.push(PointRead::new(query, at, self.parts()), columns[*index].column(), view);
         }
-        // Those before led to these, and are still needed.
-        held.append(&mut now);
-        Ok(())
+        let filters = &self.shared().filter_counters;
+        reads.run(view, &pinned, filters, |at, of_one| step(open[at], of_one));
     }
 }
 

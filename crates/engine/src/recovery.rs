@@ -19,7 +19,9 @@ use crate::cell::{SequenceNumber, TreeId};
 use crate::commit::{Commits, LogStart};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
+use crate::file::open_sst;
 use crate::log::{Ending, LogEnd, LogItem, LogReader, LogWriter, SegmentNumber};
+use crate::manifest::current::CURRENT;
 use crate::manifest::{LogPosition, ManifestSet, State};
 use crate::obsolete;
 use crate::options::{Options, ReadPath};
@@ -37,6 +39,16 @@ use std::sync::Arc;
 /// Name of the lock file.
 pub(crate) const LOCK_FILE: &str = "LOCK";
 
+/// Logs that the file system of `dir` cannot read past its page cache, if it cannot. An error here
+/// will show again where it matters.
+fn say_if_not_direct(fs: &dyn FileSystem, dir: &Path) {
+    let probe = fs.open_read_direct(&dir.join(CURRENT));
+    if probe.is_ok_and(|file| !file.is_direct()) {
+        let dir = dir.display();
+        tracing::info!(%dir, "no direct reads on this file system: the page cache is used");
+    }
+}
+
 type Trees = BTreeMap<TreeId, Arc<Tree>>;
 
 /// Opens `dir`. See [`crate::Engine::open`].
@@ -46,10 +58,13 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let lock = lock(&*env.fs, dir)?;
     let manifest = ManifestSet::open(Arc::clone(&env.fs), dir)?;
     let state = manifest.state();
+    if options.direct_reads {
+        say_if_not_direct(&*env.fs, dir);
+    }
     let ReadPath { huge_pages, hints, .. } = options.read_path;
     let features = CacheFeatures { huge_pages, hints };
     let cache = BlockCache::new(options.cache_bytes_max, features);
-    let trees = open_trees(&env, dir, &state, &cache)?;
+    let trees = open_trees(&env, dir, &state, &cache, &options)?;
     let (end, start) = replay(&env, dir, &manifest, &trees, &options)?;
     check_log(dir, &state, &end)?;
     let leftovers = obsolete::remove_unnamed(&*env.fs, dir, &state.files())?;
@@ -94,12 +109,18 @@ fn lock(fs: &dyn FileSystem, dir: &Path) -> Result<Box<dyn Send + Sync>> {
     })
 }
 
-fn open_trees(env: &Env, dir: &Path, state: &State, cache: &Arc<BlockCache>) -> Result<Trees> {
+fn open_trees(
+    env: &Env,
+    dir: &Path,
+    state: &State,
+    cache: &Arc<BlockCache>,
+    options: &Options,
+) -> Result<Trees> {
     let open = |(id, version): (&TreeId, &Arc<crate::manifest::TreeVersion>)| {
         let runs = version.runs().map(|run| {
             let ssts = run.ssts.iter().map(|sst| {
                 let path = sst.number.sst_path(dir);
-                let file = env.fs.open_read(&path);
+                let file = open_sst(&*env.fs, &path, options);
                 let file = file.map_err(|error| match error.kind() {
                     io::ErrorKind::NotFound => Error::corruption(
                         &path,

@@ -206,7 +206,7 @@ impl<M: Plain> Arena<M> {
         &self,
         free: FreeFrame,
         key: CacheKey,
-        loaded: &Loaded<M>,
+        loaded: &Loaded<'_, M>,
         (lives, lives_max): (u8, u8),
     ) -> HeldFrame<M> {
         let place = free.0;

@@ -1,4 +1,7 @@
 //! Loads in progress: whoever asks for a block that is being loaded waits for that load.
+//!
+//! Asking never waits; waiting is a step of its own. A thread that has claimed several keys ends
+//! all of its own loads before it waits for those of others, so claims cannot wait in a circle.
 
 use super::CacheKey;
 use crate::error::Result;
@@ -31,8 +34,8 @@ enum Outcome<T> {
 pub(super) enum Joined<'a, T> {
     /// The caller loads.
     Leader(Leader<'a, T>),
-    /// The outcome of the load waited for; `None` if its thread panicked.
-    Follower(Option<Result<T>>),
+    /// Somebody does.
+    Follower(Follower<T>),
 }
 
 /// The duty to end a load: dropping it, also by a panic, lets the waiters go.
@@ -42,26 +45,31 @@ pub(super) struct Leader<'a, T> {
     load: Arc<Load<T>>,
 }
 
+/// A share in the outcome of a load.
+pub(super) struct Follower<T>(Arc<Load<T>>);
+
 impl<T: Clone> Loads<T> {
-    /// Becomes the loader of `key`, or waits for the one there is.
+    /// Becomes the loader of `key` unless there is one.
     pub(super) fn join(&self, key: CacheKey) -> Joined<'_, T> {
-        let load = {
-            let mut loads = self.0.lock();
-            match loads.get(&key) {
-                Some(load) => Arc::clone(load),
-                None => {
-                    let outcome = Mutex::new(Outcome::Pending);
-                    let load = Arc::new(Load { outcome, done: Condvar::new() });
-                    loads.insert(key, Arc::clone(&load));
-                    return Joined::Leader(Leader { loads: self, key, load });
-                }
-            }
-        };
-        let mut outcome = load.outcome.lock();
+        let mut loads = self.0.lock();
+        if let Some(load) = loads.get(&key) {
+            return Joined::Follower(Follower(Arc::clone(load)));
+        }
+        let outcome = Mutex::new(Outcome::Pending);
+        let load = Arc::new(Load { outcome, done: Condvar::new() });
+        loads.insert(key, Arc::clone(&load));
+        Joined::Leader(Leader { loads: self, key, load })
+    }
+}
+
+impl<T: Clone> Follower<T> {
+    /// Waits for the outcome; `None` if the load was abandoned.
+    pub(super) fn wait(self) -> Option<Result<T>> {
+        let mut outcome = self.0.outcome.lock();
         loop {
             match &*outcome {
-                Outcome::Pending => load.done.wait(&mut outcome),
-                Outcome::Done(result) => return Joined::Follower(result.clone()),
+                Outcome::Pending => self.0.done.wait(&mut outcome),
+                Outcome::Done(result) => return result.clone(),
             }
         }
     }

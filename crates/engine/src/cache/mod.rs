@@ -10,9 +10,10 @@
 //! Invariants:
 //! 1. A key names bytes that never change: file numbers are never reused and SSTables are
 //!    immutable. An entry therefore never goes stale; it is only evicted.
-//! 2. While one thread loads a key, others that ask for it wait for that load and share its
-//!    outcome; no block is read twice at the same time. No lock is held during a load, nor may
-//!    the loader be pinned.
+//! 2. While one thread loads a key that it claimed, others that ask for it can wait for that load
+//!    and share its outcome, so no block is read twice at the same time. A claim is ended by the
+//!    call that took it: who reads across calls claims a block when it has been read. No lock is
+//!    held during a load, nor may the loader be pinned.
 //! 3. Arena and heap together are at most the budget; the arena's memory is only taken from the
 //!    system as it is used.
 //! 4. Lock order: `space`, then a shard of the table. A heap shard's lock is taken alone.
@@ -43,7 +44,7 @@ use counters::{COUNTED, Counted};
 use crossbeam_epoch::{self as epoch, Guard};
 use frames::{Arena, HeldFrame, Retired};
 use hint::Place;
-use loads::{Joined, Loads};
+use loads::{Follower, Joined, Leader, Loads};
 use parking_lot::Mutex;
 use space::{Space, Taken};
 use std::sync::Arc;
@@ -103,11 +104,11 @@ impl CacheFeatures {
 
 /// A block as its loader gives it.
 #[derive(Debug)]
-pub struct Loaded<M> {
+pub struct Loaded<'a, M> {
     /// What the block is.
     pub meta: M,
     /// Its bytes.
-    pub bytes: Vec<u8>,
+    pub bytes: &'a [u8],
     /// Number of hints to keep beside it: one for each block it leads to.
     pub hints: usize,
 }
@@ -141,6 +142,56 @@ enum Held<M: Plain> {
     Heap(Arc<HeapBlock<M>>),
 }
 
+/// What came of asking for a block without waiting.
+pub enum Claimed<'a, M: Plain> {
+    /// It is in memory.
+    Resident(BlockHold<M>),
+    /// It is not: the caller is to load it.
+    Free(Claim<'a, M>),
+    /// It is being loaded, by another thread or by the caller itself.
+    Loading(Loading<M>),
+}
+
+/// The duty to load a block. Others may be waiting for it: whoever claims several loads all of
+/// them before waiting for any other. Dropped, it lets those who wait try for themselves.
+pub struct Claim<'a, M: Plain> {
+    cache: &'a Arc<Cache<M>>,
+    key: CacheKey,
+    fill: CacheFill,
+    leader: Leader<'a, BlockHold<M>>,
+}
+
+impl<M: Plain> Claim<'_, M> {
+    /// Ends the load with its outcome. Keeps the block where the claim's `CacheFill` and the room
+    /// there is allow, and sets `hint`.
+    pub fn end(
+        self,
+        hint: &Hint,
+        priority: CachePriority,
+        loaded: Result<Loaded<'_, M>>,
+    ) -> Result<BlockHold<M>> {
+        let Self { cache, key, fill, leader } = self;
+        let keep = fill == CacheFill::Insert || priority == CachePriority::High;
+        let result = loaded.map(|loaded| match keep {
+            true => cache.insert(key, hint, &loaded, priority),
+            false => BlockHold::apart(&loaded),
+        });
+        leader.finish(result.clone());
+        result
+    }
+}
+
+/// A block that is being loaded.
+pub struct Loading<M: Plain>(Follower<BlockHold<M>>);
+
+impl<M: Plain> Loading<M> {
+    /// Waits for the outcome; `None` if the load was abandoned. The caller is not pinned, and has
+    /// no claims.
+    pub fn wait(self) -> Option<Result<BlockHold<M>>> {
+        self.0.wait()
+    }
+}
+
 /// What a block may be described by: plain data.
 pub trait Plain: Copy + Send + Sync + std::fmt::Debug + 'static {}
 
@@ -156,15 +207,16 @@ struct FrameHold<M: Plain> {
 #[derive(Debug)]
 struct HeapBlock<M> {
     meta: M,
-    bytes: Vec<u8>,
+    bytes: Box<[u8]>,
     hints: Box<[Hint]>,
 }
 
 impl<M: Plain> BlockHold<M> {
     /// A block that no cache knows of.
-    pub fn apart(loaded: Loaded<M>) -> Self {
+    pub fn apart(loaded: &Loaded<'_, M>) -> Self {
         let hints = (0..loaded.hints).map(|_| Hint::default()).collect();
-        Self(Held::Heap(Arc::new(HeapBlock { meta: loaded.meta, bytes: loaded.bytes, hints })))
+        let Loaded { meta, bytes, .. } = *loaded;
+        Self(Held::Heap(Arc::new(HeapBlock { meta, bytes: bytes.into(), hints })))
     }
 
     /// The block.
@@ -299,39 +351,50 @@ impl<M: Plain> Cache<M> {
         hold
     }
 
-    /// The block of `key`, loaded by `load` if it is not in memory. An error is given to every
-    /// reader that waited for the same load, and is not remembered. The caller is not pinned.
+    /// Asks for the block of `key` without waiting. Counts as a hit or a miss.
+    pub fn claim<'a>(
+        self: &'a Arc<Self>,
+        key: CacheKey,
+        hint: &Hint,
+        fill: CacheFill,
+    ) -> Claimed<'a, M> {
+        let resident = self.hold(key, hint, fill);
+        self.count(if resident.is_some() { Counted::Hit } else { Counted::Miss }, 1);
+        if let Some(hold) = resident {
+            return Claimed::Resident(hold);
+        }
+        match self.loading[self.shard_of(key, self.loading.len())].join(key) {
+            Joined::Follower(load) => Claimed::Loading(Loading(load)),
+            // The load before ours may have ended between our look-up and our joining.
+            Joined::Leader(leader) => match self.hold(key, hint, fill) {
+                Some(hold) => {
+                    leader.finish(Ok(hold.clone()));
+                    Claimed::Resident(hold)
+                }
+                None => Claimed::Free(Claim { cache: self, key, fill, leader }),
+            },
+        }
+    }
+
+    /// The block of `key`, loaded by `load`, which ends the claim, if it is not in memory. An
+    /// error is given to every reader that waited for the same load, and is not remembered. The
+    /// caller is not pinned, and has no claims.
     pub fn get_or_load(
         self: &Arc<Self>,
         key: CacheKey,
         hint: &Hint,
-        priority: CachePriority,
         fill: CacheFill,
-        load: impl FnOnce() -> Result<Loaded<M>>,
+        load: impl FnOnce(Claim<'_, M>) -> Result<BlockHold<M>>,
     ) -> Result<BlockHold<M>> {
-        if let Some(hold) = self.hold(key, hint, fill) {
-            self.count(Counted::Hit, 1);
-            return Ok(hold);
-        }
-        self.count(Counted::Miss, 1);
         loop {
-            match self.loading[self.shard_of(key, self.loading.len())].join(key) {
-                Joined::Leader(leader) => {
-                    // The load before ours may have ended between our look-up and our joining.
-                    let present = self.hold(key, hint, fill);
-                    let keep = fill == CacheFill::Insert || priority == CachePriority::High;
-                    let result = match present {
-                        Some(hold) => Ok(hold),
-                        None => load().map(|loaded| match keep {
-                            true => self.insert(key, hint, loaded, priority),
-                            false => BlockHold::apart(loaded),
-                        }),
-                    };
-                    leader.finish(result.clone());
-                    return result;
+            match self.claim(key, hint, fill) {
+                Claimed::Resident(hold) => return Ok(hold),
+                Claimed::Free(claim) => return load(claim),
+                Claimed::Loading(load) => {
+                    if let Some(outcome) = load.wait() {
+                        return outcome;
+                    }
                 }
-                Joined::Follower(Some(result)) => return result,
-                Joined::Follower(None) => {}
             }
         }
     }
@@ -382,8 +445,13 @@ impl<M: Plain> Cache<M> {
         self.counters.add(counted as usize, count);
     }
 
-    /// Takes hold of the block of `key` if it is in memory.
-    fn hold(self: &Arc<Self>, key: CacheKey, hint: &Hint, fill: CacheFill) -> Option<BlockHold<M>> {
+    /// Takes hold of the block of `key` if it is in memory. Not counted.
+    pub fn hold(
+        self: &Arc<Self>,
+        key: CacheKey,
+        hint: &Hint,
+        fill: CacheFill,
+    ) -> Option<BlockHold<M>> {
         if let Some(hold) = self.hold_frame(key, hint, fill) {
             return Some(BlockHold(Held::Frame(hold)));
         }
@@ -416,7 +484,7 @@ impl<M: Plain> Cache<M> {
         self: &Arc<Self>,
         key: CacheKey,
         hint: &Hint,
-        loaded: Loaded<M>,
+        loaded: &Loaded<'_, M>,
         priority: CachePriority,
     ) -> BlockHold<M> {
         let Some(class) = self.arena.class_for(loaded.bytes.len(), loaded.hints) else {
@@ -426,7 +494,7 @@ impl<M: Plain> Cache<M> {
             self.count(Counted::NotKept, 1);
             return BlockHold::apart(loaded);
         };
-        let frame = self.arena.fill(frame, key, &loaded, priority.lives());
+        let frame = self.arena.fill(frame, key, loaded, priority.lives());
         self.table.insert(key, frame.place());
         hint.set(Some(frame.place()));
         self.count(Counted::Inserted, 1);
@@ -436,7 +504,7 @@ impl<M: Plain> Cache<M> {
     fn insert_on_heap(
         &self,
         key: CacheKey,
-        loaded: Loaded<M>,
+        loaded: &Loaded<'_, M>,
         priority: CachePriority,
     ) -> BlockHold<M> {
         let charge = loaded.bytes.len() + loaded.hints * size_of::<Hint>();

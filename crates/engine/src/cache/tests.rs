@@ -12,9 +12,16 @@ fn key(offset: u64) -> CacheKey {
     CacheKey { file: FileNumber(7), offset }
 }
 
-fn block(key: CacheKey, len: usize) -> Loaded<CacheKey> {
-    let bytes = (0..len).map(|at| (key.offset as usize * 31 + at) as u8).collect();
-    Loaded { meta: key, bytes, hints: len % 5 }
+/// Ends a claim with the block that `check` knows.
+fn end(
+    claim: Claim<'_, CacheKey>,
+    hint: &Hint,
+    key: CacheKey,
+    len: usize,
+    priority: CachePriority,
+) -> Result<BlockHold<CacheKey>> {
+    let bytes: Vec<u8> = (0..len).map(|at| (key.offset as usize * 31 + at) as u8).collect();
+    claim.end(hint, priority, Ok(Loaded { meta: key, bytes: &bytes, hints: len % 5 }))
 }
 
 fn check(block: BlockRef<'_, CacheKey>, key: CacheKey, len: usize) {
@@ -35,8 +42,9 @@ fn load_of(
     priority: CachePriority,
     fill: CacheFill,
 ) {
-    let loaded = || Ok(block(key(offset), len));
-    let hold = cache.get_or_load(key(offset), &Hint::default(), priority, fill, loaded).unwrap();
+    let hint = Hint::default();
+    let load = |claim: Claim<'_, CacheKey>| end(claim, &hint, key(offset), len, priority);
+    let hold = cache.get_or_load(key(offset), &hint, fill, load).unwrap();
     check(hold.get(), key(offset), len);
 }
 
@@ -48,8 +56,8 @@ fn has(cache: &Arc<TestCache>, offset: u64) -> bool {
 fn a_second_read_is_a_hit() {
     let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
     load(&cache, 1, CachePriority::Normal, FILL);
-    let never = || panic!("it is resident");
-    let again = cache.get_or_load(key(1), &Hint::default(), CachePriority::Normal, FILL, never);
+    let never = |_: Claim<'_, CacheKey>| panic!("it is resident");
+    let again = cache.get_or_load(key(1), &Hint::default(), FILL, never);
     check(again.unwrap().get(), key(1), 1000);
     let counters = cache.counters();
     assert_eq!((counters.hits, counters.misses, counters.inserted), (1, 1, 1));
@@ -60,8 +68,9 @@ fn a_hint_leads_to_the_block_until_it_is_evicted() {
     let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
     let hint = Hint::default();
     assert!(cache.look(key(1), &hint, &epoch::pin()).is_none());
-    let loaded = || Ok(block(key(1), 1000));
-    cache.get_or_load(key(1), &hint, CachePriority::Normal, FILL, loaded).unwrap();
+    let load_it =
+        |claim: Claim<'_, CacheKey>| end(claim, &hint, key(1), 1000, CachePriority::Normal);
+    cache.get_or_load(key(1), &hint, FILL, load_it).unwrap();
     check(cache.look(key(1), &hint, &epoch::pin()).unwrap(), key(1), 1000);
     let other = Hint::default();
     check(cache.find(key(1), &other, &epoch::pin()).unwrap(), key(1), 1000);
@@ -175,9 +184,10 @@ fn memory_follows_demand_from_one_size_to_another() {
 #[test]
 fn an_error_reaches_the_reader_and_is_not_remembered() {
     let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
-    let failing = || Err(Error::Closed);
     let hint = Hint::default();
-    let failed = cache.get_or_load(key(1), &hint, CachePriority::Normal, FILL, failing);
+    let failing =
+        |claim: Claim<'_, CacheKey>| claim.end(&hint, CachePriority::Normal, Err(Error::Closed));
+    let failed = cache.get_or_load(key(1), &hint, FILL, failing);
     assert!(matches!(failed.err(), Some(Error::Closed)));
     load(&cache, 1, CachePriority::Normal, FILL);
 }
@@ -191,18 +201,68 @@ fn readers_of_one_block_share_one_load() {
         for _ in 0..8 {
             scope.spawn(|| {
                 start.wait();
-                let load = || {
+                let hint = Hint::default();
+                let load = |claim: Claim<'_, CacheKey>| {
                     loads.fetch_add(1, Ordering::Relaxed);
                     std::thread::sleep(std::time::Duration::from_millis(20));
-                    Ok(block(key(1), 1000))
+                    end(claim, &hint, key(1), 1000, CachePriority::Normal)
                 };
-                let hint = Hint::default();
-                let got = cache.get_or_load(key(1), &hint, CachePriority::Normal, FILL, load);
+                let got = cache.get_or_load(key(1), &hint, FILL, load);
                 check(got.unwrap().get(), key(1), 1000);
             });
         }
     });
     assert_eq!(loads.load(Ordering::Relaxed), 1);
+}
+
+/// Threads that claim overlapping sets of keys in different orders load each key once at a time
+/// and come to an end: each ends its own loads before it waits for others'.
+#[test]
+fn claims_of_overlapping_sets_never_wait_in_a_circle() {
+    const KEYS: u64 = 12;
+    let rounds = if cfg!(miri) { 5 } else { 2000 };
+    let cache = TestCache::new(100_000, CacheFeatures::PASSING);
+    let loading: Vec<AtomicBool> = (0..KEYS).map(|_| AtomicBool::new(false)).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (cache, loading) = (&cache, &loading);
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    if thread == 0 && round % 3 == 0 {
+                        cache.remove_file(FileNumber(7));
+                    }
+                    let hint = Hint::default();
+                    let (mut own, mut others) = (Vec::new(), Vec::new());
+                    // Some keys come twice.
+                    for at in 0..8 {
+                        let offset = (at * (thread + 1) * 5 + round) % KEYS;
+                        match cache.claim(key(offset), &hint, FILL) {
+                            Claimed::Resident(hold) => check(hold.get(), key(offset), 1000),
+                            Claimed::Free(claim) => {
+                                let before = loading[offset as usize].swap(true, Ordering::SeqCst);
+                                assert!(!before, "loaded by two");
+                                own.push((claim, offset));
+                            }
+                            Claimed::Loading(load) => others.push((load, offset)),
+                        }
+                    }
+                    for (at, (claim, offset)) in own.into_iter().enumerate() {
+                        loading[offset as usize].store(false, Ordering::SeqCst);
+                        if at == 3 {
+                            drop(claim);
+                        } else {
+                            end(claim, &hint, key(offset), 1000, CachePriority::Normal).unwrap();
+                        }
+                    }
+                    for (load, offset) in others {
+                        if let Some(outcome) = load.wait() {
+                            check(outcome.unwrap().get(), key(offset), 1000);
+                        }
+                    }
+                }
+            });
+        }
+    });
 }
 
 /// Readers look, hold and load blocks of several sizes in a cache far too small for them, while
@@ -232,9 +292,10 @@ fn no_reader_sees_another_block() {
                                 check(found, key, len(offset));
                             }
                         }
-                        let load = || Ok(block(key, len(offset)));
-                        let priority = CachePriority::Normal;
-                        let hold = cache.get_or_load(key, hint, priority, FILL, load).unwrap();
+                        let load = |claim: Claim<'_, CacheKey>| {
+                            end(claim, hint, key, len(offset), CachePriority::Normal)
+                        };
+                        let hold = cache.get_or_load(key, hint, FILL, load).unwrap();
                         check(hold.get(), key, len(offset));
                         kept.push((hold, offset));
                         if kept.len() > 5 {

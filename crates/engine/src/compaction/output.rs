@@ -12,7 +12,7 @@ use super::run::Writing;
 use super::split::Splitter;
 use crate::cell::Entry;
 use crate::error::{Error, Result};
-use crate::file::FileNumber;
+use crate::file::{FileNumber, open_sst};
 use crate::manifest::SstMeta;
 use crate::request::RowRange;
 use crate::sstable::{SstBuilder, SstOptions, SstReader, SstSummary};
@@ -80,13 +80,14 @@ impl<'a> Outputs<'a> {
             self.end_file(Some(cut))?;
         }
         self.end_file(None)?;
-        let Writing { fs, dir, .. } = *self.writing;
+        let Writing { fs, dir, options, .. } = *self.writing;
         if !self.done.is_empty() {
             fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))?;
         }
         let open = |meta: &SstMeta| {
             let path = meta.number.sst_path(dir);
-            let file = fs.open_read(&path).map_err(|error| Error::io("open", &path, &error))?;
+            let file = open_sst(fs, &path, options);
+            let file = file.map_err(|error| Error::io("open", &path, &error))?;
             SstReader::open(file, &path, meta.number, Arc::clone(self.writing.cache))
         };
         let readers = self.done.iter().map(open).collect::<Result<_>>()?;

@@ -10,7 +10,7 @@ use crate::cell::{Column, Entry, Kind, SequenceNumber, Timestamp, TreeId};
 use crate::compaction::sst_meta;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
-use crate::file::FileNumber;
+use crate::file::{FileNumber, open_sst};
 use crate::manifest::SstMeta;
 use crate::options::{Compression, TreeOptions};
 use crate::sstable::{SstBuilder, SstOptions, SstReader};
@@ -158,7 +158,7 @@ impl SstWriter {
         let finished = builder.finish().and_then(|summary| {
             let shared = &self.files.shared;
             let path = number.sst_path(&shared.dir);
-            let file = shared.env.fs.open_read(&path);
+            let file = open_sst(&*shared.env.fs, &path, &shared.options);
             let file = file.map_err(|error| Error::io("open", &path, &error))?;
             let cache = Arc::clone(&shared.cache);
             Ok((sst_meta(number, summary), SstReader::open(file, &path, number, cache)?))

@@ -7,7 +7,7 @@ use base::env::fs::FileSystem;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub(super) const CURRENT: &str = "CURRENT";
+pub(crate) const CURRENT: &str = "CURRENT";
 const CURRENT_NEW: &str = "CURRENT.new";
 const PREFIX: &str = "MANIFEST-";
 

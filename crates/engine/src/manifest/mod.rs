@@ -6,7 +6,7 @@
 //! touching it.
 
 pub mod check;
-mod current;
+pub(crate) mod current;
 pub mod edit;
 pub mod fuzz;
 mod reader;

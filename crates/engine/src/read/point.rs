@@ -216,7 +216,7 @@ enum Progress<'g, 'k> {
     Searching(Candidate<'g, 'k>),
     /// Nothing has it.
     Nothing,
-    /// It takes more than one file, or a block that is missing: it is read by itself.
+    /// It takes more than one file, or a block that is missing: it is planned by itself.
     Alone,
 }
 
@@ -227,13 +227,14 @@ impl<'g, 'k, const N: usize> PointReads<'g, 'k, N> {
         self.reads.push((read, column, progress));
     }
 
-    /// Takes all reads as far as resident blocks lead, and gives for each its answer, or `None`
-    /// where it has to be read by itself.
+    /// Takes all reads, which were pushed for `view`, as far as resident blocks lead, and gives
+    /// what came of each.
     pub(crate) fn run(
         &mut self,
+        view: &'g ReadView,
         pinned: &'g Guard,
         counters: &FilterCounters,
-        mut answer: impl FnMut(usize, Option<Option<Cell<'g>>>),
+        mut step: impl FnMut(usize, Step<Option<Cell<'g>>>),
     ) {
         for (read, _, progress) in &self.reads {
             if let Progress::Asking(candidates) = progress {
@@ -257,13 +258,19 @@ impl<'g, 'k, const N: usize> PointReads<'g, 'k, N> {
             });
         }
         for (at, (read, column, progress)) in self.reads.drain(..).enumerate() {
-            answer(at, read.conclude(&column, &progress, counters));
+            step(
+                at,
+                match read.conclude(&column, &progress, counters) {
+                    Some(answer) => Step::Done(answer),
+                    None => read.newest(view, &column, pinned, counters),
+                },
+            );
         }
     }
 }
 
 impl<'g, 'k> Progress<'g, 'k> {
-    /// Takes a search on; one that cannot go on is read by itself.
+    /// Takes a search on; one that cannot go on is planned by itself.
     fn go_on(&mut self, go_on: impl FnOnce(&mut Candidate<'g, 'k>) -> bool) {
         if let Self::Searching(candidate) = self
             && !go_on(candidate)
@@ -295,7 +302,7 @@ impl<'k> PointRead<'k> {
             }
         }
         if several {
-            // Asked and counted again when it is read by itself.
+            // Asked and counted again when it is planned by itself.
             *progress = Progress::Alone;
             return;
         }

@@ -156,7 +156,17 @@ proptest! {
                 lent += 1;
             }).unwrap();
             prop_assert_eq!(lent, wanted.len());
-            for (of, many) in wanted.iter().zip(many) {
+            let mut flown = vec![None; wanted.len()];
+            let mut gets = tree.in_flight(4, snapshot);
+            for (tag, of) in wanted.iter().enumerate() {
+                gets.submit(tag as u64, *of);
+            }
+            prop_assert_eq!(gets.in_flight(), wanted.len());
+            while let Some((tag, answer)) = gets.wait() {
+                prop_assert!(flown[tag as usize].replace(answer.unwrap()).is_none());
+            }
+            prop_assert_eq!(gets.in_flight(), 0);
+            for ((of, many), flown) in wanted.iter().zip(many).zip(flown) {
                 let column = QualifierRange::column(of.family, of.qualifier);
                 let request = ScanRequest {
                     columns: Columns::Ranges(vec![column]),
@@ -166,7 +176,8 @@ proptest! {
                 let want = model_row(&model, &request, at).pop();
                 let want = want.map(|cell| (cell.timestamp, cell.value));
                 prop_assert_eq!(&tree.get(*of, snapshot).unwrap(), &want);
-                prop_assert_eq!(many, want);
+                prop_assert_eq!(&many, &want);
+                prop_assert_eq!(flown, Some(want));
             }
         }
     }

@@ -57,6 +57,11 @@ impl Handle {
         self.offset.checked_add(u64::from(self.len) + TRAILER_LEN as u64)
     }
 
+    /// Bytes that it takes in the file, trailer included.
+    pub(super) fn framed_len(self) -> usize {
+        self.len as usize + TRAILER_LEN
+    }
+
     pub(super) fn put(self, out: &mut Vec<u8>) {
         out.put_u64(self.offset);
         out.put_u32(self.len);
@@ -287,8 +292,13 @@ impl Sealer {
     }
 }
 
-/// The raw bytes of a block of type `kind` in `framed`, which is stored bytes and trailer.
-pub(super) fn unseal(mut framed: Vec<u8>, kind: BlockType) -> Result<Vec<u8>, Damage> {
+/// The raw bytes of a block of type `kind` in `framed`, which is stored bytes and trailer. Those
+/// of a compressed block are written to the front of `raw`, which only grows.
+pub(super) fn unseal<'a>(
+    framed: &'a [u8],
+    kind: BlockType,
+    raw: &'a mut Vec<u8>,
+) -> Result<&'a [u8], Damage> {
     let len = framed.len();
     let stored_len = len.checked_sub(TRAILER_LEN).ok_or(Damage::new(0, "no room for a trailer"))?;
     let (checked, checksum) = framed.split_at(len - 4);
@@ -297,24 +307,32 @@ pub(super) fn unseal(mut framed: Vec<u8>, kind: BlockType) -> Result<Vec<u8>, Da
         .ok_or(Damage::new(stored_len, "a byte that names no compression"))?;
     let found = BlockType::from_byte(checked[stored_len + 1]);
     ensure(found == Some(kind), stored_len + 1, "a block of another type")?;
-    framed.truncate(stored_len);
+    let stored = &framed[..stored_len];
     if compression == Compression::None {
         ensure(stored_len <= kind.raw_bytes_max(), 0, "a block over its limit")?;
-        return Ok(framed);
+        return Ok(stored);
     }
-    decompress(&framed, compression, kind)
+    decompress(stored, compression, kind, raw)
 }
 
-fn decompress(stored: &[u8], compression: Compression, kind: BlockType) -> Result<Vec<u8>, Damage> {
+fn decompress<'a>(
+    stored: &[u8],
+    compression: Compression,
+    kind: BlockType,
+    raw: &'a mut Vec<u8>,
+) -> Result<&'a [u8], Damage> {
     let mut reader = ByteReader::new(stored);
     let raw_len = reader.u32("raw length").map_err(|error| Damage::decode(0, error))? as usize;
     ensure(raw_len <= kind.raw_bytes_max(), 0, "a block over its limit")?;
-    let mut raw = vec![0; raw_len];
+    if raw.len() < raw_len {
+        raw.resize(raw_len, 0);
+    }
+    let raw = &mut raw[..raw_len];
     let len = match compression {
-        Compression::Zstd => zstd::bulk::decompress_to_buffer(reader.rest(), &mut raw),
+        Compression::Zstd => zstd::bulk::decompress_to_buffer(reader.rest(), raw),
         _ => {
             let len = i32::try_from(raw_len).expect("limits are below 2 GiB");
-            lz4::block::decompress_to_buffer(reader.rest(), Some(len), &mut raw)
+            lz4::block::decompress_to_buffer(reader.rest(), Some(len), raw)
         }
     };
     ensure(len.is_ok_and(|len| len == raw_len), 4, "compressed bytes are malformed")?;
@@ -381,8 +399,10 @@ mod tests {
                 assert_eq!(framed.len(), len + TRAILER_LEN);
                 let stored = if raw.len() == 10_000 { compression } else { Compression::None };
                 assert_eq!(framed[len], stored as u8);
-                assert_eq!(unseal(framed.clone(), BlockType::LargeValue).unwrap(), raw);
-                assert!(unseal(framed, BlockType::Filter).is_err());
+                // Longer than the block, and full of something else.
+                let mut memory = vec![9; if raw.len() == 5000 { 20_000 } else { 3 }];
+                assert_eq!(unseal(&framed, BlockType::LargeValue, &mut memory).unwrap(), raw);
+                assert!(unseal(&framed, BlockType::Filter, &mut memory).is_err());
             }
         }
     }

@@ -24,8 +24,9 @@ pub fn block(data: &[u8]) {
             framed.extend_from_slice(&[compression - 1, BlockType::Data as u8]);
             let checksum = xxh3(&framed) as u32;
             framed.extend_from_slice(&checksum.to_le_bytes());
-            let Ok(raw) = unseal(framed, BlockType::Data) else { return };
-            raw
+            let mut raw = Vec::new();
+            let Ok(raw) = unseal(&framed, BlockType::Data, &mut raw) else { return };
+            raw.to_vec()
         }
     };
     if let Ok(meta) = DataMeta::check(&raw) {

@@ -18,6 +18,7 @@ mod heads;
 mod index;
 mod ints;
 mod last_key;
+mod load;
 #[doc(hidden)]
 pub mod measure;
 mod plain;
@@ -36,6 +37,7 @@ pub use cursor::SstCursor;
 pub use damage::Damage;
 pub use filter::{Asked, FilterQuery};
 pub use format::{BlockType, FORMAT_VERSION, Footer, FooterError, Handle};
+pub(crate) use load::BlockLoad;
 pub(crate) use plain::PlainCells;
 pub(crate) use point::{Candidate, Missing, RowHit};
 pub use properties::Properties;

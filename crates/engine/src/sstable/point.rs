@@ -4,7 +4,7 @@
 //! file.
 //!
 //! A stage that needs a block which is not in the arena says which ([`Missing`]) and can be tried
-//! again when [`SstReader::fetch`] has brought it in.
+//! again when a [`BlockLoad`](super::BlockLoad) has brought it in.
 
 use super::block::{BlockView, Search};
 use super::filter::{FilterPartition, FilterQuery};
@@ -12,9 +12,8 @@ use super::format::Handle;
 use super::index::IndexPartition;
 use super::reader::SstReader;
 use super::{Block, Content};
-use crate::cache::{BlockHold, BlockRef, CacheFill, Hint};
+use crate::cache::{BlockRef, Hint};
 use crate::cell::Timestamp;
-use crate::error::Result;
 use crossbeam_epoch::Guard;
 
 /// Bytes of a data block in which its row heads usually lie; fetched before it is known where, since
@@ -168,19 +167,5 @@ impl SstReader {
     #[inline]
     fn prefetch(&self, hint: &Hint, len: usize) {
         self.cache().prefetch(hint, len);
-    }
-
-    /// Brings a missing block into the cache, from disk if need be, and holds it. The caller is
-    /// not pinned.
-    pub(crate) fn fetch(&self, missing: Missing) -> Result<Option<BlockHold<Block>>> {
-        let fill = CacheFill::Insert;
-        Ok(match missing {
-            Missing::Filter(partition) => self.filter(partition, fill)?.map(|filter| filter.0),
-            Missing::Index(partition) => Some(self.index(partition, fill)?.0),
-            Missing::Data(partition, block) => {
-                let index = self.index(partition, fill)?;
-                Some(self.data(&index, block, fill)?.0)
-            }
-        })
     }
 }

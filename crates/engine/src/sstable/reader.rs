@@ -10,15 +10,16 @@
 //!
 //! Readers are shared freely between threads; nothing in them changes after `open`.
 
-use super::block::{BlockView, DataMeta, LargeValue};
+use super::block::{BlockView, LargeValue};
 use super::cursor::SstCursor;
 use super::damage::{Damage, ensure};
-use super::filter::{FilterMeta, FilterPartition, FilterQuery};
-use super::format::{BlockType, FOOTER_LEN, Footer, FooterError, Handle, TRAILER_LEN, unseal};
-use super::index::{IndexMeta, IndexPartition, Partition, TopIndex, encode_column};
+use super::filter::{FilterPartition, FilterQuery};
+use super::format::{BlockType, FOOTER_LEN, Footer, FooterError, Handle, unseal};
+use super::index::{IndexPartition, TopIndex};
+use super::load::{Lead, with_scratch};
 use super::properties::Properties;
 use super::{Block, BlockCache, Content, ranges};
-use crate::cache::{BlockHold, CacheFill, CacheKey, CachePriority, Hint, Loaded};
+use crate::cache::{BlockHold, CacheFill, CacheKey, Hint};
 use crate::cell::{RangeTombstone, SequenceNumber};
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
@@ -54,32 +55,65 @@ impl Source {
     }
 
     /// The damage found in the block at `handle`.
-    fn damage(&self, handle: Handle, damage: &Damage) -> Error {
+    pub(super) fn damage(&self, handle: Handle, damage: &Damage) -> Error {
         let within = damage.at.min(handle.len as usize) as u64;
         self.corruption(handle.offset + within, damage)
     }
 
-    /// The raw bytes of a block, its checksum verified.
-    pub(super) fn read(&self, handle: Handle, kind: BlockType) -> Result<Vec<u8>> {
+    /// The file.
+    pub(super) fn file(&self) -> &Arc<dyn ReadFile> {
+        &self.file
+    }
+
+    /// Bytes to read for a block, which must lie within the file.
+    pub(super) fn framed_len(&self, handle: Handle, kind: BlockType) -> Result<usize> {
         let blocks_end = self.len - FOOTER_LEN as u64;
-        let within = handle.end().is_some_and(|end| end <= blocks_end);
-        if !within {
-            let at = handle.offset.min(self.len);
-            return Err(self.corruption(at, format_args!("{kind:?} block past the file's end")));
+        if handle.end().is_some_and(|end| end <= blocks_end) {
+            return Ok(handle.framed_len());
         }
-        let mut framed = vec![0; handle.len as usize + TRAILER_LEN];
-        self.read_exact(&mut framed, handle.offset)?;
-        unseal(framed, kind).map_err(|damage| {
+        let at = handle.offset.min(self.len);
+        Err(self.corruption(at, format_args!("{kind:?} block past the file's end")))
+    }
+
+    /// The stored bytes of a block and its trailer, read into `framed`.
+    pub(super) fn read_framed<'a>(
+        &self,
+        handle: Handle,
+        kind: BlockType,
+        framed: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8]> {
+        let len = self.framed_len(handle, kind)?;
+        if framed.len() < len {
+            framed.resize(len, 0);
+        }
+        self.read_exact(&mut framed[..len], handle.offset)?;
+        Ok(&framed[..len])
+    }
+
+    /// The raw bytes of a block, its checksum verified: in `framed`, or decompressed into `raw`.
+    pub(super) fn unseal<'a>(
+        &self,
+        handle: Handle,
+        kind: BlockType,
+        framed: &'a [u8],
+        raw: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8]> {
+        unseal(framed, kind, raw).map_err(|damage| {
             let what = Damage::new(damage.at, format!("{kind:?} block: {}", damage.what));
             self.damage(handle, &what)
         })
     }
 
     fn read_exact(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.file.read_exact_at(buf, offset).map_err(|error| match error.kind() {
+        self.file.read_exact_at(buf, offset).map_err(|error| self.read_error(offset, &error))
+    }
+
+    /// The failure to read at `offset`.
+    pub(super) fn read_error(&self, offset: u64, error: &io::Error) -> Error {
+        match error.kind() {
             io::ErrorKind::UnexpectedEof => self.corruption(offset, "the file ends early"),
-            _ => Error::io("read", &self.path, &error),
-        })
+            _ => Error::io("read", &self.path, error),
+        }
     }
 
     fn read_footer(&self) -> Result<Footer> {
@@ -97,16 +131,18 @@ impl Source {
         })
     }
 
-    /// The raw bytes of a block, its checksum verified, and what `check` makes of them.
-    fn read_checked<T>(
+    /// What `check` makes of the raw bytes of a block, its checksum verified.
+    pub(super) fn read_checked<T>(
         &self,
         handle: Handle,
         kind: BlockType,
         check: impl FnOnce(&[u8]) -> Result<T, Damage>,
-    ) -> Result<(Vec<u8>, T)> {
-        let bytes = self.read(handle, kind)?;
-        let checked = check(&bytes).map_err(|damage| self.damage(handle, &damage))?;
-        Ok((bytes, checked))
+    ) -> Result<T> {
+        with_scratch(|scratch| {
+            let framed = self.read_framed(handle, kind, &mut scratch.framed)?;
+            let bytes = self.unseal(handle, kind, framed, &mut scratch.raw)?;
+            check(bytes).map_err(|damage| self.damage(handle, &damage))
+        })
     }
 }
 
@@ -122,7 +158,7 @@ impl SstReader {
         let len = file.size().map_err(|error| Error::io("read", path, &error))?;
         let source = Source { file, path: path.to_owned(), number, len };
         let footer = source.read_footer()?;
-        let (_, properties) =
+        let properties =
             source.read_checked(footer.properties, BlockType::Properties, Properties::decode)?;
         let range_tombstones = match footer.range_tombstones {
             Some(handle) => {
@@ -131,12 +167,11 @@ impl SstReader {
                     ensure(!tombstones.is_empty(), 0, "a range-tombstone block without any")?;
                     Ok(tombstones)
                 };
-                source.read_checked(handle, BlockType::RangeTombstones, decode)?.1
+                source.read_checked(handle, BlockType::RangeTombstones, decode)?
             }
             None => Vec::new(),
         };
-        let (_, top) =
-            source.read_checked(footer.top_index, BlockType::TopIndex, TopIndex::decode)?;
+        let top = source.read_checked(footer.top_index, BlockType::TopIndex, TopIndex::decode)?;
         let given = footer.ingested.then_some(SequenceNumber(0));
         let reader = Self { source, cache, footer, properties, range_tombstones, top, given };
         reader.check_pinned()?;
@@ -318,77 +353,35 @@ impl SstReader {
         handles.map(|handle| handle.offset).min().unwrap_or(0)
     }
 
+    /// The sequence number of all entries, if the manifest has it.
+    pub(super) fn given(&self) -> Option<SequenceNumber> {
+        self.given
+    }
+
     /// The index partition at `at`.
     pub(super) fn index(&self, at: usize, fill: CacheFill) -> Result<IndexRef> {
-        let (expected, slot) = (&self.top.partitions()[at], &self.top.slots()[at]);
-        let (handle, high) = (expected.index, CachePriority::High);
-        let block = self.cached(handle, &slot.index_hint, high, fill, || {
-            let checked = |bytes: &[u8]| {
-                let meta = IndexMeta::check(bytes)?;
-                check_index(IndexPartition::of(bytes, &meta), expected)?;
-                Ok(meta)
-            };
-            let (bytes, meta) = self.source.read_checked(handle, BlockType::Index, checked)?;
-            Ok(Loaded { meta: Block(Content::Index(meta)), bytes, hints: expected.blocks.into() })
-        })?;
-        IndexRef::new(block).ok_or_else(|| self.wrong_type(handle))
+        let lead = self.index_lead(at);
+        IndexRef::new(self.load(&lead, fill)?).ok_or_else(|| self.wrong_type(lead.handle()))
     }
 
     /// The data block at `block` of `index`.
     pub(super) fn data(&self, index: &IndexRef, block: usize, fill: CacheFill) -> Result<DataRef> {
-        let view = index.view();
-        let handle = view.handle(block);
-        let hint = &index.hints()[block];
-        let cached = self.cached(handle, hint, CachePriority::Normal, fill, || {
-            let checked = |bytes: &[u8]| {
-                let mut meta = DataMeta::check(bytes)?;
-                if let Some(sequence) = self.given {
-                    meta = meta.with_sequence(sequence)?;
-                }
-                check_data(BlockView::of(bytes, &meta), view, block)?;
-                Ok(meta)
-            };
-            let (bytes, meta) = self.source.read_checked(handle, BlockType::Data, checked)?;
-            Ok(Loaded { meta: Block(Content::Data(meta)), bytes, hints: 0 })
-        })?;
-        DataRef::new(cached).ok_or_else(|| self.wrong_type(handle))
+        let lead = Lead::data(index, block);
+        DataRef::new(self.load(&lead, fill)?).ok_or_else(|| self.wrong_type(lead.handle()))
     }
 
     /// The filter partition at `at`; `None` if it has none.
     pub(super) fn filter(&self, at: usize, fill: CacheFill) -> Result<Option<FilterRef>> {
-        let slot = &self.top.slots()[at];
-        let Some(handle) = slot.filter else { return Ok(None) };
-        let block = self.cached(handle, &slot.filter_hint, CachePriority::High, fill, || {
-            let (bytes, meta) =
-                self.source.read_checked(handle, BlockType::Filter, FilterMeta::check)?;
-            Ok(Loaded { meta: Block(Content::Filter(meta)), bytes, hints: 0 })
-        })?;
-        FilterRef::new(block).ok_or_else(|| self.wrong_type(handle)).map(Some)
+        let Some(lead) = self.filter_lead(at) else { return Ok(None) };
+        let filter = FilterRef::new(self.load(&lead, fill)?);
+        filter.ok_or_else(|| self.wrong_type(lead.handle())).map(Some)
     }
 
     /// A large value, of the length its entry says.
     pub(super) fn large_value(&self, large: LargeValue, fill: CacheFill) -> Result<ValueRef> {
         let hint = Hint::default();
-        let block = self.cached(large.handle, &hint, CachePriority::Normal, fill, || {
-            let checked = |bytes: &[u8]| {
-                ensure(bytes.len() == large.len as usize, 0, "a large value of another length")
-            };
-            let (bytes, ()) =
-                self.source.read_checked(large.handle, BlockType::LargeValue, checked)?;
-            Ok(Loaded { meta: Block(Content::LargeValue), bytes, hints: 0 })
-        })?;
-        ValueRef::new(block).ok_or_else(|| self.wrong_type(large.handle))
-    }
-
-    fn cached(
-        &self,
-        handle: Handle,
-        hint: &Hint,
-        priority: CachePriority,
-        fill: CacheFill,
-        load: impl FnOnce() -> Result<Loaded<Block>>,
-    ) -> Result<BlockHold<Block>> {
-        self.cache.get_or_load(self.key(handle), hint, priority, fill, load)
+        let lead = Lead::large_value(large, &hint);
+        ValueRef::new(self.load(&lead, fill)?).ok_or_else(|| self.wrong_type(lead.handle()))
     }
 
     pub(super) fn key(&self, handle: Handle) -> CacheKey {
@@ -412,26 +405,6 @@ enum FilterOf {
     /// The file has no filter.
     Unknown,
     Found(FilterRef),
-}
-
-/// Checks a partition against its entry in the top index.
-fn check_index(index: IndexPartition<'_>, expected: &Partition) -> Result<(), Damage> {
-    let agrees = index.row_is(0, &expected.row)
-        && index.first_column(0).map(|column| encode_column(&column)) == expected.column
-        && index.blocks() == usize::from(expected.blocks)
-        && (0..index.blocks()).all(|block| index.timestamp_max(block).0 <= expected.timestamp_max);
-    ensure(agrees, 0, "the index partition is not the one that the top index tells of")
-}
-
-/// Checks a block against its entry in the index.
-fn check_data(view: BlockView<'_>, index: IndexPartition<'_>, block: usize) -> Result<(), Damage> {
-    let mut row = Vec::new();
-    index.copy_row(block, &mut row);
-    let first_column = view.continued().then(|| view.key(0).column);
-    let agrees = view.row_is(0, &row)
-        && first_column == index.first_column(block)
-        && view.timestamp_max() <= index.timestamp_max(block);
-    ensure(agrees, 0, "the data block is not the one that the index tells of")
 }
 
 /// Declares a hold of a cached block known to be of one type.

@@ -28,11 +28,13 @@ fn options(dice: &mut Dice) -> Options {
         l0_runs_stall: l0_runs_compact + *dice.pick(&[1, 8]),
         sst_bytes_max: *dice.pick(&[64 << 10, 256 << 10, 128 << 20]),
         l1_bytes_max: *dice.pick(&[64 << 10, 512 << 10, 512 << 20]),
+        direct_reads: *dice.pick(&[true, false]),
         read_path: ReadPath {
             huge_pages: *dice.pick(&[true, false]),
             hints: *dice.pick(&[true, false]),
             filters: *dice.pick(&[true, false]),
             point_reads: *dice.pick(&[true, false]),
+            batched_reads: *dice.pick(&[true, false]),
         },
     }
 }

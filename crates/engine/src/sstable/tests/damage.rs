@@ -132,7 +132,8 @@ fn raw_blocks(rows: &Rows, kind: BlockType) -> Vec<Vec<u8>> {
             _ => {}
         }
     }
-    handles.into_iter().map(|handle| sst.source.read(handle, kind).unwrap()).collect()
+    let raw = |handle| sst.source.read_checked(handle, kind, |bytes| Ok(bytes.to_vec())).unwrap();
+    handles.into_iter().map(raw).collect()
 }
 
 /// Calls a fuzz body with mutations of `seeds`, each after the byte `choice`.

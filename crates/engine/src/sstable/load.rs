@@ -1,0 +1,310 @@
+//! Blocks on their way from disk into the cache.
+//!
+//! ```text
+//! bytes of the file -> checksum -> decompressed, if compressed -> checked -> the cache's frame
+//! ```
+//!
+//! The bytes are copied once, into the frame, after all checks; what lies between is memory of the
+//! thread or of a read queue and is used again.
+//!
+//! Invariant: a block enters the cache checked by itself and against what led to it, whichever way
+//! it was read.
+
+use super::block::{BlockView, DataMeta, LargeValue};
+use super::damage::{Damage, ensure};
+use super::filter::FilterMeta;
+use super::format::{BlockType, Handle};
+use super::index::{IndexMeta, IndexPartition, Partition, encode_column};
+use super::point::Missing;
+use super::reader::{IndexRef, SstReader};
+use super::{Block, BlockCache, Content};
+use crate::cache::{BlockHold, CacheFill, CacheKey, CachePriority, Claim, Claimed, Hint, Loaded};
+use crate::error::{Error, Result};
+use base::env::read_queue::{ReadBuffer, ReadQueue};
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+
+/// Memory of a thread that is kept from one read to the next, for each of its two buffers; a
+/// larger block is rare and dwarfs an allocation.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
+/// Memory that blocks pass through.
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// A block as it lies in the file.
+    pub(super) framed: Vec<u8>,
+    /// A block decompressed.
+    pub(super) raw: Vec<u8>,
+}
+
+/// Calls `run` with the scratch memory of this thread; what it holds is arbitrary.
+pub(super) fn with_scratch<R>(run: impl FnOnce(&mut Scratch) -> R) -> R {
+    thread_local! {
+        static SCRATCH: RefCell<Scratch> = RefCell::default();
+    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        let result = run(scratch);
+        for buffer in [&mut scratch.framed, &mut scratch.raw] {
+            if buffer.len() > KEPT_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
+        result
+    })
+}
+
+/// What leads to a block, and what the block is checked against.
+#[derive(Clone, Copy)]
+pub(super) struct Lead<'a> {
+    handle: Handle,
+    hint: &'a Hint,
+    expected: Expected<'a>,
+}
+
+/// What a block must be.
+#[derive(Clone, Copy)]
+enum Expected<'a> {
+    Filter,
+    Index(&'a Partition),
+    /// The block at this place of this partition.
+    Data(IndexPartition<'a>, usize),
+    LargeValue(LargeValue),
+}
+
+impl<'a> Lead<'a> {
+    /// From the index partition `index` to its data block at `block`.
+    pub(super) fn data(index: &'a IndexRef, block: usize) -> Self {
+        let view = index.view();
+        let expected = Expected::Data(view, block);
+        Self { handle: view.handle(block), hint: &index.hints()[block], expected }
+    }
+
+    /// From an entry to its large value.
+    pub(super) fn large_value(large: LargeValue, hint: &'a Hint) -> Self {
+        Self { handle: large.handle, hint, expected: Expected::LargeValue(large) }
+    }
+
+    pub(super) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    fn kind(&self) -> BlockType {
+        match self.expected {
+            Expected::Filter => BlockType::Filter,
+            Expected::Index(_) => BlockType::Index,
+            Expected::Data(..) => BlockType::Data,
+            Expected::LargeValue(_) => BlockType::LargeValue,
+        }
+    }
+
+    fn priority(&self) -> CachePriority {
+        match self.expected {
+            Expected::Filter | Expected::Index(_) => CachePriority::High,
+            Expected::Data(..) | Expected::LargeValue(_) => CachePriority::Normal,
+        }
+    }
+}
+
+impl SstReader {
+    /// From the top index to the filter of partition `at`; `None` if it has none.
+    pub(super) fn filter_lead(&self, at: usize) -> Option<Lead<'_>> {
+        let slot = &self.top.slots()[at];
+        let hint = &slot.filter_hint;
+        slot.filter.map(|handle| Lead { handle, hint, expected: Expected::Filter })
+    }
+
+    /// From the top index to the index of partition `at`.
+    pub(super) fn index_lead(&self, at: usize) -> Lead<'_> {
+        let (partition, slot) = (&self.top.partitions()[at], &self.top.slots()[at]);
+        let expected = Expected::Index(partition);
+        Lead { handle: partition.index, hint: &slot.index_hint, expected }
+    }
+
+    /// The block that `lead` leads to, from the cache or from disk.
+    pub(super) fn load(&self, lead: &Lead<'_>, fill: CacheFill) -> Result<BlockHold<Block>> {
+        let key = self.key(lead.handle);
+        self.cache().get_or_load(key, lead.hint, fill, |claim| self.read_for(claim, lead))
+    }
+
+    /// Reads the block that `lead` leads to and ends the claim with it.
+    fn read_for(&self, claim: Claim<'_, Block>, lead: &Lead<'_>) -> Result<BlockHold<Block>> {
+        with_scratch(|scratch| {
+            let framed = self.source.read_framed(lead.handle, lead.kind(), &mut scratch.framed);
+            self.end(claim, lead, framed, &mut scratch.raw)
+        })
+    }
+
+    /// Ends the claim of the block that `lead` leads to with what the file has for it.
+    fn end(
+        &self,
+        claim: Claim<'_, Block>,
+        lead: &Lead<'_>,
+        framed: Result<&[u8]>,
+        raw: &mut Vec<u8>,
+    ) -> Result<BlockHold<Block>> {
+        let loaded = framed.and_then(|framed| {
+            let bytes = self.source.unseal(lead.handle, lead.kind(), framed, raw)?;
+            let (content, hints) = self
+                .content(lead, bytes)
+                .map_err(|damage| self.source.damage(lead.handle, &damage))?;
+            Ok(Loaded { meta: Block(content), bytes, hints })
+        });
+        claim.end(lead.hint, lead.priority(), loaded)
+    }
+
+    /// What the raw bytes of a block are, and the number of blocks that it leads to.
+    fn content(&self, lead: &Lead<'_>, bytes: &[u8]) -> Result<(Content, usize), Damage> {
+        Ok(match lead.expected {
+            Expected::Filter => (Content::Filter(FilterMeta::check(bytes)?), 0),
+            Expected::Index(partition) => {
+                let meta = IndexMeta::check(bytes)?;
+                check_index(IndexPartition::of(bytes, &meta), partition)?;
+                (Content::Index(meta), partition.blocks.into())
+            }
+            Expected::Data(index, block) => {
+                let mut meta = DataMeta::check(bytes)?;
+                if let Some(sequence) = self.given() {
+                    meta = meta.with_sequence(sequence)?;
+                }
+                check_data(BlockView::of(bytes, &meta), index, block)?;
+                (Content::Data(meta), 0)
+            }
+            Expected::LargeValue(large) => {
+                let agrees = bytes.len() == large.len as usize;
+                ensure(agrees, 0, "a large value of another length")?;
+                (Content::LargeValue, 0)
+            }
+        })
+    }
+}
+
+/// Checks a partition against its entry in the top index.
+fn check_index(index: IndexPartition<'_>, expected: &Partition) -> Result<(), Damage> {
+    let agrees = index.row_is(0, &expected.row)
+        && index.first_column(0).map(|column| encode_column(&column)) == expected.column
+        && index.blocks() == usize::from(expected.blocks)
+        && (0..index.blocks()).all(|block| index.timestamp_max(block).0 <= expected.timestamp_max);
+    ensure(agrees, 0, "the index partition is not the one that the top index tells of")
+}
+
+/// Checks a block against its entry in the index.
+fn check_data(view: BlockView<'_>, index: IndexPartition<'_>, block: usize) -> Result<(), Damage> {
+    let mut row = Vec::new();
+    index.copy_row(block, &mut row);
+    let first_column = view.continued().then(|| view.key(0).column);
+    let agrees = view.row_is(0, &row)
+        && first_column == index.first_column(block)
+        && view.timestamp_max() <= index.timestamp_max(block);
+    ensure(agrees, 0, "the data block is not the one that the index tells of")
+}
+
+/// A block that a point read misses, ready to be read: what leads to it is held.
+pub(crate) struct BlockLoad {
+    sst: Arc<SstReader>,
+    way: Way,
+}
+
+enum Way {
+    Filter(usize),
+    Index(usize),
+    Data(IndexRef, usize),
+}
+
+impl BlockLoad {
+    /// The load of what `sst` misses; `None` if it has no such block. Brings in the partition that
+    /// leads to a data block, should it have left the cache. The caller is not pinned, and has no
+    /// claims.
+    pub(crate) fn new(sst: Arc<SstReader>, missing: Missing) -> Result<Option<Self>> {
+        let way = match missing {
+            Missing::Filter(at) if sst.filter_lead(at).is_none() => return Ok(None),
+            Missing::Filter(at) => Way::Filter(at),
+            Missing::Index(at) => Way::Index(at),
+            Missing::Data(at, block) => Way::Data(sst.index(at, CacheFill::Insert)?, block),
+        };
+        Ok(Some(Self { sst, way }))
+    }
+
+    fn lead(&self) -> Lead<'_> {
+        match &self.way {
+            Way::Filter(at) => self.sst.filter_lead(*at).expect("`new` saw that it has one"),
+            Way::Index(at) => self.sst.index_lead(*at),
+            Way::Data(index, block) => Lead::data(index, *block),
+        }
+    }
+
+    /// The block's key.
+    pub(crate) fn key(&self) -> CacheKey {
+        self.sst.key(self.lead().handle)
+    }
+
+    /// Bytes of the file that are read for it.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.lead().handle.framed_len() as u64
+    }
+
+    /// Asks `cache`, through which the file's blocks go, for the block.
+    pub(crate) fn claim<'a>(&self, cache: &'a Arc<BlockCache>) -> Claimed<'a, Block> {
+        let lead = self.lead();
+        cache.claim(self.sst.key(lead.handle), lead.hint, CacheFill::Insert)
+    }
+
+    /// Reads the block and ends the claim with it.
+    pub(crate) fn read(&self, claim: Claim<'_, Block>) -> Result<BlockHold<Block>> {
+        self.sst.read_for(claim, &self.lead())
+    }
+
+    /// Submits the read of the block. `Error::Corruption` if it cannot lie in the file; nothing is
+    /// submitted then.
+    pub(crate) fn submit(&self, queue: &mut dyn ReadQueue, tag: u64) -> Result<()> {
+        let lead = self.lead();
+        let len = self.sst.source.framed_len(lead.handle, lead.kind())?;
+        queue.submit(tag, self.sst.source.file(), lead.handle.offset, len);
+        Ok(())
+    }
+
+    /// Ends the claim of the block with what was read for it.
+    pub(crate) fn end(
+        &self,
+        claim: Claim<'_, Block>,
+        read: io::Result<ReadBuffer>,
+    ) -> Result<BlockHold<Block>> {
+        let lead = self.lead();
+        let offset = lead.handle.offset;
+        let read = read.map_err(|error| self.sst.source.read_error(offset, &error));
+        let framed = read.as_deref().map_err(Error::clone);
+        with_scratch(|scratch| self.sst.end(claim, &lead, framed, &mut scratch.raw))
+    }
+
+    /// The block, if it is in `cache`, through which the file's blocks go. Not counted.
+    pub(crate) fn resident(&self, cache: &Arc<BlockCache>) -> Option<BlockHold<Block>> {
+        let lead = self.lead();
+        cache.hold(self.sst.key(lead.handle), lead.hint, CacheFill::Insert)
+    }
+
+    /// Brings what was read for the block into `cache`, unless another was faster; should one be
+    /// about to, waits for it. The caller is not pinned, and has no claims.
+    pub(crate) fn enter(
+        &self,
+        cache: &Arc<BlockCache>,
+        read: io::Result<ReadBuffer>,
+    ) -> Result<BlockHold<Block>> {
+        loop {
+            match self.claim(cache) {
+                Claimed::Resident(hold) => return Ok(hold),
+                Claimed::Free(claim) => return self.end(claim, read),
+                Claimed::Loading(load) => {
+                    if let Some(outcome) = load.wait() {
+                        return outcome;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the claim of the block with an error.
+    pub(crate) fn fail(&self, claim: Claim<'_, Block>, error: Error) -> Result<BlockHold<Block>> {
+        let lead = self.lead();
+        claim.end(lead.hint, lead.priority(), Err(error))
+    }
+}
