@@ -42,8 +42,8 @@ const LEVEL_NAMES: [[&str; 2]; LEVELS] = [
     ["level2_runs", "level2_bytes"],
 ];
 
-/// Names of the filter counters: asked for a row, a family, a column.
-const FILTER_NAMES: [[&str; 3]; 3] = [
+/// Names of the filter counters: asked for a row, a family, a column, a row prefix.
+const FILTER_NAMES: [[&str; 3]; 4] = [
     ["filter_row_probed_total", "filter_row_useful_total", "filter_row_false_positives_total"],
     [
         "filter_family_probed_total",
@@ -54,6 +54,11 @@ const FILTER_NAMES: [[&str; 3]; 3] = [
         "filter_column_probed_total",
         "filter_column_useful_total",
         "filter_column_false_positives_total",
+    ],
+    [
+        "filter_prefix_probed_total",
+        "filter_prefix_useful_total",
+        "filter_prefix_false_positives_total",
     ],
 ];
 
@@ -85,7 +90,7 @@ impl Shared {
         add("point_disk_bytes_total", "Bytes that point reads read from disk", bytes);
         for (asked, [probed, useful, wrong]) in Asked::ALL.into_iter().zip(FILTER_NAMES) {
             let of = self.filter_counters.read(asked);
-            add(probed, "Filters asked by point reads", of.probed);
+            add(probed, "Filters asked by reads", of.probed);
             add(useful, "Filters that kept a file from being read", of.useful);
             add(wrong, "Filters that said maybe of what was not there", of.false_positives);
         }

@@ -62,6 +62,8 @@ pub struct ReadPath {
     pub point_reads: bool,
     /// All blocks that a point read or a group of a multi-get misses are read side by side.
     pub batched_reads: bool,
+    /// Data blocks are found by the prefix index, in files that have one.
+    pub prefix_index: bool,
 }
 
 impl Default for ReadPath {
@@ -72,6 +74,7 @@ impl Default for ReadPath {
             filters: true,
             point_reads: true,
             batched_reads: true,
+            prefix_index: true,
         }
     }
 }
@@ -187,6 +190,13 @@ pub struct TreeOptions {
     pub filter_bits_per_key: u8,
     /// For which questions filters hold keys. Default `Column`.
     pub filter_granularity: FilterGranularity,
+    /// Length of the row prefix for which filters hold a key too, so that a scan of rows that
+    /// share so many first bytes skips files without them; a shorter row has no prefix. 0 means
+    /// none. 0..=1024, default 0.
+    pub row_prefix_bytes: u16,
+    /// Indexes lead from the hash of a row prefix to its data blocks, which costs about 4 bytes of
+    /// memory for each distinct prefix in every 256 blocks. Needs `row_prefix_bytes`. Default off.
+    pub prefix_index: bool,
 }
 
 impl Default for TreeOptions {
@@ -197,9 +207,14 @@ impl Default for TreeOptions {
             compression_last: Compression::Lz4,
             filter_bits_per_key: 12,
             filter_granularity: FilterGranularity::Column,
+            row_prefix_bytes: 0,
+            prefix_index: false,
         }
     }
 }
+
+/// Longest row prefix of [`TreeOptions::row_prefix_bytes`].
+pub(crate) const ROW_PREFIX_BYTES_MAX: u16 = 1024;
 
 impl TreeOptions {
     /// Checks every range; the error names the option and its range.
@@ -209,6 +224,12 @@ impl TreeOptions {
         }
         if self.filter_bits_per_key > 32 {
             return Err(Error::InvalidArgument("filter_bits_per_key must be 0 to 32".into()));
+        }
+        if self.row_prefix_bytes > ROW_PREFIX_BYTES_MAX {
+            return Err(Error::InvalidArgument("row_prefix_bytes must be 0 to 1024".into()));
+        }
+        if self.prefix_index && self.row_prefix_bytes == 0 {
+            return Err(Error::InvalidArgument("prefix_index needs row_prefix_bytes".into()));
         }
         Ok(())
     }

@@ -229,7 +229,8 @@ impl TreeReader {
             versions_max,
             ..ScanRequest::rows(RowRange::single(row))
         };
-        let mut scan = view.scan(&request, read.snapshot(), self.parts(), None)?;
+        let filters = &self.shared().filter_counters;
+        let mut scan = view.scan(&request, read.snapshot(), self.parts(), filters, None)?;
         let mut lent = 0;
         if scan.next_row()?.is_some() {
             while let Some(cell) = scan.next_cell()? {
@@ -257,7 +258,7 @@ impl TreeReader {
         let at = self.sequence(snapshot);
         let pin = snapshot.cloned().map(|snapshot| Box::new((snapshot, Arc::clone(&view))) as _);
         let pin = pin.unwrap_or_else(|| Box::new(Arc::clone(&view)) as _);
-        view.scan(request, at, self.parts(), Some(pin))
+        view.scan(request, at, self.parts(), &self.shared().filter_counters, Some(pin))
     }
 
     /// Takes the get of a column at `snapshot` as far as resident blocks lead.
@@ -333,7 +334,8 @@ impl TreeReader {
         let columns = Columns::Ranges(vec![QualifierRange::column(of.family, of.qualifier)]);
         let rows = ScanRequest::rows(RowRange::single(of.row));
         let request = ScanRequest { columns, versions_max: Some(1), ..rows };
-        let mut scan = view.scan(&request, at, self.parts(), None)?;
+        let filters = &self.shared().filter_counters;
+        let mut scan = view.scan(&request, at, self.parts(), filters, None)?;
         if scan.next_row()?.is_none() {
             return Ok(None);
         }

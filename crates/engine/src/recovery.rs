@@ -130,6 +130,7 @@ fn open_trees(
                     _ => Error::io("open", &path, &error),
                 })?;
                 let reader = SstReader::open(file, &path, sst.number, Arc::clone(cache))?;
+                let reader = SstReader::with_read_path(reader, options.read_path);
                 Ok(SstReader::numbered(reader, sst.sequence_max))
             });
             ssts.collect::<Result<OpenRun>>()

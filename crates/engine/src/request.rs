@@ -34,6 +34,16 @@ impl RowRange {
         Self { start: prefix.to_vec(), end }
     }
 
+    /// The first `len` bytes of all its rows, if they are the same in all; `None` for 0.
+    pub fn shared_prefix(&self, len: usize) -> Option<&[u8]> {
+        let prefix = self.start.get(..len).filter(|prefix| !prefix.is_empty())?;
+        let within = match &self.end {
+            Some(end) if end.starts_with(prefix) => true,
+            end => *end == Self::prefix(prefix).end,
+        };
+        within.then_some(prefix)
+    }
+
     /// Whether `row` lies in the range.
     pub fn contains(&self, row: &[u8]) -> bool {
         self.start.as_slice() <= row && self.end.as_deref().is_none_or(|end| row < end)
@@ -255,6 +265,30 @@ mod tests {
             row in proptest::collection::vec(prop_oneof![Just(0u8), Just(254), Just(255)], 0..5),
         ) {
             prop_assert_eq!(RowRange::prefix(&prefix).contains(&row), row.starts_with(&prefix));
+        }
+
+        #[test]
+        fn all_rows_of_a_range_have_its_shared_prefix(
+            start in proptest::collection::vec(prop_oneof![Just(0u8), Just(254), Just(255)], 0..4),
+            end in proptest::option::of(
+                proptest::collection::vec(prop_oneof![Just(0u8), Just(254), Just(255)], 0..4),
+            ),
+            row in proptest::collection::vec(prop_oneof![Just(0u8), Just(254), Just(255)], 0..5),
+            len in 0usize..4,
+        ) {
+            let rows = RowRange { start, end };
+            match rows.shared_prefix(len) {
+                Some(prefix) => {
+                    prop_assert_eq!(prefix, &rows.start[..len]);
+                    prop_assert!(!rows.contains(&row) || row.starts_with(prefix));
+                }
+                // The last row before the end, about, tells that the range goes on.
+                None if len > 0 && rows.start.len() >= len && !rows.is_empty() => {
+                    let after = RowRange::prefix(&rows.start[..len]).end;
+                    prop_assert!(rows.contains(&after.expect("nothing comes after the last prefix")));
+                }
+                None => {}
+            }
         }
     }
 }

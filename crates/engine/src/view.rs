@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::manifest::TreeVersion;
 use crate::memtable::Memtable;
 use crate::options::ReadPath;
+use crate::read::counters::FilterCounters;
 use crate::read::dropped::DroppedRanges;
 use crate::read::run::RunCursor;
 use crate::read::scan::{Scan, ScanSources};
@@ -97,6 +98,7 @@ impl ReadView {
         request: &ScanRequest,
         snapshot: SequenceNumber,
         parts: ReadPath,
+        filters: &FilterCounters,
         pin: Option<Box<dyn Any + Send>>,
     ) -> Result<Scan> {
         let mut cursors = Vec::with_capacity(1 + self.frozen.len() + self.runs.len());
@@ -106,8 +108,14 @@ impl ReadView {
             }
         }
         let questions = if parts.filters { questions(request) } else { Vec::new() };
+        let prefix = parts.filters.then(|| self.prefix_of(&request.rows)).flatten();
         for run in &self.runs {
-            if let Some(part) = candidates(run, &request.rows, &questions)? {
+            let Some(part) = candidates(run, &request.rows, &questions)? else { continue };
+            let part = match &prefix {
+                Some(prefix) => with_prefix(run, part, &request.rows, prefix, filters)?,
+                None => part,
+            };
+            if !part.is_empty() {
                 let cursor = RunCursor::new(Arc::clone(run), part, CacheFill::Insert);
                 cursors.push(Source::Run(cursor));
             }
@@ -115,6 +123,16 @@ impl ReadView {
         let mut dropped = vec![Arc::clone(&self.dropped), self.active.dropped()];
         dropped.retain(|ranges| !ranges.is_empty());
         Ok(Scan::new(ScanSources { cursors, dropped, pin }, request, snapshot))
+    }
+
+    /// What a read of more than one row asks the filters: whether there is any row with the prefix
+    /// that all of `rows` have.
+    fn prefix_of<'a>(&self, rows: &'a RowRange) -> Option<FilterQuery<'a>> {
+        let len = self.version.options.row_prefix_bytes.into();
+        if rows.is_single() {
+            return None;
+        }
+        rows.shared_prefix(len).map(FilterQuery::prefix)
     }
 
     /// Bytes of the rows in `rows`, on disk and in memory, roughly.
@@ -179,6 +197,20 @@ fn questions(request: &ScanRequest) -> Vec<FilterQuery<'_>> {
             })
             .collect(),
     }
+}
+
+/// Those in `part` of a run, its candidates for `rows`, that may have a row with the prefix of all
+/// `rows`. Only the first can be without: all others begin in `rows`.
+fn with_prefix(
+    run: &SstRun,
+    part: Range<usize>,
+    rows: &RowRange,
+    prefix: &FilterQuery<'_>,
+    filters: &FilterCounters,
+) -> Result<Range<usize>> {
+    let Some(says) = run.ssts()[part.start].filter_says(rows, prefix)? else { return Ok(part) };
+    filters.probed(std::slice::from_ref(prefix), 1, usize::from(!says));
+    Ok(part.start + usize::from(!says)..part.end)
 }
 
 /// The SSTables of `run` that can matter to a read of `rows`; `None` if none can.

@@ -88,7 +88,8 @@ impl<'a> Outputs<'a> {
             let path = meta.number.sst_path(dir);
             let file = open_sst(fs, &path, options);
             let file = file.map_err(|error| Error::io("open", &path, &error))?;
-            SstReader::open(file, &path, meta.number, Arc::clone(self.writing.cache))
+            let sst = SstReader::open(file, &path, meta.number, Arc::clone(self.writing.cache))?;
+            Ok(SstReader::with_read_path(sst, options.read_path))
         };
         let readers = self.done.iter().map(open).collect::<Result<_>>()?;
         Ok((std::mem::take(&mut self.done), readers))

@@ -161,7 +161,9 @@ impl SstWriter {
             let file = open_sst(&*shared.env.fs, &path, &shared.options);
             let file = file.map_err(|error| Error::io("open", &path, &error))?;
             let cache = Arc::clone(&shared.cache);
-            Ok((sst_meta(number, summary), SstReader::open(file, &path, number, cache)?))
+            let sst = SstReader::open(file, &path, number, cache)?;
+            let sst = SstReader::with_read_path(sst, shared.options.read_path);
+            Ok((sst_meta(number, summary), sst))
         });
         match finished {
             Ok((meta, reader)) => {

@@ -90,6 +90,8 @@ mod tag {
     pub(super) const LAST_SEQUENCE: u8 = 8;
     pub(super) const LOG_FROM: u8 = 9;
     pub(super) const LOG_CLOSED: u8 = 10;
+    /// `CREATE_TREE` with the options of row prefixes.
+    pub(super) const CREATE_PREFIXED_TREE: u8 = 11;
 }
 
 /// What is wrong with encoded edits.
@@ -123,13 +125,14 @@ impl Edit {
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         match self {
             Self::CreateTree { tree, options } => {
-                out.push(tag::CREATE_TREE);
+                let prefixed = options.row_prefix_bytes > 0;
+                out.push(if prefixed { tag::CREATE_PREFIXED_TREE } else { tag::CREATE_TREE });
                 out.put_u32(tree.0);
-                out.put_u32(options.block_bytes);
-                out.push(options.compression as u8);
-                out.push(options.compression_last as u8);
-                out.push(options.filter_bits_per_key);
-                out.push(options.filter_granularity as u8);
+                encode_options(out, options);
+                if prefixed {
+                    out.put_u16(options.row_prefix_bytes);
+                    out.push(options.prefix_index.into());
+                }
             }
             Self::DropTree { tree } => {
                 out.push(tag::DROP_TREE);
@@ -200,6 +203,9 @@ impl Edit {
         let tree = TreeId(reader.u32("tree")?);
         Ok(match tag {
             tag::CREATE_TREE => Self::CreateTree { tree, options: decode_options(reader)? },
+            tag::CREATE_PREFIXED_TREE => {
+                Self::CreateTree { tree, options: decode_prefixed_options(reader)? }
+            }
             tag::DROP_TREE => Self::DropTree { tree },
             tag::USED_TREE => Self::UsedTree { tree },
             tag::ADD_SST => {
@@ -228,6 +234,28 @@ fn decode_place(reader: &mut ByteReader<'_>) -> Result<(usize, RunId), EditError
     Ok((level, RunId(reader.u64("run")?)))
 }
 
+fn encode_options(out: &mut Vec<u8>, options: &TreeOptions) {
+    out.put_u32(options.block_bytes);
+    out.push(options.compression as u8);
+    out.push(options.compression_last as u8);
+    out.push(options.filter_bits_per_key);
+    out.push(options.filter_granularity as u8);
+}
+
+fn decode_prefixed_options(reader: &mut ByteReader<'_>) -> Result<TreeOptions, EditError> {
+    let options = decode_options(reader)?;
+    let row_prefix_bytes = reader.u16("row prefix bytes")?;
+    let prefix_index = match reader.u8("prefix index")? {
+        0 => false,
+        1 => true,
+        byte => return Err(EditError::Byte("prefix index", byte)),
+    };
+    if row_prefix_bytes == 0 {
+        return Err(EditError::Byte("row prefix length", 0));
+    }
+    Ok(TreeOptions { row_prefix_bytes, prefix_index, ..options })
+}
+
 fn decode_options(reader: &mut ByteReader<'_>) -> Result<TreeOptions, EditError> {
     let block_bytes = reader.u32("block bytes")?;
     let mut compression = || {
@@ -245,6 +273,7 @@ fn decode_options(reader: &mut ByteReader<'_>) -> Result<TreeOptions, EditError>
         compression_last,
         filter_bits_per_key,
         filter_granularity,
+        ..TreeOptions::default()
     })
 }
 

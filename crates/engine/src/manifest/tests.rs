@@ -81,7 +81,11 @@ fn any_edit() -> impl Strategy<Value = Edit> {
     let tree = || any::<u32>().prop_map(TreeId);
     let place = || (tree(), 0usize..=255, any::<u64>().prop_map(RunId));
     prop_oneof![
-        tree().prop_map(|tree| Edit::CreateTree { tree, options: TreeOptions::default() }),
+        (tree(), any::<u16>(), any::<bool>()).prop_map(|(tree, row_prefix_bytes, index)| {
+            let prefix_index = index && row_prefix_bytes > 0;
+            let options = TreeOptions { row_prefix_bytes, prefix_index, ..TreeOptions::default() };
+            Edit::CreateTree { tree, options }
+        }),
         tree().prop_map(|tree| Edit::DropTree { tree }),
         tree().prop_map(|tree| Edit::UsedTree { tree }),
         (place(), any_meta()).prop_map(|((tree, level, run), meta)| Edit::AddSst {

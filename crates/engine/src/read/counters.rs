@@ -1,4 +1,4 @@
-//! How well filters serve reads of one row, by what is asked of them.
+//! How well filters serve reads, by what is asked of them.
 
 use crate::sstable::{Asked, FilterQuery};
 use crate::striped::Striped;
@@ -16,7 +16,7 @@ pub struct FilterUse {
 
 /// Counts by granularity.
 #[derive(Default)]
-pub struct FilterCounters(Striped<9>);
+pub struct FilterCounters(Striped<12>);
 
 impl FilterCounters {
     fn add(&self, asked: Asked, what: usize, count: usize) {

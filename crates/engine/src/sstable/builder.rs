@@ -14,14 +14,15 @@ use super::block::{BLOCK_CELLS_MAX, BlockBuilder, LargeValue, NewValue};
 use super::filter::{FILTER_BYTES_CUT, FilterBuilder};
 use super::format::{BlockType, Footer, Handle, Sealer};
 use super::index::{
-    IndexEntry, PARTITION_BLOCKS_MAX, Partition, TopIndex, encode_column, encode_partition,
+    IndexEntry, PARTITION_BLOCKS_MAX, Partition, RowPrefixes, TopIndex, encode_column,
+    encode_partition,
 };
 use super::properties::Properties;
 use super::ranges;
 use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_entry};
 use crate::cell::{Column, Entry, Kind, RangeTombstone, SequenceNumber, Timestamp};
 use crate::error::{Error, Result};
-use crate::options::{Compression, FilterGranularity, TreeOptions};
+use crate::options::{Compression, FilterGranularity, ROW_PREFIX_BYTES_MAX, TreeOptions};
 use crate::request::RowRange;
 use base::env::fs::WriteFile;
 use std::cmp::Ordering;
@@ -44,6 +45,10 @@ pub struct SstOptions {
     /// Values of at least so many bytes get a block of their own: keys stay dense, but a scan
     /// that wants values reads each apart. 64 B..=1 MiB, 4 KiB unless set.
     pub large_value_bytes: usize,
+    /// Length of the row prefix for which filters hold a key; 0 for none. 0..=1024.
+    pub row_prefix_bytes: u16,
+    /// Index partitions get a prefix index. Needs `row_prefix_bytes`.
+    pub prefix_index: bool,
 }
 
 impl SstOptions {
@@ -55,6 +60,8 @@ impl SstOptions {
             filter_bits_per_key: tree.filter_bits_per_key,
             filter_granularity: tree.filter_granularity,
             large_value_bytes: 4 << 10,
+            row_prefix_bytes: tree.row_prefix_bytes,
+            prefix_index: tree.prefix_index,
         }
     }
 
@@ -62,6 +69,8 @@ impl SstOptions {
         assert!((1 << 10..=64 << 10).contains(&self.block_bytes), "block_bytes");
         assert!(self.filter_bits_per_key <= 32, "filter_bits_per_key");
         assert!((64..=1 << 20).contains(&self.large_value_bytes), "large_value_bytes");
+        assert!(self.row_prefix_bytes <= ROW_PREFIX_BYTES_MAX, "row_prefix_bytes");
+        assert!(!self.prefix_index || self.row_prefix_bytes > 0, "prefix_index");
     }
 }
 
@@ -105,6 +114,8 @@ pub struct SstBuilder {
     index: Vec<IndexEntry>,
     /// First column of the block being built, if it continues a row.
     block_column: Option<Vec<u8>>,
+    /// Prefixes of the rows that begin in the current partition.
+    prefixes: RowPrefixes,
     partitions: Vec<NewPartition>,
     /// Bytes of the indexes and filters in `partitions`.
     partitions_len: usize,
@@ -178,6 +189,7 @@ impl SstBuilder {
             row_hash: 0,
             index: Vec::new(),
             block_column: None,
+            prefixes: RowPrefixes { bytes: options.row_prefix_bytes, ..Default::default() },
             partitions: Vec::new(),
             partitions_len: 0,
             filter: FilterBuilder::new(options.filter_granularity, options.filter_bits_per_key),
@@ -293,7 +305,8 @@ impl SstBuilder {
         let range_tombstones = self.write_range_tombstones()?;
         let properties =
             self.output.write_block(&self.properties.encode(), BlockType::Properties)?;
-        let footer = Footer { top_index, properties, range_tombstones, ingested: self.ingested };
+        let Self { ingested, options: SstOptions { prefix_index, .. }, .. } = self;
+        let footer = Footer { top_index, properties, range_tombstones, ingested, prefix_index };
         self.output.pending.extend_from_slice(&footer.encode());
         self.output.flush()?;
         let Output { file, path, .. } = &mut self.output;
@@ -322,11 +335,27 @@ impl SstBuilder {
             self.filter_partition = self.partitions.len();
         }
         self.row_hash = FilterBuilder::hash_row(row);
+        self.add_prefix_of(row);
         self.block.start_row(row);
         self.row.clear();
         self.row.extend_from_slice(row);
         self.properties.rows += 1;
         Ok(())
+    }
+
+    /// Adds the prefix of a row that begins in the block being built.
+    fn add_prefix_of(&mut self, row: &[u8]) {
+        let prefix = match self.options.row_prefix_bytes {
+            0 => None,
+            len => row.get(..len.into()),
+        };
+        let Some(prefix) = prefix.map(FilterBuilder::hash_row) else { return };
+        if let Some(filter) = &mut self.filter {
+            filter.add_prefix(prefix);
+        }
+        if self.options.prefix_index {
+            self.prefixes.blocks.add(prefix, self.index.len());
+        }
     }
 
     fn end_row(&mut self) {
@@ -408,10 +437,11 @@ impl SstBuilder {
             timestamp_max: timestamp_max.unwrap_or(i64::MIN),
             blocks: u16::try_from(blocks).expect("at most 256"),
         };
-        let index = encode_partition(&self.index);
+        let index = encode_partition(&self.index, &self.prefixes);
         self.partitions_len += index.len();
         self.partitions.push(NewPartition { top, index, filter: Vec::new() });
         self.index.clear();
+        self.prefixes.blocks.clear();
         Ok(())
     }
 
@@ -512,5 +542,6 @@ fn empty_properties(options: &SstOptions) -> Properties {
         large_value_bytes: options.large_value_bytes as u64,
         filter_granularity: options.filter_granularity,
         filter_bits_per_key: options.filter_bits_per_key,
+        row_prefix_bytes: options.row_prefix_bytes,
     }
 }

@@ -13,6 +13,9 @@
 //! a line keeps three flags, whether any of its rows has such a marker; where none has, which is
 //! the rule, the marker is not looked for.
 //!
+//! A tree may have row prefixes of a fixed length. Each distinct one of a partition's rows then is a
+//! key as well (P), in the line that the prefix's own hash chooses.
+//!
 //! Invariants:
 //! 1. No false negatives: what a row has is always found, at every granularity.
 //! 2. A row that has any tombstone always has RT, whatever the tombstone's scope.
@@ -59,6 +62,7 @@ const TAG_ROW: u64 = 1;
 const TAG_FAMILY: u64 = 5;
 const TAG_COLUMN: u64 = 6;
 const TAG_LINE: u64 = 7;
+const TAG_PREFIX: u64 = 8;
 
 /// Mixes `b` into `a`. Frozen.
 fn mix(a: u64, b: u64) -> u64 {
@@ -101,6 +105,9 @@ pub(super) struct FilterBuilder {
     /// Hash that chooses the line, and flag.
     flags: Vec<(u64, usize)>,
     row: RowKeys,
+    /// Hash of the row prefix added last. Rows come in order, so that a prefix is new unless it is
+    /// this one.
+    prefix: Option<u64>,
 }
 
 /// The keys of the row being added. Its entries come in order, so that a family or column that is
@@ -124,12 +131,21 @@ impl FilterBuilder {
             keys: Vec::new(),
             flags: Vec::new(),
             row,
+            prefix: None,
         })
     }
 
     /// The hash of a row that `add` and `end_row` want.
     pub(super) fn hash_row(row: &[u8]) -> u64 {
         xxh3(row)
+    }
+
+    /// Adds the prefix of a row, by its hash.
+    pub(super) fn add_prefix(&mut self, prefix: u64) {
+        if self.prefix != Some(prefix) {
+            self.prefix = Some(prefix);
+            self.keys.push((prefix, mix(prefix, TAG_PREFIX)));
+        }
     }
 
     /// Adds an entry of the current row, whose hash is `row`.
@@ -202,6 +218,7 @@ impl FilterBuilder {
     pub(super) fn finish(&mut self) -> Vec<u8> {
         let lines = self.lines();
         let probes = probes_for(self.bits_per_key);
+        self.prefix = None;
         let mut out = Vec::with_capacity(self.len());
         out.put_u32(u32::try_from(lines).expect("a partition is cut at 64 KiB of filter"));
         out.push(probes as u8);
@@ -243,7 +260,7 @@ pub struct FilterQuery<'a> {
     qualifier: &'a [u8],
 }
 
-/// What of a row is asked for.
+/// What is asked for, of a row unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// Anything.
@@ -252,11 +269,13 @@ pub enum Asked {
     Family,
     /// A column.
     Column,
+    /// Any row with a prefix.
+    Prefix,
 }
 
 impl Asked {
     /// All that can be asked for.
-    pub const ALL: [Self; 3] = [Self::Row, Self::Family, Self::Column];
+    pub const ALL: [Self; 4] = [Self::Row, Self::Family, Self::Column, Self::Prefix];
 }
 
 impl<'a> FilterQuery<'a> {
@@ -273,6 +292,12 @@ impl<'a> FilterQuery<'a> {
     /// "Is a cell of `family:qualifier` in `row` here, or any tombstone of `row`?"
     pub fn column(row: &'a [u8], family: FamilyId, qualifier: &'a [u8]) -> Self {
         Self { asked: Asked::Column, family, qualifier, ..Self::row(row) }
+    }
+
+    /// "Is any row with `prefix` here?" It stands in place of the row, and only
+    /// [`super::SstReader::filter_says`] can be asked.
+    pub fn prefix(prefix: &'a [u8]) -> Self {
+        Self { asked: Asked::Prefix, ..Self::row(prefix) }
     }
 
     /// The same of a family of the row.
@@ -360,6 +385,12 @@ impl<'a> FilterPartition<'a> {
             || self.has_marker(query.hash, TOMBSTONE)
             || self.has_marker(query.hash, WIDER)
             || (self.has_marker(query.hash, WIDE) && self.has(mix(key, TAG_LINE), key))
+    }
+
+    /// Whether a row with the query's prefix may begin here. `false` is certain if the filter has
+    /// keys of prefixes of this length.
+    pub(super) fn may_have_prefix(self, query: &FilterQuery<'_>) -> bool {
+        self.has(query.hash, mix(query.hash, TAG_PREFIX))
     }
 
     /// Whether the row may have a tombstone of any scope here. `false` is certain.

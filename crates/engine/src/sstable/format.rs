@@ -30,6 +30,9 @@ pub(super) const FOOTER_LEN: usize = 64;
 /// that the manifest gives it, and its blocks say 0.
 const FEATURE_INGESTED: u32 = 1;
 
+/// Feature a reader must understand: index partitions may have a prefix index.
+const FEATURE_PREFIX_INDEX: u32 = 2;
+
 /// The last bytes of every SSTable: `STELESST`.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"STELESST");
 
@@ -133,6 +136,8 @@ pub struct Footer {
     pub range_tombstones: Option<Handle>,
     /// The entries' sequence number is not in the file: the manifest has it.
     pub ingested: bool,
+    /// Index partitions may have a prefix index.
+    pub prefix_index: bool,
 }
 
 const FOOTER_CHECKED_LEN: usize = 48;
@@ -159,7 +164,9 @@ impl Footer {
         self.top_index.put(&mut out);
         self.properties.put(&mut out);
         self.range_tombstones.unwrap_or_default().put(&mut out);
-        out.put_u32(if self.ingested { FEATURE_INGESTED } else { 0 });
+        let ingested = u32::from(self.ingested) * FEATURE_INGESTED;
+        let prefix_index = u32::from(self.prefix_index) * FEATURE_PREFIX_INDEX;
+        out.put_u32(ingested | prefix_index);
         out.put_u32(0);
         out.put_u16(0);
         out.put_u16(FORMAT_VERSION);
@@ -188,7 +195,7 @@ impl Footer {
                 "SSTable format version {version}; this program reads version {FORMAT_VERSION}"
             )));
         }
-        let unknown = must_understand & !FEATURE_INGESTED;
+        let unknown = must_understand & !(FEATURE_INGESTED | FEATURE_PREFIX_INDEX);
         if unknown != 0 {
             return Err(FooterError::Newer(format!(
                 "SSTable features {unknown:#x}, unknown to this program"
@@ -201,6 +208,7 @@ impl Footer {
             properties,
             range_tombstones: (!absent).then_some(range_tombstones),
             ingested: must_understand & FEATURE_INGESTED != 0,
+            prefix_index: must_understand & FEATURE_PREFIX_INDEX != 0,
         })
     }
 }
@@ -350,9 +358,12 @@ mod tests {
             properties: Handle { offset: 3, len: 4 },
             range_tombstones: Some(Handle { offset: 5, len: 6 }),
             ingested: true,
+            prefix_index: true,
         };
-        let plain = Footer { ingested: false, ..footer };
-        assert_eq!(Footer::decode(&plain.encode()), Ok(plain));
+        for (ingested, prefix_index) in [(false, false), (false, true), (true, false)] {
+            let other = Footer { ingested, prefix_index, ..footer };
+            assert_eq!(Footer::decode(&other.encode()), Ok(other));
+        }
         let bytes = footer.encode();
         assert_eq!(Footer::decode(&bytes), Ok(footer));
         for at in 0..FOOTER_LEN {
@@ -372,10 +383,11 @@ mod tests {
             properties: handle,
             range_tombstones: None,
             ingested: false,
+            prefix_index: false,
         };
         for at in [36, 46] {
             let mut bytes = footer.encode();
-            bytes[at] = 2;
+            bytes[at] = 4;
             let checksum = xxh3(&bytes[..FOOTER_CHECKED_LEN]).to_le_bytes();
             bytes[FOOTER_CHECKED_LEN..56].copy_from_slice(&checksum);
             assert!(matches!(Footer::decode(&bytes), Err(FooterError::Newer(_))));

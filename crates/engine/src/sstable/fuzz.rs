@@ -74,19 +74,24 @@ pub fn index(data: &[u8]) {
         }
         _ => {
             if let Ok(meta) = IndexMeta::check(data) {
-                use_index(IndexPartition::of(data, &meta));
+                let plain = meta.without_prefix_index();
+                use_index(IndexPartition::of(data, &meta), IndexPartition::of(data, &plain));
             }
         }
     }
 }
 
-fn use_index(index: IndexPartition<'_>) {
+/// Uses a partition with and without its prefix index.
+fn use_index(index: IndexPartition<'_>, plain: IndexPartition<'_>) {
     let mut row = Vec::new();
     for block in 0..index.blocks() {
         index.copy_row(block, &mut row);
         assert!(index.row_is(block, &row));
         let first = index.lower_bound(&row);
         assert!(first <= block && index.row_is(first, &row));
+        for row in [row.as_slice(), &[&row[..], &[0]].concat(), row.get(1..).unwrap_or(&[])] {
+            assert_eq!(index.lower_bound(row), plain.lower_bound(row), "buckets are hints");
+        }
         assert_eq!(index.continued(block), index.first_column(block).is_some());
         let _ = (index.handle(block), index.timestamp_max(block));
     }

@@ -16,14 +16,18 @@ use super::heads::{
     HEAD_LEN, TailForm, Target, check_key, common_prefix, head_of, put_suffix, put_tail, suffix_len,
 };
 use super::ints::{
-    align, int_at, lower_bound, pad_to, partition, put_int, u32_at, u64_at, width_for,
+    align, int_at, lower_bound, pad_to, partition, put_int, u16_at, u32_at, u64_at, width_for,
 };
+use super::prefix_index::{BUCKET_LEN, Buckets, PrefixIndexBuilder};
 use crate::batch::ROW_BYTES_MAX;
 use crate::cache::Hint;
 use crate::cell::{Column, Timestamp};
+use crate::options::ROW_PREFIX_BYTES_MAX;
 use crate::sstable::block::{decode_column, put_column};
+use base::checksum::xxh3;
 use base::codec::{ByteReader, PutBytes};
 use std::cmp::Ordering;
+use std::ops::RangeInclusive;
 
 /// Data blocks of a partition at most.
 pub(super) const PARTITION_BLOCKS_MAX: usize = 256;
@@ -31,6 +35,7 @@ pub(super) const PARTITION_BLOCKS_MAX: usize = 256;
 const HEADER_LEN: usize = 64;
 const FLAG_MARKED_TAILS: u8 = 1;
 const FLAG_COLUMNS: u8 = 2;
+const FLAG_PREFIX_INDEX: u8 = 4;
 
 /// What an index knows of a block, as its builder gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,16 +50,27 @@ pub(super) struct IndexEntry {
     pub(super) timestamp_max: i64,
 }
 
-/// Encodes a partition. The entries are in order and not empty.
+/// What the prefix index of a partition is made of.
+#[derive(Debug, Default)]
+pub(super) struct RowPrefixes {
+    /// Length of the prefixes.
+    pub(super) bytes: u16,
+    /// Those of the rows that begin in the partition.
+    pub(super) blocks: PrefixIndexBuilder,
+}
+
+/// Encodes a partition. The entries are in order and not empty. Without prefixes the partition has
+/// no prefix index.
 ///
 /// ```text
 /// 0 blocks u16  2 flags u8  3 offset width u8  4 prefix len u32  8 tails len u32
 /// 12 columns len u32  16 offset base u64  24 timestamp base i64  32 timestamp width u8
-/// 33 zero, 31 bytes
+/// 33 zero   34 row prefix len u16   36 buckets u32   40 zero, 24 bytes
 /// 64 prefix | heads u64[n] | offsets[n] | timestamps[n] | lengths u32[n]
 ///    | tail offsets u32[n+1] | column offsets u32[n+1] (flag) | tails | columns
+///    | buckets (flag)
 /// ```
-pub(super) fn encode_partition(entries: &[IndexEntry]) -> Vec<u8> {
+pub(super) fn encode_partition(entries: &[IndexEntry], prefixes: &RowPrefixes) -> Vec<u8> {
     let first = entries.first().expect("a partition has a block");
     let last = entries.last().expect("a partition has a block");
     assert!(entries.len() <= PARTITION_BLOCKS_MAX, "a partition is cut when it is full");
@@ -73,6 +89,7 @@ pub(super) fn encode_partition(entries: &[IndexEntry]) -> Vec<u8> {
     let timestamps = entries.iter().map(|entry| entry.timestamp_max);
     let timestamp_base = timestamps.clone().min().expect("a partition has a block");
     let timestamp_range = timestamps.max().expect("a partition has a block");
+    let buckets = prefixes.blocks.buckets();
     let header = Header {
         blocks: entries.len(),
         form,
@@ -84,6 +101,8 @@ pub(super) fn encode_partition(entries: &[IndexEntry]) -> Vec<u8> {
         offset_base,
         timestamp_base,
         timestamp_width: width_for(timestamp_range.abs_diff(timestamp_base)),
+        row_prefix_len: if buckets > 0 { prefixes.bytes.into() } else { 0 },
+        buckets,
     };
     let layout = Layout::of(&header);
     let mut out = Vec::with_capacity(layout.end);
@@ -106,6 +125,7 @@ pub(super) fn encode_partition(entries: &[IndexEntry]) -> Vec<u8> {
     }
     out.extend_from_slice(&tails);
     out.extend_from_slice(&columns);
+    prefixes.blocks.encode(&mut out);
     assert_eq!(out.len(), layout.end, "the sections are the layout's");
     out
 }
@@ -122,6 +142,9 @@ struct Header {
     offset_base: u64,
     timestamp_base: i64,
     timestamp_width: usize,
+    /// 0 without a prefix index, or where it is not used.
+    row_prefix_len: usize,
+    buckets: usize,
 }
 
 impl Header {
@@ -130,7 +153,8 @@ impl Header {
         out.put_u16(u16::try_from(self.blocks).expect("at most 256"));
         out.push(
             (u8::from(self.form == TailForm::Marked) * FLAG_MARKED_TAILS)
-                | (u8::from(self.has_columns) * FLAG_COLUMNS),
+                | (u8::from(self.has_columns) * FLAG_COLUMNS)
+                | (u8::from(self.buckets > 0) * FLAG_PREFIX_INDEX),
         );
         out.push(self.offset_width as u8);
         out.put_u32(u32_of(self.prefix_len));
@@ -139,13 +163,16 @@ impl Header {
         out.put_u64(self.offset_base);
         out.put_i64(self.timestamp_base);
         out.push(self.timestamp_width as u8);
+        out.push(0);
+        out.put_u16(u16::try_from(self.row_prefix_len).expect("at most 1024"));
+        out.put_u32(u32_of(self.buckets));
         out.resize(HEADER_LEN, 0);
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, Damage> {
         ensure(bytes.len() >= HEADER_LEN, 0, "an index partition shorter than its header")?;
         let flags = bytes[2];
-        let known = FLAG_MARKED_TAILS | FLAG_COLUMNS;
+        let known = FLAG_MARKED_TAILS | FLAG_COLUMNS | FLAG_PREFIX_INDEX;
         ensure(flags & !known == 0, 2, "unknown index partition flags")?;
         let marked = flags & FLAG_MARKED_TAILS != 0;
         let header = Self {
@@ -159,13 +186,21 @@ impl Header {
             offset_base: u64_at(bytes, 16),
             timestamp_base: u64_at(bytes, 24) as i64,
             timestamp_width: bytes[32].into(),
+            row_prefix_len: u16_at(bytes, 34).into(),
+            buckets: u32_at(bytes, 36) as usize,
         };
         let blocks = 1..=PARTITION_BLOCKS_MAX;
         ensure(blocks.contains(&header.blocks), 0, "a partition of 0 or over 256 blocks")?;
         ensure(matches!(header.offset_width, 0 | 4 | 8), 3, "offset width")?;
         ensure(matches!(header.timestamp_width, 0 | 4 | 8), 32, "timestamp width")?;
         ensure(header.has_columns == (header.columns_len > 0), 12, "columns without their flag")?;
-        let zero = bytes[33..HEADER_LEN].iter().all(|byte| *byte == 0);
+        let has_buckets = flags & FLAG_PREFIX_INDEX != 0;
+        let agree =
+            has_buckets == (header.buckets > 0) && has_buckets == (header.row_prefix_len > 0);
+        ensure(agree, 34, "a prefix index without its flag, or in part")?;
+        let in_range = header.row_prefix_len <= usize::from(ROW_PREFIX_BYTES_MAX);
+        ensure(in_range, 34, "a length of row prefixes out of range")?;
+        let zero = bytes[33] == 0 && bytes[40..HEADER_LEN].iter().all(|byte| *byte == 0);
         ensure(zero, 33, "reserved bytes are not zero")?;
         Ok(header)
     }
@@ -181,6 +216,7 @@ struct Layout {
     column_offsets: usize,
     tails: usize,
     columns: usize,
+    buckets: usize,
     end: usize,
 }
 
@@ -195,7 +231,8 @@ impl Layout {
         let column_offsets = tail_offsets + 4 * (n + 1);
         let tails = column_offsets + if header.has_columns { 4 * (n + 1) } else { 0 };
         let columns = tails + header.tails_len;
-        let end = columns + header.columns_len;
+        let buckets = columns + header.columns_len;
+        let end = buckets + BUCKET_LEN * header.buckets;
         Self {
             heads,
             offsets,
@@ -205,6 +242,7 @@ impl Layout {
             column_offsets,
             tails,
             columns,
+            buckets,
             end,
         }
     }
@@ -226,10 +264,19 @@ impl IndexMeta {
         let meta = Self { header, layout };
         let partition = IndexPartition::of(bytes, &meta);
         partition.check_offsets()?;
+        partition.buckets().check(header.blocks, layout.buckets)?;
         for block in 0..header.blocks {
             partition.check_block(block)?;
         }
         Ok(meta)
+    }
+}
+
+impl IndexMeta {
+    /// The same, its prefix index not used.
+    pub(super) fn without_prefix_index(mut self) -> Self {
+        self.header.row_prefix_len = 0;
+        self
     }
 }
 
@@ -293,10 +340,51 @@ impl<'a> IndexPartition<'a> {
     /// The first block whose first row is not less than `row`; `blocks()` if there is none.
     pub(super) fn lower_bound(self, row: &[u8]) -> usize {
         match Target::against(row, self.prefix()) {
-            Ok(target) => self.lower_bound_of(&target),
+            Ok(target) => self
+                .lower_bound_by_prefix(row, &target)
+                .unwrap_or_else(|| self.lower_bound_of(&target)),
             Err(Ordering::Greater) => self.blocks(),
             Err(_) => 0,
         }
+    }
+
+    /// The same by the prefix index; `None` if it does not tell. What it finds among the blocks of
+    /// the bucket is right if the blocks before and after say so.
+    fn lower_bound_by_prefix(self, row: &[u8], target: &Target<'_>) -> Option<usize> {
+        let blocks = self.blocks_of_prefix(row)?;
+        let (first, end) = (*blocks.start(), *blocks.end() + 1);
+        let less = |block| self.cmp_row(block, target) == Ordering::Less;
+        let at = partition(first, end, less);
+        let all_before = at > first || at == 0 || less(at - 1);
+        let none_after = at < end || at == self.blocks() || !less(at);
+        (all_before && none_after).then_some(at)
+    }
+
+    /// The blocks in which rows with the prefix of `row` can begin, by the prefix index. `None`
+    /// without one, or if it has none, or if the row is shorter than prefixes are.
+    fn blocks_of_prefix(self, row: &[u8]) -> Option<RangeInclusive<usize>> {
+        let prefix = match self.meta.header.row_prefix_len {
+            0 => return None,
+            len => row.get(..len)?,
+        };
+        self.buckets().find(xxh3(prefix))
+    }
+
+    /// Whether the prefix index, if there is one, leads from a row of prefixes' length or more to
+    /// `block`, in which it begins.
+    pub(super) fn prefix_index_knows(self, row: &[u8], block: usize) -> bool {
+        let len = self.meta.header.row_prefix_len;
+        let has_prefix = len > 0 && row.len() >= len;
+        !has_prefix || self.blocks_of_prefix(row).is_some_and(|blocks| blocks.contains(&block))
+    }
+
+    /// Length of the prefixes in the prefix index; `None` without one.
+    pub(super) fn row_prefix_len(self) -> Option<usize> {
+        Some(self.meta.header.row_prefix_len).filter(|len| *len > 0)
+    }
+
+    fn buckets(self) -> Buckets<'a> {
+        Buckets::of(&self.bytes[self.meta.layout.buckets..self.meta.layout.end])
     }
 
     fn lower_bound_of(self, target: &Target<'_>) -> usize {

@@ -159,7 +159,11 @@ impl SstReader {
             Expected::Filter => (Content::Filter(FilterMeta::check(bytes)?), 0),
             Expected::Index(partition) => {
                 let meta = IndexMeta::check(bytes)?;
-                check_index(IndexPartition::of(bytes, &meta), partition)?;
+                let index = IndexPartition::of(bytes, &meta);
+                check_index(index, partition)?;
+                self.check_prefixes(index)?;
+                let used = self.uses_prefix_index();
+                let meta = if used { meta } else { meta.without_prefix_index() };
                 (Content::Index(meta), partition.blocks.into())
             }
             Expected::Data(index, block) => {
@@ -176,6 +180,14 @@ impl SstReader {
                 (Content::LargeValue, 0)
             }
         })
+    }
+
+    /// Checks the prefix index of a partition against what the file says of row prefixes.
+    fn check_prefixes(&self, index: IndexPartition<'_>) -> Result<(), Damage> {
+        let agrees = index.row_prefix_len().is_none_or(|len| {
+            self.footer.prefix_index && len == usize::from(self.properties().row_prefix_bytes)
+        });
+        ensure(agrees, 34, "a prefix index of which the file does not tell")
     }
 }
 

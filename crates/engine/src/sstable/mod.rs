@@ -23,6 +23,7 @@ mod load;
 pub mod measure;
 mod plain;
 mod point;
+mod prefix_index;
 mod properties;
 mod ranges;
 mod reader;

@@ -8,7 +8,7 @@
 
 use super::damage::{Damage, ensure};
 use crate::cell::{SequenceNumber, Timestamp};
-use crate::options::FilterGranularity;
+use crate::options::{FilterGranularity, ROW_PREFIX_BYTES_MAX};
 use base::codec::{ByteReader, DecodeError, PutBytes};
 
 /// Counts and bounds of a file.
@@ -46,11 +46,15 @@ pub struct Properties {
     pub filter_granularity: FilterGranularity,
     /// Bits of filter per key; 0 without filters.
     pub filter_bits_per_key: u8,
+    /// Length of the row prefixes for which filters have keys; 0 without such keys.
+    pub row_prefix_bytes: u16,
 }
 
 /// Tags, frozen; 0 stays invalid.
 const TAGS: [u64; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 const TAG_MAY_IGNORE: u64 = 128;
+/// Absent where there are no row prefixes.
+const TAG_ROW_PREFIX: u64 = 128;
 
 impl Properties {
     /// The block.
@@ -83,6 +87,10 @@ impl Properties {
             out.put_varint(tag);
             out.put_string(&value);
         }
+        if self.row_prefix_bytes > 0 {
+            out.put_varint(TAG_ROW_PREFIX);
+            out.put_string(&varint(self.row_prefix_bytes.into()));
+        }
         out
     }
 
@@ -97,17 +105,21 @@ impl Properties {
             ensure(found == tag, start, "a property is missing or unknown")?;
             *value = bytes;
         }
-        let mut last = TAG_MAY_IGNORE - 1;
+        let (mut last, mut row_prefix_bytes) = (TAG_MAY_IGNORE - 1, 0);
         while !reader.is_empty() {
             let start = at(&reader);
-            let (tag, _) = read(&mut reader).map_err(|error| Damage::decode(start, error))?;
+            let (tag, value) = read(&mut reader).map_err(|error| Damage::decode(start, error))?;
             ensure(tag > last, start, "an unknown property, or properties out of order")?;
+            if tag == TAG_ROW_PREFIX {
+                row_prefix_bytes = row_prefix(value)
+                    .ok_or(Damage::new(start, "a length of row prefixes out of range"))?;
+            }
             last = tag;
         }
         let properties = Self::of_values(values).map_err(|error| Damage::decode(0, error))?;
         let properties = properties.ok_or(Damage::new(0, "a property out of range"))?;
         properties.check()?;
-        Ok(properties)
+        Ok(Self { row_prefix_bytes, ..properties })
     }
 
     fn of_values(values: [&[u8]; TAGS.len()]) -> Result<Option<Self>, DecodeError> {
@@ -143,6 +155,7 @@ impl Properties {
             large_value_bytes: varint(13)?,
             filter_granularity,
             filter_bits_per_key,
+            row_prefix_bytes: 0,
         }))
     }
 
@@ -161,6 +174,13 @@ impl Properties {
             && (self.data_blocks == 0) == without_entries;
         ensure(counts, 0, "counts that contradict each other")
     }
+}
+
+/// The length in a property; `None` where it is out of range.
+fn row_prefix(value: &[u8]) -> Option<u16> {
+    let mut reader = ByteReader::new(value);
+    let length = reader.varint("row prefix").ok().filter(|_| reader.is_empty())?;
+    u16::try_from(length).ok().filter(|length| (1..=ROW_PREFIX_BYTES_MAX).contains(length))
 }
 
 fn read<'a>(reader: &mut ByteReader<'a>) -> Result<(u64, &'a [u8]), DecodeError> {
@@ -189,6 +209,7 @@ mod tests {
             large_value_bytes: 4096,
             filter_granularity: FilterGranularity::Family,
             filter_bits_per_key: 12,
+            row_prefix_bytes: 8,
         }
     }
 
@@ -196,14 +217,30 @@ mod tests {
     fn properties_read_back_and_are_refused_when_cut() {
         let bytes = example().encode();
         assert_eq!(Properties::decode(&bytes), Ok(example()));
+        let plain = Properties { row_prefix_bytes: 0, ..example() };
+        let plain_len = plain.encode().len();
         for len in 0..bytes.len() {
-            assert!(Properties::decode(&bytes[..len]).is_err(), "cut at {len}");
+            // What may be ignored may also be missing.
+            let whole = (len == plain_len).then(|| plain.clone());
+            assert_eq!(Properties::decode(&bytes[..len]).ok(), whole, "cut at {len}");
+        }
+    }
+
+    #[test]
+    fn a_row_prefix_has_1_to_1024_bytes() {
+        for (length, known) in [(0, false), (1, true), (1024, true), (1025, false)] {
+            let mut bytes = Properties { row_prefix_bytes: 0, ..example() }.encode();
+            let mut value = Vec::new();
+            value.put_varint(length);
+            bytes.put_varint(TAG_ROW_PREFIX);
+            bytes.put_string(&value);
+            assert_eq!(Properties::decode(&bytes).is_ok(), known, "{length} bytes");
         }
     }
 
     #[test]
     fn only_high_tags_may_be_unknown() {
-        for (tag, known) in [(17, false), (127, false), (128, true)] {
+        for (tag, known) in [(17, false), (127, false), (129, true)] {
             let mut bytes = example().encode();
             bytes.put_varint(tag);
             bytes.put_string(b"later");

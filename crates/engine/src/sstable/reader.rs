@@ -23,6 +23,7 @@ use crate::cache::{BlockHold, CacheFill, CacheKey, Hint};
 use crate::cell::{RangeTombstone, SequenceNumber};
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
+use crate::options::ReadPath;
 use crate::request::RowRange;
 use base::env::fs::ReadFile;
 use std::io;
@@ -39,6 +40,8 @@ pub struct SstReader {
     pub(super) top: TopIndex,
     /// Of an ingested file, the sequence number of all entries.
     given: Option<SequenceNumber>,
+    /// Prefix indexes are used.
+    by_prefix: bool,
 }
 
 /// The file of an SSTable, its name for messages, and its length when it was opened.
@@ -173,7 +176,9 @@ impl SstReader {
         };
         let top = source.read_checked(footer.top_index, BlockType::TopIndex, TopIndex::decode)?;
         let given = footer.ingested.then_some(SequenceNumber(0));
-        let reader = Self { source, cache, footer, properties, range_tombstones, top, given };
+        let by_prefix = true;
+        let reader =
+            Self { source, cache, footer, properties, range_tombstones, top, given, by_prefix };
         reader.check_pinned()?;
         Ok(Arc::new(reader))
     }
@@ -186,6 +191,15 @@ impl SstReader {
             own.given = Some(sequence);
             own.properties.sequence_min = sequence;
             own.properties.sequence_max = sequence;
+        }
+        sst
+    }
+
+    /// Has a file, just opened, read without the parts that `parts` switches off.
+    pub fn with_read_path(mut sst: Arc<Self>, parts: ReadPath) -> Arc<Self> {
+        if !parts.prefix_index {
+            let own = Arc::get_mut(&mut sst).expect("nobody else has a file just opened");
+            own.by_prefix = false;
         }
         sst
     }
@@ -211,6 +225,9 @@ impl SstReader {
         let zero = properties.sequence_max == SequenceNumber(0);
         if self.footer.ingested && !(zero && self.range_tombstones.is_empty()) {
             return fail(self.footer.properties, "a sequence number in an ingested file");
+        }
+        if self.footer.prefix_index && properties.row_prefix_bytes == 0 {
+            return fail(self.footer.properties, "a prefix index without a length of prefixes");
         }
         if let Some(first) = self.top.partitions().first()
             && (first.row != properties.first_row || first.column.is_some())
@@ -274,6 +291,28 @@ impl SstReader {
             FilterOf::Absent => false,
             FilterOf::Unknown => true,
             FilterOf::Found(filter) => filter.view().may_have_tombstone(query),
+        })
+    }
+
+    /// What the filter says of rows in `rows`, all of which have the prefix that `query` asks for:
+    /// whether the file may have one of them. `Some(false)` is certain; `None` means that there
+    /// may be some and no filter was asked. Range tombstones are not asked either.
+    ///
+    /// One filter partition is enough: rows of the range begin in the one its start falls in, or in
+    /// those after. If one of those begins with a row of the range, the file has that row; else
+    /// they have none.
+    pub fn filter_says(&self, rows: &RowRange, query: &FilterQuery<'_>) -> Result<Option<bool>> {
+        if usize::from(self.properties.row_prefix_bytes) != query.asked_row().len() {
+            return Ok(None);
+        }
+        let after = self.top.partition_of(&rows.start).map_or(0, |partition| partition + 1);
+        if self.top.partitions().get(after).is_some_and(|after| rows.contains(&after.row)) {
+            return Ok(None);
+        }
+        Ok(match self.filter_of(&rows.start)? {
+            FilterOf::Absent => Some(false),
+            FilterOf::Unknown => None,
+            FilterOf::Found(filter) => Some(filter.view().may_have_prefix(query)),
         })
     }
 
@@ -362,6 +401,11 @@ impl SstReader {
     pub(super) fn index(&self, at: usize, fill: CacheFill) -> Result<IndexRef> {
         let lead = self.index_lead(at);
         IndexRef::new(self.load(&lead, fill)?).ok_or_else(|| self.wrong_type(lead.handle()))
+    }
+
+    /// Whether prefix indexes are used.
+    pub(super) fn uses_prefix_index(&self) -> bool {
+        self.by_prefix
     }
 
     /// The data block at `block` of `index`.

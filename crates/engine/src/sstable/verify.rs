@@ -11,6 +11,7 @@ use crate::cache::CacheFeatures;
 use crate::cache::CacheFill;
 use crate::cell::{EntryKey, Kind, Scope, SequenceNumber, Timestamp};
 use crate::error::{Error, Result};
+use crate::request::RowRange;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -172,6 +173,9 @@ impl<'a> Check<'a> {
             }
             self.rows += u64::from(!goes_on);
             std::mem::swap(&mut self.row, &mut row);
+            if !goes_on && !self.prefix_is_known(index, block)? {
+                return fail("the filter or the prefix index does not know the prefix of a row");
+            }
             for cell in view.cells_of(at) {
                 self.entry(handle, view, cell)?;
             }
@@ -180,6 +184,23 @@ impl<'a> Check<'a> {
         }
         self.continues = view.continues();
         Ok(())
+    }
+
+    /// Whether filter and prefix index know the prefix of the current row, which begins in `block`.
+    fn prefix_is_known(&self, index: IndexPartition<'_>, block: usize) -> Result<bool> {
+        let (sst, row) = (self.sst, self.row.as_slice());
+        let len = usize::from(sst.properties().row_prefix_bytes);
+        let Some(prefix) = row.get(..len).filter(|prefix| !prefix.is_empty()) else {
+            return Ok(true);
+        };
+        if sst.footer.prefix_index {
+            let has_index = index.row_prefix_len().is_some();
+            if !has_index || !index.prefix_index_knows(row, block) {
+                return Ok(false);
+            }
+        }
+        let rows = RowRange::single(row);
+        Ok(sst.filter_says(&rows, &FilterQuery::prefix(prefix))? != Some(false))
     }
 
     fn entry(&mut self, block: Handle, view: BlockView<'_>, cell: usize) -> Result<()> {

@@ -49,6 +49,7 @@ fn load(engine: &Engine) {
         compression_last: Compression::None,
         filter_bits_per_key: 16,
         filter_granularity: FilterGranularity::Row,
+        ..TreeOptions::default()
     };
     engine.create_tree(TREE, tree).unwrap();
     let mut writer = engine.sst_writer(TREE, &IngestOptions::default()).unwrap();

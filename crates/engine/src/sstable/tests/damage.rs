@@ -28,7 +28,8 @@ fn example() -> (Rows, Vec<RangeTombstone>, Vec<u8>) {
     let start = b"b".to_vec();
     let dropped =
         vec![RangeTombstone { start, end: Some(b"c".to_vec()), sequence: SequenceNumber(4) }];
-    let options = SstOptions { compression: Compression::Lz4, large_value_bytes: 256, ..options() };
+    let options =
+        SstOptions { compression: Compression::Lz4, large_value_bytes: 256, ..prefixed_options() };
     let (bytes, _) = build(&rows, &dropped, &options);
     (rows, dropped, bytes)
 }
@@ -46,6 +47,10 @@ fn everything(bytes: Vec<u8>) -> Result<(Rows, Vec<RangeTombstone>, Vec<bool>)> 
     for row in [&b"apple"[..], b"apple pie", b"wide", b"x"] {
         answers.push(sst.may_contain(&FilterQuery::row(row))?);
         answers.push(sst.may_contain(&FilterQuery::column(row, FamilyId(3), &[b'c', 7]))?);
+        if let Some(prefix) = row.get(..2) {
+            let says = sst.filter_says(&RowRange::prefix(prefix), &FilterQuery::prefix(prefix))?;
+            answers.push(says != Some(false));
+        }
     }
     Ok((rows, sst.range_tombstones().to_vec(), answers))
 }
@@ -112,7 +117,7 @@ fn a_newer_version_is_refused_with_what_to_do() {
 /// The raw bytes of all blocks of one type in a file.
 fn raw_blocks(rows: &Rows, kind: BlockType) -> Vec<Vec<u8>> {
     let dropped = [RangeTombstone { start: b"b".to_vec(), end: None, sequence: SequenceNumber(4) }];
-    let (bytes, _) = build(rows, &dropped, &options());
+    let (bytes, _) = build(rows, &dropped, &prefixed_options());
     let sst = open(bytes).unwrap();
     let mut handles = Vec::new();
     match kind {

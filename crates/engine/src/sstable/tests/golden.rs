@@ -59,6 +59,26 @@ fn files_of_version_1_stay_readable() {
     }
 }
 
+#[test]
+fn a_file_with_row_prefixes_stays_readable() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/sstable/v1_prefixes.sst");
+    let (rows, dropped) = golden_rows();
+    let (written, _) = build(&rows, &dropped, &prefixed_options());
+    if std::env::var_os("REWRITE").is_some() {
+        std::fs::write(&path, &written).unwrap();
+    }
+    let kept = std::fs::read(&path).unwrap();
+    assert!(kept == written, "the file would be written differently now");
+    let sst = open(kept).unwrap();
+    sst.verify().unwrap();
+    assert_eq!(read_all(&sst).unwrap(), rows);
+    let says = |prefix: &[u8]| {
+        sst.filter_says(&RowRange::prefix(prefix), &FilterQuery::prefix(prefix)).unwrap()
+    };
+    // Before the first row with it there is a row, so the filter is asked.
+    assert_eq!([says(b"ab"), says(b"wi"), says(b"no")], [Some(true), Some(true), Some(false)]);
+}
+
 /// Rows of a file to be ingested: puts of no number.
 fn ingested_rows() -> Rows {
     let wide = (0..50u8).map(|column| put(1, &[b'c', column], 7, 0, &[column; 40])).collect();
@@ -99,11 +119,11 @@ fn an_ingested_file_has_the_number_that_it_is_given() {
     // An older program refuses the feature as it refuses this one.
     let mut newer = kept;
     let footer = newer.len() - 64;
-    newer[footer + 36] = 3;
+    newer[footer + 36] = 5;
     let checksum = base::checksum::xxh3(&newer[footer..footer + 48]).to_le_bytes();
     newer[footer + 48..footer + 56].copy_from_slice(&checksum);
     let error = open(newer).unwrap_err();
-    assert!(matches!(&error, Error::Unusable { what, .. } if what.contains("0x2")), "{error:?}");
+    assert!(matches!(&error, Error::Unusable { what, .. } if what.contains("0x4")), "{error:?}");
 }
 
 #[test]

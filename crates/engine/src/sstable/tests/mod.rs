@@ -2,6 +2,7 @@
 
 mod damage;
 mod golden;
+mod prefixes;
 mod round_trip;
 
 use super::*;
@@ -14,7 +15,7 @@ use crate::cursor::RowCursor;
 use crate::error::{Error, Result};
 use crate::merge::{Operand, Operator};
 use crate::model::OwnedEntry;
-use crate::options::{Compression, FilterGranularity};
+use crate::options::{Compression, FilterGranularity, ReadPath};
 use crate::request::RowRange;
 use base::env::fs::{ReadFile, WriteFile};
 use parking_lot::Mutex;
@@ -81,7 +82,14 @@ fn options() -> SstOptions {
         filter_bits_per_key: 12,
         filter_granularity: FilterGranularity::Column,
         large_value_bytes: 4 << 10,
+        row_prefix_bytes: 0,
+        prefix_index: false,
     }
+}
+
+/// With everything for row prefixes of two bytes.
+fn prefixed_options() -> SstOptions {
+    SstOptions { row_prefix_bytes: 2, prefix_index: true, ..options() }
 }
 
 fn build(rows: &Rows, dropped: &[RangeTombstone], options: &SstOptions) -> (Vec<u8>, SstSummary) {

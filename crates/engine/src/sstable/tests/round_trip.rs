@@ -68,13 +68,15 @@ fn rows(count: usize, entries: usize) -> impl Strategy<Value = Rows> {
 }
 
 fn sst_options() -> impl Strategy<Value = SstOptions> {
-    (10u32..17, 0u8..3, 0u8..17, 0u8..3, 6u32..15).prop_map(
-        |(block, compression, bits, granularity, large)| SstOptions {
+    (10u32..17, 0u8..3, 0u8..17, 0u8..3, 6u32..15, 0u16..8, any::<bool>()).prop_map(
+        |(block, compression, bits, granularity, large, prefix, index)| SstOptions {
             block_bytes: 1 << block,
             compression: Compression::from_byte(compression).unwrap(),
             filter_bits_per_key: bits,
             filter_granularity: FilterGranularity::from_byte(granularity).unwrap(),
             large_value_bytes: 1 << large,
+            row_prefix_bytes: prefix,
+            prefix_index: index && prefix > 0,
         },
     )
 }
