@@ -9,6 +9,7 @@ mod keys;
 mod kv;
 mod measure;
 mod memtable;
+mod prefix_index;
 mod reads;
 mod timing;
 
@@ -25,6 +26,8 @@ enum Bench {
     FilterFpr(filter_fpr::FilterFprArgs),
     /// A memtable by itself: inserts, seeks, reads by hash.
     Memtable(memtable::MemtableArgs),
+    /// Row prefixes: the prefix index against other ways to a block, and scans of prefixes.
+    PrefixIndex(prefix_index::PrefixIndexArgs),
     /// The engine by itself: load, point reads, scan, bytes on disk.
     Kv(kv::KvArgs),
     /// The same through the Bigtable API of a running server.
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Bench::Memtable(args) => memtable::run(&args).map_err(|error| error.to_string()),
+        Bench::PrefixIndex(args) => prefix_index::run(&args).map_err(|error| error.to_string()),
         Bench::Kv(args) => kv::run(&args).map_err(|error| error.to_string()),
         Bench::Bulk(args) => bulk::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),

@@ -17,6 +17,8 @@ fn engine(dir: &std::path::Path, granularity: FilterGranularity, bits: u8) -> En
         filter_granularity: granularity,
         filter_bits_per_key: bits,
         block_bytes: 1 << 10,
+        row_prefix_bytes: 1,
+        prefix_index: true,
         ..TreeOptions::default()
     };
     engine.create_tree(TREE, tree).unwrap();

@@ -339,22 +339,27 @@ impl<'a> IndexPartition<'a> {
 
     /// The first block whose first row is not less than `row`; `blocks()` if there is none.
     pub(super) fn lower_bound(self, row: &[u8]) -> usize {
-        match Target::against(row, self.prefix()) {
-            Ok(target) => self
-                .lower_bound_by_prefix(row, &target)
-                .unwrap_or_else(|| self.lower_bound_of(&target)),
-            Err(Ordering::Greater) => self.blocks(),
-            Err(_) => 0,
-        }
+        self.lower_bound_among(row, self.blocks_of_prefix(row))
     }
 
-    /// The same by the prefix index; `None` if it does not tell. What it finds among the blocks of
-    /// the bucket is right if the blocks before and after say so.
-    fn lower_bound_by_prefix(self, row: &[u8], target: &Target<'_>) -> Option<usize> {
-        let blocks = self.blocks_of_prefix(row)?;
+    /// The same, tried first among `blocks` and the one after. They are a hint: `None` and any
+    /// blocks of the partition lead to the same answer.
+    fn lower_bound_among(self, row: &[u8], blocks: Option<RangeInclusive<usize>>) -> usize {
+        let target = match Target::against(row, self.prefix()) {
+            Ok(target) => target,
+            Err(Ordering::Greater) => return self.blocks(),
+            Err(_) => return 0,
+        };
+        let found = blocks.and_then(|blocks| self.search_among(&target, blocks));
+        found.unwrap_or_else(|| self.search(&target, 0, self.blocks()))
+    }
+
+    /// The lower bound among `blocks` and the one after, if the first rows beside it say that it is
+    /// the one of the partition.
+    fn search_among(self, target: &Target<'_>, blocks: RangeInclusive<usize>) -> Option<usize> {
         let (first, end) = (*blocks.start(), *blocks.end() + 1);
+        let at = self.search(target, first, end);
         let less = |block| self.cmp_row(block, target) == Ordering::Less;
-        let at = partition(first, end, less);
         let all_before = at > first || at == 0 || less(at - 1);
         let none_after = at < end || at == self.blocks() || !less(at);
         (all_before && none_after).then_some(at)
@@ -387,21 +392,28 @@ impl<'a> IndexPartition<'a> {
         Buckets::of(&self.bytes[self.meta.layout.buckets..self.meta.layout.end])
     }
 
-    fn lower_bound_of(self, target: &Target<'_>) -> usize {
-        let (start, blocks) = (self.meta.layout.heads, self.blocks());
-        let heads = &self.bytes[start..start + 8 * blocks];
-        let at = lower_bound(heads, target.head);
-        if at == blocks || self.head(at) != target.head {
+    /// The first of the blocks `from..to` whose first row is not less than the target; `to` if there
+    /// is none.
+    fn search(self, target: &Target<'_>, from: usize, to: usize) -> usize {
+        let start = self.meta.layout.heads;
+        let heads = &self.bytes[start + 8 * from..start + 8 * to];
+        let at = from + lower_bound(heads, target.head);
+        if at == to || self.head(at) != target.head {
             return at;
         }
         // Heads tie: only now do the tails decide.
-        partition(at, blocks, |block| self.cmp_row(block, target) == Ordering::Less)
+        partition(at, to, |block| self.cmp_row(block, target) == Ordering::Less)
     }
 
     /// The block in which `row` begins if the partition has it. `row` is not less than the
     /// partition's first row.
     pub(super) fn block_of(self, row: &[u8]) -> usize {
-        let after = self.lower_bound(row);
+        self.block_of_among(row, self.blocks_of_prefix(row))
+    }
+
+    /// The same, looked for first among `blocks`, which are a hint.
+    pub(super) fn block_of_among(self, row: &[u8], blocks: Option<RangeInclusive<usize>>) -> usize {
+        let after = self.lower_bound_among(row, blocks);
         let begins = after < self.blocks() && self.row_is(after, row) && !self.continued(after);
         if begins { after } else { after.saturating_sub(1) }
     }

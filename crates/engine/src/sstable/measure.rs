@@ -1,5 +1,9 @@
-//! Single blocks and filters for the measurements of `crates/bench`, which a caller of the engine
+//! Single blocks, filters and index partitions for the measurements of `crates/bench`, which a caller of the engine
 //! never meets.
+
+mod find_block;
+
+pub use find_block::{BlockFinder, FindBy};
 
 use super::block::{BlockBuilder, BlockView, CellValue, DataMeta, NewValue};
 use super::damage::Damage;

@@ -87,8 +87,9 @@ impl History {
     }
 
     fn request(&mut self) -> ScanRequest {
-        let rows = match self.random.random_range(0..3) {
+        let rows = match self.random.random_range(0..4) {
             0 => RowRange::ALL,
+            3 => RowRange::prefix(&self.row()[..6]),
             1 => RowRange::single(&self.row()),
             _ => RowRange { start: self.row(), end: Some(self.row()) },
         };
@@ -128,7 +129,13 @@ fn run(seed: u64, steps: usize) {
         last: SequenceNumber(0),
     };
     let mut engine = open(dir.path(), small());
-    let options = TreeOptions { block_bytes: 1 << 10, ..TreeOptions::default() };
+    let row_prefix_bytes = [0, 5, 6, 7][history.random.random_range(0..4)];
+    let options = TreeOptions {
+        block_bytes: 1 << 10,
+        row_prefix_bytes,
+        prefix_index: row_prefix_bytes > 0,
+        ..TreeOptions::default()
+    };
     engine.create_tree(TREE, options).unwrap();
     let mut snapshots = Vec::new();
     for _ in 0..steps {

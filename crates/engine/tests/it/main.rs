@@ -9,4 +9,5 @@ mod concurrent;
 mod ingest;
 mod kv;
 mod lifecycle;
+mod prefixes;
 mod support;
