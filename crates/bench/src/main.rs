@@ -1,6 +1,7 @@
 //! Benchmarks: each subcommand prints what it measured. Speed claims come from here and never
 //! from timed tests; ratios within one run count more than absolute figures.
 
+mod ablate;
 mod blocks;
 mod bulk;
 mod filter_fpr;
@@ -20,6 +21,8 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 enum Bench {
+    /// What each part of the read path buys: the same reads with it switched off and on.
+    Ablate(ablate::AblateArgs),
     /// In-block reads and sizes: our data block against a restart-16 block.
     Blocks(blocks::BlocksArgs),
     /// False positives of the row-line filter, for narrow and wide rows.
@@ -41,6 +44,7 @@ enum Bench {
 #[expect(clippy::print_stderr, reason = "a program tells its user what went wrong")]
 fn main() -> ExitCode {
     let done = match Bench::parse() {
+        Bench::Ablate(args) => ablate::run(&args).map_err(|error| error.to_string()),
         Bench::Blocks(args) => {
             blocks::run(&args);
             Ok(())

@@ -1,6 +1,7 @@
 //! Wall and CPU time of a phase, and how it is printed.
 
 use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// CPU time of the whole process so far.
@@ -72,5 +73,39 @@ impl Phase {
             self.per_second(),
             self.cpu_ns(),
         )
+    }
+}
+
+/// Middle, least and greatest of some values.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Spread {
+    /// The middle one; of an even number, between the two in the middle.
+    pub(crate) median: f64,
+    /// The least.
+    pub(crate) low: f64,
+    /// The greatest.
+    pub(crate) high: f64,
+}
+
+impl Spread {
+    /// The spread of `values`, of which there is at least one.
+    pub(crate) fn of(mut values: Vec<f64>) -> Self {
+        assert!(!values.is_empty(), "nothing was measured");
+        values.sort_by(f64::total_cmp);
+        let (middle, last) = (values.len() / 2, values.len() - 1);
+        let median = f64::midpoint(values[middle], values[last - middle]);
+        Self { median, low: values[0], high: values[last] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spread_of_some_values() {
+        assert_eq!(Spread::of(vec![7.0]), Spread { median: 7.0, low: 7.0, high: 7.0 });
+        assert_eq!(Spread::of(vec![3.0, 1.0]), Spread { median: 2.0, low: 1.0, high: 3.0 });
+        assert_eq!(Spread::of(vec![3.0, 9.0, 1.0]), Spread { median: 3.0, low: 1.0, high: 9.0 });
     }
 }

@@ -9,8 +9,13 @@ use super::block::{BlockBuilder, BlockView, CellValue, DataMeta, NewValue};
 use super::damage::Damage;
 use super::filter::{FILTER_BYTES_CUT, FilterBuilder, FilterMeta, FilterPartition, FilterQuery};
 use super::format::{BlockType, Sealer};
+use super::{BlockCache, FileNumber, SstReader};
+use crate::cache::{CacheFeatures, CacheFill, Hint};
 use crate::cell::{Column, Entry, Timestamp};
+use crate::error::{Error, Result};
 use crate::options::{Compression, FilterGranularity};
+use base::env::FileSystem;
+use std::path::Path;
 
 /// Writes one data block.
 #[derive(Default)]
@@ -54,7 +59,7 @@ pub struct DataBlock {
 
 impl DataBlock {
     /// Checks the block in `bytes`.
-    pub fn new(bytes: Vec<u8>) -> Result<Self, Damage> {
+    pub fn new(bytes: Vec<u8>) -> std::result::Result<Self, Damage> {
         let meta = DataMeta::check(&bytes)?;
         Ok(Self { bytes, meta })
     }
@@ -128,7 +133,7 @@ impl FilterWriter {
     }
 
     /// The filter.
-    pub fn finish(mut self) -> Result<Filter, Damage> {
+    pub fn finish(mut self) -> std::result::Result<Filter, Damage> {
         let bytes = self.0.finish();
         let meta = FilterMeta::check(&bytes)?;
         Ok(Filter { bytes, meta })
@@ -156,4 +161,41 @@ impl Filter {
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
+}
+
+/// Bytes that a file needs in memory for reads to find their way in it, beside its data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SstMemory {
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Keys, qualifiers and values as they were added.
+    pub raw_bytes: u64,
+    /// Held as long as the file is open: the top index.
+    pub pinned_bytes: u64,
+    /// All index partitions with the hints beside them, as they lie in the cache.
+    pub index_bytes: u64,
+    /// All filter partitions.
+    pub filter_bytes: u64,
+}
+
+/// Reads all metadata of the SSTable at `path`. Errors as for opening it and reading its blocks.
+pub fn sst_memory(fs: &dyn FileSystem, path: &Path) -> Result<SstMemory> {
+    let file = fs.open_read(path).map_err(|error| Error::io("open", path, &error))?;
+    let cache = BlockCache::new(0, CacheFeatures::PASSING);
+    let sst = SstReader::open(file, path, FileNumber(0), cache)?;
+    let mut memory = SstMemory {
+        file_bytes: sst.bytes(),
+        raw_bytes: sst.properties().raw_bytes,
+        pinned_bytes: sst.pinned_bytes() as u64,
+        ..SstMemory::default()
+    };
+    for at in 0..sst.top.partitions().len() {
+        let index = sst.index(at, CacheFill::Bypass)?;
+        let index = index.0.get();
+        memory.index_bytes += (index.bytes.len() + size_of_val::<[Hint]>(index.hints)) as u64;
+        if let Some(filter) = sst.filter(at, CacheFill::Bypass)? {
+            memory.filter_bytes += filter.0.get().bytes.len() as u64;
+        }
+    }
+    Ok(memory)
 }
