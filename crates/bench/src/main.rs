@@ -13,6 +13,7 @@ mod memtable;
 mod prefix_index;
 mod reads;
 mod timing;
+mod train;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -39,6 +40,8 @@ enum Bench {
     Bulk(bulk::BulkArgs),
     /// Random reads of a file through a read queue, to compare with fio.
     Reads(reads::ReadsArgs),
+    /// A server binary driven through named workloads: for its profile, or to compare binaries.
+    Train(train::TrainArgs),
 }
 
 #[expect(clippy::print_stderr, reason = "a program tells its user what went wrong")]
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Bench::Bulk(args) => bulk::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
         Bench::Reads(args) => reads::run(&args).map_err(|error| error.to_string()),
+        Bench::Train(args) => train::run(&args).map_err(|error| error.to_string()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

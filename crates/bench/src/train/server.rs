@@ -1,0 +1,137 @@
+//! A server process, its CPU time, and its end.
+
+use super::AnyError;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to stop, and to come to rest. Instrumented ones are slow.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// A server that used no CPU time for so long is at rest.
+const REST: Duration = Duration::from_millis(150);
+/// Small enough that every workload meets flushes, compactions and SSTables.
+const FLAGS: [&str; 8] = [
+    "--memtable-bytes-max=2MiB",
+    "--log-segment-bytes=4MiB",
+    "--l0-runs-compact=3",
+    "--l1-bytes-max=16MiB",
+    "--durability=interval=50",
+    "--log-level=warn",
+    "--bigtable-listen=127.0.0.1:0",
+    "--http-listen=127.0.0.1:0",
+];
+
+/// A running server. Killed if it is dropped before `terminate`.
+pub(super) struct Server {
+    binary: PathBuf,
+    dir: PathBuf,
+    child: Child,
+    /// Kept open: a server whose standard output is gone could not write to it.
+    _stdout: BufReader<ChildStdout>,
+    address: String,
+    /// CPU time of its lives before this one.
+    earlier: Duration,
+}
+
+impl Server {
+    /// Starts `binary` on the data directory `dir`, and waits until it serves.
+    pub(super) fn start(binary: &Path, dir: &Path) -> Result<Self, AnyError> {
+        let mut command = Command::new(binary);
+        command.arg("serve").arg("--data-dir").arg(dir.join("data")).args(FLAGS);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut stdout = BufReader::new(child.stdout.take().ok_or("no standard output")?);
+        let mut address = None;
+        for line in stdout.by_ref().lines().map_while(Result::ok) {
+            if let Some(at) = line.strip_prefix("  Bigtable  ") {
+                address = Some(at.trim().to_owned());
+            }
+            // The last line of what a server says when it serves.
+            if line.contains("BIGTABLE_EMULATOR_HOST") {
+                break;
+            }
+        }
+        let Some(address) = address else {
+            let _ = child.kill();
+            child.wait()?;
+            return Err(format!("{} did not start", binary.display()).into());
+        };
+        let (binary, dir) = (binary.to_owned(), dir.to_owned());
+        let earlier = Duration::ZERO;
+        Ok(Self { binary, dir, child, _stdout: stdout, address, earlier })
+    }
+
+    /// Where it serves, `HOST:PORT`.
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The binary, for its other subcommands.
+    pub(super) fn binary(&self) -> &Path {
+        &self.binary
+    }
+
+    /// CPU time of all its threads so far, over all its lives.
+    pub(super) fn cpu(&self) -> Result<Duration, AnyError> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // After the command in parentheses: state is field 3; user and system time are 14 and 15,
+        // in ticks of 1/100 s.
+        let after_name = stat.rsplit_once(')').ok_or("no process statistics")?.1;
+        let fields: Vec<&str> = after_name.split_whitespace().collect();
+        let ticks =
+            |at: usize| fields.get(at).ok_or("no CPU time")?.parse().map_err(AnyError::from);
+        let sum: u64 = [ticks(11)?, ticks(12)?].iter().sum();
+        Ok(self.earlier + Duration::from_millis(sum * 10))
+    }
+
+    /// Waits until nothing runs in the background any more.
+    pub(super) async fn rest(&self) -> Result<(), AnyError> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut last = self.cpu()?;
+        loop {
+            tokio::time::sleep(REST).await;
+            let now = self.cpu()?;
+            if now == last {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err("the server does not come to rest".into());
+            }
+            last = now;
+        }
+    }
+
+    /// Sends SIGTERM and waits for the end, which must be exit status 0.
+    pub(super) async fn terminate(&mut self) -> Result<(), AnyError> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return if status.success() { Ok(()) } else { Err(status.to_string().into()) };
+            }
+            if Instant::now() > deadline {
+                return Err("the server does not stop".into());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Stops it and starts it again; it replays its log.
+    pub(super) async fn restart(&mut self) -> Result<(), AnyError> {
+        let earlier = self.cpu()?;
+        self.terminate().await?;
+        *self = Self::start(&self.binary, &self.dir)?;
+        self.earlier = earlier;
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
