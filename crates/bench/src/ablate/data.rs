@@ -203,6 +203,8 @@ impl Loaded {
             Room::Twentieth => (self.bytes / 20).max(CACHE_BYTES_MIN),
         };
         let mut options = options(cache);
+        // What is not in the cache is then on disk, and not in the system's page cache.
+        options.direct_reads = room == Room::Twentieth;
         change(&mut options.read_path);
         let engine = Engine::open(Env::real(THREADS), dir, options)?;
         let tree = engine.tree(TREE)?;

@@ -8,7 +8,7 @@ use super::workloads::{Warmth, Workload};
 use engine::sstable::measure::SstMemory;
 use serde_json::{Value, json};
 
-/// Published beside index memory, and beside the filters that reads asked.
+/// Published of index memory, of filters asked, and of reads that go to disk.
 const INDEX_MEMORY_PUBLISHED: &str = "RocksDB: index memory -97 %";
 const FILTER_USE_PUBLISHED: &str = "Bigtable: filter use x4";
 const DISK_READS_PUBLISHED: &str = "YugabyteDB: one I/O a read";

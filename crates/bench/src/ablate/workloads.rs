@@ -61,6 +61,10 @@ pub(super) const WORKLOADS: &[Workload] = {
         Workload { one_in: u64::MAX, ..workload("scan", Keys, Present, |on, _| scan_all(on)) },
         Workload { warmth: Warmth::Cold, ..workload("cold-get-hit", Keys, Present, get_hit) },
         Workload { warmth: Warmth::Cold, ..workload("cold-get-miss", Keys, Absent, get_miss) },
+        Workload {
+            warmth: Warmth::Cold,
+            ..workload("cold-multi-get-32", Keys, Present, multi_get)
+        },
         workload("wide-column", Wide, Present, wide_column),
         workload("wide-column-miss", Wide, Present, wide_column_miss),
         workload("wide-family", Wide, Present, wide_family),
