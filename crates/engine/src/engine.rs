@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     pub(crate) closing: Arc<AtomicBool>,
     pub(crate) counters: Counters,
     pub(crate) point_counters: PointCounters,
-    pub(crate) filter_counters: FilterCounters,
+    pub(crate) filter_counters: Arc<FilterCounters>,
     /// The directory's lock, held until the last handle is dropped and no job runs any more.
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }

@@ -98,7 +98,7 @@ impl ReadView {
         request: &ScanRequest,
         snapshot: SequenceNumber,
         parts: ReadPath,
-        filters: &FilterCounters,
+        filters: &Arc<FilterCounters>,
         pin: Option<Box<dyn Any + Send>>,
     ) -> Result<Scan> {
         let mut cursors = Vec::with_capacity(1 + self.frozen.len() + self.runs.len());
@@ -110,13 +110,19 @@ impl ReadView {
         let questions = if parts.filters { questions(request) } else { Vec::new() };
         let prefix = parts.filters.then(|| self.prefix_of(&request.rows)).flatten();
         for run in &self.runs {
-            let Some(part) = candidates(run, &request.rows, &questions)? else { continue };
-            let part = match &prefix {
-                Some(prefix) => with_prefix(run, part, &request.rows, prefix, filters)?,
-                None => part,
-            };
+            let rows = &request.rows;
+            let Some(mut part) = candidates(run, rows, &questions)? else { continue };
+            // Only the first can be without the prefix: all others begin in `rows`.
+            let asked = prefix.map(|prefix| run.ssts()[part.start].filter_says(rows, &prefix));
+            let says = asked.transpose()?.flatten();
+            if let (Some(prefix), Some(passed)) = (prefix, says) {
+                filters.probed(&[prefix], 1, usize::from(!passed));
+                part.start += usize::from(!passed);
+            }
             if !part.is_empty() {
                 let cursor = RunCursor::new(Arc::clone(run), part, CacheFill::Insert);
+                let judged = says == Some(true);
+                let cursor = if judged { cursor.judged(rows, filters) } else { cursor };
                 cursors.push(Source::Run(cursor));
             }
         }
@@ -197,20 +203,6 @@ fn questions(request: &ScanRequest) -> Vec<FilterQuery<'_>> {
             })
             .collect(),
     }
-}
-
-/// Those in `part` of a run, its candidates for `rows`, that may have a row with the prefix of all
-/// `rows`. Only the first can be without: all others begin in `rows`.
-fn with_prefix(
-    run: &SstRun,
-    part: Range<usize>,
-    rows: &RowRange,
-    prefix: &FilterQuery<'_>,
-    filters: &FilterCounters,
-) -> Result<Range<usize>> {
-    let Some(says) = run.ssts()[part.start].filter_says(rows, prefix)? else { return Ok(part) };
-    filters.probed(std::slice::from_ref(prefix), 1, usize::from(!says));
-    Ok(part.start + usize::from(!says)..part.end)
 }
 
 /// The SSTables of `run` that can matter to a read of `rows`; `None` if none can.

@@ -31,6 +31,11 @@ impl FilterCounters {
         self.add(asked, 1, useful);
     }
 
+    /// Counts a file whose filter said maybe of a prefix that none of its rows has.
+    pub(crate) fn wrong_of_prefix(&self) {
+        self.add(Asked::Prefix, 2, 1);
+    }
+
     /// Counts a file that was read since its filter said maybe.
     #[inline]
     pub(crate) fn judge(&self, queries: &[FilterQuery<'_>], found: bool) {

@@ -7,6 +7,8 @@ use crate::cache::CacheFill;
 use crate::cell::{Column, Entry, EntryKey, SequenceNumber};
 use crate::cursor::RowCursor;
 use crate::error::Result;
+use crate::read::counters::FilterCounters;
+use crate::request::RowRange;
 use crate::sstable::{RowHit, SstCursor, SstRun};
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,13 +21,38 @@ pub struct RunCursor {
     fill: CacheFill,
     /// The SSTable the cursor is in, with a cursor over it.
     at: Option<(usize, SstCursor)>,
+    judge: Option<Box<Judge>>,
+}
+
+/// Finds out whether a filter that let a range of rows pass was right.
+struct Judge {
+    rows: RowRange,
+    filters: Arc<FilterCounters>,
 }
 
 impl RunCursor {
     /// A cursor over the SSTables of `run` in `part`; what it reads enters the cache as `fill`
     /// says.
     pub(crate) fn new(run: Arc<SstRun>, part: Range<usize>, fill: CacheFill) -> Self {
-        Self { run, part, fill, at: None }
+        Self { run, part, fill, at: None, judge: None }
+    }
+
+    /// The same for a reader of `rows`, which the filter of the first SSTable let pass for their
+    /// prefix. Where that SSTable turns out to have none of them, `filters` is told.
+    pub(crate) fn judged(self, rows: &RowRange, filters: &Arc<FilterCounters>) -> Self {
+        let judge = Judge { rows: rows.clone(), filters: Arc::clone(filters) };
+        Self { judge: Some(Box::new(judge)), ..self }
+    }
+
+    /// Judges by the row that the first move led to, if it `decides`: if it would lead to a row of
+    /// the first SSTable in the range wherever there is one.
+    fn judge(&mut self, decides: impl FnOnce(&Judge) -> bool) {
+        let Some(judge) = self.judge.take().filter(|judge| decides(judge)) else { return };
+        let first = self.at.as_ref().filter(|(index, _)| *index == self.part.start);
+        let row = first.and_then(|(_, cursor)| cursor.row());
+        if !row.is_some_and(|row| judge.rows.contains(row)) {
+            judge.filters.wrong_of_prefix();
+        }
     }
 
     /// The row the cursor stands on, if it has just come to it and a reader at `snapshot` sees its
@@ -97,7 +124,9 @@ impl RunCursor {
             return Ok(());
         }
         self.enter(index).seek(row)?;
-        self.roll_forward()
+        self.roll_forward()?;
+        self.judge(|judge| judge.rows.start == row);
+        Ok(())
     }
 
     fn try_seek_before(&mut self, bound: Option<&[u8]>) -> Result<()> {
@@ -108,7 +137,10 @@ impl RunCursor {
             return Ok(());
         };
         self.enter(index).seek_before(bound)?;
-        self.roll_backward()
+        self.roll_backward()?;
+        let alone = self.part.len() == 1;
+        self.judge(|judge| alone && judge.rows.end.as_deref() == bound);
+        Ok(())
     }
 
     #[inline]

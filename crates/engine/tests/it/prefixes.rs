@@ -29,13 +29,13 @@ fn load(engine: &Engine) {
     }
 }
 
-/// Filters asked for a prefix, and files skipped for it, while `work` is done.
-fn asked(engine: &Engine, work: impl FnOnce()) -> (u64, u64) {
-    let read = |name: &str| engine.metrics().get(name).unwrap();
-    let both = || (read("filter_prefix_probed_total"), read("filter_prefix_useful_total"));
-    let before = both();
+/// Filters asked for a prefix, files skipped for it, and files read in vain, while `work` is done.
+fn asked(engine: &Engine, work: impl FnOnce()) -> [u64; 3] {
+    let names = ["probed", "useful", "false_positives"];
+    let read = |name| engine.metrics().get(&format!("filter_prefix_{name}_total")).unwrap();
+    let before = names.map(read);
     work();
-    (both().0 - before.0, both().1 - before.1)
+    std::array::from_fn(|at| read(names[at]) - before[at])
 }
 
 fn rows_of(engine: &Engine, rows: RowRange) -> usize {
@@ -57,7 +57,7 @@ fn a_scan_of_a_prefix_skips_files_without_it() {
         load(&engine);
         drop(engine);
         let engine = open(dir.path(), runs_stay());
-        let (probed, useful) = asked(&engine, || {
+        let [probed, useful, wrong] = asked(&engine, || {
             for run in 0..RUNS {
                 let prefix = format!("m{run:03}");
                 assert_eq!(rows_of(&engine, RowRange::prefix(prefix.as_bytes())), 20);
@@ -68,7 +68,14 @@ fn a_scan_of_a_prefix_skips_files_without_it() {
         // Two ranges, two ways, each over all runs; one run has the rows.
         assert_eq!(probed, 4 * RUNS * RUNS);
         assert!(useful >= 4 * RUNS * (RUNS - 2), "{useful} files skipped");
-        let (probed, _) = asked(&engine, || {
+        assert_eq!(wrong, probed - useful - 4 * RUNS);
+        let [probed, useful, wrong] = asked(&engine, || {
+            let behind = RowRange { start: b"m003/x".to_vec(), end: Some(b"m003/y".to_vec()) };
+            assert_eq!(rows_of(&engine, behind), 0);
+        });
+        assert!(wrong >= 2, "one run has the prefix, and no row of the range");
+        assert_eq!(wrong, probed - useful);
+        let [probed, ..] = asked(&engine, || {
             assert_eq!(rows_of(&engine, RowRange::prefix(b"m0")), 160);
             let beyond = RowRange { start: b"m003/9".to_vec(), end: Some(b"m0040".to_vec()) };
             assert_eq!(rows_of(&engine, beyond), 21);
@@ -89,10 +96,10 @@ fn nothing_is_asked_where_filters_are_switched_off() {
     let options = TreeOptions { row_prefix_bytes: 4, prefix_index: true, ..Default::default() };
     engine.create_tree(TREE, options).unwrap();
     load(&engine);
-    let (probed, useful) = asked(&engine, || {
+    let counts = asked(&engine, || {
         assert_eq!(rows_of(&engine, RowRange::prefix(b"m003")), 20);
     });
-    assert_eq!((probed, useful), (0, 0));
+    assert_eq!(counts, [0; 3]);
 }
 
 #[test]
