@@ -15,7 +15,7 @@ use super::counters::FilterCounters;
 use crate::cell::{Column, SequenceNumber};
 use crate::options::ReadPath;
 use crate::request::Cell;
-use crate::sstable::{Candidate, FilterQuery, Missing, RowHit};
+use crate::sstable::{Candidate, Descent, FilterQuery, Missing, RowHit};
 use crate::view::ReadView;
 use arrayvec::ArrayVec;
 use crossbeam_epoch::Guard;
@@ -46,7 +46,7 @@ pub(crate) struct PointRead<'k> {
     parts: ReadPath,
 }
 
-type Candidates<'g, 'k> = ArrayVec<(usize, Candidate<'g, 'k>), RUNS_MAX>;
+type Candidates<'g> = ArrayVec<(usize, Candidate<'g>), RUNS_MAX>;
 
 impl<'k> PointRead<'k> {
     /// A read at `snapshot` that needs what any of `queries`, all of one row, asks for.
@@ -76,19 +76,21 @@ impl<'k> PointRead<'k> {
         pinned: &'g Guard,
         counters: &FilterCounters,
     ) -> Step<Option<Cell<'g>>> {
-        let candidates = match self.candidates(view, pinned, counters) {
-            Step::Done(candidates) => candidates,
+        // Filled in place: it is too large to be moved about.
+        let mut candidates = Candidates::new();
+        match self.candidates(view, pinned, counters, &mut candidates) {
+            Step::Done(()) => {}
             Step::Fetch(wanted) => return Step::Fetch(wanted),
             Step::Merge => return Step::Merge,
-        };
+        }
         let mut wanted = ArrayVec::new();
         let mut newest: Option<Cell<'g>> = None;
-        for (run, mut candidate) in candidates {
+        for &(run, candidate) in &candidates {
             // Sources come newest first, so on equal timestamps the cell in hand wins.
             if newest.is_some_and(|cell| cell.timestamp >= candidate.timestamp_max()) {
                 continue;
             }
-            match self.search(&mut candidate, pinned) {
+            match self.search(candidate, pinned) {
                 Ok(Some(hit)) if !hit.is_plain(self.snapshot) => return Step::Merge,
                 Ok(Some(hit)) => {
                     let cell = hit.newest(column);
@@ -112,15 +114,17 @@ impl<'k> PointRead<'k> {
         pinned: &'g Guard,
         counters: &FilterCounters,
     ) -> Step<Option<RowHit<'g>>> {
-        let candidates = match self.candidates(view, pinned, counters) {
-            Step::Done(candidates) => candidates,
+        // Filled in place: it is too large to be moved about.
+        let mut candidates = Candidates::new();
+        match self.candidates(view, pinned, counters, &mut candidates) {
+            Step::Done(()) => {}
             Step::Fetch(wanted) => return Step::Fetch(wanted),
             Step::Merge => return Step::Merge,
-        };
+        }
         let mut wanted = ArrayVec::new();
         let mut found = None;
-        for (run, mut candidate) in candidates {
-            match self.search(&mut candidate, pinned) {
+        for &(run, candidate) in &candidates {
+            match self.search(candidate, pinned) {
                 Ok(Some(hit)) if found.is_none() && hit.is_plain(self.snapshot) => {
                     counters.judge(self.queries, true);
                     found = Some(hit);
@@ -139,13 +143,16 @@ impl<'k> PointRead<'k> {
         view: &'g ReadView,
         pinned: &'g Guard,
         counters: &FilterCounters,
-    ) -> Step<Candidates<'g, 'k>> {
-        let Some(mut candidates) = self.begin(view) else { return Step::Merge };
+        candidates: &mut Candidates<'g>,
+    ) -> Step<()> {
+        if !self.begin(view, candidates) {
+            return Step::Merge;
+        }
         if !self.parts.filters {
-            return Step::Done(candidates);
+            return Step::Done(());
         }
         if candidates.len() > 1 {
-            for (_, candidate) in &candidates {
+            for (_, candidate) in candidates.iter() {
                 candidate.reach_filter(&self.queries[0], pinned);
             }
         }
@@ -162,36 +169,36 @@ impl<'k> PointRead<'k> {
             return Step::Fetch(wanted);
         }
         counters.probed(self.queries, probed, probed - candidates.len());
-        Step::Done(candidates)
+        Step::Done(())
     }
 
-    /// The files whose range has the row; `None` if it has to be merged.
-    fn begin<'g>(&self, view: &'g ReadView) -> Option<Candidates<'g, 'k>> {
-        if !self.parts.point_reads {
-            return None;
-        }
+    /// Adds the files whose range has the row; `false` if it has to be merged.
+    fn begin<'g>(&self, view: &'g ReadView, candidates: &mut Candidates<'g>) -> bool {
         let row = self.row();
-        let in_memory = view.may_have_in_memory(self.queries[0].row_hash());
-        if in_memory || view.runs().len() > RUNS_MAX || view.drops(row, self.snapshot) {
-            return None;
+        if !self.parts.point_reads
+            || view.may_have_in_memory(self.queries[0].row_hash())
+            || view.runs().len() > RUNS_MAX
+            || view.drops(row, self.snapshot)
+        {
+            return false;
         }
-        let mut candidates = ArrayVec::new();
         for (at, run) in view.runs().iter().enumerate() {
-            let candidate = run.sst_of(row).and_then(|sst| Candidate::begin(sst, row));
+            let candidate = run.sst_around(row).and_then(|sst| Candidate::begin(sst, row));
             candidates.extend(candidate.map(|candidate| (at, candidate)));
         }
-        Some(candidates)
+        true
     }
 
     fn search<'g>(
         &self,
-        candidate: &mut Candidate<'g, 'k>,
+        candidate: Candidate<'g>,
         pinned: &'g Guard,
     ) -> Result<Option<RowHit<'g>>, Missing> {
-        candidate.find_block(self.row(), pinned)?;
-        candidate.reach_row(self.row(), pinned)?;
-        candidate.reach_cells();
-        Ok(candidate.row())
+        let mut descent = candidate.descend();
+        descent.find_block(self.row(), pinned)?;
+        descent.reach_row(self.row(), pinned)?;
+        descent.reach_cells();
+        Ok(descent.row())
     }
 }
 
@@ -211,9 +218,9 @@ impl<const N: usize> Default for PointReads<'_, '_, N> {
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation")]
 enum Progress<'g, 'k> {
     /// Its candidates; their filters are being fetched.
-    Asking(Candidates<'g, 'k>),
+    Asking(Candidates<'g>),
     /// The one file that may have it.
-    Searching(Candidate<'g, 'k>),
+    Searching(Descent<'g, 'k>),
     /// Nothing has it.
     Nothing,
     /// It takes more than one file, or a block that is missing: it is planned by itself.
@@ -223,7 +230,11 @@ enum Progress<'g, 'k> {
 impl<'g, 'k, const N: usize> PointReads<'g, 'k, N> {
     /// Adds the read of a column, up to `N` of them.
     pub(crate) fn push(&mut self, read: PointRead<'k>, column: Column<'k>, view: &'g ReadView) {
-        let progress = read.begin(view).map_or(Progress::Alone, Progress::Asking);
+        let mut candidates = Candidates::new();
+        let progress = match read.begin(view, &mut candidates) {
+            true => Progress::Asking(candidates),
+            false => Progress::Alone,
+        };
         self.reads.push((read, column, progress));
     }
 
@@ -246,14 +257,14 @@ impl<'g, 'k, const N: usize> PointReads<'g, 'k, N> {
             read.ask(progress, pinned, counters);
         }
         for (read, _, progress) in &mut self.reads {
-            progress.go_on(|candidate| candidate.find_block(read.row(), pinned).is_ok());
+            progress.go_on(|descent| descent.find_block(read.row(), pinned).is_ok());
         }
         for (read, _, progress) in &mut self.reads {
-            progress.go_on(|candidate| candidate.reach_row(read.row(), pinned).is_ok());
+            progress.go_on(|descent| descent.reach_row(read.row(), pinned).is_ok());
         }
         for (_, _, progress) in &mut self.reads {
-            progress.go_on(|candidate| {
-                candidate.reach_cells();
+            progress.go_on(|descent| {
+                descent.reach_cells();
                 true
             });
         }
@@ -271,9 +282,9 @@ impl<'g, 'k, const N: usize> PointReads<'g, 'k, N> {
 
 impl<'g, 'k> Progress<'g, 'k> {
     /// Takes a search on; one that cannot go on is planned by itself.
-    fn go_on(&mut self, go_on: impl FnOnce(&mut Candidate<'g, 'k>) -> bool) {
-        if let Self::Searching(candidate) = self
-            && !go_on(candidate)
+    fn go_on(&mut self, go_on: impl FnOnce(&mut Descent<'g, 'k>) -> bool) {
+        if let Self::Searching(descent) = self
+            && !go_on(descent)
         {
             *self = Self::Alone;
         }
@@ -297,7 +308,7 @@ impl<'k> PointRead<'k> {
         for (_, candidate) in candidates.iter() {
             match candidate.probe(self.queries, pinned) {
                 Ok(false) => {}
-                Ok(true) if passed.is_none() => passed = Some(candidate.clone()),
+                Ok(true) if passed.is_none() => passed = Some(candidate.descend()),
                 Ok(true) | Err(_) => several = true,
             }
         }
@@ -321,7 +332,7 @@ impl<'k> PointRead<'k> {
         let hit = match progress {
             Progress::Nothing => return Some(None),
             Progress::Asking(_) | Progress::Alone => return None,
-            Progress::Searching(candidate) => candidate.row(),
+            Progress::Searching(descent) => descent.row(),
         };
         if hit.is_some_and(|hit| !hit.is_plain(self.snapshot)) {
             return None;

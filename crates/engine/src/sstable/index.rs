@@ -629,11 +629,24 @@ impl TopIndex {
 
     /// The partition in which `row` begins if the file has it; `None` if it is before all rows.
     pub(super) fn partition_of(&self, row: &[u8]) -> Option<usize> {
-        let at = self.lower_bound(row);
-        match self.partitions.get(at) {
-            Some(partition) if partition.row == row && partition.column.is_none() => Some(at),
-            _ => at.checked_sub(1),
-        }
+        let first = self.partitions.first()?;
+        let Some(suffix) = row.strip_prefix(&first.row[..self.prefix_len]) else {
+            // All first rows have the prefix, so `row` is before or after them all.
+            return (row > first.row.as_slice()).then(|| self.partitions.len() - 1);
+        };
+        // Counts the partitions that begin before the row, or with it. Keys are compared only
+        // where heads tie.
+        let head = head_of(suffix);
+        let behind = partition(0, self.partitions.len(), |at| match self.heads[at].cmp(&head) {
+            Ordering::Less => true,
+            Ordering::Greater => false,
+            Ordering::Equal => match self.partitions[at].row.as_slice().cmp(row) {
+                Ordering::Less => true,
+                Ordering::Equal => self.partitions[at].column.is_none(),
+                Ordering::Greater => false,
+            },
+        });
+        behind.checked_sub(1)
     }
 
     /// Bytes of memory it holds.

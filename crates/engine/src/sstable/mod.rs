@@ -40,7 +40,7 @@ pub use filter::{Asked, FilterQuery};
 pub use format::{BlockType, FORMAT_VERSION, Footer, FooterError, Handle};
 pub(crate) use load::BlockLoad;
 pub(crate) use plain::PlainCells;
-pub(crate) use point::{Candidate, Missing, RowHit};
+pub(crate) use point::{Candidate, Descent, Missing, RowHit};
 pub use properties::Properties;
 pub use reader::SstReader;
 pub(crate) use run::SstRun;

@@ -9,7 +9,7 @@
 use super::block::{BlockView, Search};
 use super::filter::{FilterPartition, FilterQuery};
 use super::format::Handle;
-use super::index::IndexPartition;
+use super::index::{IndexPartition, Slot};
 use super::reader::SstReader;
 use super::{Block, Content};
 use crate::cache::{BlockRef, Hint};
@@ -31,9 +31,16 @@ pub(crate) enum Missing {
     Data(usize, usize),
 }
 
-/// Where in a file a row can be.
+/// Where in a file a row can be: the partition.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate<'g> {
+    sst: &'g SstReader,
+    partition: u32,
+}
+
+/// A search for a row in a file that its filter let pass.
 #[derive(Clone)]
-pub(crate) struct Candidate<'g, 'k> {
+pub(crate) struct Descent<'g, 'k> {
     sst: &'g SstReader,
     partition: usize,
     block: usize,
@@ -49,43 +56,47 @@ pub(crate) struct RowHit<'g> {
     pub(in crate::sstable) row: usize,
 }
 
-impl<'g, 'k> Candidate<'g, 'k> {
-    /// The only place of the file where `row` can be; `None` if it is outside of what it has.
+impl<'g> Candidate<'g> {
+    /// The only place of the file where `row` can be, which is not after its last row.
+    #[inline]
     pub(crate) fn begin(sst: &'g SstReader, row: &[u8]) -> Option<Self> {
-        if row > sst.properties().last_row.as_slice() {
-            return None;
-        }
         let partition = sst.top.partition_of(row)?;
         sst.prefetch(&sst.top.slots()[partition].filter_hint, 0);
-        Some(Self { sst, partition, block: 0, way: None, view: None, search: None })
+        Some(Self { sst, partition: partition as u32 })
+    }
+
+    fn slot(self) -> &'g Slot {
+        &self.sst.top.slots()[self.partition as usize]
     }
 
     /// No entry of the row that the file may have is newer.
-    pub(crate) fn timestamp_max(&self) -> Timestamp {
-        Timestamp(self.sst.top.slots()[self.partition].timestamp_max)
+    pub(crate) fn timestamp_max(self) -> Timestamp {
+        Timestamp(self.slot().timestamp_max)
     }
 
     /// Asks the processor to fetch the row's line of the filter.
-    pub(crate) fn reach_filter(&self, query: &FilterQuery<'_>, pinned: &'g Guard) {
+    #[inline]
+    pub(crate) fn reach_filter(self, query: &FilterQuery<'_>, pinned: &'g Guard) {
         if let Some(filter) = self.filter(pinned) {
             filter.prefetch(query);
         }
     }
 
     /// Whether the filter lets the row pass for any of `queries`. `false` is certain.
+    #[inline]
     pub(crate) fn probe(
-        &self,
+        self,
         queries: &[FilterQuery<'_>],
         pinned: &'g Guard,
     ) -> std::result::Result<bool, Missing> {
-        let slot = &self.sst.top.slots()[self.partition];
+        let slot = self.slot();
         let passes = if self.sst.properties().filter_bits_per_key == 0 {
             true
         } else if slot.filter.is_none() {
             // No row begins in the partition: a wide one covers it.
             false
         } else {
-            let filter = self.filter(pinned).ok_or(Missing::Filter(self.partition))?;
+            let filter = self.filter(pinned).ok_or(Missing::Filter(self.partition as usize))?;
             queries.iter().any(|query| filter.may_contain(query))
         };
         if passes {
@@ -94,6 +105,24 @@ impl<'g, 'k> Candidate<'g, 'k> {
         Ok(passes)
     }
 
+    #[inline]
+    fn filter(self, pinned: &'g Guard) -> Option<FilterPartition<'g>> {
+        let slot = self.slot();
+        let block = self.sst.look(slot.filter?, &slot.filter_hint, pinned)?;
+        match &block.meta.0 {
+            Content::Filter(meta) => Some(FilterPartition::of(block.bytes, meta)),
+            _ => None,
+        }
+    }
+
+    /// Begins to search the file.
+    pub(crate) fn descend<'k>(self) -> Descent<'g, 'k> {
+        let partition = self.partition as usize;
+        Descent { sst: self.sst, partition, block: 0, way: None, view: None, search: None }
+    }
+}
+
+impl<'g, 'k> Descent<'g, 'k> {
     /// Finds the data block.
     pub(crate) fn find_block(
         &mut self,
@@ -141,15 +170,6 @@ impl<'g, 'k> Candidate<'g, 'k> {
     pub(crate) fn row(&self) -> Option<RowHit<'g>> {
         let (view, search) = (self.view?, self.search.as_ref()?);
         view.found(search).map(|row| RowHit { view, row })
-    }
-
-    fn filter(&self, pinned: &'g Guard) -> Option<FilterPartition<'g>> {
-        let slot = &self.sst.top.slots()[self.partition];
-        let block = self.sst.look(slot.filter?, &slot.filter_hint, pinned)?;
-        match &block.meta.0 {
-            Content::Filter(meta) => Some(FilterPartition::of(block.bytes, meta)),
-            _ => None,
-        }
     }
 }
 

@@ -14,6 +14,9 @@ pub(crate) struct SstRun {
     /// Bytes that the first rows share, and the heads of what follows (heads.rs).
     prefix: Box<[u8]>,
     heads: Box<[u64]>,
+    /// For each SSTable a head that no row after its last row's is below: that of the last row,
+    /// or the largest there is where the last row has not the prefix.
+    last_heads: Box<[u64]>,
 }
 
 impl SstRun {
@@ -25,9 +28,26 @@ impl SstRun {
             [first, .., last] => common_prefix(first, last),
             _ => 0,
         };
-        let prefix = rows.first().map_or(&[][..], |row| &row[..shared]).into();
+        let prefix: Box<[u8]> = rows.first().map_or(&[][..], |row| &row[..shared]).into();
         let heads = rows.iter().map(|row| head_of(&row[shared..])).collect();
-        Self { ssts, prefix, heads }
+        let last_head = |sst: &Arc<SstReader>| {
+            sst.properties().last_row.strip_prefix(&*prefix).map_or(u64::MAX, head_of)
+        };
+        let last_heads = ssts.iter().map(last_head).collect();
+        Self { ssts, prefix, heads, last_heads }
+    }
+
+    /// The SSTable whose rows lie around `row`, the first and the last included; the only one that
+    /// can have it.
+    #[inline]
+    pub(crate) fn sst_around(&self, row: &[u8]) -> Option<&SstReader> {
+        let at = self.behind(row, true).checked_sub(1)?;
+        let sst = &*self.ssts[at];
+        let before_end = match row.strip_prefix(&*self.prefix).map(head_of) {
+            Some(head) if head < self.last_heads[at] => true,
+            _ => row <= sst.properties().last_row.as_slice(),
+        };
+        before_end.then_some(sst)
     }
 
     /// The SSTables, in order.
@@ -35,17 +55,8 @@ impl SstRun {
         &self.ssts
     }
 
-    /// The only SSTable that can have `row`; of a run of one, always that one.
-    #[inline]
-    pub(crate) fn sst_of(&self, row: &[u8]) -> Option<&SstReader> {
-        self.shared_sst_of(row).map(|sst| &**sst)
-    }
-
-    /// The same, to be shared.
+    /// The only SSTable that can have `row`, though it may lie outside of its rows.
     pub(crate) fn shared_sst_of(&self, row: &[u8]) -> Option<&Arc<SstReader>> {
-        if let [only] = &*self.ssts {
-            return Some(only);
-        }
         self.behind(row, true).checked_sub(1).map(|at| &self.ssts[at])
     }
 
@@ -97,13 +108,15 @@ mod tests {
         ) {
             let rows: Vec<Vec<u8>> = rows.into_iter().map(String::into_bytes).collect();
             let ssts: Vec<_> = rows.chunks(cut).map(sst_of_rows).collect();
-            prop_assume!(ssts.len() > 1);
             let run = SstRun::new(ssts.into());
             let chunks: Vec<&[Vec<u8>]> = rows.chunks(cut).collect();
             for row in asked.into_iter().map(String::into_bytes).chain(rows.iter().cloned()) {
                 let could = chunks.iter().rposition(|part| part[0] <= row);
-                let found = run.sst_of(&row).map(|sst| sst.properties().first_row.clone());
+                let found = run.shared_sst_of(&row).map(|sst| sst.properties().first_row.clone());
                 prop_assert_eq!(found, could.map(|at| chunks[at][0].clone()));
+                let around = run.sst_around(&row).map(|sst| sst.properties().first_row.clone());
+                let within = could.filter(|at| row <= chunks[*at][chunks[*at].len() - 1]);
+                prop_assert_eq!(around, within.map(|at| chunks[at][0].clone()));
                 let not_before = chunks.partition_point(|part| part[part.len() - 1] < row);
                 prop_assert_eq!(run.first_not_before(&row), not_before);
                 let beginning = chunks.partition_point(|part| part[0] < row);
