@@ -255,6 +255,7 @@ fn in_flight(
     let threads = match engine.in_flight() {
         InFlight::Threads => reads.in_flight() as u64,
         InFlight::Batches(keys) => (reads.in_flight() / keys).max(1) as u64,
+        InFlight::Queue => 1,
     };
     let begin = Barrier::new(threads as usize + 1);
     std::thread::scope(|scope| {
@@ -275,6 +276,10 @@ fn in_flight(
                         }
                         InFlight::Batches(size) => {
                             batches(&mut *reader, &keys, size, &mut touched, &mut each)?;
+                        }
+                        InFlight::Queue => {
+                            let all: Vec<&[u8]> = (0..keys.len()).map(|at| keys.key(at)).collect();
+                            reader.get_queued(&all, reads.in_flight(), &mut touched, &mut each)?;
                         }
                     }
                     check(&expected, &touched)?;

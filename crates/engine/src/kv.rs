@@ -282,7 +282,7 @@ pub struct KvScan {
 impl KvScan {
     /// The next key and its value; `None` at the end.
     pub fn lend_next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        let first = self.scan.next_first()?;
+        let first = self.scan.next_row_and_cell()?;
         Ok(first.map(|(key, cell)| (key, cell.value)))
     }
 

@@ -18,6 +18,7 @@ mod stele;
 use crate::data::{Cell, Model};
 use crate::source::Source;
 use crate::touched::Touched;
+use hdrhistogram::Histogram;
 use std::error::Error;
 use std::path::Path;
 
@@ -58,6 +59,8 @@ pub(crate) enum InFlight {
     /// Fewer threads, each with a multi-get of so many keys.
     #[cfg_attr(not(feature = "rocksdb"), expect(dead_code, reason = "only RocksDB does so"))]
     Batches(usize),
+    /// One thread that starts the next get when any is answered.
+    Queue,
 }
 
 /// Which part of a wide row is read.
@@ -118,6 +121,18 @@ pub(crate) trait Reader {
 
     /// The values of `keys`, in any order.
     fn multi_get(&mut self, keys: &[&[u8]], touched: &mut Touched) -> Result<()>;
+
+    /// The values of `keys`, `depth` gets in flight at a time, in any order; notes the latency of
+    /// each. Only for engines that say [`InFlight::Queue`].
+    fn get_queued(
+        &mut self,
+        _keys: &[&[u8]],
+        _depth: usize,
+        _touched: &mut Touched,
+        _each: &mut Histogram<u64>,
+    ) -> Result<()> {
+        Err("this engine keeps no gets in flight from one thread".into())
+    }
 
     /// The first `count` entries at or after `key`.
     fn seek(&mut self, key: &[u8], count: usize, touched: &mut Touched) -> Result<()>;

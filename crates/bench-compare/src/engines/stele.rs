@@ -2,16 +2,20 @@
 //! column, as in the engine's own key-value face.
 
 use crate::data::{Cell as Written, Model, QUALIFIERS};
-use crate::engines::{BenchEngine, DiskReads, Entry, Merging, Part, Reader, Result, Setup};
+use crate::engines::{
+    BenchEngine, DiskReads, Entry, InFlight, Merging, Part, Reader, Result, Setup,
+};
 use crate::source::Source;
 use crate::touched::Touched;
 use base::env::Env;
 use engine::{
     Cell, Column, ColumnOf, Columns, Compression, Durability, Engine, FamilyId, FilterGranularity,
-    IngestOptions, Options, QualifierRange, RowRange, RowSelection, ScanRequest, Timestamp, TreeId,
-    TreeOptions, TreeReader, WriteBatch,
+    IngestOptions, Options, QualifierRange, RowRange, RowSelection, Scan, ScanRequest, Timestamp,
+    TreeId, TreeOptions, TreeReader, WriteBatch,
 };
+use hdrhistogram::Histogram;
 use std::path::Path;
+use std::time::Instant;
 
 /// See [`Entry`].
 pub(crate) const ENTRY: Entry = Entry { name: "stele", configurations, open };
@@ -21,10 +25,7 @@ const BACKGROUND_THREADS: usize = 2;
 /// More runs than any workload makes.
 const RUNS_UNMERGED: usize = 64;
 
-fn configurations(setup: &Setup) -> std::result::Result<Vec<&'static str>, &'static str> {
-    if setup.disk_bound {
-        return Err("it has no direct reads yet");
-    }
+fn configurations(_: &Setup) -> std::result::Result<Vec<&'static str>, &'static str> {
     Ok(vec!["4k", "16k"])
 }
 
@@ -33,6 +34,7 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
         durability: Durability::None,
         cache_bytes_max: setup.cache_bytes,
         memtable_bytes_max: setup.memtable_bytes,
+        direct_reads: setup.disk_bound,
         ..Options::default()
     };
     if setup.merging == Merging::Never {
@@ -103,8 +105,12 @@ impl BenchEngine for Stele {
         Ok(self.engine.flush(TREE)?)
     }
 
+    fn in_flight(&self) -> InFlight {
+        InFlight::Queue
+    }
+
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(SteleReader { tree: self.engine.tree(TREE)?, row: Vec::new() }))
+        Ok(Box::new(SteleReader { tree: self.engine.tree(TREE)?, seeking: None }))
     }
 
     fn disk_reads(&self) -> Option<DiskReads> {
@@ -119,31 +125,31 @@ impl BenchEngine for Stele {
 
 struct SteleReader {
     tree: TreeReader,
-    row: Vec<u8>,
+    /// The scan that every seek uses again.
+    seeking: Option<Scan>,
 }
 
 impl SteleReader {
-    /// Touches the cells of the next `count` rows.
-    fn touch_rows(&mut self, rows: RowRange, count: usize, touched: &mut Touched) -> Result<()> {
-        let request = ScanRequest { versions_max: Some(1), ..ScanRequest::rows(rows) };
-        let mut scan = self.tree.scan(&request, None)?;
-        for _ in 0..count {
-            let Some(row) = scan.next_row()? else { break };
-            self.row.clear();
-            self.row.extend_from_slice(row);
-            while let Some(cell) = scan.next_cell()? {
-                touched.entry(&self.row, cell.value);
-            }
-        }
-        Ok(())
-    }
-
     fn touch_column(&self, of: ColumnOf<'_>, touched: &mut Touched) -> Result<()> {
         if self.tree.get_with(of, None, |_, value| touched.value(value))?.is_none() {
             touched.missing();
         }
         Ok(())
     }
+}
+
+/// Every row, its newest cells only.
+fn rows() -> ScanRequest {
+    ScanRequest { versions_max: Some(1), ..ScanRequest::rows(RowRange::ALL) }
+}
+
+/// Touches the next `count` rows, each of one cell.
+fn touch_rows(scan: &mut Scan, count: usize, touched: &mut Touched) -> Result<()> {
+    for _ in 0..count {
+        let Some((row, cell)) = scan.next_row_and_cell()? else { break };
+        touched.entry(row, cell.value);
+    }
+    Ok(())
 }
 
 /// The one column of a key.
@@ -164,12 +170,44 @@ impl Reader for SteleReader {
         })?)
     }
 
+    fn get_queued(
+        &mut self,
+        keys: &[&[u8]],
+        depth: usize,
+        touched: &mut Touched,
+        each: &mut Histogram<u64>,
+    ) -> Result<()> {
+        let mut gets = self.tree.in_flight(depth, None);
+        let mut started = vec![Instant::now(); keys.len()];
+        let mut next = 0;
+        loop {
+            while next < keys.len() && gets.in_flight() < depth {
+                started[next] = Instant::now();
+                gets.submit(next as u64, column_of(keys[next]));
+                next += 1;
+            }
+            let Some((tag, answer)) = gets.wait() else { return Ok(()) };
+            each.saturating_record(started[tag as usize].elapsed().as_nanos() as u64);
+            match answer? {
+                Some((_, value)) => touched.value(&value),
+                None => touched.missing(),
+            }
+        }
+    }
+
     fn seek(&mut self, key: &[u8], count: usize, touched: &mut Touched) -> Result<()> {
-        self.touch_rows(RowRange { start: key.to_vec(), end: None }, count, touched)
+        let mut scan = match self.seeking.take() {
+            Some(scan) => scan,
+            None => self.tree.scan(&rows(), None)?,
+        };
+        scan.seek(key);
+        touch_rows(&mut scan, count, touched)?;
+        self.seeking = Some(scan);
+        Ok(())
     }
 
     fn scan(&mut self, touched: &mut Touched) -> Result<()> {
-        self.touch_rows(RowRange::ALL, usize::MAX, touched)
+        touch_rows(&mut self.tree.scan(&rows(), None)?, usize::MAX, touched)
     }
 
     fn row(&mut self, row: &[u8], part: Part, touched: &mut Touched) -> Result<()> {

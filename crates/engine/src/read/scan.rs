@@ -141,9 +141,10 @@ impl Scan {
         cell.map(Some)
     }
 
-    /// Moves to the next row as `next_row` does, and lends its key with its first cell.
+    /// Moves to the next row as `next_row` does, and lends its key with its first cell. `None` at
+    /// the end. `next_cell` then lends the row's other cells.
     #[inline]
-    pub(crate) fn next_first(&mut self) -> Result<Option<(&[u8], Cell<'_>)>> {
+    pub fn next_row_and_cell(&mut self) -> Result<Option<(&[u8], Cell<'_>)>> {
         if self.next_row()?.is_none() {
             return Ok(None);
         }
