@@ -95,7 +95,7 @@ impl Report {
         }
         let Compared { on_ns, off_ns, off_by_on, on_disk_reads, off_disk_reads } = compared;
         self.compared.push(format!(
-            "{:<12} {:<18} {:>9.0} {:>9.0} {:>7.2} ({:.2}..{:.2}) {:>+7.1} % {:>9.3} {:>9.3}   \
+            "{:<14} {:<18} {:>9.0} {:>9.0} {:>7.2} ({:.2}..{:.2}) {:>+7.1} % {:>9.3} {:>9.3}   \
              {published}",
             switch.name,
             workload.name,
@@ -117,7 +117,7 @@ impl Report {
         }
         print("What each part buys: CPU of an operation with everything on, and with it off");
         print(&format!(
-            "{:<12} {:<18} {:>9} {:>9} {:>7} {:<12} {:>9} {:>9} {:>9}   published",
+            "{:<14} {:<18} {:>9} {:>9} {:>7} {:<12} {:>9} {:>9} {:>9}   published",
             "off", "workload", "on, ns", "off, ns", "off/on", "(spread)", "CPU", "reads on", "off"
         ));
         self.compared.iter().for_each(|line| print(line));
