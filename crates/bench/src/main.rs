@@ -4,6 +4,7 @@
 mod ablate;
 mod blocks;
 mod bulk;
+mod cold;
 mod filter_fpr;
 mod front;
 mod keys;
@@ -38,6 +39,8 @@ enum Bench {
     Bigtable(front::FrontArgs),
     /// Sorted bulk load, in CPU per key net of the generator.
     Bulk(bulk::BulkArgs),
+    /// Random gets of data far larger than the cache, alone and in flight.
+    Cold(cold::ColdArgs),
     /// Random reads of a file through a read queue, to compare with fio.
     Reads(reads::ReadsArgs),
     /// A server binary driven through named workloads: for its profile, or to compare binaries.
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Bench::PrefixIndex(args) => prefix_index::run(&args).map_err(|error| error.to_string()),
         Bench::Kv(args) => kv::run(&args).map_err(|error| error.to_string()),
         Bench::Bulk(args) => bulk::run(&args).map_err(|error| error.to_string()),
+        Bench::Cold(args) => cold::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
         Bench::Reads(args) => reads::run(&args).map_err(|error| error.to_string()),
         Bench::Train(args) => train::run(&args).map_err(|error| error.to_string()),
