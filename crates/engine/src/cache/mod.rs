@@ -69,11 +69,13 @@ pub enum CachePriority {
 }
 
 impl CachePriority {
-    /// Turns of the hand that a block survives after it was put in, and after a use.
+    /// Turns of the hand that a block survives after it was put in, and after a use. So many for
+    /// those that many reads go through that slabs of data blocks come free for them before they
+    /// have to make room for each other.
     fn lives(self) -> (u8, u8) {
         match self {
             Self::Normal => (0, 2),
-            Self::High => (2, 3),
+            Self::High => (6, 7),
         }
     }
 }
