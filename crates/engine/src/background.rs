@@ -377,8 +377,13 @@ impl Shared {
         let from = self.manifest.change(|state| {
             let flushed = |tree| state.tree(tree).map(|version| version.flushed);
             let first = self.log_segments.first_needed(flushed);
-            let first = first.filter(|first| *first > state.log_from);
-            Ok(first.map(Edit::LogFrom).into_iter().collect())
+            let Some(first) = first.filter(|first| *first > state.log_from) else {
+                return Ok(Vec::new());
+            };
+            // The segments may hold the only trace of their numbers: those of a tree that was
+            // dropped before it was flushed. They are not to be given out again.
+            let last = Edit::LastSequence(self.snapshots.published());
+            Ok(vec![last, Edit::LogFrom(first)])
         });
         let retired = from.and_then(|state| self.log_segments.retire(state.log_from));
         if let Err(error) = retired {
