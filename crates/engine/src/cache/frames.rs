@@ -28,6 +28,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Blocks and frames are aligned to this.
 const ALIGNMENT: usize = 64;
+/// A frame's head, and the beginning of what its block is.
+const HEAD_BYTES: usize = 128;
 /// Smallest frame.
 const FRAME_BYTES_MIN: usize = 1 << 10;
 #[repr(C)]
@@ -231,11 +233,13 @@ impl<M: Plain> Arena<M> {
         FreeFrame(retired.0)
     }
 
-    /// Asks the processor to fetch the frame at `place` up to `len` bytes of its block.
+    /// Asks the processor to fetch what says which block the frame at `place` holds, and the first
+    /// `len` bytes of the block.
     #[inline]
     pub(super) fn prefetch(&self, place: Place, len: usize) {
         if let Some((frame, room)) = self.frame(place) {
-            prefetch(frame.cast::<u8>(), room.min(Self::BLOCK_AT + len));
+            let bytes = if len == 0 { HEAD_BYTES } else { Self::BLOCK_AT + len };
+            prefetch(frame.cast::<u8>(), room.min(bytes));
         }
     }
 }
