@@ -5,8 +5,8 @@
 //! `STELE_CRASH_POINTS=10000 cargo test --release -p sim power_loss` tries that many; a failure
 //! prints how to try just that one.
 
-use engine::options::{Compression, Durability, TreeOptions};
-use engine::{Column, FamilyId, IngestOptions, RowRange, Timestamp, TreeId, WriteBatch};
+use engine::options::{Compression, Durability, Options, TreeOptions};
+use engine::{Column, Engine, FamilyId, IngestOptions, RowRange, Timestamp, TreeId, WriteBatch};
 use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::oracle::Trouble;
@@ -214,4 +214,33 @@ fn power_loss_leaves_a_prefix_when_synced_at_intervals() {
 fn power_loss_leaves_a_prefix_in_bulk_mode() {
     let test = "power_loss_leaves_a_prefix_in_bulk_mode";
     try_many(test, 40..44, 15, &Shape::default(), Durability::None);
+}
+
+/// The numbers of a tree that was dropped before it was flushed are not given out again, though
+/// the log segments that held them are gone and the manifest never met them.
+#[test]
+fn numbers_of_a_dropped_tree_are_not_given_out_again() {
+    let mut machine = Machine::new(1);
+    let options = || Options { memtable_bytes_max: 64 << 20, ..small_options(Durability::None) };
+    let open = |machine: &Machine| Engine::open(machine.env(), Path::new(DIR), options()).unwrap();
+    let write = |engine: &Engine, tree: TreeId| {
+        let mut batch = WriteBatch::new();
+        let column = Column::of(FamilyId(1), b"q");
+        batch.put(b"row", column, Timestamp(1), &[7; 40 << 10]);
+        engine.write(tree, &batch).unwrap()
+    };
+    let (dropped, kept) = (TreeId(1), TreeId(2));
+    let engine = open(&machine);
+    engine.create_tree(dropped, TreeOptions::default()).unwrap();
+    engine.create_tree(kept, TreeOptions::default()).unwrap();
+    let durable = write(&engine, dropped);
+    engine.sync().unwrap();
+    // Into further segments, which power takes with it.
+    (0..3).for_each(|_| drop(write(&engine, dropped)));
+    engine.drop_tree(dropped).unwrap();
+    machine.lose_power();
+    drop(engine);
+    machine.restore_power();
+    let engine = open(&machine);
+    assert!(write(&engine, kept) > durable);
 }
