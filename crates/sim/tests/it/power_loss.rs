@@ -236,7 +236,9 @@ fn numbers_of_a_dropped_tree_are_not_given_out_again() {
     let durable = write(&engine, dropped);
     engine.sync().unwrap();
     // Into further segments, which power takes with it.
-    (0..3).for_each(|_| drop(write(&engine, dropped)));
+    for _ in 0..3 {
+        write(&engine, dropped);
+    }
     engine.drop_tree(dropped).unwrap();
     machine.lose_power();
     drop(engine);
