@@ -14,11 +14,11 @@ use super::block::{BLOCK_CELLS_MAX, BlockBuilder, LargeValue, NewValue};
 use super::filter::{FILTER_BYTES_CUT, FilterBuilder};
 use super::format::{BlockType, Footer, Handle, Sealer};
 use super::index::{
-    IndexEntry, PARTITION_BLOCKS_MAX, Partition, RowPrefixes, TopIndex, encode_column,
-    encode_partition,
+    IndexEntry, PARTITION_BLOCKS_MAX, RowPrefixes, encode_column, encode_partition,
 };
 use super::properties::Properties;
 use super::ranges;
+use super::top_index::{Partition, TopIndex};
 use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_entry};
 use crate::cell::{Column, Entry, Kind, RangeTombstone, SequenceNumber, Timestamp};
 use crate::error::{Error, Result};

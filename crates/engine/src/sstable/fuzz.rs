@@ -7,9 +7,10 @@
 use super::block::{BlockView, CellValue, DataMeta};
 use super::filter::{FilterMeta, FilterPartition, FilterQuery};
 use super::format::{BlockType, FOOTER_LEN, Footer, unseal};
-use super::index::{IndexMeta, IndexPartition, TopIndex};
+use super::index::{IndexMeta, IndexPartition};
 use super::properties::Properties;
 use super::ranges;
+use super::top_index::TopIndex;
 use crate::cell::FamilyId;
 use base::checksum::xxh3;
 

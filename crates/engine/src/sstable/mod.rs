@@ -30,6 +30,7 @@ mod reader;
 mod run;
 #[cfg(test)]
 mod tests;
+mod top_index;
 mod verify;
 
 pub use crate::file::FileNumber;

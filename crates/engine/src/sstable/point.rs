@@ -9,8 +9,9 @@
 use super::block::{BlockView, Search};
 use super::filter::{FilterPartition, FilterQuery};
 use super::format::Handle;
-use super::index::{IndexPartition, Slot};
+use super::index::IndexPartition;
 use super::reader::SstReader;
+use super::top_index::Slot;
 use super::{Block, Content};
 use crate::cache::{BlockRef, Hint};
 use crate::cell::Timestamp;
