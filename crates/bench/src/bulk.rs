@@ -90,7 +90,7 @@ fn round(args: &BulkArgs, dir: &Path, compression: BulkCompression, filters: boo
         1 => (TreeId(1), FilterGranularity::Row),
         _ => (TreeId(1), FilterGranularity::Column),
     };
-    let options = TreeOptions { filter_granularity: granularity, ..TreeOptions::default() };
+    let options = TreeOptions { filter_granularity: Some(granularity), ..TreeOptions::default() };
     engine.create_tree(tree, options)?;
     let options = IngestOptions { compression: Some(compression.of_engine()), filters };
     let mut bytes = 0;

@@ -139,7 +139,7 @@ impl Bench<'_> {
             block_bytes: self.args.block,
             compression: Compression::None,
             compression_last: Compression::None,
-            filter_granularity: FilterGranularity::Row,
+            filter_granularity: Some(FilterGranularity::Row),
             ..TreeOptions::default()
         };
         self.engine.create_tree(TREE, options)?;

@@ -63,7 +63,8 @@ pub(crate) fn run(args: &KvArgs) -> std::result::Result<(), Box<dyn std::error::
         ..Options::default()
     };
     let engine = Engine::open(base::env::Env::real(2), &dir, options)?;
-    let tree = TreeOptions { filter_granularity: FilterGranularity::Row, ..TreeOptions::default() };
+    let tree =
+        TreeOptions { filter_granularity: Some(FilterGranularity::Row), ..TreeOptions::default() };
     engine.create_tree(TREE, tree)?;
     let bench = Bench { engine, args };
     let show = |phase: Phase| print(&if args.json { phase.json() } else { phase.line() });

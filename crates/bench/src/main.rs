@@ -7,6 +7,7 @@ mod bulk;
 mod cold;
 mod filter_fpr;
 mod front;
+mod granularity;
 mod keys;
 mod kv;
 mod measure;
@@ -29,6 +30,8 @@ enum Bench {
     Blocks(blocks::BlocksArgs),
     /// False positives of the row-line filter, for narrow and wide rows.
     FilterFpr(filter_fpr::FilterFprArgs),
+    /// Wide rows that are only read whole: filters of every column, and filters as reads ask.
+    Granularity(granularity::GranularityArgs),
     /// A memtable by itself: inserts, seeks, reads by hash.
     Memtable(memtable::MemtableArgs),
     /// Row prefixes: the prefix index against other ways to a block, and scans of prefixes.
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
             filter_fpr::run(&args);
             Ok(())
         }
+        Bench::Granularity(args) => granularity::run(&args).map_err(|error| error.to_string()),
         Bench::Memtable(args) => memtable::run(&args).map_err(|error| error.to_string()),
         Bench::PrefixIndex(args) => prefix_index::run(&args).map_err(|error| error.to_string()),
         Bench::Kv(args) => kv::run(&args).map_err(|error| error.to_string()),

@@ -333,6 +333,7 @@ impl Shared {
             options: &self.options,
             tree: tree.id,
             tree_options: &tree.view().version.options,
+            filter_granularity: tree.learn_granularity(),
             cache: &self.cache,
             new_file: &|| self.manifest.new_file(),
             cancelled: &|| self.is_closing(),

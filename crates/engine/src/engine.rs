@@ -62,7 +62,8 @@ pub(crate) struct Shared {
     pub(crate) closing: Arc<AtomicBool>,
     pub(crate) counters: Counters,
     pub(crate) point_counters: PointCounters,
-    pub(crate) filter_counters: Arc<FilterCounters>,
+    /// What was asked of the filters of trees that were dropped.
+    pub(crate) past_filter_counters: FilterCounters,
     /// The directory's lock, held until the last handle is dropped and no job runs any more.
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }

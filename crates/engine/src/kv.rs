@@ -99,8 +99,10 @@ impl Kv {
     pub fn open_in(env: Env, dir: &Path, options: Options) -> Result<Self> {
         let engine = Engine::open(env, dir, options)?;
         if !engine.trees().contains(&TREE) {
-            let options =
-                TreeOptions { filter_granularity: FilterGranularity::Row, ..Default::default() };
+            let options = TreeOptions {
+                filter_granularity: Some(FilterGranularity::Row),
+                ..Default::default()
+            };
             engine.create_tree(TREE, options)?;
         }
         Ok(Self { tree: engine.tree(TREE)? })

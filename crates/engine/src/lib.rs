@@ -15,6 +15,7 @@ pub mod engine;
 pub mod error;
 mod fetch;
 pub mod file;
+mod granularity;
 mod in_flight;
 pub mod ingest;
 pub mod kv;

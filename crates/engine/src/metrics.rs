@@ -2,6 +2,8 @@
 
 use crate::engine::Shared;
 use crate::manifest::version::LEVELS;
+use crate::options::FilterGranularity;
+use crate::read::counters::FilterCounters;
 use crate::reader::PointCount;
 use crate::sstable::Asked;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,6 +64,10 @@ const FILTER_NAMES: [[&str; 3]; 4] = [
     ],
 ];
 
+/// Names of the counts of trees by the granularity of their filters.
+const GRANULARITY_NAMES: [&str; 3] =
+    ["trees_filtered_by_row", "trees_filtered_by_family", "trees_filtered_by_column"];
+
 impl Shared {
     /// Reads all counters and gauges.
     pub(crate) fn metrics(&self) -> Metrics {
@@ -88,8 +94,9 @@ impl Shared {
         add("point_disk_reads_total", "Blocks that point reads read from disk", reads);
         let bytes = points(PointCount::DiskBytes);
         add("point_disk_bytes_total", "Bytes that point reads read from disk", bytes);
+        let filters = self.filter_counts();
         for (asked, [probed, useful, wrong]) in Asked::ALL.into_iter().zip(FILTER_NAMES) {
-            let of = self.filter_counters.read(asked);
+            let of = filters.read(asked);
             add(probed, "Filters asked by reads", of.probed);
             add(useful, "Filters that kept a file from being read", of.useful);
             add(wrong, "Filters that said maybe of what was not there", of.false_positives);
@@ -125,12 +132,25 @@ impl Shared {
         Metrics { values }
     }
 
+    /// What was asked of filters, over all trees there are and were.
+    fn filter_counts(&self) -> FilterCounters {
+        let sum = FilterCounters::default();
+        let trees = self.trees.read();
+        trees.values().for_each(|tree| sum.absorb(&tree.filter_counters));
+        sum.absorb(&self.past_filter_counters);
+        sum
+    }
+
     /// Adds the shape of the trees.
     fn add_shape(&self, values: &mut Vec<(&'static str, &'static str, u64)>) {
         let trees: Vec<_> = self.trees.read().values().cloned().collect();
         let views: Vec<_> = trees.iter().map(|tree| tree.view()).collect();
         let memtables: usize = views.iter().map(|view| view.memtable_bytes()).sum();
         values.push(("trees", "Trees", trees.len() as u64));
+        for (granularity, name) in FilterGranularity::ALL.into_iter().zip(GRANULARITY_NAMES) {
+            let of = trees.iter().filter(|tree| tree.granularity() == granularity).count();
+            values.push((name, "Trees whose next files have filters of this kind", of as u64));
+        }
         values.push(("memtable_bytes", "Bytes in memtables", memtables as u64));
         for (level, [runs_name, bytes_name]) in LEVEL_NAMES.into_iter().enumerate() {
             let runs = || views.iter().flat_map(move |view| &view.version.levels[level]);

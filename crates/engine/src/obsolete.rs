@@ -115,14 +115,15 @@ mod tests {
     use super::*;
     use crate::cache::CacheFeatures;
     use crate::cell::{Column, Entry, FamilyId, Kind, SequenceNumber, Timestamp};
-    use crate::options::{Compression, TreeOptions};
+    use crate::options::{Compression, FilterGranularity, TreeOptions};
     use crate::sstable::{BlockCache, SstBuilder, SstOptions};
     use base::env::RealFileSystem;
 
     fn sst(dir: &Path, number: u64) -> Arc<SstReader> {
         let (fs, number) = (RealFileSystem, FileNumber(number));
         let path = number.sst_path(dir);
-        let options = SstOptions::new(&TreeOptions::default(), Compression::None);
+        let options =
+            SstOptions::new(&TreeOptions::default(), Compression::None, FilterGranularity::Row);
         let mut builder = SstBuilder::new(fs.create(&path).unwrap(), &path, options);
         let entry = Entry {
             column: Column::of(FamilyId(1), b"q"),

@@ -152,7 +152,7 @@ impl Compression {
     }
 }
 
-/// For which questions the filter of a tree holds keys, beside those of rows and deletes, which
+/// For which questions the filter of a file holds keys, beside those of rows and deletes, which
 /// it always holds. More keys, larger filters. The byte on disk is frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -166,6 +166,9 @@ pub enum FilterGranularity {
 }
 
 impl FilterGranularity {
+    /// All, from the coarsest to the finest.
+    pub const ALL: [Self; 3] = [Self::Row, Self::Family, Self::Column];
+
     /// The granularity of a byte on disk; `None` for a byte that names none.
     pub fn from_byte(byte: u8) -> Option<Self> {
         match byte {
@@ -188,8 +191,9 @@ pub struct TreeOptions {
     pub compression_last: Compression,
     /// Bits of filter per key; 0 builds none. 0..=32, default 12.
     pub filter_bits_per_key: u8,
-    /// For which questions filters hold keys. Default `Column`.
-    pub filter_granularity: FilterGranularity,
+    /// For which questions filters hold keys. `None`, the default: those that reads of the tree
+    /// ask, from one flush or compaction to the next; a tree begins with `Column`.
+    pub filter_granularity: Option<FilterGranularity>,
     /// Length of the row prefix for which filters hold a key too, so that a scan of rows that
     /// share so many first bytes skips files without them; a shorter row has no prefix. 0 means
     /// none. 0..=1024, default 0.
@@ -207,7 +211,7 @@ impl Default for TreeOptions {
             compression: Compression::Lz4,
             compression_last: Compression::Lz4,
             filter_bits_per_key: 12,
-            filter_granularity: FilterGranularity::Column,
+            filter_granularity: None,
             row_prefix_bytes: 0,
             prefix_index: false,
         }

@@ -196,7 +196,7 @@ impl TreeReader {
         self.count(PointCount::Reads, 1);
         let queries = selection.questions(row);
         let RowSelection { columns, timestamps, versions_max } = *selection;
-        let filters = &self.shared().filter_counters;
+        let filters = &self.tree.filter_counters;
         let view = self.tree.look();
         let read = PointRead::new(&queries, self.sequence(snapshot), self.parts());
         let mut held = Vec::new();
@@ -229,7 +229,7 @@ impl TreeReader {
             versions_max,
             ..ScanRequest::rows(RowRange::single(row))
         };
-        let filters = &self.shared().filter_counters;
+        let filters = &self.tree.filter_counters;
         let mut scan = view.scan(&request, read.snapshot(), self.parts(), filters, None)?;
         let mut lent = 0;
         if scan.next_row()?.is_some() {
@@ -258,7 +258,7 @@ impl TreeReader {
         let at = self.sequence(snapshot);
         let pin = snapshot.cloned().map(|snapshot| Box::new((snapshot, Arc::clone(&view))) as _);
         let pin = pin.unwrap_or_else(|| Box::new(Arc::clone(&view)) as _);
-        view.scan(request, at, self.parts(), &self.shared().filter_counters, Some(pin))
+        view.scan(request, at, self.parts(), &self.tree.filter_counters, Some(pin))
     }
 
     /// Takes the get of a column at `snapshot` as far as resident blocks lead.
@@ -272,7 +272,7 @@ impl TreeReader {
         let queries = [of.query()];
         let read = PointRead::new(&queries, self.sequence(snapshot), self.parts());
         let pinned = epoch::pin();
-        let filters = &self.shared().filter_counters;
+        let filters = &self.tree.filter_counters;
         Ok(match read.newest(&view, &of.column(), &pinned, filters) {
             Step::Done(cell) => {
                 Planned::Done(cell.map(|cell| (cell.timestamp, cell.value.to_vec())))
@@ -308,7 +308,7 @@ impl TreeReader {
         for _ in 0..FETCHES_MAX {
             let missed = {
                 let pinned = epoch::pin();
-                let filters = &self.shared().filter_counters;
+                let filters = &self.tree.filter_counters;
                 match read.newest(view, &of.column(), &pinned, filters) {
                     Step::Done(cell) => {
                         return Ok(cell.map(|cell| use_cell(cell.timestamp, cell.value)));
@@ -334,7 +334,7 @@ impl TreeReader {
         let columns = Columns::Ranges(vec![QualifierRange::column(of.family, of.qualifier)]);
         let rows = ScanRequest::rows(RowRange::single(of.row));
         let request = ScanRequest { columns, versions_max: Some(1), ..rows };
-        let filters = &self.shared().filter_counters;
+        let filters = &self.tree.filter_counters;
         let mut scan = view.scan(&request, at, self.parts(), filters, None)?;
         if scan.next_row()?.is_none() {
             return Ok(None);
@@ -390,7 +390,7 @@ impl TreeReader {
         for (index, query) in open.iter().zip(&queries) {
             reads.push(PointRead::new(query, at, self.parts()), columns[*index].column(), view);
         }
-        let filters = &self.shared().filter_counters;
+        let filters = &self.tree.filter_counters;
         reads.run(view, &pinned, filters, |at, of_one| step(open[at], of_one));
     }
 }

@@ -90,7 +90,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         closing: Arc::default(),
         counters: Default::default(),
         point_counters: Default::default(),
-        filter_counters: Default::default(),
+        past_filter_counters: Default::default(),
         options,
         lock: Mutex::new(Some(lock)),
     });

@@ -14,7 +14,10 @@ use crate::cell::{SequenceNumber, TreeId};
 use crate::compaction::pick::Busy;
 use crate::elide::{ElisionRules, KeepAll};
 use crate::error::Error;
+use crate::granularity::Learned;
 use crate::manifest::{FileNumber, LogPosition, TreeVersion};
+use crate::options::FilterGranularity;
+use crate::read::counters::FilterCounters;
 use crate::sstable::SstReader;
 use crate::view::{OpenRun, ReadView};
 use arc_swap::ArcSwap;
@@ -35,6 +38,9 @@ pub(crate) struct Tree {
     pub(crate) work: Mutex<Work>,
     /// Held while a change of files goes to the manifest and then to the view (invariant 3).
     pub(crate) installing: Mutex<()>,
+    /// What was asked of the filters of its files.
+    pub(crate) filter_counters: Arc<FilterCounters>,
+    granularity: Learned,
 }
 
 /// The background work of a tree.
@@ -55,6 +61,8 @@ pub(crate) struct Work {
 impl Tree {
     /// A tree of these files with an empty memtable.
     pub(crate) fn new(id: TreeId, version: Arc<TreeVersion>, runs: Vec<OpenRun>) -> Self {
+        let newest = runs.iter().flat_map(|run| run.iter()).max_by_key(|sst| sst.number());
+        let newest = newest.map(|sst| sst.properties().filter_granularity);
         let view = ReadView::new(Arc::default(), Vec::new(), version, runs);
         Self {
             id,
@@ -64,7 +72,21 @@ impl Tree {
             rules: RwLock::new(Arc::new(KeepAll)),
             work: Mutex::default(),
             installing: Mutex::default(),
+            filter_counters: Arc::default(),
+            granularity: Learned::beginning_with(newest),
         }
+    }
+
+    /// For which questions the filters of its next files hold keys, as far as is known.
+    pub(crate) fn granularity(&self) -> FilterGranularity {
+        let fixed = self.view.load().version.options.filter_granularity;
+        fixed.unwrap_or_else(|| self.granularity.choice())
+    }
+
+    /// The same, by what was asked until now.
+    pub(crate) fn learn_granularity(&self) -> FilterGranularity {
+        self.granularity.look(&self.filter_counters);
+        self.granularity()
     }
 
     /// The current view.

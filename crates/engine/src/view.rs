@@ -111,7 +111,7 @@ impl ReadView {
         let prefix = parts.filters.then(|| self.prefix_of(&request.rows)).flatten();
         for run in &self.runs {
             let rows = &request.rows;
-            let Some(mut part) = candidates(run, rows, &questions)? else { continue };
+            let Some(mut part) = candidates(run, rows, &questions, filters)? else { continue };
             // Only the first can be without the prefix: all others begin in `rows`.
             let asked = prefix.map(|prefix| run.ssts()[part.start].filter_says(rows, &prefix));
             let says = asked.transpose()?.flatten();
@@ -210,6 +210,7 @@ fn candidates(
     run: &SstRun,
     rows: &RowRange,
     questions: &[FilterQuery<'_>],
+    filters: &FilterCounters,
 ) -> Result<Option<Range<usize>>> {
     let first = run.first_not_before(&rows.start);
     let behind = rows.end.as_ref().map_or(run.ssts().len(), |end| run.first_beginning_at(end));
@@ -218,11 +219,12 @@ fn candidates(
     }
     if behind - first == 1 && !questions.is_empty() {
         let only = &run.ssts()[first];
-        let mut useful = false;
+        let mut passed = false;
         for question in questions {
-            useful = useful || only.may_contain(question)?;
+            passed = passed || only.may_contain(question)?;
         }
-        if !useful {
+        filters.probed(questions, 1, usize::from(!passed));
+        if !passed {
             return Ok(None);
         }
     }

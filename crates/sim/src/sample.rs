@@ -73,7 +73,7 @@ fn trees() -> [(TreeId, TreeOptions); 3] {
         compression: Compression::None,
         compression_last: Compression::Zstd,
         filter_bits_per_key: 8,
-        filter_granularity: FilterGranularity::Family,
+        filter_granularity: Some(FilterGranularity::Family),
         ..small.clone()
     };
     [(FLUSHED[0], small), (FLUSHED[1], other), (LOGGED, TreeOptions::default())]

@@ -85,15 +85,17 @@ pub fn tree_options(dice: &mut Dice) -> TreeOptions {
     let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];
     let granularities =
         [FilterGranularity::Row, FilterGranularity::Family, FilterGranularity::Column];
-    // Dice of their own: those of known seeds fall as they did before there were row prefixes.
+    // Dice of their own: those of known seeds fall as they did before there were row prefixes, or learned
+    // granularities.
     let mut apart = Dice::new(dice.clone().next_u64());
+    let mut later = Dice::new(apart.clone().next_u64());
     let row_prefix_bytes = *apart.pick(&[0, 0, 1, 5, 6]);
     TreeOptions {
         block_bytes: *dice.pick(&[1 << 10, 1 << 10, 4 << 10, 16 << 10, 64 << 10]),
         compression: *dice.pick(&compressions),
         compression_last: *dice.pick(&compressions),
         filter_bits_per_key: *dice.pick(&[0, 4, 12, 32]),
-        filter_granularity: *dice.pick(&granularities),
+        filter_granularity: Some(*dice.pick(&granularities)).filter(|_| !later.chance(25)),
         row_prefix_bytes,
         prefix_index: row_prefix_bytes > 0 && apart.chance(50),
     }

@@ -45,10 +45,10 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
         block_bytes: if configuration == "4k" { 4 << 10 } else { 16 << 10 },
         compression: Compression::None,
         compression_last: Compression::None,
-        filter_granularity: match setup.model {
+        filter_granularity: Some(match setup.model {
             Model::Keys | Model::Versions => FilterGranularity::Row,
             Model::Columns => FilterGranularity::Column,
-        },
+        }),
         ..TreeOptions::default()
     };
     let engine = Engine::open(Env::real(BACKGROUND_THREADS), dir, options.clone())?;

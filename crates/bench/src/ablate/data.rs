@@ -74,10 +74,10 @@ impl DataSet {
         };
         fs::create_dir_all(dir)?;
         let engine = Engine::open(Env::real(THREADS), dir, options(1 << 28))?;
-        let filter_granularity = match self {
+        let filter_granularity = Some(match self {
             Self::Wide => FilterGranularity::Column,
             Self::Keys | Self::Runs => FilterGranularity::Row,
-        };
+        });
         engine.create_tree(TREE, TreeOptions { filter_granularity, ..TreeOptions::default() })?;
         match self {
             Self::Keys | Self::Wide => self.ingest(&engine, rows)?,

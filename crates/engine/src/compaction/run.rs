@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::file::FileNumber;
 use crate::manifest::{Edit, RunId, SstMeta};
 use crate::memtable::Memtable;
-use crate::options::{Options, TreeOptions};
+use crate::options::{Compression, FilterGranularity, Options, TreeOptions};
 use crate::read::merge::MergeCursor;
 use crate::read::run::RunCursor;
 use crate::request::RowRange;
@@ -44,12 +44,20 @@ pub struct Writing<'a> {
     pub tree: TreeId,
     /// What shapes its files.
     pub tree_options: &'a TreeOptions,
+    /// For which questions their filters hold keys.
+    pub filter_granularity: FilterGranularity,
     /// For the outputs, when they are open.
     pub cache: &'a Arc<BlockCache>,
     /// Gives a number never used before.
     pub new_file: &'a dyn Fn() -> FileNumber,
     /// Asked once a row: whether to give up, with `Error::Closed`.
     pub cancelled: &'a dyn Fn() -> bool,
+}
+
+impl Writing<'_> {
+    fn of_files(&self, compression: Compression) -> SstOptions {
+        SstOptions::new(self.tree_options, compression, self.filter_granularity)
+    }
 }
 
 /// What a compaction needs beside.
@@ -91,7 +99,7 @@ pub fn flush(
     let older = [RowRange::ALL];
     let surviving = dropped.surviving(&older, &stripes);
     let splitter = Splitter::new(writing.options.sst_bytes_max, Vec::new(), Vec::new());
-    let options = SstOptions::new(writing.tree_options, writing.tree_options.compression);
+    let options = writing.of_files(writing.tree_options.compression);
     let merge = Merge { dropped: &dropped, older: &older, stripes: &stripes, policy: &KeepAll };
     let outputs = Outputs::new(writing, options, surviving, splitter);
     merge.write(&mut memtable.cursor(), writing, outputs, (0, run))
@@ -116,7 +124,7 @@ pub fn compact(writing: &Writing<'_>, plan: &Plan, inputs: &Inputs<'_>) -> Resul
         Destination::NewRun => writing.tree_options.compression,
         Destination::LastRun => writing.tree_options.compression_last,
     };
-    let options = SstOptions::new(writing.tree_options, compression);
+    let options = writing.of_files(compression);
     let merge =
         Merge { dropped: &dropped, older: &plan.older, stripes: &stripes, policy: inputs.policy };
     let outputs = Outputs::new(writing, options, surviving, splitter);

@@ -12,8 +12,9 @@ use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::file::{FileNumber, open_sst};
 use crate::manifest::SstMeta;
-use crate::options::{Compression, TreeOptions};
+use crate::options::Compression;
 use crate::sstable::{SstBuilder, SstOptions, SstReader};
+use crate::tree::Tree;
 use std::sync::Arc;
 
 /// Keys are shown in errors up to this many bytes.
@@ -37,9 +38,10 @@ impl Default for IngestOptions {
 }
 
 impl IngestOptions {
-    fn of_files(&self, tree: &TreeOptions) -> SstOptions {
-        let compression = self.compression.unwrap_or(tree.compression_last);
-        let mut options = SstOptions::new(tree, compression);
+    fn of_files(&self, tree: &Tree) -> SstOptions {
+        let of_tree = &tree.view().version.options;
+        let compression = self.compression.unwrap_or(of_tree.compression_last);
+        let mut options = SstOptions::new(of_tree, compression, tree.learn_granularity());
         if !self.filters {
             options.filter_bits_per_key = 0;
         }
@@ -94,7 +96,7 @@ impl SstWriter {
         tree: TreeId,
         options: &IngestOptions,
     ) -> Result<Self> {
-        let options = options.of_files(&shared.tree(tree)?.view().version.options);
+        let options = options.of_files(&*shared.tree(tree)?);
         let sst_bytes_max = shared.options.sst_bytes_max;
         let files = IngestFiles { tree, ssts: Vec::new(), shared, engine };
         let (building, last_row, failed) = (None, Vec::new(), None);

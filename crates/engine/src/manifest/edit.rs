@@ -234,12 +234,15 @@ fn decode_place(reader: &mut ByteReader<'_>) -> Result<(usize, RunId), EditError
     Ok((level, RunId(reader.u64("run")?)))
 }
 
+/// Stands for no fixed filter granularity.
+const LEARNED: u8 = 3;
+
 fn encode_options(out: &mut Vec<u8>, options: &TreeOptions) {
     out.put_u32(options.block_bytes);
     out.push(options.compression as u8);
     out.push(options.compression_last as u8);
     out.push(options.filter_bits_per_key);
-    out.push(options.filter_granularity as u8);
+    out.push(options.filter_granularity.map_or(LEARNED, |granularity| granularity as u8));
 }
 
 fn decode_prefixed_options(reader: &mut ByteReader<'_>) -> Result<TreeOptions, EditError> {
@@ -265,8 +268,10 @@ fn decode_options(reader: &mut ByteReader<'_>) -> Result<TreeOptions, EditError>
     let (compression, compression_last) = (compression()?, compression()?);
     let filter_bits_per_key = reader.u8("filter bits")?;
     let byte = reader.u8("filter granularity")?;
-    let filter_granularity =
-        FilterGranularity::from_byte(byte).ok_or(EditError::Byte("filter granularity", byte))?;
+    let filter_granularity = FilterGranularity::from_byte(byte);
+    if filter_granularity.is_none() && byte != LEARNED {
+        return Err(EditError::Byte("filter granularity", byte));
+    }
     Ok(TreeOptions {
         block_bytes,
         compression,

@@ -44,6 +44,16 @@ impl FilterCounters {
         }
     }
 
+    /// Adds what `other` has counted until now.
+    pub(crate) fn absorb(&self, other: &Self) {
+        for asked in Asked::ALL {
+            let FilterUse { probed, useful, false_positives } = other.read(asked);
+            for (what, count) in [probed, useful, false_positives].into_iter().enumerate() {
+                self.0.add(asked as usize * 3 + what, count);
+            }
+        }
+    }
+
     /// The counts of one granularity.
     pub fn read(&self, asked: Asked) -> FilterUse {
         let sum = |what: usize| self.0.read(asked as usize * 3 + what);

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 const TREE: TreeId = TreeId(3);
 
-fn engine(dir: &std::path::Path, granularity: FilterGranularity, bits: u8) -> Engine {
+fn engine(dir: &std::path::Path, granularity: Option<FilterGranularity>, bits: u8) -> Engine {
     let options =
         Options { durability: Durability::None, cache_bytes_max: 1 << 20, ..Options::default() };
     let engine = Engine::open(Env::real(1), dir, options).unwrap();
@@ -81,9 +81,10 @@ proptest! {
         events in events(),
         questions in proptest::collection::vec(requests(), 4),
         granularity in prop_oneof![
-            Just(FilterGranularity::Row),
-            Just(FilterGranularity::Family),
-            Just(FilterGranularity::Column)
+            Just(Some(FilterGranularity::Row)),
+            Just(Some(FilterGranularity::Family)),
+            Just(Some(FilterGranularity::Column)),
+            Just(None),
         ],
         bits in prop_oneof![Just(0u8), Just(12)],
     ) {
@@ -188,7 +189,7 @@ proptest! {
 #[test]
 fn a_dropped_tree_is_unknown_to_its_reader() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = engine(dir.path(), FilterGranularity::Row, 12);
+    let engine = engine(dir.path(), Some(FilterGranularity::Row), 12);
     let tree = engine.tree(TREE).unwrap();
     engine.drop_tree(TREE).unwrap();
     let of = ColumnOf { row: b"r", family: FamilyId(1), qualifier: b"q" };
@@ -199,7 +200,7 @@ fn a_dropped_tree_is_unknown_to_its_reader() {
 #[test]
 fn counters_tell_how_a_row_was_read() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = engine(dir.path(), FilterGranularity::Column, 14);
+    let engine = engine(dir.path(), Some(FilterGranularity::Column), 14);
     let tree = engine.tree(TREE).unwrap();
     let mut batch = WriteBatch::new();
     for row in 0..500u32 {

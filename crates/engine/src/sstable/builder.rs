@@ -52,13 +52,18 @@ pub struct SstOptions {
 }
 
 impl SstOptions {
-    /// The options of a file of a tree, with the compression of its level.
-    pub fn new(tree: &TreeOptions, compression: Compression) -> Self {
+    /// The options of a file of a tree, with the compression of its level and the granularity that
+    /// the tree has now.
+    pub fn new(
+        tree: &TreeOptions,
+        compression: Compression,
+        filter_granularity: FilterGranularity,
+    ) -> Self {
         Self {
             block_bytes: tree.block_bytes as usize,
             compression,
             filter_bits_per_key: tree.filter_bits_per_key,
-            filter_granularity: tree.filter_granularity,
+            filter_granularity,
             large_value_bytes: 4 << 10,
             row_prefix_bytes: tree.row_prefix_bytes,
             prefix_index: tree.prefix_index,

@@ -48,7 +48,7 @@ fn load(engine: &Engine) {
         compression: Compression::None,
         compression_last: Compression::None,
         filter_bits_per_key: 16,
-        filter_granularity: FilterGranularity::Row,
+        filter_granularity: Some(FilterGranularity::Row),
         ..TreeOptions::default()
     };
     engine.create_tree(TREE, tree).unwrap();

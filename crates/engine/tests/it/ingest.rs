@@ -449,11 +449,11 @@ proptest! {
     #[test]
     fn histories_with_ingests_read_as_the_model_says(
         acts in proptest::collection::vec(act(), 1..60),
-        granularity in 0u8..3,
+        granularity in 0u8..4,
     ) {
         let dir = tempfile::tempdir().unwrap();
         let mut engine = open(dir.path(), small());
-        let filter_granularity = FilterGranularity::from_byte(granularity).unwrap();
+        let filter_granularity = FilterGranularity::from_byte(granularity);
         let options =
             TreeOptions { block_bytes: 1 << 10, filter_granularity, ..Default::default() };
         engine.create_tree(TREE, options).unwrap();

@@ -6,6 +6,7 @@ mod against_model;
 mod cold;
 mod compaction;
 mod concurrent;
+mod granularity;
 mod ingest;
 mod kv;
 mod lifecycle;

@@ -148,6 +148,7 @@ impl Tree {
             options: &self.options,
             tree: TREE,
             tree_options: &self.tree_options,
+            filter_granularity: FilterGranularity::Column,
             cache: &self.cache,
             new_file: &|| FileNumber(self.next_file.replace(self.next_file.get() + 1)),
             cancelled: &|| false,
