@@ -5,6 +5,22 @@ pub fn crc32c(parts: &[&[u8]]) -> u32 {
     parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part))
 }
 
+/// [`xxh3`] of bytes that come piece by piece.
+#[derive(Default)]
+pub struct Xxh3(xxhash_rust::xxh3::Xxh3);
+
+impl Xxh3 {
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum of the bytes so far.
+    pub fn digest(&self) -> u64 {
+        self.0.digest()
+    }
+}
+
 /// XXH3-64: checks blocks of SSTables and hashes rows for filters. Frozen in the file formats.
 pub fn xxh3(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)

@@ -327,12 +327,14 @@ impl Shared {
 
     /// Lends `act` what a flush or compaction of `tree` needs of the engine.
     fn writing<T>(&self, tree: &Tree, act: impl FnOnce(&Writing<'_>) -> T) -> T {
+        let version = Arc::clone(&tree.view().version);
         act(&Writing {
             fs: &*self.env.fs,
             dir: &self.dir,
             options: &self.options,
             tree: tree.id,
-            tree_options: &tree.view().version.options,
+            flushed: version.flushed,
+            tree_options: &version.options,
             filter_granularity: tree.learn_granularity(),
             cache: &self.cache,
             new_file: &|| self.manifest.new_file(),

@@ -30,6 +30,7 @@ pub mod options;
 pub mod read;
 mod reader;
 mod recovery;
+pub mod repair;
 pub mod request;
 mod snapshot;
 pub mod sstable;

@@ -67,9 +67,9 @@ impl Machine {
         self.sim.fs.inject(point, after, 1, fault);
     }
 
-    /// Ends the fault if it has not come yet.
-    pub fn heal(&self) {
-        self.sim.fs.clear_faults();
+    /// Ends the fault if it has not come yet; whether it had not.
+    pub fn heal(&self) -> bool {
+        self.sim.fs.clear_faults()
     }
 
     /// Bytes that all files together may take; `None` is no limit.

@@ -3,7 +3,7 @@
 
 use crate::config::ServeArgs;
 use crate::import::ImportArgs;
-use crate::inspect::{CheckArgs, DumpArgs};
+use crate::inspect::{CheckArgs, DumpArgs, RepairArgs};
 use clap::{Parser, Subcommand};
 
 /// A wide-column database that serves Bigtable clients from its own durable engine.
@@ -28,13 +28,24 @@ pub(crate) enum Command {
     /// cannot be imported go to a file with their number and the reason. An import that was
     /// stopped goes on where it was when the same command is run again.
     Import(Box<ImportArgs>),
-    /// Show any file of a data directory as text.
+    /// Show any file of a data directory as text, or what the directory's manifest says.
+    ///
+    /// Keys and values are escaped: \x00, \n, \\. Nothing is changed, and nothing is locked: of a
+    /// directory in use, what is shown may be gone already.
     Dump(DumpArgs),
     /// Verify a whole data directory without changing it.
     ///
-    /// Prints each finding with file and offset, then the verdict. Exit status: 0 clean,
-    /// 1 damaged, 2 unusable (in use, of a newer format, no data directory).
+    /// Reads every byte that counts and goes on after each finding. Prints each finding with file,
+    /// offset and what to do next, then the verdict. Exit status: 0 clean, 1 damaged, 2 could not
+    /// check (in use, of a newer format, no data directory).
     Check(CheckArgs),
+    /// Salvage what verifies of a damaged data directory into a new one.
+    ///
+    /// Prints what is lost, by file, rows or sequence numbers, and reason, then a summary. The old
+    /// directory is never changed. Restoring a backup is better where there is one: where newer data
+    /// is lost, what it had overwritten or deleted shows again. Exit status: 0 nothing is lost,
+    /// 1 something is or may be, 2 refused before anything was touched.
+    Repair(RepairArgs),
     /// Print the version.
     Version,
 }

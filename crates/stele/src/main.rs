@@ -3,8 +3,8 @@
 //!
 //! | status | meaning |
 //! |---|---|
-//! | 0 | done; for `check`: clean |
-//! | 1 | failed, and the last line on standard error says why and what to do; for `check`: damaged |
+//! | 0 | done; for `check`: clean; for `repair`: nothing is lost |
+//! | 1 | failed, and the last line on standard error says why and what to do; for `check`: damaged; for `repair`: something is lost |
 //! | 2 | refused before anything was touched: a bad flag, configuration or file; for `check`: unusable |
 
 mod cli;
@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Import(args) => import::run(&args),
         Command::Dump(args) => inspect::dump(&args),
         Command::Check(args) => inspect::check(&args),
+        Command::Repair(args) => inspect::repair(&args),
         Command::Version => version(),
     };
     outcome.unwrap_or_else(|error| fail(&error))

@@ -33,4 +33,4 @@ pub mod stripes;
 #[cfg(test)]
 mod testing;
 
-pub(crate) use output::sst_meta;
+pub(crate) use output::{Outputs, sst_meta};

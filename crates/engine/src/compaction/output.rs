@@ -15,14 +15,15 @@ use crate::error::{Error, Result};
 use crate::file::{FileNumber, open_sst};
 use crate::manifest::SstMeta;
 use crate::request::RowRange;
-use crate::sstable::{SstBuilder, SstOptions, SstReader, SstSummary};
+use crate::sstable::{Origin, SstBuilder, SstOptions, SstReader, SstSummary};
 use std::path::Path;
 use std::sync::Arc;
 
 /// See the file header.
-pub(super) struct Outputs<'a> {
+pub(crate) struct Outputs<'a> {
     writing: &'a Writing<'a>,
     options: SstOptions,
+    origin: Origin,
     dropped: Dropped,
     splitter: Splitter,
     /// Where the file being written begins: rows before it are in the files before.
@@ -40,16 +41,19 @@ struct Building {
 }
 
 impl<'a> Outputs<'a> {
-    /// Outputs that take over the range tombstones `dropped`.
-    pub(super) fn new(
+    /// Outputs that take over the range tombstones `dropped`, and tell that they come from
+    /// `origin`.
+    pub(crate) fn new(
         writing: &'a Writing<'a>,
         options: SstOptions,
+        origin: Origin,
         dropped: Dropped,
         splitter: Splitter,
     ) -> Self {
         Self {
             writing,
             options,
+            origin,
             dropped,
             splitter,
             start: Vec::new(),
@@ -61,7 +65,7 @@ impl<'a> Outputs<'a> {
     }
 
     /// Begins a row, which comes after all before it. Its entries follow, if any stay.
-    pub(super) fn start_row(&mut self, row: &[u8]) -> Result<()> {
+    pub(crate) fn start_row(&mut self, row: &[u8]) -> Result<()> {
         while let Some(cut) = self.splitter.next_cut(Some(row)) {
             self.end_file(Some(cut))?;
         }
@@ -75,7 +79,7 @@ impl<'a> Outputs<'a> {
     }
 
     /// Ends the last file. Gives the files, on disk and open, in row order.
-    pub(super) fn finish(&mut self) -> Result<(Vec<SstMeta>, Vec<Arc<SstReader>>)> {
+    pub(crate) fn finish(&mut self) -> Result<(Vec<SstMeta>, Vec<Arc<SstReader>>)> {
         while let Some(cut) = self.splitter.next_cut(None) {
             self.end_file(Some(cut))?;
         }
@@ -96,7 +100,7 @@ impl<'a> Outputs<'a> {
     }
 
     /// Removes all files. What cannot be removed is left to the next open.
-    pub(super) fn discard(&mut self) {
+    pub(crate) fn discard(&mut self) {
         self.building = None;
         for number in self.created.drain(..) {
             let path = number.sst_path(self.writing.dir);
@@ -138,7 +142,8 @@ impl<'a> Outputs<'a> {
     fn create(&self, path: &Path) -> Result<SstBuilder> {
         let file = self.writing.fs.create(path);
         let file = file.map_err(|error| Error::io("create", path, &error))?;
-        Ok(SstBuilder::new(file, path, self.options.clone()))
+        let builder = SstBuilder::new(file, path, self.options.clone());
+        Ok(builder.with_origin(self.origin.clone()))
     }
 }
 

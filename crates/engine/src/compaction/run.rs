@@ -21,13 +21,13 @@ use crate::cursor::RowCursor;
 use crate::elide::{ElisionPolicy, KeepAll};
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
-use crate::manifest::{Edit, RunId, SstMeta};
+use crate::manifest::{Edit, LogPosition, RunId, SstMeta};
 use crate::memtable::Memtable;
 use crate::options::{Compression, FilterGranularity, Options, TreeOptions};
 use crate::read::merge::MergeCursor;
 use crate::read::run::RunCursor;
 use crate::request::RowRange;
-use crate::sstable::{BlockCache, SstOptions, SstReader, SstRun};
+use crate::sstable::{BlockCache, Origin, SstOptions, SstReader, SstRun};
 use base::env::FileSystem;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,6 +42,8 @@ pub struct Writing<'a> {
     pub options: &'a Options,
     /// The tree.
     pub tree: TreeId,
+    /// Up to where the tree is in SSTables already.
+    pub flushed: LogPosition,
     /// What shapes its files.
     pub tree_options: &'a TreeOptions,
     /// For which questions their filters hold keys.
@@ -55,7 +57,7 @@ pub struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    fn of_files(&self, compression: Compression) -> SstOptions {
+    pub(crate) fn of_files(&self, compression: Compression) -> SstOptions {
         SstOptions::new(self.tree_options, compression, self.filter_granularity)
     }
 }
@@ -101,7 +103,9 @@ pub fn flush(
     let splitter = Splitter::new(writing.options.sst_bytes_max, Vec::new(), Vec::new());
     let options = writing.of_files(writing.tree_options.compression);
     let merge = Merge { dropped: &dropped, older: &older, stripes: &stripes, policy: &KeepAll };
-    let outputs = Outputs::new(writing, options, surviving, splitter);
+    let position = memtable.position();
+    let origin = Origin { tree: writing.tree, position, inputs: Vec::new() };
+    let outputs = Outputs::new(writing, options, origin, surviving, splitter);
     merge.write(&mut memtable.cursor(), writing, outputs, (0, run))
 }
 
@@ -127,7 +131,9 @@ pub fn compact(writing: &Writing<'_>, plan: &Plan, inputs: &Inputs<'_>) -> Resul
     let options = writing.of_files(compression);
     let merge =
         Merge { dropped: &dropped, older: &plan.older, stripes: &stripes, policy: inputs.policy };
-    let outputs = Outputs::new(writing, options, surviving, splitter);
+    let inputs = plan.ssts().map(|sst| sst.number).collect();
+    let origin = Origin { tree: writing.tree, position: writing.flushed, inputs };
+    let outputs = Outputs::new(writing, options, origin, surviving, splitter);
     let mut written = merge.write(&mut cursor, writing, outputs, plan.place())?;
     written.edits.splice(..0, plan.removals(writing.tree));
     written.obsolete = plan.ssts().map(|sst| sst.number).collect();

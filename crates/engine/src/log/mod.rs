@@ -29,6 +29,7 @@ pub(crate) mod append;
 pub mod fuzz;
 mod reader;
 pub(crate) mod record;
+pub(crate) mod salvage;
 pub(crate) mod scan;
 mod segments;
 mod writer;
@@ -36,6 +37,7 @@ mod writer;
 pub(crate) use reader::Ending;
 pub use reader::{LogEnd, LogItem, LogReader, SegmentItem, SegmentReader};
 pub use record::{LogRecord, RecordKind};
+pub(crate) use segments::is_empty;
 pub use segments::{LogSegments, SegmentNumber};
 pub use writer::LogWriter;
 

@@ -111,6 +111,18 @@ impl RecordFile {
         self.find_header(offset + 1, Some(offset))
     }
 
+    /// Where the first whole record at or behind `from` starts.
+    pub(crate) fn next_record(&mut self, from: u64) -> Result<Option<u64>> {
+        let mut from = from;
+        while let Some(offset) = self.find_header(from, None)? {
+            if self.record(offset)?.is_ok() {
+                return Ok(Some(offset));
+            }
+            from = offset + 1;
+        }
+        Ok(None)
+    }
+
     /// Whether any header of a record of this file stands anywhere in it.
     pub(crate) fn has_record(&mut self) -> Result<bool> {
         Ok(self.find_header(0, None)?.is_some())

@@ -79,6 +79,11 @@ pub(crate) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Listing> {
     Ok(listing)
 }
 
+/// Whether `dir` has no segment of a log.
+pub(crate) fn is_empty(fs: &dyn FileSystem, dir: &Path) -> Result<bool> {
+    Ok(list(fs, dir)?.segments.is_empty())
+}
+
 /// For each segment the trees that have batches in it, each with the first sequence number of
 /// its last batch there.
 pub(crate) type Contents = BTreeMap<SegmentNumber, BTreeMap<TreeId, LogPosition>>;

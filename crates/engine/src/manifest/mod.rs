@@ -10,6 +10,7 @@ pub(crate) mod current;
 pub mod edit;
 pub mod fuzz;
 mod reader;
+pub(crate) mod salvage;
 mod set;
 mod state;
 pub mod version;
@@ -18,6 +19,7 @@ pub use crate::log::LogPosition;
 pub use edit::{Edit, EditError, LogClosed};
 pub use reader::{EditReader, load};
 pub use set::ManifestSet;
+pub(crate) use set::{create, sync_parents};
 pub use state::{Refusal, State};
 pub use version::{FileNumber, Run, RunId, SstMeta, TreeVersion};
 

@@ -29,6 +29,11 @@ pub(super) struct Loaded {
 
 pub(super) fn load_with_end(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Loaded>> {
     let Some(number) = current::read(fs, dir)? else { return Ok(None) };
+    load_manifest(fs, dir, number).map(Some)
+}
+
+/// Reads manifest `number` to its end.
+pub(super) fn load_manifest(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<Loaded> {
     let path = current::manifest_path(dir, number);
     if !fs.exists(&path).map_err(|error| Error::io("open", &path, &error))? {
         let what = "CURRENT names this manifest and it is missing";
@@ -48,7 +53,7 @@ pub(super) fn load_with_end(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Lo
     let Some(snapshot_end) = snapshot_end else {
         return Err(Error::corruption(&path, FILE_HEADER_LEN, "its snapshot is missing"));
     };
-    Ok(Some(Loaded { number, state, snapshot_end, end: reader.end() }))
+    Ok(Loaded { number, state, snapshot_end, end: reader.end() })
 }
 
 /// Reads the records of one manifest, as `dump` shows them.

@@ -190,7 +190,7 @@ impl ManifestSet {
 
 /// Makes the name of a new data directory durable, and those of the directories above it, which
 /// may be new as well. Those that cannot be synced by this user were there before.
-fn sync_parents(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+pub(crate) fn sync_parents(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     use std::io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     for parent in dir.ancestors().skip(1) {
         match fs.sync_dir(parent) {
@@ -204,6 +204,14 @@ fn sync_parents(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes a data directory of `dir`, which has none of a data directory's names but SSTables, with
+/// `state` in its first manifest. It counts, durably, when this returns.
+pub(crate) fn create(fs: &dyn FileSystem, dir: &Path, state: &State) -> Result<()> {
+    let mut writer = begin(fs, dir, 1, state)?;
+    writer.file.append_mark(RecordKind::Close)?;
+    writer.file.sync()
 }
 
 /// Creates manifest `number` with `state` as its snapshot and makes it the one that counts.

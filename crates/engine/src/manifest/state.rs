@@ -203,7 +203,8 @@ fn broken(tree: TreeId, what: &str) -> Refusal {
 }
 
 impl Edit {
-    fn tree(&self) -> Option<TreeId> {
+    /// The tree that the edit is about, if it is about one.
+    pub fn tree(&self) -> Option<TreeId> {
         match self {
             Self::CreateTree { tree, .. }
             | Self::DropTree { tree }

@@ -16,6 +16,7 @@ use super::format::{BlockType, Footer, Handle, Sealer};
 use super::index::{
     IndexEntry, PARTITION_BLOCKS_MAX, RowPrefixes, encode_column, encode_partition,
 };
+use super::origin::Origin;
 use super::properties::Properties;
 use super::ranges;
 use super::top_index::{Partition, TopIndex};
@@ -210,6 +211,12 @@ impl SstBuilder {
     /// theirs when the manifest takes the file. It takes no range tombstones.
     pub fn for_ingest(file: Box<dyn WriteFile>, path: &Path, options: SstOptions) -> Self {
         Self { ingested: true, ..Self::new(file, path, options) }
+    }
+
+    /// Has the file tell where it comes from.
+    pub fn with_origin(mut self, origin: Origin) -> Self {
+        self.properties.origin = Some(origin);
+        self
     }
 
     /// Adds an entry. Entries come in the order of `crate::cell`, each larger than the one before
@@ -522,7 +529,7 @@ enum Continues {
 }
 
 /// From the smallest start to the largest end.
-fn hull(tombstones: &[RangeTombstone]) -> Option<RowRange> {
+pub(super) fn hull(tombstones: &[RangeTombstone]) -> Option<RowRange> {
     let start = tombstones.iter().map(|tombstone| &tombstone.start).min()?.clone();
     let unbounded = tombstones.iter().any(|tombstone| tombstone.end.is_none());
     let end = tombstones.iter().filter_map(|tombstone| tombstone.end.as_ref()).max();
@@ -548,5 +555,6 @@ fn empty_properties(options: &SstOptions) -> Properties {
         filter_granularity: options.filter_granularity,
         filter_bits_per_key: options.filter_bits_per_key,
         row_prefix_bytes: options.row_prefix_bytes,
+        origin: None,
     }
 }

@@ -1,7 +1,7 @@
 //! SSTables: sorted, immutable files of entries (docs/format/sstable.md).
 //!
 //! `builder` writes one from entries in order; `reader` opens one and answers from it, `cursor`
-//! walks it, `verify` checks and shows it. Blocks are read through the block cache; each is
+//! walks it, `verify` checks it, `show` prints it. Blocks are read through the block cache; each is
 //! checked once, when it enters it, and read in place from then on. Nothing here knows of
 //! levels, versions or the manifest.
 
@@ -21,6 +21,7 @@ mod last_key;
 mod load;
 #[doc(hidden)]
 pub mod measure;
+mod origin;
 mod plain;
 mod point;
 mod prefix_index;
@@ -28,6 +29,9 @@ mod properties;
 mod ranges;
 mod reader;
 mod run;
+pub(crate) mod salvage;
+mod scan;
+mod show;
 #[cfg(test)]
 mod tests;
 mod top_index;
@@ -40,6 +44,7 @@ pub use damage::Damage;
 pub use filter::{Asked, FilterQuery};
 pub use format::{BlockType, FORMAT_VERSION, Footer, FooterError, Handle};
 pub(crate) use load::BlockLoad;
+pub use origin::Origin;
 pub(crate) use plain::PlainCells;
 pub(crate) use point::{Candidate, Descent, Missing, RowHit};
 pub use properties::Properties;

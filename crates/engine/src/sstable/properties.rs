@@ -7,6 +7,7 @@
 //! must be there, and an unlisted one is refused; tags from 128 on may be ignored.
 
 use super::damage::{Damage, ensure};
+use super::origin::Origin;
 use crate::cell::{SequenceNumber, Timestamp};
 use crate::options::{FilterGranularity, ROW_PREFIX_BYTES_MAX};
 use base::codec::{ByteReader, DecodeError, PutBytes};
@@ -48,6 +49,8 @@ pub struct Properties {
     pub filter_bits_per_key: u8,
     /// Length of the row prefixes for which filters have keys; 0 without such keys.
     pub row_prefix_bytes: u16,
+    /// Where the file comes from, for a repair; `None` in files from before this was written.
+    pub origin: Option<Origin>,
 }
 
 /// Tags, frozen; 0 stays invalid.
@@ -55,6 +58,7 @@ const TAGS: [u64; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 const TAG_MAY_IGNORE: u64 = 128;
 /// Absent where there are no row prefixes.
 const TAG_ROW_PREFIX: u64 = 128;
+const TAG_ORIGIN: u64 = 129;
 
 impl Properties {
     /// The block.
@@ -91,6 +95,10 @@ impl Properties {
             out.put_varint(TAG_ROW_PREFIX);
             out.put_string(&varint(self.row_prefix_bytes.into()));
         }
+        if let Some(origin) = &self.origin {
+            out.put_varint(TAG_ORIGIN);
+            out.put_string(&origin.encode());
+        }
         out
     }
 
@@ -105,7 +113,7 @@ impl Properties {
             ensure(found == tag, start, "a property is missing or unknown")?;
             *value = bytes;
         }
-        let (mut last, mut row_prefix_bytes) = (TAG_MAY_IGNORE - 1, 0);
+        let (mut last, mut row_prefix_bytes, mut origin) = (TAG_MAY_IGNORE - 1, 0, None);
         while !reader.is_empty() {
             let start = at(&reader);
             let (tag, value) = read(&mut reader).map_err(|error| Damage::decode(start, error))?;
@@ -114,12 +122,17 @@ impl Properties {
                 row_prefix_bytes = row_prefix(value)
                     .ok_or(Damage::new(start, "a length of row prefixes out of range"))?;
             }
+            if tag == TAG_ORIGIN {
+                let decoded =
+                    Origin::decode(value).map_err(|error| Damage::decode(start, error))?;
+                origin = Some(decoded);
+            }
             last = tag;
         }
         let properties = Self::of_values(values).map_err(|error| Damage::decode(0, error))?;
         let properties = properties.ok_or(Damage::new(0, "a property out of range"))?;
         properties.check()?;
-        Ok(Self { row_prefix_bytes, ..properties })
+        Ok(Self { row_prefix_bytes, origin, ..properties })
     }
 
     fn of_values(values: [&[u8]; TAGS.len()]) -> Result<Option<Self>, DecodeError> {
@@ -156,6 +169,7 @@ impl Properties {
             filter_granularity,
             filter_bits_per_key,
             row_prefix_bytes: 0,
+            origin: None,
         }))
     }
 
@@ -190,6 +204,9 @@ fn read<'a>(reader: &mut ByteReader<'a>) -> Result<(u64, &'a [u8]), DecodeError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cell::TreeId;
+    use crate::file::FileNumber;
+    use crate::log::LogPosition;
 
     fn example() -> Properties {
         Properties {
@@ -210,6 +227,11 @@ mod tests {
             filter_granularity: FilterGranularity::Family,
             filter_bits_per_key: 12,
             row_prefix_bytes: 8,
+            origin: Some(Origin {
+                tree: TreeId(17),
+                position: LogPosition(4711),
+                inputs: vec![FileNumber(3), FileNumber(300)],
+            }),
         }
     }
 
@@ -217,19 +239,22 @@ mod tests {
     fn properties_read_back_and_are_refused_when_cut() {
         let bytes = example().encode();
         assert_eq!(Properties::decode(&bytes), Ok(example()));
-        let plain = Properties { row_prefix_bytes: 0, ..example() };
-        let plain_len = plain.encode().len();
+        let nameless = Properties { origin: None, ..example() };
+        let plain = Properties { row_prefix_bytes: 0, ..nameless.clone() };
+        // What may be ignored may also be missing.
+        let whole = [nameless, plain].map(|whole| (whole.encode().len(), whole));
         for len in 0..bytes.len() {
-            // What may be ignored may also be missing.
-            let whole = (len == plain_len).then(|| plain.clone());
-            assert_eq!(Properties::decode(&bytes[..len]).ok(), whole, "cut at {len}");
+            let whole = whole.iter().find(|(whole, _)| *whole == len).map(|(_, whole)| whole);
+            let read = Properties::decode(&bytes[..len]).ok();
+            assert_eq!(read.as_ref(), whole, "cut at {len}");
         }
     }
 
     #[test]
     fn a_row_prefix_has_1_to_1024_bytes() {
         for (length, known) in [(0, false), (1, true), (1024, true), (1025, false)] {
-            let mut bytes = Properties { row_prefix_bytes: 0, ..example() }.encode();
+            let plain = Properties { row_prefix_bytes: 0, origin: None, ..example() };
+            let mut bytes = plain.encode();
             let mut value = Vec::new();
             value.put_varint(length);
             bytes.put_varint(TAG_ROW_PREFIX);
@@ -240,7 +265,7 @@ mod tests {
 
     #[test]
     fn only_high_tags_may_be_unknown() {
-        for (tag, known) in [(17, false), (127, false), (129, true)] {
+        for (tag, known) in [(17, false), (127, false), (130, true)] {
             let mut bytes = example().encode();
             bytes.put_varint(tag);
             bytes.put_string(b"later");

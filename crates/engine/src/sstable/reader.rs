@@ -11,6 +11,7 @@
 //! Readers are shared freely between threads; nothing in them changes after `open`.
 
 use super::block::{BlockView, LargeValue};
+use super::builder::hull;
 use super::cursor::SstCursor;
 use super::damage::{Damage, ensure};
 use super::filter::{FilterPartition, FilterQuery};
@@ -54,6 +55,12 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// The SSTable in `file`, whose name is `path`.
+    pub(super) fn new(file: Arc<dyn ReadFile>, path: &Path, number: FileNumber) -> Result<Self> {
+        let len = file.size().map_err(|error| Error::io("read", path, &error))?;
+        Ok(Self { file, path: path.to_owned(), number, len })
+    }
+
     pub(super) fn corruption(&self, offset: u64, what: impl std::fmt::Display) -> Error {
         Error::corruption(&self.path, offset, what)
     }
@@ -108,7 +115,7 @@ impl Source {
         })
     }
 
-    fn read_exact(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+    pub(super) fn read_exact(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.file.read_exact_at(buf, offset).map_err(|error| self.read_error(offset, &error))
     }
 
@@ -120,7 +127,7 @@ impl Source {
         }
     }
 
-    fn read_footer(&self) -> Result<Footer> {
+    pub(super) fn read_footer(&self) -> Result<Footer> {
         let Some(start) = self.len.checked_sub(FOOTER_LEN as u64) else {
             return Err(self.corruption(self.len, "the file is shorter than an SSTable's footer"));
         };
@@ -159,8 +166,7 @@ impl SstReader {
         number: FileNumber,
         cache: Arc<BlockCache>,
     ) -> Result<Arc<Self>> {
-        let len = file.size().map_err(|error| Error::io("read", path, &error))?;
-        let source = Source { file, path: path.to_owned(), number, len };
+        let source = Source::new(file, path, number)?;
         let footer = source.read_footer()?;
         let properties =
             source.read_checked(footer.properties, BlockType::Properties, Properties::decode)?;
@@ -266,6 +272,11 @@ impl SstReader {
     /// The dropped row ranges, sorted by start.
     pub fn range_tombstones(&self) -> &[RangeTombstone] {
         &self.range_tombstones
+    }
+
+    /// From the smallest start to the largest end of the dropped row ranges; `None` without any.
+    pub fn dropped(&self) -> Option<RowRange> {
+        hull(&self.range_tombstones)
     }
 
     /// Bytes of memory held while the file is open, cached blocks not counted.

@@ -1,115 +1,52 @@
 //! Reads a whole SSTable and checks all that single blocks cannot know: that rows go on in order
 //! from block to block, that properties, index and filter tell the truth, and that blocks cover
-//! every byte of the file once. And shows a file as text.
+//! every byte of the file once.
+//!
+//! Damage does not end the check: what comes after it is checked by itself. Counts and bounds of
+//! the whole are compared only where all of it was read.
 
 use super::block::{BlockView, CellValue};
 use super::format::{FOOTER_LEN, Handle};
 use super::index::IndexPartition;
 use super::last_key::LastKey;
+use super::reader::IndexRef;
 use super::{BlockCache, FilterQuery, SstReader};
-use crate::cache::CacheFeatures;
-use crate::cache::CacheFill;
+use crate::cache::{CacheFeatures, CacheFill};
 use crate::cell::{EntryKey, Kind, Scope, SequenceNumber, Timestamp};
 use crate::error::{Error, Result};
 use crate::request::RowRange;
-use std::io;
-use std::path::Path;
-use std::sync::Arc;
-
-/// Values are shown up to this many bytes.
-const SHOWN_BYTES: usize = 64;
+use std::collections::BTreeSet;
 
 impl SstReader {
     /// Reads the whole file from disk, whatever is cached, and checks everything there is to
-    /// check. Takes as long as reading the file does.
+    /// check. Takes as long as reading the file does. The error is the first that was found.
     pub fn verify(&self) -> Result<()> {
-        let apart = self.reopen(BlockCache::new(2 << 20, CacheFeatures::PASSING))?;
-        let mut check = Check::new(&apart);
-        for (at, partition) in apart.top.partitions().iter().enumerate() {
-            let index = apart.index(at, CacheFill::Bypass)?;
-            check.extents.extend(partition.filter);
-            check.extents.push(partition.index);
-            apart.filter(at, CacheFill::Bypass)?;
-            for block in 0..index.view().blocks() {
-                let data = apart.data(&index, block, CacheFill::Bypass)?;
-                check.block(index.view(), block, data.view())?;
-            }
-        }
-        check.finish()
+        let mut first = None;
+        self.verify_all(&mut |error| first = first.take().or(Some(error)), &mut |_| ());
+        first.map_or(Ok(()), Err)
     }
 
-    /// Writes the file as text: its frame, properties, and every block with its entries; long
-    /// values are cut.
-    pub fn dump(self: &Arc<Self>, out: &mut dyn io::Write) -> Result<()> {
-        let write = |error: io::Error| Error::io("write", Path::new("the output"), &error);
-        writeln!(out, "{}: {} bytes", self.path().display(), self.bytes()).map_err(write)?;
-        writeln!(out, "{:#?}\n{:#?}", self.footer, self.properties()).map_err(write)?;
-        for range in self.range_tombstones() {
-            let end = range.end.as_ref().map(|end| end.escape_ascii().to_string());
-            let (start, end) = (range.start.escape_ascii(), end.unwrap_or("end".into()));
-            writeln!(out, "dropped [{start}, {end}) #{}", range.sequence.0).map_err(write)?;
-        }
-        for (at, partition) in self.top.partitions().iter().enumerate() {
-            let (index_at, filter) = (partition.index, partition.filter);
-            writeln!(out, "partition {at}: index {index_at:?}, filter {filter:?}")
-                .map_err(write)?;
-            let index = self.index(at, CacheFill::Bypass)?;
-            for block in 0..index.view().blocks() {
-                let data = self.data(&index, block, CacheFill::Bypass)?;
-                let handle = index.view().handle(block);
-                dump_block(handle, data.view(), out).map_err(write)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn dump_block(handle: Handle, view: BlockView<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-    let (offset, stored, raw) = (handle.offset, handle.len, view.len());
-    let (continued, continues) = (view.continued(), view.continues());
-    writeln!(
-        out,
-        "block at {offset}: {stored} bytes stored, {raw} raw, {} rows, continued {continued}, \
-         continues {continues}",
-        view.rows()
-    )?;
-    let mut row = Vec::new();
-    for at in 0..view.rows() {
-        view.copy_row(at, &mut row);
-        writeln!(out, "  row {}", row.escape_ascii())?;
-        for cell in view.cells_of(at) {
-            let key = view.key(cell);
-            write!(
-                out,
-                "    {}:{} {:?} {:?} @{} #{} ",
-                key.column.family.0,
-                key.column.qualifier.escape_ascii(),
-                key.column.scope,
-                key.kind,
-                key.timestamp.0,
-                key.sequence.0
-            )?;
-            match view.value(cell) {
-                CellValue::Inline(value) if value.len() <= SHOWN_BYTES => {
-                    writeln!(out, "= {}", value.escape_ascii())?;
-                }
-                CellValue::Inline(value) => {
-                    let shown = value[..SHOWN_BYTES].escape_ascii();
-                    writeln!(out, "= {shown}... ({} bytes)", value.len())?;
-                }
-                CellValue::Large(large) => {
-                    writeln!(out, "at {} ({} bytes)", large.handle.offset, large.len)?;
-                }
-            }
+    /// As `verify`, and goes on after what it finds: `found` is called with every error, one of
+    /// each block at most, and `read` with the bytes of the file read so far.
+    pub fn verify_all(&self, found: &mut dyn FnMut(Error), read: &mut dyn FnMut(u64)) {
+        let cache = BlockCache::new(2 << 20, CacheFeatures::PASSING);
+        match self.reopen(cache) {
+            Ok(apart) => Check::new(&apart, found).run(read),
+            Err(error) => found(error),
         }
     }
-    Ok(())
 }
 
 /// What is known of the file up to where the check stands.
 struct Check<'a> {
     sst: &'a SstReader,
-    /// The last row, the key of its last entry, and whether it goes on.
+    found: &'a mut dyn FnMut(Error),
+    /// Everything so far could be read, so that counts and bounds mean something.
+    whole: bool,
+    /// Filters that cannot be read; found once and not asked again.
+    bad_filters: BTreeSet<usize>,
+    /// The last row, the key of its last entry, and whether it goes on. `None` right after
+    /// something that could not be read, and before the first.
     row: Vec<u8>,
     last: Option<LastKey>,
     continues: bool,
@@ -117,13 +54,14 @@ struct Check<'a> {
     entries: u64,
     tombstones: u64,
     large_values: u64,
+    raw_bytes: u64,
     sequences: (SequenceNumber, SequenceNumber),
     timestamps: (Timestamp, Timestamp),
     extents: Vec<Handle>,
 }
 
 impl<'a> Check<'a> {
-    fn new(sst: &'a SstReader) -> Self {
+    fn new(sst: &'a SstReader, found: &'a mut dyn FnMut(Error)) -> Self {
         let mut extents = vec![sst.footer.top_index, sst.footer.properties];
         extents.extend(sst.footer.range_tombstones);
         let dropped = sst.range_tombstones().iter().map(|range| range.sequence);
@@ -131,6 +69,9 @@ impl<'a> Check<'a> {
         let sequences = dropped.fold(none, |(min, max), at| (min.min(at), max.max(at)));
         Self {
             sst,
+            found,
+            whole: true,
+            bad_filters: BTreeSet::new(),
             row: Vec::new(),
             last: None,
             continues: false,
@@ -138,12 +79,58 @@ impl<'a> Check<'a> {
             entries: 0,
             tombstones: 0,
             large_values: 0,
+            raw_bytes: 0,
             sequences,
             timestamps: (Timestamp::MAX, Timestamp::MIN),
             extents,
         }
     }
 
+    fn run(mut self, read: &mut dyn FnMut(u64)) {
+        let partitions = self.sst.top.partitions();
+        for (at, partition) in partitions.iter().enumerate() {
+            self.extents.extend(partition.filter);
+            self.extents.push(partition.index);
+            if let Err(error) = self.sst.filter(at, CacheFill::Bypass) {
+                (self.found)(error);
+                self.bad_filters.insert(at);
+            }
+        }
+        for at in 0..partitions.len() {
+            match self.sst.index(at, CacheFill::Bypass) {
+                Ok(index) => self.partition(&index, read),
+                Err(error) => self.unread(error),
+            }
+        }
+        if self.whole {
+            self.finish().unwrap_or_else(|error| (self.found)(error));
+        }
+        read(self.sst.bytes());
+    }
+
+    fn partition(&mut self, index: &IndexRef, read: &mut dyn FnMut(u64)) {
+        for block in 0..index.view().blocks() {
+            let handle = index.view().handle(block);
+            self.extents.push(handle);
+            match self.sst.data(index, block, CacheFill::Bypass) {
+                Ok(data) => {
+                    let checked = self.block(index.view(), block, data.view());
+                    checked.unwrap_or_else(|error| (self.found)(error));
+                }
+                Err(error) => self.unread(error),
+            }
+            read(handle.end().unwrap_or(0));
+        }
+    }
+
+    /// Notes that a block or a partition cannot be read. What comes next is held against nothing.
+    fn unread(&mut self, error: Error) {
+        (self.found)(error);
+        self.whole = false;
+        self.last = None;
+    }
+
+    /// Checks a block. The first that is wrong in it is the error; the rest of it is counted.
     fn block(
         &mut self,
         index: IndexPartition<'_>,
@@ -151,56 +138,91 @@ impl<'a> Check<'a> {
         view: BlockView<'_>,
     ) -> Result<()> {
         let handle = index.handle(block);
-        self.extents.push(handle);
-        let fail = |what| Err(self.sst.source.corruption(handle.offset, what));
-        if view.continued() != self.continues {
-            return fail("a row continues where the block before it does not, or the reverse");
+        let mut checked = Ok(());
+        let mut note = |outcome: Result<()>| {
+            if checked.is_ok() {
+                checked = outcome;
+            }
+        };
+        let (before_is_known, at_start) = (self.last.is_some(), self.entries == 0 && self.whole);
+        if (before_is_known || at_start) && view.continued() != self.continues {
+            let what = "a row continues where the block before it does not, or the reverse";
+            note(Err(self.sst.source.corruption(handle.offset, what)));
         }
         let mut row = Vec::new();
         for at in 0..view.rows() {
             view.copy_row(at, &mut row);
             let goes_on = at == 0 && view.continued();
-            let ordered = match &self.last {
-                Some(last) if goes_on => {
-                    let first = view.key(view.cells_of(at).start);
-                    row == self.row && last.get().cmp_in_row(&first).is_lt()
-                }
-                Some(_) => self.row < row,
-                None => !goes_on,
-            };
-            if !ordered {
-                return fail("rows or entries out of order between blocks");
-            }
+            note(self.row_comes_next(handle, view, at, &row, goes_on));
             self.rows += u64::from(!goes_on);
             std::mem::swap(&mut self.row, &mut row);
-            if !goes_on && !self.prefix_is_known(index, block)? {
-                return fail("the filter or the prefix index does not know the prefix of a row");
+            if !goes_on {
+                note(self.prefix_is_known(handle, index, block));
             }
             for cell in view.cells_of(at) {
-                self.entry(handle, view, cell)?;
+                note(self.entry(handle, view, cell));
             }
             let last = view.key(view.cells_of(at).end - 1);
             self.last = Some(LastKey::of(&last));
         }
         self.continues = view.continues();
-        Ok(())
+        checked
+    }
+
+    /// Whether row `at` of the block comes after all before it, as far as they were read.
+    fn row_comes_next(
+        &self,
+        handle: Handle,
+        view: BlockView<'_>,
+        at: usize,
+        row: &[u8],
+        goes_on: bool,
+    ) -> Result<()> {
+        let ordered = match &self.last {
+            Some(last) if goes_on => {
+                let first = view.key(view.cells_of(at).start);
+                row == self.row && last.get().cmp_in_row(&first).is_lt()
+            }
+            Some(_) => self.row.as_slice() < row,
+            None if self.whole => !goes_on,
+            None => self.row.as_slice() <= row,
+        };
+        if ordered {
+            return Ok(());
+        }
+        let what = "rows or entries out of order between blocks";
+        Err(self.sst.source.corruption(handle.offset, what))
     }
 
     /// Whether filter and prefix index know the prefix of the current row, which begins in `block`.
-    fn prefix_is_known(&self, index: IndexPartition<'_>, block: usize) -> Result<bool> {
+    fn prefix_is_known(
+        &self,
+        handle: Handle,
+        index: IndexPartition<'_>,
+        block: usize,
+    ) -> Result<()> {
         let (sst, row) = (self.sst, self.row.as_slice());
         let len = usize::from(sst.properties().row_prefix_bytes);
         let Some(prefix) = row.get(..len).filter(|prefix| !prefix.is_empty()) else {
-            return Ok(true);
+            return Ok(());
         };
-        if sst.footer.prefix_index {
-            let has_index = index.row_prefix_len().is_some();
-            if !has_index || !index.prefix_index_knows(row, block) {
-                return Ok(false);
-            }
-        }
+        let indexed = !sst.footer.prefix_index
+            || index.row_prefix_len().is_some() && index.prefix_index_knows(row, block);
         let rows = RowRange::single(row);
-        Ok(sst.filter_says(&rows, &FilterQuery::prefix(prefix))? != Some(false))
+        let knows = || -> Result<bool> {
+            Ok(sst.filter_says(&rows, &FilterQuery::prefix(prefix))? != Some(false))
+        };
+        if indexed && (self.filter_is_bad() || knows()?) {
+            return Ok(());
+        }
+        let what = "the filter or the prefix index does not know the prefix of a row";
+        Err(sst.source.corruption(handle.offset, what))
+    }
+
+    /// Whether the filter of the current row is one that cannot be read.
+    fn filter_is_bad(&self) -> bool {
+        let partition = self.sst.top.partition_of(&self.row);
+        partition.is_some_and(|partition| self.bad_filters.contains(&partition))
     }
 
     fn entry(&mut self, block: Handle, view: BlockView<'_>, cell: usize) -> Result<()> {
@@ -211,31 +233,45 @@ impl<'a> Check<'a> {
         self.sequences = (min.min(key.sequence), max.max(key.sequence));
         let (min, max) = self.timestamps;
         self.timestamps = (min.min(key.timestamp), max.max(key.timestamp));
-        if let CellValue::Large(large) = view.value(cell) {
-            self.sst.large_value(large, CacheFill::Bypass)?;
-            self.extents.push(large.handle);
-            self.large_values += 1;
+        self.raw_bytes += (self.row.len() + key.column.qualifier.len()) as u64;
+        match view.value(cell) {
+            CellValue::Inline(value) => self.raw_bytes += value.len() as u64,
+            CellValue::Large(large) => {
+                self.raw_bytes += u64::from(large.len);
+                self.extents.push(large.handle);
+                self.large_values += 1;
+                self.sst.large_value(large, CacheFill::Bypass)?;
+            }
         }
-        if self.filter_knows(&key)? {
+        if self.filter_is_bad() || self.filter_knows(&key)? {
             return Ok(());
         }
         let what = format!("the filter does not know row {}", self.row.escape_ascii());
         Err(self.sst.source.corruption(block.offset, what))
     }
 
-    /// Whether the filter says what it must of an entry of the current row.
+    /// Whether the filter says what it must of an entry of the current row: nothing that a read
+    /// may ask on its way to the entry is denied.
     fn filter_knows(&self, key: &EntryKey<'_>) -> Result<bool> {
         let (sst, row, column) = (self.sst, &self.row, &key.column);
-        let query = match column.scope {
-            Scope::Row => FilterQuery::row(row),
-            Scope::Family => FilterQuery::family(row, column.family),
-            Scope::Column => FilterQuery::column(row, column.family, column.qualifier),
+        let of_row = FilterQuery::row(row);
+        let of_family = FilterQuery::family(row, column.family);
+        let of_column = FilterQuery::column(row, column.family, column.qualifier);
+        let asked: &[FilterQuery<'_>] = match column.scope {
+            Scope::Row => &[of_row],
+            Scope::Family => &[of_row, of_family],
+            Scope::Column => &[of_row, of_family, of_column],
         };
-        let knows_tombstone = key.kind != Kind::Tombstone || sst.may_have_tombstone(&query)?;
-        Ok(knows_tombstone && sst.may_contain(&query)?)
+        for query in asked {
+            let tombstone = key.kind != Kind::Tombstone || sst.may_have_tombstone(query)?;
+            if !tombstone || !sst.may_contain(query)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
-    fn finish(mut self) -> Result<()> {
+    fn finish(&mut self) -> Result<()> {
         let properties = self.sst.properties();
         let at = self.sst.footer.properties.offset;
         let fail = |what: String| Err(self.sst.source.corruption(at, what));
@@ -247,6 +283,7 @@ impl<'a> Check<'a> {
             ("entries", properties.entries, self.entries),
             ("tombstones", properties.tombstones, self.tombstones),
             ("large values", properties.large_values, self.large_values),
+            ("bytes of rows, qualifiers and values", properties.raw_bytes, self.raw_bytes),
         ] {
             if told != found {
                 return fail(format!("properties tell of {told} {what}, there are {found}"));

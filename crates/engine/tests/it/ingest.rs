@@ -88,7 +88,8 @@ fn a_fresh_load_is_one_run_at_the_bottom_and_survives() {
     again.compact_range(TREE, &RowRange::ALL).unwrap();
     assert_eq!(scan(&again), before);
     drop(again);
-    let report = engine::check::check_dir(&base::env::Env::real(1), dir.path()).unwrap();
+    let report =
+        engine::check::check_dir(&base::env::Env::real(1), dir.path(), &mut |_| ()).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
 }
 

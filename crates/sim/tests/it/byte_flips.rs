@@ -16,15 +16,15 @@ use sim::sample;
 use sim::session::Session;
 use std::path::{Path, PathBuf};
 
-const DIR: &str = "/data";
+pub(crate) const DIR: &str = "/data";
 
 /// A store that was closed cleanly, and what it holds.
-struct Store {
-    image: Image,
-    content: Content,
+pub(crate) struct Store {
+    pub(crate) image: Image,
+    pub(crate) content: Content,
 }
 
-fn store() -> Store {
+pub(crate) fn store() -> Store {
     let mut session = Session::new(Machine::new(1), Path::new(DIR), sample::options());
     session.open().unwrap();
     sample::build(&mut session).unwrap();
@@ -114,7 +114,7 @@ fn blames(error: &Error, damaged: &Path) -> Result<(), String> {
 }
 
 /// The places of all files, `stride` apart in files that are longer than a few hundred bytes.
-fn places(image: &Image, default_stride: usize) -> Vec<(PathBuf, usize)> {
+pub(crate) fn places(image: &Image, default_stride: usize) -> Vec<(PathBuf, usize)> {
     let mut places = Vec::new();
     for (name, content) in &image.files {
         let stride = number("STELE_FLIPS").unwrap_or(default_stride);
@@ -128,7 +128,7 @@ fn places(image: &Image, default_stride: usize) -> Vec<(PathBuf, usize)> {
     places
 }
 
-fn points(places: &[(PathBuf, usize)]) -> Vec<Point> {
+pub(crate) fn points(places: &[(PathBuf, usize)]) -> Vec<Point> {
     (0..places.len() as u64).map(|at| Point { seed: 0, at }).collect()
 }
 

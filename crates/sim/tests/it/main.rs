@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "this is a test")]
 
 mod byte_flips;
+mod check_finds;
 mod concurrency;
 mod formats_live_on;
 mod full_disk;
 mod metamorphic;
 mod power_loss;
+mod repair;
 mod sick_disk;

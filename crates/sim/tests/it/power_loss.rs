@@ -47,7 +47,7 @@ fn go_on(session: &mut Session, steps: &[Step], next: &mut usize) -> Result<(), 
 
 /// Every file of the closed store is whole and is one that the store knows.
 fn nothing_is_left_over(session: &Session) -> Result<(), Trouble> {
-    let report = engine::check::check_dir(&session.machine().env(), Path::new(DIR))?;
+    let report = engine::check::check_dir(&session.machine().env(), Path::new(DIR), &mut |_| ())?;
     if report.is_clean() && report.notes.is_empty() {
         return Ok(());
     }

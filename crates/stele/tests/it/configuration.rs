@@ -82,7 +82,7 @@ fn help_names_every_subcommand_and_version_is_printed() {
     let help = run(&["--help"]);
     assert!(help.status.success());
     let help = String::from_utf8(help.stdout).unwrap();
-    for command in ["serve", "import", "dump", "check", "version"] {
+    for command in ["serve", "import", "dump", "check", "repair", "version"] {
         assert!(help.contains(command), "{help}");
     }
     let version = String::from_utf8(run(&["version"]).stdout).unwrap();

@@ -1,7 +1,8 @@
-//! `check` and `dump`, and directories that cannot be opened.
+//! `check`, `dump` and `repair`, and directories that cannot be opened.
 
 use crate::rows::read_all;
 use crate::server::{Server, run, stderr, stele};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
@@ -104,6 +105,12 @@ fn damage_is_found_with_file_and_offset_and_a_server_refuses_it() {
         let said = stdout(&output);
         assert!(said.contains(file.file_name().unwrap().to_str().unwrap()), "{kind}: {said}");
         assert!(said.contains("at offset") && said.contains("damaged"), "{kind}: {said}");
+        assert!(said.contains("next: ") && said.contains("stele repair"), "{kind}: {said}");
+        let json = run(&["check", "--json", dir.to_str().unwrap()]);
+        assert_eq!(json.status.code(), Some(1), "{kind}");
+        let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert_eq!(json["verdict"], "damaged", "{kind}: {json}");
+        assert_eq!(json["findings"][0]["file"], file.to_str().unwrap(), "{kind}: {json}");
         if refused {
             let output = serve(&dir);
             assert_eq!(output.status.code(), Some(1), "{kind}: {}", stderr(&output));
@@ -124,6 +131,82 @@ fn a_missing_sstable_is_found_and_a_server_refuses_to_start() {
     let name = file.file_name().unwrap().to_str().unwrap();
     let said = stderr(&serve(&dir));
     assert!(said.contains(name), "{said}");
+}
+
+#[test]
+fn a_directory_is_shown_by_its_manifest_and_a_file_by_range() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = used_directory(root.path());
+    let output = run(&["dump", dir.to_str().unwrap(), "--tree", "16"]);
+    let said = stdout(&output);
+    assert!(said.contains("tree 16, flushed up to") && !said.contains("tree 1,"), "{said}");
+    assert!(said.contains("level ") && said.contains("SSTable "), "{said}");
+    let file = of_kind_that_counts(&dir, ".sst");
+    let file = file.to_str().unwrap();
+    let rows = |output: &Output| stdout(output).matches("  row ").count();
+    let all = rows(&run(&["dump", file]));
+    let first = stdout(&run(&["dump", file]));
+    let first = first.lines().find_map(|line| line.strip_prefix("  row ")).unwrap().to_owned();
+    let after = format!("{first}\\x00");
+    assert_eq!(rows(&run(&["dump", file, "--from", &first, "--to", &after])), 1);
+    assert_eq!(rows(&run(&["dump", file, "--from", &after])), all - 1);
+    assert_eq!(rows(&run(&["dump", file, "--no-entries"])), 0);
+    assert_eq!(run(&["dump", file, "--from", "\\q"]).status.code(), Some(2));
+}
+
+fn repair(dir: &Path, into: &Path, more: &[&str]) -> Output {
+    let args = ["repair", "--data-dir", dir.to_str().unwrap(), "--into", into.to_str().unwrap()];
+    run(&[&args[..], more].concat())
+}
+
+#[test]
+fn a_repair_makes_a_directory_that_serves_what_is_left() {
+    let root = tempfile::tempdir().unwrap();
+    let (dir, into) = (used_directory(root.path()), root.path().join("new"));
+    let whole = repair(&dir, &root.path().join("whole"), &[]);
+    assert_eq!(whole.status.code(), Some(0), "{}{}", stdout(&whole), stderr(&whole));
+    assert!(stdout(&whole).contains("nothing is lost"), "{}", stdout(&whole));
+    let file = of_kind_that_counts(&dir, ".sst");
+    flip(&file, 200);
+    let output = repair(&dir, &into, &["--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}{}", stdout(&output), stderr(&output));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let loss = &report["losses"][0];
+    assert_eq!(loss["file"], file.to_str().unwrap(), "{report}");
+    let (from, to) = (&loss["lost"]["from_row"], &loss["lost"]["to_row"]);
+    let (from, to) = (from.as_str().unwrap(), to.as_str().unwrap());
+    let server = Server::start(&into, &SMALL);
+    let cells = read_all(server.bigtable(), "t").0;
+    let rows: BTreeSet<&str> = cells.iter().filter_map(|cell| cell.split(' ').next()).collect();
+    let left = rows.len();
+    assert!((3000..4000).contains(&left), "{left} rows, lost {from} to {to}");
+    for n in 0..4000 {
+        let row = format!("row{n:05}");
+        let is_lost = from <= row.as_str() && row.as_str() < to;
+        assert!(is_lost || rows.contains(row.as_str()), "{row} is lost, not from {from} to {to}");
+    }
+}
+
+#[test]
+fn a_repair_is_refused_where_it_would_do_harm() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = used_directory(root.path());
+    let full = root.path().join("full");
+    std::fs::create_dir(&full).unwrap();
+    std::fs::write(full.join("letter.txt"), "dear").unwrap();
+    let missing = root.path().join("missing");
+    for (from, into, why) in [
+        (&dir, &dir, "lies in the damaged directory"),
+        (&dir, &dir.join("in"), "lies in the damaged directory"),
+        (&dir, &full, "not empty"),
+        (&missing, &root.path().join("new"), "no such directory"),
+        (&full, &root.path().join("new"), "no data directory"),
+    ] {
+        let output = repair(from, into, &[]);
+        assert_eq!(output.status.code(), Some(2), "{why}: {}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{why}: {}", stderr(&output));
+    }
+    assert_eq!(check(&dir).status.code(), Some(0));
 }
 
 #[test]

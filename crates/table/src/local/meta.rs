@@ -64,6 +64,36 @@ impl EngineMeta {
         Ok(())
     }
 
+    /// Whether the system tree holds nothing but a schema. It may be an engine's of another use.
+    pub(super) fn is_schema(&self) -> Result<bool> {
+        let mut only = true;
+        self.read(RowRange::ALL, |row, _| {
+            only &= row == NEXT_TREE_ROW || row.starts_with(TABLE_PREFIX);
+            Ok(())
+        })?;
+        Ok(only)
+    }
+
+    /// The tables whose records can be read, and the rows of those that cannot.
+    pub(super) fn readable_tables(&self) -> Result<(Vec<TableSchema>, Vec<Vec<u8>>)> {
+        let (mut tables, mut damaged) = (Vec::new(), Vec::new());
+        self.read(RowRange::prefix(TABLE_PREFIX), |row, record| {
+            match schema_record::decode(record) {
+                Ok(table) if table_row(&table.name) == row => tables.push(table),
+                _ => damaged.push(row.to_vec()),
+            }
+            Ok(())
+        })?;
+        Ok((tables, damaged))
+    }
+
+    /// Removes a record that cannot be read.
+    pub(super) fn remove_record(&self, row: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.delete_row(row);
+        self.write(&batch)
+    }
+
     fn next_tree(&self) -> Result<TreeId> {
         let mut next = FIRST_TABLET_TREE;
         self.read(RowRange::single(NEXT_TREE_ROW), |_, value| {

@@ -8,6 +8,7 @@
 //! 3. Locks in order: row stripes ([`locks`]), then a place among the blocking calls. Schema
 //!    changes have a lock of their own, held by a blocking call that takes no other.
 
+pub mod adopt;
 mod locks;
 mod meta;
 mod pace;

@@ -1,6 +1,7 @@
 //! Tests of the table layer through its public face.
 #![expect(clippy::unwrap_used, reason = "a failure is the test's own verdict")]
 
+mod adopt;
 mod filters;
 mod harness;
 mod store;

@@ -131,8 +131,9 @@ impl Disk {
         self.faults.insert(point, (after, times, fault));
     }
 
-    pub(super) fn clear_faults(&mut self) {
-        self.faults.clear();
+    /// Whether there were any.
+    pub(super) fn clear_faults(&mut self) -> bool {
+        !std::mem::take(&mut self.faults).is_empty()
     }
 
     /// Fails if the machine is off.

@@ -61,9 +61,9 @@ impl SimFs {
         }
     }
 
-    /// Ends all faults.
-    pub fn clear_faults(&self) {
-        self.disk.lock().clear_faults();
+    /// Ends all faults; whether any had not come yet.
+    pub fn clear_faults(&self) -> bool {
+        self.disk.lock().clear_faults()
     }
 
     /// Sets how many bytes all files together may take; `u64::MAX`, as at first, is no limit.

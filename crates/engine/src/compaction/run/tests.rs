@@ -147,6 +147,7 @@ impl Tree {
             dir: self.dir.path(),
             options: &self.options,
             tree: TREE,
+            flushed: LogPosition(self.position),
             tree_options: &self.tree_options,
             filter_granularity: FilterGranularity::Column,
             cache: &self.cache,

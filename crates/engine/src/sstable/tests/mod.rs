@@ -4,6 +4,7 @@ mod damage;
 mod golden;
 mod prefixes;
 mod round_trip;
+mod salvage;
 
 use super::*;
 use crate::cache::CacheFeatures;

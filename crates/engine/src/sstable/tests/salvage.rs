@@ -1,0 +1,139 @@
+//! What is read of a damaged file: nothing that was not in it, and all that is not in the rows that
+//! are said to be lost, whatever byte is flipped and wherever the file is cut.
+
+use super::*;
+use crate::manifest::SstMeta;
+use crate::sstable::salvage::{LostRows, Piece, SstSalvage};
+
+/// Rows over several blocks and partitions, one of them over several blocks; large values; ranges.
+fn example(filter_bits_per_key: u8) -> (Rows, Vec<RangeTombstone>, Vec<u8>, SstMeta) {
+    let mut rows: Rows = Vec::new();
+    for row in 0..600u32 {
+        let value = [row as u8; 40];
+        let mut entries = vec![put(1, b"q", 5, 9, &value)];
+        if row % 97 == 0 {
+            entries.push(put(2, b"large", 5, 9, &[b'x'; 300]));
+        }
+        rows.push((format!("row{row:04}").into_bytes(), entries));
+    }
+    let wide = (0..200u8).map(|column| put(3, &[b'c', column], 1, 8, &[column; 30])).collect();
+    rows.push((b"wide".to_vec(), wide));
+    rows.push((b"x".to_vec(), vec![put(1, b"q", 5, 9, b"last")]));
+    let (start, end) = (b"row01".to_vec(), Some(b"row02".to_vec()));
+    let dropped = vec![RangeTombstone { start, end, sequence: SequenceNumber(4) }];
+    let options = SstOptions {
+        block_bytes: 1 << 10,
+        large_value_bytes: 256,
+        filter_bits_per_key,
+        ..options()
+    };
+    let (bytes, summary) = build(&rows, &dropped, &options);
+    (rows, dropped, bytes, crate::compaction::sst_meta(FileNumber(7), summary))
+}
+
+type Salvaged = (Rows, Vec<LostRows>, Option<Vec<RangeTombstone>>);
+
+fn salvage(bytes: Vec<u8>, meta: Option<&SstMeta>) -> Result<Salvaged> {
+    let file = Arc::new(MemoryFile(Arc::new(Mutex::new(bytes))));
+    let mut salvage = SstSalvage::open(file, Path::new("7.sst"), FileNumber(7))?;
+    let (mut rows, mut lost) = (Rows::new(), Vec::new());
+    salvage.read(meta, &mut |piece| {
+        match piece {
+            Piece::Lost(found) => lost.push(found),
+            Piece::Entry(row, entry) => match rows.last_mut() {
+                Some((last, entries)) if last == row => entries.push(OwnedEntry::copy_of(&entry)),
+                _ => rows.push((row.to_vec(), vec![OwnedEntry::copy_of(&entry)])),
+            },
+        }
+        Ok(())
+    })?;
+    let ranges = salvage.range_tombstones().map(<[RangeTombstone]>::to_vec);
+    Ok((rows, lost, ranges))
+}
+
+/// Holds what was salvaged against the rows; gives how many of them are said to be lost.
+fn compare(rows: &Rows, salvaged: &Salvaged, case: &str) -> usize {
+    let (found, lost, _) = salvaged;
+    let is_lost = |row: &[u8]| lost.iter().any(|lost| lost.rows.contains(row));
+    for (row, entries) in rows.iter().filter(|(row, _)| !is_lost(row)) {
+        let same = found.iter().find(|(other, _)| other == row);
+        assert_eq!(same.map(|(_, e)| e), Some(entries), "{case}: row {}", row.escape_ascii());
+    }
+    for (row, entries) in found {
+        let origin = rows.iter().find(|(other, _)| other == row);
+        let origin = origin.unwrap_or_else(|| panic!("{case}: a row was invented"));
+        assert!(entries.iter().all(|entry| origin.1.contains(entry)), "{case}: invented");
+    }
+    assert!(found.is_sorted_by(|a, b| a.0 < b.0), "{case}: out of order");
+    rows.iter().filter(|(row, _)| is_lost(row)).count()
+}
+
+#[test]
+fn a_whole_file_is_read_whole() {
+    let (rows, dropped, bytes, meta) = example(10);
+    for meta in [None, Some(&meta)] {
+        assert_eq!(
+            salvage(bytes.clone(), meta).unwrap(),
+            (rows.clone(), vec![], Some(dropped.clone()))
+        );
+    }
+}
+
+#[test]
+fn a_flipped_byte_costs_the_rows_of_one_block() {
+    for filter_bits in [0, 10] {
+        let (rows, dropped, bytes, meta) = example(filter_bits);
+        for at in (0..bytes.len()).step_by(61).chain(bytes.len() - 200..bytes.len()) {
+            for meta in [None, Some(&meta)] {
+                let case = format!("{filter_bits} bits, byte {at}, known {}", meta.is_some());
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 0x20;
+                let salvaged = salvage(damaged, meta).unwrap();
+                let lost = compare(&rows, &salvaged, &case);
+                assert!(lost <= 40, "{case}: {lost} rows, {:?}", salvaged.1);
+                let ranges = salvaged.2.as_ref();
+                assert!(ranges.is_none_or(|ranges| *ranges == dropped), "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_or_zeroed_costs_what_is_behind() {
+    let (rows, _, bytes, meta) = example(10);
+    for at in (0..bytes.len()).step_by(601) {
+        for meta in [None, Some(&meta)] {
+            let case = format!("at {at}, known {}", meta.is_some());
+            compare(&rows, &salvage(bytes[..at].to_vec(), meta).unwrap(), &case);
+            let mut zeroed = bytes.clone();
+            zeroed[at..].fill(0);
+            compare(&rows, &salvage(zeroed, meta).unwrap(), &case);
+            let mut hole = bytes.clone();
+            let end = bytes.len().min(at + 5000);
+            hole[at..end].fill(0);
+            compare(&rows, &salvage(hole, meta).unwrap(), &case);
+        }
+    }
+}
+
+#[test]
+fn an_ingested_file_keeps_its_number_when_its_footer_is_lost() {
+    let rows: Rows = vec![(b"a".to_vec(), vec![put(1, b"q", 5, 0, b"v")])];
+    let file = MemoryFile::default();
+    let path = Path::new("7.sst");
+    let mut builder = SstBuilder::for_ingest(Box::new(file.clone()), path, options());
+    builder.add(b"a", &rows[0].1[0].borrow()).unwrap();
+    let summary = builder.finish().unwrap();
+    let bytes = file.0.lock().clone();
+    let mut meta = crate::compaction::sst_meta(FileNumber(7), summary);
+    (meta.sequence_min, meta.sequence_max) = (SequenceNumber(44), SequenceNumber(44));
+    for at in [0, bytes.len() - 10] {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        let (found, lost, _) = salvage(damaged, Some(&meta)).unwrap();
+        let numbers: Vec<u64> =
+            found.iter().flat_map(|(_, entries)| entries).map(|entry| entry.sequence.0).collect();
+        assert_eq!((numbers.len(), lost.len()), if at == 0 { (0, 1) } else { (1, 0) });
+        assert!(numbers.iter().all(|number| *number == 44), "{numbers:?}");
+    }
+}

@@ -1,0 +1,95 @@
+//! `stele check`.
+
+use super::progress::Progress;
+use anyhow::Result;
+use base::env::Env;
+use clap::Args;
+use engine::check::{Finding, Report, check_dir};
+use indicatif::{HumanBytes, HumanCount};
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The data directory.
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+const DAMAGED: u8 = 1;
+const UNUSABLE: u8 = 2;
+
+/// Checks a data directory: 0 clean, 1 damaged, 2 could not check.
+pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
+    let mut progress = Progress::new();
+    let checked = check_dir(&Env::real(1), &args.dir, &mut |at| {
+        progress.show(at.file, at.bytes, at.bytes_total);
+    });
+    drop(progress);
+    let mut out = std::io::stdout().lock();
+    match checked {
+        Ok(report) => {
+            let shown = if args.json { show_json } else { show };
+            shown(&report, &mut out)?;
+            Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(DAMAGED) })
+        }
+        Err(error) => {
+            match args.json {
+                true => {
+                    let error = error.to_string();
+                    writeln!(out, "{}", json!({"verdict": "unusable", "error": error}))?;
+                }
+                false => writeln!(out, "unusable: {error}")?,
+            }
+            Ok(ExitCode::from(UNUSABLE))
+        }
+    }
+}
+
+fn show(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
+    for finding in &report.findings {
+        writeln!(out, "{finding}\n  next: {}", finding.advice)?;
+    }
+    for note in &report.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    let verdict = match report.findings.len() {
+        0 => "clean".to_owned(),
+        1 => "damaged (1 finding)".to_owned(),
+        count => format!("damaged ({count} findings)"),
+    };
+    writeln!(
+        out,
+        "{verdict}: {} trees; {} SSTables with {} and {} entries; {} batches in the log",
+        HumanCount(report.trees),
+        HumanCount(report.ssts),
+        HumanBytes(report.sst_bytes),
+        HumanCount(report.entries),
+        HumanCount(report.log_batches),
+    )
+}
+
+fn show_json(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
+    let finding = |finding: &Finding| {
+        let Finding { file, offset, what, advice } = finding;
+        json!({"file": file, "offset": offset, "what": what, "next": advice})
+    };
+    let findings: Vec<_> = report.findings.iter().map(finding).collect();
+    let object = json!({
+        "verdict": if report.is_clean() { "clean" } else { "damaged" },
+        "findings": findings,
+        "notes": report.notes,
+        "trees": report.trees,
+        "ssts": report.ssts,
+        "sst_bytes": report.sst_bytes,
+        "entries": report.entries,
+        "log_batches": report.log_batches,
+    });
+    writeln!(out, "{object}")
+}

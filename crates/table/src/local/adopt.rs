@@ -1,0 +1,115 @@
+//! Makes tables and trees fit each other again after a repair.
+//!
+//! An open drops trees that no table names, and refuses tables whose trees are missing: both are
+//! right after a crash and wrong after a repair, which may have saved a tree and lost the record of
+//! its table, or the reverse.
+
+use super::meta::{EngineMeta, FIRST_TABLET_TREE, MetaStore};
+use crate::error::Result;
+use crate::gc::GcRule;
+use crate::schema::{FamilySchema, TableName, TableSchema, Tablet, ValueType};
+use bytes::Bytes;
+use engine::{Engine, FamilyId, RowRange, ScanRequest, TreeId, TreeOptions};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Where tables are put that were found without their record; `tree-N` follows.
+pub const RECOVERED: &str = "projects/recovered/instances/recovered/tables/";
+
+/// Makes the schema in `engine`, the outcome of a repair, fit its trees. Gives a line for each
+/// thing that was done; none if all fit. `now_micros` is the creation time of new tables.
+///
+/// - A record that cannot be read is removed.
+/// - A table whose tree is missing gets an empty one; if the tree was dropped, or is another
+///   table's, the record was that of a deleted table, and is removed.
+/// - A tree with data that no table names becomes a table of its own under [`RECOVERED`], with a
+///   family `family-N` for each number it has cells of, without GC rules.
+///
+/// Nothing is done if the first tree holds something else than a schema: then the directory
+/// belongs to another program that uses the engine.
+pub fn adopt_trees(engine: &Engine, now_micros: i64) -> Result<Vec<String>> {
+    let meta = EngineMeta::open(engine.clone())?;
+    if !meta.is_schema()? {
+        return Ok(vec!["the directory is not a server's: its trees are left as they are".into()]);
+    }
+    let mut done = Vec::new();
+    let (mut tables, damaged) = meta.readable_tables()?;
+    for row in damaged {
+        meta.remove_record(&row)?;
+        done.push(format!("the record '{}' cannot be read and is removed", row.escape_ascii()));
+    }
+    // Of two that claim a tree, the newer one has it.
+    tables.sort_by_key(|table| std::cmp::Reverse(table.created_micros));
+    let mut claimed = BTreeSet::new();
+    for table in tables {
+        let trees: Vec<TreeId> = table.tablets.iter().map(|tablet| tablet.tree).collect();
+        let taken = trees.iter().any(|tree| claimed.contains(tree));
+        if taken || !create_missing(engine, &table.name, &trees, &mut done)? {
+            meta.remove_table(&table.name)?;
+            done.push(format!("table {} was deleted; its record is removed", table.name));
+        } else {
+            claimed.extend(trees);
+        }
+    }
+    let orphans = engine.trees();
+    for tree in orphans.into_iter().filter(|tree| *tree >= FIRST_TABLET_TREE) {
+        if !claimed.contains(&tree)
+            && let Some(table) = table_of(engine, tree, now_micros)?
+        {
+            meta.put_table(&table)?;
+            let (tree, name) = (tree.0, &table.name);
+            done.push(format!("tree {tree} has data and no table: it is now table {name}"));
+        }
+    }
+    Ok(done)
+}
+
+/// Creates the trees of `table` that are missing; `false` if one of them was dropped.
+fn create_missing(
+    engine: &Engine,
+    table: &TableName,
+    trees: &[TreeId],
+    done: &mut Vec<String>,
+) -> Result<bool> {
+    let there: BTreeSet<TreeId> = engine.trees().into_iter().collect();
+    for tree in trees.iter().filter(|tree| !there.contains(tree)) {
+        match engine.create_tree(*tree, TreeOptions::default()) {
+            Ok(()) => done.push(format!("tree {} of table {table} is lost; it is empty", tree.0)),
+            Err(engine::Error::InvalidArgument(_)) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
+}
+
+/// A table for a tree that has none; `None` if the tree is empty.
+fn table_of(engine: &Engine, tree: TreeId, now_micros: i64) -> Result<Option<TableSchema>> {
+    let families = families_of(engine, tree)?;
+    let Some(last) = families.last() else { return Ok(None) };
+    let next_family = last.0.saturating_add(1);
+    let family = |id: &FamilyId| {
+        let name: Arc<str> = format!("family-{}", id.0).into();
+        let (gc, value_type) = (GcRule::default(), ValueType::Raw);
+        (Arc::clone(&name), FamilySchema { id: *id, name, gc, value_type })
+    };
+    Ok(Some(TableSchema {
+        name: TableName::new(format!("{RECOVERED}tree-{}", tree.0))?,
+        families: families.iter().map(family).collect::<BTreeMap<_, _>>(),
+        next_family,
+        tablets: vec![Tablet { start: Bytes::new(), tree }],
+        deletion_protection: false,
+        created_micros: now_micros,
+    }))
+}
+
+/// The families that any cell of the tree has.
+fn families_of(engine: &Engine, tree: TreeId) -> Result<BTreeSet<FamilyId>> {
+    let mut families = BTreeSet::new();
+    let mut scan = engine.scan(tree, &ScanRequest::rows(RowRange::ALL), None)?;
+    while scan.next_row()?.is_some() {
+        while let Some(cell) = scan.next_cell()? {
+            families.insert(cell.family);
+        }
+    }
+    Ok(families)
+}
