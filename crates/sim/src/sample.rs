@@ -1,5 +1,5 @@
-//! A small store that has something of everything: several trees of different options, SSTables
-//! on every level, one that was ingested, dropped ranges, aggregates, a log of several segments that is still needed,
+//! A small store that has something of everything: several trees of different options, one of them
+//! with row prefixes, SSTables on every level, one that was ingested, dropped ranges, aggregates, a log of several segments that is still needed,
 //! and a manifest of many edits. The fixtures of released formats and the byte flips are made
 //! of it.
 
@@ -76,7 +76,8 @@ fn trees() -> [(TreeId, TreeOptions); 3] {
         filter_granularity: Some(FilterGranularity::Family),
         ..small.clone()
     };
-    [(FLUSHED[0], small), (FLUSHED[1], other), (LOGGED, TreeOptions::default())]
+    let prefixed = TreeOptions { row_prefix_bytes: 2, prefix_index: true, ..small };
+    [(FLUSHED[0], prefixed), (FLUSHED[1], other), (LOGGED, TreeOptions::default())]
 }
 
 /// Takes the steps in `session`, which is open and new.

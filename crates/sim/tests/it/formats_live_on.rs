@@ -1,12 +1,16 @@
-//! Stores of every released format version are opened forever.
+//! Stores of every step of the version ladder (docs/format/versions.md) are opened forever, and
+//! what is newer than this program is refused with what to do.
 //!
-//! `testdata/store-vN` holds, for version N, the files of `sim::sample` after a clean close
-//! (`closed/`) and after the process was killed (`killed/`), and what they contain
+//! `testdata/NAME` holds the files of `sim::sample`, as it was when the step was taken, after a
+//! clean close (`closed/`) and after the process was killed (`killed/`), and what they contain
 //! (`expected.txt`). They are never changed. `STELE_REGENERATE_GOLDEN=1` writes those of the
-//! present version anew, which is right only before its release.
+//! newest step anew, which is right only before its release.
 
+use base::checksum::{crc32c, xxh3};
 use base::env::{Env, RealFileSystem};
-use engine::{Engine, RowRange, ScanRequest, WriteBatch};
+use engine::check::check_dir;
+use engine::repair::repair_dir;
+use engine::{Engine, Error, RowRange, ScanRequest, WriteBatch};
 use sim::image::Image;
 use sim::machine::Machine;
 use sim::oracle::answer;
@@ -14,13 +18,13 @@ use sim::sample;
 use sim::session::Session;
 use std::path::{Path, PathBuf};
 
-/// The version that this program writes.
-const VERSION: u32 = 1;
+/// The steps that have been, oldest first. The last is what this program writes.
+const STEPS: [&str; 2] = ["store-v1", "store-v1-origin"];
 /// Fixtures stay small.
 const BYTES_MAX: usize = 200 << 10;
 
-fn fixture(version: u32) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/store-v{version}"))
+fn fixture(step: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(step)
 }
 
 fn regenerate() {
@@ -28,7 +32,7 @@ fn regenerate() {
     let mut session = Session::new(Machine::new(1), dir, sample::options());
     session.open().unwrap();
     sample::build(&mut session).unwrap();
-    let fixture = fixture(VERSION);
+    let fixture = fixture(STEPS[STEPS.len() - 1]);
     let _ = std::fs::remove_dir_all(&fixture);
     let mut killed = Image::read(&*session.machine().env().fs, dir).unwrap();
     // What was preallocated of the last segment and never written says nothing.
@@ -58,18 +62,21 @@ fn content(engine: &Engine) -> String {
 }
 
 #[test]
-fn stores_of_every_version_open_and_hold_what_they_held() {
+fn stores_of_every_step_open_and_hold_what_they_held() {
     if std::env::var_os("STELE_REGENERATE_GOLDEN").is_some() {
         regenerate();
     }
-    for version in 1..=VERSION {
-        let fixture = fixture(version);
+    for step in STEPS {
+        let fixture = fixture(step);
         let expected = std::fs::read_to_string(fixture.join("expected.txt")).unwrap();
         for name in ["closed", "killed"] {
-            let case = format!("version {version}, {name}");
+            let case = format!("{step}, {name}");
             let scratch = tempfile::tempdir().unwrap();
             let image = Image::read(&RealFileSystem, &fixture.join(name)).unwrap();
             image.write(&RealFileSystem, scratch.path()).unwrap();
+            let checked = check_dir(&Env::real(1), scratch.path(), &mut |_| ()).unwrap();
+            assert_eq!(checked.findings, [], "{case}");
+            assert_eq!(repaired(scratch.path()), expected, "{case}");
             let open = || Engine::open(Env::real(1), scratch.path(), sample::options()).unwrap();
             let engine = open();
             assert_eq!(content(&engine), expected, "{case}");
@@ -82,6 +89,14 @@ fn stores_of_every_version_open_and_hold_what_they_held() {
     }
 }
 
+/// What a repair makes of the store in `dir`.
+fn repaired(dir: &Path) -> String {
+    let into = tempfile::tempdir().unwrap();
+    let report = repair_dir(&Env::real(1), dir, into.path(), &mut |_| ()).unwrap();
+    assert!(report.is_complete(), "{report:?}");
+    content(&Engine::open(Env::real(1), into.path(), sample::options()).unwrap())
+}
+
 /// Rewrites what is old, with something new in it.
 fn write_and_compact(engine: &Engine) {
     for tree in engine.trees() {
@@ -90,5 +105,69 @@ fn write_and_compact(engine: &Engine) {
         batch.put(b"row-new", column, engine::Timestamp(1), b"value");
         engine.write(tree, &batch).unwrap();
         engine.compact_range(tree, &RowRange::ALL).unwrap();
+    }
+}
+
+/// Raises the version in the header of a segment or manifest.
+fn raise_version_of_records(file: &mut [u8]) {
+    file[8] += 1;
+    file[12..16].copy_from_slice(&[7, 0, 3, 0]);
+    let checksum = crc32c(&[&file[..28]]).to_le_bytes();
+    file[28..32].copy_from_slice(&checksum);
+}
+
+/// Writes `value` at `at` of the footer of an SSTable.
+fn change_footer(file: &mut [u8], at: usize, value: u8) {
+    let footer = file.len() - 64;
+    file[footer + at] = value;
+    let checksum = xxh3(&file[footer..footer + 48]).to_le_bytes();
+    file[footer + 48..footer + 56].copy_from_slice(&checksum);
+}
+
+#[test]
+fn what_is_newer_is_refused_with_file_versions_and_what_to_do() {
+    let newest = fixture(STEPS[STEPS.len() - 1]);
+    let store = Image::read(&RealFileSystem, &newest.join("closed")).unwrap();
+    type Raise = fn(&mut [u8]);
+    let raises: [(&str, Raise, [&str; 3]); 4] = [
+        (".log", |file| raise_version_of_records(file), ["format 2", "up to 1", "Stele 3.7"]),
+        ("MANIFEST", |file| raise_version_of_records(file), ["format 2", "up to 1", "Stele 3.7"]),
+        (
+            ".sst",
+            |file| change_footer(file, 46, 2),
+            ["version 2", "reads version 1", "use a newer Stele"],
+        ),
+        (
+            ".sst",
+            |file| change_footer(file, 36, 0x80),
+            ["features 0x8", "unknown to this program", "use a newer Stele"],
+        ),
+    ];
+    for (kind, raise, wanted) in raises {
+        let mut image = store.clone();
+        let is_of_kind = |name: &Path| name.to_string_lossy().contains(kind);
+        let newer = image.files.iter_mut().rfind(|(name, _)| is_of_kind(name));
+        let (name, file) = newer.unwrap();
+        raise(file);
+        let name = name.to_string_lossy().into_owned();
+        let scratch = tempfile::tempdir().unwrap();
+        let (dir, into) = (scratch.path().join("store"), scratch.path().join("into"));
+        image.write(&RealFileSystem, &dir).unwrap();
+        let env = || Env::real(1);
+        let refusals = [
+            Engine::open(env(), &dir, sample::options()).map(drop),
+            check_dir(&env(), &dir, &mut |_| ()).map(drop),
+            repair_dir(&env(), &dir, &into, &mut |_| ()).map(drop),
+        ];
+        for refusal in refusals {
+            let Err(error @ Error::Unusable { .. }) = refusal else {
+                panic!("{name}: {refusal:?}");
+            };
+            let text = error.to_string();
+            let told = wanted.iter().all(|wanted| text.contains(wanted)) && text.contains(&name);
+            assert!(told, "{name}: {text}");
+        }
+        let left = std::fs::read_dir(&into).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "{name}: a refused repair leaves nothing");
     }
 }
