@@ -50,6 +50,29 @@ impl Region {
         self.layout.size()
     }
 
+    /// Gives the memory of `bytes` bytes from `offset` on back to the system as far as it makes up
+    /// whole pages. The address space stays, and memory is taken again when it is next written;
+    /// until then what is there is not defined. Where the system has no such call, nothing happens.
+    ///
+    /// # Safety
+    /// The range is within the region, and nobody reads or writes it meanwhile, nor counts on what
+    /// it held.
+    pub unsafe fn release(&self, offset: usize, bytes: usize) {
+        debug_assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes()));
+        #[cfg(all(target_os = "linux", not(miri)))]
+        {
+            use rustix::mm::{Advice, madvise};
+            // SAFETY: the caller says that nobody has to do with the range, which is ours.
+            let released = unsafe {
+                let start = self.start.as_ptr().add(offset);
+                madvise(start.cast(), bytes, Advice::LinuxDontNeed)
+            };
+            if let Err(error) = released {
+                tracing::debug!(%error, "memory of the block cache was not given back");
+            }
+        }
+    }
+
     #[cfg(all(target_os = "linux", not(miri)))]
     fn advise_huge(&self) {
         use rustix::mm::{Advice, madvise};
@@ -126,6 +149,21 @@ mod tests {
             region.start().as_ptr().write(1);
             region.start().as_ptr().add(region.bytes() - 1).write(2);
             assert_eq!(region.start().as_ptr().read(), 1);
+        }
+    }
+
+    #[test]
+    fn what_was_released_can_be_written_again() {
+        let region = Region::new(4 << 20, true);
+        let at = |offset: usize| region.start().as_ptr().wrapping_add(offset);
+        // SAFETY: all bytes are within the region, which nobody else knows of.
+        unsafe {
+            at((2 << 20) - 1).write(1);
+            at(2 << 20).write(2);
+            region.release(2 << 20, 2 << 20);
+            assert_eq!(at((2 << 20) - 1).read(), 1, "what lies before stays");
+            at(2 << 20).write(3);
+            assert_eq!(at(2 << 20).read(), 3);
         }
     }
 

@@ -64,9 +64,11 @@ pub(crate) fn run(args: &ColdArgs) -> std::result::Result<(), Box<dyn std::error
     let temporary = tempfile::tempdir()?;
     let dir = args.dir.clone().unwrap_or_else(|| temporary.path().join("cold"));
     let bytes = args.rows * (args.key_bytes + args.value_bytes) as u64;
+    let cache = usize::try_from(bytes / args.times)?.max(1 << 20);
     let options = Options {
         durability: Durability::None,
-        cache_bytes_max: usize::try_from(bytes / args.times)?.max(1 << 20),
+        memory_bytes_max: cache + (256 << 20),
+        cache_bytes_max: Some(cache),
         direct_reads: !args.buffered,
         read_path: ReadPath { batched_reads: !args.no_batches, ..ReadPath::default() },
         ..Options::default()

@@ -134,7 +134,7 @@ fn measure(
 ) -> Result<Measured> {
     let options = Options {
         durability: Durability::None,
-        cache_bytes_max: 1 << 30,
+        memory_bytes_max: 1 << 30,
         l0_runs_compact: 8,
         ..Options::default()
     };

@@ -59,7 +59,8 @@ pub(crate) fn run(args: &KvArgs) -> std::result::Result<(), Box<dyn std::error::
     };
     let options = Options {
         durability: if args.sync { Durability::Sync } else { Durability::None },
-        cache_bytes_max: args.cache_mib << 20,
+        memory_bytes_max: (args.cache_mib + 256) << 20,
+        cache_bytes_max: Some(args.cache_mib << 20),
         ..Options::default()
     };
     let engine = Engine::open(base::env::Env::real(2), &dir, options)?;

@@ -146,7 +146,7 @@ impl<'a> Tree<'a> {
             memtable_bytes_max: 4 << 30,
             l0_runs_compact: 63,
             l0_runs_stall: 64,
-            cache_bytes_max: 4 << 30,
+            memory_bytes_max: 16 << 30,
             ..Options::default()
         };
         let engine = Engine::open(base::env::Env::real(2), dir.path(), options)?;

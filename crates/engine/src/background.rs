@@ -10,6 +10,7 @@
 //!    signalled after every change of a flag; before sleeping it offers to run a queued job itself
 //!    (`Tasks::help`), so that a single-threaded simulation makes progress.
 
+use crate::budget::Budget;
 use crate::compaction::pick::{self, Manual, Plan};
 use crate::compaction::run::{self, Inputs, Writing, Written};
 use crate::engine::Shared;
@@ -27,8 +28,6 @@ use std::time::Duration;
 
 /// Log segments beyond which the tree that keeps the oldest alive is flushed.
 const LOG_SEGMENTS_MAX: usize = 16;
-/// Memtables of the largest allowed size that all trees together may fill.
-const MEMTABLES_MAX: usize = 4;
 /// Compactions of one tree at a time, at most.
 const COMPACTIONS_MAX: usize = 2;
 /// How long a failed flush or compaction waits before it is tried again.
@@ -43,7 +42,7 @@ const SLOW_DOWN: Duration = Duration::from_millis(1);
 pub(crate) struct Progress {
     /// Jobs queued or running.
     pub(crate) jobs: usize,
-    /// Bytes committed since the last look at the log's length and the memtables' total.
+    /// Bytes committed since the last look at the log's length.
     uninspected: usize,
 }
 
@@ -81,7 +80,8 @@ impl Work {
 
 impl Shared {
     /// Waits while `tree` may not take a write: its active memtable is full and the one before it
-    /// not yet flushed, or level 0 has too many runs.
+    /// not yet flushed, level 0 has too many runs, or the memtables of all trees have used up their
+    /// share of the budget and are being flushed.
     pub(crate) fn wait_for_room(self: &Arc<Self>, tree: &Arc<Tree>) -> Result<()> {
         let (mut slowed, mut stalled) = (false, false);
         loop {
@@ -91,16 +91,20 @@ impl Shared {
             let view = tree.view();
             let full = view.active.bytes() >= self.options.memtable_bytes_max;
             let runs = view.version.levels[0].len();
-            if full && !view.frozen.is_empty() || runs >= self.options.l0_runs_stall {
+            let stops = self.budget().stops_writers();
+            if full && !view.frozen.is_empty() || runs >= self.options.l0_runs_stall || stops {
                 self.counters.write_stalls.fetch_add(u64::from(!stalled), Ordering::Relaxed);
                 stalled = true;
                 self.report_failure(tree)?;
                 self.schedule(tree);
+                if stops {
+                    self.push_flushes()?;
+                }
                 self.pause(LOOK_AGAIN);
                 continue;
             }
             let slow_from = self.options.l0_runs_compact.midpoint(self.options.l0_runs_stall);
-            if runs > slow_from && !slowed {
+            if (runs > slow_from || self.budget().slows_writers()) && !slowed {
                 self.counters.write_slowdowns.fetch_add(1, Ordering::Relaxed);
                 self.pause(SLOW_DOWN);
                 slowed = true;
@@ -108,6 +112,40 @@ impl Shared {
             }
             return Ok(());
         }
+    }
+
+    fn budget(&self) -> &Arc<Budget> {
+        self.cache.budget()
+    }
+
+    /// Sees to it that every frozen memtable is being flushed, or says why one cannot.
+    fn push_flushes(self: &Arc<Self>) -> Result<()> {
+        let trees: Vec<Arc<Tree>> = self.trees.read().values().cloned().collect();
+        for tree in trees.iter().filter(|tree| !tree.view().frozen.is_empty()) {
+            self.report_failure(tree)?;
+            self.schedule_flush(tree);
+        }
+        Ok(())
+    }
+
+    /// Brings memory back into the budget: the largest memtables are flushed until those that take
+    /// writes leave room for more, and blocks give way to what is charged.
+    fn keep_to_budget(self: &Arc<Self>) {
+        while self.budget().wants_flush() && self.freeze_largest() {}
+        self.cache.balance();
+    }
+
+    /// Freezes and flushes the largest memtable that takes writes, unless that has become
+    /// needless; `false` if all are empty.
+    fn freeze_largest(self: &Arc<Self>) -> bool {
+        let trees: Vec<Arc<Tree>> = self.trees.read().values().cloned().collect();
+        let bytes = |tree: &&Arc<Tree>| tree.look().active.bytes();
+        let Some(tree) = trees.iter().max_by_key(bytes).filter(|tree| bytes(tree) > 0) else {
+            return false;
+        };
+        self.counters.early_flushes.fetch_add(1, Ordering::Relaxed);
+        self.freeze_if(tree, |_, _| self.budget().wants_flush());
+        true
     }
 
     /// The failure that keeps `tree` from making room, if there is one; tries again all the same.
@@ -150,6 +188,7 @@ impl Shared {
         if inspect {
             self.inspect();
         }
+        self.keep_to_budget();
     }
 
     /// Freezes the active memtable of `tree` if `due` (told its bytes and the number of frozen
@@ -164,20 +203,13 @@ impl Shared {
         self.schedule_flush(tree);
     }
 
-    /// Flushes trees whose memtables keep too much log alive or, together, fill too much memory.
+    /// Flushes the tree whose memtable keeps too much log alive.
     fn inspect(self: &Arc<Self>) {
         let trees: Vec<Arc<Tree>> = self.trees.read().values().cloned().collect();
         let flushed = |id| trees.iter().find(|t| t.id == id).map(|t| t.view().version.flushed);
         if self.log_segments.numbers().len() > LOG_SEGMENTS_MAX
             && let Some((_, id)) = self.log_segments.oldest_needed(flushed)
             && let Some(tree) = trees.iter().find(|tree| tree.id == id)
-        {
-            self.freeze_if(tree, |_, frozen| frozen == 0);
-        }
-        let total: usize = trees.iter().map(|tree| tree.view().memtable_bytes()).sum();
-        let largest = trees.iter().max_by_key(|tree| tree.view().active.bytes());
-        if total >= self.options.memtable_bytes_max * MEMTABLES_MAX
-            && let Some(tree) = largest
         {
             self.freeze_if(tree, |_, frozen| frozen == 0);
         }
@@ -364,6 +396,7 @@ impl Shared {
             }
         }
         self.obsolete.collect(&*self.env.fs);
+        self.cache.balance();
         Ok(())
     }
 
@@ -457,6 +490,7 @@ impl Shared {
     pub(crate) fn start_background(self: &Arc<Self>) {
         let trees: Vec<_> = self.trees.read().values().cloned().collect();
         trees.iter().for_each(|tree| self.schedule(tree));
+        self.keep_to_budget();
         if let Durability::Interval(every) = self.options.durability {
             self.sync_after(every);
         }

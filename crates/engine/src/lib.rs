@@ -2,6 +2,7 @@
 
 mod background;
 pub mod batch;
+pub mod budget;
 pub mod cache;
 mod catalog;
 pub mod cell;

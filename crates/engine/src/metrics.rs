@@ -1,5 +1,7 @@
 //! Counters that make each claim of the engine checkable.
 
+use crate::budget::Use;
+use crate::cache::CacheCounters;
 use crate::engine::Shared;
 use crate::manifest::version::LEVELS;
 use crate::options::FilterGranularity;
@@ -27,6 +29,7 @@ impl Metrics {
 pub(crate) struct Counters {
     pub(crate) scans: AtomicU64,
     pub(crate) flushes: AtomicU64,
+    pub(crate) early_flushes: AtomicU64,
     pub(crate) flushed_bytes: AtomicU64,
     pub(crate) compactions: AtomicU64,
     pub(crate) compacted_bytes: AtomicU64,
@@ -102,6 +105,8 @@ impl Shared {
             add(wrong, "Filters that said maybe of what was not there", of.false_positives);
         }
         add("flushes_total", "Memtables written to SSTables", read(&counters.flushes));
+        let early = read(&counters.early_flushes);
+        add("flushes_for_memory_total", "Memtables flushed early to keep to the budget", early);
         add("flushed_bytes_total", "Bytes written by flushes", read(&counters.flushed_bytes));
         add("compactions_total", "Compactions finished", read(&counters.compactions));
         let compacted = read(&counters.compacted_bytes);
@@ -123,13 +128,34 @@ impl Shared {
             add("cache_huge_page_bytes", "Bytes of the block cache on huge pages", huge);
         }
         add("cache_bytes", "Bytes in the block cache", cache.bytes);
-        add("cache_bytes_max", "Bytes the block cache may hold", cache.bytes_max);
+        add("cache_bytes_max", "Bytes the block cache may hold now", cache.bytes_max);
         let published = self.snapshots.published();
         add("sequence_last", "Last sequence number committed", published.0);
         let oldest = self.snapshots.live().first().copied().unwrap_or(published);
         add("sequence_oldest_snapshot", "Oldest sequence number a snapshot holds", oldest.0);
+        self.add_memory(&cache, &mut values);
         self.add_shape(&mut values);
         Metrics { values }
+    }
+
+    /// Adds the budget and who uses it.
+    fn add_memory(
+        &self,
+        cache: &CacheCounters,
+        values: &mut Vec<(&'static str, &'static str, u64)>,
+    ) {
+        let budget = self.cache.budget();
+        let mut add = |name, help, value| values.push((name, help, value));
+        add("memory_bytes_max", "Budget of memory", budget.bytes_max() as u64);
+        add("memory_blocks_bytes", "Memory of the block cache", cache.memory_bytes);
+        let charged = |what| budget.charged(what) as u64;
+        add("memory_memtables_active_bytes", "Memtables that take writes", charged(Use::Active));
+        let frozen = charged(Use::Frozen);
+        add("memory_memtables_frozen_bytes", "Memtables that wait for their flush", frozen);
+        let outlived = charged(Use::Outlived);
+        add("memory_memtables_outlived_bytes", "Flushed memtables still read", outlived);
+        let metadata = charged(Use::Metadata);
+        add("memory_metadata_bytes", "What open trees and files pin", metadata);
     }
 
     /// What was asked of filters, over all trees there are and were.

@@ -21,14 +21,23 @@ pub enum Durability {
 pub struct Options {
     /// When an acknowledged write is on disk. Default [`Durability::Sync`].
     pub durability: Durability,
-    /// Memtable size that triggers a flush of its tree; up to two are alive per tree. Larger:
-    /// fewer, bigger SSTables and longer recovery. 64 KiB..=4 GiB, default 64 MiB.
+    /// Memory for blocks of SSTables, memtables of all trees, and what open trees and files need:
+    /// the one number to set. Memtables take up to half of it, and are flushed before they are full
+    /// where they are many; blocks take what is left, and give it up when memtables grow. Not in
+    /// it: what flushes, compactions, ingests and requests in flight work with, and memtables
+    /// replayed at open until they are flushed. 1 MiB or more, default 512 MiB.
+    pub memory_bytes_max: usize,
+    /// Blocks take no more than this of `memory_bytes_max`, so that the page cache of the system
+    /// has the rest, or that measurements are of equal caches. 1 MiB..=`memory_bytes_max`; `None`,
+    /// the default: all that is left.
+    pub cache_bytes_max: Option<usize>,
+    /// Memtable size that triggers a flush of its tree; a second one fills meanwhile. Larger:
+    /// fewer, bigger SSTables and longer recovery. 64 KiB..=4 GiB, default 64 MiB; beyond what
+    /// `memory_bytes_max` leaves to memtables it has no effect.
     pub memtable_bytes_max: usize,
-    /// Bytes of blocks kept in memory, over all trees. 1 MiB or more, default 256 MiB.
-    pub cache_bytes_max: usize,
     /// SSTables are read past the page cache of the system: what the block cache keeps is then in
     /// memory once, and reads of data far larger than memory cost less. All memory for blocks is
-    /// then `cache_bytes_max`: give it what the page cache would have had. Where the file system
+    /// then in `memory_bytes_max`: give it what the page cache would have had. Where the file system
     /// cannot, they are read through the page cache, and the log says so once. Default false.
     pub direct_reads: bool,
     /// Parts of the read path that can be switched off. All are on by default.
@@ -83,8 +92,9 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             durability: Durability::Sync,
+            memory_bytes_max: 512 << 20,
+            cache_bytes_max: None,
             memtable_bytes_max: 64 << 20,
-            cache_bytes_max: 256 << 20,
             direct_reads: false,
             read_path: ReadPath::default(),
             log_segment_bytes: 64 << 20,
@@ -116,7 +126,10 @@ impl Options {
             memtable.contains(&self.memtable_bytes_max),
             "64 KiB to 4 GiB",
         )?;
-        check("cache_bytes_max", self.cache_bytes_max >= 1 << 20, "1 MiB or more")?;
+        check("memory_bytes_max", self.memory_bytes_max >= 1 << 20, "1 MiB or more")?;
+        let cache = (1 << 20)..=self.memory_bytes_max;
+        let within = self.cache_bytes_max.is_none_or(|bytes| cache.contains(&bytes));
+        check("cache_bytes_max", within, "1 MiB to memory_bytes_max")?;
         let segment = (64 << 10)..=(1 << 30);
         check("log_segment_bytes", segment.contains(&self.log_segment_bytes), "64 KiB to 1 GiB")?;
         check("l0_runs_compact", (1..=64).contains(&self.l0_runs_compact), "1 to 64")?;

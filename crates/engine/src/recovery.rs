@@ -14,6 +14,7 @@
 //! Nothing is flushed here; what fills a memtable is frozen, and flushed once the engine is open.
 
 use crate::batch::FrozenBatch;
+use crate::budget::Budget;
 use crate::cache::CacheFeatures;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::commit::{Commits, LogStart};
@@ -63,7 +64,8 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     }
     let ReadPath { huge_pages, hints, .. } = options.read_path;
     let features = CacheFeatures { huge_pages, hints };
-    let cache = BlockCache::new(options.cache_bytes_max, features);
+    let budget = Budget::new(options.memory_bytes_max, options.cache_bytes_max);
+    let cache = BlockCache::within(budget, features);
     let trees = open_trees(&env, dir, &state, &cache, &options)?;
     let (end, start) = replay(&env, dir, &manifest, &trees, &options)?;
     check_log(dir, &state, &end)?;
@@ -136,7 +138,7 @@ fn open_trees(
             ssts.collect::<Result<OpenRun>>()
         });
         let runs = runs.collect::<Result<Vec<_>>>()?;
-        Ok((*id, Arc::new(Tree::new(*id, Arc::clone(version), runs))))
+        Ok((*id, Arc::new(Tree::new(*id, Arc::clone(version), runs, cache.budget()))))
     };
     state.trees.iter().map(open).collect()
 }

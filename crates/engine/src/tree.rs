@@ -10,12 +10,14 @@
 //!    order of commits.
 
 use crate::batch::FrozenBatch;
+use crate::budget::{Budget, Charge, Use};
 use crate::cell::{SequenceNumber, TreeId};
 use crate::compaction::pick::Busy;
 use crate::elide::{ElisionRules, KeepAll};
 use crate::error::Error;
 use crate::granularity::Learned;
 use crate::manifest::{FileNumber, LogPosition, TreeVersion};
+use crate::memtable::Memtable;
 use crate::options::FilterGranularity;
 use crate::read::counters::FilterCounters;
 use crate::sstable::SstReader;
@@ -41,7 +43,11 @@ pub(crate) struct Tree {
     /// What was asked of the filters of its files.
     pub(crate) filter_counters: Arc<FilterCounters>,
     granularity: Learned,
+    _charge: Charge,
 }
+
+/// What a tree takes beside its memtables and files.
+const TREE_BYTES: usize = size_of::<Tree>() + size_of::<FilterCounters>() + size_of::<ReadView>();
 
 /// The background work of a tree.
 #[derive(Default)]
@@ -60,10 +66,15 @@ pub(crate) struct Work {
 
 impl Tree {
     /// A tree of these files with an empty memtable.
-    pub(crate) fn new(id: TreeId, version: Arc<TreeVersion>, runs: Vec<OpenRun>) -> Self {
+    pub(crate) fn new(
+        id: TreeId,
+        version: Arc<TreeVersion>,
+        runs: Vec<OpenRun>,
+        budget: &Arc<Budget>,
+    ) -> Self {
         let newest = runs.iter().flat_map(|run| run.iter()).max_by_key(|sst| sst.number());
         let newest = newest.map(|sst| sst.properties().filter_granularity);
-        let view = ReadView::new(Arc::default(), Vec::new(), version, runs);
+        let view = ReadView::new(Arc::new(Memtable::new(budget)), Vec::new(), version, runs);
         Self {
             id,
             view: ArcSwap::from_pointee(view),
@@ -74,6 +85,7 @@ impl Tree {
             installing: Mutex::default(),
             filter_counters: Arc::default(),
             granularity: Learned::beginning_with(newest),
+            _charge: budget.charge(Use::Metadata).of(TREE_BYTES),
         }
     }
 
@@ -109,6 +121,7 @@ impl Tree {
     /// Notes that the tree was dropped; views taken before go on.
     pub(crate) fn drop_for_readers(&self) {
         self.gone.store(true, Ordering::Relaxed);
+        self.view.load().memtables().for_each(|memtable| memtable.outlive());
     }
 
     pub(crate) fn rules(&self) -> Arc<dyn ElisionRules> {
@@ -132,6 +145,7 @@ impl Tree {
         if current.active.is_empty() {
             return;
         }
+        current.active.freeze();
         let mut frozen = vec![Arc::clone(&current.active)];
         frozen.extend(current.frozen.iter().cloned());
         let (version, runs) = (Arc::clone(&current.version), current.files.clone());
@@ -159,8 +173,10 @@ impl Tree {
         });
         let files = files.collect();
         let mut frozen = current.frozen.clone();
-        frozen.retain(|memtable| memtable.position() > version.flushed);
+        let flushed = frozen.extract_if(.., |memtable| memtable.position() <= version.flushed);
+        let flushed: Vec<_> = flushed.collect();
         let active = Arc::clone(&current.active);
         self.view.store(Arc::new(ReadView::new(active, frozen, version, files)));
+        flushed.iter().for_each(|memtable| memtable.outlive());
     }
 }

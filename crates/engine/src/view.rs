@@ -7,6 +7,7 @@
 //!    active memtable are read when a scan starts.
 //! 3. A view keeps its files: none is deleted while a view that names it lives.
 
+use crate::budget::{Charge, Use};
 use crate::cache::CacheFill;
 use crate::cell::SequenceNumber;
 use crate::error::Result;
@@ -38,6 +39,8 @@ pub(crate) struct ReadView {
     /// The same without SSTables that hold only range tombstones.
     runs: Vec<Arc<SstRun>>,
     pub(crate) dropped: Arc<DroppedRanges>,
+    /// For `dropped`.
+    _charge: Charge,
 }
 
 impl ReadView {
@@ -55,7 +58,8 @@ impl ReadView {
         let dropped = Arc::new(DroppedRanges::new(in_memory.chain(on_disk)));
         let runs = files.iter().map(with_entries).filter(|run| !run.is_empty());
         let runs = runs.map(|run| Arc::new(SstRun::new(run))).collect();
-        Self { active, frozen, version, files, runs, dropped }
+        let charge = active.budget().charge(Use::Metadata).of(dropped.memory_bytes());
+        Self { active, frozen, version, files, runs, dropped, _charge: charge }
     }
 
     /// All its SSTables.
@@ -64,7 +68,7 @@ impl ReadView {
     }
 
     /// The memtables, newest first.
-    fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.frozen)
     }
 

@@ -88,12 +88,19 @@ pub(crate) struct Settings {
     #[arg(long, env = "STELE_BACKGROUND_THREADS", value_name = "COUNT", help_heading = ENGINE)]
     pub(crate) background_threads: Option<usize>,
 
-    /// Memory for blocks read from disk, over all tables, 1MiB or more. [default: 256MiB]
+    /// Memory for blocks read from disk, memtables of all tables, and what open tables and files
+    /// need: the one number to set. 1MiB or more. [default: 512MiB]
+    #[arg(long, env = "STELE_MEMORY_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
+    pub(crate) memory_bytes_max: Option<ByteSize>,
+
+    /// Blocks take no more than this of memory-bytes-max, to leave the rest to the page cache of
+    /// the system. 1MiB to memory-bytes-max. [default: all that is left]
     #[arg(long, env = "STELE_CACHE_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
     pub(crate) cache_bytes_max: Option<ByteSize>,
 
-    /// Size of a table's memtable at which it is flushed; up to two are alive per table. Larger:
-    /// fewer, bigger files and longer recovery. 64KiB to 4GiB. [default: 64MiB]
+    /// Size of a table's memtable at which it is flushed, or sooner where they are many for half
+    /// of memory-bytes-max. Larger: fewer, bigger files and longer recovery. 64KiB to 4GiB.
+    /// [default: 64MiB]
     #[arg(long, env = "STELE_MEMTABLE_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
     pub(crate) memtable_bytes_max: Option<ByteSize>,
 
@@ -209,6 +216,7 @@ impl Settings {
             log_format,
             log_level,
             background_threads,
+            memory_bytes_max,
             cache_bytes_max,
             memtable_bytes_max,
             log_segment_bytes,
@@ -229,7 +237,8 @@ fn engine_options(settings: &Settings, default: Options) -> Result<Options, Conf
     let options = Options {
         durability: durability.unwrap_or(default.durability),
         memtable_bytes_max: bytes(settings.memtable_bytes_max, default.memtable_bytes_max),
-        cache_bytes_max: bytes(settings.cache_bytes_max, default.cache_bytes_max),
+        memory_bytes_max: bytes(settings.memory_bytes_max, default.memory_bytes_max),
+        cache_bytes_max: settings.cache_bytes_max.map(|size| bytes(Some(size), 0)),
         log_segment_bytes: size(settings.log_segment_bytes, default.log_segment_bytes),
         l0_runs_compact: settings.l0_runs_compact.unwrap_or(default.l0_runs_compact),
         l0_runs_stall: settings.l0_runs_stall.unwrap_or(default.l0_runs_stall),

@@ -32,7 +32,8 @@ fn configurations(_: &Setup) -> std::result::Result<Vec<&'static str>, &'static 
 fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchEngine>> {
     let mut options = Options {
         durability: Durability::None,
-        cache_bytes_max: setup.cache_bytes,
+        memory_bytes_max: setup.cache_bytes + 4 * setup.memtable_bytes,
+        cache_bytes_max: Some(setup.cache_bytes),
         memtable_bytes_max: setup.memtable_bytes,
         direct_reads: setup.disk_bound,
         ..Options::default()

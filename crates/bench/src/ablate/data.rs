@@ -160,7 +160,8 @@ pub(super) fn row(number: u64, kind: KeyKind) -> [u8; KEY_BYTES] {
 fn options(cache_bytes_max: u64) -> Options {
     Options {
         durability: Durability::None,
-        cache_bytes_max: cache_bytes_max as usize,
+        memory_bytes_max: cache_bytes_max as usize + (4 << 30),
+        cache_bytes_max: Some(cache_bytes_max as usize),
         memtable_bytes_max: 1 << 30,
         l0_runs_compact: L0_RUNS_UNMERGED,
         l0_runs_stall: 2 * L0_RUNS_UNMERGED,

@@ -51,6 +51,17 @@ impl<V> Shard<V> {
         Some(Arc::clone(&slot.value))
     }
 
+    /// Sets how many bytes it may hold, and says how many entries were evicted for that.
+    pub(super) fn set_bytes_max(&mut self, bytes_max: usize) -> u64 {
+        self.bytes_max = bytes_max;
+        let mut evicted = 0;
+        while self.bytes > self.bytes_max {
+            self.evict_one();
+            evicted += 1;
+        }
+        evicted
+    }
+
     /// Puts an entry in and says how many were evicted for it; `None` if it was not put in, since
     /// it is there already or larger than the whole shard.
     pub(super) fn insert(

@@ -29,7 +29,9 @@ pub struct CacheCounters {
     pub not_kept: u64,
     /// Bytes held now.
     pub bytes: u64,
-    /// Bytes it may hold.
+    /// Bytes of memory taken from the system for them: what is free in the arena's slabs included.
+    pub memory_bytes: u64,
+    /// Bytes it may hold now.
     pub bytes_max: u64,
     /// Bytes of memory on huge pages now; `None` where the system does not tell.
     pub huge_bytes: Option<u64>,

@@ -8,7 +8,7 @@
 //! What makes the reads here sound:
 //! 1. A slab's frames lie where its class says. A class changes only from "none" (`carve`), and a
 //!    slab gets "none" only when all its frames are free; carving it anew waits for a grace period
-//!    (the caller's duty, as for free frames). So a place that passes the checks of `frame` names
+//!    (the caller's duty, as for free frames), and so does giving its memory back. So a place that passes the checks of `frame` names
 //!    an initialised head as long as the reader stays pinned.
 //! 2. Only the owner of a [`FreeFrame`] writes a frame. There is one for each free frame; it is
 //!    given up by `fill` and made again by `reclaim`, after the grace period.
@@ -103,6 +103,11 @@ impl<M: Plain> Arena<M> {
         (class < self.classes.len() && self.slabs() > 0).then_some(class)
     }
 
+    /// Bytes of a frame of a class.
+    pub(super) fn bytes_of(&self, class: usize) -> usize {
+        self.classes[class]
+    }
+
     pub(super) fn frames_of(&self, class: usize) -> usize {
         self.slab_bytes / self.classes[class]
     }
@@ -134,6 +139,14 @@ impl<M: Plain> Arena<M> {
         let all = frames.iter().all(|frame| frame.0.slab == slab);
         assert!(all && frames.len() == self.frames_of(class), "the slab's frames are all free");
         self.slabs[slab as usize].store(0, Ordering::Release);
+    }
+
+    /// Gives the memory of a slab without a class, which nobody reads, back to the system.
+    pub(super) fn release(&self, slab: u32) {
+        assert!(self.class_of(slab).is_none(), "a slab is given back when it has no class");
+        // SAFETY: without a class no place in the slab passes `frame`, and the grace period since
+        // it lost it is over (the caller's duty): nobody has to do with its bytes until `carve`.
+        unsafe { self.region.release(slab as usize * self.slab_bytes, self.slab_bytes) }
     }
 
     /// Where a frame of a slab of `class` starts.

@@ -5,7 +5,12 @@
 //! compares the frame's own key, so a resident block is found without a hash look-up, a lock or a
 //! count shared between cores. Readers that only look are pinned to an epoch; those that keep a
 //! block hold its frame. What does not fit a frame is kept on the heap (clock.rs), within an
-//! eighth of the budget.
+//! eighth of what blocks may take.
+//!
+//! How much that is follows from what else is charged to the engine's budget. The cache gives
+//! memory up as soon as others need it, a step at a time (`balance`): blocks are evicted, nobody
+//! who looks at one or holds one sees it go, and when all of a slab is free its memory returns to
+//! the system. It takes memory back when so much was evicted for lack of it that it would be used.
 //!
 //! Invariants:
 //! 1. A key names bytes that never change: file numbers are never reused and SSTables are
@@ -14,9 +19,9 @@
 //!    and share its outcome, so no block is read twice at the same time. A claim is ended by the
 //!    call that took it: who reads across calls claims a block when it has been read. No lock is
 //!    held during a load, nor may the loader be pinned.
-//! 3. Arena and heap together are at most the budget; the arena's memory is only taken from the
-//!    system as it is used.
-//! 4. Lock order: `space`, then a shard of the table. A heap shard's lock is taken alone.
+//! 3. Arena and heap together are at most what blocks may take, but for frames that were held when
+//!    memory was given up; the arena's memory is only taken from the system as it is used.
+//! 4. Lock order: `Size::changing`, `space`, a shard of the table. A heap shard's lock is taken alone.
 //!
 //! The cache knows nothing of cells: it keeps bytes and what the loader says they are (`M`).
 
@@ -36,18 +41,21 @@ mod tests;
 pub use counters::CacheCounters;
 pub use hint::Hint;
 
+use crate::budget::Budget;
 use crate::error::Result;
 use crate::file::FileNumber;
 use crate::striped::Striped;
 use clock::Shard;
 use counters::{COUNTED, Counted};
 use crossbeam_epoch::{self as epoch, Guard};
+use crossbeam_utils::CachePadded;
 use frames::{Arena, HeldFrame, Retired};
 use hint::Place;
 use loads::{Follower, Joined, Leader, Loads};
 use parking_lot::Mutex;
 use space::{Space, Taken};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use table::Table;
 
 /// A block: its file and its offset there.
@@ -265,12 +273,30 @@ pub struct Cache<M: Plain> {
     table: Table,
     heap: Box<[Mutex<Shard<HeapBlock<M>>>]>,
     loading: Box<[Loads<BlockHold<M>>]>,
-    bytes_max: u64,
+    budget: Arc<Budget>,
+    /// Apart from what reads look at.
+    size: CachePadded<Size>,
     /// Hints are followed.
     hints: bool,
     counters: Striped<COUNTED>,
 }
 
+/// What the cache may take now.
+struct Size {
+    /// Held while it changes.
+    changing: Mutex<()>,
+    /// Bytes of arena and heap.
+    bytes_max: AtomicUsize,
+    /// Some slab has memory that it may not have.
+    leaving: AtomicBool,
+    /// Bytes evicted for lack of room since the size last changed.
+    evicted: AtomicUsize,
+}
+
+/// The cache changes its size by this part of its limit at least, so that it does so seldom.
+const STEPS: usize = 32;
+/// Slabs given up without letting others at the free frames in between.
+const SLABS_AT_ONCE: usize = 64;
 /// Slabs of the arena at least, so that all frame sizes in use find room, down to this size.
 const SLABS_WANTED: usize = 128;
 const SLAB_BYTES_MIN: usize = 64 << 10;
@@ -284,8 +310,14 @@ const SHARD_BYTES_MIN: usize = 4 << 20;
 const SHARDS_MAX: usize = 16;
 
 impl<M: Plain> Cache<M> {
-    /// An empty cache of at most `bytes_max` bytes (0 keeps nothing).
+    /// An empty cache of at most `bytes_max` bytes (0 keeps nothing), whatever else is charged.
     pub fn new(bytes_max: usize, features: CacheFeatures) -> Arc<Self> {
+        Self::within(Budget::of_blocks(bytes_max), features)
+    }
+
+    /// An empty cache that takes what `budget` has for blocks.
+    pub fn within(budget: Arc<Budget>, features: CacheFeatures) -> Arc<Self> {
+        let bytes_max = budget.blocks_limit();
         let slab_bytes = (bytes_max / SLABS_WANTED).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
         let slab_bytes = 1 << slab_bytes.ilog2();
         let slabs = (bytes_max / 8 * 7 / slab_bytes).min(Place::SLABS_MAX);
@@ -300,10 +332,104 @@ impl<M: Plain> Cache<M> {
             table: Table::new(),
             heap: (0..shards).map(|_| Mutex::new(Shard::new(heap_bytes / shards))).collect(),
             loading: (0..SHARDS_MAX).map(|_| Loads::default()).collect(),
-            bytes_max: bytes_max as u64,
+            budget,
+            size: CachePadded::new(Size {
+                changing: Mutex::default(),
+                bytes_max: AtomicUsize::new(bytes_max),
+                leaving: AtomicBool::new(false),
+                evicted: AtomicUsize::new(0),
+            }),
             hints: features.hints,
             counters: Striped::default(),
         })
+    }
+
+    /// The budget that its size follows.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Brings the cache to the size that its budget has for blocks now. What is held goes later,
+    /// with another call. The caller is not pinned.
+    pub fn balance(self: &Arc<Self>) {
+        let (now, wanted) = (self.bytes_max(), self.budget.blocks_max());
+        let leaving = self.size.leaving.load(Ordering::Relaxed);
+        if wanted >= now && !leaving {
+            return;
+        }
+        // Somebody who is at it already will do: charges that came too late come again.
+        let Some(_resizing) = self.size.changing.try_lock() else { return };
+        let least = self.budget.blocks_min();
+        match wanted < self.bytes_max() {
+            true => self.resize(wanted.saturating_sub(self.step()).max(least)),
+            false => self.confine(self.slabs_within(self.bytes_max())),
+        }
+    }
+
+    /// Counts bytes evicted for lack of room, and takes memory back if it is there and so much
+    /// was evicted that it will be used.
+    fn grow_for(self: &Arc<Self>, evicted: usize) {
+        let evicted = self.size.evicted.fetch_add(evicted, Ordering::Relaxed) + evicted;
+        let (now, wanted) = (self.bytes_max(), self.budget.blocks_max());
+        let (limit, step) = (self.budget.blocks_limit(), self.step());
+        // A step stays free, so that the next charge does not undo it at once.
+        let to = if wanted == limit { limit } else { wanted.saturating_sub(step) };
+        let Some(more) = to.checked_sub(now).filter(|more| *more > 0) else { return };
+        if evicted >= more
+            && (more >= step || to == limit)
+            && let Some(_resizing) = self.size.changing.try_lock()
+        {
+            self.resize(to);
+        }
+    }
+
+    fn bytes_max(&self) -> usize {
+        self.size.bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// By how much the cache changes at once.
+    fn step(&self) -> usize {
+        (self.budget.blocks_limit() / STEPS).max(self.arena.slab_bytes())
+    }
+
+    /// Slabs of a cache of `bytes_max` bytes.
+    fn slabs_within(&self, bytes_max: usize) -> usize {
+        (bytes_max / 8 * 7 / self.arena.slab_bytes()).min(self.arena.slabs())
+    }
+
+    /// Makes `bytes_max` the size. Only for whoever holds `changing`.
+    fn resize(self: &Arc<Self>, bytes_max: usize) {
+        self.size.bytes_max.store(bytes_max, Ordering::Relaxed);
+        self.size.evicted.store(0, Ordering::Relaxed);
+        let slabs = self.slabs_within(bytes_max);
+        self.confine(slabs);
+        let heap_bytes = bytes_max - slabs * self.arena.slab_bytes();
+        for shard in &self.heap {
+            let evicted = shard.lock().set_bytes_max(heap_bytes / self.heap.len());
+            self.count(Counted::Evicted, evicted);
+        }
+    }
+
+    /// Lets the first `slabs` slabs have memory and takes it from the others.
+    fn confine(self: &Arc<Self>, slabs: usize) {
+        loop {
+            let (taken, more) = {
+                let pinned = epoch::pin();
+                let mut space = self.space.lock();
+                let allowed = slabs.max(space.allowed().saturating_sub(SLABS_AT_ONCE));
+                let taken = space.confine(&self.arena, allowed, &pinned);
+                for (key, place) in &taken.keys {
+                    self.table.remove(*key, *place);
+                }
+                self.size.leaving.store(space.is_leaving(), Ordering::Relaxed);
+                (taken, allowed > slabs)
+            };
+            self.count(Counted::Evicted, taken.keys.len() as u64);
+            self.retire(taken);
+            if !more {
+                return;
+            }
+        }
     }
 
     /// The block of `key`, if `hint` leads to it; counts as a use. Takes no lock.
@@ -424,7 +550,10 @@ impl<M: Plain> Cache<M> {
 
     /// The counters since the cache was made.
     pub fn counters(&self) -> CacheCounters {
-        let (_, frame_bytes) = self.space.lock().frames_in_use(&self.arena);
+        let ((_, frame_bytes), present) = {
+            let space = self.space.lock();
+            (space.frames_in_use(&self.arena), space.present())
+        };
         let heap_bytes: usize = self.heap.iter().map(|shard| shard.lock().bytes()).sum();
         CacheCounters {
             hits: self.counters.read(Counted::Hit as usize),
@@ -433,7 +562,8 @@ impl<M: Plain> Cache<M> {
             evicted: self.counters.read(Counted::Evicted as usize),
             not_kept: self.counters.read(Counted::NotKept as usize),
             bytes: (frame_bytes + heap_bytes) as u64,
-            bytes_max: self.bytes_max,
+            memory_bytes: (present * self.arena.slab_bytes() + heap_bytes) as u64,
+            bytes_max: self.bytes_max() as u64,
             huge_bytes: self.arena.huge_bytes(),
         }
     }
@@ -504,7 +634,7 @@ impl<M: Plain> Cache<M> {
     }
 
     fn insert_on_heap(
-        &self,
+        self: &Arc<Self>,
         key: CacheKey,
         loaded: &Loaded<'_, M>,
         priority: CachePriority,
@@ -512,11 +642,15 @@ impl<M: Plain> Cache<M> {
         let charge = loaded.bytes.len() + loaded.hints * size_of::<Hint>();
         let hold = BlockHold::apart(loaded);
         if let Held::Heap(block) = &hold.0 {
-            let mut shard = self.heap[self.shard_of(key, self.heap.len())].lock();
-            match shard.insert(key, block, charge, priority) {
+            let shard = &self.heap[self.shard_of(key, self.heap.len())];
+            let inserted = shard.lock().insert(key, block, charge, priority);
+            match inserted {
                 Some(evicted) => {
                     self.count(Counted::Inserted, 1);
                     self.count(Counted::Evicted, evicted);
+                    if evicted > 0 {
+                        self.grow_for(charge);
+                    }
                 }
                 None => self.count(Counted::NotKept, 1),
             }
@@ -546,6 +680,9 @@ impl<M: Plain> Cache<M> {
                 (frame, taken)
             };
             self.count(Counted::Evicted, taken.keys.len() as u64);
+            if !taken.keys.is_empty() {
+                self.grow_for(taken.keys.len() * self.arena.bytes_of(class));
+            }
             if frame.is_none() || !taken.is_empty() {
                 self.retire(taken);
             }
@@ -572,11 +709,25 @@ impl<M: Plain> Cache<M> {
         let cache = Arc::downgrade(self);
         epoch::pin().defer(move || {
             if let Some(cache) = cache.upgrade() {
-                let mut space = cache.space.lock();
-                space.take_back(&cache.arena, taken.frames);
-                space.take_back_slabs(&taken.slabs);
+                cache.take_back(taken);
             }
         });
+    }
+
+    /// Takes back what was taken away, its grace period being over. Slabs that have to go then
+    /// have one of their own before their memory goes, which is done without the lock.
+    fn take_back(self: &Arc<Self>, taken: Taken) {
+        let (free, leaving) = {
+            let mut space = self.space.lock();
+            (space.take_back(&self.arena, taken.frames), space.take_back_slabs(taken.slabs))
+        };
+        if !free.is_empty() {
+            self.defer_return(free);
+        }
+        if !leaving.is_empty() {
+            leaving.iter().for_each(|slab| self.arena.release(*slab));
+            self.space.lock().without_memory(leaving);
+        }
     }
 
     fn shard_of(&self, key: CacheKey, shards: usize) -> usize {
@@ -587,6 +738,6 @@ impl<M: Plain> Cache<M> {
 
 impl<M: Plain> std::fmt::Debug for Cache<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cache").field("bytes_max", &self.bytes_max).finish_non_exhaustive()
+        f.debug_struct("Cache").field("bytes_max", &self.bytes_max()).finish_non_exhaustive()
     }
 }

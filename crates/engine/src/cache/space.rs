@@ -1,20 +1,30 @@
 //! Which frames of the arena are free, and the hand that makes more.
 //!
-//! The hand goes over all live frames, slab after slab, as the hand of a clock: a frame that was
+//! The hand goes over all live frames that may stay, slab after slab, as the hand of a clock: a frame that was
 //! used since it last came by loses a life, one without lives is evicted unless it is held. Frames
 //! evicted from slabs of another class than the one wanted go to their own class; a slab that has
 //! come to be free as a whole is cut anew for the class wanted. So memory follows demand.
 //!
+//! The first `allowed` slabs may have memory. The others are **leaving** while any of their frames
+//! is in use: what nobody holds was evicted, the rest goes as its holders let go. Then they lose
+//! their class, and after one more grace period their memory.
+//!
 //! Invariants:
-//! 1. `free[class]` has exactly the free frames of the slabs of that class; `free_in_slab` counts
-//!    them by slab.
-//! 2. What leaves a live state here is handed to the caller, who gives it back (`take_back`) after
-//!    a grace period, outside of the lock.
+//! 1. `free[class]` has exactly the free frames of the slabs of that class that are not leaving,
+//!    `leaving` those of the slabs that are; `free_in_slab` counts both by slab. A leaving slab all
+//!    of whose frames are free is withdrawn at once.
+//! 2. What leaves a live state here is handed to the caller, who gives it back (`take_back`,
+//!    `take_back_slabs`) after a grace period, outside of the lock.
+//! 3. A slab is cut, or in `uncut`, or in `absent` and without memory, or on its way between these
+//!    in the hands of a caller.
 
 use super::frames::{Arena, FreeFrame, Retired};
 use super::hint::Place;
 use super::{CacheKey, Plain};
 use crossbeam_epoch::Guard;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 /// Free frames of a class that the hand works ahead for.
 const AHEAD: usize = 4;
@@ -30,6 +40,10 @@ pub(super) struct Space {
     free_in_slab: Vec<usize>,
     /// Slabs without a class that nobody reads.
     uncut: Vec<u32>,
+    /// Slabs without memory, the first on top.
+    absent: BinaryHeap<Reverse<u32>>,
+    allowed: u32,
+    leaving: Vec<FreeFrame>,
     hand: Place,
     /// Frames taken away and not yet given back.
     limbo: usize,
@@ -55,16 +69,106 @@ impl Space {
         Self {
             free: (0..classes).map(|_| Vec::new()).collect(),
             free_in_slab: vec![0; slabs],
-            uncut: (0..slabs as u32).rev().collect(),
+            uncut: Vec::new(),
+            absent: (0..slabs as u32).map(Reverse).collect(),
+            allowed: slabs as u32,
+            leaving: Vec::new(),
             hand: Place { slab: 0, frame: 0 },
             limbo: 0,
         }
     }
 
+    /// Slabs that may have memory.
+    pub(super) fn allowed(&self) -> usize {
+        self.allowed as usize
+    }
+
+    /// Slabs that have memory.
+    pub(super) fn present(&self) -> usize {
+        self.free_in_slab.len() - self.absent.len()
+    }
+
+    /// Whether slabs have memory that may not.
+    pub(super) fn is_leaving(&self) -> bool {
+        let absent = self.absent.iter().filter(|slab| slab.0 >= self.allowed).count();
+        absent < self.free_in_slab.len() - self.allowed()
+    }
+
+    /// Whether there is a slab to cut.
+    fn has_uncut(&self) -> bool {
+        !self.uncut.is_empty() || self.absent.peek().is_some_and(|slab| slab.0 < self.allowed)
+    }
+
+    fn pop_uncut(&mut self) -> Option<u32> {
+        let absent = |space: &mut Self| {
+            let first = space.absent.peek_mut()?;
+            (first.0 < space.allowed).then(|| PeekMut::pop(first).0)
+        };
+        self.uncut.pop().or_else(|| absent(self))
+    }
+
+    /// Lets the first `allowed` slabs have memory. Of the others, takes away what is in use and
+    /// not held; again, with the same number, what has come to be used since.
+    pub(super) fn confine<M: Plain>(
+        &mut self,
+        arena: &Arena<M>,
+        allowed: usize,
+        pinned: &Guard,
+    ) -> Taken {
+        self.allowed = allowed as u32;
+        if self.hand.slab >= self.allowed {
+            self.hand = Place { slab: 0, frame: 0 };
+        }
+        let mut taken = Taken::default();
+        let leaves = |slab: u32| slab as usize >= allowed;
+        for frame in std::mem::take(&mut self.leaving) {
+            self.put_back(arena, frame);
+        }
+        for free in &mut self.free {
+            self.leaving.extend(free.extract_if(.., |frame| leaves(frame.place().slab)));
+        }
+        taken.slabs.extend(self.uncut.extract_if(.., |slab| leaves(*slab)));
+        for slab in self.allowed..arena.slabs() as u32 {
+            let Some(class) = arena.class_of(slab) else { continue };
+            for frame in 0..arena.frames_of(class) as u32 {
+                let place = Place { slab, frame };
+                let Some(head) = arena.head(place, pinned) else { continue };
+                let Some(key) = head.key() else { continue };
+                taken.keys.push((key, place));
+                if head.doom() {
+                    taken.frames.push(Retired::told(place));
+                }
+            }
+            self.withdraw_leaving(arena, slab, &mut taken);
+        }
+        taken
+    }
+
+    /// Withdraws a leaving slab if all its frames are free.
+    fn withdraw_leaving<M: Plain>(&mut self, arena: &Arena<M>, slab: u32, taken: &mut Taken) {
+        let frames = arena.class_of(slab).map(|class| arena.frames_of(class));
+        if frames == Some(self.free_in_slab[slab as usize]) {
+            let of_slab = |frame: &mut FreeFrame| frame.place().slab == slab;
+            arena.withdraw(slab, self.leaving.extract_if(.., of_slab).collect());
+            self.free_in_slab[slab as usize] = 0;
+            taken.slabs.push(slab);
+        }
+    }
+
+    /// Puts a free frame, counted already, where it belongs.
+    fn put_back<M: Plain>(&mut self, arena: &Arena<M>, frame: FreeFrame) {
+        let slab = frame.place().slab;
+        if slab >= self.allowed {
+            return self.leaving.push(frame);
+        }
+        let class = arena.class_of(slab).expect("a slab with a frame keeps its class");
+        self.free[class].push(frame);
+    }
+
     /// A free frame of `class`, if there is one now.
     pub(super) fn take<M: Plain>(&mut self, arena: &Arena<M>, class: usize) -> Option<FreeFrame> {
         if self.free[class].is_empty()
-            && let Some(slab) = self.uncut.pop()
+            && let Some(slab) = self.pop_uncut()
         {
             // In reverse, so that frames are used in the order of their addresses.
             let mut frames: Vec<_> = arena.carve(slab, class).collect();
@@ -79,7 +183,7 @@ impl Space {
 
     /// Whether the hand should make frames of `class` free.
     pub(super) fn runs_short(&self, class: usize) -> bool {
-        self.uncut.is_empty() && self.free[class].len() < AHEAD && self.limbo < LIMBO_MAX
+        !self.has_uncut() && self.free[class].len() < AHEAD && self.limbo < LIMBO_MAX
     }
 
     /// Turns the hand until it has freed some frames for `class`, or has gone far enough.
@@ -96,7 +200,7 @@ impl Space {
                 break;
             }
             let Some(here) = arena.class_of(self.hand.slab) else {
-                self.next_slab(arena);
+                self.next_slab();
                 continue;
             };
             if here != class && self.whole_slab_free(arena, here) {
@@ -143,30 +247,44 @@ impl Space {
     fn advance<M: Plain>(&mut self, arena: &Arena<M>, class: usize) {
         self.hand.frame += 1;
         if self.hand.frame as usize >= arena.frames_of(class) {
-            self.next_slab(arena);
+            self.next_slab();
         }
     }
 
-    fn next_slab<M: Plain>(&mut self, arena: &Arena<M>) {
-        let slabs = arena.slabs().max(1) as u32;
-        self.hand = Place { slab: (self.hand.slab + 1) % slabs, frame: 0 };
+    fn next_slab(&mut self) {
+        self.hand = Place { slab: (self.hand.slab + 1) % self.allowed.max(1), frame: 0 };
     }
 
-    /// Takes back what was taken away, after its grace period.
-    pub(super) fn take_back<M: Plain>(&mut self, arena: &Arena<M>, frames: Vec<Retired>) {
+    /// Takes back what was taken away, after its grace period. Gives slabs that have come to be
+    /// free and must go.
+    pub(super) fn take_back<M: Plain>(&mut self, arena: &Arena<M>, frames: Vec<Retired>) -> Taken {
+        let mut taken = Taken::default();
         self.limbo = self.limbo.saturating_sub(frames.len());
         for retired in frames {
             let frame = arena.reclaim(retired);
             let slab = frame.place().slab;
-            let class = arena.class_of(slab).expect("a slab with a live frame keeps its class");
             self.free_in_slab[slab as usize] += 1;
-            self.free[class].push(frame);
+            self.put_back(arena, frame);
+            if slab >= self.allowed {
+                self.withdraw_leaving(arena, slab, &mut taken);
+            }
         }
+        taken
     }
 
-    /// Takes back slabs without a class, after their grace period.
-    pub(super) fn take_back_slabs(&mut self, slabs: &[u32]) {
-        self.uncut.extend_from_slice(slabs);
+    /// Takes back slabs without a class, after their grace period. Gives those that may not have
+    /// memory: the caller takes it from them, and says so (`without_memory`).
+    #[must_use]
+    pub(super) fn take_back_slabs(&mut self, slabs: Vec<u32>) -> Vec<u32> {
+        let (leaving, uncut) = slabs.into_iter().partition(|slab| *slab >= self.allowed);
+        let mut uncut: Vec<u32> = uncut;
+        self.uncut.append(&mut uncut);
+        leaving
+    }
+
+    /// These slabs have no memory now.
+    pub(super) fn without_memory(&mut self, slabs: Vec<u32>) {
+        self.absent.extend(slabs.into_iter().map(Reverse));
     }
 
     /// Frames that hold blocks.

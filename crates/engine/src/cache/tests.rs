@@ -1,4 +1,5 @@
 use super::*;
+use crate::budget::Use;
 use crate::error::Error;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -316,4 +317,174 @@ fn no_reader_sees_another_block() {
         stop.store(true, Ordering::Relaxed);
         assert!(done.iter().all(|done| done.is_ok()));
     });
+}
+
+const MIB: usize = 1 << 20;
+
+/// Lets all grace periods end, and gives what has to go back to the system.
+fn settle(cache: &Arc<TestCache>) {
+    for _ in 0..1000 {
+        cache.balance();
+        epoch::pin().flush();
+        if cache.counters().memory_bytes <= cache.counters().bytes_max {
+            return;
+        }
+        std::thread::yield_now();
+    }
+    panic!("memory stays: {:?}", cache.counters());
+}
+
+/// Loads blocks until the cache has evicted as much as it holds.
+fn fill_it(cache: &Arc<TestCache>, from: u64) {
+    let len = 16_000;
+    let blocks = 2 * cache.budget().blocks_limit() / len;
+    for offset in from..from + blocks as u64 {
+        load_of(cache, offset, len, CachePriority::Normal, FILL);
+    }
+}
+
+#[test]
+fn memory_is_given_up_for_others_and_taken_back() {
+    let size = if cfg!(miri) { MIB } else { 16 * MIB };
+    let budget = Budget::new(size, None);
+    let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
+    let memory = || cache.counters().memory_bytes as usize;
+    fill_it(&cache, 0);
+    assert!(memory() > size / 4 * 3 && memory() <= size, "{}", memory());
+    let mut charge = budget.charge(Use::Active);
+    for others in [size / 8, size / 2, size / 4 * 3, 2 * size] {
+        charge.set(others);
+        settle(&cache);
+        fill_it(&cache, 10_000);
+        assert!(memory() <= (size - others.min(size / 8 * 7)), "{} beside {others}", memory());
+    }
+    assert!(memory() > size / 32, "blocks keep a part");
+    charge.set(size / 2);
+    fill_it(&cache, 20_000);
+    assert!(memory() > size / 4 && memory() <= size / 2, "{}", memory());
+    drop(charge);
+    fill_it(&cache, 30_000);
+    assert!(memory() > size / 4 * 3 && memory() <= size, "{}", memory());
+}
+
+#[test]
+fn the_size_changes_by_steps_and_not_back_and_forth() {
+    let budget = Budget::new(16 * MIB, None);
+    let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
+    let mut sizes = vec![cache.counters().bytes_max];
+    let mut charge = budget.charge(Use::Active);
+    let mut look = |cache: &Arc<TestCache>, loads: u64| {
+        cache.balance();
+        for offset in 0..loads {
+            load_of(cache, offset, 16_000, CachePriority::Normal, FILL);
+        }
+        let size = cache.counters().bytes_max;
+        if sizes.last() != Some(&size) {
+            sizes.push(size);
+        }
+        sizes.len()
+    };
+    for bytes in (0..8 * MIB).step_by(10_000) {
+        charge.set(bytes);
+        look(&cache, 1);
+    }
+    let down = look(&cache, 0);
+    assert!((10..=17).contains(&down), "{down} sizes");
+    for _ in 0..100 {
+        charge.set(8 * MIB - 200_000);
+        look(&cache, 1);
+        charge.set(8 * MIB);
+        assert_eq!(look(&cache, 1), down, "less than a step changes nothing");
+    }
+    charge.set(0);
+    assert_eq!(look(&cache, 0), down, "nothing is taken back that nobody misses");
+}
+
+#[test]
+fn what_is_held_stays_until_it_is_let_go() {
+    let size = if cfg!(miri) { MIB } else { 4 * MIB };
+    let budget = Budget::new(size, None);
+    let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
+    let hint = Hint::default();
+    let len = 16_000;
+    let load = |offset: u64| {
+        let load =
+            |claim: Claim<'_, CacheKey>| end(claim, &hint, key(offset), len, CachePriority::Normal);
+        cache.get_or_load(key(offset), &hint, FILL, load).unwrap()
+    };
+    let holds: Vec<_> = (0..(size / 2 / len) as u64).map(|offset| (load(offset), offset)).collect();
+    fill_it(&cache, 1000);
+    let charge = budget.charge(Use::Metadata).of(2 * size);
+    for _ in 0..10 {
+        cache.balance();
+        epoch::pin().flush();
+    }
+    assert!(cache.counters().memory_bytes as usize > size / 3, "held frames keep their slabs");
+    for (hold, offset) in &holds {
+        check(hold.get(), key(*offset), len);
+        check(hold.clone().get(), key(*offset), len);
+    }
+    drop(holds);
+    settle(&cache);
+    assert!(cache.counters().memory_bytes as usize <= size / 8);
+    drop(charge);
+    fill_it(&cache, 5000);
+    assert!(cache.counters().memory_bytes as usize > size / 2);
+}
+
+/// Readers look, hold and load while the cache shrinks to its least and grows again.
+#[test]
+fn no_reader_sees_memory_go() {
+    let blocks: u64 = if cfg!(miri) { 40 } else { 400 };
+    let rounds = if cfg!(miri) { 60 } else { 20_000 };
+    let len = |offset: u64| [900, 3000, 12_000][offset as usize % 3] + offset as usize;
+    let budget = Budget::new(2 * MIB, None);
+    let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
+    let hints: Vec<Hint> = (0..blocks).map(|_| Hint::default()).collect();
+    let reading = AtomicUsize::new(3);
+    std::thread::scope(|scope| {
+        for reader in 0..3u64 {
+            let (cache, hints, reading) = (&cache, &hints, &reading);
+            scope.spawn(move || {
+                let mut state = reader + 1;
+                let mut kept = Vec::new();
+                for _ in 0..rounds {
+                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+                    let offset = (state >> 33) % blocks;
+                    let (wanted, hint) = (key(offset), &hints[offset as usize]);
+                    {
+                        let pinned = epoch::pin();
+                        if let Some(found) = cache.find(wanted, hint, &pinned) {
+                            check(found, wanted, len(offset));
+                            std::thread::yield_now();
+                            check(found, wanted, len(offset));
+                        }
+                    }
+                    let load = |claim: Claim<'_, CacheKey>| {
+                        end(claim, hint, wanted, len(offset), CachePriority::Normal)
+                    };
+                    let hold = cache.get_or_load(wanted, hint, FILL, load).unwrap();
+                    kept.push((hold, offset));
+                    if kept.len() > 5 {
+                        let (hold, offset) = kept.swap_remove((state >> 20) as usize % 5);
+                        check(hold.get(), key(offset), len(offset));
+                    }
+                }
+                reading.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+        scope.spawn(|| {
+            let mut charge = budget.charge(Use::Active);
+            let mut at = 0;
+            while reading.load(Ordering::SeqCst) > 0 {
+                charge.set([0, MIB, 2 * MIB, MIB / 2, 0][at % 5]);
+                cache.balance();
+                at += 1;
+                std::thread::yield_now();
+            }
+        });
+    });
+    let charge = budget.charge(Use::Active).of(2 * MIB);
+    settle(&cache);
+    drop(charge);
 }

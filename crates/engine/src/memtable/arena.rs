@@ -8,10 +8,10 @@
 
 use std::sync::OnceLock;
 
-/// Slots of the first chunk.
-const FIRST_CHUNK: u32 = 1 << 10;
+/// Slots of the first chunk: few, so that a thousand small memtables are small together.
+const FIRST_CHUNK: u32 = 1 << 6;
 /// Chunks enough to use up every `u32` index.
-const CHUNKS: usize = 23;
+const CHUNKS: usize = 27;
 
 /// A growing array of `T` with stable places.
 pub(super) struct Arena<T> {
@@ -46,6 +46,15 @@ impl<T: Default> Arena<T> {
     /// The slot at `index`, which must have been handed out.
     pub(super) fn get(&self, index: u32) -> &T {
         &self.from(index)[0]
+    }
+
+    /// Bytes allocated once the slots before `next` were handed out.
+    pub(super) fn bytes_allocated(next: u32) -> usize {
+        let slots = next.checked_sub(1).map_or(0, |last| {
+            let (chunk, _) = locate(last);
+            chunk_len(chunk + 1) - FIRST_CHUNK as usize
+        });
+        slots * size_of::<T>()
     }
 
     /// Hands out `count` neighbouring slots from `next` on, all in one chunk, and returns the
@@ -84,6 +93,19 @@ mod tests {
             assert_eq!(*arena.get(first + count - 1), 0);
             assert!(arena.from(first).len() >= count as usize);
             last_end = first + count;
+        }
+    }
+
+    #[test]
+    fn chunks_are_counted_as_they_are_allocated() {
+        let arena = Arena::<u32>::default();
+        let mut next = 0;
+        assert_eq!(Arena::<u32>::bytes_allocated(next), 0);
+        for _ in 0..4000 {
+            arena.reserve(&mut next, 7).unwrap();
+            let chunks = arena.chunks.iter().filter_map(OnceLock::get);
+            let bytes: usize = chunks.map(|chunk| size_of_val(&**chunk)).sum();
+            assert_eq!(Arena::<u32>::bytes_allocated(next), bytes);
         }
     }
 

@@ -7,6 +7,10 @@
 //! A reader that loads a published sequence number and then looks here finds every entry up to
 //! it: the batches were applied before the number was published (`Release`, met by the load's
 //! `Acquire`). This holds for the order of rows, the row hash and the row filter alike.
+//!
+//! What it allocates is charged to the engine's budget until it is dropped: as `Active` while it
+//! takes writes, then as `Frozen`, and as `Outlived` if readers keep it after its flush. What it
+//! takes when it is empty is a tree's pinned metadata: no flush gives that back.
 
 mod arena;
 mod btree;
@@ -19,6 +23,7 @@ mod words;
 pub use cursor::MemtableCursor;
 
 use crate::batch::{FrozenBatch, Mutation};
+use crate::budget::{Budget, Charge, Use};
 use crate::cell::{RangeTombstone, SequenceNumber};
 use crate::manifest::LogPosition;
 use crate::read::dropped::DroppedRanges;
@@ -33,13 +38,22 @@ const HEAD_BYTES_SHARED: usize = 4;
 /// Entries and range tombstones of one tree, in memory.
 pub struct Memtable {
     rows: Rows,
-    writer: Mutex<Writer>,
+    writer: Mutex<Writing>,
     dropped: RwLock<Dropped>,
     any_dropped: AtomicBool,
     bytes: AtomicUsize,
     entries: AtomicUsize,
     /// Position of the last batch applied; 0 while there is none.
     position: AtomicU64,
+    /// For what it takes when it is empty.
+    empty: Charge,
+}
+
+/// What the writer alone has.
+struct Writing {
+    writer: Writer,
+    /// For what was allocated since the memtable was made.
+    charge: Charge,
 }
 
 /// Range tombstones in commit order, and an index over them.
@@ -49,18 +63,36 @@ struct Dropped {
     index: Arc<DroppedRanges>,
 }
 
+impl Dropped {
+    fn memory_bytes(&self) -> usize {
+        let of = |range: &RangeTombstone| {
+            range.start.len() + range.end.as_ref().map_or(0, Vec::len) + size_of_val(range)
+        };
+        self.ranges.iter().map(of).sum::<usize>() + self.index.memory_bytes()
+    }
+}
+
 impl Default for Memtable {
+    /// An empty memtable whose memory nobody counts.
     fn default() -> Self {
-        Self::with_prefix(&[])
+        Self::new(&Budget::new(usize::MAX, None))
     }
 }
 
 impl Memtable {
-    fn with_prefix(prefix: &[u8]) -> Self {
+    /// An empty memtable that is charged to `budget`.
+    pub fn new(budget: &Arc<Budget>) -> Self {
+        Self::with_prefix(budget, &[])
+    }
+
+    fn with_prefix(budget: &Arc<Budget>, prefix: &[u8]) -> Self {
         let (rows, writer) = Rows::new(prefix);
+        let empty = size_of::<Self>() + rows.bytes_allocated(&writer);
+        let empty = budget.charge(Use::Metadata).of(empty);
         Self {
             rows,
-            writer: Mutex::new(writer),
+            writer: Mutex::new(Writing { writer, charge: budget.charge(Use::Active) }),
+            empty,
             dropped: RwLock::default(),
             any_dropped: AtomicBool::new(false),
             bytes: AtomicUsize::new(0),
@@ -75,34 +107,36 @@ impl Memtable {
     pub fn successor(&self) -> Self {
         let (first, last) = (self.rows.first(), self.rows.last_before(None));
         if first == last {
-            return Self::default();
+            return Self::new(self.budget());
         }
         let (first, last) = (self.rows.row(first), self.rows.row(last));
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-        Self::with_prefix(&first[..common.saturating_sub(HEAD_BYTES_SHARED)])
+        Self::with_prefix(self.budget(), &first[..common.saturating_sub(HEAD_BYTES_SHARED)])
     }
 
     /// Applies `batch`, which it keeps, whose mutations are numbered from `first` and which lies
     /// at `position` of the log. Batches must come in log order.
     pub fn apply(&self, batch: &FrozenBatch, first: SequenceNumber, position: LogPosition) {
-        let mut writer = self.writer.lock();
+        let mut writing = self.writer.lock();
+        let Writing { writer, charge } = &mut *writing;
         let mut dropped = Vec::new();
         let mut last: Option<(&[u8], u32)> = None;
-        let kept = self.rows.keep(&mut writer, batch);
+        let kept = self.rows.keep(writer, batch);
         for mutation in batch.mutations(first) {
             match mutation {
                 Mutation::Entry { row, entry } => match last {
                     Some((same, node)) if same == row => {
-                        self.rows.add_cell(&mut writer, &kept, node, &entry);
+                        self.rows.add_cell(writer, &kept, node, &entry);
                     }
-                    _ => last = Some((row, self.rows.insert(&mut writer, &kept, row, &entry))),
+                    _ => last = Some((row, self.rows.insert(writer, &kept, row, &entry))),
                 },
                 Mutation::DropRange(range) => dropped.push(range),
             }
         }
         self.entries.fetch_add(batch.len() - dropped.len(), Ordering::Relaxed);
-        self.bytes.store(self.rows.bytes_in_use(&writer), Ordering::Relaxed);
+        self.bytes.store(self.rows.bytes_in_use(writer), Ordering::Relaxed);
         self.add_dropped(dropped);
+        charge.set(self.bytes_allocated(writer).saturating_sub(self.empty.bytes()));
         let before = self.position.swap(position.0, Ordering::Release);
         assert!(before < position.0, "batches are applied in log order");
     }
@@ -114,6 +148,29 @@ impl Memtable {
             current.index = Arc::new(DroppedRanges::new(current.ranges.iter()));
             self.any_dropped.store(true, Ordering::Release);
         }
+    }
+
+    fn bytes_allocated(&self, writer: &Writer) -> usize {
+        let dropped = match self.has_dropped() {
+            true => self.dropped.read().memory_bytes(),
+            false => 0,
+        };
+        size_of::<Self>() + self.rows.bytes_allocated(writer) + dropped
+    }
+
+    /// The budget it is charged to.
+    pub fn budget(&self) -> &Arc<Budget> {
+        self.empty.budget()
+    }
+
+    /// It takes no more writes, and is flushed when its turn comes.
+    pub(crate) fn freeze(&self) {
+        self.writer.lock().charge.turn(Use::Frozen);
+    }
+
+    /// Its entries are in SSTables, or of no use: who still reads it alone keeps it.
+    pub(crate) fn outlive(&self) {
+        self.writer.lock().charge.turn(Use::Outlived);
     }
 
     /// Whether it may have entries of the row with this hash (`base::checksum::xxh3` of its key).
@@ -208,7 +265,7 @@ mod tests {
             prefix in 0usize..4,
             steps in Steps::any(60),
         ) {
-            let memtable = Arc::new(Memtable::with_prefix(&[b'r'; 4][..prefix]));
+            let memtable = Arc::new(Memtable::with_prefix(&Budget::new(usize::MAX, None), &[b'r'; 4][..prefix]));
             fill(&memtable, &entries, some);
             check_against_oracle(&mut memtable.cursor(), sorted(entries), &steps);
         }

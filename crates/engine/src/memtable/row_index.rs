@@ -19,9 +19,9 @@ use std::sync::atomic::Ordering::Release;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed};
 
 /// Slots of the first generation, a power of two.
-const FIRST_SLOTS: usize = 1 << 10;
+const FIRST_SLOTS: usize = 1 << 6;
 /// Generations enough for every node that an arena of words can hold.
-const GENERATIONS: usize = 21;
+const GENERATIONS: usize = 25;
 /// Slots for each word of the filter: 12.8 bits a row in a full generation, 25.6 in a new one.
 const SLOTS_PER_WORD: usize = 8;
 

@@ -330,6 +330,14 @@ impl Rows {
         words.iter().zip(fields).for_each(|(word, field)| word.store(field, Relaxed));
     }
 
+    /// Bytes allocated: of the batches, of the places for batches and nodes, of the index.
+    pub(super) fn bytes_allocated(&self, writer: &Writer) -> usize {
+        let places = Arena::<OnceLock<FrozenBatch>>::bytes_allocated(writer.next_batch);
+        let in_places = writer.next_batch as usize * size_of::<OnceLock<FrozenBatch>>();
+        let batches = writer.batch_bytes - in_places + places;
+        batches + writer.growth.bytes_allocated() + self.index.bytes()
+    }
+
     /// Bytes of memory in use: batches, nodes and index.
     pub(super) fn bytes_in_use(&self, writer: &Writer) -> usize {
         writer.batch_bytes + writer.growth.bytes() + self.index.bytes()

@@ -37,6 +37,11 @@ impl Growth {
     pub(super) fn bytes(&self) -> usize {
         8 * self.next as usize
     }
+
+    /// Bytes allocated for words.
+    pub(super) fn bytes_allocated(&self) -> usize {
+        Arena::<AtomicU64>::bytes_allocated(self.next)
+    }
 }
 
 /// A word of two halves.

@@ -40,6 +40,14 @@ impl DroppedRanges {
         Self { fragments: fragments.collect() }
     }
 
+    /// Bytes of memory it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let of = |(start, covering): &(Vec<u8>, Vec<SequenceNumber>)| {
+            start.len() + size_of_val(start) + size_of_val(covering) + size_of_val(&**covering)
+        };
+        self.fragments.iter().map(of).sum()
+    }
+
     /// Whether no range was dropped.
     pub fn is_empty(&self) -> bool {
         self.fragments.is_empty()

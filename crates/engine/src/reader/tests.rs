@@ -11,7 +11,7 @@ const TREE: TreeId = TreeId(3);
 
 fn engine(dir: &std::path::Path, granularity: Option<FilterGranularity>, bits: u8) -> Engine {
     let options =
-        Options { durability: Durability::None, cache_bytes_max: 1 << 20, ..Options::default() };
+        Options { durability: Durability::None, memory_bytes_max: 4 << 20, ..Options::default() };
     let engine = Engine::open(Env::real(1), dir, options).unwrap();
     let tree = TreeOptions {
         filter_granularity: granularity,

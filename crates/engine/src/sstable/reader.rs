@@ -21,6 +21,7 @@ use super::load::{Lead, with_scratch};
 use super::properties::Properties;
 use super::top_index::TopIndex;
 use super::{Block, BlockCache, Content, ranges};
+use crate::budget::{Charge, Use};
 use crate::cache::{BlockHold, CacheFill, CacheKey, Hint};
 use crate::cell::{RangeTombstone, SequenceNumber};
 use crate::error::{Error, Result};
@@ -31,6 +32,9 @@ use base::env::fs::ReadFile;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What the version, its run and the file handle take for an open SSTable, about.
+const KNOWN_ELSEWHERE_BYTES: usize = 400;
 
 /// An open SSTable.
 pub struct SstReader {
@@ -44,6 +48,8 @@ pub struct SstReader {
     given: Option<SequenceNumber>,
     /// Prefix indexes are used.
     by_prefix: bool,
+    /// For `pinned_bytes`.
+    charge: Charge,
 }
 
 /// The file of an SSTable, its name for messages, and its length when it was opened.
@@ -184,9 +190,20 @@ impl SstReader {
         let top = source.read_checked(footer.top_index, BlockType::TopIndex, TopIndex::decode)?;
         let given = footer.ingested.then_some(SequenceNumber(0));
         let by_prefix = true;
-        let reader =
-            Self { source, cache, footer, properties, range_tombstones, top, given, by_prefix };
+        let charge = cache.budget().charge(Use::Metadata);
+        let mut reader = Self {
+            source,
+            cache,
+            footer,
+            properties,
+            range_tombstones,
+            top,
+            given,
+            by_prefix,
+            charge,
+        };
         reader.check_pinned()?;
+        reader.charge.set(reader.pinned_bytes());
         Ok(Arc::new(reader))
     }
 
@@ -279,9 +296,18 @@ impl SstReader {
         hull(&self.range_tombstones)
     }
 
-    /// Bytes of memory held while the file is open, cached blocks not counted.
+    /// Bytes of memory held while the file is open, cached blocks not counted: what is read of it,
+    /// and what the tree's version and its runs know of it.
     pub fn pinned_bytes(&self) -> usize {
-        size_of::<Self>() + self.top.memory_bytes()
+        let Properties { first_row, last_row, .. } = &self.properties;
+        let of_range = |range: &RangeTombstone| {
+            range.start.len() + range.end.as_ref().map_or(0, Vec::len) + size_of_val(range)
+        };
+        let ranges: usize = self.range_tombstones.iter().map(of_range).sum();
+        let path = self.source.path.as_os_str().len();
+        // The version has both rows, too.
+        let rows = 2 * (first_row.len() + last_row.len());
+        size_of::<Self>() + self.top.memory_bytes() + ranges + path + rows + KNOWN_ELSEWHERE_BYTES
     }
 
     /// Whether the file may have what `query` asks for, or any tombstone of its row: `false` is

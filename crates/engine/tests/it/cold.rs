@@ -15,7 +15,7 @@ const ROWS: u32 = 40_000;
 const VALUE_BYTES: usize = 1000;
 
 fn options() -> Options {
-    Options { cache_bytes_max: 2 << 20, direct_reads: true, ..Options::default() }
+    Options { cache_bytes_max: Some(2 << 20), direct_reads: true, ..Options::default() }
 }
 
 /// Rows are the even numbers.
@@ -125,7 +125,7 @@ fn blocks_of_a_multi_get_are_read_side_by_side() {
 #[test]
 fn reads_that_overlap_on_many_threads_come_to_an_end() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { cache_bytes_max: 1 << 20, ..options() };
+    let options = Options { cache_bytes_max: Some(1 << 20), ..options() };
     let (_engine, tree) = loaded(dir.path(), options);
     std::thread::scope(|scope| {
         for thread in 0..4 {

@@ -74,9 +74,9 @@ fn a_dropped_tree_is_gone_and_its_id_is_not_given_again() {
 #[test]
 fn limits_are_named() {
     let dir = tempfile::tempdir().unwrap();
-    let bad = Options { cache_bytes_max: 5, ..Options::default() };
+    let bad = Options { memory_bytes_max: 5, ..Options::default() };
     match Engine::open(base::env::Env::real(1), dir.path(), bad).map(|_| ()) {
-        Err(Error::InvalidArgument(what)) => assert!(what.contains("cache_bytes_max"), "{what}"),
+        Err(Error::InvalidArgument(what)) => assert!(what.contains("memory_bytes_max"), "{what}"),
         other => panic!("{other:?}"),
     }
     let engine = open(dir.path(), small());

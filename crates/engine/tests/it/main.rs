@@ -10,5 +10,6 @@ mod granularity;
 mod ingest;
 mod kv;
 mod lifecycle;
+mod memory;
 mod prefixes;
 mod support;

@@ -11,7 +11,8 @@ pub(crate) fn small() -> Options {
     Options {
         durability: Durability::None,
         memtable_bytes_max: 64 << 10,
-        cache_bytes_max: 1 << 20,
+        memory_bytes_max: 4 << 20,
+        cache_bytes_max: Some(1 << 20),
         log_segment_bytes: 64 << 10,
         l0_runs_compact: 2,
         l0_runs_stall: 4,

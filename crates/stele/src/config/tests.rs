@@ -24,7 +24,8 @@ fn documented_defaults_are_the_real_ones() {
         ("log_format", "text".into()),
         ("log_level", config.log_level),
         ("background_threads", config.background_threads.to_string()),
-        ("cache_bytes_max", ByteSize(config.engine.cache_bytes_max as u64).to_string()),
+        ("memory_bytes_max", ByteSize(config.engine.memory_bytes_max as u64).to_string()),
+        ("cache_bytes_max", "all that is left".into()),
         ("memtable_bytes_max", ByteSize(config.engine.memtable_bytes_max as u64).to_string()),
         ("log_segment_bytes", ByteSize(config.engine.log_segment_bytes).to_string()),
         ("l0_runs_compact", config.engine.l0_runs_compact.to_string()),
@@ -33,6 +34,7 @@ fn documented_defaults_are_the_real_ones() {
         ("l1_bytes_max", ByteSize(config.engine.l1_bytes_max).to_string()),
     ];
     assert_eq!(config.engine.durability, Durability::Sync);
+    assert_eq!(config.engine.cache_bytes_max, None);
     let cli = Line::command();
     let mut documented = 0;
     for arg in cli.get_arguments().filter(|arg| arg.get_id() != "config") {
@@ -59,7 +61,7 @@ fn flags_win_over_the_file_and_the_file_over_defaults() {
     assert_eq!(config.data_dir, Path::new("/flag"));
     assert_eq!(config.engine.durability, Durability::None);
     assert_eq!(config.engine.sst_bytes_max, 1 << 20);
-    assert_eq!(config.engine.cache_bytes_max, 8 << 20);
+    assert_eq!(config.engine.cache_bytes_max, Some(8 << 20));
     assert_eq!(config.http_listen, Config::default().http_listen);
 }
 
@@ -94,6 +96,8 @@ fn values_out_of_range_are_refused_with_the_range() {
         ("drain_seconds", "3601", "0 to 3600"),
         ("background_threads", "0", "1 to 64"),
         ("memtable_bytes_max", "1", "64 KiB to 4 GiB"),
+        ("memory_bytes_max", "1", "1 MiB or more"),
+        ("cache_bytes_max", "'1GiB'", "1 MiB to memory_bytes_max"),
         ("l0_runs_stall", "4", "greater than l0_runs_compact"),
     ] {
         let settings = toml::from_str(&format!("{key} = {value}")).unwrap();

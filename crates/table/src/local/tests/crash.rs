@@ -18,7 +18,8 @@ fn open(machine: &SimEnv, durability: Durability) -> Result<Local> {
     let options = Options {
         durability,
         memtable_bytes_max: 64 << 10,
-        cache_bytes_max: 1 << 20,
+        memory_bytes_max: 4 << 20,
+        cache_bytes_max: Some(1 << 20),
         log_segment_bytes: 64 << 10,
         ..Options::default()
     };

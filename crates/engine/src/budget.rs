@@ -1,0 +1,239 @@
+//! One budget of memory for what an engine keeps: blocks of SSTables, memtables, and what open
+//! files and trees pin.
+//!
+//! Memtables and pinned metadata are **charged** as they are allocated; the block cache takes what
+//! they leave (`Cache::balance`). The shares, in bytes:
+//!
+//! ```text
+//! blocks      what the others leave; never less than an eighth, never more than their own limit
+//! memtables   a half; less where metadata is large, but never less than an eighth
+//! ```
+//!
+//! Invariants:
+//! 1. A charge ends with the memory it stands for, so that the sum of charges is what is allocated
+//!    but for the allocator's own overhead.
+//! 2. `Active` and `Frozen` are memory that a flush gives back; writers wait for nothing else, so a
+//!    reader that keeps a flushed memtable alive never stops a writer. It costs blocks.
+//! 3. Nothing here is touched by reads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Blocks keep at least this part of the budget.
+const BLOCKS_MIN_PART: usize = 8;
+/// Memtables may take this part, and keep at least that one.
+const MEMTABLES_PART: usize = 2;
+const MEMTABLES_MIN_PART: usize = 8;
+
+/// What charged memory is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// Memtables that take writes.
+    Active,
+    /// Memtables that wait for their flush.
+    Frozen,
+    /// Memtables that were flushed, or whose tree was dropped, and are still being read.
+    Outlived,
+    /// What open files and trees need whatever is read or written.
+    Metadata,
+}
+
+impl Use {
+    const COUNT: usize = 4;
+}
+
+/// See the file header.
+#[derive(Debug)]
+pub struct Budget {
+    bytes_max: usize,
+    blocks_min: usize,
+    blocks_limit: usize,
+    /// By [`Use`]. Relaxed: each stands by itself.
+    charged: [AtomicUsize; Use::COUNT],
+}
+
+impl Budget {
+    /// A budget of `bytes_max` bytes, of which blocks take at most `blocks_limit` (`None`: all that
+    /// is left).
+    pub fn new(bytes_max: usize, blocks_limit: Option<usize>) -> Arc<Self> {
+        let blocks_limit = blocks_limit.unwrap_or(bytes_max).min(bytes_max);
+        let blocks_min = (bytes_max / BLOCKS_MIN_PART).min(blocks_limit);
+        Arc::new(Self { bytes_max, blocks_min, blocks_limit, charged: Default::default() })
+    }
+
+    /// A budget of which `bytes` bytes are for blocks, whatever else is charged.
+    pub fn of_blocks(bytes: usize) -> Arc<Self> {
+        let (blocks_min, blocks_limit) = (bytes, bytes);
+        Arc::new(Self { bytes_max: bytes, blocks_min, blocks_limit, charged: Default::default() })
+    }
+
+    /// All of it.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Bytes charged for `what`.
+    pub fn charged(&self, what: Use) -> usize {
+        self.charged[what as usize].load(Ordering::Relaxed)
+    }
+
+    /// Bytes that blocks always have.
+    pub(crate) fn blocks_min(&self) -> usize {
+        self.blocks_min
+    }
+
+    /// Bytes that blocks can ever have.
+    pub(crate) fn blocks_limit(&self) -> usize {
+        self.blocks_limit
+    }
+
+    /// Bytes that blocks may have now.
+    pub fn blocks_max(&self) -> usize {
+        let others: usize = self.charged.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum();
+        self.bytes_max.saturating_sub(others).clamp(self.blocks_min, self.blocks_limit)
+    }
+
+    /// Bytes that memtables may take until they are flushed, those of all trees together.
+    pub fn memtables_max(&self) -> usize {
+        let pinned = self.charged(Use::Metadata) + self.charged(Use::Outlived);
+        let left = self.bytes_max.saturating_sub(pinned + self.blocks_min);
+        (self.bytes_max / MEMTABLES_PART).min(left).max(self.bytes_max / MEMTABLES_MIN_PART)
+    }
+
+    /// Bytes that memtables take until they are flushed.
+    fn unflushed(&self) -> usize {
+        self.charged(Use::Active) + self.charged(Use::Frozen)
+    }
+
+    /// Whether a memtable is to be flushed although it is not full: those that take writes fill
+    /// three quarters of what memtables may take, and what is left is for writes until it is flushed.
+    pub(crate) fn wants_flush(&self) -> bool {
+        self.charged(Use::Active) >= self.memtables_max() / 4 * 3
+    }
+
+    /// Whether writers are to be slowed: flushes that run fall behind.
+    pub(crate) fn slows_writers(&self) -> bool {
+        self.charged(Use::Frozen) > 0 && self.unflushed() >= self.memtables_max() / 8 * 7
+    }
+
+    /// Whether writers are to wait for the flushes that run.
+    pub(crate) fn stops_writers(&self) -> bool {
+        self.charged(Use::Frozen) > 0 && self.unflushed() >= self.memtables_max()
+    }
+
+    /// Charges nothing as yet for `what`.
+    pub fn charge(self: &Arc<Self>, what: Use) -> Charge {
+        Charge { budget: Arc::clone(self), what, bytes: 0 }
+    }
+}
+
+/// Memory that its owner keeps. Ends when it is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    budget: Arc<Budget>,
+    what: Use,
+    bytes: usize,
+}
+
+impl Charge {
+    /// Sets how many bytes it is for.
+    pub fn set(&mut self, bytes: usize) {
+        let charged = &self.budget.charged[self.what as usize];
+        // Never below 0: what is taken off was added before.
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => charged.fetch_add(more, Ordering::Relaxed),
+            None => charged.fetch_sub(self.bytes - bytes, Ordering::Relaxed),
+        };
+        self.bytes = bytes;
+    }
+
+    /// The same, for a charge as it is made.
+    #[must_use]
+    pub fn of(mut self, bytes: usize) -> Self {
+        self.set(bytes);
+        self
+    }
+
+    /// The same memory is used for something else from now on.
+    pub fn turn(&mut self, what: Use) {
+        let bytes = self.bytes;
+        self.set(0);
+        self.what = what;
+        self.set(bytes);
+    }
+
+    /// How many bytes it is for.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The budget it is charged to.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_follow_from_what_is_charged() {
+        const MIB: usize = 1 << 20;
+        for (case, limit, [active, frozen, outlived, metadata], blocks, memtables) in [
+            ("nothing charged", None, [0, 0, 0, 0], 64, 32),
+            ("blocks have a limit", Some(10), [0, 0, 0, 0], 10, 32),
+            ("memtables take from blocks", None, [10, 6, 0, 0], 48, 32),
+            ("not below the limit of blocks", Some(10), [10, 6, 0, 0], 10, 32),
+            ("old memtables that are read", None, [10, 6, 5, 0], 43, 32),
+            ("metadata takes from both", None, [4, 0, 0, 40], 20, 16),
+            ("blocks keep an eighth", None, [20, 20, 20, 20], 8, 16),
+            ("memtables keep an eighth", None, [0, 0, 0, 100], 8, 8),
+        ] {
+            let budget = Budget::new(64 * MIB, limit.map(|limit: usize| limit * MIB));
+            let uses = [Use::Active, Use::Frozen, Use::Outlived, Use::Metadata];
+            let charges = [active, frozen, outlived, metadata].into_iter().zip(uses);
+            let charges: Vec<Charge> =
+                charges.map(|(bytes, what)| budget.charge(what).of(bytes * MIB)).collect();
+            assert_eq!(budget.blocks_max(), blocks * MIB, "{case}");
+            assert_eq!(budget.memtables_max(), memtables * MIB, "{case}");
+            drop(charges);
+            assert_eq!(budget.blocks_max(), budget.blocks_limit(), "{case}");
+        }
+    }
+
+    #[test]
+    fn writers_wait_for_flushes_and_for_nothing_else() {
+        let budget = Budget::new(800, None);
+        let mut active = budget.charge(Use::Active).of(299);
+        assert!(!budget.wants_flush());
+        active.set(300);
+        assert!(budget.wants_flush() && !budget.slows_writers());
+        active.set(10_000);
+        assert!(!budget.stops_writers(), "nothing is being flushed that could end the wait");
+        let mut old = budget.charge(Use::Frozen).of(1);
+        assert!(budget.stops_writers() && budget.slows_writers());
+        active.set(348);
+        assert!(!budget.slows_writers());
+        active.set(349);
+        assert!(budget.slows_writers() && !budget.stops_writers());
+        active.set(399);
+        assert!(budget.stops_writers());
+        old.turn(Use::Outlived);
+        assert!(!budget.stops_writers() && !budget.slows_writers());
+        assert_eq!((budget.charged(Use::Frozen), budget.charged(Use::Outlived)), (0, 1));
+    }
+
+    #[test]
+    fn a_share_for_blocks_alone_stays() {
+        let budget = Budget::of_blocks(100);
+        let _charge = budget.charge(Use::Metadata).of(1_000);
+        assert_eq!(budget.blocks_max(), 100);
+    }
+}

@@ -1,0 +1,154 @@
+//! Memtables of all trees, blocks and what is pinned stay within one budget, and nobody waits for
+//! ever when it is small.
+
+use crate::support::{collect, open};
+use engine::{
+    Column, Durability, Engine, FamilyId, Options, RowRange, ScanRequest, Timestamp, TreeId,
+    TreeOptions, WriteBatch,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const MIB: usize = 1 << 20;
+const VALUE: [u8; 400] = [7; 400];
+
+fn metric(engine: &Engine, name: &str) -> usize {
+    engine.metrics().get(name).unwrap() as usize
+}
+
+/// What blocks, memtables and metadata take together.
+fn in_use(engine: &Engine) -> usize {
+    ["blocks", "memtables_active", "memtables_frozen", "memtables_outlived", "metadata"]
+        .map(|user| metric(engine, &format!("memory_{user}_bytes")))
+        .iter()
+        .sum()
+}
+
+fn write(engine: &Engine, tree: TreeId, rows: std::ops::Range<u64>) {
+    let mut batch = WriteBatch::new();
+    for row in rows {
+        let column = Column::of(FamilyId(1), b"q");
+        batch.put(&row.to_be_bytes(), column, Timestamp(1), &VALUE);
+    }
+    engine.write(tree, &batch).unwrap();
+}
+
+fn rows_of(engine: &Engine, tree: TreeId) -> usize {
+    collect(engine.scan(tree, &ScanRequest::rows(RowRange::ALL), None).unwrap()).len()
+}
+
+fn with_budget(memory_bytes_max: usize) -> Options {
+    Options { durability: Durability::None, memory_bytes_max, ..Options::default() }
+}
+
+#[test]
+fn a_thousand_trees_stay_within_the_budget() {
+    const TREES: u32 = 1_000;
+    let budget = 48 * MIB;
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path(), with_budget(budget));
+    (0..TREES).for_each(|id| engine.create_tree(TreeId(id), TreeOptions::default()).unwrap());
+    let mut most = 0;
+    for round in 0..6u64 {
+        for tree in 0..TREES {
+            write(&engine, TreeId(tree), round * 20..(round + 1) * 20);
+            if tree % 50 == 0 {
+                most = most.max(in_use(&engine));
+            }
+        }
+        for tree in (0..TREES).step_by(10) {
+            assert_eq!(rows_of(&engine, TreeId(tree)), (round as usize + 1) * 20);
+        }
+        most = most.max(in_use(&engine));
+    }
+    // A part is on its way out while readers may still look at it.
+    assert!(most <= budget / 16 * 17, "{most} of {budget}");
+    assert!(most >= budget / 2, "{most}: the budget is used");
+    let early = metric(&engine, "flushes_for_memory_total");
+    assert!(early > 0, "memtables were flushed before they were full");
+    assert!(early < 2_000, "{early}: not with every write");
+}
+
+#[test]
+fn a_budget_smaller_than_a_memtable_stops_nobody_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path(), with_budget(MIB));
+    let trees = [TreeId(1), TreeId(2), TreeId(3)];
+    trees.iter().for_each(|id| engine.create_tree(*id, TreeOptions::default()).unwrap());
+    std::thread::scope(|scope| {
+        for tree in trees {
+            let engine = &engine;
+            scope.spawn(move || {
+                (0..200).for_each(|at| write(engine, tree, at * 20..(at + 1) * 20));
+            });
+        }
+    });
+    // A batch larger than all that memtables may take.
+    write(&engine, trees[0], 4_000..6_000);
+    write(&engine, trees[0], 6_000..6_001);
+    drop(engine);
+    let engine = open(dir.path(), with_budget(MIB));
+    assert_eq!(trees.map(|tree| rows_of(&engine, tree)), [6_001, 4_000, 4_000]);
+    write(&engine, trees[1], 0..1);
+}
+
+#[test]
+fn a_scan_that_keeps_old_memtables_stops_no_writer() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path(), with_budget(2 * MIB));
+    let (read, dropped) = (TreeId(1), TreeId(2));
+    [read, dropped].iter().for_each(|id| engine.create_tree(*id, TreeOptions::default()).unwrap());
+    write(&engine, dropped, 0..500);
+    let of_dropped = engine.scan(dropped, &ScanRequest::rows(RowRange::ALL), None).unwrap();
+    engine.drop_tree(dropped).unwrap();
+    let mut scans = Vec::new();
+    for round in 0..30u64 {
+        write(&engine, read, round * 100..(round + 1) * 100);
+        scans.push((engine.scan(read, &ScanRequest::rows(RowRange::ALL), None).unwrap(), round));
+        engine.flush(read).unwrap();
+    }
+    assert!(metric(&engine, "memory_memtables_outlived_bytes") > MIB);
+    for (scan, round) in scans {
+        assert_eq!(collect(scan).len(), (round as usize + 1) * 100);
+    }
+    assert_eq!(collect(of_dropped).len(), 500);
+    assert_eq!(metric(&engine, "memory_memtables_outlived_bytes"), 0);
+}
+
+#[test]
+fn blocks_give_way_to_memtables_while_they_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path(), Options { memtable_bytes_max: 2 * MIB, ..with_budget(8 * MIB) });
+    let (data, other) = (TreeId(1), TreeId(2));
+    [data, other].iter().for_each(|id| engine.create_tree(*id, TreeOptions::default()).unwrap());
+    let rows = 20_000;
+    (0..rows / 100).for_each(|at| write(&engine, data, at * 100..(at + 1) * 100));
+    engine.compact_range(data, &RowRange::ALL).unwrap();
+    let writing = AtomicBool::new(true);
+    let (mut least, mut most) = (usize::MAX, 0);
+    std::thread::scope(|scope| {
+        for reader in 0..2u64 {
+            let (engine, writing) = (&engine, &writing);
+            scope.spawn(move || {
+                let mut row = reader;
+                while writing.load(Ordering::Relaxed) {
+                    row = (row * 31 + 7) % rows;
+                    let got = engine.get(data, &row.to_be_bytes(), FamilyId(1), b"q", None);
+                    assert_eq!(got.unwrap().unwrap().1, VALUE);
+                }
+            });
+        }
+        for round in 0..300u64 {
+            write(&engine, other, round * 100..(round + 1) * 100);
+            let blocks = metric(&engine, "cache_bytes_max");
+            (least, most) = (least.min(blocks), most.max(blocks));
+        }
+        writing.store(false, Ordering::Relaxed);
+    });
+    assert!(least < 6 * MIB && most > least, "blocks had from {least} to {most}");
+    // What readers were looking at goes when they have gone on, and somebody asks for memory.
+    let settled = (0..1_000u64).any(|row| {
+        write(&engine, other, row..row + 1);
+        in_use(&engine) <= 8 * MIB
+    });
+    assert!(settled, "{} in use", in_use(&engine));
+}
