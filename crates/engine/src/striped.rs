@@ -1,23 +1,19 @@
-//! Counters that many cores add to at once, each to lines of its own.
+//! Counters that many cores add to at once, each thread to lines of its own.
+//!
+//! Invariant: a stripe is written by one thread at a time, so that an addition needs no atomic
+//! read-modify-write, which would cost a read more than the rest of its counting. When a thread
+//! has ended another may take its stripe over; `thread_local` orders the two.
 
 use crossbeam_utils::CachePadded;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
-const STRIPES: usize = 16;
+use std::sync::atomic::{AtomicU64, Ordering};
+use thread_local::ThreadLocal;
 
 /// `N` counters, each the sum of its stripes. Relaxed: each stands by itself.
-pub(crate) struct Striped<const N: usize>([CachePadded<[AtomicU64; N]>; STRIPES]);
-
-thread_local! {
-    static STRIPE: usize = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES
-    };
-}
+pub(crate) struct Striped<const N: usize>(ThreadLocal<CachePadded<[AtomicU64; N]>>);
 
 impl<const N: usize> Default for Striped<N> {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0)))))
+        Self(ThreadLocal::new())
     }
 }
 
@@ -25,9 +21,16 @@ impl<const N: usize> Striped<N> {
     /// Adds to counter `which`.
     #[inline]
     pub(crate) fn add(&self, which: usize, count: u64) {
-        if count > 0 {
-            let stripe = STRIPE.with(|stripe| *stripe);
-            self.0[stripe][which].fetch_add(count, Ordering::Relaxed);
+        self.add_all([(which, count)]);
+    }
+
+    /// Adds to several counters.
+    #[inline]
+    pub(crate) fn add_all<const M: usize>(&self, counts: [(usize, u64); M]) {
+        let stripe = self.0.get_or(|| CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0))));
+        for (which, count) in counts {
+            let before = stripe[which].load(Ordering::Relaxed);
+            stripe[which].store(before.wrapping_add(count), Ordering::Relaxed);
         }
     }
 

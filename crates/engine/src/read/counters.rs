@@ -26,9 +26,8 @@ impl FilterCounters {
     /// Counts filters asked, and those that kept a file from being read.
     #[inline]
     pub(crate) fn probed(&self, queries: &[FilterQuery<'_>], probed: usize, useful: usize) {
-        let asked = asked(queries);
-        self.add(asked, 0, probed);
-        self.add(asked, 1, useful);
+        let first = asked(queries) as usize * 3;
+        self.0.add_all([(first, probed as u64), (first + 1, useful as u64)]);
     }
 
     /// Counts a file whose filter said maybe of a prefix that none of its rows has.
