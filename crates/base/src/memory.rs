@@ -127,7 +127,7 @@ fn mapping(line: &str) -> Option<(u64, u64)> {
 #[inline(always)]
 pub fn prefetch(start: *const u8, bytes: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    for line in 0..bytes.div_ceil(64) {
+    for line in 0..(start.addr() % 64 + bytes).div_ceil(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch of any address has no effect that a program could observe.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line * 64).cast()) };

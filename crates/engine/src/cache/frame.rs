@@ -26,7 +26,7 @@ const NO_FILE: u64 = u64::MAX;
 const DOOMED: u32 = 1 << 31;
 
 /// See the file header.
-#[repr(C, align(64))]
+#[repr(C)]
 pub(super) struct FrameHead {
     file: AtomicU64,
     offset: AtomicU64,
@@ -35,9 +35,19 @@ pub(super) struct FrameHead {
     len: AtomicU32,
     /// Hints behind it.
     hints: AtomicU32,
+    /// What hints say of it beside its place.
+    aim: AtomicU32,
     /// Turns of the hand that the frame survives without being used, now and after a use.
     lives: AtomicU8,
     lives_max: AtomicU8,
+}
+
+/// What a frame is filled with: bytes of the block, hints behind it, its aim.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Contents {
+    pub(super) len: u32,
+    pub(super) hints: u32,
+    pub(super) aim: u32,
 }
 
 impl FrameHead {
@@ -49,16 +59,18 @@ impl FrameHead {
             state: AtomicU32::new(0),
             len: AtomicU32::new(0),
             hints: AtomicU32::new(0),
+            aim: AtomicU32::new(0),
             lives: AtomicU8::new(0),
             lives_max: AtomicU8::new(0),
         }
     }
 
     /// Makes a free frame, whose block is written, live with one holder.
-    pub(super) fn publish(&self, key: CacheKey, len: u32, hints: u32, lives: u8, lives_max: u8) {
+    pub(super) fn publish(&self, key: CacheKey, holds: Contents, (lives, lives_max): (u8, u8)) {
         self.offset.store(key.offset, Ordering::Relaxed);
-        self.len.store(len, Ordering::Relaxed);
-        self.hints.store(hints, Ordering::Relaxed);
+        self.len.store(holds.len, Ordering::Relaxed);
+        self.hints.store(holds.hints, Ordering::Relaxed);
+        self.aim.store(holds.aim, Ordering::Relaxed);
         self.lives.store(lives, Ordering::Relaxed);
         self.lives_max.store(lives_max, Ordering::Relaxed);
         self.state.store(1, Ordering::Relaxed);
@@ -83,6 +95,12 @@ impl FrameHead {
     #[inline]
     pub(super) fn lengths(&self) -> (usize, usize) {
         (self.len.load(Ordering::Relaxed) as usize, self.hints.load(Ordering::Relaxed) as usize)
+    }
+
+    /// The aim of the block. For a frame found live.
+    #[inline]
+    pub(super) fn aim(&self) -> u32 {
+        self.aim.load(Ordering::Relaxed)
     }
 
     /// Takes hold of a frame found live; `false` if it is doomed by now.
@@ -162,10 +180,11 @@ mod loom_tests {
     use loom::thread;
 
     const KEY: CacheKey = CacheKey { file: FileNumber(1), offset: 2 };
+    const CONTENTS: Contents = Contents { len: 3, hints: 4, aim: 5 };
 
     fn live() -> Arc<FrameHead> {
         let head = Arc::new(FrameHead::free());
-        head.publish(KEY, 3, 4, 0, 0);
+        head.publish(KEY, CONTENTS, (0, 0));
         head
     }
 
@@ -211,7 +230,7 @@ mod loom_tests {
                     }
                 })
             };
-            head.publish(KEY, 3, 4, 0, 0);
+            head.publish(KEY, CONTENTS, (0, 0));
             reader.join().unwrap();
         });
     }

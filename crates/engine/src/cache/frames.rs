@@ -2,7 +2,7 @@
 //! size, each frame holding one block.
 //!
 //! ```text
-//! frame: head, 64 B | what the block is (M) | block, 64-byte aligned | hints
+//! frame: head | what the block is (M) | block, 64-byte aligned | hints
 //! ```
 //!
 //! What makes the reads here sound:
@@ -16,7 +16,7 @@
 //!    unpins; whoever holds it, until it lets go (frame.rs).
 #![allow(unsafe_code)]
 
-use super::frame::FrameHead;
+use super::frame::{Contents, FrameHead};
 use super::hint::{Hint, Place};
 use super::{BlockRef, CacheKey, Loaded, Plain};
 use base::memory::{Region, prefetch};
@@ -24,15 +24,14 @@ use crossbeam_epoch::Guard;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Blocks and frames are aligned to this.
 const ALIGNMENT: usize = 64;
-/// A frame's head, and the beginning of what its block is.
-const HEAD_BYTES: usize = 128;
 /// Smallest frame.
 const FRAME_BYTES_MIN: usize = 1 << 10;
-#[repr(C)]
+#[repr(C, align(64))]
 struct Frame<M> {
     head: FrameHead,
     meta: UnsafeCell<MaybeUninit<M>>,
@@ -222,7 +221,7 @@ impl<M: Plain> Arena<M> {
         free: FreeFrame,
         key: CacheKey,
         loaded: &Loaded<'_, M>,
-        (lives, lives_max): (u8, u8),
+        lives: (u8, u8),
     ) -> HeldFrame<M> {
         let place = free.0;
         let (frame, room) = self.frame(place).expect("a free frame lies in a carved slab");
@@ -236,7 +235,8 @@ impl<M: Plain> Arena<M> {
             std::ptr::copy_nonoverlapping(loaded.bytes.as_ptr(), block, len);
             let hint = start.add(hints_at::<M>(len)).cast::<Hint>();
             (0..hints).for_each(|index| hint.add(index).write(Hint::default()));
-            (*frame).head.publish(key, len as u32, hints as u32, lives, lives_max);
+            let holds = Contents { len: len as u32, hints: hints as u32, aim: loaded.aim };
+            (*frame).head.publish(key, holds, lives);
         }
         self.held(place)
     }
@@ -246,13 +246,15 @@ impl<M: Plain> Arena<M> {
         FreeFrame(retired.0)
     }
 
-    /// Asks the processor to fetch what says which block the frame at `place` holds, and the first
-    /// `len` bytes of the block.
+    /// Asks the processor to fetch what says which block the frame at `place` holds, and `parts` of
+    /// the block.
     #[inline]
-    pub(super) fn prefetch(&self, place: Place, len: usize) {
-        if let Some((frame, room)) = self.frame(place) {
-            let bytes = if len == 0 { HEAD_BYTES } else { Self::BLOCK_AT + len };
-            prefetch(frame.cast::<u8>(), room.min(bytes));
+    pub(super) fn prefetch<const N: usize>(&self, place: Place, parts: [Range<usize>; N]) {
+        let Some((frame, _)) = self.frame(place) else { return };
+        let start = frame.cast::<u8>();
+        prefetch(start, Self::BLOCK_AT);
+        for part in parts {
+            prefetch(start.wrapping_add(Self::BLOCK_AT + part.start), part.len());
         }
     }
 }

@@ -1,7 +1,9 @@
-//! Where a block was last seen in the arena. A hint may be wrong at any time; whoever follows it
-//! compares the frame's own key, so a wrong one only costs the look-up it would have saved.
+//! Where a block was last seen in the arena, and its **aim**: a word of the loader's that says
+//! where in the block a reader will look first, so that it can be fetched together with what says
+//! which block it is. A hint may be wrong at any time; whoever follows it compares the frame's own
+//! key, so a wrong one only costs the look-up it would have saved.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Frames of a slab are numbered in so many bits.
 const FRAME_BITS: u32 = 12;
@@ -32,16 +34,18 @@ impl Place {
 /// See the file header. Lies in index entries, beside what leads to the block on disk.
 #[derive(Debug, Default)]
 #[repr(transparent)]
-pub struct Hint(AtomicU32);
+pub struct Hint(AtomicU64);
 
 impl Hint {
+    /// The place and the aim.
     #[inline]
-    pub(super) fn place(&self) -> Option<Place> {
-        Place::decode(self.0.load(Ordering::Relaxed))
+    pub(super) fn get(&self) -> Option<(Place, u32)> {
+        let word = self.0.load(Ordering::Relaxed);
+        Place::decode(word as u32).map(|place| (place, (word >> 32) as u32))
     }
 
-    pub(super) fn set(&self, place: Option<Place>) {
-        let word = place.map_or(0, Place::encode);
+    pub(super) fn set(&self, place: Option<(Place, u32)>) {
+        let word = place.map_or(0, |(place, aim)| u64::from(aim) << 32 | u64::from(place.encode()));
         if self.0.load(Ordering::Relaxed) != word {
             self.0.store(word, Ordering::Relaxed);
         }
@@ -55,13 +59,13 @@ mod tests {
     #[test]
     fn a_hint_gives_back_its_place() {
         let hint = Hint::default();
-        assert_eq!(hint.place(), None);
+        assert_eq!(hint.get(), None);
         for (slab, frame) in [(0, 0), (0, 4095), (7, 1), (Place::SLABS_MAX as u32 - 1, 4095)] {
             let place = Place { slab, frame };
-            hint.set(Some(place));
-            assert_eq!(hint.place(), Some(place));
+            hint.set(Some((place, u32::MAX - frame)));
+            assert_eq!(hint.get(), Some((place, u32::MAX - frame)));
         }
         hint.set(None);
-        assert_eq!(hint.place(), None);
+        assert_eq!(hint.get(), None);
     }
 }

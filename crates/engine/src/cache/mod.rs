@@ -54,6 +54,7 @@ use hint::Place;
 use loads::{Follower, Joined, Leader, Loads};
 use parking_lot::Mutex;
 use space::{Space, Taken};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use table::Table;
@@ -121,6 +122,8 @@ pub struct Loaded<'a, M> {
     pub bytes: &'a [u8],
     /// Number of hints to keep beside it: one for each block it leads to.
     pub hints: usize,
+    /// What hints that lead to it say beside its place: see [`Cache::prefetch`].
+    pub aim: u32,
 }
 
 /// A block that is being looked at.
@@ -440,7 +443,7 @@ impl<M: Plain> Cache<M> {
         hint: &Hint,
         pinned: &'g Guard,
     ) -> Option<BlockRef<'g, M>> {
-        let (head, block) = self.arena.find(self.follow(hint)?, key, pinned)?;
+        let (head, block) = self.arena.find(self.follow(hint)?.0, key, pinned)?;
         head.touch();
         Some(block)
     }
@@ -458,16 +461,21 @@ impl<M: Plain> Cache<M> {
         let place = self.table.get(key)?;
         let (head, block) = self.arena.find(place, key, pinned)?;
         head.touch();
-        hint.set(Some(place));
+        hint.set(Some((place, head.aim())));
         Some(block)
     }
 
-    /// Asks the processor to fetch the first `len` bytes of the block that `hint` leads to, and
-    /// what says which block it is, if the hint leads anywhere.
+    /// Asks the processor to fetch what says which block it is that `hint` leads to, if it leads
+    /// anywhere, and the parts of the block that `parts` names by the block's aim. The parts may be
+    /// wrong, which only costs time.
     #[inline]
-    pub fn prefetch(&self, hint: &Hint, len: usize) {
-        if let Some(place) = self.follow(hint) {
-            self.arena.prefetch(place, len);
+    pub fn prefetch<const N: usize>(
+        &self,
+        hint: &Hint,
+        parts: impl FnOnce(u32) -> [Range<usize>; N],
+    ) {
+        if let Some((place, aim)) = self.follow(hint) {
+            self.arena.prefetch(place, parts(aim));
         }
     }
 
@@ -569,8 +577,8 @@ impl<M: Plain> Cache<M> {
     }
 
     #[inline]
-    fn follow(&self, hint: &Hint) -> Option<Place> {
-        if self.hints { hint.place() } else { None }
+    fn follow(&self, hint: &Hint) -> Option<(Place, u32)> {
+        if self.hints { hint.get() } else { None }
     }
 
     fn count(&self, counted: Counted, count: u64) {
@@ -599,7 +607,7 @@ impl<M: Plain> Cache<M> {
     ) -> Option<FrameHold<M>> {
         let pinned = epoch::pin();
         let live = |place| self.arena.find(place, key, &pinned).map(|(head, _)| (head, place));
-        let hinted = self.follow(hint).and_then(live);
+        let hinted = self.follow(hint).and_then(|(place, _)| live(place));
         let (head, place) = hinted.or_else(|| self.table.get(key).and_then(live))?;
         if !head.hold() {
             return None;
@@ -607,7 +615,7 @@ impl<M: Plain> Cache<M> {
         if fill == CacheFill::Insert {
             head.touch();
         }
-        hint.set(Some(place));
+        hint.set(Some((place, head.aim())));
         Some(FrameHold { cache: Arc::clone(self), frame: self.arena.held(place) })
     }
 
@@ -628,7 +636,7 @@ impl<M: Plain> Cache<M> {
         };
         let frame = self.arena.fill(frame, key, loaded, priority.lives());
         self.table.insert(key, frame.place());
-        hint.set(Some(frame.place()));
+        hint.set(Some((frame.place(), loaded.aim)));
         self.count(Counted::Inserted, 1);
         BlockHold(Held::Frame(FrameHold { cache: Arc::clone(self), frame }))
     }

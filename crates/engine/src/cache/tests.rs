@@ -22,7 +22,7 @@ fn end(
     priority: CachePriority,
 ) -> Result<BlockHold<CacheKey>> {
     let bytes: Vec<u8> = (0..len).map(|at| (key.offset as usize * 31 + at) as u8).collect();
-    claim.end(hint, priority, Ok(Loaded { meta: key, bytes: &bytes, hints: len % 5 }))
+    claim.end(hint, priority, Ok(Loaded { meta: key, bytes: &bytes, hints: len % 5, aim: 0 }))
 }
 
 fn check(block: BlockRef<'_, CacheKey>, key: CacheKey, len: usize) {

@@ -15,7 +15,7 @@ use super::counters::FilterCounters;
 use crate::cell::{Column, SequenceNumber};
 use crate::options::ReadPath;
 use crate::request::Cell;
-use crate::sstable::{Candidate, Descent, FilterQuery, Missing, RowHit};
+use crate::sstable::{Ahead, Candidate, Descent, FilterQuery, Missing, RowHit};
 use crate::view::ReadView;
 use arrayvec::ArrayVec;
 use crossbeam_epoch::Guard;
@@ -151,11 +151,6 @@ impl<'k> PointRead<'k> {
         if !self.parts.filters {
             return Step::Done(());
         }
-        if candidates.len() > 1 {
-            for (_, candidate) in candidates.iter() {
-                candidate.reach_filter(&self.queries[0], pinned);
-            }
-        }
         let mut wanted = ArrayVec::new();
         let probed = candidates.len();
         candidates.retain(|(run, candidate)| {
@@ -183,7 +178,8 @@ impl<'k> PointRead<'k> {
             return false;
         }
         for (at, run) in view.runs().iter().enumerate() {
-            let candidate = run.sst_around(row).and_then(|sst| Candidate::begin(sst, row));
+            let candidate = run.sst_around(row);
+            let candidate = candidate.and_then(|sst| Candidate::begin(sst, &self.queries[0]));
             candidates.extend(candidate.map(|candidate| (at, candidate)));
         }
         true
@@ -195,7 +191,7 @@ impl<'k> PointRead<'k> {
         pinned: &'g Guard,
     ) -> Result<Option<RowHit<'g>>, Missing> {
         let mut descent = candidate.descend();
-        descent.find_block(self.row(), pinned)?;
+        descent.find_block(self.row(), Ahead::Rows, pinned)?;
         descent.reach_row(self.row(), pinned)?;
         descent.reach_cells();
         Ok(descent.row())
@@ -247,17 +243,11 @@ impl<'g, 'k, const N: usize> PointReads<'g, 'k, N> {
         counters: &FilterCounters,
         mut step: impl FnMut(usize, Step<Option<Cell<'g>>>),
     ) {
-        for (read, _, progress) in &self.reads {
-            if let Progress::Asking(candidates) = progress {
-                let query = &read.queries[0];
-                candidates.iter().for_each(|(_, one)| one.reach_filter(query, pinned));
-            }
-        }
         for (read, _, progress) in &mut self.reads {
             read.ask(progress, pinned, counters);
         }
         for (read, _, progress) in &mut self.reads {
-            progress.go_on(|descent| descent.find_block(read.row(), pinned).is_ok());
+            progress.go_on(|descent| descent.find_block(read.row(), Ahead::Keys, pinned).is_ok());
         }
         for (read, _, progress) in &mut self.reads {
             progress.go_on(|descent| descent.reach_row(read.row(), pinned).is_ok());

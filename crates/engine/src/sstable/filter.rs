@@ -27,7 +27,7 @@ use crate::cell::{Entry, FamilyId, Kind, Scope};
 use crate::options::FilterGranularity;
 use base::checksum::xxh3;
 use base::codec::PutBytes;
-use base::memory::prefetch;
+use std::ops::Range;
 
 /// Keys of one kind in a row's own line, at most.
 pub(super) const LINE_KEYS_MAX: usize = 8;
@@ -360,6 +360,11 @@ impl FilterMeta {
         ensure(zero, 6, "reserved bytes are not zero")?;
         Ok(Self { lines, probes, granularity })
     }
+
+    /// Lines of the filter.
+    pub(super) fn lines(&self) -> usize {
+        self.lines
+    }
 }
 
 /// A checked filter partition.
@@ -417,11 +422,13 @@ impl<'a> FilterPartition<'a> {
         let (lines, _) = self.bytes[HEADER_LEN..].as_chunks();
         &lines[line_of(hash, self.meta.lines)]
     }
+}
 
-    /// Asks the processor to fetch the line of the query's row.
-    pub(super) fn prefetch(self, query: &FilterQuery<'_>) {
-        prefetch(self.line(query.hash).as_ptr(), LINE_LEN);
-    }
+/// Where in a filter of `lines` lines a read of the row with this hash looks.
+#[inline]
+pub(super) fn line_at(hash: u64, lines: usize) -> Range<usize> {
+    let start = HEADER_LEN + line_of(hash, lines) * LINE_LEN;
+    start..start + LINE_LEN
 }
 
 fn is_set(line: &[u8; LINE_LEN], bit: usize) -> bool {

@@ -28,7 +28,32 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
+/// What follows `prefix` in `key`; `None` if it does not begin so. Prefixes are mostly short, and
+/// then a call to compare them costs more than the comparison.
+#[inline]
+pub(super) fn suffix_of<'a>(key: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    if prefix.len() > HEAD_LEN {
+        return key.strip_prefix(prefix);
+    }
+    let (start, suffix) = key.split_at_checked(prefix.len())?;
+    start.iter().zip(prefix).all(|(a, b)| a == b).then_some(suffix)
+}
+
+/// The number of `heads`, which ascend, that are less than `head`. Without branches on what it
+/// finds, since a search of random keys mispredicts half of them.
+#[inline]
+pub(super) fn heads_below(heads: &[u64], head: u64) -> usize {
+    let (mut from, mut len) = (0, heads.len());
+    while len > 1 {
+        let half = len / 2;
+        from += usize::from(heads[from + half - 1] < head) * half;
+        len -= half;
+    }
+    from + usize::from(len == 1 && heads[from] < head)
+}
+
 /// The head of `suffix`.
+#[inline]
 pub(super) fn head_of(suffix: &[u8]) -> u64 {
     if let Some((head, _)) = suffix.split_first_chunk::<HEAD_LEN>() {
         return u64::from_be_bytes(*head);
@@ -78,8 +103,9 @@ pub(super) struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// `key` against keys that share `prefix`; without that prefix, how it compares to them all.
+    #[inline]
     pub(super) fn against(key: &'a [u8], prefix: &[u8]) -> Result<Self, Ordering> {
-        let Some(suffix) = key.strip_prefix(prefix) else { return Err(key.cmp(prefix)) };
+        let Some(suffix) = suffix_of(key, prefix) else { return Err(key.cmp(prefix)) };
         let head_len = suffix.len().min(HEAD_LEN);
         Ok(Self { head: head_of(suffix), head_len: head_len as u8, rest: &suffix[head_len..] })
     }
@@ -128,7 +154,26 @@ mod tests {
         proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255)], 0..12)
     }
 
+    #[test]
+    fn heads_below_counts_what_is_less() {
+        for len in 0..20u64 {
+            let heads: Vec<u64> = (0..len).map(|at| at / 2 * 10).collect();
+            for head in 0..110 {
+                let less = heads.iter().filter(|one| **one < head).count();
+                assert_eq!(heads_below(&heads, head), less);
+            }
+        }
+    }
+
     proptest! {
+        #[test]
+        fn a_suffix_is_what_follows_the_prefix(
+            key in proptest::collection::vec(0u8..2, 0..14),
+            prefix in proptest::collection::vec(0u8..2, 0..12),
+        ) {
+            prop_assert_eq!(suffix_of(&key, &prefix), key.strip_prefix(&*prefix));
+        }
+
         #[test]
         fn heads_and_tails_compare_as_keys_do(a in key(), b in key()) {
             let target = Target::against(&b, &[]).unwrap();

@@ -4,6 +4,7 @@
 //! says that all are equal to the base, so that the common case costs nothing.
 
 use base::codec::PutBytes;
+use std::ops::Range;
 
 /// The integer at byte `at`. Panics out of bounds: callers checked the layout.
 #[inline]
@@ -123,9 +124,99 @@ pub(super) fn lower_bound(column: &[u8], target: u64) -> usize {
     from + usize::from(len == 1 && u64::from_le_bytes(column[from]) < target)
 }
 
+/// Columns shorter than this are searched by halving alone.
+const GUESSED_LEN_MIN: usize = 32;
+
+/// The same, tried first where `target` would be if the integers were spread evenly, which takes
+/// few lines of memory where halving takes one for each step.
+#[inline]
+pub(super) fn guessed_lower_bound(column: &[u8], target: u64) -> usize {
+    let len = column.len() / 8;
+    if len < GUESSED_LEN_MIN {
+        return lower_bound(column, target);
+    }
+    let at = |index: usize| u64_at(column, 8 * index);
+    let Range { start: mut from, end: mut to } = guess(column, target);
+    let mut step = spread(len);
+    while from > 0 && at(from - 1) >= target {
+        (to, step) = (from, 2 * step);
+        from = from.saturating_sub(step);
+    }
+    while to < len && at(to) < target {
+        (from, step) = (to + 1, 2 * step);
+        to = (to + step).min(len);
+    }
+    from + lower_bound(&column[8 * from..8 * to], target)
+}
+
+/// Where in `column`, which ascends and is not empty, `target` probably lies if the integers are
+/// spread evenly.
+#[inline]
+pub(super) fn guess(column: &[u8], target: u64) -> Range<usize> {
+    let len = column.len() / 8;
+    let (first, last) = (u64_at(column, 0), u64_at(column, 8 * (len - 1)));
+    let (guess, around) = (scale(fraction(first, last, target), len), spread(len));
+    guess.saturating_sub(around)..(guess + around).min(len)
+}
+
+/// Where `target` lies on the way from `from` to `to`, in parts of 2^32.
+#[inline]
+pub(super) fn fraction(from: u64, to: u64, target: u64) -> u32 {
+    let (way, gone) = (to.saturating_sub(from), target.saturating_sub(from));
+    if gone >= way {
+        return u32::MAX;
+    }
+    let shift = 32u32.saturating_sub(way.leading_zeros());
+    let (way, gone) = (way >> shift, gone >> shift);
+    u32::try_from((gone << 32) / way).unwrap_or(u32::MAX)
+}
+
+/// The part `fraction` of `len`.
+#[inline]
+pub(super) fn scale(fraction: u32, len: usize) -> usize {
+    ((u64::from(fraction) * len as u64) >> 32) as usize
+}
+
+/// How far from its even place one of `len` random values usually is, at most: 1.5 standard
+/// deviations of the middle one, or a little more.
+#[inline]
+pub(super) fn spread(len: usize) -> usize {
+    let bits = usize::BITS - len.leading_zeros();
+    (3 << (bits / 2)) / 4 + 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_guess_leads_where_halving_does(
+            mut values in proptest::collection::vec(prop_oneof![any::<u64>(), 0u64..100], 0..300),
+            targets in proptest::collection::vec(prop_oneof![any::<u64>(), 0u64..100], 20),
+        ) {
+            values.sort_unstable();
+            let column: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            for target in targets.into_iter().chain(values.iter().copied().take(50)) {
+                let less = values.partition_point(|value| *value < target);
+                prop_assert_eq!(guessed_lower_bound(&column, target), less);
+            }
+        }
+
+        #[test]
+        fn a_fraction_is_of_the_way(from: u64, way: u64, gone: u64) {
+            let to = from.saturating_add(way);
+            let target = from.saturating_add(gone);
+            let parts = fraction(from, to, target);
+            if target >= to {
+                prop_assert_eq!(parts, u32::MAX);
+            } else {
+                let exact = (target - from) as f64 / (to - from) as f64;
+                prop_assert!((f64::from(parts) / 2f64.powi(32) - exact).abs() < 1e-6);
+            }
+        }
+    }
 
     #[test]
     fn integers_read_back_at_every_width() {

@@ -107,6 +107,18 @@ impl<'a> Lead<'a> {
     }
 }
 
+impl Content {
+    /// What hints that lead to the block say of it.
+    fn aim(&self) -> u32 {
+        match self {
+            Self::Data(meta) => meta.aim(),
+            // At most 64 KiB and a row more.
+            Self::Filter(meta) => meta.lines() as u32,
+            Self::Index(_) | Self::LargeValue => 0,
+        }
+    }
+}
+
 impl SstReader {
     /// From the top index to the filter of partition `at`; `None` if it has none.
     pub(super) fn filter_lead(&self, at: usize) -> Option<Lead<'_>> {
@@ -149,7 +161,7 @@ impl SstReader {
             let (content, hints) = self
                 .content(lead, bytes)
                 .map_err(|damage| self.source.damage(lead.handle, &damage))?;
-            Ok(Loaded { meta: Block(content), bytes, hints })
+            Ok(Loaded { meta: Block(content), bytes, hints, aim: content.aim() })
         });
         claim.end(lead.hint, lead.priority(), loaded)
     }

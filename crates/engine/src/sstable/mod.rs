@@ -46,7 +46,7 @@ pub use format::{BlockType, FORMAT_VERSION, Footer, FooterError, Handle};
 pub(crate) use load::BlockLoad;
 pub use origin::Origin;
 pub(crate) use plain::PlainCells;
-pub(crate) use point::{Candidate, Descent, Missing, RowHit};
+pub(crate) use point::{Ahead, Candidate, Descent, Missing, RowHit};
 pub use properties::Properties;
 pub use reader::SstReader;
 pub(crate) use run::SstRun;

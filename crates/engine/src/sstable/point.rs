@@ -6,8 +6,8 @@
 //! A stage that needs a block which is not in the arena says which ([`Missing`]) and can be tried
 //! again when a [`BlockLoad`](super::BlockLoad) has brought it in.
 
-use super::block::{BlockView, Search};
-use super::filter::{FilterPartition, FilterQuery};
+use super::block::{BlockView, Search, aimed};
+use super::filter::{FilterPartition, FilterQuery, line_at};
 use super::format::Handle;
 use super::index::IndexPartition;
 use super::reader::SstReader;
@@ -16,10 +16,7 @@ use super::{Block, Content};
 use crate::cache::{BlockRef, Hint};
 use crate::cell::Timestamp;
 use crossbeam_epoch::Guard;
-
-/// Bytes of a data block in which its row heads usually lie; fetched before it is known where, since
-/// waiting for memory twice costs more than some lines too many.
-const KEYS_BYTES: usize = 1 << 10;
+use std::ops::Range;
 
 /// A block of a file, by the way that leads to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,12 +36,27 @@ pub(crate) struct Candidate<'g> {
     partition: u32,
 }
 
+/// What of a data block is fetched before anything of it was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// Also the part of the directory where the row probably is: a read that is alone waits for
+    /// memory once less.
+    Rows,
+    /// No more than leads there: of many reads at once, fewer lines cost less than the wait.
+    Keys,
+}
+
+/// The bytes of a data block with its prefix, its dictionary and its samples, usually.
+const KEYS: Range<usize> = 64..192;
+
 /// A search for a row in a file that its filter let pass.
 #[derive(Clone)]
 pub(crate) struct Descent<'g, 'k> {
     sst: &'g SstReader,
     partition: usize,
     block: usize,
+    /// Where in the block the row probably lies, in parts of 2^32; `None` if that is not used.
+    fraction: Option<u32>,
     way: Option<(Handle, &'g Hint)>,
     view: Option<BlockView<'g>>,
     search: Option<Search<'k>>,
@@ -58,11 +70,13 @@ pub(crate) struct RowHit<'g> {
 }
 
 impl<'g> Candidate<'g> {
-    /// The only place of the file where `row` can be, which is not after its last row.
+    /// The only place of the file where the row of `query` can be, which is not after its last
+    /// row. Asks the processor to fetch the row's line of the filter there.
     #[inline]
-    pub(crate) fn begin(sst: &'g SstReader, row: &[u8]) -> Option<Self> {
-        let partition = sst.top.partition_of(row)?;
-        sst.prefetch(&sst.top.slots()[partition].filter_hint, 0);
+    pub(crate) fn begin(sst: &'g SstReader, query: &FilterQuery<'_>) -> Option<Self> {
+        let partition = sst.top.partition_of(query.asked_row())?;
+        let hint = &sst.top.slots()[partition].filter_hint;
+        sst.cache().prefetch(hint, |lines| [line_at(query.row_hash(), lines as usize)]);
         Some(Self { sst, partition: partition as u32 })
     }
 
@@ -73,14 +87,6 @@ impl<'g> Candidate<'g> {
     /// No entry of the row that the file may have is newer.
     pub(crate) fn timestamp_max(self) -> Timestamp {
         Timestamp(self.slot().timestamp_max)
-    }
-
-    /// Asks the processor to fetch the row's line of the filter.
-    #[inline]
-    pub(crate) fn reach_filter(self, query: &FilterQuery<'_>, pinned: &'g Guard) {
-        if let Some(filter) = self.filter(pinned) {
-            filter.prefetch(query);
-        }
     }
 
     /// Whether the filter lets the row pass for any of `queries`. `false` is certain.
@@ -101,7 +107,7 @@ impl<'g> Candidate<'g> {
             queries.iter().any(|query| filter.may_contain(query))
         };
         if passes {
-            self.sst.prefetch(&slot.index_hint, 0);
+            self.sst.cache().prefetch(&slot.index_hint, |_| []);
         }
         Ok(passes)
     }
@@ -119,15 +125,25 @@ impl<'g> Candidate<'g> {
     /// Begins to search the file.
     pub(crate) fn descend<'k>(self) -> Descent<'g, 'k> {
         let partition = self.partition as usize;
-        Descent { sst: self.sst, partition, block: 0, way: None, view: None, search: None }
+        Descent {
+            sst: self.sst,
+            partition,
+            block: 0,
+            fraction: None,
+            way: None,
+            view: None,
+            search: None,
+        }
     }
 }
 
 impl<'g, 'k> Descent<'g, 'k> {
-    /// Finds the data block.
+    /// Finds the data block. `Ahead` says what of it is asked for.
+    #[inline]
     pub(crate) fn find_block(
         &mut self,
         row: &[u8],
+        ahead: Ahead,
         pinned: &'g Guard,
     ) -> std::result::Result<(), Missing> {
         let slot = &self.sst.top.slots()[self.partition];
@@ -137,14 +153,22 @@ impl<'g, 'k> Descent<'g, 'k> {
             return Err(Missing::Index(self.partition));
         };
         let index = IndexPartition::of(block.bytes, meta);
-        self.block = index.block_of(row);
+        let fraction;
+        (self.block, fraction) = index.place_of(row, block.hints);
         let hint = &block.hints[self.block];
-        self.sst.prefetch(hint, KEYS_BYTES);
+        match ahead {
+            Ahead::Rows => {
+                self.fraction = Some(fraction);
+                self.sst.cache().prefetch(hint, |aim| aimed(aim, fraction));
+            }
+            Ahead::Keys => self.sst.cache().prefetch(hint, |_| [KEYS]),
+        }
         self.way = Some((index.handle(self.block), hint));
         Ok(())
     }
 
     /// Finds where in the block the row can be.
+    #[inline]
     pub(crate) fn reach_row(
         &mut self,
         row: &'k [u8],
@@ -156,11 +180,12 @@ impl<'g, 'k> Descent<'g, 'k> {
         let Content::Data(meta) = &block.meta.0 else { return Err(missing) };
         let view = BlockView::of(block.bytes, meta);
         self.view = Some(view);
-        self.search = view.search(row);
+        self.search = view.search(row, self.fraction);
         Ok(())
     }
 
     /// Finds the row by its head.
+    #[inline]
     pub(crate) fn reach_cells(&mut self) {
         if let (Some(view), Some(search)) = (&self.view, &mut self.search) {
             view.search_heads(search);
@@ -183,10 +208,5 @@ impl SstReader {
         pinned: &'g Guard,
     ) -> Option<BlockRef<'g, Block>> {
         self.cache().find(self.key(handle), hint, pinned)
-    }
-
-    #[inline]
-    fn prefetch(&self, hint: &Hint, len: usize) {
-        self.cache().prefetch(hint, len);
     }
 }

@@ -3,9 +3,8 @@
 //! Invariant: the SSTables are in row order and share no row (manifest/version.rs, invariant 2).
 
 use super::SstReader;
-use super::heads::{common_prefix, head_of};
+use super::heads::{common_prefix, head_of, heads_below, suffix_of};
 use super::ints::partition;
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// See the file header.
@@ -43,7 +42,7 @@ impl SstRun {
     pub(crate) fn sst_around(&self, row: &[u8]) -> Option<&SstReader> {
         let at = self.behind(row, true).checked_sub(1)?;
         let sst = &*self.ssts[at];
-        let before_end = match row.strip_prefix(&*self.prefix).map(head_of) {
+        let before_end = match suffix_of(row, &self.prefix).map(head_of) {
             Some(head) if head < self.last_heads[at] => true,
             _ => row <= sst.properties().last_row.as_slice(),
         };
@@ -75,18 +74,21 @@ impl SstRun {
     }
 
     /// The SSTables whose first row is less than `row`, or equal to it if `equal`.
+    #[inline]
     fn behind(&self, row: &[u8], equal: bool) -> usize {
-        let Some(suffix) = row.strip_prefix(&*self.prefix) else {
+        let Some(suffix) = suffix_of(row, &self.prefix) else {
             // All first rows have the prefix, so `row` is before or after them all.
             return if row > &*self.prefix { self.ssts.len() } else { 0 };
         };
         let head = head_of(suffix);
-        partition(0, self.ssts.len(), |at| match self.heads[at].cmp(&head) {
-            Ordering::Equal => {
-                let order = self.ssts[at].properties().first_row.as_slice().cmp(row);
-                order.is_lt() || (equal && order.is_eq())
-            }
-            order => order.is_lt(),
+        let below = heads_below(&self.heads, head);
+        if self.heads.get(below) != Some(&head) {
+            return below;
+        }
+        // Heads tie: only now do the rows decide.
+        partition(below, self.ssts.len(), |at| {
+            let order = self.ssts[at].properties().first_row.as_slice().cmp(row);
+            order.is_lt() || (equal && order.is_eq())
         })
     }
 }

@@ -6,7 +6,7 @@
 
 use super::damage::Damage;
 use super::format::Handle;
-use super::heads::{common_prefix, head_of};
+use super::heads::{common_prefix, head_of, heads_below, suffix_of};
 use super::index::PARTITION_BLOCKS_MAX;
 use super::ints::partition;
 use crate::batch::ROW_BYTES_MAX;
@@ -129,24 +129,25 @@ impl TopIndex {
     }
 
     /// The partition in which `row` begins if the file has it; `None` if it is before all rows.
+    #[inline]
     pub(super) fn partition_of(&self, row: &[u8]) -> Option<usize> {
         let first = self.partitions.first()?;
-        let Some(suffix) = row.strip_prefix(&first.row[..self.prefix_len]) else {
+        let Some(suffix) = suffix_of(row, &first.row[..self.prefix_len]) else {
             // All first rows have the prefix, so `row` is before or after them all.
             return (row > first.row.as_slice()).then(|| self.partitions.len() - 1);
         };
-        // Counts the partitions that begin before the row, or with it. Keys are compared only
-        // where heads tie.
         let head = head_of(suffix);
-        let behind = partition(0, self.partitions.len(), |at| match self.heads[at].cmp(&head) {
-            Ordering::Less => true,
-            Ordering::Greater => false,
-            Ordering::Equal => match self.partitions[at].row.as_slice().cmp(row) {
-                Ordering::Less => true,
-                Ordering::Equal => self.partitions[at].column.is_none(),
-                Ordering::Greater => false,
-            },
-        });
+        let mut behind = heads_below(&self.heads, head);
+        if self.heads.get(behind) == Some(&head) {
+            // Heads tie: only now do the rows decide.
+            behind = partition(behind, self.partitions.len(), |at| {
+                match self.partitions[at].row.as_slice().cmp(row) {
+                    Ordering::Less => true,
+                    Ordering::Equal => self.partitions[at].column.is_none(),
+                    Ordering::Greater => false,
+                }
+            });
+        }
         behind.checked_sub(1)
     }
 

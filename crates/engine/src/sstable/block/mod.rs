@@ -18,12 +18,14 @@
 //!    the last row's later entries are in the block after.
 
 mod builder;
+mod shape;
 mod view;
 pub(super) use builder::put_column;
 pub(super) use view::decode_column;
 
 pub(super) use builder::{BlockBuilder, NewValue};
-pub(super) use view::{BlockView, CellValue, DataMeta, Search};
+pub(super) use shape::{DataMeta, aimed};
+pub(super) use view::{BlockView, CellValue, Search};
 
 use super::damage::{Damage, ensure};
 use super::heads::TailForm;
@@ -39,6 +41,10 @@ pub(super) const DATA_BLOCK_BYTES_MAX: usize = 4 << 20;
 pub(super) const BLOCK_CELLS_MAX: usize = u16::MAX as usize;
 
 const HEADER_LEN: usize = 64;
+/// Bytes of a row in the directory.
+const DIRECTORY_STRIDE: u8 = 16;
+/// The same where tails exceed 65,535 bytes.
+const DIRECTORY_STRIDE_WIDE: u8 = 24;
 /// One row in so many has its head in the samples.
 const SAMPLE_EVERY: usize = 8;
 const FLAG_CONTINUED: u8 = 1;
@@ -214,7 +220,8 @@ impl Layout {
         let dictionary_offsets = align(HEADER_LEN + header.prefix_len, 8);
         let dictionary = dictionary_offsets + (header.columns + 1) * dictionary_offset_width;
         let samples = align(dictionary + header.dictionary_len, 8);
-        let directory_stride = if offset_width(header.tails_len) == 2 { 16 } else { 24 };
+        let wide = offset_width(header.tails_len) != 2;
+        let directory_stride = if wide { DIRECTORY_STRIDE_WIDE } else { DIRECTORY_STRIDE }.into();
         let directory = align(samples + 8 * header.rows.div_ceil(SAMPLE_EVERY), 64);
         let tails = directory + (header.rows + 1) * directory_stride;
         let id_width = if header.columns <= 256 { 1 } else { 2 };

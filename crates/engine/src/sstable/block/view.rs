@@ -4,7 +4,10 @@
 //! cache; all access afterwards relies on it. Slices stay bounds-checked, so a hole in the check
 //! would be a panic, never a wrong read.
 
-use super::{Header, KIND_LARGE, LargeValue, Layout, SAMPLE_EVERY, ValueLayout, split_kind};
+use super::shape::probable_rows;
+use super::{
+    DataMeta, Header, KIND_LARGE, LargeValue, Layout, SAMPLE_EVERY, ValueLayout, split_kind,
+};
 use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_entry};
 use crate::cell::{Column, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
 use crate::sstable::damage::{Damage, ensure};
@@ -14,22 +17,12 @@ use base::memory::prefetch;
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
 
-/// What a checked data block is, beside its bytes.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::sstable) struct DataMeta {
-    header: Header,
-    layout: Layout,
-    /// The newest timestamp of any entry, and the largest sequence number.
-    timestamp_max: Timestamp,
-    sequence_max: SequenceNumber,
-    /// Every entry is a put of an inline value, and no two are of the same cell.
-    plain: bool,
-}
-
 /// What a check of all entries has seen.
-struct Seen {
-    timestamp_max: Timestamp,
-    sequence_max: SequenceNumber,
+pub(super) struct Seen {
+    /// The newest timestamp of any entry.
+    pub(super) timestamp_max: Timestamp,
+    /// The largest sequence number.
+    pub(super) sequence_max: SequenceNumber,
     /// No two entries of a row have the same column and timestamp.
     distinct: bool,
 }
@@ -42,16 +35,17 @@ pub(in crate::sstable) struct BlockView<'a> {
 }
 
 /// A search for one row, in stages so that several can wait for memory together.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(in crate::sstable) struct Search<'k> {
     target: Target<'k>,
-    window: Range<usize>,
+    /// Among these rows, or right behind them, is the first whose head is not less than the
+    /// target's.
+    from: usize,
+    to: usize,
 }
 
-/// Bytes of a row's values that a walk fetches ahead.
-const WALK_PREFETCH_BYTES: usize = 512;
-/// Bytes of a value that a search fetches ahead.
-const VALUE_PREFETCH_BYTES: usize = 256;
+/// Bytes of a row's values that are fetched ahead.
+const PREFETCH_BYTES: usize = 512;
 
 /// The value of an entry, or where it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,13 +62,9 @@ impl DataMeta {
         let header = Header::decode(bytes)?;
         let layout = Layout::of(&header);
         ensure(layout.end == bytes.len(), 0, "the counts do not add up to the block's length")?;
-        let meta = Self {
-            header,
-            layout,
-            timestamp_max: Timestamp::MIN,
-            sequence_max: SequenceNumber(0),
-            plain: false,
-        };
+        let fits = u32::try_from(bytes.len()).is_ok();
+        ensure(fits, 0, "a data block of 4 GiB or more")?;
+        let meta = Self::pack(&header, &layout);
         let view = BlockView::of(bytes, &meta);
         view.check_padding()?;
         view.check_dictionary()?;
@@ -82,13 +72,7 @@ impl DataMeta {
         view.check_value_offsets()?;
         let only_puts = view.has_only_puts();
         let seen = view.check_cells(only_puts)?;
-        let plain = only_puts && seen.distinct;
-        Ok(Self {
-            timestamp_max: seen.timestamp_max,
-            sequence_max: seen.sequence_max,
-            plain,
-            ..meta
-        })
+        Ok(meta.seen(&seen, only_puts && seen.distinct))
     }
 }
 
@@ -96,14 +80,13 @@ impl DataMeta {
     /// The block of an ingested file, whose entries' sequence number is `sequence`. It must say 0
     /// for each.
     pub(in crate::sstable) fn with_sequence(
-        mut self,
+        self,
         sequence: SequenceNumber,
     ) -> Result<Self, Damage> {
-        let zero = self.header.sequence_width == 0 && self.header.sequence_base == 0;
+        let Header { sequence_width, sequence_base, .. } = self.header();
+        let zero = sequence_width == 0 && sequence_base == 0;
         ensure(zero, 40, "a sequence number in an ingested file")?;
-        self.header.sequence_base = sequence.0;
-        self.sequence_max = sequence;
-        Ok(self)
+        Ok(self.given(sequence))
     }
 }
 
@@ -118,7 +101,7 @@ impl<'a> BlockView<'a> {
     /// different cells, and none is later.
     #[inline]
     pub(in crate::sstable) fn all_visible(self, snapshot: SequenceNumber) -> bool {
-        self.meta.plain && self.meta.sequence_max <= snapshot
+        self.meta.all_visible(snapshot)
     }
 
     /// Bytes of the block.
@@ -129,38 +112,38 @@ impl<'a> BlockView<'a> {
     /// Number of rows; at least 1.
     #[inline]
     pub(in crate::sstable) fn rows(self) -> usize {
-        self.meta.header.rows
+        self.meta.header().rows
     }
 
     /// Whether the first row began in an earlier block.
     #[inline]
     pub(in crate::sstable) fn continued(self) -> bool {
-        self.meta.header.continued
+        self.meta.header().continued
     }
 
     /// Whether the last row goes on in the next block.
     #[inline]
     pub(in crate::sstable) fn continues(self) -> bool {
-        self.meta.header.continues
+        self.meta.header().continues
     }
 
     /// The newest timestamp of any entry.
     pub(in crate::sstable) fn timestamp_max(self) -> Timestamp {
-        self.meta.timestamp_max
+        self.meta.timestamp_max()
     }
 
     /// Replaces `out` by the key of `row`.
     pub(in crate::sstable) fn copy_row(self, row: usize, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.prefix());
-        put_suffix(out, self.meta.header.tail_form, self.head(row), self.tail(row));
+        put_suffix(out, self.meta.header().tail_form, self.head(row), self.tail(row));
     }
 
     /// The same where `out` has the key of another row of this block.
     #[inline]
     pub(in crate::sstable) fn replace_row(self, row: usize, out: &mut Vec<u8>) {
-        out.truncate(self.meta.header.prefix_len);
-        put_suffix(out, self.meta.header.tail_form, self.head(row), self.tail(row));
+        out.truncate(self.meta.header().prefix_len);
+        put_suffix(out, self.meta.header().tail_form, self.head(row), self.tail(row));
     }
 
     /// The first row not less than `key`; `rows()` if there is none.
@@ -177,7 +160,7 @@ impl<'a> BlockView<'a> {
     /// The rows among which the first not less than the target lies, or behind them.
     fn window(self, target: &Target<'_>) -> Range<usize> {
         let samples = self.rows().div_ceil(SAMPLE_EVERY);
-        let column = &self.bytes[self.meta.layout.samples..][..8 * samples];
+        let column = &self.bytes[self.meta.layout().samples..][..8 * samples];
         let sample = |index| u64_at(column, 8 * index);
         let before = ints::lower_bound(column, target.head);
         let from = before.saturating_sub(1) * SAMPLE_EVERY;
@@ -190,48 +173,88 @@ impl<'a> BlockView<'a> {
         from..(after * SAMPLE_EVERY).min(self.rows())
     }
 
-    /// Asks the processor to fetch what a walk over rows will read of `row` and the row after it.
+    /// Asks the processor to fetch what a reader of `row` looks at: its tail, the columns of its
+    /// entries, and the beginning of its values.
     #[inline]
     pub(in crate::sstable) fn reach_row(self, row: usize) {
-        if row + 2 > self.rows() {
+        if row >= self.rows() {
             return;
         }
-        let Layout { tails, values, .. } = self.meta.layout;
+        let Layout { tails, values, ids, .. } = self.meta.layout();
         let start = self.bytes.as_ptr();
-        prefetch(start.wrapping_add(tails + self.tail_start(row)), 64);
+        if self.meta.header().columns > 1 {
+            prefetch(start.wrapping_add(ids + self.cell_start(row)), 1);
+        }
+        let (from, to) = (self.tail_start(row), self.tail_start(row + 1));
+        prefetch(start.wrapping_add(tails + from), (to - from).min(64));
         let (from, to) = (self.row_value_start(row), self.row_value_start(row + 1));
-        prefetch(start.wrapping_add(values + from), (to - from).min(WALK_PREFETCH_BYTES));
+        prefetch(start.wrapping_add(values + from), (to - from).min(PREFETCH_BYTES));
     }
 
-    /// Begins a search for exactly `key`: where it can only be; asks the processor to fetch that
-    /// part of the directory. `None` if the block cannot have it.
-    pub(in crate::sstable) fn search<'k>(self, key: &'k [u8]) -> Option<Search<'k>> {
+    /// Begins a search for exactly `key`: by the samples, or if it is known at which `fraction` of
+    /// the rows it probably lies, without them. Asks the processor to fetch the part of the
+    /// directory that is searched next. `None` if the block cannot have the key.
+    #[inline]
+    pub(in crate::sstable) fn search<'k>(
+        self,
+        key: &'k [u8],
+        fraction: Option<u32>,
+    ) -> Option<Search<'k>> {
         let target = Target::against(key, self.prefix()).ok()?;
-        let window = self.window(&target);
-        let start = self.directory(window.start);
-        prefetch(&raw const self.bytes[start], self.directory(window.end) - start);
-        Some(Search { target, window })
+        let probable = fraction.map(|fraction| probable_rows(self.rows(), fraction));
+        let within = probable.filter(|Range { start, end }| {
+            (*start == 0 || self.head(start - 1) < target.head)
+                && (*end == self.rows() || self.head(*end) >= target.head)
+        });
+        let Range { start: from, end: to } = within.unwrap_or_else(|| {
+            let window = self.window(&target);
+            let start = self.directory(window.start);
+            prefetch(&raw const self.bytes[start], self.directory(window.end) - start);
+            window
+        });
+        Some(Search { target, from, to })
     }
 
-    /// Goes on with a search: the row whose head is that of the key; asks the processor to fetch
-    /// what decides, and the beginning of the row's first value.
+    /// Goes on with a search: finds the first row with the key's head; asks the processor to fetch
+    /// what decides whether it is the one, and the beginning of its values.
+    #[inline]
     pub(in crate::sstable) fn search_heads(self, search: &mut Search<'_>) {
-        let target = &search.target;
-        let at = partition(search.window.start, search.window.end, |row| {
-            self.cmp_row(row, target) == Ordering::Less
-        });
-        search.window.start = at;
-        if at < self.rows() {
-            let value = self.meta.layout.values + self.row_value_start(at);
-            prefetch(self.bytes.as_ptr().wrapping_add(value), VALUE_PREFETCH_BYTES);
+        let row = search.from + self.heads_below(search.from..search.to, search.target.head);
+        (search.from, search.to) = (row, row);
+        if row < self.rows() && self.head(row) == search.target.head {
+            self.reach_row(row);
         }
     }
 
     /// Ends a search: the row with the key, if there is one.
+    #[inline]
     pub(in crate::sstable) fn found(self, search: &Search<'_>) -> Option<usize> {
-        let at = search.window.start;
-        let found = at < self.rows() && self.cmp_row(at, &search.target) == Ordering::Equal;
-        found.then_some(at)
+        let Search { target, from, .. } = search;
+        // Rows whose heads are that of the key lie next to each other; almost always there is one.
+        for row in *from..self.rows() {
+            if self.head(row) != target.head {
+                return None;
+            }
+            match target.cmp_key(self.meta.header().tail_form, target.head, self.tail(row)) {
+                Ordering::Less => {}
+                Ordering::Equal => return Some(row),
+                Ordering::Greater => return None,
+            }
+        }
+        None
+    }
+
+    /// How many rows of `window` have a head less than `head`. Without branches on what it finds,
+    /// since a search of random keys mispredicts half of them.
+    #[inline]
+    fn heads_below(self, window: Range<usize>, head: u64) -> usize {
+        let (mut from, mut len) = (window.start, window.len());
+        while len > 1 {
+            let half = len / 2;
+            from += usize::from(self.head(from + half - 1) < head) * half;
+            len -= half;
+        }
+        from + usize::from(len == 1 && self.head(from) < head) - window.start
     }
 
     /// Whether `row` has the key `key`.
@@ -258,12 +281,12 @@ impl<'a> BlockView<'a> {
 
     /// The first id of the dictionary whose column is not less than `column`.
     pub(in crate::sstable) fn first_id(self, column: &Column<'_>) -> usize {
-        partition(0, self.meta.header.columns, |id| self.column(id) < *column)
+        partition(0, self.meta.header().columns, |id| self.column(id) < *column)
     }
 
     /// The first id of the dictionary that is of a later family.
     pub(in crate::sstable) fn first_id_after(self, family: FamilyId) -> usize {
-        partition(0, self.meta.header.columns, |id| self.column(id).family <= family)
+        partition(0, self.meta.header().columns, |id| self.column(id).family <= family)
     }
 
     /// The first entry in `cells`, all of one row, whose column id is not less than `id`.
@@ -274,9 +297,16 @@ impl<'a> BlockView<'a> {
     /// The dictionary id of an entry's column: equal within the block for equal columns.
     #[inline]
     pub(in crate::sstable) fn id(self, cell: usize) -> usize {
-        match self.meta.layout.id_width {
-            1 => self.bytes[self.meta.layout.ids + cell].into(),
-            _ => u16_at(self.bytes, self.meta.layout.ids + 2 * cell).into(),
+        // A line of memory less where there is nothing to tell apart.
+        if self.meta.header().columns == 1 { 0 } else { self.stored_id(cell) }
+    }
+
+    #[inline]
+    fn stored_id(self, cell: usize) -> usize {
+        let Layout { ids, id_width, .. } = self.meta.layout();
+        match id_width {
+            1 => self.bytes[ids + cell].into(),
+            _ => u16_at(self.bytes, ids + 2 * cell).into(),
         }
     }
 
@@ -301,21 +331,21 @@ impl<'a> BlockView<'a> {
     }
 
     fn prefix(self) -> &'a [u8] {
-        &self.bytes[super::HEADER_LEN..super::HEADER_LEN + self.meta.header.prefix_len]
+        &self.bytes[super::HEADER_LEN..super::HEADER_LEN + self.meta.header().prefix_len]
     }
 
     fn cmp_row(self, row: usize, target: &Target<'_>) -> Ordering {
         let head = self.head(row);
         // The tail is on another cache line, so it is fetched only when it matters.
         match head.cmp(&target.head) {
-            Ordering::Equal => target.cmp_key(self.meta.header.tail_form, head, self.tail(row)),
+            Ordering::Equal => target.cmp_key(self.meta.header().tail_form, head, self.tail(row)),
             order => order,
         }
     }
 
     #[inline]
     fn directory(self, row: usize) -> usize {
-        self.meta.layout.directory + row * self.meta.layout.directory_stride
+        self.meta.layout().directory + row * self.meta.layout().directory_stride
     }
 
     #[inline]
@@ -326,7 +356,7 @@ impl<'a> BlockView<'a> {
     #[inline]
     fn tail_start(self, row: usize) -> usize {
         let at = self.directory(row) + HEAD_LEN;
-        match self.meta.layout.directory_stride {
+        match self.meta.layout().directory_stride {
             16 => u16_at(self.bytes, at).into(),
             _ => u32_at(self.bytes, at) as usize,
         }
@@ -334,14 +364,14 @@ impl<'a> BlockView<'a> {
 
     #[inline]
     fn tail(self, row: usize) -> &'a [u8] {
-        let start = self.meta.layout.tails;
+        let start = self.meta.layout().tails;
         &self.bytes[start + self.tail_start(row)..start + self.tail_start(row + 1)]
     }
 
     #[inline]
     fn cell_start(self, row: usize) -> usize {
         let at = self.directory(row) + HEAD_LEN;
-        match self.meta.layout.directory_stride {
+        match self.meta.layout().directory_stride {
             16 => u16_at(self.bytes, at + 2).into(),
             _ => u32_at(self.bytes, at + 4) as usize,
         }
@@ -350,19 +380,19 @@ impl<'a> BlockView<'a> {
     /// Where the values of a row start, in the values.
     #[inline]
     fn row_value_start(self, row: usize) -> usize {
-        let in_entry = if self.meta.layout.directory_stride == 16 { 12 } else { 16 };
+        let in_entry = if self.meta.layout().directory_stride == 16 { 12 } else { 16 };
         u32_at(self.bytes, self.directory(row) + in_entry) as usize
     }
 
     #[inline]
     fn dictionary_offset(self, id: usize) -> usize {
-        let Layout { dictionary_offset_width, dictionary_offsets, .. } = self.meta.layout;
+        let Layout { dictionary_offset_width, dictionary_offsets, .. } = self.meta.layout();
         int_at(self.bytes, dictionary_offsets, dictionary_offset_width, id) as usize
     }
 
     #[inline]
     fn dictionary_entry(self, id: usize) -> &'a [u8] {
-        let start = self.meta.layout.dictionary;
+        let start = self.meta.layout().dictionary;
         &self.bytes[start + self.dictionary_offset(id)..start + self.dictionary_offset(id + 1)]
     }
 
@@ -375,33 +405,41 @@ impl<'a> BlockView<'a> {
     /// The timestamp of an entry.
     #[inline]
     pub(in crate::sstable) fn timestamp(self, cell: usize) -> Timestamp {
-        let delta =
-            int_at(self.bytes, self.meta.layout.timestamps, self.meta.header.timestamp_width, cell);
-        let offset = delta.wrapping_mul(self.meta.header.timestamp_unit);
-        Timestamp(self.meta.header.timestamp_base.wrapping_add(offset as i64))
+        let delta = int_at(
+            self.bytes,
+            self.meta.layout().timestamps,
+            self.meta.header().timestamp_width,
+            cell,
+        );
+        let offset = delta.wrapping_mul(self.meta.header().timestamp_unit);
+        Timestamp(self.meta.header().timestamp_base.wrapping_add(offset as i64))
     }
 
     fn sequence(self, cell: usize) -> SequenceNumber {
-        let delta =
-            int_at(self.bytes, self.meta.layout.sequences, self.meta.header.sequence_width, cell);
-        SequenceNumber(self.meta.header.sequence_base.wrapping_add(delta))
+        let delta = int_at(
+            self.bytes,
+            self.meta.layout().sequences,
+            self.meta.header().sequence_width,
+            cell,
+        );
+        SequenceNumber(self.meta.header().sequence_base.wrapping_add(delta))
     }
 
     #[inline]
     fn kind_byte(self, cell: usize) -> u8 {
-        match self.meta.header.kind_width {
-            0 => self.meta.header.kind,
-            _ => self.bytes[self.meta.layout.kinds + cell],
+        match self.meta.header().kind_width {
+            0 => self.meta.header().kind,
+            _ => self.bytes[self.meta.layout().kinds + cell],
         }
     }
 
     #[inline]
     fn value_start(self, cell: usize) -> usize {
-        match self.meta.header.value_layout {
-            ValueLayout::Constant => cell * self.meta.header.value_len,
+        match self.meta.header().value_layout {
+            ValueLayout::Constant => cell * self.meta.header().value_len,
             ValueLayout::PerRow => self.row_value_start(cell),
             ValueLayout::Offsets => {
-                let Layout { value_offset_width, value_offsets, .. } = self.meta.layout;
+                let Layout { value_offset_width, value_offsets, .. } = self.meta.layout();
                 int_at(self.bytes, value_offsets, value_offset_width, cell) as usize
             }
         }
@@ -409,12 +447,12 @@ impl<'a> BlockView<'a> {
 
     #[inline]
     fn value_bytes(self, cell: usize) -> &'a [u8] {
-        let start = self.meta.layout.values;
+        let start = self.meta.layout().values;
         &self.bytes[start + self.value_start(cell)..start + self.value_start(cell + 1)]
     }
 
     fn check_padding(self) -> Result<(), Damage> {
-        let (header, layout) = (self.meta.header, &self.meta.layout);
+        let (header, layout) = (self.meta.header(), self.meta.layout());
         let gaps = [
             (super::HEADER_LEN + header.prefix_len, layout.dictionary_offsets),
             (layout.dictionary + header.dictionary_len, layout.samples),
@@ -433,20 +471,20 @@ impl<'a> BlockView<'a> {
     }
 
     fn check_dictionary(self) -> Result<(), Damage> {
-        let at = self.meta.layout.dictionary_offsets;
+        let at = self.meta.layout().dictionary_offsets;
         ensure(self.dictionary_offset(0) == 0, at, "the dictionary does not start at 0")?;
-        let end = self.dictionary_offset(self.meta.header.columns);
+        let end = self.dictionary_offset(self.meta.header().columns);
         ensure(
-            end == self.meta.header.dictionary_len,
+            end == self.meta.header().dictionary_len,
             at,
             "the dictionary does not end at its end",
         )?;
         let mut previous = None;
-        for id in 0..self.meta.header.columns {
+        for id in 0..self.meta.header().columns {
             let (start, end) = (self.dictionary_offset(id), self.dictionary_offset(id + 1));
-            let ordered = start <= end && end <= self.meta.header.dictionary_len;
+            let ordered = start <= end && end <= self.meta.header().dictionary_len;
             ensure(ordered, at, "dictionary offsets descend")?;
-            let at = self.meta.layout.dictionary + start;
+            let at = self.meta.layout().dictionary + start;
             let column = decode_column(self.dictionary_entry(id))
                 .ok_or(Damage::new(at, "a dictionary entry that is no column"))?;
             ensure(previous < Some(column), at, "columns out of order")?;
@@ -457,40 +495,40 @@ impl<'a> BlockView<'a> {
 
     fn check_directory(self) -> Result<(), Damage> {
         let rows = self.rows();
-        let form = self.meta.header.tail_form;
+        let form = self.meta.header().tail_form;
         let last = self.directory(rows);
         ensure(self.tail_start(0) == 0, self.directory(0), "row tails do not start at 0")?;
         ensure(self.cell_start(0) == 0, self.directory(0), "entries do not start at 0")?;
-        ensure(self.tail_start(rows) == self.meta.header.tails_len, last, "row tails' end")?;
-        ensure(self.cell_start(rows) == self.meta.header.cells, last, "entries' end")?;
-        ensure(self.row_value_start(rows) == self.meta.header.values_len, last, "values' end")?;
+        ensure(self.tail_start(rows) == self.meta.header().tails_len, last, "row tails' end")?;
+        ensure(self.cell_start(rows) == self.meta.header().cells, last, "entries' end")?;
+        ensure(self.row_value_start(rows) == self.meta.header().values_len, last, "values' end")?;
         ensure(self.head(rows) == 0, last, "the sentinel has a head")?;
         for row in 0..rows {
             let at = self.directory(row);
             let tails = (self.tail_start(row), self.tail_start(row + 1));
-            let tails_ordered = tails.0 <= tails.1 && tails.1 <= self.meta.header.tails_len;
+            let tails_ordered = tails.0 <= tails.1 && tails.1 <= self.meta.header().tails_len;
             ensure(tails_ordered, at, "row tails out of order")?;
             let cells = self.cells_of(row);
-            let cells_ordered = cells.start < cells.end && cells.end <= self.meta.header.cells;
+            let cells_ordered = cells.start < cells.end && cells.end <= self.meta.header().cells;
             ensure(cells_ordered, at, "a row without entries, or rows' entries out of order")?;
-            check_key(form, self.head(row), self.tail(row), self.meta.layout.tails + tails.0)?;
-            let len = self.meta.header.prefix_len + suffix_len(form, self.tail(row));
+            check_key(form, self.head(row), self.tail(row), self.meta.layout().tails + tails.0)?;
+            let len = self.meta.header().prefix_len + suffix_len(form, self.tail(row));
             ensure(len <= ROW_BYTES_MAX, at, "a row key over its limit")?;
             if row > 0 {
                 let before = (self.head(row - 1), self.tail(row - 1));
                 ensure(before < (self.head(row), self.tail(row)), at, "rows out of order")?;
             }
             if row.is_multiple_of(SAMPLE_EVERY) {
-                let sample = self.meta.layout.samples + HEAD_LEN * (row / SAMPLE_EVERY);
+                let sample = self.meta.layout().samples + HEAD_LEN * (row / SAMPLE_EVERY);
                 let equal = u64_at(self.bytes, sample) == self.head(row);
                 ensure(equal, sample, "a sample is not its row's head")?;
             }
         }
-        if self.meta.layout.directory_stride == 24 {
+        if self.meta.layout().directory_stride == 24 {
             let zero = (0..=rows).all(|row| u32_at(self.bytes, self.directory(row) + 20) == 0);
             ensure(
                 zero,
-                self.meta.layout.directory,
+                self.meta.layout().directory,
                 "reserved bytes of the directory are not zero",
             )?;
         }
@@ -498,9 +536,9 @@ impl<'a> BlockView<'a> {
     }
 
     fn check_value_offsets(self) -> Result<(), Damage> {
-        let (at, cells) = (self.meta.layout.value_offsets, self.meta.header.cells);
+        let (at, cells) = (self.meta.layout().value_offsets, self.meta.header().cells);
         ensure(self.value_start(0) == 0, at, "values do not start at 0")?;
-        ensure(self.value_start(cells) == self.meta.header.values_len, at, "values' end")?;
+        ensure(self.value_start(cells) == self.meta.header().values_len, at, "values' end")?;
         for cell in 0..cells {
             let ordered = self.value_start(cell) <= self.value_start(cell + 1);
             ensure(ordered, at, "value offsets descend")?;
@@ -520,9 +558,9 @@ impl<'a> BlockView<'a> {
         for row in 0..self.rows() {
             let mut before = None;
             for cell in self.cells_of(row) {
-                let at = self.meta.layout.ids + cell * self.meta.layout.id_width;
-                let id = self.id(cell);
-                ensure(id < self.meta.header.columns, at, "a column id past the last")?;
+                let at = self.meta.layout().ids + cell * self.meta.layout().id_width;
+                let id = self.stored_id(cell);
+                ensure(id < self.meta.header().columns, at, "a column id past the last")?;
                 if !only_puts {
                     self.check_entry(cell)?;
                 }
@@ -543,35 +581,35 @@ impl<'a> BlockView<'a> {
     /// Whether every entry is a put of an inline value in a column, which needs no look at each.
     fn has_only_puts(self) -> bool {
         let cells = |id| self.column(id).scope == Scope::Column;
-        let puts = self.meta.header.kind_width == 0 && self.meta.header.kind == Kind::Put as u8;
-        puts && (0..self.meta.header.columns).all(cells)
+        let puts = self.meta.header().kind_width == 0 && self.meta.header().kind == Kind::Put as u8;
+        puts && (0..self.meta.header().columns).all(cells)
     }
 
     /// Checks that no difference leaves the range of timestamps or sequence numbers.
     fn check_ranges(self) -> Result<(), Damage> {
-        let Header { timestamp_base, sequence_base, timestamp_unit, .. } = self.meta.header;
+        let Header { timestamp_base, sequence_base, timestamp_unit, .. } = self.meta.header();
         let timestamp_room = i64::MAX.abs_diff(timestamp_base) / timestamp_unit;
         let sequence_room = SequenceNumber::MAX.0.checked_sub(sequence_base);
         let sequence_room = sequence_room.ok_or(Damage::new(40, "sequence base"))?;
-        for cell in 0..self.meta.header.cells {
-            let Layout { timestamps, sequences, .. } = self.meta.layout;
-            let delta = int_at(self.bytes, timestamps, self.meta.header.timestamp_width, cell);
+        for cell in 0..self.meta.header().cells {
+            let Layout { timestamps, sequences, .. } = self.meta.layout();
+            let delta = int_at(self.bytes, timestamps, self.meta.header().timestamp_width, cell);
             ensure(delta <= timestamp_room, timestamps, "a timestamp out of range")?;
-            let delta = int_at(self.bytes, sequences, self.meta.header.sequence_width, cell);
+            let delta = int_at(self.bytes, sequences, self.meta.header().sequence_width, cell);
             ensure(delta <= sequence_room, sequences, "a sequence number out of range")?;
         }
         Ok(())
     }
 
     fn check_entry(self, cell: usize) -> Result<(), Damage> {
-        let at = self.meta.layout.kinds + cell * self.meta.header.kind_width;
+        let at = self.meta.layout().kinds + cell * self.meta.header().kind_width;
         let (_, large) =
             split_kind(self.kind_byte(cell)).ok_or(Damage::new(at, "a byte that names no kind"))?;
         let value = self.value_bytes(cell);
         if large {
             let handle = LargeValue::decode(value);
             let fits = handle.is_some_and(|large| large.len as usize <= VALUE_BYTES_MAX);
-            ensure(fits, self.meta.layout.values, "a malformed handle of a large value")?;
+            ensure(fits, self.meta.layout().values, "a malformed handle of a large value")?;
         }
         check_entry(&self.key(cell).with_value(value))
             .map_err(|error| Damage::new(at, error.to_string()))
