@@ -237,6 +237,20 @@ impl Commits {
         act()
     }
 
+    /// Seals the log, on disk up to here, and runs `act` while no group is being logged or applied.
+    pub(crate) fn sealed<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let mut log = self.log.lock();
+        if log.closed {
+            return Err(Error::Closed);
+        }
+        log.writer.sync()?;
+        log.writer.rotate()?;
+        self.syncs.fetch_add(u64::from(log.unsynced), Ordering::Relaxed);
+        log.unsynced = false;
+        let _applying = self.applying.lock();
+        act()
+    }
+
     /// Lets `act` use the next sequence number for something that is not in the log, and publish
     /// it, while no group is being logged or applied and all before it is on disk. Returns the
     /// number.

@@ -6,10 +6,11 @@
 //! 3. `Commits::queue`, under it only a request's outcome
 //! 4. `Tree::installing`: a change of files, from the manifest to the view
 //! 5. `Shared::trees`
-//! 6. the manifest's own lock, held over the I/O of an install; under it the log's list of
+//! 6. the turn to retire segments of the log; who has it may take nothing above it
+//! 7. the manifest's own lock, held over the I/O of an install; under it the log's list of
 //!    segments, to say where the log begins
-//! 7. `Tree::work`
-//! 8. `Tree::view`, `Tree::rules`, `Snapshots::held`, the memtable's and the cache's own locks
+//! 8. `Tree::work`
+//! 9. `Tree::view`, `Tree::rules`, `Snapshots::held`, the memtable's and the cache's own locks
 
 use crate::background::Progress;
 use crate::batch::WriteBatch;
@@ -219,6 +220,19 @@ impl Engine {
     /// record, and refuses further writes; reads go on. Flushes nothing.
     pub fn close(&self) -> Result<()> {
         self.shared.close()
+    }
+
+    /// Copies the engine as it is at one moment into `dir`, which is new or empty and on the same
+    /// file system: every write that was acknowledged before the call, of all trees, and none that
+    /// is made after it returns. SSTables get a second name and take no more room; the log is
+    /// copied. Writes wait while the log is sealed and the names are made. The copy is durable when
+    /// this returns, is a data directory of its own, and opens while this one is open.
+    ///
+    /// `Unusable` if `dir` is not empty; `Io` if it is on another file system. After an error what
+    /// was written to `dir` is removed, as far as that can be done, and it does not open as a copy;
+    /// the engine goes on as before, unless the failure was one of its own log.
+    pub fn checkpoint(&self, dir: &Path) -> Result<()> {
+        self.shared.checkpoint(dir)
     }
 
     /// A writer of sorted cells for `tree`, for bulk loads: see [`SstWriter`]. Any number may

@@ -1,11 +1,15 @@
 //! Numbers and names of the engine's SSTable files.
 
+use crate::error::{Error, Result};
 use crate::options::Options;
 use base::env::FileSystem;
 use base::env::fs::ReadFile;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Bytes copied at once.
+const COPY_BYTES: u64 = 1 << 20;
 
 /// Opens the SSTable at `path` as `options` say.
 pub(crate) fn open_sst(
@@ -14,6 +18,22 @@ pub(crate) fn open_sst(
     options: &Options,
 ) -> io::Result<Arc<dyn ReadFile>> {
     if options.direct_reads { fs.open_read_direct(path) } else { fs.open_read(path) }
+}
+
+/// Copies the file at `from`. Its content is on disk when this returns, its name is not.
+pub(crate) fn copy_file(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
+    let file = fs.open_read(from).map_err(|error| Error::io("open", from, &error))?;
+    let len = file.size().map_err(|error| Error::io("read", from, &error))?;
+    let mut copy = fs.create(to).map_err(|error| Error::io("create", to, &error))?;
+    let mut buffer = Vec::new();
+    let mut at = 0;
+    while at < len {
+        buffer.resize(COPY_BYTES.min(len - at) as usize, 0);
+        file.read_exact_at(&mut buffer, at).map_err(|error| Error::io("read", from, &error))?;
+        copy.write_all_at(&buffer, at).map_err(|error| Error::io("write", to, &error))?;
+        at += buffer.len() as u64;
+    }
+    copy.sync().map_err(|error| Error::io("sync", to, &error))
 }
 
 /// Number of a file in the data directory; never reused while the engine is open, so that it can

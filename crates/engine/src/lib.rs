@@ -7,6 +7,7 @@ pub mod cache;
 mod catalog;
 pub mod cell;
 pub mod check;
+mod checkpoint;
 mod commit;
 pub mod compaction;
 pub mod cursor;

@@ -23,6 +23,7 @@ pub use report::{Loss, Lost, RepairReport};
 use crate::cache::CacheFeatures;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::check::{self, Progress, check_dir};
+use crate::checkpoint::{discard, prepare};
 use crate::compaction::pick::LAST_RUN;
 use crate::compaction::run::Writing;
 use crate::error::{Error, Result};
@@ -33,7 +34,7 @@ use crate::manifest::{self, Edit, SstMeta, State};
 use crate::options::{Compression, FilterGranularity, Options, TreeOptions};
 use crate::request::RowRange;
 use crate::sstable::{BlockCache, SstReader};
-use base::env::{Env, FileSystem};
+use base::env::Env;
 use places::{Chosen, Files, Hints, Unlisted};
 use ssts::{Source, bring};
 use std::cell::Cell;
@@ -65,7 +66,10 @@ pub fn repair_dir(
     if empty && crate::log::is_empty(fs, dir)? {
         return Err(unusable(dir, "no data directory: it has no manifest, SSTable or log"));
     }
-    prepare(fs, dir, into)?;
+    if into == dir {
+        return Err(unusable(into, "it is the directory to be repaired; choose a new one"));
+    }
+    prepare(fs, into)?;
     let repaired = repair(env, dir, into, salvaged, ssts, progress);
     if repaired.is_err() {
         discard(fs, into);
@@ -75,29 +79,6 @@ pub fn repair_dir(
 
 fn unusable(dir: &Path, what: &str) -> Error {
     Error::Unusable { dir: dir.to_owned(), what: what.to_owned() }
-}
-
-/// Makes the new directory.
-fn prepare(fs: &dyn FileSystem, dir: &Path, into: &Path) -> Result<()> {
-    if into == dir {
-        return Err(unusable(into, "it is the directory to be repaired; choose a new one"));
-    }
-    if fs.exists(into).map_err(|error| Error::io("open", into, &error))? {
-        let names = fs.list(into).map_err(|error| Error::io("list", into, &error))?;
-        if !names.is_empty() {
-            return Err(unusable(into, "it is not empty; choose a new directory"));
-        }
-    }
-    fs.create_dir_all(into).map_err(|error| Error::io("create", into, &error))?;
-    manifest::sync_parents(fs, into)
-}
-
-/// Removes what was written to the new directory, which was empty.
-fn discard(fs: &dyn FileSystem, into: &Path) {
-    for name in fs.list(into).unwrap_or_default() {
-        // What stays does not make it a directory that opens: `CURRENT` goes first.
-        let _ = fs.remove_file(&into.join(name));
-    }
 }
 
 fn repair(

@@ -103,7 +103,7 @@ pub fn flush(
     let splitter = Splitter::new(writing.options.sst_bytes_max, Vec::new(), Vec::new());
     let options = writing.of_files(writing.tree_options.compression);
     let merge = Merge { dropped: &dropped, older: &older, stripes: &stripes, policy: &KeepAll };
-    let position = memtable.position();
+    let position = memtable.position().0;
     let origin = Origin { tree: writing.tree, position, inputs: Vec::new() };
     let outputs = Outputs::new(writing, options, origin, surviving, splitter);
     merge.write(&mut memtable.cursor(), writing, outputs, (0, run))
@@ -132,7 +132,7 @@ pub fn compact(writing: &Writing<'_>, plan: &Plan, inputs: &Inputs<'_>) -> Resul
     let merge =
         Merge { dropped: &dropped, older: &plan.older, stripes: &stripes, policy: inputs.policy };
     let inputs = plan.ssts().map(|sst| sst.number).collect();
-    let origin = Origin { tree: writing.tree, position: writing.flushed, inputs };
+    let origin = Origin { tree: writing.tree, position: writing.flushed.0, inputs };
     let outputs = Outputs::new(writing, options, origin, surviving, splitter);
     let mut written = merge.write(&mut cursor, writing, outputs, plan.place())?;
     written.edits.splice(..0, plan.removals(writing.tree));

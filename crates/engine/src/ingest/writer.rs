@@ -11,7 +11,7 @@ use crate::compaction::sst_meta;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::file::{FileNumber, open_sst};
-use crate::manifest::{LogPosition, SstMeta};
+use crate::manifest::SstMeta;
 use crate::options::Compression;
 use crate::sstable::{Origin, SstBuilder, SstOptions, SstReader};
 use crate::tree::Tree;
@@ -149,8 +149,7 @@ impl SstWriter {
         let path = number.sst_path(&shared.dir);
         let file = shared.env.fs.create_direct(&path);
         let file = file.map_err(|error| Error::io("create", &path, &error))?;
-        let (tree, position) = (self.files.tree, LogPosition::default());
-        let origin = Origin { tree, position, inputs: Vec::new() };
+        let origin = Origin { tree: self.files.tree, position: 0, inputs: Vec::new() };
         let builder = SstBuilder::for_ingest(file, &path, self.options.clone());
         let builder = builder.with_origin(origin);
         Ok(&mut self.building.insert(Building { number, builder }).builder)

@@ -14,7 +14,7 @@ use crate::cell::TreeId;
 use crate::error::{Error, Result};
 use crate::log::record::LogRecord;
 use base::env::fs::FileSystem;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -100,8 +100,8 @@ pub struct LogSegments {
     dir: PathBuf,
     /// Covers both fields; never held over I/O.
     state: Mutex<State>,
-    /// Held over the I/O of a retirement on purpose: it keeps retirements in order. Taken before
-    /// `state`, by nothing else.
+    /// Held over the I/O of a retirement on purpose: it keeps retirements in order; and by those who
+    /// read segments that may not go meanwhile. Taken before `state`.
     retiring: Mutex<()>,
 }
 
@@ -154,6 +154,11 @@ impl LogSegments {
             }
             retired += 1;
         }
+    }
+
+    /// No segment is retired while the result is held.
+    pub(crate) fn hold(&self) -> MutexGuard<'_, ()> {
+        self.retiring.lock()
     }
 
     fn remove(&self, segment: SegmentNumber, spare: bool) -> Result<()> {

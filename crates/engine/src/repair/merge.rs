@@ -25,7 +25,7 @@ pub(super) fn merge(writing: &Writing<'_>, ssts: &[Arc<SstReader>]) -> Result<Ve
     let tombstones = ssts.iter().flat_map(|sst| sst.range_tombstones().to_vec()).collect();
     let dropped = Dropped::new(tombstones, &Stripes::default());
     let options = writing.of_files(writing.tree_options.compression_last);
-    let origin = Origin { tree: writing.tree, position: writing.flushed, inputs: Vec::new() };
+    let origin = Origin { tree: writing.tree, position: writing.flushed.0, inputs: Vec::new() };
     let splitter = Splitter::new(writing.options.sst_bytes_max, Vec::new(), Vec::new());
     let mut outputs = Outputs::new(writing, options, origin, dropped, splitter);
     let written = write_rows(ssts, &mut outputs).and_then(|()| outputs.finish());

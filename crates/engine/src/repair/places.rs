@@ -202,7 +202,8 @@ pub(super) fn options_of(files: &[FileNumber], all: &Files) -> TreeOptions {
 /// Up to where a tree was flushed, as its files say.
 pub(super) fn flushed_of(files: &[FileNumber], all: &Files) -> LogPosition {
     let origins = files.iter().filter_map(|number| all.get(number)?.properties.as_ref());
-    let positions = origins.filter_map(|own| own.origin.as_ref()).map(|origin| origin.position);
+    let positions =
+        origins.filter_map(|own| own.origin.as_ref()).map(|origin| LogPosition(origin.position));
     positions.max().unwrap_or_default()
 }
 
@@ -218,7 +219,7 @@ mod tests {
 
     fn found(inputs: &[u64]) -> Found {
         let inputs = inputs.iter().copied().map(FileNumber).collect();
-        let origin = Origin { tree: TREE, position: LogPosition(1), inputs };
+        let origin = Origin { tree: TREE, position: 1, inputs };
         let properties = Properties {
             first_row: b"a".to_vec(),
             last_row: b"a".to_vec(),

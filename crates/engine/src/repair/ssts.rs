@@ -7,12 +7,11 @@ use crate::cell::{SequenceNumber, TreeId};
 use crate::check::disagreement;
 use crate::compaction::sst_meta;
 use crate::error::{Error, Result};
-use crate::file::FileNumber;
-use crate::log::LogPosition;
+use crate::file::{FileNumber, copy_file};
 use crate::manifest::SstMeta;
 use crate::options::{Compression, FilterGranularity, TreeOptions};
 use crate::request::RowRange;
-use crate::sstable::salvage::{LostRows, Piece, SstSalvage};
+use crate::sstable::salvage::{Known, LostRows, Piece, SstSalvage};
 use crate::sstable::{BlockCache, Origin, SstBuilder, SstOptions, SstReader};
 use base::env::FileSystem;
 use std::path::Path;
@@ -20,8 +19,6 @@ use std::sync::Arc;
 
 /// Memory for blocks while one SSTable is checked.
 const CACHE_BYTES: usize = 4 << 20;
-/// Bytes copied at once.
-const COPY_BYTES: u64 = 1 << 20;
 
 /// An SSTable to bring over, and what is known of it.
 pub(super) struct Source<'a> {
@@ -51,7 +48,7 @@ pub(super) fn bring(
 ) -> Result<Option<SstMeta>> {
     let damage = match verify(fs, source, read) {
         Ok(meta) => {
-            copy(fs, source.path, &source.number.sst_path(into))?;
+            copy_file(fs, source.path, &source.number.sst_path(into))?;
             report.copied += 1;
             return Ok(Some(meta));
         }
@@ -106,22 +103,6 @@ fn meta_of(sst: &SstReader) -> SstMeta {
     }
 }
 
-/// Copies a file; it is on disk when this returns, its name is not.
-fn copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
-    let file = fs.open_read(from).map_err(|error| Error::io("open", from, &error))?;
-    let len = file.size().map_err(|error| Error::io("read", from, &error))?;
-    let mut copy = fs.create(to).map_err(|error| Error::io("create", to, &error))?;
-    let mut buffer = Vec::new();
-    let mut at = 0;
-    while at < len {
-        buffer.resize(COPY_BYTES.min(len - at) as usize, 0);
-        file.read_exact_at(&mut buffer, at).map_err(|error| Error::io("read", from, &error))?;
-        copy.write_all_at(&buffer, at).map_err(|error| Error::io("write", to, &error))?;
-        at += buffer.len() as u64;
-    }
-    copy.sync().map_err(|error| Error::io("sync", to, &error))
-}
-
 /// Writes what verifies of the file anew.
 fn salvage(
     fs: &dyn FileSystem,
@@ -141,8 +122,7 @@ fn salvage(
         }
     };
     let origin = damaged.properties().and_then(|own| own.origin.clone());
-    let position = LogPosition::default();
-    let origin = origin.unwrap_or(Origin { tree, position, inputs: Vec::new() });
+    let origin = origin.unwrap_or(Origin { tree, position: 0, inputs: Vec::new() });
     let to = number.sst_path(into);
     let file = fs.create(&to).map_err(|error| Error::io("create", &to, &error))?;
     let granularity = damaged.properties().map(|own| own.filter_granularity);
@@ -150,7 +130,12 @@ fn salvage(
     let granularity = granularity.unwrap_or(FilterGranularity::Column);
     let options = SstOptions::new(source.options, source.compression, granularity);
     let mut builder = SstBuilder::new(file, &to, options).with_origin(origin);
-    damaged.read(meta, &mut |piece| match piece {
+    let known = meta.map(|meta| Known {
+        last_row: (meta.entries > 0).then_some(&meta.last_row),
+        sequence_min: meta.sequence_min,
+        sequence_max: meta.sequence_max,
+    });
+    damaged.read(known, &mut |piece| match piece {
         Piece::Lost(LostRows { offset, what: reason, rows }) => {
             report.losses.push(Loss { file: path.into(), offset, reason, lost: lost(rows) });
             Ok(())

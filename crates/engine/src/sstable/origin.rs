@@ -3,7 +3,6 @@
 
 use crate::cell::TreeId;
 use crate::file::FileNumber;
-use crate::log::LogPosition;
 use base::codec::{ByteReader, DecodeError, PutBytes};
 
 /// Where a file comes from.
@@ -11,8 +10,8 @@ use base::codec::{ByteReader, DecodeError, PutBytes};
 pub struct Origin {
     /// The tree it was written for.
     pub tree: TreeId,
-    /// Every batch of the tree up to here was in SSTables when the file had become one of them.
-    pub position: LogPosition,
+    /// The log position up to which every batch of the tree was in SSTables when the file had become one of them.
+    pub position: u64,
     /// The files that were merged into this one and its sisters; none for a flush and an ingest.
     pub inputs: Vec<FileNumber>,
 }
@@ -21,7 +20,7 @@ impl Origin {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_u32(self.tree.0);
-        out.put_u64(self.position.0);
+        out.put_u64(self.position);
         out.put_varint(self.inputs.len() as u64);
         self.inputs.iter().for_each(|input| out.put_varint(input.0));
         out
@@ -31,7 +30,7 @@ impl Origin {
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         let tree = TreeId(reader.u32("tree")?);
-        let position = LogPosition(reader.u64("log position")?);
+        let position = reader.u64("log position")?;
         let count = reader.varint("count of inputs")?;
         let mut inputs = Vec::new();
         for _ in 0..count {

@@ -206,7 +206,6 @@ mod tests {
     use super::*;
     use crate::cell::TreeId;
     use crate::file::FileNumber;
-    use crate::log::LogPosition;
 
     fn example() -> Properties {
         Properties {
@@ -229,7 +228,7 @@ mod tests {
             row_prefix_bytes: 8,
             origin: Some(Origin {
                 tree: TreeId(17),
-                position: LogPosition(4711),
+                position: 4711,
                 inputs: vec![FileNumber(3), FileNumber(300)],
             }),
         }

@@ -20,7 +20,6 @@ use super::top_index::TopIndex;
 use crate::cell::{Entry, EntryKey, RangeTombstone, SequenceNumber};
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
-use crate::manifest::SstMeta;
 use crate::request::RowRange;
 use base::env::fs::ReadFile;
 use std::path::Path;
@@ -35,6 +34,17 @@ pub(crate) struct LostRows {
     pub(crate) what: String,
     /// The rows.
     pub(crate) rows: RowRange,
+}
+
+/// What is known of a file from elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known<'a> {
+    /// Its last row; `None` if it has no entries.
+    pub(crate) last_row: Option<&'a Vec<u8>>,
+    /// The smallest sequence number of its entries.
+    pub(crate) sequence_min: SequenceNumber,
+    /// The largest.
+    pub(crate) sequence_max: SequenceNumber,
 }
 
 /// What comes next of a damaged file.
@@ -105,14 +115,15 @@ impl SstSalvage {
         Ok(())
     }
 
-    /// Gives all that verifies to `sink`, in order. `meta` is what the manifest says of the file,
-    /// if it says something. The errors are those of `sink`.
-    pub(crate) fn read(&mut self, meta: Option<&SstMeta>, sink: Sink<'_>) -> Result<()> {
-        let numbering = match (self.footer, meta) {
+    /// Gives all that verifies to `sink`, in order. The errors are those of `sink`.
+    pub(crate) fn read(&mut self, known: Option<Known<'_>>, sink: Sink<'_>) -> Result<()> {
+        let numbering = match (self.footer, known) {
             (Some(Footer { ingested: false, .. }), _) => Numbering::Own,
-            (Some(_), meta) => Numbering::Given(meta.map_or(SequenceNumber(0), |m| m.sequence_max)),
-            (None, Some(meta)) if meta.sequence_min > SequenceNumber(0) => {
-                Numbering::GivenIfZero(meta.sequence_max)
+            (Some(_), known) => {
+                Numbering::Given(known.map_or(SequenceNumber(0), |known| known.sequence_max))
+            }
+            (None, Some(known)) if known.sequence_min > SequenceNumber(0) => {
+                Numbering::GivenIfZero(known.sequence_max)
             }
             (None, _) => Numbering::Own,
         };
@@ -126,10 +137,9 @@ impl SstSalvage {
                 walk.region(0, self.source.len.saturating_sub(footer), &mut parts)?;
             }
         }
-        let last = meta.filter(|meta| meta.entries > 0).map(|meta| meta.last_row.clone());
         let properties = parts.properties.filter(|_| self.properties.is_none());
         let ranges = parts.ranges.filter(|_| self.range_tombstones.is_none());
-        let known = match properties {
+        let own = match properties {
             None => self.properties.as_ref().map(|own| (own.entries > 0, own.last_row.clone())),
             Some(handle) => {
                 let read =
@@ -137,10 +147,11 @@ impl SstSalvage {
                 damaged_is_none(read)?.map(|own| (own.entries > 0, own.last_row))
             }
         };
-        let end = match (last, known) {
-            (Some(last), _) | (None, Some((true, last))) => End::Row(last),
-            (None, Some((false, _))) => End::Empty,
-            (None, None) if meta.is_some() || parts.past_data => End::Empty,
+        let end = match (known.map(|known| known.last_row), own) {
+            (Some(Some(last)), _) => End::Row(last.clone()),
+            (_, Some((true, last))) => End::Row(last),
+            (Some(None), _) | (_, Some((false, _))) => End::Empty,
+            (None, None) if parts.past_data => End::Empty,
             (None, None) => End::Unknown,
         };
         walk.finish(end)?;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "this is a test")]
 
 mod against_model;
+mod checkpoint;
 mod cold;
 mod compaction;
 mod concurrent;

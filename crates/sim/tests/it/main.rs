@@ -4,6 +4,7 @@
 
 mod byte_flips;
 mod check_finds;
+mod checkpoint;
 mod concurrency;
 mod formats_live_on;
 mod full_disk;

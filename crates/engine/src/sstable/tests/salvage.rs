@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::manifest::SstMeta;
-use crate::sstable::salvage::{LostRows, Piece, SstSalvage};
+use crate::sstable::salvage::{Known, LostRows, Piece, SstSalvage};
 
 /// Rows over several blocks and partitions, one of them over several blocks; large values; ranges.
 fn example(filter_bits_per_key: u8) -> (Rows, Vec<RangeTombstone>, Vec<u8>, SstMeta) {
@@ -37,7 +37,12 @@ fn salvage(bytes: Vec<u8>, meta: Option<&SstMeta>) -> Result<Salvaged> {
     let file = Arc::new(MemoryFile(Arc::new(Mutex::new(bytes))));
     let mut salvage = SstSalvage::open(file, Path::new("7.sst"), FileNumber(7))?;
     let (mut rows, mut lost) = (Rows::new(), Vec::new());
-    salvage.read(meta, &mut |piece| {
+    let known = meta.map(|meta| Known {
+        last_row: Some(&meta.last_row),
+        sequence_min: meta.sequence_min,
+        sequence_max: meta.sequence_max,
+    });
+    salvage.read(known, &mut |piece| {
         match piece {
             Piece::Lost(found) => lost.push(found),
             Piece::Entry(row, entry) => match rows.last_mut() {

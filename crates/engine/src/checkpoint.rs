@@ -1,0 +1,79 @@
+//! A copy of a live engine at one moment, made of hard links.
+//!
+//! 1. SSTables never change, so a second name is a copy. They are linked while no edit of the
+//!    manifest is made, so that all that it names are there.
+//! 2. The log does change: its files are used again. So it is sealed at the moment of the
+//!    checkpoint, and the segments up to there are copied, while none of them is retired.
+//! 3. Both happen while no group is committed: the checkpoint holds every write that was
+//!    acknowledged before, of all trees, and none after. It is as durable as any.
+//! 4. `CURRENT` is written last, when every other file and every name is on disk. So an open
+//!    refuses a checkpoint that was not finished.
+
+use crate::engine::Shared;
+use crate::error::{Error, Result};
+use crate::file::copy_file;
+use crate::manifest::{self, State};
+use base::env::FileSystem;
+use std::path::Path;
+
+impl Shared {
+    /// See [`crate::Engine::checkpoint`].
+    pub(crate) fn checkpoint(&self, into: &Path) -> Result<()> {
+        let fs = &*self.env.fs;
+        prepare(fs, into)?;
+        let made = self.fill(into);
+        if made.is_err() {
+            discard(fs, into);
+        }
+        made
+    }
+
+    fn fill(&self, into: &Path) -> Result<()> {
+        let fs = &*self.env.fs;
+        let (state, segments, held) = self.commits.sealed(|| {
+            let held = self.log_segments.hold();
+            let state = self.manifest.change(|state| {
+                link_ssts(fs, &self.dir, into, state)?;
+                Ok(Vec::new())
+            })?;
+            Ok((state, self.log_segments.numbers(), held))
+        })?;
+        for segment in segments.into_iter().filter(|segment| *segment >= state.log_from) {
+            copy_file(fs, &segment.path(&self.dir), &segment.path(into))?;
+        }
+        drop(held);
+        fs.sync_dir(into).map_err(|error| Error::io("sync", into, &error))?;
+        manifest::create(fs, into, &state)
+    }
+}
+
+/// Makes the directory, which is new or empty.
+pub(crate) fn prepare(fs: &dyn FileSystem, into: &Path) -> Result<()> {
+    if fs.exists(into).map_err(|error| Error::io("open", into, &error))? {
+        let names = fs.list(into).map_err(|error| Error::io("list", into, &error))?;
+        if !names.is_empty() {
+            let what = "it is not empty; choose a new directory".to_owned();
+            return Err(Error::Unusable { dir: into.to_owned(), what });
+        }
+    }
+    fs.create_dir_all(into).map_err(|error| Error::io("create", into, &error))?;
+    manifest::sync_parents(fs, into)
+}
+
+/// Removes what was written to the directory, which was empty. What cannot be removed does not make
+/// it one that opens: `CURRENT` goes first.
+pub(crate) fn discard(fs: &dyn FileSystem, into: &Path) {
+    let mut names = fs.list(into).unwrap_or_default();
+    names.sort_by_key(|name| name.as_os_str() != manifest::current::CURRENT);
+    for name in names {
+        let _ = fs.remove_file(&into.join(name));
+    }
+}
+
+fn link_ssts(fs: &dyn FileSystem, dir: &Path, into: &Path, state: &State) -> Result<()> {
+    for number in state.files() {
+        let (from, to) = (number.sst_path(dir), number.sst_path(into));
+        fs.hard_link(&from, &to).map_err(|error| Error::io("link", &to, &error))?;
+    }
+    Ok(())
+}
