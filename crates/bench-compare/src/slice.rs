@@ -255,7 +255,7 @@ fn in_flight(
     let threads = match engine.in_flight() {
         InFlight::Threads => reads.in_flight() as u64,
         InFlight::Batches(keys) => (reads.in_flight() / keys).max(1) as u64,
-        InFlight::Queue => 1,
+        InFlight::Queues(threads) => threads.min(reads.in_flight()) as u64,
     };
     let begin = Barrier::new(threads as usize + 1);
     std::thread::scope(|scope| {
@@ -277,9 +277,10 @@ fn in_flight(
                         InFlight::Batches(size) => {
                             batches(&mut *reader, &keys, size, &mut touched, &mut each)?;
                         }
-                        InFlight::Queue => {
+                        InFlight::Queues(_) => {
                             let all: Vec<&[u8]> = (0..keys.len()).map(|at| keys.key(at)).collect();
-                            reader.get_queued(&all, reads.in_flight(), &mut touched, &mut each)?;
+                            let depth = reads.in_flight() / threads as usize;
+                            reader.get_queued(&all, depth, &mut touched, &mut each)?;
                         }
                     }
                     check(&expected, &touched)?;

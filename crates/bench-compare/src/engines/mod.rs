@@ -59,8 +59,8 @@ pub(crate) enum InFlight {
     /// Fewer threads, each with a multi-get of so many keys.
     #[cfg_attr(not(feature = "rocksdb"), expect(dead_code, reason = "only RocksDB does so"))]
     Batches(usize),
-    /// One thread that starts the next get when any is answered.
-    Queue,
+    /// So many threads, each of which starts the next get when any of its own is answered.
+    Queues(usize),
 }
 
 /// Which part of a wide row is read.
@@ -123,7 +123,7 @@ pub(crate) trait Reader {
     fn multi_get(&mut self, keys: &[&[u8]], touched: &mut Touched) -> Result<()>;
 
     /// The values of `keys`, `depth` gets in flight at a time, in any order; notes the latency of
-    /// each. Only for engines that say [`InFlight::Queue`].
+    /// each. Only for engines that say [`InFlight::Queues`].
     fn get_queued(
         &mut self,
         _keys: &[&[u8]],

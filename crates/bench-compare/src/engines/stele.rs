@@ -21,12 +21,18 @@ use std::time::Instant;
 pub(crate) const ENTRY: Entry = Entry { name: "stele", configurations, open };
 
 const TREE: TreeId = TreeId(1);
+/// Two threads share the gets in flight; else one has them all.
+const TWO_THREADS: &str = "4k-2-threads";
 const BACKGROUND_THREADS: usize = 2;
 /// More runs than any workload makes.
 const RUNS_UNMERGED: usize = 64;
 
-fn configurations(_: &Setup) -> std::result::Result<Vec<&'static str>, &'static str> {
-    Ok(vec!["4k", "16k"])
+fn configurations(setup: &Setup) -> std::result::Result<Vec<&'static str>, &'static str> {
+    let mut all = vec!["4k", "16k"];
+    if setup.disk_bound {
+        all.push(TWO_THREADS);
+    }
+    Ok(all)
 }
 
 fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchEngine>> {
@@ -43,7 +49,7 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
         options.l0_runs_stall = 2 * RUNS_UNMERGED;
     }
     let tree_options = TreeOptions {
-        block_bytes: if configuration == "4k" { 4 << 10 } else { 16 << 10 },
+        block_bytes: if configuration.starts_with("4k") { 4 << 10 } else { 16 << 10 },
         compression: Compression::None,
         compression_last: Compression::None,
         filter_granularity: Some(match setup.model {
@@ -57,12 +63,15 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
         engine.create_tree(TREE, tree_options.clone())?;
     }
     let options = format!("{options:?} {tree_options:?}");
-    Ok(Box::new(Stele { engine, options }))
+    let threads = if configuration == TWO_THREADS { 2 } else { 1 };
+    Ok(Box::new(Stele { engine, options, threads }))
 }
 
 struct Stele {
     engine: Engine,
     options: String,
+    /// Threads that share the gets in flight.
+    threads: usize,
 }
 
 /// Family 0 is not a valid id.
@@ -107,7 +116,7 @@ impl BenchEngine for Stele {
     }
 
     fn in_flight(&self) -> InFlight {
-        InFlight::Queue
+        InFlight::Queues(self.threads)
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
