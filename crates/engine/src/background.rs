@@ -353,6 +353,7 @@ impl Shared {
             open: &|number| Arc::clone(open[&number]),
             snapshots: self.snapshots.live(),
             policy: &*policy,
+            ahead: self.options.read_path.readahead.then_some(&self.readahead),
         };
         self.writing(tree, |writing| run::compact(writing, plan, &inputs))
     }

@@ -29,7 +29,7 @@ use crate::reader::{ColumnOf, PointCounters, TreeReader};
 use crate::request::{RowRange, ScanRequest};
 pub use crate::snapshot::Snapshot;
 use crate::snapshot::Snapshots;
-use crate::sstable::BlockCache;
+use crate::sstable::{BlockCache, ReadaheadSource};
 use crate::tree::Tree;
 use base::env::Env;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -65,6 +65,7 @@ pub(crate) struct Shared {
     pub(crate) point_counters: PointCounters,
     /// What was asked of the filters of trees that were dropped.
     pub(crate) past_filter_counters: FilterCounters,
+    pub(crate) readahead: Arc<ReadaheadSource>,
     /// The directory's lock, held until the last handle is dropped and no job runs any more.
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }

@@ -97,6 +97,10 @@ impl Shared {
         add("point_disk_reads_total", "Blocks that point reads read from disk", reads);
         let bytes = points(PointCount::DiskBytes);
         add("point_disk_bytes_total", "Bytes that point reads read from disk", bytes);
+        let ahead = self.readahead.used();
+        add("readahead_blocks_issued_total", "Blocks read ahead of scans", ahead.issued);
+        add("readahead_blocks_used_total", "Of these, those they came to", ahead.used);
+        add("readahead_blocks_wasted_total", "Of these, those they did not", ahead.wasted);
         let filters = self.filter_counts();
         for (asked, [probed, useful, wrong]) in Asked::ALL.into_iter().zip(FILTER_NAMES) {
             let of = filters.read(asked);

@@ -37,8 +37,10 @@ pub struct Options {
     pub memtable_bytes_max: usize,
     /// SSTables are read past the page cache of the system: what the block cache keeps is then in
     /// memory once, and reads of data far larger than memory cost less. All memory for blocks is
-    /// then in `memory_bytes_max`: give it what the page cache would have had. Where the file system
-    /// cannot, they are read through the page cache, and the log says so once. Default false.
+    /// then in `memory_bytes_max`: give it what the page cache would have had. Scans and compactions
+    /// read ahead by themselves ([`ReadPath::readahead`]), so they do not wait for each block; a
+    /// scan shorter than three blocks waits for each it misses. Where the file system cannot, files
+    /// are read through the page cache, and the log says so once. Default false.
     pub direct_reads: bool,
     /// Parts of the read path that can be switched off. All are on by default.
     pub read_path: ReadPath,
@@ -71,6 +73,8 @@ pub struct ReadPath {
     pub point_reads: bool,
     /// All blocks that a point read or a group of a multi-get misses are read side by side.
     pub batched_reads: bool,
+    /// Scans, and compactions of their inputs, read blocks ahead once they have missed two in a row.
+    pub readahead: bool,
     /// Data blocks are found by the prefix index, in files that have one.
     pub prefix_index: bool,
 }
@@ -83,6 +87,7 @@ impl Default for ReadPath {
             filters: true,
             point_reads: true,
             batched_reads: true,
+            readahead: true,
             prefix_index: true,
         }
     }

@@ -230,7 +230,7 @@ impl TreeReader {
             ..ScanRequest::rows(RowRange::single(row))
         };
         let filters = &self.tree.filter_counters;
-        let mut scan = view.scan(&request, read.snapshot(), self.parts(), filters, None)?;
+        let mut scan = view.scan(&request, read.snapshot(), self.parts(), filters, None, None)?;
         let mut lent = 0;
         if scan.next_row()?.is_some() {
             while let Some(cell) = scan.next_cell()? {
@@ -258,7 +258,8 @@ impl TreeReader {
         let at = self.sequence(snapshot);
         let pin = snapshot.cloned().map(|snapshot| Box::new((snapshot, Arc::clone(&view))) as _);
         let pin = pin.unwrap_or_else(|| Box::new(Arc::clone(&view)) as _);
-        view.scan(request, at, self.parts(), &self.tree.filter_counters, Some(pin))
+        let (filters, ahead) = (&self.tree.filter_counters, &self.shared().readahead);
+        view.scan(request, at, self.parts(), filters, Some(ahead), Some(pin))
     }
 
     /// Takes the get of a column at `snapshot` as far as resident blocks lead.
@@ -335,7 +336,7 @@ impl TreeReader {
         let rows = ScanRequest::rows(RowRange::single(of.row));
         let request = ScanRequest { columns, versions_max: Some(1), ..rows };
         let filters = &self.tree.filter_counters;
-        let mut scan = view.scan(&request, at, self.parts(), filters, None)?;
+        let mut scan = view.scan(&request, at, self.parts(), filters, None, None)?;
         if scan.next_row()?.is_none() {
             return Ok(None);
         }

@@ -27,7 +27,7 @@ use crate::manifest::{LogPosition, ManifestSet, State};
 use crate::obsolete;
 use crate::options::{Options, ReadPath};
 use crate::snapshot::Snapshots;
-use crate::sstable::{BlockCache, SstReader};
+use crate::sstable::{BlockCache, ReadaheadSource, SstReader};
 use crate::tree::Tree;
 use crate::view::OpenRun;
 use base::env::{Env, FileSystem};
@@ -77,6 +77,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     snapshots.publish(start.last);
     let clock = Arc::clone(&env.clock);
     let commits = Commits::new(writer, start, Arc::clone(&snapshots), clock, options.durability);
+    let readahead = ReadaheadSource::new(Arc::clone(&env.fs));
     let shared = Arc::new(Shared {
         env,
         dir: dir.to_owned(),
@@ -93,6 +94,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         counters: Default::default(),
         point_counters: Default::default(),
         past_filter_counters: Default::default(),
+        readahead,
         options,
         lock: Mutex::new(Some(lock)),
     });

@@ -20,7 +20,7 @@ use crate::read::run::RunCursor;
 use crate::read::scan::{Scan, ScanSources};
 use crate::read::source::Source;
 use crate::request::{Columns, RowRange, ScanRequest};
-use crate::sstable::{FilterQuery, SstReader, SstRun};
+use crate::sstable::{FilterQuery, ReadaheadSource, SstReader, SstRun};
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
@@ -96,15 +96,19 @@ impl ReadView {
         self.memtables().map(|memtable| memtable.bytes()).sum()
     }
 
-    /// Starts a scan that sees entries up to `snapshot` and keeps `pin` until it ends.
+    /// Starts a scan that sees entries up to `snapshot` and keeps `pin` until it ends. With `ahead`
+    /// it may read ahead.
     pub(crate) fn scan(
         &self,
         request: &ScanRequest,
         snapshot: SequenceNumber,
         parts: ReadPath,
         filters: &Arc<FilterCounters>,
+        ahead: Option<&Arc<ReadaheadSource>>,
         pin: Option<Box<dyn Any + Send>>,
     ) -> Result<Scan> {
+        let ahead = ahead.filter(|_| parts.readahead && !request.rows.is_single());
+        let ahead = ahead.map(|source| (source, Arc::new(request.rows.clone())));
         let mut cursors = Vec::with_capacity(1 + self.frozen.len() + self.runs.len());
         for memtable in self.memtables() {
             if memtable.entries() > 0 {
@@ -125,6 +129,10 @@ impl ReadView {
             }
             if !part.is_empty() {
                 let cursor = RunCursor::new(Arc::clone(run), part, CacheFill::Insert);
+                let cursor = match &ahead {
+                    Some((source, rows)) => cursor.reading_ahead(source, rows),
+                    None => cursor,
+                };
                 let judged = says == Some(true);
                 let cursor = if judged { cursor.judged(rows, filters) } else { cursor };
                 cursors.push(Source::Run(cursor));

@@ -40,6 +40,7 @@ pub(super) const SWITCHES: &[Switch] = &[
         off: |parts| parts.batched_reads = false,
         published: &[("cold-multi-get-32", "Bigtable: prefetch CPU -50 %")],
     },
+    Switch { name: "readahead", off: |parts| parts.readahead = false, published: &[] },
 ];
 
 impl Switch {

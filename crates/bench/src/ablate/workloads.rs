@@ -65,6 +65,11 @@ pub(super) const WORKLOADS: &[Workload] = {
             warmth: Warmth::Cold,
             ..workload("cold-multi-get-32", Keys, Present, multi_get)
         },
+        Workload {
+            warmth: Warmth::Cold,
+            one_in: u64::MAX,
+            ..workload("cold-scan", Keys, Present, |on, _| scan_all(on))
+        },
         workload("wide-column", Wide, Present, wide_column),
         workload("wide-column-miss", Wide, Present, wide_column_miss),
         workload("wide-family", Wide, Present, wide_family),

@@ -27,7 +27,7 @@ use crate::options::{Compression, FilterGranularity, Options, TreeOptions};
 use crate::read::merge::MergeCursor;
 use crate::read::run::RunCursor;
 use crate::request::RowRange;
-use crate::sstable::{BlockCache, Origin, SstOptions, SstReader, SstRun};
+use crate::sstable::{BlockCache, Origin, ReadaheadSource, SstOptions, SstReader, SstRun};
 use base::env::FileSystem;
 use std::path::Path;
 use std::sync::Arc;
@@ -70,6 +70,8 @@ pub struct Inputs<'a> {
     pub snapshots: Vec<SequenceNumber>,
     /// What else may vanish.
     pub policy: &'a dyn ElisionPolicy,
+    /// For reading ahead, if that is wanted.
+    pub(crate) ahead: Option<&'a Arc<ReadaheadSource>>,
 }
 
 /// The outcome of a flush or compaction.
@@ -165,13 +167,18 @@ fn open_inputs(
         let (oldest, newest) = (sst.sequence_min, sst.sequence_max);
         sst.entries > 0 && !dropped.hides_all(&rows, oldest, newest, stripes)
     };
+    let rows = Arc::new(RowRange::ALL);
     let mut cursors = Vec::with_capacity(plan.inputs.len());
     for run in &plan.inputs {
         let ssts = run.ssts.iter().filter(useful).map(|sst| (inputs.open)(sst.number));
         let ssts: Arc<[Arc<SstReader>]> = ssts.collect();
         if !ssts.is_empty() {
             let all = 0..ssts.len();
-            cursors.push(RunCursor::new(Arc::new(SstRun::new(ssts)), all, CacheFill::Bypass));
+            let cursor = RunCursor::new(Arc::new(SstRun::new(ssts)), all, CacheFill::Bypass);
+            cursors.push(match inputs.ahead {
+                Some(source) => cursor.reading_ahead(source, &rows),
+                None => cursor,
+            });
         }
     }
     MergeCursor::new(cursors)

@@ -56,12 +56,23 @@ impl DroppedRanges {
     /// Sequence number of the newest tombstone that covers `row` and that a reader at `snapshot`
     /// sees; 0 if there is none. Cells of the row with a smaller number are hidden.
     pub fn newest(&self, row: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
-        let after = self.fragments.partition_point(|(start, _)| start.as_slice() <= row);
-        let Some((_, covering)) = after.checked_sub(1).and_then(|at| self.fragments.get(at)) else {
-            return SequenceNumber::default();
-        };
+        let around = self.behind(row).checked_sub(1).and_then(|at| self.fragments.get(at));
+        let Some((_, covering)) = around else { return SequenceNumber::default() };
         let visible = covering.partition_point(|sequence| *sequence > snapshot);
         covering.get(visible).copied().unwrap_or_default()
+    }
+
+    /// Rows around `row`, from the first bound (`None`: from the first row of all) to before the
+    /// second (`None`: to the last), for each of which `newest` gives the same as for `row`.
+    pub fn alike(&self, row: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
+        let behind = self.behind(row);
+        let start = |at: usize| self.fragments.get(at).map(|(start, _)| start.as_slice());
+        (behind.checked_sub(1).and_then(start), start(behind))
+    }
+
+    /// The number of fragments that start at `row` or before it.
+    fn behind(&self, row: &[u8]) -> usize {
+        self.fragments.partition_point(|(start, _)| start.as_slice() <= row)
     }
 }
 

@@ -95,6 +95,28 @@ impl<C: RowCursor> MergeCursor<C> {
         }
     }
 
+    /// The same source, which may be moved to any of its rows before another source's next, and
+    /// which the merge then stands on. It must be left on the row's first entry.
+    #[inline]
+    pub(crate) fn only_source_mut(&mut self) -> Option<&mut C> {
+        let [only] = self.active[..] else { return None };
+        self.current = Some(only);
+        Some(&mut self.sources[only])
+    }
+
+    /// The same source with the row that another one comes to next in the direction of travel.
+    pub(crate) fn only_source_and_next(&mut self) -> Option<(&mut C, Option<&[u8]>)> {
+        let [only] = self.active[..] else { return None };
+        let (before, rest) = self.sources.split_at_mut(only);
+        let (source, after) = rest.split_first_mut()?;
+        let rows = before.iter().chain(&*after).filter_map(RowCursor::row);
+        let next = match self.direction {
+            Direction::Forward => rows.min(),
+            Direction::Reverse => rows.max(),
+        };
+        Some((source, next))
+    }
+
     #[inline]
     fn step_row(&mut self) -> Result<()> {
         for &index in &self.active {

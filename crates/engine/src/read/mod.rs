@@ -7,4 +7,5 @@ pub(crate) mod point;
 pub mod run;
 pub mod scan;
 pub mod source;
+mod stretch;
 pub mod visible;

@@ -4,13 +4,13 @@
 //! so at most one of them has a given row, and stepping off the end of one leads to the next.
 
 use crate::cache::CacheFill;
-use crate::cell::{Column, Entry, EntryKey, SequenceNumber};
+use crate::cell::{Column, Entry, EntryKey};
 use crate::cursor::RowCursor;
 use crate::error::Result;
 use crate::read::counters::FilterCounters;
-use crate::request::RowRange;
-use crate::sstable::{RowHit, SstCursor, SstRun};
-use std::ops::Range;
+use crate::request::{Direction, RowRange};
+use crate::sstable::{Readahead, ReadaheadSource, RowHit, SstCursor, SstRun, Stretch, WantedCells};
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 /// A cursor over the SSTables of one run. Opens only those that it comes to.
@@ -21,6 +21,8 @@ pub struct RunCursor {
     fill: CacheFill,
     /// The SSTable the cursor is in, with a cursor over it.
     at: Option<(usize, SstCursor)>,
+    /// While it is in none, what lets it read ahead.
+    readahead: Option<Readahead>,
     judge: Option<Box<Judge>>,
 }
 
@@ -34,7 +36,7 @@ impl RunCursor {
     /// A cursor over the SSTables of `run` in `part`; what it reads enters the cache as `fill`
     /// says.
     pub(crate) fn new(run: Arc<SstRun>, part: Range<usize>, fill: CacheFill) -> Self {
-        Self { run, part, fill, at: None, judge: None }
+        Self { run, part, fill, at: None, readahead: None, judge: None }
     }
 
     /// The same for a reader of `rows`, which the filter of the first SSTable let pass for their
@@ -42,6 +44,11 @@ impl RunCursor {
     pub(crate) fn judged(self, rows: &RowRange, filters: &Arc<FilterCounters>) -> Self {
         let judge = Judge { rows: rows.clone(), filters: Arc::clone(filters) };
         Self { judge: Some(Box::new(judge)), ..self }
+    }
+
+    /// The same, reading ahead of walks over `rows`.
+    pub(crate) fn reading_ahead(self, source: &Arc<ReadaheadSource>, rows: &Arc<RowRange>) -> Self {
+        Self { readahead: Some(Readahead::new(source, rows)), ..self }
     }
 
     /// Judges by the row that the first move led to, if it `decides`: if it would lead to a row of
@@ -55,18 +62,48 @@ impl RunCursor {
         }
     }
 
-    /// The row the cursor stands on, if it has just come to it and a reader at `snapshot` sees its
-    /// entries as they lie in one block.
+    /// The row the cursor stands on, with the block that it reads.
     #[inline]
-    pub(crate) fn plain_row(&self, snapshot: SequenceNumber) -> Option<RowHit<'_>> {
-        self.at.as_ref().and_then(|(_, cursor)| cursor.plain_row(snapshot))
+    pub(crate) fn row_in_block(&self) -> Option<RowHit<'_>> {
+        self.at.as_ref().and_then(|(_, cursor)| cursor.row_in_block())
+    }
+
+    /// A stretch that begins with the current row: see [`SstCursor::stretch`].
+    pub(crate) fn stretch(
+        &mut self,
+        direction: Direction,
+        limit: Bound<&[u8]>,
+        wanted: &WantedCells<'_>,
+        key: &mut Vec<u8>,
+    ) -> Option<Stretch> {
+        self.inside_mut().stretch(direction, limit, wanted, key)
+    }
+
+    /// Moves to row `row` of a stretch that begins with the current row.
+    pub(crate) fn move_in_stretch(&mut self, row: usize) {
+        self.inside_mut().move_in_stretch(row);
+    }
+
+    /// Looks for what comes after the block of a stretch, from row `row` of it.
+    pub(crate) fn look_ahead(&mut self, row: usize) {
+        self.inside_mut().look_ahead(row);
     }
 
     fn enter(&mut self, index: usize) -> &mut SstCursor {
         if self.at.as_ref().is_none_or(|(at, _)| *at != index) {
-            self.at = Some((index, self.run.ssts()[index].cursor(self.fill)));
+            self.leave();
+            let mut cursor = self.run.ssts()[index].cursor(self.fill);
+            cursor.read_ahead(self.readahead.take());
+            self.at = Some((index, cursor));
         }
         &mut self.at.as_mut().expect("set just above").1
+    }
+
+    /// Stands in no SSTable.
+    fn leave(&mut self) {
+        if let Some((_, mut cursor)) = self.at.take() {
+            self.readahead = cursor.take_readahead();
+        }
     }
 
     #[inline]
@@ -88,7 +125,7 @@ impl RunCursor {
             }
             let next = index + 1;
             if next == self.part.end {
-                self.at = None;
+                self.leave();
             } else {
                 self.enter(next).seek(&[])?;
             }
@@ -96,6 +133,7 @@ impl RunCursor {
         Ok(())
     }
 
+    #[inline]
     fn roll_backward(&mut self) -> Result<()> {
         while let Some((index, cursor)) = &self.at {
             if cursor.row().is_some() {
@@ -103,7 +141,7 @@ impl RunCursor {
             }
             match index.checked_sub(1).filter(|previous| *previous >= self.part.start) {
                 Some(previous) => self.enter(previous).seek_before(None)?,
-                None => self.at = None,
+                None => self.leave(),
             }
         }
         Ok(())
@@ -112,7 +150,7 @@ impl RunCursor {
     #[inline]
     fn fail<T>(&mut self, result: Result<T>) -> Result<T> {
         if result.is_err() {
-            self.at = None;
+            self.leave();
         }
         result
     }
@@ -120,7 +158,7 @@ impl RunCursor {
     fn try_seek(&mut self, row: &[u8]) -> Result<()> {
         let index = self.run.first_not_before(row).max(self.part.start);
         if index >= self.part.end {
-            self.at = None;
+            self.leave();
             return Ok(());
         }
         self.enter(index).seek(row)?;
@@ -133,7 +171,7 @@ impl RunCursor {
         let end = bound.map_or(self.part.end, |bound| self.run.first_beginning_at(bound));
         let end = end.min(self.part.end);
         let Some(index) = end.checked_sub(1).filter(|index| *index >= self.part.start) else {
-            self.at = None;
+            self.leave();
             return Ok(());
         };
         self.enter(index).seek_before(bound)?;
@@ -149,6 +187,7 @@ impl RunCursor {
         self.roll_forward()
     }
 
+    #[inline]
     fn try_prev_row(&mut self) -> Result<()> {
         self.inside_mut().prev_row()?;
         self.roll_backward()
@@ -172,6 +211,7 @@ impl RowCursor for RunCursor {
         self.fail(done)
     }
 
+    #[inline]
     fn prev_row(&mut self) -> Result<()> {
         let done = self.try_prev_row();
         self.fail(done)

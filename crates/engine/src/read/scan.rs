@@ -3,12 +3,13 @@
 use super::dropped::DroppedRanges;
 use super::merge::MergeCursor;
 use super::source::Source;
+use super::stretch::StretchSearch;
 use super::visible::{Selection, VisibleRow};
 use crate::cell::SequenceNumber;
 use crate::cursor::RowCursor;
 use crate::error::Result;
 use crate::request::{Cell, Direction, RowRange, ScanRequest};
-use crate::sstable::{PlainCells, RowHit};
+use crate::sstable::{PlainCells, RowHit, Stretch};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -34,10 +35,15 @@ pub struct Scan {
     from: Option<Vec<u8>>,
     selection: Selection,
     visible: VisibleRow,
+    /// The stretch that the scan is in: its current row is the scan's, and the merge stands on its
+    /// first row.
+    stretch: Option<Stretch>,
+    search: StretchSearch,
     /// Of a plain row, the cells still to be lent.
     plain: PlainCells,
     pass: Pass,
-    /// A copy of the row's key where a cell has to borrow all else.
+    /// Of a stretch, its buffer of keys. Else a copy of the row's key where a cell has to borrow
+    /// all else.
     key: Vec<u8>,
     state: State,
     _pin: Option<Box<dyn Any + Send>>,
@@ -60,6 +66,8 @@ enum State {
 /// How the cells of the current row are found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
+    /// It is in a stretch.
+    Stretch,
     /// One source has the row, and all its entries are cells as they lie in a block; the place
     /// there of the cell found last.
     Plain(usize),
@@ -84,6 +92,8 @@ impl Scan {
             from: None,
             selection,
             visible: VisibleRow::default(),
+            stretch: None,
+            search: StretchSearch::default(),
             plain: PlainCells::default(),
             pass: Pass::Merged,
             key: Vec::new(),
@@ -96,20 +106,19 @@ impl Scan {
     /// the current one, and lends its key. `None` at the end.
     #[inline]
     pub fn next_row(&mut self) -> Result<Option<&[u8]>> {
-        if self.state == State::Done {
-            return Ok(None);
+        if !self.step_in_stretch() {
+            self.find_row()?;
         }
-        let found = self.find_row();
-        self.state = if matches!(found, Ok(true)) { State::Primed } else { State::Done };
-        found?;
-        Ok(if self.state == State::Primed { self.merge.row() } else { None })
+        Ok(self.row())
     }
 
     /// The key of the row the scan is in.
+    #[inline]
     pub fn row(&self) -> Option<&[u8]> {
-        match self.state {
-            State::Fresh | State::Done => None,
-            _ => self.merge.row(),
+        match (self.state, &self.stretch) {
+            (State::Fresh | State::Done, _) => None,
+            (_, Some(stretch)) => self.key.get(..stretch.key_len()),
+            (_, None) => self.merge.row(),
         }
     }
 
@@ -131,8 +140,10 @@ impl Scan {
             },
             State::Fresh | State::RowDone | State::Done => return Ok(None),
         }
-        if let Pass::Plain(at) = self.pass {
-            return Ok(self.plain_row().map(|row| row.cell(at)));
+        match (self.pass, &self.stretch) {
+            (Pass::Stretch, stretch) => return Ok(stretch.as_ref().map(Stretch::cell)),
+            (Pass::Plain(at), _) => return Ok(self.plain_row().map(|row| row.cell(at))),
+            (Pass::Merged, _) => {}
         }
         let cell = self.visible.cell(&mut self.merge);
         if cell.is_err() {
@@ -145,10 +156,18 @@ impl Scan {
     /// the end. `next_cell` then lends the row's other cells.
     #[inline]
     pub fn next_row_and_cell(&mut self) -> Result<Option<(&[u8], Cell<'_>)>> {
-        if self.next_row()?.is_none() {
+        if !self.step_in_stretch() && !self.find_row()? {
             return Ok(None);
         }
         self.state = State::InRow;
+        if self.pass != Pass::Stretch {
+            return self.merged_row_and_cell();
+        }
+        Ok(self.stretch.as_ref().map(|stretch| (&self.key[..stretch.key_len()], stretch.cell())))
+    }
+
+    /// The row outside of any stretch that was just come to, with its first cell.
+    fn merged_row_and_cell(&mut self) -> Result<Option<(&[u8], Cell<'_>)>> {
         if let Pass::Plain(at) = self.pass {
             let cell = self.plain_row().map(|row| row.cell(at));
             return Ok(self.merge.row().zip(cell));
@@ -170,29 +189,34 @@ impl Scan {
         let from = self.from.get_or_insert_default();
         from.clear();
         from.extend_from_slice(row);
+        self.stretch = None;
         self.state = State::Fresh;
     }
 
-    /// The current row, if it is plain.
+    /// The current row, which is plain.
     #[inline]
     fn plain_row(&self) -> Option<RowHit<'_>> {
-        self.merge.only_source()?.plain_row(self.selection.snapshot)
+        self.merge.only_source()?.row_in_block()
     }
 
     /// Moves to the row's next wanted cell; whether there is one.
     #[inline]
     fn advance(&mut self) -> Result<bool> {
-        if self.pass == Pass::Merged {
-            return self.visible.advance(&mut self.merge, &self.selection);
-        }
-        Ok(self.next_plain())
+        Ok(match self.pass {
+            Pass::Stretch => {
+                let wanted = self.selection.wanted();
+                self.stretch.as_mut().is_some_and(|stretch| stretch.next_cell(&wanted))
+            }
+            Pass::Plain(_) => self.next_plain(),
+            Pass::Merged => return self.visible.advance(&mut self.merge, &self.selection),
+        })
     }
 
     /// Moves to the plain row's next wanted cell; whether there is one.
-    #[inline]
     fn next_plain(&mut self) -> bool {
-        let Some(source) = self.merge.only_source() else { return false };
-        let Some(row) = source.plain_row(self.selection.snapshot) else { return false };
+        let Some(row) = self.merge.only_source().and_then(Source::row_in_block) else {
+            return false;
+        };
         let Selection { columns, timestamps, versions_max, .. } = &self.selection;
         let found = row.next_of(&mut self.plain, columns, *timestamps, *versions_max);
         if let Some(at) = found {
@@ -201,27 +225,87 @@ impl Scan {
         found.is_some()
     }
 
-    /// Begins the row under the merge; whether it has a wanted cell.
+    /// Moves to the next row of the stretch that has a wanted cell; whether there is one.
     #[inline]
+    fn step_in_stretch(&mut self) -> bool {
+        let Some(stretch) = &mut self.stretch else { return false };
+        let wanted = self.selection.wanted();
+        while stretch.step(&mut self.key) {
+            if stretch.nears_the_end()
+                && let Some(run) = self.merge.only_source_mut().and_then(Source::as_run)
+            {
+                run.look_ahead(stretch.row());
+            }
+            if stretch.begin(&wanted) {
+                self.state = State::Primed;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Ends the stretch: the merge moves to the row that was its current one.
+    fn leave_stretch(&mut self) {
+        if let Some(stretch) = self.stretch.take()
+            && let Some(run) = self.merge.only_source_mut().and_then(Source::as_run)
+        {
+            run.move_in_stretch(stretch.row());
+        }
+    }
+
+    /// Begins the row under the merge; whether it has a wanted cell.
     fn begin_row(&mut self) -> Result<bool> {
         let Some(row) = self.merge.row() else { return Ok(false) };
         let snapshot = self.selection.snapshot;
         let dropped = self.dropped.iter().map(|ranges| ranges.newest(row, snapshot)).max();
         let dropped = dropped.unwrap_or_default();
-        if dropped == SequenceNumber(0)
-            && let Some(row) = self.plain_row()
-        {
-            self.plain = row.cells(&self.selection.columns);
-            self.pass = Pass::Plain(0);
-            return Ok(self.next_plain());
+        let only = self.merge.only_source().and_then(Source::row_in_block);
+        let plain = only.filter(|row| dropped == SequenceNumber(0) && row.is_plain(snapshot));
+        let Some(plain) = plain else {
+            self.pass = Pass::Merged;
+            self.visible.begin(dropped);
+            return self.visible.advance(&mut self.merge, &self.selection);
+        };
+        self.plain = plain.cells(&self.selection.columns);
+        let (ranges, wanted) = (&self.dropped, self.selection.wanted());
+        let within = (&self.rows, self.direction);
+        self.stretch = self.search.find(&mut self.merge, within, ranges, &wanted, &mut self.key);
+        if let Some(stretch) = &mut self.stretch {
+            self.pass = Pass::Stretch;
+            return Ok(stretch.begin(&wanted));
         }
-        self.pass = Pass::Merged;
-        self.visible.begin(dropped);
-        self.visible.advance(&mut self.merge, &self.selection)
+        self.pass = Pass::Plain(0);
+        Ok(self.next_plain())
     }
 
-    #[inline]
+    /// Moves to the next row with a wanted cell, behind the stretch if there is one; whether there
+    /// is such a row. At the end, and after an error, the scan is done.
     fn find_row(&mut self) -> Result<bool> {
+        if self.state == State::Done {
+            return Ok(false);
+        }
+        let found = self.try_find_row();
+        self.state = if matches!(found, Ok(true)) { State::Primed } else { State::Done };
+        if self.state == State::Done {
+            self.stretch = None;
+        }
+        found
+    }
+
+    fn try_find_row(&mut self) -> Result<bool> {
+        loop {
+            self.leave_stretch();
+            if !self.next_merged_row()? {
+                return Ok(false);
+            }
+            if self.begin_row()? || self.step_in_stretch() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Moves the merge to the next row; whether there is one in the range.
+    fn next_merged_row(&mut self) -> Result<bool> {
         if self.rows.is_empty() {
             return Ok(false);
         }
@@ -239,24 +323,13 @@ impl Scan {
             (_, Direction::Forward) => self.merge.next_row()?,
             (_, Direction::Reverse) => self.merge.prev_row()?,
         }
-        loop {
-            let Some(row) = self.merge.row() else { return Ok(false) };
-            // The seek saw to the other bound.
-            let within = match self.direction {
-                Direction::Forward => self.rows.end.as_deref().is_none_or(|end| row < end),
-                Direction::Reverse => self.rows.start.as_slice() <= row,
-            };
-            if !within {
-                return Ok(false);
-            }
-            if self.begin_row()? {
-                return Ok(true);
-            }
-            match self.direction {
-                Direction::Forward => self.merge.next_row()?,
-                Direction::Reverse => self.merge.prev_row()?,
-            }
-        }
+        self.state = State::RowDone;
+        let Some(row) = self.merge.row() else { return Ok(false) };
+        // The seek saw to the other bound.
+        Ok(match self.direction {
+            Direction::Forward => self.rows.end.as_deref().is_none_or(|end| row < end),
+            Direction::Reverse => self.rows.start.as_slice() <= row,
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The sources of a scan, known by type so that a step costs no virtual call.
 
 use super::run::RunCursor;
-use crate::cell::{Column, Entry, EntryKey, SequenceNumber};
+use crate::cell::{Column, Entry, EntryKey};
 use crate::cursor::RowCursor;
 use crate::error::Result;
 use crate::memtable::MemtableCursor;
@@ -17,13 +17,21 @@ pub enum Source {
 }
 
 impl Source {
-    /// The row the source stands on, if it has just come to it and a reader at `snapshot` sees its
-    /// entries as they lie in one block of an SSTable.
+    /// The row the source stands on, with the block that it reads. `None` of a memtable.
     #[inline]
-    pub(crate) fn plain_row(&self, snapshot: SequenceNumber) -> Option<RowHit<'_>> {
+    pub(crate) fn row_in_block(&self) -> Option<RowHit<'_>> {
         match self {
             Self::Memtable(_) => None,
-            Self::Run(cursor) => cursor.plain_row(snapshot),
+            Self::Run(cursor) => cursor.row_in_block(),
+        }
+    }
+
+    /// The run that it is.
+    #[inline]
+    pub(crate) fn as_run(&mut self) -> Option<&mut RunCursor> {
+        match self {
+            Self::Memtable(_) => None,
+            Self::Run(cursor) => Some(cursor),
         }
     }
 }
@@ -52,6 +60,7 @@ impl RowCursor for Source {
         either!(self, cursor => cursor.next_row())
     }
 
+    #[inline]
     fn prev_row(&mut self) -> Result<()> {
         either!(self, cursor => cursor.prev_row())
     }

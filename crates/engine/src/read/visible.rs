@@ -15,6 +15,7 @@ use crate::cursor::RowCursor;
 use crate::error::Result;
 use crate::merge::{Fold, Operand};
 use crate::request::{Cell, Columns, Wanted};
+use crate::sstable::WantedCells;
 
 /// What of each row is asked for.
 pub struct Selection {
@@ -26,6 +27,18 @@ pub struct Selection {
     pub versions_max: Option<u32>,
     /// Entries with a larger sequence number are not seen.
     pub snapshot: SequenceNumber,
+}
+
+impl Selection {
+    /// The same of a row of which every entry is seen.
+    #[inline]
+    pub(super) fn wanted(&self) -> WantedCells<'_> {
+        WantedCells {
+            columns: &self.columns,
+            timestamps: self.timestamps,
+            versions_max: self.versions_max,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]

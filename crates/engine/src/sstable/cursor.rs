@@ -8,19 +8,25 @@
 //! searches the dictionary once and then column ids, and finds the right block of a wide row by
 //! the index alone.
 
+use super::ahead::{Ahead, ROWS_REACHED, ROWS_SOUGHT};
 use super::block::CellValue;
 use super::ints::partition;
 use super::point::RowHit;
+use super::readahead::Readahead;
 use super::reader::{DataRef, IndexRef, SstReader, ValueRef};
+use super::stretch::{Stretch, WantedCells};
 use crate::cache::CacheFill;
-use crate::cell::{Column, Entry, EntryKey, SequenceNumber};
+use crate::cell::{Column, Entry, EntryKey};
 use crate::cursor::RowCursor;
 use crate::error::{Error, Result};
-use std::ops::Range;
+use crate::request::Direction;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-/// Rows ahead of a walk whose bytes are asked for.
-const ROWS_AHEAD: usize = 6;
+/// Bytes of a block that a seek asks for at once: what its search looks at, in most blocks.
+const SEEK_PREFETCHES: Range<usize> = 0..1 << 10;
+/// Rows of a stretch that is worth being made: it holds its block once more.
+const STRETCH_ROWS_MIN: usize = 4;
 
 /// A cursor over one SSTable.
 pub struct SstCursor {
@@ -29,6 +35,11 @@ pub struct SstCursor {
     /// The index partition used last.
     index: Option<(usize, IndexRef)>,
     at: Option<At>,
+    /// The block after the one in which the row begins, of a walk forward.
+    ahead: Ahead,
+    readahead: Option<Readahead>,
+    /// The bytes of the rows after the current one were asked for.
+    reached: bool,
     /// The key of the row the cursor stands on.
     row: Vec<u8>,
     /// The large value lent last.
@@ -37,9 +48,16 @@ pub struct SstCursor {
 
 /// A data block of the file, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    partition: usize,
-    block: usize,
+pub(super) struct Place {
+    pub(super) partition: usize,
+    pub(super) block: usize,
+}
+
+impl Place {
+    /// The place after it, if the partition goes on.
+    fn following(self) -> Self {
+        Self { block: self.block + 1, ..self }
+    }
 }
 
 /// Where the cursor stands.
@@ -109,7 +127,30 @@ impl At {
 
 impl SstCursor {
     pub(super) fn new(sst: Arc<SstReader>, fill: CacheFill) -> Self {
-        Self { sst, fill, index: None, at: None, row: Vec::new(), value: None }
+        Self {
+            sst,
+            fill,
+            index: None,
+            at: None,
+            ahead: Ahead::default(),
+            readahead: None,
+            reached: false,
+            row: Vec::new(),
+            value: None,
+        }
+    }
+
+    /// Lets the cursor read ahead.
+    pub(crate) fn read_ahead(&mut self, readahead: Option<Readahead>) {
+        self.readahead = readahead;
+        if let Some(readahead) = &mut self.readahead {
+            readahead.enter_file();
+        }
+    }
+
+    /// Takes back what it was given to read ahead.
+    pub(crate) fn take_readahead(&mut self) -> Option<Readahead> {
+        self.readahead.take()
     }
 
     /// Runs a move; after an error the cursor stands on no row.
@@ -142,25 +183,26 @@ impl SstCursor {
                 return Ok(at.start_block().clone());
             }
         }
+        if let Some(block) =
+            self.readahead.as_mut().and_then(|ahead| ahead.take(&self.sst, place, self.fill))
+        {
+            return block;
+        }
         let index = self.index(place.partition)?;
-        self.sst.data(&index, place.block, self.fill)
+        let mut missed = false;
+        let block = self.sst.data_noting(&index, place.block, self.fill, &mut missed)?;
+        if missed && let Some(ahead) = &mut self.readahead {
+            ahead.missed(&self.sst, place, self.fill);
+        }
+        Ok(block)
     }
 
-    fn place_after(&mut self, place: Place) -> Result<Option<Place>> {
-        if place.block + 1 < self.index(place.partition)?.view().blocks() {
-            return Ok(Some(Place { block: place.block + 1, ..place }));
-        }
-        let next = Place { partition: place.partition + 1, block: 0 };
-        Ok((next.partition < self.sst.top.partitions().len()).then_some(next))
+    fn place_after(&self, place: Place) -> Option<Place> {
+        self.sst.place_beside(place, Direction::Forward)
     }
 
-    fn place_before(&mut self, place: Place) -> Result<Option<Place>> {
-        if let Some(block) = place.block.checked_sub(1) {
-            return Ok(Some(Place { block, ..place }));
-        }
-        let Some(partition) = place.partition.checked_sub(1) else { return Ok(None) };
-        let block = self.index(partition)?.view().blocks() - 1;
-        Ok(Some(Place { partition, block }))
+    fn place_before(&self, place: Place) -> Option<Place> {
+        self.sst.place_beside(place, Direction::Reverse)
     }
 
     fn disagreement(&mut self, place: Place) -> Error {
@@ -173,6 +215,9 @@ impl SstCursor {
 
     /// Stands on a row that begins in its block.
     fn stand_on(&mut self, place: Place, block: DataRef, row: usize) {
+        self.ahead = Ahead::default();
+        self.reached = false;
+        block.view().reach_row(row);
         block.view().copy_row(row, &mut self.row);
         self.at = Some(At::new(place, block, row));
     }
@@ -201,6 +246,11 @@ impl SstCursor {
             return Ok(());
         };
         let block = self.block(place)?;
+        self.stand_on_first_row_of(place, block)
+    }
+
+    /// Stands on the first row of a block, which must begin there.
+    fn stand_on_first_row_of(&mut self, place: Place, block: DataRef) -> Result<()> {
         if block.view().continued() {
             return Err(self.disagreement(place));
         }
@@ -228,12 +278,13 @@ impl SstCursor {
         };
         let index = self.index(partition)?;
         let place = Place { partition, block: index.view().block_of(row) };
+        self.sst.prefetch_data(&index, place.block, [SEEK_PREFETCHES]);
         let block = self.block(place)?;
-        let found = block.view().lower_bound(row);
+        let found = block.view().lower_bound_of_walk(row);
         if found < block.view().rows() {
             return self.stand_on_start_of(place, block, found);
         }
-        let next = self.place_after(place)?;
+        let next = self.place_after(place);
         self.stand_on_first_of(next)
     }
 
@@ -256,7 +307,7 @@ impl SstCursor {
     /// a first column less than it; `place` if there is none.
     fn last_place_of_row(&mut self, place: Place, before: Option<&Column<'_>>) -> Result<Place> {
         let mut last = place;
-        while let Some(next) = self.place_after(last)? {
+        while let Some(next) = self.place_after(last) {
             let index = self.index(next.partition)?;
             let end = partition(next.block, index.view().blocks(), |block| {
                 let column = index.view().first_column(block);
@@ -294,7 +345,7 @@ impl SstCursor {
             return Ok(());
         }
         let place = at.place;
-        match self.place_after(place)? {
+        match self.place_after(place) {
             Some(next) => self.read_on_in(next),
             None => Err(self.disagreement(place)),
         }
@@ -305,12 +356,15 @@ impl SstCursor {
         let at = self.at.as_mut().expect("the cursor stands on a row");
         if at.place == at.start && at.start_row + 1 < at.block.view().rows() {
             at.stand_in_start(at.start_row + 1);
-            let view = at.block.view();
-            view.reach_row(at.start_row + ROWS_AHEAD);
-            view.replace_row(at.start_row, &mut self.row);
+            let (view, row) = (at.block.view(), at.start_row);
+            view.reach_row(row + ROWS_REACHED);
+            view.replace_row(row, &mut self.row);
+            if view.rows() - row <= ROWS_SOUGHT {
+                self.look_ahead(row);
+            }
             return Ok(());
         }
-        let (mut place, mut block) = (at.place, at.block.clone());
+        let (near, mut place, mut block) = (at.start.following(), at.place, at.block.clone());
         if at.continues() {
             place = self.last_place_of_row(place, None)?;
             block = self.block(place)?;
@@ -320,18 +374,33 @@ impl SstCursor {
             self.stand_on(place, block, row + 1);
             return Ok(());
         }
-        let next = self.place_after(place)?;
-        self.stand_on_first_of(next)
+        let next = self.place_after(place);
+        match (next, self.ahead.take()) {
+            (Some(next), Some(block)) if next == near => {
+                self.stand_on_first_row_of(next, block)?;
+                self.reached = true;
+                Ok(())
+            }
+            _ => self.stand_on_first_of(next),
+        }
     }
 
+    #[inline]
     fn step_to_previous_row(&mut self) -> Result<()> {
-        let at = standing(self.at.as_ref());
+        let at = self.at.as_mut().expect("the cursor stands on a row");
+        if at.start_row > 1 {
+            at.stand_in_start(at.start_row - 1);
+            let view = at.block.view();
+            view.reach_row(at.start_row.wrapping_sub(ROWS_REACHED));
+            view.replace_row(at.start_row, &mut self.row);
+            return Ok(());
+        }
         if let Some(row) = at.start_row.checked_sub(1) {
             let (place, block) = (at.start, at.start_block().clone());
             return self.stand_on_start_of(place, block, row);
         }
         let start = at.start;
-        let Some(place) = self.place_before(start)? else {
+        let Some(place) = self.place_before(start) else {
             self.at = None;
             return Ok(());
         };
@@ -365,14 +434,87 @@ fn standing(at: Option<&At>) -> &At {
 }
 
 impl SstCursor {
-    /// The row the cursor stands on, if it has just come to it and a reader at `snapshot` sees its
-    /// entries as they lie in one block.
+    /// The row the cursor stands on, with the block being read.
     #[inline]
-    pub(crate) fn plain_row(&self, snapshot: SequenceNumber) -> Option<RowHit<'_>> {
+    pub(crate) fn row_in_block(&self) -> Option<RowHit<'_>> {
         let at = self.at.as_ref()?;
-        let hit = RowHit { view: at.block.view(), row: at.row_in_block() };
-        hit.is_plain(snapshot).then_some(hit)
+        Some(RowHit { view: at.block.view(), row: at.row_in_block() })
     }
+
+    /// A stretch that begins with the current row, a plain one, and goes on in `direction` within
+    /// `limit`; `None` if it would be too short. The first row's key is put into `key`.
+    pub(crate) fn stretch(
+        &mut self,
+        direction: Direction,
+        limit: Bound<&[u8]>,
+        wanted: &WantedCells<'_>,
+        key: &mut Vec<u8>,
+    ) -> Option<Stretch> {
+        let left = self.plain_rows_ahead(direction, limit);
+        if left + 1 < STRETCH_ROWS_MIN {
+            return None;
+        }
+        let at = standing(self.at.as_ref());
+        if !std::mem::replace(&mut self.reached, true) {
+            for ahead in 1..left.min(ROWS_REACHED) {
+                at.block.view().reach_row(match direction {
+                    Direction::Forward => at.start_row + ahead,
+                    Direction::Reverse => at.start_row - ahead,
+                });
+            }
+        }
+        Some(Stretch::new(at.block.clone(), direction, (at.start_row, left), wanted, key))
+    }
+
+    /// Moves to row `row` of a stretch that begins with the current row.
+    pub(crate) fn move_in_stretch(&mut self, row: usize) {
+        let at = self.at.as_mut().expect("the cursor stands on a row");
+        at.stand_in_start(row);
+        at.block.view().replace_row(row, &mut self.row);
+    }
+
+    /// Looks for the block after the one in which the row begins, from row `row` of it.
+    pub(crate) fn look_ahead(&mut self, row: usize) {
+        let at = standing(self.at.as_ref());
+        let next = index_of(self.index.as_ref(), at.start.partition);
+        let next = next.map(|index| (index, at.start.block + 1));
+        let next = next.filter(|(index, block)| *block < index.view().blocks());
+        self.ahead.look(&self.sst, at.block.view().rows() - row, next);
+    }
+
+    /// How many rows after a plain one, in `direction` and within `limit`, are plain as well and lie
+    /// in the same block.
+    fn plain_rows_ahead(&self, direction: Direction, limit: Bound<&[u8]>) -> usize {
+        let Some(RowHit { view, row }) = self.row_in_block() else { return 0 };
+        match direction {
+            Direction::Forward => {
+                let rows = row + 1..view.rows() - usize::from(view.continues());
+                match limit {
+                    Bound::Unbounded => rows.len(),
+                    Bound::Included(_) => unreachable!("ranges of rows end before a row"),
+                    Bound::Excluded(end) => view.rows_before(rows, end),
+                }
+            }
+            Direction::Reverse => {
+                let rows = usize::from(view.continued())..row;
+                match limit {
+                    Bound::Unbounded => rows.len(),
+                    Bound::Included(start) => rows.len() - view.rows_before(rows, start),
+                    Bound::Excluded(other) => {
+                        let before = view.rows_before(rows.clone(), other);
+                        let equal = before < rows.len() && view.row_is(rows.start + before, other);
+                        rows.len() - before - usize::from(equal)
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The index of `partition`, if it is the one used last.
+#[inline]
+fn index_of(used: Option<&(usize, IndexRef)>, partition: usize) -> Option<&IndexRef> {
+    used.filter(|(at, _)| *at == partition).map(|(_, index)| index)
 }
 
 impl RowCursor for SstCursor {
@@ -392,6 +534,7 @@ impl RowCursor for SstCursor {
         self.moved(Self::step_to_next_row)
     }
 
+    #[inline]
     fn prev_row(&mut self) -> Result<()> {
         self.moved(Self::step_to_previous_row)
     }

@@ -24,6 +24,7 @@ use crate::batch::ROW_BYTES_MAX;
 use crate::cache::Hint;
 use crate::cell::{Column, Timestamp};
 use crate::options::ROW_PREFIX_BYTES_MAX;
+use crate::request::RowRange;
 use crate::sstable::block::{decode_column, put_column};
 use base::checksum::xxh3;
 use base::codec::PutBytes;
@@ -490,6 +491,13 @@ impl<'a> IndexPartition<'a> {
         }
         // Heads tie: only now do the tails decide.
         partition(at, to, |block| self.cmp_row(block, target) == Ordering::Less)
+    }
+
+    /// Whether the block at `block` may have a row of `rows`, as far as first rows tell.
+    pub(super) fn may_have(self, block: usize, rows: &RowRange) -> bool {
+        let begins_behind = rows.end.as_deref().is_some_and(|end| block >= self.lower_bound(end));
+        let ends_before = block + 1 < self.lower_bound(&rows.start);
+        !begins_behind && !ends_before
     }
 
     /// The block in which `row` begins if the partition has it. `row` is not less than the

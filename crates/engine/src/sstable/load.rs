@@ -136,8 +136,26 @@ impl SstReader {
 
     /// The block that `lead` leads to, from the cache or from disk.
     pub(super) fn load(&self, lead: &Lead<'_>, fill: CacheFill) -> Result<BlockHold<Block>> {
+        self.load_noting(lead, fill, &mut false)
+    }
+
+    /// The same; sets `missed` if it was read from disk.
+    pub(super) fn load_noting(
+        &self,
+        lead: &Lead<'_>,
+        fill: CacheFill,
+        missed: &mut bool,
+    ) -> Result<BlockHold<Block>> {
         let key = self.key(lead.handle);
-        self.cache().get_or_load(key, lead.hint, fill, |claim| self.read_for(claim, lead))
+        self.cache().get_or_load(key, lead.hint, fill, |claim| {
+            *missed = true;
+            self.read_for(claim, lead)
+        })
+    }
+
+    /// The block that `lead` leads to, if it is in the cache. Not counted.
+    pub(super) fn resident(&self, lead: &Lead<'_>) -> Option<BlockHold<Block>> {
+        self.cache().hold(self.key(lead.handle), lead.hint, CacheFill::Insert)
     }
 
     /// Reads the block that `lead` leads to and ends the claim with it.
@@ -224,10 +242,11 @@ fn check_data(view: BlockView<'_>, index: IndexPartition<'_>, block: usize) -> R
     ensure(agrees, 0, "the data block is not the one that the index tells of")
 }
 
-/// A block that a point read misses, ready to be read: what leads to it is held.
+/// A block that is to be read: what leads to it is held.
 pub(crate) struct BlockLoad {
     sst: Arc<SstReader>,
     way: Way,
+    fill: CacheFill,
 }
 
 enum Way {
@@ -247,7 +266,18 @@ impl BlockLoad {
             Missing::Index(at) => Way::Index(at),
             Missing::Data(at, block) => Way::Data(sst.index(at, CacheFill::Insert)?, block),
         };
-        Ok(Some(Self { sst, way }))
+        Ok(Some(Self { sst, way, fill: CacheFill::Insert }))
+    }
+
+    /// The load of the data block at `block` of `index`, which is to stay in the cache or not as
+    /// `fill` says.
+    pub(super) fn of_data(
+        sst: Arc<SstReader>,
+        index: IndexRef,
+        block: usize,
+        fill: CacheFill,
+    ) -> Self {
+        Self { sst, way: Way::Data(index, block), fill }
     }
 
     fn lead(&self) -> Lead<'_> {
@@ -256,6 +286,11 @@ impl BlockLoad {
             Way::Index(at) => self.sst.index_lead(*at),
             Way::Data(index, block) => Lead::data(index, *block),
         }
+    }
+
+    /// Where the block lies.
+    pub(super) fn handle(&self) -> Handle {
+        self.lead().handle
     }
 
     /// The block's key.
@@ -271,7 +306,7 @@ impl BlockLoad {
     /// Asks `cache`, through which the file's blocks go, for the block.
     pub(crate) fn claim<'a>(&self, cache: &'a Arc<BlockCache>) -> Claimed<'a, Block> {
         let lead = self.lead();
-        cache.claim(self.sst.key(lead.handle), lead.hint, CacheFill::Insert)
+        cache.claim(self.sst.key(lead.handle), lead.hint, self.fill)
     }
 
     /// Reads the block and ends the claim with it.
@@ -304,7 +339,7 @@ impl BlockLoad {
     /// The block, if it is in `cache`, through which the file's blocks go. Not counted.
     pub(crate) fn resident(&self, cache: &Arc<BlockCache>) -> Option<BlockHold<Block>> {
         let lead = self.lead();
-        cache.hold(self.sst.key(lead.handle), lead.hint, CacheFill::Insert)
+        cache.hold(self.sst.key(lead.handle), lead.hint, self.fill)
     }
 
     /// Brings what was read for the block into `cache`, unless another was faster; should one be

@@ -5,6 +5,7 @@
 //! checked once, when it enters it, and read in place from then on. Nothing here knows of
 //! levels, versions or the manifest.
 
+mod ahead;
 mod block;
 mod builder;
 mod cursor;
@@ -27,11 +28,13 @@ mod point;
 mod prefix_index;
 mod properties;
 mod ranges;
+mod readahead;
 mod reader;
 mod run;
 pub(crate) mod salvage;
 mod scan;
 mod show;
+mod stretch;
 #[cfg(test)]
 mod tests;
 mod top_index;
@@ -48,8 +51,10 @@ pub use origin::Origin;
 pub(crate) use plain::PlainCells;
 pub(crate) use point::{Ahead, Candidate, Descent, Missing, RowHit};
 pub use properties::Properties;
+pub(crate) use readahead::{Readahead, ReadaheadSource};
 pub use reader::SstReader;
 pub(crate) use run::SstRun;
+pub(crate) use stretch::{Stretch, WantedCells};
 
 use crate::cache::Cache;
 use block::DataMeta;

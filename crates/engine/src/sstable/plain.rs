@@ -44,7 +44,7 @@ impl<'g> RowHit<'g> {
     /// The wanted cells of a plain row.
     #[inline]
     pub(crate) fn cells(&self, columns: &Columns) -> PlainCells {
-        PlainCells::of(self.view, self.row, columns)
+        PlainCells::of(self.view.cells_of(self.row), columns)
     }
 
     /// The place of the next of `cells`, which are this row's.
@@ -67,10 +67,9 @@ impl<'g> RowHit<'g> {
 }
 
 impl PlainCells {
-    /// The wanted cells of row `row` of `view`.
+    /// Those of the wanted columns among `cells`, which are all of a row.
     #[inline]
-    fn of(view: BlockView<'_>, row: usize, columns: &Columns) -> Self {
-        let cells = view.cells_of(row);
+    pub(super) fn of(cells: Range<usize>, columns: &Columns) -> Self {
         let none = cells.end..cells.end;
         match columns {
             Columns::All => Self { cells, rest: none, ranges: 0..0, id: None, versions: 0 },
@@ -82,7 +81,7 @@ impl PlainCells {
 
     /// The place of the next wanted cell.
     #[inline]
-    fn next(
+    pub(super) fn next(
         &mut self,
         view: BlockView<'_>,
         columns: &Columns,
@@ -129,7 +128,7 @@ impl PlainCells {
 
 /// An entry that is a put of an inline value.
 #[inline]
-fn cell(view: BlockView<'_>, at: usize) -> Cell<'_> {
+pub(super) fn cell(view: BlockView<'_>, at: usize) -> Cell<'_> {
     let column = view.column(view.id(at));
     let CellValue::Inline(value) = view.value(at) else {
         unreachable!("plain rows have only inline values")

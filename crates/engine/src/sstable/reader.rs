@@ -12,12 +12,12 @@
 
 use super::block::{BlockView, LargeValue};
 use super::builder::hull;
-use super::cursor::SstCursor;
+use super::cursor::{Place, SstCursor};
 use super::damage::{Damage, ensure};
 use super::filter::{FilterPartition, FilterQuery};
 use super::format::{BlockType, FOOTER_LEN, Footer, FooterError, Handle, unseal};
 use super::index::IndexPartition;
-use super::load::{Lead, with_scratch};
+use super::load::{BlockLoad, Lead, with_scratch};
 use super::properties::Properties;
 use super::top_index::TopIndex;
 use super::{Block, BlockCache, Content, ranges};
@@ -27,9 +27,10 @@ use crate::cell::{RangeTombstone, SequenceNumber};
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
 use crate::options::ReadPath;
-use crate::request::RowRange;
+use crate::request::{Direction, RowRange};
 use base::env::fs::ReadFile;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -448,8 +449,62 @@ impl SstReader {
 
     /// The data block at `block` of `index`.
     pub(super) fn data(&self, index: &IndexRef, block: usize, fill: CacheFill) -> Result<DataRef> {
+        self.data_noting(index, block, fill, &mut false)
+    }
+
+    /// The same; sets `missed` if it was read from disk.
+    pub(super) fn data_noting(
+        &self,
+        index: &IndexRef,
+        block: usize,
+        fill: CacheFill,
+        missed: &mut bool,
+    ) -> Result<DataRef> {
         let lead = Lead::data(index, block);
-        DataRef::new(self.load(&lead, fill)?).ok_or_else(|| self.wrong_type(lead.handle()))
+        DataRef::new(self.load_noting(&lead, fill, missed)?)
+            .ok_or_else(|| self.wrong_type(lead.handle()))
+    }
+
+    /// The data block that `load` brought in.
+    pub(super) fn data_of(&self, hold: BlockHold<Block>, load: &BlockLoad) -> Result<DataRef> {
+        DataRef::new(hold).ok_or_else(|| self.wrong_type(load.handle()))
+    }
+
+    /// The data block beside the one at `place`, in `direction`; `None` at the end of the file.
+    pub(super) fn place_beside(&self, place: Place, direction: Direction) -> Option<Place> {
+        let partitions = self.top.partitions();
+        let blocks = |partition: usize| partitions.get(partition).map(|p| usize::from(p.blocks));
+        let Place { partition, block } = place;
+        match direction {
+            Direction::Forward if block + 1 < blocks(partition)? => {
+                Some(Place { partition, block: block + 1 })
+            }
+            Direction::Forward => {
+                blocks(partition + 1).map(|_| Place { partition: partition + 1, block: 0 })
+            }
+            Direction::Reverse if block > 0 => Some(Place { partition, block: block - 1 }),
+            Direction::Reverse => {
+                let partition = partition.checked_sub(1)?;
+                Some(Place { partition, block: blocks(partition)?.checked_sub(1)? })
+            }
+        }
+    }
+
+    /// The data block at `block` of `index`, if it is in memory. Not counted.
+    pub(super) fn resident_data(&self, index: &IndexRef, block: usize) -> Option<DataRef> {
+        let lead = Lead::data(index, block);
+        self.resident(&lead).and_then(DataRef::new)
+    }
+
+    /// Asks the processor to fetch what says whether the block is where its hint says, and `parts`
+    /// of the block.
+    pub(super) fn prefetch_data<const N: usize>(
+        &self,
+        index: &IndexRef,
+        block: usize,
+        parts: [Range<usize>; N],
+    ) {
+        self.cache.prefetch(&index.hints()[block], |_| parts);
     }
 
     /// The filter partition at `at`; `None` if it has none.

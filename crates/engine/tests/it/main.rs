@@ -13,4 +13,6 @@ mod kv;
 mod lifecycle;
 mod memory;
 mod prefixes;
+mod readahead;
+mod stretches;
 mod support;

@@ -36,6 +36,7 @@ fn options(dice: &mut Dice) -> Options {
             filters: *dice.pick(&[true, false]),
             point_reads: *dice.pick(&[true, false]),
             batched_reads: *dice.pick(&[true, false]),
+            readahead: *dice.pick(&[true, false]),
             prefix_index: *dice.pick(&[true, false]),
         },
     }

@@ -107,6 +107,7 @@ struct Tree {
     options: Options,
     tree_options: TreeOptions,
     cache: Arc<BlockCache>,
+    ahead: Arc<ReadaheadSource>,
     state: State,
     readers: BTreeMap<FileNumber, Arc<SstReader>>,
     model: Model,
@@ -118,9 +119,11 @@ impl Tree {
     fn new(sst_bytes_max: u64, l1_bytes_max: u64) -> Self {
         let tree_options = TreeOptions { block_bytes: 1 << 10, ..TreeOptions::default() };
         let create = Edit::CreateTree { tree: TREE, options: tree_options.clone() };
+        let faulty = Arc::new(Faulty { calls_left: AtomicUsize::new(usize::MAX) });
         Self {
             dir: tempfile::tempdir().unwrap(),
-            fs: FaultyFs(Arc::new(Faulty { calls_left: AtomicUsize::new(usize::MAX) })),
+            ahead: ReadaheadSource::new(Arc::new(FaultyFs(Arc::clone(&faulty)))),
+            fs: FaultyFs(faulty),
             options: Options {
                 l0_runs_compact: 2,
                 sst_bytes_max,
@@ -181,6 +184,7 @@ impl Tree {
                 open: &|number| Arc::clone(&self.readers[&number]),
                 snapshots: snapshots.to_vec(),
                 policy: &KeepAll,
+                ahead: Some(&self.ahead),
             };
             compact(writing, plan, &inputs)
         })?;
@@ -334,7 +338,11 @@ fn a_cancelled_compaction_leaves_nothing() {
         let cancelled = || rows.replace(rows.get() + 1) == 3;
         let writing = Writing { cancelled: &cancelled, ..*writing };
         let open = |number| Arc::clone(&tree.readers[&number]);
-        compact(&writing, &plan, &Inputs { open: &open, snapshots: vec![], policy: &KeepAll })
+        compact(
+            &writing,
+            &plan,
+            &Inputs { open: &open, snapshots: vec![], policy: &KeepAll, ahead: None },
+        )
     });
     assert!(matches!(outcome, Err(Error::Closed)));
     assert_eq!(tree.files(), before);

@@ -11,7 +11,7 @@ use super::{
 use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_entry};
 use crate::cell::{Column, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
 use crate::sstable::damage::{Damage, ensure};
-use crate::sstable::heads::{HEAD_LEN, Target, check_key, put_suffix, suffix_len};
+use crate::sstable::heads::{HEAD_LEN, TailForm, Target, check_key, put_suffix, suffix_len};
 use crate::sstable::ints::{self, int_at, partition, u16_at, u32_at, u64_at};
 use base::memory::prefetch;
 use std::cmp::{Ordering, Reverse};
@@ -44,6 +44,10 @@ pub(in crate::sstable) struct Search<'k> {
     to: usize,
 }
 
+/// Rows that a walk fetches before it knows with which of them it begins.
+const WALK_ROWS_REACHED: usize = 2;
+/// Bytes of a tail that are copied whether it is shorter or not.
+const TAIL_COPIED: usize = 64;
 /// Bytes of a row's values that are fetched ahead.
 const PREFETCH_BYTES: usize = 512;
 
@@ -157,6 +161,21 @@ impl<'a> BlockView<'a> {
         partition(window.start, window.end, |row| self.cmp_row(row, &target) == Ordering::Less)
     }
 
+    /// The same for a walk that begins there: asks the processor to fetch the first rows of the walk
+    /// before it compares whole keys.
+    pub(in crate::sstable) fn lower_bound_of_walk(self, key: &[u8]) -> usize {
+        let target = match Target::against(key, self.prefix()) {
+            Ok(target) => target,
+            Err(Ordering::Greater) => return self.rows(),
+            Err(_) => return 0,
+        };
+        let window = self.window(&target);
+        let at = window.start + self.heads_below(window.clone(), target.head);
+        (at..at + WALK_ROWS_REACHED).for_each(|row| self.reach_row(row));
+        // Heads that tie lie one after the other.
+        partition(at, window.end, |row| self.cmp_row(row, &target) == Ordering::Less)
+    }
+
     /// The rows among which the first not less than the target lies, or behind them.
     fn window(self, target: &Target<'_>) -> Range<usize> {
         let samples = self.rows().div_ceil(SAMPLE_EVERY);
@@ -171,6 +190,29 @@ impl<'a> BlockView<'a> {
             false => before,
         };
         from..(after * SAMPLE_EVERY).min(self.rows())
+    }
+
+    /// Asks the processor to fetch what says where the bytes of each row lie.
+    pub(in crate::sstable) fn reach_directory(self) {
+        let bytes = self.directory(self.rows() + 1) - self.directory(0);
+        prefetch(self.bytes.as_ptr().wrapping_add(self.directory(0)), bytes);
+    }
+
+    /// How many of `rows` come before `limit`.
+    pub(in crate::sstable) fn rows_before(self, rows: Range<usize>, limit: &[u8]) -> usize {
+        let target = match Target::against(limit, self.prefix()) {
+            Ok(target) => target,
+            Err(Ordering::Greater) => return rows.len(),
+            Err(_) => return 0,
+        };
+        let before = |row| self.cmp_row(row, &target) == Ordering::Less;
+        // Mostly all of them or none.
+        match rows.clone().next_back() {
+            None => 0,
+            Some(last) if before(last) => rows.len(),
+            Some(_) if !before(rows.start) => 0,
+            Some(_) => partition(rows.start, rows.end, before) - rows.start,
+        }
     }
 
     /// Asks the processor to fetch what a reader of `row` looks at: its tail, the columns of its
@@ -189,6 +231,63 @@ impl<'a> BlockView<'a> {
         prefetch(start.wrapping_add(tails + from), (to - from).min(64));
         let (from, to) = (self.row_value_start(row), self.row_value_start(row + 1));
         prefetch(start.wrapping_add(values + from), (to - from).min(PREFETCH_BYTES));
+    }
+
+    /// Puts the suffix of a row behind the block's prefix, which `key` begins with, and gives the
+    /// length of the row's key. What follows in `key` is arbitrary.
+    #[inline]
+    pub(in crate::sstable) fn put_row(self, row: usize, key: &mut Vec<u8>) -> usize {
+        let Header { prefix_len, tail_form, .. } = self.meta.header();
+        let (head, tail) = (self.head(row), self.tail_start(row));
+        let len = self.tail_start(row + 1) - tail;
+        let room = prefix_len + HEAD_LEN + TAIL_COPIED;
+        // The common form, in two writes of known length.
+        if tail_form == TailForm::Plain
+            && len <= TAIL_COPIED
+            && let Some((copied, _)) =
+                self.bytes[self.meta.layout().tails + tail..].split_first_chunk::<TAIL_COPIED>()
+        {
+            if key.len() < room {
+                key.resize(room, 0);
+            }
+            let suffix = &mut key[prefix_len..room];
+            suffix[..HEAD_LEN].copy_from_slice(&head.to_be_bytes());
+            suffix[HEAD_LEN..].copy_from_slice(copied);
+            return prefix_len + HEAD_LEN + len;
+        }
+        key.truncate(prefix_len);
+        put_suffix(key, tail_form, head, self.tail(row));
+        key.len()
+    }
+
+    /// The values of a row, one after the other.
+    #[inline]
+    pub(in crate::sstable) fn values_of(self, row: usize) -> &'a [u8] {
+        let start = self.meta.layout().values;
+        &self.bytes[start + self.row_value_start(row)..start + self.row_value_start(row + 1)]
+    }
+
+    /// Of a block whose rows have one entry each, all of one column: its family, and which part of
+    /// the block its qualifier is.
+    pub(in crate::sstable) fn narrow(self) -> Option<(FamilyId, Range<usize>)> {
+        let header = self.meta.header();
+        (header.cells == header.rows && header.columns == 1).then(|| {
+            let Column { family, qualifier, .. } = self.column(0);
+            let end = self.meta.layout().dictionary + self.dictionary_offset(1);
+            (family, end - qualifier.len()..end)
+        })
+    }
+
+    /// A part of the block.
+    #[inline]
+    pub(in crate::sstable) fn part(self, range: &Range<usize>) -> &'a [u8] {
+        &self.bytes[range.clone()]
+    }
+
+    /// Replaces `key` by the prefix that all rows have.
+    pub(in crate::sstable) fn copy_prefix(self, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(self.prefix());
     }
 
     /// Begins a search for exactly `key`: by the samples, or if it is known at which `fraction` of

@@ -1,0 +1,85 @@
+//! The search for stretches: rows of one block that a scan may lend without a look at its other
+//! sources.
+//!
+//! Invariant: the rows of a stretch follow the scan's current row, in its direction, in the block of
+//! the only source that stands there. No other source has a row before the last of them, all lie
+//! within the scan's range, all are plain, and no dropped range covers one.
+
+use super::dropped::DroppedRanges;
+use super::merge::MergeCursor;
+use super::source::Source;
+use crate::cursor::RowCursor;
+use crate::request::{Direction, RowRange};
+use crate::sstable::{Stretch, WantedCells};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Rows at most that are merged after a search in vain before the next.
+const REST_MAX: u8 = 31;
+
+/// Searches, but seldom where the rows of several sources alternate.
+#[derive(Debug, Default)]
+pub(super) struct StretchSearch {
+    /// Rows to be merged until the next search.
+    rest: u8,
+    /// The same after the next search, should it be in vain.
+    next_rest: u8,
+}
+
+impl StretchSearch {
+    /// The stretch that begins with the current row of `merge`, which is plain and in no dropped
+    /// range, if there is one and it was searched for. The row's key is then in `key`.
+    #[inline]
+    pub(super) fn find(
+        &mut self,
+        merge: &mut MergeCursor<Source>,
+        (rows, direction): (&RowRange, Direction),
+        dropped: &[Arc<DroppedRanges>],
+        wanted: &WantedCells<'_>,
+        key: &mut Vec<u8>,
+    ) -> Option<Stretch> {
+        if self.rest > 0 {
+            self.rest -= 1;
+            return None;
+        }
+        let (source, other) = merge.only_source_and_next()?;
+        let run = source.as_run()?;
+        let row = run.row()?;
+        let limit = match direction {
+            Direction::Forward => before(other, rows, dropped, row),
+            Direction::Reverse => behind(other, rows, dropped, row),
+        };
+        let found = run.stretch(direction, limit, wanted, key);
+        let in_vain = found.is_none() && other.is_some();
+        self.next_rest = if in_vain { (2 * self.next_rest + 1).min(REST_MAX) } else { 0 };
+        self.rest = self.next_rest;
+        found
+    }
+}
+
+/// What rows of a stretch that goes forward come before.
+fn before<'a>(
+    other: Option<&'a [u8]>,
+    rows: &'a RowRange,
+    dropped: &'a [Arc<DroppedRanges>],
+    row: &[u8],
+) -> Bound<&'a [u8]> {
+    let ends = dropped.iter().filter_map(|ranges| ranges.alike(row).1);
+    let limit = ends.chain(rows.end.as_deref()).chain(other).min();
+    limit.map_or(Bound::Unbounded, Bound::Excluded)
+}
+
+/// What rows of a stretch that goes backward come after, or end with.
+fn behind<'a>(
+    other: Option<&'a [u8]>,
+    rows: &'a RowRange,
+    dropped: &'a [Arc<DroppedRanges>],
+    row: &[u8],
+) -> Bound<&'a [u8]> {
+    let starts = dropped.iter().filter_map(|ranges| ranges.alike(row).0);
+    let start = starts.fold(rows.start.as_slice(), |last, start| last.max(start));
+    match other {
+        Some(other) if other >= start => Bound::Excluded(other),
+        _ => Bound::Included(start),
+    }
+}
