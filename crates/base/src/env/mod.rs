@@ -13,6 +13,7 @@ mod direct_write;
 pub mod fs;
 mod read_buffer;
 pub mod read_queue;
+pub mod read_threads;
 pub mod real;
 pub mod rng;
 pub mod sim;
