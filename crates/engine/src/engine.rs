@@ -18,6 +18,7 @@ use crate::cell::{FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::commit::Commits;
 use crate::elide::ElisionRules;
 use crate::error::{Error, Result};
+use crate::flights::Flights;
 use crate::ingest::{IngestFiles, IngestOptions, SstWriter};
 use crate::manifest::ManifestSet;
 use crate::metrics::{Counters, Metrics};
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) trees: RwLock<BTreeMap<TreeId, Arc<Tree>>>,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) cache: Arc<BlockCache>,
+    /// Blocks on their way for reads that hold no thread.
+    pub(crate) flights: Flights,
     pub(crate) obsolete: Obsolete,
     pub(crate) progress: Mutex<Progress>,
     /// Signalled with `progress` whenever background work ends.
@@ -89,6 +92,7 @@ impl Drop for CloseWithLast {
         if let Err(error) = self.shared.close() {
             tracing::warn!(%error, "the log could not be closed; it is recovered at the next open");
         }
+        self.shared.flights.close();
         self.shared.lock.lock().take();
     }
 }

@@ -51,6 +51,9 @@ pub enum Error {
     UnknownTree(crate::cell::TreeId),
     /// An earlier failure stopped writes; open the engine again. The text is that failure.
     WritesStopped(String),
+    /// A block is not in memory, and the reader does not wait for the disk. Only reads that were
+    /// told so see it; what they gave before does not count.
+    NotResident,
     /// The engine is closing.
     Closed,
 }
@@ -94,6 +97,7 @@ impl fmt::Display for Error {
             Self::WritesStopped(why) => {
                 write!(f, "writes are stopped until the engine is reopened: {why}")
             }
+            Self::NotResident => f.write_str("a block that is needed is not in memory"),
             Self::Closed => f.write_str("the engine is closed"),
         }
     }

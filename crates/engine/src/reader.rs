@@ -3,7 +3,12 @@
 //! A point read is planned without I/O (`read::point`). While what it needs is resident it runs to
 //! its end here, pinned, without a lock. Otherwise the driver unpins, brings in what is missing
 //! (`fetch`: all blocks of all reads of a group at once), holds it, and has the read planned again;
-//! what needs merging is scanned. `in_flight` drives reads without waiting for each.
+//! what needs merging is scanned. `in_flight` drives gets of one thread without waiting for each;
+//! `tasks` drives reads of rows without a thread.
+
+mod tasks;
+
+pub use tasks::{RowEnd, RowReads};
 
 use crate::batch::TimestampRange;
 use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
@@ -18,7 +23,7 @@ use crate::snapshot::Snapshot;
 use crate::sstable::{BlockCache, FilterQuery};
 use crate::striped::Striped;
 use crate::tree::Tree;
-use crate::view::ReadView;
+use crate::view::{Blocks, ReadView};
 use arrayvec::ArrayVec;
 use crossbeam_epoch as epoch;
 use std::sync::Arc;
@@ -223,14 +228,9 @@ impl TreeReader {
             fetch(self.shared(), missed, &mut held)?;
         }
         self.count(PointCount::Merged, 1);
-        let request = ScanRequest {
-            columns: columns.clone(),
-            timestamps,
-            versions_max,
-            ..ScanRequest::rows(RowRange::single(row))
-        };
+        let request = selection.request(row);
         let filters = &self.tree.filter_counters;
-        let mut scan = view.scan(&request, read.snapshot(), self.parts(), filters, None, None)?;
+        let mut scan = view.scan(&request, read.snapshot(), self.parts(), filters, Blocks::Waits, None)?;
         let mut lent = 0;
         if scan.next_row()?.is_some() {
             while let Some(cell) = scan.next_cell()? {
@@ -259,7 +259,7 @@ impl TreeReader {
         let pin = snapshot.cloned().map(|snapshot| Box::new((snapshot, Arc::clone(&view))) as _);
         let pin = pin.unwrap_or_else(|| Box::new(Arc::clone(&view)) as _);
         let (filters, ahead) = (&self.tree.filter_counters, &self.shared().readahead);
-        view.scan(request, at, self.parts(), filters, Some(ahead), Some(pin))
+        view.scan(request, at, self.parts(), filters, Blocks::Ahead(ahead), Some(pin))
     }
 
     /// Takes the get of a column at `snapshot` as far as resident blocks lead.
@@ -336,7 +336,7 @@ impl TreeReader {
         let rows = ScanRequest::rows(RowRange::single(of.row));
         let request = ScanRequest { columns, versions_max: Some(1), ..rows };
         let filters = &self.tree.filter_counters;
-        let mut scan = view.scan(&request, at, self.parts(), filters, None, None)?;
+        let mut scan = view.scan(&request, at, self.parts(), filters, Blocks::Waits, None)?;
         if scan.next_row()?.is_none() {
             return Ok(None);
         }
@@ -430,6 +430,16 @@ impl<'a> RowSelection<'a> {
     /// All cells of `columns`.
     pub fn of(columns: &'a Columns) -> Self {
         Self { columns, timestamps: TimestampRange::ALL, versions_max: None }
+    }
+
+    /// The same as a scan of `row`.
+    fn request(&self, row: &[u8]) -> ScanRequest {
+        ScanRequest {
+            columns: self.columns.clone(),
+            timestamps: self.timestamps,
+            versions_max: self.versions_max,
+            ..ScanRequest::rows(RowRange::single(row))
+        }
     }
 
     /// What a read of `row` asks the filters. A filter's line has the answers to all, and is read

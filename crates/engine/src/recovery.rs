@@ -21,6 +21,7 @@ use crate::commit::{Commits, LogStart};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::file::open_sst;
+use crate::flights::Flights;
 use crate::log::{Ending, LogEnd, LogItem, LogReader, LogWriter, SegmentNumber};
 use crate::manifest::current::CURRENT;
 use crate::manifest::{LogPosition, ManifestSet, State};
@@ -79,6 +80,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let commits = Commits::new(writer, start, Arc::clone(&snapshots), clock, options.durability);
     let readahead = ReadaheadSource::new(Arc::clone(&env.fs));
     let shared = Arc::new(Shared {
+        flights: Flights::new(Arc::clone(&env.fs)),
         env,
         dir: dir.to_owned(),
         commits,

@@ -43,6 +43,16 @@ pub(crate) struct ReadView {
     _charge: Charge,
 }
 
+/// How a scan comes by blocks that are not resident.
+pub(crate) enum Blocks<'a> {
+    /// It waits for each.
+    Waits,
+    /// It may read ahead.
+    Ahead(&'a Arc<ReadaheadSource>),
+    /// It must not wait: it fails.
+    AtOnce,
+}
+
 impl ReadView {
     /// A view of these sources; `files` are the SSTables of `version`'s runs, newest run first.
     pub(crate) fn new(
@@ -96,17 +106,22 @@ impl ReadView {
         self.memtables().map(|memtable| memtable.bytes()).sum()
     }
 
-    /// Starts a scan that sees entries up to `snapshot` and keeps `pin` until it ends. With `ahead`
-    /// it may read ahead.
+    /// Starts a scan that sees entries up to `snapshot`, comes by its blocks as `blocks` says, and
+    /// keeps `pin` until it ends.
     pub(crate) fn scan(
         &self,
         request: &ScanRequest,
         snapshot: SequenceNumber,
         parts: ReadPath,
         filters: &Arc<FilterCounters>,
-        ahead: Option<&Arc<ReadaheadSource>>,
+        blocks: Blocks<'_>,
         pin: Option<Box<dyn Any + Send>>,
     ) -> Result<Scan> {
+        let (ahead, fill) = match blocks {
+            Blocks::Waits => (None, CacheFill::Insert),
+            Blocks::Ahead(source) => (Some(source), CacheFill::Insert),
+            Blocks::AtOnce => (None, CacheFill::Resident),
+        };
         let ahead = ahead.filter(|_| parts.readahead && !request.rows.is_single());
         let ahead = ahead.map(|source| (source, Arc::new(request.rows.clone())));
         let mut cursors = Vec::with_capacity(1 + self.frozen.len() + self.runs.len());
@@ -119,7 +134,7 @@ impl ReadView {
         let prefix = parts.filters.then(|| self.prefix_of(&request.rows)).flatten();
         for run in &self.runs {
             let rows = &request.rows;
-            let Some(mut part) = candidates(run, rows, &questions, filters)? else { continue };
+            let Some(mut part) = candidates(run, rows, &questions, filters, fill)? else { continue };
             // Only the first can be without the prefix: all others begin in `rows`.
             let asked = prefix.map(|prefix| run.ssts()[part.start].filter_says(rows, &prefix));
             let says = asked.transpose()?.flatten();
@@ -128,7 +143,7 @@ impl ReadView {
                 part.start += usize::from(!passed);
             }
             if !part.is_empty() {
-                let cursor = RunCursor::new(Arc::clone(run), part, CacheFill::Insert);
+                let cursor = RunCursor::new(Arc::clone(run), part, fill);
                 let cursor = match &ahead {
                     Some((source, rows)) => cursor.reading_ahead(source, rows),
                     None => cursor,
@@ -223,6 +238,7 @@ fn candidates(
     rows: &RowRange,
     questions: &[FilterQuery<'_>],
     filters: &FilterCounters,
+    fill: CacheFill,
 ) -> Result<Option<Range<usize>>> {
     let first = run.first_not_before(&rows.start);
     let behind = rows.end.as_ref().map_or(run.ssts().len(), |end| run.first_beginning_at(end));
@@ -233,7 +249,7 @@ fn candidates(
         let only = &run.ssts()[first];
         let mut passed = false;
         for question in questions {
-            passed = passed || only.may_contain(question)?;
+            passed = passed || only.may_contain_for(question, fill)?;
         }
         filters.probed(questions, 1, usize::from(!passed));
         if !passed {

@@ -45,7 +45,7 @@ impl<V> Shard<V> {
 
     pub(super) fn get(&mut self, key: CacheKey, fill: CacheFill) -> Option<Arc<V>> {
         let slot = self.slots[*self.places.get(&key)?].as_mut()?;
-        if fill == CacheFill::Insert {
+        if fill != CacheFill::Bypass {
             slot.lives = slot.lives_max;
         }
         Some(Arc::clone(&slot.value))

@@ -97,6 +97,9 @@ pub enum CacheFill {
     Insert,
     /// Data blocks are not kept and hits do not count as use: compaction, checks.
     Bypass,
+    /// Nothing is loaded: a read that needs a block which is not in memory fails. For readers that
+    /// must not wait.
+    Resident,
 }
 
 /// What can be switched off of a cache.
@@ -612,7 +615,7 @@ impl<M: Plain> Cache<M> {
         if !head.hold() {
             return None;
         }
-        if fill == CacheFill::Insert {
+        if fill != CacheFill::Bypass {
             head.touch();
         }
         hint.set(Some((place, head.aim())));

@@ -185,6 +185,30 @@ impl<'k> PointRead<'k> {
         true
     }
 
+    /// The blocks that a merge of the row needs first and that are not resident: of each file that
+    /// may have the row, the next on the way to it. Not counted.
+    pub(crate) fn missing(&self, view: &ReadView, pinned: &Guard) -> ArrayVec<Wanted, RUNS_MAX> {
+        let mut wanted = ArrayVec::new();
+        for (at, run) in view.runs().iter().enumerate().take(RUNS_MAX) {
+            let sst = run.sst_around(self.row());
+            let Some(candidate) = sst.and_then(|sst| Candidate::begin(sst, self.row())) else {
+                continue;
+            };
+            let passes = !self.parts.filters
+                || match candidate.probe(self.queries, pinned) {
+                    Ok(passes) => passes,
+                    Err(missing) => {
+                        wanted.push((at, missing));
+                        false
+                    }
+                };
+            if passes && let Err(missing) = self.search(candidate, pinned) {
+                wanted.push((at, missing));
+            }
+        }
+        wanted
+    }
+
     fn search<'g>(
         &self,
         candidate: Candidate<'g>,

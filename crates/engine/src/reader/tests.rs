@@ -71,6 +71,43 @@ fn owned(cell: &Cell<'_>) -> OwnedCell {
     }
 }
 
+/// The cells of a row, if it can be read without a thread that waits.
+fn read_in_task<'a>(
+    tree: &TreeReader,
+    row: &[u8],
+    ahead: impl Iterator<Item = &'a [u8]> + Clone,
+    selection: &RowSelection<'_>,
+    snapshot: Option<&Snapshot>,
+) -> Option<Vec<OwnedCell>> {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let (mut reads, mut cells) = (tree.row_reads(snapshot), Vec::new());
+    let end = {
+        let waker = Arc::new(Unpark(std::thread::current())).into();
+        let mut context = std::task::Context::from_waker(&waker);
+        let mut read = std::pin::pin!(reads.read(row, ahead, selection, |cell| {
+            cells.push(owned(cell));
+            std::ops::ControlFlow::Continue(())
+        }));
+        loop {
+            match read.as_mut().poll(&mut context) {
+                std::task::Poll::Ready(end) => break end.unwrap(),
+                std::task::Poll::Pending => std::thread::park(),
+            }
+        }
+    };
+    match end {
+        RowEnd::Lent(lent) => assert_eq!(lent, cells.len() as u64),
+        RowEnd::Waits => return None,
+        RowEnd::Stopped => panic!("it was not stopped"),
+    }
+    Some(cells)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
@@ -143,6 +180,10 @@ proptest! {
                         .unwrap();
                     prop_assert_eq!(lent, cells.len() as u64);
                     prop_assert_eq!(&cells, &model_row(&model, &request, at));
+                    let ahead = rows.iter().map(Vec::as_slice);
+                    if let Some(by_task) = read_in_task(&tree, row, ahead, &selection, snapshot) {
+                        prop_assert_eq!(by_task, cells);
+                    }
                 }
             }
             let wanted: Vec<ColumnOf<'_>> = rows.iter()

@@ -21,6 +21,7 @@ use super::top_index::Partition;
 use super::{Block, BlockCache, Content};
 use crate::cache::{BlockHold, CacheFill, CacheKey, CachePriority, Claim, Claimed, Hint, Loaded};
 use crate::error::{Error, Result};
+use base::env::fs::ReadFile;
 use base::env::read_queue::{ReadBuffer, ReadQueue};
 use std::cell::RefCell;
 use std::io;
@@ -147,6 +148,9 @@ impl SstReader {
         missed: &mut bool,
     ) -> Result<BlockHold<Block>> {
         let key = self.key(lead.handle);
+        if fill == CacheFill::Resident {
+            return self.cache().get(key, lead.hint).ok_or(Error::NotResident);
+        }
         self.cache().get_or_load(key, lead.hint, fill, |claim| {
             *missed = true;
             self.read_for(claim, lead)
@@ -280,6 +284,18 @@ impl BlockLoad {
         Self { sst, way: Way::Data(index, block), fill }
     }
 
+    /// The same without reading anything: if what leads to the block has left the cache, the load
+    /// of that.
+    pub(crate) fn of_resident(sst: Arc<SstReader>, missing: Missing) -> Result<Option<Self>> {
+        let Missing::Data(at, block) = missing else { return Self::new(sst, missing) };
+        let way = match sst.index(at, CacheFill::Resident) {
+            Ok(index) => Way::Data(index, block),
+            Err(Error::NotResident) => Way::Index(at),
+            Err(error) => return Err(error),
+        };
+        Ok(Some(Self { sst, way, fill: CacheFill::Insert }))
+    }
+
     fn lead(&self) -> Lead<'_> {
         match &self.way {
             Way::Filter(at) => self.sst.filter_lead(*at).expect("`new` saw that it has one"),
@@ -317,10 +333,17 @@ impl BlockLoad {
     /// Submits the read of the block. `Error::Corruption` if it cannot lie in the file; nothing is
     /// submitted then.
     pub(crate) fn submit(&self, queue: &mut dyn ReadQueue, tag: u64) -> Result<()> {
+        let (file, offset, len) = self.place()?;
+        queue.submit(tag, file, offset, len);
+        Ok(())
+    }
+
+    /// Where the block lies: the file, the offset, and the bytes. `Error::Corruption` if it cannot
+    /// lie there.
+    pub(crate) fn place(&self) -> Result<(&Arc<dyn ReadFile>, u64, usize)> {
         let lead = self.lead();
         let len = self.sst.source.framed_len(lead.handle, lead.kind())?;
-        queue.submit(tag, self.sst.source.file(), lead.handle.offset, len);
-        Ok(())
+        Ok((self.sst.source.file(), lead.handle.offset, len))
     }
 
     /// Ends the claim of the block with what was read for it.

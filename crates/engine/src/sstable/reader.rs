@@ -314,7 +314,12 @@ impl SstReader {
     /// Whether the file may have what `query` asks for, or any tombstone of its row: `false` is
     /// certain. Range tombstones are not asked. Reads a filter partition unless it is cached.
     pub fn may_contain(&self, query: &FilterQuery<'_>) -> Result<bool> {
-        Ok(match self.filter_of(query.asked_row())? {
+        self.may_contain_for(query, CacheFill::Insert)
+    }
+
+    /// The same for a read that fills the cache so.
+    pub(crate) fn may_contain_for(&self, query: &FilterQuery<'_>, fill: CacheFill) -> Result<bool> {
+        Ok(match self.filter_of(query.asked_row(), fill)? {
             FilterOf::Absent => false,
             FilterOf::Unknown => true,
             FilterOf::Found(filter) => filter.view().may_contain(query),
@@ -326,7 +331,7 @@ impl SstReader {
         if self.properties.tombstones == 0 {
             return Ok(false);
         }
-        Ok(match self.filter_of(query.asked_row())? {
+        Ok(match self.filter_of(query.asked_row(), CacheFill::Insert)? {
             FilterOf::Absent => false,
             FilterOf::Unknown => true,
             FilterOf::Found(filter) => filter.view().may_have_tombstone(query),
@@ -348,14 +353,14 @@ impl SstReader {
         if self.top.partitions().get(after).is_some_and(|after| rows.contains(&after.row)) {
             return Ok(None);
         }
-        Ok(match self.filter_of(&rows.start)? {
+        Ok(match self.filter_of(&rows.start, CacheFill::Insert)? {
             FilterOf::Absent => Some(false),
             FilterOf::Unknown => None,
             FilterOf::Found(filter) => Some(filter.view().may_have_prefix(query)),
         })
     }
 
-    fn filter_of(&self, row: &[u8]) -> Result<FilterOf> {
+    fn filter_of(&self, row: &[u8], fill: CacheFill) -> Result<FilterOf> {
         if row > self.properties.last_row.as_slice() {
             return Ok(FilterOf::Absent);
         }
@@ -364,7 +369,7 @@ impl SstReader {
             return Ok(FilterOf::Unknown);
         }
         // Where there is none, no row begins in the partition: a wide one covers it.
-        let filter = self.filter(partition, CacheFill::Insert)?;
+        let filter = self.filter(partition, fill)?;
         Ok(filter.map_or(FilterOf::Absent, FilterOf::Found))
     }
 

@@ -16,3 +16,4 @@ mod prefixes;
 mod readahead;
 mod stretches;
 mod support;
+mod tasks;
