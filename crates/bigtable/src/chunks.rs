@@ -1,5 +1,6 @@
-//! Rows to the wire: the cell chunks of `ReadRowsResponse`, written straight into the bytes of
-//! the message, so that a scan allocates per message and not per cell.
+//! Rows to the wire: the cell chunks of `ReadRowsResponse`. They are written while the row is read,
+//! from where its cells lie in the block cache straight into the bytes of the message: a value is
+//! copied once, and a scan allocates per message and not per cell.
 //!
 //! Invariants, which clients check:
 //! 1. The row key stands in the first chunk of a row, and with [`LargeRows::InParts`] again in the
@@ -9,15 +10,15 @@
 //! 3. A value longer than [`VALUE_PIECE_BYTES_MAX`] is cut into pieces of that length. Every piece
 //!    but the last carries the length of the whole value; pieces after the first carry nothing
 //!    else, so family, qualifier, timestamp and label stand in the first one.
-//! 4. The last chunk of a row commits it. Rows are never reset.
+//! 4. The last chunk of a row commits it. Rows are never reset. That a chunk is the last one is
+//!    known only when the row ends, so the mark is added to it then; until then it stays here.
 //! 5. A message is sent at the first end of a row at which it has [`MESSAGE_BYTES`]. When larger
 //!    rows are spread over messages is the client's choice ([`LargeRows`]).
 
 use crate::wire::ReadRowsMessage;
-use bytes::{BufMut, Bytes, BytesMut};
-use std::collections::VecDeque;
+use bytes::{BufMut, BytesMut};
 use std::sync::Arc;
-use table::{Cell, RowPiece};
+use table::{RowSink, YieldedCell};
 
 /// Longest piece of a value in one chunk.
 pub(crate) const VALUE_PIECE_BYTES_MAX: usize = 1 << 20;
@@ -56,22 +57,95 @@ impl LargeRows {
     }
 }
 
-/// Gathers the pieces of a read into messages.
+/// Gathers the rows of a read into messages.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkWriter {
     message: BytesMut,
     /// Bytes of `message` up to the end of its last whole row.
     whole_rows_len: usize,
-    full: VecDeque<ReadRowsMessage>,
+    full: Vec<ReadRowsMessage>,
+    /// Messages of `full` that hold the begun row only.
+    parts: usize,
     large_rows: LargeRows,
-    /// Key of the row.
-    row_key: Bytes,
+    /// Bytes of the last finished message: the next may well be as long.
+    message_len: usize,
+    row_key: Vec<u8>,
     /// Whether the next chunk has to carry it.
     row_key_due: bool,
-    /// The last cell of the row so far; whether it ends the row only the next piece tells.
-    pending: Option<Cell>,
-    /// The column of the last cell written of the row.
-    written: Option<(Arc<str>, Bytes)>,
+    /// Bytes of the last chunk, at the end of `message`, without its field key and length.
+    last_chunk_len: usize,
+    /// The column of the last cell of the row.
+    column: Option<(Arc<str>, Vec<u8>)>,
+}
+
+impl RowSink for ChunkWriter {
+    type Batch = Vec<ReadRowsMessage>;
+
+    fn start(&mut self, key: &[u8]) {
+        if self.message.is_empty() {
+            self.message.reserve(self.message_len.min(2 * MESSAGE_BYTES));
+        }
+        self.row_key.clear();
+        self.row_key.extend_from_slice(key);
+        self.row_key_due = true;
+        self.parts = 0;
+        self.column = None;
+    }
+
+    fn cell(&mut self, cell: &YieldedCell<'_>) {
+        let same_column = self.column.as_ref().is_some_and(|(family, qualifier)| {
+            family == cell.family && qualifier == cell.qualifier
+        });
+        if !same_column {
+            self.enter_column(cell);
+        }
+        let mut head = Head {
+            row_key: &[],
+            column: (!same_column).then_some((cell.family, cell.qualifier)),
+            timestamp_micros: cell.timestamp.0,
+            label: cell.label.map(|label| &**label),
+        };
+        let mut rest = cell.value;
+        loop {
+            self.make_room();
+            let (piece, after) = rest.split_at(rest.len().min(VALUE_PIECE_BYTES_MAX));
+            rest = after;
+            let value_size = if rest.is_empty() { 0 } else { cell.value.len() as u64 };
+            if std::mem::take(&mut self.row_key_due) {
+                head.row_key = &self.row_key;
+            }
+            self.last_chunk_len = Chunk { head, piece, value_size }.write(&mut self.message);
+            if rest.is_empty() {
+                return;
+            }
+            head = Head::default();
+        }
+    }
+
+    fn end(&mut self) {
+        self.commit();
+        self.whole_rows_len = self.message.len();
+        if self.whole_rows_len >= MESSAGE_BYTES {
+            self.flush();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.full.truncate(self.full.len() - self.parts);
+        self.message.truncate(self.whole_rows_len);
+    }
+
+    fn scanned(&mut self, key: &[u8]) {
+        self.flush();
+        self.full.push(scanned_to(key));
+    }
+
+    /// The messages up to the last whole row: the client gets what is there.
+    fn take(&mut self) -> Vec<ReadRowsMessage> {
+        self.flush();
+        self.parts = 0;
+        std::mem::take(&mut self.full)
+    }
 }
 
 impl ChunkWriter {
@@ -80,95 +154,52 @@ impl ChunkWriter {
         Self { large_rows, ..Self::default() }
     }
 
-    /// Takes the next piece of the read.
-    pub(crate) fn push(&mut self, piece: RowPiece) {
-        match piece {
-            RowPiece::Start(key) => (self.row_key, self.row_key_due) = (key, true),
-            RowPiece::Cell(cell) => {
-                if let Some(previous) = self.pending.replace(cell) {
-                    self.write_cell(previous, RowEnd::Later);
-                }
-            }
-            RowPiece::End => {
-                if let Some(last) = self.pending.take() {
-                    self.write_cell(last, RowEnd::Here);
-                }
-                self.written = None;
-            }
-            RowPiece::Scanned(key) => {
-                self.flush();
-                self.full.push_back(scanned_to(&key));
-            }
+    fn enter_column(&mut self, cell: &YieldedCell<'_>) {
+        let (family, qualifier) =
+            self.column.get_or_insert_with(|| (Arc::clone(cell.family), Vec::new()));
+        if family != cell.family {
+            *family = Arc::clone(cell.family);
         }
+        qualifier.clear();
+        qualifier.extend_from_slice(cell.qualifier);
     }
 
     /// Finishes the message with its last whole row, if it has any.
-    pub(crate) fn flush(&mut self) {
+    fn flush(&mut self) {
         self.finish(self.whole_rows_len);
     }
 
     fn finish(&mut self, len: usize) {
         if len > 0 {
-            self.full.push_back(ReadRowsMessage(self.message.split_to(len).freeze()));
+            self.message_len = len;
+            self.full.push(ReadRowsMessage(self.message.split_to(len).freeze()));
         }
         self.whole_rows_len = 0;
     }
 
-    /// The next finished message.
-    pub(crate) fn pop(&mut self) -> Option<ReadRowsMessage> {
-        self.full.pop_front()
-    }
-
-    fn write_cell(&mut self, cell: Cell, end: RowEnd) {
-        let row_key = self.row_key.clone();
-        let same_column = self.written.as_ref().is_some_and(|(family, qualifier)| {
-            *family == cell.family && *qualifier == cell.qualifier
-        });
-        let mut head = Head {
-            row_key: &[],
-            column: (!same_column).then_some((&cell.family, &cell.qualifier)),
-            timestamp_micros: cell.timestamp.0,
-            label: cell.label.as_deref(),
-        };
-        let mut rest = &cell.value[..];
-        loop {
-            let (piece, after) = rest.split_at(rest.len().min(VALUE_PIECE_BYTES_MAX));
-            rest = after;
-            let ends_value = rest.is_empty();
-            if std::mem::take(&mut self.row_key_due) {
-                head.row_key = &row_key;
-            }
-            let chunk = Chunk {
-                head,
-                piece,
-                value_size: if ends_value { 0 } else { cell.value.len() as u64 },
-                commits: ends_value && end == RowEnd::Here,
-            };
-            chunk.write(&mut self.message);
-            if chunk.commits {
-                self.whole_rows_len = self.message.len();
-            }
-            if self.whole_rows_len >= MESSAGE_BYTES {
-                self.flush();
-            }
-            if self.message.len() >= self.large_rows.message_bytes_max() {
-                self.flush();
-                self.finish(self.message.len());
-                self.row_key_due = self.large_rows == LargeRows::InParts && !chunk.commits;
-            }
-            if ends_value {
-                break;
-            }
-            head = Head::default();
+    /// Before another chunk of a row: finishes a message that is too long for it.
+    fn make_room(&mut self) {
+        if self.message.len() < self.large_rows.message_bytes_max() {
+            return;
         }
-        self.written = Some((cell.family, cell.qualifier));
+        self.flush();
+        self.finish(self.message.len());
+        self.parts += 1;
+        self.row_key_due |= self.large_rows == LargeRows::InParts;
     }
-}
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RowEnd {
-    Here,
-    Later,
+    /// Adds to the last chunk that it commits the row. The chunk is moved if its length, which
+    /// comes before it, then takes a byte more.
+    fn commit(&mut self) {
+        let (old, new) = (self.last_chunk_len, self.last_chunk_len + COMMIT.len());
+        let start = self.message.len() - old;
+        let more = varint_len(new as u64) - varint_len(old as u64);
+        self.message.put_bytes(0, more);
+        self.message.copy_within(start..start + old, start + more);
+        let mut len_field = &mut self.message[start - varint_len(old as u64)..start + more];
+        put_varint(&mut len_field, new as u64);
+        self.message.put_slice(&COMMIT);
+    }
 }
 
 /// A message that says how far the scan has come without a row to show for it.
@@ -187,18 +218,19 @@ struct Head<'a> {
     label: Option<&'a str>,
 }
 
+/// A chunk that does not commit its row, or not yet.
 struct Chunk<'a> {
     head: Head<'a>,
     piece: &'a [u8],
     value_size: u64,
-    commits: bool,
 }
 
 impl Chunk<'_> {
-    /// Appends the chunk as one element of `ReadRowsResponse.chunks`.
-    fn write(&self, out: &mut BytesMut) {
+    /// Appends the chunk as one element of `ReadRowsResponse.chunks`; gives its bytes without field
+    /// key and length.
+    fn write(&self, out: &mut BytesMut) -> usize {
         let len = self.len();
-        out.reserve(1 + varint_len(len as u64) + len);
+        out.reserve(1 + varint_len(len as u64) + len + COMMIT.len() + 1);
         out.put_u8(response::CHUNKS);
         put_varint(out, len as u64);
         let start = out.len();
@@ -223,10 +255,8 @@ impl Chunk<'_> {
             out.put_u8(chunk::VALUE_SIZE);
             put_varint(out, self.value_size);
         }
-        if self.commits {
-            out.put_slice(&[chunk::COMMIT_ROW, 1]);
-        }
         debug_assert_eq!(out.len() - start, len);
+        len
     }
 
     fn len(&self) -> usize {
@@ -240,9 +270,11 @@ impl Chunk<'_> {
             + self.head.label.map_or(0, |label| bytes_len(label.as_bytes()))
             + unless_empty(self.piece)
             + unless_zero(self.value_size)
-            + if self.commits { 2 } else { 0 }
     }
 }
+
+/// What a chunk that commits its row ends with.
+const COMMIT: [u8; 2] = [chunk::COMMIT_ROW, 1];
 
 /// Field keys of `ReadRowsResponse`: number and wire type.
 mod response {
@@ -293,7 +325,7 @@ fn wrapped_len(bytes: &[u8]) -> usize {
     1 + varint_len(inner as u64) + inner
 }
 
-fn put_varint(out: &mut BytesMut, mut n: u64) {
+fn put_varint(out: &mut impl BufMut, mut n: u64) {
     while n >= 0x80 {
         out.put_u8(n as u8 | 0x80);
         n >>= 7;
@@ -311,9 +343,10 @@ mod tests {
     use crate::api::data::ReadRowsResponse;
     use crate::api::data::read_rows_response::CellChunk;
     use crate::api::data::read_rows_response::cell_chunk::RowStatus;
+    use bytes::Bytes;
     use proptest::prelude::*;
     use prost::Message;
-    use table::Timestamp;
+    use table::{Cell, Timestamp};
 
     fn cell(family: &str, qualifier: &[u8], timestamp: i64, value: &[u8]) -> Cell {
         Cell {
@@ -332,12 +365,23 @@ mod tests {
     fn encode_for(large_rows: LargeRows, rows: &[(&[u8], &[Cell])]) -> Vec<ReadRowsMessage> {
         let mut writer = ChunkWriter::new(large_rows);
         for (key, cells) in rows {
-            writer.push(RowPiece::Start(Bytes::copy_from_slice(key)));
-            cells.iter().for_each(|cell| writer.push(RowPiece::Cell(cell.clone())));
-            writer.push(RowPiece::End);
+            give(&mut writer, key, cells);
+            writer.end();
         }
-        writer.flush();
-        std::iter::from_fn(|| writer.pop()).collect()
+        writer.take()
+    }
+
+    fn give(writer: &mut ChunkWriter, key: &[u8], cells: &[Cell]) {
+        writer.start(key);
+        for cell in cells {
+            writer.cell(&YieldedCell {
+                family: &cell.family,
+                qualifier: &cell.qualifier,
+                timestamp: cell.timestamp,
+                value: &cell.value,
+                label: cell.label.as_ref(),
+            });
+        }
     }
 
     fn write(rows: &[(&[u8], &[Cell])]) -> Vec<ReadRowsResponse> {
@@ -455,21 +499,41 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_early_ends_with_a_row() {
+    fn what_is_taken_early_ends_with_a_row() {
         let mut writer = ChunkWriter::default();
-        let mut push = |key: &'static [u8], ends: bool| {
-            writer.push(RowPiece::Start(Bytes::from_static(key)));
-            writer.push(RowPiece::Cell(cell("f", b"1", 0, b"v")));
-            writer.push(RowPiece::Cell(cell("f", b"2", 0, b"v")));
+        let cells = [cell("f", b"1", 0, b"v"), cell("f", b"2", 0, b"v")];
+        let mut chunks = |key: &[u8], ends: bool| {
+            give(&mut writer, key, &cells);
             if ends {
-                writer.push(RowPiece::End);
+                writer.end();
             }
-            writer.flush();
-            let message = writer.pop()?;
+            let message = writer.take().pop()?;
             Some(ReadRowsResponse::decode(message.0).unwrap().chunks.len())
         };
-        assert_eq!(push(b"a", true), Some(2));
-        assert_eq!(push(b"b", false), None);
+        assert_eq!(chunks(b"a", true), Some(2));
+        assert_eq!(chunks(b"b", false), None);
+    }
+
+    #[test]
+    fn a_row_that_is_forgotten_leaves_nothing() {
+        for large_rows in [LargeRows::Whole, LargeRows::InParts] {
+            let long = cell("f", b"1", 0, &vec![b'v'; 5 << 20]);
+            let short = [cell("f", b"2", 0, b"v")];
+            for forgotten in [short.to_vec(), vec![short[0].clone(), long.clone(), long]] {
+                let mut writer = ChunkWriter::new(large_rows);
+                give(&mut writer, b"a", &short);
+                writer.end();
+                give(&mut writer, b"b", &forgotten);
+                writer.forget();
+                give(&mut writer, b"b", &short);
+                writer.end();
+                let want = encode(&[(b"a", &short), (b"b", &short)]);
+                let bytes = |messages: Vec<ReadRowsMessage>| {
+                    messages.iter().map(|message| message.0.to_vec()).collect::<Vec<_>>().concat()
+                };
+                assert_eq!(bytes(writer.take()), bytes(want));
+            }
+        }
     }
 
     #[test]
@@ -503,7 +567,7 @@ mod tests {
             key in proptest::collection::vec(any::<u8>(), 1..300),
             cells in proptest::collection::vec(
                 ("[a-c]{0,2}", proptest::collection::vec(0u8..2, 0..2), any::<i64>(),
-                 proptest::collection::vec(any::<u8>(), 0..200), proptest::option::of("[a-z]{1,3}")),
+                 proptest::collection::vec(any::<u8>(), 0..400), proptest::option::of("[a-z]{1,3}")),
                 1..20),
         ) {
             let wire: Vec<_> = cells.iter().map(|(family, qualifier, timestamp, value, label)| {

@@ -23,28 +23,27 @@ use futures::stream::{self, BoxStream};
 use prost::Message;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
-use table::{CheckAndMutate, ReadStats, RowStream, Store, TableName};
+use table::{CheckAndMutate, ReadStats, RowBatch, RowStream, Store, TableName};
 use tonic::{Request, Response, Status};
 
 /// Entries of one `MutateRowsResponse`.
 const ENTRIES_PER_MESSAGE: usize = 1_000;
 
 /// The service over a store.
-#[derive(Clone)]
-pub(crate) struct DataService {
-    store: Arc<dyn Store>,
+pub(crate) struct DataService<S> {
+    store: Arc<S>,
 }
 
-impl DataService {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+impl<S: Store> DataService<S> {
+    pub(crate) fn new(store: Arc<S>) -> Self {
         Self { store }
     }
 }
 
 #[tonic::async_trait]
-impl bigtable_server::Bigtable for DataService {
+impl<S: Store> bigtable_server::Bigtable for DataService<S> {
     type ReadRowsStream = MessageStream;
     type SampleRowKeysStream = BoxStream<'static, Result<SampleRowKeysResponse, Status>>;
     type MutateRowsStream = BoxStream<'static, Result<MutateRowsResponse, Status>>;
@@ -62,9 +61,9 @@ impl bigtable_server::Bigtable for DataService {
         let table = table_of(&request.table_name, &views)?;
         let wants_stats = request.request_stats_view == RequestStatsView::RequestStatsFull as i32;
         let read = convert::read_rows(request).map_err(status::from_error)?;
-        let rows = self.store.read_rows(&table, read).await.map_err(status::from_error)?;
-        let stats_since = wants_stats.then_some(started);
-        Ok(Response::new(MessageStream::new(rows, large_rows, stats_since)))
+        let rows = self.store.read_rows(&table, read, ChunkWriter::new(large_rows)).await;
+        let rows = rows.map_err(status::from_error)?;
+        Ok(Response::new(MessageStream::new(rows, wants_stats.then_some(started))))
     }
 
     async fn sample_row_keys(
@@ -175,31 +174,18 @@ fn check_and_mutate(request: CheckAndMutateRowRequest) -> table::Result<CheckAnd
 /// The messages of one read. Dropping it ends the read.
 #[derive(Debug)]
 pub(crate) struct MessageStream {
-    rows: RowStream,
-    chunks: ChunkWriter,
+    rows: RowStream<Vec<ReadRowsMessage>>,
+    ready: std::vec::IntoIter<ReadRowsMessage>,
     stats: ReadStats,
     /// When the request came, if it asked for statistics.
     stats_since: Option<Instant>,
-    after: Option<Result<ReadRowsMessage, Status>>,
     ended: bool,
 }
 
 impl MessageStream {
-    fn new(rows: RowStream, large_rows: LargeRows, stats_since: Option<Instant>) -> Self {
-        Self {
-            rows,
-            chunks: ChunkWriter::new(large_rows),
-            stats: ReadStats::default(),
-            stats_since,
-            after: None,
-            ended: false,
-        }
-    }
-
-    fn end(&mut self, after: Option<Result<ReadRowsMessage, Status>>) {
-        self.chunks.flush();
-        self.after = after;
-        self.ended = true;
+    fn new(rows: RowStream<Vec<ReadRowsMessage>>, stats_since: Option<Instant>) -> Self {
+        let (ready, stats) = (Vec::new().into_iter(), ReadStats::default());
+        Self { rows, ready, stats, stats_since, ended: false }
     }
 }
 
@@ -209,29 +195,24 @@ impl Stream for MessageStream {
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
-            if let Some(message) = this.chunks.pop() {
+            if let Some(message) = this.ready.next() {
                 return Poll::Ready(Some(Ok(message)));
             }
             if this.ended {
-                return Poll::Ready(this.after.take());
+                return Poll::Ready(None);
             }
-            match Pin::new(&mut this.rows).poll_next(context) {
-                Poll::Ready(Some(Ok(batch))) => {
-                    this.stats = batch.stats;
-                    batch.pieces.into_iter().for_each(|piece| this.chunks.push(piece));
+            match ready!(Pin::new(&mut this.rows).poll_next(context)) {
+                Some(Ok(RowBatch { rows, stats })) => {
+                    (this.ready, this.stats) = (rows.into_iter(), stats);
                 }
-                Poll::Ready(Some(Err(error))) => this.end(Some(Err(status::from_error(error)))),
-                Poll::Ready(None) => {
+                Some(Err(error)) => {
+                    this.ended = true;
+                    return Poll::Ready(Some(Err(status::from_error(error))));
+                }
+                None => {
+                    this.ended = true;
                     let stats = this.stats_since.map(|since| Ok(stats_message(this.stats, since)));
-                    this.end(stats);
-                }
-                Poll::Pending => {
-                    // The client gets what is there rather than waiting for a full message.
-                    this.chunks.flush();
-                    match this.chunks.pop() {
-                        Some(message) => return Poll::Ready(Some(Ok(message))),
-                        None => return Poll::Pending,
-                    }
+                    return Poll::Ready(stats);
                 }
             }
         }

@@ -6,7 +6,7 @@
 //! `chunks.rs` writes rows to the wire and `status.rs` errors; `server.rs` mounts it all.
 //!
 //! ```no_run
-//! # async fn serve(store: std::sync::Arc<dyn table::Store>) -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn serve(store: std::sync::Arc<table::Local>) -> Result<(), Box<dyn std::error::Error>> {
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:8086").await?;
 //! bigtable::server()
 //!     .add_routes(bigtable::routes(store))

@@ -34,7 +34,7 @@ const PENDING_RESETS_MAX: usize = 1_000;
 
 /// The gRPC services of the Bigtable API over `store`, to be added to a [`Server`]. Methods that
 /// are not served are answered with `Unimplemented` and a message that names them.
-pub fn routes(store: Arc<dyn Store>) -> Routes {
+pub fn routes<S: Store>(store: Arc<S>) -> Routes {
     let operations = Operations::default();
     let data = BigtableServer::new(DataService::new(store.clone()))
         .max_decoding_message_size(REQUEST_BYTES_MAX);

@@ -1,7 +1,7 @@
 //! Tables over the engine: schema, row mutations, filters, GC rules, and the [`Store`] trait that
 //! every protocol front sees.
 //!
-//! A tour: `store.rs` is the contract; `schema.rs`, `row.rs`, `row_set.rs`, `mutate.rs` and
+//! A tour: `store.rs` is the contract; `schema.rs`, `row.rs`, `sink.rs`, `row_set.rs`, `mutate.rs` and
 //! `filter/` are the values that cross it; `limits.rs` holds every size limit, once.
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ pub mod row;
 pub mod row_set;
 pub mod schema;
 mod schema_record;
+pub mod sink;
 pub mod store;
 
 pub use bytes::Bytes;
@@ -30,4 +31,5 @@ pub use schema::{
     Aggregate, CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName, TableSchema,
     ValueType,
 };
+pub use sink::{Pieces, RowSink, YieldedCell};
 pub use store::{DropRows, ReadRows, RowKeySample, Store};

@@ -1,16 +1,15 @@
-//! Rows as reads yield them: a stream of batches of row pieces.
+//! Rows as reads yield them: a stream of batches, of whatever the read's sink makes of rows.
 
 use crate::error::Result;
 use bytes::Bytes;
 use engine::Timestamp;
 use futures::Stream;
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
-/// A cell that a read yields. Its bytes share the memory of their batch.
+/// A cell in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
     /// Name of its family.
@@ -62,11 +61,11 @@ pub struct ReadStats {
     pub cells_returned: u64,
 }
 
-/// Some consecutive pieces of a read.
+/// What a read's sink made of some consecutive rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RowBatch {
-    /// The pieces, in order.
-    pub pieces: Vec<RowPiece>,
+pub struct RowBatch<B> {
+    /// What the sink gave.
+    pub rows: B,
     /// The read's counts from its beginning to the end of this batch.
     pub stats: ReadStats,
 }
@@ -74,42 +73,57 @@ pub struct RowBatch {
 /// The batches of one read. Ends after the last row, or after the first error. The reader is at
 /// most a few batches ahead of its caller; dropping the stream ends the read.
 #[derive(Debug)]
-pub struct RowStream {
-    ready: VecDeque<Result<RowBatch>>,
-    more: Option<mpsc::Receiver<Result<RowBatch>>>,
+pub struct RowStream<B> {
+    ready: Option<RowBatch<B>>,
+    more: Option<mpsc::Receiver<Result<RowBatch<B>>>>,
 }
 
-impl RowStream {
+impl<B> RowStream<B> {
     /// A stream of what is already there.
-    pub fn ready(batch: RowBatch) -> Self {
-        Self { ready: VecDeque::from([Ok(batch)]), more: None }
+    pub fn ready(batch: RowBatch<B>) -> Self {
+        Self { ready: Some(batch), more: None }
     }
 
     /// A stream of what is sent, `ahead` batches of it in memory (at least one). The sender's
     /// `send` waits for the caller and fails once the stream is dropped.
-    pub fn channel(ahead: usize) -> (mpsc::Sender<Result<RowBatch>>, Self) {
+    pub fn channel(ahead: usize) -> (mpsc::Sender<Result<RowBatch<B>>>, Self) {
         let (sender, receiver) = mpsc::channel(ahead.max(1));
-        (sender, Self { ready: VecDeque::new(), more: Some(receiver) })
+        (sender, Self { ready: None, more: Some(receiver) })
     }
 
     /// As [`RowStream::channel`], with a first batch that is already there.
-    pub fn channel_after(first: RowBatch, ahead: usize) -> (mpsc::Sender<Result<RowBatch>>, Self) {
+    pub fn channel_after(
+        first: RowBatch<B>,
+        ahead: usize,
+    ) -> (mpsc::Sender<Result<RowBatch<B>>>, Self) {
         let (sender, mut stream) = Self::channel(ahead);
-        stream.ready.push_back(Ok(first));
+        stream.ready = Some(first);
         (sender, stream)
     }
 
     /// The next batch; `None` at the end.
-    pub async fn next_batch(&mut self) -> Option<Result<RowBatch>> {
+    pub async fn next_batch(&mut self) -> Option<Result<RowBatch<B>>> {
         std::future::poll_fn(|context| self.poll_batch(context)).await
     }
 
+    fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RowBatch<B>>>> {
+        if let Some(batch) = self.ready.take() {
+            return Poll::Ready(Some(Ok(batch)));
+        }
+        match &mut self.more {
+            Some(more) => more.poll_recv(context),
+            None => Poll::Ready(None),
+        }
+    }
+}
+
+impl RowStream<Vec<RowPiece>> {
     /// All rows, in memory: for tests and small reads.
     pub async fn collect_rows(mut self) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         let mut row = None;
         while let Some(batch) = self.next_batch().await {
-            for piece in batch?.pieces {
+            for piece in batch?.rows {
                 match piece {
                     RowPiece::Start(key) => row = Some(Row { key, cells: Vec::new() }),
                     RowPiece::Cell(cell) => {
@@ -124,20 +138,10 @@ impl RowStream {
         }
         Ok(rows)
     }
-
-    fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RowBatch>>> {
-        if let Some(batch) = self.ready.pop_front() {
-            return Poll::Ready(Some(batch));
-        }
-        match &mut self.more {
-            Some(more) => more.poll_recv(context),
-            None => Poll::Ready(None),
-        }
-    }
 }
 
-impl Stream for RowStream {
-    type Item = Result<RowBatch>;
+impl<B: Unpin> Stream for RowStream<B> {
+    type Item = Result<RowBatch<B>>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.get_mut().poll_batch(context)

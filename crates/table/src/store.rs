@@ -12,9 +12,11 @@ use crate::mutate::{CheckAndMutate, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
 use crate::row_set::RowSet;
 use crate::schema::{CreateTable, FamilyChange, TableName, TableSchema};
+use crate::sink::RowSink;
 use async_trait::async_trait;
 use bytes::Bytes;
 use engine::Direction;
+use std::future::Future;
 use std::sync::Arc;
 
 /// A read of rows.
@@ -48,7 +50,8 @@ pub struct RowKeySample {
     pub offset_bytes: u64,
 }
 
-/// What a front sees of the tables.
+/// What a front sees of the tables. Reads of rows are for those who know which store it is; all
+/// else is also there of a `dyn Store`.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Creates a table. `AlreadyExists` if there is one of that name.
@@ -107,8 +110,16 @@ pub trait Store: Send + Sync + 'static {
         rules: Vec<ReadModifyWriteRule>,
     ) -> Result<Row>;
 
-    /// Reads rows. Errors in the request come from the call, later ones through the stream.
-    async fn read_rows(&self, table: &TableName, request: ReadRows) -> Result<RowStream>;
+    /// Reads rows into `sink`, whose batches come through the stream. Errors in the request come
+    /// from the call, later ones through the stream.
+    fn read_rows<S: RowSink>(
+        &self,
+        table: &TableName,
+        request: ReadRows,
+        sink: S,
+    ) -> impl Future<Output = Result<RowStream<S::Batch>>> + Send
+    where
+        Self: Sized;
 
     /// Keys that cut the table into parts of similar size, ascending; the last is the empty key,
     /// with the size of the whole table.

@@ -33,7 +33,7 @@ pub(crate) struct Clients {
 }
 
 /// Serves `store` until the test's runtime ends.
-pub(crate) async fn connect(store: Arc<dyn Store>) -> Clients {
+pub(crate) async fn connect<S: Store>(store: Arc<S>) -> Clients {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = bigtable::server().add_routes(bigtable::routes(store));

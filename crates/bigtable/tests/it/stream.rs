@@ -3,13 +3,14 @@
 
 use crate::harness::{TABLE, connect};
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use table::row::{Cell, ReadStats, RowBatch, RowPiece, RowStream};
 use table::{
     Bytes, CheckAndMutate, CreateTable, DropRows, Error, FamilyChange, ReadModifyWriteRule,
-    ReadRows, Result, Row, RowKeySample, RowMutations, Store, TableName, TableSchema, Timestamp,
+    ReadRows, ReadStats, Result, Row, RowBatch, RowKeySample, RowMutations, RowSink, RowStream,
+    Store, TableName, TableSchema, Timestamp, YieldedCell,
 };
 use tokio::sync::Notify;
 use tonic::Code;
@@ -23,24 +24,18 @@ struct Endless {
 
 struct EndlessStore(Arc<Endless>);
 
-fn batch(i: u64) -> RowBatch {
-    let cell = Cell {
-        family: "f".into(),
-        qualifier: Bytes::from_static(b"q"),
+fn batch<S: RowSink>(i: u64, sink: &mut S) -> RowBatch<S::Batch> {
+    sink.scanned(format!("row-{i:010}-before").as_bytes());
+    sink.start(format!("row-{i:010}").as_bytes());
+    sink.cell(&YieldedCell {
+        family: &"f".into(),
+        qualifier: b"q",
         timestamp: Timestamp(0),
-        value: Bytes::from(vec![b'v'; 4 << 10]),
+        value: &[b'v'; 4 << 10],
         label: None,
-    };
-    let key = Bytes::from(format!("row-{i:010}"));
-    RowBatch {
-        pieces: vec![
-            RowPiece::Scanned(Bytes::from(format!("row-{i:010}-before"))),
-            RowPiece::Start(key),
-            RowPiece::Cell(cell),
-            RowPiece::End,
-        ],
-        stats: ReadStats::default(),
-    }
+    });
+    sink.end();
+    RowBatch { rows: sink.take(), stats: ReadStats::default() }
 }
 
 fn none<T>() -> Result<T> {
@@ -49,19 +44,24 @@ fn none<T>() -> Result<T> {
 
 #[tonic::async_trait]
 impl Store for EndlessStore {
-    async fn read_rows(&self, _: &TableName, _: ReadRows) -> Result<RowStream> {
+    fn read_rows<S: RowSink>(
+        &self,
+        _: &TableName,
+        _: ReadRows,
+        mut sink: S,
+    ) -> impl Future<Output = Result<RowStream<S::Batch>>> + Send {
         let (sender, stream) = RowStream::channel(2);
         let state = self.0.clone();
         tokio::spawn(async move {
             for i in 0.. {
-                if sender.send(Ok(batch(i))).await.is_err() {
+                if sender.send(Ok(batch(i, &mut sink))).await.is_err() {
                     state.dropped.notify_one();
                     return;
                 }
                 state.batches.fetch_add(1, Ordering::Relaxed);
             }
         });
-        Ok(stream)
+        std::future::ready(Ok(stream))
     }
 
     async fn create_table(&self, _: CreateTable) -> Result<Arc<TableSchema>> {

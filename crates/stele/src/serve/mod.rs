@@ -27,7 +27,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use table::{Local, Store};
+use table::Local;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -99,7 +99,7 @@ struct Addresses {
 }
 
 /// Opens the data directory and its tables.
-async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<dyn Store>)> {
+async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<Local>)> {
     let (dir, options) = (config.data_dir.clone(), config.engine.clone());
     let threads = config.background_threads;
     let opened = tokio::task::spawn_blocking(move || {
@@ -115,7 +115,7 @@ async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<dyn Store>)> {
 /// Serves gRPC on `listener` until `draining` closes and the requests in flight are done.
 async fn grpc(
     listener: TcpListener,
-    store: Arc<dyn Store>,
+    store: Arc<Local>,
     state: Arc<State>,
     mut draining: watch::Receiver<()>,
 ) -> anyhow::Result<()> {

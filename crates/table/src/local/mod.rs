@@ -4,14 +4,14 @@
 //!    with the table it began with.
 //! 2. Blocking engine calls run on tokio's blocking threads, a bounded number at a time, reads
 //!    and writes apart. A read holds a thread while it fills one batch, never while its client
-//!    takes its time. Only point reads run in place, while they are fast ([`pace`]).
+//!    takes its time. Reads of named rows run in their task as far as they can ([`read`]).
 //! 3. Locks in order: row stripes ([`locks`]), then a place among the blocking calls. Schema
 //!    changes have a lock of their own, held by a blocking call that takes no other.
 
 pub mod adopt;
 mod locks;
 mod meta;
-mod pace;
+mod pass;
 mod read;
 mod tables;
 #[cfg(test)]
@@ -27,6 +27,7 @@ use crate::limits;
 use crate::mutate::{self, CheckAndMutate, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
 use crate::schema::{CreateTable, FamilyChange, FamilySchema, TableName, TableSchema};
+use crate::sink::RowSink;
 use crate::store::{DropRows, ReadRows, RowKeySample, Store};
 use async_trait::async_trait;
 use base::env::Clock;
@@ -34,10 +35,10 @@ use bytes::Bytes;
 use engine::{Engine, Timestamp, WriteBatch};
 use locks::RowLocks;
 use meta::{EngineMeta, FIRST_TABLET_TREE};
-use pace::Pace;
 use parking_lot::{Mutex, RwLock};
-use read::Reader;
+use read::{Filled, Reader};
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Semaphore;
@@ -68,7 +69,6 @@ struct Core {
     tables: RwLock<BTreeMap<TableName, Arc<Table>>>,
     /// Held while the schema changes.
     schema_change: Mutex<()>,
-    point_reads: Pace,
     /// Makes the row samples of two requests differ. Not synchronised with anything.
     requests: AtomicU64,
 }
@@ -158,7 +158,6 @@ impl Local {
             clock,
             tables: RwLock::new(tables),
             schema_change: Mutex::new(()),
-            point_reads: Pace::default(),
             requests: AtomicU64::new(0),
         };
         Ok(Self {
@@ -326,27 +325,22 @@ impl Store for Local {
             .await
     }
 
-    async fn read_rows(&self, table: &TableName, request: ReadRows) -> Result<RowStream> {
-        let table = self.core.table(table)?;
-        let plan = Arc::new(Plan::compile(request.filter.as_ref(), &table.schema)?);
-        let ranges = request.rows.normalize()?;
-        let point = matches!(ranges.as_slice(), [range] if range.is_single());
-        let core = Arc::clone(&self.core);
-        let begin = move || {
-            let started = core.clock.monotonic();
+    #[expect(clippy::manual_async_fn, reason = "`async_trait` would box the future")]
+    fn read_rows<S: RowSink>(
+        &self,
+        table: &TableName,
+        request: ReadRows,
+        sink: S,
+    ) -> impl Future<Output = Result<RowStream<S::Batch>>> + Send {
+        async move {
+            let table = self.core.table(table)?;
+            let plan = Arc::new(Plan::compile(request.filter.as_ref(), &table.schema)?);
+            let ranges = request.rows.normalize()?;
             let (direction, limit) = (request.direction, request.rows_limit);
-            let mut reader = Reader::new(&core, table, plan, &ranges, direction, limit);
-            let first = reader.fill()?;
-            if point {
-                core.point_reads.record(core.clock.monotonic().saturating_sub(started));
-            }
-            Ok((reader, first))
-        };
-        let (reader, first) = match point && self.core.point_reads.is_fast() {
-            true => begin()?,
-            false => self.reads.run(begin).await?,
-        };
-        Ok(self.stream(reader, first))
+            let reader = Reader::new(&self.core, table, plan, &ranges, direction, limit);
+            let (reader, sink, first) = fill(&self.reads, reader, sink).await?;
+            Ok(self.stream(reader, sink, first))
+        }
     }
 
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowKeySample>> {
@@ -359,7 +353,12 @@ impl Store for Local {
 impl Local {
     /// The stream of a read whose first batch is there. A read that is not over goes on in a task
     /// of its own, until it ends or the stream is dropped.
-    fn stream(&self, mut reader: Reader, first: read::Filled) -> RowStream {
+    fn stream<S: RowSink>(
+        &self,
+        mut reader: Reader,
+        mut sink: S,
+        first: Filled<S::Batch>,
+    ) -> RowStream<S::Batch> {
         if first.done {
             return RowStream::ready(first.batch);
         }
@@ -368,25 +367,39 @@ impl Local {
         tokio::spawn(async move {
             // Room first, then the batch: a slow client holds no batch beyond the channel's.
             while let Ok(room) = sender.reserve().await {
-                let filled = reads.run(move || {
-                    let filled = reader.fill()?;
-                    Ok((reader, filled))
-                });
-                match filled.await {
-                    Ok((next, filled)) => {
-                        reader = next;
-                        room.send(Ok(filled.batch));
-                        if filled.done {
-                            return;
-                        }
-                    }
-                    Err(error) => {
-                        room.send(Err(error));
-                        return;
-                    }
+                let filled;
+                (reader, sink, filled) = match fill(&reads, reader, sink).await {
+                    Ok(next) => next,
+                    Err(error) => return room.send(Err(error)),
+                };
+                room.send(Ok(filled.batch));
+                if filled.done {
+                    return;
                 }
+                // Batches that are resident are read in this task.
+                tokio::task::yield_now().await;
             }
         });
         stream
     }
+}
+
+/// The next batch of a read: in this task if it can be, else on a blocking thread.
+async fn fill<S: RowSink>(
+    reads: &Pool,
+    mut reader: Reader,
+    mut sink: S,
+) -> Result<(Reader, S, Filled<S::Batch>)> {
+    if reader.is_for_task() {
+        let filled = reader.fill_rows(&mut sink).await?;
+        if filled.done || reader.is_for_task() {
+            return Ok((reader, sink, filled));
+        }
+    }
+    reads
+        .run(move || {
+            let filled = reader.fill(&mut sink)?;
+            Ok((reader, sink, filled))
+        })
+        .await
 }

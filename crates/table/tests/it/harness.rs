@@ -74,7 +74,7 @@ impl Harness {
     }
 
     pub(crate) async fn read(&self, request: ReadRows) -> Result<Vec<Row>> {
-        self.local.read_rows(&self.name, request).await?.collect_rows().await
+        self.local.read_rows(&self.name, request, Pieces::default()).await?.collect_rows().await
     }
 
     /// Every row as text.

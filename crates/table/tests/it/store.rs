@@ -431,18 +431,19 @@ async fn large_rows_come_in_batches_and_a_dropped_stream_ends_the_read() {
     for at in 0..40 {
         h.mutate("big", vec![set("f", &format!("q{at:02}"), 1, &value)]).await.unwrap();
     }
-    let mut stream = h.local.read_rows(&h.name, ReadRows::default()).await.unwrap();
+    let mut stream =
+        h.local.read_rows(&h.name, ReadRows::default(), Pieces::default()).await.unwrap();
     let mut batches = 0;
     let mut cells = 0;
     while let Some(batch) = stream.next_batch().await {
         let batch = batch.unwrap();
         batches += 1;
-        cells += batch.pieces.iter().filter(|piece| matches!(piece, RowPiece::Cell(_))).count();
-        assert!(batch.pieces.len() < 8, "a batch holds about 256 KiB");
+        cells += batch.rows.iter().filter(|piece| matches!(piece, RowPiece::Cell(_))).count();
+        assert!(batch.rows.len() < 8, "a batch holds about 256 KiB");
     }
     assert_eq!(cells, 40);
     assert!(batches > 10);
-    let stream = h.local.read_rows(&h.name, ReadRows::default()).await.unwrap();
+    let stream = h.local.read_rows(&h.name, ReadRows::default(), Pieces::default()).await.unwrap();
     drop(stream);
 }
 
@@ -454,7 +455,7 @@ async fn a_read_sees_one_state_of_the_table() {
     for row in ["a1", "a2", "a3", "a4", "a5", "a6", "b1"] {
         h.mutate(row, vec![set("f", "q", 1, &value)]).await.unwrap();
     }
-    let stream = h.local.read_rows(&h.name, ReadRows::default()).await.unwrap();
+    let stream = h.local.read_rows(&h.name, ReadRows::default(), Pieces::default()).await.unwrap();
     h.mutate("a6", vec![RowMutation::DeleteFromRow]).await.unwrap();
     h.mutate("b2", vec![set("f", "q", 1, "new")]).await.unwrap();
     let rows = stream.collect_rows().await.unwrap();
@@ -551,7 +552,7 @@ async fn bad_reads_are_refused_naming_the_field() {
         assert!(error.contains(want), "{error}");
     }
     let elsewhere = TableName::new("projects/p/instances/i/tables/other").unwrap();
-    let error = text(h.local.read_rows(&elsewhere, ReadRows::default()).await);
+    let error = text(h.local.read_rows(&elsewhere, ReadRows::default(), Pieces::default()).await);
     assert_eq!(error, "table not found: projects/p/instances/i/tables/other");
     for bad in ["", "a/", "a/-t", "a/t:x", &format!("a/{}", "t".repeat(51))] {
         assert!(TableName::new(bad).is_err(), "{bad}");
@@ -599,7 +600,7 @@ async fn a_store_opened_again_knows_its_tables_and_drops_orphan_trees() {
     let local = Local::open(h.engine.clone(), h.clock.clone()).unwrap();
     assert_eq!(local.list_tables("").await.unwrap(), before);
     assert!(!h.engine.trees().contains(&orphan));
-    let stream = local.read_rows(&h.name, ReadRows::default()).await.unwrap();
+    let stream = local.read_rows(&h.name, ReadRows::default(), Pieces::default()).await.unwrap();
     assert_eq!(show(&stream.collect_rows().await.unwrap()), "r f:q@900=v\n");
 
     local.delete_table(&h.name).await.unwrap();

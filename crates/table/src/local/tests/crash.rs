@@ -7,6 +7,7 @@ use crate::gc::GcRule;
 use crate::mutate::{RowMutation, WriteTime};
 use crate::row::RowPiece;
 use crate::schema::FamilySpec;
+use crate::sink::Pieces;
 use base::env::sim::SimEnv;
 use engine::{Direction, Durability, Options, RowRange};
 use std::path::Path;
@@ -87,8 +88,8 @@ fn view(local: &Local) -> View {
         let mut reader = Reader::new(&local.core, table, plan, &all, Direction::Forward, 0);
         let mut cells = Vec::new();
         loop {
-            let filled = reader.fill().unwrap();
-            cells.extend(filled.batch.pieces.into_iter().filter_map(|piece| match piece {
+            let filled = reader.fill(&mut Pieces::default()).unwrap();
+            cells.extend(filled.batch.rows.into_iter().filter_map(|piece| match piece {
                 RowPiece::Cell(cell) => Some(format!("{}={:?}", cell.family, cell.value)),
                 _ => None,
             }));

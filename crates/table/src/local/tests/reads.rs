@@ -10,6 +10,7 @@ use crate::mutate::{RowMutation, WriteTime};
 use crate::row::{RowBatch, RowPiece};
 use crate::row_set::{KeyRange, RowSet};
 use crate::schema::FamilySpec;
+use crate::sink::Pieces;
 use base::env::Env;
 use engine::{Direction, Durability, Options, RowRange, ScanRequest, TimestampRange};
 use proptest::prelude::*;
@@ -108,15 +109,18 @@ fn visible(cells: &[Written]) -> BTreeMap<Bytes, Vec<RefCell>> {
     rows
 }
 
-fn read(local: &Local, name: &TableName, request: &ReadRows) -> Result<Vec<RowBatch>> {
+type Batches = Vec<RowBatch<Vec<RowPiece>>>;
+
+/// All batches of a read by scans.
+fn read(local: &Local, name: &TableName, request: &ReadRows) -> Result<Batches> {
     let table = local.core.table(name)?;
     let plan = Arc::new(Plan::compile(request.filter.as_ref(), &table.schema)?);
     let ranges = request.rows.normalize()?;
     let (direction, limit) = (request.direction, request.rows_limit);
     let mut reader = Reader::new(&local.core, table, plan, &ranges, direction, limit);
-    let mut batches = Vec::new();
+    let (mut batches, mut sink) = (Vec::new(), Pieces::default());
     loop {
-        let filled = reader.fill()?;
+        let filled = reader.fill(&mut sink)?;
         batches.push(filled.batch);
         if filled.done {
             return Ok(batches);
@@ -124,12 +128,22 @@ fn read(local: &Local, name: &TableName, request: &ReadRows) -> Result<Vec<RowBa
     }
 }
 
+/// All batches of a read as clients get them: named rows are read in the task.
+async fn stream(local: &Local, name: &TableName, request: ReadRows) -> Result<Batches> {
+    let mut stream = local.read_rows(name, request, Pieces::default()).await?;
+    let mut batches = Vec::new();
+    while let Some(batch) = stream.next_batch().await {
+        batches.push(batch?);
+    }
+    Ok(batches)
+}
+
 /// The rows of a read, and a check that its pieces come in a legal order.
-fn rows_of(batches: Vec<RowBatch>, direction: Direction) -> Vec<Row> {
+fn rows_of(batches: Batches, direction: Direction) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let (mut open, mut last): (bool, Option<Bytes>) = (false, None);
     let stats = batches.last().unwrap().stats;
-    for piece in batches.into_iter().flat_map(|batch| batch.pieces) {
+    for piece in batches.into_iter().flat_map(|batch| batch.rows) {
         if let RowPiece::Start(key) | RowPiece::Scanned(key) = &piece {
             assert!(!open);
             let ahead = last.as_ref().is_none_or(|last| match direction {
@@ -275,7 +289,9 @@ fn direction() -> impl Strategy<Value = Direction> {
 
 fn request() -> impl Strategy<Value = ReadRows> {
     let filter = proptest::option::weighted(0.95, filter());
-    let rows = prop_oneof![Just(RowSet::all()), row_set()];
+    let named = proptest::collection::vec(text(KEYS), 1..4);
+    let named = named.prop_map(|keys| RowSet { keys, ranges: Vec::new() });
+    let rows = prop_oneof![Just(RowSet::all()), row_set(), named];
     (rows, filter, prop_oneof![Just(0u64), 0u64..4], direction()).prop_map(
         |(rows, filter, rows_limit, direction)| ReadRows { rows, filter, rows_limit, direction },
     )
@@ -352,7 +368,14 @@ proptest! {
     ) {
         let (local, name, _dir) = store(&cells);
         let visible = visible(&cells);
-        for request in requests {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        for (at, request) in requests.into_iter().enumerate() {
+            if at == 20 {
+                // From here on there are rows in files.
+                for tablet in &local.core.table(&name).unwrap().schema.tablets {
+                    local.core.engine.flush(tablet.tree).unwrap();
+                }
+            }
             let direction = request.direction;
             let batches = match read(&local, &name, &request) {
                 Ok(batches) => batches,
@@ -362,7 +385,11 @@ proptest! {
             };
             let got = rows_of(batches, direction).into_iter();
             let got: Vec<_> = got.map(|row| comparable(row, &visible)).collect();
-            prop_assert_eq!(got, wanted(&visible, &request), "{:?}", request);
+            prop_assert_eq!(&got, &wanted(&visible, &request), "{:?}", request);
+            let batches = runtime.block_on(stream(&local, &name, request.clone())).unwrap();
+            let streamed = rows_of(batches, direction).into_iter();
+            let streamed: Vec<_> = streamed.map(|row| comparable(row, &visible)).collect();
+            prop_assert_eq!(streamed, got, "{:?}", request);
         }
         // Compaction leaves exactly what reads showed.
         prop_assert_eq!(compacted(&local, &name), visible.values().map(Vec::len).sum::<usize>());
