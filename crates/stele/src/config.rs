@@ -8,7 +8,7 @@
 use crate::size::ByteSize;
 use anyhow::Context;
 use clap::{Args, CommandFactory};
-use engine::{Durability, Options};
+use engine::{Durability, Options, ReadPath};
 use serde::Deserialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -97,6 +97,19 @@ pub(crate) struct Settings {
     /// the system. 1MiB to memory-bytes-max. [default: all that is left]
     #[arg(long, env = "STELE_CACHE_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
     pub(crate) cache_bytes_max: Option<ByteSize>,
+
+    /// Read files past the page cache of the system. All memory for blocks is then that of
+    /// memory-bytes-max: give it what the page cache would have had. Pays where data is far larger
+    /// than memory. true or false. [default: false]
+    #[arg(long, env = "STELE_DIRECT_READS", value_name = "BOOL", help_heading = ENGINE,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) direct_reads: Option<bool>,
+
+    /// Parts of the read path to switch off, separated by commas, to find out which of them a slow
+    /// read or a suspected fault comes from; no answer depends on them. Some of huge-pages, hints,
+    /// filters, point-reads, batched-reads, prefix-index; or none. [default: none]
+    #[arg(long, env = "STELE_READ_PATH_OFF", value_name = "LIST", help_heading = ENGINE)]
+    pub(crate) read_path_off: Option<String>,
 
     /// Size of a table's memtable at which it is flushed, or sooner where they are many for half
     /// of memory-bytes-max. Larger: fewer, bigger files and longer recovery. 64KiB to 4GiB.
@@ -218,6 +231,8 @@ impl Settings {
             background_threads,
             memory_bytes_max,
             cache_bytes_max,
+            direct_reads,
+            read_path_off,
             memtable_bytes_max,
             log_segment_bytes,
             l0_runs_compact,
@@ -234,17 +249,19 @@ fn engine_options(settings: &Settings, default: Options) -> Result<Options, Conf
     };
     let size = |set: Option<ByteSize>, default: u64| set.map_or(default, |size| size.0);
     let durability = settings.durability.as_deref().map(parse_durability).transpose()?;
+    let read_path = settings.read_path_off.as_deref().map(parse_read_path_off).transpose()?;
     let options = Options {
         durability: durability.unwrap_or(default.durability),
         memtable_bytes_max: bytes(settings.memtable_bytes_max, default.memtable_bytes_max),
         memory_bytes_max: bytes(settings.memory_bytes_max, default.memory_bytes_max),
         cache_bytes_max: settings.cache_bytes_max.map(|size| bytes(Some(size), 0)),
+        direct_reads: settings.direct_reads.unwrap_or(default.direct_reads),
+        read_path: read_path.unwrap_or(default.read_path),
         log_segment_bytes: size(settings.log_segment_bytes, default.log_segment_bytes),
         l0_runs_compact: settings.l0_runs_compact.unwrap_or(default.l0_runs_compact),
         l0_runs_stall: settings.l0_runs_stall.unwrap_or(default.l0_runs_stall),
         sst_bytes_max: size(settings.sst_bytes_max, default.sst_bytes_max),
         l1_bytes_max: size(settings.l1_bytes_max, default.l1_bytes_max),
-        ..default
     };
     options.validate().map_err(|error| ConfigError(error.to_string()))?;
     Ok(options)
@@ -262,6 +279,29 @@ fn parse_durability(text: &str) -> Result<Durability, ConfigError> {
             "durability {text:?} must be sync, none or interval=MS with MS from 1 to 60000"
         ))),
     }
+}
+
+/// Names of parts of the read path, each of which is off; `none` names none.
+fn parse_read_path_off(text: &str) -> Result<ReadPath, ConfigError> {
+    let mut parts = ReadPath::default();
+    for name in text.split(',').map(str::trim).filter(|name| *name != "none") {
+        let part = match name {
+            "huge-pages" => &mut parts.huge_pages,
+            "hints" => &mut parts.hints,
+            "filters" => &mut parts.filters,
+            "point-reads" => &mut parts.point_reads,
+            "batched-reads" => &mut parts.batched_reads,
+            "prefix-index" => &mut parts.prefix_index,
+            _ => {
+                return Err(ConfigError(format!(
+                    "read_path_off {name:?} must be huge-pages, hints, filters, point-reads, \
+                     batched-reads or prefix-index, or none"
+                )));
+            }
+        };
+        *part = false;
+    }
+    Ok(parts)
 }
 
 /// `durability` as it is written.

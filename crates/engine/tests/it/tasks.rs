@@ -24,7 +24,7 @@ const FAMILIES: u16 = 3;
 
 fn options() -> Options {
     Options {
-        cache_bytes_max: 1 << 20,
+        cache_bytes_max: Some(1 << 20),
         memtable_bytes_max: 1 << 20,
         sst_bytes_max: 1 << 20,
         l0_runs_stall: 12,
@@ -233,7 +233,7 @@ fn a_read_can_be_dropped_between_any_two_polls() {
 #[test]
 fn a_row_that_is_resident_is_read_in_one_poll_and_by_nobody_else() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { cache_bytes_max: 64 << 20, ..options() };
+    let options = Options { cache_bytes_max: Some(64 << 20), ..options() };
     let (engine, tree) = filled(dir.path(), options, 3);
     // Nothing is left to be done in the background.
     engine.compact_range(TREE, &engine::RowRange::ALL).unwrap();

@@ -26,6 +26,8 @@ fn documented_defaults_are_the_real_ones() {
         ("background_threads", config.background_threads.to_string()),
         ("memory_bytes_max", ByteSize(config.engine.memory_bytes_max as u64).to_string()),
         ("cache_bytes_max", "all that is left".into()),
+        ("direct_reads", config.engine.direct_reads.to_string()),
+        ("read_path_off", "none".into()),
         ("memtable_bytes_max", ByteSize(config.engine.memtable_bytes_max as u64).to_string()),
         ("log_segment_bytes", ByteSize(config.engine.log_segment_bytes).to_string()),
         ("l0_runs_compact", config.engine.l0_runs_compact.to_string()),
@@ -35,6 +37,7 @@ fn documented_defaults_are_the_real_ones() {
     ];
     assert_eq!(config.engine.durability, Durability::Sync);
     assert_eq!(config.engine.cache_bytes_max, None);
+    assert_eq!(config.engine.read_path, ReadPath::default());
     let cli = Line::command();
     let mut documented = 0;
     for arg in cli.get_arguments().filter(|arg| arg.get_id() != "config") {
@@ -87,6 +90,20 @@ fn durability_is_read_in_its_three_forms() {
     for text in ["", "Sync", "interval", "interval=", "interval=0", "interval=60001", "sync=1"] {
         let error = parse_durability(text).unwrap_err().to_string();
         assert!(error.contains("interval=MS"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn parts_of_the_read_path_are_switched_off_by_name() {
+    let off = |text| parse_read_path_off(text).unwrap();
+    let on = ReadPath::default();
+    assert_eq!(off("none"), on);
+    assert_eq!(off("hints"), ReadPath { hints: false, ..on });
+    let all = "huge-pages,hints, filters,point-reads,batched-reads,prefix-index";
+    assert_eq!(format!("{:?}", off(all)).matches("true").count(), 0);
+    for text in ["", "hint", "hints,", "hints filters"] {
+        let error = parse_read_path_off(text).unwrap_err().to_string();
+        assert!(error.contains("read_path_off") && error.contains("point-reads"), "{error}");
     }
 }
 
