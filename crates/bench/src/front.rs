@@ -1,12 +1,17 @@
-//! `bench bigtable`: the same work through the Bigtable API of a running server.
+//! `bench bigtable`: the same work through the Bigtable API of a running server, or of several
+//! server binaries in turns (`versus.rs`).
 
+mod versus;
+
+use crate::AnyError;
 use crate::keys::{Draw, KeyKind, key, value};
 use crate::measure::Phase;
 use clap::Args;
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
 use hdrhistogram::Histogram;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,14 +21,22 @@ const INSTANCE: &str = "projects/bench/instances/bench";
 const FAMILY: &str = "f";
 
 type Client = data::bigtable_client::BigtableClient<Channel>;
-type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Options of `bench bigtable`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FrontArgs {
     /// The server, as started by `stele serve`.
-    #[arg(long, default_value = "http://127.0.0.1:8086")]
+    #[arg(long, default_value = "http://127.0.0.1:8086", conflicts_with = "server")]
     endpoint: String,
+    /// Server binary to start; may be given many times, to compare them with the first.
+    #[arg(long)]
+    server: Vec<PathBuf>,
+    /// Flag for each server that is started, such as --server-flag=--cache-bytes-max=1GiB.
+    #[arg(long, allow_hyphen_values = true)]
+    server_flag: Vec<String>,
+    /// Slices of each phase for each server that is started, in turns.
+    #[arg(long, default_value_t = 5)]
+    pairs: usize,
     /// Rows to load.
     #[arg(long, default_value_t = 5_000_000)]
     rows: u64,
@@ -36,6 +49,9 @@ pub(crate) struct FrontArgs {
     /// Numbers of concurrent clients, one connection each, measured one after the other.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64])]
     clients: Vec<usize>,
+    /// Work, in its order. Default: all but read-many.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    work: Vec<Work>,
     /// Length of each phase but load and scan.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
@@ -53,7 +69,10 @@ pub(crate) struct FrontArgs {
 /// Runs the benchmark.
 pub(crate) fn run(args: &FrontArgs) -> Result<(), AnyError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(bench(args))
+    match args.server.is_empty() {
+        true => runtime.block_on(bench(args)),
+        false => runtime.block_on(versus::run(args)),
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "the results of a benchmark are its output")]
@@ -62,27 +81,56 @@ fn print(line: &str) {
 }
 
 /// What one client does again and again.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Work {
-    Write,
+    /// Reads the whole table, once and by one client.
+    Scan,
+    /// Reads a row that is there.
     ReadPresent,
+    /// Reads a row that is not.
     ReadAbsent,
+    /// Reads 20 rows that are there, in one request.
+    ReadMany,
+    /// Writes a row.
+    Write,
+}
+
+/// Rows of one [`Work::ReadMany`].
+const MANY: usize = 20;
+
+impl Work {
+    const ALL: [Self; 4] = [Self::Scan, Self::ReadPresent, Self::ReadAbsent, Self::Write];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Scan => "scan",
+            Self::ReadPresent => "get, existing",
+            Self::ReadAbsent => "get, missing",
+            Self::ReadMany => "get of 20 rows",
+            Self::Write => "write one row",
+        }
+    }
+}
+
+impl FrontArgs {
+    /// Each kind of work with its number of clients, in the order it is measured in.
+    fn phases(&self) -> Vec<(Work, usize)> {
+        let work = if self.work.is_empty() { &Work::ALL[..] } else { &self.work };
+        let scan = work.iter().filter(|work| **work == Work::Scan).map(|work| (*work, 1));
+        let others = |clients: usize| {
+            let others = work.iter().filter(|work| **work != Work::Scan);
+            others.map(move |work| (*work, clients))
+        };
+        scan.chain(self.clients.iter().copied().flat_map(others)).collect()
+    }
 }
 
 async fn bench(args: &FrontArgs) -> Result<(), AnyError> {
     let bench = Arc::new(Bench { args: args.clone(), table: create_table(args).await? });
     let show = |phase: Phase| print(&if args.json { phase.json() } else { phase.line() });
-    let widest = args.clients.iter().copied().max().unwrap_or(1);
-    show(bench.load(widest).await?);
-    show(bench.scan().await?);
-    for &clients in &args.clients {
-        for (name, work) in [
-            ("get, existing", Work::ReadPresent),
-            ("get, missing", Work::ReadAbsent),
-            ("write one row", Work::Write),
-        ] {
-            show(bench.repeat(&format!("{name}, {clients} clients"), work, clients).await?);
-        }
+    show(bench.load().await?);
+    for (work, clients) in args.phases() {
+        show(bench.phase_of(work, clients).await?);
     }
     Ok(())
 }
@@ -142,8 +190,17 @@ impl Bench {
         Ok(Client::new(connect(&self.args).await?).max_decoding_message_size(64 << 20))
     }
 
-    /// Loads every row once, `clients` requests at a time.
-    async fn load(self: &Arc<Self>, clients: usize) -> Result<Phase, AnyError> {
+    /// One phase of `work`.
+    async fn phase_of(self: &Arc<Self>, work: Work, clients: usize) -> Result<Phase, AnyError> {
+        match work {
+            Work::Scan => self.scan().await,
+            _ => self.repeat(&format!("{}, {clients} clients", work.name()), work, clients).await,
+        }
+    }
+
+    /// Loads every row once, as many requests at a time as there will be clients at most.
+    async fn load(self: &Arc<Self>) -> Result<Phase, AnyError> {
+        let clients = self.args.clients.iter().copied().max().unwrap_or(1);
         let next = Arc::new(AtomicU64::new(0));
         let (wall, cpu) = (Instant::now(), self.server_cpu());
         let mut tasks = tokio::task::JoinSet::new();
@@ -219,11 +276,11 @@ impl Bench {
         for index in 0..clients {
             let (bench, mut client) = (Arc::clone(self), self.client().await?);
             tasks.spawn(async move {
-                let mut draw = Draw(index as u64);
+                let mut draw = Draw(index as u64 + 1);
                 let mut micros = histogram()?;
                 while Instant::now() < end {
                     let begin = Instant::now();
-                    bench.once(&mut client, work, draw.below(bench.args.rows)).await?;
+                    bench.once(&mut client, work, &mut draw).await?;
                     micros.saturating_record(begin.elapsed().as_micros() as u64);
                 }
                 Ok::<_, AnyError>(micros)
@@ -236,8 +293,10 @@ impl Bench {
         Ok(self.phase(name, all.len(), wall, cpu, Some(&all)))
     }
 
-    async fn once(&self, client: &mut Client, work: Work, number: u64) -> Result<(), AnyError> {
-        let kind = match work {
+    async fn once(&self, client: &mut Client, work: Work, draw: &mut Draw) -> Result<(), AnyError> {
+        let number = draw.below(self.args.rows);
+        let (kind, count) = match work {
+            Work::Scan => return Err("a scan is a phase of its own".into()),
             Work::Write => {
                 let request = data::MutateRowRequest {
                     table_name: self.table.clone(),
@@ -248,20 +307,26 @@ impl Bench {
                 client.mutate_row(request).await?;
                 return Ok(());
             }
-            Work::ReadPresent => KeyKind::Present,
-            Work::ReadAbsent => KeyKind::Absent,
+            Work::ReadPresent => (KeyKind::Present, 1),
+            Work::ReadAbsent => (KeyKind::Absent, 1),
+            Work::ReadMany => (KeyKind::Present, MANY.min(self.args.rows as usize)),
         };
+        let mut numbers = BTreeSet::from([number]);
+        while numbers.len() < count {
+            numbers.insert(draw.below(self.args.rows));
+        }
         let request = data::ReadRowsRequest {
             table_name: self.table.clone(),
             rows: Some(data::RowSet {
-                row_keys: vec![self.row(number, kind).into()],
+                row_keys: numbers.iter().map(|number| self.row(*number, kind).into()).collect(),
                 row_ranges: vec![],
             }),
-            rows_limit: 1,
+            rows_limit: count as i64,
             ..Default::default()
         };
         let rows = count_rows(client, request).await?;
-        assert_eq!(rows == 1, kind == KeyKind::Present, "every loaded row is found and no other");
+        let wanted = if kind == KeyKind::Present { count as u64 } else { 0 };
+        assert_eq!(rows, wanted, "every loaded row is found and no other");
         Ok(())
     }
 

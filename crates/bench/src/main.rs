@@ -14,11 +14,15 @@ mod measure;
 mod memtable;
 mod prefix_index;
 mod reads;
+mod server;
 mod timing;
 mod train;
 
 use clap::Parser;
 use std::process::ExitCode;
+
+/// What ends a run before its time.
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Measures Stele. Build with --release.
 #[derive(Debug, Parser)]

@@ -7,21 +7,28 @@
 //! The tables that workloads read are filled before the first of them, whichever they are.
 
 mod compare;
-mod server;
 mod session;
 mod workloads;
 
+use crate::AnyError;
 use crate::measure::Phase;
+use crate::server::Server;
 use clap::Args;
 use compare::Comparison;
-use server::Server;
 use session::Session;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use workloads::Workload;
 
-/// What ends the run before its time.
-type AnyError = Box<dyn std::error::Error + Send + Sync>;
+/// Small enough that every workload meets flushes, compactions and SSTables.
+const FLAGS: [&str; 6] = [
+    "--memtable-bytes-max=2MiB",
+    "--log-segment-bytes=4MiB",
+    "--l0-runs-compact=3",
+    "--l1-bytes-max=16MiB",
+    "--durability=interval=50",
+    "--log-level=warn",
+];
 
 /// Options of `bench train`.
 #[derive(Debug, Clone, Args)]
@@ -95,7 +102,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<(), AnyError> {
 /// Starts the server, drives it through the workloads, and stops it.
 async fn train(args: &TrainArgs, binary: &Path) -> Result<Vec<Phase>, AnyError> {
     let dir = tempfile::tempdir()?;
-    let server = Server::start(binary, dir.path())?;
+    let server = Server::start(binary, dir.path(), &FLAGS.map(str::to_owned))?;
     let mut session = Session::open(args, server, dir.path()).await?;
     session.fill().await?;
     let mut phases = Vec::new();

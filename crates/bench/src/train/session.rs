@@ -1,8 +1,9 @@
 //! A server with its tables, and the requests that workloads send.
 
-use super::server::Server;
-use super::{AnyError, TrainArgs};
+use super::TrainArgs;
+use crate::AnyError;
 use crate::keys::{Draw, KeyKind, key, value};
+use crate::server::Server;
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The workloads. Each checks what comes back.
 
-use super::AnyError;
 use super::session::{Client, FAMILIES, QUALIFIERS, Session, Table, row_key, set_cell};
+use crate::AnyError;
 use crate::keys::{Draw, KeyKind};
 use clap::ValueEnum;
 use data::read_modify_write_rule::Rule;

@@ -1,6 +1,6 @@
 //! A server process, its CPU time, and its end.
 
-use super::AnyError;
+use crate::AnyError;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -11,22 +11,13 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// A server that used no CPU time for so long is at rest.
 const REST: Duration = Duration::from_millis(150);
-/// Small enough that every workload meets flushes, compactions and SSTables.
-const FLAGS: [&str; 8] = [
-    "--memtable-bytes-max=2MiB",
-    "--log-segment-bytes=4MiB",
-    "--l0-runs-compact=3",
-    "--l1-bytes-max=16MiB",
-    "--durability=interval=50",
-    "--log-level=warn",
-    "--bigtable-listen=127.0.0.1:0",
-    "--http-listen=127.0.0.1:0",
-];
+const ANYWHERE: [&str; 2] = ["--bigtable-listen=127.0.0.1:0", "--http-listen=127.0.0.1:0"];
 
 /// A running server. Killed if it is dropped before `terminate`.
-pub(super) struct Server {
+pub(crate) struct Server {
     binary: PathBuf,
     dir: PathBuf,
+    flags: Vec<String>,
     child: Child,
     /// Kept open: a server whose standard output is gone could not write to it.
     _stdout: BufReader<ChildStdout>,
@@ -36,10 +27,11 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts `binary` on the data directory `dir`, and waits until it serves.
-    pub(super) fn start(binary: &Path, dir: &Path) -> Result<Self, AnyError> {
+    /// Starts `binary` with `flags` on a data directory in `dir`, on free ports of loopback, and
+    /// waits until it serves.
+    pub(crate) fn start(binary: &Path, dir: &Path, flags: &[String]) -> Result<Self, AnyError> {
         let mut command = Command::new(binary);
-        command.arg("serve").arg("--data-dir").arg(dir.join("data")).args(FLAGS);
+        command.arg("serve").arg("--data-dir").arg(dir.join("data")).args(ANYWHERE).args(flags);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let mut stdout = BufReader::new(child.stdout.take().ok_or("no standard output")?);
         let mut address = None;
@@ -57,23 +49,28 @@ impl Server {
             child.wait()?;
             return Err(format!("{} did not start", binary.display()).into());
         };
-        let (binary, dir) = (binary.to_owned(), dir.to_owned());
+        let (binary, dir, flags) = (binary.to_owned(), dir.to_owned(), flags.to_vec());
         let earlier = Duration::ZERO;
-        Ok(Self { binary, dir, child, _stdout: stdout, address, earlier })
+        Ok(Self { binary, dir, flags, child, _stdout: stdout, address, earlier })
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Where it serves, `HOST:PORT`.
-    pub(super) fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
     /// The binary, for its other subcommands.
-    pub(super) fn binary(&self) -> &Path {
+    pub(crate) fn binary(&self) -> &Path {
         &self.binary
     }
 
     /// CPU time of all its threads so far, over all its lives.
-    pub(super) fn cpu(&self) -> Result<Duration, AnyError> {
+    pub(crate) fn cpu(&self) -> Result<Duration, AnyError> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         // After the command in parentheses: state is field 3; user and system time are 14 and 15,
         // in ticks of 1/100 s.
@@ -86,7 +83,7 @@ impl Server {
     }
 
     /// Waits until nothing runs in the background any more.
-    pub(super) async fn rest(&self) -> Result<(), AnyError> {
+    pub(crate) async fn rest(&self) -> Result<(), AnyError> {
         let deadline = Instant::now() + PATIENCE;
         let mut last = self.cpu()?;
         loop {
@@ -103,7 +100,7 @@ impl Server {
     }
 
     /// Sends SIGTERM and waits for the end, which must be exit status 0.
-    pub(super) async fn terminate(&mut self) -> Result<(), AnyError> {
+    pub(crate) async fn terminate(&mut self) -> Result<(), AnyError> {
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -118,10 +115,10 @@ impl Server {
     }
 
     /// Stops it and starts it again; it replays its log.
-    pub(super) async fn restart(&mut self) -> Result<(), AnyError> {
+    pub(crate) async fn restart(&mut self) -> Result<(), AnyError> {
         let earlier = self.cpu()?;
         self.terminate().await?;
-        *self = Self::start(&self.binary, &self.dir)?;
+        *self = Self::start(&self.binary, &self.dir, &self.flags)?;
         self.earlier = earlier;
         Ok(())
     }
