@@ -134,7 +134,9 @@ impl ReadView {
         let prefix = parts.filters.then(|| self.prefix_of(&request.rows)).flatten();
         for run in &self.runs {
             let rows = &request.rows;
-            let Some(mut part) = candidates(run, rows, &questions, filters, fill)? else { continue };
+            let Some(mut part) = candidates(run, rows, &questions, filters, fill)? else {
+                continue;
+            };
             // Only the first can be without the prefix: all others begin in `rows`.
             let asked = prefix.map(|prefix| run.ssts()[part.start].filter_says(rows, &prefix));
             let says = asked.transpose()?.flatten();

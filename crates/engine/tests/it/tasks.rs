@@ -24,6 +24,7 @@ const FAMILIES: u16 = 3;
 
 fn options() -> Options {
     Options {
+        memory_bytes_max: 256 << 20,
         cache_bytes_max: Some(1 << 20),
         memtable_bytes_max: 1 << 20,
         sst_bytes_max: 1 << 20,
