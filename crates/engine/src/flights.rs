@@ -128,7 +128,8 @@ impl Flights {
         Ok(())
     }
 
-    /// Holds what is resident after all, joins what is on its way, and lets the others begin.
+    /// Holds what can be had at once (it is resident after all, or the system has it), joins what is
+    /// on its way, and lets the others begin.
     fn begin(
         &self,
         shared: &Shared,
@@ -166,6 +167,13 @@ impl Flights {
         held: &mut Vec<BlockHold<Block>>,
     ) -> Result<Option<(Arc<Flight>, Option<ThreadRead>)>> {
         let Some(block) = block else { return Ok(None) };
+        if let Some((hold, read)) = block.at_once()? {
+            let counters = &shared.point_counters;
+            counters.add(PointCount::DiskReads as usize, read.into());
+            counters.add(PointCount::DiskBytes as usize, if read { block.bytes() } else { 0 });
+            held.push(hold);
+            return Ok(None);
+        }
         let key = block.key();
         let (file, offset, len) = block.place()?;
         let file = Arc::clone(file);

@@ -79,6 +79,13 @@ pub trait ReadFile: Send + Sync + 'static {
     /// Fills `buf` from `offset`. A file that ends earlier gives `io::ErrorKind::UnexpectedEof`.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
+    /// The same if it need not wait for the disk, as where the page cache has the bytes; `false` if
+    /// it would have to, or if that cannot be told. `buf` then holds anything.
+    fn read_exact_at_once(&self, buf: &mut [u8], offset: u64) -> io::Result<bool> {
+        let _ = (buf, offset);
+        Ok(false)
+    }
+
     /// Length in bytes when the call is made.
     fn size(&self) -> io::Result<u64>;
 

@@ -5,6 +5,7 @@ use super::direct_write::DirectWriter;
 use super::fs::{Descriptor, FileSystem, ReadFile, WriteFile};
 use super::read_queue::{PreadQueue, ReadQueue};
 use super::uring::UringQueue;
+use rustix::io::ReadWriteFlags;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
@@ -120,6 +121,15 @@ impl ReadFile for RealReadFile {
         self.0.read_exact_at(buf, offset)
     }
 
+    fn read_exact_at_once(&self, buf: &mut [u8], offset: u64) -> io::Result<bool> {
+        let len = buf.len();
+        let mut target = [io::IoSliceMut::new(buf)];
+        // Less than all of it means that the rest is on disk, or that there is none: both are for
+        // who can wait. So are systems and file systems that do not know the flag.
+        let read = rustix::io::preadv2(&self.0, &mut target, offset, ReadWriteFlags::NOWAIT);
+        Ok(read.is_ok_and(|read| read == len))
+    }
+
     fn size(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }
@@ -164,6 +174,20 @@ impl WriteFile for RealWriteFile {
 mod tests {
     use super::super::read_queue::QueueKind;
     use super::*;
+
+    /// Whether the page cache has a file is not for us to say: then it is read, and not wrongly.
+    #[test]
+    fn what_is_read_at_once_is_what_the_file_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, b"0123456789").unwrap();
+        let file = RealFileSystem.open_read(&path).unwrap();
+        let mut buf = [0; 4];
+        if file.read_exact_at_once(&mut buf, 3).unwrap() {
+            assert_eq!(&buf, b"3456");
+        }
+        assert!(!file.read_exact_at_once(&mut buf, 7).unwrap(), "it goes past the end");
+    }
 
     #[test]
     fn a_refused_io_uring_falls_back_to_pread() {

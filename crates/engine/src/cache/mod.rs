@@ -97,7 +97,7 @@ pub enum CacheFill {
     Insert,
     /// Data blocks are not kept and hits do not count as use: compaction, checks.
     Bypass,
-    /// Nothing is loaded: a read that needs a block which is not in memory fails. For readers that
+    /// Kept like `Insert`, but a read that would have to wait for the disk fails. For readers that
     /// must not wait.
     Resident,
 }

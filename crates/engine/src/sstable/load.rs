@@ -149,7 +149,7 @@ impl SstReader {
     ) -> Result<BlockHold<Block>> {
         let key = self.key(lead.handle);
         if fill == CacheFill::Resident {
-            return self.cache().get(key, lead.hint).ok_or(Error::NotResident);
+            return self.load_at_once(lead)?.map(|(hold, _)| hold).ok_or(Error::NotResident);
         }
         self.cache().get_or_load(key, lead.hint, fill, |claim| {
             *missed = true;
@@ -160,6 +160,26 @@ impl SstReader {
     /// The block that `lead` leads to, if it is in the cache. Not counted.
     pub(super) fn resident(&self, lead: &Lead<'_>) -> Option<BlockHold<Block>> {
         self.cache().hold(self.key(lead.handle), lead.hint, CacheFill::Insert)
+    }
+
+    /// The block that `lead` leads to if it can be had without waiting, from the cache or from what
+    /// the system keeps of the file; with it, whether it was read. The caller is not pinned, and has
+    /// no claims.
+    fn load_at_once(&self, lead: &Lead<'_>) -> Result<Option<(BlockHold<Block>, bool)>> {
+        let (key, fill) = (self.key(lead.handle), CacheFill::Insert);
+        if let Some(hold) = self.cache().hold(key, lead.hint, fill) {
+            return Ok(Some((hold, false)));
+        }
+        with_scratch(|scratch| {
+            let Scratch { framed, raw } = scratch;
+            let read = self.source.read_framed_at_once(lead.handle, lead.kind(), framed)?;
+            let Some(framed) = read else { return Ok(None) };
+            Ok(match self.cache().claim(key, lead.hint, fill) {
+                Claimed::Resident(hold) => Some((hold, false)),
+                Claimed::Free(claim) => Some((self.end(claim, lead, Ok(framed), raw)?, true)),
+                Claimed::Loading(_) => None,
+            })
+        })
     }
 
     /// Reads the block that `lead` leads to and ends the claim with it.
@@ -357,6 +377,12 @@ impl BlockLoad {
         let read = read.map_err(|error| self.sst.source.read_error(offset, &error));
         let framed = read.as_deref().map_err(Error::clone);
         with_scratch(|scratch| self.sst.end(claim, &lead, framed, &mut scratch.raw))
+    }
+
+    /// The block, if it can be had without waiting; with it, whether it was read. The caller is not
+    /// pinned, and has no claims.
+    pub(crate) fn at_once(&self) -> Result<Option<(BlockHold<Block>, bool)>> {
+        self.sst.load_at_once(&self.lead())
     }
 
     /// The block, if it is in `cache`, through which the file's blocks go. Not counted.

@@ -108,6 +108,22 @@ impl Source {
         Ok(&framed[..len])
     }
 
+    /// The same if they can be had without waiting for the disk.
+    pub(super) fn read_framed_at_once<'a>(
+        &self,
+        handle: Handle,
+        kind: BlockType,
+        framed: &'a mut Vec<u8>,
+    ) -> Result<Option<&'a [u8]>> {
+        let len = self.framed_len(handle, kind)?;
+        if framed.len() < len {
+            framed.resize(len, 0);
+        }
+        let read = self.file.read_exact_at_once(&mut framed[..len], handle.offset);
+        let read = read.map_err(|error| self.read_error(handle.offset, &error))?;
+        Ok(read.then_some(&framed[..len]))
+    }
+
     /// The raw bytes of a block, its checksum verified: in `framed`, or decompressed into `raw`.
     pub(super) fn unseal<'a>(
         &self,
