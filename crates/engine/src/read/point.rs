@@ -191,7 +191,8 @@ impl<'k> PointRead<'k> {
         let mut wanted = ArrayVec::new();
         for (at, run) in view.runs().iter().enumerate().take(RUNS_MAX) {
             let sst = run.sst_around(self.row());
-            let Some(candidate) = sst.and_then(|sst| Candidate::begin(sst, self.row())) else {
+            let Some(candidate) = sst.and_then(|sst| Candidate::begin(sst, &self.queries[0]))
+            else {
                 continue;
             };
             let passes = !self.parts.filters

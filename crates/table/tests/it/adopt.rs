@@ -52,7 +52,7 @@ async fn trees_without_a_table_become_tables() {
     let mut shown = String::new();
     for tree in trees {
         let name = TableName::new(format!("{RECOVERED}tree-{}", tree.0)).unwrap();
-        let read = h.local.read_rows(&name, ReadRows::default()).await.unwrap();
+        let read = h.local.read_rows(&name, ReadRows::default(), Pieces::default()).await.unwrap();
         shown += &show(&read.collect_rows().await.unwrap());
     }
     assert_eq!(shown, "a family-1:q@1=v\na family-2:q@2=w\nz family-1:q@1=x\n");
