@@ -230,7 +230,8 @@ impl TreeReader {
         self.count(PointCount::Merged, 1);
         let request = selection.request(row);
         let filters = &self.tree.filter_counters;
-        let mut scan = view.scan(&request, read.snapshot(), self.parts(), filters, Blocks::Waits, None)?;
+        let mut scan =
+            view.scan(&request, read.snapshot(), self.parts(), filters, Blocks::Waits, None)?;
         let mut lent = 0;
         if scan.next_row()?.is_some() {
             while let Some(cell) = scan.next_cell()? {
