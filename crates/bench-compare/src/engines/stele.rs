@@ -64,12 +64,13 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
     }
     let options = format!("{options:?} {tree_options:?}");
     let threads = if configuration == TWO_THREADS { 2 } else { 1 };
-    Ok(Box::new(Stele { engine, options, threads }))
+    Ok(Box::new(Stele { engine, options, model: setup.model, threads }))
 }
 
 struct Stele {
     engine: Engine,
     options: String,
+    model: Model,
     /// Threads that share the gets in flight.
     threads: usize,
 }
@@ -120,7 +121,11 @@ impl BenchEngine for Stele {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(SteleReader { tree: self.engine.tree(TREE)?, seeking: None }))
+        Ok(Box::new(SteleReader {
+            tree: self.engine.tree(TREE)?,
+            model: self.model,
+            seeking: None,
+        }))
     }
 
     fn disk_reads(&self) -> Option<DiskReads> {
@@ -135,6 +140,7 @@ impl BenchEngine for Stele {
 
 struct SteleReader {
     tree: TreeReader,
+    model: Model,
     /// The scan that every seek uses again.
     seeking: Option<Scan>,
 }
@@ -217,7 +223,19 @@ impl Reader for SteleReader {
     }
 
     fn scan(&mut self, touched: &mut Touched) -> Result<()> {
-        touch_rows(&mut self.tree.scan(&rows(), None)?, usize::MAX, touched)
+        let mut scan = self.tree.scan(&rows(), None)?;
+        if self.model != Model::Columns {
+            return touch_rows(&mut scan, usize::MAX, touched);
+        }
+        let mut key = Vec::new();
+        while let Some(row) = scan.next_row()? {
+            key.clear();
+            key.extend_from_slice(row);
+            while let Some(cell) = scan.next_cell()? {
+                touched.entry(&key, cell.value);
+            }
+        }
+        Ok(())
     }
 
     fn row(&mut self, row: &[u8], part: Part, touched: &mut Touched) -> Result<()> {
