@@ -48,8 +48,10 @@ pub(in crate::sstable) struct Search<'k> {
 const WALK_ROWS_REACHED: usize = 2;
 /// Bytes of a tail that are copied whether it is shorter or not.
 const TAIL_COPIED: usize = 64;
-/// Bytes of a row's values that are fetched ahead.
-const PREFETCH_BYTES: usize = 512;
+/// Bytes of a row's values that a walk fetches ahead.
+const WALK_PREFETCH_BYTES: usize = 512;
+/// Bytes of a row's values that a search fetches ahead: it may be after one column only.
+const SEARCH_PREFETCH_BYTES: usize = 256;
 
 /// The value of an entry, or where it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,10 +217,16 @@ impl<'a> BlockView<'a> {
         }
     }
 
-    /// Asks the processor to fetch what a reader of `row` looks at: its tail, the columns of its
-    /// entries, and the beginning of its values.
+    /// Asks the processor to fetch what a walk over rows looks at of `row`: its tail, the columns
+    /// of its entries, and the beginning of its values.
     #[inline]
     pub(in crate::sstable) fn reach_row(self, row: usize) {
+        self.reach(row, WALK_PREFETCH_BYTES);
+    }
+
+    /// The same, up to so many bytes of the values.
+    #[inline]
+    fn reach(self, row: usize, value_bytes_max: usize) {
         if row >= self.rows() {
             return;
         }
@@ -230,7 +238,7 @@ impl<'a> BlockView<'a> {
         let (from, to) = (self.tail_start(row), self.tail_start(row + 1));
         prefetch(start.wrapping_add(tails + from), (to - from).min(64));
         let (from, to) = (self.row_value_start(row), self.row_value_start(row + 1));
-        prefetch(start.wrapping_add(values + from), (to - from).min(PREFETCH_BYTES));
+        prefetch(start.wrapping_add(values + from), (to - from).min(value_bytes_max));
     }
 
     /// Puts the suffix of a row behind the block's prefix, which `key` begins with, and gives the
@@ -321,7 +329,7 @@ impl<'a> BlockView<'a> {
         let row = search.from + self.heads_below(search.from..search.to, search.target.head);
         (search.from, search.to) = (row, row);
         if row < self.rows() && self.head(row) == search.target.head {
-            self.reach_row(row);
+            self.reach(row, SEARCH_PREFETCH_BYTES);
         }
     }
 
