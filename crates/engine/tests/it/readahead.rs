@@ -210,7 +210,8 @@ fn runs_that_overlap_read_ahead_each_for_itself() {
     engine.compact_range(TREE, &RowRange::ALL).unwrap();
     let [issued, used_then, wasted] = counts(&engine);
     assert_eq!((issued, wasted), (used_then, 0));
-    assert!(used_then - used > blocks * 9 / 10, "{}", used_then - used);
+    // The cache may have up to 256 of them, which nobody reads again.
+    assert!(used_then - used > blocks * 3 / 4, "{}", used_then - used);
     assert!(metric(&engine, "cache_inserted_total") - inserted < blocks / 10);
     read(&mut scan(&engine, Direction::Forward, (0, ROWS)), 0..ROWS, usize::MAX).unwrap();
 }

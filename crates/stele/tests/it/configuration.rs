@@ -48,7 +48,7 @@ fn bad_flags_and_keys_are_refused_by_name() {
         (vec!["--config", "/no/such/file.toml"], "/no/such/file.toml"),
         (vec!["--durability", "sometimes"], "interval=MS"),
         (vec!["--cache-bytes-max", "64MB"], "64MiB"),
-        (vec!["--cache-bytes-max", "1"], "1 MiB or more"),
+        (vec!["--cache-bytes-max", "1"], "1 MiB to memory_bytes_max"),
         (vec!["--drain-seconds", "999999"], "0 to 3600"),
         (vec!["--log-level", "a=b=c"], "log_level"),
         (vec!["--bigtable-listen", "127.0.0.1"], "HOST:PORT"),
