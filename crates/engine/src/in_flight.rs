@@ -45,7 +45,13 @@ pub struct InFlightGets {
     answered: VecDeque<(u64, Answer)>,
     /// Empty; kept for its memory.
     completed: Vec<Completed>,
+    /// Reads that were handed to the queue and may not have begun.
+    unbegun: usize,
 }
+
+/// Reads begin when one in so many of the depth waits for it. Each beginning is a call of the system;
+/// but while a thread works through the blocks that have come, the disk must not run dry.
+const BEGIN_PARTS: usize = 8;
 
 /// A get that waits for blocks.
 struct Get {
@@ -88,6 +94,7 @@ impl InFlightGets {
             loading: HashMap::new(),
             answered: VecDeque::new(),
             completed: Vec::new(),
+            unbegun: 0,
         }
     }
 
@@ -124,6 +131,7 @@ impl InFlightGets {
 
     /// Lets the reads submitted so far begin, without waiting; `wait` and `poll` do so too.
     pub fn flush(&mut self) {
+        self.unbegun = 0;
         self.queue.flush();
     }
 
@@ -152,6 +160,7 @@ impl InFlightGets {
     /// Goes on with the gets whose blocks have come, at least `at_least` blocks.
     fn take_completed(&mut self, at_least: usize) {
         let mut completed = std::mem::take(&mut self.completed);
+        self.unbegun = 0;
         self.queue.wait(at_least, &mut completed);
         completed.drain(..).for_each(|read| self.arrived(read));
         self.completed = completed;
@@ -225,6 +234,10 @@ impl InFlightGets {
         } else {
             let tag = self.loads.next();
             block.submit(&mut *self.queue, tag as u64)?;
+            self.unbegun += 1;
+            if self.unbegun >= self.queue.depth().div_ceil(BEGIN_PARTS) {
+                self.flush();
+            }
             self.tree.count(PointCount::DiskReads, 1);
             self.tree.count(PointCount::DiskBytes, block.bytes());
             let inserted = self.loads.insert(Load { block, gets: vec![slot] });
