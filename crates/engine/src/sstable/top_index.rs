@@ -44,6 +44,8 @@ pub(super) struct Slot {
     pub(super) filter_hint: Hint,
 }
 
+const _: () = assert!(size_of::<Slot>() == 64, "one line");
+
 /// All partitions of a file, in order; kept in memory while the file is open.
 #[derive(Debug, Default)]
 pub(super) struct TopIndex {
