@@ -1,8 +1,7 @@
 //! One shard of the blocks on the heap: entries on a clock face, a hand that takes what was not
 //! used lately.
 
-use super::{CacheFill, CacheKey, CachePriority};
-use std::collections::HashMap;
+use super::{CacheFill, CacheKey, CachePriority, KeyMap};
 use std::sync::Arc;
 
 /// Fixed cost of an entry beside its value: map, slot and counts.
@@ -21,7 +20,7 @@ struct Slot<V> {
 pub(super) struct Shard<V> {
     slots: Vec<Option<Slot<V>>>,
     free: Vec<usize>,
-    places: HashMap<CacheKey, usize>,
+    places: KeyMap<usize>,
     hand: usize,
     bytes: usize,
     bytes_max: usize,
@@ -32,7 +31,7 @@ impl<V> Shard<V> {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
-            places: HashMap::new(),
+            places: KeyMap::default(),
             hand: 0,
             bytes: 0,
             bytes_max,

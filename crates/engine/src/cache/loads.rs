@@ -3,14 +3,15 @@
 //! Asking never waits; waiting is a step of its own. A thread that has claimed several keys ends
 //! all of its own loads before it waits for those of others, so claims cannot wait in a circle.
 
-use super::CacheKey;
+use super::{CacheKey, KeyMap};
 use crate::error::Result;
 use parking_lot::{Condvar, Mutex};
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-/// The loads in progress of a share of all keys.
-pub(super) struct Loads<T>(Mutex<HashMap<CacheKey, Arc<Load<T>>>>);
+/// The loads in progress of a share of all keys, with the meeting point of those that wait for
+/// one, if there are any.
+pub(super) struct Loads<T>(Mutex<KeyMap<Option<Arc<Load<T>>>>>);
 
 impl<T> Default for Loads<T> {
     fn default() -> Self {
@@ -18,7 +19,7 @@ impl<T> Default for Loads<T> {
     }
 }
 
-/// A load in progress; others wait for its outcome.
+/// A load in progress for whose outcome others wait.
 struct Load<T> {
     outcome: Mutex<Outcome<T>>,
     done: Condvar,
@@ -31,7 +32,7 @@ enum Outcome<T> {
 }
 
 /// What came of asking to load a key.
-pub(super) enum Joined<'a, T> {
+pub(super) enum Joined<'a, T: Clone> {
     /// The caller loads.
     Leader(Leader<'a, T>),
     /// Somebody does.
@@ -39,10 +40,10 @@ pub(super) enum Joined<'a, T> {
 }
 
 /// The duty to end a load: dropping it, also by a panic, lets the waiters go.
-pub(super) struct Leader<'a, T> {
+pub(super) struct Leader<'a, T: Clone> {
     loads: &'a Loads<T>,
     key: CacheKey,
-    load: Arc<Load<T>>,
+    ended: bool,
 }
 
 /// A share in the outcome of a load.
@@ -51,14 +52,17 @@ pub(super) struct Follower<T>(Arc<Load<T>>);
 impl<T: Clone> Loads<T> {
     /// Becomes the loader of `key` unless there is one.
     pub(super) fn join(&self, key: CacheKey) -> Joined<'_, T> {
-        let mut loads = self.0.lock();
-        if let Some(load) = loads.get(&key) {
-            return Joined::Follower(Follower(Arc::clone(load)));
+        match self.0.lock().entry(key) {
+            Entry::Occupied(mut load) => {
+                let new = || Load { outcome: Mutex::new(Outcome::Pending), done: Condvar::new() };
+                let load = load.get_mut().get_or_insert_with(|| Arc::new(new()));
+                Joined::Follower(Follower(Arc::clone(load)))
+            }
+            Entry::Vacant(load) => {
+                load.insert(None);
+                Joined::Leader(Leader { loads: self, key, ended: false })
+            }
         }
-        let outcome = Mutex::new(Outcome::Pending);
-        let load = Arc::new(Load { outcome, done: Condvar::new() });
-        loads.insert(key, Arc::clone(&load));
-        Joined::Leader(Leader { loads: self, key, load })
     }
 }
 
@@ -75,20 +79,26 @@ impl<T: Clone> Follower<T> {
     }
 }
 
-impl<T> Leader<'_, T> {
+impl<T: Clone> Leader<'_, T> {
     /// Ends the load with its outcome.
-    pub(super) fn finish(self, result: Result<T>) {
-        *self.load.outcome.lock() = Outcome::Done(Some(result));
+    pub(super) fn finish(mut self, result: &Result<T>) {
+        self.ended = true;
+        self.end(Some(result));
+    }
+
+    fn end(&self, result: Option<&Result<T>>) {
+        let waited_for = self.loads.0.lock().remove(&self.key).flatten();
+        if let Some(load) = waited_for {
+            *load.outcome.lock() = Outcome::Done(result.cloned());
+            load.done.notify_all();
+        }
     }
 }
 
-impl<T> Drop for Leader<'_, T> {
+impl<T: Clone> Drop for Leader<'_, T> {
     fn drop(&mut self) {
-        self.loads.0.lock().remove(&self.key);
-        let mut outcome = self.load.outcome.lock();
-        if matches!(*outcome, Outcome::Pending) {
-            *outcome = Outcome::Done(None);
+        if !self.ended {
+            self.end(None);
         }
-        self.load.done.notify_all();
     }
 }

@@ -25,11 +25,15 @@
 //!
 //! The cache knows nothing of cells: it keeps bytes and what the loader says they are (`M`).
 
+mod claim;
 mod clock;
 mod counters;
 mod frame;
 mod frames;
+mod heap;
 mod hint;
+mod hold;
+mod key;
 mod loads;
 mod space;
 mod sync;
@@ -38,35 +42,29 @@ mod table;
 #[cfg(not(loom))]
 mod tests;
 
+pub use claim::{Claim, Claimed, Loading};
 pub use counters::CacheCounters;
 pub use hint::Hint;
+pub use hold::{BlockHold, BlockRef};
+pub use key::{CacheKey, KeyMap};
 
 use crate::budget::Budget;
-use crate::error::Result;
 use crate::file::FileNumber;
 use crate::striped::Striped;
-use clock::Shard;
 use counters::{COUNTED, Counted};
 use crossbeam_epoch::{self as epoch, Guard};
 use crossbeam_utils::CachePadded;
-use frames::{Arena, HeldFrame, Retired};
+use frames::{Arena, Retired};
+use heap::Heap;
 use hint::Place;
-use loads::{Follower, Joined, Leader, Loads};
+use hold::HeapBlock;
+use loads::Loads;
 use parking_lot::Mutex;
 use space::{Space, Taken};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use table::Table;
-
-/// A block: its file and its offset there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CacheKey {
-    /// The file.
-    pub file: FileNumber,
-    /// Where the block starts in it.
-    pub offset: u64,
-}
 
 /// How long an entry is worth keeping compared with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,155 +127,17 @@ pub struct Loaded<'a, M> {
     pub aim: u32,
 }
 
-/// A block that is being looked at.
-#[derive(Debug)]
-pub struct BlockRef<'a, M> {
-    /// What the block is.
-    pub meta: &'a M,
-    /// Its bytes.
-    pub bytes: &'a [u8],
-    /// The hints kept beside it.
-    pub hints: &'a [Hint],
-}
-
-impl<M> Clone for BlockRef<'_, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M> Copy for BlockRef<'_, M> {}
-
-/// A block that stays readable as long as this lives, whatever the cache evicts.
-#[derive(Debug)]
-pub struct BlockHold<M: Plain>(Held<M>);
-
-#[derive(Debug)]
-enum Held<M: Plain> {
-    Frame(FrameHold<M>),
-    Heap(Arc<HeapBlock<M>>),
-}
-
-/// What came of asking for a block without waiting.
-pub enum Claimed<'a, M: Plain> {
-    /// It is in memory.
-    Resident(BlockHold<M>),
-    /// It is not: the caller is to load it.
-    Free(Claim<'a, M>),
-    /// It is being loaded, by another thread or by the caller itself.
-    Loading(Loading<M>),
-}
-
-/// The duty to load a block. Others may be waiting for it: whoever claims several loads all of
-/// them before waiting for any other. Dropped, it lets those who wait try for themselves.
-pub struct Claim<'a, M: Plain> {
-    cache: &'a Arc<Cache<M>>,
-    key: CacheKey,
-    fill: CacheFill,
-    leader: Leader<'a, BlockHold<M>>,
-}
-
-impl<M: Plain> Claim<'_, M> {
-    /// Ends the load with its outcome. Keeps the block where the claim's `CacheFill` and the room
-    /// there is allow, and sets `hint`.
-    pub fn end(
-        self,
-        hint: &Hint,
-        priority: CachePriority,
-        loaded: Result<Loaded<'_, M>>,
-    ) -> Result<BlockHold<M>> {
-        let Self { cache, key, fill, leader } = self;
-        let keep = fill == CacheFill::Insert || priority == CachePriority::High;
-        let result = loaded.map(|loaded| match keep {
-            true => cache.insert(key, hint, &loaded, priority),
-            false => BlockHold::apart(&loaded),
-        });
-        leader.finish(result.clone());
-        result
-    }
-}
-
-/// A block that is being loaded.
-pub struct Loading<M: Plain>(Follower<BlockHold<M>>);
-
-impl<M: Plain> Loading<M> {
-    /// Waits for the outcome; `None` if the load was abandoned. The caller is not pinned, and has
-    /// no claims.
-    pub fn wait(self) -> Option<Result<BlockHold<M>>> {
-        self.0.wait()
-    }
-}
-
 /// What a block may be described by: plain data.
 pub trait Plain: Copy + Send + Sync + std::fmt::Debug + 'static {}
 
 impl<T: Copy + Send + Sync + std::fmt::Debug + 'static> Plain for T {}
-
-/// A count in a frame's head.
-struct FrameHold<M: Plain> {
-    cache: Arc<Cache<M>>,
-    frame: HeldFrame<M>,
-}
-
-/// A block outside of the arena.
-#[derive(Debug)]
-struct HeapBlock<M> {
-    meta: M,
-    bytes: Box<[u8]>,
-    hints: Box<[Hint]>,
-}
-
-impl<M: Plain> BlockHold<M> {
-    /// A block that no cache knows of.
-    pub fn apart(loaded: &Loaded<'_, M>) -> Self {
-        let hints = (0..loaded.hints).map(|_| Hint::default()).collect();
-        let Loaded { meta, bytes, .. } = *loaded;
-        Self(Held::Heap(Arc::new(HeapBlock { meta, bytes: bytes.into(), hints })))
-    }
-
-    /// The block.
-    #[inline]
-    pub fn get(&self) -> BlockRef<'_, M> {
-        match &self.0 {
-            Held::Frame(hold) => hold.frame.block(),
-            Held::Heap(block) => {
-                BlockRef { meta: &block.meta, bytes: &block.bytes, hints: &block.hints }
-            }
-        }
-    }
-}
-
-impl<M: Plain> Clone for BlockHold<M> {
-    fn clone(&self) -> Self {
-        Self(match &self.0 {
-            Held::Frame(hold) => {
-                Held::Frame(FrameHold { cache: Arc::clone(&hold.cache), frame: hold.frame.again() })
-            }
-            Held::Heap(block) => Held::Heap(Arc::clone(block)),
-        })
-    }
-}
-
-impl<M: Plain> Drop for FrameHold<M> {
-    fn drop(&mut self) {
-        if let Some(retired) = self.frame.let_go() {
-            self.cache.retire(Taken { frames: vec![retired], ..Taken::default() });
-        }
-    }
-}
-
-impl<M: Plain> std::fmt::Debug for FrameHold<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FrameHold").field("place", &self.frame.place()).finish_non_exhaustive()
-    }
-}
 
 /// Keeps blocks by file and offset, up to a number of bytes.
 pub struct Cache<M: Plain> {
     arena: Arena<M>,
     space: Mutex<Space>,
     table: Table,
-    heap: Box<[Mutex<Shard<HeapBlock<M>>>]>,
+    heap: Heap<HeapBlock<M>>,
     loading: Box<[Loads<BlockHold<M>>]>,
     budget: Arc<Budget>,
     /// Apart from what reads look at.
@@ -311,9 +171,8 @@ const SLABS_MIN: usize = 8;
 const SLAB_BYTES_MAX: usize = 2 << 20;
 /// Times a load tries to get a frame before its block is lent without being kept.
 const FRAME_ATTEMPTS: usize = 8;
-/// Smallest heap budget worth a shard of its own.
-const SHARD_BYTES_MIN: usize = 4 << 20;
-const SHARDS_MAX: usize = 16;
+/// Shares of the loads in progress.
+const LOAD_SHARDS: usize = 16;
 
 impl<M: Plain> Cache<M> {
     /// An empty cache of at most `bytes_max` bytes (0 keeps nothing), whatever else is charged.
@@ -330,14 +189,12 @@ impl<M: Plain> Cache<M> {
         let slabs = if slabs < SLABS_MIN { 0 } else { slabs };
         let arena = Arena::new(slabs, slab_bytes, features.huge_pages);
         let heap_bytes = bytes_max - slabs * slab_bytes;
-        let shards = (heap_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
-        let shards = 1 << shards.ilog2();
         Arc::new(Self {
             space: Mutex::new(Space::new(slabs, arena.classes())),
             arena,
             table: Table::new(),
-            heap: (0..shards).map(|_| Mutex::new(Shard::new(heap_bytes / shards))).collect(),
-            loading: (0..SHARDS_MAX).map(|_| Loads::default()).collect(),
+            heap: Heap::new(heap_bytes),
+            loading: (0..LOAD_SHARDS).map(|_| Loads::default()).collect(),
             budget,
             size: CachePadded::new(Size {
                 changing: Mutex::default(),
@@ -410,10 +267,7 @@ impl<M: Plain> Cache<M> {
         let slabs = self.slabs_within(bytes_max);
         self.confine(slabs);
         let heap_bytes = bytes_max - slabs * self.arena.slab_bytes();
-        for shard in &self.heap {
-            let evicted = shard.lock().set_bytes_max(heap_bytes / self.heap.len());
-            self.count(Counted::Evicted, evicted);
-        }
+        self.count(Counted::Evicted, self.heap.set_bytes_max(heap_bytes));
     }
 
     /// Lets the first `slabs` slabs have memory and takes it from the others.
@@ -490,54 +344,6 @@ impl<M: Plain> Cache<M> {
         hold
     }
 
-    /// Asks for the block of `key` without waiting. Counts as a hit or a miss.
-    pub fn claim<'a>(
-        self: &'a Arc<Self>,
-        key: CacheKey,
-        hint: &Hint,
-        fill: CacheFill,
-    ) -> Claimed<'a, M> {
-        let resident = self.hold(key, hint, fill);
-        self.count(if resident.is_some() { Counted::Hit } else { Counted::Miss }, 1);
-        if let Some(hold) = resident {
-            return Claimed::Resident(hold);
-        }
-        match self.loading[self.shard_of(key, self.loading.len())].join(key) {
-            Joined::Follower(load) => Claimed::Loading(Loading(load)),
-            // The load before ours may have ended between our look-up and our joining.
-            Joined::Leader(leader) => match self.hold(key, hint, fill) {
-                Some(hold) => {
-                    leader.finish(Ok(hold.clone()));
-                    Claimed::Resident(hold)
-                }
-                None => Claimed::Free(Claim { cache: self, key, fill, leader }),
-            },
-        }
-    }
-
-    /// The block of `key`, loaded by `load`, which ends the claim, if it is not in memory. An
-    /// error is given to every reader that waited for the same load, and is not remembered. The
-    /// caller is not pinned, and has no claims.
-    pub fn get_or_load(
-        self: &Arc<Self>,
-        key: CacheKey,
-        hint: &Hint,
-        fill: CacheFill,
-        load: impl FnOnce(Claim<'_, M>) -> Result<BlockHold<M>>,
-    ) -> Result<BlockHold<M>> {
-        loop {
-            match self.claim(key, hint, fill) {
-                Claimed::Resident(hold) => return Ok(hold),
-                Claimed::Free(claim) => return load(claim),
-                Claimed::Loading(load) => {
-                    if let Some(outcome) = load.wait() {
-                        return outcome;
-                    }
-                }
-            }
-        }
-    }
-
     /// Forgets every block of `file`, which is about to be removed.
     pub fn remove_file(self: &Arc<Self>, file: FileNumber) {
         let mut taken = Taken::default();
@@ -554,9 +360,7 @@ impl<M: Plain> Cache<M> {
             }
         }
         self.retire(taken);
-        for shard in &self.heap {
-            shard.lock().retain(|key| key.file != file);
-        }
+        self.heap.remove_file(file);
     }
 
     /// The counters since the cache was made.
@@ -565,7 +369,7 @@ impl<M: Plain> Cache<M> {
             let space = self.space.lock();
             (space.frames_in_use(&self.arena), space.present())
         };
-        let heap_bytes: usize = self.heap.iter().map(|shard| shard.lock().bytes()).sum();
+        let heap_bytes = self.heap.bytes();
         CacheCounters {
             hits: self.counters.read(Counted::Hit as usize),
             misses: self.counters.read(Counted::Miss as usize),
@@ -596,10 +400,9 @@ impl<M: Plain> Cache<M> {
         fill: CacheFill,
     ) -> Option<BlockHold<M>> {
         if let Some(hold) = self.hold_frame(key, hint, fill) {
-            return Some(BlockHold(Held::Frame(hold)));
+            return Some(hold);
         }
-        let heap = self.heap[self.shard_of(key, self.heap.len())].lock().get(key, fill);
-        heap.map(|block| BlockHold(Held::Heap(block)))
+        self.heap.get(key, fill).map(BlockHold::on_heap)
     }
 
     fn hold_frame(
@@ -607,7 +410,7 @@ impl<M: Plain> Cache<M> {
         key: CacheKey,
         hint: &Hint,
         fill: CacheFill,
-    ) -> Option<FrameHold<M>> {
+    ) -> Option<BlockHold<M>> {
         let pinned = epoch::pin();
         let live = |place| self.arena.find(place, key, &pinned).map(|(head, _)| (head, place));
         let hinted = self.follow(hint).and_then(|(place, _)| live(place));
@@ -619,7 +422,7 @@ impl<M: Plain> Cache<M> {
             head.touch();
         }
         hint.set(Some((place, head.aim())));
-        Some(FrameHold { cache: Arc::clone(self), frame: self.arena.held(place) })
+        Some(BlockHold::in_frame(Arc::clone(self), self.arena.held(place)))
     }
 
     /// Keeps a block that was just loaded, where there is room for it.
@@ -641,7 +444,7 @@ impl<M: Plain> Cache<M> {
         self.table.insert(key, frame.place());
         hint.set(Some((frame.place(), loaded.aim)));
         self.count(Counted::Inserted, 1);
-        BlockHold(Held::Frame(FrameHold { cache: Arc::clone(self), frame }))
+        BlockHold::in_frame(Arc::clone(self), frame)
     }
 
     fn insert_on_heap(
@@ -651,22 +454,18 @@ impl<M: Plain> Cache<M> {
         priority: CachePriority,
     ) -> BlockHold<M> {
         let charge = loaded.bytes.len() + loaded.hints * size_of::<Hint>();
-        let hold = BlockHold::apart(loaded);
-        if let Held::Heap(block) = &hold.0 {
-            let shard = &self.heap[self.shard_of(key, self.heap.len())];
-            let inserted = shard.lock().insert(key, block, charge, priority);
-            match inserted {
-                Some(evicted) => {
-                    self.count(Counted::Inserted, 1);
-                    self.count(Counted::Evicted, evicted);
-                    if evicted > 0 {
-                        self.grow_for(charge);
-                    }
+        let block = Arc::new(HeapBlock::of(loaded));
+        match self.heap.insert(key, &block, charge, priority) {
+            Some(evicted) => {
+                self.count(Counted::Inserted, 1);
+                self.count(Counted::Evicted, evicted);
+                if evicted > 0 {
+                    self.grow_for(charge);
                 }
-                None => self.count(Counted::NotKept, 1),
             }
+            None => self.count(Counted::NotKept, 1),
         }
-        hold
+        BlockHold::on_heap(block)
     }
 
     /// A frame of `class`, for which others may have to go. `None` if none comes free in time:
@@ -739,11 +538,6 @@ impl<M: Plain> Cache<M> {
             leaving.iter().for_each(|slab| self.arena.release(*slab));
             self.space.lock().without_memory(leaving);
         }
-    }
-
-    fn shard_of(&self, key: CacheKey, shards: usize) -> usize {
-        let mixed = (key.offset ^ key.file.0.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 48) as usize & (shards - 1)
     }
 }
 

@@ -26,8 +26,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// Free frames of a class that the hand works ahead for.
-const AHEAD: usize = 4;
+/// Free frames of a class that the hand works ahead for: so many that taking the lock and waiting
+/// for readers is shared among them, but never more than a small part of the arena.
+const AHEAD_MIN: usize = 4;
+const AHEAD_MAX: usize = 16;
+const AHEAD_PARTS: usize = 256;
 /// Frames that wait for their grace period beyond which the hand stands still: a reader that was
 /// interrupted while pinned must not cost the cache its content.
 const LIMBO_MAX: usize = 64;
@@ -183,7 +186,13 @@ impl Space {
 
     /// Whether the hand should make frames of `class` free.
     pub(super) fn runs_short(&self, class: usize) -> bool {
-        !self.has_uncut() && self.free[class].len() < AHEAD && self.limbo < LIMBO_MAX
+        !self.has_uncut() && self.free[class].len() < AHEAD_MIN && self.limbo < LIMBO_MAX
+    }
+
+    /// How many frames of `class` the hand frees at once.
+    fn ahead<M: Plain>(&self, arena: &Arena<M>, class: usize) -> usize {
+        let part = self.allowed() * arena.slab_bytes() / AHEAD_PARTS;
+        (part / arena.bytes_of(class)).clamp(AHEAD_MIN, AHEAD_MAX)
     }
 
     /// Turns the hand until it has freed some frames for `class`, or has gone far enough.
@@ -194,9 +203,10 @@ impl Space {
         pinned: &Guard,
     ) -> Taken {
         let mut taken = Taken::default();
+        let ahead = self.ahead(arena, class);
         let mut found = 0;
         for _ in 0..STEPS_MAX {
-            if found >= AHEAD {
+            if found >= ahead {
                 break;
             }
             let Some(here) = arena.class_of(self.hand.slab) else {
@@ -205,7 +215,7 @@ impl Space {
             };
             if here != class && self.whole_slab_free(arena, here) {
                 self.withdraw(arena, here, &mut taken);
-                found += AHEAD;
+                found += ahead;
             } else {
                 found += usize::from(self.pass(arena, pinned, &mut taken) && here == class);
             }

@@ -1,11 +1,9 @@
 //! Where each block in the arena is, for readers without a good hint.
 
-use super::CacheKey;
 use super::hint::Place;
+use super::{CacheKey, KeyMap};
 use crate::file::FileNumber;
 use parking_lot::Mutex;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 const SHARDS: usize = 64;
 
@@ -14,26 +12,7 @@ pub(super) struct Table {
     shards: Box<[Mutex<Shard>]>,
 }
 
-type Shard = HashMap<CacheKey, Place, BuildHasherDefault<Mixer>>;
-
-/// Multiplies and folds; keys are the engine's own numbers, not a client's.
-#[derive(Default)]
-pub(super) struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        let mixed = u128::from(self.0 ^ word) * 0x9e37_79b9_7f4a_7c15;
-        self.0 = (mixed >> 64) as u64 ^ mixed as u64;
-    }
-}
+type Shard = KeyMap<Place>;
 
 impl Table {
     pub(super) fn new() -> Self {
@@ -41,8 +20,7 @@ impl Table {
     }
 
     fn shard(&self, key: CacheKey) -> &Mutex<Shard> {
-        let mixed = (key.offset ^ key.file.0.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.shards[(mixed >> 48) as usize % SHARDS]
+        &self.shards[key.shard(SHARDS)]
     }
 
     pub(super) fn get(&self, key: CacheKey) -> Option<Place> {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::budget::Use;
 use crate::error::Error;
+use crate::error::Result;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

@@ -398,8 +398,9 @@ impl BlockLoad {
         cache: &Arc<BlockCache>,
         read: io::Result<ReadBuffer>,
     ) -> Result<BlockHold<Block>> {
+        let lead = self.lead();
         loop {
-            match self.claim(cache) {
+            match cache.claim_read(self.sst.key(lead.handle), lead.hint, self.fill) {
                 Claimed::Resident(hold) => return Ok(hold),
                 Claimed::Free(claim) => return self.end(claim, read),
                 Claimed::Loading(load) => {
