@@ -15,10 +15,12 @@
 //! 2. A block is loaded once at a time here. No claim is held between calls: whoever drives the
 //!    gets may read by other means, or do nothing, and nobody must wait for that. A block is
 //!    claimed when it has been read, so it enters the cache once.
-//! 3. Without a snapshot each plan looks at the newest state of the tree, so the answer is of a
+//! 3. Blocks that have come together are worked through one at a time, as answers are asked for: a
+//!    caller who submits a get for each answer keeps the disk at work meanwhile.
+//! 4. Without a snapshot each plan looks at the newest state of the tree, so the answer is of a
 //!    moment between submission and answer, and no files are kept from being deleted.
 
-use crate::cache::{BlockHold, CacheKey};
+use crate::cache::{BlockHold, KeyMap};
 use crate::cell::{FamilyId, Timestamp};
 use crate::error::{Error, Result};
 use crate::fetch::Missed;
@@ -26,7 +28,7 @@ use crate::reader::{ColumnOf, FETCHES_MAX, Planned, PointCount, TreeReader};
 use crate::snapshot::Snapshot;
 use crate::sstable::{Block, BlockLoad};
 use base::env::read_queue::{Completed, ReadQueue};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// What a get came to: the newest visible cell's timestamp and value; `None` if there is none.
 pub type Answer = Result<Option<(Timestamp, Vec<u8>)>>;
@@ -41,10 +43,12 @@ pub struct InFlightGets {
     gets: Slots<Get>,
     /// By the tag of their read.
     loads: Slots<Load>,
-    loading: HashMap<CacheKey, usize>,
+    loading: KeyMap<usize>,
     answered: VecDeque<(u64, Answer)>,
+    /// Reads that have come and were not looked at yet.
+    completed: VecDeque<Completed>,
     /// Empty; kept for its memory.
-    completed: Vec<Completed>,
+    arriving: Vec<Completed>,
     /// Reads that were handed to the queue and may not have begun.
     unbegun: usize,
 }
@@ -91,9 +95,10 @@ impl InFlightGets {
             queue,
             gets: Slots::default(),
             loads: Slots::default(),
-            loading: HashMap::new(),
+            loading: KeyMap::default(),
             answered: VecDeque::new(),
-            completed: Vec::new(),
+            completed: VecDeque::new(),
+            arriving: Vec::new(),
             unbegun: 0,
         }
     }
@@ -137,17 +142,26 @@ impl InFlightGets {
 
     /// The next answer; waits for the disk if there is none yet. `None` if nothing is in flight.
     pub fn wait(&mut self) -> Option<(u64, Answer)> {
-        while self.answered.is_empty() && self.queue.in_flight() > 0 {
-            self.take_completed(1);
+        while self.answered.is_empty() {
+            if self.completed.is_empty() {
+                if self.queue.in_flight() == 0 {
+                    return None;
+                }
+                self.take_completed(1);
+            }
+            self.look_at_next();
         }
         self.answered.pop_front()
     }
 
     /// The next answer, if there is one by now. Does not wait.
     pub fn poll(&mut self) -> Option<(u64, Answer)> {
-        if self.answered.is_empty() && self.queue.in_flight() > 0 {
+        if self.answered.is_empty() && self.completed.is_empty() && self.queue.in_flight() > 0 {
             self.queue.flush();
             self.take_completed(0);
+        }
+        while self.answered.is_empty() && !self.completed.is_empty() {
+            self.look_at_next();
         }
         self.answered.pop_front()
     }
@@ -157,13 +171,18 @@ impl InFlightGets {
         self.gets.len() + self.answered.len()
     }
 
-    /// Goes on with the gets whose blocks have come, at least `at_least` blocks.
+    /// Takes the reads that have come from the queue, at least `at_least`.
     fn take_completed(&mut self, at_least: usize) {
-        let mut completed = std::mem::take(&mut self.completed);
         self.unbegun = 0;
-        self.queue.wait(at_least, &mut completed);
-        completed.drain(..).for_each(|read| self.arrived(read));
-        self.completed = completed;
+        self.queue.wait(at_least, &mut self.arriving);
+        self.completed.extend(self.arriving.drain(..));
+    }
+
+    /// Goes on with the gets that wait for the next block that has come.
+    fn look_at_next(&mut self) {
+        if let Some(read) = self.completed.pop_front() {
+            self.arrived(read);
+        }
     }
 
     /// A block has come, or failed to.
