@@ -55,7 +55,7 @@ pub struct InFlightGets {
 
 /// Reads begin when one in so many of the depth waits for it. Each beginning is a call of the system;
 /// but while a thread works through the blocks that have come, the disk must not run dry.
-const BEGIN_PARTS: usize = 8;
+const BEGIN_PARTS: usize = 16;
 
 /// A get that waits for blocks.
 struct Get {

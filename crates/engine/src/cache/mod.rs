@@ -135,10 +135,10 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static> Plain for T {}
 /// Keeps blocks by file and offset, up to a number of bytes.
 pub struct Cache<M: Plain> {
     arena: Arena<M>,
-    space: Mutex<Space>,
+    space: CachePadded<Mutex<Space>>,
     table: Table,
     heap: Heap<HeapBlock<M>>,
-    loading: Box<[Loads<BlockHold<M>>]>,
+    loading: Box<[CachePadded<Loads<BlockHold<M>>>]>,
     budget: Arc<Budget>,
     /// Apart from what reads look at.
     size: CachePadded<Size>,
@@ -172,7 +172,7 @@ const SLAB_BYTES_MAX: usize = 2 << 20;
 /// Times a load tries to get a frame before its block is lent without being kept.
 const FRAME_ATTEMPTS: usize = 8;
 /// Shares of the loads in progress.
-const LOAD_SHARDS: usize = 16;
+const LOAD_SHARDS: usize = 64;
 
 impl<M: Plain> Cache<M> {
     /// An empty cache of at most `bytes_max` bytes (0 keeps nothing), whatever else is charged.
@@ -190,11 +190,11 @@ impl<M: Plain> Cache<M> {
         let arena = Arena::new(slabs, slab_bytes, features.huge_pages);
         let heap_bytes = bytes_max - slabs * slab_bytes;
         Arc::new(Self {
-            space: Mutex::new(Space::new(slabs, arena.classes())),
+            space: CachePadded::new(Mutex::new(Space::new(slabs, arena.classes()))),
             arena,
             table: Table::new(),
             heap: Heap::new(heap_bytes),
-            loading: (0..LOAD_SHARDS).map(|_| Loads::default()).collect(),
+            loading: (0..LOAD_SHARDS).map(|_| CachePadded::default()).collect(),
             budget,
             size: CachePadded::new(Size {
                 changing: Mutex::default(),

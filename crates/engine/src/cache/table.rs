@@ -3,20 +3,22 @@
 use super::hint::Place;
 use super::{CacheKey, KeyMap};
 use crate::file::FileNumber;
+use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
-const SHARDS: usize = 64;
+/// Each on lines of its own, so many that two threads seldom meet.
+const SHARDS: usize = 128;
 
 /// A sharded map from blocks to frames.
 pub(super) struct Table {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[CachePadded<Mutex<Shard>>]>,
 }
 
 type Shard = KeyMap<Place>;
 
 impl Table {
     pub(super) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        Self { shards: (0..SHARDS).map(|_| CachePadded::default()).collect() }
     }
 
     fn shard(&self, key: CacheKey) -> &Mutex<Shard> {
