@@ -23,7 +23,7 @@ use base::memory::{Region, prefetch};
 use crossbeam_epoch::Guard;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -53,6 +53,8 @@ pub(super) struct Arena<M> {
     slab_bytes: usize,
     /// Bytes of a frame of each class, ascending, multiples of the alignment.
     classes: Box<[usize]>,
+    /// Frames of a slab of each class: every look-up compares with it, and a division is slow.
+    frames: Box<[usize]>,
     /// Class of each slab, plus 1; 0 for none.
     slabs: Box<[AtomicU16]>,
     meta: PhantomData<M>,
@@ -69,10 +71,12 @@ impl<M: Plain> Arena<M> {
     /// An arena of `slabs` slabs of `slab_bytes` bytes, none carved.
     pub(super) fn new(slabs: usize, slab_bytes: usize, huge: bool) -> Self {
         assert!(slab_bytes.is_multiple_of(ALIGNMENT) && slabs <= Place::SLABS_MAX);
+        let classes = classes_of(slab_bytes);
         Self {
             region: Region::new(slabs * slab_bytes, huge),
             slab_bytes,
-            classes: classes_of(slab_bytes),
+            frames: classes.iter().map(|bytes| slab_bytes / bytes).collect(),
+            classes,
             slabs: (0..slabs).map(|_| AtomicU16::new(0)).collect(),
             meta: PhantomData,
         }
@@ -108,7 +112,7 @@ impl<M: Plain> Arena<M> {
     }
 
     pub(super) fn frames_of(&self, class: usize) -> usize {
-        self.slab_bytes / self.classes[class]
+        self.frames[class]
     }
 
     /// The class of a carved slab.
@@ -246,13 +250,18 @@ impl<M: Plain> Arena<M> {
         FreeFrame(retired.0)
     }
 
-    /// Asks the processor to fetch what says which block the frame at `place` holds, and `parts` of
-    /// the block.
+    /// Asks the processor to fetch what says which block the frame at `place` holds, the first
+    /// `meta` bytes of what the block is, and `parts` of the block.
     #[inline]
-    pub(super) fn prefetch<const N: usize>(&self, place: Place, parts: [Range<usize>; N]) {
+    pub(super) fn prefetch<const N: usize>(
+        &self,
+        place: Place,
+        meta: usize,
+        parts: [Range<usize>; N],
+    ) {
         let Some((frame, _)) = self.frame(place) else { return };
         let start = frame.cast::<u8>();
-        prefetch(start, Self::BLOCK_AT);
+        prefetch(start, offset_of!(Frame<M>, meta) + meta);
         for part in parts {
             prefetch(start.wrapping_add(Self::BLOCK_AT + part.start), part.len());
         }

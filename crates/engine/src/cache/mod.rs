@@ -323,16 +323,28 @@ impl<M: Plain> Cache<M> {
     }
 
     /// Asks the processor to fetch what says which block it is that `hint` leads to, if it leads
-    /// anywhere, and the parts of the block that `parts` names by the block's aim. The parts may be
-    /// wrong, which only costs time.
+    /// anywhere, what the block is, and the parts of the block that `parts` names by the block's
+    /// aim. The parts may be wrong, which only costs time.
     #[inline]
     pub fn prefetch<const N: usize>(
         &self,
         hint: &Hint,
         parts: impl FnOnce(u32) -> [Range<usize>; N],
     ) {
+        self.prefetch_some(hint, size_of::<M>(), parts);
+    }
+
+    /// The same with only the first `meta` bytes of what the block is: of many blocks at once,
+    /// the processor fetches only so many lines side by side.
+    #[inline]
+    pub fn prefetch_some<const N: usize>(
+        &self,
+        hint: &Hint,
+        meta: usize,
+        parts: impl FnOnce(u32) -> [Range<usize>; N],
+    ) {
         if let Some((place, aim)) = self.follow(hint) {
-            self.arena.prefetch(place, parts(aim));
+            self.arena.prefetch(place, meta, parts(aim));
         }
     }
 

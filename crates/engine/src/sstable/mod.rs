@@ -68,10 +68,17 @@ pub type BlockCache = Cache<Block>;
 #[derive(Debug, Clone, Copy)]
 pub struct Block(Content);
 
+/// In this layout, so that the first bytes of a filter's are in one line with the head of its frame.
 #[derive(Debug, Clone, Copy)]
+#[repr(u8)]
 enum Content {
     Data(DataMeta),
     Index(IndexMeta),
     Filter(FilterMeta),
     LargeValue,
+}
+
+impl Content {
+    /// Bytes of it that a filter has.
+    const FILTER_BYTES: usize = align_of::<FilterMeta>() + size_of::<FilterMeta>();
 }

@@ -76,7 +76,8 @@ impl<'g> Candidate<'g> {
     pub(crate) fn begin(sst: &'g SstReader, query: &FilterQuery<'_>) -> Option<Self> {
         let partition = sst.top.partition_of(query.asked_row())?;
         let hint = &sst.top.slots()[partition].filter_hint;
-        sst.cache().prefetch(hint, |lines| [line_at(query.row_hash(), lines as usize)]);
+        let line = |lines: u32| [line_at(query.row_hash(), lines as usize)];
+        sst.cache().prefetch_some(hint, Content::FILTER_BYTES, line);
         Some(Self { sst, partition: partition as u32 })
     }
 
