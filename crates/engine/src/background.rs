@@ -396,7 +396,7 @@ impl Shared {
                 return Err(error);
             }
         }
-        self.obsolete.collect(&*self.env.fs);
+        self.obsolete.collect();
         self.cache.balance();
         Ok(())
     }
@@ -519,7 +519,7 @@ impl Shared {
         if !first {
             return Ok(());
         }
-        self.obsolete.collect(&*self.env.fs);
+        self.obsolete.collect();
         if let Ok(Some(end)) = &log
             && let Err(error) = self.manifest.install(&[Edit::LogClosed(*end)])
         {

@@ -40,7 +40,7 @@ impl Shared {
             self.obsolete.add(tree.view().ssts().cloned());
         }
         drop(tree);
-        self.obsolete.collect(&*self.env.fs);
+        self.obsolete.collect();
         self.retire_log();
 
         Ok(())

@@ -5,7 +5,8 @@
 //! 1. An SSTable is handed over here only after the edit that takes it out of the manifest is on
 //!    disk. Before that, a crash would bring back a manifest that names a file that is gone.
 //! 2. It is deleted when the last reader has let go of it, seen by its `Weak` reference. That is
-//!    looked at when somebody calls `collect`: after every install, and at close.
+//!    looked at when somebody calls `collect`: after every install, and at close; and, while a file
+//!    waits, every [`LOOK_AFTER`] in the background. A job still holds the inputs of its own install.
 //! 3. Files being written are not known here; their job removes them if it fails.
 //! 4. What a crash leaves behind, no manifest names. [`remove_unnamed`] deletes it at open, when
 //!    no job runs yet. It touches names of SSTables only ([`FileNumber::of_sst`]); the log, the
@@ -16,17 +17,30 @@
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
 use crate::sstable::SstReader;
-use base::env::FileSystem;
+use base::env::{Env, FileSystem};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// How long a file that is held waits until it is looked at again.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// SSTables that no version names any more and that readers may still hold.
-#[derive(Debug, Default)]
 pub struct Obsolete {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    env: Env,
     waiting: Mutex<Vec<Waiting>>,
+    /// Whether a job is to look again.
+    looks: AtomicBool,
+    /// Raised by whoever closes the engine: nobody looks again.
+    closing: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -36,24 +50,50 @@ struct Waiting {
 }
 
 impl Obsolete {
+    /// No files yet, of the file system of `env`. Once `closing` is raised, only those who call
+    /// `collect` look.
+    pub fn new(env: Env, closing: Arc<AtomicBool>) -> Self {
+        let (waiting, looks) = (Mutex::default(), AtomicBool::new(false));
+        Self { shared: Arc::new(Shared { env, waiting, looks, closing }) }
+    }
+
     /// Takes over SSTables that the manifest on disk does not name any more. Each is deleted by
-    /// the first `collect` that finds it without a holder.
+    /// the first `collect` that finds it without a holder, or soon after it has none.
     pub fn add(&self, readers: impl IntoIterator<Item = Arc<SstReader>>) {
         let waiting = |reader: Arc<SstReader>| Waiting {
             path: reader.path().to_owned(),
             reader: Arc::downgrade(&reader),
         };
-        self.waiting.lock().extend(readers.into_iter().map(waiting));
+        self.shared.waiting.lock().extend(readers.into_iter().map(waiting));
     }
 
     /// Deletes what nobody holds any more; gives the number of files deleted. What cannot be
-    /// deleted is tried again by the next call.
-    pub fn collect(&self, fs: &dyn FileSystem) -> usize {
+    /// deleted, and what is held, is tried again later.
+    pub fn collect(&self) -> usize {
+        let deleted = self.shared.collect();
+        self.shared.look_later();
+        deleted
+    }
+
+    /// Files that wait to be deleted.
+    pub fn len(&self) -> usize {
+        self.shared.waiting.lock().len()
+    }
+
+    /// Whether no file waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Shared {
+    fn collect(&self) -> usize {
         let free: Vec<Waiting> = {
             let mut waiting = self.waiting.lock();
             waiting.extract_if(.., |file| file.reader.strong_count() == 0).collect()
         };
         let found = free.len();
+        let fs = &*self.env.fs;
         let failed: Vec<Waiting> =
             free.into_iter().filter(|file| !remove(fs, &file.path)).collect();
         let deleted = found - failed.len();
@@ -61,14 +101,22 @@ impl Obsolete {
         deleted
     }
 
-    /// Files that wait to be deleted.
-    pub fn len(&self) -> usize {
-        self.waiting.lock().len()
-    }
-
-    /// Whether no file waits.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Sees to it that a job looks again while a file waits.
+    fn look_later(self: &Arc<Self>) {
+        let idle = self.waiting.lock().is_empty() || self.closing.load(Ordering::Acquire);
+        if idle || self.looks.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let shared = Arc::downgrade(self);
+        let look = move || {
+            let Some(shared) = shared.upgrade() else { return };
+            shared.looks.store(false, Ordering::Release);
+            if !shared.closing.load(Ordering::Acquire) {
+                shared.collect();
+                shared.look_later();
+            }
+        };
+        self.env.tasks.submit_later(LOOK_AFTER, Box::new(look));
     }
 }
 
@@ -117,7 +165,7 @@ mod tests {
     use crate::cell::{Column, Entry, FamilyId, Kind, SequenceNumber, Timestamp};
     use crate::options::{Compression, FilterGranularity, TreeOptions};
     use crate::sstable::{BlockCache, SstBuilder, SstOptions};
-    use base::env::RealFileSystem;
+    use base::env::{RealFileSystem, SimEnv, Tasks};
 
     fn sst(dir: &Path, number: u64) -> Arc<SstReader> {
         let (fs, number) = (RealFileSystem, FileNumber(number));
@@ -141,29 +189,56 @@ mod tests {
     #[test]
     fn a_file_goes_when_its_last_reader_does() {
         let dir = tempfile::tempdir().unwrap();
-        let obsolete = Obsolete::default();
+        let obsolete = Obsolete::new(Env::real(1), Arc::default());
         let (held, free) = (sst(dir.path(), 1), sst(dir.path(), 2));
         obsolete.add([Arc::clone(&held), free]);
-        assert_eq!(obsolete.collect(&RealFileSystem), 1);
+        assert_eq!(obsolete.collect(), 1);
         assert!(held.path().exists() && obsolete.len() == 1);
         let path = held.path().to_owned();
         drop(held);
-        assert_eq!(obsolete.collect(&RealFileSystem), 1);
+        assert_eq!(obsolete.collect(), 1);
         assert!(!path.exists() && obsolete.is_empty());
+    }
+
+    #[test]
+    fn a_file_that_was_held_goes_although_nobody_collects() {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = SimEnv::new(1);
+        let env = Env { fs: Arc::new(RealFileSystem), ..machine.env() };
+        let closing = Arc::new(AtomicBool::new(false));
+        let obsolete = Obsolete::new(env, Arc::clone(&closing));
+        let held = [sst(dir.path(), 1), sst(dir.path(), 2)];
+        let paths = held.each_ref().map(|sst| sst.path().to_owned());
+        obsolete.add(held.iter().cloned());
+        assert_eq!(obsolete.collect(), 0);
+        let [first, second] = held;
+        drop(first);
+        assert!(machine.tasks.help() && !paths[0].exists() && paths[1].exists());
+        // It goes on for as long as a file waits, and no longer.
+        assert!(machine.tasks.help() && obsolete.len() == 1);
+        drop(second);
+        assert!(machine.tasks.help() && !paths[1].exists() && !machine.tasks.help());
+        // Nor while the engine closes.
+        let held = sst(dir.path(), 3);
+        obsolete.add([Arc::clone(&held)]);
+        closing.store(true, Ordering::Relaxed);
+        assert_eq!((obsolete.collect(), machine.tasks.help()), (0, false));
+        drop(held);
+        assert_eq!((obsolete.collect(), obsolete.len()), (1, 0));
     }
 
     #[test]
     fn what_cannot_be_deleted_is_tried_again() {
         let dir = tempfile::tempdir().unwrap();
-        let obsolete = Obsolete::default();
+        let obsolete = Obsolete::new(Env::real(1), Arc::default());
         let reader = sst(dir.path(), 1);
         let path = reader.path().to_owned();
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
         obsolete.add([reader]);
-        assert_eq!((obsolete.collect(&RealFileSystem), obsolete.len()), (0, 1));
+        assert_eq!((obsolete.collect(), obsolete.len()), (0, 1));
         std::fs::remove_dir(&path).unwrap();
-        assert_eq!((obsolete.collect(&RealFileSystem), obsolete.len()), (1, 0));
+        assert_eq!((obsolete.collect(), obsolete.len()), (1, 0));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::flights::Flights;
 use crate::log::{Ending, LogEnd, LogItem, LogReader, LogWriter, SegmentNumber};
 use crate::manifest::current::CURRENT;
 use crate::manifest::{LogPosition, ManifestSet, State};
-use crate::obsolete;
+use crate::obsolete::{self, Obsolete};
 use crate::options::{Options, ReadPath};
 use crate::snapshot::Snapshots;
 use crate::sstable::{BlockCache, ReadaheadSource, SstReader};
@@ -79,9 +79,9 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let clock = Arc::clone(&env.clock);
     let commits = Commits::new(writer, start, Arc::clone(&snapshots), clock, options.durability);
     let readahead = ReadaheadSource::new(Arc::clone(&env.fs));
+    let closing = Arc::default();
     let shared = Arc::new(Shared {
         flights: Flights::new(Arc::clone(&env.fs)),
-        env,
         dir: dir.to_owned(),
         commits,
         log_segments,
@@ -89,10 +89,11 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         trees: RwLock::new(trees),
         snapshots,
         cache,
-        obsolete: Default::default(),
+        obsolete: Obsolete::new(env.clone(), Arc::clone(&closing)),
+        env,
         progress: Mutex::default(),
         progressed: Default::default(),
-        closing: Arc::default(),
+        closing,
         counters: Default::default(),
         point_counters: Default::default(),
         past_filter_counters: Default::default(),

@@ -3,7 +3,7 @@
 //!
 //! | status | meaning |
 //! |---|---|
-//! | 0 | done; for `check`: clean; for `repair`: nothing is lost |
+//! | 0 | done; for `check`: clean; for `repair`: nothing is lost; for `stress`: nothing was wrong |
 //! | 1 | failed, and the last line on standard error says why and what to do; for `check`: damaged; for `repair`: something is lost |
 //! | 2 | refused before anything was touched: a bad flag, configuration or file; for `check`: unusable |
 
@@ -14,6 +14,7 @@ mod inspect;
 mod logging;
 mod serve;
 mod size;
+mod stress;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -28,6 +29,8 @@ fn main() -> ExitCode {
         Command::Dump(args) => inspect::dump(&args),
         Command::Check(args) => inspect::check(&args),
         Command::Repair(args) => inspect::repair(&args),
+        Command::Stress(args) => stress::run(&args),
+        Command::StressWorker(args) => stress::run_worker(&args),
         Command::Version => version(),
     };
     outcome.unwrap_or_else(|error| fail(&error))

@@ -11,6 +11,7 @@ pub mod clock;
 mod direct;
 mod direct_write;
 pub mod fs;
+mod one_by_one;
 mod read_buffer;
 pub mod read_queue;
 pub mod read_threads;
@@ -22,6 +23,7 @@ mod uring;
 
 pub use clock::{Clock, SystemClock};
 pub use fs::FileSystem;
+pub use one_by_one::OneByOne;
 pub use real::RealFileSystem;
 pub use rng::Rng;
 pub use sim::SimEnv;

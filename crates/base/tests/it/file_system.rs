@@ -1,13 +1,16 @@
 //! What every [`FileSystem`] does, real or simulated.
 
 use base::env::sim::SimFs;
-use base::env::{FileSystem, RealFileSystem};
+use base::env::{FileSystem, OneByOne, RealFileSystem};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn on_both(check: impl Fn(&dyn FileSystem, &Path)) {
     let dir = tempfile::tempdir().unwrap();
     check(&RealFileSystem, dir.path());
+    let dir = tempfile::tempdir().unwrap();
+    check(&OneByOne(Arc::new(RealFileSystem)), dir.path());
     let fs = SimFs::new(1);
     fs.create_dir_all(Path::new("/data")).unwrap();
     check(&fs, Path::new("/data"));

@@ -11,3 +11,4 @@ mod kill9;
 mod lifecycle;
 mod rows;
 mod server;
+mod stress;
