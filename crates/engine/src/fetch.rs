@@ -4,11 +4,11 @@
 //! and ends all, before it waits for those that others claimed. So two calls whose blocks overlap
 //! never wait for each other in a circle, and no block is read twice at the same time.
 
-use crate::cache::{BlockHold, Claim, Claimed, Loading};
+use crate::cache::{BlockHold, CacheKey, Claim, Claimed, Loading};
 use crate::engine::Shared;
 use crate::error::Result;
 use crate::reader::PointCount;
-use crate::sstable::{Block, BlockLoad, Missing, SstReader};
+use crate::sstable::{Block, BlockLoad, HeldBlocks, Missing, SstReader};
 use base::env::read_queue::{ReadQueue, with_thread_queue};
 use std::sync::Arc;
 
@@ -21,11 +21,7 @@ type Own<'a> = (&'a BlockLoad, Claim<'a, Block>);
 /// Brings in `missed`, with repetitions or without, and adds what it holds of them to `held`. A
 /// block may still be missing afterwards: the cache could not keep it, or the thread that was
 /// loading it gave up. After an error some were not brought in. The caller is not pinned.
-pub(crate) fn fetch(
-    shared: &Shared,
-    missed: Vec<Missed>,
-    held: &mut Vec<BlockHold<Block>>,
-) -> Result<()> {
+pub(crate) fn fetch(shared: &Shared, missed: Vec<Missed>, held: &mut HeldBlocks) -> Result<()> {
     shared.point_counters.add(PointCount::Fetched as usize, missed.len() as u64);
     let mut loads = Vec::with_capacity(missed.len());
     for (sst, missing) in missed {
@@ -33,9 +29,9 @@ pub(crate) fn fetch(
     }
     let (own, others) = claim_all(shared, &loads, held);
     let read = read_all(shared, own, held);
-    for other in others {
+    for (key, other) in others {
         if let Some(outcome) = other.wait() {
-            held.push(outcome?);
+            held.push(key, outcome?);
         }
     }
     read
@@ -45,28 +41,28 @@ pub(crate) fn fetch(
 fn claim_all<'a>(
     shared: &'a Shared,
     loads: &'a [BlockLoad],
-    held: &mut Vec<BlockHold<Block>>,
-) -> (Vec<Own<'a>>, Vec<Loading<Block>>) {
+    held: &mut HeldBlocks,
+) -> (Vec<Own<'a>>, Vec<(CacheKey, Loading<Block>)>) {
     let (mut own, mut others) = (Vec::with_capacity(loads.len()), Vec::new());
     for load in loads {
         match load.claim(&shared.cache) {
-            Claimed::Resident(hold) => held.push(hold),
+            Claimed::Resident(hold) => held.push(load.key(), hold),
             Claimed::Free(claim) => own.push((load, claim)),
-            Claimed::Loading(other) => others.push(other),
+            Claimed::Loading(other) => others.push((load.key(), other)),
         }
     }
     (own, others)
 }
 
 /// Reads all blocks and ends all claims; gives the first error.
-fn read_all(shared: &Shared, own: Vec<Own<'_>>, held: &mut Vec<BlockHold<Block>>) -> Result<()> {
+fn read_all(shared: &Shared, own: Vec<Own<'_>>, held: &mut HeldBlocks) -> Result<()> {
     let counters = &shared.point_counters;
     counters.add(PointCount::DiskReads as usize, own.len() as u64);
     let bytes = own.iter().map(|(load, _)| load.bytes()).sum();
     counters.add(PointCount::DiskBytes as usize, bytes);
     let mut first_error = None;
-    let mut keep = |outcome: Result<BlockHold<Block>>| match outcome {
-        Ok(hold) => held.push(hold),
+    let mut keep = |load: &BlockLoad, outcome: Result<BlockHold<Block>>| match outcome {
+        Ok(hold) => held.push(load.key(), hold),
         Err(error) => drop(first_error.get_or_insert(error)),
     };
     // A lone read is done soonest without a queue.
@@ -74,7 +70,7 @@ fn read_all(shared: &Shared, own: Vec<Own<'_>>, held: &mut Vec<BlockHold<Block>>
         counters.add(PointCount::Batched as usize, own.len() as u64);
         with_thread_queue(&shared.env.fs, |queue| read_together(queue, own, &mut keep));
     } else {
-        own.into_iter().for_each(|(load, claim)| keep(load.read(claim)));
+        own.into_iter().for_each(|(load, claim)| keep(load, load.read(claim)));
     }
     first_error.map_or(Ok(()), Err)
 }
@@ -83,13 +79,13 @@ fn read_all(shared: &Shared, own: Vec<Own<'_>>, held: &mut Vec<BlockHold<Block>>
 fn read_together(
     queue: &mut dyn ReadQueue,
     own: Vec<Own<'_>>,
-    keep: &mut dyn FnMut(Result<BlockHold<Block>>),
+    keep: &mut dyn FnMut(&BlockLoad, Result<BlockHold<Block>>),
 ) {
     let mut waiting = Vec::with_capacity(own.len());
     for (load, claim) in own {
         match load.submit(queue, waiting.len() as u64) {
             Ok(()) => waiting.push(Some((load, claim))),
-            Err(error) => keep(load.fail(claim, error)),
+            Err(error) => keep(load, load.fail(claim, error)),
         }
     }
     let mut done = Vec::with_capacity(waiting.len());
@@ -97,7 +93,7 @@ fn read_together(
         queue.wait(1, &mut done);
         for completed in done.drain(..) {
             let (load, claim) = waiting[completed.tag as usize].take().expect("a tag comes once");
-            keep(load.end(claim, completed.result));
+            keep(load, load.end(claim, completed.result));
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::engine::Shared;
 use crate::error::Result;
 use crate::fetch::Missed;
 use crate::reader::PointCount;
-use crate::sstable::{Block, BlockCache, BlockLoad};
+use crate::sstable::{Block, BlockCache, BlockLoad, HeldBlocks};
 use base::env::fs::FileSystem;
 use base::env::read_queue::ReadBuffer;
 use base::env::read_threads::{ReadThreads, ThreadRead};
@@ -110,7 +110,7 @@ impl Flights {
         &self,
         shared: &Shared,
         missed: Vec<Missed>,
-        held: &mut Vec<BlockHold<Block>>,
+        held: &mut HeldBlocks,
     ) -> Result<()> {
         shared.point_counters.add(PointCount::Fetched as usize, missed.len() as u64);
         let together = shared.options.read_path.batched_reads;
@@ -119,9 +119,9 @@ impl Flights {
             let group = if together { rest.len() } else { 1 };
             poll_fn(|context| self.threads.poll_room(context)).await;
             let flights = self.begin(shared, rest.by_ref().take(group), held)?;
-            for flight in flights {
+            for (key, flight) in flights {
                 if let Some(outcome) = poll_fn(|context| flight.poll(context)).await {
-                    held.push(outcome?);
+                    held.push(key, outcome?);
                 }
             }
         }
@@ -134,14 +134,16 @@ impl Flights {
         &self,
         shared: &Shared,
         missed: impl Iterator<Item = Missed>,
-        held: &mut Vec<BlockHold<Block>>,
-    ) -> Result<Vec<Arc<Flight>>> {
+        held: &mut HeldBlocks,
+    ) -> Result<Vec<(CacheKey, Arc<Flight>)>> {
         let (mut flights, mut reads, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut failed = None;
         for (sst, missing) in missed {
-            match self.begin_one(shared, BlockLoad::of_resident(sst, missing)?, held) {
+            let Some(block) = BlockLoad::of_resident(sst, missing)? else { continue };
+            let key = block.key();
+            match self.begin_one(shared, block, held) {
                 Ok(Some((flight, read))) => {
-                    flights.push(flight);
+                    flights.push((key, flight));
                     bytes += read.as_ref().map_or(0, |read| read.len as u64);
                     reads.extend(read);
                 }
@@ -163,15 +165,14 @@ impl Flights {
     fn begin_one(
         &self,
         shared: &Shared,
-        block: Option<BlockLoad>,
-        held: &mut Vec<BlockHold<Block>>,
+        block: BlockLoad,
+        held: &mut HeldBlocks,
     ) -> Result<Option<(Arc<Flight>, Option<ThreadRead>)>> {
-        let Some(block) = block else { return Ok(None) };
         if let Some((hold, read)) = block.at_once()? {
             let counters = &shared.point_counters;
             counters.add(PointCount::DiskReads as usize, read.into());
             counters.add(PointCount::DiskBytes as usize, if read { block.bytes() } else { 0 });
-            held.push(hold);
+            held.push(block.key(), hold);
             return Ok(None);
         }
         let key = block.key();
@@ -183,7 +184,7 @@ impl Flights {
                 return Ok(Some((Arc::clone(flight), None)));
             }
             if let Some(hold) = block.resident(&shared.cache) {
-                held.push(hold);
+                held.push(key, hold);
                 return Ok(None);
             }
             Arc::clone(flying.entry(key).or_default())

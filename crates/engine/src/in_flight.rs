@@ -20,13 +20,13 @@
 //! 4. Without a snapshot each plan looks at the newest state of the tree, so the answer is of a
 //!    moment between submission and answer, and no files are kept from being deleted.
 
-use crate::cache::{BlockHold, KeyMap};
+use crate::cache::KeyMap;
 use crate::cell::{FamilyId, Timestamp};
 use crate::error::{Error, Result};
 use crate::fetch::Missed;
 use crate::reader::{ColumnOf, FETCHES_MAX, Planned, PointCount, TreeReader};
 use crate::snapshot::Snapshot;
-use crate::sstable::{Block, BlockLoad};
+use crate::sstable::{BlockLoad, HeldBlocks};
 use base::env::read_queue::{Completed, ReadQueue};
 use std::collections::VecDeque;
 
@@ -67,7 +67,7 @@ struct Get {
     rounds: usize,
     /// Loads that list it.
     waits_for: usize,
-    held: Vec<BlockHold<Block>>,
+    held: HeldBlocks,
     failed: Option<Error>,
 }
 
@@ -110,7 +110,7 @@ impl InFlightGets {
     /// bound.
     pub fn submit(&mut self, tag: u64, of: ColumnOf<'_>) {
         self.tree.count(PointCount::Reads, 1);
-        match self.tree.plan_get(of, self.snapshot.as_ref()) {
+        match self.tree.plan_get(of, self.snapshot.as_ref(), &HeldBlocks::default()) {
             Ok(Planned::Done(cell)) => self.answered.push_back((tag, Ok(cell))),
             Ok(Planned::Missed(missed)) => {
                 let slot = self.gets.insert(Get {
@@ -120,7 +120,7 @@ impl InFlightGets {
                     qualifier: of.qualifier.to_vec(),
                     rounds: 0,
                     waits_for: 0,
-                    held: Vec::new(),
+                    held: HeldBlocks::default(),
                     failed: None,
                 });
                 self.want(slot, missed);
@@ -188,12 +188,13 @@ impl InFlightGets {
     /// A block has come, or failed to.
     fn arrived(&mut self, read: Completed) {
         let load = self.loads.remove(read.tag as usize);
-        self.loading.remove(&load.block.key());
+        let key = load.block.key();
+        self.loading.remove(&key);
         let outcome = load.block.enter(self.tree.cache(), read.result);
         for slot in load.gets {
             let get = self.gets.get(slot);
             match &outcome {
-                Ok(hold) => get.held.push(hold.clone()),
+                Ok(hold) => get.held.push(key, hold.clone()),
                 Err(error) => get.failed = Some(error.clone()),
             }
             get.waits_for -= 1;
@@ -212,7 +213,7 @@ impl InFlightGets {
             let planned = match get.failed.take() {
                 Some(error) => Err(error),
                 None if rounds == FETCHES_MAX => Ok(Planned::ToMerge),
-                None => self.tree.plan_get(get.of(), self.snapshot.as_ref()),
+                None => self.tree.plan_get(get.of(), self.snapshot.as_ref(), &get.held),
             };
             let answer = match planned {
                 Ok(Planned::Missed(missed)) => {
@@ -248,7 +249,7 @@ impl InFlightGets {
         if let Some(load) = self.loading.get(&key) {
             self.loads.get(*load).gets.push(slot);
         } else if let Some(hold) = block.resident(self.tree.cache()) {
-            self.gets.get(slot).held.push(hold);
+            self.gets.get(slot).held.push(key, hold);
             return Ok(());
         } else {
             let tag = self.loads.next();

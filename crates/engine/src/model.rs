@@ -269,43 +269,62 @@ pub(crate) mod testing {
         }
     }
 
-    fn changes() -> impl Strategy<Value = Change> {
-        let values = proptest::collection::vec(any::<u8>(), 0..10);
-        let operand =
-            (operators(), any::<i64>()).prop_map(|(operator, value)| Operand { operator, value });
-        let (family, time) = (1u16..4, -1i64..5);
+    /// Short ones, and some that have a block of their own in SSTables.
+    fn values() -> impl Strategy<Value = Vec<u8>> {
         prop_oneof![
-            8 => (rows(), family.clone(), qualifiers(), time.clone(), values)
-                .prop_map(|(r, f, q, t, v)| Change::Put(r, f, q, t, v)),
-            4 => (rows(), family.clone(), qualifiers(), time, operand)
-                .prop_map(|(r, f, q, t, o)| Change::Merge(r, f, q, t, o)),
+            9 => proptest::collection::vec(any::<u8>(), 0..10),
+            1 => (any::<u8>(), 4096usize..6000).prop_map(|(byte, len)| vec![byte; len]),
+        ]
+    }
+
+    fn puts() -> impl Strategy<Value = Change> {
+        (rows(), 1u16..4, qualifiers(), -1i64..5, values())
+            .prop_map(|(r, f, q, t, v)| Change::Put(r, f, q, t, v))
+    }
+
+    fn deletes() -> impl Strategy<Value = Change> {
+        let family = 1u16..4;
+        prop_oneof![
             2 => (rows(), family.clone(), qualifiers(), ranges())
                 .prop_map(|(r, f, q, t)| Change::DeleteColumn(r, f, q, t)),
             1 => (rows(), family, ranges()).prop_map(|(r, f, t)| Change::DeleteFamily(r, f, t)),
             1 => (rows(), ranges()).prop_map(|(r, t)| Change::DeleteRow(r, t)),
+        ]
+    }
+
+    fn changes() -> impl Strategy<Value = Change> {
+        let operand =
+            (operators(), any::<i64>()).prop_map(|(operator, value)| Operand { operator, value });
+        prop_oneof![
+            8 => puts(),
+            4 => (rows(), 1u16..4, qualifiers(), -1i64..5, operand)
+                .prop_map(|(r, f, q, t, o)| Change::Merge(r, f, q, t, o)),
+            4 => deletes(),
             1 => (rows(), option::of(rows())).prop_map(|(s, e)| Change::DropRange(s, e)),
         ]
     }
 
-    /// A batch of up to eight mutations.
-    pub(crate) fn batches() -> impl Strategy<Value = WriteBatch> {
-        proptest::collection::vec(changes(), 0..8).prop_map(|changes| {
+    fn batches_of(changes: impl Strategy<Value = Change>) -> impl Strategy<Value = WriteBatch> {
+        proptest::collection::vec(changes, 0..8).prop_map(|changes| {
             let mut batch = WriteBatch::new();
             changes.iter().for_each(|change| change.apply(&mut batch));
             batch
         })
     }
 
+    /// A batch of up to eight mutations.
+    pub(crate) fn batches() -> impl Strategy<Value = WriteBatch> {
+        batches_of(changes())
+    }
+
     /// A batch of up to eight puts.
     pub(crate) fn put_batches() -> impl Strategy<Value = WriteBatch> {
-        let values = proptest::collection::vec(any::<u8>(), 0..10);
-        let put = (rows(), 1u16..4, qualifiers(), -1i64..5, values)
-            .prop_map(|(r, f, q, t, v)| Change::Put(r, f, q, t, v));
-        proptest::collection::vec(put, 0..8).prop_map(|changes| {
-            let mut batch = WriteBatch::new();
-            changes.iter().for_each(|change| change.apply(&mut batch));
-            batch
-        })
+        batches_of(puts())
+    }
+
+    /// A batch of up to eight puts and deletes of single rows.
+    pub(crate) fn put_and_delete_batches() -> impl Strategy<Value = WriteBatch> {
+        batches_of(prop_oneof![3 => puts(), 2 => deletes()])
     }
 
     /// A question about any rows, columns, timestamps and versions.

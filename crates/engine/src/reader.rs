@@ -20,18 +20,20 @@ use crate::options::ReadPath;
 use crate::read::point::{PointRead, PointReads, Step, Wanted};
 use crate::request::{Cell, Columns, QualifierRange, RowRange, ScanRequest};
 use crate::snapshot::Snapshot;
-use crate::sstable::{BlockCache, FilterQuery};
+use crate::sstable::{BlockCache, FilterQuery, HeldBlocks, WantedCells};
 use crate::striped::Striped;
 use crate::tree::Tree;
 use crate::view::{Blocks, ReadView};
 use arrayvec::ArrayVec;
 use crossbeam_epoch as epoch;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Times a read brings in what it misses before it is merged: of an index partition, its filter and
-/// a data block each may be missing, and a block that the cache could not keep stays missing.
-pub(crate) const FETCHES_MAX: usize = 4;
+/// Times a read brings in what it misses before it is merged: of an index partition, its filter, a
+/// data block and a large value each may be missing, and a block other than a large value that the
+/// cache could not keep stays missing.
+pub(crate) const FETCHES_MAX: usize = 5;
 /// Reads of a multi-get that wait for memory together.
 const GROUP: usize = 32;
 /// Ranges of columns up to which a read of a row asks the filters for each.
@@ -200,25 +202,22 @@ impl TreeReader {
         self.check()?;
         self.count(PointCount::Reads, 1);
         let queries = selection.questions(row);
-        let RowSelection { columns, timestamps, versions_max } = *selection;
+        let cells = selection.wanted();
         let filters = &self.tree.filter_counters;
         let view = self.tree.look();
         let read = PointRead::new(&queries, self.sequence(snapshot), self.parts());
-        let mut held = Vec::new();
+        let mut held = HeldBlocks::default();
         for _ in 0..FETCHES_MAX {
             let missed = {
                 let pinned = epoch::pin();
-                match read.whole(&view, &pinned, filters) {
-                    Step::Done(hit) => {
-                        let mut lent = 0;
-                        let Some(hit) = hit else { return Ok(0) };
-                        let mut cells = hit.cells(columns);
-                        let mut next =
-                            || hit.next_of(&mut cells, columns, timestamps, versions_max);
-                        while let Some(at) = next() {
-                            use_cell(&hit.cell(at));
-                            lent += 1;
-                        }
+                match read.whole(&view, &cells, &held, &pinned, filters) {
+                    Step::Done(None) => return Ok(0),
+                    Step::Done(Some(row)) => {
+                        let lent = row.lend(&cells, |cell| {
+                            use_cell(cell);
+                            ControlFlow::Continue(())
+                        });
+                        let (ControlFlow::Continue(lent) | ControlFlow::Break(lent)) = lent;
                         return Ok(lent);
                     }
                     Step::Fetch(wanted) => missed(&view, row, &wanted),
@@ -263,11 +262,12 @@ impl TreeReader {
         view.scan(request, at, self.parts(), filters, Blocks::Ahead(ahead), Some(pin))
     }
 
-    /// Takes the get of a column at `snapshot` as far as resident blocks lead.
+    /// Takes the get of a column at `snapshot` as far as resident blocks, and what is `held`, lead.
     pub(crate) fn plan_get(
         &self,
         of: ColumnOf<'_>,
         snapshot: Option<&Snapshot>,
+        held: &HeldBlocks,
     ) -> Result<Planned> {
         self.check()?;
         let view = self.tree.look();
@@ -275,7 +275,7 @@ impl TreeReader {
         let read = PointRead::new(&queries, self.sequence(snapshot), self.parts());
         let pinned = epoch::pin();
         let filters = &self.tree.filter_counters;
-        Ok(match read.newest(&view, &of.column(), &pinned, filters) {
+        Ok(match read.newest(&view, &of.column(), held, &pinned, filters) {
             Step::Done(cell) => {
                 Planned::Done(cell.map(|cell| (cell.timestamp, cell.value.to_vec())))
             }
@@ -306,12 +306,12 @@ impl TreeReader {
     ) -> Result<Option<R>> {
         let queries = [of.query()];
         let read = PointRead::new(&queries, at, self.parts());
-        let mut held = Vec::new();
+        let mut held = HeldBlocks::default();
         for _ in 0..FETCHES_MAX {
             let missed = {
                 let pinned = epoch::pin();
                 let filters = &self.tree.filter_counters;
-                match read.newest(view, &of.column(), &pinned, filters) {
+                match read.newest(view, &of.column(), &held, &pinned, filters) {
                     Step::Done(cell) => {
                         return Ok(cell.map(|cell| use_cell(cell.timestamp, cell.value)));
                     }
@@ -355,11 +355,11 @@ impl TreeReader {
     ) -> Result<ArrayVec<usize, GROUP>> {
         let mut open: ArrayVec<usize, GROUP> = (0..columns.len()).collect();
         let mut to_merge = ArrayVec::new();
-        let mut held = Vec::new();
+        let mut held = HeldBlocks::default();
         for _ in 0..FETCHES_MAX {
             let mut all_missed = Vec::new();
             let mut missing = ArrayVec::new();
-            self.plan_group(view, at, columns, &open, |index, step| match step {
+            self.plan_group(view, at, columns, (&open, &held), |index, step| match step {
                 Step::Done(cell) => lend(index, cell),
                 Step::Merge => to_merge.push(index),
                 Step::Fetch(wanted) => {
@@ -377,13 +377,14 @@ impl TreeReader {
         Ok(to_merge)
     }
 
-    /// Takes the reads of the columns at the places `open` as far as resident blocks lead.
+    /// Takes the reads of the columns at the places `open` as far as resident blocks, and what is
+    /// `held`, lead.
     fn plan_group(
         &self,
         view: &ReadView,
         at: SequenceNumber,
         columns: &[ColumnOf<'_>],
-        open: &[usize],
+        (open, held): (&[usize], &HeldBlocks),
         mut step: impl FnMut(usize, Step<Option<Cell<'_>>>),
     ) {
         let queries: ArrayVec<_, GROUP> = open.iter().map(|at| [columns[*at].query()]).collect();
@@ -393,7 +394,7 @@ impl TreeReader {
             reads.push(PointRead::new(query, at, self.parts()), columns[*index].column(), view);
         }
         let filters = &self.tree.filter_counters;
-        reads.run(view, &pinned, filters, |at, of_one| step(open[at], of_one));
+        reads.run(view, held, &pinned, filters, |at, of_one| step(open[at], of_one));
     }
 }
 
@@ -431,6 +432,11 @@ impl<'a> RowSelection<'a> {
     /// All cells of `columns`.
     pub fn of(columns: &'a Columns) -> Self {
         Self { columns, timestamps: TimestampRange::ALL, versions_max: None }
+    }
+
+    fn wanted(&self) -> WantedCells<'a> {
+        let Self { columns, timestamps, versions_max } = *self;
+        WantedCells { columns, timestamps, versions_max }
     }
 
     /// The same as a scan of `row`.

@@ -4,21 +4,28 @@
 //! fetched together, then asked; a file that may have the row is searched down to the row itself.
 //! While all of it is resident, nothing here takes a lock, allocates, or looks a block up by its
 //! key. What is not resident is named ([`Step::Fetch`]); the caller unpins, brings it in and asks
-//! again. What needs merging (memtables that may have the row, deletes, aggregates, several files
-//! that have it, rows over several blocks) is left to `read::scan` ([`Step::Merge`]).
+//! again. What needs merging (memtables that may have the row, aggregates, whole rows that several
+//! files have, rows over several blocks) is left to `read::scan` ([`Step::Merge`]).
 //!
-//! Invariant: an answer given here is the one that `read::scan` gives. A row is answered here only
-//! from entries that are all puts visible to the reader, so the newest cell of a column is the one
-//! with the largest timestamp; among equal ones, that of the newest source.
+//! Invariant: an answer given here is the one that `read::scan` gives. Of a plain row all entries
+//! are puts visible to the reader, so the newest cell of a column is the one with the largest
+//! timestamp; among equal ones, that of the newest source. A row with tombstones, later entries or
+//! large values is decided where it lies (`sstable/in_place.rs`); the path of plain rows ends where
+//! the first such row is met (`in_place`).
+
+mod in_place;
 
 use super::counters::FilterCounters;
 use crate::cell::{Column, SequenceNumber};
 use crate::options::ReadPath;
 use crate::request::Cell;
-use crate::sstable::{Ahead, Candidate, Descent, FilterQuery, Missing, RowHit};
+use crate::sstable::{
+    Ahead, Candidate, Descent, FilterQuery, HeldBlocks, Missing, RowCells, WantedCells,
+};
 use crate::view::ReadView;
 use arrayvec::ArrayVec;
 use crossbeam_epoch::Guard;
+use in_place::{Memory, NotPlain};
 
 /// Runs that are looked at here at most; a view of more is merged.
 pub(crate) const RUNS_MAX: usize = 16;
@@ -27,12 +34,11 @@ pub(crate) const RUNS_MAX: usize = 16;
 pub(crate) type Wanted = (usize, Missing);
 
 /// What came of looking.
-#[expect(clippy::large_enum_variant, reason = "a box would be an allocation")]
 pub(crate) enum Step<T> {
     /// The answer.
     Done(T),
     /// These blocks are needed first.
-    Fetch(ArrayVec<Wanted, RUNS_MAX>),
+    Fetch(Vec<Wanted>),
     /// The row has to be merged.
     Merge,
 }
@@ -68,11 +74,12 @@ impl<'k> PointRead<'k> {
         self.queries[0].asked_row()
     }
 
-    /// The newest cell of `column`.
+    /// The newest cell of `column`. Large values are also looked for in `held`.
     pub(crate) fn newest<'g>(
         &self,
         view: &'g ReadView,
         column: &Column<'_>,
+        held: &'g HeldBlocks,
         pinned: &'g Guard,
         counters: &FilterCounters,
     ) -> Step<Option<Cell<'g>>> {
@@ -83,37 +90,45 @@ impl<'k> PointRead<'k> {
             Step::Fetch(wanted) => return Step::Fetch(wanted),
             Step::Merge => return Step::Merge,
         }
-        let mut wanted = ArrayVec::new();
+        let mut wanted = Vec::new();
         let mut newest: Option<Cell<'g>> = None;
-        for &(run, candidate) in &candidates {
+        for (at, &(run, candidate)) in candidates.iter().enumerate() {
             // Sources come newest first, so on equal timestamps the cell in hand wins.
             if newest.is_some_and(|cell| cell.timestamp >= candidate.timestamp_max()) {
                 continue;
             }
-            match self.search(candidate, pinned) {
-                Ok(Some(hit)) if !hit.is_plain(self.snapshot) => return Step::Merge,
-                Ok(Some(hit)) => {
-                    let cell = hit.newest(column);
-                    counters.judge(self.queries, cell.is_some());
-                    let newer = |cell: &Cell<'g>| {
-                        newest.is_none_or(|newest| newest.timestamp < cell.timestamp)
-                    };
-                    newest = cell.filter(newer).or(newest);
+            let descent = match self.search(candidate, pinned) {
+                Ok(descent) => descent,
+                Err(missing) => {
+                    wanted.push((run, missing));
+                    continue;
                 }
-                Ok(None) => counters.judge(self.queries, false),
-                Err(missing) => wanted.push((run, missing)),
+            };
+            let hit = descent.row();
+            if let Some(hit) = hit.filter(|hit| !hit.is_plain(self.snapshot)) {
+                let met = NotPlain { run, descent: &descent, hit, older: &candidates[at + 1..] };
+                let memory = Memory { held, pinned, counters };
+                return self.newest_in_place(met, column, (newest, wanted), memory);
             }
+            let cell = hit.and_then(|hit| hit.newest(column));
+            counters.judge(self.queries, cell.is_some());
+            let newer =
+                |cell: &Cell<'g>| newest.is_none_or(|newest| newest.timestamp < cell.timestamp);
+            newest = cell.filter(newer).or(newest);
         }
         if wanted.is_empty() { Step::Done(newest) } else { Step::Fetch(wanted) }
     }
 
-    /// The row, if a single file has it and no entry of it needs merging.
+    /// What is `cells_wanted` of the row, if a single file decides it without merging. Large values
+    /// are also looked for in `held`.
     pub(crate) fn whole<'g>(
         &self,
         view: &'g ReadView,
+        cells_wanted: &WantedCells<'_>,
+        held: &'g HeldBlocks,
         pinned: &'g Guard,
         counters: &FilterCounters,
-    ) -> Step<Option<RowHit<'g>>> {
+    ) -> Step<Option<RowCells<'g>>> {
         // Filled in place: it is too large to be moved about.
         let mut candidates = Candidates::new();
         match self.candidates(view, pinned, counters, &mut candidates) {
@@ -121,20 +136,34 @@ impl<'k> PointRead<'k> {
             Step::Fetch(wanted) => return Step::Fetch(wanted),
             Step::Merge => return Step::Merge,
         }
-        let mut wanted = ArrayVec::new();
+        let mut wanted = Vec::new();
         let mut found = None;
-        for &(run, candidate) in &candidates {
-            match self.search(candidate, pinned) {
-                Ok(Some(hit)) if found.is_none() && hit.is_plain(self.snapshot) => {
-                    counters.judge(self.queries, true);
-                    found = Some(hit);
+        for (at, &(run, candidate)) in candidates.iter().enumerate() {
+            let descent = match self.search(candidate, pinned) {
+                Ok(descent) => descent,
+                Err(missing) => {
+                    wanted.push((run, missing));
+                    continue;
                 }
-                Ok(Some(_)) => return Step::Merge,
-                Ok(None) => counters.judge(self.queries, false),
-                Err(missing) => wanted.push((run, missing)),
+            };
+            let hit = descent.row();
+            counters.judge(self.queries, hit.is_some());
+            match hit {
+                None => {}
+                Some(_) if found.is_some() => return Step::Merge,
+                Some(hit) if hit.is_plain(self.snapshot) => found = Some(hit),
+                Some(hit) => {
+                    let older = &candidates[at + 1..];
+                    let met = NotPlain { run, descent: &descent, hit, older };
+                    let memory = Memory { held, pinned, counters };
+                    return self.whole_in_place(met, cells_wanted, wanted, memory);
+                }
             }
         }
-        if wanted.is_empty() { Step::Done(found) } else { Step::Fetch(wanted) }
+        if wanted.is_empty() {
+            return Step::Done(found.map(RowCells::Plain));
+        }
+        Step::Fetch(wanted)
     }
 
     /// The files that the filters let pass, newest first.
@@ -151,7 +180,7 @@ impl<'k> PointRead<'k> {
         if !self.parts.filters {
             return Step::Done(());
         }
-        let mut wanted = ArrayVec::new();
+        let mut wanted = Vec::new();
         let probed = candidates.len();
         candidates.retain(|(run, candidate)| {
             let probed = candidate.probe(self.queries, pinned);
@@ -185,10 +214,17 @@ impl<'k> PointRead<'k> {
         true
     }
 
-    /// The blocks that a merge of the row needs first and that are not resident: of each file that
-    /// may have the row, the next on the way to it. Not counted.
-    pub(crate) fn missing(&self, view: &ReadView, pinned: &Guard) -> ArrayVec<Wanted, RUNS_MAX> {
-        let mut wanted = ArrayVec::new();
+    /// The blocks that a merge of what is `cells_wanted` of the row needs first and that are neither
+    /// resident nor `held`: of each file that may have the row, the next on the way to it, or the
+    /// large values there. Not counted.
+    pub(crate) fn missing(
+        &self,
+        view: &ReadView,
+        cells_wanted: &WantedCells<'_>,
+        held: &HeldBlocks,
+        pinned: &Guard,
+    ) -> Vec<Wanted> {
+        let mut wanted = Vec::new();
         for (at, run) in view.runs().iter().enumerate().take(RUNS_MAX) {
             let sst = run.sst_around(self.row());
             let Some(candidate) = sst.and_then(|sst| Candidate::begin(sst, &self.queries[0]))
@@ -203,8 +239,17 @@ impl<'k> PointRead<'k> {
                         false
                     }
                 };
-            if passes && let Err(missing) = self.search(candidate, pinned) {
-                wanted.push((at, missing));
+            if !passes {
+                continue;
+            }
+            match self.search(candidate, pinned) {
+                Err(missing) => wanted.push((at, missing)),
+                Ok(descent) => {
+                    if let Some(hit) = descent.row().filter(|hit| !hit.is_plain(self.snapshot)) {
+                        let large = descent.missing_large_values(&hit, cells_wanted, held, pinned);
+                        wanted.extend(large.into_iter().map(|missing| (at, missing)));
+                    }
+                }
             }
         }
         wanted
@@ -214,12 +259,12 @@ impl<'k> PointRead<'k> {
         &self,
         candidate: Candidate<'g>,
         pinned: &'g Guard,
-    ) -> Result<Option<RowHit<'g>>, Missing> {
+    ) -> Result<Descent<'g, 'k>, Missing> {
         let mut descent = candidate.descend();
         descent.find_block(self.row(), Ahead::Rows, pinned)?;
         descent.reach_row(self.row(), pinned)?;
         descent.reach_cells();
-        Ok(descent.row())
+        Ok(descent)
     }
 }
 
@@ -241,7 +286,7 @@ enum Progress<'g, 'k> {
     /// Its candidates; their filters are being fetched.
     Asking(Candidates<'g>),
     /// The one file that may have it.
-    Searching(Descent<'g, 'k>),
+    Searching(usize, Descent<'g, 'k>),
     /// Nothing has it.
     Nothing,
     /// It takes more than one file, or a block that is missing: it is planned by itself.
@@ -264,6 +309,7 @@ impl<'g, 'k, const N: usize> PointReads<'g, 'k, N> {
     pub(crate) fn run(
         &mut self,
         view: &'g ReadView,
+        held: &'g HeldBlocks,
         pinned: &'g Guard,
         counters: &FilterCounters,
         mut step: impl FnMut(usize, Step<Option<Cell<'g>>>),
@@ -284,13 +330,9 @@ impl<'g, 'k, const N: usize> PointReads<'g, 'k, N> {
             });
         }
         for (at, (read, column, progress)) in self.reads.drain(..).enumerate() {
-            step(
-                at,
-                match read.conclude(&column, &progress, counters) {
-                    Some(answer) => Step::Done(answer),
-                    None => read.newest(view, &column, pinned, counters),
-                },
-            );
+            let concluded = read.conclude(&column, &progress, held, pinned, counters);
+            let alone = || read.newest(view, &column, held, pinned, counters);
+            step(at, concluded.unwrap_or_else(alone));
         }
     }
 }
@@ -298,7 +340,7 @@ impl<'g, 'k, const N: usize> PointReads<'g, 'k, N> {
 impl<'g, 'k> Progress<'g, 'k> {
     /// Takes a search on; one that cannot go on is planned by itself.
     fn go_on(&mut self, go_on: impl FnOnce(&mut Descent<'g, 'k>) -> bool) {
-        if let Self::Searching(descent) = self
+        if let Self::Searching(_, descent) = self
             && !go_on(descent)
         {
             *self = Self::Alone;
@@ -320,10 +362,10 @@ impl<'k> PointRead<'k> {
             return;
         }
         let (mut passed, mut several) = (None, false);
-        for (_, candidate) in candidates.iter() {
+        for (run, candidate) in candidates.iter() {
             match candidate.probe(self.queries, pinned) {
                 Ok(false) => {}
-                Ok(true) if passed.is_none() => passed = Some(candidate.descend()),
+                Ok(true) if passed.is_none() => passed = Some((*run, candidate.descend())),
                 Ok(true) | Err(_) => several = true,
             }
         }
@@ -334,7 +376,8 @@ impl<'k> PointRead<'k> {
         }
         let useful = candidates.len() - usize::from(passed.is_some());
         counters.probed(self.queries, candidates.len(), useful);
-        *progress = passed.map_or(Progress::Nothing, Progress::Searching);
+        *progress =
+            passed.map_or(Progress::Nothing, |(run, descent)| Progress::Searching(run, descent));
     }
 
     /// The answer of a read of many, if it came to one.
@@ -342,18 +385,23 @@ impl<'k> PointRead<'k> {
         &self,
         column: &Column<'_>,
         progress: &Progress<'g, 'k>,
+        held: &'g HeldBlocks,
+        pinned: &'g Guard,
         counters: &FilterCounters,
-    ) -> Option<Option<Cell<'g>>> {
-        let hit = match progress {
-            Progress::Nothing => return Some(None),
+    ) -> Option<Step<Option<Cell<'g>>>> {
+        let (run, descent) = match progress {
+            Progress::Nothing => return Some(Step::Done(None)),
             Progress::Asking(_) | Progress::Alone => return None,
-            Progress::Searching(descent) => descent.row(),
+            Progress::Searching(run, descent) => (*run, descent),
         };
-        if hit.is_some_and(|hit| !hit.is_plain(self.snapshot)) {
-            return None;
+        let hit = descent.row();
+        if let Some(hit) = hit.filter(|hit| !hit.is_plain(self.snapshot)) {
+            let met = NotPlain { run, descent, hit, older: &[] };
+            let memory = Memory { held, pinned, counters };
+            return Some(self.newest_in_place(met, column, (None, Vec::new()), memory));
         }
         let cell = hit.and_then(|hit| hit.newest(column));
         counters.judge(self.queries, cell.is_some());
-        Some(cell)
+        Some(Step::Done(cell))
     }
 }

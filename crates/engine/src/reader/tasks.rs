@@ -12,25 +12,26 @@
 //! 1. Between its polls a read keeps no view and no pin. Without a snapshot each plan looks at the
 //!    newest state of the tree, and only the plan that lends cells counts: they are of one moment
 //!    between the beginning and the end of the read.
-//! 2. A merge here has only what is resident. Where that does not do (a row over several blocks, a
-//!    large value, a cache too small to keep what was brought in), the read ends as
-//!    [`RowEnd::Waits`] and is for the blocking driver.
+//! 2. A merge here has only what is resident. Where that does not do (a row over several blocks,
+//!    large values of megabytes together, a cache too small to keep what was brought in), the read
+//!    ends as [`RowEnd::Waits`] and is for the blocking driver.
 
 use super::{FETCHES_MAX, PointCount, RowSelection, TreeReader, missed};
-use crate::cache::BlockHold;
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
 use crate::fetch::Missed;
 use crate::read::point::{PointRead, Step};
 use crate::request::Cell;
 use crate::snapshot::Snapshot;
-use crate::sstable::{Block, RowHit};
+use crate::sstable::{HeldBlocks, Missing};
 use crate::view::{Blocks, ReadView};
 use crossbeam_epoch as epoch;
 use std::ops::ControlFlow;
 
 /// Rows that are looked at together when one of them misses blocks.
 const AHEAD_MAX: usize = 32;
+/// Bytes of large values that are brought in for rows to come.
+const AHEAD_LARGE_BYTES_MAX: usize = 4 << 20;
 
 /// How the read of a row ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub struct RowReads {
     tree: TreeReader,
     snapshot: Option<Snapshot>,
     /// What was brought in for rows to come.
-    held: Vec<BlockHold<Block>>,
+    held: HeldBlocks,
 }
 
 /// What came of looking at a row.
@@ -62,7 +63,7 @@ impl TreeReader {
     /// Reads of rows at `snapshot` (`None`: each sees the tree as it is at some moment between its
     /// beginning and its end), for tasks that must not wait on their thread.
     pub fn row_reads(&self, snapshot: Option<&Snapshot>) -> RowReads {
-        RowReads { tree: self.clone(), snapshot: snapshot.cloned(), held: Vec::new() }
+        RowReads { tree: self.clone(), snapshot: snapshot.cloned(), held: HeldBlocks::default() }
     }
 }
 
@@ -93,8 +94,15 @@ impl RowReads {
             }
             let own = all_missed.len();
             if looks_ahead {
+                let mut large_bytes = 0;
                 for next in ahead.clone().take(AHEAD_MAX - 1) {
-                    all_missed.extend(self.missing(next, selection));
+                    let missed = self.missing(next, selection);
+                    let large = missed.iter().map(|(_, missing)| Missing::large_bytes(*missing));
+                    large_bytes += large.sum::<usize>();
+                    if large_bytes > AHEAD_LARGE_BYTES_MAX {
+                        break;
+                    }
+                    all_missed.extend(missed);
                 }
             }
             looks_ahead &= all_missed.len() > own;
@@ -126,13 +134,17 @@ impl RowReads {
         {
             let pinned = epoch::pin();
             let filters = &self.tree.tree.filter_counters;
-            let wanted = match read.whole(&view, &pinned, filters) {
-                Step::Done(hit) => {
-                    let end = hit.map_or(RowEnd::Lent(0), |hit| lend(&hit, selection, use_cell));
-                    return Ok(Looked::Ended(end));
+            let cells = selection.wanted();
+            let wanted = match read.whole(&view, &cells, &self.held, &pinned, filters) {
+                Step::Done(None) => return Ok(Looked::Ended(RowEnd::Lent(0))),
+                Step::Done(Some(row)) => {
+                    return Ok(Looked::Ended(match row.lend(&cells, use_cell) {
+                        ControlFlow::Continue(lent) => RowEnd::Lent(lent),
+                        ControlFlow::Break(_) => RowEnd::Stopped,
+                    }));
                 }
                 Step::Fetch(wanted) => wanted,
-                Step::Merge => read.missing(&view, &pinned),
+                Step::Merge => read.missing(&view, &cells, &self.held, &pinned),
             };
             if !wanted.is_empty() {
                 return Ok(Looked::Missed(missed(&view, row, &wanted)));
@@ -175,23 +187,7 @@ impl RowReads {
         let view = self.tree.tree.look();
         let at = self.tree.sequence(self.snapshot.as_ref());
         let read = PointRead::new(&queries, at, self.tree.parts());
-        missed(&view, row, &read.missing(&view, &epoch::pin()))
+        let wanted = read.missing(&view, &selection.wanted(), &self.held, &epoch::pin());
+        missed(&view, row, &wanted)
     }
-}
-
-/// Lends the wanted cells of a row that needs no merging.
-fn lend(
-    hit: &RowHit<'_>,
-    selection: &RowSelection<'_>,
-    use_cell: &mut impl FnMut(&Cell<'_>) -> ControlFlow<()>,
-) -> RowEnd {
-    let RowSelection { columns, timestamps, versions_max } = *selection;
-    let (mut cells, mut lent) = (hit.cells(columns), 0);
-    while let Some(at) = hit.next_of(&mut cells, columns, timestamps, versions_max) {
-        lent += 1;
-        if use_cell(&hit.cell(at)).is_break() {
-            return RowEnd::Stopped;
-        }
-    }
-    RowEnd::Lent(lent)
 }

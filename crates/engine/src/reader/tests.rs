@@ -1,6 +1,8 @@
+mod in_place;
+
 use super::*;
 use crate::batch::WriteBatch;
-use crate::model::testing::{batches, put_batches, requests};
+use crate::model::testing::{batches, put_and_delete_batches, put_batches, requests};
 use crate::model::{Model, OwnedCell};
 use crate::options::{Durability, FilterGranularity, Options, TreeOptions};
 use crate::request::Direction;
@@ -44,7 +46,11 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         ];
         proptest::collection::vec(event, 0..25)
     };
-    prop_oneof![writes(put_batches().boxed()), writes(batches().boxed())]
+    prop_oneof![
+        writes(put_batches().boxed()),
+        writes(put_and_delete_batches().boxed()),
+        writes(batches().boxed()),
+    ]
 }
 
 fn model_row(model: &Model, request: &ScanRequest, at: SequenceNumber) -> Vec<OwnedCell> {

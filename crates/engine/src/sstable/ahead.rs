@@ -5,7 +5,8 @@
 //! past the end of a block for those of the next one, which it takes hold of in time. Blocks that
 //! are not in memory are left to be loaded when the walk comes to them.
 
-use super::reader::{DataRef, IndexRef, SstReader};
+use super::reader::SstReader;
+use super::refs::{DataRef, IndexRef};
 
 /// Rows ahead of a walk whose bytes are asked for.
 pub(super) const ROWS_REACHED: usize = 6;

@@ -13,7 +13,8 @@ use super::block::CellValue;
 use super::ints::partition;
 use super::point::RowHit;
 use super::readahead::Readahead;
-use super::reader::{DataRef, IndexRef, SstReader, ValueRef};
+use super::reader::SstReader;
+use super::refs::{DataRef, IndexRef, ValueRef};
 use super::stretch::{Stretch, WantedCells};
 use crate::cache::CacheFill;
 use crate::cell::{Column, Entry, EntryKey};
@@ -552,7 +553,8 @@ impl RowCursor for SstCursor {
     fn entry_with_value(&mut self) -> Result<Entry<'_>> {
         let at = standing(self.at.as_ref());
         if let CellValue::Large(large) = at.block.view().value(at.cells.start) {
-            match self.sst.large_value(large, self.fill) {
+            let hint = at.block.hint_of_large_value(at.cells.start);
+            match self.sst.large_value(large, hint, self.fill) {
                 Ok(value) => self.value = Some(value),
                 Err(error) => {
                     self.at = None;

@@ -16,7 +16,8 @@ use super::filter::FilterMeta;
 use super::format::{BlockType, Handle};
 use super::index::{IndexMeta, IndexPartition, encode_column};
 use super::point::Missing;
-use super::reader::{IndexRef, SstReader};
+use super::reader::SstReader;
+use super::refs::IndexRef;
 use super::top_index::Partition;
 use super::{Block, BlockCache, Content};
 use crate::cache::{BlockHold, CacheFill, CacheKey, CachePriority, Claim, Claimed, Hint, Loaded};
@@ -227,7 +228,8 @@ impl SstReader {
                     meta = meta.with_sequence(sequence)?;
                 }
                 check_data(BlockView::of(bytes, &meta), index, block)?;
-                (Content::Data(meta), 0)
+                let view = BlockView::of(bytes, &meta);
+                (Content::Data(meta), view.large_values_before(view.cells()))
             }
             Expected::LargeValue(large) => {
                 let agrees = bytes.len() == large.len as usize;
@@ -277,6 +279,8 @@ enum Way {
     Filter(usize),
     Index(usize),
     Data(IndexRef, usize),
+    /// Whoever finds the value sets the hint beside what leads to it.
+    Large(LargeValue, Hint),
 }
 
 impl BlockLoad {
@@ -289,6 +293,7 @@ impl BlockLoad {
             Missing::Filter(at) => Way::Filter(at),
             Missing::Index(at) => Way::Index(at),
             Missing::Data(at, block) => Way::Data(sst.index(at, CacheFill::Insert)?, block),
+            Missing::Large(large) => Way::Large(large, Hint::default()),
         };
         Ok(Some(Self { sst, way, fill: CacheFill::Insert }))
     }
@@ -321,6 +326,7 @@ impl BlockLoad {
             Way::Filter(at) => self.sst.filter_lead(*at).expect("`new` saw that it has one"),
             Way::Index(at) => self.sst.index_lead(*at),
             Way::Data(index, block) => Lead::data(index, *block),
+            Way::Large(large, hint) => Lead::large_value(*large, hint),
         }
     }
 

@@ -26,10 +26,7 @@ impl<'g> RowHit<'g> {
     /// Whether a reader at `snapshot` sees every entry of the row, and the block has them all.
     #[inline]
     pub(crate) fn is_plain(&self, snapshot: SequenceNumber) -> bool {
-        let view = self.view;
-        let began_before = self.row == 0 && view.continued();
-        let goes_on = self.row + 1 == view.rows() && view.continues();
-        !began_before && !goes_on && view.all_visible(snapshot)
+        self.is_whole() && self.view.all_visible(snapshot)
     }
 
     /// The newest cell of a column, of a plain row.
@@ -129,10 +126,16 @@ impl PlainCells {
 /// An entry that is a put of an inline value.
 #[inline]
 pub(super) fn cell(view: BlockView<'_>, at: usize) -> Cell<'_> {
-    let column = view.column(view.id(at));
     let CellValue::Inline(value) = view.value(at) else {
         unreachable!("plain rows have only inline values")
     };
+    cell_of(view, at, value)
+}
+
+/// An entry that is a put, with its value.
+#[inline]
+pub(super) fn cell_of<'a>(view: BlockView<'a>, at: usize, value: &'a [u8]) -> Cell<'a> {
+    let column = view.column(view.id(at));
     Cell {
         family: column.family,
         qualifier: column.qualifier,

@@ -6,7 +6,7 @@
 //! A stage that needs a block which is not in the arena says which ([`Missing`]) and can be tried
 //! again when a [`BlockLoad`](super::BlockLoad) has brought it in.
 
-use super::block::{BlockView, Search, aimed};
+use super::block::{BlockView, LargeValue, Search, aimed};
 use super::filter::{FilterPartition, FilterQuery, line_at};
 use super::format::Handle;
 use super::index::IndexPartition;
@@ -27,6 +27,15 @@ pub(crate) enum Missing {
     Index(usize),
     /// A data block of a partition.
     Data(usize, usize),
+    /// The block of a large value, of which a data block tells.
+    Large(LargeValue),
+}
+
+impl Missing {
+    /// Bytes of the large value, if it is one.
+    pub(crate) fn large_bytes(self) -> usize {
+        if let Self::Large(large) = self { large.len as usize } else { 0 }
+    }
 }
 
 /// Where in a file a row can be: the partition.
@@ -191,6 +200,17 @@ impl<'g, 'k> Descent<'g, 'k> {
         if let (Some(view), Some(search)) = (&self.view, &mut self.search) {
             view.search_heads(search);
         }
+    }
+
+    /// The file that is searched.
+    pub(super) fn sst(&self) -> &'g SstReader {
+        self.sst
+    }
+
+    /// The block that was found, if it is still where it was.
+    pub(super) fn data_block(&self, pinned: &'g Guard) -> Option<BlockRef<'g, Block>> {
+        let (handle, hint) = self.way?;
+        self.sst.cache().look(self.sst.key(handle), hint, pinned)
     }
 
     /// The row, if the file has it.

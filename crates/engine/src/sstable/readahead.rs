@@ -14,7 +14,8 @@
 
 use super::cursor::Place;
 use super::load::BlockLoad;
-use super::reader::{DataRef, IndexRef, SstReader};
+use super::reader::SstReader;
+use super::refs::{DataRef, IndexRef};
 use crate::cache::CacheFill;
 use crate::error::Result;
 use crate::request::{Direction, RowRange};

@@ -10,17 +10,17 @@
 //!
 //! Readers are shared freely between threads; nothing in them changes after `open`.
 
-use super::block::{BlockView, LargeValue};
+use super::block::LargeValue;
 use super::builder::hull;
 use super::cursor::{Place, SstCursor};
 use super::damage::{Damage, ensure};
-use super::filter::{FilterPartition, FilterQuery};
+use super::filter::FilterQuery;
 use super::format::{BlockType, FOOTER_LEN, Footer, FooterError, Handle, unseal};
-use super::index::IndexPartition;
 use super::load::{BlockLoad, Lead, with_scratch};
 use super::properties::Properties;
+use super::refs::{DataRef, FilterRef, IndexRef, ValueRef};
 use super::top_index::TopIndex;
-use super::{Block, BlockCache, Content, ranges};
+use super::{Block, BlockCache, ranges};
 use crate::budget::{Charge, Use};
 use crate::cache::{BlockHold, CacheFill, CacheKey, Hint};
 use crate::cell::{RangeTombstone, SequenceNumber};
@@ -535,10 +535,14 @@ impl SstReader {
         filter.ok_or_else(|| self.wrong_type(lead.handle())).map(Some)
     }
 
-    /// A large value, of the length its entry says.
-    pub(super) fn large_value(&self, large: LargeValue, fill: CacheFill) -> Result<ValueRef> {
-        let hint = Hint::default();
-        let lead = Lead::large_value(large, &hint);
+    /// A large value, of the length its entry says, to which `hint` leads.
+    pub(super) fn large_value(
+        &self,
+        large: LargeValue,
+        hint: &Hint,
+        fill: CacheFill,
+    ) -> Result<ValueRef> {
+        let lead = Lead::large_value(large, hint);
         ValueRef::new(self.load(&lead, fill)?).ok_or_else(|| self.wrong_type(lead.handle()))
     }
 
@@ -563,55 +567,4 @@ enum FilterOf {
     /// The file has no filter.
     Unknown,
     Found(FilterRef),
-}
-
-/// Declares a hold of a cached block known to be of one type.
-macro_rules! block_ref {
-    ($(#[$doc:meta])* $name:ident, $variant:ident, $target:ty, $content:pat, $block:ident => $view:expr) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone)]
-        pub(super) struct $name(pub(super) BlockHold<Block>);
-
-        impl $name {
-            fn new(hold: BlockHold<Block>) -> Option<Self> {
-                matches!(hold.get().meta.0, Content::$variant { .. }).then_some(Self(hold))
-            }
-
-            /// The block.
-            #[inline]
-            pub(super) fn view(&self) -> $target {
-                let $block = self.0.get();
-                match &$block.meta.0 {
-                    $content => $view,
-                    _ => unreachable!("the type was checked when the reference was made"),
-                }
-            }
-        }
-    };
-}
-
-block_ref!(
-    /** A data block. */
-    DataRef, Data, BlockView<'_>, Content::Data(meta), block => BlockView::of(block.bytes, meta)
-);
-block_ref!(
-    /** An index partition. */
-    IndexRef, Index, IndexPartition<'_>, Content::Index(meta), block =>
-        IndexPartition::of(block.bytes, meta)
-);
-block_ref!(
-    /** A filter partition. */
-    FilterRef, Filter, FilterPartition<'_>, Content::Filter(meta), block =>
-        FilterPartition::of(block.bytes, meta)
-);
-block_ref!(
-    /** A large value. */
-    ValueRef, LargeValue, &[u8], Content::LargeValue, block => block.bytes
-);
-
-impl IndexRef {
-    /// A hint for each block of the partition.
-    pub(super) fn hints(&self) -> &[Hint] {
-        self.0.get().hints
-    }
 }

@@ -3,7 +3,7 @@
 use super::SstReader;
 use super::block::{BlockView, CellValue};
 use super::format::Handle;
-use super::reader::IndexRef;
+use super::refs::IndexRef;
 use crate::cache::CacheFill;
 use crate::dump::DumpOptions;
 use crate::error::{Error, Result};

@@ -7,7 +7,7 @@
 use super::ahead::{ROWS_REACHED, ROWS_SOUGHT};
 use super::block::BlockView;
 use super::plain::PlainCells;
-use super::reader::DataRef;
+use super::refs::DataRef;
 use crate::batch::TimestampRange;
 use crate::cell::FamilyId;
 use crate::request::{Cell, Columns, Direction};

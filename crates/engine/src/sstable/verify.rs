@@ -9,9 +9,9 @@ use super::block::{BlockView, CellValue};
 use super::format::{FOOTER_LEN, Handle};
 use super::index::IndexPartition;
 use super::last_key::LastKey;
-use super::reader::IndexRef;
+use super::refs::IndexRef;
 use super::{BlockCache, FilterQuery, SstReader};
-use crate::cache::{CacheFeatures, CacheFill};
+use crate::cache::{CacheFeatures, CacheFill, Hint};
 use crate::cell::{EntryKey, Kind, Scope, SequenceNumber, Timestamp};
 use crate::error::{Error, Result};
 use crate::request::RowRange;
@@ -240,7 +240,7 @@ impl<'a> Check<'a> {
                 self.raw_bytes += u64::from(large.len);
                 self.extents.push(large.handle);
                 self.large_values += 1;
-                self.sst.large_value(large, CacheFill::Bypass)?;
+                self.sst.large_value(large, &Hint::default(), CacheFill::Bypass)?;
             }
         }
         if self.filter_is_bad() || self.filter_knows(&key)? {

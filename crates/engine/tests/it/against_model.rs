@@ -1,12 +1,12 @@
 //! Long random histories with flushes, compactions, snapshots and reopening, read in every way
 //! and compared with the model.
 
-use crate::support::{TREE, collect, open, small};
+use crate::support::{TREE, collect, open, owned, small};
 use engine::merge::{Operand, Operator};
 use engine::model::Model;
 use engine::{
-    Column, Columns, Direction, Engine, FamilyId, QualifierRange, RowRange, ScanRequest,
-    SequenceNumber, Snapshot, Timestamp, TimestampRange, TreeOptions, WriteBatch,
+    Column, ColumnOf, Columns, Direction, Engine, FamilyId, QualifierRange, RowRange, RowSelection,
+    ScanRequest, SequenceNumber, Snapshot, Timestamp, TimestampRange, TreeOptions, WriteBatch,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -117,6 +117,32 @@ impl History {
         let got = collect(engine.scan(TREE, &request, at).expect("scans start"));
         let want = self.model.scan(&request, sequence);
         assert_eq!(got, want, "{request:?} at {sequence:?}");
+        self.compare_row(engine, at, sequence, request);
+    }
+
+    /// The same of one row and of one column, which are not scanned.
+    fn compare_row(
+        &mut self,
+        engine: &Engine,
+        at: Option<&Snapshot>,
+        sequence: SequenceNumber,
+        request: ScanRequest,
+    ) {
+        let tree = engine.tree(TREE).expect("the tree is there");
+        let row = self.row();
+        let request = ScanRequest { rows: RowRange::single(&row), ..request };
+        let (timestamps, versions_max) = (request.timestamps, request.versions_max);
+        let selection = RowSelection { columns: &request.columns, timestamps, versions_max };
+        let mut got = Vec::new();
+        tree.read_row_with(&row, &selection, at, |cell| got.push(owned(cell))).expect("rows read");
+        let want = self.model.scan(&request, sequence).pop().map(|(_, cells)| cells);
+        assert_eq!(got, want.unwrap_or_default(), "{request:?} at {sequence:?}");
+        let (family, qualifier) = (self.family(), self.qualifier());
+        let of = ColumnOf { row: &row, family, qualifier: &qualifier };
+        let cells = self.model.row_at(&row, sequence).into_iter();
+        let want = cells.filter(|cell| cell.family == family && cell.qualifier == qualifier);
+        let want = want.map(|cell| (cell.timestamp, cell.value)).next();
+        assert_eq!(tree.get(of, at).expect("columns read"), want, "{of:?} at {sequence:?}");
     }
 }
 

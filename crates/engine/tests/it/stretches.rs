@@ -1,10 +1,10 @@
 //! Scans over data that is mostly plain, so that most rows are lent in stretches: cut by other
 //! runs, by memtables, by dropped ranges, by deletes, by snapshots, by bounds and by seeks.
 
-use crate::support::{TREE, open};
-use engine::model::{Model, OwnedCell, OwnedRow};
+use crate::support::{TREE, open, owned};
+use engine::model::{Model, OwnedRow};
 use engine::{
-    Cell, Column, Columns, Direction, Engine, FamilyId, Options, QualifierRange, RowRange, Scan,
+    Column, Columns, Direction, Engine, FamilyId, Options, QualifierRange, RowRange, Scan,
     ScanRequest, SequenceNumber, Timestamp, TimestampRange, TreeOptions, WriteBatch,
 };
 use rand::rngs::StdRng;
@@ -142,15 +142,6 @@ fn row_of(number: u32) -> Vec<u8> {
         0 => format!("r{number:03}").into_bytes(),
         1 => format!("r{number:03}/{}", "long".repeat(30)).into_bytes(),
         _ => format!("r{number:03}/with/more").into_bytes(),
-    }
-}
-
-fn owned(cell: &Cell<'_>) -> OwnedCell {
-    OwnedCell {
-        family: cell.family,
-        qualifier: cell.qualifier.to_vec(),
-        timestamp: cell.timestamp,
-        value: cell.value.to_vec(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the tests share: a small engine, and reading all of a scan.
 
 use engine::model::{OwnedCell, OwnedRow};
-use engine::{Durability, Engine, Options, Scan, TreeId};
+use engine::{Cell, Durability, Engine, Options, Scan, TreeId};
 use std::path::Path;
 
 pub(crate) const TREE: TreeId = TreeId(1);
@@ -26,18 +26,22 @@ pub(crate) fn open(dir: &Path, options: Options) -> Engine {
     Engine::open(base::env::Env::real(2), dir, options).expect("the directory opens")
 }
 
+pub(crate) fn owned(cell: &Cell<'_>) -> OwnedCell {
+    OwnedCell {
+        family: cell.family,
+        qualifier: cell.qualifier.to_vec(),
+        timestamp: cell.timestamp,
+        value: cell.value.to_vec(),
+    }
+}
+
 pub(crate) fn collect(mut scan: Scan) -> Vec<OwnedRow> {
     let mut rows = Vec::new();
     while let Some(row) = scan.next_row().expect("the scan goes on") {
         let row = row.to_vec();
         let mut cells = Vec::new();
         while let Some(cell) = scan.next_cell().expect("the scan goes on") {
-            cells.push(OwnedCell {
-                family: cell.family,
-                qualifier: cell.qualifier.to_vec(),
-                timestamp: cell.timestamp,
-                value: cell.value.to_vec(),
-            });
+            cells.push(owned(&cell));
         }
         rows.push((row, cells));
     }

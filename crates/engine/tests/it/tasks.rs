@@ -1,7 +1,7 @@
 //! Reads of rows that hold no thread: that they agree with those that do, also where the cache
 //! keeps next to nothing; that they can be dropped at any time; what a failing disk does to them.
 
-use crate::support::{TREE, open, small};
+use crate::support::{TREE, open, owned, small};
 use base::env::sim::{Fault, FaultPoint, SimEnv};
 use engine::model::OwnedCell;
 use engine::{
@@ -77,15 +77,6 @@ fn filled(dir: &Path, options: Options, seed: u64) -> (Engine, TreeReader) {
     fill(&engine, &mut StdRng::seed_from_u64(seed), 6_000);
     let tree = engine.tree(TREE).unwrap();
     (engine, tree)
-}
-
-fn owned(cell: &Cell<'_>) -> OwnedCell {
-    OwnedCell {
-        family: cell.family,
-        qualifier: cell.qualifier.to_vec(),
-        timestamp: cell.timestamp,
-        value: cell.value.to_vec(),
-    }
 }
 
 /// Wakes the thread that waits.
@@ -203,6 +194,38 @@ fn reads_without_a_thread_agree_with_those_that_wait() {
         let of = |name| engine.metrics().get(name).unwrap();
         assert!(of("point_disk_reads_total") > 100, "nothing was missing");
     }
+}
+
+/// Also where the cache has no frame for a value: it is held until the row was lent.
+#[test]
+fn rows_of_large_values_need_no_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path(), options());
+    engine.create_tree(TREE, TreeOptions::default()).unwrap();
+    let rows: Vec<_> = (0..200).map(|number| format!("row-{number:03}").into_bytes()).collect();
+    let mut random = StdRng::seed_from_u64(17);
+    for row in &rows {
+        let mut batch = WriteBatch::new();
+        for (qualifier, len) in [(b"a", 100), (b"b", 90_000), (b"c", 5_000), (b"d", 5_000)] {
+            let column = Column::of(FamilyId(1), qualifier);
+            batch.put(row, column, Timestamp(1), &vec![random.random(); len]);
+        }
+        engine.write(TREE, &batch).unwrap();
+    }
+    engine.compact_range(TREE, &engine::RowRange::ALL).unwrap();
+    let tree = engine.tree(TREE).unwrap();
+    for columns in &[Columns::All, Columns::ranges(vec![QualifierRange::column(FamilyId(1), b"b")])]
+    {
+        let selection = RowSelection::of(columns);
+        let mut reads = tree.row_reads(None);
+        for (at, row) in rows.iter().enumerate() {
+            let ahead = if at % 4 == 0 { &rows[at + 1..] } else { &[] };
+            let read = read(&mut reads, row, ahead, &selection);
+            let cells = run_for(read, usize::MAX).unwrap().unwrap();
+            assert_eq!(cells, Some(blocking(&tree, row, &selection, None).unwrap()));
+        }
+    }
+    assert_eq!(engine.metrics().get("point_reads_merged_total"), Some(0));
 }
 
 /// Whoever else wants the blocks of a read that was dropped gets them.

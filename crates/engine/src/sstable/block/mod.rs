@@ -267,11 +267,11 @@ fn split_kind(byte: u8) -> Option<(Kind, bool)> {
 
 /// A value that lies in a block of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LargeValue {
+pub(crate) struct LargeValue {
     /// Its block.
-    pub handle: super::format::Handle,
+    pub(in crate::sstable) handle: super::format::Handle,
     /// Length of the value.
-    pub len: u32,
+    pub(crate) len: u32,
 }
 
 impl LargeValue {

@@ -5,13 +5,12 @@
 //! would be a panic, never a wrong read.
 
 mod check;
+mod entries;
 
 use super::shape::probable_rows;
-use super::{
-    DataMeta, Header, KIND_LARGE, LargeValue, Layout, SAMPLE_EVERY, ValueLayout, split_kind,
-};
+use super::{DataMeta, Header, LargeValue, Layout, SAMPLE_EVERY};
 use crate::batch::QUALIFIER_BYTES_MAX;
-use crate::cell::{Column, EntryKey, FamilyId, Scope, SequenceNumber, Timestamp};
+use crate::cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp};
 use crate::sstable::damage::{Damage, ensure};
 use crate::sstable::heads::{HEAD_LEN, TailForm, Target, put_suffix};
 use crate::sstable::ints::{self, int_at, partition, u16_at, u32_at, u64_at};
@@ -121,6 +120,11 @@ impl<'a> BlockView<'a> {
     #[inline]
     pub(in crate::sstable) fn rows(self) -> usize {
         self.meta.header().rows
+    }
+
+    /// Number of entries.
+    pub(in crate::sstable) fn cells(self) -> usize {
+        self.meta.header().cells
     }
 
     /// Whether the first row began in an earlier block.
@@ -372,73 +376,6 @@ impl<'a> BlockView<'a> {
             .is_ok_and(|target| self.cmp_row(row, &target) == Ordering::Equal)
     }
 
-    /// The entries of `row`.
-    #[inline]
-    pub(in crate::sstable) fn cells_of(self, row: usize) -> Range<usize> {
-        self.cell_start(row)..self.cell_start(row + 1)
-    }
-
-    /// The first entry in `cells`, all of one row, whose column is not less than `column`.
-    pub(in crate::sstable) fn find_column(
-        &self,
-        cells: Range<usize>,
-        column: &Column<'_>,
-    ) -> usize {
-        let id = self.first_id(column);
-        self.first_cell(cells, id)
-    }
-
-    /// The first id of the dictionary whose column is not less than `column`.
-    pub(in crate::sstable) fn first_id(self, column: &Column<'_>) -> usize {
-        partition(0, self.meta.header().columns, |id| self.column(id) < *column)
-    }
-
-    /// The first id of the dictionary that is of a later family.
-    pub(in crate::sstable) fn first_id_after(self, family: FamilyId) -> usize {
-        partition(0, self.meta.header().columns, |id| self.column(id).family <= family)
-    }
-
-    /// The first entry in `cells`, all of one row, whose column id is not less than `id`.
-    pub(in crate::sstable) fn first_cell(self, cells: Range<usize>, id: usize) -> usize {
-        partition(cells.start, cells.end, |cell| self.id(cell) < id)
-    }
-
-    /// The dictionary id of an entry's column: equal within the block for equal columns.
-    #[inline]
-    pub(in crate::sstable) fn id(self, cell: usize) -> usize {
-        // A line of memory less where there is nothing to tell apart.
-        if self.meta.header().columns == 1 { 0 } else { self.stored_id(cell) }
-    }
-
-    #[inline]
-    fn stored_id(self, cell: usize) -> usize {
-        let Layout { ids, id_width, .. } = self.meta.layout();
-        match id_width {
-            1 => self.bytes[ids + cell].into(),
-            _ => u16_at(self.bytes, ids + 2 * cell).into(),
-        }
-    }
-
-    /// What an entry is ordered by, and its kind.
-    pub(in crate::sstable) fn key(self, cell: usize) -> EntryKey<'a> {
-        EntryKey {
-            column: self.column(self.id(cell)),
-            timestamp: self.timestamp(cell),
-            sequence: self.sequence(cell),
-            kind: split_kind(self.kind_byte(cell)).expect("kinds were checked").0,
-        }
-    }
-
-    /// The value of an entry.
-    #[inline]
-    pub(in crate::sstable) fn value(self, cell: usize) -> CellValue<'a> {
-        let bytes = self.value_bytes(cell);
-        if self.kind_byte(cell) & KIND_LARGE == 0 {
-            return CellValue::Inline(bytes);
-        }
-        CellValue::Large(LargeValue::decode(bytes).expect("handles were checked"))
-    }
-
     fn prefix(self) -> &'a [u8] {
         &self.bytes[super::HEADER_LEN..super::HEADER_LEN + self.meta.header().prefix_len]
     }
@@ -503,61 +440,6 @@ impl<'a> BlockView<'a> {
     fn dictionary_entry(self, id: usize) -> &'a [u8] {
         let start = self.meta.layout().dictionary;
         &self.bytes[start + self.dictionary_offset(id)..start + self.dictionary_offset(id + 1)]
-    }
-
-    /// The column of a dictionary id.
-    #[inline]
-    pub(in crate::sstable) fn column(self, id: usize) -> Column<'a> {
-        split_column(self.dictionary_entry(id)).expect("the dictionary was checked")
-    }
-
-    /// The timestamp of an entry.
-    #[inline]
-    pub(in crate::sstable) fn timestamp(self, cell: usize) -> Timestamp {
-        let delta = int_at(
-            self.bytes,
-            self.meta.layout().timestamps,
-            self.meta.header().timestamp_width,
-            cell,
-        );
-        let offset = delta.wrapping_mul(self.meta.header().timestamp_unit);
-        Timestamp(self.meta.header().timestamp_base.wrapping_add(offset as i64))
-    }
-
-    fn sequence(self, cell: usize) -> SequenceNumber {
-        let delta = int_at(
-            self.bytes,
-            self.meta.layout().sequences,
-            self.meta.header().sequence_width,
-            cell,
-        );
-        SequenceNumber(self.meta.header().sequence_base.wrapping_add(delta))
-    }
-
-    #[inline]
-    fn kind_byte(self, cell: usize) -> u8 {
-        match self.meta.header().kind_width {
-            0 => self.meta.header().kind,
-            _ => self.bytes[self.meta.layout().kinds + cell],
-        }
-    }
-
-    #[inline]
-    fn value_start(self, cell: usize) -> usize {
-        match self.meta.header().value_layout {
-            ValueLayout::Constant => cell * self.meta.header().value_len,
-            ValueLayout::PerRow => self.row_value_start(cell),
-            ValueLayout::Offsets => {
-                let Layout { value_offset_width, value_offsets, .. } = self.meta.layout();
-                int_at(self.bytes, value_offsets, value_offset_width, cell) as usize
-            }
-        }
-    }
-
-    #[inline]
-    fn value_bytes(self, cell: usize) -> &'a [u8] {
-        let start = self.meta.layout().values;
-        &self.bytes[start + self.value_start(cell)..start + self.value_start(cell + 1)]
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod damage;
 mod golden;
+mod large_values;
 mod prefixes;
 mod round_trip;
 mod salvage;
