@@ -23,7 +23,9 @@ pub(super) const KEY_BYTES: usize = 50;
 const VALUE_BYTES: usize = 256;
 const WIDE_VALUE_BYTES: usize = 32;
 /// Overlapping runs of [`DataSet::Runs`].
-pub(super) const RUNS: u64 = 8;
+const RUNS: u64 = 8;
+/// Bytes of a row prefix of [`DataSet::Prefixes`].
+pub(super) const PREFIX_BYTES: u16 = 8;
 /// Rows of the smallest data sets.
 pub(super) const ROWS_MIN: u64 = 1000;
 /// More runs of level 0 than any data set has: nothing is merged behind the reads.
@@ -41,6 +43,8 @@ pub(super) enum DataSet {
     Wide,
     /// Rows of one column, in [`RUNS`] runs of which each reaches over all keys.
     Runs,
+    /// The same as `Runs` in a tree with row prefixes of [`PREFIX_BYTES`] bytes and a prefix index.
+    Prefixes,
 }
 
 /// How much memory the cache has.
@@ -54,7 +58,7 @@ pub(super) enum Room {
 
 impl DataSet {
     /// Each of them.
-    pub(super) const ALL: [Self; 3] = [Self::Keys, Self::Wide, Self::Runs];
+    pub(super) const ALL: [Self; 4] = [Self::Keys, Self::Wide, Self::Runs, Self::Prefixes];
 
     /// Its name.
     pub(super) fn name(self) -> &'static str {
@@ -62,6 +66,15 @@ impl DataSet {
             Self::Keys => "keys",
             Self::Wide => "wide",
             Self::Runs => "runs",
+            Self::Prefixes => "prefixes",
+        }
+    }
+
+    /// Runs that its rows lie in.
+    pub(super) fn runs(self) -> u64 {
+        match self {
+            Self::Keys | Self::Wide => 1,
+            Self::Runs | Self::Prefixes => RUNS,
         }
     }
 
@@ -70,23 +83,30 @@ impl DataSet {
         let rows = match self {
             Self::Keys => rows,
             Self::Wide => rows / 8,
-            Self::Runs => rows / 4 / RUNS * RUNS,
+            Self::Runs | Self::Prefixes => rows / 4 / RUNS * RUNS,
         };
         fs::create_dir_all(dir)?;
         let engine = Engine::open(Env::real(THREADS), dir, options(1 << 28))?;
         let filter_granularity = Some(match self {
             Self::Wide => FilterGranularity::Column,
-            Self::Keys | Self::Runs => FilterGranularity::Row,
+            Self::Keys | Self::Runs | Self::Prefixes => FilterGranularity::Row,
         });
-        engine.create_tree(TREE, TreeOptions { filter_granularity, ..TreeOptions::default() })?;
+        let prefixes = self == Self::Prefixes;
+        let tree = TreeOptions {
+            filter_granularity,
+            row_prefix_bytes: if prefixes { PREFIX_BYTES } else { 0 },
+            prefix_index: prefixes,
+            ..TreeOptions::default()
+        };
+        engine.create_tree(TREE, tree)?;
         match self {
             Self::Keys | Self::Wide => self.ingest(&engine, rows)?,
-            Self::Runs => self.flush_runs(&engine, rows)?,
+            Self::Runs | Self::Prefixes => self.flush_runs(&engine, rows)?,
         }
         engine.close()?;
         let metrics = engine.metrics();
         let of_level = |name: &str| metrics.get(name).ok_or(format!("no gauge {name}"));
-        let want = if self == Self::Runs { RUNS } else { 0 };
+        let want = if self.runs() > 1 { RUNS } else { 0 };
         if of_level("level0_runs")? != want {
             return Err(format!("{} runs in level 0", of_level("level0_runs")?).into());
         }

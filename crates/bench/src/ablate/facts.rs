@@ -1,6 +1,6 @@
 //! What is known of files and filters without comparing: bytes of metadata, use of filters.
 
-use super::data::{DataSet, Loaded, Opened};
+use super::data::{Loaded, Opened};
 use super::workloads::Workload;
 use super::{AblateArgs, AnyError};
 use base::env::RealFileSystem;
@@ -66,7 +66,7 @@ pub(super) fn filter_use(
         false_positives: after.false_positives - before.false_positives,
     });
     let reads = after.reads - before.reads;
-    let runs = if workload.data == DataSet::Runs { super::data::RUNS } else { 1 };
+    let runs = workload.data.runs();
     Ok(FilterUse {
         reads,
         merged: after.merged - before.merged,

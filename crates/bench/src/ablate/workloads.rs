@@ -1,7 +1,7 @@
 //! The workloads: reads whose answers are known.
 
 use super::AblateArgs;
-use super::data::{DataSet, FAMILIES, FAMILY, KEY_BYTES, Opened, QUALIFIERS, row};
+use super::data::{DataSet, FAMILIES, FAMILY, KEY_BYTES, Opened, PREFIX_BYTES, QUALIFIERS, row};
 use crate::keys::{Draw, KeyKind};
 use engine::{
     ColumnOf, Columns, FamilyId, QualifierRange, Result, RowRange, RowSelection, ScanRequest,
@@ -51,7 +51,7 @@ const fn workload(
 
 /// Each workload.
 pub(super) const WORKLOADS: &[Workload] = {
-    use DataSet::{Keys, Runs, Wide};
+    use DataSet::{Keys, Prefixes, Runs, Wide};
     use KeyKind::{Absent, Present};
     &[
         workload("get-hit", Keys, Present, get_hit),
@@ -76,6 +76,11 @@ pub(super) const WORKLOADS: &[Workload] = {
         workload("wide-row", Wide, Present, wide_row),
         workload("runs-8-hit", Runs, Present, get_hit),
         workload("runs-8-miss", Runs, Absent, get_miss),
+        workload("prefix-get", Prefixes, Present, get_hit),
+        Workload {
+            one_in: SEEKS_ONE_IN,
+            ..workload("prefix-scan", Prefixes, Present, prefix_scan)
+        },
     ]
 };
 
@@ -141,6 +146,16 @@ fn seek(opened: &Opened, questions: &Questions) -> Result<u64> {
             ..ScanRequest::rows(RowRange { start: row.to_vec(), end: None })
         };
         scan(opened, &request, SEEK_ROWS)?;
+    }
+    Ok(questions.0.len() as u64)
+}
+
+/// Reads all rows that share the prefix of each; there is at least that one.
+fn prefix_scan(opened: &Opened, questions: &Questions) -> Result<u64> {
+    for row in &questions.0 {
+        let rows = RowRange::prefix(&row[..usize::from(PREFIX_BYTES)]);
+        let request = ScanRequest { versions_max: Some(1), ..ScanRequest::rows(rows) };
+        assert!(scan(opened, &request, u64::MAX)? > 0, "a loaded row has its prefix");
     }
     Ok(questions.0.len() as u64)
 }
