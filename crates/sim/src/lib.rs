@@ -6,6 +6,7 @@
 //! longer runs.
 
 pub mod dice;
+pub mod faces;
 pub mod image;
 pub mod machine;
 pub mod names;

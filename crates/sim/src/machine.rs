@@ -1,26 +1,35 @@
-//! The simulated machine of a session: its disk and what befalls it, its clock, its background
-//! work.
+//! The machine of a session, simulated as a rule: its disk and what befalls it, its clock, its
+//! background work.
 
+use base::env::Clock;
 use base::env::Env;
 use base::env::fs::FileSystem;
-use base::env::sim::{Fault, FaultPoint, SimEnv};
+use base::env::sim::{Call, Fault, FaultPoint, SimEnv};
 use std::path::Path;
 use std::time::Duration;
 
 /// One machine. It keeps its disk over power losses.
 pub struct Machine {
     sim: SimEnv,
+    /// What the engine sees instead, if anything.
+    real: Option<Env>,
 }
 
 impl Machine {
     /// A machine with an empty disk; its accidents follow from `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { sim: SimEnv::new(seed) }
+        Self { sim: SimEnv::new(seed), real: None }
+    }
+
+    /// The machine that this runs on, as `env` has it: nothing befalls it, its clock is its own, and
+    /// background work needs no help.
+    pub fn real(env: Env) -> Self {
+        Self { sim: SimEnv::new(0), real: Some(env) }
     }
 
     /// What the engine sees of it.
     pub fn env(&self) -> Env {
-        self.sim.env()
+        self.real.clone().unwrap_or_else(|| self.sim.env())
     }
 
     /// Runs one background job, if one is ready.
@@ -65,6 +74,27 @@ impl Machine {
     /// Lets one call at `point` fail, after `after` that do not.
     pub fn fail(&self, point: FaultPoint, after: u64, fault: Fault) {
         self.sim.fs.inject(point, after, 1, fault);
+    }
+
+    /// Lets every call at `point` fail after `after` that do not, until it is healed.
+    pub fn fail_on(&self, point: FaultPoint, after: u64, fault: Fault) {
+        self.sim.fs.inject(point, after, u64::MAX, fault);
+    }
+
+    /// Calls of the kind since the machine was started.
+    pub fn calls(&self, call: Call) -> u64 {
+        self.sim.fs.calls(call)
+    }
+
+    /// From now on a power loss takes every name that was not synced.
+    pub fn lose_unsynced_names(&self) {
+        self.sim.fs.lose_unsynced_names();
+    }
+
+    /// Sets the wall clock by so many microseconds, backwards too; no time passes.
+    pub fn jump(&self, micros: i64) {
+        let now = self.sim.clock.now_micros();
+        self.sim.clock.set_micros(now.saturating_add(micros));
     }
 
     /// Ends the fault if it has not come yet; whether it had not.

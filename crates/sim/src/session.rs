@@ -5,6 +5,8 @@
 //! 2. What failed in a way that leaves open whether it counts is in flight until the next open:
 //!    of batches at most one, as a batch that is committed later takes its numbers.
 
+use crate::dice::Dice;
+use crate::faces;
 use crate::machine::Machine;
 use crate::oracle::{self, Commit, Oracle, Trouble};
 use crate::workload::Step;
@@ -191,6 +193,17 @@ impl Session {
             }
             Step::Wait(time) => self.machine.wait(*time),
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Asks about some rows and columns of `tree`, now and at one of the snapshots kept, in every
+    /// way there is.
+    pub fn ask_every_way(&self, tree: TreeId, dice: &mut Dice) -> Result<(), Trouble> {
+        faces::ask(&self.oracle, self.engine(), tree, None, dice)?;
+        if !self.snapshots.is_empty() {
+            let snapshot = &self.snapshots[dice.index(self.snapshots.len())];
+            faces::ask(&self.oracle, self.engine(), tree, Some(snapshot), dice)?;
         }
         Ok(())
     }

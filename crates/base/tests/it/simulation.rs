@@ -1,6 +1,6 @@
 //! What the simulated machine loses, breaks and repeats.
 
-use base::env::sim::{Fault, FaultPoint, SECTOR_BYTES, SimEnv, SimFs};
+use base::env::sim::{Call, Fault, FaultPoint, SECTOR_BYTES, SimEnv, SimFs};
 use base::env::{Clock, FileSystem, Tasks};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -216,4 +216,35 @@ fn help_lets_time_pass_for_delayed_jobs() {
     let old = Arc::clone(&machine.tasks);
     let machine = machine.kill();
     assert!(!old.help() && !machine.tasks.help());
+}
+
+#[test]
+fn names_that_were_not_synced_are_lost_if_that_is_asked_for() {
+    for seed in 0..20 {
+        let fs = SimFs::new(seed);
+        fs.lose_unsynced_names();
+        let mut fs = fs;
+        for _ in 0..2 {
+            fs.create(Path::new("kept")).unwrap().sync().unwrap();
+            fs.sync_dir(root()).unwrap();
+            fs.create(Path::new("lost")).unwrap().sync().unwrap();
+            fs.rename(Path::new("kept"), Path::new("renamed")).unwrap();
+            fs = fs.reboot();
+            assert_eq!(fs.list(root()).unwrap(), [Path::new("kept")], "{seed}");
+        }
+    }
+}
+
+#[test]
+fn each_kind_of_call_is_counted_and_fails_when_it_is_told_to() {
+    let fs = SimFs::new(1);
+    fs.create(path()).unwrap();
+    fs.inject(FaultPoint::Call(Call::Link), 1, 2, Fault::NoDescriptor);
+    let link = |to: &str| fs.hard_link(path(), Path::new(to)).is_ok();
+    assert_eq!([link("b"), link("c"), link("c"), link("c")], [true, false, false, true]);
+    assert_eq!((fs.calls(Call::Link), fs.calls(Call::Create), fs.calls(Call::Look)), (4, 1, 0));
+    fs.inject(FaultPoint::Descriptor, 0, u64::MAX, Fault::NoDescriptor);
+    assert!(fs.open_read(path()).is_err() && fs.list(root()).is_err());
+    assert!(fs.lock(Path::new("LOCK")).is_err() && fs.exists(path()).unwrap());
+    assert!(fs.clear_faults() && fs.open_read(path()).is_ok());
 }

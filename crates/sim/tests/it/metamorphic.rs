@@ -1,6 +1,9 @@
 //! One history, many options, the same answers: block sizes, compression, filters, memtable and
-//! SSTable sizes, caches and compaction limits never change what a read yields.
+//! SSTable sizes, caches, compaction limits and parts of the read path that are switched off never
+//! change what a read yields, whichever way it is asked; nor do direct reads and io_uring, or their
+//! absence, on the real file system.
 
+use base::env::{Env, OneByOne};
 use engine::cell::TreeId;
 use engine::options::{Durability, Options, ReadPath};
 use sim::dice::Dice;
@@ -10,6 +13,7 @@ use sim::points::{Point, number, try_all};
 use sim::session::Session;
 use sim::workload::{self, Shape, Step};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Options at random over their ranges, the lower ends more often.
@@ -45,8 +49,17 @@ fn options(dice: &mut Dice) -> Options {
 /// Questions asked of every tree at the end.
 const QUESTIONS: usize = 60;
 
-fn run(steps: &[Step], options: Options, dice: &mut Dice) -> Result<(), Trouble> {
-    let mut session = Session::new(Machine::new(dice.next_u64()), Path::new("/data"), options);
+/// Rounds of questions about rows and columns.
+const ROUNDS: usize = 12;
+
+fn run(
+    machine: Machine,
+    dir: &Path,
+    steps: &[Step],
+    options: Options,
+    dice: &mut Dice,
+) -> Result<(), Trouble> {
+    let mut session = Session::new(machine, dir, options);
     session.open()?;
     for step in steps {
         match step {
@@ -75,6 +88,9 @@ fn ask_everything(session: &mut Session, dice: &mut Dice) -> Result<(), Trouble>
             let request = Box::new(workload::request(dice));
             session.step(&Step::Ask(tree, request, dice.index(100)))?;
         }
+        for _ in 0..ROUNDS {
+            session.ask_every_way(tree, dice)?;
+        }
     }
     Ok(())
 }
@@ -89,7 +105,33 @@ fn options_never_change_an_answer() {
         let steps = workload::history(seed, &shape);
         let mut dice = Dice::new(seed << 32 | at);
         let options = options(&mut dice);
-        run(&steps, options.clone(), &mut dice)
+        let machine = Machine::new(dice.next_u64());
+        run(machine, Path::new("/data"), &steps, options.clone(), &mut dice)
             .map_err(|trouble| format!("{trouble:?}\n{options:?}"))
+    });
+}
+
+#[test]
+fn the_real_file_system_never_changes_an_answer() {
+    let (histories, sets) = (number("STELE_HISTORIES").unwrap_or(3), 4);
+    let points: Vec<Point> =
+        (0..histories * sets).map(|n| Point { seed: n / sets, at: n % sets }).collect();
+    try_all("the_real_file_system_never_changes_an_answer", &points, |Point { seed, at }| {
+        let shape = Shape { steps: 150, trees_max: 2, ..Shape::default() };
+        let steps = workload::history(seed, &shape);
+        let mut dice = Dice::new(seed << 32 | at);
+        // Each of the four: io_uring or not, past the page cache or not.
+        let (uring, direct_reads) = (at % 2 == 0, at / 2 % 2 == 0);
+        let durability = Durability::Interval(Duration::from_millis(20));
+        let mut options = Options { direct_reads, durability, ..options(&mut dice) };
+        options.read_path.batched_reads |= uring;
+        let mut env = Env::real(2);
+        if !uring {
+            env.fs = Arc::new(OneByOne(env.fs));
+        }
+        // Directories of tests are often in memory, where nothing is read directly.
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        run(Machine::real(env), dir.path(), &steps, options.clone(), &mut dice)
+            .map_err(|trouble| format!("uring {uring}: {trouble:?}\n{options:?}"))
     });
 }

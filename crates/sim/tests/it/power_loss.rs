@@ -64,8 +64,18 @@ fn operations(seed: u64, steps: &[Step], durability: Durability) -> u64 {
 
 /// Loses power at operation `at`, and once or twice more soon after.
 fn survive(point: Point, steps: &[Step], durability: Durability) -> Result<(), String> {
+    let session = session(point.seed << 32 | point.at, durability);
+    survive_in(session, point, steps, durability)
+}
+
+/// The same in this session.
+fn survive_in(
+    mut session: Session,
+    point: Point,
+    steps: &[Step],
+    durability: Durability,
+) -> Result<(), String> {
     let Point { seed, at } = point;
-    let mut session = session(seed << 32 | at, durability);
     let mut dice = Dice::new(seed << 32 | at);
     session.machine().lose_power_at(at);
     let (mut next, mut losses) = (0, 0);
@@ -245,4 +255,24 @@ fn numbers_of_a_dropped_tree_are_not_given_out_again() {
     machine.restore_power();
     let engine = open(&machine);
     assert!(write(&engine, kept) > durable);
+}
+
+#[test]
+fn a_name_that_was_not_synced_is_gone_and_nothing_acknowledged_with_it() {
+    let shape = Shape { steps: 80, ..Shape::default() };
+    let test = "a_name_that_was_not_synced_is_gone_and_nothing_acknowledged_with_it";
+    let count = number("STELE_CRASH_POINTS").unwrap_or(500u64) / 10;
+    let mut points = Vec::new();
+    for seed in 40..44 {
+        let steps = workload::history(seed, &shape);
+        let operations = operations(seed, &steps, Durability::Sync);
+        let mut dice = Dice::new(seed);
+        points.extend((0..count / 4).map(|_| Point { seed, at: dice.below(operations) }));
+    }
+    try_all(test, &points, |point| {
+        let session = session(point.seed << 32 | point.at, Durability::Sync);
+        session.machine().lose_unsynced_names();
+        let steps = workload::history(point.seed, &shape);
+        survive_in(session, point, &steps, Durability::Sync)
+    });
 }

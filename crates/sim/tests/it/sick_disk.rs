@@ -21,7 +21,7 @@ fn session(seed: u64) -> Session {
 
 /// Takes the steps; errors of the disk and stopped writes are part of it, and reading must go on
 /// through all of them.
-fn go_on(session: &mut Session, steps: &[Step]) -> Result<u32, String> {
+pub(crate) fn go_on(session: &mut Session, steps: &[Step]) -> Result<u32, String> {
     let mut errors = 0;
     for step in steps {
         match session.step(step) {
@@ -50,10 +50,13 @@ fn go_on(session: &mut Session, steps: &[Step]) -> Result<u32, String> {
 }
 
 /// Leaves the engine (by closing, by dropping it, or by a power loss) and opens it again.
-fn again(session: &mut Session, dice: &mut Dice) -> Result<(), String> {
+pub(crate) fn again(session: &mut Session, dice: &mut Dice) -> Result<(), String> {
     match dice.below(3) {
         0 => match session.close() {
-            Ok(()) | Err(Trouble::Refused(Error::Io { .. } | Error::WritesStopped(_))) => {}
+            Ok(()) => {}
+            Err(Trouble::Refused(
+                Error::Io { .. } | Error::NoSpace { .. } | Error::WritesStopped(_),
+            )) => {}
             Err(trouble) => return Err(format!("closing: {trouble:?}")),
         },
         1 => session.abandon(),

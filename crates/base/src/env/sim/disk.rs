@@ -9,6 +9,7 @@
 //!    written is never written: a later sync that succeeds proves nothing.
 //! 4. A write that fails has written an arbitrary prefix.
 
+use super::faults::{Call, Fault, FaultPoint, Faults};
 use crate::env::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,37 +17,6 @@ use std::path::{Path, PathBuf};
 
 /// What the disk writes whole or not at all, but for the last one before the power fails.
 pub const SECTOR_BYTES: usize = 4096;
-
-/// Which calls a fault can hit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FaultPoint {
-    /// `open_read`, `read_exact_at`.
-    Read,
-    /// `write_all_at`, `allocate`, `set_len`.
-    Write,
-    /// `sync` of a file, `sync_dir`.
-    Sync,
-    /// `create`, `rename`, `remove_file`, `hard_link`, `create_dir_all`.
-    Name,
-}
-
-/// How a call fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Fault {
-    /// The device reports an error (EIO).
-    Io,
-    /// The file system is full (ENOSPC).
-    NoSpace,
-}
-
-impl Fault {
-    fn error(self) -> io::Error {
-        match self {
-            Self::Io => io::Error::other("simulated I/O error"),
-            Self::NoSpace => io::ErrorKind::StorageFull.into(),
-        }
-    }
-}
 
 pub(super) type FileId = u64;
 
@@ -102,8 +72,9 @@ pub(super) struct Disk {
     /// The power fails during the operation of this number.
     pub(super) power_off_at: Option<u64>,
     pub(super) off: bool,
-    /// Calls until the fault, how many calls it then hits, and what they see.
-    faults: BTreeMap<FaultPoint, (u64, u64, Fault)>,
+    faults: Faults,
+    /// Whether a power loss takes every unsynced operation on names.
+    pub(super) loses_names: bool,
 }
 
 impl Disk {
@@ -120,7 +91,8 @@ impl Disk {
             operations: 0,
             power_off_at: None,
             off: false,
-            faults: BTreeMap::new(),
+            faults: Faults::default(),
+            loses_names: false,
         }
     }
 
@@ -128,12 +100,17 @@ impl Disk {
 
     /// Lets `times` calls fail, after `after` more that do not.
     pub(super) fn inject(&mut self, point: FaultPoint, after: u64, times: u64, fault: Fault) {
-        self.faults.insert(point, (after, times, fault));
+        self.faults.inject(point, after, times, fault);
     }
 
     /// Whether there were any.
     pub(super) fn clear_faults(&mut self) -> bool {
-        !std::mem::take(&mut self.faults).is_empty()
+        self.faults.clear()
+    }
+
+    /// How many calls of the kind there were.
+    pub(super) fn calls(&self, call: Call) -> u64 {
+        self.faults.count(call)
     }
 
     /// Fails if the machine is off.
@@ -142,19 +119,9 @@ impl Disk {
     }
 
     /// Fails if the machine is off or a fault is due.
-    pub(super) fn enter(&mut self, point: FaultPoint) -> io::Result<()> {
+    pub(super) fn enter(&mut self, call: Call) -> io::Result<()> {
         self.check_power()?;
-        let Some((after, times, fault)) = self.faults.get_mut(&point) else { return Ok(()) };
-        if *after > 0 {
-            *after -= 1;
-            return Ok(());
-        }
-        let fault = *fault;
-        *times -= 1;
-        if *times == 0 {
-            self.faults.remove(&point);
-        }
-        Err(fault.error())
+        self.faults.enter(call)
     }
 
     /// Counts an operation that is under way; tells whether the power fails during it.
@@ -187,6 +154,7 @@ impl Disk {
             names: self.durable_names.clone(),
             durable_names: self.durable_names.clone(),
             capacity: self.capacity,
+            loses_names: self.loses_names,
             ..Self::new(rng.next_u64())
         }
     }
@@ -203,6 +171,7 @@ impl Disk {
             durable_names: self.durable_names.clone(),
             pending_names: self.pending_names.clone(),
             capacity: self.capacity,
+            loses_names: self.loses_names,
             ..Self::new(self.rng.next_u64())
         }
     }
@@ -216,7 +185,8 @@ impl Disk {
             for dir in op.dirs {
                 // Once an operation of a directory is lost, so are all later ones.
                 let alive = dirs.entry(dir).or_insert(true);
-                *alive &= ending >= 75 || ending >= 25 && rng.chance(80);
+                let lucky = ending >= 75 || ending >= 25 && rng.chance(80);
+                *alive &= lucky && !self.loses_names;
                 survives &= *alive;
             }
             if survives {

@@ -1,6 +1,7 @@
 //! The simulated disk behind the file-system traits, and the screws a test turns.
 
-use super::disk::{Disk, Entry, Fault, FaultPoint, FileId};
+use super::disk::{Disk, Entry, FileId};
+use super::faults::{Call, Fault, FaultPoint};
 use crate::env::fs::{FileSystem, ReadFile, WriteFile};
 use parking_lot::Mutex;
 use std::io;
@@ -54,7 +55,8 @@ impl SimFs {
         Self::of(self.disk.lock().after_kill())
     }
 
-    /// Lets `times` calls at `point` fail, after `after` more that succeed. One fault a point.
+    /// Lets `times` calls at `point` fail, after `after` more that succeed. One fault a
+    /// point; where several are due, a call sees one, and counts for all.
     pub fn inject(&self, point: FaultPoint, after: u64, times: u64, fault: Fault) {
         if times > 0 {
             self.disk.lock().inject(point, after, times, fault);
@@ -64,6 +66,17 @@ impl SimFs {
     /// Ends all faults; whether any had not come yet.
     pub fn clear_faults(&self) -> bool {
         self.disk.lock().clear_faults()
+    }
+
+    /// How many calls of the kind there were, those that failed included.
+    pub fn calls(&self, call: Call) -> u64 {
+        self.disk.lock().calls(call)
+    }
+
+    /// Lets every power loss take all operations on names that were not synced, not a choice of
+    /// them.
+    pub fn lose_unsynced_names(&self) {
+        self.disk.lock().loses_names = true;
     }
 
     /// Sets how many bytes all files together may take; `u64::MAX`, as at first, is no limit.
@@ -120,7 +133,7 @@ impl SimFs {
 impl FileSystem for SimFs {
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         let mut disk = self.disk.lock();
-        disk.enter(FaultPoint::Read)?;
+        disk.enter(Call::OpenRead)?;
         let id = disk.lookup(path)?;
         disk.file(id).handles += 1;
         Ok(Arc::new(self.handle(id)))
@@ -128,7 +141,7 @@ impl FileSystem for SimFs {
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let mut disk = self.disk.lock();
-        disk.enter(FaultPoint::Name)?;
+        disk.enter(Call::Create)?;
         let dir = disk.parent(path)?;
         let id = match disk.entry(path) {
             Some(Entry::Dir) => return Err(io::ErrorKind::IsADirectory.into()),
@@ -149,7 +162,7 @@ impl FileSystem for SimFs {
 
     fn open_write(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let mut disk = self.disk.lock();
-        disk.check_power()?;
+        disk.enter(Call::OpenWrite)?;
         let id = disk.lookup(path)?;
         disk.file(id).handles += 1;
         Ok(Box::new(self.handle(id)))
@@ -157,7 +170,7 @@ impl FileSystem for SimFs {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut disk = self.disk.lock();
-        disk.enter(FaultPoint::Name)?;
+        disk.enter(Call::Rename)?;
         let id = disk.lookup(from)?;
         let mut dirs = vec![disk.parent(from)?, disk.parent(to)?];
         dirs.dedup();
@@ -173,7 +186,7 @@ impl FileSystem for SimFs {
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.disk.lock();
-        disk.enter(FaultPoint::Name)?;
+        disk.enter(Call::Remove)?;
         disk.lookup(path)?;
         let dir = disk.parent(path)?;
         disk.change_names(vec![dir], vec![(path.to_owned(), None)]);
@@ -182,7 +195,7 @@ impl FileSystem for SimFs {
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut disk = self.disk.lock();
-        disk.enter(FaultPoint::Name)?;
+        disk.enter(Call::Link)?;
         let id = disk.lookup(from)?;
         let dir = disk.parent(to)?;
         if disk.entry(to).is_some() {
@@ -194,7 +207,7 @@ impl FileSystem for SimFs {
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.disk.lock();
-        disk.enter(FaultPoint::Name)?;
+        disk.enter(Call::CreateDir)?;
         let mut missing: Vec<&Path> = Vec::new();
         for dir in path.ancestors() {
             match disk.entry(dir) {
@@ -212,8 +225,8 @@ impl FileSystem for SimFs {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        let disk = self.disk.lock();
-        disk.check_power()?;
+        let mut disk = self.disk.lock();
+        disk.enter(Call::List)?;
         match disk.entry(dir) {
             Some(Entry::Dir) => {}
             Some(Entry::File(_)) => return Err(io::ErrorKind::NotADirectory.into()),
@@ -225,20 +238,20 @@ impl FileSystem for SimFs {
 
     fn size(&self, path: &Path) -> io::Result<u64> {
         let mut disk = self.disk.lock();
-        disk.check_power()?;
+        disk.enter(Call::Look)?;
         let id = disk.lookup(path)?;
         Ok(disk.file(id).data.len() as u64)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        let disk = self.disk.lock();
-        disk.check_power()?;
+        let mut disk = self.disk.lock();
+        disk.enter(Call::Look)?;
         Ok(disk.entry(path).is_some())
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut disk = self.disk.lock();
-        disk.enter(FaultPoint::Sync)?;
+        disk.enter(Call::SyncDir)?;
         match disk.entry(dir) {
             Some(Entry::Dir) => {}
             Some(Entry::File(_)) => return Err(io::ErrorKind::NotADirectory.into()),
@@ -254,7 +267,7 @@ impl FileSystem for SimFs {
             self.create(path)?;
         }
         let mut disk = self.disk.lock();
-        disk.check_power()?;
+        disk.enter(Call::Lock)?;
         if !disk.locks.insert(path.to_owned()) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -298,7 +311,7 @@ fn to_usize(at: u64) -> io::Result<usize> {
 impl ReadFile for Handle {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let mut disk = self.disk.lock();
-        disk.enter(FaultPoint::Read)?;
+        disk.enter(Call::ReadAt)?;
         if buf.is_empty() {
             return Ok(());
         }
@@ -311,7 +324,7 @@ impl ReadFile for Handle {
 
     fn size(&self) -> io::Result<u64> {
         let mut disk = self.disk.lock();
-        disk.check_power()?;
+        disk.enter(Call::Look)?;
         Ok(disk.file(self.id).data.len() as u64)
     }
 }
@@ -320,7 +333,7 @@ impl WriteFile for Handle {
     fn write_all_at(&mut self, data: &[u8], offset: u64) -> io::Result<()> {
         let mut disk = self.disk.lock();
         let offset = to_usize(offset)?;
-        if let Err(error) = disk.enter(FaultPoint::Write) {
+        if let Err(error) = disk.enter(Call::WriteAt) {
             if !disk.off {
                 disk.write_torn(self.id, offset, data);
             }
@@ -333,7 +346,7 @@ impl WriteFile for Handle {
 
     fn allocate(&mut self, len: u64) -> io::Result<()> {
         let mut disk = self.disk.lock();
-        disk.enter(FaultPoint::Write)?;
+        disk.enter(Call::Allocate)?;
         let grown = disk.grow(self.id, to_usize(len)?);
         disk.count()?;
         grown
@@ -341,7 +354,7 @@ impl WriteFile for Handle {
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         let mut disk = self.disk.lock();
-        disk.enter(FaultPoint::Write)?;
+        disk.enter(Call::SetLen)?;
         let cut = disk.cut(self.id, to_usize(len)?);
         disk.count()?;
         cut
@@ -349,7 +362,7 @@ impl WriteFile for Handle {
 
     fn sync(&mut self) -> io::Result<()> {
         let mut disk = self.disk.lock();
-        if let Err(error) = disk.enter(FaultPoint::Sync) {
+        if let Err(error) = disk.enter(Call::SyncFile) {
             if !disk.off {
                 disk.sync_failed(self.id);
             }

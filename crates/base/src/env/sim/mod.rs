@@ -19,11 +19,13 @@
 
 mod clock;
 mod disk;
+mod faults;
 mod fs;
 mod tasks;
 
 pub use clock::SimClock;
-pub use disk::{Fault, FaultPoint, SECTOR_BYTES};
+pub use disk::SECTOR_BYTES;
+pub use faults::{Call, Fault, FaultPoint};
 pub use fs::SimFs;
 pub use tasks::SimTasks;
 

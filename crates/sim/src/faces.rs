@@ -1,0 +1,171 @@
+//! The same question in every way that the engine can be asked about rows and columns: gets,
+//! multi-gets, gets in flight, and reads of rows on a thread and as a task.
+
+use crate::dice::Dice;
+use crate::names;
+use crate::oracle::{Oracle, Trouble};
+use crate::workload::request;
+use engine::model::OwnedCell;
+use engine::request::{Columns, QualifierRange, RowRange, ScanRequest};
+use engine::{Cell, ColumnOf, Engine, FamilyId, RowEnd, RowSelection, Snapshot, TreeReader};
+use engine::{Timestamp, TreeId};
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+/// A column of a row, and what a get of it must find.
+struct Wanted {
+    row: Vec<u8>,
+    family: FamilyId,
+    qualifier: Vec<u8>,
+    expected: Option<(Timestamp, Vec<u8>)>,
+}
+
+impl Wanted {
+    fn of(&self) -> ColumnOf<'_> {
+        ColumnOf { row: &self.row, family: self.family, qualifier: &self.qualifier }
+    }
+
+    fn compare(&self, how: &str, found: Option<(Timestamp, &[u8])>) -> Result<(), Trouble> {
+        let expected = self.expected.as_ref().map(|(time, value)| (*time, value.as_slice()));
+        if found == expected {
+            return Ok(());
+        }
+        let short =
+            |cell: Option<(Timestamp, &[u8])>| cell.map(|(time, value)| (time, value.len()));
+        let (found, expected) = (short(found), short(expected));
+        Err(format!("{how} of {:?}: found {found:?}, expected {expected:?}", self.of()).into())
+    }
+}
+
+/// Asks `engine` about some rows and columns of `tree` at `snapshot` (`None`: now) in every way,
+/// and compares the answers with those of `oracle`.
+pub fn ask(
+    oracle: &Oracle,
+    engine: &Engine,
+    tree: TreeId,
+    snapshot: Option<&Snapshot>,
+    dice: &mut Dice,
+) -> Result<(), Trouble> {
+    let reader = engine.tree(tree)?;
+    let wanted: Vec<Wanted> =
+        (0..1 + dice.below(40)).map(|_| draw(oracle, tree, snapshot, dice)).collect();
+    ask_columns(&reader, &wanted, snapshot, 1 + dice.index(20))?;
+    let ScanRequest { columns, timestamps, versions_max, .. } = request(dice);
+    let selection = RowSelection { columns: &columns, timestamps, versions_max };
+    for Wanted { row, .. } in wanted.iter().take(8) {
+        let rows = RowRange::single(row);
+        let (columns, direction) = (columns.clone(), Default::default());
+        let request = ScanRequest { rows, direction, columns, timestamps, versions_max };
+        let at = snapshot.map_or(oracle.last(), Snapshot::sequence);
+        let expected = oracle.answer(tree, &request, at).pop().map_or(Vec::new(), |row| row.1);
+        ask_row(&reader, row, &selection, snapshot, &expected)?;
+    }
+    Ok(())
+}
+
+fn draw(oracle: &Oracle, tree: TreeId, snapshot: Option<&Snapshot>, dice: &mut Dice) -> Wanted {
+    let (row, family, qualifier) = (names::row(dice), names::family(dice), names::qualifier(dice));
+    let columns = Columns::ranges(vec![QualifierRange::column(family, &qualifier)]);
+    let rows = ScanRequest::rows(RowRange::single(&row));
+    let request = ScanRequest { columns, versions_max: Some(1), ..rows };
+    let at = snapshot.map_or(oracle.last(), Snapshot::sequence);
+    let cell = oracle.answer(tree, &request, at).pop().and_then(|(_, mut cells)| cells.pop());
+    Wanted { row, family, qualifier, expected: cell.map(|cell| (cell.timestamp, cell.value)) }
+}
+
+fn ask_columns(
+    reader: &TreeReader,
+    wanted: &[Wanted],
+    snapshot: Option<&Snapshot>,
+    depth: usize,
+) -> Result<(), Trouble> {
+    for wanted in wanted {
+        let found = reader.get(wanted.of(), snapshot)?;
+        wanted.compare("a get", found.as_ref().map(|(time, value)| (*time, value.as_slice())))?;
+    }
+    let columns: Vec<ColumnOf<'_>> = wanted.iter().map(Wanted::of).collect();
+    let mut outcomes = Vec::new();
+    reader.multi_get_with(&columns, snapshot, |at, cell| {
+        outcomes.push(wanted[at].compare("a multi-get", cell));
+    })?;
+    outcomes.into_iter().collect::<Result<Vec<()>, Trouble>>().and_then(|lent| {
+        let all = lent.len() == wanted.len();
+        if all { Ok(()) } else { Err("a multi-get lent another number".to_owned().into()) }
+    })?;
+    let mut gets = reader.in_flight(depth, snapshot);
+    for (tag, wanted) in (0..).zip(wanted) {
+        gets.submit(tag, wanted.of());
+    }
+    let mut answers = 0;
+    while let Some((tag, answer)) = gets.wait() {
+        let found = answer?;
+        let found = found.as_ref().map(|(time, value)| (*time, value.as_slice()));
+        wanted[tag as usize].compare("a get in flight", found)?;
+        answers += 1;
+    }
+    if answers == wanted.len() {
+        return Ok(());
+    }
+    Err(format!("{answers} answers to {} gets in flight", wanted.len()).into())
+}
+
+fn ask_row(
+    reader: &TreeReader,
+    row: &[u8],
+    selection: &RowSelection<'_>,
+    snapshot: Option<&Snapshot>,
+    expected: &[OwnedCell],
+) -> Result<(), Trouble> {
+    let compare = |how: &str, found: &[OwnedCell], lent: u64| {
+        if found == expected && lent == expected.len() as u64 {
+            return Ok(());
+        }
+        let (name, found, count) = (row.escape_ascii(), found.len(), expected.len());
+        Err(format!("{how} of {name}: {found} cells, {lent} said, {count} expected").into())
+    };
+    let mut found = Vec::new();
+    let lent = reader.read_row_with(row, selection, snapshot, |cell| found.push(owned(cell)))?;
+    compare("a row read", &found, lent)?;
+    found.clear();
+    let mut reads = reader.row_reads(snapshot);
+    let read = reads.read(row, std::iter::empty(), selection, |cell| {
+        found.push(owned(cell));
+        ControlFlow::Continue(())
+    });
+    match block_on(read)? {
+        RowEnd::Lent(lent) => compare("a row read as a task", &found, lent),
+        RowEnd::Waits => Ok(()),
+        RowEnd::Stopped => Err("a row read stopped by itself".to_owned().into()),
+    }
+}
+
+fn owned(cell: &Cell<'_>) -> OwnedCell {
+    OwnedCell {
+        family: cell.family,
+        qualifier: cell.qualifier.to_vec(),
+        timestamp: cell.timestamp,
+        value: cell.value.to_vec(),
+    }
+}
+
+/// Polls a future on this thread until it is done.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return done;
+        }
+        std::thread::park();
+    }
+}
