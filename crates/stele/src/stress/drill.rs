@@ -8,7 +8,7 @@ use super::worker::WORKING_BYTES;
 use crate::config::ConfigError;
 use anyhow::{Context, Result, bail};
 use base::env::{Clock, FileSystem, RealFileSystem, SystemClock};
-use indicatif::{HumanBytes, HumanCount};
+use indicatif::HumanCount;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
@@ -276,7 +276,7 @@ impl Drill {
         let tally = &self.tally;
         let line = format!(
             "{:>6.0} s  cycle {:<4} {} batches, {} reads, {} rows scanned, {} kills, longest \
-             write {:.0?}, memory at most {}",
+             write {:.0?}, memory at most {} MiB",
             self.elapsed().as_secs_f64(),
             self.cycle,
             HumanCount(tally.batches),
@@ -290,13 +290,10 @@ impl Drill {
         let _ = writeln!(std::io::stdout(), "{line}");
     }
 
+    /// The most that was in use, by budget.
     fn memory(&self) -> String {
-        let Tally { memory_percent, memory_bytes, memory_budget, .. } = self.tally;
-        format!(
-            "{memory_percent} % of its budget ({} of {})",
-            HumanBytes(memory_bytes),
-            HumanBytes(memory_budget)
-        )
+        let most = |(budget, bytes): (&u64, &u64)| format!("{} of {}", bytes >> 20, budget >> 20);
+        self.tally.memory.iter().map(most).collect::<Vec<_>>().join(", ")
     }
 
     fn summary(&self) -> String {
@@ -323,14 +320,14 @@ impl Drill {
         let counts: Vec<String> =
             counts.iter().map(|(count, what)| format!("{} {what}", HumanCount(*count))).collect();
         format!(
-            "seed {}, {:.1} minutes, {}; longest write {:.0?}; memory at most {}, with {} beside \
-             it; at most {} descriptors beside those of SSTables",
+            "seed {}, {:.1} minutes, {}; longest write {:.0?}; memory at most {} MiB, where a tenth \
+             and {} MiB more may be; at most {} descriptors beside those of SSTables",
             self.run.seed,
             self.elapsed().as_secs_f64() / 60.0,
             counts.join(", "),
             tally.latencies.max(),
             self.memory(),
-            HumanBytes(WORKING_BYTES),
+            WORKING_BYTES >> 20,
             tally.descriptors,
         )
     }

@@ -1,6 +1,7 @@
 //! What a worker tells its parent, one JSON object a line, and what is made of it.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -38,11 +39,8 @@ pub(super) struct Tally {
     pub(super) ssts: u64,
     /// Most descriptors at a quiet moment that were not of SSTables.
     pub(super) descriptors: u64,
-    /// Most memory in use beyond the base, the budget at that time, and by how much the most
-    /// exceeded a budget, as a percentage of it (100 is all of it).
-    pub(super) memory_percent: u64,
-    pub(super) memory_bytes: u64,
-    pub(super) memory_budget: u64,
+    /// By budget, the most memory that was in use beyond the base. Bytes.
+    pub(super) memory: BTreeMap<u64, u64>,
 }
 
 impl Tally {
@@ -68,18 +66,13 @@ impl Tally {
         self.latencies.add(&other.latencies);
         self.ssts = if other.ssts > 0 { other.ssts } else { self.ssts };
         self.descriptors = self.descriptors.max(other.descriptors);
-        if other.memory_percent > self.memory_percent {
-            self.memory_percent = other.memory_percent;
-            (self.memory_bytes, self.memory_budget) = (other.memory_bytes, other.memory_budget);
-        }
+        other.memory.iter().for_each(|(budget, bytes)| self.saw_memory(*bytes, *budget));
     }
 
-    /// Notes how much memory is used of a budget.
+    /// Notes how much memory is used beside a budget.
     pub(super) fn saw_memory(&mut self, bytes: u64, budget: u64) {
-        let percent = bytes * 100 / budget.max(1);
-        if percent > self.memory_percent {
-            (self.memory_percent, self.memory_bytes, self.memory_budget) = (percent, bytes, budget);
-        }
+        let most = self.memory.entry(budget).or_default();
+        *most = bytes.max(*most);
     }
 }
 
