@@ -239,6 +239,7 @@ mod tests {
             filter_bits_per_key: 0,
             row_prefix_bytes: 0,
             origin: Some(origin),
+            ages: None,
         };
         Found { path: PathBuf::new(), properties: Some(properties) }
     }

@@ -10,6 +10,7 @@
 //! 3. The filter keys of a row belong to the partition in which the row begins, so a filter is
 //!    finished when its last row is, which may be after its partition was cut.
 
+use super::ages::Ages;
 use super::block::{BLOCK_CELLS_MAX, BlockBuilder, LargeValue, NewValue};
 use super::filter::{FILTER_BYTES_CUT, FilterBuilder};
 use super::format::{BlockType, Footer, Handle, Sealer};
@@ -130,6 +131,7 @@ pub struct SstBuilder {
     filter_partition: usize,
     tombstones: Vec<RangeTombstone>,
     properties: Properties,
+    ages: Ages,
     ingested: bool,
 }
 
@@ -202,6 +204,7 @@ impl SstBuilder {
             filter_partition: 0,
             tombstones: Vec::new(),
             properties: empty_properties(&options),
+            ages: Ages::default(),
             options,
             ingested: false,
         }
@@ -260,6 +263,7 @@ impl SstBuilder {
         if let Some(filter) = &mut self.filter {
             filter.add(self.row_hash, entry);
         }
+        self.ages.add(&entry.key());
         let properties = &mut self.properties;
         properties.entries += 1;
         properties.tombstones += u64::from(entry.kind == Kind::Tombstone);
@@ -315,6 +319,7 @@ impl SstBuilder {
         self.tombstones.dedup();
         let top_index = self.write_partitions()?;
         let range_tombstones = self.write_range_tombstones()?;
+        self.properties.ages = Some(std::mem::take(&mut self.ages)).filter(|ages| !ages.is_empty());
         let properties =
             self.output.write_block(&self.properties.encode(), BlockType::Properties)?;
         let Self { ingested, options: SstOptions { prefix_index, .. }, .. } = self;
@@ -556,5 +561,6 @@ fn empty_properties(options: &SstOptions) -> Properties {
         filter_bits_per_key: options.filter_bits_per_key,
         row_prefix_bytes: options.row_prefix_bytes,
         origin: None,
+        ages: None,
     }
 }

@@ -5,6 +5,7 @@
 //! checked once, when it enters it, and read in place from then on. Nothing here knows of
 //! levels, versions or the manifest.
 
+mod ages;
 mod ahead;
 mod block;
 mod builder;
@@ -44,6 +45,7 @@ mod top_index;
 mod verify;
 
 pub use crate::file::FileNumber;
+pub use ages::Ages;
 pub use builder::{SstBuilder, SstOptions, SstSummary};
 pub use cursor::SstCursor;
 pub use damage::Damage;

@@ -6,6 +6,7 @@
 //! Numbers are varints or, where they may be negative, `i64`. Every tag below 128 that is listed
 //! must be there, and an unlisted one is refused; tags from 128 on may be ignored.
 
+use super::ages::Ages;
 use super::damage::{Damage, ensure};
 use super::origin::Origin;
 use crate::cell::{SequenceNumber, Timestamp};
@@ -51,6 +52,8 @@ pub struct Properties {
     pub row_prefix_bytes: u16,
     /// Where the file comes from, for a repair; `None` in files from before this was written.
     pub origin: Option<Origin>,
+    /// How old its cells are; `None` in files from before this was written and without cells.
+    pub ages: Option<Ages>,
 }
 
 /// Tags, frozen; 0 stays invalid.
@@ -59,6 +62,7 @@ const TAG_MAY_IGNORE: u64 = 128;
 /// Absent where there are no row prefixes.
 const TAG_ROW_PREFIX: u64 = 128;
 const TAG_ORIGIN: u64 = 129;
+const TAG_AGES: u64 = 130;
 
 impl Properties {
     /// The block.
@@ -99,6 +103,10 @@ impl Properties {
             out.put_varint(TAG_ORIGIN);
             out.put_string(&origin.encode());
         }
+        if let Some(ages) = &self.ages {
+            out.put_varint(TAG_AGES);
+            out.put_string(&ages.encode());
+        }
         out
     }
 
@@ -113,7 +121,8 @@ impl Properties {
             ensure(found == tag, start, "a property is missing or unknown")?;
             *value = bytes;
         }
-        let (mut last, mut row_prefix_bytes, mut origin) = (TAG_MAY_IGNORE - 1, 0, None);
+        let (mut last, mut row_prefix_bytes) = (TAG_MAY_IGNORE - 1, 0);
+        let (mut origin, mut ages) = (None, None);
         while !reader.is_empty() {
             let start = at(&reader);
             let (tag, value) = read(&mut reader).map_err(|error| Damage::decode(start, error))?;
@@ -127,12 +136,18 @@ impl Properties {
                     Origin::decode(value).map_err(|error| Damage::decode(start, error))?;
                 origin = Some(decoded);
             }
+            if tag == TAG_AGES {
+                let decoded = Ages::decode(value).map_err(|error| Damage::decode(start, error))?;
+                let decoded = decoded.filter(|ages| !ages.is_empty());
+                ages = Some(decoded.ok_or(Damage::new(start, "ages out of order or range"))?);
+            }
             last = tag;
         }
         let properties = Self::of_values(values).map_err(|error| Damage::decode(0, error))?;
         let properties = properties.ok_or(Damage::new(0, "a property out of range"))?;
+        let properties = Self { row_prefix_bytes, origin, ages, ..properties };
         properties.check()?;
-        Ok(Self { row_prefix_bytes, origin, ..properties })
+        Ok(properties)
     }
 
     fn of_values(values: [&[u8]; TAGS.len()]) -> Result<Option<Self>, DecodeError> {
@@ -170,6 +185,7 @@ impl Properties {
             filter_bits_per_key,
             row_prefix_bytes: 0,
             origin: None,
+            ages: None,
         }))
     }
 
@@ -184,6 +200,7 @@ impl Properties {
         let counts = self.tombstones <= self.entries
             && self.rows <= self.entries
             && self.data_blocks <= self.entries
+            && self.ages.as_ref().map_or(0, Ages::cells) <= self.entries - self.tombstones
             && (self.rows == 0) == without_entries
             && (self.data_blocks == 0) == without_entries;
         ensure(counts, 0, "counts that contradict each other")
@@ -204,8 +221,21 @@ fn read<'a>(reader: &mut ByteReader<'a>) -> Result<(u64, &'a [u8]), DecodeError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::TreeId;
+    use crate::cell::{Column, EntryKey, FamilyId, Kind, TreeId};
     use crate::file::FileNumber;
+
+    fn ages(cells: i64) -> Ages {
+        let mut ages = Ages::default();
+        for at in 0..cells {
+            ages.add(&EntryKey {
+                column: Column::of(FamilyId(1), b"q"),
+                timestamp: Timestamp(at << 30),
+                sequence: SequenceNumber(1),
+                kind: Kind::Put,
+            });
+        }
+        ages
+    }
 
     fn example() -> Properties {
         Properties {
@@ -231,6 +261,7 @@ mod tests {
                 position: 4711,
                 inputs: vec![FileNumber(3), FileNumber(300)],
             }),
+            ages: Some(ages(298)),
         }
     }
 
@@ -238,10 +269,11 @@ mod tests {
     fn properties_read_back_and_are_refused_when_cut() {
         let bytes = example().encode();
         assert_eq!(Properties::decode(&bytes), Ok(example()));
-        let nameless = Properties { origin: None, ..example() };
+        let ageless = Properties { ages: None, ..example() };
+        let nameless = Properties { origin: None, ..ageless.clone() };
         let plain = Properties { row_prefix_bytes: 0, ..nameless.clone() };
         // What may be ignored may also be missing.
-        let whole = [nameless, plain].map(|whole| (whole.encode().len(), whole));
+        let whole = [ageless, nameless, plain].map(|whole| (whole.encode().len(), whole));
         for len in 0..bytes.len() {
             let whole = whole.iter().find(|(whole, _)| *whole == len).map(|(_, whole)| whole);
             let read = Properties::decode(&bytes[..len]).ok();
@@ -252,7 +284,7 @@ mod tests {
     #[test]
     fn a_row_prefix_has_1_to_1024_bytes() {
         for (length, known) in [(0, false), (1, true), (1024, true), (1025, false)] {
-            let plain = Properties { row_prefix_bytes: 0, origin: None, ..example() };
+            let plain = Properties { row_prefix_bytes: 0, origin: None, ages: None, ..example() };
             let mut bytes = plain.encode();
             let mut value = Vec::new();
             value.put_varint(length);
@@ -264,7 +296,7 @@ mod tests {
 
     #[test]
     fn only_high_tags_may_be_unknown() {
-        for (tag, known) in [(17, false), (127, false), (130, true)] {
+        for (tag, known) in [(17, false), (127, false), (131, true)] {
             let mut bytes = example().encode();
             bytes.put_varint(tag);
             bytes.put_string(b"later");
@@ -276,7 +308,8 @@ mod tests {
     fn contradictions_are_refused() {
         let inverted = Properties { first_row: b"zz".to_vec(), ..example() };
         let too_many = Properties { tombstones: 301, ..example() };
-        for properties in [inverted, too_many] {
+        let too_old = Properties { ages: Some(ages(299)), ..example() };
+        for properties in [inverted, too_many, too_old] {
             assert!(Properties::decode(&properties.encode()).is_err());
         }
     }

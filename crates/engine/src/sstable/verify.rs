@@ -5,6 +5,7 @@
 //! Damage does not end the check: what comes after it is checked by itself. Counts and bounds of
 //! the whole are compared only where all of it was read.
 
+use super::ages::Ages;
 use super::block::{BlockView, CellValue};
 use super::format::{FOOTER_LEN, Handle};
 use super::index::IndexPartition;
@@ -53,6 +54,7 @@ struct Check<'a> {
     rows: u64,
     entries: u64,
     tombstones: u64,
+    ages: Ages,
     large_values: u64,
     raw_bytes: u64,
     sequences: (SequenceNumber, SequenceNumber),
@@ -78,6 +80,7 @@ impl<'a> Check<'a> {
             rows: 0,
             entries: 0,
             tombstones: 0,
+            ages: Ages::default(),
             large_values: 0,
             raw_bytes: 0,
             sequences,
@@ -229,6 +232,7 @@ impl<'a> Check<'a> {
         let key = view.key(cell);
         self.entries += 1;
         self.tombstones += u64::from(key.kind == Kind::Tombstone);
+        self.ages.add(&key);
         let (min, max) = self.sequences;
         self.sequences = (min.min(key.sequence), max.max(key.sequence));
         let (min, max) = self.timestamps;
@@ -288,6 +292,9 @@ impl<'a> Check<'a> {
             if told != found {
                 return fail(format!("properties tell of {told} {what}, there are {found}"));
             }
+        }
+        if properties.ages.as_ref().is_some_and(|ages| *ages != self.ages) {
+            return fail("properties tell of other ages of cells than there are".into());
         }
         let bounds = properties.last_row == self.row
             && (properties.timestamp_min, properties.timestamp_max) == self.timestamps;
