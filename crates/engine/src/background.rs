@@ -1,5 +1,5 @@
-//! Background work: when memtables are frozen and flushed, when compactions start, and when
-//! writers have to wait for either.
+//! Background work: when memtables are frozen and flushed, and how jobs run and end. When
+//! compactions start is decided in `compactions`, when writers wait in `stalls`.
 //!
 //! Invariants:
 //! 1. Per tree at most one flush runs at a time (`Work::flushing`), and compactions whose inputs and
@@ -10,33 +10,29 @@
 //!    signalled after every change of a flag; before sleeping it offers to run a queued job itself
 //!    (`Tasks::help`), so that a single-threaded simulation makes progress.
 
+pub(crate) mod compactions;
+pub(crate) mod io_rate;
+mod pressure;
+pub(crate) mod stalls;
+
 use crate::budget::Budget;
-use crate::compaction::pick::{self, Manual, Plan};
-use crate::compaction::run::{self, Inputs, Writing, Written};
+use crate::compaction::run::{self, Writing, Written};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
-use crate::file::FileNumber;
 use crate::manifest::Edit;
 use crate::options::Durability;
-use crate::request::RowRange;
-use crate::sstable::SstReader;
-use crate::tree::{Tree, Work};
-use std::collections::HashMap;
+use crate::tree::Tree;
+use io_rate::{Feedback, Writer};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Log segments beyond which the tree that keeps the oldest alive is flushed.
 const LOG_SEGMENTS_MAX: usize = 16;
-/// Compactions of one tree at a time, at most.
-const COMPACTIONS_MAX: usize = 2;
 /// How long a failed flush or compaction waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Longest sleep of a waiter before it looks again.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// Pause of a writer while level 0 is long, before it must stop altogether.
-const SLOW_DOWN: Duration = Duration::from_millis(1);
-
 /// What the waiters of an engine wait on.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
@@ -66,66 +62,9 @@ impl Drop for CountedJob {
     }
 }
 
-impl Work {
-    fn start(&mut self, plan: &Plan) {
-        self.busy.start(plan);
-        self.compactions += 1;
-    }
-
-    fn finish(&mut self, plan: &Plan) {
-        self.busy.finish(plan);
-        self.compactions -= 1;
-    }
-}
-
 impl Shared {
-    /// Waits while `tree` may not take a write: its active memtable is full and the one before it
-    /// not yet flushed, level 0 has too many runs, or the memtables of all trees have used up their
-    /// share of the budget and are being flushed.
-    pub(crate) fn wait_for_room(self: &Arc<Self>, tree: &Arc<Tree>) -> Result<()> {
-        let (mut slowed, mut stalled) = (false, false);
-        loop {
-            if self.is_closing() {
-                return Err(Error::Closed);
-            }
-            let view = tree.view();
-            let full = view.active.bytes() >= self.options.memtable_bytes_max;
-            let runs = view.version.levels[0].len();
-            let stops = self.budget().stops_writers();
-            if full && !view.frozen.is_empty() || runs >= self.options.l0_runs_stall || stops {
-                self.counters.write_stalls.fetch_add(u64::from(!stalled), Ordering::Relaxed);
-                stalled = true;
-                self.report_failure(tree)?;
-                self.schedule(tree);
-                if stops {
-                    self.push_flushes()?;
-                }
-                self.pause(LOOK_AGAIN);
-                continue;
-            }
-            let slow_from = self.options.l0_runs_compact.midpoint(self.options.l0_runs_stall);
-            if (runs > slow_from || self.budget().slows_writers()) && !slowed {
-                self.counters.write_slowdowns.fetch_add(1, Ordering::Relaxed);
-                self.pause(SLOW_DOWN);
-                slowed = true;
-                continue;
-            }
-            return Ok(());
-        }
-    }
-
-    fn budget(&self) -> &Arc<Budget> {
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
         self.cache.budget()
-    }
-
-    /// Sees to it that every frozen memtable is being flushed, or says why one cannot.
-    fn push_flushes(self: &Arc<Self>) -> Result<()> {
-        let trees: Vec<Arc<Tree>> = self.trees.read().values().cloned().collect();
-        for tree in trees.iter().filter(|tree| !tree.view().frozen.is_empty()) {
-            self.report_failure(tree)?;
-            self.schedule_flush(tree);
-        }
-        Ok(())
     }
 
     /// Brings memory back into the budget: the largest memtables are flushed until those that take
@@ -146,19 +85,6 @@ impl Shared {
         self.counters.early_flushes.fetch_add(1, Ordering::Relaxed);
         self.freeze_if(tree, |_, _| self.budget().wants_flush());
         true
-    }
-
-    /// The failure that keeps `tree` from making room, if there is one; tries again all the same.
-    fn report_failure(self: &Arc<Self>, tree: &Arc<Tree>) -> Result<()> {
-        let failure = tree.work.lock().failure.clone();
-        match failure {
-            None => Ok(()),
-            Some(no_space @ Error::NoSpace { .. }) => {
-                self.schedule(tree);
-                Err(no_space)
-            }
-            Some(other) => Err(Error::WritesStopped(other.to_string())),
-        }
     }
 
     /// Sleeps until background work ends, at most `longest`; or does some of it.
@@ -216,7 +142,7 @@ impl Shared {
     }
 
     /// Starts flushing `tree` unless that is under way or there is nothing to flush.
-    fn schedule_flush(self: &Arc<Self>, tree: &Arc<Tree>) {
+    pub(crate) fn schedule_flush(self: &Arc<Self>, tree: &Arc<Tree>) {
         let due = {
             let mut work = tree.work.lock();
             let due = !work.dropped && !work.flushing && !tree.view().frozen.is_empty();
@@ -232,28 +158,6 @@ impl Shared {
         }
     }
 
-    /// Starts a compaction of `tree` if one is due and not too many run.
-    fn schedule_compaction(self: &Arc<Self>, tree: &Arc<Tree>) {
-        let plan = {
-            let mut work = tree.work.lock();
-            let plan = match !work.dropped && work.compactions < COMPACTIONS_MAX {
-                true => pick::pick(&tree.view().version, &self.options, &work.busy),
-                false => None,
-            };
-            if let Some(plan) = &plan {
-                work.start(plan);
-            }
-            plan
-        };
-        if let Some(plan) = plan {
-            self.submit(tree, move |shared, tree| {
-                let done = shared.run_plan(tree, &plan);
-                tree.work.lock().finish(&plan);
-                done
-            });
-        }
-    }
-
     pub(crate) fn schedule(self: &Arc<Self>, tree: &Arc<Tree>) {
         if !self.is_closing() {
             self.schedule_flush(tree);
@@ -262,7 +166,7 @@ impl Shared {
     }
 
     /// Queues `job`; when it has ended, notes how, and starts what follows from it.
-    fn submit(
+    pub(crate) fn submit(
         self: &Arc<Self>,
         tree: &Arc<Tree>,
         job: impl FnOnce(&Arc<Self>, &Arc<Tree>) -> Result<()> + Send + 'static,
@@ -317,7 +221,8 @@ impl Shared {
         while let Some(memtable) = tree.view().frozen.last().cloned() {
             let run = self.manifest.state().tree(tree.id).map(|version| version.next_run());
             let run = run.ok_or(Error::UnknownTree(tree.id))?;
-            let mut written = self.writing(tree, |writing| {
+            let wrote = |bytes| self.keep_to_rate(tree, Writer::Flush, bytes);
+            let mut written = self.writing(tree, &wrote, |writing| {
                 run::flush(writing, &memtable, run, self.snapshots.live())
             })?;
             // What was committed before the memtable's last batch must be as durable as the
@@ -333,33 +238,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Runs `plan` and installs what it wrote.
-    fn run_plan(&self, tree: &Tree, plan: &Plan) -> Result<()> {
-        let written = self.merge(tree, plan)?;
-        self.install(tree, &written)?;
-        self.counters.compactions.fetch_add(1, Ordering::Relaxed);
-        self.counters.compacted_bytes.fetch_add(written.bytes, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Writes what `plan` says. Holds the inputs no longer than it takes, so that they can be
-    /// deleted once the outputs are installed.
-    fn merge(&self, tree: &Tree, plan: &Plan) -> Result<Written> {
-        let view = tree.view();
-        let open: HashMap<FileNumber, &Arc<SstReader>> =
-            view.ssts().map(|sst| (sst.number(), sst)).collect();
-        let policy = tree.rules().policy(self.env.clock.now_micros());
-        let inputs = Inputs {
-            open: &|number| Arc::clone(open[&number]),
-            snapshots: self.snapshots.live(),
-            policy: &*policy,
-            ahead: self.options.read_path.readahead.then_some(&self.readahead),
-        };
-        self.writing(tree, |writing| run::compact(writing, plan, &inputs))
-    }
-
     /// Lends `act` what a flush or compaction of `tree` needs of the engine.
-    fn writing<T>(&self, tree: &Tree, act: impl FnOnce(&Writing<'_>) -> T) -> T {
+    pub(crate) fn writing<T>(
+        &self,
+        tree: &Tree,
+        wrote: &dyn Fn(u64),
+        act: impl FnOnce(&Writing<'_>) -> T,
+    ) -> T {
         let version = Arc::clone(&tree.view().version);
         act(&Writing {
             fs: &*self.env.fs,
@@ -372,12 +257,33 @@ impl Shared {
             cache: &self.cache,
             new_file: &|| self.manifest.new_file(),
             cancelled: &|| self.is_closing(),
+            wrote,
         })
+    }
+
+    /// Waits as the rate of background work demands of `writer`, who has just written `bytes` bytes
+    /// for `tree`.
+    pub(crate) fn keep_to_rate(&self, tree: &Tree, writer: Writer, bytes: u64) {
+        let now = self.env.clock.monotonic();
+        let wait = self.io_rate.wrote(writer, bytes, now, || Feedback {
+            pressure: self.pressure_of(tree),
+            slowness: self.read_waits.slowness(),
+        });
+        let until = now + wait;
+        let mut at = now;
+        while at < until && !self.is_closing() {
+            let mut progress = self.progress.lock();
+            self.progressed.wait_for(&mut progress, (until - at).min(LOOK_AGAIN));
+            drop(progress);
+            // The clock of a simulation stands still.
+            let before = std::mem::replace(&mut at, self.env.clock.monotonic());
+            at = if at == before { until } else { at };
+        }
     }
 
     /// Makes `written` part of `tree`: first in the manifest, then in the view. If the manifest
     /// does not take it, what was written is removed.
-    fn install(&self, tree: &Tree, written: &Written) -> Result<()> {
+    pub(crate) fn install(&self, tree: &Tree, written: &Written) -> Result<()> {
         let mut edits = written.edits.clone();
         edits.push(Edit::LastSequence(self.snapshots.published()));
         let _installing = tree.installing.lock();
@@ -452,46 +358,12 @@ impl Shared {
         }
     }
 
-    /// Merges `rows` down to the last level, one plan after the other.
-    pub(crate) fn compact_and_wait(
-        self: &Arc<Self>,
-        tree: &Arc<Tree>,
-        rows: &RowRange,
-    ) -> Result<()> {
-        loop {
-            if self.is_closing() {
-                return Err(Error::Closed);
-            }
-            let next = {
-                let mut work = tree.work.lock();
-                if work.dropped {
-                    return Err(Error::UnknownTree(tree.id));
-                }
-                let next = pick::manual(&tree.view().version, rows, &self.options, &work.busy);
-                if let Manual::Plan(plan) = &next {
-                    work.start(plan);
-                }
-                next
-            };
-            match next {
-                Manual::Nothing => return Ok(()),
-                Manual::Blocked => self.pause(LOOK_AGAIN),
-                Manual::Plan(plan) => {
-                    let done = self.run_plan(tree, &plan);
-                    tree.work.lock().finish(&plan);
-                    self.progressed.notify_all();
-                    self.schedule(tree);
-                    return done;
-                }
-            }
-        }
-    }
-
     /// After open: starts what is due, and the regular sync if the durability mode has one.
     pub(crate) fn start_background(self: &Arc<Self>) {
         let trees: Vec<_> = self.trees.read().values().cloned().collect();
         trees.iter().for_each(|tree| self.schedule(tree));
         self.keep_to_budget();
+        self.keep_looking();
         if let Durability::Interval(every) = self.options.durability {
             self.sync_after(every);
         }
@@ -530,14 +402,16 @@ impl Shared {
 
     fn wait_for_jobs(&self) {
         loop {
-            if self.env.tasks.help() {
-                continue;
-            }
-            let mut progress = self.progress.lock();
-            if progress.jobs == 0 {
+            // Before helping: on a simulated machine other engines always have something to do.
+            if self.progress.lock().jobs == 0 {
                 return;
             }
-            self.progressed.wait_for(&mut progress, LOOK_AGAIN);
+            if !self.env.tasks.help() {
+                let mut progress = self.progress.lock();
+                if progress.jobs > 0 {
+                    self.progressed.wait_for(&mut progress, LOOK_AGAIN);
+                }
+            }
         }
     }
 }

@@ -111,9 +111,10 @@ impl Budget {
         self.charged(Use::Active) >= self.memtables_max() / 4 * 3
     }
 
-    /// Whether writers are to be slowed: flushes that run fall behind.
-    pub(crate) fn slows_writers(&self) -> bool {
-        self.charged(Use::Frozen) > 0 && self.unflushed() >= self.memtables_max() / 8 * 7
+    /// Bytes that memtables take until they are flushed, of those that they may; `None` while none
+    /// is being flushed, and so nothing to wait for.
+    pub(crate) fn behind(&self) -> Option<(usize, usize)> {
+        (self.charged(Use::Frozen) > 0).then(|| (self.unflushed(), self.memtables_max()))
     }
 
     /// Whether writers are to wait for the flushes that run.
@@ -214,19 +215,18 @@ mod tests {
         let mut active = budget.charge(Use::Active).of(299);
         assert!(!budget.wants_flush());
         active.set(300);
-        assert!(budget.wants_flush() && !budget.slows_writers());
+        assert!(budget.wants_flush() && budget.behind().is_none());
         active.set(10_000);
         assert!(!budget.stops_writers(), "nothing is being flushed that could end the wait");
         let mut old = budget.charge(Use::Frozen).of(1);
-        assert!(budget.stops_writers() && budget.slows_writers());
-        active.set(348);
-        assert!(!budget.slows_writers());
+        assert!(budget.stops_writers());
         active.set(349);
-        assert!(budget.slows_writers() && !budget.stops_writers());
+        assert!(!budget.stops_writers());
+        assert_eq!(budget.behind(), Some((350, 400)));
         active.set(399);
         assert!(budget.stops_writers());
         old.turn(Use::Outlived);
-        assert!(!budget.stops_writers() && !budget.slows_writers());
+        assert!(!budget.stops_writers() && budget.behind().is_none());
         assert_eq!((budget.charged(Use::Frozen), budget.charged(Use::Outlived)), (0, 1));
     }
 

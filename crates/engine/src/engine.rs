@@ -13,6 +13,9 @@
 //! 9. `Tree::view`, `Tree::rules`, `Snapshots::held`, the memtable's and the cache's own locks
 
 use crate::background::Progress;
+use crate::background::compactions::{Compactions, RunningCompaction};
+use crate::background::io_rate::{IoRate, ReadWaits};
+use crate::background::stalls::Stalls;
 use crate::batch::WriteBatch;
 use crate::cell::{FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::commit::Commits;
@@ -65,6 +68,11 @@ pub(crate) struct Shared {
     pub(crate) progressed: Condvar,
     pub(crate) closing: Arc<AtomicBool>,
     pub(crate) counters: Counters,
+    pub(crate) stalls: Stalls,
+    pub(crate) compactions: Compactions,
+    pub(crate) io_rate: IoRate,
+    /// How long reads that went to the disk waited.
+    pub(crate) read_waits: ReadWaits,
     pub(crate) point_counters: PointCounters,
     /// What was asked of the filters of trees that were dropped.
     pub(crate) past_filter_counters: FilterCounters,
@@ -152,7 +160,7 @@ impl Engine {
         if batch.is_empty() {
             return Ok(self.shared.snapshots.published());
         }
-        self.shared.wait_for_room(&tree)?;
+        self.shared.wait_for_room(&tree, batch.encoded_len())?;
         let last = self.shared.commits.submit(Arc::clone(&tree), frozen)?;
         self.shared.after_commit(&tree, batch.encoded_len());
         Ok(last)
@@ -209,6 +217,28 @@ impl Engine {
         let tree = self.shared.tree(tree)?;
         self.shared.flush_and_wait(&tree)?;
         self.shared.compact_and_wait(&tree, rows)
+    }
+
+    /// Lets no compaction start by itself until [`Self::resume_compactions`]; not kept on disk.
+    /// Those that run go on, and so do those by hand. A tree whose level 0 grows until it would
+    /// hold its writers back is compacted all the same, so writes never wait for the pause to end.
+    pub fn pause_compactions(&self) {
+        self.shared.set_compactions_paused(true);
+    }
+
+    /// Ends a pause; what became due meanwhile starts.
+    pub fn resume_compactions(&self) {
+        self.shared.set_compactions_paused(false);
+    }
+
+    /// Whether compactions are paused.
+    pub fn compactions_paused(&self) -> bool {
+        self.shared.compactions.are_paused()
+    }
+
+    /// The compactions that run, of all trees, oldest first.
+    pub fn compactions(&self) -> Vec<RunningCompaction> {
+        self.shared.running_compactions()
     }
 
     /// Makes every acknowledged write durable, whatever the durability mode.

@@ -60,6 +60,8 @@ fn read_all(shared: &Shared, own: Vec<Own<'_>>, held: &mut HeldBlocks) -> Result
     counters.add(PointCount::DiskReads as usize, own.len() as u64);
     let bytes = own.iter().map(|(load, _)| load.bytes()).sum();
     counters.add(PointCount::DiskBytes as usize, bytes);
+    let begin = shared.env.clock.monotonic();
+    let any = !own.is_empty();
     let mut first_error = None;
     let mut keep = |load: &BlockLoad, outcome: Result<BlockHold<Block>>| match outcome {
         Ok(hold) => held.push(load.key(), hold),
@@ -71,6 +73,9 @@ fn read_all(shared: &Shared, own: Vec<Own<'_>>, held: &mut HeldBlocks) -> Result
         with_thread_queue(&shared.env.fs, |queue| read_together(queue, own, &mut keep));
     } else {
         own.into_iter().for_each(|(load, claim)| keep(load, load.read(claim)));
+    }
+    if any {
+        shared.read_waits.record(shared.env.clock.monotonic().saturating_sub(begin));
     }
     first_error.map_or(Ok(()), Err)
 }

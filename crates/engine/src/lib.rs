@@ -19,6 +19,7 @@ mod fetch;
 pub mod file;
 mod flights;
 mod granularity;
+mod histogram;
 mod in_flight;
 pub mod ingest;
 pub mod kv;
@@ -41,12 +42,16 @@ mod striped;
 mod tree;
 mod view;
 
+pub use background::compactions::{CompactionReason, RunningCompaction};
 pub use batch::{TimestampRange, WriteBatch};
 pub use cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
 pub use engine::{Engine, Scan, Snapshot};
 pub use error::{Error, Result};
+pub use histogram::HistogramReading;
 pub use in_flight::{Answer, InFlightGets};
 pub use ingest::{IngestFiles, IngestOptions, SstWriter};
-pub use options::{Compression, Durability, FilterGranularity, Options, ReadPath, TreeOptions};
+pub use options::{
+    BackgroundRate, Compression, Durability, FilterGranularity, Options, ReadPath, TreeOptions,
+};
 pub use reader::{ColumnOf, RowEnd, RowReads, RowSelection, TreeReader};
 pub use request::{Cell, Columns, Direction, QualifierRange, RowRange, ScanRequest};

@@ -3,6 +3,7 @@
 use crate::budget::Use;
 use crate::cache::CacheCounters;
 use crate::engine::Shared;
+use crate::histogram::HistogramReading;
 use crate::manifest::version::LEVELS;
 use crate::options::FilterGranularity;
 use crate::read::counters::FilterCounters;
@@ -15,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Metrics {
     /// Name (snake case, unit last, counters end in `_total`), help text, value.
     pub values: Vec<(&'static str, &'static str, u64)>,
+    /// Distributions.
+    pub histograms: Vec<HistogramReading>,
 }
 
 impl Metrics {
@@ -33,6 +36,8 @@ pub(crate) struct Counters {
     pub(crate) flushed_bytes: AtomicU64,
     pub(crate) compactions: AtomicU64,
     pub(crate) compacted_bytes: AtomicU64,
+    pub(crate) compactions_for_garbage: AtomicU64,
+    pub(crate) compactions_for_reads: AtomicU64,
     pub(crate) ingests: AtomicU64,
     pub(crate) ingested_bytes: AtomicU64,
     pub(crate) write_stalls: AtomicU64,
@@ -115,6 +120,20 @@ impl Shared {
         add("compactions_total", "Compactions finished", read(&counters.compactions));
         let compacted = read(&counters.compacted_bytes);
         add("compacted_bytes_total", "Bytes written by compactions", compacted);
+        let garbage = read(&counters.compactions_for_garbage);
+        let help = "Compactions of files that were mostly tombstones and expired cells";
+        add("compactions_for_garbage_total", help, garbage);
+        let reads = read(&counters.compactions_for_reads);
+        let help = "Compactions of quiet trees since reads looked at several runs";
+        add("compactions_for_reads_total", help, reads);
+        let progress = self.compactions.progress();
+        add("compactions_running", "Compactions that run", progress.running);
+        add("compactions_running_bytes", "Bytes of their inputs", progress.bytes_total);
+        add("compactions_running_bytes_written", "Bytes they have written", progress.bytes_written);
+        let paused = u64::from(self.compactions.are_paused());
+        add("compactions_paused", "1 while compactions are paused", paused);
+        let rate = self.io_rate.rate();
+        add("background_bytes_per_second", "Limit of what is written, 0 for none", rate);
         add("ingests_total", "Sets of SSTables ingested", read(&counters.ingests));
         add("ingested_bytes_total", "Bytes ingested", read(&counters.ingested_bytes));
         add("write_stalls_total", "Times a write had to wait", read(&counters.write_stalls));
@@ -139,7 +158,9 @@ impl Shared {
         add("sequence_oldest_snapshot", "Oldest sequence number a snapshot holds", oldest.0);
         self.add_memory(&cache, &mut values);
         self.add_shape(&mut values);
-        Metrics { values }
+        let help = "Time that writes waited for background work, of those that did";
+        let histograms = vec![self.stalls.waited.read("write_stall_seconds", help)];
+        Metrics { values, histograms }
     }
 
     /// Adds the budget and who uses it.

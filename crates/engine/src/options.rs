@@ -55,8 +55,24 @@ pub struct Options {
     pub l0_runs_stall: usize,
     /// Size at which compaction starts another SSTable. 64 KiB..=4 GiB, default 128 MiB.
     pub sst_bytes_max: u64,
-    /// Target bytes of level 1; the last level takes what exceeds it. Default 512 MiB.
+    /// Target bytes of level 1; the last level takes what exceeds it. Where the last level is large
+    /// level 1 grows with it, but slower. Default 512 MiB.
     pub l1_bytes_max: u64,
+    /// How fast flushes and compactions write. Default [`BackgroundRate::Unlimited`].
+    pub background_rate: BackgroundRate,
+}
+
+/// How fast flushes and compactions may write, all trees together. Slower: reads share the disk and
+/// the processors with less; writers are held back sooner, as compactions fall behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackgroundRate {
+    /// As fast as they can.
+    Unlimited,
+    /// As fast as they must: slower while reads wait for the disk longer than they use to, faster
+    /// while writers are held back.
+    Auto,
+    /// So many bytes a second. Flushes go before compactions. 1 MiB or more.
+    BytesPerSecond(u64),
 }
 
 /// Parts of the read path, each of which can be switched off to see what it buys. No answer
@@ -107,6 +123,7 @@ impl Default for Options {
             l0_runs_stall: 12,
             sst_bytes_max: 128 << 20,
             l1_bytes_max: 512 << 20,
+            background_rate: BackgroundRate::Unlimited,
         }
     }
 }
@@ -142,7 +159,12 @@ impl Options {
         check("l0_runs_stall", above, "greater than l0_runs_compact")?;
         let sst = (64 << 10)..=(4 << 30);
         check("sst_bytes_max", sst.contains(&self.sst_bytes_max), "64 KiB to 4 GiB")?;
-        check("l1_bytes_max", self.l1_bytes_max >= 1 << 16, "64 KiB or more")
+        check("l1_bytes_max", self.l1_bytes_max >= 1 << 16, "64 KiB or more")?;
+        let rate = match self.background_rate {
+            BackgroundRate::BytesPerSecond(rate) => rate,
+            BackgroundRate::Unlimited | BackgroundRate::Auto => u64::MAX,
+        };
+        check("background_rate", rate >= 1 << 20, "1 MiB a second or more")
     }
 }
 

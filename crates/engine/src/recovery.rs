@@ -13,6 +13,7 @@
 //!
 //! Nothing is flushed here; what fills a memtable is frozen, and flushed once the engine is open.
 
+use crate::background::io_rate::IoRate;
 use crate::batch::FrozenBatch;
 use crate::budget::Budget;
 use crate::cache::CacheFeatures;
@@ -95,6 +96,10 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         progressed: Default::default(),
         closing,
         counters: Default::default(),
+        stalls: Default::default(),
+        compactions: Default::default(),
+        io_rate: IoRate::new(options.background_rate),
+        read_waits: Default::default(),
         point_counters: Default::default(),
         past_filter_counters: Default::default(),
         readahead,

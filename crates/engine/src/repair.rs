@@ -152,6 +152,7 @@ impl Repair<'_> {
             cache: &self.cache,
             new_file: &|| FileNumber(self.next_file.replace(self.next_file.get() + 1)),
             cancelled: &|| false,
+            wrote: &|_| (),
         }))
     }
 

@@ -24,7 +24,7 @@ use crate::sstable::SstReader;
 use crate::view::{OpenRun, ReadView};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,6 +43,7 @@ pub(crate) struct Tree {
     /// What was asked of the filters of its files.
     pub(crate) filter_counters: Arc<FilterCounters>,
     granularity: Learned,
+    lull: Mutex<Lull>,
     _charge: Charge,
 }
 
@@ -60,8 +61,21 @@ pub(crate) struct Work {
     pub(crate) busy: Busy,
     /// The tree is being dropped; no new work starts.
     pub(crate) dropped: bool,
+    /// Files that a compaction for garbage wrote and that are garbage still.
+    pub(crate) fruitless: HashSet<FileNumber>,
     /// Why the last flush or compaction failed; cleared by the next success.
     pub(crate) failure: Option<Error>,
+}
+
+/// What the last look at a tree saw, by which the next one knows whether it was quiet since.
+#[derive(Default)]
+struct Lull {
+    version: Option<Arc<TreeVersion>>,
+    position: LogPosition,
+    /// Seeks that reads had made by then.
+    seeks: u64,
+    /// Seeks since, as of the last look; `None` if the tree was not quiet.
+    since: Option<u64>,
 }
 
 impl Tree {
@@ -85,8 +99,31 @@ impl Tree {
             installing: Mutex::default(),
             filter_counters: Arc::default(),
             granularity: Learned::beginning_with(newest),
+            lull: Mutex::default(),
             _charge: budget.charge(Use::Metadata).of(TREE_BYTES),
         }
+    }
+
+    /// Looks whether the tree was written or compacted since the last look.
+    pub(crate) fn look_for_quiet(&self) {
+        let view = self.view();
+        let (position, seeks) = (view.active.position(), self.filter_counters.seeks());
+        let mut lull = self.lull.lock();
+        let same = lull.version.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &view.version));
+        if same && lull.position == position && view.frozen.is_empty() {
+            lull.since = Some(seeks.saturating_sub(lull.seeks));
+        } else {
+            let version = Some(Arc::clone(&view.version));
+            *lull = Lull { version, position, seeks, since: None };
+        }
+    }
+
+    /// Seeks that reads have made since the tree was last written or compacted, as of the last look
+    /// (`look_for_quiet`); `None` if that is too recent.
+    pub(crate) fn quiet_reads(&self) -> Option<u64> {
+        let (view, lull) = (self.view.load(), self.lull.lock());
+        let same = lull.version.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &view.version));
+        lull.since.filter(|_| same && lull.position == view.active.position())
     }
 
     /// For which questions the filters of its next files hold keys, as far as is known.

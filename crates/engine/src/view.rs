@@ -11,7 +11,7 @@ use crate::budget::{Charge, Use};
 use crate::cache::CacheFill;
 use crate::cell::SequenceNumber;
 use crate::error::Result;
-use crate::manifest::TreeVersion;
+use crate::manifest::{Run, TreeVersion};
 use crate::memtable::Memtable;
 use crate::options::ReadPath;
 use crate::read::counters::FilterCounters;
@@ -39,6 +39,9 @@ pub(crate) struct ReadView {
     /// The same without SSTables that hold only range tombstones.
     runs: Vec<Arc<SstRun>>,
     pub(crate) dropped: Arc<DroppedRanges>,
+    /// Bytes of level 1, and of the last level.
+    pub(crate) l1_bytes: u64,
+    pub(crate) last_bytes: u64,
     /// For `dropped`.
     _charge: Charge,
 }
@@ -69,7 +72,19 @@ impl ReadView {
         let runs = files.iter().map(with_entries).filter(|run| !run.is_empty());
         let runs = runs.map(|run| Arc::new(SstRun::new(run))).collect();
         let charge = active.budget().charge(Use::Metadata).of(dropped.memory_bytes());
-        Self { active, frozen, version, files, runs, dropped, _charge: charge }
+        let [_, l1_bytes, last_bytes] =
+            [0, 1, 2].map(|level| version.levels[level].iter().map(Run::bytes).sum());
+        Self {
+            active,
+            frozen,
+            version,
+            files,
+            runs,
+            dropped,
+            l1_bytes,
+            last_bytes,
+            _charge: charge,
+        }
     }
 
     /// All its SSTables.
@@ -155,6 +170,7 @@ impl ReadView {
                 cursors.push(Source::Run(cursor));
             }
         }
+        filters.scanned(cursors.len());
         let mut dropped = vec![Arc::clone(&self.dropped), self.active.dropped()];
         dropped.retain(|ranges| !ranges.is_empty());
         Ok(Scan::new(ScanSources { cursors, dropped, pin }, request, snapshot))

@@ -1,6 +1,7 @@
 //! The command line: subcommands and their help. What a setting of the server is, its default and
 //! its range are written once, on [`crate::config::Settings`].
 
+use crate::admin::AdminArgs;
 use crate::config::ServeArgs;
 use crate::import::ImportArgs;
 use crate::inspect::{CheckArgs, DumpArgs, RepairArgs};
@@ -60,6 +61,11 @@ pub(crate) enum Command {
     /// The process that `stress` kills.
     #[command(hide = true)]
     StressWorker(WorkerArgs),
+    /// Ask a running server what it does, and tell it what to do.
+    ///
+    /// Speaks to the server's HTTP address, which is reachable from this machine only unless the
+    /// server was started with --insecure-listen.
+    Admin(AdminArgs),
     /// Print the version.
     Version,
 }

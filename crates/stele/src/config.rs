@@ -8,7 +8,7 @@
 use crate::size::ByteSize;
 use anyhow::Context;
 use clap::{Args, CommandFactory};
-use engine::{Durability, Options, ReadPath};
+use engine::{BackgroundRate, Durability, Options, ReadPath};
 use serde::Deserialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -139,6 +139,12 @@ pub(crate) struct Settings {
     /// Size of level 1; the last level takes what exceeds it. 64KiB or more. [default: 512MiB]
     #[arg(long, env = "STELE_L1_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
     pub(crate) l1_bytes_max: Option<ByteSize>,
+
+    /// How fast flushes and compactions write, all tables together: off (as fast as they can), auto
+    /// (slower while reads wait for the disk longer than they use to, faster while writers are held
+    /// back), or bytes a second, 1MiB or more. [default: off]
+    #[arg(long, env = "STELE_BACKGROUND_RATE", value_name = "RATE", help_heading = ENGINE)]
+    pub(crate) background_rate: Option<String>,
 }
 
 const ENGINE: &str = "Storage engine";
@@ -239,6 +245,7 @@ impl Settings {
             l0_runs_stall,
             sst_bytes_max,
             l1_bytes_max,
+            background_rate,
         )
     }
 }
@@ -250,6 +257,7 @@ fn engine_options(settings: &Settings, default: Options) -> Result<Options, Conf
     let size = |set: Option<ByteSize>, default: u64| set.map_or(default, |size| size.0);
     let durability = settings.durability.as_deref().map(parse_durability).transpose()?;
     let read_path = settings.read_path_off.as_deref().map(parse_read_path_off).transpose()?;
+    let rate = settings.background_rate.as_deref().map(parse_rate).transpose()?;
     let options = Options {
         durability: durability.unwrap_or(default.durability),
         memtable_bytes_max: bytes(settings.memtable_bytes_max, default.memtable_bytes_max),
@@ -262,6 +270,7 @@ fn engine_options(settings: &Settings, default: Options) -> Result<Options, Conf
         l0_runs_stall: settings.l0_runs_stall.unwrap_or(default.l0_runs_stall),
         sst_bytes_max: size(settings.sst_bytes_max, default.sst_bytes_max),
         l1_bytes_max: size(settings.l1_bytes_max, default.l1_bytes_max),
+        background_rate: rate.unwrap_or(default.background_rate),
     };
     options.validate().map_err(|error| ConfigError(error.to_string()))?;
     Ok(options)
@@ -278,6 +287,20 @@ fn parse_durability(text: &str) -> Result<Durability, ConfigError> {
         _ => Err(ConfigError(format!(
             "durability {text:?} must be sync, none or interval=MS with MS from 1 to 60000"
         ))),
+    }
+}
+
+/// `off`, `auto` or bytes a second.
+fn parse_rate(text: &str) -> Result<BackgroundRate, ConfigError> {
+    match text {
+        "off" => Ok(BackgroundRate::Unlimited),
+        "auto" => Ok(BackgroundRate::Auto),
+        _ => match text.parse::<ByteSize>() {
+            Ok(ByteSize(bytes)) => Ok(BackgroundRate::BytesPerSecond(bytes)),
+            Err(error) => Err(ConfigError(format!(
+                "background_rate {text:?} must be off, auto or bytes a second: {error}"
+            ))),
+        },
     }
 }
 

@@ -7,6 +7,7 @@
 //! | 1 | failed, and the last line on standard error says why and what to do; for `check`: damaged; for `repair`: something is lost |
 //! | 2 | refused before anything was touched: a bad flag, configuration or file; for `check`: unusable |
 
+mod admin;
 mod cli;
 mod config;
 mod import;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Repair(args) => inspect::repair(&args),
         Command::Stress(args) => stress::run(&args),
         Command::StressWorker(args) => stress::run_worker(&args),
+        Command::Admin(args) => admin::run(&args),
         Command::Version => version(),
     };
     outcome.unwrap_or_else(|error| fail(&error))

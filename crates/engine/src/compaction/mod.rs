@@ -1,6 +1,6 @@
 //! Compaction: choosing what to merge, deciding what may vanish, and writing the result.
 //!
-//! - `pick` chooses the inputs of one compaction: a pure function of a version.
+//! - `pick` chooses the inputs of one compaction: a pure function of a version and of `signals`.
 //! - `stripes`, `dropped` and `elide` decide what is written: pure functions of entries.
 //! - `split` says where one output SSTable ends and the next begins.
 //! - `run` does the I/O, for flushes too, and returns what a version edit needs.
@@ -28,6 +28,7 @@ pub mod elide;
 mod output;
 pub mod pick;
 pub mod run;
+pub mod signals;
 pub mod split;
 pub mod stripes;
 #[cfg(test)]

@@ -19,6 +19,9 @@ use crate::sstable::{Origin, SstBuilder, SstOptions, SstReader, SstSummary};
 use std::path::Path;
 use std::sync::Arc;
 
+/// Bytes after which it is told that they were written.
+const TELL_BYTES: u64 = 256 << 10;
+
 /// See the file header.
 pub(crate) struct Outputs<'a> {
     writing: &'a Writing<'a>,
@@ -30,6 +33,8 @@ pub(crate) struct Outputs<'a> {
     start: Vec<u8>,
     row: Vec<u8>,
     building: Option<Building>,
+    /// Bytes of the file being written that `Writing::wrote` was told of.
+    told: u64,
     /// Numbers of all files created, finished or not.
     created: Vec<FileNumber>,
     done: Vec<SstMeta>,
@@ -59,6 +64,7 @@ impl<'a> Outputs<'a> {
             start: Vec::new(),
             row: Vec::new(),
             building: None,
+            told: 0,
             created: Vec::new(),
             done: Vec::new(),
         }
@@ -70,6 +76,10 @@ impl<'a> Outputs<'a> {
             self.end_file(Some(cut))?;
         }
         let bytes = self.building.as_ref().map_or(0, |file| file.builder.estimated_bytes());
+        if bytes >= self.told + TELL_BYTES {
+            (self.writing.wrote)(bytes - self.told);
+            self.told = bytes;
+        }
         if self.splitter.is_full(row, bytes) {
             self.end_file(Some(row.to_vec()))?;
         }
@@ -122,7 +132,9 @@ impl<'a> Outputs<'a> {
             pieces.iter().for_each(|piece| builder.add_range_tombstone(piece));
         }
         if let Some(Building { number, builder }) = self.building.take() {
-            self.done.push(sst_meta(number, builder.finish()?));
+            let meta = sst_meta(number, builder.finish()?);
+            (self.writing.wrote)(meta.bytes.saturating_sub(std::mem::take(&mut self.told)));
+            self.done.push(meta);
         }
         Ok(())
     }

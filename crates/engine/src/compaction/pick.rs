@@ -2,9 +2,13 @@
 //!
 //! The shape is lazy levelling with a small bound on sorted runs. Each flush adds a run to level
 //! 0. When there are enough, all of level 0 becomes one run of level 1, which takes in what is no
-//! larger than itself, so that level 1 has at most two runs. When level 1 is over its size, its
-//! oldest run goes down to the last level a slice at a time. A reader so meets at most
+//! larger than itself, so that level 1 has at most two runs. When level 1 is over its size
+//! ([`l1_target`]), its oldest run goes down to the last level a slice at a time. A reader so meets at most
 //! `l0_runs_compact - 1` + 2 + 1 runs in the steady state, six with the default options.
+//!
+//! What the shape does not ask for, other signals may: files that are mostly garbage (`garbage`),
+//! and reads that look at several runs of a tree that nobody writes (`quiet`). They come after the
+//! shape, and one at a time.
 //!
 //! Every plan keeps to closure (rule 1 of `compaction`):
 //! 1. *To level 1* go the oldest runs of level 0 and the newest of level 1, neighbours all, as
@@ -20,6 +24,10 @@
 //! a plan below while a plan above runs, but only to the runs below it, so the hulls that the
 //! plan above took for "older" still hold all that is older.
 
+mod garbage;
+mod quiet;
+
+use super::signals::Signals;
 use crate::cell::TreeId;
 use crate::manifest::version::LEVELS;
 use crate::manifest::{Edit, FileNumber, Run, RunId, SstMeta, TreeVersion};
@@ -225,11 +233,38 @@ fn overlapping(run: &Run, spans: &[RowRange]) -> Vec<Arc<SstMeta>> {
     run.ssts.iter().filter(hit).cloned().collect()
 }
 
+/// Why a plan was picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// A level has more than it may have.
+    Shape,
+    /// A file is mostly garbage.
+    Garbage,
+    /// Reads look at several runs, and nobody writes.
+    Quiet,
+}
+
 /// The compaction that `version` needs most, if any can be done beside those that are `busy`.
-pub fn pick(version: &TreeVersion, options: &Options, busy: &Busy) -> Option<Plan> {
+pub fn pick(
+    version: &TreeVersion,
+    options: &Options,
+    busy: &Busy,
+    signals: &Signals,
+) -> Option<(Plan, Reason)> {
+    let shape = pick_for_shape(version, options, busy).map(|plan| (plan, Reason::Shape));
+    let garbage =
+        || garbage::pick(version, options, busy, signals).map(|plan| (plan, Reason::Garbage));
+    let quiet = || {
+        let plan = quiet::pick(version, options, busy, signals.quiet_reads?);
+        plan.map(|plan| (plan, Reason::Quiet))
+    };
+    shape.or_else(|| if busy.is_idle() { garbage().or_else(quiet) } else { None })
+}
+
+fn pick_for_shape(version: &TreeVersion, options: &Options, busy: &Busy) -> Option<Plan> {
     let l0 = ratio(version.levels[0].len() as u64, options.l0_runs_compact as u64);
     let l1_bytes = version.levels[1].iter().map(Run::bytes).sum();
-    let l1 = ratio(l1_bytes, options.l1_bytes_max.saturating_add(1));
+    let l1 = ratio(l1_bytes, l1_target(last_bytes(version), options).saturating_add(1));
     let l1 = if version.levels[1].len() > L1_RUNS_MAX { l1.max(FULL) } else { l1 };
     let up = || (l0 >= FULL).then(|| merge_up(version, options, busy)).flatten();
     let down = || (l1 >= FULL).then(|| push_down(version, options, busy)).flatten();
@@ -237,6 +272,22 @@ pub fn pick(version: &TreeVersion, options: &Options, busy: &Busy) -> Option<Pla
     // so far behind that writers had better wait.
     let behind = busy.last.is_empty() || l1 > FULL * BEHIND_FACTOR;
     if l1 > l0 && behind { down().or_else(up) } else { up().or_else(down) }
+}
+
+/// Level 1 takes at most this part of the last level's size, if that is more than it has anyway.
+const L1_PART: u64 = 8;
+
+/// Bytes that level 1 may have over a last level of `last_bytes` bytes: what the options say, or
+/// more where that is large.
+///
+/// A byte is rewritten about `L1 / 4F` times on its way into level 1, `F` being what goes up at
+/// once, and about `last / L1` times on its way down. The sum is least at `L1 = 2 √(F × last)`; with
+/// a fixed size it would grow with the tree.
+pub fn l1_target(last_bytes: u64, options: &Options) -> u64 {
+    let up = options.memtable_bytes_max as u128 * options.l0_runs_compact as u128;
+    let least = 2 * (up * u128::from(last_bytes)).isqrt();
+    let least = u64::try_from(least).unwrap_or(u64::MAX);
+    options.l1_bytes_max.max(least.min(last_bytes / L1_PART))
 }
 
 /// A level that has just reached its limit.
@@ -247,16 +298,21 @@ fn ratio(is: u64, limit: u64) -> u64 {
     u64::try_from(u128::from(is) * u128::from(FULL) / u128::from(limit.max(1))).unwrap_or(u64::MAX)
 }
 
+fn last_bytes(version: &TreeVersion) -> u64 {
+    version.levels[LEVELS - 1].iter().map(Run::bytes).sum()
+}
+
 /// Level 0 into a new run of level 1.
 fn merge_up(version: &TreeVersion, options: &Options, busy: &Busy) -> Option<Plan> {
     let [l0, l1, _] = &version.levels;
     let idle = |run: &&Run| run.ssts.iter().all(|sst| !busy.has(sst));
+    let l1_bytes_max = l1_target(last_bytes(version), options);
     let runs = l0.iter().rev().take_while(idle).count();
     let mut inputs: Vec<InputRun> = l0[l0.len() - runs..].iter().map(|run| input(0, run)).collect();
     let mut bytes: u64 = l0[l0.len() - runs..].iter().map(Run::bytes).sum();
     let mut taken = 0;
     for run in l1.iter().take_while(idle) {
-        let small = run.bytes() <= bytes && run.bytes() + bytes <= options.l1_bytes_max;
+        let small = run.bytes() <= bytes && run.bytes() + bytes <= l1_bytes_max;
         if !small && l1.len() - taken < L1_RUNS_MAX {
             break;
         }

@@ -54,6 +54,8 @@ pub struct Writing<'a> {
     pub new_file: &'a dyn Fn() -> FileNumber,
     /// Asked once a row: whether to give up, with `Error::Closed`.
     pub cancelled: &'a dyn Fn() -> bool,
+    /// Told now and then how many bytes were written since it was told last. May wait.
+    pub wrote: &'a dyn Fn(u64),
 }
 
 impl Writing<'_> {

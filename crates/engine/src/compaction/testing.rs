@@ -5,10 +5,29 @@ use crate::batch::{Mutation, TimestampRange, WriteBatch};
 use crate::cell::{Column, Entry, FamilyId, RangeTombstone, SequenceNumber, Timestamp};
 use crate::cursor::testing::Owned;
 use crate::error::Result;
+use crate::manifest::{FileNumber, SstMeta};
 use crate::merge::{Operand, Operator};
 use crate::model::{Model, OwnedEntry};
 use crate::request::RowRange;
 use proptest::prelude::*;
+
+/// What a manifest may know of a file of one entry a byte, none of them a tombstone.
+pub(super) fn file(number: u64, first_row: &[u8], last_row: &[u8], sequence: u64) -> SstMeta {
+    SstMeta {
+        number: FileNumber(number),
+        bytes: 1,
+        first_row: first_row.to_vec(),
+        last_row: last_row.to_vec(),
+        entries: 1,
+        tombstones: 0,
+        range_tombstones: 0,
+        dropped: None,
+        sequence_min: SequenceNumber(0),
+        sequence_max: SequenceNumber(sequence),
+        timestamp_min: Timestamp(0),
+        timestamp_max: Timestamp(0),
+    }
+}
 
 /// One mutation: what, row, family, qualifier, timestamp, number.
 pub(super) type Change = (u8, u8, u16, u8, i64, i64);

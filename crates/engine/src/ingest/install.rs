@@ -42,7 +42,7 @@ impl Shared {
         };
         let start = first.meta.first_row.clone();
         let hull = RowRange { start, end: RowRange::single(&last.meta.last_row).end };
-        self.wait_for_room(&tree)?;
+        self.wait_for_room(&tree, 0)?;
         let _turn = FlushTurn::take(self, &tree)?;
         if in_memory(&tree, &files.ssts)? {
             self.commits.between_groups(|| tree.freeze());

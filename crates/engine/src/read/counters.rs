@@ -1,4 +1,4 @@
-//! How well filters serve reads, by what is asked of them.
+//! How well filters serve reads, by what is asked of them, and how many sources scans look at.
 
 use crate::sstable::{Asked, FilterQuery};
 use crate::striped::Striped;
@@ -16,7 +16,12 @@ pub struct FilterUse {
 
 /// Counts by granularity.
 #[derive(Default)]
-pub struct FilterCounters(Striped<12>);
+pub struct FilterCounters(Striped<13>);
+
+/// Where sources of scans are counted.
+const SCANNED: usize = 12;
+/// Asking a filter costs a read about such a part of what a scan's seek in a run does.
+const FILTERS_PER_SEEK: u64 = 32;
 
 impl FilterCounters {
     fn add(&self, asked: Asked, what: usize, count: usize) {
@@ -28,6 +33,17 @@ impl FilterCounters {
     pub(crate) fn probed(&self, queries: &[FilterQuery<'_>], probed: usize, useful: usize) {
         let first = asked(queries) as usize * 3;
         self.0.add_all([(first, probed as u64), (first + 1, useful as u64)]);
+    }
+
+    /// Counts the sources that a scan looks at.
+    pub(crate) fn scanned(&self, sources: usize) {
+        self.0.add(SCANNED, sources as u64);
+    }
+
+    /// What reads did on account of there being several runs, in seeks of a scan.
+    pub(crate) fn seeks(&self) -> u64 {
+        let asked: u64 = Asked::ALL.into_iter().map(|asked| self.read(asked).probed).sum();
+        self.0.read(SCANNED) + asked / FILTERS_PER_SEEK
     }
 
     /// Counts a file whose filter said maybe of a prefix that none of its rows has.

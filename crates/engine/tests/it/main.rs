@@ -17,3 +17,4 @@ mod readahead;
 mod stretches;
 mod support;
 mod tasks;
+mod upkeep;

@@ -5,7 +5,7 @@
 
 use base::env::{Env, OneByOne};
 use engine::cell::TreeId;
-use engine::options::{Durability, Options, ReadPath};
+use engine::options::{BackgroundRate, Durability, Options, ReadPath};
 use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::oracle::Trouble;
@@ -43,6 +43,7 @@ fn options(dice: &mut Dice) -> Options {
             readahead: *dice.pick(&[true, false]),
             prefix_index: *dice.pick(&[true, false]),
         },
+        background_rate: *dice.pick(&[BackgroundRate::Unlimited, BackgroundRate::Auto]),
     }
 }
 

@@ -34,9 +34,11 @@ fn documented_defaults_are_the_real_ones() {
         ("l0_runs_stall", config.engine.l0_runs_stall.to_string()),
         ("sst_bytes_max", ByteSize(config.engine.sst_bytes_max).to_string()),
         ("l1_bytes_max", ByteSize(config.engine.l1_bytes_max).to_string()),
+        ("background_rate", "off".into()),
     ];
     assert_eq!(config.engine.durability, Durability::Sync);
     assert_eq!(config.engine.cache_bytes_max, None);
+    assert_eq!(config.engine.background_rate, BackgroundRate::Unlimited);
     assert_eq!(config.engine.read_path, ReadPath::default());
     let cli = Line::command();
     let mut documented = 0;
@@ -53,6 +55,22 @@ fn documented_defaults_are_the_real_ones() {
         documented += 1;
     }
     assert_eq!(documented, defaults.len());
+}
+
+#[test]
+fn a_rate_is_off_auto_or_bytes_a_second() {
+    let rate = |text| Config::resolve(settings(&["--background-rate", text]));
+    for (text, want) in [
+        ("off", BackgroundRate::Unlimited),
+        ("auto", BackgroundRate::Auto),
+        ("64MiB", BackgroundRate::BytesPerSecond(64 << 20)),
+    ] {
+        assert_eq!(rate(text).unwrap().engine.background_rate, want, "{text}");
+    }
+    for text in ["fast", "1KiB", ""] {
+        let error = rate(text).unwrap_err().to_string();
+        assert!(error.contains("background_rate"), "{text}: {error}");
+    }
 }
 
 #[test]

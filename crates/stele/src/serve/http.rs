@@ -1,5 +1,5 @@
-//! The HTTP side: `/healthz` (the process lives), `/readyz` (clients are served) and `/metrics`
-//! (Prometheus text).
+//! The HTTP side: `/healthz` (the process lives), `/readyz` (clients are served), `/metrics`
+//! (Prometheus text), and what `stele admin` asks (`admin`).
 
 use super::state::{Phase, State};
 use axum::Router;
@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use engine::HistogramReading;
 use std::fmt::Write;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -23,6 +24,7 @@ pub(crate) async fn serve(
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
+        .merge(super::admin::routes())
         .with_state(state);
     axum::serve(listener, router)
         .with_graceful_shutdown(async move {
@@ -55,10 +57,32 @@ fn render(state: &State) -> prometheus::Result<String> {
     family(&mut text, "stele_uptime_seconds", "Seconds since the server started.", "", uptime);
     let ready = u64::from(state.phase() == Phase::Serving);
     family(&mut text, "stele_ready", "Whether clients are served.", "", ready);
-    for (name, help, value) in state.engine().map(|e| e.metrics().values).unwrap_or_default() {
+    let engine = state.engine().map(|engine| engine.metrics()).unwrap_or_default();
+    for (name, help, value) in engine.values {
         family(&mut text, &format!("stele_{name}"), help, "", value);
     }
+    engine.histograms.iter().for_each(|histogram| distribution(&mut text, histogram));
     Ok(text)
+}
+
+/// Adds a histogram of durations, in seconds.
+fn distribution(text: &mut String, histogram: &HistogramReading) {
+    let (name, help) = (format!("stele_{}", histogram.name), histogram.help);
+    let mut line = |line: std::fmt::Arguments<'_>| {
+        let written = text.write_fmt(line);
+        debug_assert!(written.is_ok(), "writing to a string cannot fail");
+    };
+    line(format_args!("# HELP {name} {help}\n# TYPE {name} histogram\n"));
+    let mut below = 0;
+    for (bound, count) in histogram.bounds_micros.iter().zip(&histogram.counts) {
+        below += count;
+        let seconds = *bound as f64 / 1e6;
+        line(format_args!("{name}_bucket{{le=\"{seconds}\"}} {below}\n"));
+    }
+    let count = histogram.count();
+    line(format_args!("{name}_bucket{{le=\"+Inf\"}} {count}\n"));
+    line(format_args!("{name}_sum {}\n", histogram.sum_micros as f64 / 1e6));
+    line(format_args!("{name}_count {count}\n"));
 }
 
 fn family(text: &mut String, name: &str, help: &str, labels: &str, value: u64) {

@@ -8,6 +8,7 @@
 //!    `drain_seconds`. A second one cuts the waiting short. Then the engine is closed, which syncs
 //!    the log and flushes nothing: the next start replays it.
 
+pub(crate) mod admin;
 mod http;
 mod listen;
 mod observe;

@@ -4,7 +4,9 @@
 use super::names::{GROUP_LEN, WRITER_LEN};
 use base::env::{Env, OneByOne, RealFileSystem, Rng};
 use engine::TreeId;
-use engine::options::{Compression, Durability, FilterGranularity, Options, ReadPath, TreeOptions};
+use engine::options::{
+    BackgroundRate, Compression, Durability, FilterGranularity, Options, ReadPath, TreeOptions,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,6 +135,7 @@ fn options(rng: &mut Rng) -> Options {
         l0_runs_stall: l0_runs_compact + pick(rng, &[1, 4, 8]),
         sst_bytes_max: pick(rng, &[256 << 10, 1 << 20, 8 << 20, 128 << 20]),
         l1_bytes_max: pick(rng, &[512 << 10, 4 << 20, 64 << 20]),
+        background_rate: pick(rng, &[BackgroundRate::Unlimited, BackgroundRate::Auto]),
     }
 }
 

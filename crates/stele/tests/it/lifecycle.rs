@@ -20,6 +20,35 @@ fn a_started_server_is_healthy_and_ready_and_has_metrics() {
 }
 
 #[test]
+fn compactions_are_shown_paused_and_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let address = server.http().to_string();
+    let admin = |what: &str, more: &[&str]| {
+        let output = run(&[&["admin", what, "--http", &address], more].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(admin("compactions", &[]), "compactions are not paused; 0 running\n");
+    assert_eq!(admin("pause-compactions", &[]), "compactions are paused; 0 running\n");
+    assert_eq!(admin("compactions", &["--json"]), "{\"paused\":true,\"running\":[]}\n");
+    assert!(server.get("/metrics").1.contains("\nstele_compactions_paused 1\n"));
+    assert_eq!(admin("resume-compactions", &[]), "compactions are not paused; 0 running\n");
+    let (status, text) = server.get("/admin/compactions");
+    assert_eq!(status, 403, "a browser that was lured here: {text}");
+    assert!(text.contains("x-stele-admin"), "{text}");
+}
+
+#[test]
+fn admin_says_what_to_do_when_there_is_no_server() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = run(&["admin", "compactions", "--http", &free.to_string()]);
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = stderr(&output);
+    assert!(stderr.contains(&free.to_string()) && stderr.contains("--http"), "{stderr}");
+}
+
+#[test]
 fn sigterm_and_sigint_end_with_status_0() {
     for signal in [Signal::TERM, Signal::INT] {
         let dir = tempfile::tempdir().unwrap();

@@ -91,6 +91,11 @@ impl Server {
         std::fs::read_to_string(self.stderr.path()).unwrap()
     }
 
+    /// Where HTTP is served.
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.http
+    }
+
     /// Kills the process as a crash would, and waits for its end.
     pub(crate) fn kill_9(&mut self) {
         let mut child = self.child.take().expect("the server runs");

@@ -1,13 +1,16 @@
 //! Chosen shapes, and a whole tree in memory that flushes and compacts at random, several plans
 //! at a time: it keeps the invariants of a version, reads as the model does, and comes to rest.
 
+mod examples;
+
 use super::*;
 use crate::cell::{SequenceNumber, Timestamp, TreeId};
 use crate::compaction::dropped::Dropped;
 use crate::compaction::elide::{Depth, Elider};
+use crate::compaction::signals::WHOLE;
 use crate::compaction::split::Splitter;
 use crate::compaction::stripes::Stripes;
-use crate::compaction::testing::{Collect, Deletes, MemoryRun, changes, model_of, runs_of};
+use crate::compaction::testing::{Collect, Deletes, MemoryRun, changes, file, model_of, runs_of};
 use crate::cursor::RowCursor;
 use crate::cursor::testing::{VecCursor, sorted};
 use crate::elide::KeepAll;
@@ -25,6 +28,7 @@ fn options(l0_runs_compact: usize, sst_entries: u64, l1_entries: u64) -> Options
         l0_runs_compact,
         sst_bytes_max: sst_entries * ENTRY_BYTES,
         l1_bytes_max: l1_entries * ENTRY_BYTES,
+        memtable_bytes_max: ENTRY_BYTES as usize,
         ..Options::default()
     }
 }
@@ -99,6 +103,17 @@ impl Tree {
             let edit = Edit::AddSst { tree, level: 0, run, meta };
             self.state = self.state.apply(&[edit]).unwrap();
             self.version = TreeVersion::clone(self.state.tree(tree).unwrap());
+        }
+    }
+
+    /// Signals drawn from `seed`: any file may be called garbage, reads may pay for anything.
+    fn signals(&self, seed: u64) -> Signals {
+        let files = self.version.runs().flat_map(|run| &run.ssts);
+        let share = |sst: &Arc<SstMeta>| (sst.number, (sst.number.0 * 37 + seed * 11) % WHOLE);
+        Signals {
+            garbage: files.map(share).collect(),
+            settled: SequenceNumber(seed % 60),
+            quiet_reads: seed.is_multiple_of(3).then_some(seed),
         }
     }
 
@@ -218,6 +233,7 @@ fn execute(
 enum Step {
     Flush,
     Pick,
+    Signal(u8),
     Manual(u8, Option<u8>),
     Install(u8),
     Release(u8),
@@ -227,6 +243,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => Just(Step::Flush),
         4 => Just(Step::Pick),
+        2 => any::<u8>().prop_map(Step::Signal),
         1 => (0u8..8, proptest::option::of(1u8..9)).prop_map(|(a, b)| Step::Manual(a, b)),
         4 => any::<u8>().prop_map(Step::Install),
         1 => any::<u8>().prop_map(Step::Release),
@@ -268,7 +285,14 @@ proptest! {
                     tree.flush(run);
                 }
                 Step::Pick => {
-                    if let Some(plan) = pick(&tree.version, &tree.options, &tree.busy) {
+                    if let Some(plan) = pick_for_shape(&tree.version, &tree.options, &tree.busy) {
+                        tree.start(plan, &stripes);
+                    }
+                }
+                Step::Signal(seed) => {
+                    let signals = tree.signals(u64::from(*seed));
+                    let picked = pick(&tree.version, &tree.options, &tree.busy, &signals);
+                    if let Some((plan, _)) = picked {
                         tree.start(plan, &stripes);
                     }
                 }
@@ -304,14 +328,23 @@ fn come_to_rest(tree: &mut Tree, model: &Model) {
     assert!(tree.busy.is_idle());
     let views = [SequenceNumber::MAX];
     for _ in 0..1000 {
-        let Some(plan) = pick(&tree.version, &tree.options, &tree.busy) else { break };
+        let Some(plan) = pick_for_shape(&tree.version, &tree.options, &tree.busy) else { break };
         tree.start(plan, &Stripes::default());
         tree.install(0);
         tree.check(model, &views, "coming to rest");
     }
-    assert_eq!(pick(&tree.version, &tree.options, &tree.busy), None);
+    assert_eq!(pick_for_shape(&tree.version, &tree.options, &tree.busy), None);
     let [l0, l1, last] = &tree.version.levels;
     assert!(l0.len() < tree.options.l0_runs_compact && l1.len() <= 2 && last.len() <= 1);
+    let signals = Signals { quiet_reads: Some(u64::MAX), ..Signals::default() };
+    for _ in 0..1000 {
+        let picked = pick(&tree.version, &tree.options, &tree.busy, &signals);
+        let Some((plan, _)) = picked else { break };
+        tree.start(plan, &Stripes::default());
+        tree.install(0);
+        tree.check(model, &views, "merging what is quiet");
+    }
+    assert!(tree.version.runs().count() <= 1, "a quiet tree comes down to one run");
     if let Manual::Plan(plan) = manual(&tree.version, &RowRange::ALL, &tree.options, &tree.busy) {
         tree.start(plan, &Stripes::default());
         tree.install(0);
@@ -411,10 +444,26 @@ fn plans_are_what_the_shape_asks_for() {
         ),
     ];
     for (case, levels, want) in cases {
-        let plan = pick(&version_of(levels), &options, &Busy::default());
+        let plan = pick_for_shape(&version_of(levels), &options, &Busy::default());
         let got = plan.as_ref().map(|plan| (numbers(plan), plan.destination, plan.work));
         assert_eq!(got, want.map(|(files, to, how)| (files.to_vec(), to, how)), "{case}");
     }
+}
+
+#[test]
+fn level_1_grows_with_the_last_level_but_slower() {
+    const MIB: u64 = 1 << 20;
+    let options = Options::default();
+    for (last, want) in [
+        (0, 512 * MIB),
+        (1 << 30, 512 * MIB),
+        (10 << 30, (10 << 30) / 8),
+        (100 << 30, 10 << 30),
+        (400 << 30, 20 << 30),
+    ] {
+        assert_eq!(l1_target(last, &options), want, "{last}");
+    }
+    assert_eq!(l1_target(10 << 40, &options) >> 30, 101, "a hundredth of 10 TiB");
 }
 
 #[test]
@@ -427,7 +476,7 @@ fn busy_files_and_hulls_are_left_alone() {
     ]);
     let mut busy = Busy::default();
     let mut picked = Vec::new();
-    while let Some(plan) = pick(&version, &options, &busy) {
+    while let Some(plan) = pick_for_shape(&version, &options, &busy) {
         picked.push(numbers(&plan));
         busy.start(&plan);
         assert_eq!(manual(&version, &RowRange::ALL, &options, &busy), Manual::Blocked);

@@ -4,6 +4,7 @@
 use super::*;
 use crate::cache::CacheFeatures;
 use crate::compaction::pick::{Busy, Manual, manual, pick};
+use crate::compaction::signals::Signals;
 use crate::compaction::testing::{Change, Deletes, batch_of, changes};
 use crate::manifest::{LogPosition, State, TreeVersion};
 use crate::model::{Model, OwnedEntry};
@@ -156,6 +157,7 @@ impl Tree {
             cache: &self.cache,
             new_file: &|| FileNumber(self.next_file.replace(self.next_file.get() + 1)),
             cancelled: &|| false,
+            wrote: &|_| (),
         })
     }
 
@@ -267,7 +269,7 @@ proptest! {
                     Manual::Plan(plan) => Some(plan),
                     _ => None,
                 },
-                _ => pick(tree.version(), &tree.options, &busy),
+                _ => picked(&tree),
             };
             if let Some(plan) = plan {
                 tree.compact(&plan, &views).unwrap();
@@ -275,6 +277,12 @@ proptest! {
             }
         }
     }
+}
+
+/// What the shape of the tree asks for.
+fn picked(tree: &Tree) -> Option<Plan> {
+    let picked = pick(tree.version(), &tree.options, &Busy::default(), &Signals::default());
+    picked.map(|(plan, _)| plan)
 }
 
 /// Rows enough for several files, overwritten once.
@@ -312,7 +320,7 @@ fn outputs_are_cut_by_size_and_nothing_is_left_that_is_not_needed() {
 #[test]
 fn a_failure_at_any_call_leaves_no_file_and_can_be_repeated() {
     let mut tree = two_runs();
-    let plan = pick(tree.version(), &tree.options, &Busy::default()).unwrap();
+    let plan = picked(&tree).unwrap();
     let before = tree.files();
     let mut failures = 0;
     for calls in 0.. {
@@ -331,7 +339,7 @@ fn a_failure_at_any_call_leaves_no_file_and_can_be_repeated() {
 #[test]
 fn a_cancelled_compaction_leaves_nothing() {
     let tree = two_runs();
-    let plan = pick(tree.version(), &tree.options, &Busy::default()).unwrap();
+    let plan = picked(&tree).unwrap();
     let before = tree.files();
     let rows = Cell::new(0);
     let outcome = tree.with_writing(|writing| {

@@ -1,0 +1,346 @@
+//! Compactions: when they start, what is known of those that run, and how they are paused.
+//!
+//! Invariants:
+//! 1. A plan is picked and its files are marked busy under one lock of `Tree::work`.
+//! 2. While compactions are paused none starts by itself, but for a tree that would stop its
+//!    writers: pausing never stops a write. Those that run go on, and so do those by hand.
+//! 3. Every `LOOK_EVERY` each tree is looked at, also if nobody writes to it: cells expire, and
+//!    reads of a quiet tree may have paid for its merging, without any event that says so.
+
+use super::io_rate::Writer;
+use super::{CountedJob, LOOK_AGAIN};
+use crate::cell::TreeId;
+use crate::compaction::pick::{self, Destination, Manual, Plan, Reason, Work as How};
+use crate::compaction::run::{self, Inputs, Written};
+use crate::compaction::signals::{Signals, garbage_share};
+use crate::engine::Shared;
+use crate::error::{Error, Result};
+use crate::file::FileNumber;
+use crate::manifest::Edit;
+use crate::request::RowRange;
+use crate::sstable::SstReader;
+use crate::tree::{Tree, Work};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Compactions of one tree at a time, at most.
+const COMPACTIONS_MAX: usize = 2;
+/// How often trees are looked at that ask for nothing themselves.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// A compaction for garbage was fruitless if this part of the entries, in eighths, was still there.
+const FRUITLESS_EIGHTHS: u64 = 7;
+
+/// Why a compaction runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompactionReason {
+    /// A level had more than it may have.
+    Shape,
+    /// A file was mostly tombstones and expired cells.
+    Garbage,
+    /// Reads looked at several runs of a tree that nobody wrote.
+    Quiet,
+    /// `Engine::compact_range`.
+    ByHand,
+}
+
+impl From<Reason> for CompactionReason {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Shape => Self::Shape,
+            Reason::Garbage => Self::Garbage,
+            Reason::Quiet => Self::Quiet,
+        }
+    }
+}
+
+/// A compaction that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningCompaction {
+    /// Its tree.
+    pub tree: TreeId,
+    /// Why it runs.
+    pub reason: CompactionReason,
+    /// Bytes of its inputs; what it writes is seldom more.
+    pub bytes_total: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// How many files it merges.
+    pub ssts: usize,
+    /// Since when it runs.
+    pub running_for: Duration,
+}
+
+/// Compactions of all trees.
+#[derive(Debug, Default)]
+pub(crate) struct Compactions {
+    paused: AtomicBool,
+    running: Mutex<BTreeMap<u64, Arc<Running>>>,
+    next: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Running {
+    tree: TreeId,
+    reason: CompactionReason,
+    bytes_total: u64,
+    /// Relaxed: stands by itself.
+    bytes_written: AtomicU64,
+    ssts: usize,
+    since: Duration,
+}
+
+/// Bytes of what runs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CompactionProgress {
+    pub(crate) running: u64,
+    pub(crate) bytes_total: u64,
+    pub(crate) bytes_written: u64,
+}
+
+impl Compactions {
+    pub(crate) fn progress(&self) -> CompactionProgress {
+        let running = self.running.lock();
+        let mut sum = CompactionProgress { running: running.len() as u64, ..Default::default() };
+        for one in running.values() {
+            sum.bytes_total += one.bytes_total;
+            sum.bytes_written += one.bytes_written.load(Ordering::Relaxed);
+        }
+        sum
+    }
+
+    pub(crate) fn are_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
+    /// Lists `plan` as long as `act` runs.
+    fn listed<T>(
+        &self,
+        tree: TreeId,
+        plan: &Plan,
+        reason: CompactionReason,
+        since: Duration,
+        act: impl FnOnce(&AtomicU64) -> T,
+    ) -> T {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (bytes_total, bytes_written) = (plan.bytes(), AtomicU64::new(0));
+        let ssts = plan.ssts().count();
+        let one = Arc::new(Running { tree, reason, bytes_total, bytes_written, ssts, since });
+        self.running.lock().insert(id, Arc::clone(&one));
+        let outcome = act(&one.bytes_written);
+        self.running.lock().remove(&id);
+        outcome
+    }
+}
+
+impl Work {
+    fn start(&mut self, plan: &Plan) {
+        self.busy.start(plan);
+        self.compactions += 1;
+    }
+
+    fn finish(&mut self, plan: &Plan) {
+        self.busy.finish(plan);
+        self.compactions -= 1;
+    }
+}
+
+impl Shared {
+    /// Pauses or resumes compactions; what became due meanwhile starts when they are resumed.
+    pub(crate) fn set_compactions_paused(self: &Arc<Self>, paused: bool) {
+        self.compactions.paused.store(paused, Ordering::Relaxed);
+        let _counted = CountedJob::new(self);
+        if !paused && !self.is_closing() {
+            let trees: Vec<_> = self.trees.read().values().cloned().collect();
+            trees.iter().for_each(|tree| self.schedule(tree));
+        }
+    }
+
+    /// Those that run, oldest first.
+    pub(crate) fn running_compactions(&self) -> Vec<RunningCompaction> {
+        let now = self.env.clock.monotonic();
+        let running = self.compactions.running.lock();
+        let one = |one: &Arc<Running>| RunningCompaction {
+            tree: one.tree,
+            reason: one.reason,
+            bytes_total: one.bytes_total,
+            bytes_written: one.bytes_written.load(Ordering::Relaxed),
+            ssts: one.ssts,
+            running_for: now.saturating_sub(one.since),
+        };
+        running.values().map(one).collect()
+    }
+
+    /// Looks at all trees now and then, until the engine is closed.
+    pub(crate) fn keep_looking(self: &Arc<Self>) {
+        let shared = Arc::downgrade(self);
+        let job = move || {
+            let Some(shared) = shared.upgrade() else { return };
+            // Counted before the look whether all ends: closing waits for it, or it does nothing.
+            let _counted = CountedJob::new(&shared);
+            if shared.is_closing() {
+                return;
+            }
+            let trees: Vec<_> = shared.trees.read().values().cloned().collect();
+            for tree in &trees {
+                tree.look_for_quiet();
+                shared.schedule_compaction(tree);
+            }
+            shared.keep_looking();
+        };
+        self.env.tasks.submit_later(LOOK_EVERY, Box::new(job));
+    }
+
+    /// Whether compactions of `tree` may start by themselves now.
+    fn may_compact(&self, tree: &Tree) -> bool {
+        let runs = tree.look().version.levels[0].len();
+        // One run before writers are slowed.
+        !self.compactions.are_paused() || runs > self.options.l0_runs_compact
+    }
+
+    /// Starts a compaction of `tree` if one is due and not too many run.
+    pub(crate) fn schedule_compaction(self: &Arc<Self>, tree: &Arc<Tree>) {
+        if !self.may_compact(tree) {
+            return;
+        }
+        let signals = self.signals_of(tree);
+        let picked = {
+            let mut work = tree.work.lock();
+            let picked = match !work.dropped && work.compactions < COMPACTIONS_MAX {
+                true => pick::pick(&tree.view().version, &self.options, &work.busy, &signals),
+                false => None,
+            };
+            if let Some((plan, _)) = &picked {
+                work.start(plan);
+            }
+            picked
+        };
+        if let Some((plan, reason)) = picked {
+            self.submit(tree, move |shared, tree| {
+                let done = shared.run_plan(tree, &plan, reason.into());
+                tree.work.lock().finish(&plan);
+                done
+            });
+        }
+    }
+
+    /// What asks for a compaction of `tree` although its shape does not.
+    fn signals_of(&self, tree: &Tree) -> Signals {
+        let view = tree.view();
+        let metas = view.version.runs().flat_map(|run| &run.ssts);
+        let files = view.ssts().map(|sst| (sst.number(), sst)).collect::<HashMap<_, _>>();
+        let policy = tree.rules().policy(self.env.clock.now_micros());
+        let published = self.snapshots.published();
+        let settled = self.snapshots.live().first().copied().unwrap_or(published);
+        let mut garbage = HashMap::new();
+        {
+            let mut work = tree.work.lock();
+            work.fruitless.retain(|number| files.contains_key(number));
+            for meta in metas.filter(|meta| !work.fruitless.contains(&meta.number)) {
+                let ages = files[&meta.number].properties().ages.as_ref();
+                let share = garbage_share(meta, ages, &*policy, settled);
+                if share > 0 {
+                    garbage.insert(meta.number, share);
+                }
+            }
+        }
+        Signals { garbage, settled, quiet_reads: tree.quiet_reads() }
+    }
+
+    /// Runs `plan` and installs what it wrote.
+    fn run_plan(&self, tree: &Tree, plan: &Plan, reason: CompactionReason) -> Result<()> {
+        let now = self.env.clock.monotonic();
+        let written = self.compactions.listed(tree.id, plan, reason, now, |bytes_written| {
+            let written = self.merge(tree, plan, bytes_written)?;
+            self.install(tree, &written).map(|()| written)
+        })?;
+        self.counters.compactions.fetch_add(1, Ordering::Relaxed);
+        self.counters.compacted_bytes.fetch_add(written.bytes, Ordering::Relaxed);
+        match reason {
+            CompactionReason::Garbage => &self.counters.compactions_for_garbage,
+            CompactionReason::Quiet => &self.counters.compactions_for_reads,
+            CompactionReason::Shape | CompactionReason::ByHand => return Ok(()),
+        }
+        .fetch_add(1, Ordering::Relaxed);
+        if reason == CompactionReason::Garbage {
+            note_fruitless(tree, plan, &written);
+        }
+        Ok(())
+    }
+
+    /// Writes what `plan` says. Holds the inputs no longer than it takes, so that they can be
+    /// deleted once the outputs are installed.
+    fn merge(&self, tree: &Tree, plan: &Plan, bytes_written: &AtomicU64) -> Result<Written> {
+        let view = tree.view();
+        let open: HashMap<FileNumber, &Arc<SstReader>> =
+            view.ssts().map(|sst| (sst.number(), sst)).collect();
+        let policy = tree.rules().policy(self.env.clock.now_micros());
+        let inputs = Inputs {
+            open: &|number| Arc::clone(open[&number]),
+            snapshots: self.snapshots.live(),
+            policy: &*policy,
+            ahead: self.options.read_path.readahead.then_some(&self.readahead),
+        };
+        let wrote = |bytes| {
+            bytes_written.fetch_add(bytes, Ordering::Relaxed);
+            self.keep_to_rate(tree, Writer::Compaction, bytes);
+        };
+        self.writing(tree, &wrote, |writing| run::compact(writing, plan, &inputs))
+    }
+
+    /// Merges `rows` down to the last level, one plan after the other.
+    pub(crate) fn compact_and_wait(
+        self: &Arc<Self>,
+        tree: &Arc<Tree>,
+        rows: &RowRange,
+    ) -> Result<()> {
+        loop {
+            if self.is_closing() {
+                return Err(Error::Closed);
+            }
+            let next = {
+                let mut work = tree.work.lock();
+                if work.dropped {
+                    return Err(Error::UnknownTree(tree.id));
+                }
+                let next = pick::manual(&tree.view().version, rows, &self.options, &work.busy);
+                if let Manual::Plan(plan) = &next {
+                    work.start(plan);
+                }
+                next
+            };
+            match next {
+                Manual::Nothing => return Ok(()),
+                Manual::Blocked => self.pause(LOOK_AGAIN),
+                Manual::Plan(plan) => {
+                    let done = self.run_plan(tree, &plan, CompactionReason::ByHand);
+                    tree.work.lock().finish(&plan);
+                    self.progressed.notify_all();
+                    self.schedule(tree);
+                    return done;
+                }
+            }
+        }
+    }
+}
+
+/// Remembers outputs that are as much garbage as the inputs were, so that they are not written
+/// again and again for nothing.
+fn note_fruitless(tree: &Tree, plan: &Plan, written: &Written) {
+    if plan.destination != Destination::LastRun || plan.work == How::Move {
+        return;
+    }
+    let added = || {
+        written.edits.iter().filter_map(|edit| match edit {
+            Edit::AddSst { meta, .. } => Some(meta),
+            _ => None,
+        })
+    };
+    let before: u64 = plan.ssts().map(|sst| sst.entries).sum();
+    let after: u64 = added().map(|meta| meta.entries).sum();
+    if after.saturating_mul(8) >= before.saturating_mul(FRUITLESS_EIGHTHS) {
+        tree.work.lock().fruitless.extend(added().map(|meta| meta.number));
+    }
+}

@@ -1,0 +1,234 @@
+//! Compactions that no write asks for: of garbage, and of quiet trees that are read; pausing them;
+//! and writers that are slowed before they stop. On a simulated machine, whose clock the tests move.
+
+use crate::support::{TREE, collect, small};
+use base::env::sim::SimEnv;
+use engine::elide::{ElisionPolicy, ElisionRules, Verdict};
+use engine::{
+    BackgroundRate, Column, Durability, Engine, FamilyId, Options, RowRange, ScanRequest,
+    Timestamp, TreeOptions, WriteBatch,
+};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const FAMILY: FamilyId = FamilyId(1);
+const HOUR_MICROS: i64 = 3_600_000_000;
+
+/// An engine whose shape asks for nothing unless `l0_runs_compact` says so.
+fn open(machine: &SimEnv, options: Options) -> Engine {
+    let options = Options { durability: Durability::Sync, ..options };
+    let engine = Engine::open(machine.env(), Path::new("data"), options).unwrap();
+    engine.create_tree(TREE, TreeOptions::default()).unwrap();
+    engine
+}
+
+fn calm() -> Options {
+    Options { l0_runs_compact: 20, l0_runs_stall: 40, ..small() }
+}
+
+/// Writes a cell into each of `rows` rows and flushes.
+fn fill(engine: &Engine, rows: u16, timestamp: i64) {
+    let mut batch = WriteBatch::new();
+    for row in 0..rows {
+        let column = Column::of(FAMILY, b"q");
+        batch.put(&row.to_be_bytes(), column, Timestamp(timestamp), &[7; 100]);
+    }
+    engine.write(TREE, &batch).unwrap();
+    engine.flush(TREE).unwrap();
+}
+
+fn metric(engine: &Engine, name: &str) -> u64 {
+    engine.metrics().get(name).unwrap()
+}
+
+fn runs(engine: &Engine) -> u64 {
+    ["level0_runs", "level1_runs", "level2_runs"].map(|name| metric(engine, name)).iter().sum()
+}
+
+fn rows(engine: &Engine) -> usize {
+    collect(engine.scan(TREE, &ScanRequest::rows(RowRange::ALL), None).unwrap()).len()
+}
+
+/// Lets `time` pass and does what is due then.
+fn pass(machine: &SimEnv, time: Duration) {
+    machine.clock.advance(time);
+    while machine.tasks.run_ready() {}
+}
+
+const A_LOOK: Duration = Duration::from_secs(11);
+
+/// Cells live for an hour.
+struct AnHour;
+
+struct After(i64);
+
+impl ElisionRules for AnHour {
+    fn policy(&self, now_micros: i64) -> Box<dyn ElisionPolicy> {
+        Box::new(After(now_micros - HOUR_MICROS))
+    }
+}
+
+impl ElisionPolicy for After {
+    fn verdict(&self, _: FamilyId, _: u32, timestamp: Timestamp) -> Verdict {
+        if timestamp.0 < self.0 { Verdict::Elide } else { Verdict::Keep }
+    }
+}
+
+#[test]
+fn expired_cells_leave_the_disk_although_nobody_asks() {
+    let machine = SimEnv::new(1);
+    let engine = open(&machine, calm());
+    engine.set_elision_rules(TREE, Arc::new(AnHour)).unwrap();
+    let now = machine.env().clock.now_micros();
+    fill(&engine, 300, now);
+    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    pass(&machine, A_LOOK);
+    assert_eq!(metric(&engine, "compactions_for_garbage_total"), 0, "nothing has expired");
+    let before = metric(&engine, "level2_bytes");
+    pass(&machine, Duration::from_secs(3700));
+    assert_eq!(metric(&engine, "compactions_for_garbage_total"), 1);
+    assert!(before > 1_000, "{before}");
+    assert_eq!((metric(&engine, "level2_bytes"), rows(&engine)), (0, 0));
+}
+
+#[test]
+fn expired_cells_that_a_snapshot_sees_wait_for_it_and_are_not_rewritten_in_vain() {
+    let machine = SimEnv::new(2);
+    let engine = open(&machine, calm());
+    engine.set_elision_rules(TREE, Arc::new(AnHour)).unwrap();
+    let snapshot = engine.snapshot();
+    let now = machine.env().clock.now_micros();
+    fill(&engine, 300, now);
+    for _ in 0..5 {
+        pass(&machine, Duration::from_secs(3700));
+    }
+    assert_eq!(metric(&engine, "compactions_for_garbage_total"), 0);
+    drop(snapshot);
+    pass(&machine, A_LOOK);
+    assert_eq!(metric(&engine, "compactions_for_garbage_total"), 1);
+    assert_eq!(runs(&engine), 0);
+}
+
+#[test]
+fn tombstones_of_a_quiet_tree_leave_the_disk_with_what_they_hide() {
+    let machine = SimEnv::new(3);
+    let engine = open(&machine, calm());
+    fill(&engine, 300, 1);
+    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    let mut batch = WriteBatch::new();
+    (0..299u16).for_each(|row| batch.delete_row(&row.to_be_bytes()));
+    engine.write(TREE, &batch).unwrap();
+    engine.flush(TREE).unwrap();
+    pass(&machine, A_LOOK);
+    assert_eq!(metric(&engine, "compactions_for_garbage_total"), 1);
+    assert_eq!((runs(&engine), rows(&engine)), (1, 1));
+    assert!(metric(&engine, "level2_bytes") < 2_000);
+    pass(&machine, A_LOOK);
+    assert_eq!(metric(&engine, "compactions_for_garbage_total"), 1, "once was enough");
+}
+
+#[test]
+fn a_dropped_range_leaves_the_disk_with_what_it_hides() {
+    let machine = SimEnv::new(4);
+    let engine = open(&machine, calm());
+    fill(&engine, 300, 1);
+    let mut batch = WriteBatch::new();
+    batch.drop_row_range(&[], None);
+    engine.write(TREE, &batch).unwrap();
+    engine.flush(TREE).unwrap();
+    pass(&machine, A_LOOK);
+    assert_eq!((runs(&engine), rows(&engine)), (0, 0));
+}
+
+#[test]
+fn a_quiet_tree_that_is_read_comes_down_to_one_run() {
+    let machine = SimEnv::new(5);
+    let engine = open(&machine, calm());
+    (0..3).for_each(|round| fill(&engine, 300, round));
+    for _ in 0..3 {
+        pass(&machine, A_LOOK);
+    }
+    assert_eq!(runs(&engine), 3, "nobody reads");
+    for _ in 0..200 {
+        assert_eq!(rows(&engine), 300);
+    }
+    fill(&engine, 1, 9);
+    pass(&machine, A_LOOK);
+    assert_eq!(runs(&engine), 4, "it was written a moment ago");
+    for _ in 0..200 {
+        assert_eq!(rows(&engine), 300);
+    }
+    pass(&machine, A_LOOK);
+    assert_eq!((runs(&engine), metric(&engine, "compactions_for_reads_total")), (1, 1));
+    let compactions = metric(&engine, "compactions_total");
+    (0..200).for_each(|_| assert_eq!(rows(&engine), 300));
+    pass(&machine, 3 * A_LOOK);
+    assert_eq!(metric(&engine, "compactions_total"), compactions, "one run rests");
+}
+
+#[test]
+fn a_pause_stops_compactions_and_never_a_write() {
+    let machine = SimEnv::new(6);
+    let engine = open(&machine, Options { l0_runs_compact: 2, l0_runs_stall: 6, ..small() });
+    engine.pause_compactions();
+    assert!(engine.compactions_paused());
+    (0..2).for_each(|round| fill(&engine, 50, round));
+    pass(&machine, A_LOOK);
+    assert_eq!((runs(&engine), metric(&engine, "compactions_total")), (2, 0));
+    engine.resume_compactions();
+    pass(&machine, A_LOOK);
+    assert_eq!((runs(&engine), metric(&engine, "compactions_paused")), (1, 0));
+    engine.pause_compactions();
+    for round in 0..30 {
+        fill(&engine, 50, round);
+        assert!(metric(&engine, "level0_runs") <= 6);
+    }
+    assert_eq!(metric(&engine, "write_stalls_total"), 0);
+    assert_eq!(metric(&engine, "compactions_running"), 0);
+    assert_eq!(rows(&engine), 50);
+}
+
+#[test]
+fn a_compaction_by_hand_runs_during_a_pause() {
+    let machine = SimEnv::new(7);
+    let engine = open(&machine, calm());
+    (0..3).for_each(|round| fill(&engine, 50, round));
+    engine.pause_compactions();
+    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    assert_eq!(runs(&engine), 1);
+}
+
+#[test]
+fn writers_are_slowed_before_they_stop_and_the_histogram_says_so() {
+    let machine = SimEnv::new(8);
+    let engine = open(&machine, Options { l0_runs_compact: 1, l0_runs_stall: 3, ..small() });
+    let stalls = |engine: &Engine| engine.metrics().histograms[0].clone();
+    assert_eq!((stalls(&engine).name, stalls(&engine).count()), ("write_stall_seconds", 0));
+    engine.pause_compactions();
+    fill(&engine, 50, 1);
+    assert_eq!(stalls(&engine).count(), 0);
+    // The second run is one more than starts a compaction, which waits in the queue meanwhile.
+    fill(&engine, 50, 2);
+    for timestamp in 3..6 {
+        let mut batch = WriteBatch::new();
+        batch.put(b"row", Column::of(FAMILY, b"q"), Timestamp(timestamp), &[7; 10_000]);
+        engine.write(TREE, &batch).unwrap();
+    }
+    assert!(metric(&engine, "write_slowdowns_total") > 0);
+    assert_eq!(metric(&engine, "write_stalls_total"), 0);
+    assert_eq!(stalls(&engine).count(), metric(&engine, "write_slowdowns_total"));
+}
+
+#[test]
+fn a_limited_engine_does_all_its_work() {
+    for background_rate in [BackgroundRate::Auto, BackgroundRate::BytesPerSecond(1 << 20)] {
+        let machine = SimEnv::new(9);
+        let engine = open(&machine, Options { background_rate, ..small() });
+        (0..12).for_each(|round| fill(&engine, 100, round));
+        pass(&machine, A_LOOK);
+        assert_eq!(rows(&engine), 100, "{background_rate:?}");
+        assert!(metric(&engine, "compactions_total") > 0);
+        assert!(metric(&engine, "background_bytes_per_second") >= 1 << 20);
+    }
+}

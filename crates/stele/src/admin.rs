@@ -1,0 +1,150 @@
+//! `stele admin`: asks a running server, over its HTTP address, what it does, and tells it what to.
+
+use crate::config::ConfigError;
+use crate::serve::admin::{Compaction, Compactions, HEADER};
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// An answer is never larger.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// Arguments of `admin`.
+#[derive(Debug, Args)]
+pub(crate) struct AdminArgs {
+    #[command(subcommand)]
+    what: What,
+
+    /// HTTP address of the server.
+    #[arg(
+        long,
+        global = true,
+        env = "STELE_HTTP",
+        value_name = "HOST:PORT",
+        default_value = "127.0.0.1:8087"
+    )]
+    http: String,
+
+    /// Print the server's answer as JSON.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+enum What {
+    /// Show the compactions that run, with their progress, and whether they are paused.
+    Compactions,
+    /// Let no compaction start until they are resumed or the server is restarted.
+    ///
+    /// Those that run go on. A table that would otherwise hold its writers back is compacted all
+    /// the same, so writes never wait for the pause to end. Reads of tables that are written
+    /// meanwhile look at more files.
+    PauseCompactions,
+    /// End a pause; what became due meanwhile starts.
+    ResumeCompactions,
+}
+
+/// Asks the server and prints its answer.
+pub(crate) fn run(args: &AdminArgs) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start a thread")?;
+    let answer = runtime.block_on(async {
+        let asked = tokio::time::timeout(PATIENCE, ask(&args.http, args.what)).await;
+        asked.unwrap_or_else(|_| bail!("no answer within {} s", PATIENCE.as_secs()))
+    });
+    let answer = answer.with_context(|| {
+        format!("cannot ask the server at {}; is it running, and is --http its address?", args.http)
+    })?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", answer.trim_end())?;
+    } else {
+        let answer: Compactions = serde_json::from_str(&answer)
+            .context("the answer is not understood; is the server of another version?")?;
+        show(&mut out, &answer)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn ask(address: &str, what: What) -> anyhow::Result<String> {
+    let (method, path) = match what {
+        What::Compactions => (Method::GET, "/admin/compactions"),
+        What::PauseCompactions => (Method::POST, "/admin/compactions/pause"),
+        What::ResumeCompactions => (Method::POST, "/admin/compactions/resume"),
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", address)
+        .header(HEADER, "1")
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| ConfigError(format!("http {address:?} is not a HOST:PORT: {error}")))?;
+    let stream = TcpStream::connect(address).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
+    let body = body.collect().await.map_err(|error| anyhow::anyhow!(error))?;
+    connection.abort();
+    let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
+    if status != StatusCode::OK {
+        bail!("it answers {status}: {}", text.trim_end());
+    }
+    Ok(text)
+}
+
+fn show(out: &mut impl Write, answer: &Compactions) -> std::io::Result<()> {
+    let paused = if answer.paused { "paused" } else { "not paused" };
+    writeln!(out, "compactions are {paused}; {} running", answer.running.len())?;
+    for Compaction { tree, reason, ssts, bytes_total, bytes_written, seconds } in &answer.running {
+        let mib = |bytes: &u64| *bytes as f64 / f64::from(1 << 20);
+        let percent = (bytes_written * 100).checked_div(*bytes_total).unwrap_or(100).min(100);
+        writeln!(
+            out,
+            "  tree {tree}: {ssts} files for {reason}, {:.1} of {:.1} MiB ({percent} %), {seconds} s",
+            mib(bytes_written),
+            mib(bytes_total),
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_shown_a_line_a_compaction() {
+        let one = |bytes_total, bytes_written| Compaction {
+            tree: 7,
+            reason: "garbage".into(),
+            ssts: 3,
+            bytes_total,
+            bytes_written,
+            seconds: 5,
+        };
+        let running = vec![one(4 << 20, 1 << 20), one(0, 0), one(1 << 20, 2 << 20)];
+        let mut out = Vec::new();
+        show(&mut out, &Compactions { paused: true, running }).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        let want = "compactions are paused; 3 running
+  tree 7: 3 files for garbage, 1.0 of 4.0 MiB (25 %), 5 s
+  tree 7: 3 files for garbage, 0.0 of 0.0 MiB (100 %), 5 s
+  tree 7: 3 files for garbage, 2.0 of 1.0 MiB (100 %), 5 s
+";
+        assert_eq!(out, want);
+    }
+}
