@@ -5,6 +5,7 @@ mod ablate;
 mod blocks;
 mod bulk;
 mod cold;
+mod compaction_sim;
 mod filter_fpr;
 mod front;
 mod granularity;
@@ -15,6 +16,7 @@ mod memtable;
 mod prefix_index;
 mod reads;
 mod server;
+mod soak_writes;
 mod timing;
 mod train;
 
@@ -46,10 +48,14 @@ enum Bench {
     Bigtable(front::FrontArgs),
     /// Sorted bulk load, in CPU per key net of the generator.
     Bulk(bulk::BulkArgs),
+    /// What compaction costs for trees of any size, by its own picks, without writing them.
+    CompactionSim(compaction_sim::CompactionSimArgs),
     /// Random gets of data far larger than the cache, alone and in flight.
     Cold(cold::ColdArgs),
     /// Random reads of a file through a read queue, to compare with fio.
     Reads(reads::ReadsArgs),
+    /// Random writes at full rate for minutes: stalls of writes, and reads beside them.
+    SoakWrites(soak_writes::SoakWritesArgs),
     /// A server binary driven through named workloads: for its profile, or to compare binaries.
     Train(train::TrainArgs),
 }
@@ -72,6 +78,8 @@ fn main() -> ExitCode {
         Bench::Kv(args) => kv::run(&args).map_err(|error| error.to_string()),
         Bench::Bulk(args) => bulk::run(&args).map_err(|error| error.to_string()),
         Bench::Cold(args) => cold::run(&args).map_err(|error| error.to_string()),
+        Bench::CompactionSim(args) => compaction_sim::run(&args).map_err(|error| error.to_string()),
+        Bench::SoakWrites(args) => soak_writes::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
         Bench::Reads(args) => reads::run(&args).map_err(|error| error.to_string()),
         Bench::Train(args) => train::run(&args).map_err(|error| error.to_string()),
