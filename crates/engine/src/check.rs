@@ -197,6 +197,11 @@ impl Check<'_> {
             let note = "the manifest does not name it; the next open removes it";
             self.report.notes.push(format!("{}: {note}", path.display()));
         }
+        let names = self.fs.list(self.dir).map_err(|error| Error::io("list", self.dir, &error))?;
+        for name in names.iter().filter(|name| FileNumber::is_sort(name)) {
+            let note = "left by a sort that did not end; the next open removes it";
+            self.report.notes.push(format!("{}: {note}", self.dir.join(name).display()));
+        }
         Ok(())
     }
 

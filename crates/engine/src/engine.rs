@@ -4,7 +4,8 @@
 //! 1. `Commits::log`: appending, syncing, closing
 //! 2. `Commits::applying`: a group on its way to the memtables, freezing
 //! 3. `Commits::queue`, under it only a request's outcome
-//! 4. `Tree::installing`: a change of files, from the manifest to the view
+//! 4. `Tree::installing`: a change of files, from the manifest to the view; an ingest takes those of
+//!    several trees, and their `Tree::work`, in order of id
 //! 5. `Shared::trees`
 //! 6. the turn to retire segments of the log; who has it may take nothing above it
 //! 7. the manifest's own lock, held over the I/O of an install; under it the log's list of
@@ -22,6 +23,7 @@ use crate::commit::Commits;
 use crate::elide::ElisionRules;
 use crate::error::{Error, Result};
 use crate::flights::Flights;
+use crate::ingest::sort::{RowSorter, SortOptions};
 use crate::ingest::{IngestFiles, IngestOptions, SstWriter};
 use crate::manifest::ManifestSet;
 use crate::metrics::{Counters, Metrics};
@@ -277,7 +279,14 @@ impl Engine {
         SstWriter::new(self.clone(), Arc::clone(&self.shared), tree, options)
     }
 
-    /// Makes `files` part of their tree, all of them or none, whatever happens. When it returns
+    /// Sorts rows that come in any order, within a given memory, for an [`SstWriter`] or anything
+    /// else that wants them in order. Its files lie in the data directory, which it keeps open.
+    /// `InvalidArgument` if it is given too little memory.
+    pub fn row_sorter(&self, options: &SortOptions) -> Result<RowSorter> {
+        RowSorter::new(self.clone(), Arc::clone(&self.shared), options)
+    }
+
+    /// Makes `files` part of their trees, all of them or none, whatever happens. When it returns
     /// they are durable, and with them all that was committed before; every later read sees them,
     /// and none at an earlier snapshot. Their cells are newer than all that was committed before.
     /// Blocks like [`Self::write`], and stops other writes for as long as it takes to write an
@@ -285,7 +294,7 @@ impl Engine {
     /// nothing.
     ///
     /// `InvalidArgument` if the files are of another engine, or those of two writers overlap.
-    /// `UnknownTree` if the tree was dropped. After `NoSpace` nothing was ingested, and `files`
+    /// `UnknownTree` if one of the trees was dropped: then none gets its files. After `NoSpace` nothing was ingested, and `files`
     /// can be ingested when there is space. After a failed write or sync of the manifest they
     /// may or may not be there when the engine is opened again; until then writes are stopped.
     /// After success, and then, `files` are empty; after other errors they are as before.

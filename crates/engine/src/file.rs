@@ -47,6 +47,20 @@ impl FileNumber {
         dir.join(format!("{:010}.sst", self.0))
     }
 
+    /// The sort run of this number in `dir`: `NNNNNNNNNN.sort`.
+    pub(crate) fn sort_path(self, dir: &Path) -> PathBuf {
+        dir.join(format!("{:010}.sort", self.0))
+    }
+
+    /// Whether `name` is that of a sort run.
+    pub(crate) fn is_sort(name: &Path) -> bool {
+        let digits = name.to_str().and_then(|name| name.strip_suffix(".sort"));
+        digits.is_some_and(|digits| {
+            let number = digits.parse().ok().map(Self);
+            number.is_some_and(|number| number.sort_path(Path::new("")) == name)
+        })
+    }
+
     /// The number of an SSTable by its file name; `None` if it is no such name.
     pub fn of_sst(name: &Path) -> Option<Self> {
         let digits = name.to_str()?.strip_suffix(".sst")?;
@@ -68,6 +82,16 @@ mod tests {
         }
         for name in ["1.sst", "0000000001.log", "+000000001.sst", "00000000001.sst", "x.sst"] {
             assert_eq!(FileNumber::of_sst(Path::new(name)), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_names_given_here_are_names_of_sort_runs() {
+        for number in [1, 9_999_999_999, u64::MAX] {
+            assert!(FileNumber::is_sort(&FileNumber(number).sort_path(Path::new(""))));
+        }
+        for name in ["1.sort", "0000000001.sst", "+000000001.sort", "00000000001.sort", "x.sort"] {
+            assert!(!FileNumber::is_sort(Path::new(name)), "{name}");
         }
     }
 }

@@ -49,9 +49,11 @@ pub use engine::{Engine, Scan, Snapshot};
 pub use error::{Error, Result};
 pub use histogram::HistogramReading;
 pub use in_flight::{Answer, InFlightGets};
+pub use ingest::sort::{RowSorter, SortOptions, SortedRows};
 pub use ingest::{IngestFiles, IngestOptions, SstWriter};
 pub use options::{
     BackgroundRate, Compression, Durability, FilterGranularity, Options, ReadPath, TreeOptions,
 };
 pub use reader::{ColumnOf, RowEnd, RowReads, RowSelection, TreeReader};
 pub use request::{Cell, Columns, Direction, QualifierRange, RowRange, ScanRequest};
+pub use sstable::Deferred;

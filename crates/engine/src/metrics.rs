@@ -156,6 +156,9 @@ impl Shared {
         add("sequence_last", "Last sequence number committed", published.0);
         let oldest = self.snapshots.live().first().copied().unwrap_or(published);
         add("sequence_oldest_snapshot", "Oldest sequence number a snapshot holds", oldest.0);
+        let (held, held_bytes) = self.obsolete.held();
+        add("held_ssts", "SSTables kept only for reads that began before a compaction", held);
+        add("held_sst_bytes", "Bytes of those", held_bytes);
         self.add_memory(&cache, &mut values);
         self.add_shape(&mut values);
         let help = "Time that writes waited for background work, of those that did";
@@ -203,6 +206,13 @@ impl Shared {
             values.push((name, "Trees whose next files have filters of this kind", of as u64));
         }
         values.push(("memtable_bytes", "Bytes in memtables", memtables as u64));
+        let deferred = || {
+            let ssts = views.iter().flat_map(|view| view.ssts());
+            ssts.filter(|sst| sst.properties().deferred.is_any())
+        };
+        let (count, bytes) = (deferred().count() as u64, deferred().map(|sst| sst.bytes()).sum());
+        values.push(("deferred_ssts", "SSTables without the compression or filters wanted", count));
+        values.push(("deferred_sst_bytes", "Bytes of those", bytes));
         for (level, [runs_name, bytes_name]) in LEVEL_NAMES.into_iter().enumerate() {
             let runs = || views.iter().flat_map(move |view| &view.version.levels[level]);
             values.push((

@@ -9,8 +9,9 @@
 //!    waits, every [`LOOK_AFTER`] in the background. A job still holds the inputs of its own install.
 //! 3. Files being written are not known here; their job removes them if it fails.
 //! 4. What a crash leaves behind, no manifest names. [`remove_unnamed`] deletes it at open, when
-//!    no job runs yet. It touches names of SSTables only ([`FileNumber::of_sst`]); the log, the
-//!    manifest and files that are not ours are others' concern.
+//!    no job runs yet. It touches names of SSTables ([`FileNumber::of_sst`]) and of sort runs
+//!    ([`FileNumber::is_sort`]) only; the log, the manifest and files that are not ours are others'
+//!    concern.
 //!
 //! A deletion need not be durable: what comes back after a crash is deleted again at open.
 
@@ -47,6 +48,7 @@ struct Shared {
 struct Waiting {
     reader: Weak<SstReader>,
     path: PathBuf,
+    bytes: u64,
 }
 
 impl Obsolete {
@@ -62,6 +64,7 @@ impl Obsolete {
     pub fn add(&self, readers: impl IntoIterator<Item = Arc<SstReader>>) {
         let waiting = |reader: Arc<SstReader>| Waiting {
             path: reader.path().to_owned(),
+            bytes: reader.bytes(),
             reader: Arc::downgrade(&reader),
         };
         self.shared.waiting.lock().extend(readers.into_iter().map(waiting));
@@ -73,6 +76,13 @@ impl Obsolete {
         let deleted = self.shared.collect();
         self.shared.look_later();
         deleted
+    }
+
+    /// Files that readers still hold, and their bytes.
+    pub fn held(&self) -> (u64, u64) {
+        let waiting = self.shared.waiting.lock();
+        let held = waiting.iter().filter(|file| file.reader.strong_count() > 0);
+        held.fold((0, 0), |(count, bytes), file| (count + 1, bytes + file.bytes))
     }
 
     /// Files that wait to be deleted.
@@ -141,7 +151,8 @@ pub struct Leftovers {
     pub largest: Option<FileNumber>,
 }
 
-/// Deletes the SSTables in `dir` that are not in `named`. Only at open, before any job runs.
+/// Deletes the SSTables in `dir` that are not in `named`, and all sort runs. Only at open, before
+/// any job runs.
 pub fn remove_unnamed(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -154,6 +165,9 @@ pub fn remove_unnamed(
         if !named.contains(&number) && remove(fs, &number.sst_path(dir)) {
             leftovers.deleted += 1;
         }
+    }
+    for name in names.iter().filter(|name| FileNumber::is_sort(name)) {
+        leftovers.deleted += usize::from(remove(fs, &dir.join(name)));
     }
     Ok(leftovers)
 }
@@ -194,8 +208,10 @@ mod tests {
         obsolete.add([Arc::clone(&held), free]);
         assert_eq!(obsolete.collect(), 1);
         assert!(held.path().exists() && obsolete.len() == 1);
+        assert_eq!(obsolete.held(), (1, held.bytes()));
         let path = held.path().to_owned();
         drop(held);
+        assert_eq!(obsolete.held(), (0, 0));
         assert_eq!(obsolete.collect(), 1);
         assert!(!path.exists() && obsolete.is_empty());
     }
@@ -242,18 +258,20 @@ mod tests {
     }
 
     #[test]
-    fn open_deletes_only_ssts_that_no_tree_has() {
+    fn open_deletes_only_ssts_that_no_tree_has_and_sort_runs() {
         let dir = tempfile::tempdir().unwrap();
         let named = [FileNumber(3)].into();
         for number in [3, 4, 11] {
             drop(sst(dir.path(), number));
         }
-        let others = ["0000000004.log", "CURRENT", "4.sst", "notes.txt", "0000000009.sst.bak"];
+        std::fs::write(dir.path().join("0000000005.sort"), b"left by a crash").unwrap();
+        let others =
+            ["0000000004.log", "CURRENT", "4.sst", "notes.txt", "0000000009.sst.bak", "5.sort"];
         for name in others {
             std::fs::write(dir.path().join(name), b"mine").unwrap();
         }
         let found = remove_unnamed(&RealFileSystem, dir.path(), &named).unwrap();
-        assert_eq!(found, Leftovers { deleted: 2, largest: Some(FileNumber(11)) });
+        assert_eq!(found, Leftovers { deleted: 3, largest: Some(FileNumber(11)) });
         let left = RealFileSystem.list(dir.path()).unwrap();
         let mut want: Vec<PathBuf> = others.iter().map(PathBuf::from).collect();
         want.push(FileNumber(3).sst_path(Path::new("")));

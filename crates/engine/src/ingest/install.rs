@@ -1,20 +1,23 @@
-//! Makes finished files part of their tree.
+//! Makes finished files part of their trees, of which there may be several.
 //!
 //! Steps:
-//! 1. Nobody else flushes the tree from here on. What its memtables hold of the ingested rows is
+//! 1. Nobody else flushes the trees from here on. What their memtables hold of the ingested rows is
 //!    flushed, so that little of it is left to do in step 3.
 //! 2. The commit queue stops for a moment, with the log on disk up to here, and gives the next
 //!    sequence number.
 //! 3. What was written to the ingested rows since step 1 is flushed, too: sources of a view stand
 //!    newest first, so no memtable below may hold those rows.
-//! 4. The files become a new run of level 0; or join the last run, if no file of the tree overlaps
-//!    them and no running compaction may write there: a fresh load ends as one run.
-//! 5. The manifest takes the edit, the view changes, the number is published. No compaction is
-//!    picked between the last two: it may choose files only of what is published (snapshot.rs).
+//! 4. In each tree the files become a new run of level 0; or join the last run, if no file of the
+//!    tree overlaps them and no running compaction may write there: a fresh load ends as one run.
+//! 5. The manifest takes one edit for all, the views change, the number is published: before that,
+//!    no read sees entries of it. No compaction is picked between the last two: it may choose files
+//!    only of what is published (snapshot.rs).
+//!
+//! Turns and locks of several trees are taken in order of the trees' ids.
 
 use super::writer::{IngestFiles, IngestSst};
 use crate::background::LOOK_AGAIN;
-use crate::cell::SequenceNumber;
+use crate::cell::{SequenceNumber, TreeId};
 use crate::commit::Failure;
 use crate::compaction::pick::{LAST_RUN, overlap};
 use crate::cursor::RowCursor;
@@ -29,68 +32,120 @@ use crate::tree::Tree;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// A tree that gets files.
+struct Part {
+    tree: Arc<Tree>,
+    /// From the first row of its files to the last.
+    hull: RowRange,
+}
+
 impl Shared {
     /// See [`crate::Engine::ingest`].
     pub(crate) fn ingest(self: &Arc<Self>, files: &mut IngestFiles) -> Result<SequenceNumber> {
         if !std::ptr::eq(Arc::as_ptr(self), Arc::as_ptr(&files.shared)) {
             return Err(Error::InvalidArgument("files of another engine".to_owned()));
         }
-        let tree = self.tree(files.tree)?;
-        sort(&mut files.ssts)?;
-        let (Some(first), Some(last)) = (files.ssts.first(), files.ssts.last()) else {
+        let parts = self.parts(files)?;
+        if parts.is_empty() {
             return Ok(self.snapshots.published());
-        };
-        let start = first.meta.first_row.clone();
-        let hull = RowRange { start, end: RowRange::single(&last.meta.last_row).end };
-        self.wait_for_room(&tree, 0)?;
-        let _turn = FlushTurn::take(self, &tree)?;
-        if in_memory(&tree, &files.ssts)? {
-            self.commits.between_groups(|| tree.freeze());
-            self.flush_frozen(&tree, || self.commits.sync())?;
+        }
+        parts.iter().try_for_each(|part| self.wait_for_room(&part.tree, 0))?;
+        // In order of their trees, as everybody who takes several does.
+        let turns = parts.iter().map(|part| FlushTurn::take(self, &part.tree));
+        let _turns = turns.collect::<Result<Vec<_>>>()?;
+        for Part { tree, .. } in &parts {
+            if in_memory(tree, &files.trees[&tree.id])? {
+                self.commits.between_groups(|| tree.freeze());
+                self.flush_frozen(tree, || self.commits.sync())?;
+            }
         }
         let bytes = files.bytes();
         let number = self.commits.number_apart(|number| {
-            let undone = |error| Failure::Undone(error);
-            if in_memory(&tree, &files.ssts).map_err(undone)? {
-                tree.freeze();
-                self.flush_frozen(&tree, || Ok(())).map_err(undone)?;
+            for Part { tree, .. } in &parts {
+                self.flush_late(tree, &files.trees[&tree.id]).map_err(Failure::Undone)?;
             }
-            self.install_ingested(&tree, files, &hull, number)
+            self.install_ingested(&parts, files, number)
         })?;
         self.counters.ingests.fetch_add(1, Ordering::Relaxed);
         self.counters.ingested_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(number)
     }
 
+    /// The trees of `files`, in order, whose files are then in order.
+    fn parts(&self, files: &mut IngestFiles) -> Result<Vec<Part>> {
+        let mut parts = Vec::with_capacity(files.trees.len());
+        for (id, ssts) in &mut files.trees {
+            let tree = self.tree(*id)?;
+            sort(ssts)?;
+            let (Some(first), Some(last)) = (ssts.first(), ssts.last()) else { continue };
+            let start = first.meta.first_row.clone();
+            let end = RowRange::single(&last.meta.last_row).end;
+            parts.push(Part { tree, hull: RowRange { start, end } });
+        }
+        Ok(parts)
+    }
+
+    /// Step 3. Only while no group is being committed.
+    fn flush_late(&self, tree: &Tree, ssts: &[IngestSst]) -> Result<()> {
+        if in_memory(tree, ssts)? {
+            tree.freeze();
+            self.flush_frozen(tree, || Ok(()))?;
+        }
+        Ok(())
+    }
+
     /// Steps 4 and 5. Only while no group is being committed.
     fn install_ingested(
         &self,
-        tree: &Tree,
+        parts: &[Part],
         files: &mut IngestFiles,
-        hull: &RowRange,
         number: SequenceNumber,
     ) -> Result<(), Failure> {
-        let _installing = tree.installing.lock();
+        let _installing: Vec<_> = parts.iter().map(|part| part.tree.installing.lock()).collect();
         let state = self.manifest.state();
-        let version = state.tree(tree.id).ok_or(Failure::Undone(Error::UnknownTree(tree.id)))?;
-        let apart = !files.ssts.iter().any(|sst| overlaps(version, &sst.meta));
-        let last = apart && tree.work.lock().busy.reserve_last(hull);
-        let place = if last { (LEVELS - 1, LAST_RUN) } else { (0, version.next_run()) };
-        let installed = self.manifest.install(&edits(tree, files, place, number));
-        let mut work = tree.work.lock();
-        if last {
-            work.busy.release_last(hull);
+        let mut edits = Vec::new();
+        let mut reserved = Vec::new();
+        for part in parts {
+            let id = part.tree.id;
+            let Some(version) = state.tree(id) else {
+                release(&reserved);
+                return Err(Failure::Undone(Error::UnknownTree(id)));
+            };
+            let ssts = &files.trees[&id];
+            let apart = !ssts.iter().any(|sst| overlaps(version, &sst.meta));
+            let last = apart && part.tree.work.lock().busy.reserve_last(&part.hull);
+            reserved.extend(last.then_some(part));
+            let place = if last { (LEVELS - 1, LAST_RUN) } else { (0, version.next_run()) };
+            edits.extend(ssts.iter().map(|sst| edit(id, sst, place, number)));
+        }
+        let installed = self.manifest.install(&edits);
+        // Nothing is picked in any of them before the number is published.
+        let mut works: Vec<_> = parts.iter().map(|part| part.tree.work.lock()).collect();
+        for (part, work) in parts.iter().zip(&mut works) {
+            if reserved.iter().any(|reserved| reserved.tree.id == part.tree.id) {
+                work.busy.release_last(&part.hull);
+            }
         }
         let after = match installed {
             Ok(after) => after,
             Err(error) => return Err(failure(files, error)),
         };
-        let version = after.tree(tree.id).expect("an edit that adds to a tree leaves it there");
-        let ssts = std::mem::take(&mut files.ssts).into_iter();
-        let readers: Vec<_> = ssts.map(|sst| SstReader::numbered(sst.reader, number)).collect();
-        tree.install(Arc::clone(version), &readers);
+        let mut ssts = std::mem::take(&mut files.trees);
+        for Part { tree, .. } in parts {
+            let version = after.tree(tree.id).expect("an edit that adds to a tree leaves it there");
+            let ssts = ssts.remove(&tree.id).into_iter().flatten();
+            let readers: Vec<_> = ssts.map(|sst| SstReader::numbered(sst.reader, number)).collect();
+            tree.install(Arc::clone(version), &readers);
+        }
         self.snapshots.publish(number);
         Ok(())
+    }
+}
+
+/// Gives back what was reserved of last levels.
+fn release(reserved: &[&Part]) {
+    for part in reserved {
+        part.tree.work.lock().busy.release_last(&part.hull);
     }
 }
 
@@ -142,18 +197,15 @@ fn overlaps(version: &TreeVersion, meta: &SstMeta) -> bool {
     version.runs().flat_map(|run| &run.ssts).any(|sst| overlap(&span, &sst.span()))
 }
 
-/// The edits that add `files` to the run at `place`, with `number` for all entries.
-fn edits(
-    tree: &Tree,
-    files: &IngestFiles,
+/// The edit that adds a file to the run at a place, with `number` for all entries.
+fn edit(
+    tree: TreeId,
+    sst: &IngestSst,
     (level, run): (usize, RunId),
     number: SequenceNumber,
-) -> Vec<Edit> {
-    let add = |sst: &IngestSst| {
-        let meta = SstMeta { sequence_min: number, sequence_max: number, ..sst.meta.clone() };
-        Edit::AddSst { tree: tree.id, level, run, meta }
-    };
-    files.ssts.iter().map(add).collect()
+) -> Edit {
+    let meta = SstMeta { sequence_min: number, sequence_max: number, ..sst.meta.clone() };
+    Edit::AddSst { tree, level, run, meta }
 }
 
 /// How an install failed. If the manifest may name the files, nobody may remove them.

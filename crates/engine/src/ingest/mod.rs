@@ -1,12 +1,12 @@
 //! Sorted bulk load: cells that come in order are written straight into SSTables, without log and
-//! memtable, and join their tree all at once.
+//! memtable, and join their trees all at once.
 //!
 //! [`SstWriter`] writes the files, [`IngestFiles`] are the finished ones, `install` makes them part
-//! of the tree.
+//! of their trees. What does not come in order is sorted first: [`sort`].
 //!
 //! Invariants:
-//! 1. A file counts when the manifest names it, and one edit names all files of an ingest: after
-//!    a crash all of them are there or none. Before that edit nobody knows of them: whoever
+//! 1. A file counts when the manifest names it, and one record of it names all files of an ingest,
+//!    of however many trees: after a crash all of them are there or none. Before that edit nobody knows of them: whoever
 //!    holds them removes them, and so does the next open.
 //! 2. All cells of an ingest have one sequence number, the next when it is installed. They are
 //!    newer than all that was committed before and older than all that is committed after. The
@@ -15,6 +15,7 @@
 //! 3. The log is on disk up to the ingest before the edit is.
 
 mod install;
+pub mod sort;
 mod writer;
 
 pub use writer::{IngestFiles, IngestOptions, SstWriter};

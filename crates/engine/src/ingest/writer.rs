@@ -13,15 +13,17 @@ use crate::error::{Error, Result};
 use crate::file::{FileNumber, open_sst};
 use crate::manifest::SstMeta;
 use crate::options::Compression;
-use crate::sstable::{Origin, SstBuilder, SstOptions, SstReader};
+use crate::sstable::{Deferred, Origin, SstBuilder, SstOptions, SstReader};
 use crate::tree::Tree;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Keys are shown in errors up to this many bytes.
 const SHOWN_BYTES: usize = 64;
 
-/// How the files of an ingest differ from those the tree writes itself. Compaction brings them in
-/// line when it rewrites them, which is when something that overlaps them is written.
+/// How the files of an ingest differ from those the tree writes itself. What they lack they say
+/// ([`Deferred`]), and every compaction that rewrites them makes up for it: one by hand, or when
+/// something that overlaps them is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngestOptions {
     /// Compression of the files. `None`, the default: that of the tree's last level.
@@ -38,14 +40,20 @@ impl Default for IngestOptions {
 }
 
 impl IngestOptions {
-    fn of_files(&self, tree: &Tree) -> SstOptions {
+    /// What shapes the files, and what they lack.
+    fn of_files(&self, tree: &Tree) -> (SstOptions, Deferred) {
         let of_tree = &tree.view().version.options;
         let compression = self.compression.unwrap_or(of_tree.compression_last);
         let mut options = SstOptions::new(of_tree, compression, tree.learn_granularity());
+        let deferred = Deferred {
+            compression: compression == Compression::None
+                && of_tree.compression_last != Compression::None,
+            filters: !self.filters && of_tree.filter_bits_per_key > 0,
+        };
         if !self.filters {
             options.filter_bits_per_key = 0;
         }
-        options
+        (options, deferred)
     }
 }
 
@@ -72,8 +80,10 @@ impl IngestOptions {
 /// # }
 /// ```
 pub struct SstWriter {
+    tree: TreeId,
     files: IngestFiles,
     options: SstOptions,
+    deferred: Deferred,
     sst_bytes_max: u64,
     /// The file being written.
     building: Option<Building>,
@@ -96,11 +106,11 @@ impl SstWriter {
         tree: TreeId,
         options: &IngestOptions,
     ) -> Result<Self> {
-        let options = options.of_files(&*shared.tree(tree)?);
+        let (options, deferred) = options.of_files(&*shared.tree(tree)?);
         let sst_bytes_max = shared.options.sst_bytes_max;
-        let files = IngestFiles { tree, ssts: Vec::new(), shared, engine };
+        let files = IngestFiles { trees: BTreeMap::new(), shared, engine };
         let (building, last_row, failed) = (None, Vec::new(), None);
-        Ok(Self { files, options, sst_bytes_max, building, last_row, failed })
+        Ok(Self { tree, files, options, deferred, sst_bytes_max, building, last_row, failed })
     }
 
     /// Adds a cell. Cells come in the order of a scan: rows ascending, families ascending,
@@ -149,9 +159,9 @@ impl SstWriter {
         let path = number.sst_path(&shared.dir);
         let file = shared.env.fs.create_direct(&path);
         let file = file.map_err(|error| Error::io("create", &path, &error))?;
-        let origin = Origin { tree: self.files.tree, position: 0, inputs: Vec::new() };
+        let origin = Origin { tree: self.tree, position: 0, inputs: Vec::new() };
         let builder = SstBuilder::for_ingest(file, &path, self.options.clone());
-        let builder = builder.with_origin(origin);
+        let builder = builder.with_origin(origin).with_deferred(self.deferred);
         Ok(&mut self.building.insert(Building { number, builder }).builder)
     }
 
@@ -171,7 +181,7 @@ impl SstWriter {
         });
         match finished {
             Ok((meta, reader)) => {
-                self.files.ssts.push(IngestSst { meta, reader });
+                self.files.trees.entry(self.tree).or_default().push(IngestSst { meta, reader });
                 Ok(())
             }
             Err(error) => {
@@ -211,8 +221,7 @@ impl SstWriter {
             synced.map_err(|error| Error::io("sync", dir, &error))?;
         }
         let nothing = IngestFiles {
-            tree: files.tree,
-            ssts: Vec::new(),
+            trees: BTreeMap::new(),
             shared: Arc::clone(&files.shared),
             engine: files.engine.clone(),
         };
@@ -231,7 +240,11 @@ impl Drop for SstWriter {
 
 impl std::fmt::Debug for SstWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SstWriter").field("files", &self.files).finish_non_exhaustive()
+        let Self { tree, files, .. } = self;
+        f.debug_struct("SstWriter")
+            .field("tree", tree)
+            .field("files", files)
+            .finish_non_exhaustive()
     }
 }
 
@@ -255,11 +268,11 @@ fn shown(key: &[u8]) -> String {
     }
 }
 
-/// Finished SSTables that nobody sees before [`Engine::ingest`]. Dropped before, they are removed.
+/// Finished SSTables, of one tree or of several, that nobody sees before [`Engine::ingest`].
+/// Dropped before, they are removed.
 pub struct IngestFiles {
-    pub(super) tree: TreeId,
-    /// In row order once `Engine::ingest` begins.
-    pub(super) ssts: Vec<IngestSst>,
+    /// In row order once `Engine::ingest` begins; no tree is without a file.
+    pub(super) trees: BTreeMap<TreeId, Vec<IngestSst>>,
     pub(super) shared: Arc<Shared>,
     /// Keeps it open (rule 2).
     engine: Engine,
@@ -271,34 +284,41 @@ pub(super) struct IngestSst {
 }
 
 impl IngestFiles {
+    fn ssts(&self) -> impl Iterator<Item = &IngestSst> {
+        self.trees.values().flatten()
+    }
+
     /// Number of files.
     pub fn len(&self) -> usize {
-        self.ssts.len()
+        self.ssts().count()
     }
 
     /// Whether there is no file: nothing was written, or all was ingested.
     pub fn is_empty(&self) -> bool {
-        self.ssts.is_empty()
+        self.trees.is_empty()
     }
 
     /// Length of all files.
     pub fn bytes(&self) -> u64 {
-        self.ssts.iter().map(|sst| sst.meta.bytes).sum()
+        self.ssts().map(|sst| sst.meta.bytes).sum()
     }
 
     /// Number of cells in them.
     pub fn cells(&self) -> u64 {
-        self.ssts.iter().map(|sst| sst.meta.entries).sum()
+        self.ssts().map(|sst| sst.meta.entries).sum()
     }
 
-    /// Takes over the files of `other`, so that several writers (of parts of the rows, in as many
-    /// threads) are ingested at once. `InvalidArgument` if it is of another tree or engine; it is
-    /// then dropped. That the parts share no row is checked by `Engine::ingest`.
+    /// Takes over the files of `other`, so that those of several writers are ingested at once: of
+    /// several trees, or of parts of the rows of one, written in as many threads. `InvalidArgument`
+    /// if it is of another engine; it is then dropped. That the parts of a tree share no row is
+    /// checked by `Engine::ingest`.
     pub fn append(&mut self, mut other: Self) -> Result<()> {
-        if !Arc::ptr_eq(&self.shared, &other.shared) || self.tree != other.tree {
-            return Err(Error::InvalidArgument("files of another tree or engine".to_owned()));
+        if !Arc::ptr_eq(&self.shared, &other.shared) {
+            return Err(Error::InvalidArgument("files of another engine".to_owned()));
         }
-        self.ssts.append(&mut other.ssts);
+        for (tree, ssts) in std::mem::take(&mut other.trees) {
+            self.trees.entry(tree).or_default().extend(ssts);
+        }
         Ok(())
     }
 
@@ -309,7 +329,7 @@ impl IngestFiles {
 
     /// Gives the files away: the manifest names them, or it is not known whether it does.
     pub(super) fn let_go(&mut self) {
-        self.ssts.clear();
+        self.trees.clear();
     }
 
     /// Removes a file that nobody knows of. What cannot be removed is left to the next open.
@@ -325,7 +345,7 @@ impl IngestFiles {
 
 impl Drop for IngestFiles {
     fn drop(&mut self) {
-        for sst in std::mem::take(&mut self.ssts) {
+        for sst in std::mem::take(&mut self.trees).into_values().flatten() {
             let number = sst.meta.number;
             drop(sst);
             self.remove(number);
@@ -335,7 +355,7 @@ impl Drop for IngestFiles {
 
 impl std::fmt::Debug for IngestFiles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (tree, files) = (self.tree, self.len());
-        f.debug_struct("IngestFiles").field("tree", &tree).field("len", &files).finish()
+        let (trees, files) = (self.trees.keys(), self.len());
+        f.debug_struct("IngestFiles").field("trees", &trees).field("len", &files).finish()
     }
 }

@@ -240,6 +240,7 @@ mod tests {
             row_prefix_bytes: 0,
             origin: Some(origin),
             ages: None,
+            deferred: Default::default(),
         };
         Found { path: PathBuf::new(), properties: Some(properties) }
     }

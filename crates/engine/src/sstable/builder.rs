@@ -18,7 +18,7 @@ use super::index::{
     IndexEntry, PARTITION_BLOCKS_MAX, RowPrefixes, encode_column, encode_partition,
 };
 use super::origin::Origin;
-use super::properties::Properties;
+use super::properties::{Deferred, Properties};
 use super::ranges;
 use super::top_index::{Partition, TopIndex};
 use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_entry};
@@ -219,6 +219,12 @@ impl SstBuilder {
     /// Has the file tell where it comes from.
     pub fn with_origin(mut self, origin: Origin) -> Self {
         self.properties.origin = Some(origin);
+        self
+    }
+
+    /// Has the file tell what it lacks.
+    pub(crate) fn with_deferred(mut self, deferred: Deferred) -> Self {
+        self.properties.deferred = deferred;
         self
     }
 
@@ -562,5 +568,6 @@ fn empty_properties(options: &SstOptions) -> Properties {
         row_prefix_bytes: options.row_prefix_bytes,
         origin: None,
         ages: None,
+        deferred: Deferred::default(),
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn heads_below(heads: &[u64], head: u64) -> usize {
 
 /// The head of `suffix`.
 #[inline]
-pub(super) fn head_of(suffix: &[u8]) -> u64 {
+pub(crate) fn head_of(suffix: &[u8]) -> u64 {
     if let Some((head, _)) = suffix.split_first_chunk::<HEAD_LEN>() {
         return u64::from_be_bytes(*head);
     }

@@ -54,6 +54,38 @@ pub struct Properties {
     pub origin: Option<Origin>,
     /// How old its cells are; `None` in files from before this was written and without cells.
     pub ages: Option<Ages>,
+    /// What was left to compaction.
+    pub deferred: Deferred,
+}
+
+/// What a file lacks that its tree's options want, since its writer left it to the compaction that
+/// will rewrite the file. Nothing by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Deferred {
+    /// Blocks are not compressed.
+    pub compression: bool,
+    /// There are no filters.
+    pub filters: bool,
+}
+
+impl Deferred {
+    /// Whether anything was left to compaction.
+    pub fn is_any(self) -> bool {
+        self.compression || self.filters
+    }
+
+    fn bits(self) -> u64 {
+        u64::from(self.compression) | u64::from(self.filters) << 1
+    }
+
+    /// What a property says; `None` where it is out of range. A writer that left nothing writes no
+    /// property.
+    fn decode(value: &[u8]) -> Option<Self> {
+        let mut reader = ByteReader::new(value);
+        let bits = reader.varint("deferred").ok().filter(|_| reader.is_empty())?;
+        let deferred = Self { compression: bits & 1 != 0, filters: bits & 2 != 0 };
+        (1..=3).contains(&bits).then_some(deferred)
+    }
 }
 
 /// Tags, frozen; 0 stays invalid.
@@ -63,6 +95,8 @@ const TAG_MAY_IGNORE: u64 = 128;
 const TAG_ROW_PREFIX: u64 = 128;
 const TAG_ORIGIN: u64 = 129;
 const TAG_AGES: u64 = 130;
+/// Absent where nothing was left to compaction.
+const TAG_DEFERRED: u64 = 131;
 
 impl Properties {
     /// The block.
@@ -107,6 +141,10 @@ impl Properties {
             out.put_varint(TAG_AGES);
             out.put_string(&ages.encode());
         }
+        if self.deferred.is_any() {
+            out.put_varint(TAG_DEFERRED);
+            out.put_string(&varint(self.deferred.bits()));
+        }
         out
     }
 
@@ -123,6 +161,7 @@ impl Properties {
         }
         let (mut last, mut row_prefix_bytes) = (TAG_MAY_IGNORE - 1, 0);
         let (mut origin, mut ages) = (None, None);
+        let mut deferred = Deferred::default();
         while !reader.is_empty() {
             let start = at(&reader);
             let (tag, value) = read(&mut reader).map_err(|error| Damage::decode(start, error))?;
@@ -141,11 +180,15 @@ impl Properties {
                 let decoded = decoded.filter(|ages| !ages.is_empty());
                 ages = Some(decoded.ok_or(Damage::new(start, "ages out of order or range"))?);
             }
+            if tag == TAG_DEFERRED {
+                deferred = Deferred::decode(value)
+                    .ok_or(Damage::new(start, "what was left to compaction is out of range"))?;
+            }
             last = tag;
         }
         let properties = Self::of_values(values).map_err(|error| Damage::decode(0, error))?;
         let properties = properties.ok_or(Damage::new(0, "a property out of range"))?;
-        let properties = Self { row_prefix_bytes, origin, ages, ..properties };
+        let properties = Self { row_prefix_bytes, origin, ages, deferred, ..properties };
         properties.check()?;
         Ok(properties)
     }
@@ -186,6 +229,7 @@ impl Properties {
             row_prefix_bytes: 0,
             origin: None,
             ages: None,
+            deferred: Deferred::default(),
         }))
     }
 
@@ -262,6 +306,7 @@ mod tests {
                 inputs: vec![FileNumber(3), FileNumber(300)],
             }),
             ages: Some(ages(298)),
+            deferred: Deferred { compression: false, filters: true },
         }
     }
 
@@ -269,11 +314,12 @@ mod tests {
     fn properties_read_back_and_are_refused_when_cut() {
         let bytes = example().encode();
         assert_eq!(Properties::decode(&bytes), Ok(example()));
-        let ageless = Properties { ages: None, ..example() };
+        let whole = Properties { deferred: Deferred::default(), ..example() };
+        let ageless = Properties { ages: None, ..whole.clone() };
         let nameless = Properties { origin: None, ..ageless.clone() };
         let plain = Properties { row_prefix_bytes: 0, ..nameless.clone() };
         // What may be ignored may also be missing.
-        let whole = [ageless, nameless, plain].map(|whole| (whole.encode().len(), whole));
+        let whole = [whole, ageless, nameless, plain].map(|whole| (whole.encode().len(), whole));
         for len in 0..bytes.len() {
             let whole = whole.iter().find(|(whole, _)| *whole == len).map(|(_, whole)| whole);
             let read = Properties::decode(&bytes[..len]).ok();
@@ -284,7 +330,9 @@ mod tests {
     #[test]
     fn a_row_prefix_has_1_to_1024_bytes() {
         for (length, known) in [(0, false), (1, true), (1024, true), (1025, false)] {
-            let plain = Properties { row_prefix_bytes: 0, origin: None, ages: None, ..example() };
+            let deferred = Deferred::default();
+            let (origin, ages) = (None, None);
+            let plain = Properties { row_prefix_bytes: 0, origin, ages, deferred, ..example() };
             let mut bytes = plain.encode();
             let mut value = Vec::new();
             value.put_varint(length);
@@ -301,6 +349,20 @@ mod tests {
             bytes.put_varint(tag);
             bytes.put_string(b"later");
             assert_eq!(Properties::decode(&bytes).is_ok(), known, "tag {tag}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_to_compaction_is_one_of_three() {
+        for (bits, known) in [(0, false), (1, true), (2, true), (3, true), (4, false)] {
+            let mut bytes = Properties { deferred: Deferred::default(), ..example() }.encode();
+            bytes.put_varint(TAG_DEFERRED);
+            bytes.put_string(&[bits]);
+            let read = Properties::decode(&bytes);
+            assert_eq!(read.is_ok(), known, "{bits}");
+            if let Ok(read) = read {
+                assert_eq!(read.deferred.bits(), u64::from(bits));
+            }
         }
     }
 

@@ -239,7 +239,7 @@ fn the_wrong_tree_engine_or_time_is_refused() {
     assert!(matches!(unknown, Err(Error::UnknownTree(TreeId(9)))));
     let mut mine = files(&here, 0..10, b"v");
     refused(there.ingest(&mut mine), "another engine");
-    refused(mine.append(files(&there, 10..20, b"v")), "another tree or engine");
+    refused(mine.append(files(&there, 10..20, b"v")), "another engine");
     let mut overlapping = files(&here, 0..10, b"v");
     overlapping.append(files(&here, 9..20, b"w")).unwrap();
     refused(here.ingest(&mut overlapping), "overlap at row \\x00\\x00\\x00\\t");
@@ -275,6 +275,55 @@ fn parts_written_by_several_threads_are_ingested_at_once() {
     assert_eq!(engine.ingest(&mut all.unwrap()).unwrap().0, before.0 + 1);
     assert_eq!(collect(engine.scan(TREE, &ScanRequest::default(), None).unwrap()).len(), 3_000);
     assert_eq!(shape(&engine), [0, 0, 1]);
+}
+
+#[test]
+fn files_of_several_trees_are_ingested_at_once_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path());
+    let trees = [TREE, TreeId(7), TreeId(8)];
+    for tree in &trees[1..] {
+        engine.create_tree(*tree, TreeOptions::default()).unwrap();
+    }
+    let load = |value: &[u8]| {
+        let parts = trees.iter().rev().map(|tree| {
+            let mut writer = engine.sst_writer(*tree, &IngestOptions::default()).unwrap();
+            for row in 0..100u32 {
+                writer.put(&row.to_be_bytes(), column(b"q"), Timestamp(1), value).unwrap();
+            }
+            writer.finish().unwrap()
+        });
+        let all = parts.reduce(|mut all, part| {
+            all.append(part).unwrap();
+            all
+        });
+        all.unwrap()
+    };
+    let values = |snapshot: Option<&Snapshot>| {
+        trees.map(|tree| {
+            let scan = engine.scan(tree, &ScanRequest::default(), snapshot).unwrap();
+            let rows = collect(scan);
+            assert!(rows.is_empty() || rows.len() == 100, "{} rows", rows.len());
+            rows.first().map(|(_, cells)| cells[0].value.clone())
+        })
+    };
+    engine.ingest(&mut load(b"first")).unwrap();
+    put(&engine, 3, b"first");
+    let (before, last) = (engine.snapshot(), engine.snapshot().sequence());
+    assert_eq!(engine.ingest(&mut load(b"second")).unwrap().0, last.0 + 1);
+    assert_eq!(values(Some(&before)), [0; 3].map(|_| Some(b"first".to_vec())));
+    assert_eq!(values(None), [0; 3].map(|_| Some(b"second".to_vec())));
+    // One tree is gone: no tree gets anything.
+    let mut third = load(b"third");
+    drop(before);
+    engine.drop_tree(trees[1]).unwrap();
+    assert!(matches!(engine.ingest(&mut third), Err(Error::UnknownTree(TreeId(7)))));
+    assert!(!third.is_empty());
+    assert_eq!(get(&engine, 9, None).unwrap(), b"second");
+    let held = third.len();
+    let all = ssts(dir.path());
+    drop(third);
+    assert_eq!(ssts(dir.path()), all - held);
 }
 
 #[test]
@@ -327,6 +376,55 @@ fn options_of_files_change_no_answer() {
         }
     }
     assert!(bytes[0] > bytes[1] && bytes[2] == bytes[0] && bytes[4] < bytes[0], "{bytes:?}");
+}
+
+#[test]
+fn files_say_what_they_lack_until_a_compaction_rewrites_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path(), small());
+    let options = TreeOptions { block_bytes: 1 << 10, ..Default::default() };
+    assert_ne!(options.compression_last, Compression::None);
+    engine.create_tree(TREE, options).unwrap();
+    let deferred = || engine.metrics().get("deferred_ssts").unwrap();
+    let load = |rows: std::ops::Range<u32>, options: IngestOptions| {
+        let mut writer = engine.sst_writer(TREE, &options).unwrap();
+        for row in rows {
+            writer.put(&row.to_be_bytes(), column(b"q"), Timestamp(1), &[7; 100]).unwrap();
+        }
+        let mut files = writer.finish().unwrap();
+        let count = files.len() as u64;
+        engine.ingest(&mut files).unwrap();
+        count
+    };
+    let all_there = || {
+        for row in 0..800 {
+            assert_eq!(get(&engine, row, None).unwrap(), [7; 100], "row {row}");
+        }
+        assert_eq!(get(&engine, 900, None), None);
+    };
+    load(0..200, IngestOptions::default());
+    assert_eq!(deferred(), 0);
+    let compression = Some(Compression::None);
+    let lacking = [
+        load(200..400, IngestOptions { compression, ..Default::default() }),
+        load(400..600, IngestOptions { filters: false, ..Default::default() }),
+        load(600..800, IngestOptions { compression, filters: false }),
+    ];
+    assert!(lacking.iter().all(|count| *count > 0));
+    assert_eq!(deferred(), lacking.iter().sum::<u64>());
+    let bytes = engine.metrics().get("level2_bytes").unwrap();
+    all_there();
+    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    assert_eq!((deferred(), engine.metrics().get("deferred_sst_bytes").unwrap()), (0, 0));
+    assert!(engine.metrics().get("level2_bytes").unwrap() < bytes, "compressed now");
+    let asked = || {
+        let values = engine.metrics().values.into_iter();
+        let asked = values.filter(|(name, ..)| name.starts_with("filter_"));
+        asked.filter(|(name, ..)| name.ends_with("_probed_total")).map(|value| value.2).sum::<u64>()
+    };
+    let before = asked();
+    all_there();
+    assert!(asked() > before, "filters now");
 }
 
 #[test]

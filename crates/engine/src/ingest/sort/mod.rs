@@ -1,0 +1,266 @@
+//! External sort: rows in any order in, the same rows in order out, within a given memory.
+//!
+//! Rows are gathered in memory ([`buffer`]); when the memory is full they are sorted and written to
+//! a file ([`run`], docs/format/sort_run.md), and all files are merged at the end ([`merge`]), in
+//! several passes if they are many.
+//!
+//! Invariants:
+//! 1. Rows come out ascending; equal rows in the order in which they were added. Runs are kept in
+//!    that order, and only neighbours are merged into one, which takes their place.
+//! 2. The files lie in the data directory under names of their own. They belong to the sort and are
+//!    removed with it; it keeps the engine open, so nobody else can open the directory and take
+//!    their numbers. What a crash leaves, the next open removes.
+//! 3. Nothing counts that is in these files, so nothing is synced. What is read from them is
+//!    checked.
+
+mod buffer;
+mod merge;
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use run::fuzz;
+
+use crate::batch::ROW_BYTES_MAX;
+use crate::engine::{Engine, Shared};
+use crate::error::{Error, Result};
+use buffer::Buffer;
+use merge::Merge;
+use run::{FRAME_BYTES, RunFile, RunWriter};
+use std::sync::Arc;
+
+/// Longest payload of a row.
+pub const SORT_PAYLOAD_BYTES_MAX: usize = 512 << 20;
+/// Least memory that a sort works with.
+pub const SORT_MEMORY_BYTES_MIN: usize = 4 << 20;
+/// Most runs merged at once, each an open file.
+const FAN_IN_MAX: usize = 256;
+
+/// What a sort may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SortOptions {
+    /// Memory for rows before they are written to a file, and for the files' frames while they are
+    /// merged. A row that is larger is sorted as well, and takes what it needs. From
+    /// [`SORT_MEMORY_BYTES_MIN`] on, default 256 MiB: 64 GiB of rows are then merged in one pass.
+    pub memory_bytes: usize,
+}
+
+impl Default for SortOptions {
+    fn default() -> Self {
+        Self { memory_bytes: 256 << 20 }
+    }
+}
+
+/// Sorts rows, each with bytes of the caller's. Made by [`Engine::row_sorter`]. Dropped, it removes
+/// its files.
+///
+/// ```
+/// # use engine::{Engine, Options, SortOptions};
+/// # fn main() -> engine::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let engine = Engine::open(base::env::Env::real(2), dir.path(), Options::default())?;
+/// let mut sorter = engine.row_sorter(&SortOptions::default())?;
+/// for (row, payload) in [("b", "1"), ("a", "2"), ("b", "3")] {
+///     sorter.add(row.as_bytes(), payload.as_bytes())?;
+/// }
+/// let mut sorted = sorter.finish()?;
+/// let mut payloads = Vec::new();
+/// while let Some((_, payload)) = sorted.next()? {
+///     payloads.extend_from_slice(payload);
+/// }
+/// assert_eq!(payloads, b"213");
+/// # Ok(())
+/// # }
+/// ```
+pub struct RowSorter {
+    place: Place,
+    memory_bytes: usize,
+    buffer: Buffer,
+    /// In the order in which their rows were added.
+    runs: Vec<RunFile>,
+    rows: u64,
+    spilled_bytes: u64,
+    /// Why the sort cannot go on.
+    failed: Option<Error>,
+}
+
+/// Where the files of a sort lie.
+#[derive(Clone)]
+struct Place {
+    shared: Arc<Shared>,
+    /// Keeps it open (invariant 2).
+    _engine: Engine,
+}
+
+impl RowSorter {
+    /// A sort whose files lie in the directory of `engine`.
+    pub(crate) fn new(engine: Engine, shared: Arc<Shared>, options: &SortOptions) -> Result<Self> {
+        let memory_bytes = options.memory_bytes;
+        if memory_bytes < SORT_MEMORY_BYTES_MIN {
+            return Err(Error::InvalidArgument(format!(
+                "a sort needs {SORT_MEMORY_BYTES_MIN} bytes of memory or more, not {memory_bytes}"
+            )));
+        }
+        Ok(Self {
+            place: Place { shared, _engine: engine },
+            memory_bytes,
+            buffer: Buffer::default(),
+            runs: Vec::new(),
+            rows: 0,
+            spilled_bytes: 0,
+            failed: None,
+        })
+    }
+
+    /// Adds `row`, which may be there already, with `payload`.
+    ///
+    /// `InvalidArgument` if either is over its limit, which the text names: it is not added, and
+    /// the sort can go on. After any other error every call fails with it.
+    pub fn add(&mut self, row: &[u8], payload: &[u8]) -> Result<()> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        check("row key", row.len(), ROW_BYTES_MAX)?;
+        check("payload of a row", payload.len(), SORT_PAYLOAD_BYTES_MAX)?;
+        if self.buffer.memory_with(row, payload) > self.memory_bytes
+            && let Err(error) = self.spill()
+        {
+            self.failed = Some(error.clone());
+            return Err(error);
+        }
+        self.buffer.add(row, payload);
+        self.rows += 1;
+        Ok(())
+    }
+
+    /// Rows added so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Files written so far.
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Bytes written to files so far.
+    pub fn spilled_bytes(&self) -> u64 {
+        self.spilled_bytes
+    }
+
+    /// Sorts what is in memory and writes it to a file, if there is anything.
+    fn spill(&mut self) -> Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        self.buffer.sort();
+        let mut writer = RunWriter::create(&self.place)?;
+        for row in self.buffer.rows() {
+            writer.add_encoded(row)?;
+        }
+        let run = writer.finish()?;
+        self.spilled_bytes += run.bytes();
+        self.runs.push(run);
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// The rows in order. If there are more files than can be merged at once, they are merged to
+    /// fewer first.
+    pub fn finish(mut self) -> Result<SortedRows> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let rows = self.rows;
+        if self.runs.is_empty() {
+            self.buffer.sort();
+            let buffer = self.buffer;
+            return Ok(SortedRows { rows, source: Source::Memory { buffer, next: 0 } });
+        }
+        self.spill()?;
+        let Self { place, memory_bytes, mut runs, buffer, .. } = self;
+        drop(buffer);
+        let fan_in = (memory_bytes / FRAME_BYTES).clamp(2, FAN_IN_MAX);
+        while runs.len() > fan_in {
+            runs = merge_neighbours(&place, runs, fan_in)?;
+        }
+        Ok(SortedRows { rows, source: Source::Files(Merge::open(runs)?) })
+    }
+}
+
+impl std::fmt::Debug for RowSorter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { rows, runs, .. } = self;
+        f.debug_struct("RowSorter").field("rows", rows).field("runs", &runs.len()).finish()
+    }
+}
+
+fn check(what: &str, len: usize, max: usize) -> Result<()> {
+    if len <= max {
+        return Ok(());
+    }
+    Err(Error::InvalidArgument(format!("a {what} of {len} bytes is over the limit of {max} bytes")))
+}
+
+/// One pass: every `fan_in` neighbours become one run.
+fn merge_neighbours(place: &Place, runs: Vec<RunFile>, fan_in: usize) -> Result<Vec<RunFile>> {
+    let mut merged = Vec::with_capacity(runs.len().div_ceil(fan_in));
+    let mut runs = runs.into_iter();
+    loop {
+        let group: Vec<RunFile> = runs.by_ref().take(fan_in).collect();
+        if group.len() <= 1 {
+            merged.extend(group);
+            return Ok(merged);
+        }
+        let mut merge = Merge::open(group)?;
+        let mut writer = RunWriter::create(place)?;
+        while let Some((row, payload)) = merge.next()? {
+            writer.add(row, payload)?;
+        }
+        merged.push(writer.finish()?);
+    }
+}
+
+/// Rows that were sorted. Dropped, it removes the files that they lie in.
+pub struct SortedRows {
+    rows: u64,
+    source: Source,
+}
+
+enum Source {
+    Memory { buffer: Buffer, next: usize },
+    Files(Merge),
+}
+
+impl SortedRows {
+    /// The next row and what belongs to it, lent until the next call; `None` after the last.
+    /// After an error only dropping it makes sense.
+    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        match &mut self.source {
+            Source::Memory { buffer, next } => {
+                *next += 1;
+                Ok(buffer.row(*next - 1))
+            }
+            Source::Files(merge) => merge.next(),
+        }
+    }
+
+    /// Number of rows, those already taken included.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Files that are being merged; 0 if all rows are in memory.
+    pub fn runs(&self) -> usize {
+        match &self.source {
+            Source::Memory { .. } => 0,
+            Source::Files(merge) => merge.runs(),
+        }
+    }
+}
+
+impl std::fmt::Debug for SortedRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SortedRows").field("rows", &self.rows).field("runs", &self.runs()).finish()
+    }
+}
