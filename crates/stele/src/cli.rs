@@ -5,6 +5,7 @@ use crate::admin::AdminArgs;
 use crate::config::ServeArgs;
 use crate::import::ImportArgs;
 use crate::inspect::{CheckArgs, DumpArgs, RepairArgs};
+use crate::load::LoadArgs;
 use crate::stress::{StressArgs, WorkerArgs};
 use clap::{Parser, Subcommand};
 
@@ -30,6 +31,14 @@ pub(crate) enum Command {
     /// cannot be imported go to a file with their number and the reason. An import that was
     /// stopped goes on where it was when the same command is run again.
     Import(Box<ImportArgs>),
+    /// Load many rows straight into a data directory that no server has open.
+    ///
+    /// Reads what `import` reads, and writes it past log and memtable into SSTables that become part
+    /// of the table all at once, or not at all: a load that stops leaves nothing behind, and is begun
+    /// anew. The input is in order of its row keys, or is sorted first (--sort). Records of one key
+    /// are one row: of two cells of a column the later record's is kept. Lines that cannot be loaded
+    /// go to a file with their number and the reason.
+    LoadSorted(Box<LoadArgs>),
     /// Show any file of a data directory as text, or what the directory's manifest says.
     ///
     /// Keys and values are escaped: \x00, \n, \\. Nothing is changed, and nothing is locked: of a

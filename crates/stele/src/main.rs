@@ -12,6 +12,7 @@ mod cli;
 mod config;
 mod import;
 mod inspect;
+mod load;
 mod logging;
 mod serve;
 mod size;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::LoadSorted(args) => load::run(&args),
         Command::Dump(args) => inspect::dump(&args),
         Command::Check(args) => inspect::check(&args),
         Command::Repair(args) => inspect::repair(&args),

@@ -164,7 +164,7 @@ impl WriteTime {
 
 impl RowMutation {
     /// Checks every rule; returns the family that the mutation names, if it names one.
-    fn check<'s>(&self, schema: &'s TableSchema) -> Result<Option<&'s FamilySchema>> {
+    pub(crate) fn check<'s>(&self, schema: &'s TableSchema) -> Result<Option<&'s FamilySchema>> {
         let (kind, family) = match self {
             Self::SetCell { family, .. } => ("set_cell", family),
             Self::AddToCell { family, .. } => ("add_to_cell", family),

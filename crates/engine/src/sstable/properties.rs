@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn only_high_tags_may_be_unknown() {
-        for (tag, known) in [(17, false), (127, false), (131, true)] {
+        for (tag, known) in [(17, false), (127, false), (132, true)] {
             let mut bytes = example().encode();
             bytes.put_varint(tag);
             bytes.put_string(b"later");

@@ -11,6 +11,7 @@ mod granularity;
 mod ingest;
 mod kv;
 mod lifecycle;
+mod limits;
 mod memory;
 mod prefixes;
 mod readahead;

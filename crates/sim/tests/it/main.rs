@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "this is a test")]
 
+mod bulk_load;
 mod byte_flips;
 mod check_finds;
 mod checkpoint;

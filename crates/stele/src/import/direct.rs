@@ -29,6 +29,16 @@ impl Direct {
         Ok(Self { engine, store, table })
     }
 
+    /// The tables of the directory.
+    pub(crate) fn store(&self) -> &Local {
+        &self.store
+    }
+
+    /// The engine beneath them.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     async fn add_family(&self, name: &str) -> table::Result<()> {
         let spec = FamilySpec::default();
         let change = FamilyChange::Create { name: name.to_owned(), spec };

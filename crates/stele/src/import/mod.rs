@@ -11,15 +11,16 @@
 
 mod args;
 mod checkpoint;
-mod direct;
-mod format;
-mod lines;
-mod mapping;
-mod progress;
-mod rejects;
+pub(crate) mod direct;
+pub(crate) mod format;
+pub(crate) mod lines;
+pub(crate) mod mapping;
+pub(crate) mod progress;
+pub(crate) mod rejects;
 mod remote;
 mod run;
-mod target;
+pub(crate) mod source;
+pub(crate) mod target;
 
 pub(crate) use args::ImportArgs;
 pub(crate) use run::run;

@@ -10,20 +10,40 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Shows how far the import is.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
-    input_bytes: Option<u64>,
+    total: Total,
     last: Duration,
+}
+
+/// What is counted, and how much there is.
+#[derive(Clone, Copy)]
+enum Total {
+    Bytes(Option<u64>),
+    Rows(u64),
 }
 
 impl Progress {
     /// Progress through `input_bytes`, if they are known.
     pub(crate) fn new(input_bytes: Option<u64>) -> Self {
+        Self::through(Total::Bytes(input_bytes))
+    }
+
+    /// Progress through `rows`.
+    pub(crate) fn of_rows(rows: u64) -> Self {
+        Self::through(Total::Rows(rows))
+    }
+
+    fn through(total: Total) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
-            let (bar, form) = match input_bytes {
-                Some(len) => (
+            let (bar, form) = match total {
+                Total::Rows(rows) => (
+                    ProgressBar::new(rows),
+                    "{bar:30} {percent}% of {human_len} rows, {per_sec}, {eta} left",
+                ),
+                Total::Bytes(Some(len)) => (
                     ProgressBar::new(len),
                     "{bar:30} {percent}% of {total_bytes}, {binary_bytes_per_sec}, {eta} left  {msg}",
                 ),
-                None => (
+                Total::Bytes(None) => (
                     ProgressBar::new_spinner(),
                     "{spinner} {bytes}, {binary_bytes_per_sec}  {msg}",
                 ),
@@ -31,23 +51,27 @@ impl Progress {
             let style = ProgressStyle::with_template(form).expect("the template is well-formed");
             bar.with_style(style)
         });
-        Self { bar, input_bytes, last: SystemClock.monotonic() }
+        Self { bar, total, last: SystemClock.monotonic() }
     }
 
-    /// Shows that `bytes` of the input are done.
-    pub(crate) fn show(&mut self, bytes: u64, rows: u64, rejected: u64) {
+    /// Shows that `done` bytes of the input, or rows, are done.
+    pub(crate) fn show(&mut self, done: u64, rows: u64, rejected: u64) {
         let message = format!("{} rows, {} rejected", HumanCount(rows), HumanCount(rejected));
         if let Some(bar) = &self.bar {
-            bar.set_position(bytes);
+            bar.set_position(done);
             bar.set_message(message);
             return;
         }
         let now = SystemClock.monotonic();
         if now.saturating_sub(self.last) >= LINE_EVERY {
             self.last = now;
-            let of = self.input_bytes.map(|len| format!(" of {}", HumanBytes(len)));
-            let of = of.unwrap_or_default();
-            self.say(&format!("{}{of}: {message}", HumanBytes(bytes)));
+            let of = |len: Option<u64>| len.map(|len| format!(" of {}", HumanBytes(len)));
+            self.say(&match self.total {
+                Total::Rows(all) => format!("{} of {} rows", HumanCount(done), HumanCount(all)),
+                Total::Bytes(len) => {
+                    format!("{}{}: {message}", HumanBytes(done), of(len).unwrap_or_default())
+                }
+            });
         }
     }
 

@@ -3,27 +3,24 @@
 use super::args::ImportArgs;
 use super::checkpoint::{Checkpoint, CheckpointFile};
 use super::direct::Direct;
-use super::format::{self, Item, Records};
+use super::format::{Item, Records};
 use super::lines::Lines;
 use super::mapping::Mapping;
 use super::progress::Progress;
 use super::rejects::{Reject, Rejects};
 use super::remote::Remote;
 use super::target::{Target, write_all};
-use crate::config::ConfigError;
 use anyhow::{Context, Result, anyhow, bail};
 use base::env::{Clock, SystemClock};
 use bytes::Bytes;
 use engine::Timestamp;
 use indicatif::{HumanBytes, HumanCount};
 use std::collections::{HashSet, VecDeque};
-use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use table::RowMutations;
-use table::limits::TIMESTAMP_MICROS_STEP;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
@@ -32,27 +29,26 @@ const BATCH_BYTES: usize = 4 << 20;
 const BATCH_MUTATIONS: usize = 50_000;
 /// How often the checkpoint is written.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
-const BUFFER_BYTES: usize = 1 << 20;
 
 /// Runs an import to its end.
 pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
-    let mapping = args.mapping();
-    let (job, layout, format) = (args.job()?, args.layout()?, args.format()?);
+    let source = &args.source;
+    let (mapping, job) = (source.mapping(), source.job()?);
     let file = args.checkpoint().map(CheckpointFile::new);
-    let (input, input_bytes) = open(args)?;
+    source.layout()?;
+    let (mut lines, input_bytes) = source.open()?;
     let checkpoint = place(args, file.as_ref(), job)?;
 
     let runtime = Runtime::new().context("cannot start threads")?;
     let target: Arc<dyn Target> = match &args.data_dir {
-        Some(dir) => Arc::new(Direct::open(dir, args.table()?)?),
-        None => Arc::new(runtime.block_on(Remote::connect(&args.endpoint, args.table()?))?),
+        Some(dir) => Arc::new(Direct::open(dir, source.table()?)?),
+        None => Arc::new(runtime.block_on(Remote::connect(&args.endpoint, source.table()?))?),
     };
     if args.create_table {
         let families: Vec<String> = mapping.families().into_iter().map(Into::into).collect();
         runtime.block_on(target.create_table(&families))?;
     }
-    let mut lines = Lines::new(input);
-    let records = format::records(format, &layout, &mut lines)?;
+    let records = source.records(&mut lines)?;
     let mut import = Import {
         args,
         mapping,
@@ -72,18 +68,6 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
     import.conclude(outcome.and(closed))
 }
 
-/// The input and, of a file, its length.
-fn open(args: &ImportArgs) -> Result<(Box<dyn BufRead>, Option<u64>)> {
-    if args.reads_stdin() {
-        return Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, std::io::stdin())), None));
-    }
-    let context = || format!("cannot read {}", args.input.display());
-    let file = File::open(&args.input).with_context(context)?;
-    let meta = file.metadata().with_context(context)?;
-    let len = meta.is_file().then_some(meta.len());
-    Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, file)), len))
-}
-
 /// Where to begin: at the checkpoint of an earlier run, or anew.
 fn place(args: &ImportArgs, file: Option<&CheckpointFile>, job: String) -> Result<Checkpoint> {
     if let Some(file) = file
@@ -92,15 +76,8 @@ fn place(args: &ImportArgs, file: Option<&CheckpointFile>, job: String) -> Resul
     {
         return Ok(checkpoint);
     }
-    let now = SystemClock.now_micros();
-    let timestamp = args.timestamp.unwrap_or(now - now.rem_euclid(TIMESTAMP_MICROS_STEP));
-    if timestamp < 0 || timestamp % TIMESTAMP_MICROS_STEP != 0 {
-        let step = TIMESTAMP_MICROS_STEP;
-        return Err(
-            ConfigError(format!("--timestamp must be a multiple of {step}, 0 or more")).into()
-        );
-    }
-    Ok(Checkpoint { job, timestamp_micros: timestamp, ..Checkpoint::default() })
+    let timestamp_micros = args.source.timestamp_micros()?;
+    Ok(Checkpoint { job, timestamp_micros, ..Checkpoint::default() })
 }
 
 /// An import under way. `checkpoint` says what is finished.
@@ -281,7 +258,7 @@ impl Import<'_> {
             "imported {} rows with {} cells into {}",
             HumanCount(done.rows),
             HumanCount(done.cells),
-            self.args.table()?,
+            self.args.source.table()?,
         );
         if done.rejected > 0 {
             let path = self.rejects.path().display();

@@ -9,6 +9,7 @@ mod import;
 mod imports;
 mod kill9;
 mod lifecycle;
+mod load;
 mod rows;
 mod server;
 mod stress;

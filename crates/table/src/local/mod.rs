@@ -9,6 +9,7 @@
 //!    changes have a lock of their own, held by a blocking call that takes no other.
 
 pub mod adopt;
+mod load;
 mod locks;
 mod meta;
 mod pass;
@@ -18,6 +19,7 @@ mod tables;
 mod tests;
 mod write;
 
+pub use load::{LoadedRows, TableLoad};
 pub use meta::MetaStore;
 
 use crate::error::{Error, Result};
@@ -74,6 +76,7 @@ struct Core {
 }
 
 /// A table as requests use it.
+#[derive(Debug)]
 struct Table {
     schema: Arc<TableSchema>,
     /// By id; `None` for dropped families and for id 0.

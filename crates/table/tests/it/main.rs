@@ -4,4 +4,6 @@
 mod adopt;
 mod filters;
 mod harness;
+mod limits;
+mod load;
 mod store;

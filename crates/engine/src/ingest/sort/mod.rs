@@ -32,7 +32,7 @@ use std::sync::Arc;
 /// Longest payload of a row.
 pub const SORT_PAYLOAD_BYTES_MAX: usize = 512 << 20;
 /// Least memory that a sort works with.
-pub const SORT_MEMORY_BYTES_MIN: usize = 4 << 20;
+pub const SORT_MEMORY_BYTES_MIN: usize = 1 << 20;
 /// Most runs merged at once, each an open file.
 const FAN_IN_MAX: usize = 256;
 
@@ -65,7 +65,7 @@ impl Default for SortOptions {
 /// }
 /// let mut sorted = sorter.finish()?;
 /// let mut payloads = Vec::new();
-/// while let Some((_, payload)) = sorted.next()? {
+/// while let Some((_, payload)) = sorted.next_row()? {
 ///     payloads.extend_from_slice(payload);
 /// }
 /// assert_eq!(payloads, b"213");
@@ -235,7 +235,7 @@ enum Source {
 impl SortedRows {
     /// The next row and what belongs to it, lent until the next call; `None` after the last.
     /// After an error only dropping it makes sense.
-    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+    pub fn next_row(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         match &mut self.source {
             Source::Memory { buffer, next } => {
                 *next += 1;
