@@ -51,8 +51,9 @@ pub enum Error {
     UnknownTree(crate::cell::TreeId),
     /// An earlier failure stopped writes; open the engine again. The text is that failure.
     WritesStopped(String),
-    /// A block is not in memory, and the reader does not wait for the disk. Only reads that were
-    /// told so see it; what they gave before does not count.
+    /// A block is not in memory, and the reader does not wait for the disk. It passes between parts
+    /// of the engine; no call of its face gives it.
+    #[doc(hidden)]
     NotResident,
     /// The engine is closing.
     Closed,

@@ -1,56 +1,248 @@
-//! One log-structured merge tree over cells.
+//! Stele's storage engine: log-structured merge trees over cells, to embed in a program.
+//!
+//! A data directory holds **trees**. A tree holds rows in order of their keys, and a row holds
+//! **cells**, `(row, family, qualifier, timestamp) → value`: any number of columns, each with any
+//! number of versions, the newest first. All trees of a directory share one commit log, one budget
+//! of memory and one set of background threads. For a plain ordered map of bytes there is [`kv`].
+//!
+//! # Open, write, read
+//!
+//! ```
+//! use engine::{Column, ColumnOf, Engine, Env, FamilyId, Options, Timestamp};
+//! use engine::{TreeId, TreeOptions, WriteBatch};
+//!
+//! # fn main() -> engine::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let dir = dir.path();
+//! // The real machine, with two background threads. The directory is made if there is none.
+//! let engine = Engine::open(Env::real(2), dir, Options::default())?;
+//! const PEOPLE: TreeId = TreeId(1);
+//! const FACTS: FamilyId = FamilyId(1);
+//! if !engine.trees().contains(&PEOPLE) {
+//!     engine.create_tree(PEOPLE, TreeOptions::default())?;
+//! }
+//!
+//! // All mutations of a batch take effect, or none. When `write` returns they are on disk.
+//! let mut batch = WriteBatch::new();
+//! batch.put(b"ada", Column::of(FACTS, b"born"), Timestamp(0), b"1815");
+//! batch.put(b"ada", Column::of(FACTS, b"field"), Timestamp(0), b"engines");
+//! batch.delete_row(b"nobody");
+//! engine.write(PEOPLE, &batch)?;
+//!
+//! // A tree is looked up once for many reads.
+//! let people = engine.tree(PEOPLE)?;
+//! let born = ColumnOf { row: b"ada", family: FACTS, qualifier: b"born" };
+//! assert_eq!(people.get(born, None)?, Some((Timestamp(0), b"1815".to_vec())));
+//! // The same without a copy.
+//! let digits = people.get_with(born, None, |_, value| value.len())?;
+//! assert_eq!(digits, Some(4));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The timestamp is the version of a cell, chosen by the writer; by convention microseconds since
+//! 1970. Who wants one version only writes always the same. Family 0 is reserved.
+//!
+//! # Rows, many gets, scans
+//!
+//! ```
+//! # use engine::{Column, ColumnOf, Engine, Env, FamilyId, Options, Timestamp};
+//! # use engine::{TreeId, TreeOptions, WriteBatch};
+//! use engine::{Columns, Direction, QualifierRange, RowRange, RowSelection, ScanRequest};
+//!
+//! # fn main() -> engine::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let engine = Engine::open(Env::real(2), dir.path(), Options::default())?;
+//! # let (tree, f) = (TreeId(1), FamilyId(1));
+//! # engine.create_tree(tree, TreeOptions::default())?;
+//! # let mut batch = WriteBatch::new();
+//! # for row in [b"ada", b"bob", b"eve"] {
+//! #     batch.put(row, Column::of(f, b"age"), Timestamp(0), b"36");
+//! #     batch.put(row, Column::of(f, b"name"), Timestamp(0), row);
+//! # }
+//! # engine.write(tree, &batch)?;
+//! # let people = engine.tree(tree)?;
+//! // Cells of one row, lent one after the other.
+//! let columns = Columns::ranges(vec![QualifierRange::family(f)]);
+//! let selection = RowSelection { versions_max: Some(1), ..RowSelection::of(&columns) };
+//! let mut names = Vec::new();
+//! people.read_row_with(b"ada", &selection, None, |cell| names.push(cell.qualifier.to_vec()))?;
+//! assert_eq!(names, [b"age".to_vec(), b"name".to_vec()]);
+//!
+//! // Columns of many rows, at one moment: they wait for memory and for the disk together.
+//! let of = |row| ColumnOf { row, family: f, qualifier: b"name" };
+//! let mut found = 0;
+//! people.multi_get_with(&[of(b"ada"), of(b"zoe")], None, |_, cell| {
+//!     found += usize::from(cell.is_some());
+//! })?;
+//! assert_eq!(found, 1);
+//!
+//! // Rows of a range, here from the last to the first.
+//! let rows = RowRange { start: b"b".to_vec(), end: None };
+//! let request = ScanRequest { direction: Direction::Reverse, ..ScanRequest::rows(rows) };
+//! let mut scan = people.scan(&request, None)?;
+//! let mut keys = Vec::new();
+//! while let Some(row) = scan.next_row()? {
+//!     keys.push(row.to_vec());
+//!     while let Some(cell) = scan.next_cell()? {
+//!         assert_eq!(cell.family, f);
+//!     }
+//! }
+//! assert_eq!(keys, [b"eve", b"bob"]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! One thread keeps many gets at work on the disk with [`TreeReader::in_flight`]; tasks of an
+//! asynchronous program read rows with [`TreeReader::row_reads`], which needs no runtime and holds
+//! no thread.
+//!
+//! # Snapshots, bulk loads, copies
+//!
+//! ```
+//! # use engine::{Column, ColumnOf, Engine, Env, FamilyId, Options, Timestamp};
+//! # use engine::{TreeId, TreeOptions, WriteBatch};
+//! use engine::{IngestOptions, RowRange};
+//!
+//! # fn main() -> engine::Result<()> {
+//! # let root = tempfile::tempdir().unwrap();
+//! # let (dir, copy) = (root.path().join("data"), root.path().join("copy"));
+//! # let engine = Engine::open(Env::real(2), &dir, Options::default())?;
+//! # let (tree, f) = (TreeId(1), FamilyId(1));
+//! # engine.create_tree(tree, TreeOptions::default())?;
+//! # let people = engine.tree(tree)?;
+//! // A moment of all trees. It keeps what it needs from vanishing until it is dropped.
+//! let before = engine.snapshot();
+//!
+//! // Sorted cells go straight into SSTables, and join the tree all at once.
+//! let mut writer = engine.sst_writer(tree, &IngestOptions::default())?;
+//! for number in 0..1000u32 {
+//!     writer.put(&number.to_be_bytes(), Column::of(f, b"n"), Timestamp(0), b"loaded")?;
+//! }
+//! let mut files = writer.finish()?;
+//! engine.ingest(&mut files)?;
+//! let seventh = ColumnOf { row: &7u32.to_be_bytes(), family: f, qualifier: b"n" };
+//! assert!(people.get(seventh, None)?.is_some());
+//! assert!(people.get(seventh, Some(&before))?.is_none());
+//!
+//! // Both happen by themselves; calling them is for tests, and for the end of a bulk load.
+//! engine.flush(tree)?;
+//! engine.compact_range(tree, &RowRange::ALL)?;
+//!
+//! // A copy of the live engine that opens by itself; SSTables are hard links.
+//! engine.checkpoint(&copy)?;
+//! let copied = Engine::open(Env::real(1), &copy, Options::default())?;
+//! assert!(copied.tree(tree)?.get(seventh, None)?.is_some());
+//!
+//! assert_eq!(engine.metrics().get("ingests_total"), Some(1));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Durability
+//!
+//! [`Options::durability`] says when an acknowledged write is on disk: with [`Durability::Sync`],
+//! the default, always. Threads that write at the same time share one sync, so that many writers
+//! are much faster than one; one writer is faster with larger batches. [`Engine::sync`] makes what
+//! was acknowledged durable in every mode. Dropping the last handle closes an engine, and so does
+//! the end of the process, however it comes: the log is replayed at the next open.
+//!
+//! # Errors
+//!
+//! [`Error`] is grouped by what its receiver can do. [`Error::InvalidArgument`] and
+//! [`Error::UnknownTree`] are for the caller's code. [`Error::NoSpace`] passes when there is space.
+//! [`Error::WritesStopped`] follows a failed append or sync of the log: reads go on, and writes do
+//! when the engine is opened again. [`Error::Corruption`] names file and offset: see [`check`],
+//! [`dump`] and [`repair`]. A panic is a bug of the engine.
+//!
+//! # Threads and memory
+//!
+//! [`Engine`], [`TreeReader`] and [`Snapshot`] are shared freely among threads and cheap to clone.
+//! Calls block, save those of [`TreeReader::row_reads`]. Closures that are lent a cell should be
+//! short, and must not call the engine. Memory is bounded by [`Options::memory_bytes_max`], over
+//! all trees. A scan and a snapshot keep files from being deleted while they live.
+//!
+//! # What is stable
+//!
+//! The names at the root of this crate, and the modules that this page lists. Modules that it does
+//! not list are public for the tests, fuzz targets and benchmarks of Stele itself, and change at
+//! any time. `docs/embedding.md` has the whole promise, files on disk included.
 
+// Hidden modules are public for what is not the engine: its integration tests, `sim`, fuzz targets
+// and the benchmarks of its parts. What of them is for embedders is exported at the root.
 mod background;
 pub mod batch;
+#[doc(hidden)]
 pub mod budget;
+#[doc(hidden)]
 pub mod cache;
 mod catalog;
+#[doc(hidden)]
 pub mod cell;
 pub mod check;
 mod checkpoint;
 mod commit;
+#[doc(hidden)]
 pub mod compaction;
+#[doc(hidden)]
 pub mod cursor;
 pub mod dump;
 pub mod elide;
+#[doc(hidden)]
 pub mod engine;
+#[doc(hidden)]
 pub mod error;
 mod fetch;
+#[doc(hidden)]
 pub mod file;
 mod flights;
 mod granularity;
 mod histogram;
 mod in_flight;
+#[doc(hidden)]
 pub mod ingest;
 pub mod kv;
+#[doc(hidden)]
 pub mod log;
+#[doc(hidden)]
 pub mod manifest;
+#[doc(hidden)]
 pub mod memtable;
 pub mod merge;
 pub mod metrics;
+#[doc(hidden)]
 pub mod model;
+#[doc(hidden)]
 pub mod obsolete;
+#[doc(hidden)]
 pub mod options;
+#[doc(hidden)]
 pub mod read;
 mod reader;
 mod recovery;
 pub mod repair;
+#[doc(hidden)]
 pub mod request;
 mod snapshot;
+#[doc(hidden)]
 pub mod sstable;
 mod striped;
 mod tree;
 mod view;
 
 pub use background::compactions::{CompactionReason, RunningCompaction};
+pub use base::env::Env;
 pub use batch::{TimestampRange, WriteBatch};
-pub use cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
+pub use cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp, TreeId};
+pub use elide::{ElisionPolicy, ElisionRules, Verdict};
 pub use engine::{Engine, Scan, Snapshot};
 pub use error::{Error, Result};
 pub use histogram::HistogramReading;
 pub use in_flight::{Answer, InFlightGets};
 pub use ingest::sort::{RowSorter, SortOptions, SortedRows};
 pub use ingest::{IngestFiles, IngestOptions, SstWriter};
+pub use merge::{Operand, Operator};
+pub use metrics::Metrics;
 pub use options::{
     BackgroundRate, Compression, Durability, FilterGranularity, Options, ReadPath, TreeOptions,
 };

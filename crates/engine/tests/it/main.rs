@@ -7,6 +7,8 @@ mod checkpoint;
 mod cold;
 mod compaction;
 mod concurrent;
+mod examples;
+mod face;
 mod granularity;
 mod ingest;
 mod kv;

@@ -1,0 +1,37 @@
+//! The names that programs may rely on (docs/embedding.md). One that no longer compiles here is a
+//! breaking change: say so in the changelog. New names are added.
+
+#[rustfmt::skip]
+#[allow(unused_imports, reason = "that they are there is the test")]
+use engine::{
+    Answer, BackgroundRate, Cell, CompactionReason, HistogramReading, RunningCompaction, Column, ColumnOf, Columns, Compression, Direction, Durability, ElisionPolicy,
+    ElisionRules, Engine, Env, Error, FamilyId, FilterGranularity, InFlightGets, IngestFiles,
+    IngestOptions, Metrics, Operand, Operator, Options, QualifierRange, ReadPath, Result, RowEnd,
+    RowRange, RowReads, RowSelection, Scan, ScanRequest, Scope, SequenceNumber, Snapshot,
+    SstWriter, Timestamp, TimestampRange, TreeId, TreeOptions, TreeReader, Verdict, WriteBatch,
+};
+#[allow(unused_imports, reason = "that they are there is the test")]
+use engine::{
+    batch::{BATCH_BYTES_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX},
+    check::check_dir,
+    dump::{DumpOptions, dump_dir, dump_file},
+    kv::{Kv, KvBatch, KvInFlight, KvRange, KvScan, KvSortedWriter},
+    repair::{RepairReport, repair_dir},
+};
+
+fn shared_by_threads<T: Send + Sync + Clone>() {}
+fn sent_to_threads<T: Send>() {}
+
+#[test]
+fn the_face_goes_to_threads() {
+    shared_by_threads::<Engine>();
+    shared_by_threads::<TreeReader>();
+    shared_by_threads::<Snapshot>();
+    shared_by_threads::<Kv>();
+    shared_by_threads::<Error>();
+    sent_to_threads::<Scan>();
+    sent_to_threads::<InFlightGets>();
+    sent_to_threads::<SstWriter>();
+    sent_to_threads::<IngestFiles>();
+    sent_to_threads::<WriteBatch>();
+}
