@@ -25,6 +25,12 @@ pub(crate) fn python() -> Option<PathBuf> {
     available(make_python())
 }
 
+/// A Python interpreter with what tests the Python module, and the target directory in which the
+/// module can be built.
+pub(crate) fn python_for_the_module() -> Option<(PathBuf, PathBuf)> {
+    available(make_python_for_the_module())
+}
+
 /// The Go suite as a program.
 pub(crate) fn go() -> Option<PathBuf> {
     available(make_go())
@@ -42,13 +48,32 @@ fn make_python() -> Result<PathBuf, String> {
     let version = version("python3", &["--version"])?;
     let requirements = sources().join("python/requirements.txt");
     let stamp = format!("{version}\n{}", std::fs::read_to_string(&requirements).unwrap());
-    let dir = once("python", &stamp, |dir| {
-        run(Command::new("python3").args(["-m", "venv"]).arg(dir))?;
-        let mut pip = Command::new(dir.join("bin/python"));
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
-        run(pip.arg(&requirements)).map(drop)
-    })?;
+    let dir = once("python", &stamp, |dir| make_environment(dir, &requirements))?;
     Ok(dir.join("bin/python"))
+}
+
+fn make_python_for_the_module() -> Result<(PathBuf, PathBuf), String> {
+    let mut stamp = version("python3", &["--version"])?;
+    let requirements = sources().join("../../../python/requirements-dev.txt");
+    let build_wheel = sources().join("../../../../scripts/build-wheel");
+    for file in [&requirements, &build_wheel] {
+        stamp += &std::fs::read_to_string(file).unwrap();
+    }
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let dir = once("python-module", &stamp, |dir| {
+        make_environment(dir, &requirements)?;
+        let mut tools = Command::new(&build_wheel);
+        run(tools.arg("--tools-only").env("CARGO_TARGET_DIR", target)).map(drop)
+    })?;
+    Ok((dir.join("bin/python"), target.to_owned()))
+}
+
+/// Makes an environment of Python in `dir` with what `requirements` lists.
+fn make_environment(dir: &Path, requirements: &Path) -> Result<(), String> {
+    run(Command::new("python3").args(["-m", "venv"]).arg(dir))?;
+    let mut pip = Command::new(dir.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
+    run(pip.arg(requirements)).map(drop)
 }
 
 fn make_go() -> Result<PathBuf, String> {

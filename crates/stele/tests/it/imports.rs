@@ -1,7 +1,7 @@
 //! House rules of structure, read from the sources: who may import whom.
 //!
-//! 1. Crates import one way: `base ← engine ← table ← bigtable ← stele`; nobody imports `sim` or
-//!    `bench`. Read from the manifests.
+//! 1. Crates import one way: `base ← engine ← table ← bigtable ← stele`; nobody imports `sim`,
+//!    `bench` or `python`. Read from the manifests.
 //! 2. Inside the engine, the rooms below stay ignorant of the rooms above. Read from every path
 //!    that names a room, `use` lines and others alike, test modules excepted.
 
@@ -18,6 +18,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("sim", &["base", "engine", "table", "bigtable"]),
     ("bench", &["base", "engine", "table", "bigtable"]),
     ("bench-compare", &["base", "engine"]),
+    ("python", &["engine"]),
 ];
 
 /// Each file or folder of the engine's sources with the rooms it must not name. A room that does

@@ -1,0 +1,237 @@
+//! The class `Engine`: opening with options by name, trees, and what concerns all of them.
+
+use crate::errors::invalid;
+use crate::handle::Handle;
+use crate::load::IngestFiles;
+use crate::read::Snapshot;
+use crate::tree::Tree;
+use engine::{Compression, Durability, Env, FilterGranularity, Options, TreeId, TreeOptions};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An open data directory. Close it, or use it in a `with` statement.
+///
+/// Any number of threads may use it and everything it gives. One process at a time has a directory
+/// open. What was written survives the end of the process, whether the engine was closed or not.
+#[pyclass(frozen, module = "stele")]
+pub(crate) struct Engine {
+    pub(crate) handle: Arc<Handle>,
+    path: PathBuf,
+}
+
+/// When an acknowledged write is on disk: a name, or seconds between syncs.
+#[derive(FromPyObject)]
+enum DurabilityArgument {
+    Named(String),
+    Seconds(f64),
+}
+
+impl DurabilityArgument {
+    fn value(self) -> PyResult<Durability> {
+        match self {
+            Self::Named(name) if name == "sync" => Ok(Durability::Sync),
+            Self::Named(name) if name == "none" => Ok(Durability::None),
+            Self::Named(name) => Err(invalid(format!(
+                "durability {name:?} is not sync, none or a number of seconds"
+            ))),
+            Self::Seconds(seconds) => Duration::try_from_secs_f64(seconds)
+                .map(Durability::Interval)
+                .map_err(|error| invalid(format!("durability of {seconds} seconds: {error}"))),
+        }
+    }
+}
+
+/// Most threads for background work.
+const BACKGROUND_THREADS_MAX: usize = 64;
+
+pub(crate) fn compression(name: &str) -> PyResult<Compression> {
+    match name {
+        "none" => Ok(Compression::None),
+        "lz4" => Ok(Compression::Lz4),
+        "zstd" => Ok(Compression::Zstd),
+        other => Err(invalid(format!("compression {other:?} is not none, lz4 or zstd"))),
+    }
+}
+
+fn granularity(name: &str) -> PyResult<FilterGranularity> {
+    match name {
+        "row" => Ok(FilterGranularity::Row),
+        "family" => Ok(FilterGranularity::Family),
+        "column" => Ok(FilterGranularity::Column),
+        other => Err(invalid(format!("filter granularity {other:?} is not row, family or column"))),
+    }
+}
+
+#[pymethods]
+impl Engine {
+    /// Opens the directory `path`, creating it if there is none, and recovers what its log holds.
+    ///
+    /// `durability` is "sync" (every write is on disk when it returns), "none" (never synced, for
+    /// work that can be repeated) or a number of seconds from 0.001 to 60 (a crash of the machine
+    /// can lose the last of them). `memory_bytes_max` bounds blocks and memtables together. Options
+    /// that are not given have the engine's defaults.
+    ///
+    /// UnusableError if another process has it open or it is of a newer format; CorruptionError if
+    /// it is damaged.
+    #[staticmethod]
+    #[pyo3(signature = (
+        path, *, durability = None, memory_bytes_max = None, cache_bytes_max = None,
+        memtable_bytes_max = None, log_segment_bytes = None, direct_reads = false,
+        background_threads = 2
+    ))]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        durability: Option<DurabilityArgument>,
+        memory_bytes_max: Option<usize>,
+        cache_bytes_max: Option<usize>,
+        memtable_bytes_max: Option<usize>,
+        log_segment_bytes: Option<u64>,
+        direct_reads: bool,
+        background_threads: usize,
+    ) -> PyResult<Self> {
+        if !(1..=BACKGROUND_THREADS_MAX).contains(&background_threads) {
+            return Err(invalid(format!(
+                "option background_threads must be 1 to {BACKGROUND_THREADS_MAX}"
+            )));
+        }
+        let of = Options::default();
+        let options = Options {
+            durability: durability.map_or(Ok(of.durability), DurabilityArgument::value)?,
+            memory_bytes_max: memory_bytes_max.unwrap_or(of.memory_bytes_max),
+            cache_bytes_max,
+            memtable_bytes_max: memtable_bytes_max.unwrap_or(of.memtable_bytes_max),
+            log_segment_bytes: log_segment_bytes.unwrap_or(of.log_segment_bytes),
+            direct_reads,
+            ..of
+        };
+        let opened = py.detach(|| {
+            options.validate()?;
+            engine::Engine::open(Env::real(background_threads), &path, options)
+        });
+        let opened = opened.map_err(|error| crate::errors::Failure::from(error).raise(py))?;
+        Ok(Self { handle: Handle::new(opened), path })
+    }
+
+    /// Closes the engine. The second time it does nothing.
+    ///
+    /// Waits for calls of other threads. Scans, writers and files of it end, and whatever is left
+    /// of its objects raises ClosedError. The directory can be opened again when this returns.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.handle.close(py)
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.handle.is_closed()
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.handle.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let closed = if self.handle.is_closed() { ", closed" } else { "" };
+        format!("<stele.Engine at {}{closed}>", self.path.display())
+    }
+
+    /// Creates an empty tree and gives it. Durable when it returns.
+    ///
+    /// Compressions are "none", "lz4" and "zstd"; `compression_last` is that of the last level.
+    /// `filter_granularity` is "row", "family" or "column"; None learns it from reads. Options that
+    /// are not given have the engine's defaults. InvalidArgumentError if the id was ever used.
+    #[pyo3(signature = (
+        id, *, block_bytes = None, compression = None, compression_last = None,
+        filter_bits_per_key = None, filter_granularity = None, row_prefix_bytes = 0,
+        prefix_index = false
+    ))]
+    fn create_tree(
+        &self,
+        py: Python<'_>,
+        id: u32,
+        block_bytes: Option<u32>,
+        compression: Option<&str>,
+        compression_last: Option<&str>,
+        filter_bits_per_key: Option<u8>,
+        filter_granularity: Option<&str>,
+        row_prefix_bytes: u16,
+        prefix_index: bool,
+    ) -> PyResult<Tree> {
+        let of = TreeOptions::default();
+        #[allow(clippy::needless_update, reason = "options that are not given keep their defaults")]
+        let options = TreeOptions {
+            block_bytes: block_bytes.unwrap_or(of.block_bytes),
+            compression: compression.map_or(Ok(of.compression), self::compression)?,
+            compression_last: compression_last
+                .map_or(Ok(of.compression_last), self::compression)?,
+            filter_bits_per_key: filter_bits_per_key.unwrap_or(of.filter_bits_per_key),
+            filter_granularity: filter_granularity.map(granularity).transpose()?,
+            row_prefix_bytes,
+            prefix_index,
+            ..of
+        };
+        let id = TreeId(id);
+        self.handle.call(py, |engine| Ok(engine.create_tree(id, options)?))?;
+        Ok(Tree { handle: Arc::clone(&self.handle), id })
+    }
+
+    /// Drops a tree and all it holds. Durable when it returns; open scans go on.
+    fn drop_tree(&self, py: Python<'_>, id: u32) -> PyResult<()> {
+        self.handle.call(py, |engine| Ok(engine.drop_tree(TreeId(id))?))
+    }
+
+    /// The tree of that id. UnknownTreeError if there is none.
+    fn tree(&self, py: Python<'_>, id: u32) -> PyResult<Tree> {
+        let id = TreeId(id);
+        self.handle.call(py, |engine| Ok(engine.tree(id).map(drop)?))?;
+        Ok(Tree { handle: Arc::clone(&self.handle), id })
+    }
+
+    /// The ids of all trees, ascending.
+    fn trees(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        self.handle.call(py, |engine| Ok(engine.trees().into_iter().map(|id| id.0).collect()))
+    }
+
+    /// A moment of all trees, for reads that must agree. It keeps what it needs from vanishing
+    /// until it is closed: use it in a `with` statement.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
+        let snapshot = self.handle.call(py, |engine| Ok(engine.snapshot()))?;
+        Ok(Snapshot::new(Arc::clone(&self.handle), snapshot))
+    }
+
+    /// Makes every acknowledged write durable, whatever the durability is.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        self.handle.call(py, |engine| Ok(engine.sync()?))
+    }
+
+    /// Copies the engine as it is at one moment into `path`, a directory that is new or empty and
+    /// on the same file system. Files are hard links; the copy is a data directory of its own.
+    fn checkpoint(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.handle.call(py, |engine| Ok(engine.checkpoint(&path)?))
+    }
+
+    /// Makes the files of a writer part of their tree, all at once, and durable. They are then
+    /// empty. Gives the sequence number of their cells.
+    fn ingest(&self, py: Python<'_>, files: &IngestFiles) -> PyResult<u64> {
+        self.handle.call(py, |engine| files.ingest_into(engine))
+    }
+
+    /// Counters and gauges by name, over all trees since the engine was opened.
+    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let metrics = self.handle.call(py, |engine| Ok(engine.metrics()))?;
+        let all = PyDict::new(py);
+        for (name, _, value) in metrics.values {
+            all.set_item(name, value)?;
+        }
+        Ok(all)
+    }
+}
