@@ -4,11 +4,12 @@
 #[rustfmt::skip]
 #[allow(unused_imports, reason = "that they are there is the test")]
 use engine::{
-    Answer, BackgroundRate, Cell, CompactionReason, HistogramReading, RunningCompaction, Column, ColumnOf, Columns, Compression, Direction, Durability, ElisionPolicy,
-    ElisionRules, Engine, Env, Error, FamilyId, FilterGranularity, InFlightGets, IngestFiles,
-    IngestOptions, Metrics, Operand, Operator, Options, QualifierRange, ReadPath, Result, RowEnd,
-    RowRange, RowReads, RowSelection, Scan, ScanRequest, Scope, SequenceNumber, Snapshot,
-    SstWriter, Timestamp, TimestampRange, TreeId, TreeOptions, TreeReader, Verdict, WriteBatch,
+    Answer, BackgroundRate, Cell, Column, ColumnOf, Columns, CompactionReason, Compression,
+    Direction, Durability, ElisionPolicy, ElisionRules, Engine, Env, Error, FamilyId,
+    FilterGranularity, HistogramReading, InFlightGets, IngestFiles, IngestOptions, Metrics, Operand,
+    Operator, Options, QualifierRange, ReadPath, Result, RowEnd, RowRange, RowReads, RowSelection,
+    RunningCompaction, Scan, ScanRequest, Scope, SequenceNumber, Snapshot, SstWriter, Timestamp,
+    TimestampRange, TreeId, TreeOptions, TreeReader, Verdict, WriteBatch,
 };
 #[allow(unused_imports, reason = "that they are there is the test")]
 use engine::{
