@@ -107,7 +107,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
 }
 
 /// The tool, or nothing after saying why; a failure if all tools are required.
-fn available(tool: Result<PathBuf, String>) -> Option<PathBuf> {
+fn available<T>(tool: Result<T, String>) -> Option<T> {
     let error = match tool {
         Ok(tool) => return Some(tool),
         Err(error) => error,
