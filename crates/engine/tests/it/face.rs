@@ -1,15 +1,15 @@
 //! The names that programs may rely on (docs/embedding.md). One that no longer compiles here is a
 //! breaking change: say so in the changelog. New names are added.
 
-#[rustfmt::skip]
 #[allow(unused_imports, reason = "that they are there is the test")]
 use engine::{
     Answer, BackgroundRate, Cell, Column, ColumnOf, Columns, CompactionReason, Compression,
-    Direction, Durability, ElisionPolicy, ElisionRules, Engine, Env, Error, FamilyId,
-    FilterGranularity, HistogramReading, InFlightGets, IngestFiles, IngestOptions, Metrics, Operand,
-    Operator, Options, QualifierRange, ReadPath, Result, RowEnd, RowRange, RowReads, RowSelection,
-    RunningCompaction, Scan, ScanRequest, Scope, SequenceNumber, Snapshot, SstWriter, Timestamp,
-    TimestampRange, TreeId, TreeOptions, TreeReader, Verdict, WriteBatch,
+    Deferred, Direction, Durability, ElisionPolicy, ElisionRules, Engine, Env, Error, FamilyId,
+    FilterGranularity, HistogramReading, InFlightGets, IngestFiles, IngestOptions, Metrics,
+    Operand, Operator, Options, QualifierRange, ReadPath, Result, RowEnd, RowRange, RowReads,
+    RowSelection, RowSorter, RunningCompaction, Scan, ScanRequest, Scope, SequenceNumber, Snapshot,
+    SortOptions, SortedRows, SstWriter, Timestamp, TimestampRange, TreeId, TreeOptions, TreeReader,
+    Verdict, WriteBatch,
 };
 #[allow(unused_imports, reason = "that they are there is the test")]
 use engine::{
