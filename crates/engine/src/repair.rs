@@ -10,7 +10,7 @@
 //!
 //! Steps: the manifest, or what is left of it, says which SSTables count ([`places`]); each is
 //! copied or, if it is damaged, written anew (`ssts`); where nobody knows the order of the files
-//! of a tree they are merged into one run (`merge`); the log is applied on top ([`logs`]).
+//! of a tree they are merged into one run (`merge`); the log is applied on top (`logs`).
 
 mod logs;
 mod merge;
