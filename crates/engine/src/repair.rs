@@ -8,7 +8,7 @@
 //!    reason. Where something newer is missing, what it had overwritten or deleted shows again.
 //! 4. The new directory passes a check before it is handed over.
 //!
-//! Steps: the manifest, or what is left of it, says which SSTables count ([`places`]); each is
+//! Steps: the manifest, or what is left of it, says which SSTables count (`places`); each is
 //! copied or, if it is damaged, written anew (`ssts`); where nobody knows the order of the files
 //! of a tree they are merged into one run (`merge`); the log is applied on top (`logs`).
 
