@@ -9,14 +9,27 @@
 //! 4. `CURRENT` is written last, when every other file and every name is on disk. So an open
 //!    refuses a checkpoint that was not finished.
 
+mod closed;
+mod contents;
+
+pub use closed::{Copied, checkpoint_dir, store_id};
+pub use contents::{ContentFile, Contents, DirFile, Point, contents, make_current};
+
+use crate::cell::SequenceNumber;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::file::copy_file;
-use crate::manifest::{self, State};
+use crate::log::{LogItem, SegmentNumber};
+use crate::manifest::{self, ManifestSet, State, StoreId};
 use base::env::FileSystem;
 use std::path::Path;
 
 impl Shared {
+    /// See [`crate::Engine::store_id`].
+    pub(crate) fn store_id(&self) -> Result<StoreId> {
+        store_of(&self.manifest, &*self.env.fs, &self.dir)
+    }
+
     /// See [`crate::Engine::checkpoint`].
     pub(crate) fn checkpoint(&self, into: &Path) -> Result<()> {
         let fs = &*self.env.fs;
@@ -38,9 +51,7 @@ impl Shared {
             })?;
             Ok((state, self.log_segments.numbers(), held))
         })?;
-        for segment in segments.into_iter().filter(|segment| *segment >= state.log_from) {
-            copy_file(fs, &segment.path(&self.dir), &segment.path(into))?;
-        }
+        copy_segments(fs, &self.dir, into, segments, &state)?;
         drop(held);
         fs.sync_dir(into).map_err(|error| Error::io("sync", into, &error))?;
         manifest::create(fs, into, &state)
@@ -68,6 +79,35 @@ pub(crate) fn discard(fs: &dyn FileSystem, into: &Path) {
     for name in names {
         let _ = fs.remove_file(&into.join(name));
     }
+}
+
+/// What the store is known by; it is given an id if it has none.
+fn store_of(manifest: &ManifestSet, fs: &dyn FileSystem, dir: &Path) -> Result<StoreId> {
+    if let Some(store) = manifest.state().store {
+        return Ok(store);
+    }
+    let state = manifest.change(|state| closed::naming(state, fs, dir))?;
+    Ok(state.store.expect("it was given an id"))
+}
+
+/// The sequence number of the last mutation of a batch, which is decoded for it.
+fn last_of(dir: &Path, item: &LogItem<'_>) -> Result<SequenceNumber> {
+    let batch = crate::recovery::decode(dir, item)?;
+    Ok(SequenceNumber(item.record.first.0.saturating_add(batch.len() as u64 - 1)))
+}
+
+/// Copies the segments that are needed. Their content is on disk then, their names are not.
+fn copy_segments(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    into: &Path,
+    segments: impl IntoIterator<Item = SegmentNumber>,
+    state: &State,
+) -> Result<()> {
+    for segment in segments.into_iter().filter(|segment| *segment >= state.log_from) {
+        copy_file(fs, &segment.path(dir), &segment.path(into))?;
+    }
+    Ok(())
 }
 
 fn link_ssts(fs: &dyn FileSystem, dir: &Path, into: &Path, state: &State) -> Result<()> {

@@ -69,7 +69,7 @@ pub fn dump_dir(
 }
 
 fn dump_state(state: &State, options: &DumpOptions, out: &mut dyn Write) -> io::Result<()> {
-    let State { trees, used, next_file, last_sequence, log_from, log_closed } = state;
+    let State { trees, used, next_file, last_sequence, log_from, log_closed, store } = state;
     writeln!(
         out,
         "{} trees, {} dropped; next file {}, last sequence number {}, log from segment {}",
@@ -81,6 +81,9 @@ fn dump_state(state: &State, options: &DumpOptions, out: &mut dyn Write) -> io::
     )?;
     if let Some(LogClosed { segment, end }) = log_closed {
         writeln!(out, "log closed in segment {} at {end}", segment.0)?;
+    }
+    if let Some(store) = store {
+        writeln!(out, "store {store}")?;
     }
     for (tree, version) in trees.iter().filter(|(tree, _)| options.wants(Some(**tree))) {
         writeln!(out, "tree {}, flushed up to {}", tree.0, version.flushed.0)?;
@@ -175,6 +178,7 @@ fn dump_edit(edit: &Edit, out: &mut dyn Write) -> io::Result<()> {
             let LogClosed { segment, end } = closed;
             writeln!(out, "  log closed in segment {} at {end}", segment.0)
         }
+        Edit::Store(store) => writeln!(out, "  store {store}"),
     }
 }
 

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::flights::Flights;
 use crate::ingest::sort::{RowSorter, SortOptions};
 use crate::ingest::{IngestFiles, IngestOptions, SstWriter};
-use crate::manifest::ManifestSet;
+use crate::manifest::{ManifestSet, StoreId};
 use crate::metrics::{Counters, Metrics};
 use crate::obsolete::Obsolete;
 use crate::options::{Options, TreeOptions};
@@ -270,6 +270,17 @@ impl Engine {
     /// the engine goes on as before, unless the failure was one of its own log.
     pub fn checkpoint(&self, dir: &Path) -> Result<()> {
         self.shared.checkpoint(dir)
+    }
+
+    /// The data directory, as it was given to [`Self::open`].
+    pub fn dir(&self) -> &Path {
+        &self.shared.dir
+    }
+
+    /// What this store is known by, wherever it is copied and restored to; it is given an id if it
+    /// has none, durably when this returns.
+    pub fn store_id(&self) -> Result<StoreId> {
+        self.shared.store_id()
     }
 
     /// A writer of sorted cells for `tree`, for bulk loads: see [`SstWriter`]. Any number may

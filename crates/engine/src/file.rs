@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use base::env::FileSystem;
 use base::env::fs::ReadFile;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,6 +68,25 @@ impl FileNumber {
         let decimal = digits.len() >= 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
         let number = Self(digits.parse().ok().filter(|_| decimal)?);
         (number.sst_path(Path::new("")) == name).then_some(number)
+    }
+}
+
+/// What an SSTable is known by wherever it is copied to: drawn when it is written, kept in it. Two
+/// files of the same identity have the same bytes, whatever stores they are part of and whatever
+/// their numbers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileIdentity(pub u128);
+
+impl FileIdentity {
+    /// The identity of a file that is about to be written at `path`.
+    pub(crate) fn draw(fs: &dyn FileSystem, path: &Path) -> Result<Self> {
+        fs.unique().map(Self).map_err(|error| Error::io("draw an identity for", path, &error))
+    }
+}
+
+impl fmt::Display for FileIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
     }
 }
 

@@ -180,7 +180,7 @@ mod catalog;
 #[doc(hidden)]
 pub mod cell;
 pub mod check;
-mod checkpoint;
+pub mod checkpoint;
 mod commit;
 #[doc(hidden)]
 pub mod compaction;
@@ -241,6 +241,7 @@ pub use histogram::HistogramReading;
 pub use in_flight::{Answer, InFlightGets};
 pub use ingest::sort::{RowSorter, SortOptions, SortedRows};
 pub use ingest::{IngestFiles, IngestOptions, SstWriter};
+pub use manifest::StoreId;
 pub use merge::{Operand, Operator};
 pub use metrics::Metrics;
 pub use options::{

@@ -209,7 +209,7 @@ fn check_gap(
 }
 
 /// Compares the log found with what the manifest knows of it.
-fn check_log(dir: &Path, state: &State, end: &LogEnd) -> Result<()> {
+pub(crate) fn check_log(dir: &Path, state: &State, end: &LogEnd) -> Result<()> {
     let missing = |segment: SegmentNumber| {
         let what = "the manifest knows this segment of the log; it is missing";
         Err(Error::corruption(&segment.path(dir), 0, what))
@@ -232,7 +232,7 @@ fn check_log(dir: &Path, state: &State, end: &LogEnd) -> Result<()> {
     }
 }
 
-fn decode(dir: &Path, item: &LogItem<'_>) -> Result<FrozenBatch> {
+pub(crate) fn decode(dir: &Path, item: &LogItem<'_>) -> Result<FrozenBatch> {
     let damaged = |what: &dyn std::fmt::Display| {
         Error::corruption(&item.segment.path(dir), item.offset, what)
     };

@@ -275,6 +275,7 @@ impl Repair<'_> {
         // What is written from now on must not be taken for something that was flushed.
         edits.push(Edit::LastSequence(hints.last_sequence.max(last)));
         edits.push(Edit::NextFile(FileNumber(hints.next_file)));
+        edits.extend(hints.store.map(Edit::Store));
         self.apply(&edits)?;
         self.next_file.set(self.next_file.get().max(hints.next_file));
         for (tree, files) in trees {

@@ -1,6 +1,6 @@
 //! A small store that has something of everything: several trees of different options, one of them
 //! with row prefixes, SSTables on every level, one that was ingested, dropped ranges, aggregates, a log of several segments that is still needed,
-//! and a manifest of many edits. The fixtures of released formats and the byte flips are made
+//! a store that has an id, and a manifest of many edits. The fixtures of released formats and the byte flips are made
 //! of it.
 
 use crate::dice::Dice;
@@ -85,6 +85,7 @@ pub fn build(session: &mut Session) -> Result<(), Trouble> {
     for step in steps() {
         session.step(&step)?;
     }
+    session.engine().store_id()?;
     session.check()
 }
 

@@ -70,6 +70,18 @@ pub trait FileSystem: Send + Sync + 'static {
     /// The lock ends when the returned value is dropped, and with the process.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
 
+    /// A number that no other call gives, on this machine or another: for what a file is known by
+    /// wherever it is copied to. Drawn from the system's randomness; no secret.
+    fn unique(&self) -> io::Result<u128> {
+        let mut bytes = [0; 16];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            let flags = rustix::rand::GetRandomFlags::empty();
+            filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
+        }
+        Ok(u128::from_le_bytes(bytes))
+    }
+
     /// Bytes the file system of `path` can still take.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
 }

@@ -12,7 +12,7 @@ use super::run::Writing;
 use super::split::Splitter;
 use crate::cell::Entry;
 use crate::error::{Error, Result};
-use crate::file::{FileNumber, open_sst};
+use crate::file::{FileIdentity, FileNumber, open_sst};
 use crate::manifest::SstMeta;
 use crate::request::RowRange;
 use crate::sstable::{Origin, SstBuilder, SstOptions, SstReader, SstSummary};
@@ -155,7 +155,8 @@ impl<'a> Outputs<'a> {
         let file = self.writing.fs.create(path);
         let file = file.map_err(|error| Error::io("create", path, &error))?;
         let builder = SstBuilder::new(file, path, self.options.clone());
-        Ok(builder.with_origin(self.origin.clone()))
+        let identity = FileIdentity::draw(self.writing.fs, path)?;
+        Ok(builder.with_origin(self.origin.clone()).with_identity(identity))
     }
 }
 

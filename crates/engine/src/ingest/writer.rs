@@ -10,7 +10,7 @@ use crate::cell::{Column, Entry, Kind, SequenceNumber, Timestamp, TreeId};
 use crate::compaction::sst_meta;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
-use crate::file::{FileNumber, open_sst};
+use crate::file::{FileIdentity, FileNumber, open_sst};
 use crate::manifest::SstMeta;
 use crate::options::Compression;
 use crate::sstable::{Deferred, Origin, SstBuilder, SstOptions, SstReader};
@@ -161,7 +161,9 @@ impl SstWriter {
         let file = file.map_err(|error| Error::io("create", &path, &error))?;
         let origin = Origin { tree: self.tree, position: 0, inputs: Vec::new() };
         let builder = SstBuilder::for_ingest(file, &path, self.options.clone());
+        let identity = FileIdentity::draw(&*shared.env.fs, &path)?;
         let builder = builder.with_origin(origin).with_deferred(self.deferred);
+        let builder = builder.with_identity(identity);
         Ok(&mut self.building.insert(Building { number, builder }).builder)
     }
 

@@ -15,7 +15,7 @@ const PREFIX: &str = "MANIFEST-";
 const CURRENT_BYTES_MAX: u64 = 64;
 
 /// Path of manifest `number`.
-pub(super) fn manifest_path(dir: &Path, number: u64) -> PathBuf {
+pub(crate) fn manifest_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{PREFIX}{number:010}"))
 }
 
@@ -39,7 +39,7 @@ fn decode(text: &[u8]) -> Option<u64> {
 }
 
 /// The manifest that counts; `None` in a directory that is new.
-pub(super) fn read(fs: &dyn FileSystem, dir: &Path) -> Result<Option<u64>> {
+pub(crate) fn read(fs: &dyn FileSystem, dir: &Path) -> Result<Option<u64>> {
     let path = dir.join(CURRENT);
     let file = match fs.open_read(&path) {
         Ok(file) => file,
@@ -84,7 +84,7 @@ pub(super) fn manifests(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<u64>> {
 
 /// Makes manifest `number` the one that counts. Its content and name are on disk. `NoSpace`: the
 /// one before still counts; after any other error either may.
-pub(super) fn point_to(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<()> {
+pub(crate) fn point_to(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<()> {
     let new = dir.join(CURRENT_NEW);
     let mut file = fs.create(&new).map_err(|error| Error::io("create", &new, &error))?;
     let text = encode(number);

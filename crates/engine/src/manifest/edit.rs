@@ -67,6 +67,18 @@ pub enum Edit {
     LogFrom(SegmentNumber),
     /// The log was closed cleanly.
     LogClosed(LogClosed),
+    /// What the store is known by. Given once.
+    Store(StoreId),
+}
+
+/// What a store is known by, wherever it is copied, backed up and restored to. A clone has another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreId(pub u128);
+
+impl fmt::Display for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
 }
 
 /// Where a log that was closed cleanly ends.
@@ -92,6 +104,7 @@ mod tag {
     pub(super) const LOG_CLOSED: u8 = 10;
     /// `CREATE_TREE` with the options of row prefixes.
     pub(super) const CREATE_PREFIXED_TREE: u8 = 11;
+    pub(super) const STORE: u8 = 12;
 }
 
 /// What is wrong with encoded edits.
@@ -172,6 +185,10 @@ impl Edit {
                 out.put_u64(segment.0);
                 out.put_u64(*end);
             }
+            Self::Store(StoreId(id)) => {
+                out.push(tag::STORE);
+                out.extend_from_slice(&id.to_le_bytes());
+            }
         }
     }
 
@@ -197,6 +214,10 @@ impl Edit {
             tag::LOG_CLOSED => {
                 let segment = SegmentNumber(reader.u64("segment")?);
                 return Ok(Self::LogClosed(LogClosed { segment, end: reader.u64("log end")? }));
+            }
+            tag::STORE => {
+                let (low, high) = (reader.u64("store id")?, reader.u64("store id")?);
+                return Ok(Self::Store(StoreId(u128::from(high) << 64 | u128::from(low))));
             }
             _ => {}
         }

@@ -16,7 +16,7 @@ mod state;
 pub mod version;
 
 pub use crate::log::LogPosition;
-pub use edit::{Edit, EditError, LogClosed};
+pub use edit::{Edit, EditError, LogClosed, StoreId};
 pub use reader::{EditReader, load};
 pub use set::ManifestSet;
 pub(crate) use set::{create, sync_parents};

@@ -1,7 +1,7 @@
 //! The whole state the manifest holds at one moment, and what an edit makes of it. Pure.
 
 use super::check;
-use super::edit::{Edit, LogClosed};
+use super::edit::{Edit, LogClosed, StoreId};
 use super::version::{FileNumber, Run, RunId, SstMeta, TreeVersion};
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::Error;
@@ -26,6 +26,8 @@ pub struct State {
     pub log_from: SegmentNumber,
     /// Where the log ended when it was last closed cleanly.
     pub log_closed: Option<LogClosed>,
+    /// What the store is known by; `None` until somebody asked.
+    pub store: Option<StoreId>,
 }
 
 impl Default for State {
@@ -37,6 +39,7 @@ impl Default for State {
             last_sequence: SequenceNumber(0),
             log_from: SegmentNumber(1),
             log_closed: None,
+            store: None,
         }
     }
 }
@@ -137,6 +140,7 @@ impl State {
             edits.push(Edit::LogFrom(self.log_from));
         }
         edits.extend(self.log_closed.map(Edit::LogClosed));
+        edits.extend(self.store.map(Edit::Store));
         edits
     }
 
@@ -179,6 +183,13 @@ impl State {
             }
             Edit::LogFrom(segment) => self.log_from = *segment,
             Edit::LogClosed(closed) => self.log_closed = Some(*closed),
+            Edit::Store(store) => {
+                let before = *self.store.get_or_insert(*store);
+                if before != *store {
+                    let text = format!("the store has the id {before}, not {store}");
+                    return Err(Refusal::Broken(text));
+                }
+            }
         }
         touched.extend(edit.tree());
         Ok(())
@@ -212,9 +223,11 @@ impl Edit {
             | Self::AddSst { tree, .. }
             | Self::RemoveSst { tree, .. }
             | Self::Flushed { tree, .. } => Some(*tree),
-            Self::NextFile(_) | Self::LastSequence(_) | Self::LogFrom(_) | Self::LogClosed(_) => {
-                None
-            }
+            Self::NextFile(_)
+            | Self::LastSequence(_)
+            | Self::LogFrom(_)
+            | Self::LogClosed(_)
+            | Self::Store(_) => None,
         }
     }
 }

@@ -108,6 +108,7 @@ fn any_edit() -> impl Strategy<Value = Edit> {
         any::<[u64; 2]>().prop_map(|[segment, end]| {
             Edit::LogClosed(LogClosed { segment: SegmentNumber(segment), end })
         }),
+        any::<u128>().prop_map(|id| Edit::Store(StoreId(id))),
     ]
 }
 

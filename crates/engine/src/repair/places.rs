@@ -16,7 +16,7 @@ use crate::cell::{SequenceNumber, TreeId};
 use crate::error::Result;
 use crate::file::FileNumber;
 use crate::log::LogPosition;
-use crate::manifest::{Edit, SstMeta, State};
+use crate::manifest::{Edit, SstMeta, State, StoreId};
 use crate::options::TreeOptions;
 use crate::sstable::Properties;
 use crate::sstable::salvage::SstSalvage;
@@ -38,6 +38,7 @@ pub(super) struct Hints {
     pub(super) flushed: BTreeMap<TreeId, LogPosition>,
     pub(super) last_sequence: SequenceNumber,
     pub(super) next_file: u64,
+    pub(super) store: Option<StoreId>,
 }
 
 impl Hints {
@@ -74,6 +75,7 @@ impl Hints {
             }
             Edit::LastSequence(last) => self.last_sequence = self.last_sequence.max(*last),
             Edit::NextFile(next) => self.next_file = self.next_file.max(next.0),
+            Edit::Store(store) => self.store = Some(*store),
             Edit::LogFrom(_) | Edit::LogClosed(_) => {}
         }
     }
@@ -241,6 +243,7 @@ mod tests {
             origin: Some(origin),
             ages: None,
             deferred: Default::default(),
+            identity: None,
         };
         Found { path: PathBuf::new(), properties: Some(properties) }
     }

@@ -7,7 +7,7 @@ use crate::cell::{SequenceNumber, TreeId};
 use crate::check::disagreement;
 use crate::compaction::sst_meta;
 use crate::error::{Error, Result};
-use crate::file::{FileNumber, copy_file};
+use crate::file::{FileIdentity, FileNumber, copy_file};
 use crate::manifest::SstMeta;
 use crate::options::{Compression, FilterGranularity, TreeOptions};
 use crate::request::RowRange;
@@ -129,7 +129,9 @@ fn salvage(
     let granularity = granularity.or(source.options.filter_granularity);
     let granularity = granularity.unwrap_or(FilterGranularity::Column);
     let options = SstOptions::new(source.options, source.compression, granularity);
-    let mut builder = SstBuilder::new(file, &to, options).with_origin(origin);
+    let mut builder = SstBuilder::new(file, &to, options)
+        .with_origin(origin)
+        .with_identity(FileIdentity::draw(fs, &to)?);
     let known = meta.map(|meta| Known {
         last_row: (meta.entries > 0).then_some(&meta.last_row),
         sequence_min: meta.sequence_min,

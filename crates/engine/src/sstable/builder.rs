@@ -24,6 +24,7 @@ use super::top_index::{Partition, TopIndex};
 use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_entry};
 use crate::cell::{Column, Entry, Kind, RangeTombstone, SequenceNumber, Timestamp};
 use crate::error::{Error, Result};
+use crate::file::FileIdentity;
 use crate::options::{Compression, FilterGranularity, ROW_PREFIX_BYTES_MAX, TreeOptions};
 use crate::request::RowRange;
 use base::env::fs::WriteFile;
@@ -225,6 +226,12 @@ impl SstBuilder {
     /// Has the file tell what it lacks.
     pub(crate) fn with_deferred(mut self, deferred: Deferred) -> Self {
         self.properties.deferred = deferred;
+        self
+    }
+
+    /// Has the file tell what it is known by wherever it is copied to.
+    pub fn with_identity(mut self, identity: FileIdentity) -> Self {
+        self.properties.identity = Some(identity);
         self
     }
 
@@ -569,5 +576,6 @@ fn empty_properties(options: &SstOptions) -> Properties {
         origin: None,
         ages: None,
         deferred: Deferred::default(),
+        identity: None,
     }
 }

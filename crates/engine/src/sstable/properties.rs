@@ -10,6 +10,7 @@ use super::ages::Ages;
 use super::damage::{Damage, ensure};
 use super::origin::Origin;
 use crate::cell::{SequenceNumber, Timestamp};
+use crate::file::FileIdentity;
 use crate::options::{FilterGranularity, ROW_PREFIX_BYTES_MAX};
 use base::codec::{ByteReader, DecodeError, PutBytes};
 
@@ -56,6 +57,9 @@ pub struct Properties {
     pub ages: Option<Ages>,
     /// What was left to compaction.
     pub deferred: Deferred,
+    /// What the file is known by wherever it is copied to; `None` in files from before this was
+    /// written.
+    pub identity: Option<FileIdentity>,
 }
 
 /// What a file lacks that its tree's options want, since its writer left it to the compaction that
@@ -97,6 +101,7 @@ const TAG_ORIGIN: u64 = 129;
 const TAG_AGES: u64 = 130;
 /// Absent where nothing was left to compaction.
 const TAG_DEFERRED: u64 = 131;
+const TAG_IDENTITY: u64 = 132;
 
 impl Properties {
     /// The block.
@@ -145,6 +150,10 @@ impl Properties {
             out.put_varint(TAG_DEFERRED);
             out.put_string(&varint(self.deferred.bits()));
         }
+        if let Some(identity) = self.identity {
+            out.put_varint(TAG_IDENTITY);
+            out.put_string(&identity.0.to_le_bytes());
+        }
         out
     }
 
@@ -160,7 +169,7 @@ impl Properties {
             *value = bytes;
         }
         let (mut last, mut row_prefix_bytes) = (TAG_MAY_IGNORE - 1, 0);
-        let (mut origin, mut ages) = (None, None);
+        let (mut origin, mut ages, mut identity) = (None, None, None);
         let mut deferred = Deferred::default();
         while !reader.is_empty() {
             let start = at(&reader);
@@ -184,13 +193,17 @@ impl Properties {
                 deferred = Deferred::decode(value)
                     .ok_or(Damage::new(start, "what was left to compaction is out of range"))?;
             }
+            if tag == TAG_IDENTITY {
+                let bytes = value.try_into().map_err(|_| Damage::new(start, "no identity"))?;
+                identity = Some(FileIdentity(u128::from_le_bytes(bytes)));
+            }
             last = tag;
         }
         let properties = Self::of_values(values).map_err(|error| Damage::decode(0, error))?;
         let properties = properties.ok_or(Damage::new(0, "a property out of range"))?;
         let properties = Self { row_prefix_bytes, origin, ages, deferred, ..properties };
         properties.check()?;
-        Ok(properties)
+        Ok(Self { identity, ..properties })
     }
 
     fn of_values(values: [&[u8]; TAGS.len()]) -> Result<Option<Self>, DecodeError> {
@@ -230,6 +243,7 @@ impl Properties {
             origin: None,
             ages: None,
             deferred: Deferred::default(),
+            identity: None,
         }))
     }
 
@@ -307,6 +321,7 @@ mod tests {
             }),
             ages: Some(ages(298)),
             deferred: Deferred { compression: false, filters: true },
+            identity: Some(FileIdentity(1 << 100 | 7)),
         }
     }
 
@@ -314,12 +329,14 @@ mod tests {
     fn properties_read_back_and_are_refused_when_cut() {
         let bytes = example().encode();
         assert_eq!(Properties::decode(&bytes), Ok(example()));
-        let whole = Properties { deferred: Deferred::default(), ..example() };
+        let unknown = Properties { identity: None, ..example() };
+        let whole = Properties { deferred: Deferred::default(), ..unknown.clone() };
         let ageless = Properties { ages: None, ..whole.clone() };
         let nameless = Properties { origin: None, ..ageless.clone() };
         let plain = Properties { row_prefix_bytes: 0, ..nameless.clone() };
         // What may be ignored may also be missing.
-        let whole = [whole, ageless, nameless, plain].map(|whole| (whole.encode().len(), whole));
+        let all = [unknown, whole, ageless, nameless, plain];
+        let whole = all.map(|whole| (whole.encode().len(), whole));
         for len in 0..bytes.len() {
             let whole = whole.iter().find(|(whole, _)| *whole == len).map(|(_, whole)| whole);
             let read = Properties::decode(&bytes[..len]).ok();
@@ -331,8 +348,8 @@ mod tests {
     fn a_row_prefix_has_1_to_1024_bytes() {
         for (length, known) in [(0, false), (1, true), (1024, true), (1025, false)] {
             let deferred = Deferred::default();
-            let (origin, ages) = (None, None);
-            let plain = Properties { row_prefix_bytes: 0, origin, ages, deferred, ..example() };
+            let nameless = Properties { origin: None, ages: None, identity: None, ..example() };
+            let plain = Properties { row_prefix_bytes: 0, deferred, ..nameless };
             let mut bytes = plain.encode();
             let mut value = Vec::new();
             value.put_varint(length);
@@ -344,7 +361,7 @@ mod tests {
 
     #[test]
     fn only_high_tags_may_be_unknown() {
-        for (tag, known) in [(17, false), (127, false), (132, true)] {
+        for (tag, known) in [(17, false), (127, false), (133, true)] {
             let mut bytes = example().encode();
             bytes.put_varint(tag);
             bytes.put_string(b"later");
@@ -355,7 +372,8 @@ mod tests {
     #[test]
     fn what_is_left_to_compaction_is_one_of_three() {
         for (bits, known) in [(0, false), (1, true), (2, true), (3, true), (4, false)] {
-            let mut bytes = Properties { deferred: Deferred::default(), ..example() }.encode();
+            let mut bytes =
+                Properties { deferred: Deferred::default(), identity: None, ..example() }.encode();
             bytes.put_varint(TAG_DEFERRED);
             bytes.put_string(&[bits]);
             let read = Properties::decode(&bytes);

@@ -25,7 +25,7 @@ use crate::budget::{Charge, Use};
 use crate::cache::{BlockHold, CacheFill, CacheKey, Hint};
 use crate::cell::{RangeTombstone, SequenceNumber};
 use crate::error::{Error, Result};
-use crate::file::FileNumber;
+use crate::file::{FileIdentity, FileNumber};
 use crate::options::ReadPath;
 use crate::request::{Direction, RowRange};
 use base::env::fs::ReadFile;
@@ -222,6 +222,18 @@ impl SstReader {
         reader.check_pinned()?;
         reader.charge.set(reader.pinned_bytes());
         Ok(Arc::new(reader))
+    }
+
+    /// What the SSTable in `file` is known by, if it says; reads its footer and properties only.
+    pub fn identity(
+        file: Arc<dyn ReadFile>,
+        path: &Path,
+        number: FileNumber,
+    ) -> Result<Option<FileIdentity>> {
+        let source = Source::new(file, path, number)?;
+        let handle = source.read_footer()?.properties;
+        let read = source.read_checked(handle, BlockType::Properties, Properties::decode)?;
+        Ok(read.identity)
     }
 
     /// Gives the entries of an ingested file, just opened, the number that the manifest has for

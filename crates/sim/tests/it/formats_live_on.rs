@@ -19,7 +19,7 @@ use sim::session::Session;
 use std::path::{Path, PathBuf};
 
 /// The steps that have been, oldest first. The last is what this program writes.
-const STEPS: [&str; 3] = ["store-v1", "store-v1-origin", "store-v1-ages"];
+const STEPS: [&str; 4] = ["store-v1", "store-v1-origin", "store-v1-ages", "store-v1-identity"];
 /// Fixtures stay small.
 const BYTES_MAX: usize = 200 << 10;
 

@@ -60,6 +60,8 @@ struct NameOp {
 #[derive(Debug)]
 pub(super) struct Disk {
     rng: Rng,
+    /// Of its own, so that what it gives changes nothing of the accidents.
+    pub(super) unique: Rng,
     files: BTreeMap<FileId, File>,
     next_id: FileId,
     names: BTreeMap<PathBuf, Entry>,
@@ -81,6 +83,7 @@ impl Disk {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             rng: Rng::new(seed),
+            unique: Rng::new(!seed),
             files: BTreeMap::new(),
             next_id: 1,
             names: BTreeMap::new(),

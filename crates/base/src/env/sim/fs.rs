@@ -274,6 +274,11 @@ impl FileSystem for SimFs {
         Ok(Box::new(LockGuard { disk: Arc::clone(&self.disk), path: path.to_owned() }))
     }
 
+    fn unique(&self) -> io::Result<u128> {
+        let mut disk = self.disk.lock();
+        Ok(u128::from(disk.unique.next_u64()) << 64 | u128::from(disk.unique.next_u64()))
+    }
+
     fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
         let disk = self.disk.lock();
         disk.check_power()?;
