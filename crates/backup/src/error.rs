@@ -1,0 +1,72 @@
+//! Why a backup could not be made, read or removed, grouped by what the caller can do.
+
+use std::fmt;
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// See the file header.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The object store did not do what it was asked. Do the same again: what was done is kept.
+    Store {
+        /// What was being done, a verb: `read`, `write`, `list`, `delete`.
+        op: &'static str,
+        /// The object, or what was listed.
+        object: String,
+        /// What the store said.
+        source: Box<object_store::Error>,
+    },
+    /// The data directory, or the directory that is restored to.
+    Local(engine::Error),
+    /// An object is not what was written. Restore another backup; `stele backup verify` tells which
+    /// are whole.
+    Damaged {
+        /// The object.
+        object: String,
+        /// Where in it, in bytes from its start.
+        offset: u64,
+        /// What was wrong.
+        what: String,
+    },
+    /// Refused before anything was changed; the text says why and what to do.
+    Refused(String),
+}
+
+impl Error {
+    pub(crate) fn damaged(object: impl fmt::Display, offset: u64, what: impl fmt::Display) -> Self {
+        Self::Damaged { object: object.to_string(), offset, what: what.to_string() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store { op, object, source } => {
+                write!(f, "cannot {op} {object} at the destination: {source}")
+            }
+            Self::Local(error) => error.fmt(f),
+            Self::Damaged { object, offset, what } => {
+                write!(f, "{object} at offset {offset} is damaged: {what}")
+            }
+            Self::Refused(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Store { source, .. } => Some(source),
+            Self::Local(error) => Some(error),
+            Self::Damaged { .. } | Self::Refused(_) => None,
+        }
+    }
+}
+
+impl From<engine::Error> for Error {
+    fn from(error: engine::Error) -> Self {
+        Self::Local(error)
+    }
+}
