@@ -3,6 +3,7 @@
 
 use crate::admin::AdminArgs;
 use crate::config::ServeArgs;
+use crate::copies::{BackupArgs, CheckpointArgs, CloneArgs, RestoreArgs};
 use crate::import::ImportArgs;
 use crate::inspect::{CheckArgs, DumpArgs, RepairArgs};
 use crate::load::LoadArgs;
@@ -75,6 +76,26 @@ pub(crate) enum Command {
     /// Speaks to the server's HTTP address, which is reachable from this machine only unless the
     /// server was started with --insecure-listen.
     Admin(AdminArgs),
+    /// Copy a store as it is at one moment, of a running server or a stopped one, by hard links.
+    ///
+    /// The copy is a data directory of the same store: every write that was acknowledged before,
+    /// none that was made after. SSTables take no more room until one of the two has merged them.
+    Checkpoint(CheckpointArgs),
+    /// Make a store of its own of a stopped one, or of a checkpoint, by hard links.
+    ///
+    /// The old directory is not changed. The clone has backups of its own.
+    Clone(CloneArgs),
+    /// Back up a store, running or stopped, to a directory or an S3-compatible object store.
+    ///
+    /// Only SSTables that the destination does not have are sent. A backup that was interrupted is
+    /// gone on with when the same command is run again; until its end it is none. What it holds is
+    /// stated: every write up to a sequence number, and when that was.
+    Backup(Box<BackupArgs>),
+    /// Restore a backup into a new directory.
+    ///
+    /// Every checksum is compared before a byte is used. A restore that was interrupted goes on
+    /// where it was when the same command is run again.
+    Restore(Box<RestoreArgs>),
     /// Print the version.
     Version,
 }

@@ -3,13 +3,14 @@
 //!
 //! | status | meaning |
 //! |---|---|
-//! | 0 | done; for `check`: clean; for `repair`: nothing is lost; for `stress`: nothing was wrong |
-//! | 1 | failed, and the last line on standard error says why and what to do; for `check`: damaged; for `repair`: something is lost |
+//! | 0 | done; for `check`: clean; for `repair`: nothing is lost; for `stress`: nothing was wrong; for `backup verify`: whole |
+//! | 1 | failed, and the last line on standard error says why and what to do; for `check` and `backup verify`: damaged; for `repair`: something is lost |
 //! | 2 | refused before anything was touched: a bad flag, configuration or file; for `check`: unusable |
 
 mod admin;
 mod cli;
 mod config;
+mod copies;
 mod import;
 mod inspect;
 mod load;
@@ -35,6 +36,10 @@ fn main() -> ExitCode {
         Command::Stress(args) => stress::run(&args),
         Command::StressWorker(args) => stress::run_worker(&args),
         Command::Admin(args) => admin::run(&args),
+        Command::Checkpoint(args) => copies::checkpoint(&args),
+        Command::Clone(args) => copies::clone(&args),
+        Command::Backup(args) => copies::backup(&args),
+        Command::Restore(args) => copies::restore(&args),
         Command::Version => version(),
     };
     outcome.unwrap_or_else(|error| fail(&error))

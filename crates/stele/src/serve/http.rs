@@ -1,5 +1,6 @@
 //! The HTTP side: `/healthz` (the process lives), `/readyz` (clients are served), `/metrics`
-//! (Prometheus text), and what `stele admin` asks (`admin`).
+//! (Prometheus text), and what `stele admin` (`admin`), `stele checkpoint` and `stele backup`
+//! (`checkpoint`) ask.
 
 use super::state::{Phase, State};
 use axum::Router;
@@ -25,6 +26,7 @@ pub(crate) async fn serve(
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .merge(super::admin::routes())
+        .merge(super::checkpoint::routes())
         .with_state(state);
     axum::serve(listener, router)
         .with_graceful_shutdown(async move {

@@ -9,6 +9,7 @@
 //!    the log and flushes nothing: the next start replays it.
 
 pub(crate) mod admin;
+pub(crate) mod checkpoint;
 mod http;
 mod listen;
 mod observe;

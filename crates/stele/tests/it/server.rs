@@ -86,14 +86,14 @@ impl Server {
         self.bigtable
     }
 
+    /// Where the HTTP side listens.
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.http
+    }
+
     /// What the server wrote to standard error so far, over all its lives.
     pub(crate) fn stderr(&self) -> String {
         std::fs::read_to_string(self.stderr.path()).unwrap()
-    }
-
-    /// Where HTTP is served.
-    pub(crate) fn http(&self) -> SocketAddr {
-        self.http
     }
 
     /// Kills the process as a crash would, and waits for its end.

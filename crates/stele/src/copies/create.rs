@@ -1,0 +1,179 @@
+//! `stele backup`: a checkpoint, what of it is new to the destination, and then the checkpoint goes.
+//!
+//! An interrupted backup leaves its checkpoint, and the next call goes on with it: the same point, and
+//! nothing is sent twice.
+
+use super::args::{CreateArgs, StoreArgs};
+use super::place::{Note, Place, left_over};
+use super::server::Server;
+use super::{checkpoint, progress};
+use crate::config::ConfigError;
+use crate::serve::checkpoint::Wanted;
+use anyhow::{Context, Result};
+use backup::{Created, Destination, Meter, Missing, Source};
+use base::env::{Env, SystemClock};
+use engine::checkpoint::{Copied, contents, store_id};
+use serde_json::json;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// A store to back up.
+enum Store {
+    Open(Server),
+    Closed,
+}
+
+pub(super) fn create(args: &CreateArgs, store: &StoreArgs) -> Result<ExitCode> {
+    let created = super::run(async {
+        let to = store.open(&args.to, Missing::Create)?;
+        let (store, data_dir) = find(&args.source).await?;
+        let env = Env::real(1);
+        let place = match resumed(args, &to, &data_dir).await? {
+            Some(place) => place,
+            None => begin(&env, &store, &data_dir, &to).await?,
+        };
+        if args.check {
+            place.check(&env).context("the checkpoint is damaged, and nothing was sent")?;
+        }
+        let sent = send(args, &env, &to, &place).await;
+        sent.with_context(|| {
+            format!("the backup {} is not finished; the same command goes on with it", place.id)
+        })
+    })?;
+    show(args, &created)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The store that `source` names, and its directory.
+async fn find(source: &str) -> Result<(Store, PathBuf)> {
+    let Some(server) = Server::of(source) else {
+        return Ok((Store::Closed, std::path::absolute(source)?));
+    };
+    let data_dir = server.data_dir().await?.data_dir;
+    if !data_dir.is_dir() {
+        return Err(ConfigError(format!(
+            "the server's data directory {} is not to be found here: run this on its machine",
+            data_dir.display()
+        ))
+        .into());
+    }
+    Ok((Store::Open(server), data_dir))
+}
+
+/// The checkpoint of an interrupted backup to the same destination, unless a new one is wanted. Those
+/// that are not gone on with are given up.
+async fn resumed(args: &CreateArgs, to: &Destination, data_dir: &Path) -> Result<Option<Place>> {
+    let mut found = None;
+    for place in left_over(data_dir)? {
+        let id = &place.id;
+        if place.note.to != to.to_string() {
+            let other = &place.note.to;
+            say(&format!("the interrupted backup {id} to {other} keeps {}", place.dir().display()));
+        } else if args.new || !place.is_whole() {
+            if place.dir().exists() && place.lock(&*Env::real(1).fs).is_none() {
+                return Err(busy(&place));
+            }
+            backup::give_up(to, id).await.map_err(super::failure)?;
+            place.remove()?;
+        } else {
+            found = Some(place);
+        }
+    }
+    if let Some(place) = &found {
+        let taken = super::time(place.note.taken_micros);
+        say(&format!("going on with the backup {} of {taken}; --new makes a new one", place.id));
+    }
+    Ok(found)
+}
+
+fn busy(place: &Place) -> anyhow::Error {
+    ConfigError(format!("{} is in use: by another backup?", place.dir().display())).into()
+}
+
+/// Makes a checkpoint for a new backup.
+async fn begin(env: &Env, store: &Store, data_dir: &Path, to: &Destination) -> Result<Place> {
+    let (id, taken_micros) = super::new_id(env)?;
+    if let Store::Closed = store {
+        // Refused before anything is written, if it is in use or no data directory.
+        let named = store_id(env, data_dir);
+        named.map_err(|error| {
+            ConfigError(format!(
+                "{error}; of a running server name its HTTP address, as http://127.0.0.1:8087"
+            ))
+        })?;
+    }
+    let note = Note { to: to.to_string(), taken_micros };
+    let place = Place::new(data_dir, id, note);
+    place.begin()?;
+    let made = match store {
+        Store::Open(server) => {
+            let wanted = Wanted::ForBackup(place.id.to_string());
+            server.checkpoint(&wanted).await.map(drop)
+        }
+        Store::Closed => checkpoint::copy(data_dir, &place.dir(), Copied::SameStore),
+    };
+    if made.is_err() {
+        let _ = place.remove();
+    }
+    made.map(|()| place)
+}
+
+async fn send(args: &CreateArgs, env: &Env, to: &Destination, place: &Place) -> Result<Created> {
+    let held = place.lock(&*env.fs).ok_or_else(|| busy(place))?;
+    let source = Source {
+        fs: env.fs.clone(),
+        contents: contents(&env.fs, &place.dir())?,
+        dir: place.dir(),
+        taken_micros: place.note.taken_micros,
+        place: super::here(&place.dir().display().to_string()),
+    };
+    let limit = args.bytes_per_second.map(|size| size.0);
+    let meter = Meter::new(limit, progress::watch());
+    let created = backup::create(to, &source, &place.id, &SystemClock, &meter).await;
+    let created = created.map_err(super::failure)?;
+    drop(held);
+    // The backup is made. A checkpoint that stays is gone on with, which does nothing, and goes then.
+    if let Err(error) = place.remove() {
+        say(&format!("{error:#}"));
+    }
+    Ok(created)
+}
+
+fn say(line: &str) {
+    // It is no reason to stop that nobody can see it.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn show(args: &CreateArgs, created: &Created) -> Result<()> {
+    let Created { id, record, sent_files, kept_files } = created;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let object = json!({
+            "backup": id.as_str(),
+            "store": record.store.to_string(),
+            "taken_micros": record.taken_micros,
+            "sequence": record.point.sequence,
+            "bytes": record.bytes(),
+            "files": record.files.len(),
+            "sent_files": sent_files,
+            "sent_bytes": record.sent_bytes,
+            "kept_files": kept_files,
+        });
+        writeln!(out, "{object}")?;
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "backup {id}: the store {} at {}, up to sequence number {}; {} in {} files, {} of them new, \
+         {} sent",
+        record.store,
+        super::time(record.taken_micros),
+        record.point.sequence,
+        super::bytes(record.bytes()),
+        record.files.len(),
+        sent_files,
+        super::bytes(record.sent_bytes),
+    )?;
+    Ok(())
+}

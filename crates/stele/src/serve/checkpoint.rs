@@ -1,0 +1,124 @@
+//! What `stele checkpoint` and `stele backup` ask of a running server, under `/admin` of its HTTP
+//! address.
+//!
+//! | request | does |
+//! |---|---|
+//! | `GET /admin/checkpoint` | tells where the data directory is |
+//! | `POST /admin/checkpoint`, a JSON object [`Wanted`] | makes a checkpoint and tells of it |
+//!
+//! Both answer with the JSON object [`Made`]. A request without the header [`HEADER`] is refused: a
+//! page in a browser on the same machine cannot send it without asking first, which nobody here
+//! answers.
+
+use super::admin::HEADER;
+use super::state::State as Server;
+use crate::copies::place;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use backup::BackupId;
+use engine::Engine;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Which checkpoint is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Wanted {
+    /// One in this directory, which is absolute, new or empty.
+    Into(PathBuf),
+    /// One for the backup of this id, in its place in the data directory.
+    ForBackup(String),
+}
+
+/// A server's directory and, if one was made, its checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Made {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) checkpoint: Option<PathBuf>,
+}
+
+type Refusal = (StatusCode, String);
+
+/// The routes.
+pub(super) fn routes() -> Router<Arc<Server>> {
+    Router::new().route("/admin/checkpoint", get(data_dir).post(checkpoint))
+}
+
+async fn data_dir(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
+    let answer = engine(&server, &headers)
+        .map(|engine| Made { data_dir: engine.dir().to_owned(), checkpoint: None });
+    respond(answer)
+}
+
+async fn checkpoint(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    respond(make(&server, &headers, &body).await)
+}
+
+async fn make(server: &Server, headers: &HeaderMap, body: &[u8]) -> Result<Made, Refusal> {
+    let engine = engine(server, headers)?.clone();
+    let wanted = serde_json::from_slice(body);
+    let wanted = wanted.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+    let data_dir = engine.dir().to_owned();
+    let into = directory(&wanted, &data_dir).map_err(|text| (StatusCode::BAD_REQUEST, text))?;
+    let made = into.clone();
+    let done = tokio::task::spawn_blocking(move || {
+        engine.store_id()?;
+        engine.checkpoint(&made)
+    });
+    let done =
+        done.await.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    done.map_err(|error| {
+        let status = match error {
+            engine::Error::Unusable { .. } => StatusCode::CONFLICT,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        (status, error.to_string())
+    })?;
+    tracing::info!(dir = %into.display(), "a checkpoint was made");
+    Ok(Made { data_dir, checkpoint: Some(into) })
+}
+
+/// Where the checkpoint goes.
+fn directory(wanted: &Wanted, data_dir: &Path) -> Result<PathBuf, String> {
+    match wanted {
+        Wanted::Into(dir) if dir.is_absolute() => Ok(dir.clone()),
+        Wanted::Into(dir) => Err(format!("{} is no absolute path", dir.display())),
+        Wanted::ForBackup(id) => {
+            let id: BackupId = id.parse()?;
+            let dir = std::path::absolute(data_dir).map_err(|error| error.to_string())?;
+            Ok(place::directory(&dir, &id))
+        }
+    }
+}
+
+fn engine<'a>(server: &'a Server, headers: &HeaderMap) -> Result<&'a Engine, Refusal> {
+    if !headers.contains_key(HEADER) {
+        let text = format!("send the header {HEADER} with any value");
+        return Err((StatusCode::FORBIDDEN, text));
+    }
+    server.engine().ok_or_else(|| {
+        let text = "opening the data directory; try again when /readyz says ready";
+        (StatusCode::SERVICE_UNAVAILABLE, text.to_owned())
+    })
+}
+
+fn respond(answer: Result<Made, Refusal>) -> Response {
+    let made = answer.map(|made| Made {
+        data_dir: std::path::absolute(&made.data_dir).unwrap_or(made.data_dir),
+        checkpoint: made.checkpoint,
+    });
+    match made.map(|made| serde_json::to_string(&made)) {
+        Ok(Ok(text)) => (StatusCode::OK, text).into_response(),
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(refusal) => refusal.into_response(),
+    }
+}
