@@ -27,9 +27,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What memory may be taken beside the engine's budget and a tenth of it. 64 MiB were seen with the
-/// smallest budget; twice that is a leak, or a part that forgets its bounds.
-pub(super) const WORKING_BYTES: u64 = 128 << 20;
+/// What memory may be taken beside the engine's budget and a tenth of it. Some 100 MiB were seen with
+/// the smallest budget; more than twice that is a leak, or a part that forgets its bounds.
+pub(super) const WORKING_BYTES: u64 = 256 << 20;
 /// How long background work may go on when nothing is asked of the engine any more.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How often the parent hears of what was done, and memory is looked at.
