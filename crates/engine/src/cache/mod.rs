@@ -4,7 +4,7 @@
 //! a [`Hint`] beside it that says in which frame the block was last seen; a reader follows it and
 //! compares the frame's own key, so a resident block is found without a hash look-up, a lock or a
 //! count shared between cores. Readers that only look are pinned to an epoch; those that keep a
-//! block hold its frame. What does not fit a frame is kept on the heap (clock.rs), within an
+//! block hold its frame. What does not fit a frame is kept on the heap (heap.rs), within an
 //! eighth of what blocks may take.
 //!
 //! How much that is follows from what else is charged to the engine's budget. The cache gives
