@@ -391,7 +391,8 @@ impl TreeReader {
         let pinned = epoch::pin();
         let mut reads = PointReads::<'_, '_, GROUP>::default();
         for (index, query) in open.iter().zip(&queries) {
-            reads.push(PointRead::new(query, at, self.parts()), columns[*index].column(), view);
+            let read = PointRead::new(query, at, self.parts());
+            reads.push(read, columns[*index].column(), view, &pinned);
         }
         let filters = &self.tree.filter_counters;
         reads.run(view, held, &pinned, filters, |at, of_one| step(open[at], of_one));

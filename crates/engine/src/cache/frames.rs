@@ -25,7 +25,8 @@ use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::{MaybeUninit, offset_of};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks and frames are aligned to this.
 const ALIGNMENT: usize = 64;
@@ -55,9 +56,35 @@ pub(super) struct Arena<M> {
     classes: Box<[usize]>,
     /// Frames of a slab of each class: every look-up compares with it, and a division is slow.
     frames: Box<[usize]>,
-    /// Class of each slab, plus 1; 0 for none.
-    slabs: Box<[AtomicU16]>,
+    slabs: Box<[SlabShape]>,
     meta: PhantomData<M>,
+}
+
+/// The class of a slab, with what a look-up needs of it, so that it reads one word: bytes of a frame
+/// (32 bits), number of frames (16), class plus 1 (16). All 0 for none.
+#[derive(Default)]
+struct SlabShape(AtomicU64);
+
+impl SlabShape {
+    fn set(&self, class: usize, frames: usize, bytes: usize) {
+        let word = (bytes as u64) << 32 | (frames as u64) << 16 | (class as u64 + 1);
+        self.0.store(word, Ordering::Release);
+    }
+
+    fn clear(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+
+    fn class(&self) -> Option<usize> {
+        usize::from(self.0.load(Ordering::Acquire) as u16).checked_sub(1)
+    }
+
+    /// Number of frames, and bytes of each; 0 frames without a class.
+    #[inline]
+    fn frames(&self) -> (u32, usize) {
+        let word = self.0.load(Ordering::Acquire);
+        (word as u32 >> 16, (word >> 32) as usize)
+    }
 }
 
 // SAFETY: frames are shared under the rules of the file header; their heads are atomics.
@@ -71,13 +98,14 @@ impl<M: Plain> Arena<M> {
     /// An arena of `slabs` slabs of `slab_bytes` bytes, none carved.
     pub(super) fn new(slabs: usize, slab_bytes: usize, huge: bool) -> Self {
         assert!(slab_bytes.is_multiple_of(ALIGNMENT) && slabs <= Place::SLABS_MAX);
+        assert!(u32::try_from(slab_bytes).is_ok(), "a frame's length has 32 bits");
         let classes = classes_of(slab_bytes);
         Self {
             region: Region::new(slabs * slab_bytes, huge),
             slab_bytes,
             frames: classes.iter().map(|bytes| slab_bytes / bytes).collect(),
             classes,
-            slabs: (0..slabs).map(|_| AtomicU16::new(0)).collect(),
+            slabs: (0..slabs).map(|_| SlabShape::default()).collect(),
             meta: PhantomData,
         }
     }
@@ -117,8 +145,7 @@ impl<M: Plain> Arena<M> {
 
     /// The class of a carved slab.
     pub(super) fn class_of(&self, slab: u32) -> Option<usize> {
-        let class = self.slabs.get(slab as usize)?.load(Ordering::Acquire);
-        usize::from(class).checked_sub(1)
+        self.slabs.get(slab as usize)?.class()
     }
 
     /// Cuts a slab without a class, which nobody reads, into free frames.
@@ -128,11 +155,12 @@ impl<M: Plain> Arena<M> {
         for frame in 0..frames {
             // SAFETY: within the slab, and nobody else reads or writes it (invariant 1).
             unsafe {
-                let head = self.address(Place { slab, frame: frame as u32 }, class).cast();
+                let place = Place { slab, frame: frame as u32 };
+                let head = self.address(place, self.classes[class]).cast();
                 std::ptr::write(head, FrameHead::free());
             }
         }
-        self.slabs[slab as usize].store(class as u16 + 1, Ordering::Release);
+        self.slabs[slab as usize].set(class, frames, self.classes[class]);
         (0..frames as u32).map(move |frame| FreeFrame(Place { slab, frame }))
     }
 
@@ -141,7 +169,7 @@ impl<M: Plain> Arena<M> {
         let class = self.class_of(slab).expect("a carved slab is withdrawn");
         let all = frames.iter().all(|frame| frame.0.slab == slab);
         assert!(all && frames.len() == self.frames_of(class), "the slab's frames are all free");
-        self.slabs[slab as usize].store(0, Ordering::Release);
+        self.slabs[slab as usize].clear();
     }
 
     /// Gives the memory of a slab without a class, which nobody reads, back to the system.
@@ -152,27 +180,40 @@ impl<M: Plain> Arena<M> {
         unsafe { self.region.release(slab as usize * self.slab_bytes, self.slab_bytes) }
     }
 
-    /// Where a frame of a slab of `class` starts.
-    fn address(&self, place: Place, class: usize) -> *mut u8 {
-        let offset =
-            place.slab as usize * self.slab_bytes + place.frame as usize * self.classes[class];
-        debug_assert!(offset + self.classes[class] <= self.region.bytes());
+    /// Where a frame of a slab with frames of `bytes` bytes starts.
+    #[inline]
+    fn address(&self, place: Place, bytes: usize) -> *mut u8 {
+        let offset = place.slab as usize * self.slab_bytes + place.frame as usize * bytes;
+        debug_assert!(offset + bytes <= self.region.bytes());
         // SAFETY: slab and frame are in range, so the offset is within the region.
         unsafe { self.region.start().as_ptr().add(offset) }
     }
 
     /// The frame at `place` and its length, if there is one now.
+    #[inline]
     fn frame(&self, place: Place) -> Option<(*mut Frame<M>, usize)> {
-        let class = self.class_of(place.slab)?;
-        let bytes = self.classes[class];
-        let within = (place.frame as usize) < self.frames_of(class);
-        within.then(|| (self.address(place, class).cast(), bytes))
+        let (frames, bytes) = self.slabs.get(place.slab as usize)?.frames();
+        (place.frame < frames).then(|| (self.address(place, bytes).cast(), bytes))
+    }
+
+    /// The frame at `place`, if there is one now. The guard keeps it one.
+    #[inline]
+    pub(super) fn at<'g>(&'g self, place: Place, _pinned: &'g Guard) -> Option<FrameAt<'g, M>> {
+        let (frame, _) = self.frame(place)?;
+        Some(FrameAt { frame: NonNull::new(frame)?, pinned: PhantomData })
+    }
+
+    /// See [`fetch_ahead`].
+    #[inline]
+    pub(super) fn prefetch<const N: usize>(&self, place: Place, parts: [Range<usize>; N]) {
+        if let Some((frame, _)) = self.frame(place) {
+            fetch_ahead(frame, size_of::<M>(), parts);
+        }
     }
 
     /// The head of the frame at `place`, if there is one now. The guard keeps it one.
-    pub(super) fn head<'g>(&'g self, place: Place, _pinned: &'g Guard) -> Option<&'g FrameHead> {
-        // SAFETY: the frame's head is initialised (invariant 1) and made of atomics.
-        self.frame(place).map(|(frame, _)| unsafe { &(*frame).head })
+    pub(super) fn head<'g>(&'g self, place: Place, pinned: &'g Guard) -> Option<&'g FrameHead> {
+        self.at(place, pinned).map(FrameAt::head)
     }
 
     /// The block of `key` if the frame at `place` holds it. The guard keeps it readable.
@@ -183,9 +224,7 @@ impl<M: Plain> Arena<M> {
         key: CacheKey,
         pinned: &'g Guard,
     ) -> Option<(&'g FrameHead, BlockRef<'g, M>)> {
-        let head = self.head(place, pinned)?;
-        // SAFETY: the frame was found live by a pinned reader (invariant 3).
-        head.is(key).then(|| (head, unsafe { self.block(place) }))
+        self.at(place, pinned)?.find(key)
     }
 
     /// The frame at `place`, of whose head the caller has just taken hold.
@@ -193,30 +232,11 @@ impl<M: Plain> Arena<M> {
         // SAFETY: a held frame is live or doomed, never free, so its bytes stay (invariant 3).
         let (head, block) = unsafe {
             let (frame, _) = self.frame(place).expect("a slab with a held frame keeps its class");
-            (&raw const (*frame).head, self.block(place))
+            (&raw const (*frame).head, block_in(frame))
         };
         // SAFETY: only the lifetime changes; `HeldFrame` lends the block for shorter than its hold.
         let block = unsafe { std::mem::transmute::<BlockRef<'_, M>, BlockRef<'static, M>>(block) };
         HeldFrame { place, head, block }
-    }
-
-    /// SAFETY: the frame is live, or doomed and held or found live under a pin that lasts, for as
-    /// long as the result is used.
-    unsafe fn block(&self, place: Place) -> BlockRef<'_, M> {
-        let (frame, room) = self.frame(place).expect("the caller found a frame here");
-        // SAFETY: the head is initialised; the other parts were written by `fill` before the
-        // frame was published, and lie within it.
-        unsafe {
-            let (len, hints) = (*frame).head.lengths();
-            let start: *mut u8 = frame.cast();
-            debug_assert!(hints_at::<M>(len) + hints * size_of::<Hint>() <= room);
-            let hint = start.add(hints_at::<M>(len)).cast::<Hint>();
-            BlockRef {
-                meta: (*(*frame).meta.get()).assume_init_ref(),
-                bytes: std::slice::from_raw_parts(start.add(Self::BLOCK_AT), len),
-                hints: std::slice::from_raw_parts(hint, hints),
-            }
-        }
     }
 
     /// Writes a block into a free frame and makes the frame live, held by the caller.
@@ -249,21 +269,76 @@ impl<M: Plain> Arena<M> {
     pub(super) fn reclaim(&self, retired: Retired) -> FreeFrame {
         FreeFrame(retired.0)
     }
+}
 
-    /// Asks the processor to fetch what says which block the frame at `place` holds, the first
-    /// `meta` bytes of what the block is, and `parts` of the block.
+/// A frame as a pinned reader came to it: by the time it looks, it may hold any block or none.
+pub(super) struct FrameAt<'g, M> {
+    frame: NonNull<Frame<M>>,
+    pinned: PhantomData<&'g Frame<M>>,
+}
+
+impl<M> Clone for FrameAt<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for FrameAt<'_, M> {}
+
+impl<'g, M: Plain> FrameAt<'g, M> {
     #[inline]
-    pub(super) fn prefetch<const N: usize>(
-        &self,
-        place: Place,
-        meta: usize,
-        parts: [Range<usize>; N],
-    ) {
-        let Some((frame, _)) = self.frame(place) else { return };
-        let start = frame.cast::<u8>();
-        prefetch(start, offset_of!(Frame<M>, meta) + meta);
-        for part in parts {
-            prefetch(start.wrapping_add(Self::BLOCK_AT + part.start), part.len());
+    fn head(self) -> &'g FrameHead {
+        // SAFETY: the frame's head is initialised while the reader is pinned (invariant 1), and made
+        // of atomics.
+        unsafe { &(*self.frame.as_ptr()).head }
+    }
+
+    /// The block of `key` if the frame holds it.
+    #[inline]
+    pub(super) fn find(self, key: CacheKey) -> Option<(&'g FrameHead, BlockRef<'g, M>)> {
+        let head = self.head();
+        // SAFETY: the frame was found live by a pinned reader (invariant 3).
+        head.is(key).then(|| (head, unsafe { block_in(self.frame.as_ptr()) }))
+    }
+
+    /// See [`fetch_ahead`].
+    #[inline]
+    pub(super) fn prefetch<const N: usize>(self, meta: usize, parts: [Range<usize>; N]) {
+        fetch_ahead(self.frame.as_ptr(), meta, parts);
+    }
+}
+
+/// Asks the processor to fetch what says which block `frame` holds, the first `meta` bytes of what
+/// the block is, and `parts` of the block. Touches nothing, so that it needs no guard.
+#[inline]
+fn fetch_ahead<M: Plain, const N: usize>(
+    frame: *const Frame<M>,
+    meta: usize,
+    parts: [Range<usize>; N],
+) {
+    let start = frame.cast::<u8>();
+    prefetch(start, offset_of!(Frame<M>, meta) + meta);
+    for part in parts {
+        prefetch(start.wrapping_add(Arena::<M>::BLOCK_AT + part.start), part.len());
+    }
+}
+
+/// The block in `frame`.
+///
+/// SAFETY: the frame is live, or doomed and held or found live under a pin that lasts, for as long
+/// as the result is used.
+#[inline]
+unsafe fn block_in<'a, M: Plain>(frame: *mut Frame<M>) -> BlockRef<'a, M> {
+    // SAFETY: the head is initialised; the other parts were written by `fill`, which found room for
+    // them, before the frame was published.
+    unsafe {
+        let (len, hints) = (*frame).head.lengths();
+        let start: *mut u8 = frame.cast();
+        let hint = start.add(hints_at::<M>(len)).cast::<Hint>();
+        BlockRef {
+            meta: (*(*frame).meta.get()).assume_init_ref(),
+            bytes: std::slice::from_raw_parts(start.add(Arena::<M>::BLOCK_AT), len),
+            hints: std::slice::from_raw_parts(hint, hints),
         }
     }
 }

@@ -25,6 +25,7 @@
 //!
 //! The cache knows nothing of cells: it keeps bytes and what the loader says they are (`M`).
 
+mod approach;
 mod claim;
 mod clock;
 mod counters;
@@ -42,6 +43,7 @@ mod table;
 #[cfg(not(loom))]
 mod tests;
 
+pub use approach::Approached;
 pub use claim::{Claim, Claimed, Loading};
 pub use counters::CacheCounters;
 pub use hint::Hint;
@@ -61,7 +63,6 @@ use hold::HeapBlock;
 use loads::Loads;
 use parking_lot::Mutex;
 use space::{Space, Taken};
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use table::Table;
@@ -320,32 +321,6 @@ impl<M: Plain> Cache<M> {
         head.touch();
         hint.set(Some((place, head.aim())));
         Some(block)
-    }
-
-    /// Asks the processor to fetch what says which block it is that `hint` leads to, if it leads
-    /// anywhere, what the block is, and the parts of the block that `parts` names by the block's
-    /// aim. The parts may be wrong, which only costs time.
-    #[inline]
-    pub fn prefetch<const N: usize>(
-        &self,
-        hint: &Hint,
-        parts: impl FnOnce(u32) -> [Range<usize>; N],
-    ) {
-        self.prefetch_some(hint, size_of::<M>(), parts);
-    }
-
-    /// The same with only the first `meta` bytes of what the block is: of many blocks at once,
-    /// the processor fetches only so many lines side by side.
-    #[inline]
-    pub fn prefetch_some<const N: usize>(
-        &self,
-        hint: &Hint,
-        meta: usize,
-        parts: impl FnOnce(u32) -> [Range<usize>; N],
-    ) {
-        if let Some((place, aim)) = self.follow(hint) {
-            self.arena.prefetch(place, meta, parts(aim));
-        }
     }
 
     /// The block of `key` if it is in memory. Counts as a hit or a miss.

@@ -174,7 +174,7 @@ impl<'k> PointRead<'k> {
         counters: &FilterCounters,
         candidates: &mut Candidates<'g>,
     ) -> Step<()> {
-        if !self.begin(view, candidates) {
+        if !self.begin(view, pinned, candidates) {
             return Step::Merge;
         }
         if !self.parts.filters {
@@ -197,7 +197,12 @@ impl<'k> PointRead<'k> {
     }
 
     /// Adds the files whose range has the row; `false` if it has to be merged.
-    fn begin<'g>(&self, view: &'g ReadView, candidates: &mut Candidates<'g>) -> bool {
+    fn begin<'g>(
+        &self,
+        view: &'g ReadView,
+        pinned: &'g Guard,
+        candidates: &mut Candidates<'g>,
+    ) -> bool {
         let row = self.row();
         if !self.parts.point_reads
             || view.may_have_in_memory(self.queries[0].row_hash())
@@ -208,7 +213,8 @@ impl<'k> PointRead<'k> {
         }
         for (at, run) in view.runs().iter().enumerate() {
             let candidate = run.sst_around(row);
-            let candidate = candidate.and_then(|sst| Candidate::begin(sst, &self.queries[0]));
+            let candidate =
+                candidate.and_then(|sst| Candidate::begin(sst, &self.queries[0], pinned));
             candidates.extend(candidate.map(|candidate| (at, candidate)));
         }
         true
@@ -227,10 +233,8 @@ impl<'k> PointRead<'k> {
         let mut wanted = Vec::new();
         for (at, run) in view.runs().iter().enumerate().take(RUNS_MAX) {
             let sst = run.sst_around(self.row());
-            let Some(candidate) = sst.and_then(|sst| Candidate::begin(sst, &self.queries[0]))
-            else {
-                continue;
-            };
+            let candidate = sst.and_then(|sst| Candidate::begin(sst, &self.queries[0], pinned));
+            let Some(mut candidate) = candidate else { continue };
             let passes = !self.parts.filters
                 || match candidate.probe(self.queries, pinned) {
                     Ok(passes) => passes,
@@ -295,9 +299,15 @@ enum Progress<'g, 'k> {
 
 impl<'g, 'k, const N: usize> PointReads<'g, 'k, N> {
     /// Adds the read of a column, up to `N` of them.
-    pub(crate) fn push(&mut self, read: PointRead<'k>, column: Column<'k>, view: &'g ReadView) {
+    pub(crate) fn push(
+        &mut self,
+        read: PointRead<'k>,
+        column: Column<'k>,
+        view: &'g ReadView,
+        pinned: &'g Guard,
+    ) {
         let mut candidates = Candidates::new();
-        let progress = match read.begin(view, &mut candidates) {
+        let progress = match read.begin(view, pinned, &mut candidates) {
             true => Progress::Asking(candidates),
             false => Progress::Alone,
         };
@@ -362,7 +372,7 @@ impl<'k> PointRead<'k> {
             return;
         }
         let (mut passed, mut several) = (None, false);
-        for (run, candidate) in candidates.iter() {
+        for (run, candidate) in candidates.iter_mut() {
             match candidate.probe(self.queries, pinned) {
                 Ok(false) => {}
                 Ok(true) if passed.is_none() => passed = Some((*run, candidate.descend())),

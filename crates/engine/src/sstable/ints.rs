@@ -115,13 +115,7 @@ pub(super) fn partition(from: usize, to: usize, less: impl Fn(usize) -> bool) ->
 #[inline]
 pub(super) fn lower_bound(column: &[u8], target: u64) -> usize {
     let (column, _) = column.as_chunks::<8>();
-    let (mut from, mut len) = (0, column.len());
-    while len > 1 {
-        let half = len / 2;
-        from += usize::from(u64::from_le_bytes(column[from + half - 1]) < target) * half;
-        len -= half;
-    }
-    from + usize::from(len == 1 && u64::from_le_bytes(column[from]) < target)
+    column.partition_point(|value| u64::from_le_bytes(*value) < target)
 }
 
 /// Columns shorter than this are searched by halving alone.

@@ -13,7 +13,7 @@ use super::index::IndexPartition;
 use super::reader::SstReader;
 use super::top_index::Slot;
 use super::{Block, Content};
-use crate::cache::{BlockRef, Hint};
+use crate::cache::{Approached, BlockRef, Hint};
 use crate::cell::Timestamp;
 use crossbeam_epoch::Guard;
 use std::ops::Range;
@@ -43,6 +43,8 @@ impl Missing {
 pub(crate) struct Candidate<'g> {
     sst: &'g SstReader,
     partition: u32,
+    /// The partition's filter, then, once that let the row pass, its index.
+    ahead: Approached<'g, Block>,
 }
 
 /// What of a data block is fetched before anything of it was seen.
@@ -64,6 +66,8 @@ pub(crate) struct Descent<'g, 'k> {
     sst: &'g SstReader,
     partition: usize,
     block: usize,
+    /// The next block: the index, then the data block.
+    ahead: Approached<'g, Block>,
     /// Where in the block the row probably lies, in parts of 2^32; `None` if that is not used.
     fraction: Option<u32>,
     way: Option<(Handle, &'g Hint)>,
@@ -82,12 +86,16 @@ impl<'g> Candidate<'g> {
     /// The only place of the file where the row of `query` can be, which is not after its last
     /// row. Asks the processor to fetch the row's line of the filter there.
     #[inline]
-    pub(crate) fn begin(sst: &'g SstReader, query: &FilterQuery<'_>) -> Option<Self> {
+    pub(crate) fn begin(
+        sst: &'g SstReader,
+        query: &FilterQuery<'_>,
+        pinned: &'g Guard,
+    ) -> Option<Self> {
         let partition = sst.top.partition_of(query.asked_row())?;
         let hint = &sst.top.slots()[partition].filter_hint;
         let line = |lines: u32| [line_at(query.row_hash(), lines as usize)];
-        sst.cache().prefetch_some(hint, Content::FILTER_BYTES, line);
-        Some(Self { sst, partition: partition as u32 })
+        let ahead = sst.cache().approach(hint, Content::FILTER_BYTES, line, pinned);
+        Some(Self { sst, partition: partition as u32, ahead })
     }
 
     fn slot(self) -> &'g Slot {
@@ -102,7 +110,7 @@ impl<'g> Candidate<'g> {
     /// Whether the filter lets the row pass for any of `queries`. `false` is certain.
     #[inline]
     pub(crate) fn probe(
-        self,
+        &mut self,
         queries: &[FilterQuery<'_>],
         pinned: &'g Guard,
     ) -> std::result::Result<bool, Missing> {
@@ -117,7 +125,7 @@ impl<'g> Candidate<'g> {
             queries.iter().any(|query| filter.may_contain(query))
         };
         if passes {
-            self.sst.cache().prefetch(&slot.index_hint, |_| []);
+            self.ahead = self.sst.approach(&slot.index_hint, |_| [], pinned);
         }
         Ok(passes)
     }
@@ -125,7 +133,7 @@ impl<'g> Candidate<'g> {
     #[inline]
     fn filter(self, pinned: &'g Guard) -> Option<FilterPartition<'g>> {
         let slot = self.slot();
-        let block = self.sst.look(slot.filter?, &slot.filter_hint, pinned)?;
+        let block = self.sst.look(self.ahead, slot.filter?, &slot.filter_hint, pinned)?;
         match &block.meta.0 {
             Content::Filter(meta) => Some(FilterPartition::of(block.bytes, meta)),
             _ => None,
@@ -134,11 +142,11 @@ impl<'g> Candidate<'g> {
 
     /// Begins to search the file.
     pub(crate) fn descend<'k>(self) -> Descent<'g, 'k> {
-        let partition = self.partition as usize;
         Descent {
             sst: self.sst,
-            partition,
+            partition: self.partition as usize,
             block: 0,
+            ahead: self.ahead,
             fraction: None,
             way: None,
             view: None,
@@ -157,7 +165,7 @@ impl<'g, 'k> Descent<'g, 'k> {
         pinned: &'g Guard,
     ) -> std::result::Result<(), Missing> {
         let slot = &self.sst.top.slots()[self.partition];
-        let block = self.sst.look(slot.index, &slot.index_hint, pinned);
+        let block = self.sst.look(self.ahead, slot.index, &slot.index_hint, pinned);
         let block = block.ok_or(Missing::Index(self.partition))?;
         let Content::Index(meta) = &block.meta.0 else {
             return Err(Missing::Index(self.partition));
@@ -166,13 +174,13 @@ impl<'g, 'k> Descent<'g, 'k> {
         let fraction;
         (self.block, fraction) = index.place_of(row, block.hints);
         let hint = &block.hints[self.block];
-        match ahead {
+        self.ahead = match ahead {
             Ahead::Rows => {
                 self.fraction = Some(fraction);
-                self.sst.cache().prefetch(hint, |aim| aimed(aim, fraction));
+                self.sst.approach(hint, |aim| aimed(aim, fraction), pinned)
             }
-            Ahead::Keys => self.sst.cache().prefetch(hint, |_| [KEYS]),
-        }
+            Ahead::Keys => self.sst.approach(hint, |_| [KEYS], pinned),
+        };
         self.way = Some((index.handle(self.block), hint));
         Ok(())
     }
@@ -186,7 +194,7 @@ impl<'g, 'k> Descent<'g, 'k> {
     ) -> std::result::Result<(), Missing> {
         let (handle, hint) = self.way.expect("the block was found before");
         let missing = Missing::Data(self.partition, self.block);
-        let block = self.sst.look(handle, hint, pinned).ok_or(missing)?;
+        let block = self.sst.look(self.ahead, handle, hint, pinned).ok_or(missing)?;
         let Content::Data(meta) = &block.meta.0 else { return Err(missing) };
         let view = BlockView::of(block.bytes, meta);
         self.view = Some(view);
@@ -222,12 +230,23 @@ impl<'g, 'k> Descent<'g, 'k> {
 
 impl SstReader {
     #[inline]
+    fn approach<'g, const N: usize>(
+        &'g self,
+        hint: &Hint,
+        parts: impl FnOnce(u32) -> [Range<usize>; N],
+        pinned: &'g Guard,
+    ) -> Approached<'g, Block> {
+        self.cache().approach(hint, size_of::<Block>(), parts, pinned)
+    }
+
+    #[inline]
     fn look<'g>(
         &'g self,
+        ahead: Approached<'g, Block>,
         handle: Handle,
         hint: &Hint,
         pinned: &'g Guard,
     ) -> Option<BlockRef<'g, Block>> {
-        self.cache().find(self.key(handle), hint, pinned)
+        self.cache().find_approached(ahead, self.key(handle), hint, pinned)
     }
 }

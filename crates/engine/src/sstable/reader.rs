@@ -537,7 +537,7 @@ impl SstReader {
         block: usize,
         parts: [Range<usize>; N],
     ) {
-        self.cache.prefetch(&index.hints()[block], |_| parts);
+        self.cache.prefetch(&index.hints()[block], parts);
     }
 
     /// The filter partition at `at`; `None` if it has none.

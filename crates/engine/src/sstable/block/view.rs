@@ -16,6 +16,7 @@ use crate::sstable::heads::{HEAD_LEN, TailForm, Target, put_suffix};
 use crate::sstable::ints::{self, int_at, partition, u16_at, u32_at, u64_at};
 use base::memory::prefetch;
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 use std::ops::Range;
 
 /// What a check of all entries has seen.
@@ -364,7 +365,8 @@ impl<'a> BlockView<'a> {
         let (mut from, mut len) = (window.start, window.len());
         while len > 1 {
             let half = len / 2;
-            from += usize::from(self.head(from + half - 1) < head) * half;
+            let less = self.head(from + half - 1) < head;
+            from = select_unpredictable(less, from + half, from);
             len -= half;
         }
         from + usize::from(len == 1 && self.head(from) < head) - window.start
