@@ -45,9 +45,13 @@ impl<M: Plain> Cache<M> {
 
     /// Asks the processor to fetch the same, of a block that will be looked for without a guard.
     #[inline]
-    pub fn prefetch<const N: usize>(&self, hint: &Hint, parts: [Range<usize>; N]) {
-        if let Some((place, _)) = self.follow(hint) {
-            self.arena.prefetch(place, parts);
+    pub fn prefetch<const N: usize>(
+        &self,
+        hint: &Hint,
+        parts: impl FnOnce(u32) -> [Range<usize>; N],
+    ) {
+        if let Some((place, aim)) = self.follow(hint) {
+            self.arena.prefetch(place, parts(aim));
         }
     }
 

@@ -42,7 +42,7 @@ impl Ahead {
     pub(super) fn look(&mut self, sst: &SstReader, left: usize, next: Option<(&IndexRef, usize)>) {
         match (&*self, next) {
             (Self::Unknown, Some((index, block))) => {
-                sst.prefetch_data(index, block, []);
+                sst.prefetch_data(index, block, |_| []);
                 *self = Self::Sought;
             }
             (Self::Unknown, None) => *self = Self::Absent,

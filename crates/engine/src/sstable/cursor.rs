@@ -9,7 +9,7 @@
 //! the index alone.
 
 use super::ahead::{Ahead, ROWS_REACHED, ROWS_SOUGHT};
-use super::block::CellValue;
+use super::block::{CellValue, aimed_walk, rows_left};
 use super::ints::partition;
 use super::point::RowHit;
 use super::readahead::Readahead;
@@ -24,8 +24,6 @@ use crate::request::Direction;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-/// Bytes of a block that a seek asks for at once: what its search looks at, in most blocks.
-const SEEK_PREFETCHES: Range<usize> = 0..1 << 10;
 /// Rows of a stretch that is worth being made: it holds its block once more.
 const STRETCH_ROWS_MIN: usize = 4;
 
@@ -278,12 +276,25 @@ impl SstCursor {
             return self.stand_on_first_of(any.then_some(Place { partition: 0, block: 0 }));
         };
         let index = self.index(partition)?;
-        let place = Place { partition, block: index.view().block_of(row) };
-        self.sst.prefetch_data(&index, place.block, [SEEK_PREFETCHES]);
+        let (block, fraction) = index.view().place_of(row, index.hints());
+        let place = Place { partition, block };
+        let mut left = 0;
+        self.sst.prefetch_data(&index, block, |aim| {
+            left = rows_left(aim, fraction);
+            aimed_walk(aim)
+        });
+        let sought = left <= ROWS_SOUGHT && block + 1 < index.view().blocks();
+        if sought {
+            self.sst.prefetch_data(&index, block + 1, |_| []);
+        }
         let block = self.block(place)?;
         let found = block.view().lower_bound_of_walk(row);
         if found < block.view().rows() {
-            return self.stand_on_start_of(place, block, found);
+            self.stand_on_start_of(place, block, found)?;
+            if sought {
+                self.ahead = Ahead::Sought;
+            }
+            return Ok(());
         }
         let next = self.place_after(place);
         self.stand_on_first_of(next)

@@ -529,13 +529,13 @@ impl SstReader {
         self.resident(&lead).and_then(DataRef::new)
     }
 
-    /// Asks the processor to fetch what says whether the block is where its hint says, and `parts`
-    /// of the block.
+    /// Asks the processor to fetch what says whether the block is where its hint says, and the parts
+    /// of the block that `parts` names by its aim.
     pub(super) fn prefetch_data<const N: usize>(
         &self,
         index: &IndexRef,
         block: usize,
-        parts: [Range<usize>; N],
+        parts: impl FnOnce(u32) -> [Range<usize>; N],
     ) {
         self.cache.prefetch(&index.hints()[block], parts);
     }

@@ -24,7 +24,7 @@ pub(super) use builder::put_column;
 pub(super) use view::decode_column;
 
 pub(super) use builder::{BlockBuilder, NewValue};
-pub(super) use shape::{DataMeta, aimed};
+pub(super) use shape::{DataMeta, aimed, aimed_walk, rows_left};
 pub(super) use view::{BlockView, CellValue, Search};
 
 use super::damage::{Damage, ensure};

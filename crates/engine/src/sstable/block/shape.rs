@@ -66,19 +66,42 @@ pub(super) fn probable_rows(rows: usize, fraction: u32) -> Range<usize> {
     guess.saturating_sub(around)..(guess + around).min(rows)
 }
 
+/// Where the directory starts, about, and bytes of a row there.
+#[inline]
+fn directory_by(aim: u32) -> (usize, usize) {
+    let stride = if aim & 1 == 0 { DIRECTORY_STRIDE } else { DIRECTORY_STRIDE_WIDE };
+    ((aim >> 1 & AIM_LINE_MAX) as usize * LINE_LEN, stride as usize)
+}
+
 /// The bytes of a block that a search looks at first, by the block's aim and where in it the row
 /// probably lies: prefix, dictionary and samples, and part of the directory.
 #[inline]
 pub(in crate::sstable) fn aimed(aim: u32, fraction: u32) -> [Range<usize>; 2] {
     let rows = (aim >> 16) as usize;
-    let directory = (aim >> 1 & AIM_LINE_MAX) as usize * LINE_LEN;
-    let stride =
-        if aim & 1 == 0 { DIRECTORY_STRIDE as usize } else { DIRECTORY_STRIDE_WIDE as usize };
+    let (directory, stride) = directory_by(aim);
     let probable = probable_rows(rows, fraction);
     let before = probable.start.saturating_sub(1);
     [
         super::HEADER_LEN..super::HEADER_LEN + LINE_LEN,
         directory + before * stride..directory + (probable.end + 1) * stride,
+    ]
+}
+
+/// How many rows of a block, by its aim, lie from `fraction` of them on.
+#[inline]
+pub(in crate::sstable) fn rows_left(aim: u32, fraction: u32) -> usize {
+    let rows = (aim >> 16) as usize;
+    rows - scale(fraction, rows)
+}
+
+/// The bytes of a block that a walk which begins in it looks at first, by the block's aim: prefix,
+/// dictionary and samples, and the directory.
+#[inline]
+pub(in crate::sstable) fn aimed_walk(aim: u32) -> [Range<usize>; 2] {
+    let (directory, stride) = directory_by(aim);
+    [
+        super::HEADER_LEN..super::HEADER_LEN + LINE_LEN,
+        directory..directory + ((aim >> 16) as usize + 1) * stride,
     ]
 }
 
