@@ -20,7 +20,7 @@ use crate::cell::{Column, SequenceNumber};
 use crate::options::ReadPath;
 use crate::request::Cell;
 use crate::sstable::{
-    Ahead, Candidate, Descent, FilterQuery, HeldBlocks, Missing, RowCells, WantedCells,
+    Ahead, Candidate, Descent, FilterQuery, HeldBlocks, Missing, RowBits, RowCells, WantedCells,
 };
 use crate::view::ReadView;
 use arrayvec::ArrayVec;
@@ -180,10 +180,10 @@ impl<'k> PointRead<'k> {
         if !self.parts.filters {
             return Step::Done(());
         }
-        let mut wanted = Vec::new();
+        let (mut wanted, mut bits) = (Vec::new(), RowBits::default());
         let probed = candidates.len();
         candidates.retain(|(run, candidate)| {
-            let probed = candidate.probe(self.queries, pinned);
+            let probed = candidate.probe(self.queries, &mut bits, pinned);
             probed.unwrap_or_else(|missing| {
                 wanted.push((*run, missing));
                 true
@@ -230,13 +230,13 @@ impl<'k> PointRead<'k> {
         held: &HeldBlocks,
         pinned: &Guard,
     ) -> Vec<Wanted> {
-        let mut wanted = Vec::new();
+        let (mut wanted, mut bits) = (Vec::new(), RowBits::default());
         for (at, run) in view.runs().iter().enumerate().take(RUNS_MAX) {
             let sst = run.sst_around(self.row());
             let candidate = sst.and_then(|sst| Candidate::begin(sst, &self.queries[0], pinned));
             let Some(mut candidate) = candidate else { continue };
             let passes = !self.parts.filters
-                || match candidate.probe(self.queries, pinned) {
+                || match candidate.probe(self.queries, &mut bits, pinned) {
                     Ok(passes) => passes,
                     Err(missing) => {
                         wanted.push((at, missing));
@@ -371,9 +371,9 @@ impl<'k> PointRead<'k> {
             *progress = Progress::Alone;
             return;
         }
-        let (mut passed, mut several) = (None, false);
+        let (mut passed, mut several, mut bits) = (None, false, RowBits::default());
         for (run, candidate) in candidates.iter_mut() {
-            match candidate.probe(self.queries, pinned) {
+            match candidate.probe(self.queries, &mut bits, pinned) {
                 Ok(false) => {}
                 Ok(true) if passed.is_none() => passed = Some((*run, candidate.descend())),
                 Ok(true) | Err(_) => several = true,

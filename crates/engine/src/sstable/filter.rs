@@ -367,6 +367,34 @@ impl FilterMeta {
     }
 }
 
+/// The bits that a row sets in its line, which are the same in every filter of as many probes: a
+/// read of several files works them out once, and compares without branches.
+#[derive(Debug, Default)]
+pub(crate) struct RowBits {
+    /// 0: none yet.
+    probes: u32,
+    words: [u64; LINE_LEN / 8],
+}
+
+impl RowBits {
+    fn of(hash: u64, probes: u32) -> Self {
+        let key = mix(hash, TAG_ROW);
+        let mut words = [0; LINE_LEN / 8];
+        for probe in 0..probes {
+            let bit = bit_of(key, probe);
+            words[bit / 64] |= 1 << (bit % 64);
+        }
+        Self { probes, words }
+    }
+
+    #[inline]
+    fn are_set_in(&self, line: &[u8; LINE_LEN]) -> bool {
+        let (line, _) = line.as_chunks();
+        let unset = |(bits, word): (&u64, &[u8; 8])| bits & !u64::from_le_bytes(*word);
+        self.words.iter().zip(line).map(unset).fold(0, |all, unset| all | unset) == 0
+    }
+}
+
 /// A checked filter partition.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FilterPartition<'a> {
@@ -382,9 +410,22 @@ impl<'a> FilterPartition<'a> {
 
     /// Whether what `query` asks for may be here, or a tombstone of its row. `false` is certain.
     pub(super) fn may_contain(self, query: &FilterQuery<'_>) -> bool {
-        if !self.has(query.hash, mix(query.hash, TAG_ROW)) {
-            return false;
+        self.may_have_row(query, &mut RowBits::default()) && self.may_have_part(query)
+    }
+
+    /// Whether anything of the query's row may be here. `false` is certain. `bits` is only used for
+    /// questions about this row.
+    #[inline]
+    pub(super) fn may_have_row(self, query: &FilterQuery<'_>, bits: &mut RowBits) -> bool {
+        if bits.probes != self.meta.probes {
+            *bits = RowBits::of(query.hash, self.meta.probes);
         }
+        bits.are_set_in(self.line(query.hash))
+    }
+
+    /// The same of what of the row is asked for, if the row may be here.
+    #[inline]
+    pub(super) fn may_have_part(self, query: &FilterQuery<'_>) -> bool {
         let Some(key) = query.finest(self.meta.granularity) else { return true };
         self.has(query.hash, key)
             || self.has_marker(query.hash, TOMBSTONE)

@@ -49,6 +49,7 @@ pub use ages::Ages;
 pub use builder::{SstBuilder, SstOptions, SstSummary};
 pub use cursor::SstCursor;
 pub use damage::Damage;
+pub(crate) use filter::RowBits;
 pub use filter::{Asked, FilterQuery};
 pub use format::{BlockType, FORMAT_VERSION, Footer, FooterError, Handle};
 pub(crate) use heads::head_of;

@@ -7,7 +7,7 @@
 //! again when a [`BlockLoad`](super::BlockLoad) has brought it in.
 
 use super::block::{BlockView, LargeValue, Search, aimed};
-use super::filter::{FilterPartition, FilterQuery, line_at};
+use super::filter::{FilterPartition, FilterQuery, RowBits, line_at};
 use super::format::Handle;
 use super::index::IndexPartition;
 use super::reader::SstReader;
@@ -107,11 +107,13 @@ impl<'g> Candidate<'g> {
         Timestamp(self.slot().timestamp_max)
     }
 
-    /// Whether the filter lets the row pass for any of `queries`. `false` is certain.
+    /// Whether the filter lets the row pass for any of `queries`, of which `bits` are the row's.
+    /// `false` is certain.
     #[inline]
     pub(crate) fn probe(
         &mut self,
         queries: &[FilterQuery<'_>],
+        bits: &mut RowBits,
         pinned: &'g Guard,
     ) -> std::result::Result<bool, Missing> {
         let slot = self.slot();
@@ -122,7 +124,8 @@ impl<'g> Candidate<'g> {
             false
         } else {
             let filter = self.filter(pinned).ok_or(Missing::Filter(self.partition as usize))?;
-            queries.iter().any(|query| filter.may_contain(query))
+            filter.may_have_row(&queries[0], bits)
+                && queries.iter().any(|query| filter.may_have_part(query))
         };
         if passes {
             self.ahead = self.sst.approach(&slot.index_hint, |_| [], pinned);

@@ -82,11 +82,17 @@ impl SstRun {
         };
         let head = head_of(suffix);
         let below = heads_below(&self.heads, head);
-        if self.heads.get(below) != Some(&head) {
-            return below;
+        match self.heads.get(below) == Some(&head) {
+            true => self.behind_tied(row, equal, below),
+            false => below,
         }
-        // Heads tie: only now do the rows decide.
-        partition(below, self.ssts.len(), |at| {
+    }
+
+    /// The same where the SSTable at `first` begins with the head of `row`: only now do the rows
+    /// decide.
+    #[inline(never)]
+    fn behind_tied(&self, row: &[u8], equal: bool, first: usize) -> usize {
+        partition(first, self.ssts.len(), |at| {
             let order = self.ssts[at].properties().first_row.as_slice().cmp(row);
             order.is_lt() || (equal && order.is_eq())
         })

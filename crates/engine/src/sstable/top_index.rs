@@ -51,7 +51,8 @@ const _: () = assert!(size_of::<Slot>() == 64, "one line");
 pub(super) struct TopIndex {
     partitions: Vec<Partition>,
     slots: Box<[Slot]>,
-    prefix_len: usize,
+    /// What all first rows begin with, and the heads of what follows (heads.rs).
+    prefix: Box<[u8]>,
     heads: Vec<u64>,
 }
 
@@ -103,7 +104,8 @@ impl TopIndex {
             filter_hint: Hint::default(),
         };
         let slots = partitions.iter().map(slot).collect();
-        Self { partitions, slots, prefix_len, heads }
+        let prefix = partitions.first().map_or(&[][..], |first| &first.row[..prefix_len]).into();
+        Self { partitions, slots, prefix, heads }
     }
 
     /// The way to each partition's blocks.
@@ -119,7 +121,7 @@ impl TopIndex {
     /// The first partition whose first row is not less than `row`; their count if there is none.
     pub(super) fn lower_bound(&self, row: &[u8]) -> usize {
         let Some(first) = self.partitions.first() else { return 0 };
-        let Some(suffix) = row.strip_prefix(&first.row[..self.prefix_len]) else {
+        let Some(suffix) = row.strip_prefix(&*self.prefix) else {
             let before = row < first.row.as_slice();
             return if before { 0 } else { self.partitions.len() };
         };
@@ -133,23 +135,33 @@ impl TopIndex {
     /// The partition in which `row` begins if the file has it; `None` if it is before all rows.
     #[inline]
     pub(super) fn partition_of(&self, row: &[u8]) -> Option<usize> {
-        let first = self.partitions.first()?;
-        let Some(suffix) = suffix_of(row, &first.row[..self.prefix_len]) else {
-            // All first rows have the prefix, so `row` is before or after them all.
-            return (row > first.row.as_slice()).then(|| self.partitions.len() - 1);
-        };
+        let Some(suffix) = suffix_of(row, &self.prefix) else { return self.last_if_before(row) };
         let head = head_of(suffix);
-        let mut behind = heads_below(&self.heads, head);
+        let behind = heads_below(&self.heads, head);
         if self.heads.get(behind) == Some(&head) {
-            // Heads tie: only now do the rows decide.
-            behind = partition(behind, self.partitions.len(), |at| {
-                match self.partitions[at].row.as_slice().cmp(row) {
-                    Ordering::Less => true,
-                    Ordering::Equal => self.partitions[at].column.is_none(),
-                    Ordering::Greater => false,
-                }
-            });
+            return self.partition_of_tied(row, behind);
         }
+        behind.checked_sub(1)
+    }
+
+    /// The last partition, if its first row is before `row`, which has not the prefix.
+    #[inline(never)]
+    fn last_if_before(&self, row: &[u8]) -> Option<usize> {
+        // All first rows have the prefix, so `row` is before or after them all.
+        (row > &*self.prefix).then(|| self.partitions.len() - 1)
+    }
+
+    /// The partition of `row`, whose head is that of the partition at `first`: only now do the rows
+    /// decide.
+    #[inline(never)]
+    fn partition_of_tied(&self, row: &[u8], first: usize) -> Option<usize> {
+        let behind = partition(first, self.partitions.len(), |at| {
+            match self.partitions[at].row.as_slice().cmp(row) {
+                Ordering::Less => true,
+                Ordering::Equal => self.partitions[at].column.is_none(),
+                Ordering::Greater => false,
+            }
+        });
         behind.checked_sub(1)
     }
 
