@@ -131,11 +131,11 @@ impl Shared {
 
     /// Flushes the tree whose memtable keeps too much log alive.
     fn inspect(self: &Arc<Self>) {
-        let trees: Vec<Arc<Tree>> = self.trees.read().values().cloned().collect();
-        let flushed = |id| trees.iter().find(|t| t.id == id).map(|t| t.view().version.flushed);
+        let trees = self.trees.read().clone();
+        let flushed = |id| trees.get(&id).map(|tree| tree.look().version.flushed);
         if self.log_segments.numbers().len() > LOG_SEGMENTS_MAX
             && let Some((_, id)) = self.log_segments.oldest_needed(flushed)
-            && let Some(tree) = trees.iter().find(|tree| tree.id == id)
+            && let Some(tree) = trees.get(&id)
         {
             self.freeze_if(tree, |_, frozen| frozen == 0);
         }

@@ -181,7 +181,7 @@ impl Check<'_> {
     fn listed(&mut self, state: &State, ssts: &[(FileNumber, PathBuf)]) -> Result<()> {
         self.report.trees = state.trees.len() as u64;
         let there: BTreeSet<FileNumber> = ssts.iter().map(|(number, _)| *number).collect();
-        for (tree, version) in &state.trees {
+        for (tree, version) in state.trees.iter() {
             for sst in version.runs().flat_map(|run| &run.ssts) {
                 let path = sst.number.sst_path(self.dir);
                 if there.contains(&sst.number) {

@@ -172,7 +172,7 @@ fn replay(
         start.last = start.last.max(last);
         start.commit_time = start.commit_time.max(item.record.commit_time);
         let Some(tree) = trees.get(&item.record.tree) else {
-            if state.used.contains(&item.record.tree) {
+            if state.used.contains_key(&item.record.tree) {
                 continue;
             }
             // A tree is in the manifest, durably, before it is in the log.

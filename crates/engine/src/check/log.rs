@@ -72,7 +72,8 @@ impl Order<'_> {
     }
 
     fn existed(&self, tree: TreeId) -> bool {
-        self.state.is_none_or(|state| state.trees.contains_key(&tree) || state.used.contains(&tree))
+        self.state
+            .is_none_or(|state| state.trees.contains_key(&tree) || state.used.contains_key(&tree))
     }
 }
 

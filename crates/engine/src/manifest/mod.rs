@@ -13,6 +13,7 @@ mod reader;
 pub(crate) mod salvage;
 mod set;
 mod state;
+mod tree_map;
 pub mod version;
 
 pub use crate::log::LogPosition;
@@ -21,6 +22,7 @@ pub use reader::{EditReader, load};
 pub use set::ManifestSet;
 pub(crate) use set::{create, sync_parents};
 pub use state::{Refusal, State};
+pub use tree_map::TreeMap;
 pub use version::{FileNumber, Run, RunId, SstMeta, TreeVersion};
 
 #[cfg(test)]

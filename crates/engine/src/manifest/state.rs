@@ -2,12 +2,13 @@
 
 use super::check;
 use super::edit::{Edit, LogClosed, StoreId};
+use super::tree_map::TreeMap;
 use super::version::{FileNumber, Run, RunId, SstMeta, TreeVersion};
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::Error;
 use crate::log::{LogPosition, SegmentNumber};
 use crate::options::TreeOptions;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
     /// The trees that exist.
-    pub trees: BTreeMap<TreeId, Arc<TreeVersion>>,
+    pub trees: TreeMap<Arc<TreeVersion>>,
     /// Ids of trees that were dropped: never given again.
-    pub used: Arc<BTreeSet<TreeId>>,
+    pub used: TreeMap<()>,
     /// All smaller file numbers may have been used.
     pub next_file: FileNumber,
     /// All sequence numbers up to here may have been used. Those in the log are not counted.
@@ -33,8 +34,8 @@ pub struct State {
 impl Default for State {
     fn default() -> Self {
         Self {
-            trees: BTreeMap::new(),
-            used: Arc::default(),
+            trees: TreeMap::default(),
+            used: TreeMap::default(),
             next_file: FileNumber(1),
             last_sequence: SequenceNumber(0),
             log_from: SegmentNumber(1),
@@ -109,7 +110,7 @@ impl State {
 
     /// Checks everything, also what no single tree can tell.
     pub fn check(&self) -> Result<(), Refusal> {
-        for (tree, version) in &self.trees {
+        for (tree, version) in self.trees.iter() {
             check::tree(version).map_err(|error| broken(*tree, &error))?;
         }
         check::files_are_listed_once(self).map_err(Refusal::Broken)
@@ -118,8 +119,8 @@ impl State {
     /// Edits that build this state from nothing.
     pub fn to_edits(&self) -> Vec<Edit> {
         let mut edits = Vec::new();
-        edits.extend(self.used.iter().map(|tree| Edit::UsedTree { tree: *tree }));
-        for (tree, version) in &self.trees {
+        edits.extend(self.used.keys().map(|tree| Edit::UsedTree { tree: *tree }));
+        for (tree, version) in self.trees.iter() {
             let tree = *tree;
             edits.push(Edit::CreateTree { tree, options: version.options.clone() });
             for (level, runs) in version.levels.iter().enumerate() {
@@ -149,11 +150,11 @@ impl State {
             Edit::CreateTree { tree, options } => self.create(*tree, options)?,
             Edit::DropTree { tree } => {
                 self.trees.remove(tree).ok_or(Refusal::UnknownTree(*tree))?;
-                Arc::make_mut(&mut self.used).insert(*tree);
+                self.used.insert(*tree, ());
             }
             Edit::UsedTree { tree } => {
-                let new = Arc::make_mut(&mut self.used).insert(*tree);
-                if !new || self.trees.contains_key(tree) {
+                let known = self.used.insert(*tree, ()).is_some();
+                if known || self.trees.contains_key(tree) {
                     return Err(Refusal::UsedTree(*tree));
                 }
             }
@@ -196,7 +197,7 @@ impl State {
     }
 
     fn create(&mut self, tree: TreeId, options: &TreeOptions) -> Result<(), Refusal> {
-        if self.used.contains(&tree) || self.trees.contains_key(&tree) {
+        if self.used.contains_key(&tree) || self.trees.contains_key(&tree) {
             return Err(Refusal::UsedTree(tree));
         }
         self.trees.insert(tree, Arc::new(TreeVersion::empty(options.clone())));

@@ -89,7 +89,7 @@ pub(super) fn contradicts(repair: &Repair<'_>, state: &State) -> Result<bool> {
             continue;
         };
         let (tree, first) = (item.record.tree, item.record.first.0);
-        let created = state.trees.contains_key(&tree) || state.used.contains(&tree);
+        let created = state.trees.contains_key(&tree) || state.used.contains_key(&tree);
         // Numbers that the log leaves out are known to the manifest (`crate::recovery`).
         let left_out = next.is_some_and(|next| first > next && first - 1 > state.last_sequence.0);
         if !created || left_out {
@@ -148,7 +148,7 @@ impl Replay {
             return Ok(());
         }
         self.last = last;
-        if repair.state.used.contains(&tree) {
+        if repair.state.used.contains_key(&tree) {
             return Ok(());
         }
         if repair.state.tree(tree).is_none() {

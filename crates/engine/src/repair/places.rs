@@ -124,7 +124,8 @@ pub(super) fn unlisted(files: &Files, state: &State) -> Unlisted {
         return Unlisted::None;
     }
     let replaces = |input: &FileNumber| listed.contains(input) && !files.contains_key(input);
-    let unheard = |tree: TreeId| !state.trees.contains_key(&tree) && !state.used.contains(&tree);
+    let unheard =
+        |tree: TreeId| !state.trees.contains_key(&tree) && !state.used.contains_key(&tree);
     let newer = unlisted
         .any(|(_, found)| found.tree().is_some_and(unheard) || found.inputs().iter().any(replaces));
     if newer { Unlisted::Newer } else { Unlisted::Leftovers }

@@ -6,6 +6,8 @@ use crate::schema::{TableName, TableSchema};
 use crate::schema_record;
 use engine::TreeOptions;
 use engine::{Column, Engine, FamilyId, RowRange, ScanRequest, Timestamp, TreeId, WriteBatch};
+use parking_lot::Mutex;
+use std::ops::Range;
 
 /// The tree of the schema.
 pub(crate) const SYSTEM_TREE: TreeId = TreeId(1);
@@ -32,9 +34,15 @@ pub trait MetaStore: Send + Sync + 'static {
     fn reserve_trees(&self, count: u32) -> Result<TreeId>;
 }
 
+/// Tree ids that are set aside with one write beyond those asked for. What is not given when the
+/// engine closes is never given.
+const AHEAD: u32 = 64;
+
 /// The schema in the engine itself.
 pub(crate) struct EngineMeta {
     engine: Engine,
+    /// Tree ids that are set aside and not given.
+    aside: Mutex<Range<u32>>,
 }
 
 impl EngineMeta {
@@ -43,7 +51,7 @@ impl EngineMeta {
         if !engine.trees().contains(&SYSTEM_TREE) {
             engine.create_tree(SYSTEM_TREE, TreeOptions::default())?;
         }
-        Ok(Self { engine })
+        Ok(Self { engine, aside: Mutex::default() })
     }
 
     fn write(&self, batch: &WriteBatch) -> Result<()> {
@@ -142,15 +150,21 @@ impl MetaStore for EngineMeta {
     }
 
     fn reserve_trees(&self, count: u32) -> Result<TreeId> {
+        let mut aside = self.aside.lock();
+        if let Some(rest) = aside.start.checked_add(count).filter(|rest| *rest <= aside.end) {
+            return Ok(TreeId(std::mem::replace(&mut aside.start, rest)));
+        }
         let first = self.next_tree()?;
-        let next = first
+        let given = first
             .0
             .checked_add(count)
             .ok_or_else(|| Error::ResourceExhausted("all tree ids are used up".into()))?;
+        let next = given.saturating_add(AHEAD);
         let mut batch = WriteBatch::new();
         let column = Column::of(FAMILY, b"");
         batch.put(NEXT_TREE_ROW, column, Timestamp(0), &next.to_le_bytes());
         self.write(&batch)?;
+        *aside = given..next;
         Ok(first)
     }
 }

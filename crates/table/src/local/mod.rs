@@ -34,12 +34,12 @@ use crate::store::{DropRows, ReadRows, RowKeySample, Store};
 use async_trait::async_trait;
 use base::env::Clock;
 use bytes::Bytes;
-use engine::{Engine, Timestamp, WriteBatch};
+use engine::{Engine, Timestamp, TreeId, WriteBatch};
 use locks::RowLocks;
 use meta::{EngineMeta, FIRST_TABLET_TREE};
 use parking_lot::{Mutex, RwLock};
 use read::{Filled, Reader};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -137,16 +137,15 @@ impl Local {
         meta: Box<dyn MetaStore>,
     ) -> Result<Self> {
         let mut tables = BTreeMap::new();
-        let mut orphans = engine.trees();
+        let mut orphans: BTreeSet<TreeId> = engine.trees().into_iter().collect();
         orphans.retain(|tree| *tree >= FIRST_TABLET_TREE);
         for schema in meta.tables()? {
             let rules = Arc::new(TableRules::of(&schema));
             for tablet in &schema.tablets {
-                let Some(at) = orphans.iter().position(|tree| *tree == tablet.tree) else {
+                if !orphans.remove(&tablet.tree) {
                     let text = format!("table {} names tree {}", schema.name, tablet.tree.0);
                     return Err(Error::DataLoss(format!("{text}, which is missing or taken")));
-                };
-                orphans.swap_remove(at);
+                }
                 engine.set_elision_rules(tablet.tree, rules.clone())?;
             }
             tables.insert(schema.name.clone(), Arc::new(Table::new(schema)));

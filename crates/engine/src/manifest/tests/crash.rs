@@ -16,7 +16,7 @@ fn start(fs: &SimFs) -> crate::Result<ManifestSet> {
 /// Edits that fit `state`: a tree more or less, or an SSTable more, less or elsewhere.
 fn some_edits(state: &State, set: &ManifestSet, rng: &mut Rng) -> Vec<Edit> {
     let trees: Vec<TreeId> = state.trees.keys().copied().collect();
-    let highest = state.used.iter().chain(&trees).map(|tree| tree.0).max().unwrap_or(0);
+    let highest = state.used.keys().chain(&trees).map(|tree| tree.0).max().unwrap_or(0);
     let Some(tree) = trees.get(rng.index(trees.len() + 1)).copied() else {
         return vec![create(highest + 1)];
     };
@@ -118,7 +118,7 @@ fn installs_survive_a_power_loss_at_every_operation() {
             }
             let set = start(&fs).unwrap_or_else(|error| panic!("{case}: {error}"));
             known.check(&set.state(), &case);
-            let highest = known.told.trees.keys().chain(&*known.told.used).max().copied();
+            let highest = known.told.trees.keys().chain(known.told.used.keys()).max().copied();
             set.install(&[create(highest.map_or(1, |tree| tree.0 + 1))]).unwrap();
         }
     }
