@@ -18,8 +18,8 @@ pub use contents::{ContentFile, Contents, DirFile, Point, contents, make_current
 use crate::cell::SequenceNumber;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
-use crate::file::copy_file;
-use crate::log::{LogItem, SegmentNumber};
+use crate::file::copy_start;
+use crate::log::{LogItem, SegmentNumber, written_len};
 use crate::manifest::{self, ManifestSet, State, StoreId};
 use base::env::FileSystem;
 use std::path::Path;
@@ -96,7 +96,7 @@ fn last_of(dir: &Path, item: &LogItem<'_>) -> Result<SequenceNumber> {
     Ok(SequenceNumber(item.record.first.0.saturating_add(batch.len() as u64 - 1)))
 }
 
-/// Copies the segments that are needed. Their content is on disk then, their names are not.
+/// Copies the segments that are needed, without the room that is reserved in them. Their content is on disk then, their names are not.
 fn copy_segments(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -105,7 +105,8 @@ fn copy_segments(
     state: &State,
 ) -> Result<()> {
     for segment in segments.into_iter().filter(|segment| *segment >= state.log_from) {
-        copy_file(fs, &segment.path(dir), &segment.path(into))?;
+        let path = segment.path(dir);
+        copy_start(fs, &path, &segment.path(into), written_len(fs, &path)?)?;
     }
     Ok(())
 }

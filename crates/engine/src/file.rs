@@ -23,8 +23,13 @@ pub(crate) fn open_sst(
 
 /// Copies the file at `from`. Its content is on disk when this returns, its name is not.
 pub(crate) fn copy_file(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
+    let len = fs.size(from).map_err(|error| Error::io("read", from, &error))?;
+    copy_start(fs, from, to, len)
+}
+
+/// As `copy_file`, of the first `len` bytes.
+pub(crate) fn copy_start(fs: &dyn FileSystem, from: &Path, to: &Path, len: u64) -> Result<()> {
     let file = fs.open_read(from).map_err(|error| Error::io("open", from, &error))?;
-    let len = file.size().map_err(|error| Error::io("read", from, &error))?;
     let mut copy = fs.create(to).map_err(|error| Error::io("create", to, &error))?;
     let mut buffer = Vec::new();
     let mut at = 0;

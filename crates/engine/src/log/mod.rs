@@ -33,6 +33,7 @@ pub(crate) mod salvage;
 pub(crate) mod scan;
 mod segments;
 mod writer;
+mod written;
 
 pub(crate) use reader::Ending;
 pub use reader::{LogEnd, LogItem, LogReader, SegmentItem, SegmentReader};
@@ -40,6 +41,7 @@ pub use record::{LogRecord, RecordKind};
 pub(crate) use segments::is_empty;
 pub use segments::{LogSegments, SegmentNumber};
 pub use writer::LogWriter;
+pub(crate) use written::written_len;
 
 /// A position in whatever log feeds the engine; grows with every batch of a tree. With the
 /// engine's own log it is the sequence number of the batch's last mutation.

@@ -230,6 +230,11 @@ impl SegmentReader {
         self.end
     }
 
+    /// After `next` gave `None`: how they end.
+    pub(crate) fn ending(&self) -> Ending {
+        self.ending
+    }
+
     /// The next record, `None` after the last.
     #[expect(clippy::should_implement_trait, reason = "the item borrows from the reader")]
     pub fn next(&mut self) -> Result<Option<SegmentItem<'_>>> {

@@ -128,6 +128,47 @@ fn segments_are_retired_when_every_tree_in_them_is_flushed() {
 }
 
 #[test]
+fn what_was_written_of_a_segment_reads_as_the_whole_of_it() {
+    let (fs, dir) = real();
+    let (_, mut writer) = open(&fs, dir.path()).unwrap();
+    for first in 1..=6 {
+        // Payloads that end in zeros, as room does.
+        writer.append(&records(&[batch(1, first, 900)])).unwrap();
+        writer
+            .append(&[LogRecord::new(TreeId(1), SequenceNumber(10 * first), 1, &[0; 100])])
+            .unwrap();
+    }
+    writer.sync().unwrap();
+    let numbers = writer.segments().numbers();
+    assert!(numbers.len() > 1);
+    let cut_all = |whole: &[bool]| {
+        let (before, end) = read(&fs, dir.path()).unwrap();
+        for (segment, whole) in numbers.iter().zip(whole) {
+            let path = segment.path(dir.path());
+            let (len, written) = (fs.size(&path).unwrap(), written_len(&*fs, &path).unwrap());
+            assert_eq!(written == len, *whole, "{written} of {len} bytes of {segment:?}");
+            fs.open_write(&path).unwrap().set_len(written).unwrap();
+            assert_eq!(written_len(&*fs, &path).unwrap(), written);
+        }
+        let (after, end_after) = read(&fs, dir.path()).unwrap();
+        assert_eq!((after, format!("{:?}", end_after.last)), (before, format!("{:?}", end.last)));
+    };
+    // The last one as a killed process leaves it, then with a torn tail, then sealed.
+    cut_all(&vec![false; numbers.len()]);
+    let last = numbers.last().unwrap().path(dir.path());
+    let end = fs.size(&last).unwrap();
+    fs.open_write(&last).unwrap().write_all_at(&[0, 7, 0], end).unwrap();
+    cut_all(&vec![true; numbers.len()]);
+    fs.open_write(&last).unwrap().set_len(end).unwrap();
+    writer.rotate().unwrap();
+    fs.open_write(&last).unwrap().set_len(end + 4096).unwrap();
+    assert!(written_len(&*fs, &last).unwrap() < end + 4096);
+    // Where a record does not read all is kept, for whoever can make something of it.
+    fs.open_write(&last).unwrap().write_all_at(&[0xff; 4], 40).unwrap();
+    assert_eq!(written_len(&*fs, &last).unwrap(), end + 4096);
+}
+
+#[test]
 fn the_bytes_of_version_one() {
     let (fs, dir) = real();
     let (_, mut writer) = open(&fs, dir.path()).unwrap();
