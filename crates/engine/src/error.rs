@@ -11,8 +11,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file system failed. A failed append or sync of the commit log or manifest also stops
-    /// writes until the engine is opened again; reads go on.
+    /// The file system failed; the file is named, whichever it is. A failed append or sync of the
+    /// commit log or manifest also stops writes until the engine is opened again; reads go on. A
+    /// failed write or sync of an SSTable fails the flush, compaction or ingest it was for, which
+    /// leaves nothing of it: whoever waits for that gets this error, and writers of the tree are told
+    /// it as `WritesStopped` once they cannot go on without it.
     Io {
         /// What was being done, a verb: `read`, `write`, `sync`, `create`.
         op: &'static str,

@@ -1,7 +1,7 @@
 //! Compaction through the public face, on a machine that loses power or has no space.
 
 use crate::support::{TREE, collect, small};
-use base::env::sim::SimEnv;
+use base::env::sim::{Fault, FaultPoint, SimEnv};
 use engine::elide::{ElisionPolicy, ElisionRules, Verdict};
 use engine::model::OwnedRow;
 use engine::{
@@ -97,6 +97,26 @@ fn a_full_disk_fails_a_compaction_and_nothing_else() {
             batch
         })
         .unwrap();
+}
+
+#[test]
+fn a_failed_sync_of_an_sstable_names_it_and_the_next_flush_succeeds() {
+    let machine = SimEnv::new(10);
+    let engine = open(&machine);
+    let mut batch = WriteBatch::new();
+    batch.put(b"row", Column::of(FAMILY, b"q"), Timestamp(1), b"value");
+    engine.write(TREE, &batch).unwrap();
+    machine.fs.inject(FaultPoint::Sync, 0, 1, Fault::Io);
+    match engine.flush(TREE) {
+        Err(Error::Io { op: "sync", path, .. }) => {
+            assert!(path.extension().is_some_and(|extension| extension == "sst"), "{path:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!((all(&engine).len(), ssts(&machine)), (1, 0));
+    engine.write(TREE, &batch).unwrap();
+    engine.flush(TREE).unwrap();
+    assert_eq!((all(&engine).len(), ssts(&machine)), (1, 1));
 }
 
 /// Two versions a column, none older than 2 µs of the clock.

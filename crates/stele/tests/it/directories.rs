@@ -65,6 +65,30 @@ fn flip(file: &Path, at: usize) {
     std::fs::write(file, bytes).unwrap();
 }
 
+/// As docs/embedding.md says: the tables are trees, and the server finds all as it was.
+#[test]
+fn a_servers_directory_opens_with_the_engine_alone() {
+    use engine::{Engine, FamilyId, Options, ScanRequest};
+    let root = tempfile::tempdir().unwrap();
+    let dir = used_directory(root.path());
+    let engine = Engine::open(base::env::Env::real(1), &dir, Options::default()).unwrap();
+    let trees = engine.trees();
+    let [_system, table] = trees[..] else { panic!("{trees:?}") };
+    let mut scan = engine.scan(table, &ScanRequest::default(), None).unwrap();
+    for number in 0..4000 {
+        assert_eq!(scan.next_row().unwrap(), Some(format!("row{number:05}").as_bytes()));
+        let cell = scan.next_cell().unwrap().unwrap();
+        assert_eq!((cell.qualifier, cell.value), (&b"v"[..], &[b'v'; 80][..]));
+    }
+    assert_eq!(scan.next_row().unwrap(), None);
+    let got = engine.get(table, b"row00042", FamilyId(1), b"v", None).unwrap();
+    assert_eq!(got.unwrap().1, [b'v'; 80]);
+    drop((scan, engine));
+    let mut server = Server::start(&dir, &SMALL);
+    assert_eq!(read_all(server.bigtable(), "t").0.len(), 4000);
+    assert!(server.terminate().success());
+}
+
 #[test]
 fn a_killed_server_leaves_a_clean_directory_whose_files_can_all_be_shown() {
     let root = tempfile::tempdir().unwrap();
