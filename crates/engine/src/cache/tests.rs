@@ -322,15 +322,16 @@ fn no_reader_sees_another_block() {
 
 const MIB: usize = 1 << 20;
 
-/// Lets all grace periods end, and gives what has to go back to the system.
+/// Lets all grace periods end, and gives what has to go back to the system. Readers of other
+/// tests may be interrupted while pinned.
 fn settle(cache: &Arc<TestCache>) {
-    for _ in 0..1000 {
+    for _ in 0..60_000 {
         cache.balance();
         epoch::pin().flush();
         if cache.counters().memory_bytes <= cache.counters().bytes_max {
             return;
         }
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
     panic!("memory stays: {:?}", cache.counters());
 }

@@ -1,13 +1,13 @@
 //! Things as large, and as many, as docs/limits.md says they may be. `STELE_LIMITS=1` takes the
 //! whole sizes and prints what they took; without it the same is done small, in every run.
 
-use crate::support::{TREE, collect, open, small};
+use crate::support::{TREE, collect, eventually, open, small};
 use engine::{
     Column, Durability, Engine, FamilyId, Options, RowRange, ScanRequest, Snapshot, Timestamp,
     TreeId, TreeOptions, WriteBatch,
 };
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const FAMILY: FamilyId = FamilyId(1);
 
@@ -51,15 +51,6 @@ fn options() -> Options {
 fn ssts(dir: &Path) -> u64 {
     let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     names.filter(|path| path.extension().is_some_and(|ext| ext == "sst")).count() as u64
-}
-
-/// Waits for jobs to let go of what they read: their last steps are not waited for by anybody else.
-fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Columns of the one row, as a scan meets them.

@@ -3,6 +3,7 @@
 use engine::model::{OwnedCell, OwnedRow};
 use engine::{Cell, Durability, Engine, Options, Scan, TreeId};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 pub(crate) const TREE: TreeId = TreeId(1);
 
@@ -46,4 +47,15 @@ pub(crate) fn collect(mut scan: Scan) -> Vec<OwnedRow> {
         rows.push((row, cells));
     }
     rows
+}
+
+/// Waits for what background work does in its own time: jobs let go of the files they have read
+/// after those who waited for them go on, and a thread that the system has stopped while it looks
+/// at blocks keeps their memory.
+pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }

@@ -128,8 +128,12 @@ impl Drill {
             .map(|mut writer| {
                 let (killed, counters) = (Arc::clone(&killed), Arc::clone(&self.counters));
                 self.runtime.spawn(async move {
-                    let mut client = Client::connect(address).await;
-                    let error = writer.write_until_error(&mut client, &counters).await;
+                    let error = match Client::try_connect(address).await {
+                        Ok(mut client) => {
+                            writer.write_until_error(&mut client, &counters).await.to_string()
+                        }
+                        Err(error) => error.to_string(),
+                    };
                     // The flag goes up before the signal does.
                     assert!(killed.load(Ordering::SeqCst), "before the kill: {error}");
                     writer

@@ -7,7 +7,7 @@ use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use tonic::Status;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Channel, Endpoint, Error};
 
 const INSTANCE: &str = "projects/p/instances/kill9";
 const TABLE: &str = "projects/p/instances/kill9/tables/t";
@@ -24,12 +24,17 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
+        Self::try_connect(address).await.expect("the server accepts connections")
+    }
+
+    /// As `connect`, to a server that may be killed meanwhile.
+    pub(crate) async fn try_connect(address: SocketAddr) -> Result<Self, Error> {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
-        let channel = endpoint.connect().await.expect("the server accepts connections");
+        let channel = endpoint.connect().await?;
         let data = data::bigtable_client::BigtableClient::new(channel.clone());
         let data = data.max_decoding_message_size(64 << 20);
         let admin = admin::bigtable_table_admin_client::BigtableTableAdminClient::new(channel);
-        Self { data, admin }
+        Ok(Self { data, admin })
     }
 
     pub(crate) async fn create_table(&mut self) {
