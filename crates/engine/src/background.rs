@@ -254,6 +254,7 @@ impl Shared {
             flushed: version.flushed,
             tree_options: &version.options,
             filter_granularity: tree.learn_granularity(),
+            open_files: &self.open_files,
             cache: &self.cache,
             new_file: &|| self.manifest.new_file(),
             cancelled: &|| self.is_closing(),

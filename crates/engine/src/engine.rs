@@ -28,6 +28,7 @@ use crate::ingest::{IngestFiles, IngestOptions, SstWriter};
 use crate::manifest::{ManifestSet, StoreId};
 use crate::metrics::{Counters, Metrics};
 use crate::obsolete::Obsolete;
+use crate::open_files::OpenFiles;
 use crate::options::{Options, TreeOptions};
 use crate::read::counters::FilterCounters;
 pub use crate::read::scan::Scan;
@@ -64,6 +65,7 @@ pub(crate) struct Shared {
     pub(crate) cache: Arc<BlockCache>,
     /// Blocks on their way for reads that hold no thread.
     pub(crate) flights: Flights,
+    pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) obsolete: Obsolete,
     pub(crate) progress: Mutex<Progress>,
     /// Signalled with `progress` whenever background work ends.

@@ -1,25 +1,12 @@
 //! Numbers and names of the engine's SSTable files.
 
 use crate::error::{Error, Result};
-use crate::options::Options;
 use base::env::FileSystem;
-use base::env::fs::ReadFile;
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
-
-/// Opens the SSTable at `path` as `options` say.
-pub(crate) fn open_sst(
-    fs: &dyn FileSystem,
-    path: &Path,
-    options: &Options,
-) -> io::Result<Arc<dyn ReadFile>> {
-    if options.direct_reads { fs.open_read_direct(path) } else { fs.open_read(path) }
-}
 
 /// Copies the file at `from`. Its content is on disk when this returns, its name is not.
 pub(crate) fn copy_file(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {

@@ -215,6 +215,8 @@ pub mod model;
 #[doc(hidden)]
 pub mod obsolete;
 #[doc(hidden)]
+pub mod open_files;
+#[doc(hidden)]
 pub mod options;
 #[doc(hidden)]
 pub mod read;

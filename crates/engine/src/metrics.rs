@@ -159,6 +159,10 @@ impl Shared {
         let (held, held_bytes) = self.obsolete.held();
         add("held_ssts", "SSTables kept only for reads that began before a compaction", held);
         add("held_sst_bytes", "Bytes of those", held_bytes);
+        let open = self.open_files.count() as u64;
+        add("ssts_open", "SSTables whose file is open", open);
+        let help = "Files opened again after they were closed to keep to open_files_max";
+        add("sst_reopens_total", help, self.open_files.reopened());
         self.add_memory(&cache, &mut values);
         self.add_shape(&mut values);
         let help = "Time that writes waited for background work, of those that did";

@@ -1,6 +1,7 @@
 //! Options fixed when an engine or a tree is opened.
 
 use crate::error::{Error, Result};
+use crate::open_files::OPEN_FILES_MIN;
 use std::time::Duration;
 
 /// When an acknowledged write is on disk.
@@ -42,6 +43,12 @@ pub struct Options {
     /// scan shorter than three blocks waits for each it misses. Where the file system cannot, files
     /// are read through the page cache, and the log says so once. Default false.
     pub direct_reads: bool,
+    /// SSTables that are open at a time. A colder one is closed for one that is read from disk, and
+    /// opened again when it is read itself, which a resident read is not. Fewer: more descriptors
+    /// are left for others, more reads of the disk open a file first. 16 or more; `None`, the
+    /// default: three quarters of what the process may open when the engine is (`RLIMIT_NOFILE`).
+    /// Reads under way may hold a few more.
+    pub open_files_max: Option<usize>,
     /// Parts of the read path that can be switched off. All are on by default.
     pub read_path: ReadPath,
     /// Size of one log segment, preallocated. Larger: fewer files; smaller: space returns
@@ -117,6 +124,7 @@ impl Default for Options {
             cache_bytes_max: None,
             memtable_bytes_max: 64 << 20,
             direct_reads: false,
+            open_files_max: None,
             read_path: ReadPath::default(),
             log_segment_bytes: 64 << 20,
             l0_runs_compact: 4,
@@ -164,6 +172,8 @@ impl Options {
             BackgroundRate::BytesPerSecond(rate) => rate,
             BackgroundRate::Unlimited | BackgroundRate::Auto => u64::MAX,
         };
+        let files = self.open_files_max.is_none_or(|files| files >= OPEN_FILES_MIN);
+        check("open_files_max", files, "16 or more")?;
         check("background_rate", rate >= 1 << 20, "1 MiB a second or more")
     }
 }

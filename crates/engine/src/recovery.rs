@@ -21,12 +21,12 @@ use crate::cell::{SequenceNumber, TreeId};
 use crate::commit::{Commits, LogStart};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
-use crate::file::open_sst;
 use crate::flights::Flights;
 use crate::log::{Ending, LogEnd, LogItem, LogReader, LogWriter, SegmentNumber};
 use crate::manifest::current::CURRENT;
 use crate::manifest::{LogPosition, ManifestSet, State};
 use crate::obsolete::{self, Obsolete};
+use crate::open_files::OpenFiles;
 use crate::options::{Options, ReadPath};
 use crate::snapshot::Snapshots;
 use crate::sstable::{BlockCache, ReadaheadSource, SstReader};
@@ -68,7 +68,8 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let features = CacheFeatures { huge_pages, hints };
     let budget = Budget::new(options.memory_bytes_max, options.cache_bytes_max);
     let cache = BlockCache::within(budget, features);
-    let trees = open_trees(&env, dir, &state, &cache, &options)?;
+    let open_files = OpenFiles::new(Arc::clone(&env.fs), &options);
+    let trees = open_trees(&open_files, dir, &state, &cache, &options)?;
     let (end, start) = replay(&env, dir, &manifest, &trees, &options)?;
     check_log(dir, &state, &end)?;
     let leftovers = obsolete::remove_unnamed(&*env.fs, dir, &state.files())?;
@@ -90,6 +91,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         trees: RwLock::new(trees),
         snapshots,
         cache,
+        open_files,
         obsolete: Obsolete::new(env.clone(), Arc::clone(&closing)),
         env,
         progress: Mutex::default(),
@@ -122,7 +124,7 @@ fn lock(fs: &dyn FileSystem, dir: &Path) -> Result<Box<dyn Send + Sync>> {
 }
 
 fn open_trees(
-    env: &Env,
+    files: &Arc<OpenFiles>,
     dir: &Path,
     state: &State,
     cache: &Arc<BlockCache>,
@@ -132,7 +134,7 @@ fn open_trees(
         let runs = version.runs().map(|run| {
             let ssts = run.ssts.iter().map(|sst| {
                 let path = sst.number.sst_path(dir);
-                let file = open_sst(&*env.fs, &path, options);
+                let file = files.open(&path);
                 let file = file.map_err(|error| match error.kind() {
                     io::ErrorKind::NotFound => Error::corruption(
                         &path,

@@ -31,6 +31,7 @@ use crate::file::FileNumber;
 use crate::manifest::salvage::{SalvagedManifest, salvage};
 use crate::manifest::version::LEVELS;
 use crate::manifest::{self, Edit, SstMeta, State};
+use crate::open_files::OpenFiles;
 use crate::options::{Compression, FilterGranularity, Options, TreeOptions};
 use crate::request::RowRange;
 use crate::sstable::{BlockCache, SstReader};
@@ -92,6 +93,7 @@ fn repair(
     let fs = &*env.fs;
     let bytes_total = ssts.iter().map(|(_, path)| fs.size(path).unwrap_or(0)).sum();
     let files = places::find(fs, ssts)?;
+    let options = Options::default();
     let mut repair = Repair {
         env,
         dir,
@@ -100,7 +102,8 @@ fn repair(
         state: State::default(),
         manifest_is_read: salvaged.state.is_some(),
         report: RepairReport::default(),
-        options: Options::default(),
+        open_files: OpenFiles::new(Arc::clone(&env.fs), &options),
+        options,
         cache: BlockCache::new(CACHE_BYTES, CacheFeatures::PASSING),
         next_file: Cell::new(1),
         progress,
@@ -124,6 +127,7 @@ struct Repair<'a> {
     manifest_is_read: bool,
     report: RepairReport,
     options: Options,
+    open_files: Arc<OpenFiles>,
     cache: Arc<BlockCache>,
     next_file: Cell<u64>,
     progress: &'a mut dyn FnMut(Progress<'_>),
@@ -149,6 +153,7 @@ impl Repair<'_> {
             flushed: version.flushed,
             tree_options: &version.options,
             filter_granularity: granularity.unwrap_or(FilterGranularity::Column),
+            open_files: &self.open_files,
             cache: &self.cache,
             new_file: &|| FileNumber(self.next_file.replace(self.next_file.get() + 1)),
             cancelled: &|| false,

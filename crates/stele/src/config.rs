@@ -105,6 +105,12 @@ pub(crate) struct Settings {
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) direct_reads: Option<bool>,
 
+    /// Files of data that are open at a time; a colder one is closed for one that is read from disk.
+    /// 16 or more. At the start the server lets itself have as many open as it may (ulimit -Hn).
+    /// [default: three quarters of that]
+    #[arg(long, env = "STELE_OPEN_FILES_MAX", value_name = "COUNT", help_heading = ENGINE)]
+    pub(crate) open_files_max: Option<usize>,
+
     /// Parts of the read path to switch off, separated by commas, to find out which of them a slow
     /// read or a suspected fault comes from; no answer depends on them. Some of huge-pages, hints,
     /// filters, point-reads, batched-reads, prefix-index, readahead; or none. [default: none]
@@ -238,6 +244,7 @@ impl Settings {
             memory_bytes_max,
             cache_bytes_max,
             direct_reads,
+            open_files_max,
             read_path_off,
             memtable_bytes_max,
             log_segment_bytes,
@@ -264,6 +271,7 @@ fn engine_options(settings: &Settings, default: Options) -> Result<Options, Conf
         memory_bytes_max: bytes(settings.memory_bytes_max, default.memory_bytes_max),
         cache_bytes_max: settings.cache_bytes_max.map(|size| bytes(Some(size), 0)),
         direct_reads: settings.direct_reads.unwrap_or(default.direct_reads),
+        open_files_max: settings.open_files_max.or(default.open_files_max),
         read_path: read_path.unwrap_or(default.read_path),
         log_segment_bytes: size(settings.log_segment_bytes, default.log_segment_bytes),
         l0_runs_compact: settings.l0_runs_compact.unwrap_or(default.l0_runs_compact),

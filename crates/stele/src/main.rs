@@ -26,6 +26,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    base::env::real::raise_open_files_max();
     let outcome = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Import(args) => import::run(&args),

@@ -6,6 +6,7 @@
 //! promise.
 
 use super::read_queue::{PreadQueue, ReadQueue};
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -84,6 +85,16 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Bytes the file system of `path` can still take.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+
+    /// How many files this process may have open; `None` where nothing is said.
+    fn open_files_max(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Whether a call failed since the process, or the system, has as many files open as it may.
+pub fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// A file open for reading. Reads are positional and may come from many threads at once.
@@ -104,6 +115,12 @@ pub trait ReadFile: Send + Sync + 'static {
     /// Whether reads go past the page cache.
     fn is_direct(&self) -> bool {
         false
+    }
+
+    /// The file that is to be read in place of this one, which is opened when it is read; it stays
+    /// open for as long as the result is held. `None`: this one.
+    fn opened(&self) -> io::Result<Option<Arc<dyn ReadFile>>> {
+        Ok(None)
     }
 
     /// What the kernel knows the file by; `None` if it is not one of the operating system, or

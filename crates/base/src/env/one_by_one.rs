@@ -69,4 +69,8 @@ impl FileSystem for OneByOne {
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         self.0.free_bytes(path)
     }
+
+    fn open_files_max(&self) -> Option<u64> {
+        self.0.open_files_max()
+    }
 }

@@ -6,6 +6,7 @@ use super::fs::{Descriptor, FileSystem, ReadFile, WriteFile};
 use super::read_queue::{PreadQueue, ReadQueue};
 use super::uring::UringQueue;
 use rustix::io::ReadWriteFlags;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
@@ -101,6 +102,18 @@ impl FileSystem for RealFileSystem {
         let stat = rustix::fs::statvfs(path)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
+
+    fn open_files_max(&self) -> Option<u64> {
+        getrlimit(Resource::Nofile).current
+    }
+}
+
+/// Lets this process have as many files open as it may allow itself (`RLIMIT_NOFILE`); gives how
+/// many that are, `None` for any number. Where that is refused it stays as it was.
+pub fn raise_open_files_max() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    getrlimit(Resource::Nofile).current
 }
 
 /// The queue that `set_up` makes, or one that needs nothing of the kernel.

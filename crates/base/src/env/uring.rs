@@ -93,7 +93,14 @@ impl UringQueue {
         }
     }
 
-    fn start(&mut self, request: Request) {
+    fn start(&mut self, mut request: Request) {
+        match request.file.opened() {
+            Ok(None) => {}
+            Ok(Some(open)) => request.file = open,
+            Err(error) => {
+                return self.done.push(Completed { tag: request.tag, result: Err(error) });
+            }
+        }
         let align = match request.file.descriptor() {
             Some(Descriptor { align, .. }) if !self.failed && request.len > 0 => align,
             _ => return self.read_now(&request),

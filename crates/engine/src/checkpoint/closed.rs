@@ -3,8 +3,8 @@
 //! get.
 //!
 //! 1. The lock of the directory is held meanwhile.
-//! 2. The log is copied as it lies, torn tail and all: what an open makes of the directory, it makes
-//!    of the copy.
+//! 2. The log is copied as it lies, torn tail and all, but for room that nothing was written to: what
+//!    an open makes of the directory, it makes of the copy.
 //! 3. `CURRENT` is written last, as of any checkpoint.
 
 use super::{copy_segments, discard, link_ssts, prepare};

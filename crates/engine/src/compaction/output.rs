@@ -12,7 +12,7 @@ use super::run::Writing;
 use super::split::Splitter;
 use crate::cell::Entry;
 use crate::error::{Error, Result};
-use crate::file::{FileIdentity, FileNumber, open_sst};
+use crate::file::{FileIdentity, FileNumber};
 use crate::manifest::SstMeta;
 use crate::request::RowRange;
 use crate::sstable::{Origin, SstBuilder, SstOptions, SstReader, SstSummary};
@@ -100,7 +100,7 @@ impl<'a> Outputs<'a> {
         }
         let open = |meta: &SstMeta| {
             let path = meta.number.sst_path(dir);
-            let file = open_sst(fs, &path, options);
+            let file = self.writing.open_files.open(&path);
             let file = file.map_err(|error| Error::io("open", &path, &error))?;
             let sst = SstReader::open(file, &path, meta.number, Arc::clone(self.writing.cache))?;
             Ok(SstReader::with_read_path(sst, options.read_path))

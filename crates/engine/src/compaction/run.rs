@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::file::FileNumber;
 use crate::manifest::{Edit, LogPosition, RunId, SstMeta};
 use crate::memtable::Memtable;
+use crate::open_files::OpenFiles;
 use crate::options::{Compression, FilterGranularity, Options, TreeOptions};
 use crate::read::merge::MergeCursor;
 use crate::read::run::RunCursor;
@@ -48,6 +49,8 @@ pub struct Writing<'a> {
     pub tree_options: &'a TreeOptions,
     /// For which questions their filters hold keys.
     pub filter_granularity: FilterGranularity,
+    /// Opens the outputs.
+    pub open_files: &'a Arc<OpenFiles>,
     /// For the outputs, when they are open.
     pub cache: &'a Arc<BlockCache>,
     /// Gives a number never used before.

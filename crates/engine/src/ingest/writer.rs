@@ -10,7 +10,7 @@ use crate::cell::{Column, Entry, Kind, SequenceNumber, Timestamp, TreeId};
 use crate::compaction::sst_meta;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
-use crate::file::{FileIdentity, FileNumber, open_sst};
+use crate::file::{FileIdentity, FileNumber};
 use crate::manifest::SstMeta;
 use crate::options::Compression;
 use crate::sstable::{Deferred, Origin, SstBuilder, SstOptions, SstReader};
@@ -174,7 +174,7 @@ impl SstWriter {
         let finished = builder.finish().and_then(|summary| {
             let shared = &self.files.shared;
             let path = number.sst_path(&shared.dir);
-            let file = open_sst(&*shared.env.fs, &path, &shared.options);
+            let file = shared.open_files.open(&path);
             let file = file.map_err(|error| Error::io("open", &path, &error))?;
             let cache = Arc::clone(&shared.cache);
             let sst = SstReader::open(file, &path, number, cache)?;

@@ -7,6 +7,7 @@ mod checkpoint;
 mod cold;
 mod compaction;
 mod concurrent;
+mod descriptors;
 mod examples;
 mod face;
 mod granularity;

@@ -34,6 +34,7 @@ fn options(dice: &mut Dice) -> Options {
         sst_bytes_max: *dice.pick(&[64 << 10, 256 << 10, 128 << 20]),
         l1_bytes_max: *dice.pick(&[64 << 10, 512 << 10, 512 << 20]),
         direct_reads: *dice.pick(&[true, false]),
+        open_files_max: *dice.pick(&[None, Some(16)]),
         read_path: ReadPath {
             huge_pages: *dice.pick(&[true, false]),
             hints: *dice.pick(&[true, false]),

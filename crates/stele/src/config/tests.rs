@@ -27,6 +27,7 @@ fn documented_defaults_are_the_real_ones() {
         ("memory_bytes_max", ByteSize(config.engine.memory_bytes_max as u64).to_string()),
         ("cache_bytes_max", "all that is left".into()),
         ("direct_reads", config.engine.direct_reads.to_string()),
+        ("open_files_max", "three quarters of that".into()),
         ("read_path_off", "none".into()),
         ("memtable_bytes_max", ByteSize(config.engine.memtable_bytes_max as u64).to_string()),
         ("log_segment_bytes", ByteSize(config.engine.log_segment_bytes).to_string()),
@@ -37,7 +38,7 @@ fn documented_defaults_are_the_real_ones() {
         ("background_rate", "off".into()),
     ];
     assert_eq!(config.engine.durability, Durability::Sync);
-    assert_eq!(config.engine.cache_bytes_max, None);
+    assert_eq!((config.engine.cache_bytes_max, config.engine.open_files_max), (None, None));
     assert_eq!(config.engine.background_rate, BackgroundRate::Unlimited);
     assert_eq!(config.engine.read_path, ReadPath::default());
     let cli = Line::command();
@@ -134,6 +135,7 @@ fn values_out_of_range_are_refused_with_the_range() {
         ("memory_bytes_max", "1", "1 MiB or more"),
         ("cache_bytes_max", "'1GiB'", "1 MiB to memory_bytes_max"),
         ("l0_runs_stall", "4", "greater than l0_runs_compact"),
+        ("open_files_max", "15", "16 or more"),
     ] {
         let settings = toml::from_str(&format!("{key} = {value}")).unwrap();
         let error = Config::resolve(settings).unwrap_err().to_string();

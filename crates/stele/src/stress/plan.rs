@@ -129,6 +129,7 @@ fn options(rng: &mut Rng) -> Options {
         cache_bytes_max: pick(rng, &[None, None, Some(1 << 20), Some(memory_bytes_max / 4)]),
         memtable_bytes_max: pick(rng, &[64 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20]),
         direct_reads: rng.chance(30),
+        open_files_max: rng.chance(25).then_some(16),
         read_path,
         log_segment_bytes: pick(rng, &[64 << 10, 1 << 20, 16 << 20]),
         l0_runs_compact,

@@ -113,7 +113,7 @@ impl Fault {
         match self {
             Self::Io => io::Error::other("simulated I/O error"),
             Self::NoSpace => io::ErrorKind::StorageFull.into(),
-            Self::NoDescriptor => io::Error::other("simulated: too many open files"),
+            Self::NoDescriptor => rustix::io::Errno::MFILE.into(),
         }
     }
 }
