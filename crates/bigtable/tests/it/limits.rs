@@ -86,3 +86,20 @@ async fn a_batch_of_too_many_mutations_is_refused_whole() {
     assert!(status.message().contains("100000"), "{status}");
     assert_eq!(t.lines(read_all()).await.len(), 0);
 }
+
+#[tokio::test]
+async fn a_row_of_a_million_columns_comes_whole() {
+    let columns = if std::env::var_os("STELE_LIMITS").is_some() { 1_000_000 } else { 20_000 };
+    let mut t = with_table().await;
+    for part in 0..10 {
+        let columns = part * columns / 10..(part + 1) * columns / 10;
+        let cells =
+            columns.map(|at| set(&format!("f:{at:07}"), 1000, &at.to_string().into_bytes()));
+        t.write("wide", cells.collect()).await;
+    }
+    let rows = t.try_read(read_all()).await.unwrap();
+    assert_eq!((rows.len(), rows[0].cells.len()), (1, columns));
+    for (at, cell) in rows[0].cells.iter().enumerate() {
+        assert_eq!(cell.value, at.to_string().into_bytes());
+    }
+}

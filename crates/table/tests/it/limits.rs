@@ -108,3 +108,67 @@ async fn a_value_of_100_mib_and_no_more() {
         other => panic!("{other:?}"),
     }
 }
+
+#[tokio::test]
+async fn a_row_of_a_million_columns() {
+    let columns = if std::env::var_os("STELE_LIMITS").is_some() { 1_000_000 } else { 20_000 };
+    let dir = tempfile::tempdir().unwrap();
+    let t = Harness::open(dir.path());
+    t.create(&["f"], &[]).await;
+    for part in 0..10 {
+        let columns = part * columns / 10..(part + 1) * columns / 10;
+        let cells = columns.map(|at| set("f", &format!("{at:07}"), 1, &at.to_string()));
+        t.mutate("wide", cells.collect()).await.unwrap();
+    }
+    let read = async |t: &Harness| {
+        let rows = t.read(ReadRows::default()).await.unwrap();
+        assert_eq!((rows.len(), rows[0].cells.len()), (1, columns));
+        for (at, cell) in rows[0].cells.iter().enumerate() {
+            assert_eq!(cell.qualifier, format!("{at:07}").as_bytes());
+            assert_eq!(cell.value, at.to_string().as_bytes());
+        }
+    };
+    read(&t).await;
+    drop(t);
+    read(&Harness::open(dir.path())).await;
+}
+
+/// A read holds a snapshot for as long as its client takes.
+#[tokio::test]
+async fn sixty_four_reads_held_open_each_see_their_time() {
+    const ROWS: usize = 16;
+    let dir = tempfile::tempdir().unwrap();
+    let t = Harness::open(dir.path());
+    t.create(&["f"], &[]).await;
+    // So large that no read has all of it when it begins.
+    let value = |round: u8| char::from(b'0' + round).to_string().repeat(130_000);
+    let write = async |row: usize, round: u8| {
+        t.mutate(&format!("{row:02}"), vec![set("f", "q", 1, &value(round))]).await.unwrap();
+    };
+    for row in 0..ROWS {
+        write(row, 0).await;
+    }
+    let (mut now, mut reads) = (vec![0u8; ROWS], Vec::new());
+    for round in 1..=64 {
+        let read = t.local.read_rows(&t.name, ReadRows::default(), Pieces::default());
+        reads.push((read.await.unwrap(), now.clone()));
+        let row = usize::from(round) * 7 % ROWS;
+        write(row, round).await;
+        now[row] = round;
+        if round % 16 == 0 {
+            let engine = t.engine.clone();
+            let tree = t.local.get_table(&t.name).await.unwrap().tablets[0].tree;
+            tokio::task::spawn_blocking(move || engine.compact_range(tree, &engine::RowRange::ALL))
+                .await
+                .unwrap()
+                .unwrap();
+        }
+    }
+    // Those that began last end first.
+    for (read, then) in reads.into_iter().rev() {
+        let rows = read.collect_rows().await.unwrap();
+        let seen: Vec<u8> = rows.iter().map(|row| row.cells[0].value[0] - b'0').collect();
+        assert_eq!(seen, then);
+        assert!(rows.iter().all(|row| row.cells.len() == 1));
+    }
+}
