@@ -6,13 +6,22 @@ use super::*;
 type Cells = Vec<(Vec<u8>, i64, Vec<u8>)>;
 
 /// What each way of reading rows gives of `row`, which is the same; a get of column `q` as well.
+/// All that is needed stays in the cache, so that no way has to wait.
 fn by_every_way(tree: &TreeReader, row: &[u8], snapshot: Option<&Snapshot>) -> Cells {
+    let (cells, by_task) = by_each_way(tree, row, snapshot);
+    assert!(by_task, "{}", row.escape_ascii());
+    cells
+}
+
+/// The same where the cache may not keep it; and whether the row was read without a thread.
+fn by_each_way(tree: &TreeReader, row: &[u8], snapshot: Option<&Snapshot>) -> (Cells, bool) {
     let columns = Columns::All;
     let selection = RowSelection::of(&columns);
     let mut cells = Vec::new();
     tree.read_row_with(row, &selection, snapshot, |cell| cells.push(owned(cell))).unwrap();
     let by_task = read_in_task(tree, row, std::iter::empty(), &selection, snapshot);
-    assert_eq!(by_task.as_ref(), Some(&cells), "{}", row.escape_ascii());
+    let differs = by_task.as_ref().is_some_and(|by_task| *by_task != cells);
+    assert!(!differs, "{}", row.escape_ascii());
     let of = ColumnOf { row, family: FamilyId(1), qualifier: b"q" };
     let newest = cells.iter().find(|cell| cell.qualifier == b"q");
     let newest = newest.map(|cell| (cell.timestamp, cell.value.clone()));
@@ -26,7 +35,8 @@ fn by_every_way(tree: &TreeReader, row: &[u8], snapshot: Option<&Snapshot>) -> C
     let mut gets = tree.in_flight(1, snapshot);
     gets.submit(0, of);
     assert_eq!(gets.wait().unwrap().1.unwrap(), newest, "{}", row.escape_ascii());
-    cells.into_iter().map(|cell| (cell.qualifier, cell.timestamp.0, cell.value)).collect()
+    let cells = cells.into_iter().map(|cell| (cell.qualifier, cell.timestamp.0, cell.value));
+    (cells.collect(), by_task.is_some())
 }
 
 /// Each case is a row: what is written to the older file, then to the newer one, and what a reader
@@ -213,16 +223,15 @@ fn large_values_are_lent_without_merging() {
                     let len = lens[(number + version) % lens.len()];
                     (b"q".to_vec(), version as i64, value(number, len))
                 });
-                assert_eq!(by_every_way(&tree, &row(number), None), want.collect::<Cells>());
+                let (cells, by_task) = by_each_way(&tree, &row(number), None);
+                assert!(cells == want.collect::<Cells>(), "row {number}");
+                assert!(by_task || cache_bytes == 1 << 20, "row {number}");
             }
         }
-        let merged = of("point_reads_merged_total");
+        // In the small cache what a round has brought in may be evicted before the next.
         if cache_bytes == 32 << 20 {
-            assert_eq!(merged, 0);
+            assert_eq!(of("point_reads_merged_total"), 0);
             assert_eq!(of("cache_misses_total"), misses, "all was resident the second time");
-        } else {
-            // What a round has brought in may have been evicted in each of the next.
-            assert!(merged <= 10, "{merged} of 200 rows were merged");
         }
     }
 }
