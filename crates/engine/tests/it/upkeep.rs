@@ -232,3 +232,57 @@ fn a_limited_engine_does_all_its_work() {
         assert!(metric(&engine, "background_bytes_per_second") >= 1 << 20);
     }
 }
+
+/// It pins the files and the memtable it began with; the cache, the space on disk and everybody
+/// else go on as if it was not there.
+#[test]
+fn a_scan_held_for_an_hour_costs_what_it_began_with() {
+    const ROWS: u16 = 300;
+    let machine = SimEnv::new(10);
+    let options = Options { l0_runs_compact: 2, l0_runs_stall: 6, ..small() };
+    let engine = open(&machine, options);
+    fill(&engine, ROWS, 1);
+    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(b"in memory", Column::of(FAMILY, b"q"), Timestamp(1), b"value");
+    engine.write(TREE, &batch).unwrap();
+    let mut scan = engine.scan(TREE, &ScanRequest::rows(RowRange::ALL), None).unwrap();
+    assert!(scan.next_row().unwrap().is_some());
+    let began_with = metric(&engine, "level2_bytes");
+    for minute in 0..60 {
+        fill(&engine, ROWS, i64::from(minute) + 2);
+        pass(&machine, Duration::from_secs(60));
+        if minute % 10 == 4 {
+            engine.compact_range(TREE, &RowRange::ALL).unwrap();
+        }
+        let want = if minute < 4 { 0..=began_with } else { began_with..=began_with };
+        let held = metric(&engine, "held_sst_bytes");
+        assert!(want.contains(&held), "minute {minute}: {held} of {began_with}");
+        assert!(metric(&engine, "memory_memtables_outlived_bytes") > 0);
+    }
+    // What is read again and again stays in the cache: its frames come free although others wait.
+    let all_resident = (0..1_000).any(|_| {
+        let before = metric(&engine, "cache_misses_total");
+        for row in 0..ROWS {
+            assert!(engine.get(TREE, &row.to_be_bytes(), FAMILY, b"q", None).unwrap().is_some());
+        }
+        metric(&engine, "cache_misses_total") == before
+    });
+    assert!(all_resident, "the cache does not keep what is read");
+    let bytes = ["level0_bytes", "level1_bytes", "level2_bytes"].map(|name| metric(&engine, name));
+    assert!(bytes.iter().sum::<u64>() < 8 * 61 * began_with, "{bytes:?}");
+    let mut rows = 1;
+    while let Some(cell) = scan.next_cell().unwrap() {
+        assert_eq!(cell.timestamp, Timestamp(1));
+        assert_eq!(scan.next_cell().unwrap().map(|cell| cell.timestamp), None);
+        if scan.next_row().unwrap().is_none() {
+            break;
+        }
+        rows += 1;
+    }
+    assert_eq!(rows, ROWS + 1);
+    drop(scan);
+    pass(&machine, A_LOOK);
+    let held = ["held_ssts", "memory_memtables_outlived_bytes"].map(|name| metric(&engine, name));
+    assert_eq!(held, [0; 2]);
+}
