@@ -6,7 +6,12 @@
 //!    outputs have nothing to do with each other (`Work::busy`).
 //! 2. New files are opened before the manifest names them, so installing cannot fail half-way:
 //!    the edit is durable, then the view changes, both under the manifest's lock.
-//! 3. Whoever waits (a stalled writer, a flush on demand) waits on `progressed`, which is
+//! 3. A flush that nobody asked for starts only while its tree has a place for one more sorted run
+//!    (`pick::is_full`); then it writes all memtables that wait, as one run. While it waits a
+//!    compaction that makes the place runs or has failed, and writers wait as memory fills
+//!    (`pressure`). So a scan meets `pick::runs_max` runs at most, but for runs made by
+//!    `Engine::flush` and by ingests.
+//! 4. Whoever waits (a stalled writer, a flush on demand) waits on `progressed`, which is
 //!    signalled after every change of a flag; before sleeping it offers to run a queued job itself
 //!    (`Tasks::help`), so that a single-threaded simulation makes progress.
 
@@ -16,6 +21,7 @@ mod pressure;
 pub(crate) mod stalls;
 
 use crate::budget::Budget;
+use crate::compaction::pick;
 use crate::compaction::run::{self, Writing, Written};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
@@ -59,6 +65,24 @@ impl Drop for CountedJob {
     fn drop(&mut self) {
         self.shared.progress.lock().jobs -= 1;
         self.shared.progressed.notify_all();
+    }
+}
+
+/// As long as it lives flushes of its tree do not wait for compactions (invariant 3).
+struct FlushWanted<'a> {
+    tree: &'a Tree,
+}
+
+impl<'a> FlushWanted<'a> {
+    fn by_hand(tree: &'a Tree) -> Self {
+        tree.work.lock().flushes_wanted += 1;
+        Self { tree }
+    }
+}
+
+impl Drop for FlushWanted<'_> {
+    fn drop(&mut self) {
+        self.tree.work.lock().flushes_wanted -= 1;
     }
 }
 
@@ -127,6 +151,17 @@ impl Shared {
             }
         });
         self.schedule_flush(tree);
+        if self.holds_flushes(tree) {
+            self.schedule_compaction(tree);
+        }
+    }
+
+    /// Whether memtables of `tree` wait until a compaction leaves a place for a run.
+    pub(crate) fn holds_flushes(&self, tree: &Tree) -> bool {
+        let view = tree.look();
+        !view.frozen.is_empty()
+            && pick::is_full(&view.version, &self.options)
+            && tree.work.lock().flushes_wanted == 0
     }
 
     /// Flushes the tree whose memtable keeps too much log alive.
@@ -141,8 +176,12 @@ impl Shared {
         }
     }
 
-    /// Starts flushing `tree` unless that is under way or there is nothing to flush.
+    /// Starts flushing `tree` unless that is under way, there is nothing to flush, or it has to wait
+    /// (invariant 3).
     pub(crate) fn schedule_flush(self: &Arc<Self>, tree: &Arc<Tree>) {
+        if self.holds_flushes(tree) {
+            return;
+        }
         let due = {
             let mut work = tree.work.lock();
             let due = !work.dropped && !work.flushing && !tree.view().frozen.is_empty();
@@ -151,7 +190,11 @@ impl Shared {
         };
         if due {
             self.submit(tree, |shared, tree| {
-                let done = shared.flush_frozen(tree, || shared.commits.sync());
+                let mut done = Ok(());
+                while done.is_ok() && !tree.view().frozen.is_empty() && !shared.holds_flushes(tree)
+                {
+                    done = shared.flush_frozen(tree, || shared.commits.sync());
+                }
                 tree.work.lock().flushing = false;
                 done
             });
@@ -211,30 +254,30 @@ impl Shared {
         );
     }
 
-    /// Writes every frozen memtable of `tree`, oldest first, each into a run of level 0. Only for
-    /// whoever set `Work::flushing`. `sync_log` makes durable what was committed up to now.
+    /// Writes what is frozen of `tree` into one run of level 0. Only for whoever set
+    /// `Work::flushing`. `sync_log` makes durable what was committed up to now.
     pub(crate) fn flush_frozen(
         &self,
         tree: &Tree,
         sync_log: impl Fn() -> Result<()>,
     ) -> Result<()> {
-        while let Some(memtable) = tree.view().frozen.last().cloned() {
-            let run = self.manifest.state().tree(tree.id).map(|version| version.next_run());
-            let run = run.ok_or(Error::UnknownTree(tree.id))?;
-            let wrote = |bytes| self.keep_to_rate(tree, Writer::Flush, bytes);
-            let mut written = self.writing(tree, &wrote, |writing| {
-                run::flush(writing, &memtable, run, self.snapshots.live())
-            })?;
-            // What was committed before the memtable's last batch must be as durable as the
-            // SSTable: a power loss may take the newest batches, not some from their midst.
-            sync_log()?;
-            let position = memtable.position();
-            written.edits.push(Edit::Flushed { tree: tree.id, position });
-            self.install(tree, &written)?;
-            self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-            self.counters.flushed_bytes.fetch_add(written.bytes, Ordering::Relaxed);
-            self.retire_log();
-        }
+        let memtables = tree.view().frozen.clone();
+        let Some(newest) = memtables.first() else { return Ok(()) };
+        let run = self.manifest.state().tree(tree.id).map(|version| version.next_run());
+        let run = run.ok_or(Error::UnknownTree(tree.id))?;
+        let wrote = |bytes| self.keep_to_rate(tree, Writer::Flush, bytes);
+        let mut written = self.writing(tree, &wrote, |writing| {
+            run::flush(writing, &memtables, run, self.snapshots.live())
+        })?;
+        // What was committed before the newest memtable's last batch must be as durable as the
+        // SSTable: a power loss may take the newest batches, not some from their midst.
+        sync_log()?;
+        let position = newest.position();
+        written.edits.push(Edit::Flushed { tree: tree.id, position });
+        self.install(tree, &written)?;
+        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        self.counters.flushed_bytes.fetch_add(written.bytes, Ordering::Relaxed);
+        self.retire_log();
         Ok(())
     }
 
@@ -294,6 +337,7 @@ impl Shared {
         match version {
             Ok(version) => {
                 let before = tree.view();
+                self.counters.runs_most.fetch_max(version.runs().count() as u64, Ordering::Relaxed);
                 tree.install(version, &written.readers);
                 let gone = before.ssts().filter(|sst| written.obsolete.contains(&sst.number()));
                 self.obsolete.add(gone.cloned());
@@ -343,6 +387,7 @@ impl Shared {
             last = tree.view().frozen.first().map(|memtable| memtable.position());
         });
         let Some(last) = last else { return Ok(()) };
+        let _wanted = FlushWanted::by_hand(tree);
         loop {
             if tree.view().version.flushed >= last {
                 return Ok(());

@@ -33,6 +33,8 @@ pub(crate) struct Counters {
     pub(crate) scans: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) early_flushes: AtomicU64,
+    /// The most sorted runs that a tree had after a flush, a compaction or an ingest.
+    pub(crate) runs_most: AtomicU64,
     pub(crate) flushed_bytes: AtomicU64,
     pub(crate) compactions: AtomicU64,
     pub(crate) compacted_bytes: AtomicU64,
@@ -116,6 +118,8 @@ impl Shared {
         add("flushes_total", "Memtables written to SSTables", read(&counters.flushes));
         let early = read(&counters.early_flushes);
         add("flushes_for_memory_total", "Memtables flushed early to keep to the budget", early);
+        let most = read(&counters.runs_most);
+        add("sorted_runs_most", "Most sorted runs that a tree had at once since open", most);
         add("flushed_bytes_total", "Bytes written by flushes", read(&counters.flushed_bytes));
         add("compactions_total", "Compactions finished", read(&counters.compactions));
         let compacted = read(&counters.compacted_bytes);

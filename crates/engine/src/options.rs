@@ -54,11 +54,12 @@ pub struct Options {
     /// Size of one log segment, preallocated. Larger: fewer files; smaller: space returns
     /// sooner. 64 KiB..=1 GiB, default 64 MiB.
     pub log_segment_bytes: u64,
-    /// Runs of level 0 at which a compaction starts. Lower: faster reads, more rewriting.
-    /// 1..=64, default 4.
+    /// Runs of level 0 at which a compaction starts. All levels together have at most two runs more
+    /// (three with 1), as flushes wait until there is a place for theirs. Lower: faster reads, more
+    /// rewriting. 1..=64, default 4.
     pub l0_runs_compact: usize,
-    /// Runs of level 0 at which writes wait for compaction; must exceed `l0_runs_compact`.
-    /// Default 12.
+    /// Runs of level 0 at which writes wait for compaction: so many come only of flushes that
+    /// somebody asks for and of ingests. Must exceed `l0_runs_compact`. Default 12.
     pub l0_runs_stall: usize,
     /// Size at which compaction starts another SSTable. 64 KiB..=4 GiB, default 128 MiB.
     pub sst_bytes_max: u64,

@@ -55,6 +55,8 @@ const TREE_BYTES: usize = size_of::<Tree>() + size_of::<FilterCounters>() + size
 pub(crate) struct Work {
     /// A flush is queued or runs.
     pub(crate) flushing: bool,
+    /// Who waits for a flush, so that none is held back.
+    pub(crate) flushes_wanted: usize,
     /// Compactions that are queued or run.
     pub(crate) compactions: usize,
     /// What those that run hold.

@@ -4,7 +4,7 @@
 //! So the bytes of a merge follow from the spans of its inputs alone.
 
 use super::Shown;
-use engine::compaction::pick::{Busy, Destination, Plan, Work, pick};
+use engine::compaction::pick::{Busy, Destination, Plan, Work, is_full, pick};
 use engine::compaction::signals::Signals;
 use engine::compaction::split::Splitter;
 use engine::file::FileNumber;
@@ -35,6 +35,8 @@ pub(super) struct SimTree {
     version: TreeVersion,
     busy: Busy,
     running: Vec<Running>,
+    /// A memtable waits for its flush.
+    waits: bool,
     next_file: u64,
     now: f64,
     figures: Figures,
@@ -84,6 +86,7 @@ impl SimTree {
             version: TreeVersion::empty(TreeOptions::default()),
             busy: Busy::default(),
             running: Vec::new(),
+            waits: false,
             next_file: 1,
             now: 0.0,
             figures: Figures::default(),
@@ -132,16 +135,17 @@ impl SimTree {
         self.figures = Figures { since: self.now, ..Figures::default() };
     }
 
-    /// Writes so many memtables.
+    /// Writes so many memtables. One fills while the one before it waits for its flush.
     pub(super) fn run(&mut self, flushes: u64) {
         for _ in 0..flushes {
             self.pass(self.options.memtable_bytes_max as f64 / self.rates.write);
             let stopped_at = self.now;
-            while self.version.levels[0].len() >= self.options.l0_runs_stall {
+            while self.waits {
                 let next = self.running.iter().map(|one| one.ends).fold(f64::INFINITY, f64::min);
                 self.pass(next - self.now);
             }
             self.figures.stopped += self.now - stopped_at;
+            self.waits = true;
             self.flush();
         }
     }
@@ -176,7 +180,12 @@ impl SimTree {
         }
     }
 
+    /// Flushes the memtable that waits, if there is a place for its run.
     fn flush(&mut self) {
+        if !self.waits || is_full(&self.version, &self.options) {
+            return;
+        }
+        self.waits = false;
         let bytes = self.options.memtable_bytes_max as f64;
         let (sst, id) = (self.file(0.0, 1.0, bytes), self.version.next_run());
         self.version.levels[0].insert(0, Run { id, ssts: vec![Arc::new(sst)] });
@@ -231,6 +240,7 @@ impl SimTree {
         runs[at].ssts.sort_by(|a, b| a.first_row.cmp(&b.first_row));
         self.version.levels.iter_mut().for_each(|runs| runs.retain(|run| !run.ssts.is_empty()));
         self.start();
+        self.flush();
     }
 
     /// What `plan` writes: its inputs with each row once, cut as the engine cuts them.

@@ -197,7 +197,9 @@ impl Shared {
     fn may_compact(&self, tree: &Tree) -> bool {
         let runs = tree.look().version.levels[0].len();
         // One run before writers are slowed.
-        !self.compactions.are_paused() || runs > self.options.l0_runs_compact
+        !self.compactions.are_paused()
+            || runs > self.options.l0_runs_compact
+            || self.holds_flushes(tree)
     }
 
     /// Starts a compaction of `tree` if one is due and not too many run.

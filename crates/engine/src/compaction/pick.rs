@@ -3,8 +3,11 @@
 //! The shape is lazy levelling with a small bound on sorted runs. Each flush adds a run to level
 //! 0. When there are enough, all of level 0 becomes one run of level 1, which takes in what is no
 //! larger than itself, so that level 1 has at most two runs. When level 1 is over its size
-//! ([`l1_target`]), its oldest run goes down to the last level a slice at a time. A reader so meets at most
-//! `l0_runs_compact - 1` + 2 + 1 runs in the steady state, six with the default options.
+//! ([`l1_target`]), its oldest run goes down to the last level a slice at a time.
+//!
+//! A reader meets at most [`runs_max`] runs, six with the default options. When a tree has so many,
+//! level 0 gets fewer although it has no more than it may (`level0`), and flushes wait until that is
+//! done (`background.rs`).
 //!
 //! What the shape does not ask for, other signals may: files that are mostly garbage (`garbage`),
 //! and reads that look at several runs of a tree that nobody writes (`quiet`). They come after the
@@ -13,10 +16,11 @@
 //! Every plan keeps to closure (rule 1 of `compaction`):
 //! 1. *To level 1* go the oldest runs of level 0 and the newest of level 1, neighbours all, as
 //!    whole runs. What they leave is older, and they replace them in the same place.
-//! 2. *To the last level* go files of the oldest run of level 1 (a slice), with all files of the
+//! 2. *Within level 0* its newest runs become one, neighbours all, and in the same place.
+//! 3. *To the last level* go files of the oldest run of level 1 (a slice), with all files of the
 //!    last level that overlap them. Files of newer runs come along when everything older that
 //!    overlaps them does; then they cost nothing more.
-//! 3. *By hand* go all files that overlap the wanted rows, and, run by run from the newest to the
+//! 4. *By hand* go all files that overlap the wanted rows, and, run by run from the newest to the
 //!    oldest, all that overlap those.
 //!
 //! Plans may run at the same time if they share no file ([`Busy`]) and, when both write the last
@@ -25,6 +29,7 @@
 //! plan above took for "older" still hold all that is older.
 
 mod garbage;
+mod level0;
 mod quiet;
 
 use super::signals::Signals;
@@ -41,8 +46,6 @@ const L1_RUNS_MAX: usize = 2;
 /// Bytes of one slice, in multiples of an SSTable's size. One file and what it overlaps may be
 /// more.
 const SLICE_FACTOR: u64 = 8;
-/// Level 1 is far behind when it is so many times as large as it may be.
-const BEHIND_FACTOR: u64 = 4;
 /// Files are moved, not rewritten, if they are on average this part of the largest size at least:
 /// merging makes few files of many small ones.
 const MOVE_PART: u64 = 8;
@@ -53,6 +56,8 @@ pub(crate) const LAST_RUN: RunId = RunId(0);
 /// Where the outputs go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
+    /// They are one run of level 0, in the place of the newest of the inputs.
+    Level0,
     /// They are one new run of level 1, its newest.
     NewRun,
     /// They join the one run of the last level.
@@ -104,10 +109,10 @@ impl Plan {
 
     /// Level and run of the outputs. A new run takes the largest id of those that it replaces.
     pub fn place(&self) -> (usize, RunId) {
+        let newest = || self.inputs.iter().map(|input| input.run).max().unwrap_or_default();
         match self.destination {
-            Destination::NewRun => {
-                (1, self.inputs.iter().map(|input| input.run).max().unwrap_or_default())
-            }
+            Destination::Level0 => (0, newest()),
+            Destination::NewRun => (1, newest()),
             Destination::LastRun => (LEVELS - 1, LAST_RUN),
         }
     }
@@ -182,6 +187,11 @@ impl Busy {
     /// Whether nothing runs.
     pub fn is_idle(&self) -> bool {
         self.files.is_empty()
+    }
+
+    /// Whether nothing works on `run`.
+    fn leaves(&self, run: &Run) -> bool {
+        run.ssts.iter().all(|sst| !self.has(sst))
     }
 
     fn has(&self, sst: &SstMeta) -> bool {
@@ -261,17 +271,29 @@ pub fn pick(
     shape.or_else(|| if busy.is_idle() { garbage().or_else(quiet) } else { None })
 }
 
+/// Sorted runs that a tree may have at once: all but one of those that start a merge of level 0,
+/// two of level 1, and the last level. No flush makes them more; who asks for a flush, or ingests
+/// files, may.
+pub fn runs_max(options: &Options) -> usize {
+    (options.l0_runs_compact - 1).max(1) + L1_RUNS_MAX + 1
+}
+
+/// Whether one run more would be one too many: level 0 is to be merged, and flushes wait for that.
+/// The last level counts although it may be empty as yet: any compaction can begin it.
+pub fn is_full(version: &TreeVersion, options: &Options) -> bool {
+    let [l0, l1, _] = &version.levels;
+    !l0.is_empty() && l0.len() + l1.len() + 1 >= runs_max(options)
+}
+
+/// One plan goes up before any goes down: level 0 never waits for level 1, and how large that may
+/// grow is for writers to feel (`background/pressure.rs`).
 fn pick_for_shape(version: &TreeVersion, options: &Options, busy: &Busy) -> Option<Plan> {
-    let l0 = ratio(version.levels[0].len() as u64, options.l0_runs_compact as u64);
-    let l1_bytes = version.levels[1].iter().map(Run::bytes).sum();
-    let l1 = ratio(l1_bytes, l1_target(last_bytes(version), options).saturating_add(1));
-    let l1 = if version.levels[1].len() > L1_RUNS_MAX { l1.max(FULL) } else { l1 };
-    let up = || (l0 >= FULL).then(|| merge_up(version, options, busy)).flatten();
-    let down = || (l1 >= FULL).then(|| push_down(version, options, busy)).flatten();
-    // One plan goes down beside one that goes up, so that level 0 does not wait, until level 1 is
-    // so far behind that writers had better wait.
-    let behind = busy.last.is_empty() || l1 > FULL * BEHIND_FACTOR;
-    if l1 > l0 && behind { down().or_else(up) } else { up().or_else(down) }
+    let [l0, l1, _] = &version.levels;
+    let up = l0.len() >= options.l0_runs_compact || is_full(version, options);
+    let l1_bytes: u64 = l1.iter().map(Run::bytes).sum();
+    let down = l1.len() > L1_RUNS_MAX || l1_bytes > l1_target(last_bytes(version), options);
+    let up = up.then(|| level0::pick(version, options, busy)).flatten();
+    up.or_else(|| down.then(|| push_down(version, options, busy)).flatten())
 }
 
 /// Level 1 takes at most this part of the last level's size, if that is more than it has anyway.
@@ -290,28 +312,25 @@ pub fn l1_target(last_bytes: u64, options: &Options) -> u64 {
     options.l1_bytes_max.max(least.min(last_bytes / L1_PART))
 }
 
-/// A level that has just reached its limit.
-const FULL: u64 = 1000;
-
-/// How full a level is, in thousandths.
-fn ratio(is: u64, limit: u64) -> u64 {
-    u64::try_from(u128::from(is) * u128::from(FULL) / u128::from(limit.max(1))).unwrap_or(u64::MAX)
-}
-
 fn last_bytes(version: &TreeVersion) -> u64 {
     version.levels[LEVELS - 1].iter().map(Run::bytes).sum()
 }
 
-/// Level 0 into a new run of level 1.
+/// All of level 0 that nothing else works on into a new run of level 1.
 fn merge_up(version: &TreeVersion, options: &Options, busy: &Busy) -> Option<Plan> {
+    let idle = version.levels[0].iter().rev().take_while(|run| busy.leaves(run)).count();
+    runs_up(version, idle, options, busy)
+}
+
+/// The oldest `runs` runs of level 0, which are idle, into a new run of level 1. Not while level 1
+/// has its number of runs and the newest of them is being merged.
+fn runs_up(version: &TreeVersion, runs: usize, options: &Options, busy: &Busy) -> Option<Plan> {
     let [l0, l1, _] = &version.levels;
-    let idle = |run: &&Run| run.ssts.iter().all(|sst| !busy.has(sst));
     let l1_bytes_max = l1_target(last_bytes(version), options);
-    let runs = l0.iter().rev().take_while(idle).count();
     let mut inputs: Vec<InputRun> = l0[l0.len() - runs..].iter().map(|run| input(0, run)).collect();
     let mut bytes: u64 = l0[l0.len() - runs..].iter().map(Run::bytes).sum();
     let mut taken = 0;
-    for run in l1.iter().take_while(idle) {
+    for run in l1.iter().take_while(|run| busy.leaves(run)) {
         let small = run.bytes() <= bytes && run.bytes() + bytes <= l1_bytes_max;
         if !small && l1.len() - taken < L1_RUNS_MAX {
             break;
@@ -320,7 +339,7 @@ fn merge_up(version: &TreeVersion, options: &Options, busy: &Busy) -> Option<Pla
         inputs.push(input(1, run));
         taken += 1;
     }
-    if runs == 0 {
+    if runs == 0 || l1.len() - taken >= L1_RUNS_MAX {
         return None;
     }
     let stay = l1[taken..].iter().chain(&version.levels[LEVELS - 1]);

@@ -6,7 +6,7 @@
 //! 2. Inputs are read past the block cache: their blocks will not be asked for again.
 //! 3. A file whose every entry is hidden by range tombstones of the same compaction is not read.
 //!
-//! A flush is the compaction of a memtable above everything else: what newer entries of it hide
+//! A flush is the compaction of memtables above everything else: what newer entries of them hide
 //! from every view is not written.
 
 use super::dropped::Dropped;
@@ -94,26 +94,28 @@ pub struct Written {
     pub counts: ElisionCounts,
 }
 
-/// Writes `memtable`, which is frozen and all published, as the run `run` of level 0. `snapshots`
-/// are the live ones. Nothing is written of an empty one.
+/// Writes `memtables`, which are frozen and all published, newest first, as the run `run` of level
+/// 0. `snapshots` are the live ones. Nothing is written of empty ones.
 pub fn flush(
     writing: &Writing<'_>,
-    memtable: &Arc<Memtable>,
+    memtables: &[Arc<Memtable>],
     run: RunId,
     snapshots: Vec<SequenceNumber>,
 ) -> Result<Written> {
     let stripes = Stripes::new(snapshots);
-    let dropped = Dropped::new(memtable.range_tombstones().to_vec(), &stripes);
+    let tombstones = memtables.iter().flat_map(|memtable| memtable.range_tombstones().to_vec());
+    let dropped = Dropped::new(tombstones.collect(), &stripes);
     // Whatever is in the tree is older: all the rows, all the range tombstones stay.
     let older = [RowRange::ALL];
     let surviving = dropped.surviving(&older, &stripes);
     let splitter = Splitter::new(writing.options.sst_bytes_max, Vec::new(), Vec::new());
     let options = writing.of_files(writing.tree_options.compression);
     let merge = Merge { dropped: &dropped, older: &older, stripes: &stripes, policy: &KeepAll };
-    let position = memtable.position().0;
+    let position = memtables.first().map_or(writing.flushed, |newest| newest.position()).0;
     let origin = Origin { tree: writing.tree, position, inputs: Vec::new() };
     let outputs = Outputs::new(writing, options, origin, surviving, splitter);
-    merge.write(&mut memtable.cursor(), writing, outputs, (0, run))
+    let mut cursor = MergeCursor::new(memtables.iter().map(Memtable::cursor).collect());
+    merge.write(&mut cursor, writing, outputs, (0, run))
 }
 
 /// Does what `plan` says. The inputs stay as they are; they are of no use once the edits are
@@ -132,7 +134,7 @@ pub fn compact(writing: &Writing<'_>, plan: &Plan, inputs: &Inputs<'_>) -> Resul
     let splitter =
         Splitter::new(writing.options.sst_bytes_max, plan.cuts.clone(), plan.below.clone());
     let compression = match plan.destination {
-        Destination::NewRun => writing.tree_options.compression,
+        Destination::Level0 | Destination::NewRun => writing.tree_options.compression,
         Destination::LastRun => writing.tree_options.compression_last,
     };
     let options = writing.of_files(compression);

@@ -133,6 +133,7 @@ impl Shared {
         let mut ssts = std::mem::take(&mut files.trees);
         for Part { tree, .. } in parts {
             let version = after.tree(tree.id).expect("an edit that adds to a tree leaves it there");
+            self.counters.runs_most.fetch_max(version.runs().count() as u64, Ordering::Relaxed);
             let ssts = ssts.remove(&tree.id).into_iter().flatten();
             let readers: Vec<_> = ssts.map(|sst| SstReader::numbered(sst.reader, number)).collect();
             tree.install(Arc::clone(version), &readers);

@@ -176,7 +176,8 @@ impl Replay {
 fn write_out(repair: &mut Repair<'_>, tree: TreeId, memtable: &Arc<Memtable>) -> Result<()> {
     let version = repair.state.tree(tree).ok_or(Error::UnknownTree(tree))?;
     let run = version.next_run();
-    let written = repair.writing(tree, |writing| flush(writing, memtable, run, Vec::new()))?;
+    let written = repair
+        .writing(tree, |writing| flush(writing, std::slice::from_ref(memtable), run, Vec::new()))?;
     let mut edits = written?.edits;
     edits.push(Edit::Flushed { tree, position: memtable.position() });
     repair.apply(&edits)

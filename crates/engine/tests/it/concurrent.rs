@@ -4,7 +4,7 @@
 
 use crate::support::{TREE, eventually, open, small};
 use engine::{
-    Column, Engine, FamilyId, RowRange, ScanRequest, Snapshot, Timestamp, TimestampRange,
+    Column, Engine, FamilyId, Options, RowRange, ScanRequest, Snapshot, Timestamp, TimestampRange,
     TreeOptions, WriteBatch,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -115,5 +115,32 @@ fn reads_agree_with_themselves_while_everything_runs() {
         assert_eq!(read(&engine, writer, None), Some(BATCHES));
     }
     eventually("what no reader holds is deleted", || ssts(dir.path()) == 1);
+    engine.close().unwrap();
+}
+
+#[test]
+fn a_scan_meets_six_runs_at_most_however_fast_writers_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { l0_runs_compact: 4, l0_runs_stall: 12, ..small() };
+    let most = engine::compaction::pick::runs_max(&options) as u64;
+    let engine = open(dir.path(), options);
+    engine.create_tree(TREE, TreeOptions::default()).unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..2u32 {
+            let engine = &engine;
+            scope.spawn(move || {
+                for number in 0..3_000u32 {
+                    let row = (number.wrapping_mul(0x9e37_79b9) ^ writer).to_be_bytes();
+                    let mut batch = WriteBatch::new();
+                    batch.put(&row, Column::of(FamilyId(1), b"n"), Timestamp(1), &[7; 1000]);
+                    engine.write(TREE, &batch).unwrap();
+                }
+            });
+        }
+    });
+    let metrics = engine.metrics();
+    assert!(metrics.get("compactions_total").unwrap() > 0);
+    let seen = metrics.get("sorted_runs_most").unwrap();
+    assert!((2..=most).contains(&seen), "{seen} runs");
     engine.close().unwrap();
 }

@@ -286,3 +286,41 @@ fn a_scan_held_for_an_hour_costs_what_it_began_with() {
     let held = ["held_ssts", "memory_memtables_outlived_bytes"].map(|name| metric(&engine, name));
     assert_eq!(held, [0; 2]);
 }
+
+/// Writes a little more than a memtable takes, without asking for its flush.
+fn overfill(engine: &Engine, timestamp: i64) {
+    for row in 0..70u16 {
+        let mut batch = WriteBatch::new();
+        let column = Column::of(FAMILY, b"q");
+        batch.put(&row.to_be_bytes(), column, Timestamp(timestamp), &[7; 1000]);
+        engine.write(TREE, &batch).unwrap();
+    }
+}
+
+#[test]
+fn memtables_wait_in_memory_while_a_tree_has_all_the_runs_it_may() {
+    let machine = SimEnv::new(10);
+    let options = Options { l0_runs_compact: 4, l0_runs_stall: 40, ..small() };
+    let most = engine::compaction::pick::runs_max(&options) as u64;
+    assert_eq!(most, 6);
+    let engine = open(&machine, options);
+    // Who asks for a flush gets one.
+    engine.pause_compactions();
+    (0..5).for_each(|round| fill(&engine, 50, round));
+    assert_eq!(runs(&engine), 5, "with the last level, which is empty as yet, six");
+    let flushes = metric(&engine, "flushes_total");
+    overfill(&engine, 10);
+    assert_eq!(metric(&engine, "flushes_total"), flushes, "one more would be the seventh");
+    assert!(metric(&engine, "memory_memtables_frozen_bytes") > 0);
+    // Nothing happens on this machine before somebody waits: then a compaction makes a place,
+    // although they are paused, and the flush follows.
+    pass(&machine, Duration::from_secs(1));
+    assert_eq!(metric(&engine, "compactions_total"), 1);
+    assert_eq!(metric(&engine, "flushes_total"), flushes + 1);
+    assert_eq!(metric(&engine, "memory_memtables_frozen_bytes"), 0);
+    assert_eq!(runs(&engine), 2);
+    (20..40).for_each(|timestamp| overfill(&engine, timestamp));
+    pass(&machine, A_LOOK);
+    assert!(metric(&engine, "sorted_runs_most") <= most);
+    assert_eq!(rows(&engine), 70);
+}

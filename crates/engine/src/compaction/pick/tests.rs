@@ -28,7 +28,7 @@ fn options(l0_runs_compact: usize, sst_entries: u64, l1_entries: u64) -> Options
         l0_runs_compact,
         sst_bytes_max: sst_entries * ENTRY_BYTES,
         l1_bytes_max: l1_entries * ENTRY_BYTES,
-        memtable_bytes_max: ENTRY_BYTES as usize,
+        memtable_bytes_max: 4 * ENTRY_BYTES as usize,
         ..Options::default()
     }
 }
@@ -438,9 +438,9 @@ fn plans_are_what_the_shape_asks_for() {
             Some((&[1, 2], Destination::LastRun, Work::Move)),
         ),
         (
-            "the fuller level goes first",
+            "level 0 goes before level 1",
             [&[&[("az", 4)], &[("az", 4)]], &[&[("ac", 40)], &[("ac", 40)]], &[]],
-            Some((&[4], Destination::LastRun, Work::Move)),
+            Some((&[1, 2], Destination::Level0, Work::Merge)),
         ),
     ];
     for (case, levels, want) in cases {
@@ -481,7 +481,7 @@ fn busy_files_and_hulls_are_left_alone() {
         busy.start(&plan);
         assert_eq!(manual(&version, &RowRange::ALL, &options, &busy), Manual::Blocked);
     }
-    assert_eq!(picked, [vec![3, 5], vec![1, 2], vec![4, 6]], "one down, one up, what is left");
+    assert_eq!(picked, [vec![1, 2], vec![3, 5], vec![4, 6]], "one up, one down, what is left");
 }
 
 #[test]

@@ -175,8 +175,16 @@ impl Tree {
     }
 
     fn flush(&mut self, memtable: &Arc<Memtable>, snapshots: &[SequenceNumber]) -> Result<()> {
+        self.flush_all(std::slice::from_ref(memtable), snapshots)
+    }
+
+    fn flush_all(
+        &mut self,
+        memtables: &[Arc<Memtable>],
+        snapshots: &[SequenceNumber],
+    ) -> Result<()> {
         let run = self.version().next_run();
-        let written = self.with_writing(|w| flush(w, memtable, run, snapshots.to_vec()))?;
+        let written = self.with_writing(|w| flush(w, memtables, run, snapshots.to_vec()))?;
         self.install(written);
         Ok(())
     }
@@ -254,10 +262,14 @@ proptest! {
         (sst, l1) in (1u64..4_000, 1u64..20_000),
     ) {
         let mut tree = Tree::new(sst, l1);
+        let mut waiting = Vec::new();
         for (changes, choice) in &flushes {
             let views: Vec<_> = snapshots.iter().copied().map(SequenceNumber).collect();
-            let memtable = tree.memtable(changes, Deletes::Any);
-            tree.flush(&memtable, &views).unwrap();
+            waiting.insert(0, tree.memtable(changes, Deletes::Any));
+            if choice % 5 == 0 {
+                continue;
+            }
+            tree.flush_all(&std::mem::take(&mut waiting), &views).unwrap();
             tree.check(&views);
             if choice % 4 == 0 {
                 snapshots.pop();
@@ -355,6 +367,19 @@ fn a_cancelled_compaction_leaves_nothing() {
     });
     assert!(matches!(outcome, Err(Error::Closed)));
     assert_eq!(tree.files(), before);
+}
+
+#[test]
+fn memtables_that_waited_become_one_run() {
+    let mut tree = Tree::new(1 << 20, 1 << 20);
+    let older = tree.memtable(&[(1, 1, 1, 0, 1, 0), (2, 1, 1, 0, 1, 0)], Deletes::Any);
+    let newer = tree.memtable(&[(1, 1, 1, 0, 1, 1)], Deletes::Any);
+    let flushed = newer.position();
+    tree.flush_all(&[newer, older], &[]).unwrap();
+    tree.check(&[]);
+    assert_eq!(tree.version().runs().count(), 1);
+    let origin = tree.readers.values().next().unwrap().properties().origin.as_ref();
+    assert_eq!(origin.map(|origin| origin.position), Some(flushed.0), "that of the newest");
 }
 
 #[test]
