@@ -20,6 +20,18 @@ pub(crate) fn is_memory(file_system: &str) -> bool {
     matches!(file_system, "tmpfs" | "ramfs")
 }
 
+/// Bytes of the SSTables in `dir` and below it, those that wait for their removal included.
+pub(crate) fn sst_bytes(dir: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => sst_bytes(&entry.path()),
+        Ok(metadata) if entry.path().extension().is_some_and(|end| end == "sst") => metadata.len(),
+        // Or it was removed since the list was made.
+        _ => 0,
+    };
+    entries.flatten().map(bytes).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use std::time::Instant;
 
 /// Cells of one batch of a load in random order.
-const BATCH: usize = 100;
+pub(crate) const BATCH: usize = 100;
 
 /// Loads all of `data` in the way it arrives and waits until nothing works any more.
 pub(crate) fn prepare(engine: &dyn BenchEngine, data: &Data) -> Result<()> {

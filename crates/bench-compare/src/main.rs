@@ -3,6 +3,7 @@
 
 #[cfg(feature = "jemalloc")]
 mod allocator;
+mod amplification;
 mod data;
 mod disk;
 mod draw;
@@ -30,6 +31,9 @@ use std::process::ExitCode;
 enum Cli {
     /// Runs workloads and prints what each engine did, and the ratio of Stele to RocksDB.
     Run(run::RunArgs),
+    /// Overwrites rows at random and prints what that costs: bytes written and kept for each byte
+    /// of data, and sorted runs.
+    Amplification(amplification::AmplificationArgs),
     /// Lists the workloads.
     List,
 }
@@ -37,6 +41,7 @@ enum Cli {
 fn main() -> ExitCode {
     let done = match Cli::parse() {
         Cli::Run(args) => run::run(&args),
+        Cli::Amplification(args) => amplification::run(&args),
         Cli::List => {
             run::list();
             Ok(())

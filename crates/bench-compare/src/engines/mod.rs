@@ -40,6 +40,18 @@ pub(crate) struct Setup {
     pub(crate) disk_bound: bool,
     /// Whether runs may be merged in the background.
     pub(crate) merging: Merging,
+    /// For what sizes of files and levels are chosen.
+    pub(crate) sizes: Sizes,
+}
+
+/// See [`Setup::sizes`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sizes {
+    /// The engine's defaults.
+    Usual,
+    /// The engine's defaults divided by this, so that a tree has as many levels as one that is so
+    /// many times as large; and what is flushed and merged is counted.
+    Parts(u64),
 }
 
 /// See [`Setup::merging`].
@@ -83,6 +95,17 @@ pub(crate) struct DiskReads {
     pub(crate) bytes: Option<u64>,
 }
 
+/// What background work wrote since the engine was opened, and what it left.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Written {
+    /// Bytes of files that flushes wrote.
+    pub(crate) flushed: u64,
+    /// Bytes of files that merging wrote.
+    pub(crate) compacted: u64,
+    /// Sorted runs in front of a scan now, what is in memory not counted.
+    pub(crate) runs: u64,
+}
+
 /// An open engine in a directory of its own. Dropping it closes it.
 pub(crate) trait BenchEngine: Sync {
     /// Every option that was set, for the reader of the results.
@@ -107,6 +130,11 @@ pub(crate) trait BenchEngine: Sync {
 
     /// Disk reads so far, where the engine counts them without slowing reads.
     fn disk_reads(&self) -> Option<DiskReads> {
+        None
+    }
+
+    /// What is on disk and what was written, if the engine tells; with [`Sizes::Parts`] only.
+    fn written(&self) -> Option<Written> {
         None
     }
 

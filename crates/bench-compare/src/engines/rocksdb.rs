@@ -12,11 +12,12 @@
 use crate::data::{Cell, Model};
 use crate::engines::encode::{Rows, key_of, key_of_part};
 use crate::engines::{
-    BenchEngine, DiskReads, Entry, InFlight, Merging, Part, Reader, Result, Setup,
+    BenchEngine, DiskReads, Entry, InFlight, Merging, Part, Reader, Result, Setup, Sizes, Written,
 };
 use crate::source::Source;
 use crate::touched::Touched;
 use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
+use rocksdb::statistics::Ticker;
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, DB, DBCompressionType,
     DBRawIterator, DataBlockIndexType, FlushOptions, IngestExternalFileOptions, Options,
@@ -39,6 +40,10 @@ fn configurations(setup: &Setup) -> std::result::Result<Vec<&'static str>, &'sta
 const BLOOM_BITS: f64 = 10.0;
 const HASH_INDEX_UTILISATION: f64 = 0.75;
 const BACKGROUND_JOBS: i32 = 2;
+/// Defaults of `max_bytes_for_level_base` and `target_file_size_base`, and the most levels.
+const LEVEL_BASE_BYTES: u64 = 256 << 20;
+const FILE_BYTES: u64 = 64 << 20;
+const LEVELS: u32 = 7;
 /// SSTables of a bulk load; MultiGet batches its reads of one file only.
 const BULK_FILE_BYTES: u64 = 256 << 20;
 const BULK_FILE_BYTES_MULTI_GET: u64 = 64 << 30;
@@ -70,6 +75,7 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
         options,
         model: setup.model,
         disk_bound: setup.disk_bound,
+        counting: setup.sizes != Sizes::Usual,
         multi_get,
         dir: dir.to_owned(),
         ingested: AtomicU32::new(0),
@@ -100,6 +106,11 @@ fn database_options(setup: &Setup) -> Options {
     options.set_use_direct_reads(setup.disk_bound);
     if setup.row_bytes > 0 && setup.model != Model::Keys {
         options.set_prefix_extractor(SliceTransform::create_fixed_prefix(setup.row_bytes));
+    }
+    if let Sizes::Parts(parts) = setup.sizes {
+        options.set_max_bytes_for_level_base(LEVEL_BASE_BYTES / parts);
+        options.set_target_file_size_base(FILE_BYTES / parts);
+        options.enable_statistics();
     }
     if setup.merging == Merging::Never {
         options.set_disable_auto_compactions(true);
@@ -146,6 +157,13 @@ fn describe(setup: &Setup, configuration: &str, search: &str) -> String {
     if setup.merging == Merging::Never {
         text += " disable_auto_compactions";
     }
+    if let Sizes::Parts(parts) = setup.sizes {
+        text += &format!(
+            " max_bytes_for_level_base={} MiB target_file_size_base={} MiB statistics",
+            LEVEL_BASE_BYTES / parts >> 20,
+            FILE_BYTES / parts >> 20
+        );
+    }
     if setup.disk_bound {
         text += " use_direct_reads index=partitioned filter=partitioned top level pinned";
     }
@@ -157,6 +175,8 @@ struct Rocks {
     options: Options,
     model: Model,
     disk_bound: bool,
+    /// Whether it keeps statistics.
+    counting: bool,
     multi_get: bool,
     dir: PathBuf,
     ingested: AtomicU32,
@@ -265,6 +285,19 @@ impl BenchEngine for Rocks {
         self.disk_bound.then(|| DiskReads {
             reads: self.block_reads.load(Ordering::Relaxed),
             bytes: Some(self.block_bytes.load(Ordering::Relaxed)),
+        })
+    }
+
+    fn written(&self) -> Option<Written> {
+        let files_at = |level: u32| {
+            let name = format!("rocksdb.num-files-at-level{level}");
+            self.db.property_int_value(&name).ok().flatten()
+        };
+        let below = (1..LEVELS).filter(|level| files_at(*level).is_some_and(|files| files > 0));
+        self.counting.then(|| Written {
+            flushed: self.options.get_ticker_count(Ticker::FlushWriteBytes),
+            compacted: self.options.get_ticker_count(Ticker::CompactWriteBytes),
+            runs: files_at(0).unwrap_or(0) + below.count() as u64,
         })
     }
 

@@ -1,9 +1,9 @@
 //! Stele's engine: one tree, read through its lending faces. A key is a row with one unnamed
 //! column, as in the engine's own key-value face.
 
-use crate::data::{Cell as Written, Model, QUALIFIERS};
+use crate::data::{Cell as Given, Model, QUALIFIERS};
 use crate::engines::{
-    BenchEngine, DiskReads, Entry, InFlight, Merging, Part, Reader, Result, Setup,
+    BenchEngine, DiskReads, Entry, InFlight, Merging, Part, Reader, Result, Setup, Sizes, Written,
 };
 use crate::source::Source;
 use crate::touched::Touched;
@@ -48,6 +48,10 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
         options.l0_runs_compact = RUNS_UNMERGED;
         options.l0_runs_stall = 2 * RUNS_UNMERGED;
     }
+    if let Sizes::Parts(parts) = setup.sizes {
+        options.sst_bytes_max /= parts;
+        options.l1_bytes_max /= parts;
+    }
     let tree_options = TreeOptions {
         block_bytes: if configuration.starts_with("4k") { 4 << 10 } else { 16 << 10 },
         compression: Compression::None,
@@ -85,7 +89,7 @@ impl BenchEngine for Stele {
         self.options.clone()
     }
 
-    fn write(&self, cells: &[Written<'_>]) -> Result<()> {
+    fn write(&self, cells: &[Given<'_>]) -> Result<()> {
         let mut batch = WriteBatch::new();
         for cell in cells {
             let column = Column::of(family(cell.family), cell.qualifier);
@@ -131,6 +135,16 @@ impl BenchEngine for Stele {
     fn disk_reads(&self) -> Option<DiskReads> {
         let reads = self.engine.metrics().get("cache_misses_total")?;
         Some(DiskReads { reads, bytes: None })
+    }
+
+    fn written(&self) -> Option<Written> {
+        let metrics = self.engine.metrics();
+        let runs = ["level0_runs", "level1_runs", "level2_runs"].map(|name| metrics.get(name));
+        Some(Written {
+            flushed: metrics.get("flushed_bytes_total")?,
+            compacted: metrics.get("compacted_bytes_total")?,
+            runs: runs.into_iter().flatten().sum(),
+        })
     }
 
     fn close(self: Box<Self>) -> Result<()> {

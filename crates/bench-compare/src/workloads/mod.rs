@@ -12,7 +12,7 @@ mod wide;
 
 use crate::data::{Arrival, Data, DataSpec, Model};
 use crate::draw::Draw;
-use crate::engines::{Merging, Part, Setup};
+use crate::engines::{Merging, Part, Setup, Sizes};
 use crate::keys::{KeyShape, Kind};
 use crate::slice::{Drawn, Reads};
 
@@ -92,6 +92,7 @@ impl Workload {
                 Arrival::Runs(_) => Merging::Never,
                 _ => Merging::Automatic,
             },
+            sizes: Sizes::Usual,
         }
     }
 }
