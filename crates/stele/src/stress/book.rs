@@ -10,7 +10,6 @@
 
 use super::batch::{Batch, Field};
 use super::ledger::{CellState, Expected, Ledger};
-use super::names::Place;
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -27,24 +26,22 @@ pub(super) struct Book {
     progress: File,
 }
 
+/// What is saved; `Row` is the cells of a row.
 #[derive(Serialize, Deserialize)]
-struct Saved {
+struct Saved<Row> {
     /// Whether trees were being replaced: some of `trees` may not be there yet, and are empty;
     /// others may still be there.
     replacing: bool,
     trees: Vec<u32>,
-    writers: Vec<SavedWriter>,
+    writers: Vec<SavedWriter<Row>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct SavedWriter {
+struct SavedWriter<Row> {
     number: u64,
     /// By slot and row.
-    rows: Vec<Vec<SavedRow>>,
+    rows: Vec<Vec<Row>>,
 }
-
-/// Of each cell family, qualifier, timestamp and content.
-type SavedRow = Vec<(u8, u8, u8, u64)>;
 
 /// Of a writer, which of its two numbers.
 #[derive(Clone, Copy)]
@@ -95,7 +92,7 @@ impl Book {
         let saved = self.load()?.unwrap_or_else(|| Saved {
             replacing: true,
             trees: (1..=field.slots.into()).collect(),
-            writers: (0..writers).map(|_| SavedWriter::new(field)).collect(),
+            writers: (0..writers).map(|_| nothing_written(field)).collect(),
         });
         ensure!(saved.writers.len() == usize::from(writers), "the run has other writers");
         let mut ledgers = Vec::new();
@@ -107,10 +104,15 @@ impl Book {
         Ok((Expected { field, ledgers, trees, grown }, saved.replacing))
     }
 
-    fn replay(&self, field: Field, writer: u8, saved: SavedWriter) -> Result<Ledger> {
+    fn replay(
+        &self,
+        field: Field,
+        writer: u8,
+        saved: SavedWriter<Box<[CellState]>>,
+    ) -> Result<Ledger> {
         let (begun, acked) = (self.marked(writer, Mark::Begun)?, self.marked(writer, Mark::Acked)?);
-        let number = saved.number;
-        let mut ledger = Ledger::new(number, saved.states());
+        let SavedWriter { number, rows } = saved;
+        let mut ledger = Ledger::new(number, rows);
         for number in number + 1..=begun {
             ledger.begin(&Batch::draw(field, writer, number));
             if number <= acked {
@@ -120,7 +122,7 @@ impl Book {
         Ok(ledger)
     }
 
-    fn load(&self) -> Result<Option<Saved>> {
+    fn load(&self) -> Result<Option<Saved<Box<[CellState]>>>> {
         let path = self.dir.join("expected");
         let file = match File::open(&path) {
             Ok(file) => file,
@@ -135,21 +137,15 @@ impl Book {
 
     /// Saves `expected`, of which nothing is in flight, and forgets what a crash undid.
     pub(super) fn save(&self, expected: &Expected, replacing: bool) -> Result<()> {
-        let mut writers = Vec::new();
-        for ledger in &expected.ledgers {
-            let ledger = ledger.lock();
-            let (number, states) = ledger.settled();
-            let cell = |cell: &CellState| {
-                let Place { family, qualifier, timestamp } = cell.place;
-                (family, qualifier, timestamp, cell.content)
-            };
-            let row = |cells: &&[CellState]| cells.iter().map(cell).collect();
-            let rows = states.iter().map(|rows| rows.iter().map(row).collect()).collect();
-            writers.push(SavedWriter { number, rows });
-        }
+        let ledgers: Vec<_> = expected.ledgers.iter().map(|ledger| ledger.lock()).collect();
+        let settled = ledgers.iter().map(|ledger| {
+            let (number, rows) = ledger.settled();
+            SavedWriter { number, rows }
+        });
+        let writers = settled.collect();
         let trees = expected.trees.iter().map(|id| id.load(Ordering::Relaxed)).collect();
         let (path, part) = (self.dir.join("expected"), self.dir.join("expected.part"));
-        let write = |saved: &Saved| -> Result<()> {
+        let write = |saved: &Saved<&[CellState]>| -> Result<()> {
             let mut file = BufWriter::new(File::create(&part)?);
             serde_json::to_writer(&mut file, saved)?;
             file.flush()?;
@@ -164,18 +160,7 @@ impl Book {
     }
 }
 
-impl SavedWriter {
-    fn new(field: Field) -> Self {
-        let rows = vec![vec![Vec::new(); field.rows.into()]; field.slots.into()];
-        Self { number: 0, rows }
-    }
-
-    fn states(self) -> Vec<Vec<Vec<CellState>>> {
-        let cell = |(family, qualifier, timestamp, content)| {
-            let place = Place { family, qualifier, timestamp };
-            CellState { place, content }
-        };
-        let row = |cells: Vec<_>| cells.into_iter().map(cell).collect();
-        self.rows.into_iter().map(|rows| rows.into_iter().map(row).collect()).collect()
-    }
+fn nothing_written(field: Field) -> SavedWriter<Box<[CellState]>> {
+    let rows = vec![vec![Box::default(); field.rows.into()]; field.slots.into()];
+    SavedWriter { number: 0, rows }
 }

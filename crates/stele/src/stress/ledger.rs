@@ -12,19 +12,35 @@
 //!    window holds.
 
 use super::batch::{Batch, Field};
-use super::names::{Place, SUMS, Spot, qualifier, qualifier_number, version};
+use super::names::{GROUP, Place, SUMS, Spot, qualifier, qualifier_number, version};
 use engine::batch::TimestampRange;
 use engine::cell::{Column, FamilyId, Timestamp};
-use engine::request::{Columns, Wanted};
+use engine::request::{Columns, Direction, ScanRequest, Wanted};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-/// A cell: its place, and the version of its value, or the sum it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A cell: its place, and the version of its value, or the sum it is. Saved as family, qualifier,
+/// timestamp and content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "(u8, u8, u8, u64)", from = "(u8, u8, u8, u64)")]
 pub(super) struct CellState {
     pub(super) place: Place,
     pub(super) content: u64,
+}
+
+impl From<CellState> for (u8, u8, u8, u64) {
+    fn from(CellState { place, content }: CellState) -> Self {
+        (place.family, place.qualifier, place.timestamp, content)
+    }
+}
+
+impl From<(u8, u8, u8, u64)> for CellState {
+    fn from((family, qualifier, timestamp, content): (u8, u8, u8, u64)) -> Self {
+        Self { place: Place { family, qualifier, timestamp }, content }
+    }
 }
 
 impl CellState {
@@ -114,8 +130,8 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// A writer who has done batches up to `number`, which led to `states`, by slot and row.
-    pub(super) fn new(number: u64, states: Vec<Vec<Vec<CellState>>>) -> Self {
-        let history = |cells: Vec<CellState>| History(vec![(number, cells.into_boxed_slice())]);
+    pub(super) fn new(number: u64, states: Vec<Vec<Box<[CellState]>>>) -> Self {
+        let history = |cells| History(vec![(number, cells)]);
         let rows = states.into_iter().map(|rows| rows.into_iter().map(history).collect());
         Self { rows: rows.collect(), begun: number, acked: number, holds: BTreeMap::new() }
     }
@@ -207,6 +223,20 @@ pub(super) struct Sighting {
     pub(super) cells: Vec<CellState>,
 }
 
+impl Sighting {
+    /// No cells in a row.
+    pub(super) fn of_nothing(spot: Spot) -> Self {
+        Self { spot, cells: Vec::new() }
+    }
+
+    /// A number that differs, all but surely, for other cells.
+    pub(super) fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.cells.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
 /// What a read may see, from the moment it is made on. Judge all that was seen at one moment
 /// together.
 pub(super) struct Window<'a> {
@@ -221,6 +251,23 @@ impl Expected {
     /// The engine's tree at `slot`.
     pub(super) fn tree(&self, slot: u8) -> engine::TreeId {
         engine::TreeId(self.trees[usize::from(slot)].load(Ordering::Relaxed))
+    }
+
+    /// The rows that `request` asks for of the tree at `slot`, in the order of its answer.
+    pub(super) fn spots(&self, slot: u8, request: &ScanRequest) -> Vec<Spot> {
+        let (writers, rows) = (self.ledgers.len() as u8, self.field.rows);
+        let groups = (0..rows).step_by(GROUP.into());
+        let of_group = |first: u16| {
+            let of = move |writer| (first..rows.min(first + GROUP)).map(move |row| (writer, row));
+            (0..writers).flat_map(of)
+        };
+        let spots = groups.flat_map(of_group).map(|(writer, row)| Spot { slot, writer, row });
+        let mut spots: Vec<Spot> =
+            spots.filter(|spot| request.rows.contains(&spot.key())).collect();
+        if request.direction == Direction::Reverse {
+            spots.reverse();
+        }
+        spots
     }
 
     /// A window on rows of `writers`.
@@ -282,49 +329,32 @@ impl Window<'_> {
 
     /// Whether what was seen at one moment was there. The error says of which row it was not.
     pub(super) fn judge(&self, question: &Question, seen: &[Sighting]) -> Result<(), String> {
-        self.judge_more(question, seen, &mut Possible::new())
+        let possible = &mut Possible::new();
+        seen.iter().try_for_each(|sighting| self.judge_more(question, sighting, possible))
     }
 
-    /// The same of one more part of what was seen at one moment: narrows what is `possible` after
-    /// the other parts.
+    /// The same of one more row that was seen at that moment: narrows what is `possible` after the
+    /// others.
     pub(super) fn judge_more(
         &self,
         question: &Question,
-        seen: &[Sighting],
+        Sighting { spot, cells }: &Sighting,
         possible: &mut Possible,
     ) -> Result<(), String> {
-        let mut by_writer: BTreeMap<u8, Vec<&Sighting>> = BTreeMap::new();
-        for sighting in seen {
-            by_writer.entry(sighting.spot.writer).or_default().push(sighting);
-        }
-        for (writer, seen) in by_writer {
-            self.judge_writer(writer, question, &seen, possible)?;
-        }
-        Ok(())
-    }
-
-    fn judge_writer(
-        &self,
-        writer: u8,
-        question: &Question,
-        seen: &[&Sighting],
-        possible: &mut Possible,
-    ) -> Result<(), String> {
-        let from = self.from[usize::from(writer)].expect("the window is on this writer");
-        let ledger = self.expected.ledgers[usize::from(writer)].lock();
-        let until = self.until.as_ref().map(|until| until[usize::from(writer)]);
+        let writer = usize::from(spot.writer);
+        let from = self.from[writer].expect("the window is on this writer");
+        let ledger = self.expected.ledgers[writer].lock();
+        let until = self.until.as_ref().map(|until| until[writer]);
         let window = (from, until.unwrap_or(ledger.begun));
-        let possible = possible.entry(writer).or_insert_with(|| vec![window]);
-        for Sighting { spot, cells } in seen {
-            let fits = ledger.fits(*spot, question, cells, window);
-            let both = |a: (u64, u64), b: (u64, u64)| (a.0.max(b.0), a.1.min(b.1));
-            let pairs = possible.iter().flat_map(|a| fits.iter().map(move |b| both(*a, *b)));
-            let left: Vec<(u64, u64)> = pairs.filter(|(first, last)| first <= last).collect();
-            if left.is_empty() {
-                return Err(ledger.tell(*spot, question, cells, possible, &fits, window));
-            }
-            *possible = left;
+        let possible = possible.entry(spot.writer).or_insert_with(|| vec![window]);
+        let fits = ledger.fits(*spot, question, cells, window);
+        let both = |a: (u64, u64), b: (u64, u64)| (a.0.max(b.0), a.1.min(b.1));
+        let pairs = possible.iter().flat_map(|a| fits.iter().map(move |b| both(*a, *b)));
+        let left: Vec<(u64, u64)> = pairs.filter(|(first, last)| first <= last).collect();
+        if left.is_empty() {
+            return Err(ledger.tell(*spot, question, cells, possible, &fits, window));
         }
+        *possible = left;
         Ok(())
     }
 }
@@ -386,7 +416,7 @@ mod tests {
     const FIELD: Field = Field { seed: 3, slots: 2, rows: 64 };
 
     fn expected() -> Expected {
-        let ledger = || Mutex::new(Ledger::new(0, vec![vec![Vec::new(); 64]; 2]));
+        let ledger = || Mutex::new(Ledger::new(0, vec![vec![Box::default(); 64]; 2]));
         let trees = vec![AtomicU32::new(1), AtomicU32::new(2)];
         let ledgers = vec![ledger(), ledger()];
         Expected { field: FIELD, ledgers, trees, grown: AtomicI64::new(0) }
@@ -474,7 +504,9 @@ mod tests {
             let mut possible = Possible::new();
             let seen = state(if undone { 19 } else { 20 });
             let window = expected.window([0]);
-            window.judge_more(&Question::ALL, &seen, &mut possible).unwrap();
+            seen.iter()
+                .try_for_each(|row| window.judge_more(&Question::ALL, row, &mut possible))
+                .unwrap();
             drop(window);
             expected.settle(&possible);
             let window = expected.window([0]);

@@ -1,12 +1,11 @@
 //! Reads every way the engine can be read, and holds what was found to what is expected.
 
 use super::ledger::{CellState, Expected, Possible, Question, Sighting, Window};
-use super::names::{Spot, key, qualifier};
+use super::names::{Spot, qualifier};
 use engine::batch::TimestampRange;
 use engine::cell::{FamilyId, Timestamp};
 use engine::request::{Columns, Direction, RowRange, ScanRequest};
 use engine::{ColumnOf, Engine, RowEnd, RowSelection, Snapshot};
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// What was wrong, in words.
@@ -163,62 +162,40 @@ pub(super) fn row(
     judged.map_err(|what| format!("a row read: {what}"))
 }
 
-/// What a scan found, by row.
-pub(super) type Found = BTreeMap<Spot, Vec<CellState>>;
-
-/// Scans rows of the tree at `slot`.
+/// Scans rows of the tree at `slot` and shows `each` all rows of the request in the order of the
+/// scan, those that were not found without cells. Gives how many were found. Nothing is kept, so
+/// that a scan takes no memory that grows with the tree.
 pub(super) fn scan(
     engine: &Engine,
     expected: &Expected,
     slot: u8,
     request: &ScanRequest,
     snapshot: Option<&Snapshot>,
-) -> Judged<Found> {
+    mut each: impl FnMut(&Sighting) -> Judged<()>,
+) -> Judged<u64> {
     let failed = |error| refused("a scan", &error);
     let mut scan = engine.scan(expected.tree(slot), request, snapshot).map_err(failed)?;
-    let mut found = Found::new();
-    let mut before: Option<Vec<u8>> = None;
+    let due = expected.spots(slot, request);
+    let mut due = due.as_slice();
+    let mut found = 0;
     while let Some(row) = scan.next_row().map_err(failed)? {
-        let row = row.to_vec();
-        let in_order = |before: &Vec<u8>| match request.direction {
-            Direction::Forward => *before < row,
-            Direction::Reverse => *before > row,
-        };
-        if !before.as_ref().is_none_or(in_order) || !request.rows.contains(&row) {
-            return Err(format!("a scan lent row {} out of order or range", row.escape_ascii()));
-        }
-        let spot = Spot::of(slot, &row).filter(|spot| {
-            usize::from(spot.writer) < expected.ledgers.len() && spot.row < expected.field.rows
-        });
-        let spot = spot.ok_or_else(|| format!("a scan found row {}", row.escape_ascii()))?;
-        let mut cells = Vec::new();
+        let at = Spot::of(slot, row).and_then(|spot| due.iter().position(|due| *due == spot));
+        let at = at.ok_or_else(|| {
+            format!("a scan lent row {}, unknown or out of order or range", row.escape_ascii())
+        })?;
+        due[..at].iter().try_for_each(|spot| each(&Sighting::of_nothing(*spot)))?;
+        let mut sighting = Sighting::of_nothing(due[at]);
+        due = &due[at + 1..];
         while let Some(cell) = scan.next_cell().map_err(failed)? {
-            let state =
-                CellState::of(spot, cell.family, cell.qualifier, cell.timestamp, cell.value);
-            cells.push(state.map_err(|what| format!("a scan: {what}"))?);
+            let (family, name) = (cell.family, cell.qualifier);
+            let state = CellState::of(sighting.spot, family, name, cell.timestamp, cell.value);
+            sighting.cells.push(state.map_err(|what| format!("a scan: {what}"))?);
         }
-        found.insert(spot, cells);
-        before = Some(row);
+        each(&sighting)?;
+        found += 1;
     }
+    due.iter().try_for_each(|spot| each(&Sighting::of_nothing(*spot)))?;
     Ok(found)
-}
-
-/// All rows of the tree at `slot` in `rows`, with what `found` has of them, nothing included.
-pub(super) fn sightings(
-    expected: &Expected,
-    slot: u8,
-    rows: &RowRange,
-    mut found: Found,
-) -> Vec<Sighting> {
-    let mut seen = Vec::new();
-    for writer in 0..expected.ledgers.len() as u8 {
-        let inside = (0..expected.field.rows).filter(|row| rows.contains(&key(writer, *row)));
-        seen.extend(inside.map(|row| {
-            let spot = Spot { slot, writer, row };
-            Sighting { spot, cells: found.remove(&spot).unwrap_or_default() }
-        }));
-    }
-    seen
 }
 
 /// Scans and judges.
@@ -233,12 +210,11 @@ pub(super) fn scan_and_judge(
     let window = expected.window_on_all();
     let Question { columns, timestamps, versions_max } = question.clone();
     let request = ScanRequest { rows, direction, columns, timestamps, versions_max };
-    let found = scan(engine, expected, slot, &request, None)?;
-    let rows = found.len() as u64;
-    let seen = sightings(expected, slot, &request.rows, found);
-    let judged = window.judge(question, &seen);
-    judged.map_err(|what| format!("a scan ({direction:?} {:?}): {what}", request.rows))?;
-    Ok(rows)
+    let mut possible = Possible::new();
+    scan(engine, expected, slot, &request, None, |row| {
+        let judged = window.judge_more(question, row, &mut possible);
+        judged.map_err(|what| format!("a scan ({direction:?} {:?}): {what}", request.rows))
+    })
 }
 
 /// Reads everything in `engine`, all trees at one moment, and holds it to what `window` allows.
@@ -253,9 +229,9 @@ pub(super) fn everything(
     let mut possible = Possible::new();
     for slot in 0..expected.field.slots {
         let request = ScanRequest { direction, ..ScanRequest::rows(RowRange::ALL) };
-        let found = scan(engine, expected, slot, &request, Some(&snapshot))?;
-        let seen = sightings(expected, slot, &RowRange::ALL, found);
-        window.judge_more(&Question::ALL, &seen, &mut possible)?;
+        scan(engine, expected, slot, &request, Some(&snapshot), |row| {
+            window.judge_more(&Question::ALL, row, &mut possible)
+        })?;
     }
     Ok(possible)
 }

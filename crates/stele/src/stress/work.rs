@@ -3,7 +3,7 @@
 
 use super::batch::Batch;
 use super::book::Book;
-use super::ledger::{Expected, Question};
+use super::ledger::{Expected, Possible, Question, Sighting};
 use super::look::{self, Judged, Wanted, refused};
 use super::names::{self, QUALIFIERS, SUMS, Spot, TIMESTAMPS, WIDE_QUALIFIERS};
 use super::plan::Run;
@@ -16,6 +16,7 @@ use engine::options::Options;
 use engine::request::{Columns, Direction, QualifierRange, RowRange, ScanRequest};
 use engine::{Engine, IngestOptions};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -139,9 +140,9 @@ impl Site<'_> {
                 _ => {
                     tally.scans += 1;
                     let (rows, question, direction) = (self.rows(rng), question(rng), way(rng));
-                    let seen =
+                    let found =
                         look::scan_and_judge(engine, expected, slot, rows, &question, direction);
-                    tally.scanned_rows += seen?;
+                    tally.scanned_rows += found?;
                     Ok(())
                 }
             }
@@ -188,26 +189,29 @@ impl Site<'_> {
     fn hold_snapshot(&self, rng: &mut Rng, slot: u8) -> Judged<()> {
         let window = self.expected.window_on_all();
         let snapshot = self.engine.snapshot();
-        let scan = |request: &ScanRequest| {
-            look::scan(self.engine, self.expected, slot, request, Some(&snapshot))
+        let mut request = ScanRequest { direction: way(rng), ..ScanRequest::rows(self.rows(rng)) };
+        let scan = |request: &ScanRequest, each: &mut dyn FnMut(&Sighting) -> Judged<()>| {
+            look::scan(self.engine, self.expected, slot, request, Some(&snapshot), each)
         };
-        let request = ScanRequest { direction: way(rng), ..ScanRequest::rows(self.rows(rng)) };
-        let first = scan(&request)?;
-        let seen = look::sightings(self.expected, slot, &request.rows, first.clone());
-        let judged = window.judge(&Question::ALL, &seen);
-        judged.map_err(|what| format!("a scan at a snapshot: {what}"))?;
-        drop((window, seen));
+        let (mut first, mut possible) = (BTreeMap::new(), Possible::new());
+        scan(&request, &mut |row| {
+            first.insert(row.spot, row.digest());
+            let judged = window.judge_more(&Question::ALL, row, &mut possible);
+            judged.map_err(|what| format!("a scan at a snapshot: {what}"))
+        })?;
+        drop(window);
         for _ in 0..1 + rng.below(4) {
             if !self.stops() {
                 std::thread::sleep(Duration::from_millis(rng.below(300)));
             }
-            let again = scan(&ScanRequest { direction: way(rng), ..request.clone() })?;
-            if again != first {
-                let other = |spot: &&Spot| again.get(spot) != first.get(spot);
-                let spot = first.keys().chain(again.keys()).find(other);
-                let (rows, at) = (&request.rows, snapshot.sequence().0);
-                return Err(format!("the snapshot at {at} moved in {rows:?}: {spot:?}"));
-            }
+            request.direction = way(rng);
+            scan(&request, &mut |row| {
+                if first.get(&row.spot) == Some(&row.digest()) {
+                    return Ok(());
+                }
+                let (at, spot) = (snapshot.sequence().0, row.spot);
+                Err(format!("the snapshot at {at} moved in {:?}: {spot:?}", request.rows))
+            })?;
         }
         Ok(())
     }
