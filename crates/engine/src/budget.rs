@@ -1,8 +1,8 @@
 //! One budget of memory for what an engine keeps: blocks of SSTables, memtables, and what open
 //! files and trees pin.
 //!
-//! Memtables and pinned metadata are **charged** as they are allocated; the block cache takes what
-//! they leave (`Cache::balance`). The shares, in bytes:
+//! Memtables, pinned metadata and what SSTables being written gather are **charged** as they are
+//! allocated; the block cache takes what they leave (`Cache::balance`). The shares, in bytes:
 //!
 //! ```text
 //! blocks      what the others leave; never less than an eighth, never more than their own limit
@@ -36,10 +36,12 @@ pub enum Use {
     Outlived,
     /// What open files and trees need whatever is read or written.
     Metadata,
+    /// Indexes and filters of SSTables that flushes and compactions are writing.
+    Building,
 }
 
 impl Use {
-    const COUNT: usize = 4;
+    const COUNT: usize = 5;
 }
 
 /// See the file header.
@@ -187,19 +189,20 @@ mod tests {
     #[test]
     fn shares_follow_from_what_is_charged() {
         const MIB: usize = 1 << 20;
-        for (case, limit, [active, frozen, outlived, metadata], blocks, memtables) in [
-            ("nothing charged", None, [0, 0, 0, 0], 64, 32),
-            ("blocks have a limit", Some(10), [0, 0, 0, 0], 10, 32),
-            ("memtables take from blocks", None, [10, 6, 0, 0], 48, 32),
-            ("not below the limit of blocks", Some(10), [10, 6, 0, 0], 10, 32),
-            ("old memtables that are read", None, [10, 6, 5, 0], 43, 32),
-            ("metadata takes from both", None, [4, 0, 0, 40], 20, 16),
-            ("blocks keep an eighth", None, [20, 20, 20, 20], 8, 16),
-            ("memtables keep an eighth", None, [0, 0, 0, 100], 8, 8),
+        for (case, limit, charged, blocks, memtables) in [
+            ("nothing charged", None, [0, 0, 0, 0, 0], 64, 32),
+            ("blocks have a limit", Some(10), [0, 0, 0, 0, 0], 10, 32),
+            ("memtables take from blocks", None, [10, 6, 0, 0, 0], 48, 32),
+            ("not below the limit of blocks", Some(10), [10, 6, 0, 0, 0], 10, 32),
+            ("old memtables that are read", None, [10, 6, 5, 0, 0], 43, 32),
+            ("metadata takes from both", None, [4, 0, 0, 40, 0], 20, 16),
+            ("files being written take from blocks", None, [10, 6, 0, 0, 5], 43, 32),
+            ("blocks keep an eighth", None, [20, 20, 20, 20, 0], 8, 16),
+            ("memtables keep an eighth", None, [0, 0, 0, 100, 0], 8, 8),
         ] {
             let budget = Budget::new(64 * MIB, limit.map(|limit: usize| limit * MIB));
-            let uses = [Use::Active, Use::Frozen, Use::Outlived, Use::Metadata];
-            let charges = [active, frozen, outlived, metadata].into_iter().zip(uses);
+            let uses = [Use::Active, Use::Frozen, Use::Outlived, Use::Metadata, Use::Building];
+            let charges = charged.into_iter().zip(uses);
             let charges: Vec<Charge> =
                 charges.map(|(bytes, what)| budget.charge(what).of(bytes * MIB)).collect();
             assert_eq!(budget.blocks_max(), blocks * MIB, "{case}");

@@ -192,6 +192,8 @@ impl Shared {
         add("memory_memtables_outlived_bytes", "Flushed memtables still read", outlived);
         let metadata = charged(Use::Metadata);
         add("memory_metadata_bytes", "What open trees and files pin", metadata);
+        let building = charged(Use::Building);
+        add("memory_building_bytes", "What SSTables being written gather", building);
     }
 
     /// What was asked of filters, over all trees there are and were.

@@ -80,7 +80,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     snapshots.publish(start.last);
     let clock = Arc::clone(&env.clock);
     let commits = Commits::new(writer, start, Arc::clone(&snapshots), clock, options.durability);
-    let readahead = ReadaheadSource::new(Arc::clone(&env.fs));
+    let readahead = ReadaheadSource::new(Arc::clone(&env.fs), options.memory_bytes_max);
     let closing = Arc::default();
     let shared = Arc::new(Shared {
         flights: Flights::new(Arc::clone(&env.fs)),

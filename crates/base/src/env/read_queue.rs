@@ -16,8 +16,10 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, Weak};
 
-/// Bytes that the memory of a queue may take while it is not in use, for each read of its depth.
+/// Bytes that the memory of a queue may take while it is not in use: for each read of its depth, and
+/// at most. A thread keeps its queue for good, and there are many threads.
 const FREE_BYTES_PER_READ: usize = 64 << 10;
+const FREE_BYTES_MAX: usize = 1 << 20;
 
 /// How many reads the queue of a thread has in flight.
 pub const THREAD_QUEUE_DEPTH: usize = 64;
@@ -72,7 +74,7 @@ pub struct Completed {
 
 /// Memory for a queue of this depth.
 pub(super) fn pool_for(depth: usize) -> Arc<BufferPool> {
-    BufferPool::new(depth.saturating_mul(FREE_BYTES_PER_READ))
+    BufferPool::new(depth.saturating_mul(FREE_BYTES_PER_READ).min(FREE_BYTES_MAX))
 }
 
 /// Reads without a queue.

@@ -3,13 +3,16 @@
 //! 1. A row lies in one file; files end where `split` says.
 //! 2. Each file takes the pieces of the range tombstones between its border and the next one's,
 //!    so that the spans of the files are disjoint.
-//! 3. When `finish` returns, the files and their names are on disk and open. Before that, and
+//! 3. What the file being written gathers in memory is charged to the budget, but for what it has
+//!    grown by in its last 256 KiB.
+//! 4. When `finish` returns, the files and their names are on disk and open. Before that, and
 //!    after an error, nobody knows of them: `discard` removes them, and so does the next open.
 
 use super::dropped::Dropped;
 use super::elide::EntrySink;
 use super::run::Writing;
 use super::split::Splitter;
+use crate::budget::{Charge, Use};
 use crate::cell::Entry;
 use crate::error::{Error, Result};
 use crate::file::{FileIdentity, FileNumber};
@@ -33,6 +36,7 @@ pub(crate) struct Outputs<'a> {
     start: Vec<u8>,
     row: Vec<u8>,
     building: Option<Building>,
+    charge: Charge,
     /// Bytes of the file being written that `Writing::wrote` was told of.
     told: u64,
     /// Numbers of all files created, finished or not.
@@ -64,6 +68,7 @@ impl<'a> Outputs<'a> {
             start: Vec::new(),
             row: Vec::new(),
             building: None,
+            charge: writing.cache.budget().charge(Use::Building),
             told: 0,
             created: Vec::new(),
             done: Vec::new(),
@@ -77,6 +82,8 @@ impl<'a> Outputs<'a> {
         }
         let bytes = self.building.as_ref().map_or(0, |file| file.builder.estimated_bytes());
         if bytes >= self.told + TELL_BYTES {
+            let memory = self.building.as_ref().map_or(0, |file| file.builder.memory_bytes());
+            self.charge.set(memory);
             (self.writing.wrote)(bytes - self.told);
             self.told = bytes;
         }
@@ -135,6 +142,7 @@ impl<'a> Outputs<'a> {
             let meta = sst_meta(number, builder.finish()?);
             (self.writing.wrote)(meta.bytes.saturating_sub(std::mem::take(&mut self.told)));
             self.done.push(meta);
+            self.charge.set(0);
         }
         Ok(())
     }

@@ -306,6 +306,11 @@ impl SstBuilder {
         self.output.len() + self.partitions_len as u64
     }
 
+    /// Bytes of memory that grow with the file until it is finished.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.partitions_len + self.output.pending.capacity()
+    }
+
     /// The row of the entry added last; empty before the first.
     pub(crate) fn last_row(&self) -> &[u8] {
         &self.row

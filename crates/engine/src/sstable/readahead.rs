@@ -4,7 +4,9 @@
 //! 1. Nothing is read ahead before the second block in a row was missed, so a short walk, or one over
 //!    resident blocks, pays nothing. From then on up to a window of bytes is in flight or waits to
 //!    be used; the window doubles from 64 KiB to 1 MiB each time half of it was used. So what a walk
-//!    that ends early has read in vain is at most about twice what it has used.
+//!    that ends early has read in vain is at most about twice what it has used. What windows have
+//!    above 64 KiB is together no more than a sixteenth of the budget of memory: a window that
+//!    would take more does not grow.
 //! 2. Blocks that are resident, and those that lie outside of the walk's rows, are not read.
 //! 3. No claim is held between calls (cache, invariant 2). A block enters the cache when the walk
 //!    comes to it, or is kept by the walk alone, as its `CacheFill` says; it is checked then.
@@ -25,10 +27,13 @@ use base::env::read_queue::{Completed, ReadBuffer, ReadQueue};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The first window, and the largest.
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
 const WINDOW_BYTES_MAX: u64 = 1 << 20;
+/// Windows grow together by no more than this part of the budget of memory.
+const BUDGET_PART: u64 = 16;
 /// Reads that the device is given at once.
 const QUEUE_DEPTH: usize = 64;
 
@@ -36,6 +41,10 @@ const QUEUE_DEPTH: usize = 64;
 pub(crate) struct ReadaheadSource {
     fs: Arc<dyn FileSystem>,
     counters: Striped<3>,
+    /// Bytes that windows have above `WINDOW_BYTES_MIN` each, and may have together. Relaxed: stands
+    /// by itself.
+    grown: AtomicU64,
+    grown_max: u64,
 }
 
 /// What is counted of blocks read ahead.
@@ -58,9 +67,21 @@ pub(crate) struct ReadaheadUse {
 }
 
 impl ReadaheadSource {
-    /// Queues of `fs`.
-    pub(crate) fn new(fs: Arc<dyn FileSystem>) -> Arc<Self> {
-        Arc::new(Self { fs, counters: Striped::default() })
+    /// Queues of `fs`, for walks of an engine that may take `memory_bytes_max` bytes of memory.
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, memory_bytes_max: usize) -> Arc<Self> {
+        let (counters, grown) = (Striped::default(), AtomicU64::new(0));
+        Arc::new(Self { fs, counters, grown, grown_max: memory_bytes_max as u64 / BUDGET_PART })
+    }
+
+    /// Whether a window may have `more` bytes; it has them then.
+    fn grow(&self, more: u64) -> bool {
+        let within = |grown: u64| grown.checked_add(more).filter(|sum| *sum <= self.grown_max);
+        self.grown.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
+    }
+
+    /// A window gives up `bytes` bytes by which it had grown.
+    fn shrink(&self, bytes: u64) {
+        self.grown.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// The counters.
@@ -137,7 +158,8 @@ impl Readahead {
         self.source.count(Count::Used, 1);
         self.missed = Some(place);
         if window.bytes <= window.bytes_max / 2 {
-            window.bytes_max = (2 * window.bytes_max).min(WINDOW_BYTES_MAX);
+            let more = window.bytes_max.min(WINDOW_BYTES_MAX - window.bytes_max);
+            window.bytes_max += if self.source.grow(more) { more } else { 0 };
             window.extend(sst, (&self.rows, self.direction), fill, &self.source);
         }
         let read = read.expect("the first block of a window is waited for");
@@ -191,6 +213,7 @@ impl Readahead {
             self.source.count(Count::Wasted, window.blocks.len());
             window.blocks.clear();
             (window.bytes, window.next) = (0, None);
+            self.source.shrink(window.bytes_max - WINDOW_BYTES_MIN);
             window.bytes_max = WINDOW_BYTES_MIN;
         }
     }
@@ -270,5 +293,49 @@ impl Window {
         let block = self.blocks.pop_front()?;
         self.bytes -= block.load.bytes();
         Some(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::env::RealFileSystem;
+
+    /// A source whose windows may grow by 1 MiB together.
+    fn source() -> Arc<ReadaheadSource> {
+        ReadaheadSource::new(Arc::new(RealFileSystem), 16 << 20)
+    }
+
+    #[test]
+    fn windows_grow_together_by_a_part_of_the_budget() {
+        let source = source();
+        assert!(source.grow((1 << 20) - 1));
+        assert!(!source.grow(2));
+        assert!(source.grow(1));
+        assert!(!source.grow(1));
+        assert!(!source.grow(u64::MAX));
+        source.shrink(10);
+        assert!(source.grow(10));
+        assert!(!source.grow(1));
+    }
+
+    #[test]
+    fn a_walk_that_ends_or_goes_elsewhere_gives_back_what_its_window_had_grown_by() {
+        let source = source();
+        let rows = Arc::new(RowRange::ALL);
+        let grown = || {
+            let mut ahead = Readahead::new(&source, &rows);
+            let mut window = Window::new(&source.fs);
+            window.bytes_max = 4 * WINDOW_BYTES_MIN;
+            assert!(source.grow(3 * WINDOW_BYTES_MIN));
+            ahead.window = Some(window);
+            ahead
+        };
+        let mut walks = [grown(), grown()];
+        assert_eq!(source.grown.load(Ordering::Relaxed), 6 * WINDOW_BYTES_MIN);
+        walks[0].enter_file();
+        assert_eq!(source.grown.load(Ordering::Relaxed), 3 * WINDOW_BYTES_MIN);
+        drop(walks);
+        assert_eq!(source.grown.load(Ordering::Relaxed), 0);
     }
 }

@@ -2,6 +2,7 @@
 //! entry; and failures at every call of the file system.
 
 use super::*;
+use crate::budget::Use;
 use crate::cache::CacheFeatures;
 use crate::compaction::pick::{Busy, Manual, manual, pick};
 use crate::compaction::signals::Signals;
@@ -123,7 +124,7 @@ impl Tree {
         let faulty = Arc::new(Faulty { calls_left: AtomicUsize::new(usize::MAX) });
         Self {
             dir: tempfile::tempdir().unwrap(),
-            ahead: ReadaheadSource::new(Arc::new(FaultyFs(Arc::clone(&faulty)))),
+            ahead: ReadaheadSource::new(Arc::new(FaultyFs(Arc::clone(&faulty))), 64 << 20),
             fs: FaultyFs(faulty),
             options: Options {
                 l0_runs_compact: 2,
@@ -408,4 +409,31 @@ fn dropped_files_are_not_read() {
     };
     tree.compact(&plan, &[]).unwrap();
     assert!(tree.files().is_empty(), "all rows were dropped");
+}
+
+#[test]
+fn what_a_file_gathers_is_charged_until_it_is_finished() {
+    let tree = Tree::new(64 << 20, 64 << 20);
+    let memtable = Arc::new(Memtable::default());
+    let mut random = base::env::Rng::new(5);
+    for row in 0..3000u64 {
+        let value: Vec<u8> = (0..50).flat_map(|_| random.next_u64().to_be_bytes()).collect();
+        let mut batch = crate::batch::WriteBatch::new();
+        let column = crate::cell::Column::of(crate::cell::FamilyId(1), b"q");
+        batch.put(&row.to_be_bytes(), column, crate::cell::Timestamp(1), &value);
+        memtable.apply(&batch.freeze().unwrap(), SequenceNumber(row + 1), LogPosition(row + 1));
+    }
+    let charged = || tree.cache.budget().charged(Use::Building);
+    let seen = std::cell::RefCell::new(Vec::new());
+    let wrote = |_| seen.borrow_mut().push(charged());
+    let run = tree.version().next_run();
+    let written = tree.with_writing(|writing| {
+        flush(&Writing { wrote: &wrote, ..*writing }, &memtable, run, Vec::new())
+    });
+    assert_eq!(written.unwrap().readers.len(), 1);
+    let seen = seen.into_inner();
+    // 1.2 MB in blocks of 1 KiB: an index and a filter grow, beside what waits to be written.
+    assert!(seen.len() > 3 && seen.is_sorted() && seen[1] > 0, "{seen:?}");
+    assert!(seen.iter().all(|bytes| *bytes < 1 << 20), "{seen:?}");
+    assert_eq!(charged(), 0);
 }
