@@ -2,7 +2,7 @@
 
 use super::StressArgs;
 use super::plan::{End, Run};
-use super::report::{Event, Tally};
+use super::report::{Event, Memory, Tally};
 use super::work::check;
 use super::worker::WORKING_BYTES;
 use crate::config::ConfigError;
@@ -292,7 +292,10 @@ impl Drill {
 
     /// The most that was in use, by budget.
     fn memory(&self) -> String {
-        let most = |(budget, bytes): (&u64, &u64)| format!("{} of {}", bytes >> 20, budget >> 20);
+        let most = |(budget, memory): (&u64, &Memory)| {
+            let Memory { bytes, charged } = memory;
+            format!("{} of {} ({} charged)", bytes >> 20, budget >> 20, charged >> 20)
+        };
         self.tally.memory.iter().map(most).collect::<Vec<_>>().join(", ")
     }
 

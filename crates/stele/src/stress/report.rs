@@ -39,8 +39,18 @@ pub(super) struct Tally {
     pub(super) ssts: u64,
     /// Most descriptors at a quiet moment that were not of SSTables.
     pub(super) descriptors: u64,
-    /// By budget, the most memory that was in use beyond the base. Bytes.
-    pub(super) memory: BTreeMap<u64, u64>,
+    /// By budget in bytes, when the most memory was in use.
+    pub(super) memory: BTreeMap<u64, Memory>,
+}
+
+/// Memory in use at some moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Memory {
+    /// Beyond the base, in bytes.
+    pub(super) bytes: u64,
+    /// What the engine's account had of it: more than the budget where memtables were replayed
+    /// beyond it, or are still read.
+    pub(super) charged: u64,
 }
 
 impl Tally {
@@ -66,13 +76,13 @@ impl Tally {
         self.latencies.add(&other.latencies);
         self.ssts = if other.ssts > 0 { other.ssts } else { self.ssts };
         self.descriptors = self.descriptors.max(other.descriptors);
-        other.memory.iter().for_each(|(budget, bytes)| self.saw_memory(*bytes, *budget));
+        other.memory.iter().for_each(|(budget, memory)| self.saw_memory(*memory, *budget));
     }
 
     /// Notes how much memory is used beside a budget.
-    pub(super) fn saw_memory(&mut self, bytes: u64, budget: u64) {
+    pub(super) fn saw_memory(&mut self, memory: Memory, budget: u64) {
         let most = self.memory.entry(budget).or_default();
-        *most = bytes.max(*most);
+        *most = memory.max(*most);
     }
 }
 
