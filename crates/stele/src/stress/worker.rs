@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What memory may be taken beside the engine's budget and a tenth of it: less than twice the 71 MiB
-/// that were seen in half an hour.
+/// that were seen in half an hour, of which docs/testing.md has an account.
 pub(super) const WORKING_BYTES: u64 = 128 << 20;
 /// How long background work may go on when nothing is asked of the engine any more.
 const PATIENCE: Duration = Duration::from_secs(120);
