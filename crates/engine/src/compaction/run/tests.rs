@@ -428,7 +428,12 @@ fn what_a_file_gathers_is_charged_until_it_is_finished() {
     let wrote = |_| seen.borrow_mut().push(charged());
     let run = tree.version().next_run();
     let written = tree.with_writing(|writing| {
-        flush(&Writing { wrote: &wrote, ..*writing }, &memtable, run, Vec::new())
+        flush(
+            &Writing { wrote: &wrote, ..*writing },
+            std::slice::from_ref(&memtable),
+            run,
+            Vec::new(),
+        )
     });
     assert_eq!(written.unwrap().readers.len(), 1);
     let seen = seen.into_inner();
