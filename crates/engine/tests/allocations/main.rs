@@ -12,6 +12,7 @@ use engine::{
     TreeOptions,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,16 +21,30 @@ struct Counting;
 
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 
+thread_local! {
+    /// The same of this thread alone: what it allocated less what it freed.
+    static BY_THREAD: Cell<isize> = const { Cell::new(0) };
+}
+
+impl Counting {
+    /// A thread that is ending may have no count any more.
+    fn count(bytes: isize) {
+        let _ = BY_THREAD.try_with(|all| all.set(all.get() + bytes));
+    }
+}
+
 // SAFETY: every call is passed on to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
+        Self::count(layout.size().cast_signed());
         // SAFETY: the caller keeps to the contract, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
+        Self::count(-layout.size().cast_signed());
         // SAFETY: as above.
         unsafe { System.dealloc(start, layout) }
     }
@@ -81,7 +96,7 @@ fn memtables_are_charged_as_they_are_allocated() {
         ("wide rows", Shape { batches: 700, rows: 2, columns: 24, value: 30 }),
         ("large values", Shape { batches: 200, rows: 3, columns: 1, value: 9_000 }),
     ] {
-        let before = ALLOCATED.load(Ordering::Relaxed);
+        let before = BY_THREAD.get();
         let memtable = Memtable::new(&budget);
         for number in 0..shape.batches {
             let position = (number + 1) * 100;
@@ -89,7 +104,7 @@ fn memtables_are_charged_as_they_are_allocated() {
             memtable.apply(&frozen, SequenceNumber(position), LogPosition(position));
         }
         // The memtable itself lies in a frame of this function.
-        let allocated = ALLOCATED.load(Ordering::Relaxed) - before + size_of::<Memtable>();
+        let allocated = (BY_THREAD.get() - before).cast_unsigned() + size_of::<Memtable>();
         let charged = budget.charged(Use::Active) + budget.charged(Use::Metadata);
         let off = charged.abs_diff(allocated);
         assert!(off <= allocated / 20 + 512, "{name}: {charged} charged, {allocated} allocated");

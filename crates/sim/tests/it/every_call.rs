@@ -123,12 +123,12 @@ fn any_call_that_finds_no_descriptor_is_survived() {
 }
 
 #[test]
-fn without_descriptors_what_is_open_is_read_and_nothing_is_lost() {
+fn without_descriptors_reads_are_right_or_refused_and_nothing_is_lost() {
     let count = number("STELE_FAULT_POINTS").unwrap_or(30u64);
     let mut dice = Dice::new(5);
     let point = |n| Point { seed: n % SEEDS, at: dice.below(200) };
     let points: Vec<Point> = (0..count).map(point).collect();
-    let test = "without_descriptors_what_is_open_is_read_and_nothing_is_lost";
+    let test = "without_descriptors_reads_are_right_or_refused_and_nothing_is_lost";
     try_all(test, &points, |Point { seed, at }| {
         let mut session = session(seed << 32 | at);
         session.open().map_err(|trouble| format!("{trouble:?}"))?;
@@ -143,7 +143,11 @@ fn without_descriptors_what_is_open_is_read_and_nothing_is_lost() {
             if !session.is_open() || refused > 20 {
                 break;
             }
-            session.check().map_err(|trouble| format!("reads go on: {trouble:?}"))?;
+            // An SSTable may have been closed so that another is opened, in vain.
+            match session.check() {
+                Ok(()) | Err(Trouble::Refused(Error::Io { op: "read" | "open", .. })) => {}
+                Err(trouble) => return Err(format!("a read: {trouble:?}")),
+            }
         }
         is_sound(&mut session).map_err(|trouble| format!("with descriptors again: {trouble:?}"))
     });
