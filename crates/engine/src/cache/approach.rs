@@ -9,11 +9,6 @@ use std::ops::Range;
 /// Where a hint led a pinned reader, if anywhere.
 pub struct Approached<'g, M>(Option<FrameAt<'g, M>>);
 
-impl<M> Approached<'_, M> {
-    /// Nowhere.
-    pub const NOWHERE: Self = Self(None);
-}
-
 impl<M> Clone for Approached<'_, M> {
     fn clone(&self) -> Self {
         *self
