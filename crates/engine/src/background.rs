@@ -159,9 +159,11 @@ impl Shared {
     /// Whether memtables of `tree` wait until a compaction leaves a place for a run.
     pub(crate) fn holds_flushes(&self, tree: &Tree) -> bool {
         let view = tree.look();
-        !view.frozen.is_empty()
-            && pick::is_full(&view.version, &self.options)
-            && tree.work.lock().flushes_wanted == 0
+        if view.frozen.is_empty() {
+            return false;
+        }
+        let work = tree.work.lock();
+        work.flushes_wanted == 0 && pick::is_full(&view.version, &self.options, &work.busy)
     }
 
     /// Flushes the tree whose memtable keeps too much log alive.

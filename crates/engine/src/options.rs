@@ -63,8 +63,9 @@ pub struct Options {
     pub l0_runs_stall: usize,
     /// Size at which compaction starts another SSTable. 64 KiB..=4 GiB, default 128 MiB.
     pub sst_bytes_max: u64,
-    /// Target bytes of level 1; the last level takes what exceeds it. Where the last level is large
-    /// level 1 grows with it, but slower. Default 512 MiB.
+    /// Target bytes of the older run of level 1; the last level takes what exceeds it. Where the
+    /// last level is large it grows with it, but slower; the younger run has its size between that
+    /// and memtables. Default 512 MiB.
     pub l1_bytes_max: u64,
     /// How fast flushes and compactions write. Default [`BackgroundRate::Unlimited`].
     pub background_rate: BackgroundRate,

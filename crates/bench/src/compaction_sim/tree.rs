@@ -4,7 +4,7 @@
 //! So the bytes of a merge follow from the spans of its inputs alone.
 
 use super::Shown;
-use engine::compaction::pick::{Busy, Destination, Plan, Work, is_full, pick};
+use engine::compaction::pick::{Busy, Destination, L1Target, Plan, Work, is_full, pick};
 use engine::compaction::signals::Signals;
 use engine::compaction::split::Splitter;
 use engine::file::FileNumber;
@@ -126,7 +126,7 @@ impl SimTree {
 
     /// Flushes that fill level 1 once.
     pub(super) fn flushes_of_a_round(&self) -> u64 {
-        let target = engine::compaction::pick::l1_target(self.universe as u64, &self.options);
+        let target = L1Target::over(self.universe as u64, &self.options).sum();
         (target / self.options.memtable_bytes_max as u64).max(8)
     }
 
@@ -182,7 +182,7 @@ impl SimTree {
 
     /// Flushes the memtable that waits, if there is a place for its run.
     fn flush(&mut self) {
-        if !self.waits || is_full(&self.version, &self.options) {
+        if !self.waits || is_full(&self.version, &self.options, &self.busy) {
             return;
         }
         self.waits = false;

@@ -7,7 +7,7 @@
 //! come to rest there, well before they would have to stop. Nothing need be known of how fast the
 //! machine is.
 
-use crate::compaction::pick::l1_target;
+use crate::compaction::pick::L1Target;
 use crate::options::Options;
 
 /// A pressure at which writers stop.
@@ -70,7 +70,8 @@ pub(super) fn pressure(backlog: &Backlog, options: &Options) -> u64 {
         between(runs, from * 1000, options.l0_runs_stall as u64 * 1000).min(STOP - 1)
     };
     // However small level 1 is to be, it gets whole memtables at a time.
-    let l1_bytes_max = l1_target(last_bytes, options).max(4 * options.memtable_bytes_max as u64);
+    let l1_bytes_max =
+        L1Target::over(last_bytes, options).sum().max(4 * options.memtable_bytes_max as u64);
     let [from, to] = L1_FACTORS.map(|factor| l1_bytes_max.saturating_mul(factor));
     let l1 = between(l1_bytes.into(), from, to).min(STOP - 1);
     // A second memtable fills while the first is flushed, and must not be full before that is done.

@@ -134,7 +134,9 @@ pub fn compact(writing: &Writing<'_>, plan: &Plan, inputs: &Inputs<'_>) -> Resul
     let splitter =
         Splitter::new(writing.options.sst_bytes_max, plan.cuts.clone(), plan.below.clone());
     let compression = match plan.destination {
-        Destination::Level0 | Destination::NewRun => writing.tree_options.compression,
+        Destination::Level0 | Destination::NewRun | Destination::Older(_) => {
+            writing.tree_options.compression
+        }
         Destination::LastRun => writing.tree_options.compression_last,
     };
     let options = writing.of_files(compression);

@@ -7,7 +7,9 @@
 //! large, since the file spans too much of the tree, it goes down as the shape has it, a step at a
 //! time: the way down cuts it.
 
-use super::{Busy, InputRun, Plan, SLICE_FACTOR, Work, merge_up, overlapping, push_down, to_last};
+use super::down::push_down;
+use super::up::merge_up;
+use super::{Busy, InputRun, Plan, SLICE_FACTOR, Work, overlapping, to_last};
 use crate::compaction::signals::{Signals, WHOLE};
 use crate::manifest::version::LEVELS;
 use crate::manifest::{Run, SstMeta, TreeVersion};

@@ -5,7 +5,9 @@
 //! with each other until they are worth what goes up with them, and again beside it, as often as a
 //! place is wanted. A byte is so rewritten once or twice more on its way, and reads meet no more runs.
 
-use super::{Busy, Destination, Plan, Work, how, input, run_hull, runs_up};
+use super::sizes::L1Target;
+use super::up::runs_up;
+use super::{Busy, Destination, L1_RUNS_MAX, Plan, Work, how, input, run_hull};
 use crate::manifest::TreeVersion;
 use crate::options::Options;
 
@@ -18,6 +20,10 @@ pub(super) fn pick(version: &TreeVersion, options: &Options, busy: &Busy) -> Opt
     let idle = l0.iter().take_while(|run| busy.leaves(run)).count();
     if idle < l0.len() {
         return together(version, idle, options);
+    }
+    let l1 = &version.levels[1];
+    if l1.len() >= L1_RUNS_MAX && L1Target::of(version, options).is_overdue(&l1[0]) {
+        return together(version, l0.len(), options);
     }
     let full = options.memtable_bytes_max as u64 * options.l0_runs_compact as u64;
     let all = runs_up(version, l0.len(), options, busy);

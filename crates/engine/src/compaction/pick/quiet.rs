@@ -2,7 +2,9 @@
 //! once costs, and nobody writes, the tree is merged down to one run. A small one at once; a large
 //! one level 0 first and then a slice at a time, so that no step is large.
 
-use super::{Busy, Plan, SLICE_FACTOR, Work, input, merge_up, push_down, to_last};
+use super::down::push_down;
+use super::up::merge_up;
+use super::{Busy, Plan, SLICE_FACTOR, Work, input, to_last};
 use crate::manifest::{Run, TreeVersion};
 use crate::options::Options;
 

@@ -410,7 +410,7 @@ fn plans_are_what_the_shape_asks_for() {
         ),
         (
             "but not a large one",
-            [&[&[("az", 4)], &[("az", 4)]], &[&[("az", 9)]], &[]],
+            [&[&[("az", 4)], &[("az", 4)]], &[&[("az", 13)]], &[]],
             Some((&[1, 2], Destination::NewRun, Work::Merge)),
         ),
         (
@@ -454,16 +454,18 @@ fn plans_are_what_the_shape_asks_for() {
 fn level_1_grows_with_the_last_level_but_slower() {
     const MIB: u64 = 1 << 20;
     let options = Options::default();
-    for (last, want) in [
-        (0, 512 * MIB),
-        (1 << 30, 512 * MIB),
-        (10 << 30, (10 << 30) / 8),
-        (100 << 30, 10 << 30),
-        (400 << 30, 20 << 30),
+    for (last, older, younger) in [
+        (0, 512, 295),
+        (1 << 30, 512, 295),
+        (12 << 30, 2048, 591),
+        (100 << 30, 13653, 1526),
+        (500 << 30, 37925, 2544),
+        (10 << 40, 268865, 6773),
+        (u64::MAX, 3752999689, 800319),
     ] {
-        assert_eq!(l1_target(last, &options), want, "{last}");
+        let target = L1Target::over(last, &options);
+        assert_eq!((target.older / MIB, target.younger / MIB), (older, younger), "{last}");
     }
-    assert_eq!(l1_target(10 << 40, &options) >> 30, 101, "a hundredth of 10 TiB");
 }
 
 #[test]

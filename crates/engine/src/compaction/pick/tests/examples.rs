@@ -28,8 +28,7 @@ fn picks_are_what_their_examples_show() {
                 quiet_reads: case.try_take_arg("reads").unwrap(),
             };
             let busy: Vec<u64> = case.try_take_args("busy").unwrap().unwrap_or_default();
-            let files = busy.into_iter().map(FileNumber).collect();
-            let busy = Busy { files, ..Busy::default() };
+            let busy = Busy::with(busy.into_iter().map(FileNumber));
             let version = parse_version(&case.input);
             match pick(&version, &options, &busy, &signals) {
                 None => "nothing\n".to_owned(),
