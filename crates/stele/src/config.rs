@@ -142,7 +142,8 @@ pub(crate) struct Settings {
     #[arg(long, env = "STELE_SST_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
     pub(crate) sst_bytes_max: Option<ByteSize>,
 
-    /// Size of level 1; the last level takes what exceeds it. 64KiB or more. [default: 512MiB]
+    /// Size of the older run of level 1; the last level takes what exceeds it. 64KiB or more. [default:
+    /// 512MiB]
     #[arg(long, env = "STELE_L1_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
     pub(crate) l1_bytes_max: Option<ByteSize>,
 

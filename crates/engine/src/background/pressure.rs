@@ -16,7 +16,7 @@ pub(super) const STOP: u64 = 1000;
 const RATE_MAX: u64 = 256 << 20;
 /// Times the rate halves between the least pressure and the greatest.
 const HALVINGS: u64 = 10;
-/// Level 1 has no debt up to so many times its size, and is as far behind as can be at so many
+/// Level 1 has no debt up to so many times the size of its older run, and is as far behind as can be at so many
 /// times.
 const L1_FACTORS: [u64; 2] = [4, 16];
 
@@ -71,7 +71,7 @@ pub(super) fn pressure(backlog: &Backlog, options: &Options) -> u64 {
     };
     // However small level 1 is to be, it gets whole memtables at a time.
     let l1_bytes_max =
-        L1Target::over(last_bytes, options).sum().max(4 * options.memtable_bytes_max as u64);
+        L1Target::over(last_bytes, options).older.max(4 * options.memtable_bytes_max as u64);
     let [from, to] = L1_FACTORS.map(|factor| l1_bytes_max.saturating_mul(factor));
     let l1 = between(l1_bytes.into(), from, to).min(STOP - 1);
     // A second memtable fills while the first is flushed, and must not be full before that is done.
