@@ -17,6 +17,9 @@ pub trait Tasks: Send + Sync + 'static {
     /// Queues `job` once `delay` has passed. Forgotten if the environment ends before.
     fn submit_later(&self, delay: Duration, job: Job);
 
+    /// Jobs that run at the same time at most: what is divided for threads need not have more parts.
+    fn threads(&self) -> usize;
+
     /// Runs one queued job on the calling thread if this is a single-threaded (simulated)
     /// environment; returns whether it did. A thread that waits for background work calls this
     /// before it sleeps, so that a simulation cannot wait for itself. The real pool returns
@@ -103,6 +106,10 @@ impl Tasks for ThreadPool {
     fn submit_later(&self, delay: Duration, job: Job) {
         self.queue.state.lock().later.push((Instant::now() + delay, job));
         self.queue.wake.notify_one();
+    }
+
+    fn threads(&self) -> usize {
+        self.threads.len()
     }
 
     fn help(&self) -> bool {

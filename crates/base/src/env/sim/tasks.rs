@@ -97,6 +97,11 @@ impl Tasks for SimTasks {
         }
     }
 
+    /// Some, although one job ends before the next begins: what real threads divide is divided.
+    fn threads(&self) -> usize {
+        4
+    }
+
     /// Runs one job. If none is ready but some wait for their time, time passes.
     fn help(&self) -> bool {
         self.run_ready() || self.skip_to_next() && self.run_ready()
