@@ -17,6 +17,7 @@
 
 pub(crate) mod compactions;
 pub(crate) mod io_rate;
+mod pieces;
 mod pressure;
 pub(crate) mod stalls;
 

@@ -67,6 +67,12 @@ pub struct Options {
     /// last level is large it grows with it, but slower; the younger run has its size between that
     /// and memtables. Default 512 MiB.
     pub l1_bytes_max: u64,
+    /// Pieces into which a large compaction is divided at most, to be merged at the same time by the
+    /// background threads that are idle but for one, which is left to flushes. A piece has
+    /// `sst_bytes_max` bytes of inputs at least. More: a compaction ends sooner where processors are
+    /// idle, and leaves one smaller file more for each piece; 1: none is divided. 1..=64; `None`, the
+    /// default: as many as there are background threads.
+    pub subcompactions_max: Option<usize>,
     /// How fast flushes and compactions write. Default [`BackgroundRate::Unlimited`].
     pub background_rate: BackgroundRate,
 }
@@ -133,6 +139,7 @@ impl Default for Options {
             l0_runs_stall: 12,
             sst_bytes_max: 128 << 20,
             l1_bytes_max: 512 << 20,
+            subcompactions_max: None,
             background_rate: BackgroundRate::Unlimited,
         }
     }
@@ -170,6 +177,8 @@ impl Options {
         let sst = (64 << 10)..=(4 << 30);
         check("sst_bytes_max", sst.contains(&self.sst_bytes_max), "64 KiB to 4 GiB")?;
         check("l1_bytes_max", self.l1_bytes_max >= 1 << 16, "64 KiB or more")?;
+        let pieces = self.subcompactions_max.is_none_or(|most| (1..=64).contains(&most));
+        check("subcompactions_max", pieces, "1 to 64")?;
         let rate = match self.background_rate {
             BackgroundRate::BytesPerSecond(rate) => rate,
             BackgroundRate::Unlimited | BackgroundRate::Auto => u64::MAX,

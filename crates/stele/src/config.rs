@@ -147,6 +147,11 @@ pub(crate) struct Settings {
     #[arg(long, env = "STELE_L1_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
     pub(crate) l1_bytes_max: Option<ByteSize>,
 
+    /// Pieces into which a large compaction is divided at most, for background threads that are idle;
+    /// one of them is left to flushes. 1 divides none. 1 to 64. [default: background-threads]
+    #[arg(long, env = "STELE_SUBCOMPACTIONS_MAX", value_name = "COUNT", help_heading = ENGINE)]
+    pub(crate) subcompactions_max: Option<usize>,
+
     /// How fast flushes and compactions write, all tables together: off (as fast as they can), auto
     /// (slower while reads wait for the disk longer than they use to, faster while writers are held
     /// back), or bytes a second, 1MiB or more. [default: off]
@@ -253,6 +258,7 @@ impl Settings {
             l0_runs_stall,
             sst_bytes_max,
             l1_bytes_max,
+            subcompactions_max,
             background_rate,
         )
     }
@@ -279,6 +285,7 @@ fn engine_options(settings: &Settings, default: Options) -> Result<Options, Conf
         l0_runs_stall: settings.l0_runs_stall.unwrap_or(default.l0_runs_stall),
         sst_bytes_max: size(settings.sst_bytes_max, default.sst_bytes_max),
         l1_bytes_max: size(settings.l1_bytes_max, default.l1_bytes_max),
+        subcompactions_max: settings.subcompactions_max.or(default.subcompactions_max),
         background_rate: rate.unwrap_or(default.background_rate),
     };
     options.validate().map_err(|error| ConfigError(error.to_string()))?;

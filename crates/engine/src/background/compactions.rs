@@ -7,11 +7,11 @@
 //! 3. Every `LOOK_EVERY` each tree is looked at, also if nobody writes to it: cells expire, and
 //!    reads of a quiet tree may have paid for its merging, without any event that says so.
 
-use super::io_rate::Writer;
+use super::pieces::Threads;
 use super::{CountedJob, LOOK_AGAIN};
 use crate::cell::TreeId;
 use crate::compaction::pick::{self, Destination, Manual, Plan, Reason, Work as How};
-use crate::compaction::run::{self, Inputs, Written};
+use crate::compaction::run::{self, Inputs, Merging, Written};
 use crate::compaction::signals::{Signals, garbage_share};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
@@ -79,10 +79,11 @@ pub(crate) struct Compactions {
     paused: AtomicBool,
     running: Mutex<BTreeMap<u64, Arc<Running>>>,
     next: AtomicU64,
+    pub(super) threads: Threads,
 }
 
 #[derive(Debug)]
-struct Running {
+pub(super) struct Running {
     tree: TreeId,
     reason: CompactionReason,
     bytes_total: u64,
@@ -90,6 +91,13 @@ struct Running {
     bytes_written: AtomicU64,
     ssts: usize,
     since: Duration,
+}
+
+impl Running {
+    /// Notes that it has written `bytes` bytes more.
+    pub(super) fn wrote(&self, bytes: u64) {
+        self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
 /// Bytes of what runs.
@@ -122,14 +130,14 @@ impl Compactions {
         plan: &Plan,
         reason: CompactionReason,
         since: Duration,
-        act: impl FnOnce(&AtomicU64) -> T,
+        act: impl FnOnce(&Arc<Running>) -> T,
     ) -> T {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (bytes_total, bytes_written) = (plan.bytes(), AtomicU64::new(0));
         let ssts = plan.ssts().count();
         let one = Arc::new(Running { tree, reason, bytes_total, bytes_written, ssts, since });
         self.running.lock().insert(id, Arc::clone(&one));
-        let outcome = act(&one.bytes_written);
+        let outcome = act(&one);
         self.running.lock().remove(&id);
         outcome
     }
@@ -220,7 +228,9 @@ impl Shared {
             picked
         };
         if let Some((plan, reason)) = picked {
+            let (plan, thread) = (Arc::new(plan), self.compactions.threads.take());
             self.submit(tree, move |shared, tree| {
+                let _thread = thread;
                 let done = shared.run_plan(tree, &plan, reason.into());
                 tree.work.lock().finish(&plan);
                 done
@@ -252,10 +262,15 @@ impl Shared {
     }
 
     /// Runs `plan` and installs what it wrote.
-    fn run_plan(&self, tree: &Tree, plan: &Plan, reason: CompactionReason) -> Result<()> {
+    fn run_plan(
+        self: &Arc<Self>,
+        tree: &Arc<Tree>,
+        plan: &Arc<Plan>,
+        reason: CompactionReason,
+    ) -> Result<()> {
         let now = self.env.clock.monotonic();
-        let written = self.compactions.listed(tree.id, plan, reason, now, |bytes_written| {
-            let written = self.merge(tree, plan, bytes_written)?;
+        let written = self.compactions.listed(tree.id, plan, reason, now, |running| {
+            let written = self.merge(tree, plan, running)?;
             self.install(tree, &written).map(|()| written)
         })?;
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
@@ -274,22 +289,28 @@ impl Shared {
 
     /// Writes what `plan` says. Holds the inputs no longer than it takes, so that they can be
     /// deleted once the outputs are installed.
-    fn merge(&self, tree: &Tree, plan: &Plan, bytes_written: &AtomicU64) -> Result<Written> {
-        let view = tree.view();
-        let open: HashMap<FileNumber, &Arc<SstReader>> =
-            view.ssts().map(|sst| (sst.number(), sst)).collect();
-        let policy = tree.rules().policy(self.env.clock.now_micros());
-        let inputs = Inputs {
-            open: &|number| Arc::clone(open[&number]),
-            snapshots: self.snapshots.live(),
-            policy: &*policy,
-            ahead: self.options.read_path.readahead.then_some(&self.readahead),
+    fn merge(
+        self: &Arc<Self>,
+        tree: &Arc<Tree>,
+        plan: &Arc<Plan>,
+        running: &Arc<Running>,
+    ) -> Result<Written> {
+        if plan.work == How::Move {
+            return Ok(run::moved(tree.id, plan));
+        }
+        let merging = {
+            let view = tree.view();
+            let open: HashMap<FileNumber, &Arc<SstReader>> =
+                view.ssts().map(|sst| (sst.number(), sst)).collect();
+            let inputs = Inputs {
+                open: &|number| Arc::clone(open[&number]),
+                snapshots: self.snapshots.live(),
+                policy: tree.rules().policy(self.env.clock.now_micros()),
+                ahead: self.options.read_path.readahead.then(|| Arc::clone(&self.readahead)),
+            };
+            self.writing(tree, &|_| (), |writing| Merging::new(writing, Arc::clone(plan), inputs))
         };
-        let wrote = |bytes| {
-            bytes_written.fetch_add(bytes, Ordering::Relaxed);
-            self.keep_to_rate(tree, Writer::Compaction, bytes);
-        };
-        self.writing(tree, &wrote, |writing| run::compact(writing, plan, &inputs))
+        self.write_pieces(tree, merging, running)
     }
 
     /// Merges `rows` down to the last level, one plan after the other.
@@ -317,6 +338,7 @@ impl Shared {
                 Manual::Nothing => return Ok(()),
                 Manual::Blocked => self.pause(LOOK_AGAIN),
                 Manual::Plan(plan) => {
+                    let plan = Arc::new(plan);
                     let done = self.run_plan(tree, &plan, CompactionReason::ByHand);
                     tree.work.lock().finish(&plan);
                     self.progressed.notify_all();

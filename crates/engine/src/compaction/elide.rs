@@ -64,6 +64,17 @@ pub struct ElisionCounts {
     pub garbage: u64,
 }
 
+impl std::ops::AddAssign for ElisionCounts {
+    fn add_assign(&mut self, more: Self) {
+        self.seen += more.seen;
+        self.shadowed += more.shadowed;
+        self.covered += more.covered;
+        self.tombstones += more.tombstones;
+        self.folded += more.folded;
+        self.garbage += more.garbage;
+    }
+}
+
 /// A tombstone that can still hide entries of the row.
 #[derive(Debug, Clone, Copy)]
 struct Active {

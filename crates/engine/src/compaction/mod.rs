@@ -2,7 +2,8 @@
 //!
 //! - `pick` chooses the inputs of one compaction: a pure function of a version and of `signals`.
 //! - `stripes`, `dropped` and `elide` decide what is written: pure functions of entries.
-//! - `split` says where one output SSTable ends and the next begins.
+//! - `split` says where one output SSTable ends and the next begins, `pieces` where a large
+//!   compaction is divided for several threads.
 //! - `run` does the I/O, for flushes too, and returns what a version edit needs.
 //!
 //! Numbered rules that hold for every compaction:
@@ -18,6 +19,8 @@
 //!    a run, and each piece goes to the run of the rows that it covers. One that no snapshot
 //!    needs loses exactly the part over rows at the bottom, the same rows whose sequence numbers
 //!    are zeroed: a zeroed cell never meets a tombstone older than it was.
+//! 5. **Pieces** (`pieces`) are one compaction: all are read as the inputs were at one moment, judged
+//!    by the same snapshots, policy and hulls, and installed by one edit, or none is.
 //!
 //! The list of live snapshots is taken after the inputs are fixed, and includes the sequence
 //! number of every read that has not yet taken hold of the version it will read. Every input
@@ -27,6 +30,7 @@ pub mod dropped;
 pub mod elide;
 mod output;
 pub mod pick;
+pub mod pieces;
 pub mod run;
 pub mod signals;
 pub mod split;

@@ -2,7 +2,8 @@
 //!
 //! 1. A row lies in one file; files end where `split` says.
 //! 2. Each file takes the pieces of the range tombstones between its border and the next one's,
-//!    so that the spans of the files are disjoint.
+//!    so that the spans of the files are disjoint. The first border and the last are those of the
+//!    rows that it writes (`of_rows`).
 //! 3. What the file being written gathers in memory is charged to the budget, but for what it has
 //!    grown by in its last 256 KiB.
 //! 4. When `finish` returns, the files and their names are on disk and open. Before that, and
@@ -34,6 +35,8 @@ pub(crate) struct Outputs<'a> {
     splitter: Splitter,
     /// Where the file being written begins: rows before it are in the files before.
     start: Vec<u8>,
+    /// Where the last file ends.
+    end: Option<Vec<u8>>,
     row: Vec<u8>,
     building: Option<Building>,
     charge: Charge,
@@ -66,6 +69,7 @@ impl<'a> Outputs<'a> {
             dropped,
             splitter,
             start: Vec::new(),
+            end: None,
             row: Vec::new(),
             building: None,
             charge: writing.cache.budget().charge(Use::Building),
@@ -73,6 +77,13 @@ impl<'a> Outputs<'a> {
             created: Vec::new(),
             done: Vec::new(),
         }
+    }
+
+    /// The same for `rows` alone: all rows that are begun lie in them, and range tombstones are
+    /// clipped to them. Cuts of the splitter lie inside of them.
+    pub(crate) fn of_rows(self, rows: &RowRange) -> Self {
+        let RowRange { start, end } = rows.clone();
+        Self { start, end, ..self }
     }
 
     /// Begins a row, which comes after all before it. Its entries follow, if any stay.
@@ -100,7 +111,8 @@ impl<'a> Outputs<'a> {
         while let Some(cut) = self.splitter.next_cut(None) {
             self.end_file(Some(cut))?;
         }
-        self.end_file(None)?;
+        let end = self.end.take();
+        self.end_file(end)?;
         let Writing { fs, dir, options, .. } = *self.writing;
         if !self.done.is_empty() {
             fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))?;
@@ -119,14 +131,7 @@ impl<'a> Outputs<'a> {
     /// Removes all files. What cannot be removed is left to the next open.
     pub(crate) fn discard(&mut self) {
         self.building = None;
-        for number in self.created.drain(..) {
-            let path = number.sst_path(self.writing.dir);
-            if let Err(error) = self.writing.fs.remove_file(&path)
-                && error.kind() != std::io::ErrorKind::NotFound
-            {
-                tracing::warn!(path = %path.display(), %error, "an unfinished file stays");
-            }
-        }
+        remove(self.writing, self.created.drain(..));
     }
 
     /// Ends the file being written before the row `border` (`None`: for good).
@@ -174,6 +179,18 @@ impl EntrySink for Outputs<'_> {
         let added = self.building().and_then(|file| file.builder.add(&row, &entry));
         self.row = row;
         added
+    }
+}
+
+/// Removes files that nobody knows of. What cannot be removed is left to the next open.
+pub(super) fn remove(writing: &Writing<'_>, files: impl Iterator<Item = FileNumber>) {
+    for number in files {
+        let path = number.sst_path(writing.dir);
+        if let Err(error) = writing.fs.remove_file(&path)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %path.display(), %error, "an unfinished file stays");
+        }
     }
 }
 

@@ -5,14 +5,19 @@
 //!    was written is removed and nothing has happened.
 //! 2. Inputs are read past the block cache: their blocks will not be asked for again.
 //! 3. A file whose every entry is hidden by range tombstones of the same compaction is not read.
+//! 4. What is written of some rows is the same whoever writes it, and whichever other rows are
+//!    written with it: all that decides about them is fixed when the inputs are opened (`Merging`),
+//!    and entries of one row have nothing to do with another's. So pieces of a compaction
+//!    (`pieces`) are written in any order, by any thread.
 //!
 //! A flush is the compaction of memtables above everything else: what newer entries of them hide
 //! from every view is not written.
 
 use super::dropped::Dropped;
 use super::elide::{Depth, Elider, ElisionCounts};
-use super::output::Outputs;
-use super::pick::{Destination, Plan, Work};
+use super::output::{self, Outputs};
+use super::pick::{Destination, InputRun, Plan, Work};
+use super::pieces;
 use super::split::Splitter;
 use super::stripes::Stripes;
 use crate::cache::CacheFill;
@@ -74,9 +79,9 @@ pub struct Inputs<'a> {
     /// The live snapshots, asked for after the plan was made (`compaction`, last paragraph).
     pub snapshots: Vec<SequenceNumber>,
     /// What else may vanish.
-    pub policy: &'a dyn ElisionPolicy,
+    pub policy: Box<dyn ElisionPolicy>,
     /// For reading ahead, if that is wanted.
-    pub(crate) ahead: Option<&'a Arc<ReadaheadSource>>,
+    pub(crate) ahead: Option<Arc<ReadaheadSource>>,
 }
 
 /// The outcome of a flush or compaction.
@@ -115,82 +120,166 @@ pub fn flush(
     let origin = Origin { tree: writing.tree, position, inputs: Vec::new() };
     let outputs = Outputs::new(writing, options, origin, surviving, splitter);
     let mut cursor = MergeCursor::new(memtables.iter().map(Memtable::cursor).collect());
-    merge.write(&mut cursor, writing, outputs, (0, run))
+    let piece = merge.write(&mut cursor, writing, outputs, &RowRange::ALL)?;
+    Ok(joined(writing.tree, (0, run), vec![piece]))
 }
 
-/// Does what `plan` says. The inputs stay as they are; they are of no use once the edits are
-/// installed.
-pub fn compact(writing: &Writing<'_>, plan: &Plan, inputs: &Inputs<'_>) -> Result<Written> {
-    if plan.work == Work::Move {
-        return Ok(moved(writing, plan));
-    }
-    let stripes = Stripes::new(inputs.snapshots.clone());
-    let tombstones = plan.ssts().filter(|sst| sst.range_tombstones > 0);
-    let tombstones =
-        tombstones.flat_map(|sst| (inputs.open)(sst.number).range_tombstones().to_vec());
-    let dropped = Dropped::new(tombstones.collect(), &stripes);
-    let mut cursor = open_inputs(plan, inputs, &dropped, &stripes);
-    let surviving = dropped.surviving(&plan.older, &stripes);
-    let splitter =
-        Splitter::new(writing.options.sst_bytes_max, plan.cuts.clone(), plan.below.clone());
-    let compression = match plan.destination {
-        Destination::Level0 | Destination::NewRun | Destination::Older(_) => {
-            writing.tree_options.compression
-        }
-        Destination::LastRun => writing.tree_options.compression_last,
-    };
-    let options = writing.of_files(compression);
-    let merge =
-        Merge { dropped: &dropped, older: &plan.older, stripes: &stripes, policy: inputs.policy };
-    let inputs = plan.ssts().map(|sst| sst.number).collect();
-    let origin = Origin { tree: writing.tree, position: writing.flushed.0, inputs };
-    let outputs = Outputs::new(writing, options, origin, surviving, splitter);
-    let mut written = merge.write(&mut cursor, writing, outputs, plan.place())?;
-    written.edits.splice(..0, plan.removals(writing.tree));
-    written.obsolete = plan.ssts().map(|sst| sst.number).collect();
-    Ok(written)
-}
-
-/// The inputs are the outputs.
-fn moved(writing: &Writing<'_>, plan: &Plan) -> Written {
-    let mut edits = plan.removals(writing.tree);
-    edits.extend(plan.ssts().map(|meta| addition(writing, plan.place(), SstMeta::clone(meta))));
+/// A plan to move files, done: the inputs are the outputs.
+pub fn moved(tree: TreeId, plan: &Plan) -> Written {
+    let mut edits = plan.removals(tree);
+    let place = plan.place();
+    edits.extend(plan.ssts().map(|meta| addition(tree, place, SstMeta::clone(meta))));
     let counts = ElisionCounts::default();
     Written { edits, readers: Vec::new(), obsolete: Vec::new(), bytes: 0, counts }
 }
 
-fn addition(writing: &Writing<'_>, (level, run): (usize, RunId), meta: SstMeta) -> Edit {
-    Edit::AddSst { tree: writing.tree, level, run, meta }
+/// A plan to merge files, with all that writing any piece of it takes. The inputs stay as they are;
+/// they are of no use once the edits are installed.
+pub struct Merging {
+    plan: Arc<Plan>,
+    tree: TreeId,
+    /// The inputs that have something visible, newest run first.
+    runs: Vec<Arc<SstRun>>,
+    ahead: Option<Arc<ReadaheadSource>>,
+    stripes: Stripes,
+    policy: Box<dyn ElisionPolicy>,
+    dropped: Dropped,
+    /// Of what is dropped, what is written.
+    surviving: Dropped,
+    sst_bytes_max: u64,
+    options: SstOptions,
+    origin: Origin,
 }
 
-/// The merge of all inputs that have something visible, newest first.
-fn open_inputs(
+/// What was written of the rows of one piece.
+#[derive(Debug)]
+pub struct Piece {
+    metas: Vec<SstMeta>,
+    readers: Vec<Arc<SstReader>>,
+    counts: ElisionCounts,
+}
+
+impl Merging {
+    /// The merge that `plan` says. Of `writing` counts what is of the tree and its files.
+    pub fn new(writing: &Writing<'_>, plan: Arc<Plan>, inputs: Inputs<'_>) -> Self {
+        assert!(plan.work == Work::Merge, "there is something to write");
+        let stripes = Stripes::new(inputs.snapshots);
+        let tombstones = plan.ssts().filter(|sst| sst.range_tombstones > 0);
+        let tombstones =
+            tombstones.flat_map(|sst| (inputs.open)(sst.number).range_tombstones().to_vec());
+        let dropped = Dropped::new(tombstones.collect(), &stripes);
+        let compression = match plan.destination {
+            Destination::Level0 | Destination::NewRun | Destination::Older(_) => {
+                writing.tree_options.compression
+            }
+            Destination::LastRun => writing.tree_options.compression_last,
+        };
+        let numbers = plan.ssts().map(|sst| sst.number).collect();
+        Self {
+            runs: open_runs(&plan, inputs.open, &dropped, &stripes),
+            tree: writing.tree,
+            ahead: inputs.ahead,
+            policy: inputs.policy,
+            surviving: dropped.surviving(&plan.older, &stripes),
+            sst_bytes_max: writing.options.sst_bytes_max,
+            options: writing.of_files(compression),
+            origin: Origin { tree: writing.tree, position: writing.flushed.0, inputs: numbers },
+            stripes,
+            dropped,
+            plan,
+        }
+    }
+
+    /// The rows of at most `pieces_max` pieces; see `pieces`.
+    pub fn pieces(&self, pieces_max: usize) -> Vec<RowRange> {
+        let ssts = self.runs.iter().flat_map(|run| run.ssts().iter());
+        let weights = ssts.flat_map(|sst| sst.partition_rows()).collect();
+        pieces::divide(weights, pieces::bytes_min(self.sst_bytes_max), pieces_max)
+    }
+
+    /// Writes what stays of `rows`.
+    pub fn write(&self, writing: &Writing<'_>, rows: &RowRange) -> Result<Piece> {
+        let inside = |cut: &&Vec<u8>| rows.start < **cut && rows.contains(cut);
+        let cuts = self.plan.cuts.iter().filter(inside).cloned().collect();
+        let splitter = Splitter::new(self.sst_bytes_max, cuts, self.plan.below.clone());
+        let (options, origin) = (self.options.clone(), self.origin.clone());
+        let outputs = Outputs::new(writing, options, origin, self.surviving.clone(), splitter);
+        let merge = Merge {
+            dropped: &self.dropped,
+            older: &self.plan.older,
+            stripes: &self.stripes,
+            policy: &*self.policy,
+        };
+        merge.write(&mut self.cursor(rows), writing, outputs.of_rows(rows), rows)
+    }
+
+    /// A walk over all inputs that reads ahead within `rows`.
+    fn cursor(&self, rows: &RowRange) -> MergeCursor<RunCursor> {
+        let rows = Arc::new(rows.clone());
+        let cursor = |run: &Arc<SstRun>| {
+            let all = 0..run.ssts().len();
+            let cursor = RunCursor::new(Arc::clone(run), all, CacheFill::Bypass);
+            match &self.ahead {
+                Some(source) => cursor.reading_ahead(source, &rows),
+                None => cursor,
+            }
+        };
+        MergeCursor::new(self.runs.iter().map(cursor).collect())
+    }
+
+    /// The outcome, if `pieces` are all that there are, in the order of their rows.
+    pub fn finish(&self, pieces: Vec<Piece>) -> Written {
+        let mut written = joined(self.tree, self.plan.place(), pieces);
+        written.edits.splice(..0, self.plan.removals(self.tree));
+        written.obsolete = self.plan.ssts().map(|sst| sst.number).collect();
+        written
+    }
+}
+
+impl Piece {
+    /// Removes what was written, which nobody knows of.
+    pub fn discard(self, writing: &Writing<'_>) {
+        drop(self.readers);
+        output::remove(writing, self.metas.iter().map(|meta| meta.number));
+    }
+}
+
+/// What all of `pieces` add to a run.
+fn joined(tree: TreeId, place: (usize, RunId), pieces: Vec<Piece>) -> Written {
+    let (edits, readers, obsolete) = (Vec::new(), Vec::new(), Vec::new());
+    let counts = ElisionCounts::default();
+    let mut written = Written { edits, readers, obsolete, bytes: 0, counts };
+    for piece in pieces {
+        written.bytes += piece.metas.iter().map(|meta| meta.bytes).sum::<u64>();
+        written.edits.extend(piece.metas.into_iter().map(|meta| addition(tree, place, meta)));
+        written.readers.extend(piece.readers);
+        written.counts += piece.counts;
+    }
+    written
+}
+
+fn addition(tree: TreeId, (level, run): (usize, RunId), meta: SstMeta) -> Edit {
+    Edit::AddSst { tree, level, run, meta }
+}
+
+/// The inputs that have something visible.
+fn open_runs(
     plan: &Plan,
-    inputs: &Inputs<'_>,
+    open: &dyn Fn(FileNumber) -> Arc<SstReader>,
     dropped: &Dropped,
     stripes: &Stripes,
-) -> MergeCursor<RunCursor> {
+) -> Vec<Arc<SstRun>> {
     let useful = |sst: &&Arc<SstMeta>| {
         let mut rows = RowRange::single(&sst.last_row);
         rows.start.clone_from(&sst.first_row);
         let (oldest, newest) = (sst.sequence_min, sst.sequence_max);
         sst.entries > 0 && !dropped.hides_all(&rows, oldest, newest, stripes)
     };
-    let rows = Arc::new(RowRange::ALL);
-    let mut cursors = Vec::with_capacity(plan.inputs.len());
-    for run in &plan.inputs {
-        let ssts = run.ssts.iter().filter(useful).map(|sst| (inputs.open)(sst.number));
-        let ssts: Arc<[Arc<SstReader>]> = ssts.collect();
-        if !ssts.is_empty() {
-            let all = 0..ssts.len();
-            let cursor = RunCursor::new(Arc::new(SstRun::new(ssts)), all, CacheFill::Bypass);
-            cursors.push(match inputs.ahead {
-                Some(source) => cursor.reading_ahead(source, &rows),
-                None => cursor,
-            });
-        }
-    }
-    MergeCursor::new(cursors)
+    let useful_of = |run: &InputRun| -> Arc<[Arc<SstReader>]> {
+        run.ssts.iter().filter(useful).map(|sst| open(sst.number)).collect()
+    };
+    let runs = plan.inputs.iter().map(useful_of).filter(|ssts| !ssts.is_empty());
+    runs.map(|ssts| Arc::new(SstRun::new(ssts))).collect()
 }
 
 /// How entries become outputs.
@@ -203,24 +292,20 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
+    /// Writes what stays of `rows`, which are those of `outputs`.
     fn write(
         &self,
         cursor: &mut dyn RowCursor,
         writing: &Writing<'_>,
         mut outputs: Outputs<'_>,
-        place: (usize, RunId),
-    ) -> Result<Written> {
+        rows: &RowRange,
+    ) -> Result<Piece> {
         let mut elider = Elider::new(self.stripes, self.policy);
         let written = self
-            .write_rows(cursor, writing, &mut elider, &mut outputs)
+            .write_rows(cursor, writing, &mut elider, &mut outputs, rows)
             .and_then(|()| outputs.finish());
         match written {
-            Ok((metas, readers)) => {
-                let bytes = metas.iter().map(|meta| meta.bytes).sum();
-                let add = |meta| addition(writing, place, meta);
-                let (edits, counts) = (metas.into_iter().map(add).collect(), elider.counts());
-                Ok(Written { edits, readers, obsolete: Vec::new(), bytes, counts })
-            }
+            Ok((metas, readers)) => Ok(Piece { metas, readers, counts: elider.counts() }),
             Err(error) => {
                 outputs.discard();
                 Err(error)
@@ -234,9 +319,12 @@ impl Merge<'_> {
         writing: &Writing<'_>,
         elider: &mut Elider<'_>,
         outputs: &mut Outputs<'_>,
+        rows: &RowRange,
     ) -> Result<()> {
-        cursor.seek(&[])?;
-        while let Some(row) = cursor.row() {
+        cursor.seek(&rows.start)?;
+        while let Some(row) = cursor.row()
+            && rows.end.as_deref().is_none_or(|end| row < end)
+        {
             if (writing.cancelled)() {
                 return Err(Error::Closed);
             }

@@ -406,6 +406,17 @@ impl SstReader {
         SstCursor::new(Arc::clone(self), fill)
     }
 
+    /// The first row of each index partition, in order, a row of several partitions several times;
+    /// each with about the bytes that the file has for it. Nothing is read.
+    pub(crate) fn partition_rows(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        let partitions = self.top.partitions();
+        let blocks: u64 = partitions.iter().map(|partition| u64::from(partition.blocks)).sum();
+        let block_bytes = self.bytes() / blocks.max(1);
+        partitions
+            .iter()
+            .map(move |partition| (&*partition.row, block_bytes * u64::from(partition.blocks)))
+    }
+
     /// Row keys that cut the file into parts of about `part_bytes` bytes (at least a data block),
     /// ascending, each with the bytes of data before it. The first row is not among them.
     pub fn sample_rows(&self, part_bytes: u64) -> Result<Vec<(Vec<u8>, u64)>> {

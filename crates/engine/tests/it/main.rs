@@ -8,6 +8,7 @@ mod cold;
 mod compaction;
 mod concurrent;
 mod descriptors;
+mod divided;
 mod examples;
 mod face;
 mod granularity;

@@ -1,5 +1,5 @@
 //! One history, many options, the same answers: block sizes, compression, filters, memtable and
-//! SSTable sizes, caches, compaction limits and parts of the read path that are switched off never
+//! SSTable sizes, caches, compaction limits, pieces of compactions and parts of the read path that are switched off never
 //! change what a read yields, whichever way it is asked; nor do direct reads and io_uring, or their
 //! absence, on the real file system.
 
@@ -44,6 +44,7 @@ fn options(dice: &mut Dice) -> Options {
             readahead: *dice.pick(&[true, false]),
             prefix_index: *dice.pick(&[true, false]),
         },
+        subcompactions_max: *dice.pick(&[None, Some(1)]),
         background_rate: *dice.pick(&[BackgroundRate::Unlimited, BackgroundRate::Auto]),
     }
 }

@@ -35,10 +35,12 @@ fn documented_defaults_are_the_real_ones() {
         ("l0_runs_stall", config.engine.l0_runs_stall.to_string()),
         ("sst_bytes_max", ByteSize(config.engine.sst_bytes_max).to_string()),
         ("l1_bytes_max", ByteSize(config.engine.l1_bytes_max).to_string()),
+        ("subcompactions_max", "background-threads".into()),
         ("background_rate", "off".into()),
     ];
     assert_eq!(config.engine.durability, Durability::Sync);
     assert_eq!((config.engine.cache_bytes_max, config.engine.open_files_max), (None, None));
+    assert_eq!(config.engine.subcompactions_max, None);
     assert_eq!(config.engine.background_rate, BackgroundRate::Unlimited);
     assert_eq!(config.engine.read_path, ReadPath::default());
     let cli = Line::command();
@@ -136,6 +138,7 @@ fn values_out_of_range_are_refused_with_the_range() {
         ("cache_bytes_max", "'1GiB'", "1 MiB to memory_bytes_max"),
         ("l0_runs_stall", "4", "greater than l0_runs_compact"),
         ("open_files_max", "15", "16 or more"),
+        ("subcompactions_max", "0", "1 to 64"),
     ] {
         let settings = toml::from_str(&format!("{key} = {value}")).unwrap();
         let error = Config::resolve(settings).unwrap_err().to_string();

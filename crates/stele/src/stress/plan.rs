@@ -136,6 +136,7 @@ fn options(rng: &mut Rng) -> Options {
         l0_runs_stall: l0_runs_compact + pick(rng, &[1, 4, 8]),
         sst_bytes_max: pick(rng, &[256 << 10, 1 << 20, 8 << 20, 128 << 20]),
         l1_bytes_max: pick(rng, &[512 << 10, 4 << 20, 64 << 20]),
+        subcompactions_max: rng.chance(30).then_some(1),
         background_rate: pick(rng, &[BackgroundRate::Unlimited, BackgroundRate::Auto]),
     }
 }

@@ -7,6 +7,7 @@ use crate::cache::CacheFeatures;
 use crate::compaction::pick::{Busy, Manual, manual, pick};
 use crate::compaction::signals::Signals;
 use crate::compaction::testing::{Change, Deletes, batch_of, changes};
+use crate::cursor::testing::Owned;
 use crate::manifest::{LogPosition, State, TreeVersion};
 use crate::model::{Model, OwnedEntry};
 use base::env::RealFileSystem;
@@ -102,6 +103,13 @@ impl FileSystem for FaultyFs {
     }
 }
 
+/// All rows, divided at `borders`, which ascend.
+fn between(borders: &[Vec<u8>]) -> Vec<RowRange> {
+    let starts = std::iter::once(Vec::new()).chain(borders.iter().cloned());
+    let ends = borders.iter().cloned().map(Some).chain([None]);
+    starts.zip(ends).map(|(start, end)| RowRange { start, end }).collect()
+}
+
 /// A tree on disk.
 struct Tree {
     dir: tempfile::TempDir,
@@ -191,17 +199,69 @@ impl Tree {
     }
 
     fn compact(&mut self, plan: &Plan, snapshots: &[SequenceNumber]) -> Result<()> {
-        let written = self.with_writing(|writing| {
-            let inputs = Inputs {
-                open: &|number| Arc::clone(&self.readers[&number]),
-                snapshots: snapshots.to_vec(),
-                policy: &KeepAll,
-                ahead: Some(&self.ahead),
-            };
-            compact(writing, plan, &inputs)
-        })?;
+        self.compact_divided(plan, snapshots, &[])
+    }
+
+    /// The same in pieces that end at `borders`, the last of them written first.
+    fn compact_divided(
+        &mut self,
+        plan: &Plan,
+        snapshots: &[SequenceNumber],
+        borders: &[Vec<u8>],
+    ) -> Result<()> {
+        let written = self.with_writing(|writing| self.merge(writing, plan, snapshots, borders))?;
         self.install(written);
         Ok(())
+    }
+
+    fn merge(
+        &self,
+        writing: &Writing<'_>,
+        plan: &Plan,
+        snapshots: &[SequenceNumber],
+        borders: &[Vec<u8>],
+    ) -> Result<Written> {
+        if plan.work == Work::Move {
+            return Ok(moved(TREE, plan));
+        }
+        let inputs = Inputs {
+            open: &|number| Arc::clone(&self.readers[&number]),
+            snapshots: snapshots.to_vec(),
+            policy: Box::new(KeepAll),
+            ahead: Some(Arc::clone(&self.ahead)),
+        };
+        let merging = Merging::new(writing, Arc::new(plan.clone()), inputs);
+        let mut pieces = Vec::new();
+        for rows in between(borders).iter().rev() {
+            match merging.write(writing, rows) {
+                Ok(piece) => pieces.insert(0, piece),
+                Err(error) => {
+                    pieces.into_iter().for_each(|piece| piece.discard(writing));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(merging.finish(pieces))
+    }
+
+    /// Divided at `borders`, `plan` writes the same entries and the same range tombstones.
+    fn compare_divided(&self, plan: &Plan, snapshots: &[SequenceNumber], borders: &[Vec<u8>]) {
+        let written = |pieces: &[Vec<u8>]| {
+            let merge = |w: &Writing<'_>| self.merge(w, plan, snapshots, pieces);
+            let written = self.with_writing(merge).unwrap();
+            let spans = added(&written).map(SstMeta::span).collect::<Vec<_>>();
+            let apart =
+                |pair: &[RowRange]| pair[0].end.as_ref().is_some_and(|end| *end <= pair[1].start);
+            assert!(spans.windows(2).all(apart), "in order and disjoint: {spans:?}");
+            let contents = contents_of(&written.readers, borders);
+            for reader in &written.readers {
+                std::fs::remove_file(reader.path()).unwrap();
+            }
+            (contents, written.counts)
+        };
+        if plan.work == Work::Merge {
+            assert_eq!(written(borders), written(&[]), "divided at {borders:?}");
+        }
     }
 
     fn install(&mut self, written: Written) {
@@ -253,6 +313,44 @@ impl Tree {
     }
 }
 
+/// What `written` adds, in its order.
+fn added(written: &Written) -> impl Iterator<Item = &SstMeta> {
+    written.edits.iter().filter_map(|edit| match edit {
+        Edit::AddSst { meta, .. } => Some(meta),
+        _ => None,
+    })
+}
+
+/// All entries of `ssts`, which are in row order, and of many rows, `borders` among them, the
+/// numbers of the range tombstones that cover them.
+fn contents_of(
+    ssts: &[Arc<SstReader>],
+    borders: &[Vec<u8>],
+) -> (Vec<Owned>, Vec<Vec<SequenceNumber>>) {
+    let mut entries = Vec::new();
+    for sst in ssts {
+        let mut cursor = sst.cursor(CacheFill::Bypass);
+        cursor.seek(&[]).unwrap();
+        while let Some(row) = cursor.row().map(<[u8]>::to_vec) {
+            while cursor.entry().is_some() {
+                let entry = OwnedEntry::copy_of(&cursor.entry_with_value().unwrap());
+                entries.push((row.clone(), entry));
+                cursor.next_entry().unwrap();
+            }
+            cursor.next_row().unwrap();
+        }
+    }
+    let rows = (b'a'..=b'z').map(|row| vec![row]).chain(borders.iter().cloned()).chain([vec![]]);
+    let covering = |row: Vec<u8>| {
+        let tombstones = ssts.iter().flat_map(|sst| sst.range_tombstones());
+        let mut covering: Vec<SequenceNumber> =
+            tombstones.filter(|t| t.covers(&row)).map(|t| t.sequence).collect();
+        covering.sort_unstable();
+        covering
+    };
+    (entries, rows.map(covering).collect())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
@@ -261,7 +359,9 @@ proptest! {
         flushes in proptest::collection::vec((changes(8), any::<u8>()), 1..8),
         mut snapshots in proptest::collection::vec(1u64..200, 0..3),
         (sst, l1) in (1u64..4_000, 1u64..20_000),
+        borders in proptest::collection::btree_set("[a-j][ab\\x00]?", 0..4),
     ) {
+        let borders: Vec<Vec<u8>> = borders.into_iter().map(String::into_bytes).collect();
         let mut tree = Tree::new(sst, l1);
         let mut waiting = Vec::new();
         for (changes, choice) in &flushes {
@@ -286,7 +386,8 @@ proptest! {
                 _ => picked(&tree),
             };
             if let Some(plan) = plan {
-                tree.compact(&plan, &views).unwrap();
+                tree.compare_divided(&plan, &views, &borders);
+                tree.compact_divided(&plan, &views, &borders).unwrap();
                 tree.check(&views);
             }
         }
@@ -339,7 +440,7 @@ fn a_failure_at_any_call_leaves_no_file_and_can_be_repeated() {
     let mut failures = 0;
     for calls in 0.. {
         tree.fs.0.calls_left.store(calls, Ordering::Relaxed);
-        match tree.compact(&plan, &[]) {
+        match tree.compact_divided(&plan, &[], &[b"h".to_vec(), b"p".to_vec()]) {
             Ok(()) => break,
             Err(error) => assert!(matches!(error, Error::Io { .. }), "{error}"),
         }
@@ -358,13 +459,7 @@ fn a_cancelled_compaction_leaves_nothing() {
     let rows = Cell::new(0);
     let outcome = tree.with_writing(|writing| {
         let cancelled = || rows.replace(rows.get() + 1) == 3;
-        let writing = Writing { cancelled: &cancelled, ..*writing };
-        let open = |number| Arc::clone(&tree.readers[&number]);
-        compact(
-            &writing,
-            &plan,
-            &Inputs { open: &open, snapshots: vec![], policy: &KeepAll, ahead: None },
-        )
+        tree.merge(&Writing { cancelled: &cancelled, ..*writing }, &plan, &[], &[])
     });
     assert!(matches!(outcome, Err(Error::Closed)));
     assert_eq!(tree.files(), before);
