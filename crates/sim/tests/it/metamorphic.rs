@@ -9,11 +9,12 @@ use engine::options::{BackgroundRate, Durability, Options, ReadPath};
 use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::oracle::Trouble;
-use sim::points::{Point, number, try_all};
+use sim::points::{Point, number, try_all, wanted};
 use sim::session::Session;
 use sim::workload::{self, Shape, Step};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Options at random over their ranges, the lower ends more often.
@@ -55,13 +56,14 @@ const QUESTIONS: usize = 60;
 /// Rounds of questions about rows and columns.
 const ROUNDS: usize = 12;
 
+/// Gives the number of pieces into which compactions were divided.
 fn run(
     machine: Machine,
     dir: &Path,
     steps: &[Step],
     options: Options,
     dice: &mut Dice,
-) -> Result<(), Trouble> {
+) -> Result<u64, Trouble> {
     let mut session = Session::new(machine, dir, options);
     session.open()?;
     for step in steps {
@@ -73,6 +75,7 @@ fn run(
         }
     }
     ask_everything(&mut session, dice)?;
+    let before = pieces(&session);
     session.close()?;
     session.open()?;
     let trees: Vec<TreeId> = session.oracle().trees().collect();
@@ -80,7 +83,13 @@ fn run(
         session.step(&Step::Compact(tree, engine::RowRange::ALL))?;
     }
     ask_everything(&mut session, dice)?;
-    session.close()
+    let after = pieces(&session);
+    session.close()?;
+    Ok(before + after)
+}
+
+fn pieces(session: &Session) -> u64 {
+    session.engine().metrics().get("compaction_pieces_total").expect("it is counted")
 }
 
 fn ask_everything(session: &mut Session, dice: &mut Dice) -> Result<(), Trouble> {
@@ -110,8 +119,36 @@ fn options_never_change_an_answer() {
         let options = options(&mut dice);
         let machine = Machine::new(dice.next_u64());
         run(machine, Path::new("/data"), &steps, options.clone(), &mut dice)
+            .map(drop)
             .map_err(|trouble| format!("{trouble:?}\n{options:?}"))
     });
+}
+
+/// Values so large that compactions can be divided.
+const LARGE: Shape = Shape { steps: 120, value_bytes_max: 60_000, trees_max: 1, reopen_percent: 0 };
+
+#[test]
+fn divided_compactions_never_change_an_answer() {
+    let histories = number("STELE_HISTORIES").unwrap_or(3u64);
+    let points: Vec<Point> = (0..2 * histories).map(|n| Point { seed: n / 2, at: n % 2 }).collect();
+    let divided = AtomicU64::new(0);
+    try_all("divided_compactions_never_change_an_answer", &points, |Point { seed, at }| {
+        let steps = workload::history(seed, &LARGE);
+        let mut dice = Dice::new(seed << 32);
+        let subcompactions_max = (at == 1).then_some(1);
+        let small = workload::small_options(Durability::None);
+        let options = Options { subcompactions_max, memory_bytes_max: 16 << 20, ..small };
+        let machine = Machine::new(dice.next_u64());
+        let pieces = run(machine, Path::new("/data"), &steps, options, &mut dice)
+            .map_err(|trouble| format!("pieces at most {subcompactions_max:?}: {trouble:?}"))?;
+        divided.fetch_add(pieces, Ordering::Relaxed);
+        let undivided = "a compaction was divided that should not be";
+        if at == 1 && pieces > 0 { Err(undivided.to_owned()) } else { Ok(()) }
+    });
+    // One point alone may be asked for again.
+    if wanted().is_none() {
+        assert!(divided.into_inner() > 0, "compactions were divided");
+    }
 }
 
 #[test]
@@ -135,6 +172,7 @@ fn the_real_file_system_never_changes_an_answer() {
         // Directories of tests are often in memory, where nothing is read directly.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
         run(Machine::real(env), dir.path(), &steps, options.clone(), &mut dice)
+            .map(drop)
             .map_err(|trouble| format!("uring {uring}: {trouble:?}\n{options:?}"))
     });
 }
