@@ -8,8 +8,9 @@
 //!    \------(they have come, or failed)------/
 //! ```
 //!
-//! After [`FETCHES_MAX`] rounds, and where a plan says so, it is merged, which reads what it still
-//! misses by itself.
+//! Where the block that a get waits for decides it, it is answered from that block without another
+//! plan. After [`FETCHES_MAX`] rounds, and where a plan says so, it is merged, which reads what it
+//! still misses by itself.
 //!
 //! 1. A get waits exactly for the loads that list it, each in flight in the queue.
 //! 2. A block is loaded once at a time here. No claim is held between calls: whoever drives the
@@ -67,6 +68,8 @@ struct Get {
     rounds: usize,
     /// Loads that list it.
     waits_for: usize,
+    /// The block that it waits for decides it.
+    decided: bool,
     held: HeldBlocks,
     failed: Option<Error>,
 }
@@ -112,7 +115,7 @@ impl InFlightGets {
         self.tree.count(PointCount::Reads, 1);
         match self.tree.plan_get(of, self.snapshot.as_ref(), &HeldBlocks::default()) {
             Ok(Planned::Done(cell)) => self.answered.push_back((tag, Ok(cell))),
-            Ok(Planned::Missed(missed)) => {
+            Ok(Planned::Missed { missed, decides }) => {
                 let slot = self.gets.insert(Get {
                     tag,
                     row: of.row.to_vec(),
@@ -120,6 +123,7 @@ impl InFlightGets {
                     qualifier: of.qualifier.to_vec(),
                     rounds: 0,
                     waits_for: 0,
+                    decided: decides,
                     held: HeldBlocks::default(),
                     failed: None,
                 });
@@ -193,6 +197,13 @@ impl InFlightGets {
         let outcome = load.block.enter(self.tree.cache(), read.result);
         for slot in load.gets {
             let get = self.gets.get(slot);
+            if let (Ok(hold), true) = (&outcome, get.decided)
+                && let Some(answer) = self.tree.get_decided(get.of(), self.snapshot.as_ref(), hold)
+            {
+                let get = self.gets.remove(slot);
+                self.answered.push_back((get.tag, answer));
+                continue;
+            }
             match &outcome {
                 Ok(hold) => get.held.push(key, hold.clone()),
                 Err(error) => get.failed = Some(error.clone()),
@@ -216,7 +227,8 @@ impl InFlightGets {
                 None => self.tree.plan_get(get.of(), self.snapshot.as_ref(), &get.held),
             };
             let answer = match planned {
-                Ok(Planned::Missed(missed)) => {
+                Ok(Planned::Missed { missed, decides }) => {
+                    self.gets.get(slot).decided = decides;
                     self.want(slot, missed);
                     continue;
                 }

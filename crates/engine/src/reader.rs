@@ -11,6 +11,7 @@ mod tasks;
 pub use tasks::{RowEnd, RowReads};
 
 use crate::batch::TimestampRange;
+use crate::cache::BlockHold;
 use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::engine::{Engine, Scan, Shared};
 use crate::error::{Error, Result};
@@ -20,7 +21,7 @@ use crate::options::ReadPath;
 use crate::read::point::{PointRead, PointReads, Step, Wanted};
 use crate::request::{Cell, Columns, QualifierRange, RowRange, ScanRequest};
 use crate::snapshot::Snapshot;
-use crate::sstable::{BlockCache, FilterQuery, HeldBlocks, WantedCells};
+use crate::sstable::{Block, BlockCache, FilterQuery, HeldBlocks, RowHit, WantedCells};
 use crate::striped::Striped;
 use crate::tree::Tree;
 use crate::view::{Blocks, ReadView};
@@ -85,8 +86,8 @@ pub struct ColumnOf<'a> {
 pub(crate) enum Planned {
     /// To its answer.
     Done(Option<(Timestamp, Vec<u8>)>),
-    /// To blocks that are missing.
-    Missed(Vec<Missed>),
+    /// To blocks that are missing; `decides` as in [`Step::Fetch`].
+    Missed { missed: Vec<Missed>, decides: bool },
     /// It has to be merged.
     ToMerge,
 }
@@ -220,7 +221,7 @@ impl TreeReader {
                         let (ControlFlow::Continue(lent) | ControlFlow::Break(lent)) = lent;
                         return Ok(lent);
                     }
-                    Step::Fetch(wanted) => missed(&view, row, &wanted),
+                    Step::Fetch { wanted, .. } => missed(&view, row, &wanted),
                     Step::Merge => break,
                 }
             };
@@ -279,9 +280,31 @@ impl TreeReader {
             Step::Done(cell) => {
                 Planned::Done(cell.map(|cell| (cell.timestamp, cell.value.to_vec())))
             }
-            Step::Fetch(wanted) => Planned::Missed(missed(&view, of.row, &wanted)),
+            Step::Fetch { wanted, decides } => {
+                Planned::Missed { missed: missed(&view, of.row, &wanted), decides }
+            }
             Step::Merge => Planned::ToMerge,
         })
+    }
+
+    /// The get of a column at `snapshot` to its end, which a block decides that has been brought in;
+    /// `None` if it has to be planned again. It is answered as of when it was planned, or later.
+    pub(crate) fn get_decided(
+        &self,
+        of: ColumnOf<'_>,
+        snapshot: Option<&Snapshot>,
+        block: &BlockHold<Block>,
+    ) -> Option<Result<Option<(Timestamp, Vec<u8>)>>> {
+        if let Err(error) = self.check() {
+            return Some(Err(error));
+        }
+        let hit = match RowHit::in_block(block.get(), of.row)? {
+            Some(hit) if !hit.is_plain(self.sequence(snapshot)) => return None,
+            hit => hit,
+        };
+        let cell = hit.and_then(|hit| hit.newest(&of.column()));
+        self.tree.filter_counters.judge(&[of.query()], cell.is_some());
+        Some(Ok(cell.map(|cell| (cell.timestamp, cell.value.to_vec()))))
     }
 
     /// The same to its end, by a merge.
@@ -315,7 +338,7 @@ impl TreeReader {
                     Step::Done(cell) => {
                         return Ok(cell.map(|cell| use_cell(cell.timestamp, cell.value)));
                     }
-                    Step::Fetch(wanted) => missed(view, of.row, &wanted),
+                    Step::Fetch { wanted, .. } => missed(view, of.row, &wanted),
                     Step::Merge => break,
                 }
             };
@@ -362,7 +385,7 @@ impl TreeReader {
             self.plan_group(view, at, columns, (&open, &held), |index, step| match step {
                 Step::Done(cell) => lend(index, cell),
                 Step::Merge => to_merge.push(index),
-                Step::Fetch(wanted) => {
+                Step::Fetch { wanted, .. } => {
                     all_missed.extend(missed(view, columns[index].row, &wanted));
                     missing.push(index);
                 }

@@ -3,7 +3,7 @@
 //! The plan goes in stages over all candidate files (`crate::sstable`'s point reads): filters are
 //! fetched together, then asked; a file that may have the row is searched down to the row itself.
 //! While all of it is resident, nothing here takes a lock, allocates, or looks a block up by its
-//! key. What is not resident is named ([`Step::Fetch`]); the caller unpins, brings it in and asks
+//! key. What is not resident is named (`Step::Fetch`); the caller unpins, brings it in and asks
 //! again. What needs merging (memtables that may have the row, aggregates, whole rows that several
 //! files have, rows over several blocks) is left to `read::scan` ([`Step::Merge`]).
 //!
@@ -38,9 +38,21 @@ pub(crate) enum Step<T> {
     /// The answer.
     Done(T),
     /// These blocks are needed first.
-    Fetch(Vec<Wanted>),
+    Fetch {
+        /// Which.
+        wanted: Vec<Wanted>,
+        /// Whether there is one, and the answer is what it has of the row, whatever that be.
+        decides: bool,
+    },
     /// The row has to be merged.
     Merge,
+}
+
+impl<T> Step<T> {
+    /// These blocks are needed first, and perhaps others.
+    fn of(wanted: Vec<Wanted>) -> Self {
+        Self::Fetch { wanted, decides: false }
+    }
 }
 
 /// A read of one row.
@@ -87,7 +99,7 @@ impl<'k> PointRead<'k> {
         let mut candidates = Candidates::new();
         match self.candidates(view, pinned, counters, &mut candidates) {
             Step::Done(()) => {}
-            Step::Fetch(wanted) => return Step::Fetch(wanted),
+            Step::Fetch { wanted, .. } => return Step::of(wanted),
             Step::Merge => return Step::Merge,
         }
         let mut wanted = Vec::new();
@@ -116,7 +128,11 @@ impl<'k> PointRead<'k> {
                 |cell: &Cell<'g>| newest.is_none_or(|newest| newest.timestamp < cell.timestamp);
             newest = cell.filter(newer).or(newest);
         }
-        if wanted.is_empty() { Step::Done(newest) } else { Step::Fetch(wanted) }
+        if wanted.is_empty() {
+            return Step::Done(newest);
+        }
+        let decides = candidates.len() == 1 && matches!(wanted[..], [(_, Missing::Data(..))]);
+        Step::Fetch { wanted, decides }
     }
 
     /// What is `cells_wanted` of the row, if a single file decides it without merging. Large values
@@ -133,7 +149,7 @@ impl<'k> PointRead<'k> {
         let mut candidates = Candidates::new();
         match self.candidates(view, pinned, counters, &mut candidates) {
             Step::Done(()) => {}
-            Step::Fetch(wanted) => return Step::Fetch(wanted),
+            Step::Fetch { wanted, .. } => return Step::of(wanted),
             Step::Merge => return Step::Merge,
         }
         let mut wanted = Vec::new();
@@ -163,7 +179,7 @@ impl<'k> PointRead<'k> {
         if wanted.is_empty() {
             return Step::Done(found.map(RowCells::Plain));
         }
-        Step::Fetch(wanted)
+        Step::of(wanted)
     }
 
     /// The files that the filters let pass, newest first.
@@ -190,7 +206,7 @@ impl<'k> PointRead<'k> {
             })
         });
         if !wanted.is_empty() {
-            return Step::Fetch(wanted);
+            return Step::of(wanted);
         }
         counters.probed(self.queries, probed, probed - candidates.len());
         Step::Done(())

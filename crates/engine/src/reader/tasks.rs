@@ -143,7 +143,7 @@ impl RowReads {
                         ControlFlow::Break(_) => RowEnd::Stopped,
                     }));
                 }
-                Step::Fetch(wanted) => wanted,
+                Step::Fetch { wanted, .. } => wanted,
                 Step::Merge => read.missing(&view, &cells, &self.held, &pinned),
             };
             if !wanted.is_empty() {

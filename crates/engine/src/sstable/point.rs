@@ -231,6 +231,20 @@ impl<'g, 'k> Descent<'g, 'k> {
     }
 }
 
+impl<'g> RowHit<'g> {
+    /// The row in a block, if it is there; outside, `None` if that is no data block.
+    pub(crate) fn in_block(block: BlockRef<'g, Block>, row: &[u8]) -> Option<Option<Self>> {
+        let Content::Data(meta) = &block.meta.0 else { return None };
+        let view = BlockView::of(block.bytes, meta);
+        let search = view.search(row, None).map(|mut search| {
+            view.search_heads(&mut search);
+            search
+        });
+        let row = search.and_then(|search| view.found(&search));
+        Some(row.map(|row| Self { view, row }))
+    }
+}
+
 impl SstReader {
     #[inline]
     fn approach<'g, const N: usize>(

@@ -190,6 +190,28 @@ fn a_get_in_flight_that_finds_all_resident_is_answered_at_once() {
     assert!(metric(&engine, "point_disk_reads_total") - read <= 3);
 }
 
+#[test]
+fn a_get_in_flight_is_answered_from_the_block_that_decides_it_without_another_plan() {
+    let dir = tempfile::tempdir().unwrap();
+    let (engine, tree) = loaded(dir.path(), options());
+    let mut gets = tree.in_flight(4, None);
+    let mut asked_for = |number: u32| {
+        let asked = || {
+            let probed = ["row", "family", "column"].map(|of| format!("filter_{of}_probed_total"));
+            probed.iter().map(|name| metric(&engine, name)).sum::<u64>()
+        };
+        let before = (asked(), metric(&engine, "point_disk_reads_total"));
+        gets.submit(1, of(&row(number)));
+        assert_eq!(gets.wait().unwrap().1.unwrap().unwrap().1, value(number));
+        (asked() - before.0, metric(&engine, "point_disk_reads_total") - before.1)
+    };
+    // Brings in what leads to the blocks around.
+    asked_for(20_000);
+    let (asked, read) = asked_for(20_100);
+    assert_eq!(read, 1, "its block was not there");
+    assert_eq!((asked, 0), asked_for(20_100), "filters are asked once, as where all is resident");
+}
+
 /// A damaged block fails the reads that need it, with its file, and no others.
 #[test]
 fn damage_fails_the_reads_that_need_the_block() {

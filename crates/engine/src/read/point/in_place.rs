@@ -111,11 +111,11 @@ impl<'k> PointRead<'k> {
             }
         }
         if !wanted.is_empty() {
-            return Step::Fetch(wanted);
+            return Step::of(wanted);
         }
         match asked.newest.map(|newest| newest.cell).transpose() {
             Ok(cell) => Step::Done(cell),
-            Err(missing) => Step::Fetch(vec![missing]),
+            Err(missing) => Step::of(vec![missing]),
         }
     }
 
@@ -143,14 +143,14 @@ impl<'k> PointRead<'k> {
             }
         }
         if !wanted.is_empty() {
-            return Step::Fetch(wanted);
+            return Step::of(wanted);
         }
         match descent.large_values(&hit, cells_wanted, self.snapshot, held, pinned) {
             Ok(LargeValues::Found(large)) => {
                 Step::Done(Some(RowCells::InPlace(hit, self.snapshot, large)))
             }
             Ok(LargeValues::Missing(missing)) => {
-                Step::Fetch(missing.into_iter().map(|missing: Missing| (run, missing)).collect())
+                Step::of(missing.into_iter().map(|missing: Missing| (run, missing)).collect())
             }
             Err(ToMerge) => Step::Merge,
         }
