@@ -4,14 +4,16 @@
 //! not, which measures 1.4 to 1.7 times faster here (docs/decisions/0006-read-path.md).
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 
 /// Bytes of a huge page; regions are aligned to it.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Uninitialised memory of a fixed size, freed with the value. Pages are taken from the system
-/// when they are first written.
+/// Memory of a fixed size whose content is not defined, given back with the value. Pages are taken
+/// from the system when they are first written. It comes from the system itself where there is
+/// such a call: what an allocator does with memory that is freed, and what it asks for beside, is
+/// nothing that a cache should depend on.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
@@ -30,9 +32,7 @@ impl Region {
     pub fn new(bytes: usize, huge: bool) -> Self {
         let layout = Layout::from_size_align(bytes.max(1), HUGE_PAGE_BYTES);
         let layout = layout.expect("a cache is smaller than the address space");
-        // SAFETY: the layout is not of size 0.
-        let start = unsafe { alloc(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
+        let start = take(layout).unwrap_or_else(|| handle_alloc_error(layout));
         let region = Self { start, layout };
         if huge {
             region.advise_huge();
@@ -98,9 +98,58 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: `start` was allocated with this layout and is freed once.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        // SAFETY: `start` was taken with this layout and is given back once.
+        unsafe { give_back(self.start, self.layout) }
     }
+}
+
+/// Bytes of whole huge pages that `layout` takes.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn mapped_bytes(layout: Layout) -> usize {
+    layout.pad_to_align().size()
+}
+
+/// Address space for `layout`; `None` if there is none left.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn take(layout: Layout) -> Option<NonNull<u8>> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    let (bytes, align) = (mapped_bytes(layout), layout.align());
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: the system chooses a place where nothing is, and what is cut off at both ends is whole
+    // pages of this mapping, of which nobody was told.
+    unsafe {
+        let mapped = bytes.checked_add(align)?;
+        let start = mmap_anonymous(std::ptr::null_mut(), mapped, protection, flags).ok()?;
+        let before = start.align_offset(align);
+        let aligned = start.byte_add(before);
+        // What stays mapped costs address space alone.
+        let _ = (before > 0).then(|| munmap(start, before));
+        let _ = munmap(aligned.byte_add(bytes), align - before);
+        NonNull::new(aligned.cast())
+    }
+}
+
+/// # Safety
+/// `start` was taken with `layout`, and nobody uses the memory any more.
+#[cfg(all(target_os = "linux", not(miri)))]
+unsafe fn give_back(start: NonNull<u8>, layout: Layout) {
+    // SAFETY: as the caller says.
+    let _ = unsafe { rustix::mm::munmap(start.as_ptr().cast(), mapped_bytes(layout)) };
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn take(layout: Layout) -> Option<NonNull<u8>> {
+    // SAFETY: the layout is not of size 0.
+    NonNull::new(unsafe { std::alloc::alloc(layout) })
+}
+
+/// # Safety
+/// `start` was taken with `layout`, and nobody uses the memory any more.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+unsafe fn give_back(start: NonNull<u8>, layout: Layout) {
+    // SAFETY: as the caller says.
+    unsafe { std::alloc::dealloc(start.as_ptr(), layout) }
 }
 
 /// Sums `AnonHugePages` over the mappings that overlap `start..end`.
@@ -150,6 +199,20 @@ mod tests {
             region.start().as_ptr().add(region.bytes() - 1).write(2);
             assert_eq!(region.start().as_ptr().read(), 1);
         }
+    }
+
+    #[test]
+    fn a_region_that_goes_leaves_no_address_space_behind() {
+        let mapped = || {
+            let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+            status.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0)
+        };
+        let before = mapped();
+        for round in 0..64 {
+            drop(Region::new((1 << 30) + round * 1000, false));
+        }
+        // Other tests map memory meanwhile, but no 64 GiB.
+        assert!(mapped() * 4096 < before * 4096 + (8 << 30));
     }
 
     #[test]
