@@ -107,6 +107,11 @@ impl Budget {
         self.charged(Use::Active) + self.charged(Use::Frozen)
     }
 
+    /// Whether memtables are to be flushed before more is replayed into them.
+    pub(crate) fn replay_wants_flush(&self) -> bool {
+        self.unflushed() >= self.memtables_max() / 4 * 3
+    }
+
     /// Whether a memtable is to be flushed although it is not full: those that take writes fill
     /// three quarters of what memtables may take, and what is left is for writes until it is flushed.
     pub(crate) fn wants_flush(&self) -> bool {

@@ -142,6 +142,12 @@ fn remove(fs: &dyn FileSystem, path: &Path) -> bool {
     }
 }
 
+/// Largest number of any SSTable in `dir`, named by the manifest or not.
+pub(crate) fn largest(fs: &dyn FileSystem, dir: &Path) -> Result<Option<FileNumber>> {
+    let names = fs.list(dir).map_err(|error| Error::io("list", dir, &error))?;
+    Ok(names.iter().filter_map(|name| FileNumber::of_sst(name)).max())
+}
+
 /// What was found in a directory beside the SSTables that the manifest names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leftovers {

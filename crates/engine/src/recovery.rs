@@ -4,27 +4,29 @@
 //! 1. Take the directory's lock file.
 //! 2. Read the manifest: the trees, their SSTables, up to where each is flushed.
 //! 3. Open the SSTables.
-//! 4. Replay the log: every batch behind its tree's flushed position goes to the memtable. Batches
-//!    of trees that do not exist any more are passed over. Segments that must be there and are
-//!    not are corruption.
+//! 4. Replay the log: every batch behind its tree's flushed position goes to the memtable, which is
+//!    flushed if memory is too small for it ([`replay`]). Segments that must be there and are not
+//!    are corruption.
 //! 5. Remove files the manifest does not name: outputs of flushes and compactions that were not
 //!    installed. Not before all that can be checked has been.
 //! 6. Seal the old log, so that new batches go to a new segment.
 //!
-//! Nothing is flushed here; what fills a memtable is frozen, and flushed once the engine is open.
+//! What fills a memtable is frozen, and flushed once the engine is open.
+
+mod replay;
 
 use crate::background::io_rate::IoRate;
-use crate::batch::FrozenBatch;
 use crate::budget::Budget;
 use crate::cache::CacheFeatures;
-use crate::cell::{SequenceNumber, TreeId};
-use crate::commit::{Commits, LogStart};
+use crate::cell::TreeId;
+use crate::commit::Commits;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::flights::Flights;
-use crate::log::{Ending, LogEnd, LogItem, LogReader, LogWriter, SegmentNumber};
+use crate::log::{Ending, LogEnd, LogWriter, SegmentNumber};
 use crate::manifest::current::CURRENT;
-use crate::manifest::{LogPosition, ManifestSet, State};
+use crate::manifest::{ManifestSet, State};
+use crate::metrics::Counters;
 use crate::obsolete::{self, Obsolete};
 use crate::open_files::OpenFiles;
 use crate::options::{Options, ReadPath};
@@ -34,6 +36,8 @@ use crate::tree::Tree;
 use crate::view::OpenRun;
 use base::env::{Env, FileSystem};
 use parking_lot::{Mutex, RwLock};
+use replay::Replay;
+pub(crate) use replay::decode;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -70,9 +74,20 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let cache = BlockCache::within(budget, features);
     let open_files = OpenFiles::new(Arc::clone(&env.fs), &options);
     let trees = open_trees(&open_files, dir, &state, &cache, &options)?;
-    let (end, start) = replay(&env, dir, &manifest, &trees, &options)?;
+    let counters = Counters::default();
+    let replay = Replay {
+        env: &env,
+        dir,
+        manifest: &manifest,
+        trees: &trees,
+        open_files: &open_files,
+        cache: &cache,
+        options: &options,
+        counters: &counters,
+    };
+    let (end, start) = replay.run()?;
     check_log(dir, &state, &end)?;
-    let leftovers = obsolete::remove_unnamed(&*env.fs, dir, &state.files())?;
+    let leftovers = obsolete::remove_unnamed(&*env.fs, dir, &manifest.state().files())?;
     leftovers.largest.into_iter().for_each(|number| manifest.skip_file(number));
     let writer = LogWriter::open(Arc::clone(&env.fs), dir, options.log_segment_bytes, end)?;
     let log_segments = Arc::clone(writer.segments());
@@ -97,7 +112,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         progress: Mutex::default(),
         progressed: Default::default(),
         closing,
-        counters: Default::default(),
+        counters,
         stalls: Default::default(),
         compactions: Default::default(),
         io_rate: IoRate::new(options.background_rate),
@@ -155,61 +170,6 @@ fn open_trees(
     state.trees.iter().map(open).collect()
 }
 
-/// Applies what the log holds beyond the SSTables.
-fn replay(
-    env: &Env,
-    dir: &Path,
-    manifest: &ManifestSet,
-    trees: &Trees,
-    options: &Options,
-) -> Result<(LogEnd, LogStart)> {
-    let state = manifest.state();
-    let mut reader = LogReader::open(Arc::clone(&env.fs), dir)?;
-    let mut start = LogStart { last: state.last_sequence, commit_time: 0 };
-    let mut before = None;
-    while let Some(item) = reader.next()? {
-        let batch = decode(dir, &item)?;
-        let last = SequenceNumber(item.record.first.0 + batch.len() as u64 - 1);
-        check_gap(manifest, &state, before.replace(last), item.record.first)?;
-        start.last = start.last.max(last);
-        start.commit_time = start.commit_time.max(item.record.commit_time);
-        let Some(tree) = trees.get(&item.record.tree) else {
-            if state.used.contains_key(&item.record.tree) {
-                continue;
-            }
-            // A tree is in the manifest, durably, before it is in the log.
-            let tree = item.record.tree.0;
-            let text = format!("the creation of tree {tree} is missing; the log has data of it");
-            return Err(manifest.corruption(&text));
-        };
-        let view = tree.view();
-        if view.version.flushed >= LogPosition(last.0) {
-            continue;
-        }
-        tree.apply(&batch, item.record.first, LogPosition(last.0));
-        if view.active.bytes() >= options.memtable_bytes_max {
-            tree.freeze();
-        }
-    }
-    Ok((reader.finish()?, start))
-}
-
-/// Numbers that the log leaves out between two batches were ingested, or lost with an unsynced end
-/// of the log; both are known to the manifest.
-fn check_gap(
-    manifest: &ManifestSet,
-    state: &State,
-    before: Option<SequenceNumber>,
-    first: SequenceNumber,
-) -> Result<()> {
-    if before.is_none_or(|before| before.0 + 1 >= first.0) || first.0 <= state.last_sequence.0 + 1 {
-        return Ok(());
-    }
-    let last = first.0 - 1;
-    let text = format!("sequence number {last} is missing; the log goes on after it");
-    Err(manifest.corruption(&text))
-}
-
 /// Compares the log found with what the manifest knows of it.
 pub(crate) fn check_log(dir: &Path, state: &State, end: &LogEnd) -> Result<()> {
     let missing = |segment: SegmentNumber| {
@@ -232,15 +192,4 @@ pub(crate) fn check_log(dir: &Path, state: &State, end: &LogEnd) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-pub(crate) fn decode(dir: &Path, item: &LogItem<'_>) -> Result<FrozenBatch> {
-    let damaged = |what: &dyn std::fmt::Display| {
-        Error::corruption(&item.segment.path(dir), item.offset, what)
-    };
-    let batch = FrozenBatch::decode(item.record.payload).map_err(|error| damaged(&error))?;
-    if batch.is_empty() {
-        return Err(damaged(&"an empty batch"));
-    }
-    Ok(batch)
 }

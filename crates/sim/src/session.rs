@@ -56,6 +56,11 @@ impl Session {
         &self.machine
     }
 
+    /// Options for the next opening.
+    pub fn set_options(&mut self, options: Options) {
+        self.options = options;
+    }
+
     /// What must be there.
     pub fn oracle(&self) -> &Oracle {
         &self.oracle

@@ -15,6 +15,7 @@ use super::record::{self, FILE_HEADER_LEN, Format, LogRecord, RECORD_HEADER_LEN,
 use crate::error::{Error, Result};
 use base::env::fs::{FileSystem, WriteFile};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// See the file header.
@@ -42,22 +43,22 @@ pub(crate) fn unforgiven(op: &'static str, path: &Path, error: &io::Error) -> Er
 /// Bytes written again at a time.
 const REWRITE_BYTES: usize = 1 << 20;
 
-/// Writes the first `end` bytes of the file at `path` again, as they read now, so that the next
-/// sync of `file` covers them (rule 4 of the file header).
+/// Writes `bytes` of the file at `path` again, as they read now, so that the next sync of `file`
+/// covers them (rule 4 of the file header).
 pub(crate) fn write_again(
     fs: &dyn FileSystem,
     path: &Path,
     file: &mut dyn WriteFile,
-    end: u64,
+    bytes: Range<u64>,
 ) -> Result<()> {
     let source = fs.open_read(path).map_err(|error| Error::io("open", path, &error))?;
-    let mut bytes = Vec::new();
-    let mut offset = 0;
+    let Range { start: mut offset, end } = bytes;
+    let mut part = Vec::new();
     while offset < end {
-        bytes.resize((end - offset).min(REWRITE_BYTES as u64) as usize, 0);
-        source.read_exact_at(&mut bytes, offset).map_err(|e| Error::io("read", path, &e))?;
-        file.write_all_at(&bytes, offset).map_err(|error| Error::io("write", path, &error))?;
-        offset += bytes.len() as u64;
+        part.resize((end - offset).min(REWRITE_BYTES as u64) as usize, 0);
+        source.read_exact_at(&mut part, offset).map_err(|e| Error::io("read", path, &e))?;
+        file.write_all_at(&part, offset).map_err(|error| Error::io("write", path, &error))?;
+        offset += part.len() as u64;
     }
     Ok(())
 }

@@ -25,6 +25,13 @@ pub struct LogItem<'a> {
     pub record: LogRecord<'a>,
 }
 
+impl LogItem<'_> {
+    /// Where the record ends in its segment.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + (RECORD_HEADER_LEN + self.record.payload.len()) as u64
+    }
+}
+
 /// How the last segment ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {

@@ -14,7 +14,8 @@ use super::record::{
 };
 use super::segments::{LogSegments, SegmentNumber};
 use crate::error::{Error, Result};
-use base::env::fs::FileSystem;
+use base::env::fs::{FileSystem, WriteFile};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -89,10 +90,7 @@ impl LogWriter {
     /// Makes the segment an earlier process wrote last durable, and seals it if it did not.
     fn take_over(&mut self, number: SegmentNumber, tail: u64, ending: Ending) -> Result<()> {
         let path = number.path(&self.dir);
-        let mut file = self.fs.open_write(&path).map_err(|e| Error::io("open", &path, &e))?;
-        write_again(&*self.fs, &path, &mut *file, tail)?;
-        file.sync().map_err(|error| Error::io("sync", &path, &error))?;
-        self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, &error))?;
+        let file = make_durable(&*self.fs, &self.dir, number, 0..tail)?;
         if ending != Ending::Open {
             return Ok(());
         }
@@ -245,6 +243,21 @@ impl LogWriter {
         self.segments.add(number);
         Ok(file)
     }
+}
+
+/// Makes `bytes` of a segment that an earlier process wrote durable, and its name.
+pub(crate) fn make_durable(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    segment: SegmentNumber,
+    bytes: Range<u64>,
+) -> Result<Box<dyn WriteFile>> {
+    let path = segment.path(dir);
+    let mut file = fs.open_write(&path).map_err(|error| Error::io("open", &path, &error))?;
+    write_again(fs, &path, &mut *file, bytes)?;
+    file.sync().map_err(|error| Error::io("sync", &path, &error))?;
+    fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))?;
+    Ok(file)
 }
 
 /// What becomes of a file after its last record.

@@ -232,7 +232,7 @@ fn resume(fs: &dyn FileSystem, dir: &Path, loaded: Loaded) -> Result<(Writer, St
     let Loaded { number, state, snapshot_end, end } = loaded;
     let path = current::manifest_path(dir, number);
     let mut file = fs.open_write(&path).map_err(|error| Error::io("open", &path, &error))?;
-    write_again(fs, &path, &mut *file, end)?;
+    write_again(fs, &path, &mut *file, 0..end)?;
     let mut file = AppendFile::resume(file, path, number, end)?;
     file.cut()?;
     file.sync()?;

@@ -92,6 +92,33 @@ fn a_budget_smaller_than_a_memtable_stops_nobody_for_ever() {
 }
 
 #[test]
+fn a_log_larger_than_the_memory_there_is_now_is_flushed_as_it_is_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let trees = [TreeId(1), TreeId(2), TreeId(3)];
+    let engine = open(dir.path(), with_budget(256 * MIB));
+    trees.iter().for_each(|id| engine.create_tree(*id, TreeOptions::default()).unwrap());
+    for at in 0..300 {
+        write(&engine, trees[0], at * 20..(at + 1) * 20);
+        write(&engine, trees[at as usize % 3], 100_000 + at * 20..100_000 + (at + 1) * 20);
+    }
+    assert_eq!(metric(&engine, "flushes_total"), 0);
+    drop(engine);
+    let budget = 2 * MIB;
+    let engine = open(dir.path(), with_budget(budget));
+    let unflushed = metric(&engine, "memory_memtables_active_bytes")
+        + metric(&engine, "memory_memtables_frozen_bytes");
+    assert!(unflushed <= budget / 2, "{unflushed}");
+    assert!(metric(&engine, "flushes_for_memory_total") > 3);
+    assert_eq!(trees.map(|tree| rows_of(&engine, tree)), [8_000, 2_000, 2_000]);
+    // With the same memory as before nothing needs to be flushed.
+    write(&engine, trees[1], 0..1_000);
+    drop(engine);
+    let engine = open(dir.path(), with_budget(256 * MIB));
+    assert_eq!(metric(&engine, "flushes_total"), 0);
+    assert_eq!(trees.map(|tree| rows_of(&engine, tree)), [8_000, 3_000, 2_000]);
+}
+
+#[test]
 fn a_scan_that_keeps_old_memtables_stops_no_writer() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path(), with_budget(2 * MIB));

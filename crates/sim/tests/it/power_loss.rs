@@ -5,6 +5,7 @@
 //! `STELE_CRASH_POINTS=10000 cargo test --release -p sim power_loss` tries that many; a failure
 //! prints how to try just that one.
 
+use base::env::sim::{Call, Fault, FaultPoint};
 use engine::options::{Compression, Durability, Options, TreeOptions};
 use engine::{Column, Engine, FamilyId, IngestOptions, RowRange, Timestamp, TreeId, WriteBatch};
 use sim::dice::Dice;
@@ -275,4 +276,67 @@ fn a_name_that_was_not_synced_is_gone_and_nothing_acknowledged_with_it() {
         let steps = workload::history(point.seed, &shape);
         survive_in(session, point, &steps, Durability::Sync)
     });
+}
+
+/// Of one log: what a process left of it that was killed before it had synced anything.
+fn left_unsynced(seed: u64) -> Session {
+    let options = Options {
+        memtable_bytes_max: 64 << 20,
+        memory_bytes_max: 16 << 20,
+        log_segment_bytes: 1 << 20,
+        ..small_options(Durability::None)
+    };
+    let mut session = Session::new(Machine::new(seed), Path::new(DIR), options.clone());
+    session.open().unwrap();
+    for tree in [TreeId(1), TreeId(2)] {
+        session.step(&Step::Create(tree, TreeOptions::default())).unwrap();
+    }
+    for round in 0..12 {
+        let tree = TreeId(1 + round % 3 / 2);
+        let rows = 40 * round..40 * (round + 1);
+        session.step(&Step::Write(tree, cells(rows, round as u8))).unwrap();
+    }
+    assert_eq!(session.engine().metrics().get("flushes_total"), Some(0));
+    session.machine().fail_on(FaultPoint::Call(Call::SyncFile), 0, Fault::Io);
+    session.abandon();
+    session.machine().heal();
+    session.set_options(Options { memory_bytes_max: 1 << 20, cache_bytes_max: None, ..options });
+    session
+}
+
+#[test]
+fn power_loss_in_a_recovery_that_flushes_leaves_a_prefix() {
+    let mut session = left_unsynced(0);
+    let before = session.machine().operations();
+    session.open().unwrap();
+    let metrics = session.engine().metrics();
+    assert!(metrics.get("flushes_for_memory_total").unwrap() > 2, "memory was too small");
+    let operations = session.machine().operations() - before;
+    let points: Vec<Point> = (0..operations).map(|at| Point { seed: at % 3, at }).collect();
+    let test = "power_loss_in_a_recovery_that_flushes_leaves_a_prefix";
+    try_all(test, &points, |Point { seed, at }| {
+        let mut session = left_unsynced(seed << 32 | at);
+        session.machine().lose_power_at(session.machine().operations() + at);
+        // What it comes to is asked for after the next one.
+        if !matches!(session.open(), Ok(()) | Err(Trouble::Refused(_))) {
+            return Err("opening, while power goes".to_owned());
+        }
+        session.lose_power();
+        session.open().map_err(|trouble| format!("opening: {trouble:?}"))?;
+        session.check().map_err(|trouble| format!("{trouble:?}"))?;
+        session.close().map_err(|trouble| format!("closing: {trouble:?}"))?;
+        nothing_is_left_over(&session).map_err(|trouble| format!("{trouble:?}"))
+    });
+}
+
+#[test]
+fn a_disk_too_full_for_the_flushes_of_a_recovery_opens_all_the_same() {
+    let mut session = left_unsynced(0);
+    session.machine().set_capacity(Some(session.machine().used() + (64 << 10)));
+    session.open().unwrap();
+    session.check().unwrap();
+    session.machine().set_capacity(None);
+    session.close().unwrap();
+    session.open().unwrap();
+    session.check().unwrap();
 }
