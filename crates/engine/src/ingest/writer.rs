@@ -6,6 +6,7 @@
 //!    the numbers of the files again.
 
 use crate::batch::{BatchError, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_entry};
+use crate::budget::{Charge, Use};
 use crate::cell::{Column, Entry, Kind, SequenceNumber, Timestamp, TreeId};
 use crate::compaction::sst_meta;
 use crate::engine::{Engine, Shared};
@@ -18,6 +19,8 @@ use crate::tree::Tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Bytes after which it is charged again.
+const CHARGE_BYTES: u64 = 256 << 10;
 /// Keys are shown in errors up to this many bytes.
 const SHOWN_BYTES: usize = 64;
 
@@ -87,6 +90,9 @@ pub struct SstWriter {
     sst_bytes_max: u64,
     /// The file being written.
     building: Option<Building>,
+    charge: Charge,
+    /// Bytes of the file being written when it was charged last.
+    charged_at: u64,
     /// Last row of the files before that one.
     last_row: Vec<u8>,
     /// Why the file being written cannot be finished.
@@ -108,9 +114,20 @@ impl SstWriter {
     ) -> Result<Self> {
         let (options, deferred) = options.of_files(&*shared.tree(tree)?);
         let sst_bytes_max = shared.options.sst_bytes_max;
+        let charge = shared.budget().charge(Use::Building);
         let files = IngestFiles { trees: BTreeMap::new(), shared, engine };
-        let (building, last_row, failed) = (None, Vec::new(), None);
-        Ok(Self { tree, files, options, deferred, sst_bytes_max, building, last_row, failed })
+        Ok(Self {
+            tree,
+            files,
+            options,
+            deferred,
+            sst_bytes_max,
+            building: None,
+            charge,
+            charged_at: 0,
+            last_row: Vec::new(),
+            failed: None,
+        })
     }
 
     /// Adds a cell. Cells come in the order of a scan: rows ascending, families ascending,
@@ -144,6 +161,12 @@ impl SstWriter {
         if let Some(Building { builder, .. }) = &mut self.building {
             let full = builder.bytes_cut() >= self.sst_bytes_max && builder.last_row() < row;
             if !full {
+                if builder.bytes_cut() >= self.charged_at + CHARGE_BYTES {
+                    self.charged_at = builder.bytes_cut();
+                    self.charge.set(builder.memory_bytes());
+                    // Blocks give way.
+                    self.files.shared.cache.balance();
+                }
                 return builder.try_add(row, entry);
             }
             self.end_file()?;
@@ -171,6 +194,7 @@ impl SstWriter {
     fn end_file(&mut self) -> Result<()> {
         let Some(Building { number, builder }) = self.building.take() else { return Ok(()) };
         self.last_row = builder.last_row().to_vec();
+        self.charged_at = 0;
         let finished = builder.finish().and_then(|summary| {
             let shared = &self.files.shared;
             let path = number.sst_path(&shared.dir);
@@ -181,6 +205,7 @@ impl SstWriter {
             let sst = SstReader::with_read_path(sst, shared.options.read_path);
             Ok((sst_meta(number, summary), sst))
         });
+        self.charge.set(0);
         match finished {
             Ok((meta, reader)) => {
                 self.files.trees.entry(self.tree).or_default().push(IngestSst { meta, reader });

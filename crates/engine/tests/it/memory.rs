@@ -3,8 +3,8 @@
 
 use crate::support::{collect, eventually, open};
 use engine::{
-    Column, Durability, Engine, FamilyId, Options, RowRange, ScanRequest, Timestamp, TreeId,
-    TreeOptions, WriteBatch,
+    Column, Durability, Engine, FamilyId, IngestOptions, Options, RowRange, ScanRequest, SstWriter,
+    Timestamp, TreeId, TreeOptions, WriteBatch,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -116,6 +116,32 @@ fn a_log_larger_than_the_memory_there_is_now_is_flushed_as_it_is_replayed() {
     let engine = open(dir.path(), with_budget(256 * MIB));
     assert_eq!(metric(&engine, "flushes_total"), 0);
     assert_eq!(trees.map(|tree| rows_of(&engine, tree)), [8_000, 3_000, 2_000]);
+}
+
+#[test]
+fn what_an_ingest_gathers_is_charged_until_its_file_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path(), with_budget(8 * MIB));
+    engine.create_tree(TreeId(1), TreeOptions::default()).unwrap();
+    let building = || metric(&engine, "memory_building_bytes");
+    let fill = |writer: &mut SstWriter| {
+        for row in 0..20_000u64 {
+            let column = Column::of(FamilyId(1), b"q");
+            writer.put(&row.to_be_bytes(), column, Timestamp(1), &VALUE).unwrap();
+        }
+    };
+    let mut writer = engine.sst_writer(TreeId(1), &IngestOptions::default()).unwrap();
+    fill(&mut writer);
+    // 12 bits of filter a row, less what comes after the last whole 256 KiB.
+    assert!(building() > 20_000, "{}", building());
+    let files = writer.finish().unwrap();
+    assert_eq!(building(), 0);
+    drop(files);
+    let mut writer = engine.sst_writer(TreeId(1), &IngestOptions::default()).unwrap();
+    fill(&mut writer);
+    assert!(building() > 0);
+    drop(writer);
+    assert_eq!(building(), 0);
 }
 
 #[test]
