@@ -85,7 +85,7 @@ pub(crate) fn is_empty(fs: &dyn FileSystem, dir: &Path) -> Result<bool> {
 }
 
 /// For each segment the trees that have batches in it, each with the first sequence number of
-/// its last batch there.
+/// its last batch there. Trees that need the segment no more may be left out.
 pub(crate) type Contents = BTreeMap<SegmentNumber, BTreeMap<TreeId, LogPosition>>;
 
 #[derive(Debug, Default)]
@@ -117,18 +117,27 @@ impl LogSegments {
     }
 
     /// The first segment that must be kept: one that some tree needs, or the newest. `flushed`
-    /// tells up to where a tree is in SSTables; `None` for a tree that was dropped. `None` if
-    /// there is no segment.
+    /// tells up to where a tree is in SSTables, durably; `None` for a tree that was dropped. `None`
+    /// if there is no segment.
+    ///
+    /// A tree that needs a segment no more never does again, but for what is noted later, and is
+    /// forgotten: over all calls each batch of [`Self::note`] costs one question at most, and each
+    /// call one more.
     pub fn first_needed(
         &self,
         flushed: impl Fn(TreeId) -> Option<LogPosition>,
     ) -> Option<SegmentNumber> {
-        let state = self.state.lock();
-        let needed = |trees: &BTreeMap<TreeId, LogPosition>| {
-            trees.iter().any(|(tree, last)| needs(*tree, *last, &flushed))
-        };
-        let first = state.contents.iter().find(|(_, trees)| needed(trees));
-        first.or_else(|| state.contents.last_key_value()).map(|(segment, _)| *segment)
+        let mut state = self.state.lock();
+        let first = state.contents.iter_mut().find_map(|(segment, trees)| {
+            while let Some(tree) = trees.first_entry() {
+                if needs(*tree.key(), *tree.get(), &flushed) {
+                    return Some(*segment);
+                }
+                tree.remove();
+            }
+            None
+        });
+        first.or_else(|| state.contents.last_key_value().map(|(segment, _)| *segment))
     }
 
     /// Retires every segment before `first`, oldest first, but never the newest; returns how
@@ -235,4 +244,82 @@ fn needs(
     flushed: &impl Fn(TreeId) -> Option<LogPosition>,
 ) -> bool {
     flushed(tree).is_some_and(|flushed| flushed < last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::env::{Rng, SimEnv};
+    use std::cell::Cell;
+
+    /// What trees have in segments, and how far they are flushed: `None` for those dropped.
+    #[derive(Default)]
+    struct Plain {
+        contents: Contents,
+        flushed: BTreeMap<TreeId, Option<LogPosition>>,
+    }
+
+    impl Plain {
+        fn flushed(&self, tree: TreeId) -> Option<LogPosition> {
+            self.flushed.get(&tree).copied().unwrap_or(Some(LogPosition(0)))
+        }
+
+        fn first_needed(&self) -> Option<SegmentNumber> {
+            let needed = |trees: &BTreeMap<TreeId, LogPosition>| {
+                trees.iter().any(|(tree, last)| self.flushed(*tree).is_some_and(|at| at < *last))
+            };
+            let first = self.contents.iter().find(|(_, trees)| needed(trees));
+            first.or_else(|| self.contents.last_key_value()).map(|(segment, _)| *segment)
+        }
+    }
+
+    #[test]
+    fn what_is_needed_is_what_all_trees_together_need_and_is_asked_of_each_once() {
+        for seed in 0..20 {
+            let mut rng = Rng::new(seed);
+            let machine = SimEnv::new(seed);
+            let segments =
+                LogSegments::new(machine.env().fs, Path::new("/log"), Contents::new(), Vec::new());
+            let mut plain = Plain::default();
+            let (questions, mut calls, mut notes) = (Cell::new(0u64), 0, 0);
+            let trees = 1 + rng.below(30);
+            for at in 1..2000 {
+                let tree = TreeId(rng.below(trees) as u32);
+                let newest = plain.contents.keys().next_back().copied().unwrap_or_default();
+                match rng.below(100) {
+                    0..4 => {
+                        segments.add(newest.next());
+                        plain.contents.entry(newest.next()).or_default();
+                    }
+                    4..14 => {
+                        let position = plain.flushed(tree).map(|_| LogPosition(at));
+                        plain.flushed.insert(tree, position);
+                    }
+                    14 => drop(plain.flushed.insert(tree, None)),
+                    15..40 => {
+                        calls += 1;
+                        let asked = |tree| {
+                            questions.set(questions.get() + 1);
+                            plain.flushed(tree)
+                        };
+                        assert_eq!(
+                            segments.first_needed(asked),
+                            plain.first_needed(),
+                            "{seed} {at}"
+                        );
+                    }
+                    _ if newest > SegmentNumber(0) => {
+                        notes += 1;
+                        let (first, commit_time) = (crate::cell::SequenceNumber(at), 0);
+                        let (payload, payload_crc) = (&[][..], 0);
+                        let record = LogRecord { tree, first, commit_time, payload, payload_crc };
+                        segments.note(newest, &[record]);
+                        plain.contents.entry(newest).or_default().insert(tree, LogPosition(at));
+                    }
+                    _ => {}
+                }
+            }
+            assert!(notes > 500 && questions.get() <= notes + calls, "{seed}: {questions:?}");
+        }
+    }
 }
