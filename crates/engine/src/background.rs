@@ -10,7 +10,7 @@
 //!    (`pick::is_full`); then it writes all memtables that wait, as one run. While it waits a
 //!    compaction that makes the place runs or has failed, and writers wait as memory fills
 //!    (`pressure`). So a scan meets `pick::runs_max` runs at most, but for runs made by
-//!    `Engine::flush` and by ingests.
+//!    `Engine::flush`, by ingests, and by a replay that memory was too small for.
 //! 4. Whoever waits (a stalled writer, a flush on demand) waits on `progressed`, which is
 //!    signalled after every change of a flag; before sleeping it offers to run a queued job itself
 //!    (`Tasks::help`), so that a single-threaded simulation makes progress.
