@@ -1,10 +1,10 @@
 //! The parent: starts workers, kills them, and gives the verdict.
 
 use super::StressArgs;
-use super::plan::{End, Run};
+use super::memory::Beside;
+use super::plan::{End, Run, THREADS_MAX};
 use super::report::{Event, Memory, Tally};
 use super::work::check;
-use super::worker::WORKING_BYTES;
 use crate::config::ConfigError;
 use anyhow::{Context, Result, bail};
 use base::env::{Clock, FileSystem, RealFileSystem, SystemClock};
@@ -165,7 +165,7 @@ impl Drill {
             .arg("--data-dir")
             .arg(&self.dir)
             .args(["--cycle", &self.cycle.to_string()])
-            // What the allocator keeps for each of many threads is not the engine's.
+            // What glibc keeps for each of many threads is not the engine's.
             .env("MALLOC_ARENA_MAX", "2")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -324,13 +324,13 @@ impl Drill {
             counts.iter().map(|(count, what)| format!("{} {what}", HumanCount(*count))).collect();
         format!(
             "seed {}, {:.1} minutes, {}; longest write {:.0?}; memory at most {} MiB, where a tenth \
-             and {} MiB more may be; at most {} descriptors beside those of SSTables",
+             and at most {} MiB more may be; at most {} descriptors beside those of SSTables",
             self.run.seed,
             self.elapsed().as_secs_f64() / 60.0,
             counts.join(", "),
             tally.latencies.max(),
             self.memory(),
-            WORKING_BYTES >> 20,
+            Beside::of(&self.run, THREADS_MAX).sum() >> 20,
             tally.descriptors,
         )
     }

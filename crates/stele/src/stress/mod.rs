@@ -17,6 +17,7 @@ mod book;
 mod drill;
 mod ledger;
 mod look;
+mod memory;
 mod names;
 mod plan;
 mod report;

@@ -21,6 +21,8 @@ pub(super) struct Run {
     pub(super) rows: u16,
 }
 
+/// Background threads of a cycle, at most.
+pub(super) const THREADS_MAX: usize = 4;
 /// Trees of a run.
 pub(super) const SLOTS: u8 = 3;
 
@@ -71,7 +73,7 @@ impl Cycle {
         Self {
             options: options(&mut rng),
             uring: rng.chance(70),
-            threads: 1 + rng.index(4),
+            threads: 1 + rng.index(THREADS_MAX),
             replaced,
             load: time(&mut rng, Duration::from_secs(1), Duration::from_secs(30)),
         }

@@ -1,16 +1,10 @@
 //! The process that is killed: opens the store, verifies it, works on it, and verifies it again at
 //! quiet moments, until its parent kills it or closes its standard input.
-//!
-//! Memory is what this process has allocated and touched (`RssAnon`) beyond its base; the base is
-//! what it had when the state expected was loaded and the engine not yet open, and what that state
-//! has grown by since. It may be the engine's budget and a tenth more, and [`WORKING_BYTES`] for
-//! what the budget leaves out: what decision 15 lists, memtables that were replayed or are still
-//! read beyond it, a checkpoint's engine (5 MiB), and what threads that verify hold: each a row or a
-//! batch at a time.
 
 use super::book::Book;
 use super::ledger::Expected;
 use super::look::{self, Judged, refused};
+use super::memory::{Account, Beside, Used};
 use super::plan::{Cycle, Run, SLOTS, tree_options};
 use super::report::{Event, Memory, Tally};
 use super::work::{Site, check_leftover};
@@ -28,9 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What memory may be taken beside the engine's budget and a tenth of it: less than twice the 71 MiB
-/// that were seen in half an hour, of which docs/testing.md has an account.
-pub(super) const WORKING_BYTES: u64 = 128 << 20;
 /// How long background work may go on when nothing is asked of the engine any more.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How often the parent hears of what was done, and memory is looked at.
@@ -240,25 +231,15 @@ impl Worker {
 
     /// Memory is within its bounds.
     fn memory(&self, engine: &Engine, tally: &mut Tally) -> Judged<()> {
-        let grown = self.expected.grown.load(Ordering::Relaxed);
-        let base = self.base.saturating_add_signed(grown);
+        let used = Used {
+            all: watch::memory_bytes()?,
+            before: self.base,
+            grown: self.expected.grown.load(Ordering::Relaxed),
+            account: Account::of(engine),
+        };
         let budget = self.cycle.options.memory_bytes_max as u64;
-        let used = watch::memory_bytes()?.saturating_sub(base);
-        let charged = account(engine).iter().map(|(_, bytes)| bytes).sum();
-        tally.saw_memory(Memory { bytes: used, charged }, budget);
-        let allowed = budget + budget / 10 + WORKING_BYTES;
-        if used <= allowed {
-            return Ok(());
-        }
-        let (used, allowed, budget) = (used >> 20, allowed >> 20, budget >> 20);
-        let working = WORKING_BYTES >> 20;
-        let account = account(engine).into_iter().map(|(name, bytes)| format!("{name} {bytes}"));
-        Err(format!(
-            "{used} MiB of memory beyond the base of {} MiB; {allowed} MiB may be: the budget of \
-             {budget} MiB, a tenth of it, and {working} MiB to work with; the engine's account: {}",
-            base >> 20,
-            account.collect::<Vec<_>>().join(", ")
-        ))
+        tally.saw_memory(Memory { bytes: used.by_engine(), charged: used.account.sum() }, budget);
+        used.judge(budget, &Beside::of(&self.run, self.cycle.threads))
     }
 
     /// Nothing goes on: everything is there, and nothing else, of files too.
@@ -297,20 +278,6 @@ fn quiet_files(store: &Path, tally: &mut Tally) -> Judged<usize> {
 
 fn told(outcome: Result<()>) -> Judged<()> {
     outcome.map_err(|error| format!("{error:#}"))
-}
-
-/// What the engine says it uses its budget for, in bytes.
-fn account(engine: &Engine) -> Vec<(&'static str, u64)> {
-    let metrics = engine.metrics();
-    let names = [
-        "memory_blocks_bytes",
-        "memory_memtables_active_bytes",
-        "memory_memtables_frozen_bytes",
-        "memory_memtables_outlived_bytes",
-        "memory_metadata_bytes",
-        "memory_building_bytes",
-    ];
-    names.map(|name| (name, metrics.get(name).unwrap_or_default())).to_vec()
 }
 
 /// What the engine counts itself.
