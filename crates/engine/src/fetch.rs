@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(crate) type Missed = (Arc<SstReader>, Missing);
 
 /// A block to be read by the caller.
-type Own<'a> = (&'a BlockLoad, Claim<'a, Block>);
+pub(crate) type Own<'a> = (&'a BlockLoad, Claim<'a, Block>);
 
 /// Brings in `missed`, with repetitions or without, and adds what it holds of them to `held`. A
 /// block may still be missing afterwards: the cache could not keep it, or the thread that was
@@ -81,7 +81,7 @@ fn read_all(shared: &Shared, own: Vec<Own<'_>>, held: &mut HeldBlocks) -> Result
 }
 
 /// Reads all blocks side by side and gives each to `keep` as it comes.
-fn read_together(
+pub(crate) fn read_together(
     queue: &mut dyn ReadQueue,
     own: Vec<Own<'_>>,
     keep: &mut dyn FnMut(&BlockLoad, Result<BlockHold<Block>>),

@@ -159,6 +159,10 @@ impl Shared {
         add("cache_inserted_total", "Blocks put into the block cache", cache.inserted);
         add("cache_evicted_total", "Blocks evicted from the block cache", cache.evicted);
         add("cache_not_kept_total", "Blocks read and not kept", cache.not_kept);
+        let help = "Blocks of compactions' outputs that took the place of those they came of";
+        add("cache_inherited_total", help, cache.inherited);
+        add("cache_inherited_bytes_total", "Bytes of those", cache.inherited_bytes);
+        add("cache_inherited_used_total", "Those that were used afterwards", cache.inherited_used);
         if let Some(huge) = cache.huge_bytes {
             add("cache_huge_page_bytes", "Bytes of the block cache on huge pages", huge);
         }

@@ -108,6 +108,8 @@ pub struct ReadPath {
     pub readahead: bool,
     /// Data blocks are found by the prefix index, in files that have one.
     pub prefix_index: bool,
+    /// What a compaction writes takes the place in memory of what it came of, block by block.
+    pub heat_inheritance: bool,
 }
 
 impl Default for ReadPath {
@@ -120,6 +122,7 @@ impl Default for ReadPath {
             batched_reads: true,
             readahead: true,
             prefix_index: true,
+            heat_inheritance: true,
         }
     }
 }

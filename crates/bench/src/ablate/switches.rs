@@ -45,6 +45,11 @@ pub(super) const SWITCHES: &[Switch] = &[
         off: |parts| parts.prefix_index = false,
         published: &[("prefix-get", "RocksDB: index search CPU to nearly nothing")],
     },
+    Switch {
+        name: "heat_inheritance",
+        off: |parts| parts.heat_inheritance = false,
+        published: &[],
+    },
 ];
 
 impl Switch {

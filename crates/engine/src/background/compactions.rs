@@ -10,6 +10,7 @@
 use super::pieces::Threads;
 use super::{CountedJob, LOOK_AGAIN};
 use crate::cell::TreeId;
+use crate::compaction::inherit;
 use crate::compaction::pick::{self, Destination, Manual, Plan, Reason, Work as How};
 use crate::compaction::run::{self, Inputs, Merging, Written};
 use crate::compaction::signals::{Signals, garbage_share};
@@ -18,10 +19,10 @@ use crate::error::{Error, Result};
 use crate::file::FileNumber;
 use crate::manifest::Edit;
 use crate::request::RowRange;
-use crate::sstable::SstReader;
+use crate::sstable::{Heirs, SstReader};
 use crate::tree::{Tree, Work};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -271,7 +272,11 @@ impl Shared {
         let now = self.env.clock.monotonic();
         let written = self.compactions.listed(tree.id, plan, reason, now, |running| {
             let written = self.merge(tree, plan, running)?;
-            self.install(tree, &written).map(|()| written)
+            let heirs = self.heirs(tree, plan, &written);
+            self.install(tree, &written)?;
+            let go_on = || !self.is_closing();
+            inherit::inherit(&self.env.fs, &self.cache, &heirs, &go_on);
+            Ok::<_, Error>(written)
         })?;
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
         self.counters.compacted_bytes.fetch_add(written.bytes, Ordering::Relaxed);
@@ -311,6 +316,22 @@ impl Shared {
             self.writing(tree, &|_| (), |writing| Merging::new(writing, Arc::clone(plan), inputs))
         };
         self.write_pieces(tree, merging, running)
+    }
+
+    /// Which blocks of what was written are to take the place of those in memory that they came of.
+    /// To be asked before the inputs are let go.
+    fn heirs(&self, tree: &Tree, plan: &Plan, written: &Written) -> Heirs {
+        if !self.options.read_path.heat_inheritance || written.obsolete.is_empty() {
+            return Heirs::default();
+        }
+        let view = tree.view();
+        let replaced = plan.ssts().map(|sst| sst.number).collect::<HashSet<_>>();
+        let inputs = view.ssts().filter(|sst| replaced.contains(&sst.number()));
+        let inputs: Vec<_> = inputs.cloned().collect();
+        Heirs::find(&inputs, &written.readers, &|| !self.is_closing()).unwrap_or_else(|error| {
+            tracing::debug!(%error, "blocks of a compaction's outputs stay on disk");
+            Heirs::default()
+        })
     }
 
     /// Merges `rows` down to the last level, one plan after the other.

@@ -60,7 +60,7 @@ impl<M: Plain> Cache<M> {
         pinned: &'g Guard,
     ) -> Option<BlockRef<'g, M>> {
         if let Some((head, block)) = approached.0.and_then(|frame| frame.find(key)) {
-            head.touch();
+            self.touch(head);
             return Some(block);
         }
         self.find(key, hint, pinned)

@@ -36,8 +36,12 @@ impl<M: Plain> Claim<'_, M> {
     ) -> Result<BlockHold<M>> {
         let Self { cache, key, fill, leader } = self;
         let keep = fill == CacheFill::Insert || priority == CachePriority::High;
+        let lives = match fill {
+            CacheFill::Bypass => priority.lives_after_bypass(),
+            CacheFill::Insert | CacheFill::Resident => priority.lives(),
+        };
         let result = loaded.map(|loaded| match keep {
-            true => cache.insert(key, hint, &loaded, priority),
+            true => cache.insert(key, hint, &loaded, lives),
             false => BlockHold::apart(&loaded),
         });
         leader.finish(&result);
@@ -83,7 +87,7 @@ impl<M: Plain> Cache<M> {
         self.join(key, hint, fill)
     }
 
-    fn join<'a>(
+    pub(super) fn join<'a>(
         self: &'a Arc<Self>,
         key: CacheKey,
         hint: &Hint,

@@ -1,7 +1,7 @@
 //! One shard of the blocks on the heap: entries on a clock face, a hand that takes what was not
 //! used lately.
 
-use super::{CacheFill, CacheKey, CachePriority, KeyMap};
+use super::{CacheFill, CacheKey, KeyMap};
 use std::sync::Arc;
 
 /// Fixed cost of an entry beside its value: map, slot and counts.
@@ -13,6 +13,15 @@ struct Slot<V> {
     charge: usize,
     lives: u8,
     lives_max: u8,
+    /// It inherited its place (inherit.rs), and nobody has used it since.
+    inherited: bool,
+}
+
+/// An entry that was found.
+pub(super) struct Found<V> {
+    pub(super) value: Arc<V>,
+    /// This is the first use of an entry that inherited its place.
+    pub(super) first_of_heir: bool,
 }
 
 /// Entries of a share of all keys. `slots` has holes, listed in `free`; `places` finds a key's
@@ -42,12 +51,39 @@ impl<V> Shard<V> {
         self.bytes
     }
 
-    pub(super) fn get(&mut self, key: CacheKey, fill: CacheFill) -> Option<Arc<V>> {
+    pub(super) fn get(&mut self, key: CacheKey, fill: CacheFill) -> Option<Found<V>> {
         let slot = self.slots[*self.places.get(&key)?].as_mut()?;
+        let mut first_of_heir = false;
         if fill != CacheFill::Bypass {
             slot.lives = slot.lives_max;
+            first_of_heir = std::mem::take(&mut slot.inherited);
         }
-        Some(Arc::clone(&slot.value))
+        Some(Found { value: Arc::clone(&slot.value), first_of_heir })
+    }
+
+    /// Turns of the hand that the entry of `key` survives without being used, and its charge.
+    pub(super) fn heat(&self, key: CacheKey) -> Option<(u8, usize)> {
+        let slot = self.slots[*self.places.get(&key)?].as_ref()?;
+        Some((slot.lives, slot.charge))
+    }
+
+    /// As [`FrameHead::inherit`](super::frame::FrameHead::inherit).
+    pub(super) fn inherit(&mut self, key: CacheKey, lives: u8) -> bool {
+        let Some(place) = self.places.get(&key) else { return false };
+        let Some(slot) = &mut self.slots[*place] else { return false };
+        let inherits = slot.lives != slot.lives_max && !slot.inherited;
+        if inherits {
+            slot.lives = lives.min(slot.lives_max);
+            slot.inherited = true;
+        }
+        inherits
+    }
+
+    /// Removes the entry of `key`.
+    pub(super) fn remove(&mut self, key: CacheKey) {
+        if let Some(place) = self.places.get(&key) {
+            self.take(*place);
+        }
     }
 
     /// Sets how many bytes it may hold, and says how many entries were evicted for that.
@@ -68,7 +104,7 @@ impl<V> Shard<V> {
         key: CacheKey,
         value: &Arc<V>,
         bytes: usize,
-        priority: CachePriority,
+        (lives, lives_max): (u8, u8),
     ) -> Option<u64> {
         let charge = bytes + ENTRY_OVERHEAD;
         if charge > self.bytes_max || self.places.contains_key(&key) {
@@ -79,8 +115,8 @@ impl<V> Shard<V> {
             self.evict_one();
             evicted += 1;
         }
-        let (lives, lives_max) = priority.lives();
-        let slot = Slot { key, value: Arc::clone(value), charge, lives, lives_max };
+        let value = Arc::clone(value);
+        let slot = Slot { key, value, charge, lives, lives_max, inherited: false };
         let place = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1

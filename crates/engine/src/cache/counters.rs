@@ -8,10 +8,13 @@ pub(super) enum Counted {
     Inserted,
     Evicted,
     NotKept,
+    Inherited,
+    InheritedBytes,
+    InheritedUsed,
 }
 
 /// Kinds of [`Counted`].
-pub(super) const COUNTED: usize = 5;
+pub(super) const COUNTED: usize = 8;
 
 /// A reading of the cache's counters and gauges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,6 +30,12 @@ pub struct CacheCounters {
     pub evicted: u64,
     /// Blocks that were loaded, lent and not kept, since no room came free in time.
     pub not_kept: u64,
+    /// Blocks that took the place of those they came of, and their bytes.
+    pub inherited: u64,
+    /// See `inherited`.
+    pub inherited_bytes: u64,
+    /// Those that were used afterwards.
+    pub inherited_used: u64,
     /// Bytes held now.
     pub bytes: u64,
     /// Bytes of memory taken from the system for them: what is free in the arena's slabs included.

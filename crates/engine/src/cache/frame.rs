@@ -24,6 +24,8 @@ use crate::file::FileNumber;
 const NO_FILE: u64 = u64::MAX;
 /// In `state`: the frame is on its way out. The bits below count holders.
 const DOOMED: u32 = 1 << 31;
+/// In `lives`: the block inherited its place (inherit.rs), and nobody has used it since.
+const INHERITED: u8 = 1 << 7;
 
 /// See the file header.
 #[repr(C)]
@@ -151,23 +153,53 @@ impl FrameHead {
         before == 0
     }
 
-    /// Notes a use.
+    /// Notes a use; `true` if it is the first of a block that inherited its place.
     #[inline]
-    pub(super) fn touch(&self) {
+    #[must_use]
+    pub(super) fn touch(&self) -> bool {
         let max = self.lives_max.load(Ordering::Relaxed);
+        let lives = self.lives.load(Ordering::Relaxed);
         // A store only when it changes something, so that hot frames stay shared among cores.
-        if self.lives.load(Ordering::Relaxed) != max {
-            self.lives.store(max, Ordering::Relaxed);
+        if lives == max {
+            return false;
         }
+        if lives & INHERITED != 0 {
+            return self.lives.swap(max, Ordering::Relaxed) & INHERITED != 0;
+        }
+        self.lives.store(max, Ordering::Relaxed);
+        false
     }
 
-    /// Takes a life as the hand passes; `false` if there was none left.
+    /// Takes a life as the hand passes, unless the frame is used just now; `false` if there was
+    /// none left.
     pub(super) fn take_life(&self) -> bool {
         let lives = self.lives.load(Ordering::Relaxed);
-        if lives > 0 {
-            self.lives.store(lives - 1, Ordering::Relaxed);
+        if lives & !INHERITED == 0 {
+            return false;
         }
-        lives > 0
+        let one_less = lives - 1;
+        let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        // A use since then stands.
+        let _ = self.lives.compare_exchange(lives, one_less, order, failed);
+        true
+    }
+
+    /// Turns of the hand that the frame survives now without being used.
+    pub(super) fn lives(&self) -> u8 {
+        self.lives.load(Ordering::Relaxed) & !INHERITED
+    }
+
+    /// Gives the frame `lives` lives, or as many as it may have, by inheritance; `false` if it was
+    /// just used, or has inherited already.
+    #[must_use]
+    pub(super) fn inherit(&self, lives: u8) -> bool {
+        let max = self.lives_max.load(Ordering::Relaxed);
+        let lives = lives.min(max) | INHERITED;
+        let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        let has = self.lives.load(Ordering::Relaxed);
+        has & INHERITED == 0
+            && has != max
+            && self.lives.compare_exchange(has, lives, order, failed).is_ok()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Blocks on the heap: those that no frame takes, in shards with a clock each.
 
-use super::clock::Shard;
-use super::{CacheFill, CacheKey, CachePriority};
+use super::clock::{Found, Shard};
+use super::{CacheFill, CacheKey};
 use crate::file::FileNumber;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl<V> Heap<V> {
     }
 
     /// The block of `key`; counts as a use unless `fill` bypasses.
-    pub(super) fn get(&self, key: CacheKey, fill: CacheFill) -> Option<Arc<V>> {
+    pub(super) fn get(&self, key: CacheKey, fill: CacheFill) -> Option<Found<V>> {
         let shard = self.shard(key);
         if shard.bytes() == 0 { None } else { shard.shard.lock().get(key, fill) }
     }
@@ -63,9 +63,28 @@ impl<V> Heap<V> {
         key: CacheKey,
         value: &Arc<V>,
         bytes: usize,
-        priority: CachePriority,
+        lives: (u8, u8),
     ) -> Option<u64> {
-        self.shard(key).change(|shard| shard.insert(key, value, bytes, priority))
+        self.shard(key).change(|shard| shard.insert(key, value, bytes, lives))
+    }
+
+    /// As [`Shard::heat`].
+    pub(super) fn heat(&self, key: CacheKey) -> Option<(u8, usize)> {
+        let shard = self.shard(key);
+        if shard.bytes() == 0 { None } else { shard.shard.lock().heat(key) }
+    }
+
+    /// As [`Shard::inherit`].
+    pub(super) fn inherit(&self, key: CacheKey, lives: u8) -> bool {
+        self.shard(key).shard.lock().inherit(key, lives)
+    }
+
+    /// Forgets the block of `key`.
+    pub(super) fn remove(&self, key: CacheKey) {
+        let shard = self.shard(key);
+        if shard.bytes() > 0 {
+            shard.change(|shard| shard.remove(key));
+        }
     }
 
     /// Sets how many bytes there may be, and says how many blocks were evicted for that.

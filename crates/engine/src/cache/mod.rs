@@ -7,6 +7,8 @@
 //! block hold its frame. What does not fit a frame is kept on the heap (heap.rs), within an
 //! eighth of what blocks may take.
 //!
+//! What a compaction writes can take the place of what it read (inherit.rs).
+//!
 //! How much that is follows from what else is charged to the engine's budget. The cache gives
 //! memory up as soon as others need it, a step at a time (`balance`): blocks are evicted, nobody
 //! who looks at one or holds one sees it go, and when all of a slab is free its memory returns to
@@ -34,6 +36,7 @@ mod frames;
 mod heap;
 mod hint;
 mod hold;
+mod inherit;
 mod key;
 mod loads;
 mod space;
@@ -48,6 +51,7 @@ pub use claim::{Claim, Claimed, Loading};
 pub use counters::CacheCounters;
 pub use hint::Hint;
 pub use hold::{BlockHold, BlockRef};
+pub use inherit::Heat;
 pub use key::{CacheKey, KeyMap};
 
 use crate::budget::Budget;
@@ -56,6 +60,7 @@ use crate::striped::Striped;
 use counters::{COUNTED, Counted};
 use crossbeam_epoch::{self as epoch, Guard};
 use crossbeam_utils::CachePadded;
+use frame::FrameHead;
 use frames::{Arena, Retired};
 use heap::Heap;
 use hint::Place;
@@ -86,6 +91,11 @@ impl CachePriority {
             Self::High => (6, 7),
         }
     }
+
+    /// The same for a block that somebody put in who is as good as done with it.
+    fn lives_after_bypass(self) -> (u8, u8) {
+        (0, self.lives().1)
+    }
 }
 
 /// Whether what a read loads stays in the cache. A block that is already there is used either way.
@@ -94,7 +104,8 @@ pub enum CacheFill {
     /// Loaded blocks are kept: point reads and ordinary scans.
     #[default]
     Insert,
-    /// Data blocks are not kept and hits do not count as use: compaction, checks.
+    /// Data blocks are not kept, what is kept goes first, and hits do not count as use: compaction,
+    /// checks.
     Bypass,
     /// Kept like `Insert`, but a read that would have to wait for the disk fails. For readers that
     /// must not wait.
@@ -302,7 +313,7 @@ impl<M: Plain> Cache<M> {
         pinned: &'g Guard,
     ) -> Option<BlockRef<'g, M>> {
         let (head, block) = self.arena.find(self.follow(hint)?.0, key, pinned)?;
-        head.touch();
+        self.touch(head);
         Some(block)
     }
 
@@ -318,7 +329,7 @@ impl<M: Plain> Cache<M> {
         }
         let place = self.table.get(key)?;
         let (head, block) = self.arena.find(place, key, pinned)?;
-        head.touch();
+        self.touch(head);
         hint.set(Some((place, head.aim())));
         Some(block)
     }
@@ -363,10 +374,21 @@ impl<M: Plain> Cache<M> {
             inserted: self.counters.read(Counted::Inserted as usize),
             evicted: self.counters.read(Counted::Evicted as usize),
             not_kept: self.counters.read(Counted::NotKept as usize),
+            inherited: self.counters.read(Counted::Inherited as usize),
+            inherited_bytes: self.counters.read(Counted::InheritedBytes as usize),
+            inherited_used: self.counters.read(Counted::InheritedUsed as usize),
             bytes: (frame_bytes + heap_bytes) as u64,
             memory_bytes: (present * self.arena.slab_bytes() + heap_bytes) as u64,
             bytes_max: self.bytes_max() as u64,
             huge_bytes: self.arena.huge_bytes(),
+        }
+    }
+
+    /// Notes a use of the block in a frame.
+    #[inline]
+    fn touch(&self, head: &FrameHead) {
+        if head.touch() {
+            self.count(Counted::InheritedUsed, 1);
         }
     }
 
@@ -389,7 +411,11 @@ impl<M: Plain> Cache<M> {
         if let Some(hold) = self.hold_frame(key, hint, fill) {
             return Some(hold);
         }
-        self.heap.get(key, fill).map(BlockHold::on_heap)
+        let found = self.heap.get(key, fill)?;
+        if found.first_of_heir {
+            self.count(Counted::InheritedUsed, 1);
+        }
+        Some(BlockHold::on_heap(found.value))
     }
 
     fn hold_frame(
@@ -406,7 +432,7 @@ impl<M: Plain> Cache<M> {
             return None;
         }
         if fill != CacheFill::Bypass {
-            head.touch();
+            self.touch(head);
         }
         hint.set(Some((place, head.aim())));
         Some(BlockHold::in_frame(Arc::clone(self), self.arena.held(place)))
@@ -418,16 +444,16 @@ impl<M: Plain> Cache<M> {
         key: CacheKey,
         hint: &Hint,
         loaded: &Loaded<'_, M>,
-        priority: CachePriority,
+        lives: (u8, u8),
     ) -> BlockHold<M> {
         let Some(class) = self.arena.class_for(loaded.bytes.len(), loaded.hints) else {
-            return self.insert_on_heap(key, loaded, priority);
+            return self.insert_on_heap(key, loaded, lives);
         };
         let Some(frame) = self.free_frame(class) else {
             self.count(Counted::NotKept, 1);
             return BlockHold::apart(loaded);
         };
-        let frame = self.arena.fill(frame, key, loaded, priority.lives());
+        let frame = self.arena.fill(frame, key, loaded, lives);
         self.table.insert(key, frame.place());
         hint.set(Some((frame.place(), loaded.aim)));
         self.count(Counted::Inserted, 1);
@@ -438,11 +464,11 @@ impl<M: Plain> Cache<M> {
         self: &Arc<Self>,
         key: CacheKey,
         loaded: &Loaded<'_, M>,
-        priority: CachePriority,
+        lives: (u8, u8),
     ) -> BlockHold<M> {
         let charge = loaded.bytes.len() + loaded.hints * size_of::<Hint>();
         let block = Arc::new(HeapBlock::of(loaded));
-        match self.heap.insert(key, &block, charge, priority) {
+        match self.heap.insert(key, &block, charge, lives) {
             Some(evicted) => {
                 self.count(Counted::Inserted, 1);
                 self.count(Counted::Evicted, evicted);

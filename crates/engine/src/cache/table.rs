@@ -41,6 +41,11 @@ impl Table {
         }
     }
 
+    /// Removes `key` and gives its place.
+    pub(super) fn take(&self, key: CacheKey) -> Option<Place> {
+        self.shard(key).lock().remove(&key)
+    }
+
     /// Removes all blocks of `file` and gives their places.
     pub(super) fn remove_file(&self, file: FileNumber) -> Vec<Place> {
         let mut places = Vec::new();

@@ -5,6 +5,7 @@
 //! - `split` says where one output SSTable ends and the next begins, `pieces` where a large
 //!   compaction is divided for several threads.
 //! - `run` does the I/O, for flushes too, and returns what a version edit needs.
+//! - `inherit` has the outputs take the place of the inputs in the block cache.
 //!
 //! Numbered rules that hold for every compaction:
 //! 1. **Closure.** For every input SSTable, each SSTable of an older run down to the destination
@@ -28,6 +29,7 @@
 
 pub mod dropped;
 pub mod elide;
+pub(crate) mod inherit;
 mod output;
 pub mod pick;
 pub mod pieces;

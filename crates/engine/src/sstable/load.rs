@@ -92,6 +92,10 @@ impl<'a> Lead<'a> {
         self.handle
     }
 
+    pub(super) fn hint(&self) -> &'a Hint {
+        self.hint
+    }
+
     fn kind(&self) -> BlockType {
         match self.expected {
             Expected::Filter => BlockType::Filter,
@@ -161,6 +165,28 @@ impl SstReader {
     /// The block that `lead` leads to, if it is in the cache. Not counted.
     pub(super) fn resident(&self, lead: &Lead<'_>) -> Option<BlockHold<Block>> {
         self.cache().hold(self.key(lead.handle), lead.hint, CacheFill::Insert)
+    }
+
+    /// The same without a use of it.
+    pub(super) fn peek(&self, lead: &Lead<'_>) -> Option<BlockHold<Block>> {
+        self.cache().hold(self.key(lead.handle), lead.hint, CacheFill::Bypass)
+    }
+
+    /// The block that `lead` leads to, from the cache or from disk, for who neither uses nor counts
+    /// it. The caller is not pinned, and has no claims.
+    pub(super) fn load_aside(&self, lead: &Lead<'_>) -> Result<BlockHold<Block>> {
+        let key = self.key(lead.handle);
+        loop {
+            match self.cache().claim_uncounted(key, lead.hint, CacheFill::Bypass) {
+                Claimed::Resident(hold) => return Ok(hold),
+                Claimed::Free(claim) => return self.read_for(claim, lead),
+                Claimed::Loading(load) => {
+                    if let Some(outcome) = load.wait() {
+                        return outcome;
+                    }
+                }
+            }
+        }
     }
 
     /// The block that `lead` leads to if it can be had without waiting, from the cache or from what
@@ -349,6 +375,12 @@ impl BlockLoad {
     pub(crate) fn claim<'a>(&self, cache: &'a Arc<BlockCache>) -> Claimed<'a, Block> {
         let lead = self.lead();
         cache.claim(self.sst.key(lead.handle), lead.hint, self.fill)
+    }
+
+    /// Asks `cache`, through which the file's blocks go, for the block, without counting.
+    pub(crate) fn claim_uncounted<'a>(&self, cache: &'a Arc<BlockCache>) -> Claimed<'a, Block> {
+        let lead = self.lead();
+        cache.claim_uncounted(self.sst.key(lead.handle), lead.hint, self.fill)
     }
 
     /// Reads the block and ends the claim with it.

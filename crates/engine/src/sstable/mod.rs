@@ -17,6 +17,7 @@ mod format;
 pub mod fuzz;
 
 mod heads;
+mod heirs;
 mod held;
 mod in_place;
 mod index;
@@ -53,6 +54,7 @@ pub(crate) use filter::RowBits;
 pub use filter::{Asked, FilterQuery};
 pub use format::{BlockType, FORMAT_VERSION, Footer, FooterError, Handle};
 pub(crate) use heads::head_of;
+pub(crate) use heirs::{Heir, Heirs};
 pub(crate) use held::HeldBlocks;
 pub(crate) use in_place::{Covers, LargeValues, RowCells, SeenPut, ToMerge};
 pub(crate) use load::BlockLoad;

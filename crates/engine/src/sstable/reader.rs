@@ -573,7 +573,7 @@ impl SstReader {
         CacheKey { file: self.source.number, offset: handle.offset }
     }
 
-    fn wrong_type(&self, handle: Handle) -> Error {
+    pub(super) fn wrong_type(&self, handle: Handle) -> Error {
         self.source.corruption(handle.offset, "two handles of different types lead here")
     }
 }

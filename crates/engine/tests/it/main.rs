@@ -12,6 +12,7 @@ mod divided;
 mod examples;
 mod face;
 mod granularity;
+mod heat;
 mod ingest;
 mod kv;
 mod lifecycle;
