@@ -1,9 +1,11 @@
 //! Which frames of the arena are free, and the hand that makes more.
 //!
-//! The hand goes over all live frames that may stay, slab after slab, as the hand of a clock: a frame that was
-//! used since it last came by loses a life, one without lives is evicted unless it is held. Frames
+//! The hand goes over all live frames that may stay, slab after slab, as the hand of a clock: a frame
+//! that was used since it last came by loses a life, one without lives is evicted unless it is held. Frames
 //! evicted from slabs of another class than the one wanted go to their own class; a slab that has
-//! come to be free as a whole is cut anew for the class wanted. So memory follows demand.
+//! come to be free as a whole is cut anew for the class wanted. So memory follows demand. Where a
+//! class has few frames the hand would empty the others on its way, so it then clears one slab of
+//! which not much was used lately.
 //!
 //! The first `allowed` slabs may have memory. The others are **leaving** while any of their frames
 //! is in use: what nobody holds was evicted, the rest goes as its holders let go. Then they lose
@@ -34,6 +36,10 @@ const AHEAD_PARTS: usize = 256;
 /// Frames that wait for their grace period beyond which the hand stands still: a reader that was
 /// interrupted while pinned must not cost the cache its content.
 const LIMBO_MAX: usize = 64;
+/// Frames of other classes that the hand evicts in vain before it clears a slab for the one wanted.
+const ELSEWHERE_MAX: usize = 16;
+/// A slab is cleared if no more than this part of its frames was used lately.
+const COLD_PART: usize = 2;
 /// Frames the hand passes at most to find one.
 const STEPS_MAX: usize = 1 << 12;
 
@@ -205,6 +211,7 @@ impl Space {
         let mut taken = Taken::default();
         let ahead = self.ahead(arena, class);
         let mut found = 0;
+        let mut elsewhere = 0;
         for _ in 0..STEPS_MAX {
             if found >= ahead {
                 break;
@@ -216,8 +223,16 @@ impl Space {
             if here != class && self.whole_slab_free(arena, here) {
                 self.withdraw(arena, here, &mut taken);
                 found += ahead;
-            } else {
-                found += usize::from(self.pass(arena, pinned, &mut taken) && here == class);
+            } else if here != class
+                && elsewhere >= ELSEWHERE_MAX
+                && self.is_cold(arena, here, pinned)
+            {
+                self.clear(arena, here, pinned, &mut taken);
+                // The hand stays, so that it finds the slab free the next time.
+                break;
+            } else if self.pass(arena, pinned, &mut taken) {
+                found += usize::from(here == class);
+                elsewhere += usize::from(here != class);
             }
             self.advance(arena, here);
             if taken.frames.len() >= LIMBO_MAX {
@@ -226,6 +241,24 @@ impl Space {
         }
         self.limbo += taken.frames.len();
         taken
+    }
+
+    /// Whether the hand is at the begin of a slab, of `class`, of which so little was used lately that
+    /// it can be cut anew.
+    fn is_cold<M: Plain>(&self, arena: &Arena<M>, class: usize, pinned: &Guard) -> bool {
+        let warm = |frame: &u32| {
+            let head = arena.head(Place { frame: *frame, ..self.hand }, pinned);
+            head.is_some_and(|head| head.key().is_some() && head.lives() > 0)
+        };
+        let frames = arena.frames_of(class);
+        self.hand.frame == 0 && (0..frames as u32).filter(warm).count() * COLD_PART <= frames
+    }
+
+    /// Evicts what is in the slab under the hand, of `class`, and not held.
+    fn clear<M: Plain>(&self, arena: &Arena<M>, class: usize, pinned: &Guard, taken: &mut Taken) {
+        for frame in 0..arena.frames_of(class) as u32 {
+            self.evict(arena, Place { frame, ..self.hand }, pinned, taken);
+        }
     }
 
     fn whole_slab_free<M: Plain>(&self, arena: &Arena<M>, class: usize) -> bool {
@@ -245,11 +278,23 @@ impl Space {
     /// Passes the frame under the hand; whether it was evicted.
     fn pass<M: Plain>(&self, arena: &Arena<M>, pinned: &Guard, taken: &mut Taken) -> bool {
         let Some(head) = arena.head(self.hand, pinned) else { return false };
+        head.key().is_some() && !head.take_life() && self.evict(arena, self.hand, pinned, taken)
+    }
+
+    /// Evicts what is in the frame at `place`, unless it is held; whether it was.
+    fn evict<M: Plain>(
+        &self,
+        arena: &Arena<M>,
+        place: Place,
+        pinned: &Guard,
+        taken: &mut Taken,
+    ) -> bool {
+        let Some(head) = arena.head(place, pinned) else { return false };
         let Some(key) = head.key() else { return false };
-        let evicted = !head.take_life() && head.doom_if_unheld();
+        let evicted = head.doom_if_unheld();
         if evicted {
-            taken.frames.push(Retired::told(self.hand));
-            taken.keys.push((key, self.hand));
+            taken.frames.push(Retired::told(place));
+            taken.keys.push((key, place));
         }
         evicted
     }

@@ -54,6 +54,11 @@ fn has(cache: &Arc<TestCache>, offset: u64) -> bool {
     cache.get(key(offset), &Hint::default()).is_some()
 }
 
+/// The same without a use.
+fn has_untouched(cache: &Arc<TestCache>, offset: u64) -> bool {
+    cache.heat(key(offset), &Hint::default()).is_some()
+}
+
 #[test]
 fn a_second_read_is_a_hit() {
     let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
@@ -489,4 +494,24 @@ fn no_reader_sees_memory_go() {
     let charge = budget.charge(Use::Active).of(2 * MIB);
     settle(&cache);
     drop(charge);
+}
+
+/// A block of a size that no other has costs the others a slab, not all that was used but once.
+#[test]
+fn a_rare_size_finds_room_at_the_cost_of_a_slab() {
+    let cache = TestCache::new(16 << 20, CacheFeatures::PASSING);
+    let common = 0..20_000;
+    for offset in common.clone() {
+        load_of(&cache, offset, 4000, CachePriority::Normal, FILL);
+    }
+    let resident = || common.clone().filter(|offset| has_untouched(&cache, *offset)).count();
+    // Something in each slab is used.
+    let used = common.clone().step_by(3).filter(|offset| has(&cache, *offset)).count();
+    assert!(used > 1000, "{used} blocks are used again");
+    let before = resident();
+    assert!(before > 3000, "{before} blocks fit");
+    load_of(&cache, 1_000_000, 30_000, CachePriority::High, FILL);
+    assert!(has(&cache, 1_000_000));
+    let lost = before - resident();
+    assert!(lost < before / 20, "{lost} of {before} blocks went for one");
 }
