@@ -9,6 +9,7 @@ mod compaction_sim;
 mod filter_fpr;
 mod front;
 mod granularity;
+mod heat;
 mod keys;
 mod kv;
 mod measure;
@@ -38,6 +39,8 @@ enum Bench {
     FilterFpr(filter_fpr::FilterFprArgs),
     /// Wide rows that are only read whole: filters of every column, and filters as reads ask.
     Granularity(granularity::GranularityArgs),
+    /// Gets before, during and after a compaction, with and without heat inheritance.
+    Heat(heat::HeatArgs),
     /// A memtable by itself: inserts, seeks, reads by hash.
     Memtable(memtable::MemtableArgs),
     /// Row prefixes: the prefix index against other ways to a block, and scans of prefixes.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Bench::Granularity(args) => granularity::run(&args).map_err(|error| error.to_string()),
+        Bench::Heat(args) => heat::run(&args).map_err(|error| error.to_string()),
         Bench::Memtable(args) => memtable::run(&args).map_err(|error| error.to_string()),
         Bench::PrefixIndex(args) => prefix_index::run(&args).map_err(|error| error.to_string()),
         Bench::Kv(args) => kv::run(&args).map_err(|error| error.to_string()),
