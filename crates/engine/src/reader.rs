@@ -16,7 +16,7 @@ use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::engine::{Engine, Scan, Shared};
 use crate::error::{Error, Result};
 use crate::fetch::{Missed, fetch};
-use crate::in_flight::InFlightGets;
+use crate::in_flight::{Answer, InFlightGets};
 use crate::options::ReadPath;
 use crate::read::point::{PointRead, PointReads, Step, Wanted};
 use crate::request::{Cell, Columns, QualifierRange, RowRange, ScanRequest};
@@ -294,7 +294,7 @@ impl TreeReader {
         of: ColumnOf<'_>,
         snapshot: Option<&Snapshot>,
         block: &BlockHold<Block>,
-    ) -> Option<Result<Option<(Timestamp, Vec<u8>)>>> {
+    ) -> Option<Answer> {
         if let Err(error) = self.check() {
             return Some(Err(error));
         }
