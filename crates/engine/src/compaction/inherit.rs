@@ -13,10 +13,12 @@ use crate::fetch::read_together;
 use crate::sstable::{Block, BlockCache, BlockLoad, Heir, Heirs};
 use base::env::FileSystem;
 use base::env::read_queue::with_thread_queue;
+use std::slice::Iter;
 use std::sync::Arc;
 
-/// Blocks read side by side.
+/// Blocks read side by side, at most, and their bytes, but for the last one's.
 const BATCH_BLOCKS: usize = 64;
+const BATCH_BYTES: u64 = 1 << 20;
 
 /// Has `heirs` inherit from what they came of. Asks after each batch whether
 /// to go on.
@@ -27,12 +29,9 @@ pub(crate) fn inherit(
     go_on: &dyn Fn() -> bool,
 ) {
     cache.forget(&heirs.former);
-    let mut left = heirs.bytes;
-    for batch in heirs.blocks.chunks(BATCH_BLOCKS) {
-        if left == 0 || !go_on() {
-            return;
-        }
-        match bring_in(fs, cache, heirs, batch) {
+    let (mut left, mut blocks) = (heirs.bytes, heirs.blocks.iter());
+    while left > 0 && blocks.len() > 0 && go_on() {
+        match bring_in(fs, cache, heirs, &mut blocks) {
             Ok(bytes) => left = left.saturating_sub(bytes),
             Err(error) => {
                 tracing::debug!(%error, "blocks of a compaction's outputs stay on disk");
@@ -42,17 +41,20 @@ pub(crate) fn inherit(
     }
 }
 
-/// Brings in a batch; gives its bytes. After an error some of it stays on disk.
+/// Brings in the next of `blocks`, a batch; gives its bytes. After an error some of it stays on disk.
 fn bring_in(
     fs: &Arc<dyn FileSystem>,
     cache: &Arc<BlockCache>,
     heirs: &Heirs,
-    batch: &[Heir],
+    blocks: &mut Iter<'_, Heir>,
 ) -> Result<usize> {
-    let mut loads = Vec::with_capacity(batch.len());
-    let mut lives = KeyMap::default();
-    for heir in batch {
+    let (mut loads, mut lives, mut bytes) = (Vec::new(), KeyMap::default(), 0);
+    while loads.len() < BATCH_BLOCKS
+        && bytes < BATCH_BYTES
+        && let Some(heir) = blocks.next()
+    {
         if let Some(load) = heirs.load(heir)? {
+            bytes += load.bytes();
             lives.insert(load.key(), heir.lives);
             loads.push(load);
         }
