@@ -28,10 +28,12 @@ pub(super) fn runs_up(
     let mut inputs: Vec<InputRun> = l0[l0.len() - runs..].iter().map(|run| input(0, run)).collect();
     let mut bytes: u64 = l0[l0.len() - runs..].iter().map(Run::bytes).sum();
     let (here, mut taken) = (busy.l1_runs(version), 0);
+    let filled = !version.levels[LEVELS - 1].is_empty();
     for run in l1.iter().take_while(|run| busy.leaves(run)) {
         let own = run.bytes();
         let small = own <= bytes && own + bytes <= target.older;
-        let joined = taken == 0 && own <= target.younger;
+        // A tree without a last level is being filled: it has room for a run more, and writes less.
+        let joined = taken == 0 && own <= target.younger && filled;
         if !small && !joined && here - taken < L1_RUNS_MAX {
             break;
         }
