@@ -15,8 +15,8 @@ pub(super) fn merge_up(version: &TreeVersion, options: &Options, busy: &Busy) ->
 }
 
 /// The oldest `runs` runs of level 0, which are idle, into a new run of level 1, with the younger run
-/// that is there if it is small or if there are two. Not while level 1 has its number of runs and the
-/// younger is being merged.
+/// that is there if it is no larger, if there are two, or, over a last level, if it is within its size.
+/// Not while level 1 has its number of runs and the younger is being merged.
 pub(super) fn runs_up(
     version: &TreeVersion,
     runs: usize,
