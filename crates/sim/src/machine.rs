@@ -86,6 +86,11 @@ impl Machine {
         self.sim.fs.calls(call)
     }
 
+    /// Accidents since the machine was started: calls that failed, and the loss of its power.
+    pub fn accidents(&self) -> u64 {
+        self.sim.fs.struck() + u64::from(self.sim.fs.is_off())
+    }
+
     /// From now on a power loss takes every name that was not synced.
     pub fn lose_unsynced_names(&self) {
         self.sim.fs.lose_unsynced_names();

@@ -228,6 +228,12 @@ impl Oracle {
         Ok(())
     }
 
+    /// Compares all that `engine` shows at `snapshot`.
+    pub fn compare_at(&self, engine: &Engine, snapshot: &Snapshot) -> Result<(), Trouble> {
+        let all = ScanRequest::rows(RowRange::ALL);
+        self.trees().try_for_each(|tree| self.ask(engine, tree, &all, Some(snapshot)))
+    }
+
     /// Asks `engine` one question and compares.
     pub fn ask(
         &self,

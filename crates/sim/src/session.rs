@@ -16,7 +16,10 @@ use engine::options::{Durability, Options};
 use engine::request::ScanRequest;
 use engine::{Engine, Error, IngestFiles, IngestOptions, Snapshot};
 use std::collections::BTreeSet;
+use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
+
+const PIECES: &str = "compaction_pieces_total";
 
 /// Changes of which nobody knows whether they happened.
 #[derive(Debug, Default)]
@@ -24,6 +27,25 @@ struct InFlight {
     commit: Option<Commit>,
     /// Trees whose creation or removal failed.
     trees: BTreeSet<TreeId>,
+}
+
+/// Steps in which compactions were divided into pieces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Divided {
+    /// All of them.
+    pub steps: u64,
+    /// Those during which the power went, or a call of the file system failed.
+    pub struck: u64,
+    /// Those with snapshots held.
+    pub with_snapshots: u64,
+}
+
+impl AddAssign for Divided {
+    fn add_assign(&mut self, other: Self) {
+        self.steps += other.steps;
+        self.struck += other.struck;
+        self.with_snapshots += other.with_snapshots;
+    }
 }
 
 /// See the file header.
@@ -35,6 +57,7 @@ pub struct Session {
     snapshots: Vec<Snapshot>,
     oracle: Oracle,
     in_flight: InFlight,
+    divided: Divided,
 }
 
 impl Session {
@@ -48,6 +71,7 @@ impl Session {
             snapshots: Vec::new(),
             oracle: Oracle::default(),
             in_flight: InFlight::default(),
+            divided: Divided::default(),
         }
     }
 
@@ -120,14 +144,41 @@ impl Session {
         Ok(())
     }
 
-    /// Compares everything.
+    /// Compares everything, now and at each of the snapshots kept.
     pub fn check(&self) -> Result<(), Trouble> {
-        self.oracle.compare(self.engine())
+        self.oracle.compare(self.engine())?;
+        for snapshot in &self.snapshots {
+            self.oracle.compare_at(self.engine(), snapshot)?;
+        }
+        Ok(())
+    }
+
+    /// What became of compactions that were divided, in all steps so far.
+    pub fn divided(&self) -> Divided {
+        self.divided
+    }
+
+    /// The engine's metric called `name`; 0 if it is not open.
+    pub fn metric(&self, name: &str) -> u64 {
+        self.engine.as_ref().map_or(0, |engine| engine.metrics().get(name).expect("it is counted"))
     }
 
     /// Takes one step. Steps that make no sense now, such as writing to a tree that is not there,
     /// are passed over.
     pub fn step(&mut self, step: &Step) -> Result<(), Trouble> {
+        let before = (self.metric(PIECES), self.machine.accidents(), self.snapshots.len());
+        let outcome = self.take(step);
+        if self.metric(PIECES) > before.0 {
+            self.divided += Divided {
+                steps: 1,
+                struck: u64::from(self.machine.accidents() > before.1),
+                with_snapshots: u64::from(before.2 > 0),
+            };
+        }
+        outcome
+    }
+
+    fn take(&mut self, step: &Step) -> Result<(), Trouble> {
         match step {
             Step::Write(tree, batch) if self.oracle.has(*tree) => {
                 let commit = self.oracle.next(*tree, batch);

@@ -14,9 +14,10 @@ use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::oracle::Trouble;
 use sim::points::{Point, number, try_all};
-use sim::session::Session;
+use sim::session::{Divided, Session};
 use sim::workload::{self, Shape, Step, small_options};
 use std::path::Path;
+use std::sync::Mutex;
 
 const DIR: &str = "/data/store";
 const SHAPE: Shape = Shape { steps: 100, value_bytes_max: 6000, trees_max: 3, reopen_percent: 2 };
@@ -26,10 +27,9 @@ fn session(seed: u64) -> Session {
     Session::new(Machine::new(seed), Path::new(DIR), small_options(Durability::Sync))
 }
 
-/// Goes through the history of `seed`, leaving the engine and opening it again in between. What the
-/// disk refuses is part of it.
-fn live(session: &mut Session, seed: u64) -> Result<(), String> {
-    let steps = workload::history(seed, &SHAPE);
+/// Goes through `steps`, leaving the engine and opening it again in between. What the disk refuses
+/// is part of it.
+fn live(session: &mut Session, seed: u64, steps: &[Step]) -> Result<(), String> {
     let mut dice = Dice::new(seed);
     match session.open() {
         Err(Trouble::Refused(Error::Io { .. } | Error::NoSpace { .. })) => {
@@ -38,7 +38,7 @@ fn live(session: &mut Session, seed: u64) -> Result<(), String> {
         }
         opened => opened.map_err(|trouble| format!("opening: {trouble:?}"))?,
     }
-    for part in steps.chunks(SHAPE.steps / 3) {
+    for part in steps.chunks(steps.len() / 3) {
         go_on(session, part)?;
         again(session, &mut dice)?;
     }
@@ -64,54 +64,86 @@ fn is_sound(session: &mut Session) -> Result<(), Trouble> {
     Err(format!("left over: {:?} {:?}", report.findings, report.notes).into())
 }
 
-/// How many calls of each kind there are where none fails.
-fn calls(seed: u64) -> Vec<u64> {
-    let steps = workload::history(seed, &SHAPE);
-    let mut session = session(seed);
-    session.open().unwrap();
-    go_on(&mut session, &steps).unwrap();
-    let machine = session.machine();
-    Call::ALL.iter().map(|call| machine.calls(*call)).collect()
+/// Histories during which calls fail.
+pub(crate) struct Histories {
+    /// Their seeds are those below.
+    pub(crate) seeds: u64,
+    pub(crate) of: fn(u64) -> Vec<Step>,
+    /// Whether only those calls fail that are made while compactions are divided, as long as all
+    /// goes well.
+    pub(crate) where_divided: bool,
 }
 
-/// Lets each of `wanted` calls fail, for the reason `fault`, at many places.
-fn try_calls(test: &str, fault: Fault, wanted: &[Call]) {
-    let each = number("STELE_FAULT_POINTS").unwrap_or(4u64);
-    let mut points = Vec::new();
-    for seed in 0..SEEDS {
-        for (call, count) in Call::ALL.into_iter().zip(calls(seed)) {
-            if !wanted.contains(&call) {
-                continue;
+const ANY: Histories =
+    Histories { seeds: SEEDS, of: |seed| workload::history(seed, &SHAPE), where_divided: false };
+
+impl Histories {
+    /// Of each kind the calls that may fail, by their numbers where none does.
+    fn calls(&self, seed: u64) -> Vec<Vec<u64>> {
+        let mut session = session(seed);
+        session.open().unwrap();
+        let count = |session: &Session| Call::ALL.map(|call| session.machine().calls(call));
+        let mut calls = vec![Vec::new(); Call::ALL.len()];
+        let (mut before, mut divided) = ([0; Call::ALL.len()], session.divided());
+        for step in (self.of)(seed) {
+            session.step(&step).unwrap();
+            let after = count(&session);
+            if !self.where_divided || session.divided() != divided {
+                for (kind, (before, after)) in calls.iter_mut().zip(before.into_iter().zip(after)) {
+                    kind.extend(before..after);
+                }
             }
-            let mut dice = Dice::new(seed << 8 | call as u64);
-            let share = each.div_ceil(SEEDS);
-            let at = |n| if count <= share { n } else { dice.below(count) };
-            let places = (0..share.min(count)).map(at).collect::<Vec<_>>();
-            // The kind of the call goes into the number of the point.
-            points.extend(places.into_iter().map(|at| Point { seed, at: at << 8 | call as u64 }));
+            (before, divided) = (after, session.divided());
         }
+        calls
     }
-    try_all(test, &points, |Point { seed, at }| {
-        let call = *wanted.iter().find(|call| **call as u64 == at & 0xff).expect("it was drawn");
-        let mut session = session(seed << 32 | at);
-        session.machine().fail(FaultPoint::Call(call), at >> 8, fault);
-        let lived = live(&mut session, seed);
-        lived.map_err(|what| format!("{fault:?} in {call:?} {}: {what}", at >> 8))?;
-        is_sound(&mut session)
-            .map_err(|trouble| format!("{fault:?} in {call:?} {}: then {trouble:?}", at >> 8))
-    });
+
+    /// Lets each of `wanted` calls fail, for the reason `fault`, at many places. Gives how many that
+    /// were, and what became of compactions that were divided.
+    pub(crate) fn try_calls(&self, test: &str, fault: Fault, wanted: &[Call]) -> (usize, Divided) {
+        let each = number("STELE_FAULT_POINTS").unwrap_or(4u64);
+        let mut points = Vec::new();
+        for seed in 0..self.seeds {
+            for (call, calls) in Call::ALL.into_iter().zip(self.calls(seed)) {
+                if !wanted.contains(&call) {
+                    continue;
+                }
+                let mut dice = Dice::new(seed << 8 | call as u64);
+                let share = usize::try_from(each.div_ceil(self.seeds)).unwrap();
+                let at = |n| if calls.len() <= share { calls[n] } else { *dice.pick(&calls) };
+                let places = (0..share.min(calls.len())).map(at).collect::<Vec<_>>();
+                // The kind of the call goes into the number of the point.
+                points.extend(places.iter().map(|at| Point { seed, at: at << 8 | call as u64 }));
+            }
+        }
+        let divided = Mutex::new(Divided::default());
+        try_all(test, &points, |Point { seed, at }| {
+            let call = wanted.iter().find(|call| **call as u64 == at & 0xff);
+            let call = *call.expect("it was drawn");
+            // The same machine does the same until the call, which is then one of those chosen.
+            let machine = if self.where_divided { seed } else { seed << 32 | at };
+            let mut session = session(machine);
+            session.machine().fail(FaultPoint::Call(call), at >> 8, fault);
+            let lived = live(&mut session, seed, &(self.of)(seed));
+            lived.map_err(|what| format!("{fault:?} in {call:?} {}: {what}", at >> 8))?;
+            *divided.lock().unwrap() += session.divided();
+            is_sound(&mut session)
+                .map_err(|trouble| format!("{fault:?} in {call:?} {}: then {trouble:?}", at >> 8))
+        });
+        (points.len(), divided.into_inner().unwrap())
+    }
 }
 
 #[test]
 fn any_call_that_fails_is_survived() {
-    try_calls("any_call_that_fails_is_survived", Fault::Io, &Call::ALL);
+    ANY.try_calls("any_call_that_fails_is_survived", Fault::Io, &Call::ALL);
 }
 
 #[test]
 fn any_call_that_finds_no_space_is_survived() {
     use Call::*;
     let wanted = [WriteAt, Allocate, SetLen, SyncFile, SyncDir, Create, Rename, Link, CreateDir];
-    try_calls("any_call_that_finds_no_space_is_survived", Fault::NoSpace, &wanted);
+    ANY.try_calls("any_call_that_finds_no_space_is_survived", Fault::NoSpace, &wanted);
 }
 
 #[test]
@@ -119,7 +151,7 @@ fn any_call_that_finds_no_descriptor_is_survived() {
     let point = FaultPoint::Descriptor;
     let wanted: Vec<Call> = Call::ALL.into_iter().filter(|call| point.covers(*call)).collect();
     let test = "any_call_that_finds_no_descriptor_is_survived";
-    try_calls(test, Fault::NoDescriptor, &wanted);
+    ANY.try_calls(test, Fault::NoDescriptor, &wanted);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod byte_flips;
 mod check_finds;
 mod checkpoint;
 mod concurrency;
+mod divided;
 mod every_call;
 mod formats_live_on;
 mod full_disk;

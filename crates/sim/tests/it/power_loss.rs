@@ -65,13 +65,13 @@ fn operations(seed: u64, steps: &[Step], durability: Durability) -> u64 {
 
 /// Loses power at operation `at`, and once or twice more soon after.
 fn survive(point: Point, steps: &[Step], durability: Durability) -> Result<(), String> {
-    let session = session(point.seed << 32 | point.at, durability);
-    survive_in(session, point, steps, durability)
+    let mut session = session(point.seed << 32 | point.at, durability);
+    survive_in(&mut session, point, steps, durability)
 }
 
 /// The same in this session.
-fn survive_in(
-    mut session: Session,
+pub(crate) fn survive_in(
+    session: &mut Session,
     point: Point,
     steps: &[Step],
     durability: Durability,
@@ -82,7 +82,7 @@ fn survive_in(
     let (mut next, mut losses) = (0, 0);
     loop {
         let before = next;
-        let done = go_on(&mut session, steps, &mut next);
+        let done = go_on(session, steps, &mut next);
         let out = session.machine().power_is_out();
         match done {
             Err(Trouble::Refused(_)) | Ok(()) if out => {
@@ -271,10 +271,10 @@ fn a_name_that_was_not_synced_is_gone_and_nothing_acknowledged_with_it() {
         points.extend((0..count / 4).map(|_| Point { seed, at: dice.below(operations) }));
     }
     try_all(test, &points, |point| {
-        let session = session(point.seed << 32 | point.at, Durability::Sync);
+        let mut session = session(point.seed << 32 | point.at, Durability::Sync);
         session.machine().lose_unsynced_names();
         let steps = workload::history(point.seed, &shape);
-        survive_in(session, point, &steps, Durability::Sync)
+        survive_in(&mut session, point, &steps, Durability::Sync)
     });
 }
 

@@ -116,6 +116,11 @@ impl Disk {
         self.faults.count(call)
     }
 
+    /// How many calls failed as they were told to.
+    pub(super) fn struck(&self) -> u64 {
+        self.faults.struck()
+    }
+
     /// Fails if the machine is off.
     pub(super) fn check_power(&self) -> io::Result<()> {
         if self.off { Err(io::Error::other("the simulated machine is off")) } else { Ok(()) }

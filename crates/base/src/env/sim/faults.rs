@@ -124,6 +124,8 @@ pub(super) struct Faults {
     /// Calls until the fault, how many calls it then hits, and what they see.
     due: BTreeMap<FaultPoint, (u64, u64, Fault)>,
     counts: BTreeMap<Call, u64>,
+    /// Calls that failed so far.
+    struck: u64,
 }
 
 impl Faults {
@@ -142,6 +144,11 @@ impl Faults {
         self.counts.get(&call).copied().unwrap_or(0)
     }
 
+    /// How many calls failed.
+    pub(super) fn struck(&self) -> u64 {
+        self.struck
+    }
+
     /// Counts a call; fails if a fault is due.
     pub(super) fn enter(&mut self, call: Call) -> io::Result<()> {
         *self.counts.entry(call).or_default() += 1;
@@ -156,6 +163,7 @@ impl Faults {
             }
         }
         self.due.retain(|_, (_, times, _)| *times > 0);
+        self.struck += u64::from(failed.is_some());
         failed.map_or(Ok(()), |fault| Err(fault.error()))
     }
 }

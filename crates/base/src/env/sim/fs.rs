@@ -73,6 +73,11 @@ impl SimFs {
         self.disk.lock().calls(call)
     }
 
+    /// How many calls failed as they were told to by `inject`.
+    pub fn struck(&self) -> u64 {
+        self.disk.lock().struck()
+    }
+
     /// Lets every power loss take all operations on names that were not synced, not a choice of
     /// them.
     pub fn lose_unsynced_names(&self) {
