@@ -132,6 +132,28 @@ fn a_rename_replaces_and_open_files_follow() {
 }
 
 #[test]
+fn a_directory_is_renamed_with_all_that_is_in_it() {
+    on_both(|fs, dir| {
+        let (from, to, full) = (dir.join("from"), dir.join("to"), dir.join("full"));
+        for dir in [from.join("deep"), full.clone()] {
+            fs.create_dir_all(&dir).unwrap();
+            put(fs, &dir.join("a"), b"abc");
+        }
+        let mut open = fs.open_write(&from.join("deep/a")).unwrap();
+        assert_eq!(kind(fs.rename(&from, &full)), ErrorKind::DirectoryNotEmpty);
+        assert_eq!(kind(fs.rename(&from, &full.join("a"))), ErrorKind::NotADirectory);
+        assert_eq!(kind(fs.rename(&from, &from.join("deep/b"))), ErrorKind::InvalidInput);
+        fs.rename(&from, &to).unwrap();
+        assert!(!fs.exists(&from).unwrap() && !fs.exists(&from.join("deep/a")).unwrap());
+        open.write_all_at(b"ABC", 0).unwrap();
+        assert_eq!(content(fs, &to.join("deep/a")), b"ABC");
+        fs.create_dir_all(&from).unwrap();
+        fs.rename(&to, &from).unwrap();
+        assert_eq!(fs.list(&from).unwrap(), [Path::new("deep")]);
+    });
+}
+
+#[test]
 fn a_removed_file_lives_while_it_is_open() {
     on_both(|fs, dir| {
         let path = dir.join("a");

@@ -70,6 +70,30 @@ fn names_survive_by_sync_of_their_directory_or_as_a_prefix() {
     assert_eq!(outcomes, all.map(str::to_owned).into());
 }
 
+/// Renaming makes nothing durable: not the new name, and not what is in the directory.
+#[test]
+fn a_renamed_directory_survives_with_what_was_durable_in_it() {
+    let mut outcomes = BTreeSet::new();
+    for seed in 0..SEEDS {
+        let fs = SimFs::new(seed);
+        fs.create_dir_all(Path::new("old")).unwrap();
+        fs.sync_dir(root()).unwrap();
+        fs.create(Path::new("old/synced")).unwrap();
+        fs.sync_dir(Path::new("old")).unwrap();
+        fs.create(Path::new("old/not")).unwrap();
+        fs.rename(Path::new("old"), Path::new("new")).unwrap();
+        if seed % 2 == 0 {
+            fs.sync_dir(root()).unwrap();
+        }
+        let files = fs.reboot().files();
+        let names: Vec<_> = files.iter().filter_map(|(path, _)| path.to_str()).collect();
+        assert!(seed % 2 == 1 || names.contains(&"new/synced"), "{names:?}");
+        outcomes.insert(names.join(" "));
+    }
+    let all = ["new/not new/synced", "new/synced", "old/synced"];
+    assert_eq!(outcomes, all.map(str::to_owned).into());
+}
+
 #[test]
 fn the_power_fails_during_the_operation_it_was_told_to() {
     let run = |fs: &SimFs| {

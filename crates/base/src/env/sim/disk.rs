@@ -4,7 +4,8 @@
 //!    after it an arbitrary choice: each written sector of [`SECTOR_BYTES`] by itself, the last
 //!    one possibly torn; lengths too.
 //! 2. Of each directory the names of its last sync survive, and of the operations after it an
-//!    arbitrary prefix. A rename is one operation.
+//!    arbitrary prefix. A rename is one operation; that of a directory moves what is below it, as
+//!    durable as it is.
 //! 3. A failed sync has written an arbitrary choice of what it should have, and what it has not
 //!    written is never written: a later sync that succeeds proves nothing.
 //! 4. A write that fails has written an arbitrary prefix.
@@ -55,6 +56,8 @@ pub(super) struct File {
 struct NameOp {
     dirs: Vec<PathBuf>,
     changes: Vec<(PathBuf, Option<Entry>)>,
+    /// A directory, and the name it gets in the place of what has it.
+    moved: Option<(PathBuf, PathBuf)>,
 }
 
 #[derive(Debug)]
@@ -198,7 +201,7 @@ impl Disk {
                 survives &= *alive;
             }
             if survives {
-                apply_names(&mut self.durable_names, &op.changes);
+                apply_names(&mut self.durable_names, &op.changes, op.moved.as_ref());
             }
         }
         let orphans: Vec<PathBuf> = {
@@ -250,8 +253,39 @@ impl Disk {
         dirs: Vec<PathBuf>,
         changes: Vec<(PathBuf, Option<Entry>)>,
     ) {
-        apply_names(&mut self.names, &changes);
-        self.pending_names.push(NameOp { dirs, changes });
+        apply_names(&mut self.names, &changes, None);
+        self.pending_names.push(NameOp { dirs, changes, moved: None });
+    }
+
+    /// Renames a directory; one of the new name must be empty.
+    pub(super) fn rename_dir(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut dirs = vec![self.parent(from)?, self.parent(to)?];
+        dirs.dedup();
+        match self.entry(to) {
+            _ if from == to => return self.count(),
+            Some(Entry::File(_)) => return Err(io::ErrorKind::NotADirectory.into()),
+            Some(Entry::Dir) if self.names.keys().any(|path| path.parent() == Some(to)) => {
+                return Err(io::ErrorKind::DirectoryNotEmpty.into());
+            }
+            _ if to.starts_with(from) => return Err(io::ErrorKind::InvalidInput.into()),
+            _ => self.move_dir(dirs, from, to),
+        }
+        self.count()
+    }
+
+    /// Gives the directory `from` the name `to`, in one step, not durably. What else was done in it
+    /// and is not durable has been done in the directory, whatever it is called.
+    fn move_dir(&mut self, dirs: Vec<PathBuf>, from: &Path, to: &Path) {
+        for op in &mut self.pending_names {
+            let inside = op.dirs.iter_mut().filter(|dir| dir.starts_with(from));
+            inside.for_each(|dir| *dir = moved(dir, from, to));
+            let below = op.changes.iter_mut().filter(|(path, _)| path != from);
+            let below = below.filter(|(path, _)| path.starts_with(from));
+            below.for_each(|(path, _)| *path = moved(path, from, to));
+        }
+        let renamed = (from.to_owned(), to.to_owned());
+        apply_names(&mut self.names, &[], Some(&renamed));
+        self.pending_names.push(NameOp { dirs, changes: Vec::new(), moved: Some(renamed) });
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = (&Path, Entry)> {
@@ -262,7 +296,7 @@ impl Disk {
     pub(super) fn sync_names(&mut self, dir: &Path) {
         let of_dir = |op: &mut NameOp| op.dirs.iter().any(|other| other == dir);
         for op in self.pending_names.extract_if(.., of_dir) {
-            apply_names(&mut self.durable_names, &op.changes);
+            apply_names(&mut self.durable_names, &op.changes, op.moved.as_ref());
         }
         self.forget_files();
     }
@@ -373,13 +407,30 @@ fn file_id(entry: Entry) -> Option<FileId> {
     }
 }
 
-fn apply_names(names: &mut BTreeMap<PathBuf, Entry>, changes: &[(PathBuf, Option<Entry>)]) {
+fn apply_names(
+    names: &mut BTreeMap<PathBuf, Entry>,
+    changes: &[(PathBuf, Option<Entry>)],
+    renamed: Option<&(PathBuf, PathBuf)>,
+) {
+    if let Some((from, to)) = renamed
+        && names.contains_key(from)
+    {
+        names.retain(|path, _| !path.starts_with(to));
+        let all: Vec<_> = names.extract_if(.., |path, _| path.starts_with(from)).collect();
+        names.extend(all.into_iter().map(|(path, entry)| (moved(&path, from, to), entry)));
+    }
     for (path, entry) in changes {
         match entry {
             Some(entry) => names.insert(path.clone(), *entry),
             None => names.remove(path),
         };
     }
+}
+
+/// What `path`, which is `from` or below it, is called when that is `to`.
+fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
+    let below = path.strip_prefix(from).expect("it is below");
+    if below.as_os_str().is_empty() { to.to_owned() } else { to.join(below) }
 }
 
 fn apply(content: &mut Vec<u8>, op: &FileOp) {

@@ -176,6 +176,9 @@ impl FileSystem for SimFs {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut disk = self.disk.lock();
         disk.enter(Call::Rename)?;
+        if disk.entry(from) == Some(Entry::Dir) {
+            return disk.rename_dir(from, to);
+        }
         let id = disk.lookup(from)?;
         let mut dirs = vec![disk.parent(from)?, disk.parent(to)?];
         dirs.dedup();
