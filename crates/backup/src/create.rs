@@ -64,6 +64,7 @@ pub async fn create(
     let intent = names::of_backup(names::UNDER_WAY, id);
     if let Some(record) = catalog::record(destination, id).await? {
         // It was finished, and only its intent was left.
+        destination.sync_dirs(&[names::of_backup(names::RECORDS, id)])?;
         destination.delete(vec![intent]).await?;
         let kept_files = record.files.len() as u64;
         return Ok(Created { id: id.clone(), record, sent_files: 0, kept_files });
@@ -208,15 +209,17 @@ impl Bring<'_> {
     }
 }
 
-/// Compares what the record names with what is listed, now that nothing more is to come.
+/// Compares what the record names with what is listed, now that nothing more is to come. It stays so
+/// when this returns.
 async fn all_there(destination: &Destination, id: &BackupId, record: &Record) -> Result<()> {
     let own = destination.list(&names::of_backup(names::BACKUPS, id)).await?;
     let ssts = destination.list(names::SSTS).await?;
     let there = There { ssts, own, sums: HashMap::new() };
+    let mut names = vec![names::STORE.to_owned()];
     for file in &record.files {
         let name = names::object(id, file.file, file.place);
         match there.length(&name) {
-            Some(length) if length == object_len(file.bytes) => {}
+            Some(length) if length == object_len(file.bytes) => names.push(name),
             Some(length) => {
                 let what = format!(
                     "{} bytes were written, the store has another length",
@@ -227,7 +230,8 @@ async fn all_there(destination: &Destination, id: &BackupId, record: &Record) ->
             None => return Err(Error::damaged(name, 0, "it was written, and is missing now")),
         }
     }
-    Ok(())
+    // A try that was interrupted may have written some of them.
+    destination.sync_dirs(&names)
 }
 
 async fn publish(
@@ -243,6 +247,9 @@ async fn publish(
     }
     let name = names::of_backup(names::RECORDS, id);
     let put = destination.put_if_absent(&name, record.encode().into()).await?;
+    if put == Put::Present {
+        destination.sync_dirs(std::slice::from_ref(&name))?;
+    }
     // A try whose answer was lost may have written it.
     if put == Put::Present && catalog::record(destination, id).await?.as_ref() != Some(record) {
         return Err(Error::Refused(format!("another backup {id} was made at the same time")));

@@ -2,25 +2,33 @@
 
 use crate::error::{Error, Result};
 use crate::frame::Malformed;
+use base::env::FileSystem;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use object_store::path::Path;
+use object_store::path::Path as Name;
 use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io::ErrorKind;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A place for the backups of one store.
 #[derive(Clone)]
 pub struct Destination {
     store: Arc<dyn ObjectStore>,
-    root: Path,
+    root: Name,
     name: String,
     /// The directory, where it is one.
-    local: Option<PathBuf>,
+    local: Option<Directory>,
+}
+
+#[derive(Clone)]
+struct Directory {
+    fs: Arc<dyn FileSystem>,
+    path: PathBuf,
 }
 
 /// What became of an object that was to be written if absent.
@@ -38,17 +46,18 @@ impl fmt::Display for Destination {
 
 impl Destination {
     /// The destination below `root` of `store`; `name` is for messages.
-    pub fn new(store: Arc<dyn ObjectStore>, root: Path, name: impl Into<String>) -> Self {
+    pub fn new(store: Arc<dyn ObjectStore>, root: Name, name: impl Into<String>) -> Self {
         Self { store, root, name: name.into(), local: None }
     }
 
-    /// The same, known to be the directory `path`: what is deleted there has to be synced.
-    pub(crate) fn in_directory(self, path: PathBuf) -> Self {
-        Self { local: Some(path), ..self }
+    /// The same, whose names are those of files below the directory `path` of `fs`: a name may be
+    /// there, or gone, and not so on disk.
+    pub fn in_directory(self, fs: Arc<dyn FileSystem>, path: PathBuf) -> Self {
+        Self { local: Some(Directory { fs, path }), ..self }
     }
 
-    pub(crate) fn path(&self, name: &str) -> Path {
-        Path::from_iter(self.root.parts().chain(Path::from(name).parts()))
+    pub(crate) fn path(&self, name: &str) -> Name {
+        Name::from_iter(self.root.parts().chain(Name::from(name).parts()))
     }
 
     fn error(&self, op: &'static str, name: &str, source: object_store::Error) -> Error {
@@ -180,26 +189,28 @@ impl Destination {
     /// Removes what a process that was killed left of objects it was writing below `prefix`. Only
     /// while nobody writes; what cannot be removed costs nothing but space.
     pub(crate) fn remove_unfinished(&self, prefix: &str) {
-        let Some(local) = &self.local else { return };
-        let entries = std::fs::read_dir(local.join(prefix));
-        for entry in entries.into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().contains('#') {
-                let _ = std::fs::remove_file(entry.path());
+        let Some(Directory { fs, path }) = &self.local else { return };
+        let dir = path.join(prefix);
+        for name in fs.list(&dir).unwrap_or_default() {
+            if name.to_string_lossy().contains('#') {
+                let _ = fs.remove_file(&dir.join(name));
             }
         }
     }
 
-    /// Makes deleted names durable, where they are those of a directory.
-    fn sync_dirs(&self, names: &[String]) -> Result<()> {
-        let Some(local) = &self.local else { return Ok(()) };
-        let mut dirs: Vec<_> =
-            names.iter().filter_map(|name| Some(local.join(name).parent()?.to_owned())).collect();
-        dirs.sort();
-        dirs.dedup();
+    /// Makes it durable that objects of these names are there, or are not, where they are those of a
+    /// directory: a call that failed, or a process that was killed, may have left it at that.
+    pub(crate) fn sync_dirs(&self, names: &[String]) -> Result<()> {
+        let Some(Directory { fs, path }) = &self.local else { return Ok(()) };
+        let mut dirs = BTreeSet::new();
+        for name in names {
+            let object = path.join(name);
+            let above = object.ancestors().skip(1).take_while(|dir| dir.starts_with(path));
+            dirs.extend(above.map(Path::to_owned));
+        }
         for dir in dirs {
-            let synced = std::fs::File::open(&dir).and_then(|dir| dir.sync_all());
-            match synced {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            match fs.sync_dir(&dir) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(engine::Error::io("sync", &dir, &error).into());
                 }
                 _ => {}

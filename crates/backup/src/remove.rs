@@ -40,6 +40,8 @@ pub async fn remove(
         return Err(Error::Refused(format!("{destination} has no backups")));
     }
     remove_records(destination, ids).await?;
+    // Also those that went when another removal was interrupted: none may come back without its objects.
+    destination.sync_dirs(&[names::of_backup(names::RECORDS, removal)])?;
     let own = names::of_backup(names::REMOVALS, removal);
     destination.put(&own, begun.encode(Kind::Removal).into()).await?;
     let mut removed = Removed { backups: ids.to_vec(), ..Removed::default() };

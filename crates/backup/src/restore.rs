@@ -17,12 +17,13 @@ use crate::destination::Destination;
 use crate::error::{Error, Result};
 use crate::fetch::Incoming;
 use crate::meter::Meter;
+use crate::names::BackupId;
 use crate::object::{CHUNK_BYTES, Trailer};
 use crate::send::blocking;
 use base::checksum::xxh3;
 use base::env::FileSystem;
 use base::env::fs::WriteFile;
-use engine::checkpoint::{Contents, contents, make_current};
+use engine::checkpoint::{Contents, contents, make_current, sync_names_above};
 use futures::StreamExt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -162,8 +163,9 @@ impl Target {
         let len = file.size().map_err(failed("read", &path))?;
         let mut text = vec![0; len.min(RESTORING_BYTES_MAX) as usize];
         file.read_exact_at(&mut text, 0).map_err(failed("read", &path))?;
-        // A power loss may have left it empty; nothing was written beside it then.
-        Ok(String::from_utf8(text).ok().filter(|text| !text.is_empty()))
+        // A power loss or a failure may have left a part of it; nothing was written beside it then.
+        let text = String::from_utf8(text).ok();
+        Ok(text.filter(|text| text.parse::<BackupId>().is_ok()))
     }
 
     fn note(&self, id: &str) -> Result<()> {
@@ -192,8 +194,8 @@ impl Target {
         last(partial)?;
         self.refuse_unless_empty()?;
         fs.rename(partial, &self.into).map_err(failed("rename", partial))?;
-        let parent = self.into.parent().unwrap_or(Path::new(""));
-        fs.sync_dir(parent).map_err(failed("sync", parent))?;
+        // An earlier call may have made directories above it, and ended before they were durable.
+        sync_names_above(fs, &self.into)?;
         // It is whole and has its name. Left behind, the note means nothing.
         let _ = fs.remove_file(&self.into.join(RESTORING));
         Ok(found)

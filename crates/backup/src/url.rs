@@ -7,6 +7,7 @@
 
 use crate::destination::Destination;
 use crate::error::{Error, Result};
+use base::env::RealFileSystem;
 use object_store::ClientOptions;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
@@ -102,7 +103,7 @@ fn open_dir(path: PathBuf, missing: Missing) -> Result<Destination> {
     let store = store.map_err(|error| refused(format!("{}: {error}", path.display())))?;
     let store = Arc::new(store.with_fsync(true));
     let name = path.display().to_string();
-    Ok(Destination::new(store, Path::default(), name).in_directory(path))
+    Ok(Destination::new(store, Path::default(), name).in_directory(Arc::new(RealFileSystem), path))
 }
 
 fn open_s3(text: &str, url: &Url, options: &S3Options) -> Result<Destination> {

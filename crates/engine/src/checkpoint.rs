@@ -71,6 +71,12 @@ pub(crate) fn prepare(fs: &dyn FileSystem, into: &Path) -> Result<()> {
     manifest::sync_parents(fs, into)
 }
 
+/// Makes the name of the directory `dir` durable, and those of the directories above it, which may be
+/// new as well. Those that cannot be synced by this user were there before.
+pub fn sync_names_above(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    manifest::sync_parents(fs, dir)
+}
+
 /// Removes what was written to the directory, which was empty. What cannot be removed does not make
 /// it one that opens: `CURRENT` goes first.
 pub(crate) fn discard(fs: &dyn FileSystem, into: &Path) {

@@ -5,7 +5,9 @@
 mod damage;
 mod interleaved;
 mod interrupted;
+mod power;
 mod rounds;
 mod s3;
+mod simulated;
 mod support;
 mod watched;
