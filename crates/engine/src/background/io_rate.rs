@@ -4,8 +4,9 @@
 //!
 //! Invariants:
 //! 1. Flushes go before compactions: they wait for what flushes wrote, compactions for all.
-//! 2. Whoever waits has written already and holds no lock; it waits `WAIT_MAX` at most for one
-//!    piece, so that closing waits no longer.
+//! 2. Whoever waits has written already and holds no lock. A rate that was given holds, however many
+//!    write side by side and however long each then waits: who waits looks whether the engine is
+//!    closing. Where it was found, nobody pays for more than `WAIT_MAX` at what it was then.
 //!
 //! Compactions read about as many bytes as they write; only what is written counts.
 
@@ -13,7 +14,7 @@ use crate::options::BackgroundRate;
 use parking_lot::Mutex;
 use std::time::Duration;
 
-/// Longest wait for one piece.
+/// Longest wait where the rate is found: soon it may be another.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 /// A rate that is found is looked at so often, and lies between these, in bytes a second.
 const TUNE_EVERY: Duration = Duration::from_millis(100);
@@ -102,7 +103,9 @@ impl IoRate {
             state.tuned_at = now;
         }
         let takes = Duration::from_micros(bytes.saturating_mul(1_000_000) / state.rate.max(1));
-        let after = |paid: Duration| (paid.max(now) + takes).min(now + WAIT_MAX);
+        let longest = if self.mode == BackgroundRate::Auto { WAIT_MAX } else { Duration::MAX };
+        let after =
+            |paid: Duration| paid.max(now).saturating_add(takes).min(now.saturating_add(longest));
         state.all_paid = after(state.all_paid);
         if writer == Writer::Compaction {
             return state.all_paid - now;
@@ -166,9 +169,35 @@ mod tests {
         assert_eq!(wrote(Writer::Compaction, 0), MS * 125);
         assert_eq!(wrote(Writer::Flush, 0), MS * 125, "what a compaction wrote is not its affair");
         assert_eq!(wrote(Writer::Compaction, 0), MS * 375);
-        assert_eq!(wrote(Writer::Compaction, 0), WAIT_MAX);
+        assert_eq!(wrote(Writer::Compaction, 0), MS * 500);
         assert_eq!(wrote(Writer::Flush, 2_000), MS * 125, "after a rest nothing is owed");
         assert_eq!(limit.rate(), 1 << 20);
+    }
+
+    #[test]
+    fn a_rate_holds_however_many_write_side_by_side() {
+        let limit = IoRate::new(BackgroundRate::BytesPerSecond(1 << 20));
+        // When each of them may write again.
+        let mut writers = [Duration::ZERO; 64];
+        let mut bytes = 0u64;
+        loop {
+            let next = writers.iter_mut().min().unwrap();
+            if *next >= Duration::from_secs(60) {
+                break;
+            }
+            bytes += 256 << 10;
+            *next += limit.wrote(Writer::Compaction, 256 << 10, *next, || unreachable!());
+        }
+        // What each writes before it waits for the first time comes on top.
+        let most = (60 << 20) + 64 * (256 << 10);
+        assert!((60 << 20..=most).contains(&bytes), "{bytes} bytes in a minute");
+    }
+
+    #[test]
+    fn a_rate_that_is_found_makes_nobody_wait_long() {
+        let limit = IoRate::new(BackgroundRate::Auto);
+        let wrote = |bytes| limit.wrote(Writer::Flush, bytes, MS, || QUIET);
+        assert_eq!(wrote(1 << 40), WAIT_MAX);
     }
 
     #[test]
