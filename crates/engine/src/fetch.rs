@@ -80,24 +80,38 @@ fn read_all(shared: &Shared, own: Vec<Own<'_>>, held: &mut HeldBlocks) -> Result
     first_error.map_or(Ok(()), Err)
 }
 
-/// Reads all blocks side by side and gives each to `keep` as it comes.
+/// Bytes of blocks in flight of one call, at most, but for the last block's: enough for a device to
+/// be busy, whatever the size of blocks, and bounded however many blocks are asked for together.
+pub(crate) const IN_FLIGHT_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads all blocks side by side, as many at once as [`IN_FLIGHT_BYTES_MAX`] lets, and gives each to
+/// `keep` as it comes.
 pub(crate) fn read_together(
     queue: &mut dyn ReadQueue,
     own: Vec<Own<'_>>,
     keep: &mut dyn FnMut(&BlockLoad, Result<BlockHold<Block>>),
 ) {
-    let mut waiting = Vec::with_capacity(own.len());
-    for (load, claim) in own {
-        match load.submit(queue, waiting.len() as u64) {
-            Ok(()) => waiting.push(Some((load, claim))),
-            Err(error) => keep(load, load.fail(claim, error)),
+    let (mut waiting, mut done) = (Vec::with_capacity(own.len()), Vec::new());
+    let (mut left, mut bytes) = (own.into_iter(), 0);
+    loop {
+        while bytes < IN_FLIGHT_BYTES_MAX
+            && let Some((load, claim)) = left.next()
+        {
+            match load.submit(queue, waiting.len() as u64) {
+                Ok(()) => {
+                    bytes += load.bytes();
+                    waiting.push(Some((load, claim)));
+                }
+                Err(error) => keep(load, load.fail(claim, error)),
+            }
         }
-    }
-    let mut done = Vec::with_capacity(waiting.len());
-    while queue.in_flight() > 0 {
+        if queue.in_flight() == 0 {
+            return;
+        }
         queue.wait(1, &mut done);
         for completed in done.drain(..) {
             let (load, claim) = waiting[completed.tag as usize].take().expect("a tag comes once");
+            bytes -= load.bytes();
             keep(load, load.end(claim, completed.result));
         }
     }

@@ -22,6 +22,8 @@ const ALIGN_MAX: usize = 64 << 10;
 
 /// What one thread keeps for unaligned reads; longer ones go in pieces.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
+/// Of it what a thread keeps from one read to the next: threads may be hundreds.
+const SCRATCH_KEPT_BYTES_MAX: usize = 128 << 10;
 
 /// A file that is read past the page cache.
 pub(super) struct DirectFile {
@@ -55,6 +57,9 @@ impl DirectFile {
             let wanted = read.wanted();
             self.transfer(read, scratch.bytes_mut())?;
             buf.copy_from_slice(&scratch.bytes()[wanted]);
+            if scratch.len() > SCRATCH_KEPT_BYTES_MAX {
+                *scratch = AlignedBuffer::new(0);
+            }
             Ok(())
         })
     }

@@ -28,9 +28,9 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 
-/// Memory of a thread that is kept from one read to the next, for each of its two buffers; a
-/// larger block is rare and dwarfs an allocation.
-const KEPT_BYTES_MAX: usize = 256 << 10;
+/// Memory of a thread that is kept from one read to the next, for each of its two buffers: enough
+/// for data blocks. A larger one is rare and dwarfs an allocation, and threads may be hundreds.
+const KEPT_BYTES_MAX: usize = 80 << 10;
 
 /// Memory that blocks pass through.
 #[derive(Default)]

@@ -6,6 +6,7 @@ mod large_values;
 mod prefixes;
 mod round_trip;
 mod salvage;
+mod together;
 
 use super::*;
 use crate::cache::CacheFeatures;
