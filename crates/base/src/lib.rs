@@ -1,9 +1,11 @@
 //! What every room of Stele stands on: the environment (files, clock, randomness, background
-//! tasks, each real or simulated), byte codecs, and memory on huge pages.
+//! tasks, each real or simulated), byte codecs, memory on huge pages, and what a program asks of the
+//! system's allocator.
 //!
 //! The list is closed: something belongs here only when two rooms need it and it knows nothing
 //! of cells, tables or protocols.
 
+pub mod allocator;
 pub mod checksum;
 pub mod codec;
 pub mod env;

@@ -99,6 +99,12 @@ impl Shared {
         self.cache.balance();
     }
 
+    /// See [`crate::Engine::note_process_memory`].
+    pub(crate) fn note_process_memory(self: &Arc<Self>, bytes: usize) {
+        self.budget().set_outside(bytes.saturating_sub(self.cache.memory_bytes()));
+        self.cache.balance();
+    }
+
     /// Freezes and flushes the largest memtable that takes writes, unless that has become
     /// needless; `false` if all are empty.
     fn freeze_largest(self: &Arc<Self>) -> bool {

@@ -9,18 +9,27 @@
 //! memtables   a half; less where metadata is large, but never less than an eighth
 //! ```
 //!
+//! What the process has and nobody charges (buffers of reads, requests, what the allocator keeps) is
+//! **beside** the account. Who runs the process may tell how much there is outside of blocks
+//! (`set_outside`); blocks give way to it as well.
+//!
 //! Invariants:
 //! 1. A charge ends with the memory it stands for, so that the sum of charges is what is allocated
 //!    but for the allocator's own overhead.
 //! 2. `Active` and `Frozen` are memory that a flush gives back; writers wait for nothing else, so a
 //!    reader that keeps a flushed memtable alive never stops a writer. It costs blocks.
 //! 3. Nothing here is touched by reads.
+//! 4. What is beside is memory seen, not charged: it takes from blocks alone, so that no allocator
+//!    can stop a writer. What was told includes what was charged then, and the larger of the two
+//!    counts: a memtable that takes the memory of one that went is not counted twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Blocks keep at least this part of the budget.
 const BLOCKS_MIN_PART: usize = 8;
+/// Of what is outside of blocks no more, this part is believed each time it is told.
+const OUTSIDE_PARTS: usize = 16;
 /// Memtables may take this part, and keep at least that one.
 const MEMTABLES_PART: usize = 2;
 const MEMTABLES_MIN_PART: usize = 8;
@@ -52,6 +61,9 @@ pub struct Budget {
     blocks_limit: usize,
     /// By [`Use`]. Relaxed: each stands by itself.
     charged: [AtomicUsize; Use::COUNT],
+    /// Bytes that the process has outside of blocks as far as it was told; 0 if never. Relaxed:
+    /// stands by itself.
+    outside: AtomicUsize,
 }
 
 impl Budget {
@@ -60,13 +72,17 @@ impl Budget {
     pub fn new(bytes_max: usize, blocks_limit: Option<usize>) -> Arc<Self> {
         let blocks_limit = blocks_limit.unwrap_or(bytes_max).min(bytes_max);
         let blocks_min = (bytes_max / BLOCKS_MIN_PART).min(blocks_limit);
-        Arc::new(Self { bytes_max, blocks_min, blocks_limit, charged: Default::default() })
+        Self::shared(bytes_max, blocks_min, blocks_limit)
     }
 
     /// A budget of which `bytes` bytes are for blocks, whatever else is charged.
     pub fn of_blocks(bytes: usize) -> Arc<Self> {
-        let (blocks_min, blocks_limit) = (bytes, bytes);
-        Arc::new(Self { bytes_max: bytes, blocks_min, blocks_limit, charged: Default::default() })
+        Self::shared(bytes, bytes, bytes)
+    }
+
+    fn shared(bytes_max: usize, blocks_min: usize, blocks_limit: usize) -> Arc<Self> {
+        let (charged, outside) = Default::default();
+        Arc::new(Self { bytes_max, blocks_min, blocks_limit, charged, outside })
     }
 
     /// All of it.
@@ -89,9 +105,29 @@ impl Budget {
         self.blocks_limit
     }
 
+    /// Bytes charged for anything.
+    fn charged_in_all(&self) -> usize {
+        self.charged.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Tells that the process has `bytes` bytes outside of blocks, charged or not. More counts at
+    /// once; less only in parts, so that blocks do not come and go with every buffer.
+    pub fn set_outside(&self, bytes: usize) {
+        let settle = |before: usize| match before.checked_sub(bytes) {
+            Some(less) => Some(before - less.div_ceil(OUTSIDE_PARTS)),
+            None => Some(bytes),
+        };
+        let _ = self.outside.fetch_update(Ordering::Relaxed, Ordering::Relaxed, settle);
+    }
+
+    /// Bytes that nobody charges, by what was told last.
+    pub fn beside(&self) -> usize {
+        self.outside.load(Ordering::Relaxed).saturating_sub(self.charged_in_all())
+    }
+
     /// Bytes that blocks may have now.
     pub fn blocks_max(&self) -> usize {
-        let others: usize = self.charged.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum();
+        let others = self.charged_in_all().max(self.outside.load(Ordering::Relaxed));
         self.bytes_max.saturating_sub(others).clamp(self.blocks_min, self.blocks_limit)
     }
 
@@ -239,9 +275,53 @@ mod tests {
     }
 
     #[test]
+    fn blocks_give_way_to_what_is_beside_and_memtables_do_not() {
+        for (case, outside, beside, blocks) in [
+            ("never told", 0, 0, 540),
+            ("less than is charged", 60, 0, 540),
+            ("as much as is charged", 100, 0, 540),
+            ("more", 250, 150, 390),
+            ("so much that an eighth is left", 560, 460, 80),
+            ("more than that", 600, 500, 80),
+            ("more than all", 6_400, 6_300, 80),
+        ] {
+            let budget = Budget::new(640, None);
+            let _active = budget.charge(Use::Active).of(100);
+            budget.set_outside(outside);
+            assert_eq!((budget.beside(), budget.blocks_max()), (beside, blocks), "{case}");
+            assert_eq!(budget.memtables_max(), 320, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_was_told_includes_what_was_charged() {
+        let budget = Budget::new(640, None);
+        let mut active = budget.charge(Use::Active).of(100);
+        budget.set_outside(250);
+        // What is charged later is taken for memory that was there already, up to what was told.
+        active.set(250);
+        assert_eq!((budget.beside(), budget.blocks_max()), (0, 390));
+        active.set(300);
+        assert_eq!((budget.beside(), budget.blocks_max()), (0, 340));
+    }
+
+    #[test]
+    fn what_is_beside_goes_little_by_little() {
+        let budget = Budget::new(640, None);
+        budget.set_outside(320);
+        budget.set_outside(0);
+        assert_eq!(budget.beside(), 300);
+        budget.set_outside(310);
+        assert_eq!(budget.beside(), 310, "more counts at once");
+        (0..100).for_each(|_| budget.set_outside(0));
+        assert_eq!((budget.beside(), budget.blocks_max()), (0, 640));
+    }
+
+    #[test]
     fn a_share_for_blocks_alone_stays() {
         let budget = Budget::of_blocks(100);
         let _charge = budget.charge(Use::Metadata).of(1_000);
+        budget.set_outside(1_000);
         assert_eq!(budget.blocks_max(), 100);
     }
 }

@@ -251,6 +251,17 @@ impl Engine {
         self.shared.commits.sync()
     }
 
+    /// Tells the engine that this process has `bytes` bytes of memory for it, which are all but
+    /// those that it would have without an engine. Blocks give way to what of that is in no charge
+    /// (buffers of reads, requests, what the allocator keeps), down to an eighth of the budget, and
+    /// take it back when it is gone and they need it. What was told stands until told otherwise, and
+    /// less is believed little by little: who tells, tells again, some ten times a second. An engine
+    /// that is never told takes its charges for all there is. Costs microseconds, and
+    /// milliseconds where many blocks have to go.
+    pub fn note_process_memory(&self, bytes: usize) {
+        self.shared.note_process_memory(bytes);
+    }
+
     /// Counters and gauges.
     pub fn metrics(&self) -> Metrics {
         self.shared.metrics()

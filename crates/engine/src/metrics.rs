@@ -206,6 +206,8 @@ impl Shared {
         add("memory_metadata_bytes", "What open trees and files pin", metadata);
         let building = charged(Use::Building);
         add("memory_building_bytes", "What SSTables being written gather", building);
+        let help = "What the process has beside all of these, where it tells the engine";
+        add("memory_beside_bytes", help, budget.beside() as u64);
     }
 
     /// What was asked of filters, over all trees there are and were.

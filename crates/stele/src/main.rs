@@ -8,6 +8,7 @@
 //! | 2 | refused before anything was touched: a bad flag, configuration or file; for `check`: unusable |
 
 mod admin;
+mod beside;
 mod cli;
 mod config;
 mod copies;
@@ -26,6 +27,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    base::allocator::give_back_what_is_freed();
     base::env::real::raise_open_files_max();
     let outcome = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),

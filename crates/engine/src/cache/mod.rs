@@ -224,6 +224,12 @@ impl<M: Plain> Cache<M> {
         &self.budget
     }
 
+    /// Bytes that it has from the system now.
+    pub fn memory_bytes(&self) -> usize {
+        let present = self.space.lock().present();
+        present * self.arena.slab_bytes() + self.heap.bytes()
+    }
+
     /// Brings the cache to the size that its budget has for blocks now. What is held goes later,
     /// with another call. The caller is not pinned.
     pub fn balance(self: &Arc<Self>) {
@@ -363,10 +369,7 @@ impl<M: Plain> Cache<M> {
 
     /// The counters since the cache was made.
     pub fn counters(&self) -> CacheCounters {
-        let ((_, frame_bytes), present) = {
-            let space = self.space.lock();
-            (space.frames_in_use(&self.arena), space.present())
-        };
+        let (_, frame_bytes) = self.space.lock().frames_in_use(&self.arena);
         let heap_bytes = self.heap.bytes();
         CacheCounters {
             hits: self.counters.read(Counted::Hit as usize),
@@ -378,7 +381,7 @@ impl<M: Plain> Cache<M> {
             inherited_bytes: self.counters.read(Counted::InheritedBytes as usize),
             inherited_used: self.counters.read(Counted::InheritedUsed as usize),
             bytes: (frame_bytes + heap_bytes) as u64,
-            memory_bytes: (present * self.arena.slab_bytes() + heap_bytes) as u64,
+            memory_bytes: self.memory_bytes() as u64,
             bytes_max: self.bytes_max() as u64,
             huge_bytes: self.arena.huge_bytes(),
         }

@@ -1,7 +1,7 @@
 //! Memtables of all trees, blocks and what is pinned stay within one budget, and nobody waits for
 //! ever when it is small.
 
-use crate::support::{collect, eventually, open};
+use crate::support::{TREE, collect, eventually, open};
 use engine::{
     Column, Durability, Engine, FamilyId, IngestOptions, Options, RowRange, ScanRequest, SstWriter,
     Timestamp, TreeId, TreeOptions, WriteBatch,
@@ -142,6 +142,51 @@ fn what_an_ingest_gathers_is_charged_until_its_file_is_written() {
     assert!(building() > 0);
     drop(writer);
     assert_eq!(building(), 0);
+}
+
+#[test]
+fn blocks_give_way_to_what_the_process_has_beside_and_come_back() {
+    const BUDGET: usize = 16 * MIB;
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path(), with_budget(BUDGET));
+    engine.create_tree(TREE, TreeOptions::default()).unwrap();
+    let mut writer = engine.sst_writer(TREE, &IngestOptions::default()).unwrap();
+    let column = Column::of(FamilyId(1), b"q");
+    // More than the budget, whatever compression makes of it.
+    let value: Vec<u8> =
+        (0..2000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    for row in 0..20_000u64 {
+        let value: Vec<u8> = value.iter().map(|byte| byte ^ (row >> 1) as u8 ^ row as u8).collect();
+        writer.put(&row.to_be_bytes(), column, Timestamp(1), &value).unwrap();
+    }
+    engine.ingest(&mut writer.finish().unwrap()).unwrap();
+    let blocks = || metric(&engine, "memory_blocks_bytes");
+    let beside = || metric(&engine, "memory_beside_bytes");
+    // Told as often as the scan goes on: what was beside and is not goes little by little.
+    let read_all = |beside: usize| {
+        for _ in 0..4 {
+            assert_eq!(rows_of(&engine, TREE), 20_000);
+            (0..50).for_each(|_| engine.note_process_memory(in_use(&engine) + beside));
+        }
+    };
+    read_all(0);
+    assert!(blocks() > BUDGET / 8 * 6 && beside() == 0, "{} {}", blocks(), beside());
+    // So much that there is room for, so much that an eighth is left, and more than that.
+    for (there, most, least) in [(6, 10, 7), (13, 3, 1), (40, 2, 1)] {
+        read_all(there * MIB);
+        eventually("blocks give way", || blocks() <= most * MIB);
+        assert!(blocks() >= least * MIB, "{there} MiB beside: {}", blocks());
+        assert!(beside().abs_diff(there * MIB) < MIB, "{there} MiB beside: {}", beside());
+    }
+    // Memtables keep their share.
+    (0..150).for_each(|at| write(&engine, TREE, 100_000 + at * 20..100_000 + (at + 1) * 20));
+    assert_eq!(metric(&engine, "flushes_total"), 0);
+    engine.flush(TREE).unwrap();
+    for _ in 0..8 {
+        assert_eq!(rows_of(&engine, TREE), 23_000);
+        (0..50).for_each(|_| engine.note_process_memory(in_use(&engine)));
+    }
+    assert!(blocks() > BUDGET / 8 * 6 && beside() == 0, "{} {}", blocks(), beside());
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod observe;
 mod signals;
 mod state;
 
+use crate::beside::Telling;
 use crate::config::{Config, ServeArgs, describe_durability};
 use crate::logging;
 use anyhow::{Context, anyhow};
@@ -62,6 +63,8 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let (stop, stopped) = watch::channel(());
     let http = tokio::spawn(http::serve(http, Arc::clone(&state), stopped.clone()));
 
+    let memory = || base::memory::process_bytes().unwrap_or_default();
+    let before = memory();
     let (engine, store) = tokio::select! {
         opened = open(config) => opened?,
         () = signals.next() => {
@@ -70,6 +73,8 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
         }
     };
     state.set_engine(engine.clone());
+    let telling = Telling::start(engine.clone(), move || memory().saturating_sub(before));
+    let telling = telling.context("cannot start the server's threads")?;
     let (drain, draining) = watch::channel(());
     let mut grpc = tokio::spawn(grpc(bigtable, store, Arc::clone(&state), draining));
     state.set_phase(Phase::Serving);
@@ -86,6 +91,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     state.set_phase(Phase::Draining);
     drop(drain);
     finish(&mut grpc, config.drain, &mut signals).await?;
+    drop(telling);
     tokio::task::spawn_blocking(move || engine.close())
         .await?
         .context("cannot close the data directory cleanly")?;

@@ -17,7 +17,8 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The files of a run: see the file header.
 #[derive(Debug)]
@@ -100,7 +101,7 @@ impl Book {
             ledgers.push(Mutex::new(self.replay(field, writer, saved)?));
         }
         let trees = saved.trees.into_iter().map(AtomicU32::new).collect();
-        let grown = AtomicI64::new(0);
+        let grown = Arc::default();
         Ok((Expected { field, ledgers, trees, grown }, saved.replacing))
     }
 

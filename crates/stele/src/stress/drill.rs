@@ -1,8 +1,7 @@
 //! The parent: starts workers, kills them, and gives the verdict.
 
 use super::StressArgs;
-use super::memory::Beside;
-use super::plan::{End, Run, THREADS_MAX};
+use super::plan::{End, Run};
 use super::report::{Event, Memory, Tally};
 use super::work::check;
 use crate::config::ConfigError;
@@ -323,14 +322,12 @@ impl Drill {
         let counts: Vec<String> =
             counts.iter().map(|(count, what)| format!("{} {what}", HumanCount(*count))).collect();
         format!(
-            "seed {}, {:.1} minutes, {}; longest write {:.0?}; memory at most {} MiB, where a tenth \
-             and at most {} MiB more may be; at most {} descriptors beside those of SSTables",
+            "seed {}, {:.1} minutes, {}; longest write {:.0?}; memory at most {} MiB; at most {} descriptors beside those of SSTables",
             self.run.seed,
             self.elapsed().as_secs_f64() / 60.0,
             counts.join(", "),
             tally.latencies.max(),
             self.memory(),
-            Beside::of(&self.run, THREADS_MAX).sum() >> 20,
             tally.descriptors,
         )
     }

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 /// A cell: its place, and the version of its value, or the sum it is. Saved as family, qualifier,
@@ -210,7 +211,7 @@ pub(super) struct Expected {
     /// Ids of the trees by slot.
     pub(super) trees: Vec<AtomicU32>,
     /// Bytes by which the ledgers have grown.
-    pub(super) grown: AtomicI64,
+    pub(super) grown: Arc<AtomicI64>,
 }
 
 /// By writer, after which batches the rows are as they were seen: ranges, both ends included.
@@ -419,7 +420,7 @@ mod tests {
         let ledger = || Mutex::new(Ledger::new(0, vec![vec![Box::default(); 64]; 2]));
         let trees = vec![AtomicU32::new(1), AtomicU32::new(2)];
         let ledgers = vec![ledger(), ledger()];
-        Expected { field: FIELD, ledgers, trees, grown: AtomicI64::new(0) }
+        Expected { field: FIELD, ledgers, trees, grown: Arc::default() }
     }
 
     /// Takes batches up to `number` of writer 0, the last of which is begun only.

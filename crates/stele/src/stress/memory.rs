@@ -2,63 +2,29 @@
 //!
 //! What counts is what the process has allocated and touched (`RssAnon`: no text of the program),
 //! less what it had when the expected state was loaded and the engine not yet open, and less what
-//! that state has grown by since. It may be the engine's budget, a tenth of it, and what decision 15
-//! lists as beside the budget ([`Beside`]), which follows from the number of threads and not from
-//! the data.
+//! that state has grown by since. The engine is told of it as by a server, and blocks give way to
+//! what is beside its account. So it may be the budget and a tenth; where the budget is too small for
+//! what threads need whatever it is, that may come on top.
 
 use super::look::Judged;
-use super::plan::Run;
-use super::work::COPY_BYTES;
+use super::plan::{Run, THREADS_MAX};
 use engine::Engine;
 
-/// Of a thread that asks something of the engine: buffers of reads that it keeps (1 MiB), its batch
-/// or row, blocks that it holds and the cache has no room for, its stack.
-const THREAD_BYTES: u64 = 3 << 19;
-/// Of a background thread: what it reads ahead (64 KiB a run), a block and 256 KiB to be written, a
-/// context of Zstandard (1 MiB).
-const JOB_BYTES: u64 = 2 << 20;
-/// What the allocator has for itself: free between what lives, or for alignment; and what nobody has
-/// found yet. With 12 threads that ask and two in the background 80 MiB were seen beside the engine's
-/// account, of a budget of 32, on a machine that had five times as much to do as it could.
-const FREED_BYTES: u64 = 96 << 20;
+/// A budget of so much for each thread is kept to, but for a tenth: half of it is for memtables, an
+/// eighth for blocks, and what is left is as much as threads need at a time.
+const KEPT_BYTES: u64 = 4 << 20;
+/// Beside a smaller one and a tenth, what each thread may have: buffers of reads, its batch, blocks
+/// that it holds and the cache has no room for, contexts of Zstandard, and what the allocator keeps of
+/// all that. With 16 threads 34 MiB were seen, of a budget of 8, on a machine that had eight times as
+/// much to do as it could.
+const BESIDE_BYTES: u64 = 3 << 20;
 
-/// Memory that a worker may have beside a budget and a tenth of it, in bytes.
-#[derive(Debug)]
-pub(super) struct Beside {
-    threads: u64,
-    jobs: u64,
-    /// The engine that opens a checkpoint, with a tenth more.
-    copy: u64,
-}
-
-impl Beside {
-    /// That of a worker of `run` with so many background threads.
-    pub(super) fn of(run: &Run, background: usize) -> Self {
-        // One thread keeps house, another watches.
-        let threads = u64::from(run.writers) + u64::from(run.readers) + 2;
-        Self {
-            threads: threads * THREAD_BYTES,
-            jobs: background as u64 * JOB_BYTES,
-            copy: (COPY_BYTES + COPY_BYTES / 10) as u64,
-        }
-    }
-
-    /// All of it.
-    pub(super) fn sum(&self) -> u64 {
-        self.threads + self.jobs + self.copy + FREED_BYTES
-    }
-}
-
-impl std::fmt::Display for Beside {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let [threads, jobs, copy] = [self.threads, self.jobs, self.copy].map(Mib);
-        let freed = Mib(FREED_BYTES);
-        write!(
-            f,
-            "{threads} for threads that ask, {jobs} for background threads, {copy} for the engine \
-             of a checkpoint, {freed} that the allocator has not given back"
-        )
-    }
+/// Bytes that a worker of `run` may have with a budget of `budget` bytes.
+fn allowed(run: &Run, budget: u64) -> u64 {
+    // One thread keeps house, another watches.
+    let threads = u64::from(run.writers) + u64::from(run.readers) + 2 + THREADS_MAX as u64;
+    let beside = if budget < threads * KEPT_BYTES { threads * BESIDE_BYTES } else { 0 };
+    budget + budget / 10 + beside
 }
 
 /// What the engine says it uses its budget for, in bytes.
@@ -66,10 +32,13 @@ impl std::fmt::Display for Beside {
 pub(super) struct Account(Vec<(&'static str, u64)>);
 
 impl Account {
+    const BESIDE: &'static str = "memory_beside_bytes";
+
     /// What `engine` says now.
     pub(super) fn of(engine: &Engine) -> Self {
         let metrics = engine.metrics();
         let names = [
+            Self::BESIDE,
             "memory_blocks_bytes",
             "memory_memtables_active_bytes",
             "memory_memtables_frozen_bytes",
@@ -80,9 +49,10 @@ impl Account {
         Self(names.map(|name| (name, metrics.get(name).unwrap_or_default())).to_vec())
     }
 
-    /// All of it.
+    /// All that is charged.
     pub(super) fn sum(&self) -> u64 {
-        self.0.iter().map(|(_, bytes)| bytes).sum()
+        let charged = self.0.iter().filter(|(name, _)| *name != Self::BESIDE);
+        charged.map(|(_, bytes)| bytes).sum()
     }
 }
 
@@ -91,6 +61,11 @@ impl std::fmt::Display for Account {
         let parts = self.0.iter().map(|(name, bytes)| format!("{name} {}", Mib(*bytes)));
         f.write_str(&parts.collect::<Vec<_>>().join(", "))
     }
+}
+
+/// What of `all` is the engine's, where `before` was there before and has `grown` since.
+pub(super) fn by_engine(all: u64, before: u64, grown: i64) -> u64 {
+    all.saturating_sub(before.saturating_add_signed(grown))
 }
 
 /// Memory of a worker at some moment, in bytes.
@@ -108,25 +83,23 @@ pub(super) struct Used {
 impl Used {
     /// What is the engine's of it.
     pub(super) fn by_engine(&self) -> u64 {
-        self.all.saturating_sub(self.before.saturating_add_signed(self.grown))
+        by_engine(self.all, self.before, self.grown)
     }
 
-    /// An error, which tells the parts, if it is more than `budget`, a tenth, and `beside`.
-    pub(super) fn judge(&self, budget: u64, beside: &Beside) -> Judged<()> {
-        let tenth = budget / 10;
-        let (used, allowed) = (self.by_engine(), budget + tenth + beside.sum());
+    /// An error, which tells the parts, if it is more than a worker of `run` may have with a budget of
+    /// `budget` bytes.
+    pub(super) fn judge(&self, run: &Run, budget: u64) -> Judged<()> {
+        let (used, allowed) = (self.by_engine(), allowed(run, budget));
         if used <= allowed {
             return Ok(());
         }
         let Self { all, before, grown, account } = self;
-        let [used, allowed, all, before, budget, tenth] =
-            [used, allowed, *all, *before, budget, tenth].map(Mib);
+        let [used, allowed, all, before, budget] = [used, allowed, *all, *before, budget].map(Mib);
         let grown = *grown as f64 / f64::from(1 << 20);
         Err(format!(
-            "{used} of memory where {allowed} may be. Measured: {all}, less {before} before the \
-             engine was opened and {grown:.1} MiB that the expected state has grown by. Allowed: the \
-             budget of {budget}, a tenth of it, {tenth}, and beside it {beside}. Of what is used the \
-             engine's account has {}: {account}",
+            "{used} of memory where {allowed} may be, with a budget of {budget}. Measured: {all}, less \
+             {before} before the engine was opened and {grown:.1} MiB that the expected state has grown \
+             by. The engine's account has {}: {account}",
             Mib(account.sum())
         ))
     }
@@ -150,23 +123,19 @@ mod tests {
     #[test]
     fn more_than_may_be_is_told_by_its_parts() {
         let run = Run { seed: 1, writers: 4, readers: 2, rows: 10 };
-        let beside = Beside::of(&run, 2);
-        assert_eq!(
-            beside.sum(),
-            12 * MIB + 4 * MIB + (COPY_BYTES + COPY_BYTES / 10) as u64 + 96 * MIB
-        );
-        let account = || Account(vec![("memory_blocks_bytes", 60 * MIB)]);
+        let account =
+            || Account(vec![(Account::BESIDE, 70 * MIB), ("memory_blocks_bytes", 60 * MIB)]);
         let used = |all| Used { all, before: 5 * MIB, grown: 2 << 20, account: account() };
-        let allowed = 100 * MIB + 10 * MIB + beside.sum() + 7 * MIB;
-        assert_eq!(used(allowed).judge(100 * MIB, &beside), Ok(()));
-        let what = used(allowed + 1).judge(100 * MIB, &beside).unwrap_err();
+        let most = 110 * MIB + 7 * MIB;
+        assert_eq!(used(most).judge(&run, 100 * MIB), Ok(()));
+        assert_eq!(allowed(&run, 8 * MIB), 8 * MIB + 8 * MIB / 10 + 36 * MIB);
+        assert_eq!(allowed(&run, 48 * MIB), 48 * MIB + 48 * MIB / 10);
+        let what = used(most + MIB).judge(&run, 100 * MIB).unwrap_err();
         let parts = [
-            "226.4 MiB of memory where 226.4 MiB may be",
+            "111.0 MiB of memory where 110.0 MiB may be, with a budget of 100.0 MiB",
             "less 5.0 MiB before",
             "2.0 MiB that the expected state",
-            "the budget of 100.0 MiB",
-            "12.0 MiB for threads that ask",
-            "memory_blocks_bytes 60.0 MiB",
+            "account has 60.0 MiB: memory_beside_bytes 70.0 MiB, memory_blocks_bytes 60.0 MiB",
         ];
         parts.iter().for_each(|part| assert!(what.contains(part), "{part}: {what}"));
         // A state that shrank is no memory of the engine's.

@@ -5,14 +5,10 @@ use engine::manifest::{self, FileNumber, State};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Bytes of memory that belong to this process alone and are backed by no file (`RssAnon`): what it
-/// has allocated and touched, without the program's own text.
+/// Memory of this process, in bytes.
 pub(super) fn memory_bytes() -> Result<u64, String> {
-    let status = std::fs::read_to_string("/proc/self/status");
-    let status = status.map_err(|error| format!("cannot read /proc/self/status: {error}"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    kib.map(|kib| kib << 10).ok_or_else(|| "/proc/self/status has no RssAnon".to_owned())
+    let bytes = base::memory::process_bytes();
+    bytes.map(|bytes| bytes as u64).ok_or_else(|| "the system does not tell of memory".to_owned())
 }
 
 /// What the open descriptors of this process lead to.

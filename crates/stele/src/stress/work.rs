@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Memory of the engine that opens a checkpoint, beside that of the one under stress.
-pub(super) const COPY_BYTES: usize = 4 << 20;
+const COPY_BYTES: usize = 4 << 20;
 /// A thread tells what it did when it has done so much.
 const TELL_EVERY: u64 = 4;
 

@@ -4,11 +4,12 @@
 use super::book::Book;
 use super::ledger::Expected;
 use super::look::{self, Judged, refused};
-use super::memory::{Account, Beside, Used};
+use super::memory::{Account, Used, by_engine};
 use super::plan::{Cycle, Run, SLOTS, tree_options};
 use super::report::{Event, Memory, Tally};
 use super::work::{Site, check_leftover};
 use super::{WorkerArgs, batch::Field, watch};
+use crate::beside::Telling;
 use anyhow::{Context, Result};
 use base::env::{Clock, SystemClock};
 use engine::request::Direction;
@@ -79,7 +80,7 @@ struct Worker {
     copy: PathBuf,
     ended: Arc<AtomicBool>,
     /// Memory when nothing was open yet.
-    base: u64,
+    before: u64,
     /// Descriptors beside SSTables at the first quiet moment.
     descriptors: Option<usize>,
 }
@@ -91,7 +92,7 @@ impl Worker {
         let field = Field { seed: run.seed, slots: SLOTS, rows: run.rows };
         let (expected, replacing) = book.expected(field, run.writers)?;
         let (store, copy) = (args.data_dir.join("store"), args.data_dir.join("copy"));
-        let base = watch::memory_bytes().map_err(anyhow::Error::msg)?;
+        let before = watch::memory_bytes().map_err(anyhow::Error::msg)?;
         let (number, descriptors) = (args.cycle, None);
         Ok(Self {
             run,
@@ -103,7 +104,7 @@ impl Worker {
             store,
             copy,
             ended,
-            base,
+            before,
             descriptors,
         })
     }
@@ -112,6 +113,7 @@ impl Worker {
         check_leftover(&self.copy)?;
         let opened = Engine::open(self.cycle.env(), &self.store, self.cycle.options.clone());
         let engine = opened.map_err(|error| refused("opening", &error))?;
+        let _telling = self.tell(&engine)?;
         if self.replacing {
             self.finish_replacing(&engine)?;
         }
@@ -131,6 +133,16 @@ impl Worker {
                 return engine.close().map_err(|error| refused("closing", &error));
             }
         }
+    }
+
+    /// Has `engine` told what the process has for it, as a server does.
+    fn tell(&self, engine: &Engine) -> Judged<Telling> {
+        let (before, grown) = (self.before, Arc::clone(&self.expected.grown));
+        let has = move || {
+            let all = watch::memory_bytes().unwrap_or_default();
+            by_engine(all, before, grown.load(Ordering::Relaxed)) as usize
+        };
+        Telling::start(engine.clone(), has).map_err(|error| format!("no thread: {error}"))
     }
 
     /// The trees are there and no others.
@@ -233,13 +245,13 @@ impl Worker {
     fn memory(&self, engine: &Engine, tally: &mut Tally) -> Judged<()> {
         let used = Used {
             all: watch::memory_bytes()?,
-            before: self.base,
+            before: self.before,
             grown: self.expected.grown.load(Ordering::Relaxed),
             account: Account::of(engine),
         };
         let budget = self.cycle.options.memory_bytes_max as u64;
         tally.saw_memory(Memory { bytes: used.by_engine(), charged: used.account.sum() }, budget);
-        used.judge(budget, &Beside::of(&self.run, self.cycle.threads))
+        used.judge(&self.run, budget)
     }
 
     /// Nothing goes on: everything is there, and nothing else, of files too.

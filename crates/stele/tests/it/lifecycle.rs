@@ -2,6 +2,7 @@
 
 use crate::server::{Server, run, stderr};
 use rustix::process::Signal;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_started_server_is_healthy_and_ready_and_has_metrics() {
@@ -17,6 +18,24 @@ fn a_started_server_is_healthy_and_ready_and_has_metrics() {
         value.parse::<f64>().expect(line);
     }
     assert_eq!(server.get("/nothing").0, 404);
+}
+
+#[test]
+fn a_server_tells_its_engine_what_it_has_beside() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let beside = || {
+        let (_, metrics) = server.get("/metrics");
+        let value = |line: &str| line.strip_prefix("stele_memory_beside_bytes ")?.parse().ok();
+        metrics.lines().find_map(value).unwrap_or(0u64)
+    };
+    // Its threads and listeners have some memory, and nobody charges it.
+    let begun = Instant::now();
+    while beside() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it was never told");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(beside() < 256 << 20, "{}", beside());
 }
 
 #[test]
