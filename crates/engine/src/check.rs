@@ -8,6 +8,9 @@
 //!    what they say of each other and what the manifest says of them, and every batch of the log.
 
 mod log;
+mod tree;
+
+pub use tree::{TreeReading, read_tree};
 
 use crate::cache::CacheFeatures;
 use crate::cell::{SequenceNumber, TreeId};
@@ -90,7 +93,8 @@ impl Report {
         Ok(())
     }
 
-    fn add(&mut self, file: PathBuf, offset: u64, what: impl Into<String>) {
+    /// Adds a finding about `file` that a repair may salvage what is left of.
+    pub fn add(&mut self, file: PathBuf, offset: u64, what: impl Into<String>) {
         self.findings.push(Finding { file, offset, what: what.into(), advice: SALVAGE });
     }
 }

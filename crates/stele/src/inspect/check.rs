@@ -8,8 +8,9 @@ use engine::check::{Finding, Report, check_dir};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::json;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use table::local::check::{Misfits, check_tables};
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
@@ -28,9 +29,11 @@ const UNUSABLE: u8 = 2;
 /// Checks a data directory: 0 clean, 1 damaged, 2 could not check.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let mut progress = Progress::new();
-    let checked = check_dir(&Env::real(1), &args.dir, &mut |at| {
+    let env = Env::real(1);
+    let checked = check_dir(&env, &args.dir, &mut |at| {
         progress.show(at.file, at.bytes, at.bytes_total);
     });
+    let checked = checked.map(|report| with_tables(&env, &args.dir, report));
     drop(progress);
     let mut out = std::io::stdout().lock();
     match checked {
@@ -50,6 +53,21 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
             Ok(ExitCode::from(UNUSABLE))
         }
     }
+}
+
+/// Adds to `report` where the tables of a server do not fit the trees in `dir`.
+fn with_tables(env: &Env, dir: &Path, mut report: Report) -> Report {
+    match check_tables(env, dir) {
+        Ok(Some(Misfits { findings, notes })) => {
+            findings.into_iter().for_each(|what| report.add(dir.to_owned(), 0, what));
+            report.notes.extend(notes);
+        }
+        Ok(None) => {}
+        Err(error) => {
+            report.notes.push(format!("tables were not compared with trees: {error}"));
+        }
+    }
+    report
 }
 
 fn show(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {

@@ -144,6 +144,22 @@ fn damage_is_found_with_file_and_offset_and_a_server_refuses_it() {
 }
 
 #[test]
+fn a_table_without_its_tree_is_found_by_name_and_a_server_refuses_it() {
+    use engine::{Engine, Options};
+    let root = tempfile::tempdir().unwrap();
+    let dir = used_directory(root.path());
+    let engine = Engine::open(base::env::Env::real(1), &dir, Options::default()).unwrap();
+    let [_system, table] = engine.trees()[..] else { panic!("{:?}", engine.trees()) };
+    engine.drop_tree(table).unwrap();
+    drop(engine);
+    let output = check(&dir);
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    let (said, tree) = (stdout(&output), table.0);
+    assert!(said.contains(&format!("/tables/t names tree {tree}, which does not exist")), "{said}");
+    assert!(stderr(&serve(&dir)).contains("which is missing"), "{}", stderr(&serve(&dir)));
+}
+
+#[test]
 fn a_missing_sstable_is_found_and_a_server_refuses_to_start() {
     let root = tempfile::tempdir().unwrap();
     let dir = used_directory(root.path());

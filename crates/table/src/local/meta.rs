@@ -15,8 +15,8 @@ pub(crate) const SYSTEM_TREE: TreeId = TreeId(1);
 pub(crate) const FIRST_TABLET_TREE: TreeId = TreeId(16);
 
 const FAMILY: FamilyId = FamilyId(1);
-const NEXT_TREE_ROW: &[u8] = b"next_tree";
-const TABLE_PREFIX: &[u8] = b"table/";
+pub(super) const NEXT_TREE_ROW: &[u8] = b"next_tree";
+pub(super) const TABLE_PREFIX: &[u8] = b"table/";
 
 /// Keeps the schema of all tables. Every change is durable when its call returns. Calls block, and
 /// changes come one at a time.
@@ -86,9 +86,9 @@ impl EngineMeta {
     pub(super) fn readable_tables(&self) -> Result<(Vec<TableSchema>, Vec<Vec<u8>>)> {
         let (mut tables, mut damaged) = (Vec::new(), Vec::new());
         self.read(RowRange::prefix(TABLE_PREFIX), |row, record| {
-            match schema_record::decode(record) {
-                Ok(table) if table_row(&table.name) == row => tables.push(table),
-                _ => damaged.push(row.to_vec()),
+            match decode_table(row, record) {
+                Ok(table) => tables.push(table),
+                Err(_) => damaged.push(row.to_vec()),
             }
             Ok(())
         })?;
@@ -118,6 +118,15 @@ fn table_row(table: &TableName) -> Vec<u8> {
     [TABLE_PREFIX, table.as_str().as_bytes()].concat()
 }
 
+/// The table whose record stands in `row`; `DataLoss` if it cannot be read.
+pub(super) fn decode_table(row: &[u8], record: &[u8]) -> Result<TableSchema> {
+    let table = schema_record::decode(record).map_err(|error| damaged(row, error))?;
+    if table_row(&table.name) != row {
+        return Err(damaged(row, "the record is another table's"));
+    }
+    Ok(table)
+}
+
 fn damaged(row: &[u8], what: impl std::fmt::Display) -> Error {
     Error::DataLoss(format!("system tree, row '{}': {what}", row.escape_ascii()))
 }
@@ -126,11 +135,7 @@ impl MetaStore for EngineMeta {
     fn tables(&self) -> Result<Vec<TableSchema>> {
         let mut tables = Vec::new();
         self.read(RowRange::prefix(TABLE_PREFIX), |row, record| {
-            let table = schema_record::decode(record).map_err(|error| damaged(row, error))?;
-            if table_row(&table.name) != row {
-                return Err(damaged(row, "the record is another table's"));
-            }
-            tables.push(table);
+            tables.push(decode_table(row, record)?);
             Ok(())
         })?;
         Ok(tables)

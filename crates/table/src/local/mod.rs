@@ -9,6 +9,7 @@
 //!    changes have a lock of their own, held by a blocking call that takes no other.
 
 pub mod adopt;
+pub mod check;
 mod load;
 mod locks;
 mod meta;
