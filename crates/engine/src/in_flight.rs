@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Where the block that a get waits for decides it, it is answered from that block without another
-//! plan. After [`FETCHES_MAX`] rounds, and where a plan says so, it is merged, which reads what it
+//! plan; a block that decides all that wait for it need not enter the cache, if that has no room. After [`FETCHES_MAX`] rounds, and where a plan says so, it is merged, which reads what it
 //! still misses by itself.
 //!
 //! 1. A get waits exactly for the loads that list it, each in flight in the queue.
@@ -21,13 +21,13 @@
 //! 4. Without a snapshot each plan looks at the newest state of the tree, so the answer is of a
 //!    moment between submission and answer, and no files are kept from being deleted.
 
-use crate::cache::KeyMap;
+use crate::cache::{BlockRef, CacheKey, KeyMap};
 use crate::cell::{FamilyId, Timestamp};
 use crate::error::{Error, Result};
 use crate::fetch::Missed;
 use crate::reader::{ColumnOf, FETCHES_MAX, Planned, PointCount, TreeReader};
 use crate::snapshot::Snapshot;
-use crate::sstable::{BlockLoad, HeldBlocks};
+use crate::sstable::{Block, BlockLoad, HeldBlocks};
 use base::env::read_queue::{Completed, ReadQueue};
 use std::collections::VecDeque;
 
@@ -191,19 +191,25 @@ impl InFlightGets {
 
     /// A block has come, or failed to.
     fn arrived(&mut self, read: Completed) {
-        let load = self.loads.remove(read.tag as usize);
+        let mut load = self.loads.remove(read.tag as usize);
         let key = load.block.key();
         self.loading.remove(&key);
+        if let Ok(framed) = &read.result
+            && self.is_passing(&load, key)
+        {
+            load.gets = self.answer_from_passing(&load.block, framed, load.gets);
+            if load.gets.is_empty() {
+                return self.tree.cache().turned_away(framed.len());
+            }
+        }
         let outcome = load.block.enter(self.tree.cache(), read.result);
         for slot in load.gets {
-            let get = self.gets.get(slot);
-            if let (Ok(hold), true) = (&outcome, get.decided)
-                && let Some(answer) = self.tree.get_decided(get.of(), self.snapshot.as_ref(), hold)
+            if let Ok(hold) = &outcome
+                && self.answer_decided(slot, hold.get())
             {
-                let get = self.gets.remove(slot);
-                self.answered.push_back((get.tag, answer));
                 continue;
             }
+            let get = self.gets.get(slot);
             match &outcome {
                 Ok(hold) => get.held.push(key, hold.clone()),
                 Err(error) => get.failed = Some(error.clone()),
@@ -211,6 +217,41 @@ impl InFlightGets {
             get.waits_for -= 1;
             self.go_on(slot);
         }
+    }
+
+    /// Whether all gets that wait for a block are decided by it, and the cache can do without it.
+    fn is_passing(&mut self, load: &Load, key: CacheKey) -> bool {
+        load.gets.iter().all(|slot| self.gets.get(*slot).decided)
+            && !self.tree.cache().is_worth_keeping(key, load.block.bytes() as usize)
+    }
+
+    /// Answers gets from a block that is not kept; gives those for which that does not do, all if
+    /// the block is damaged.
+    fn answer_from_passing(
+        &mut self,
+        block: &BlockLoad,
+        framed: &[u8],
+        mut gets: Vec<usize>,
+    ) -> Vec<usize> {
+        let looked = block.look_at(framed, |block| {
+            gets.retain(|slot| !self.answer_decided(*slot, block));
+        });
+        // Entering the cache tells of the damage again, to whoever waits for the block.
+        drop(looked);
+        gets
+    }
+
+    /// Answers a get, if `block` decides it.
+    fn answer_decided(&mut self, slot: usize, block: BlockRef<'_, Block>) -> bool {
+        let get = self.gets.get(slot);
+        if !get.decided {
+            return false;
+        }
+        let answer = self.tree.get_decided(get.of(), self.snapshot.as_ref(), block);
+        let Some(answer) = answer else { return false };
+        let get = self.gets.remove(slot);
+        self.answered.push_back((get.tag, answer));
+        true
     }
 
     /// Plans a get again, and again, until it waits for a block or has its answer.

@@ -11,7 +11,7 @@ mod tasks;
 pub use tasks::{RowEnd, RowReads};
 
 use crate::batch::TimestampRange;
-use crate::cache::BlockHold;
+use crate::cache::BlockRef;
 use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::engine::{Engine, Scan, Shared};
 use crate::error::{Error, Result};
@@ -293,12 +293,12 @@ impl TreeReader {
         &self,
         of: ColumnOf<'_>,
         snapshot: Option<&Snapshot>,
-        block: &BlockHold<Block>,
+        block: BlockRef<'_, Block>,
     ) -> Option<Answer> {
         if let Err(error) = self.check() {
             return Some(Err(error));
         }
-        let hit = match RowHit::in_block(block.get(), of.row)? {
+        let hit = match RowHit::in_block(block, of.row)? {
             Some(hit) if !hit.is_plain(self.sequence(snapshot)) => return None,
             hit => hit,
         };

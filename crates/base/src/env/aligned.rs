@@ -8,6 +8,10 @@ use std::ops::Range;
 /// read then fills one page and not parts of two.
 pub(super) const MEMORY_ALIGN: usize = 4096;
 
+/// The shortest transfer of a read that is aligned: devices that write pages of this length take longer
+/// for a part of one. What lies behind the file's end is not there to be read, and does not matter.
+const PAGE_BYTES: usize = 4096;
+
 /// The longest single transfer asked of the kernel; it would cut longer ones to 2 GiB less a page.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
@@ -42,8 +46,8 @@ impl AlignedBuffer {
     }
 }
 
-/// A read of `[offset, offset + len)` rounded out to a device's alignment, and how far it has
-/// come. The rounded range is read into memory of its length; what was asked for lies inside.
+/// A read of `[offset, offset + len)` rounded out to a device's alignment and to a page at least,
+/// and how far it has come. The rounded range is read into memory of its length; what was asked for lies inside.
 #[derive(Debug, Clone)]
 pub(super) struct AlignedRead {
     align: usize,
@@ -58,15 +62,18 @@ pub(super) struct AlignedRead {
 }
 
 impl AlignedRead {
-    /// The read of `len` bytes at `offset`. `align` is a power of two; 1 leaves the range as it
-    /// is. `InvalidInput` if it ends beyond what a file can be long.
+    /// The read of `len` bytes at `offset`. `align` is a power of two; 1 leaves the range as it is,
+    /// and so is one without bytes. `InvalidInput` if it ends beyond what a file can be long.
     pub(super) fn new(offset: u64, len: usize, align: usize) -> io::Result<Self> {
         assert!(align.is_power_of_two(), "an alignment is a power of two");
         let too_far = || io::Error::from(io::ErrorKind::InvalidInput);
         let start = offset - offset % align as u64;
         let head = (offset - start) as usize;
         let end = head.checked_add(len).ok_or_else(too_far)?;
-        let rounded = end.checked_next_multiple_of(align).ok_or_else(too_far)?;
+        let mut rounded = end.checked_next_multiple_of(align).ok_or_else(too_far)?;
+        if align > 1 && len > 0 {
+            rounded = rounded.max(PAGE_BYTES.next_multiple_of(align));
+        }
         let file_end = start.checked_add(rounded as u64).ok_or_else(too_far)?;
         if i64::try_from(file_end).is_err() {
             return Err(too_far());

@@ -7,7 +7,8 @@
 //!
 //! Configurations: data blocks of 4 KB or 16 KB, and index search by halving or interpolation.
 //! Disk-bound, with many reads in flight, also MultiGet in place of threads, over one large file:
-//! it batches the reads of a file through io_uring where the build has it.
+//! it batches the reads of a file through io_uring where the build has it; and blocks that begin and
+//! end with a page of the file.
 
 use crate::data::{Cell, Model};
 use crate::engines::encode::{Rows, key_of, key_of_part};
@@ -32,7 +33,7 @@ pub(crate) const ENTRY: Entry = Entry { name: "rocksdb", configurations, open };
 fn configurations(setup: &Setup) -> std::result::Result<Vec<&'static str>, &'static str> {
     let mut all = vec!["4k", "16k", "16k-interpolation"];
     if setup.disk_bound {
-        all.push("4k-multiget");
+        all.extend(["4k-multiget", "4k-aligned", "4k-aligned-multiget"]);
     }
     Ok(all)
 }
@@ -55,11 +56,12 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
     let cache = Cache::new_hyper_clock_cache(setup.cache_bytes, 0);
     let mut base = database_options(setup);
     base.set_block_based_table_factory(&table_options(setup, configuration, &cache));
-    // The binding has no setter for this one.
+    // The binding has no setters for these.
     let search =
         if configuration.ends_with("interpolation") { "kInterpolation" } else { "kBinary" };
+    let aligned = is_aligned(configuration);
     let options = base.get_options_from_string(format!(
-        "block_based_table_factory={{index_block_search_type={search}}}"
+        "block_based_table_factory={{index_block_search_type={search};block_align={aligned}}}"
     ))?;
     let db = DB::open_cf_with_opts(&options, dir.join("db"), [("default", options.clone())])?;
     let multi_get = configuration.ends_with("multiget");
@@ -85,6 +87,11 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
         _base: base,
     };
     Ok(Box::new(engine))
+}
+
+/// Blocks begin and end with a page.
+fn is_aligned(configuration: &str) -> bool {
+    configuration.contains("aligned")
 }
 
 fn block_bytes(configuration: &str) -> usize {
@@ -166,6 +173,7 @@ fn describe(setup: &Setup, configuration: &str, search: &str) -> String {
     }
     if setup.disk_bound {
         text += " use_direct_reads index=partitioned filter=partitioned top level pinned";
+        text += &format!(" block_align={}", is_aligned(configuration));
     }
     text
 }

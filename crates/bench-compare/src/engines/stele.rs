@@ -22,7 +22,9 @@ pub(crate) const ENTRY: Entry = Entry { name: "stele", configurations, open };
 
 const TREE: TreeId = TreeId(1);
 /// Two threads share the gets in flight; else one has them all.
-const TWO_THREADS: &str = "4k-2-threads";
+const TWO_THREADS: &str = "-2-threads";
+/// Bytes of a block of which the reads that a device makes of it are mostly one page.
+const BLOCK_IN_A_PAGE: u32 = 3500;
 const BACKGROUND_THREADS: usize = 2;
 /// More runs than any workload makes.
 const RUNS_UNMERGED: usize = 64;
@@ -30,7 +32,7 @@ const RUNS_UNMERGED: usize = 64;
 fn configurations(setup: &Setup) -> std::result::Result<Vec<&'static str>, &'static str> {
     let mut all = vec!["4k", "16k"];
     if setup.disk_bound {
-        all.push(TWO_THREADS);
+        all.extend(["4k-2-threads", "page", "page-2-threads"]);
     }
     Ok(all)
 }
@@ -53,7 +55,7 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
         options.l1_bytes_max /= parts;
     }
     let tree_options = TreeOptions {
-        block_bytes: if configuration.starts_with("4k") { 4 << 10 } else { 16 << 10 },
+        block_bytes: block_bytes(configuration),
         compression: Compression::None,
         compression_last: Compression::None,
         filter_granularity: Some(match setup.model {
@@ -67,7 +69,7 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
         engine.create_tree(TREE, tree_options.clone())?;
     }
     let options = format!("{options:?} {tree_options:?}");
-    let threads = if configuration == TWO_THREADS { 2 } else { 1 };
+    let threads = if configuration.ends_with(TWO_THREADS) { 2 } else { 1 };
     Ok(Box::new(Stele { engine, options, model: setup.model, threads }))
 }
 
@@ -77,6 +79,14 @@ struct Stele {
     model: Model,
     /// Threads that share the gets in flight.
     threads: usize,
+}
+
+fn block_bytes(configuration: &str) -> u32 {
+    match configuration.split('-').next() {
+        Some("4k") => 4 << 10,
+        Some("page") => BLOCK_IN_A_PAGE,
+        _ => 16 << 10,
+    }
 }
 
 /// Family 0 is not a valid id.

@@ -8,13 +8,14 @@ pub(super) enum Counted {
     Inserted,
     Evicted,
     NotKept,
+    TurnedAway,
     Inherited,
     InheritedBytes,
     InheritedUsed,
 }
 
 /// Kinds of [`Counted`].
-pub(super) const COUNTED: usize = 8;
+pub(super) const COUNTED: usize = 9;
 
 /// A reading of the cache's counters and gauges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,6 +31,9 @@ pub struct CacheCounters {
     pub evicted: u64,
     /// Blocks that were loaded, lent and not kept, since no room came free in time.
     pub not_kept: u64,
+    /// Blocks that were read, looked at and not kept, since others would have had to go that are
+    /// worth more.
+    pub turned_away: u64,
     /// Blocks that took the place of those they came of, and their bytes.
     pub inherited: u64,
     /// See `inherited`.

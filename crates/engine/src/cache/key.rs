@@ -14,6 +14,13 @@ pub struct CacheKey {
 }
 
 impl CacheKey {
+    /// Which of `places`, a power of two, the block's name has, and its tag, which is not 0.
+    pub(super) fn name(self, places: usize) -> (usize, u16) {
+        let mut mixer = Mixer::default();
+        mixer.write_u64(self.offset ^ self.file.0.rotate_left(40));
+        ((mixer.0 >> 16) as usize & (places - 1), mixer.0 as u16 | 1)
+    }
+
     /// Which of `shards`, a power of two, the block belongs to.
     pub(super) fn shard(self, shards: usize) -> usize {
         let mixed = (self.offset ^ self.file.0.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -7,7 +7,8 @@
 //! block hold its frame. What does not fit a frame is kept on the heap (heap.rs), within an
 //! eighth of what blocks may take.
 //!
-//! What a compaction writes can take the place of what it read (inherit.rs).
+//! What a compaction writes can take the place of what it read (inherit.rs). What is not worth the
+//! place of another is not kept, where the reader can do without (admission.rs).
 //!
 //! How much that is follows from what else is charged to the engine's budget. The cache gives
 //! memory up as soon as others need it, a step at a time (`balance`): blocks are evicted, nobody
@@ -27,6 +28,7 @@
 //!
 //! The cache knows nothing of cells: it keeps bytes and what the loader says they are (`M`).
 
+mod admission;
 mod approach;
 mod claim;
 mod clock;
@@ -57,6 +59,7 @@ pub use key::{CacheKey, KeyMap};
 use crate::budget::Budget;
 use crate::file::FileNumber;
 use crate::striped::Striped;
+use admission::Admission;
 use counters::{COUNTED, Counted};
 use crossbeam_epoch::{self as epoch, Guard};
 use crossbeam_utils::CachePadded;
@@ -154,6 +157,7 @@ pub struct Cache<M: Plain> {
     budget: Arc<Budget>,
     /// Apart from what reads look at.
     size: CachePadded<Size>,
+    admission: Admission,
     /// Hints are followed.
     hints: bool,
     counters: Striped<COUNTED>,
@@ -203,6 +207,7 @@ impl<M: Plain> Cache<M> {
         let heap_bytes = bytes_max - slabs * slab_bytes;
         Arc::new(Self {
             space: CachePadded::new(Mutex::new(Space::new(slabs, arena.classes()))),
+            admission: Admission::new(bytes_max, arena.classes()),
             arena,
             table: Table::new(),
             heap: Heap::new(heap_bytes),
@@ -377,6 +382,7 @@ impl<M: Plain> Cache<M> {
             inserted: self.counters.read(Counted::Inserted as usize),
             evicted: self.counters.read(Counted::Evicted as usize),
             not_kept: self.counters.read(Counted::NotKept as usize),
+            turned_away: self.counters.read(Counted::TurnedAway as usize),
             inherited: self.counters.read(Counted::Inherited as usize),
             inherited_bytes: self.counters.read(Counted::InheritedBytes as usize),
             inherited_used: self.counters.read(Counted::InheritedUsed as usize),
@@ -500,6 +506,9 @@ impl<M: Plain> Cache<M> {
                     true => space.make_room(&self.arena, class, &pinned),
                     false => Taken::default(),
                 };
+                if !taken.is_empty() {
+                    self.admission.note(&space);
+                }
                 for (key, place) in &taken.keys {
                     self.table.remove(*key, *place);
                 }
@@ -545,7 +554,10 @@ impl<M: Plain> Cache<M> {
     fn take_back(self: &Arc<Self>, taken: Taken) {
         let (free, leaving) = {
             let mut space = self.space.lock();
-            (space.take_back(&self.arena, taken.frames), space.take_back_slabs(taken.slabs))
+            let free = space.take_back(&self.arena, taken.frames);
+            let leaving = space.take_back_slabs(taken.slabs);
+            self.admission.note(&space);
+            (free, leaving)
         };
         if !free.is_empty() {
             self.defer_return(free);

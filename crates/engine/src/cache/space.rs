@@ -190,6 +190,11 @@ impl Space {
         Some(frame)
     }
 
+    /// Whether a frame of `class` that is taken now has to be made free by the hand.
+    pub(super) fn is_full(&self, class: usize) -> bool {
+        !self.has_uncut() && self.free[class].len() <= 2 * AHEAD_MAX
+    }
+
     /// Whether the hand should make frames of `class` free.
     pub(super) fn runs_short(&self, class: usize) -> bool {
         !self.has_uncut() && self.free[class].len() < AHEAD_MIN && self.limbo < LIMBO_MAX

@@ -515,3 +515,27 @@ fn a_rare_size_finds_room_at_the_cost_of_a_slab() {
     let lost = before - resident();
     assert!(lost < before / 20, "{lost} of {before} blocks went for one");
 }
+
+#[test]
+fn while_there_is_room_every_block_is_worth_keeping_and_then_what_comes_again() {
+    let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
+    for offset in 0..500 {
+        assert!(cache.is_worth_keeping(key(offset), 1000));
+        load(&cache, offset, CachePriority::Normal, FILL);
+    }
+    (500..2000).for_each(|offset| load(&cache, offset, CachePriority::Normal, FILL));
+    assert!(!cache.is_worth_keeping(key(3000), 1000), "another would have to go");
+    assert!(cache.is_worth_keeping(key(3000), 1000), "it came again");
+    assert!(cache.is_worth_keeping(key(3001), 4 << 20), "it takes no frame's place");
+    cache.remove_file(FileNumber(7));
+    epoch_goes_on();
+    assert!(cache.is_worth_keeping(key(3002), 1000), "all frames are free");
+}
+
+/// Lets what waits for a grace period be done.
+fn epoch_goes_on() {
+    for _ in 0..100 {
+        epoch::pin().flush();
+        std::thread::yield_now();
+    }
+}

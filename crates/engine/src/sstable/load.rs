@@ -20,7 +20,9 @@ use super::reader::SstReader;
 use super::refs::IndexRef;
 use super::top_index::Partition;
 use super::{Block, BlockCache, Content};
-use crate::cache::{BlockHold, CacheFill, CacheKey, CachePriority, Claim, Claimed, Hint, Loaded};
+use crate::cache::{
+    BlockHold, BlockRef, CacheFill, CacheKey, CachePriority, Claim, Claimed, Hint, Loaded,
+};
 use crate::error::{Error, Result};
 use base::env::fs::ReadFile;
 use base::env::read_queue::{ReadBuffer, ReadQueue};
@@ -225,14 +227,21 @@ impl SstReader {
         framed: Result<&[u8]>,
         raw: &mut Vec<u8>,
     ) -> Result<BlockHold<Block>> {
-        let loaded = framed.and_then(|framed| {
-            let bytes = self.source.unseal(lead.handle, lead.kind(), framed, raw)?;
-            let (content, hints) = self
-                .content(lead, bytes)
-                .map_err(|damage| self.source.damage(lead.handle, &damage))?;
-            Ok(Loaded { meta: Block(content), bytes, hints, aim: content.aim() })
-        });
+        let loaded = framed.and_then(|framed| self.checked(lead, framed, raw));
         claim.end(lead.hint, lead.priority(), loaded)
+    }
+
+    /// The block that `lead` leads to, of which the file has `framed`, after all checks.
+    fn checked<'a>(
+        &self,
+        lead: &Lead<'_>,
+        framed: &'a [u8],
+        raw: &'a mut Vec<u8>,
+    ) -> Result<Loaded<'a, Block>> {
+        let bytes = self.source.unseal(lead.handle, lead.kind(), framed, raw)?;
+        let (content, hints) =
+            self.content(lead, bytes).map_err(|damage| self.source.damage(lead.handle, &damage))?;
+        Ok(Loaded { meta: Block(content), bytes, hints, aim: content.aim() })
     }
 
     /// What the raw bytes of a block are, and the number of blocks that it leads to.
@@ -448,6 +457,19 @@ impl BlockLoad {
                 }
             }
         }
+    }
+
+    /// Shows what was read for the block, `framed`, to `look` after all checks, and keeps nothing of
+    /// it. `Error::Corruption` if the block is damaged.
+    pub(crate) fn look_at<R>(
+        &self,
+        framed: &[u8],
+        look: impl FnOnce(BlockRef<'_, Block>) -> R,
+    ) -> Result<R> {
+        with_scratch(|scratch| {
+            let loaded = self.sst.checked(&self.lead(), framed, &mut scratch.raw)?;
+            Ok(look(BlockRef { meta: &loaded.meta, bytes: loaded.bytes, hints: &[] }))
+        })
     }
 
     /// Ends the claim of the block with an error.

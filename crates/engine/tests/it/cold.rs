@@ -212,6 +212,84 @@ fn a_get_in_flight_is_answered_from_the_block_that_decides_it_without_another_pl
     assert_eq!((asked, 0), asked_for(20_100), "filters are asked once, as where all is resident");
 }
 
+/// Gets `numbers`, eight in flight, checks the answers, and says how many blocks were read.
+fn get_in_flight(engine: &Engine, tree: &TreeReader, numbers: impl Iterator<Item = u32>) -> u64 {
+    let before = metric(engine, "point_disk_reads_total");
+    let mut gets = tree.in_flight(8, None);
+    let check = |(number, answer): (u64, engine::Answer)| {
+        assert_eq!(answer.unwrap(), Some((Timestamp(1), value(number as u32))), "{number}");
+    };
+    for number in numbers {
+        while gets.in_flight() >= 8 {
+            check(gets.wait().unwrap());
+        }
+        gets.submit(u64::from(number), of(&row(number)));
+    }
+    while let Some(answered) = gets.wait() {
+        check(answered);
+    }
+    metric(engine, "point_disk_reads_total") - before
+}
+
+fn roomy() -> Options {
+    Options { cache_bytes_max: Some(8 << 20), ..options() }
+}
+
+/// Fills the cache: what waits for a block keeps it.
+fn fill(tree: &TreeReader) {
+    for number in (ROWS / 2..ROWS).step_by(3) {
+        drop(tree.get(of(&row(number)), None).unwrap());
+    }
+}
+
+#[test]
+fn once_the_cache_is_full_a_get_in_flight_keeps_only_what_was_asked_for_lately() {
+    let dir = tempfile::tempdir().unwrap();
+    let (engine, tree) = loaded(dir.path(), roomy());
+    let turned_away = || metric(&engine, "cache_turned_away_total");
+    // While there is room, all is kept.
+    get_in_flight(&engine, &tree, (0..200).step_by(4));
+    assert_eq!((get_in_flight(&engine, &tree, (0..200).step_by(4)), turned_away()), (0, 0));
+    fill(&tree);
+    let hot = || (0..400).step_by(4);
+    hot().chain(hot()).for_each(|number| drop(tree.get(of(&row(number)), None).unwrap()));
+    // Of 2,500 blocks that are asked for once, few cost another its place.
+    let read = get_in_flight(&engine, &tree, (2000..12_000).step_by(4));
+    assert!(read >= 2400 && turned_away() > read * 4 / 5, "{} of {read}", turned_away());
+    let read = get_in_flight(&engine, &tree, hot());
+    assert!(read <= 10, "{read} of 100 blocks had to go");
+    // What is asked for again is kept.
+    let warming = || (12_000..12_200).step_by(4);
+    let read = [(); 3].map(|()| get_in_flight(&engine, &tree, warming()));
+    assert!(read[0] >= 45 && read[1] >= 45 && read[2] <= 5, "{read:?}");
+}
+
+#[test]
+fn damage_of_a_block_that_is_not_kept_fails_the_get_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (engine, tree) = loaded(dir.path(), roomy());
+    fill(&tree);
+    let ssts = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let sst = ssts.filter(|path| path.extension().is_some_and(|end| end == "sst")).min().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&sst).unwrap();
+    // The rest of each page stays as it is, so other blocks are whole.
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xee; 64], 1_000_000).unwrap();
+    let mut gets = tree.in_flight(8, None);
+    let before = metric(&engine, "cache_turned_away_total");
+    (0..2000).for_each(|number| gets.submit(u64::from(number), of(&row(number))));
+    let mut damaged = 0;
+    while let Some((number, answer)) = gets.wait() {
+        match answer {
+            Ok(cell) => assert_eq!(cell.unwrap().1, value(number as u32)),
+            Err(Error::Corruption { file, .. }) if file == sst => damaged += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!((1..=5).contains(&damaged), "{damaged}");
+    let turned_away = metric(&engine, "cache_turned_away_total") - before;
+    assert!(turned_away > 100, "{turned_away}");
+}
+
 /// A damaged block fails the reads that need it, with its file, and no others.
 #[test]
 fn damage_fails_the_reads_that_need_the_block() {
