@@ -50,13 +50,7 @@ pub struct InFlightGets {
     completed: VecDeque<Completed>,
     /// Empty; kept for its memory.
     arriving: Vec<Completed>,
-    /// Reads that were handed to the queue and may not have begun.
-    unbegun: usize,
 }
-
-/// Reads begin when one in so many of the depth waits for it. Each beginning is a call of the system;
-/// but while a thread works through the blocks that have come, the disk must not run dry.
-const BEGIN_PARTS: usize = 16;
 
 /// A get that waits for blocks.
 struct Get {
@@ -102,7 +96,6 @@ impl InFlightGets {
             answered: VecDeque::new(),
             completed: VecDeque::new(),
             arriving: Vec::new(),
-            unbegun: 0,
         }
     }
 
@@ -138,12 +131,6 @@ impl InFlightGets {
         }
     }
 
-    /// Lets the reads submitted so far begin, without waiting; `wait` and `poll` do so too.
-    pub fn flush(&mut self) {
-        self.unbegun = 0;
-        self.queue.flush();
-    }
-
     /// The next answer; waits for the disk if there is none yet. `None` if nothing is in flight.
     pub fn wait(&mut self) -> Option<(u64, Answer)> {
         while self.answered.is_empty() {
@@ -177,7 +164,6 @@ impl InFlightGets {
 
     /// Takes the reads that have come from the queue, at least `at_least`.
     fn take_completed(&mut self, at_least: usize) {
-        self.unbegun = 0;
         self.queue.wait(at_least, &mut self.arriving);
         self.completed.extend(self.arriving.drain(..));
     }
@@ -221,7 +207,8 @@ impl InFlightGets {
 
     /// Whether all gets that wait for a block are decided by it, and the cache can do without it.
     fn is_passing(&mut self, load: &Load, key: CacheKey) -> bool {
-        load.gets.iter().all(|slot| self.gets.get(*slot).decided)
+        self.tree.parts().admission
+            && load.gets.iter().all(|slot| self.gets.get(*slot).decided)
             && !self.tree.cache().is_worth_keeping(key, load.block.bytes() as usize)
     }
 
@@ -307,10 +294,8 @@ impl InFlightGets {
         } else {
             let tag = self.loads.next();
             block.submit(&mut *self.queue, tag as u64)?;
-            self.unbegun += 1;
-            if self.unbegun >= self.queue.depth().div_ceil(BEGIN_PARTS) {
-                self.flush();
-            }
+            // At once: while this thread works, the disk must not run dry.
+            self.queue.flush();
             self.tree.count(PointCount::DiskReads, 1);
             self.tree.count(PointCount::DiskBytes, block.bytes());
             let inserted = self.loads.insert(Load { block, gets: vec![slot] });

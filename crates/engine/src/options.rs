@@ -110,6 +110,9 @@ pub struct ReadPath {
     pub prefix_index: bool,
     /// What a compaction writes takes the place in memory of what it came of, block by block.
     pub heat_inheritance: bool,
+    /// Once the cache is full, gets in flight leave it as it is for blocks that nobody asked for
+    /// lately.
+    pub admission: bool,
 }
 
 impl Default for ReadPath {
@@ -123,6 +126,7 @@ impl Default for ReadPath {
             readahead: true,
             prefix_index: true,
             heat_inheritance: true,
+            admission: true,
         }
     }
 }

@@ -111,7 +111,7 @@ impl TreeReader {
         self.engine.shared()
     }
 
-    fn parts(&self) -> ReadPath {
+    pub(crate) fn parts(&self) -> ReadPath {
         self.shared().options.read_path
     }
 

@@ -113,7 +113,8 @@ pub(crate) struct Settings {
 
     /// Parts of the read path to switch off, separated by commas, to find out which of them a slow
     /// read or a suspected fault comes from; no answer depends on them. Some of huge-pages, hints,
-    /// filters, point-reads, batched-reads, prefix-index, readahead, heat-inheritance; or none.
+    /// filters, point-reads, batched-reads, prefix-index, readahead, heat-inheritance, admission; or
+    /// none.
     /// [default: none]
     #[arg(long, env = "STELE_READ_PATH_OFF", value_name = "LIST", help_heading = ENGINE)]
     pub(crate) read_path_off: Option<String>,
@@ -334,10 +335,11 @@ fn parse_read_path_off(text: &str) -> Result<ReadPath, ConfigError> {
             "prefix-index" => &mut parts.prefix_index,
             "readahead" => &mut parts.readahead,
             "heat-inheritance" => &mut parts.heat_inheritance,
+            "admission" => &mut parts.admission,
             _ => {
                 return Err(ConfigError(format!(
                     "read_path_off {name:?} must be huge-pages, hints, filters, point-reads, \
-                     batched-reads, prefix-index, readahead or heat-inheritance, or none"
+                     batched-reads, prefix-index, readahead, heat-inheritance or admission, or none"
                 )));
             }
         };

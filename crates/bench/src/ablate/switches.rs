@@ -50,6 +50,7 @@ pub(super) const SWITCHES: &[Switch] = &[
         off: |parts| parts.heat_inheritance = false,
         published: &[],
     },
+    Switch { name: "admission", off: |parts| parts.admission = false, published: &[] },
 ];
 
 impl Switch {

@@ -67,6 +67,10 @@ pub(super) const WORKLOADS: &[Workload] = {
         },
         Workload {
             warmth: Warmth::Cold,
+            ..workload("cold-in-flight-32", Keys, Present, get_in_flight)
+        },
+        Workload {
+            warmth: Warmth::Cold,
             one_in: u64::MAX,
             ..workload("cold-scan", Keys, Present, |on, _| scan_all(on))
         },
@@ -121,6 +125,21 @@ fn get<'q>(
 
 fn get_hit(opened: &Opened, questions: &Questions) -> Result<u64> {
     get(opened, questions, |row| column_of(row), true)
+}
+
+/// Gets of one thread, 32 in flight; all rows have the column.
+fn get_in_flight(opened: &Opened, questions: &Questions) -> Result<u64> {
+    let mut gets = opened.tree.in_flight(32, None);
+    let mut rows = questions.0.iter();
+    loop {
+        while gets.in_flight() < 32
+            && let Some(row) = rows.next()
+        {
+            gets.submit(0, column_of(row));
+        }
+        let Some((_, answer)) = gets.wait() else { return Ok(questions.0.len() as u64) };
+        assert!(black_box(answer?).is_some(), "every loaded cell is found");
+    }
 }
 
 fn get_miss(opened: &Opened, questions: &Questions) -> Result<u64> {

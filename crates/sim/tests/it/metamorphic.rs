@@ -45,6 +45,7 @@ fn options(dice: &mut Dice) -> Options {
             readahead: *dice.pick(&[true, false]),
             prefix_index: *dice.pick(&[true, false]),
             heat_inheritance: *dice.pick(&[true, false]),
+            admission: *dice.pick(&[true, false]),
         },
         subcompactions_max: *dice.pick(&[None, Some(1)]),
         background_rate: *dice.pick(&[BackgroundRate::Unlimited, BackgroundRate::Auto]),

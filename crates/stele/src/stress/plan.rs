@@ -117,6 +117,7 @@ fn options(rng: &mut Rng) -> Options {
         readahead: on(),
         prefix_index: on(),
         heat_inheritance: on(),
+        admission: on(),
     };
     Options {
         durability: pick(
