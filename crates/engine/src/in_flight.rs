@@ -9,8 +9,9 @@
 //! ```
 //!
 //! Where the block that a get waits for decides it, it is answered from that block without another
-//! plan; a block that decides all that wait for it need not enter the cache, if that has no room. After [`FETCHES_MAX`] rounds, and where a plan says so, it is merged, which reads what it
-//! still misses by itself.
+//! plan; a block that decides all that wait for it need not enter the cache, if that has no room.
+//! After [`FETCHES_MAX`] rounds, and where a plan says so, it is merged, which reads what it still
+//! misses by itself.
 //!
 //! 1. A get waits exactly for the loads that list it, each in flight in the queue.
 //! 2. A block is loaded once at a time here. No claim is held between calls: whoever drives the

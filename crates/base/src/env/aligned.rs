@@ -8,8 +8,9 @@ use std::ops::Range;
 /// read then fills one page and not parts of two.
 pub(super) const MEMORY_ALIGN: usize = 4096;
 
-/// The shortest transfer of a read that is aligned: devices that write pages of this length take longer
-/// for a part of one. What lies behind the file's end is not there to be read, and does not matter.
+/// The shortest transfer of a read that is aligned: devices that write pages of this length take
+/// longer for a part of one. What lies behind the file's end is not there to be read, and does not
+/// matter.
 const PAGE_BYTES: usize = 4096;
 
 /// The longest single transfer asked of the kernel; it would cut longer ones to 2 GiB less a page.
@@ -47,7 +48,8 @@ impl AlignedBuffer {
 }
 
 /// A read of `[offset, offset + len)` rounded out to a device's alignment and to a page at least,
-/// and how far it has come. The rounded range is read into memory of its length; what was asked for lies inside.
+/// and how far it has come. The rounded range is read into memory of its length; what was asked for
+/// lies inside.
 #[derive(Debug, Clone)]
 pub(super) struct AlignedRead {
     align: usize,
