@@ -3,8 +3,8 @@
 //! While there is room, every block is kept. Once there is none, a block that nobody asked for lately
 //! would cost another its place, and the copy and the locks that this takes; of data far larger than
 //! the cache, most blocks are gone before they are asked for again. Who can do without keeping a
-//! block ([`Cache::is_worth_keeping`]) leaves its name instead, and the block is kept if it is read again
-//! while the name is still there: about as many names as the cache has blocks of 4 KiB.
+//! block ([`Cache::is_worth_keeping`]) leaves its name instead, and the block is kept if it is read
+//! again while the name is still there: about as many names as the cache has blocks of 4 KiB.
 //!
 //! That is the queue of names (A1out) of Johnson and Shasha, "2Q: A Low Overhead High Performance
 //! Buffer Management Replacement Algorithm" (VLDB 1994), in a table: a name is a tag of 16 bits in
@@ -28,7 +28,7 @@ const NAMES_MAX: usize = 4 << 20;
 /// See the file header.
 pub(super) struct Admission {
     names_max: usize,
-    /// Made when the first block is turned away.
+    /// Made when the first block is asked about for which there is no room.
     names: OnceLock<Box<[AtomicU16]>>,
     /// By class of frames: there are hardly free ones, and no slab to cut.
     full: Box<[AtomicBool]>,

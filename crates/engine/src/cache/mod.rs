@@ -305,6 +305,7 @@ impl<M: Plain> Cache<M> {
                     self.table.remove(*key, *place);
                 }
                 self.size.leaving.store(space.is_leaving(), Ordering::Relaxed);
+                self.admission.note(&space);
                 (taken, allowed > slabs)
             };
             self.count(Counted::Evicted, taken.keys.len() as u64);

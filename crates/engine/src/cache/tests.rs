@@ -544,3 +544,24 @@ fn while_there_is_room_every_block_is_worth_keeping_and_then_what_comes_again() 
     };
     assert!((6000..7000).any(comes_free), "all frames are free");
 }
+
+#[test]
+fn a_cache_that_grows_has_room_again() {
+    let budget = Budget::new(8 << 20, None);
+    let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
+    let mut others = budget.charge(Use::Building).of(6 << 20);
+    cache.balance();
+    let turned_away = (0..8000).find(|offset| {
+        load(&cache, *offset, CachePriority::Normal, FILL);
+        !cache.is_worth_keeping(key(10_000 + offset), 1000)
+    });
+    assert!(turned_away.is_some(), "it is full");
+    others.set(0);
+    // It grows when so much was evicted that it would use the room.
+    let grows = |offset| {
+        load(&cache, offset, CachePriority::Normal, FILL);
+        cache.bytes_max() == 8 << 20
+    };
+    assert!((20_000..60_000).any(grows), "{cache:?}");
+    assert!(cache.is_worth_keeping(key(70_000), 1000), "there are slabs to cut");
+}
