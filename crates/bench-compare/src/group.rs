@@ -22,6 +22,8 @@ use std::time::Duration;
 pub(crate) struct Plan<'a> {
     /// The engines, in the order of the command line.
     pub(crate) engines: &'a [&'static Entry],
+    /// Configurations to which engines that have any of them are held.
+    pub(crate) configurations: &'a [String],
     /// Pairs of slices.
     pub(crate) pairs: usize,
     /// How long the slowest engine's slice should take.
@@ -30,6 +32,15 @@ pub(crate) struct Plan<'a> {
     pub(crate) seed: u64,
     /// Where data is kept.
     pub(crate) dir: &'a Path,
+}
+
+impl Plan<'_> {
+    /// Those of an engine's configurations that are wanted; all, if none of them was named.
+    fn among(&self, all: Vec<&'static str>) -> Vec<&'static str> {
+        let named = |name: &&str| self.configurations.iter().any(|wanted| wanted == name);
+        let wanted: Vec<_> = all.iter().copied().filter(named).collect();
+        if wanted.is_empty() { all } else { wanted }
+    }
 }
 
 /// An engine with the configuration that is best for one workload.
@@ -96,7 +107,7 @@ impl Group<'_> {
                     continue;
                 }
             };
-            for configuration in configurations {
+            for configuration in self.plan.among(configurations) {
                 if reads {
                     self.open(entry, configuration)?;
                 }

@@ -18,6 +18,10 @@ pub(crate) struct RunArgs {
     /// Workloads, separated by commas; a name may end in `*`. Default: all of them; see `list`.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     workloads: Vec<String>,
+    /// Configurations, separated by commas, as the table names them. An engine with none of them
+    /// tries all it has, as without this.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    configurations: Vec<String>,
     /// Pairs of alternating slices for each workload. 7 or more for figures to quote.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: u32,
@@ -55,6 +59,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let mut report = Report::new(args.json.as_deref())?;
     let plan = Plan {
         engines: &engines,
+        configurations: &args.configurations,
         pairs: args.pairs as usize,
         slice: Duration::from_secs_f64(args.slice_seconds),
         seed: args.seed,
