@@ -9,6 +9,8 @@ use engine::{
     Timestamp, TreeId, TreeOptions, WriteBatch,
 };
 use hdrhistogram::Histogram;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -87,7 +89,7 @@ pub(crate) fn run(args: &SoakWritesArgs) -> Result<(), AnyError> {
     show_stalls(&before, &after);
     show_reads("quiet", &quiet);
     show_reads("beside writes", &busy);
-    let [calm, loaded] = [&quiet, &busy].map(|reads| reads.value_at_quantile(0.999).max(1));
+    let [calm, loaded] = [&quiet, &busy].map(|reads| reads.whole.value_at_quantile(0.999));
     print(&format!(
         "p99.9 of reads beside writes is {:.1} times that of quiet ones (goal: at most 5)",
         loaded as f64 / calm as f64
@@ -127,16 +129,16 @@ impl Soak<'_> {
         Ok(())
     }
 
-    /// Reads of random rows for `time`: their latencies in microseconds.
-    fn reads(&self, time: Duration, seed: u64) -> Result<Histogram<u64>, AnyError> {
-        let mut latencies = Histogram::new(3)?;
+    /// Reads of random rows for `time`.
+    fn reads(&self, time: Duration, seed: u64) -> Result<Latencies, AnyError> {
+        let mut latencies = Latencies::new()?;
+        let core = WaitForCore::of_this_thread();
         let (mut random, begin) = (Random(seed), Instant::now());
         while begin.elapsed() < time {
             let number = random.next() % self.args.rows;
-            let start = Instant::now();
+            let (start, waited) = (Instant::now(), core.so_far());
             let found = self.engine.get(TREE, &key(number), FAMILY, b"q", None)?;
-            let micros = u64::try_from(start.elapsed().as_micros())?;
-            latencies.record(micros.max(1))?;
+            latencies.record(start.elapsed(), core.so_far().saturating_sub(waited))?;
             if found.is_none() {
                 return Err(format!("row {number} is not there").into());
             }
@@ -146,7 +148,7 @@ impl Soak<'_> {
     }
 
     /// The same while all writers write; with the most runs that were seen.
-    fn reads_beside_writes(&self, time: Duration) -> Result<(Histogram<u64>, u64), AnyError> {
+    fn reads_beside_writes(&self, time: Duration) -> Result<(Latencies, u64), AnyError> {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let write = |seed| self.write(seed, &over);
@@ -188,6 +190,44 @@ impl Soak<'_> {
     }
 }
 
+/// How long reads took, in microseconds, at least 1.
+struct Latencies {
+    whole: Histogram<u64>,
+    /// Without the time in which the thread could run and had no core.
+    on_core: Histogram<u64>,
+}
+
+impl Latencies {
+    fn new() -> Result<Self, AnyError> {
+        Ok(Self { whole: Histogram::new(3)?, on_core: Histogram::new(3)? })
+    }
+
+    fn record(&mut self, took: Duration, waited_for_core: Duration) -> Result<(), AnyError> {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).map(|micros| micros.max(1));
+        self.whole.record(micros(took)?)?;
+        self.on_core.record(micros(took.saturating_sub(waited_for_core))?)?;
+        Ok(())
+    }
+}
+
+/// What a thread has waited for a core, as Linux accounts it; none where it does not.
+struct WaitForCore(Option<File>);
+
+impl WaitForCore {
+    fn of_this_thread() -> Self {
+        Self(File::open("/proc/thread-self/schedstat").ok())
+    }
+
+    fn so_far(&self) -> Duration {
+        let mut text = [0; 64];
+        let read = self.0.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
+        let text = std::str::from_utf8(&text[..read.unwrap_or(0)]).unwrap_or_default();
+        // Nanoseconds on a core, nanoseconds waiting for one, times on a core.
+        let waited = text.split(' ').nth(1).and_then(|nanos| nanos.parse().ok());
+        Duration::from_nanos(waited.unwrap_or(0))
+    }
+}
+
 fn key(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
@@ -211,12 +251,17 @@ fn show_stalls(before: &Option<HistogramReading>, after: &Option<HistogramReadin
     print(&format!("writes that waited longer than a second: {long} (goal: none)"));
 }
 
-fn show_reads(name: &str, latencies: &Histogram<u64>) {
-    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|at| latencies.value_at_quantile(at));
-    let (count, max) = (latencies.len(), latencies.max());
-    print(&format!(
-        "reads, {name}: {count}; p50 {p50} us, p99 {p99} us, p99.9 {p999} us, longest {max} us"
-    ));
+fn show_reads(name: &str, latencies: &Latencies) {
+    let count = latencies.whole.len();
+    for (what, each) in
+        [("", &latencies.whole), (" but for the wait for a core", &latencies.on_core)]
+    {
+        let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|at| each.value_at_quantile(at));
+        let max = each.max();
+        print(&format!(
+            "reads, {name}{what}: {count}; p50 {p50} us, p99 {p99} us, p99.9 {p999} us, longest {max} us"
+        ));
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "the results of a benchmark are its output")]
