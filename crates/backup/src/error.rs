@@ -44,7 +44,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store { op, object, source } => {
-                write!(f, "cannot {op} {object} at the destination: {source}")
+                write!(f, "cannot {op} {object} at the destination: {source}")?;
+                write_causes(f, &**source)
             }
             Self::Local(error) => error.fmt(f),
             Self::Damaged { object, offset, what } => {
@@ -53,6 +54,20 @@ impl fmt::Display for Error {
             Self::Refused(what) => f.write_str(what),
         }
     }
+}
+
+/// Writes the causes of `error` that its own text does not tell: it ends with "error sending request"
+/// where the reason is that a certificate is not believed.
+fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn std::error::Error) -> fmt::Result {
+    let mut told = error.to_string();
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    for cause in causes.map(ToString::to_string) {
+        if !told.contains(&cause) {
+            write!(f, ": {cause}")?;
+            told.push_str(&cause);
+        }
+    }
+    Ok(())
 }
 
 impl std::error::Error for Error {

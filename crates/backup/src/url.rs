@@ -2,16 +2,16 @@
 //!
 //! Credentials, region and endpoint of S3 come from the options, else from the environment under the
 //! names that the AWS tools use (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`,
-//! `AWS_REGION`, `AWS_ENDPOINT_URL`, ...), else from the machine's role. Without TLS only loopback is
-//! spoken to, unless that is allowed by name.
+//! `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_CA_BUNDLE`, ...), else from the machine's role. Without TLS
+//! only loopback is spoken to, unless that is allowed by name.
 
 use crate::destination::Destination;
 use crate::error::{Error, Result};
 use base::env::RealFileSystem;
-use object_store::ClientOptions;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
+use object_store::{Certificate, ClientOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,9 @@ use url::{Host, Url};
 
 /// Longest time for one request of up to a part of an object.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// The variable by which the AWS tools are told of a file of authorities.
+const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
 
 /// What a URL does not say of an S3-compatible store. `None`: as the environment has it.
 #[derive(Clone, Default)]
@@ -29,6 +32,8 @@ pub struct S3Options {
     pub region: Option<String>,
     /// Key and secret.
     pub access_key: Option<(String, String)>,
+    /// A file of certificates (PEM) of authorities to believe beside those of the system.
+    pub ca_bundle: Option<PathBuf>,
     /// Whether an endpoint without TLS that is not on this machine may be spoken to.
     pub plain_http: PlainHttp,
 }
@@ -132,12 +137,31 @@ fn open_s3(text: &str, url: &Url, options: &S3Options) -> Result<Destination> {
         Some(endpoint) => allow(endpoint, options.plain_http)?,
         None => false,
     };
-    // One call for both: `with_client_options` would forget what was allowed before.
+    // All in one call: `with_client_options` would forget what was set before.
     let client = ClientOptions::new().with_timeout(REQUEST_TIME_MAX).with_allow_http(http);
+    let ca_bundle =
+        options.ca_bundle.clone().or_else(|| std::env::var_os(CA_BUNDLE).map(Into::into));
+    let client = match ca_bundle {
+        Some(file) => believe(client, &file)?,
+        None => client,
+    };
     let store = provide_tls().and_then(|()| {
         builder.with_client_options(client).build().map_err(|e| refused(format!("{text:?}: {e}")))
     })?;
     Ok(Destination::new(Arc::new(store), prefix, text))
+}
+
+/// `client`, which also believes the authorities whose certificates `file` has.
+fn believe(client: ClientOptions, file: &std::path::Path) -> Result<ClientOptions> {
+    let failed = |error: &dyn std::fmt::Display| {
+        refused(format!("certificates of authorities, {}: {error}", file.display()))
+    };
+    let pem = std::fs::read(file).map_err(|error| failed(&error))?;
+    let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| failed(&error))?;
+    if certificates.is_empty() {
+        return Err(failed(&"there is none in it; it has to be in PEM (BEGIN CERTIFICATE)"));
+    }
+    Ok(certificates.into_iter().fold(client, ClientOptions::with_root_certificate))
 }
 
 /// Whether `endpoint` is without TLS; refused if it may not be.
@@ -194,6 +218,20 @@ mod tests {
                 refused.as_ref().is_some_and(|text| text.contains(says)),
                 "{text}: {refused:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_file_without_certificates_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("ca.pem");
+        let endpoint = Some("https://store.example".to_owned());
+        let s3 = S3Options { endpoint, ca_bundle: Some(file.clone()), ..S3Options::default() };
+        let refused = || open("s3://bucket/prefix", &s3).err().unwrap().to_string();
+        assert!(refused().contains("ca.pem"), "it is not there: {}", refused());
+        for text in ["", "hello", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"] {
+            std::fs::write(&file, text).unwrap();
+            assert!(refused().contains("ca.pem"), "{text:?}: {}", refused());
         }
     }
 

@@ -40,6 +40,10 @@ pub(crate) struct StoreArgs {
     /// or the role of the machine. [default: AWS_REGION]
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
+    /// Certificates (PEM) of authorities to believe beside those of the system.
+    /// [default: AWS_CA_BUNDLE]
+    #[arg(long, value_name = "FILE")]
+    ca_bundle: Option<PathBuf>,
     /// Speak to an endpoint without TLS that is not on this machine: everyone on the way can read
     /// the data and change it.
     #[arg(long)]
@@ -50,7 +54,8 @@ impl StoreArgs {
     pub(super) fn open(&self, url: &str, missing: Missing) -> Result<Destination, ConfigError> {
         let plain_http = if self.allow_http { PlainHttp::Anywhere } else { PlainHttp::Loopback };
         let (endpoint, region) = (self.endpoint.clone(), self.region.clone());
-        let s3 = S3Options { endpoint, region, plain_http, ..S3Options::default() };
+        let ca_bundle = self.ca_bundle.clone();
+        let s3 = S3Options { endpoint, region, ca_bundle, plain_http, ..S3Options::default() };
         Destination::open(url, &s3, missing).map_err(|error| ConfigError(error.to_string()))
     }
 }
