@@ -71,6 +71,8 @@ impl Region {
                 tracing::debug!(%error, "memory of the block cache was not given back");
             }
         }
+        // SAFETY: as above.
+        unsafe { undefine(self.start.as_ptr().add(offset), bytes) }
     }
 
     #[cfg(all(target_os = "linux", not(miri)))]
@@ -90,6 +92,10 @@ impl Region {
 
     /// Bytes of the region that lie on huge pages now; `None` where the system does not tell.
     pub fn huge_bytes(&self) -> Option<u64> {
+        if cfg!(miri) {
+            // What Miri takes for addresses is nothing that the system knows of.
+            return None;
+        }
         let smaps = std::fs::read_to_string("/proc/self/smaps").ok()?;
         let start = self.start.as_ptr() as u64;
         Some(huge_bytes_within(&smaps, start, start + self.bytes() as u64))
@@ -150,6 +156,23 @@ fn take(layout: Layout) -> Option<NonNull<u8>> {
 unsafe fn give_back(start: NonNull<u8>, layout: Layout) {
     // SAFETY: as the caller says.
     unsafe { std::alloc::dealloc(start.as_ptr(), layout) }
+}
+
+/// Leaves what `bytes` bytes from `start` on held undefined where Miri looks on, so that it tells of
+/// whoever reads them yet, by a race or a stale reference. Does nothing elsewhere.
+///
+/// # Safety
+/// Nobody reads or writes the bytes meanwhile, nor counts on what they held.
+#[inline(always)]
+pub unsafe fn undefine(start: *mut u8, bytes: usize) {
+    #[cfg(miri)]
+    {
+        let nothing = Box::<[u8]>::new_uninit_slice(bytes);
+        // SAFETY: as the caller says.
+        unsafe { nothing.as_ptr().cast::<u8>().copy_to_nonoverlapping(start, bytes) };
+    }
+    #[cfg(not(miri))]
+    let _ = (start, bytes);
 }
 
 /// Sums `AnonHugePages` over the mappings that overlap `start..end`.

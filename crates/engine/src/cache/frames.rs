@@ -19,7 +19,7 @@
 use super::frame::{Contents, FrameHead};
 use super::hint::{Hint, Place};
 use super::{BlockRef, CacheKey, Loaded, Plain};
-use base::memory::{Region, prefetch};
+use base::memory::{Region, prefetch, undefine};
 use crossbeam_epoch::Guard;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -229,14 +229,11 @@ impl<M: Plain> Arena<M> {
 
     /// The frame at `place`, of whose head the caller has just taken hold.
     pub(super) fn held(&self, place: Place) -> HeldFrame<M> {
+        let (frame, _) = self.frame(place).expect("a slab with a held frame keeps its class");
         // SAFETY: a held frame is live or doomed, never free, so its bytes stay (invariant 3).
-        let (head, block) = unsafe {
-            let (frame, _) = self.frame(place).expect("a slab with a held frame keeps its class");
-            (&raw const (*frame).head, block_in(frame))
-        };
-        // SAFETY: only the lifetime changes; `HeldFrame` lends the block for shorter than its hold.
-        let block = unsafe { std::mem::transmute::<BlockRef<'_, M>, BlockRef<'static, M>>(block) };
-        HeldFrame { place, head, block }
+        let (head, BlockRef { meta, bytes, hints }) =
+            unsafe { (&raw const (*frame).head, block_in(frame)) };
+        HeldFrame { place, head, meta: meta.into(), bytes: bytes.into(), hints: hints.into() }
     }
 
     /// Writes a block into a free frame and makes the frame live, held by the caller.
@@ -267,6 +264,11 @@ impl<M: Plain> Arena<M> {
 
     /// A frame that was doomed, let go by all, and given a grace period since.
     pub(super) fn reclaim(&self, retired: Retired) -> FreeFrame {
+        let (frame, bytes) =
+            self.frame(retired.0).expect("a slab with a retired frame keeps its class");
+        let meta_at = offset_of!(Frame<M>, meta);
+        // SAFETY: from now on the frame is its owner's alone (invariant 2), but for its head.
+        unsafe { undefine(frame.cast::<u8>().add(meta_at), bytes - meta_at) };
         FreeFrame(retired.0)
     }
 }
@@ -345,10 +347,15 @@ unsafe fn block_in<'a, M: Plain>(frame: *mut Frame<M>) -> BlockRef<'a, M> {
 
 /// A frame that its owner holds: one count in its head. The owner keeps the arena alive, ends the
 /// hold with `let_go`, and does not use it afterwards.
-pub(super) struct HeldFrame<M: 'static> {
+///
+/// It has pointers: a reference in an argument has to stay good until the call returns, but whoever
+/// takes a hold by value to end it (`drop`) lets the frame be written anew before that.
+pub(super) struct HeldFrame<M> {
     place: Place,
     head: *const FrameHead,
-    block: BlockRef<'static, M>,
+    meta: NonNull<M>,
+    bytes: NonNull<[u8]>,
+    hints: NonNull<[Hint]>,
 }
 
 // SAFETY: it stands for shared references to the head and the block.
@@ -364,7 +371,14 @@ impl<M: Plain> HeldFrame<M> {
     /// The block.
     #[inline]
     pub(super) fn block(&self) -> BlockRef<'_, M> {
-        self.block
+        // SAFETY: the frame is held and its arena lives, so the block does not change (invariant 3).
+        unsafe {
+            BlockRef {
+                meta: self.meta.as_ref(),
+                bytes: self.bytes.as_ref(),
+                hints: self.hints.as_ref(),
+            }
+        }
     }
 
     fn head(&self) -> &FrameHead {
@@ -375,7 +389,7 @@ impl<M: Plain> HeldFrame<M> {
     /// Holds the frame once more.
     pub(super) fn again(&self) -> Self {
         self.head().hold_again();
-        Self { place: self.place, head: self.head, block: self.block }
+        Self { ..*self }
     }
 
     /// Ends the hold; gives the frame if it must be retired.
