@@ -99,19 +99,21 @@ mod tests {
         assert!(admission.was_named(key(0)));
         assert!(!admission.was_named(key(0)), "it was taken away");
         // Two of 15 bits are taken for each other now and then.
-        let found = (1..100_000).filter(|offset| admission.was_named(key(*offset))).count();
+        let others = if cfg!(miri) { 10_000 } else { 100_000 };
+        let found = (1..others).filter(|offset| admission.was_named(key(*offset))).count();
         assert!(found < 20, "{found}");
-        assert!(!admission.was_named(key(0)), "1024 names are kept, and 100,000 came");
+        assert!(!admission.was_named(key(0)), "1024 names are kept, and {others} came");
     }
 
     #[test]
     fn most_of_as_many_names_as_there_are_blocks_are_found_again() {
-        let admission = Admission::new(64 << 20, 1);
+        let names = if cfg!(miri) { 512 } else { 4096 };
+        let admission = Admission::new(4 * names as usize * BYTES_A_NAME, 1);
         let named = |offset| admission.was_named(key(offset));
-        assert_eq!((0..4096).filter(|offset| named(*offset)).count(), 0);
-        // 4096 names in 16,384 places: every ninth is another's after the first time, and one that is
-        // named again in its place costs that other its name too.
-        let found = (0..4096).filter(|offset| named(*offset)).count();
-        assert!((2900..3800).contains(&found), "{found}");
+        assert_eq!((0..names).filter(|offset| named(*offset)).count(), 0);
+        // 4 places a name: every ninth is another's after the first time, and one that is named again
+        // in its place costs that other its name too.
+        let found = (0..names).filter(|offset| named(*offset)).count() as u64;
+        assert!((names * 71 / 100..names * 93 / 100).contains(&found), "{found}");
     }
 }

@@ -40,8 +40,9 @@ const LIMBO_MAX: usize = 64;
 const ELSEWHERE_MAX: usize = 16;
 /// A slab is cleared if no more than this part of its frames was used lately.
 const COLD_PART: usize = 2;
-/// Frames the hand passes at most to find one.
-const STEPS_MAX: usize = 1 << 12;
+/// Frames the hand passes at most to find one. Arenas of tests under Miri have a few tens of frames,
+/// which the hand would go round a hundred times.
+const STEPS_MAX: usize = if cfg!(miri) { 1 << 8 } else { 1 << 12 };
 
 /// See the file header.
 pub(super) struct Space {

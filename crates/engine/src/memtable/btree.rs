@@ -282,10 +282,14 @@ mod tests {
         assert_eq!(Order::of_first(SLOTS).slot(SLOTS - 1), SLOTS - 1);
     }
 
+    /// A tree of three levels.
+    const NODES_MAX: usize = if cfg!(miri) { 200 } else { 600 };
+    const CASES: u32 = if cfg!(miri) { 4 } else { 64 };
+
     /// Heads that collide often, seldom or ascend.
     fn heads() -> impl Strategy<Value = Vec<u64>> {
         let range = prop_oneof![Just(8u64), Just(1 << 20)];
-        let heads = range.prop_flat_map(|range| proptest::collection::vec(0..range, 0..600));
+        let heads = range.prop_flat_map(|range| proptest::collection::vec(0..range, 0..NODES_MAX));
         (heads, any::<bool>()).prop_map(|(mut heads, ascending)| {
             if ascending {
                 heads.sort_unstable();
@@ -295,7 +299,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(ProptestConfig::with_cases(CASES))]
         #[test]
         fn a_tree_finds_the_last_node_before_every_place(heads in heads()) {
             let (words, mut growth) = Words::new();

@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_wide_row_is_walked_and_searched_in_order() {
-        const CELLS: u64 = 5_000;
+        const CELLS: u64 = if cfg!(miri) { 300 } else { 5_000 };
         let memtable = Memtable::default();
         let qualifier = |number: u64| (number * 2).to_be_bytes();
         for number in 0..CELLS {
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_reader_finds_every_row_that_was_applied_before_it_looked() {
-        let rows = if cfg!(miri) { 700 } else { 60_000 };
+        let rows = if cfg!(miri) { 200 } else { 60_000 };
         let memtable = Memtable::default();
         let row_of = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         std::thread::scope(|scope| {
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_reader_meets_a_sorted_list_while_a_writer_adds_to_it() {
-        let rows = if cfg!(miri) { 200 } else { 20_000u64 };
+        let rows = if cfg!(miri) { 100 } else { 20_000u64 };
         let memtable = Arc::new(Memtable::default());
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_reader_in_reverse_lands_on_the_last_row_while_a_writer_adds_rows_before_it() {
-        let rows = if cfg!(miri) { 300 } else { 50_000 };
+        let rows = if cfg!(miri) { 150 } else { 50_000 };
         let memtable = Arc::new(Memtable::default());
         let add = |row: u64, number: u64| {
             let mut batch = WriteBatch::new();
