@@ -144,6 +144,7 @@ fn setup(data: &Data, args: &AmplificationArgs) -> Setup {
         memtable_bytes: (MEMTABLE_BYTES / args.parts) as usize,
         disk_bound: true,
         merging: Merging::Automatic,
+        of_runs: false,
         sizes: Sizes::Parts(args.parts),
     }
 }

@@ -7,7 +7,7 @@
 //!    the other, all of them open and warm. A ratio is that of two slices of one pair.
 //! 3. *Latency.* One more slice, in which each call is timed; it counts for nothing else.
 
-use crate::data::Data;
+use crate::data::{Arrival, Data};
 use crate::engines::{BenchEngine, Entry, Result, Setup};
 use crate::load;
 use crate::measure::wait_until_quiet;
@@ -119,6 +119,7 @@ impl Group<'_> {
         for (workload, contenders) in workloads.iter().zip(&contenders) {
             self.measure(workload, contenders, report)?;
         }
+        self.check_runs()?;
         Ok(())
     }
 
@@ -154,6 +155,23 @@ impl Group<'_> {
     fn opened(&self, entry: &Entry) -> &Open {
         let open = self.open.iter().find(|open| open.name == entry.name);
         open.expect("contenders of reading workloads are opened first")
+    }
+
+    /// That reads had as many runs to look at as the data set says, of engines that count theirs.
+    fn check_runs(&self) -> Result<()> {
+        let Arrival::Runs(want) = self.data.spec.arrival else { return Ok(()) };
+        for open in &self.open {
+            match open.engine.written() {
+                Some(written) if written.runs != want => {
+                    let (name, runs) = (open.name, written.runs);
+                    return Err(
+                        format!("{name} merged {want} runs into {runs} behind reads").into()
+                    );
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn close_all(&mut self) -> Result<()> {

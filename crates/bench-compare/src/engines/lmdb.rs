@@ -8,7 +8,7 @@
 
 use crate::data::{Cell, Model};
 use crate::engines::encode::{Rows, key_of, key_of_part};
-use crate::engines::{BenchEngine, Entry, Merging, Part, Reader, Result, Setup};
+use crate::engines::{BenchEngine, Entry, Part, Reader, Result, Setup};
 use crate::source::Source;
 use crate::touched::Touched;
 use heed::types::Bytes;
@@ -26,7 +26,7 @@ fn configurations(setup: &Setup) -> std::result::Result<Vec<&'static str>, &'sta
     if setup.disk_bound {
         return Err("its cache is the system's, which cannot be kept to a size");
     }
-    if setup.merging == Merging::Never {
+    if setup.of_runs {
         return Err("a B+ tree has no runs");
     }
     Ok(vec!["default"])

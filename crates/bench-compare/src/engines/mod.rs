@@ -40,6 +40,8 @@ pub(crate) struct Setup {
     pub(crate) disk_bound: bool,
     /// Whether runs may be merged in the background.
     pub(crate) merging: Merging,
+    /// Whether it is about reading several runs, which an engine without runs cannot show.
+    pub(crate) of_runs: bool,
     /// For what sizes of files and levels are chosen.
     pub(crate) sizes: Sizes,
 }

@@ -65,6 +65,10 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
         ..TreeOptions::default()
     };
     let engine = Engine::open(Env::real(BACKGROUND_THREADS), dir, options.clone())?;
+    if setup.merging == Merging::Never {
+        // Else reads of a tree that nobody writes would have its runs merged.
+        engine.pause_compactions();
+    }
     if engine.trees().is_empty() {
         engine.create_tree(TREE, tree_options.clone())?;
     }

@@ -89,9 +89,10 @@ impl Workload {
             },
             disk_bound: self.memory == Memory::Scarce,
             merging: match self.data.arrival {
-                Arrival::Runs(_) => Merging::Never,
+                Arrival::Runs(_) | Arrival::Deleted => Merging::Never,
                 _ => Merging::Automatic,
             },
+            of_runs: matches!(self.data.arrival, Arrival::Runs(_)),
             sizes: Sizes::Usual,
         }
     }

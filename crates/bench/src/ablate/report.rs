@@ -47,7 +47,7 @@ impl Report {
             }));
         }
         self.memory.push(format!(
-            "{:<6} {:>12} {:>12.5} {:>12.5} {:>14.7} {:>12.1} %   {INDEX_MEMORY_PUBLISHED}",
+            "{:<8} {:>12} {:>12.5} {:>12.5} {:>14.7} {:>12.1} %   {INDEX_MEMORY_PUBLISHED}",
             set.name(),
             memory.raw_bytes,
             per_data_byte(memory.filter_bytes),
@@ -95,7 +95,7 @@ impl Report {
         }
         let Compared { on_ns, off_ns, off_by_on, on_disk_reads, off_disk_reads } = compared;
         self.compared.push(format!(
-            "{:<14} {:<18} {:>9.0} {:>9.0} {:>7.2} ({:.2}..{:.2}) {:>+7.1} % {:>9.3} {:>9.3}   \
+            "{:<16} {:<18} {:>9.0} {:>9.0} {:>7.2} ({:.2}..{:.2}) {:>+7.1} % {:>9.3} {:>9.3}   \
              {published}",
             switch.name,
             workload.name,
@@ -117,7 +117,7 @@ impl Report {
         }
         print("What each part buys: CPU of an operation with everything on, and with it off");
         print(&format!(
-            "{:<14} {:<18} {:>9} {:>9} {:>7} {:<12} {:>9} {:>9} {:>9}   published",
+            "{:<16} {:<18} {:>9} {:>9} {:>7} {:<12} {:>9} {:>9} {:>9}   published",
             "off", "workload", "on, ns", "off, ns", "off/on", "(spread)", "CPU", "reads on", "off"
         ));
         self.compared.iter().for_each(|line| print(line));
@@ -129,7 +129,7 @@ impl Report {
         self.filters.iter().for_each(|line| print(line));
         print("\nMemory for a byte of keys and values");
         print(&format!(
-            "{:<6} {:>12} {:>12} {:>12} {:>14} {:>14}   published",
+            "{:<8} {:>12} {:>12} {:>12} {:>14} {:>14}   published",
             "data", "bytes", "filters", "index", "pinned", "not pinned"
         ));
         self.memory.iter().for_each(|line| print(line));

@@ -13,8 +13,13 @@ pub(super) struct Switch {
     pub(super) published: &'static [(&'static str, &'static str)],
 }
 
-/// Each switch; a new one is a line here.
+/// The switch that switches nothing off.
+const NOTHING: &str = "nothing";
+
+/// Each switch; a new one is a line here. The first changes nothing: what it shows is how far two
+/// engines that are the same lie apart, by where their memory happens to be and by the machine.
 pub(super) const SWITCHES: &[Switch] = &[
+    Switch { name: NOTHING, off: |_| {}, published: &[] },
     Switch { name: "huge_pages", off: |parts| parts.huge_pages = false, published: &[] },
     Switch {
         name: "hints",
@@ -68,7 +73,7 @@ mod tests {
 
     #[test]
     fn each_switch_turns_one_part_off() {
-        for (at, switch) in SWITCHES.iter().enumerate() {
+        for (at, switch) in SWITCHES.iter().enumerate().filter(|(_, s)| s.name != NOTHING) {
             let mut parts = ReadPath::default();
             (switch.off)(&mut parts);
             let shown = format!("{parts:?}");

@@ -42,6 +42,9 @@ pub(super) struct FrameHead {
     /// Turns of the hand that the frame survives without being used, now and after a use.
     lives: AtomicU8,
     lives_max: AtomicU8,
+    /// Else padding. Where a hold ends, the frame may be carved anew before `let_go(&self)` returns,
+    /// which the aliasing rules allow of bytes in atomics only.
+    _rest: [AtomicU8; 6],
 }
 
 /// What a frame is filled with: bytes of the block, hints behind it, its aim.
@@ -64,6 +67,7 @@ impl FrameHead {
             aim: AtomicU32::new(0),
             lives: AtomicU8::new(0),
             lives_max: AtomicU8::new(0),
+            _rest: std::array::from_fn(|_| AtomicU8::new(0)),
         }
     }
 
