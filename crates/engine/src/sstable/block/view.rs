@@ -55,6 +55,13 @@ const WALK_PREFETCH_BYTES: usize = 512;
 /// Bytes of a row's values that a search fetches ahead: it may be after one column only.
 const SEARCH_PREFETCH_BYTES: usize = 256;
 
+/// Where a row's tail starts in the tails, and its values in the values, and its first entry.
+struct RowEntry {
+    tail: usize,
+    cell: usize,
+    value: usize,
+}
+
 /// The value of an entry, or where it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sstable) enum CellValue<'a> {
@@ -239,13 +246,13 @@ impl<'a> BlockView<'a> {
         }
         let Layout { tails, values, ids, .. } = self.meta.layout();
         let start = self.bytes.as_ptr();
+        let (from, to) = (self.entry(row), self.entry(row + 1));
         if self.meta.header().columns > 1 {
-            prefetch(start.wrapping_add(ids + self.cell_start(row)), 1);
+            prefetch(start.wrapping_add(ids + from.cell), 1);
         }
-        let (from, to) = (self.tail_start(row), self.tail_start(row + 1));
-        prefetch(start.wrapping_add(tails + from), (to - from).min(64));
-        let (from, to) = (self.row_value_start(row), self.row_value_start(row + 1));
-        prefetch(start.wrapping_add(values + from), (to - from).min(value_bytes_max));
+        prefetch(start.wrapping_add(tails + from.tail), (to.tail - from.tail).min(64));
+        let value_bytes = (to.value - from.value).min(value_bytes_max);
+        prefetch(start.wrapping_add(values + from.value), value_bytes);
     }
 
     /// Puts the suffix of a row behind the block's prefix, which `key` begins with, and gives the
@@ -401,13 +408,28 @@ impl<'a> BlockView<'a> {
         u64_at(self.bytes, self.directory(row))
     }
 
+    /// What the directory says of a row; of the row behind the last, where that would begin.
+    #[inline(always)]
+    fn entry(self, row: usize) -> RowEntry {
+        let bytes = &self.bytes[self.directory(row)..];
+        let numbers = &bytes[HEAD_LEN..self.meta.layout().directory_stride];
+        match numbers.len() {
+            8 => RowEntry {
+                tail: u16_at(numbers, 0).into(),
+                cell: u16_at(numbers, 2).into(),
+                value: u32_at(numbers, 4) as usize,
+            },
+            _ => RowEntry {
+                tail: u32_at(numbers, 0) as usize,
+                cell: u32_at(numbers, 4) as usize,
+                value: u32_at(numbers, 8) as usize,
+            },
+        }
+    }
+
     #[inline]
     fn tail_start(self, row: usize) -> usize {
-        let at = self.directory(row) + HEAD_LEN;
-        match self.meta.layout().directory_stride {
-            16 => u16_at(self.bytes, at).into(),
-            _ => u32_at(self.bytes, at) as usize,
-        }
+        self.entry(row).tail
     }
 
     #[inline]
@@ -418,18 +440,13 @@ impl<'a> BlockView<'a> {
 
     #[inline]
     fn cell_start(self, row: usize) -> usize {
-        let at = self.directory(row) + HEAD_LEN;
-        match self.meta.layout().directory_stride {
-            16 => u16_at(self.bytes, at + 2).into(),
-            _ => u32_at(self.bytes, at + 4) as usize,
-        }
+        self.entry(row).cell
     }
 
     /// Where the values of a row start, in the values.
     #[inline]
     fn row_value_start(self, row: usize) -> usize {
-        let in_entry = if self.meta.layout().directory_stride == 16 { 12 } else { 16 };
-        u32_at(self.bytes, self.directory(row) + in_entry) as usize
+        self.entry(row).value
     }
 
     #[inline]
