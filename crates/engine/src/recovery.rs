@@ -123,6 +123,9 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         options,
         lock: Mutex::new(Some(lock)),
     });
+    // A process that was killed may have said which segments go, and not have removed them; the next
+    // flush would, but may be long in coming.
+    shared.retire_log();
     shared.start_background();
     Ok(shared)
 }

@@ -5,6 +5,9 @@ use engine::{
     Column, Engine, Error, FamilyId, Options, ScanRequest, Timestamp, TreeId, TreeOptions,
     WriteBatch,
 };
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::Path;
 
 fn put(row: &[u8], value: &[u8]) -> WriteBatch {
     let mut batch = WriteBatch::new();
@@ -106,4 +109,38 @@ fn compaction_leaves_one_run_and_samples_cut_it() {
     let samples = engine.sample_rows(TREE, bytes / 8).unwrap();
     assert!((4..=16).contains(&samples.len()), "{}", samples.len());
     assert!(samples.is_sorted());
+}
+
+/// A process can be killed between saying which segments of the log go and removing them.
+#[test]
+fn segments_that_a_kill_left_behind_go_with_the_next_open() {
+    let (home, aside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let dir = home.path();
+    let options = Options { memtable_bytes_max: 1 << 20, ..small() };
+    let segments = || -> BTreeSet<OsString> {
+        let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| Path::new(name).extension().is_some_and(|e| e == "log")).collect()
+    };
+    let copy = |name: &OsString, from: &Path, to: &Path| {
+        std::fs::copy(from.join(name), to.join(name)).unwrap();
+    };
+    let engine = open(dir, options.clone());
+    engine.create_tree(TREE, TreeOptions::default()).unwrap();
+    for row in 0..300u32 {
+        engine.write(TREE, &put(&row.to_be_bytes(), &[7; 1000])).unwrap();
+    }
+    let before = segments();
+    before.iter().for_each(|name| copy(name, dir, aside.path()));
+    engine.flush(TREE).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let gone: Vec<_> = before.difference(&segments()).cloned().collect();
+    assert!(gone.len() > 2, "a flush lets segments go: {gone:?}");
+    gone.iter().for_each(|name| copy(name, aside.path(), dir));
+
+    let engine = open(dir, options);
+    let left = segments();
+    assert!(gone.iter().all(|name| !left.contains(name)), "{left:?} have some of {gone:?}");
+    assert_eq!(collect(engine.scan(TREE, &ScanRequest::default(), None).unwrap()).len(), 300);
+    engine.close().unwrap();
 }
