@@ -139,8 +139,8 @@ fn open_s3(text: &str, url: &Url, options: &S3Options) -> Result<Destination> {
     };
     // All in one call: `with_client_options` would forget what was set before.
     let client = ClientOptions::new().with_timeout(REQUEST_TIME_MAX).with_allow_http(http);
-    let ca_bundle =
-        options.ca_bundle.clone().or_else(|| std::env::var_os(CA_BUNDLE).map(Into::into));
+    let in_environment = || std::env::var_os(CA_BUNDLE).filter(|file| !file.is_empty());
+    let ca_bundle = options.ca_bundle.clone().or_else(|| in_environment().map(Into::into));
     let client = match ca_bundle {
         Some(file) => believe(client, &file)?,
         None => client,
