@@ -299,7 +299,7 @@ fn claims_of_overlapping_sets_never_wait_in_a_circle() {
 /// files are removed; nobody ever sees a byte of another block.
 #[test]
 fn no_reader_sees_another_block() {
-    let (blocks, rounds, larger) = if cfg!(miri) { (60, 100, 3) } else { (600, 20_000, 1) };
+    let (blocks, rounds, larger) = if cfg!(miri) { (40, 30, 3) } else { (600, 20_000, 1) };
     let len = |offset: u64| larger * [900, 3000, 12_000][offset as usize % 3] + offset as usize;
     // Between removals blocks are evicted, too.
     let pause = if cfg!(miri) { 1000 } else { 1 };
@@ -466,7 +466,7 @@ fn what_is_held_stays_until_it_is_let_go() {
 /// Readers look, hold and load while the cache shrinks to its least and grows again.
 #[test]
 fn no_reader_sees_memory_go() {
-    let (blocks, rounds, larger) = if cfg!(miri) { (40, 60, 3) } else { (400, 20_000, 1) };
+    let (blocks, rounds, larger) = if cfg!(miri) { (30, 20, 3) } else { (400, 20_000, 1) };
     let len = |offset: u64| larger * [900, 3000, 12_000][offset as usize % 3] + offset as usize;
     let budget = Budget::new(2 * MIB, None);
     let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
