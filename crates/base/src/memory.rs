@@ -210,14 +210,27 @@ fn anonymous_bytes(status: &str) -> Option<usize> {
 /// on. Never faults and changes nothing.
 #[inline(always)]
 pub fn prefetch(start: *const u8, bytes: usize) {
+    prefetch_lines(start, (start.addr() % 64 + bytes).div_ceil(64));
+}
+
+/// The same without the line that the first byte lies in, unless it begins there: for whoever asks
+/// for the bytes before them as well.
+#[inline(always)]
+pub fn prefetch_rest(start: *const u8, bytes: usize) {
+    let into = start.addr().wrapping_neg() % 64;
+    prefetch_lines(start.wrapping_add(into), bytes.saturating_sub(into).div_ceil(64));
+}
+
+#[inline(always)]
+fn prefetch_lines(start: *const u8, lines: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    for line in 0..(start.addr() % 64 + bytes).div_ceil(64) {
+    for line in 0..lines {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch of any address has no effect that a program could observe.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line * 64).cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = (start, bytes);
+    let _ = (start, lines);
 }
 
 #[cfg(test)]

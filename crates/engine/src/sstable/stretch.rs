@@ -5,7 +5,7 @@
 //! them, so every entry of them is a put of an inline value that the reader sees.
 
 use super::ahead::{ROWS_REACHED, ROWS_SOUGHT};
-use super::block::BlockView;
+use super::block::{BlockView, RowEntry};
 use super::plain::PlainCells;
 use super::refs::DataRef;
 use crate::batch::TimestampRange;
@@ -21,6 +21,12 @@ pub(crate) struct Stretch {
     row: usize,
     left: usize,
     key_len: usize,
+    /// Where the current row's bytes begin, and those of the row after it: of these a step looks
+    /// up one.
+    from: RowEntry,
+    to: RowEntry,
+    /// Going forward, up to where the bytes of rows were asked for.
+    reached: RowEntry,
     /// Of a block whose rows have one entry each, all of one column: the column.
     narrow: Option<(FamilyId, Range<usize>)>,
     /// Of any other, the cells still to be lent, and the place of the one found last.
@@ -57,10 +63,12 @@ impl Stretch {
     ) -> Self {
         let view = block.view();
         view.copy_prefix(key);
-        let key_len = view.put_row(row, key);
+        let (from, to) = (view.entry(row), view.entry(row + 1));
+        let reached = view.entry((row + ROWS_REACHED).min(view.rows()));
+        let key_len = view.put_row(row, (from, to), key);
         let narrow = if wanted.all_newest() { view.narrow() } else { None };
         let cells = PlainCells::default();
-        Self { block, direction, row, left, key_len, narrow, cells, cell: 0 }
+        Self { block, direction, row, left, key_len, from, to, reached, narrow, cells, cell: 0 }
     }
 
     /// Moves to the next row and puts its key into `key`; `false` if there is none.
@@ -74,14 +82,20 @@ impl Stretch {
         match self.direction {
             Direction::Forward => {
                 self.row += 1;
-                view.reach_row(self.row + ROWS_REACHED);
+                (self.from, self.to) = (self.to, view.entry(self.row + 1));
+                let ahead = self.row + ROWS_REACHED;
+                if ahead < view.rows() {
+                    let from = std::mem::replace(&mut self.reached, view.entry(ahead + 1));
+                    view.reach_on(from, self.reached);
+                }
             }
             Direction::Reverse => {
                 self.row -= 1;
+                (self.from, self.to) = (view.entry(self.row), self.from);
                 view.reach_row(self.row.wrapping_sub(ROWS_REACHED));
             }
         }
-        self.key_len = view.put_row(self.row, key);
+        self.key_len = view.put_row(self.row, (self.from, self.to), key);
         true
     }
 
@@ -126,7 +140,7 @@ impl Stretch {
     }
 
     /// The cell found last.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cell(&self) -> Cell<'_> {
         let view: BlockView<'_> = self.block.view();
         match &self.narrow {
@@ -134,9 +148,16 @@ impl Stretch {
                 family: *family,
                 qualifier: view.part(qualifier),
                 timestamp: view.timestamp(self.row),
-                value: view.values_of(self.row),
+                value: view.values_between(self.from, self.to),
             },
-            None => super::plain::cell(view, self.cell),
+            None => self.wide_cell(view),
         }
+    }
+
+    /// The same where rows have several cells; apart, so that the other form is short enough to be
+    /// inlined.
+    #[inline(never)]
+    fn wide_cell<'a>(&self, view: BlockView<'a>) -> Cell<'a> {
+        super::plain::cell(view, self.cell)
     }
 }

@@ -25,7 +25,7 @@ pub(super) use view::decode_column;
 
 pub(super) use builder::{BlockBuilder, NewValue};
 pub(super) use shape::{DataMeta, aimed, aimed_walk, rows_left};
-pub(super) use view::{BlockView, CellValue, Search};
+pub(super) use view::{BlockView, CellValue, RowEntry, Search};
 
 use super::damage::{Damage, ensure};
 use super::heads::TailForm;

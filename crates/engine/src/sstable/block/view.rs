@@ -14,7 +14,7 @@ use crate::cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp};
 use crate::sstable::damage::{Damage, ensure};
 use crate::sstable::heads::{HEAD_LEN, TailForm, Target, put_suffix};
 use crate::sstable::ints::{self, int_at, partition, u16_at, u32_at, u64_at};
-use base::memory::prefetch;
+use base::memory::{prefetch, prefetch_rest};
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 use std::ops::Range;
@@ -56,7 +56,8 @@ const WALK_PREFETCH_BYTES: usize = 512;
 const SEARCH_PREFETCH_BYTES: usize = 256;
 
 /// Where a row's tail starts in the tails, and its values in the values, and its first entry.
-struct RowEntry {
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sstable) struct RowEntry {
     tail: usize,
     cell: usize,
     value: usize,
@@ -255,13 +256,31 @@ impl<'a> BlockView<'a> {
         prefetch(start.wrapping_add(values + from.value), value_bytes);
     }
 
-    /// Puts the suffix of a row behind the block's prefix, which `key` begins with, and gives the
-    /// length of the row's key. What follows in `key` is arbitrary.
+    /// The same of all bytes of rows from `from` up to `to`, for whoever asked for the row before
+    /// them.
+    #[inline(always)]
+    pub(in crate::sstable) fn reach_on(self, from: RowEntry, to: RowEntry) {
+        let Layout { tails, values, ids, .. } = self.meta.layout();
+        let start = self.bytes.as_ptr();
+        if self.meta.header().columns > 1 {
+            prefetch(start.wrapping_add(ids + from.cell), 1);
+        }
+        prefetch_rest(start.wrapping_add(tails + from.tail), to.tail - from.tail);
+        let value_bytes = (to.value - from.value).min(WALK_PREFETCH_BYTES);
+        prefetch_rest(start.wrapping_add(values + from.value), value_bytes);
+    }
+
+    /// Puts the suffix of a row, whose bytes go from `from` to `to`, behind the block's prefix, which
+    /// `key` begins with, and gives the length of the row's key. What follows in `key` is arbitrary.
     #[inline]
-    pub(in crate::sstable) fn put_row(self, row: usize, key: &mut Vec<u8>) -> usize {
+    pub(in crate::sstable) fn put_row(
+        self,
+        row: usize,
+        (from, to): (RowEntry, RowEntry),
+        key: &mut Vec<u8>,
+    ) -> usize {
         let Header { prefix_len, tail_form, .. } = self.meta.header();
-        let (head, tail) = (self.head(row), self.tail_start(row));
-        let len = self.tail_start(row + 1) - tail;
+        let (head, tail, len) = (self.head(row), from.tail, to.tail - from.tail);
         let room = prefix_len + HEAD_LEN + TAIL_COPIED;
         // The common form, in two writes of known length.
         if tail_form == TailForm::Plain
@@ -282,11 +301,11 @@ impl<'a> BlockView<'a> {
         key.len()
     }
 
-    /// The values of a row, one after the other.
-    #[inline]
-    pub(in crate::sstable) fn values_of(self, row: usize) -> &'a [u8] {
+    /// The values of the rows from `from` up to `to`, one after the other.
+    #[inline(always)]
+    pub(in crate::sstable) fn values_between(self, from: RowEntry, to: RowEntry) -> &'a [u8] {
         let start = self.meta.layout().values;
-        &self.bytes[start + self.row_value_start(row)..start + self.row_value_start(row + 1)]
+        &self.bytes[start + from.value..start + to.value]
     }
 
     /// Of a block whose rows have one entry each, all of one column: its family, and which part of
@@ -410,7 +429,7 @@ impl<'a> BlockView<'a> {
 
     /// What the directory says of a row; of the row behind the last, where that would begin.
     #[inline(always)]
-    fn entry(self, row: usize) -> RowEntry {
+    pub(in crate::sstable) fn entry(self, row: usize) -> RowEntry {
         let bytes = &self.bytes[self.directory(row)..];
         let numbers = &bytes[HEAD_LEN..self.meta.layout().directory_stride];
         match numbers.len() {
