@@ -399,7 +399,7 @@ fn memory_is_given_up_for_others_and_taken_back() {
 
 #[test]
 fn the_size_changes_by_steps_and_not_back_and_forth() {
-    let size = if cfg!(miri) { 2 * MIB } else { 16 * MIB };
+    let (size, steps, turns) = if cfg!(miri) { (2 * MIB, 200, 10) } else { (16 * MIB, 1600, 100) };
     let budget = Budget::new(size, None);
     let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
     let mut sizes = vec![cache.counters().bytes_max];
@@ -415,13 +415,13 @@ fn the_size_changes_by_steps_and_not_back_and_forth() {
         }
         sizes.len()
     };
-    for bytes in (0..size / 2).step_by(size / 1600) {
+    for bytes in (0..size / 2).step_by(size / steps) {
         charge.set(bytes);
         look(&cache, 1);
     }
     let down = look(&cache, 0);
     assert!((10..=17).contains(&down), "{down} sizes");
-    for _ in 0..100 {
+    for _ in 0..turns {
         charge.set(size / 2 - size / 80);
         look(&cache, 1);
         charge.set(size / 2);
