@@ -1,4 +1,5 @@
 mod in_place;
+mod wide_rows;
 
 use super::*;
 use crate::batch::WriteBatch;

@@ -102,9 +102,10 @@ impl<'g> Candidate<'g> {
         &self.sst.top.slots()[self.partition as usize]
     }
 
-    /// No entry of the row that the file may have is newer.
+    /// No entry of the row that the file may have is newer, in whatever blocks and partitions the
+    /// row goes on.
     pub(crate) fn timestamp_max(self) -> Timestamp {
-        Timestamp(self.slot().timestamp_max)
+        Timestamp(self.slot().newest_of_rows)
     }
 
     /// Whether the filter lets the row pass for any of `queries`, of which `bits` are the row's.

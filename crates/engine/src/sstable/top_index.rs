@@ -2,7 +2,9 @@
 //! (docs/format/sstable.md). It stays in memory while the file is open.
 //!
 //! Its invariants are those of a partition (index.rs), with partitions in the place of blocks;
-//! `TopIndex::decode` checks them.
+//! `TopIndex::decode` checks them. In the file the newest timestamp of a partition is that of its
+//! own blocks. A point read asks for more, that of the rows that begin in it: a row may go on in
+//! the partitions behind, so `newest_of_rows` takes the bounds of these in.
 
 use super::damage::Damage;
 use super::format::Handle;
@@ -27,7 +29,8 @@ pub(super) struct Partition {
     pub(super) index: Handle,
     /// The filter of the rows that begin in it; `None` if none does or filters are off.
     pub(super) filter: Option<Handle>,
-    /// The newest timestamp of its entries.
+    /// The newest timestamp of its entries. A row that begins in it may have newer ones in the
+    /// partitions behind.
     pub(super) timestamp_max: i64,
     /// Its data blocks.
     pub(super) blocks: u16,
@@ -39,7 +42,8 @@ pub(super) struct Partition {
 pub(super) struct Slot {
     pub(super) index: Handle,
     pub(super) filter: Option<Handle>,
-    pub(super) timestamp_max: i64,
+    /// The newest timestamp of any entry of the rows that begin in the partition.
+    pub(super) newest_of_rows: i64,
     pub(super) index_hint: Hint,
     pub(super) filter_hint: Hint,
 }
@@ -96,14 +100,14 @@ impl TopIndex {
         };
         let heads =
             partitions.iter().map(|partition| head_of(&partition.row[prefix_len..])).collect();
-        let slot = |partition: &Partition| Slot {
+        let slot = |(partition, newest_of_rows): (&Partition, i64)| Slot {
             index: partition.index,
             filter: partition.filter,
-            timestamp_max: partition.timestamp_max,
+            newest_of_rows,
             index_hint: Hint::default(),
             filter_hint: Hint::default(),
         };
-        let slots = partitions.iter().map(slot).collect();
+        let slots = partitions.iter().zip(newest_of_rows(&partitions)).map(slot).collect();
         let prefix = partitions.first().map_or(&[][..], |first| &first.row[..prefix_len]).into();
         Self { partitions, slots, prefix, heads }
     }
@@ -172,6 +176,26 @@ impl TopIndex {
     }
 }
 
+/// For each partition, the newest timestamp of any entry of the rows that begin in it, or a little
+/// more: its own bound, and the bounds of the partitions in which its last row goes on.
+fn newest_of_rows(partitions: &[Partition]) -> Vec<i64> {
+    let mut newest = Vec::with_capacity(partitions.len());
+    // The partition behind, and the newest timestamp from there on of the row that it continues.
+    let mut behind: Option<(&Partition, i64)> = None;
+    for partition in partitions.iter().rev() {
+        let goes_on = behind.filter(|(next, _)| next.column.is_some());
+        let bound_with = |rest: Option<(&Partition, i64)>| {
+            rest.map_or(partition.timestamp_max, |(_, rest)| rest.max(partition.timestamp_max))
+        };
+        newest.push(bound_with(goes_on));
+        // A row that ends in this partition has nothing in the next one.
+        behind =
+            Some((partition, bound_with(goes_on.filter(|(next, _)| next.row == partition.row))));
+    }
+    newest.reverse();
+    newest
+}
+
 impl Partition {
     fn read(reader: &mut ByteReader<'_>) -> Result<Self, base::codec::DecodeError> {
         let row = reader.string("partition's first row")?.to_vec();
@@ -208,5 +232,41 @@ impl Partition {
 
     fn decoded_column(&self) -> Option<Column<'_>> {
         self.column.as_deref().and_then(decode_column)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sstable::index::encode_column;
+
+    #[test]
+    fn the_bound_of_a_row_takes_in_the_partitions_that_continue_it_and_no_others() {
+        // First row, whether it began before, the newest timestamp of the partition's own blocks,
+        // and that of the rows that begin in it.
+        let cases = [
+            ("a", false, 1, 1),
+            ("b", false, 2, 9),
+            ("c", true, 9, 9),
+            ("d", false, 3, 8),
+            ("e", true, 4, 8),
+            ("e", true, 8, 8),
+            ("f", true, 5, 6),
+            // `f` ends in it, and `g`, which goes on, begins.
+            ("f", true, 6, 7),
+            ("g", true, 7, 7),
+        ];
+        let column = encode_column(&Column::of(crate::cell::FamilyId(1), b"q"));
+        let partition = |(row, continued, timestamp_max, _): &(&str, bool, i64, i64)| Partition {
+            row: row.as_bytes().to_vec(),
+            column: continued.then(|| column.clone()),
+            index: Handle::default(),
+            filter: None,
+            timestamp_max: *timestamp_max,
+            blocks: 1,
+        };
+        let partitions: Vec<Partition> = cases.iter().map(partition).collect();
+        let want: Vec<i64> = cases.iter().map(|case| case.3).collect();
+        assert_eq!(newest_of_rows(&partitions), want);
     }
 }
