@@ -1,11 +1,14 @@
 //! A copy of a live engine at one moment, made of hard links.
 //!
-//! 1. SSTables never change, so a second name is a copy. They are linked while no edit of the
-//!    manifest is made, so that all that it names are there.
+//! 1. SSTables never change, so a second name is a copy. No SSTable is deleted meanwhile
+//!    (`Obsolete::pin`), so all are there that the manifest named at the moment of the checkpoint.
 //! 2. The log does change: its files are used again. So it is sealed at the moment of the
-//!    checkpoint, and the segments up to there are copied, while none of them is retired.
-//! 3. Both happen while no group is committed: the checkpoint holds every write that was
-//!    acknowledged before, of all trees, and none after. It is as durable as any.
+//!    checkpoint, and the segments up to there are copied, while none of them is retired
+//!    (`LogSegments::pin`).
+//! 3. The moment is one while no group is committed: the checkpoint holds every write that was
+//!    acknowledged before, of all trees, and none after. It is as durable as any. Commits wait for
+//!    that moment only, and flushes and compactions for nothing: what they give up meanwhile is
+//!    deleted afterwards.
 //! 4. `CURRENT` is written last, when every other file and every name is on disk. So an open
 //!    refuses a checkpoint that was not finished.
 
@@ -35,6 +38,9 @@ impl Shared {
         let fs = &*self.env.fs;
         prepare(fs, into)?;
         let made = self.fill(into);
+        // What was given up meanwhile.
+        self.obsolete.collect();
+        self.retire_log();
         if made.is_err() {
             discard(fs, into);
         }
@@ -43,16 +49,12 @@ impl Shared {
 
     fn fill(&self, into: &Path) -> Result<()> {
         let fs = &*self.env.fs;
-        let (state, segments, held) = self.commits.sealed(|| {
-            let held = self.log_segments.hold();
-            let state = self.manifest.change(|state| {
-                link_ssts(fs, &self.dir, into, state)?;
-                Ok(Vec::new())
-            })?;
-            Ok((state, self.log_segments.numbers(), held))
-        })?;
+        // Before the manifest is asked: what it names then is not deleted.
+        let _pinned = (self.obsolete.pin(), self.log_segments.pin());
+        let (state, segments) =
+            self.commits.sealed(|| Ok((self.manifest.state(), self.log_segments.numbers())))?;
+        link_ssts(fs, &self.dir, into, &state)?;
         copy_segments(fs, &self.dir, into, segments, &state)?;
-        drop(held);
         fs.sync_dir(into).map_err(|error| Error::io("sync", into, &error))?;
         manifest::create(fs, into, &state)
     }

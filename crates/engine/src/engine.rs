@@ -276,8 +276,8 @@ impl Engine {
     /// Copies the engine as it is at one moment into `dir`, which is new or empty and on the same
     /// file system: every write that was acknowledged before the call, of all trees, and none that
     /// is made after it returns. SSTables get a second name and take no more room; the log is
-    /// copied. Writes wait while the log is sealed and the names are made. The copy is durable when
-    /// this returns, is a data directory of its own, and opens while this one is open.
+    /// copied. Writes wait while the log is sealed. The copy is durable when this returns, is a data
+    /// directory of its own, and opens while this one is open.
     ///
     /// `Unusable` if `dir` is not empty; `Io` if it is on another file system. After an error what
     /// was written to `dir` is removed, as far as that can be done, and it does not open as a copy;

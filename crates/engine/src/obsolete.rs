@@ -8,7 +8,9 @@
 //!    looked at when somebody calls `collect`: after every install, and at close; and, while a file
 //!    waits, every [`LOOK_AFTER`] in the background. A job still holds the inputs of its own install.
 //! 3. Files being written are not known here; their job removes them if it fails.
-//! 4. What a crash leaves behind, no manifest names. [`remove_unnamed`] deletes it at open, when
+//! 4. Nothing is deleted while anybody gives files a second name ([`Obsolete::pin`]): nobody waits
+//!    for that, the next `collect` deletes.
+//! 5. What a crash leaves behind, no manifest names. [`remove_unnamed`] deletes it at open, when
 //!    no job runs yet. It touches names of SSTables ([`FileNumber::of_sst`]) and of sort runs
 //!    ([`FileNumber::is_sort`]) only; the log, the manifest and files that are not ours are others'
 //!    concern.
@@ -37,11 +39,29 @@ pub struct Obsolete {
 
 struct Shared {
     env: Env,
-    waiting: Mutex<Vec<Waiting>>,
+    waiting: Mutex<Queue>,
     /// Whether a job is to look again.
     looks: AtomicBool,
     /// Raised by whoever closes the engine: nobody looks again.
     closing: Arc<AtomicBool>,
+}
+
+/// No file is deleted as long as this lives, but for those that a `collect` has picked already.
+pub(crate) struct FilesPinned {
+    shared: Arc<Shared>,
+}
+
+impl Drop for FilesPinned {
+    fn drop(&mut self) {
+        self.shared.waiting.lock().pins -= 1;
+    }
+}
+
+/// The files that wait, and how many keep them from being deleted.
+#[derive(Debug, Default)]
+struct Queue {
+    files: Vec<Waiting>,
+    pins: usize,
 }
 
 #[derive(Debug)]
@@ -67,7 +87,14 @@ impl Obsolete {
             bytes: reader.bytes(),
             reader: Arc::downgrade(&reader),
         };
-        self.shared.waiting.lock().extend(readers.into_iter().map(waiting));
+        self.shared.waiting.lock().files.extend(readers.into_iter().map(waiting));
+    }
+
+    /// Keeps every file that a manifest asked after this call names: it is handed over to be deleted
+    /// only when the manifest names it no more.
+    pub(crate) fn pin(&self) -> FilesPinned {
+        self.shared.waiting.lock().pins += 1;
+        FilesPinned { shared: Arc::clone(&self.shared) }
     }
 
     /// Deletes what nobody holds any more; gives the number of files deleted. What cannot be
@@ -81,13 +108,13 @@ impl Obsolete {
     /// Files that readers still hold, and their bytes.
     pub fn held(&self) -> (u64, u64) {
         let waiting = self.shared.waiting.lock();
-        let held = waiting.iter().filter(|file| file.reader.strong_count() > 0);
+        let held = waiting.files.iter().filter(|file| file.reader.strong_count() > 0);
         held.fold((0, 0), |(count, bytes), file| (count + 1, bytes + file.bytes))
     }
 
     /// Files that wait to be deleted.
     pub fn len(&self) -> usize {
-        self.shared.waiting.lock().len()
+        self.shared.waiting.lock().files.len()
     }
 
     /// Whether no file waits.
@@ -100,20 +127,23 @@ impl Shared {
     fn collect(&self) -> usize {
         let free: Vec<Waiting> = {
             let mut waiting = self.waiting.lock();
-            waiting.extract_if(.., |file| file.reader.strong_count() == 0).collect()
+            if waiting.pins > 0 {
+                return 0;
+            }
+            waiting.files.extract_if(.., |file| file.reader.strong_count() == 0).collect()
         };
         let found = free.len();
         let fs = &*self.env.fs;
         let failed: Vec<Waiting> =
             free.into_iter().filter(|file| !remove(fs, &file.path)).collect();
         let deleted = found - failed.len();
-        self.waiting.lock().extend(failed);
+        self.waiting.lock().files.extend(failed);
         deleted
     }
 
     /// Sees to it that a job looks again while a file waits.
     fn look_later(self: &Arc<Self>) {
-        let idle = self.waiting.lock().is_empty() || self.closing.load(Ordering::Acquire);
+        let idle = self.waiting.lock().files.is_empty() || self.closing.load(Ordering::Acquire);
         if idle || self.looks.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -247,6 +277,22 @@ mod tests {
         assert_eq!((obsolete.collect(), machine.tasks.help()), (0, false));
         drop(held);
         assert_eq!((obsolete.collect(), obsolete.len()), (1, 0));
+    }
+
+    #[test]
+    fn nothing_is_deleted_while_files_are_pinned() {
+        let dir = tempfile::tempdir().unwrap();
+        let obsolete = Obsolete::new(Env::real(1), Arc::default());
+        let reader = sst(dir.path(), 1);
+        let path = reader.path().to_owned();
+        let pins = [obsolete.pin(), obsolete.pin()];
+        obsolete.add([reader]);
+        assert_eq!((obsolete.collect(), path.exists()), (0, true));
+        let [first, second] = pins;
+        drop(first);
+        assert_eq!((obsolete.collect(), path.exists()), (0, true));
+        drop(second);
+        assert_eq!((obsolete.collect(), path.exists()), (1, false));
     }
 
     #[test]

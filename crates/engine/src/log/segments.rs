@@ -6,6 +6,8 @@
 //! 2. Segments are retired oldest first, each retirement durable before the next, and the newest
 //!    known segment never.
 //! 3. A retired segment becomes a spare (`.spare`, at most [`SPARES_MAX`]) or is removed.
+//! 4. While anybody reads segments ([`LogSegments::pin`]) none is retired. Nobody waits for that:
+//!    what is to be retired meanwhile stays, for the next call.
 //!
 //! Shared by the writer (which notes what it appends and takes spares) and by whoever flushes.
 
@@ -14,7 +16,7 @@ use crate::cell::TreeId;
 use crate::error::{Error, Result};
 use crate::log::record::LogRecord;
 use base::env::fs::FileSystem;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -92,17 +94,30 @@ pub(crate) type Contents = BTreeMap<SegmentNumber, BTreeMap<TreeId, LogPosition>
 struct State {
     contents: Contents,
     spares: Vec<SegmentNumber>,
+    /// Those who read segments (rule 4).
+    pins: usize,
 }
 
 /// What the segments of the log hold, and which of them may go. See the file header.
 pub struct LogSegments {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
-    /// Covers both fields; never held over I/O.
+    /// Covers all of its fields; never held over I/O.
     state: Mutex<State>,
-    /// Held over the I/O of a retirement on purpose: it keeps retirements in order; and by those who
-    /// read segments that may not go meanwhile. Taken before `state`.
+    /// Held over the I/O of a retirement on purpose: it keeps retirements in order. Taken before
+    /// `state`.
     retiring: Mutex<()>,
+}
+
+/// No segment is retired as long as this lives.
+pub(crate) struct SegmentsPinned {
+    segments: Arc<LogSegments>,
+}
+
+impl Drop for SegmentsPinned {
+    fn drop(&mut self) {
+        self.segments.state.lock().pins -= 1;
+    }
 }
 
 impl LogSegments {
@@ -112,7 +127,7 @@ impl LogSegments {
         contents: Contents,
         spares: Vec<SegmentNumber>,
     ) -> Self {
-        let state = Mutex::new(State { contents, spares });
+        let state = Mutex::new(State { contents, spares, pins: 0 });
         Self { fs, dir: dir.to_owned(), state, retiring: Mutex::new(()) }
     }
 
@@ -140,9 +155,9 @@ impl LogSegments {
         first.or_else(|| state.contents.last_key_value().map(|(segment, _)| *segment))
     }
 
-    /// Retires every segment before `first`, oldest first, but never the newest; returns how
-    /// many. Touches the disk. After an error the segments not yet retired are kept and the call
-    /// can be repeated.
+    /// Retires every segment before `first`, oldest first, but never the newest, and none while
+    /// segments are pinned; returns how many. Touches the disk. After an error the segments not yet
+    /// retired are kept and the call can be repeated.
     pub fn retire(&self, first: SegmentNumber) -> Result<usize> {
         let _turn = self.retiring.lock();
         let mut retired = 0;
@@ -150,7 +165,8 @@ impl LogSegments {
             let (oldest, spare) = {
                 let state = self.state.lock();
                 let oldest = state.contents.keys().next().filter(|oldest| **oldest < first);
-                let Some(oldest) = oldest.copied().filter(|_| state.contents.len() > 1) else {
+                let may_go = state.contents.len() > 1 && state.pins == 0;
+                let Some(oldest) = oldest.copied().filter(|_| may_go) else {
                     return Ok(retired);
                 };
                 (oldest, state.spares.len() < SPARES_MAX)
@@ -165,9 +181,11 @@ impl LogSegments {
         }
     }
 
-    /// No segment is retired while the result is held.
-    pub(crate) fn hold(&self) -> MutexGuard<'_, ()> {
-        self.retiring.lock()
+    /// Keeps all segments that a retirement has not begun to remove: those from the first one on
+    /// that a manifest asked after this call says is needed.
+    pub(crate) fn pin(self: &Arc<Self>) -> SegmentsPinned {
+        self.state.lock().pins += 1;
+        SegmentsPinned { segments: Arc::clone(self) }
     }
 
     fn remove(&self, segment: SegmentNumber, spare: bool) -> Result<()> {

@@ -128,6 +128,47 @@ fn segments_are_retired_when_every_tree_in_them_is_flushed() {
 }
 
 #[test]
+fn no_segment_that_a_rotation_leaves_is_written_again() {
+    let sim = SimFs::new(1);
+    let (fs, dir): (Arc<dyn FileSystem>, _) = (Arc::new(sim.clone()), Path::new("/"));
+    let (_, mut writer) = open(&fs, dir).unwrap();
+    // There is space for a segment, and not for a batch that is larger: its header stays behind.
+    sim.set_capacity(2 * SEGMENT);
+    let large = [batch(1, 1, 4 * SEGMENT as usize)];
+    assert!(matches!(writer.append(&records(&large)), Err(Error::NoSpace { .. })));
+    sim.set_capacity(u64::MAX);
+    writer.rotate().unwrap();
+    let segments = writer.segments().numbers();
+    let bytes = || segments.iter().map(|segment| sim.read(&segment.path(dir)).unwrap());
+    let (before, one) = (bytes().collect::<Vec<_>>(), [batch(1, 1, 100)]);
+    assert_eq!(before.len(), 1);
+    writer.append(&records(&one)).unwrap();
+    writer.sync().unwrap();
+    assert!(bytes().eq(before), "what a checkpoint copies");
+    writer.close().unwrap();
+    assert_eq!(read(&fs, dir).unwrap().0, one);
+}
+
+#[test]
+fn segments_that_are_read_stay_and_nobody_waits() {
+    let (fs, dir) = real();
+    let (_, mut writer) = open(&fs, dir.path()).unwrap();
+    for first in 1..=10 {
+        writer.append(&records(&[batch(1, first, 3000)])).unwrap();
+    }
+    let segments = Arc::clone(writer.segments());
+    let all = segments.numbers();
+    let (first, last) = (segments.pin(), *all.last().unwrap());
+    let second = segments.pin();
+    assert_eq!(segments.retire(last).unwrap(), 0);
+    drop(first);
+    assert_eq!((segments.retire(last).unwrap(), segments.numbers()), (0, all.clone()));
+    assert!(all.iter().all(|segment| fs.exists(&segment.path(dir.path())).unwrap()));
+    drop(second);
+    assert_eq!(segments.retire(last).unwrap(), all.len() - 1);
+}
+
+#[test]
 fn what_was_written_of_a_segment_reads_as_the_whole_of_it() {
     let (fs, dir) = real();
     let (_, mut writer) = open(&fs, dir.path()).unwrap();

@@ -141,14 +141,12 @@ impl LogWriter {
         self.latch_on_failure(synced)
     }
 
-    /// Seals and syncs the current segment, if it holds anything; the next append starts a new
-    /// one. So that a flushed segment can be retired before it is full.
+    /// Seals and syncs the current segment, if there is one; the next append starts a new one. No
+    /// segment that exists when this returns changes any more: one that holds nothing, as a full
+    /// disk leaves it behind, is sealed, too.
     pub fn rotate(&mut self) -> Result<()> {
         self.check_writable()?;
-        match &self.state {
-            State::Active(file, _) if file.tail() > FILE_HEADER_LEN => self.seal(),
-            _ => Ok(()),
-        }
+        self.seal()
     }
 
     /// Refuses all that follows with `WritesStopped` and `why`, as after a failed append.
