@@ -1,6 +1,6 @@
 //! What every room of Stele stands on: the environment (files, clock, randomness, background
-//! tasks, each real or simulated), byte codecs, memory on huge pages, and what a program asks of the
-//! system's allocator.
+//! tasks, each real or simulated), byte codecs, memory on huge pages, what a program asks of the
+//! system's allocator, and what tests need of every room: constants as values, coverage marks.
 //!
 //! The list is closed: something belongs here only when two rooms need it and it knows nothing
 //! of cells, tables or protocols.
@@ -9,4 +9,6 @@ pub mod allocator;
 pub mod checksum;
 pub mod codec;
 pub mod env;
+pub mod marks;
 pub mod memory;
+pub mod shape;

@@ -34,8 +34,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Log segments beyond which the tree that keeps the oldest alive is flushed.
-const LOG_SEGMENTS_MAX: usize = 16;
 /// How long a failed flush or compaction waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Longest sleep of a waiter before it looks again.
@@ -177,7 +175,7 @@ impl Shared {
     fn inspect(self: &Arc<Self>) {
         let trees = self.trees.read().clone();
         let flushed = |id| trees.get(&id).map(|tree| tree.look().version.flushed);
-        if self.log_segments.numbers().len() > LOG_SEGMENTS_MAX
+        if self.log_segments.numbers().len() > self.options.shape.log_segments_max
             && let Some((_, id)) = self.log_segments.oldest_needed(flushed)
             && let Some(tree) = trees.get(&id)
         {

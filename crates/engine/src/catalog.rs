@@ -19,7 +19,10 @@ impl Shared {
         // when it is durable; creating trees is rare.
         let mut trees = self.trees.write();
         self.manifest.install(&[Edit::CreateTree { tree: id, options }])?;
-        trees.insert(id, Arc::new(Tree::new(id, version, Vec::new(), self.cache.budget())));
+        trees.insert(
+            id,
+            Arc::new(Tree::new(id, version, Vec::new(), self.cache.budget(), &self.options.shape)),
+        );
         Ok(())
     }
 

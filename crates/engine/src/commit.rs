@@ -24,7 +24,7 @@ use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
 use crate::log::{LogRecord, LogWriter};
 use crate::manifest::{LogClosed, LogPosition};
-use crate::options::Durability;
+use crate::options::{Durability, Options};
 use crate::snapshot::Snapshots;
 use crate::tree::Tree;
 use base::checksum::crc32c;
@@ -33,9 +33,6 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Payload bytes after which a leader takes no further batch into its group.
-const GROUP_BYTES_MAX: usize = 4 << 20;
 
 /// The commit queue of the server.
 pub(crate) struct Commits {
@@ -46,6 +43,8 @@ pub(crate) struct Commits {
     snapshots: Arc<Snapshots>,
     clock: Arc<dyn Clock>,
     durability: Durability,
+    /// Payload bytes after which a leader takes no further batch into its group.
+    group_bytes_max: usize,
     /// Groups committed and batches in them.
     pub(crate) groups: AtomicU64,
     pub(crate) batches: AtomicU64,
@@ -103,7 +102,7 @@ impl Commits {
         start: LogStart,
         snapshots: Arc<Snapshots>,
         clock: Arc<dyn Clock>,
-        durability: Durability,
+        options: &Options,
     ) -> Self {
         let synced_at = clock.monotonic();
         let LogStart { last, commit_time } = start;
@@ -114,7 +113,8 @@ impl Commits {
             applying: Mutex::default(),
             snapshots,
             clock,
-            durability,
+            durability: options.durability,
+            group_bytes_max: options.shape.group_bytes_max,
             groups: AtomicU64::new(0),
             batches: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -138,7 +138,7 @@ impl Commits {
                 continue;
             }
             queue.led = true;
-            let group = take_group(&mut queue.waiting);
+            let group = take_group(&mut queue.waiting, self.group_bytes_max);
             MutexGuard::unlocked(&mut queue, || self.commit(&group));
         }
     }
@@ -327,10 +327,10 @@ fn numbered(
     })
 }
 
-fn take_group(waiting: &mut Vec<Arc<Request>>) -> Vec<Arc<Request>> {
+fn take_group(waiting: &mut Vec<Arc<Request>>, bytes_max: usize) -> Vec<Arc<Request>> {
     let mut bytes = 0;
     let fits = waiting.iter().take_while(|request| {
-        let room = bytes < GROUP_BYTES_MAX;
+        let room = bytes < bytes_max;
         bytes += request.batch.encoding().len();
         room
     });

@@ -32,6 +32,7 @@ use crate::obsolete::Obsolete;
 use crate::open_files::OpenFiles;
 use crate::options::{Options, TreeOptions};
 use crate::read::counters::FilterCounters;
+use crate::read::parts::ReadParts;
 pub use crate::read::scan::Scan;
 use crate::reader::{ColumnOf, PointCounters, TreeReader};
 use crate::request::{RowRange, ScanRequest};
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
+    /// What reads need of `options`, in one place.
+    pub(crate) read_parts: ReadParts,
     pub(crate) commits: Commits,
     pub(crate) log_segments: Arc<crate::log::LogSegments>,
     pub(crate) manifest: ManifestSet,

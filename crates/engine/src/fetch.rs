@@ -70,7 +70,8 @@ fn read_all(shared: &Shared, own: Vec<Own<'_>>, held: &mut HeldBlocks) -> Result
     // A lone read is done soonest without a queue.
     if own.len() > 1 && shared.options.read_path.batched_reads {
         counters.add(PointCount::Batched as usize, own.len() as u64);
-        with_thread_queue(&shared.env.fs, |queue| read_together(queue, own, &mut keep));
+        let most = shared.options.shape.in_flight_bytes_max as u64;
+        with_thread_queue(&shared.env.fs, |queue| read_together(queue, most, own, &mut keep));
     } else {
         own.into_iter().for_each(|(load, claim)| keep(load, load.read(claim)));
     }
@@ -80,21 +81,19 @@ fn read_all(shared: &Shared, own: Vec<Own<'_>>, held: &mut HeldBlocks) -> Result
     first_error.map_or(Ok(()), Err)
 }
 
-/// Bytes of blocks in flight of one call, at most, but for the last block's: enough for a device to
-/// be busy, whatever the size of blocks, and bounded however many blocks are asked for together.
-pub(crate) const IN_FLIGHT_BYTES_MAX: u64 = 1 << 20;
-
-/// Reads all blocks side by side, as many at once as [`IN_FLIGHT_BYTES_MAX`] lets, and gives each to
-/// `keep` as it comes.
+/// Reads all blocks side by side, at once as many as have `bytes_max` bytes but for the last one's,
+/// and gives each to `keep` as it comes. So a device is busy whatever the size of blocks, and what
+/// is in flight is bounded however many blocks are asked for together.
 pub(crate) fn read_together(
     queue: &mut dyn ReadQueue,
+    bytes_max: u64,
     own: Vec<Own<'_>>,
     keep: &mut dyn FnMut(&BlockLoad, Result<BlockHold<Block>>),
 ) {
     let (mut waiting, mut done) = (Vec::with_capacity(own.len()), Vec::new());
     let (mut left, mut bytes) = (own.into_iter(), 0);
     loop {
-        while bytes < IN_FLIGHT_BYTES_MAX
+        while bytes < bytes_max
             && let Some((load, claim)) = left.next()
         {
             match load.submit(queue, waiting.len() as u64) {

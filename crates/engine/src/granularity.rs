@@ -13,8 +13,6 @@ use crate::read::counters::FilterCounters;
 use crate::sstable::Asked;
 use parking_lot::Mutex;
 
-/// Filters asked since the last look, below which it is no evidence.
-const ASKED_MIN: u64 = 1_000;
 /// Keys are added from this share of the questions on that need them.
 const ADDED_FROM_PERCENT: u64 = 10;
 /// They are left out below this share.
@@ -74,6 +72,8 @@ pub(crate) struct Learned(Mutex<Lesson>);
 
 struct Lesson {
     choice: FilterGranularity,
+    /// Filters asked since the last look, below which it is no evidence.
+    asked_min: u64,
     /// Questions counted at the last look that was evidence.
     seen: Questions,
     /// Those before it, each time worth half.
@@ -83,10 +83,10 @@ struct Lesson {
 impl Learned {
     /// Begins with the granularity of the tree's newest file, or as fine as can be: of a tree
     /// without files it is not known what reads will ask, and a key too many costs less.
-    pub(crate) fn beginning_with(newest: Option<FilterGranularity>) -> Self {
+    pub(crate) fn beginning_with(newest: Option<FilterGranularity>, asked_min: u64) -> Self {
         let choice = newest.unwrap_or(FilterGranularity::Column);
         let (seen, recent) = (Questions::default(), Questions::default());
-        Self(Mutex::new(Lesson { choice, seen, recent }))
+        Self(Mutex::new(Lesson { choice, asked_min, seen, recent }))
     }
 
     /// Looks at what was asked by now, and chooses.
@@ -103,7 +103,7 @@ impl Learned {
 impl Lesson {
     fn look(&mut self, counted: Questions) -> FilterGranularity {
         let new = counted.each(&self.seen, u64::saturating_sub);
-        if new.total() >= ASKED_MIN {
+        if new.total() >= self.asked_min {
             self.seen = counted;
             self.recent = self.recent.each(&new, |before, new| before / 2 + new);
             self.choice = choose(self.choice, &self.recent);
@@ -115,6 +115,8 @@ impl Lesson {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ASKED_MIN: u64 = 1_000;
     use FilterGranularity::{Column, Family, Row};
 
     #[test]
@@ -141,8 +143,12 @@ mod tests {
 
     #[test]
     fn keys_come_at_the_first_look_and_go_after_several() {
-        let mut lesson =
-            Lesson { choice: Column, seen: Questions::default(), recent: Questions::default() };
+        let mut lesson = Lesson {
+            choice: Column,
+            asked_min: ASKED_MIN,
+            seen: Questions::default(),
+            recent: Questions::default(),
+        };
         let mut counted = Questions::default();
         let mut ask = |rows, columns| {
             counted.rows += rows;

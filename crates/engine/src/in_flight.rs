@@ -10,7 +10,7 @@
 //!
 //! Where the block that a get waits for decides it, it is answered from that block without another
 //! plan; a block that decides all that wait for it need not enter the cache, if that has no room.
-//! After [`FETCHES_MAX`] rounds, and where a plan says so, it is merged, which reads what it still
+//! After `Shape::fetches_max` rounds, and where a plan says so, it is merged, which reads what it still
 //! misses by itself.
 //!
 //! 1. A get waits exactly for the loads that list it, each in flight in the queue.
@@ -26,7 +26,7 @@ use crate::cache::{BlockRef, CacheKey, KeyMap};
 use crate::cell::{FamilyId, Timestamp};
 use crate::error::{Error, Result};
 use crate::fetch::Missed;
-use crate::reader::{ColumnOf, FETCHES_MAX, Planned, PointCount, TreeReader};
+use crate::reader::{ColumnOf, Planned, PointCount, TreeReader};
 use crate::snapshot::Snapshot;
 use crate::sstable::{Block, BlockLoad, HeldBlocks};
 use base::env::read_queue::{Completed, ReadQueue};
@@ -208,7 +208,7 @@ impl InFlightGets {
 
     /// Whether all gets that wait for a block are decided by it, and the cache can do without it.
     fn is_passing(&mut self, load: &Load, key: CacheKey) -> bool {
-        self.tree.parts().admission
+        self.tree.parts().path.admission
             && load.gets.iter().all(|slot| self.gets.get(*slot).decided)
             && !self.tree.cache().is_worth_keeping(key, load.block.bytes() as usize)
     }
@@ -250,9 +250,10 @@ impl InFlightGets {
                 return;
             }
             let rounds = get.rounds;
+            let rounds_max = usize::from(self.tree.parts().fetches_max);
             let planned = match get.failed.take() {
                 Some(error) => Err(error),
-                None if rounds == FETCHES_MAX => Ok(Planned::ToMerge),
+                None if rounds >= rounds_max => Ok(Planned::ToMerge),
                 None => self.tree.plan_get(get.of(), self.snapshot.as_ref(), &get.held),
             };
             let answer = match planned {

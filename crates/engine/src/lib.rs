@@ -225,6 +225,8 @@ mod recovery;
 pub mod repair;
 #[doc(hidden)]
 pub mod request;
+#[doc(hidden)]
+pub mod shape;
 mod snapshot;
 #[doc(hidden)]
 pub mod sstable;

@@ -214,14 +214,19 @@ mod tests {
     use crate::cache::CacheFeatures;
     use crate::cell::{Column, Entry, FamilyId, Kind, SequenceNumber, Timestamp};
     use crate::options::{Compression, FilterGranularity, TreeOptions};
+    use crate::shape::Shape;
     use crate::sstable::{BlockCache, SstBuilder, SstOptions};
     use base::env::{RealFileSystem, SimEnv, Tasks};
 
     fn sst(dir: &Path, number: u64) -> Arc<SstReader> {
         let (fs, number) = (RealFileSystem, FileNumber(number));
         let path = number.sst_path(dir);
-        let options =
-            SstOptions::new(&TreeOptions::default(), Compression::None, FilterGranularity::Row);
+        let options = SstOptions::new(
+            &TreeOptions::default(),
+            Compression::None,
+            FilterGranularity::Row,
+            &Shape::DEFAULT,
+        );
         let mut builder = SstBuilder::new(fs.create(&path).unwrap(), &path, options);
         let entry = Entry {
             column: Column::of(FamilyId(1), b"q"),

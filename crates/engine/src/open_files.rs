@@ -30,16 +30,14 @@ use std::sync::{Arc, Weak};
 /// Of the files that the process may open, the part that SSTables take, in fourths. The rest is for
 /// connections, the log, and files that are written.
 const SHARE_FOURTHS: u64 = 3;
-/// The smallest number of open SSTables.
-pub(crate) const OPEN_FILES_MIN: usize = 16;
-/// Files in the ring that are gone, beyond which it is cleared of them.
-const GONE_MAX: usize = 64;
 
 /// The SSTables of one engine that are open.
 pub struct OpenFiles {
     fs: Arc<dyn FileSystem>,
     direct: bool,
     max: usize,
+    /// Files in the ring that are gone, beyond which it is cleared of them.
+    gone_max: usize,
     /// Files whose slot is full.
     open: AtomicUsize,
     /// Files opened again after they were closed here.
@@ -67,7 +65,8 @@ impl OpenFiles {
         Arc::new(Self {
             fs,
             direct: options.direct_reads,
-            max: max.max(OPEN_FILES_MIN),
+            max: max.max(options.shape.open_files_min),
+            gone_max: options.shape.gone_files_max,
             open: AtomicUsize::new(0),
             reopened: AtomicU64::new(0),
             ring: Mutex::default(),
@@ -149,7 +148,7 @@ impl OpenFiles {
         self.open.fetch_add(1, Ordering::Relaxed);
         let mut ring = self.ring.lock();
         ring.push_back(file);
-        if ring.len() > 2 * self.count() + GONE_MAX {
+        if ring.len() > 2 * self.count() + self.gone_max {
             ring.retain(|file| file.strong_count() > 0);
         }
     }
@@ -266,7 +265,7 @@ mod tests {
         drop(all);
         assert_eq!(files.count(), 0);
         drop(open_all(&files, &RealFileSystem, dir.path(), 100));
-        assert!(files.ring.lock().len() <= 16 + GONE_MAX, "and not remembered");
+        assert!(files.ring.lock().len() <= 16 + files.gone_max, "and not remembered");
     }
 
     #[test]

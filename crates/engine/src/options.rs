@@ -1,7 +1,7 @@
 //! Options fixed when an engine or a tree is opened.
 
 use crate::error::{Error, Result};
-use crate::open_files::OPEN_FILES_MIN;
+use crate::shape::Shape;
 use std::time::Duration;
 
 /// When an acknowledged write is on disk.
@@ -75,6 +75,9 @@ pub struct Options {
     pub subcompactions_max: Option<usize>,
     /// How fast flushes and compactions write. Default [`BackgroundRate::Unlimited`].
     pub background_rate: BackgroundRate,
+    /// Internal constants; for the tests of Stele itself.
+    #[doc(hidden)]
+    pub shape: Shape,
 }
 
 /// How fast flushes and compactions may write, all trees together. Slower: reads share the disk and
@@ -148,6 +151,7 @@ impl Default for Options {
             l1_bytes_max: 512 << 20,
             subcompactions_max: None,
             background_rate: BackgroundRate::Unlimited,
+            shape: Shape::DEFAULT,
         }
     }
 }
@@ -166,31 +170,37 @@ impl Options {
             let range = Duration::from_millis(1)..=Duration::from_secs(60);
             check("durability interval", range.contains(&every), "1 ms to 60 s")?;
         }
-        let memtable = (64 << 10)..=(4 << 30);
+        let shape = &self.shape;
+        shape.validate().map_err(Error::InvalidArgument)?;
+        let memtable = shape.memtable_bytes_min..=(4 << 30);
         check(
             "memtable_bytes_max",
             memtable.contains(&self.memtable_bytes_max),
             "64 KiB to 4 GiB",
         )?;
-        check("memory_bytes_max", self.memory_bytes_max >= 1 << 20, "1 MiB or more")?;
-        let cache = (1 << 20)..=self.memory_bytes_max;
+        check(
+            "memory_bytes_max",
+            self.memory_bytes_max >= shape.memory_bytes_min,
+            "1 MiB or more",
+        )?;
+        let cache = shape.memory_bytes_min..=self.memory_bytes_max;
         let within = self.cache_bytes_max.is_none_or(|bytes| cache.contains(&bytes));
         check("cache_bytes_max", within, "1 MiB to memory_bytes_max")?;
-        let segment = (64 << 10)..=(1 << 30);
+        let segment = shape.log_segment_bytes_min as u64..=(1 << 30);
         check("log_segment_bytes", segment.contains(&self.log_segment_bytes), "64 KiB to 1 GiB")?;
         check("l0_runs_compact", (1..=64).contains(&self.l0_runs_compact), "1 to 64")?;
         let above = self.l0_runs_stall > self.l0_runs_compact;
         check("l0_runs_stall", above, "greater than l0_runs_compact")?;
-        let sst = (64 << 10)..=(4 << 30);
+        let sst = shape.sst_bytes_min as u64..=(4 << 30);
         check("sst_bytes_max", sst.contains(&self.sst_bytes_max), "64 KiB to 4 GiB")?;
-        check("l1_bytes_max", self.l1_bytes_max >= 1 << 16, "64 KiB or more")?;
+        check("l1_bytes_max", self.l1_bytes_max >= shape.l1_bytes_min as u64, "64 KiB or more")?;
         let pieces = self.subcompactions_max.is_none_or(|most| (1..=64).contains(&most));
         check("subcompactions_max", pieces, "1 to 64")?;
         let rate = match self.background_rate {
             BackgroundRate::BytesPerSecond(rate) => rate,
             BackgroundRate::Unlimited | BackgroundRate::Auto => u64::MAX,
         };
-        let files = self.open_files_max.is_none_or(|files| files >= OPEN_FILES_MIN);
+        let files = self.open_files_max.is_none_or(|files| files >= shape.open_files_min);
         check("open_files_max", files, "16 or more")?;
         check("background_rate", rate >= 1 << 20, "1 MiB a second or more")
     }

@@ -17,7 +17,7 @@ use crate::engine::{Engine, Scan, Shared};
 use crate::error::{Error, Result};
 use crate::fetch::{Missed, fetch};
 use crate::in_flight::{Answer, InFlightGets};
-use crate::options::ReadPath;
+use crate::read::parts::ReadParts;
 use crate::read::point::{PointRead, PointReads, Step, Wanted};
 use crate::request::{Cell, Columns, QualifierRange, RowRange, ScanRequest};
 use crate::snapshot::Snapshot;
@@ -31,13 +31,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Times a read brings in what it misses before it is merged: of an index partition, its filter, a
-/// data block and a large value each may be missing, and a block other than a large value that the
-/// cache could not keep stays missing.
-pub(crate) const FETCHES_MAX: usize = 5;
-/// Reads of a multi-get that wait for memory together.
+/// Reads of a multi-get that can wait for memory together.
 const GROUP: usize = 32;
-/// Ranges of columns up to which a read of a row asks the filters for each.
+/// Ranges of columns for each of which a read of a row can ask the filters.
 const QUESTIONS_MAX: usize = 16;
 
 /// A tree of an open engine, looked up once; reads through it look nothing up. Keeps the engine
@@ -111,8 +107,8 @@ impl TreeReader {
         self.engine.shared()
     }
 
-    pub(crate) fn parts(&self) -> ReadPath {
-        self.shared().options.read_path
+    pub(crate) fn parts(&self) -> ReadParts {
+        self.shared().read_parts
     }
 
     fn check(&self) -> Result<()> {
@@ -171,19 +167,20 @@ impl TreeReader {
         self.count(PointCount::Reads, wanted.len() as u64);
         let view = self.tree.look();
         let at = self.sequence(snapshot);
-        for (group, columns) in wanted.chunks(GROUP).enumerate() {
+        let size = usize::from(self.parts().group);
+        for (group, columns) in wanted.chunks(size).enumerate() {
             let mut lend = |index: usize, cell: Option<Cell<'_>>| {
                 let cell = cell.map(|cell| (cell.timestamp, cell.value));
-                use_cell(group * GROUP + index, cell);
+                use_cell(group * size + index, cell);
             };
             for index in self.get_group(&view, at, columns, &mut lend)? {
                 let mut found = false;
                 self.merge_newest(&view, at, columns[index], |timestamp, value| {
                     found = true;
-                    use_cell(group * GROUP + index, Some((timestamp, value)));
+                    use_cell(group * size + index, Some((timestamp, value)));
                 })?;
                 if !found {
-                    use_cell(group * GROUP + index, None);
+                    use_cell(group * size + index, None);
                 }
             }
         }
@@ -202,13 +199,14 @@ impl TreeReader {
     ) -> Result<u64> {
         self.check()?;
         self.count(PointCount::Reads, 1);
-        let queries = selection.questions(row);
+        let parts = self.parts();
+        let queries = selection.questions(row, parts);
         let cells = selection.wanted();
         let filters = &self.tree.filter_counters;
         let view = self.tree.look();
-        let read = PointRead::new(&queries, self.sequence(snapshot), self.parts());
+        let read = PointRead::new(&queries, self.sequence(snapshot), parts);
         let mut held = HeldBlocks::default();
-        for _ in 0..FETCHES_MAX {
+        for _ in 0..parts.fetches_max {
             let missed = {
                 let pinned = epoch::pin();
                 match read.whole(&view, &cells, &held, &pinned, filters) {
@@ -328,9 +326,10 @@ impl TreeReader {
         use_cell: impl FnOnce(Timestamp, &[u8]) -> R,
     ) -> Result<Option<R>> {
         let queries = [of.query()];
-        let read = PointRead::new(&queries, at, self.parts());
+        let parts = self.parts();
+        let read = PointRead::new(&queries, at, parts);
         let mut held = HeldBlocks::default();
-        for _ in 0..FETCHES_MAX {
+        for _ in 0..parts.fetches_max {
             let missed = {
                 let pinned = epoch::pin();
                 let filters = &self.tree.filter_counters;
@@ -379,7 +378,7 @@ impl TreeReader {
         let mut open: ArrayVec<usize, GROUP> = (0..columns.len()).collect();
         let mut to_merge = ArrayVec::new();
         let mut held = HeldBlocks::default();
-        for _ in 0..FETCHES_MAX {
+        for _ in 0..self.parts().fetches_max {
             let mut all_missed = Vec::new();
             let mut missing = ArrayVec::new();
             self.plan_group(view, at, columns, (&open, &held), |index, step| match step {
@@ -412,9 +411,10 @@ impl TreeReader {
     ) {
         let queries: ArrayVec<_, GROUP> = open.iter().map(|at| [columns[*at].query()]).collect();
         let pinned = epoch::pin();
+        let parts = self.parts();
         let mut reads = PointReads::<'_, '_, GROUP>::default();
         for (index, query) in open.iter().zip(&queries) {
-            let read = PointRead::new(query, at, self.parts());
+            let read = PointRead::new(query, at, parts);
             reads.push(read, columns[*index].column(), view, &pinned);
         }
         let filters = &self.tree.filter_counters;
@@ -475,11 +475,16 @@ impl<'a> RowSelection<'a> {
 
     /// What a read of `row` asks the filters. A filter's line has the answers to all, and is read
     /// once.
-    fn questions(&self, row: &'a [u8]) -> ArrayVec<FilterQuery<'a>, QUESTIONS_MAX> {
+    fn questions(
+        &self,
+        row: &'a [u8],
+        parts: ReadParts,
+    ) -> ArrayVec<FilterQuery<'a>, QUESTIONS_MAX> {
+        let most = QUESTIONS_MAX.min(parts.questions_max.into());
         let whole = FilterQuery::row(row);
         let mut questions = ArrayVec::new();
         match self.columns {
-            Columns::Ranges(ranges) if (1..=QUESTIONS_MAX).contains(&ranges.len()) => {
+            Columns::Ranges(ranges) if (1..=most).contains(&ranges.len()) => {
                 questions.extend(ranges.iter().map(|range| match range.single() {
                     Some(qualifier) => whole.column_of(range.family, qualifier),
                     None => whole.family_of(range.family),

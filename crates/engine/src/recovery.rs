@@ -23,13 +23,14 @@ use crate::commit::Commits;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::flights::Flights;
-use crate::log::{Ending, LogEnd, LogWriter, SegmentNumber};
+use crate::log::{Ending, LogEnd, LogSizes, LogWriter, SegmentNumber};
 use crate::manifest::current::CURRENT;
 use crate::manifest::{ManifestSet, State};
 use crate::metrics::Counters;
 use crate::obsolete::{self, Obsolete};
 use crate::open_files::OpenFiles;
 use crate::options::{Options, ReadPath};
+use crate::read::parts::ReadParts;
 use crate::snapshot::Snapshots;
 use crate::sstable::{BlockCache, ReadaheadSource, SstReader};
 use crate::tree::Tree;
@@ -63,13 +64,13 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     options.validate()?;
     env.fs.create_dir_all(dir).map_err(|error| Error::io("create", dir, &error))?;
     let lock = lock(&*env.fs, dir)?;
-    let manifest = ManifestSet::open(Arc::clone(&env.fs), dir)?;
+    let manifest = ManifestSet::open_shaped(Arc::clone(&env.fs), dir, &options.shape)?;
     let state = manifest.state();
     if options.direct_reads {
         say_if_not_direct(&*env.fs, dir);
     }
     let ReadPath { huge_pages, hints, .. } = options.read_path;
-    let features = CacheFeatures { huge_pages, hints };
+    let features = CacheFeatures { huge_pages, hints, shape: options.shape };
     let budget = Budget::new(options.memory_bytes_max, options.cache_bytes_max);
     let cache = BlockCache::within(budget, features);
     let open_files = OpenFiles::new(Arc::clone(&env.fs), &options);
@@ -89,13 +90,15 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     check_log(dir, &state, &end)?;
     let leftovers = obsolete::remove_unnamed(&*env.fs, dir, &manifest.state().files())?;
     leftovers.largest.into_iter().for_each(|number| manifest.skip_file(number));
-    let writer = LogWriter::open(Arc::clone(&env.fs), dir, options.log_segment_bytes, end)?;
+    let sizes = LogSizes::of(&options);
+    let writer = LogWriter::open_sized(Arc::clone(&env.fs), dir, sizes, end)?;
     let log_segments = Arc::clone(writer.segments());
     let snapshots = Arc::new(Snapshots::default());
     snapshots.publish(start.last);
     let clock = Arc::clone(&env.clock);
-    let commits = Commits::new(writer, start, Arc::clone(&snapshots), clock, options.durability);
-    let readahead = ReadaheadSource::new(Arc::clone(&env.fs), options.memory_bytes_max);
+    let commits = Commits::new(writer, start, Arc::clone(&snapshots), clock, &options);
+    let readahead =
+        ReadaheadSource::new(Arc::clone(&env.fs), options.memory_bytes_max, &options.shape);
     let closing = Arc::default();
     let shared = Arc::new(Shared {
         flights: Flights::new(Arc::clone(&env.fs)),
@@ -118,6 +121,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         io_rate: IoRate::new(options.background_rate),
         read_waits: Default::default(),
         point_counters: Default::default(),
+        read_parts: ReadParts::of(&options),
         past_filter_counters: Default::default(),
         readahead,
         options,
@@ -168,7 +172,10 @@ fn open_trees(
             ssts.collect::<Result<OpenRun>>()
         });
         let runs = runs.collect::<Result<Vec<_>>>()?;
-        Ok((*id, Arc::new(Tree::new(*id, Arc::clone(version), runs, cache.budget()))))
+        Ok((
+            *id,
+            Arc::new(Tree::new(*id, Arc::clone(version), runs, cache.budget(), &options.shape)),
+        ))
     };
     state.trees.iter().map(open).collect()
 }

@@ -20,6 +20,7 @@ use crate::manifest::{FileNumber, LogPosition, TreeVersion};
 use crate::memtable::Memtable;
 use crate::options::FilterGranularity;
 use crate::read::counters::FilterCounters;
+use crate::shape::Shape;
 use crate::sstable::SstReader;
 use crate::view::{OpenRun, ReadView};
 use arc_swap::ArcSwap;
@@ -87,10 +88,12 @@ impl Tree {
         version: Arc<TreeVersion>,
         runs: Vec<OpenRun>,
         budget: &Arc<Budget>,
+        shape: &Shape,
     ) -> Self {
         let newest = runs.iter().flat_map(|run| run.iter()).max_by_key(|sst| sst.number());
         let newest = newest.map(|sst| sst.properties().filter_granularity);
-        let view = ReadView::new(Arc::new(Memtable::new(budget)), Vec::new(), version, runs);
+        let view =
+            ReadView::new(Arc::new(Memtable::shaped(budget, shape)), Vec::new(), version, runs);
         Self {
             id,
             view: ArcSwap::from_pointee(view),
@@ -100,7 +103,7 @@ impl Tree {
             work: Mutex::default(),
             installing: Mutex::default(),
             filter_counters: Arc::default(),
-            granularity: Learned::beginning_with(newest),
+            granularity: Learned::beginning_with(newest, shape.filters_asked_min as u64),
             lull: Mutex::default(),
             _charge: budget.charge(Use::Metadata).of(TREE_BYTES),
         }

@@ -13,9 +13,9 @@ use crate::cell::SequenceNumber;
 use crate::error::Result;
 use crate::manifest::{Run, TreeVersion};
 use crate::memtable::Memtable;
-use crate::options::ReadPath;
 use crate::read::counters::FilterCounters;
 use crate::read::dropped::DroppedRanges;
+use crate::read::parts::ReadParts;
 use crate::read::run::RunCursor;
 use crate::read::scan::{Scan, ScanSources};
 use crate::read::source::Source;
@@ -127,7 +127,7 @@ impl ReadView {
         &self,
         request: &ScanRequest,
         snapshot: SequenceNumber,
-        parts: ReadPath,
+        parts: ReadParts,
         filters: &Arc<FilterCounters>,
         blocks: Blocks<'_>,
         pin: Option<Box<dyn Any + Send>>,
@@ -137,7 +137,7 @@ impl ReadView {
             Blocks::Ahead(source) => (Some(source), CacheFill::Insert),
             Blocks::AtOnce => (None, CacheFill::Resident),
         };
-        let ahead = ahead.filter(|_| parts.readahead && !request.rows.is_single());
+        let ahead = ahead.filter(|_| parts.path.readahead && !request.rows.is_single());
         let ahead = ahead.map(|source| (source, Arc::new(request.rows.clone())));
         let mut cursors = Vec::with_capacity(1 + self.frozen.len() + self.runs.len());
         for memtable in self.memtables() {
@@ -145,8 +145,8 @@ impl ReadView {
                 cursors.push(Source::Memtable(memtable.cursor()));
             }
         }
-        let questions = if parts.filters { questions(request) } else { Vec::new() };
-        let prefix = parts.filters.then(|| self.prefix_of(&request.rows)).flatten();
+        let questions = if parts.path.filters { questions(request) } else { Vec::new() };
+        let prefix = parts.path.filters.then(|| self.prefix_of(&request.rows)).flatten();
         for run in &self.runs {
             let rows = &request.rows;
             let Some(mut part) = candidates(run, rows, &questions, filters, fill)? else {
@@ -173,7 +173,7 @@ impl ReadView {
         filters.scanned(cursors.len());
         let mut dropped = vec![Arc::clone(&self.dropped), self.active.dropped()];
         dropped.retain(|ranges| !ranges.is_empty());
-        Ok(Scan::new(ScanSources { cursors, dropped, pin }, request, snapshot))
+        Ok(Scan::new(ScanSources { cursors, dropped, pin }, request, snapshot, &parts))
     }
 
     /// What a read of more than one row asks the filters: whether there is any row with the prefix

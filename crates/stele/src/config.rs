@@ -289,6 +289,7 @@ fn engine_options(settings: &Settings, default: Options) -> Result<Options, Conf
         l1_bytes_max: size(settings.l1_bytes_max, default.l1_bytes_max),
         subcompactions_max: settings.subcompactions_max.or(default.subcompactions_max),
         background_rate: rate.unwrap_or(default.background_rate),
+        shape: default.shape,
     };
     options.validate().map_err(|error| ConfigError(error.to_string()))?;
     Ok(options)

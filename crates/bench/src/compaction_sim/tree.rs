@@ -247,7 +247,7 @@ impl SimTree {
     fn merge(&mut self, plan: &Plan) -> Vec<SstMeta> {
         let borders = borders(plan);
         let (cuts, below) = (plan.cuts.clone(), plan.below.clone());
-        let mut splitter = Splitter::new(self.options.sst_bytes_max, cuts, below);
+        let mut splitter = Splitter::new(&self.options, cuts, below);
         let (mut outputs, mut begin, mut bytes) = (Vec::new(), None, 0.0);
         for pair in borders.windows(2) {
             let density = self.density(plan, (pair[0] + pair[1]) / 2.0);

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::file::FileNumber;
 use crate::manifest::Edit;
 use crate::request::RowRange;
+use crate::shape::Shape;
 use crate::sstable::{Heirs, SstReader};
 use crate::tree::{Tree, Work};
 use parking_lot::Mutex;
@@ -27,12 +28,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Compactions of one tree at a time, at most.
-const COMPACTIONS_MAX: usize = 2;
 /// How often trees are looked at that ask for nothing themselves.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// A compaction for garbage was fruitless if this part of the entries, in eighths, was still there.
-const FRUITLESS_EIGHTHS: u64 = 7;
 
 /// Why a compaction runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,10 +216,11 @@ impl Shared {
         let signals = self.signals_of(tree);
         let picked = {
             let mut work = tree.work.lock();
-            let picked = match !work.dropped && work.compactions < COMPACTIONS_MAX {
-                true => pick::pick(&tree.view().version, &self.options, &work.busy, &signals),
-                false => None,
-            };
+            let picked =
+                match !work.dropped && work.compactions < self.options.shape.compactions_max {
+                    true => pick::pick(&tree.view().version, &self.options, &work.busy, &signals),
+                    false => None,
+                };
             if let Some((plan, _)) = &picked {
                 work.start(plan);
             }
@@ -287,7 +285,7 @@ impl Shared {
         }
         .fetch_add(1, Ordering::Relaxed);
         if reason == CompactionReason::Garbage {
-            note_fruitless(tree, plan, &written);
+            note_fruitless(tree, plan, &written, &self.options.shape);
         }
         Ok(())
     }
@@ -373,7 +371,7 @@ impl Shared {
 
 /// Remembers outputs that are as much garbage as the inputs were, so that they are not written
 /// again and again for nothing.
-fn note_fruitless(tree: &Tree, plan: &Plan, written: &Written) {
+fn note_fruitless(tree: &Tree, plan: &Plan, written: &Written, shape: &Shape) {
     if plan.destination != Destination::LastRun || plan.work == How::Move {
         return;
     }
@@ -385,7 +383,7 @@ fn note_fruitless(tree: &Tree, plan: &Plan, written: &Written) {
     };
     let before: u64 = plan.ssts().map(|sst| sst.entries).sum();
     let after: u64 = added().map(|meta| meta.entries).sum();
-    if after.saturating_mul(8) >= before.saturating_mul(FRUITLESS_EIGHTHS) {
+    if after.saturating_mul(8) >= before.saturating_mul(shape.fruitless_eighths as u64) {
         tree.work.lock().fruitless.extend(added().map(|meta| meta.number));
     }
 }

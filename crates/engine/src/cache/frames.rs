@@ -19,6 +19,7 @@
 use super::frame::{Contents, FrameHead};
 use super::hint::{Hint, Place};
 use super::{BlockRef, CacheKey, Loaded, Plain};
+use crate::shape::Shape;
 use base::memory::{Region, prefetch, undefine};
 use crossbeam_epoch::Guard;
 use std::cell::UnsafeCell;
@@ -30,8 +31,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks and frames are aligned to this.
 const ALIGNMENT: usize = 64;
-/// Smallest frame.
-const FRAME_BYTES_MIN: usize = 1 << 10;
 #[repr(C, align(64))]
 struct Frame<M> {
     head: FrameHead,
@@ -96,10 +95,10 @@ impl<M: Plain> Arena<M> {
     const BLOCK_AT: usize = size_of::<Frame<M>>().next_multiple_of(ALIGNMENT);
 
     /// An arena of `slabs` slabs of `slab_bytes` bytes, none carved.
-    pub(super) fn new(slabs: usize, slab_bytes: usize, huge: bool) -> Self {
+    pub(super) fn new(slabs: usize, slab_bytes: usize, huge: bool, shape: &Shape) -> Self {
         assert!(slab_bytes.is_multiple_of(ALIGNMENT) && slabs <= Place::SLABS_MAX);
         assert!(u32::try_from(slab_bytes).is_ok(), "a frame's length has 32 bits");
-        let classes = classes_of(slab_bytes);
+        let classes = classes_of(slab_bytes, shape.frame_bytes_min);
         Self {
             region: Region::new(slabs * slab_bytes, huge),
             slab_bytes,
@@ -416,13 +415,13 @@ fn hints_at<M>(len: usize) -> usize {
 }
 
 /// Frame sizes of a slab, about 6 % apart: those that fill the slab well.
-fn classes_of(slab_bytes: usize) -> Box<[usize]> {
+fn classes_of(slab_bytes: usize, frame_bytes_min: usize) -> Box<[usize]> {
     let mut classes = vec![slab_bytes];
     let mut frames = 1;
     loop {
         frames = (frames + 1).max(frames * 17 / 16);
         let bytes = slab_bytes / frames / ALIGNMENT * ALIGNMENT;
-        if bytes < FRAME_BYTES_MIN || frames > Place::FRAMES_MAX {
+        if bytes < frame_bytes_min || frames > Place::FRAMES_MAX {
             break;
         }
         classes.push(bytes);

@@ -3,13 +3,10 @@
 use super::clock::{Found, Shard};
 use super::{CacheFill, CacheKey};
 use crate::file::FileNumber;
+use crate::shape::Shape;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Smallest number of bytes worth a shard of its own.
-const SHARD_BYTES_MIN: usize = 4 << 20;
-const SHARDS_MAX: usize = 16;
 
 /// See the file header.
 pub(super) struct Heap<V>(Box<[Counted<V>]>);
@@ -35,8 +32,9 @@ impl<V> Counted<V> {
 
 impl<V> Heap<V> {
     /// No blocks; at most `bytes_max` bytes of them.
-    pub(super) fn new(bytes_max: usize) -> Self {
-        let shards = (bytes_max / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+    pub(super) fn new(bytes_max: usize, shape: &Shape) -> Self {
+        let shards = bytes_max / shape.heap_shard_bytes_min;
+        let shards = shards.clamp(1, shape.heap_shards_max);
         let shards = 1 << shards.ilog2();
         let shard = || Mutex::new(Shard::new(bytes_max / shards));
         Self((0..shards).map(|_| Counted { shard: shard(), bytes: AtomicUsize::new(0) }).collect())

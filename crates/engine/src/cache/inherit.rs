@@ -16,9 +16,6 @@ use super::{Cache, CacheFill, CacheKey, Hint, Plain};
 use crossbeam_epoch as epoch;
 use std::sync::Arc;
 
-/// Blocks that are forgotten without letting readers go on in between.
-const FORGOTTEN_AT_ONCE: usize = 64;
-
 /// How warm a resident block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heat {
@@ -70,7 +67,7 @@ impl<M: Plain> Cache<M> {
 
     /// Forgets the blocks of `keys`, whose file is as good as gone.
     pub fn forget(self: &Arc<Self>, keys: &[CacheKey]) {
-        for keys in keys.chunks(FORGOTTEN_AT_ONCE) {
+        for keys in keys.chunks(self.shape.forgotten_at_once) {
             let mut taken = Taken::default();
             {
                 let pinned = epoch::pin();

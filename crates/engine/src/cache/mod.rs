@@ -58,6 +58,7 @@ pub use key::{CacheKey, KeyMap};
 
 use crate::budget::Budget;
 use crate::file::FileNumber;
+use crate::shape::Shape;
 use crate::striped::Striped;
 use admission::Admission;
 use counters::{COUNTED, Counted};
@@ -118,6 +119,8 @@ pub enum CacheFill {
 /// What can be switched off of a cache.
 #[derive(Debug, Clone, Copy)]
 pub struct CacheFeatures {
+    /// How its memory is cut, and what its hand does.
+    pub shape: Shape,
     /// Ask the system for huge pages.
     pub huge_pages: bool,
     /// Follow hints.
@@ -126,7 +129,7 @@ pub struct CacheFeatures {
 
 impl CacheFeatures {
     /// For a small cache that lives shortly.
-    pub const PASSING: Self = Self { huge_pages: false, hints: true };
+    pub const PASSING: Self = Self { shape: Shape::DEFAULT, huge_pages: false, hints: true };
 }
 
 /// A block as its loader gives it.
@@ -160,6 +163,8 @@ pub struct Cache<M: Plain> {
     admission: Admission,
     /// Hints are followed.
     hints: bool,
+    /// Apart, for reads have no use of it.
+    shape: Box<Shape>,
     counters: Striped<COUNTED>,
 }
 
@@ -175,18 +180,6 @@ struct Size {
     evicted: AtomicUsize,
 }
 
-/// The cache changes its size by this part of its limit at least, so that it does so seldom.
-const STEPS: usize = 32;
-/// Slabs given up without letting others at the free frames in between.
-const SLABS_AT_ONCE: usize = 64;
-/// Slabs of the arena at least, so that all frame sizes in use find room, down to this size.
-const SLABS_WANTED: usize = 128;
-const SLAB_BYTES_MIN: usize = 64 << 10;
-/// A cache too small for so many slabs keeps everything on the heap.
-const SLABS_MIN: usize = 8;
-const SLAB_BYTES_MAX: usize = 2 << 20;
-/// Times a load tries to get a frame before its block is lent without being kept.
-const FRAME_ATTEMPTS: usize = 8;
 /// Shares of the loads in progress.
 const LOAD_SHARDS: usize = 64;
 
@@ -199,18 +192,21 @@ impl<M: Plain> Cache<M> {
     /// An empty cache that takes what `budget` has for blocks.
     pub fn within(budget: Arc<Budget>, features: CacheFeatures) -> Arc<Self> {
         let bytes_max = budget.blocks_limit();
-        let slab_bytes = (bytes_max / SLABS_WANTED).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
+        let CacheFeatures { shape, huge_pages, hints } = features;
+        // So many slabs at least that all frame sizes in use find room.
+        let slab_bytes = bytes_max / shape.slabs_wanted;
+        let slab_bytes = slab_bytes.clamp(shape.slab_bytes_min, shape.slab_bytes_max);
         let slab_bytes = 1 << slab_bytes.ilog2();
         let slabs = (bytes_max / 8 * 7 / slab_bytes).min(Place::SLABS_MAX);
-        let slabs = if slabs < SLABS_MIN { 0 } else { slabs };
-        let arena = Arena::new(slabs, slab_bytes, features.huge_pages);
+        let slabs = if slabs < shape.slabs_min { 0 } else { slabs };
+        let arena = Arena::new(slabs, slab_bytes, huge_pages, &shape);
         let heap_bytes = bytes_max - slabs * slab_bytes;
         Arc::new(Self {
-            space: CachePadded::new(Mutex::new(Space::new(slabs, arena.classes()))),
+            space: CachePadded::new(Mutex::new(Space::new(slabs, arena.classes(), &shape))),
             admission: Admission::new(bytes_max, arena.classes()),
             arena,
             table: Table::new(),
-            heap: Heap::new(heap_bytes),
+            heap: Heap::new(heap_bytes, &shape),
             loading: (0..LOAD_SHARDS).map(|_| CachePadded::default()).collect(),
             budget,
             size: CachePadded::new(Size {
@@ -219,9 +215,14 @@ impl<M: Plain> Cache<M> {
                 leaving: AtomicBool::new(false),
                 evicted: AtomicUsize::new(0),
             }),
-            hints: features.hints,
+            hints,
+            shape: Box::new(shape),
             counters: Striped::default(),
         })
+    }
+
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.shape
     }
 
     /// The budget that its size follows.
@@ -275,7 +276,7 @@ impl<M: Plain> Cache<M> {
 
     /// By how much the cache changes at once.
     fn step(&self) -> usize {
-        (self.budget.blocks_limit() / STEPS).max(self.arena.slab_bytes())
+        (self.budget.blocks_limit() / self.shape.cache_steps).max(self.arena.slab_bytes())
     }
 
     /// Slabs of a cache of `bytes_max` bytes.
@@ -299,7 +300,7 @@ impl<M: Plain> Cache<M> {
             let (taken, more) = {
                 let pinned = epoch::pin();
                 let mut space = self.space.lock();
-                let allowed = slabs.max(space.allowed().saturating_sub(SLABS_AT_ONCE));
+                let allowed = slabs.max(space.allowed().saturating_sub(self.shape.slabs_at_once));
                 let taken = space.confine(&self.arena, allowed, &pinned);
                 for (key, place) in &taken.keys {
                     self.table.remove(*key, *place);
@@ -494,7 +495,7 @@ impl<M: Plain> Cache<M> {
     /// A frame of `class`, for which others may have to go. `None` if none comes free in time:
     /// all are held, or readers are still looking at those that were evicted.
     fn free_frame(self: &Arc<Self>, class: usize) -> Option<frames::FreeFrame> {
-        for attempt in 0..FRAME_ATTEMPTS {
+        for attempt in 0..self.shape.frame_attempts {
             if attempt > 1 {
                 // A reader was interrupted while pinned: let it go on.
                 std::thread::yield_now();

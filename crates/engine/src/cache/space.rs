@@ -23,29 +23,15 @@
 use super::frames::{Arena, FreeFrame, Retired};
 use super::hint::Place;
 use super::{CacheKey, Plain};
+use crate::shape::Shape;
 use crossbeam_epoch::Guard;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// Free frames of a class that the hand works ahead for: so many that taking the lock and waiting
-/// for readers is shared among them, but never more than a small part of the arena.
-const AHEAD_MIN: usize = 4;
-const AHEAD_MAX: usize = 16;
-const AHEAD_PARTS: usize = 256;
-/// Frames that wait for their grace period beyond which the hand stands still: a reader that was
-/// interrupted while pinned must not cost the cache its content.
-const LIMBO_MAX: usize = 64;
-/// Frames of other classes that the hand evicts in vain before it clears a slab for the one wanted.
-const ELSEWHERE_MAX: usize = 16;
-/// A slab is cleared if no more than this part of its frames was used lately.
-const COLD_PART: usize = 2;
-/// Frames the hand passes at most to find one. Arenas of tests under Miri have a few tens of frames,
-/// which the hand would go round a hundred times.
-const STEPS_MAX: usize = if cfg!(miri) { 1 << 8 } else { 1 << 12 };
-
 /// See the file header.
 pub(super) struct Space {
+    shape: Shape,
     free: Vec<Vec<FreeFrame>>,
     free_in_slab: Vec<usize>,
     /// Slabs without a class that nobody reads.
@@ -75,8 +61,9 @@ impl Taken {
 }
 
 impl Space {
-    pub(super) fn new(slabs: usize, classes: usize) -> Self {
+    pub(super) fn new(slabs: usize, classes: usize, shape: &Shape) -> Self {
         Self {
+            shape: *shape,
             free: (0..classes).map(|_| Vec::new()).collect(),
             free_in_slab: vec![0; slabs],
             uncut: Vec::new(),
@@ -193,18 +180,23 @@ impl Space {
 
     /// Whether a frame of `class` that is taken now has to be made free by the hand.
     pub(super) fn is_full(&self, class: usize) -> bool {
-        !self.has_uncut() && self.free[class].len() <= 2 * AHEAD_MAX
+        !self.has_uncut() && self.free[class].len() <= 2 * self.shape.frames_ahead_max
     }
 
-    /// Whether the hand should make frames of `class` free.
+    /// Whether the hand should make frames of `class` free. While many wait for their grace period
+    /// it stands still: a reader that was interrupted while pinned must not cost the cache its
+    /// content.
     pub(super) fn runs_short(&self, class: usize) -> bool {
-        !self.has_uncut() && self.free[class].len() < AHEAD_MIN && self.limbo < LIMBO_MAX
+        let Shape { frames_ahead_min, limbo_max, .. } = self.shape;
+        !self.has_uncut() && self.free[class].len() < frames_ahead_min && self.limbo < limbo_max
     }
 
-    /// How many frames of `class` the hand frees at once.
+    /// How many frames of `class` the hand frees at once: so many that taking the lock and waiting
+    /// for readers is shared among them, but never more than a small part of the arena.
     fn ahead<M: Plain>(&self, arena: &Arena<M>, class: usize) -> usize {
-        let part = self.allowed() * arena.slab_bytes() / AHEAD_PARTS;
-        (part / arena.bytes_of(class)).clamp(AHEAD_MIN, AHEAD_MAX)
+        let Shape { frames_ahead_min, frames_ahead_max, frames_ahead_parts, .. } = self.shape;
+        let part = self.allowed() * arena.slab_bytes() / frames_ahead_parts;
+        (part / arena.bytes_of(class)).clamp(frames_ahead_min, frames_ahead_max)
     }
 
     /// Turns the hand until it has freed some frames for `class`, or has gone far enough.
@@ -218,7 +210,7 @@ impl Space {
         let ahead = self.ahead(arena, class);
         let mut found = 0;
         let mut elsewhere = 0;
-        for _ in 0..STEPS_MAX {
+        for _ in 0..self.shape.hand_steps_max {
             if found >= ahead {
                 break;
             }
@@ -230,7 +222,7 @@ impl Space {
                 self.withdraw(arena, here, &mut taken);
                 found += ahead;
             } else if here != class
-                && elsewhere >= ELSEWHERE_MAX
+                && elsewhere >= self.shape.elsewhere_max
                 && self.is_cold(arena, here, pinned)
             {
                 self.clear(arena, here, pinned, &mut taken);
@@ -241,7 +233,7 @@ impl Space {
                 elsewhere += usize::from(here != class);
             }
             self.advance(arena, here);
-            if taken.frames.len() >= LIMBO_MAX {
+            if taken.frames.len() >= self.shape.limbo_max {
                 break;
             }
         }
@@ -257,7 +249,8 @@ impl Space {
             head.is_some_and(|head| head.key().is_some() && head.lives() > 0)
         };
         let frames = arena.frames_of(class);
-        self.hand.frame == 0 && (0..frames as u32).filter(warm).count() * COLD_PART <= frames
+        self.hand.frame == 0
+            && (0..frames as u32).filter(warm).count() * self.shape.cold_part <= frames
     }
 
     /// Evicts what is in the slab under the hand, of `class`, and not held.

@@ -10,15 +10,12 @@
 use crate::cache::{BlockHold, Claimed, KeyMap};
 use crate::error::Result;
 use crate::fetch::read_together;
+use crate::shape::Shape;
 use crate::sstable::{Block, BlockCache, BlockLoad, Heir, Heirs};
 use base::env::FileSystem;
 use base::env::read_queue::with_thread_queue;
 use std::slice::Iter;
 use std::sync::Arc;
-
-/// Blocks read side by side, at most, and their bytes, but for the last one's.
-const BATCH_BLOCKS: usize = 64;
-const BATCH_BYTES: u64 = 1 << 20;
 
 /// Has `heirs` inherit from what they came of. Asks after each batch whether
 /// to go on.
@@ -49,8 +46,10 @@ fn bring_in(
     blocks: &mut Iter<'_, Heir>,
 ) -> Result<usize> {
     let (mut loads, mut lives, mut bytes) = (Vec::new(), KeyMap::default(), 0);
-    while loads.len() < BATCH_BLOCKS
-        && bytes < BATCH_BYTES
+    // Read side by side.
+    let Shape { inherited_blocks, inherited_bytes, in_flight_bytes_max, .. } = *cache.shape();
+    while loads.len() < inherited_blocks
+        && bytes < inherited_bytes as u64
         && let Some(heir) = blocks.next()
     {
         if let Some(load) = heirs.load(heir)? {
@@ -78,6 +77,8 @@ fn bring_in(
             Claimed::Loading(_) => {}
         }
     }
-    with_thread_queue(fs, |queue| read_together(queue, own, &mut take));
+    with_thread_queue(fs, |queue| {
+        read_together(queue, in_flight_bytes_max as u64, own, &mut take);
+    });
     sum
 }

@@ -23,9 +23,6 @@ use crate::sstable::{Origin, SstBuilder, SstOptions, SstReader, SstSummary};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes after which it is told that they were written.
-const TELL_BYTES: u64 = 256 << 10;
-
 /// See the file header.
 pub(crate) struct Outputs<'a> {
     writing: &'a Writing<'a>,
@@ -92,7 +89,7 @@ impl<'a> Outputs<'a> {
             self.end_file(Some(cut))?;
         }
         let bytes = self.building.as_ref().map_or(0, |file| file.builder.estimated_bytes());
-        if bytes >= self.told + TELL_BYTES {
+        if bytes >= self.told + self.options.shape.tell_bytes as u64 {
             let memory = self.building.as_ref().map_or(0, |file| file.builder.memory_bytes());
             self.charge.set(memory);
             (self.writing.wrote)(bytes - self.told);

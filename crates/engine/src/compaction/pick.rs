@@ -55,12 +55,6 @@ use std::sync::Arc;
 
 /// Runs that level 1 may have.
 const L1_RUNS_MAX: usize = 2;
-/// Bytes of one slice, in multiples of an SSTable's size. One file and what it overlaps may be
-/// more.
-const SLICE_FACTOR: u64 = 8;
-/// Files are moved, not rewritten, if they are on average this part of the largest size at least:
-/// merging makes few files of many small ones.
-const MOVE_PART: u64 = 8;
 
 /// Id of the one run of the last level, so that plans that begin it at the same time begin one.
 pub(crate) const LAST_RUN: RunId = RunId(0);
@@ -247,6 +241,11 @@ fn input(level: usize, run: &Run) -> InputRun {
     InputRun { level, run: run.id, ssts: run.ssts.clone() }
 }
 
+/// Bytes of one slice. One file and what it overlaps may be more.
+fn slice_bytes(options: &Options) -> u64 {
+    options.sst_bytes_max.saturating_mul(options.shape.slice_factor as u64)
+}
+
 /// The plan that takes `inputs` to the last level.
 fn to_last(version: &TreeVersion, inputs: Vec<InputRun>, options: &Options) -> Plan {
     joining(version, inputs, Destination::LastRun, options)
@@ -296,7 +295,9 @@ fn how(plan: &Plan, options: &Options) -> Work {
     let mut spans: Vec<RowRange> = plan.ssts().map(|sst| sst.span()).collect();
     spans.sort_by(|a, b| a.start.cmp(&b.start));
     let disjoint = spans.windows(2).all(|pair| !overlap(&pair[0], &pair[1]));
-    let large = plan.bytes() / spans.len() as u64 >= options.sst_bytes_max / MOVE_PART;
+    // Merging makes few files of many small ones.
+    let move_part = options.shape.move_part as u64;
+    let large = plan.bytes() / spans.len() as u64 >= options.sst_bytes_max / move_part;
     let last = plan.destination == Destination::LastRun;
     let stays_put = last && plan.inputs.iter().all(|run| run.level == LEVELS - 1);
     let clean = plan.ssts().all(|sst| sst.tombstones == 0 && sst.range_tombstones == 0);

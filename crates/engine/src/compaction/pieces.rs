@@ -9,13 +9,11 @@
 //!    them, and any row key is a border between rows.
 
 use crate::request::RowRange;
-
-/// Bytes of inputs of a piece at least, in multiples of an SSTable's size.
-const PIECE_FACTOR: u64 = 1;
+use crate::shape::Shape;
 
 /// Bytes of inputs that a piece has at least, of outputs of at most `sst_bytes_max` bytes.
-pub fn bytes_min(sst_bytes_max: u64) -> u64 {
-    sst_bytes_max.saturating_mul(PIECE_FACTOR).max(1)
+pub fn bytes_min(sst_bytes_max: u64, shape: &Shape) -> u64 {
+    (sst_bytes_max.saturating_mul(shape.piece_percent as u64) / 100).max(1)
 }
 
 /// Divides all rows into at most `pieces_max` ranges of about the same weight, none below

@@ -68,7 +68,8 @@ pub struct Writing<'a> {
 
 impl Writing<'_> {
     pub(crate) fn of_files(&self, compression: Compression) -> SstOptions {
-        SstOptions::new(self.tree_options, compression, self.filter_granularity)
+        let shape = &self.options.shape;
+        SstOptions::new(self.tree_options, compression, self.filter_granularity, shape)
     }
 }
 
@@ -113,7 +114,7 @@ pub fn flush(
     // Whatever is in the tree is older: all the rows, all the range tombstones stay.
     let older = [RowRange::ALL];
     let surviving = dropped.surviving(&older, &stripes);
-    let splitter = Splitter::new(writing.options.sst_bytes_max, Vec::new(), Vec::new());
+    let splitter = Splitter::new(writing.options, Vec::new(), Vec::new());
     let options = writing.of_files(writing.tree_options.compression);
     let merge = Merge { dropped: &dropped, older: &older, stripes: &stripes, policy: &KeepAll };
     let position = memtables.first().map_or(writing.flushed, |newest| newest.position()).0;
@@ -194,14 +195,15 @@ impl Merging {
     pub fn pieces(&self, pieces_max: usize) -> Vec<RowRange> {
         let ssts = self.runs.iter().flat_map(|run| run.ssts().iter());
         let weights = ssts.flat_map(|sst| sst.partition_rows()).collect();
-        pieces::divide(weights, pieces::bytes_min(self.sst_bytes_max), pieces_max)
+        let least = pieces::bytes_min(self.sst_bytes_max, &self.options.shape);
+        pieces::divide(weights, least, pieces_max)
     }
 
     /// Writes what stays of `rows`.
     pub fn write(&self, writing: &Writing<'_>, rows: &RowRange) -> Result<Piece> {
         let inside = |cut: &&Vec<u8>| rows.start < **cut && rows.contains(cut);
         let cuts = self.plan.cuts.iter().filter(inside).cloned().collect();
-        let splitter = Splitter::new(self.sst_bytes_max, cuts, self.plan.below.clone());
+        let splitter = Splitter::new(writing.options, cuts, self.plan.below.clone());
         let (options, origin) = (self.options.clone(), self.origin.clone());
         let outputs = Outputs::new(writing, options, origin, self.surviving.clone(), splitter);
         let merge = Merge {

@@ -7,15 +7,15 @@
 //!    huge compaction instead of several small ones.
 
 use crate::manifest::SstMeta;
+use crate::options::Options;
 use std::sync::Arc;
-
-/// Bytes of the level below that one output may overlap, in multiples of the output's size.
-const OVERLAP_FACTOR: u64 = 8;
 
 /// Says where outputs end, as rows come in order.
 #[derive(Debug)]
 pub struct Splitter {
     sst_bytes_max: u64,
+    /// Bytes of the level below that one output may overlap.
+    overlap_max: u64,
     /// Ascending; those before `next_cut` are behind.
     cuts: Vec<Vec<u8>>,
     next_cut: usize,
@@ -25,10 +25,13 @@ pub struct Splitter {
 }
 
 impl Splitter {
-    /// Outputs of about `sst_bytes_max` bytes over the files `below` of the level below, none of
+    /// Outputs of about `Options::sst_bytes_max` bytes over the files `below` of the level below, none of
     /// which straddles one of `cuts`. Both are in row order.
-    pub fn new(sst_bytes_max: u64, cuts: Vec<Vec<u8>>, below: Vec<Arc<SstMeta>>) -> Self {
-        Self { sst_bytes_max, cuts, next_cut: 0, below, next_below: 0, overlapped: 0 }
+    pub fn new(options: &Options, cuts: Vec<Vec<u8>>, below: Vec<Arc<SstMeta>>) -> Self {
+        let sst_bytes_max = options.sst_bytes_max;
+        let overlap_max = sst_bytes_max.saturating_mul(options.shape.overlap_factor as u64);
+        let (next_cut, next_below, overlapped) = (0, 0, 0);
+        Self { sst_bytes_max, overlap_max, cuts, next_cut, below, next_below, overlapped }
     }
 
     /// The next cut at or before `row` (`None`: all that are left). To be called until it gives
@@ -50,8 +53,7 @@ impl Splitter {
             self.overlapped += sst.bytes;
             self.next_below += 1;
         }
-        let overlap_max = self.sst_bytes_max.saturating_mul(OVERLAP_FACTOR);
-        let full = bytes > 0 && (bytes >= self.sst_bytes_max || self.overlapped > overlap_max);
+        let full = bytes > 0 && (bytes >= self.sst_bytes_max || self.overlapped > self.overlap_max);
         if full || bytes == 0 {
             self.overlapped = 0;
         }
@@ -64,6 +66,10 @@ mod tests {
     use super::*;
     use crate::cell::{SequenceNumber, Timestamp};
     use crate::manifest::FileNumber;
+
+    fn options() -> Options {
+        Options { sst_bytes_max: 100, ..Options::default() }
+    }
 
     fn below(first_row: &[u8], bytes: u64) -> Arc<SstMeta> {
         Arc::new(SstMeta {
@@ -85,7 +91,7 @@ mod tests {
     #[test]
     fn cuts_come_once_and_in_order() {
         let cuts = ["c", "e", "x"].map(|cut| cut.as_bytes().to_vec());
-        let mut splitter = Splitter::new(100, cuts.to_vec(), Vec::new());
+        let mut splitter = Splitter::new(&options(), cuts.to_vec(), Vec::new());
         assert_eq!(splitter.next_cut(Some(b"b")), None);
         assert_eq!(splitter.next_cut(Some(b"e")), Some(b"c".to_vec()));
         assert_eq!(splitter.next_cut(Some(b"e")), Some(b"e".to_vec()));
@@ -97,7 +103,7 @@ mod tests {
     #[test]
     fn an_output_ends_when_it_is_large_or_overlaps_too_much() {
         let files = vec![below(b"b", 300), below(b"d", 300), below(b"f", 300), below(b"h", 900)];
-        let mut splitter = Splitter::new(100, Vec::new(), files);
+        let mut splitter = Splitter::new(&options(), Vec::new(), files);
         assert!(!splitter.is_full(b"a", 99));
         assert!(splitter.is_full(b"a", 100), "its size");
         assert!(!splitter.is_full(b"e", 50), "600 bytes below");

@@ -14,13 +14,12 @@ use crate::error::{Error, Result};
 use crate::file::{FileIdentity, FileNumber};
 use crate::manifest::SstMeta;
 use crate::options::Compression;
+use crate::shape::Shape;
 use crate::sstable::{Deferred, Origin, SstBuilder, SstOptions, SstReader};
 use crate::tree::Tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes after which it is charged again.
-const CHARGE_BYTES: u64 = 256 << 10;
 /// Keys are shown in errors up to this many bytes.
 const SHOWN_BYTES: usize = 64;
 
@@ -44,10 +43,10 @@ impl Default for IngestOptions {
 
 impl IngestOptions {
     /// What shapes the files, and what they lack.
-    fn of_files(&self, tree: &Tree) -> (SstOptions, Deferred) {
+    fn of_files(&self, tree: &Tree, shape: &Shape) -> (SstOptions, Deferred) {
         let of_tree = &tree.view().version.options;
         let compression = self.compression.unwrap_or(of_tree.compression_last);
-        let mut options = SstOptions::new(of_tree, compression, tree.learn_granularity());
+        let mut options = SstOptions::new(of_tree, compression, tree.learn_granularity(), shape);
         let deferred = Deferred {
             compression: compression == Compression::None
                 && of_tree.compression_last != Compression::None,
@@ -112,7 +111,7 @@ impl SstWriter {
         tree: TreeId,
         options: &IngestOptions,
     ) -> Result<Self> {
-        let (options, deferred) = options.of_files(&*shared.tree(tree)?);
+        let (options, deferred) = options.of_files(&*shared.tree(tree)?, &shared.options.shape);
         let sst_bytes_max = shared.options.sst_bytes_max;
         let charge = shared.budget().charge(Use::Building);
         let files = IngestFiles { trees: BTreeMap::new(), shared, engine };
@@ -161,7 +160,8 @@ impl SstWriter {
         if let Some(Building { builder, .. }) = &mut self.building {
             let full = builder.bytes_cut() >= self.sst_bytes_max && builder.last_row() < row;
             if !full {
-                if builder.bytes_cut() >= self.charged_at + CHARGE_BYTES {
+                let due = self.charged_at + self.options.shape.ingest_charge_bytes as u64;
+                if builder.bytes_cut() >= due {
                     self.charged_at = builder.bytes_cut();
                     self.charge.set(builder.memory_bytes());
                     // Blocks give way.

@@ -13,6 +13,7 @@
 
 use super::record::{self, FILE_HEADER_LEN, Format, LogRecord, RECORD_HEADER_LEN, RecordKind};
 use crate::error::{Error, Result};
+use crate::shape::Shape;
 use base::env::fs::{FileSystem, WriteFile};
 use std::io;
 use std::ops::Range;
@@ -29,10 +30,9 @@ pub(crate) struct AppendFile {
     allocated: u64,
     /// The framed records; kept for its memory.
     frame: Vec<u8>,
+    /// Memory of it that is kept between writes.
+    frame_bytes_kept: usize,
 }
-
-/// Memory for framing that is kept between writes.
-const FRAME_BYTES_KEPT: usize = 4 << 20;
 
 /// A failed sync or cut, even one for want of space: never forgiven.
 pub(crate) fn unforgiven(op: &'static str, path: &Path, error: &io::Error) -> Error {
@@ -90,7 +90,13 @@ impl AppendFile {
         tail: u64,
     ) -> Result<Self> {
         let allocated = file.size().map_err(|error| Error::io("read", &path, &error))?;
-        Ok(Self { number, path, file, tail, synced: tail, allocated, frame: Vec::new() })
+        let (frame, frame_bytes_kept) = (Vec::new(), Shape::DEFAULT.frame_bytes_kept);
+        Ok(Self { number, path, file, tail, synced: tail, allocated, frame, frame_bytes_kept })
+    }
+
+    /// Sets how many bytes of memory for framing are kept between writes.
+    pub(crate) fn keep_frame_bytes(&mut self, bytes: usize) {
+        self.frame_bytes_kept = bytes;
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -110,7 +116,7 @@ impl AppendFile {
             record::encode_record(&mut frame, self.number, offset, self.synced, kind, record);
         }
         let written = self.write(&frame);
-        frame.shrink_to(FRAME_BYTES_KEPT);
+        frame.shrink_to(self.frame_bytes_kept);
         self.frame = frame;
         written
     }

@@ -41,7 +41,7 @@ pub use record::{LogRecord, RecordKind};
 pub(crate) use segments::is_empty;
 pub use segments::{LogSegments, SegmentNumber};
 pub use writer::LogWriter;
-pub(crate) use writer::make_durable;
+pub(crate) use writer::{LogSizes, make_durable};
 pub(crate) use written::written_len;
 
 /// A position in whatever log feeds the engine; grows with every batch of a tree. With the

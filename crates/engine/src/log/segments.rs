@@ -5,7 +5,7 @@
 //!    number of the last batch is exact.
 //! 2. Segments are retired oldest first, each retirement durable before the next, and the newest
 //!    known segment never.
-//! 3. A retired segment becomes a spare (`.spare`, at most [`SPARES_MAX`]) or is removed.
+//! 3. A retired segment becomes a spare (`.spare`, at most `Shape::log_spares_max`) or is removed.
 //! 4. While anybody reads segments ([`LogSegments::pin`]) none is retired. Nobody waits for that:
 //!    what is to be retired meanwhile stays, for the next call.
 //!
@@ -21,9 +21,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Spare segments kept for reuse.
-pub(crate) const SPARES_MAX: usize = 2;
 
 /// Number of a segment; from 1 upwards, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -102,6 +99,8 @@ struct State {
 pub struct LogSegments {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
+    /// Spares that are kept.
+    spares_max: usize,
     /// Covers all of its fields; never held over I/O.
     state: Mutex<State>,
     /// Held over the I/O of a retirement on purpose: it keeps retirements in order. Taken before
@@ -126,9 +125,10 @@ impl LogSegments {
         dir: &Path,
         contents: Contents,
         spares: Vec<SegmentNumber>,
+        spares_max: usize,
     ) -> Self {
         let state = Mutex::new(State { contents, spares, pins: 0 });
-        Self { fs, dir: dir.to_owned(), state, retiring: Mutex::new(()) }
+        Self { fs, dir: dir.to_owned(), spares_max, state, retiring: Mutex::new(()) }
     }
 
     /// The first segment that must be kept: one that some tree needs, or the newest. `flushed`
@@ -169,7 +169,7 @@ impl LogSegments {
                 let Some(oldest) = oldest.copied().filter(|_| may_go) else {
                     return Ok(retired);
                 };
-                (oldest, state.spares.len() < SPARES_MAX)
+                (oldest, state.spares.len() < self.spares_max)
             };
             self.remove(oldest, spare)?;
             let mut state = self.state.lock();
@@ -222,7 +222,7 @@ impl LogSegments {
         })
     }
 
-    /// Removes spares beyond [`SPARES_MAX`], as a crash may leave them.
+    /// Removes spares beyond those that are kept, as a crash may leave them.
     pub(crate) fn trim_spares(&self) -> Result<()> {
         while let Some(path) = self.surplus_spare() {
             self.fs.remove_file(&path).map_err(|error| Error::io("remove", &path, &error))?;
@@ -232,7 +232,7 @@ impl LogSegments {
 
     fn surplus_spare(&self) -> Option<PathBuf> {
         let mut state = self.state.lock();
-        let surplus = state.spares.len() > SPARES_MAX;
+        let surplus = state.spares.len() > self.spares_max;
         if surplus { state.spares.pop().map(|spare| spare.spare_path(&self.dir)) } else { None }
     }
 
@@ -296,8 +296,13 @@ mod tests {
         for seed in 0..20 {
             let mut rng = Rng::new(seed);
             let machine = SimEnv::new(seed);
-            let segments =
-                LogSegments::new(machine.env().fs, Path::new("/log"), Contents::new(), Vec::new());
+            let segments = LogSegments::new(
+                machine.env().fs,
+                Path::new("/log"),
+                Contents::new(),
+                Vec::new(),
+                2,
+            );
             let mut plain = Plain::default();
             let (questions, mut calls, mut notes) = (Cell::new(0u64), 0, 0);
             let trees = 1 + rng.below(30);

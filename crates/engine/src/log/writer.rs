@@ -14,6 +14,8 @@ use super::record::{
 };
 use super::segments::{LogSegments, SegmentNumber};
 use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::shape::Shape;
 use base::env::fs::{FileSystem, WriteFile};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -44,9 +46,28 @@ enum State {
 pub struct LogWriter {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
-    segment_bytes: u64,
+    sizes: LogSizes,
     state: State,
     segments: Arc<LogSegments>,
+}
+
+/// Sizes of a log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogSizes {
+    /// Bytes to which segments are preallocated.
+    segment_bytes: u64,
+    /// Segments that are kept to be used again.
+    spares_max: usize,
+    /// Bytes of memory for framing records that are kept between writes.
+    frame_bytes_kept: usize,
+}
+
+impl LogSizes {
+    /// Those of an engine.
+    pub(crate) fn of(options: &Options) -> Self {
+        let Shape { log_spares_max: spares_max, frame_bytes_kept, .. } = options.shape;
+        Self { segment_bytes: options.log_segment_bytes, spares_max, frame_bytes_kept }
+    }
 }
 
 impl LogWriter {
@@ -70,13 +91,24 @@ impl LogWriter {
         segment_bytes: u64,
         end: LogEnd,
     ) -> Result<Self> {
+        let sizes = LogSizes { segment_bytes, ..LogSizes::of(&Options::default()) };
+        Self::open_sized(fs, dir, sizes, end)
+    }
+
+    /// The same with sizes of its own.
+    pub(crate) fn open_sized(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        sizes: LogSizes,
+        end: LogEnd,
+    ) -> Result<Self> {
         let next = end.next_segment();
         let LogEnd { last, contents, spares, .. } = end;
-        let segments = LogSegments::new(Arc::clone(&fs), dir, contents, spares);
+        let segments = LogSegments::new(Arc::clone(&fs), dir, contents, spares, sizes.spares_max);
         let mut writer = Self {
             fs,
             dir: dir.to_owned(),
-            segment_bytes,
+            sizes,
             state: State::Between(next),
             segments: Arc::new(segments),
         };
@@ -193,7 +225,7 @@ impl LogWriter {
     /// Makes the current segment one that takes `len` bytes more, and a seal after them.
     fn make_room(&mut self, len: u64) -> Result<()> {
         if let State::Active(file, origin) = &self.state {
-            let full = file.tail() + len + MARK_LEN > self.segment_bytes;
+            let full = file.tail() + len + MARK_LEN > self.sizes.segment_bytes;
             if *origin == Origin::Recovered || full && file.tail() > FILE_HEADER_LEN {
                 self.seal()?;
             }
@@ -203,7 +235,7 @@ impl LogWriter {
             self.state = State::Active(self.latch_on_failure(created)?, Origin::Ours);
         }
         let State::Active(file, _) = &mut self.state else { return Ok(()) };
-        let allocated = file.allocate(self.segment_bytes.max(file.tail() + len + MARK_LEN));
+        let allocated = file.allocate(self.sizes.segment_bytes.max(file.tail() + len + MARK_LEN));
         self.latch_on_failure(allocated)
     }
 
@@ -231,12 +263,13 @@ impl LogWriter {
             }
             None => self.fs.create(&path).map_err(failed)?,
         };
-        let file = AppendFile::start(file, path.clone(), &LOG, number.0, self.segment_bytes);
+        let file = AppendFile::start(file, path.clone(), &LOG, number.0, self.sizes.segment_bytes);
         if let Err(Error::NoSpace { .. }) = file {
             // Without a header the file is a torn creation; it would only hold the space.
             let _ = self.fs.remove_file(&path);
         }
-        let file = file?;
+        let mut file = file?;
+        file.keep_frame_bytes(self.sizes.frame_bytes_kept);
         self.fs.sync_dir(&self.dir).map_err(|error| unforgiven("sync", &self.dir, &error))?;
         self.segments.add(number);
         Ok(file)

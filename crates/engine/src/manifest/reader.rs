@@ -14,7 +14,7 @@ use std::path::Path;
 /// The state of the data directory `dir`, without changing anything in it; `None` if it is new.
 /// For `check` and `dump`, and as the first half of opening.
 pub fn load(fs: &dyn FileSystem, dir: &Path) -> Result<Option<State>> {
-    Ok(load_with_end(fs, dir)?.map(|loaded| loaded.state))
+    Ok(load_with_end(fs, dir, State::default())?.map(|loaded| loaded.state))
 }
 
 /// A manifest that was read to its end.
@@ -27,20 +27,29 @@ pub(super) struct Loaded {
     pub(super) end: u64,
 }
 
-pub(super) fn load_with_end(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Loaded>> {
+pub(super) fn load_with_end(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    empty: State,
+) -> Result<Option<Loaded>> {
     let Some(number) = current::read(fs, dir)? else { return Ok(None) };
-    load_manifest(fs, dir, number).map(Some)
+    load_manifest(fs, dir, number, empty).map(Some)
 }
 
-/// Reads manifest `number` to its end.
-pub(super) fn load_manifest(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<Loaded> {
+/// Reads manifest `number` to its end, into the state `empty`.
+pub(super) fn load_manifest(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    number: u64,
+    empty: State,
+) -> Result<Loaded> {
     let path = current::manifest_path(dir, number);
     if !fs.exists(&path).map_err(|error| Error::io("open", &path, &error))? {
         let what = "CURRENT names this manifest and it is missing";
         return Err(Error::corruption(&path, 0, what));
     }
     let mut reader = EditReader::open(fs, &path)?;
-    let mut state = State::default();
+    let mut state = empty;
     let mut snapshot_end = None;
     while let Some((offset, edits)) = reader.next()? {
         let refused = |refusal| Error::corruption(&path, offset, refusal);

@@ -58,7 +58,7 @@ pub(crate) fn salvage(fs: &dyn FileSystem, dir: &Path) -> Result<SalvagedManifes
         }
     }
     for number in &numbers {
-        match load_manifest(fs, dir, *number) {
+        match load_manifest(fs, dir, *number, State::default()) {
             Ok(loaded) => {
                 salvaged.state = Some(loaded.state);
                 return Ok(salvaged);

@@ -19,14 +19,12 @@ use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use crate::log::append::{AppendFile, unforgiven, write_again};
 use crate::log::record::{LogRecord, MANIFEST, RecordKind};
+use crate::shape::Shape;
 use base::env::fs::FileSystem;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Length beyond which a new manifest is begun.
-const ROLL_BYTES: u64 = 4 << 20;
 
 /// See the file header.
 pub struct ManifestSet {
@@ -61,19 +59,16 @@ impl ManifestSet {
     /// `Unusable` if the directory is of a newer format, `Corruption` with the file and offset
     /// if the manifest is damaged or missing though there is data.
     pub fn open(fs: Arc<dyn FileSystem>, dir: &Path) -> Result<Self> {
-        Self::open_rolling(fs, dir, ROLL_BYTES)
+        Self::open_shaped(fs, dir, &Shape::DEFAULT)
     }
 
-    pub(super) fn open_rolling(
-        fs: Arc<dyn FileSystem>,
-        dir: &Path,
-        roll_bytes: u64,
-    ) -> Result<Self> {
-        let (writer, state) = match load_with_end(&*fs, dir)? {
+    /// The same with a shape of its own.
+    pub(crate) fn open_shaped(fs: Arc<dyn FileSystem>, dir: &Path, shape: &Shape) -> Result<Self> {
+        let (writer, state) = match load_with_end(&*fs, dir, State::shaped(shape))? {
             Some(loaded) => resume(&*fs, dir, loaded)?,
             None => {
                 sync_parents(&*fs, dir)?;
-                let state = State::default();
+                let state = State::shaped(shape);
                 (begin(&*fs, dir, 1, &state)?, state)
             }
         };
@@ -81,7 +76,7 @@ impl ManifestSet {
         Ok(Self {
             fs,
             dir: dir.to_owned(),
-            roll_bytes,
+            roll_bytes: shape.manifest_roll_bytes as u64,
             next_file: AtomicU64::new(state.next_file.0),
             turn: Mutex::new(writer),
             published: Mutex::new(Arc::new(state)),

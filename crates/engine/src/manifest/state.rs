@@ -8,6 +8,7 @@ use crate::cell::{SequenceNumber, TreeId};
 use crate::error::Error;
 use crate::log::{LogPosition, SegmentNumber};
 use crate::options::TreeOptions;
+use crate::shape::Shape;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -76,6 +77,13 @@ impl From<Refusal> for Error {
 }
 
 impl State {
+    /// The default whose maps have parts as `shape` says.
+    pub(crate) fn shaped(shape: &Shape) -> Self {
+        let part_max = shape.tree_map_part_max;
+        let (trees, used) = (TreeMap::with_parts(part_max), TreeMap::with_parts(part_max));
+        Self { trees, used, ..Self::default() }
+    }
+
     /// The tree, if it exists.
     pub fn tree(&self, tree: TreeId) -> Option<&Arc<TreeVersion>> {
         self.trees.get(&tree)

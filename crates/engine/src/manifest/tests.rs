@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::log::SegmentNumber;
 use crate::options::TreeOptions;
 use crate::request::RowRange;
+use crate::shape::Shape;
 use base::env::RealFileSystem;
 use base::env::fs::FileSystem;
 use base::env::sim::SimFs;
@@ -51,7 +52,12 @@ fn real() -> (Arc<dyn FileSystem>, tempfile::TempDir) {
 }
 
 fn open(fs: &Arc<dyn FileSystem>, dir: &Path) -> crate::Result<ManifestSet> {
-    ManifestSet::open_rolling(Arc::clone(fs), dir, 1 << 10)
+    ManifestSet::open_shaped(Arc::clone(fs), dir, &rolling_at(1 << 10))
+}
+
+/// A shape that begins a new manifest at `bytes` bytes.
+fn rolling_at(bytes: usize) -> Shape {
+    Shape { manifest_roll_bytes: bytes, ..Shape::DEFAULT }
 }
 
 fn sim(fs: &SimFs) -> Arc<dyn FileSystem> {

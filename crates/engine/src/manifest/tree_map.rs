@@ -5,26 +5,32 @@
 //! is about, unless nobody else has them.
 //!
 //! 1. Ids ascend within a part, and from part to part.
-//! 2. No part is empty, and none has more than [`PART_MAX`] entries.
+//! 2. No part is empty, and none has more than `part_max` entries.
 
 use crate::cell::TreeId;
+use crate::shape::Shape;
 use std::fmt;
 use std::ops::Index;
 use std::sync::Arc;
-
-/// Most entries of a part. A hundred thousand trees are some hundred parts of some hundred entries.
-const PART_MAX: usize = 256;
 
 /// See the file header.
 #[derive(Clone)]
 pub struct TreeMap<V> {
     parts: Arc<Vec<Part<V>>>,
     len: usize,
+    /// Most entries of a part. A hundred thousand trees are some hundred parts of some hundred
+    /// entries.
+    part_max: usize,
 }
 
 type Part<V> = Arc<Vec<(TreeId, V)>>;
 
 impl<V> TreeMap<V> {
+    /// An empty map, with up to `part_max` entries in a part, 2 or more.
+    pub fn with_parts(part_max: usize) -> Self {
+        Self { parts: Arc::default(), len: 0, part_max }
+    }
+
     /// Number of trees.
     pub fn len(&self) -> usize {
         self.len
@@ -88,6 +94,7 @@ impl<V: Clone> TreeMap<V> {
             return Some(std::mem::replace(kept, value));
         }
         self.len += 1;
+        let part_max = self.part_max;
         let index = self.part_of(tree);
         let parts = Arc::make_mut(&mut self.parts);
         // Ids mostly count up: the last part is filled before there is another.
@@ -97,12 +104,12 @@ impl<V: Clone> TreeMap<V> {
             return None;
         };
         let at = find(part, tree).unwrap_or_else(|at| at);
-        if part.len() < PART_MAX {
+        if part.len() < part_max {
             Arc::make_mut(part).insert(at, (tree, value));
             return None;
         }
         let part = Arc::make_mut(part);
-        let mut behind = part.split_off(if at == PART_MAX { PART_MAX } else { PART_MAX / 2 });
+        let mut behind = part.split_off(if at == part_max { part_max } else { part_max / 2 });
         match at.checked_sub(part.len()) {
             Some(at) => behind.insert(at, (tree, value)),
             None => part.insert(at, (tree, value)),
@@ -128,7 +135,7 @@ impl<V: Clone> TreeMap<V> {
 
 impl<V> Default for TreeMap<V> {
     fn default() -> Self {
-        Self { parts: Arc::default(), len: 0 }
+        Self::with_parts(Shape::DEFAULT.tree_map_part_max)
     }
 }
 
@@ -165,7 +172,7 @@ mod tests {
         let keys: Vec<_> = map.keys().collect();
         assert!(keys.is_sorted_by(|a, b| a < b), "they ascend");
         assert_eq!((keys.len(), map.is_empty()), (map.len(), keys.is_empty()));
-        assert!(map.parts.iter().all(|part| (1..=PART_MAX).contains(&part.len())));
+        assert!(map.parts.iter().all(|part| (1..=map.part_max).contains(&part.len())));
     }
 
     #[test]
@@ -200,6 +207,8 @@ mod tests {
             assert!(first != last && *first == first.clone());
         }
     }
+
+    const PART_MAX: usize = Shape::DEFAULT.tree_map_part_max;
 
     #[test]
     fn ids_that_count_up_fill_their_parts_and_a_change_copies_one() {

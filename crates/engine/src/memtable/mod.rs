@@ -27,6 +27,7 @@ use crate::budget::{Budget, Charge, Use};
 use crate::cell::{RangeTombstone, SequenceNumber};
 use crate::manifest::LogPosition;
 use crate::read::dropped::DroppedRanges;
+use crate::shape::Shape;
 use parking_lot::{Mutex, RwLock};
 use rows::{Rows, Writer};
 use std::sync::Arc;
@@ -82,11 +83,16 @@ impl Default for Memtable {
 impl Memtable {
     /// An empty memtable that is charged to `budget`.
     pub fn new(budget: &Arc<Budget>) -> Self {
-        Self::with_prefix(budget, &[])
+        Self::shaped(budget, &Shape::DEFAULT)
     }
 
-    fn with_prefix(budget: &Arc<Budget>, prefix: &[u8]) -> Self {
-        let (rows, writer) = Rows::new(prefix);
+    /// The same in a shape of its own.
+    pub(crate) fn shaped(budget: &Arc<Budget>, shape: &Shape) -> Self {
+        Self::with_prefix(budget, &[], shape.row_cells_walked as u32)
+    }
+
+    fn with_prefix(budget: &Arc<Budget>, prefix: &[u8], cells_walked: u32) -> Self {
+        let (rows, writer) = Rows::new(prefix, cells_walked);
         let empty = size_of::<Self>() + rows.bytes_allocated(&writer);
         let empty = budget.charge(Use::Metadata).of(empty);
         Self {
@@ -107,11 +113,12 @@ impl Memtable {
     pub fn successor(&self) -> Self {
         let (first, last) = (self.rows.first(), self.rows.last_before(None));
         if first == last {
-            return Self::new(self.budget());
+            return Self::with_prefix(self.budget(), &[], self.rows.cells_walked());
         }
         let (first, last) = (self.rows.row(first), self.rows.row(last));
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-        Self::with_prefix(self.budget(), &first[..common.saturating_sub(HEAD_BYTES_SHARED)])
+        let prefix = &first[..common.saturating_sub(HEAD_BYTES_SHARED)];
+        Self::with_prefix(self.budget(), prefix, self.rows.cells_walked())
     }
 
     /// Applies `batch`, which it keeps, whose mutations are numbered from `first` and which lies
@@ -265,7 +272,7 @@ mod tests {
             prefix in 0usize..4,
             steps in Steps::any(60),
         ) {
-            let memtable = Arc::new(Memtable::with_prefix(&Budget::new(usize::MAX, None), &[b'r'; 4][..prefix]));
+            let memtable = Arc::new(Memtable::with_prefix(&Budget::new(usize::MAX, None), &[b'r'; 4][..prefix], 16));
             fill(&memtable, &entries, some);
             check_against_oracle(&mut memtable.cursor(), sorted(entries), &steps);
         }

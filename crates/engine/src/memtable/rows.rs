@@ -15,7 +15,7 @@
 //! 1. A row that can be reached has a cell; fields of cells never change, and of rows only the
 //!    list and number of its cells.
 //! 2. Cells are unique in (column, timestamp, sequence): the order within a row is total.
-//! 3. The cells of a row get a tree when there are [`CELLS_WALKED`] of them, so that a narrow row
+//! 3. The cells of a row get a tree when there are `Shape::row_cells_walked` of them, so that a narrow row
 //!    is small and a wide one is searched in logarithmic time.
 
 use super::arena::Arena;
@@ -27,8 +27,6 @@ use crate::cell::{Column, Entry, EntryKey, FamilyId, Kind, Scope, SequenceNumber
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 
-/// Cells of a row that are walked one by one.
-const CELLS_WALKED: u32 = 16;
 /// Bytes that a batch takes beside its encoding: its place here, and an allocation's own.
 const BATCH_BYTES: usize = size_of::<OnceLock<FrozenBatch>>() + 32;
 const ROW_FIELDS: usize = 4;
@@ -40,6 +38,8 @@ pub(super) struct Rows {
     batches: Arena<OnceLock<FrozenBatch>>,
     list: List,
     index: RowIndex,
+    /// Cells of a row that are walked one by one.
+    cells_walked: u32,
     /// What row keys begin with; see [`Rows::head_of_row`].
     prefix: Box<[u8]>,
 }
@@ -108,8 +108,8 @@ fn key_of<'a>(fields: &[AtomicU64], encoding: &'a [u8]) -> EntryKey<'a> {
 
 impl Rows {
     /// No rows, and the only writer of those to come. Searches are fastest when row keys have
-    /// `prefix` in common and no more.
-    pub(super) fn new(prefix: &[u8]) -> (Self, Writer) {
+    /// `prefix` in common and no more. Up to `cells_walked` cells of a row are walked one by one.
+    pub(super) fn new(prefix: &[u8], cells_walked: u32) -> (Self, Writer) {
         let (words, mut growth) = Words::new();
         let first = words.reserve(&mut growth, 2);
         let list = List { first, root: first + 1 };
@@ -118,6 +118,7 @@ impl Rows {
             words,
             batches: Arena::default(),
             list,
+            cells_walked,
             index: RowIndex::default(),
             prefix: prefix.into(),
         };
@@ -194,6 +195,11 @@ impl Rows {
         &self.encoding(batch)[at as usize..][..len as usize]
     }
 
+    /// Cells of a row that are walked one by one.
+    pub(super) fn cells_walked(&self) -> u32 {
+        self.cells_walked
+    }
+
     fn cells(&self, row: u32) -> List {
         let grown = self.words.from(row - 2)[0].load(Acquire) != 0;
         List { first: row - 1, root: if grown { row - 2 } else { 0 } }
@@ -209,7 +215,7 @@ impl Rows {
     pub(super) fn cell_from(&self, row: u32, mut cell: u32, column: &Column<'_>) -> u32 {
         let head = head_of_column(column);
         let target = Target { head, is_after: |cell| self.key(cell).column < *column };
-        for _ in 0..CELLS_WALKED {
+        for _ in 0..self.cells_walked {
             if cell == 0 || !self.words.is_before(cell, &target) {
                 return cell;
             }
@@ -303,7 +309,7 @@ impl Rows {
         let (len, cells) = split(count.load(Relaxed));
         let cells = cells.saturating_add(1);
         count.store(join(len, cells), Relaxed);
-        if cells == CELLS_WALKED {
+        if cells == self.cells_walked {
             self.words.add_tree(&mut writer.growth, List { first: row - 1, root: row - 2 });
         }
     }

@@ -3,6 +3,7 @@
 pub mod counters;
 pub mod dropped;
 pub mod merge;
+pub(crate) mod parts;
 pub(crate) mod point;
 pub mod run;
 pub mod scan;

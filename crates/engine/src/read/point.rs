@@ -16,8 +16,8 @@
 mod in_place;
 
 use super::counters::FilterCounters;
+use super::parts::ReadParts;
 use crate::cell::{Column, SequenceNumber};
-use crate::options::ReadPath;
 use crate::request::Cell;
 use crate::sstable::{
     Ahead, Candidate, Descent, FilterQuery, HeldBlocks, Missing, RowBits, RowCells, WantedCells,
@@ -27,8 +27,8 @@ use arrayvec::ArrayVec;
 use crossbeam_epoch::Guard;
 use in_place::{Memory, NotPlain};
 
-/// Runs that are looked at here at most; a view of more is merged.
-pub(crate) const RUNS_MAX: usize = 16;
+/// Runs that can be looked at here; a view of more is merged.
+pub(super) const RUNS_MAX: usize = 16;
 
 /// A block to be brought in: of which run, for which row, and which.
 pub(crate) type Wanted = (usize, Missing);
@@ -61,7 +61,7 @@ pub(crate) struct PointRead<'k> {
     /// nothing for the read.
     queries: &'k [FilterQuery<'k>],
     snapshot: SequenceNumber,
-    parts: ReadPath,
+    parts: ReadParts,
 }
 
 type Candidates<'g> = ArrayVec<(usize, Candidate<'g>), RUNS_MAX>;
@@ -71,7 +71,7 @@ impl<'k> PointRead<'k> {
     pub(crate) fn new(
         queries: &'k [FilterQuery<'k>],
         snapshot: SequenceNumber,
-        parts: ReadPath,
+        parts: ReadParts,
     ) -> Self {
         assert!(!queries.is_empty(), "a read asks for something");
         Self { queries, snapshot, parts }
@@ -193,7 +193,7 @@ impl<'k> PointRead<'k> {
         if !self.begin(view, pinned, candidates) {
             return Step::Merge;
         }
-        if !self.parts.filters {
+        if !self.parts.path.filters {
             return Step::Done(());
         }
         let (mut wanted, mut bits) = (Vec::new(), RowBits::default());
@@ -220,9 +220,9 @@ impl<'k> PointRead<'k> {
         candidates: &mut Candidates<'g>,
     ) -> bool {
         let row = self.row();
-        if !self.parts.point_reads
+        if !self.parts.path.point_reads
             || view.may_have_in_memory(self.queries[0].row_hash())
-            || view.runs().len() > RUNS_MAX
+            || view.runs().len() > usize::from(self.parts.runs_max)
             || view.drops(row, self.snapshot)
         {
             return false;
@@ -247,11 +247,11 @@ impl<'k> PointRead<'k> {
         pinned: &Guard,
     ) -> Vec<Wanted> {
         let (mut wanted, mut bits) = (Vec::new(), RowBits::default());
-        for (at, run) in view.runs().iter().enumerate().take(RUNS_MAX) {
+        for (at, run) in view.runs().iter().enumerate().take(self.parts.runs_max.into()) {
             let sst = run.sst_around(self.row());
             let candidate = sst.and_then(|sst| Candidate::begin(sst, &self.queries[0], pinned));
             let Some(mut candidate) = candidate else { continue };
-            let passes = !self.parts.filters
+            let passes = !self.parts.path.filters
                 || match candidate.probe(self.queries, &mut bits, pinned) {
                     Ok(passes) => passes,
                     Err(missing) => {
@@ -266,7 +266,9 @@ impl<'k> PointRead<'k> {
                 Err(missing) => wanted.push((at, missing)),
                 Ok(descent) => {
                     if let Some(hit) = descent.row().filter(|hit| !hit.is_plain(self.snapshot)) {
-                        let large = descent.missing_large_values(&hit, cells_wanted, held, pinned);
+                        let most = self.parts.large_bytes_max;
+                        let large =
+                            descent.missing_large_values(&hit, cells_wanted, most, held, pinned);
                         wanted.extend(large.into_iter().map(|missing| (at, missing)));
                     }
                 }
@@ -383,7 +385,7 @@ impl<'k> PointRead<'k> {
         counters: &FilterCounters,
     ) {
         let Progress::Asking(candidates) = progress else { return };
-        if !self.parts.filters {
+        if !self.parts.path.filters {
             *progress = Progress::Alone;
             return;
         }

@@ -71,12 +71,13 @@ impl RunCursor {
     /// A stretch that begins with the current row: see [`SstCursor::stretch`].
     pub(crate) fn stretch(
         &mut self,
+        rows_min: u32,
         direction: Direction,
         limit: Bound<&[u8]>,
         wanted: &WantedCells<'_>,
         key: &mut Vec<u8>,
     ) -> Option<Stretch> {
-        self.inside_mut().stretch(direction, limit, wanted, key)
+        self.inside_mut().stretch(rows_min, direction, limit, wanted, key)
     }
 
     /// Moves to row `row` of a stretch that begins with the current row.

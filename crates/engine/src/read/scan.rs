@@ -2,6 +2,7 @@
 
 use super::dropped::DroppedRanges;
 use super::merge::MergeCursor;
+use super::parts::ReadParts;
 use super::source::Source;
 use super::stretch::StretchSearch;
 use super::visible::{Selection, VisibleRow};
@@ -77,7 +78,12 @@ enum Pass {
 
 impl Scan {
     /// A scan for `request` over `sources` that sees entries up to `snapshot`.
-    pub fn new(sources: ScanSources, request: &ScanRequest, snapshot: SequenceNumber) -> Self {
+    pub(crate) fn new(
+        sources: ScanSources,
+        request: &ScanRequest,
+        snapshot: SequenceNumber,
+        parts: &ReadParts,
+    ) -> Self {
         let selection = Selection {
             columns: request.columns.clone(),
             timestamps: request.timestamps,
@@ -93,7 +99,7 @@ impl Scan {
             selection,
             visible: VisibleRow::default(),
             stretch: None,
-            search: StretchSearch::default(),
+            search: StretchSearch::new(parts),
             plain: PlainCells::default(),
             pass: Pass::Merged,
             key: Vec::new(),
@@ -341,6 +347,7 @@ mod tests {
     use crate::memtable::Memtable;
     use crate::model::testing::{batches, requests};
     use crate::model::{Model, OwnedCell, OwnedRow};
+    use crate::options::Options;
     use proptest::prelude::*;
 
     fn collect(mut scan: Scan) -> Vec<OwnedRow> {
@@ -365,7 +372,8 @@ mod tests {
         let cursors = memtables.iter().rev().map(|m| Source::Memtable(m.cursor())).collect();
         let dropped = memtables.iter().map(|m| m.dropped()).collect();
         let sources = ScanSources { cursors, dropped, pin: None };
-        collect(Scan::new(sources, request, SequenceNumber(snapshot)))
+        let parts = ReadParts::of(&Options::default());
+        collect(Scan::new(sources, request, SequenceNumber(snapshot), &parts))
     }
 
     proptest! {

@@ -7,6 +7,7 @@
 
 use super::dropped::DroppedRanges;
 use super::merge::MergeCursor;
+use super::parts::ReadParts;
 use super::source::Source;
 use crate::cursor::RowCursor;
 use crate::request::{Direction, RowRange};
@@ -14,12 +15,13 @@ use crate::sstable::{Stretch, WantedCells};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Rows at most that are merged after a search in vain before the next.
-const REST_MAX: u8 = 31;
-
 /// Searches, but seldom where the rows of several sources alternate.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct StretchSearch {
+    /// Rows at most that are merged after a search in vain before the next.
+    rest_max: u8,
+    /// Rows of a stretch that is worth being made.
+    rows_min: u32,
     /// Rows to be merged until the next search.
     rest: u8,
     /// The same after the next search, should it be in vain.
@@ -27,6 +29,12 @@ pub(super) struct StretchSearch {
 }
 
 impl StretchSearch {
+    /// A search that was not made yet.
+    pub(super) fn new(parts: &ReadParts) -> Self {
+        let ReadParts { stretch_rest_max: rest_max, stretch_rows_min: rows_min, .. } = *parts;
+        Self { rest_max, rows_min, rest: 0, next_rest: 0 }
+    }
+
     /// The stretch that begins with the current row of `merge`, which is plain and in no dropped
     /// range, if there is one and it was searched for. The row's key is then in `key`.
     #[inline]
@@ -49,9 +57,9 @@ impl StretchSearch {
             Direction::Forward => before(other, rows, dropped, row),
             Direction::Reverse => behind(other, rows, dropped, row),
         };
-        let found = run.stretch(direction, limit, wanted, key);
+        let found = run.stretch(self.rows_min, direction, limit, wanted, key);
         let in_vain = found.is_none() && other.is_some();
-        self.next_rest = if in_vain { (2 * self.next_rest + 1).min(REST_MAX) } else { 0 };
+        self.next_rest = if in_vain { (2 * self.next_rest + 1).min(self.rest_max) } else { 0 };
         self.rest = self.next_rest;
         found
     }

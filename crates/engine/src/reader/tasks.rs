@@ -16,7 +16,7 @@
 //!    large values of megabytes together, a cache too small to keep what was brought in), the read
 //!    ends as [`RowEnd::Waits`] and is for the blocking driver.
 
-use super::{FETCHES_MAX, PointCount, RowSelection, TreeReader, missed};
+use super::{PointCount, RowSelection, TreeReader, missed};
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
 use crate::fetch::Missed;
@@ -27,11 +27,6 @@ use crate::sstable::{HeldBlocks, Missing};
 use crate::view::{Blocks, ReadView};
 use crossbeam_epoch as epoch;
 use std::ops::ControlFlow;
-
-/// Rows that are looked at together when one of them misses blocks.
-const AHEAD_MAX: usize = 32;
-/// Bytes of large values that are brought in for rows to come.
-const AHEAD_LARGE_BYTES_MAX: usize = 4 << 20;
 
 /// How the read of a row ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +79,8 @@ impl RowReads {
     ) -> Result<RowEnd> {
         self.tree.count(PointCount::Reads, 1);
         let mut looks_ahead = true;
-        for round in 0..FETCHES_MAX {
+        let shape = self.tree.shared().options.shape;
+        for round in 0..shape.fetches_max {
             let mut all_missed = match self.look(row, selection, &mut use_cell)? {
                 Looked::Ended(end) => return Ok(end),
                 Looked::Missed(missed) => missed,
@@ -95,11 +91,11 @@ impl RowReads {
             let own = all_missed.len();
             if looks_ahead {
                 let mut large_bytes = 0;
-                for next in ahead.clone().take(AHEAD_MAX - 1) {
+                for next in ahead.clone().take(shape.task_rows_ahead - 1) {
                     let missed = self.missing(next, selection);
                     let large = missed.iter().map(|(_, missing)| Missing::large_bytes(*missing));
                     large_bytes += large.sum::<usize>();
-                    if large_bytes > AHEAD_LARGE_BYTES_MAX {
+                    if large_bytes > shape.task_large_bytes_ahead {
                         break;
                     }
                     all_missed.extend(missed);
@@ -127,10 +123,11 @@ impl RowReads {
         use_cell: &mut impl FnMut(&Cell<'_>) -> ControlFlow<()>,
     ) -> Result<Looked> {
         self.tree.check()?;
-        let queries = selection.questions(row);
+        let parts = self.tree.parts();
+        let queries = selection.questions(row, parts);
         let view = self.tree.tree.look();
         let at = self.tree.sequence(self.snapshot.as_ref());
-        let read = PointRead::new(&queries, at, self.tree.parts());
+        let read = PointRead::new(&queries, at, parts);
         {
             let pinned = epoch::pin();
             let filters = &self.tree.tree.filter_counters;
@@ -183,10 +180,11 @@ impl RowReads {
 
     /// What the read of a row misses, as far as can be told.
     fn missing(&self, row: &[u8], selection: &RowSelection<'_>) -> Vec<Missed> {
-        let queries = selection.questions(row);
+        let parts = self.tree.parts();
+        let queries = selection.questions(row, parts);
         let view = self.tree.tree.look();
         let at = self.tree.sequence(self.snapshot.as_ref());
-        let read = PointRead::new(&queries, at, self.tree.parts());
+        let read = PointRead::new(&queries, at, parts);
         let wanted = read.missing(&view, &selection.wanted(), &self.held, &epoch::pin());
         missed(&view, row, &wanted)
     }

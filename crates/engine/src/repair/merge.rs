@@ -26,7 +26,7 @@ pub(super) fn merge(writing: &Writing<'_>, ssts: &[Arc<SstReader>]) -> Result<Ve
     let dropped = Dropped::new(tombstones, &Stripes::default());
     let options = writing.of_files(writing.tree_options.compression_last);
     let origin = Origin { tree: writing.tree, position: writing.flushed.0, inputs: Vec::new() };
-    let splitter = Splitter::new(writing.options.sst_bytes_max, Vec::new(), Vec::new());
+    let splitter = Splitter::new(writing.options, Vec::new(), Vec::new());
     let mut outputs = Outputs::new(writing, options, origin, dropped, splitter);
     let written = write_rows(ssts, &mut outputs).and_then(|()| outputs.finish());
     if written.is_err() {

@@ -11,6 +11,7 @@ use crate::file::{FileIdentity, FileNumber, copy_file};
 use crate::manifest::SstMeta;
 use crate::options::{Compression, FilterGranularity, TreeOptions};
 use crate::request::RowRange;
+use crate::shape::Shape;
 use crate::sstable::salvage::{Known, LostRows, Piece, SstSalvage};
 use crate::sstable::{BlockCache, Origin, SstBuilder, SstOptions, SstReader};
 use base::env::FileSystem;
@@ -128,7 +129,7 @@ fn salvage(
     let granularity = damaged.properties().map(|own| own.filter_granularity);
     let granularity = granularity.or(source.options.filter_granularity);
     let granularity = granularity.unwrap_or(FilterGranularity::Column);
-    let options = SstOptions::new(source.options, source.compression, granularity);
+    let options = SstOptions::new(source.options, source.compression, granularity, &Shape::DEFAULT);
     let mut builder = SstBuilder::new(file, &to, options)
         .with_origin(origin)
         .with_identity(FileIdentity::draw(fs, &to)?);

@@ -11,12 +11,10 @@
 //!    finished when its last row is, which may be after its partition was cut.
 
 use super::ages::Ages;
-use super::block::{BLOCK_CELLS_MAX, BlockBuilder, LargeValue, NewValue};
-use super::filter::{FILTER_BYTES_CUT, FilterBuilder};
+use super::block::{BlockBuilder, LargeValue, NewValue};
+use super::filter::FilterBuilder;
 use super::format::{BlockType, Footer, Handle, Sealer};
-use super::index::{
-    IndexEntry, PARTITION_BLOCKS_MAX, RowPrefixes, encode_column, encode_partition,
-};
+use super::index::{IndexEntry, RowPrefixes, encode_column, encode_partition};
 use super::origin::Origin;
 use super::properties::{Deferred, Properties};
 use super::ranges;
@@ -27,17 +25,16 @@ use crate::error::{Error, Result};
 use crate::file::FileIdentity;
 use crate::options::{Compression, FilterGranularity, ROW_PREFIX_BYTES_MAX, TreeOptions};
 use crate::request::RowRange;
+use crate::shape::Shape;
 use base::env::fs::WriteFile;
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
-/// Bytes gathered before they are written to the file.
-const WRITE_BYTES: usize = 256 << 10;
-
 /// What shapes the bytes of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SstOptions {
-    /// Bytes of a data block before compression, a target. 1 KiB..=64 KiB.
+    /// Bytes of a data block before compression, a target. 1 KiB..=64 KiB; fewer where `shape`
+    /// says so.
     pub block_bytes: usize,
     /// Compression of data blocks and large values.
     pub compression: Compression,
@@ -52,6 +49,8 @@ pub struct SstOptions {
     pub row_prefix_bytes: u16,
     /// Index partitions get a prefix index. Needs `row_prefix_bytes`.
     pub prefix_index: bool,
+    /// Where blocks and partitions are cut.
+    pub shape: Shape,
 }
 
 impl SstOptions {
@@ -61,20 +60,23 @@ impl SstOptions {
         tree: &TreeOptions,
         compression: Compression,
         filter_granularity: FilterGranularity,
+        shape: &Shape,
     ) -> Self {
         Self {
-            block_bytes: tree.block_bytes as usize,
+            block_bytes: (tree.block_bytes as usize).min(shape.block_bytes_max),
             compression,
             filter_bits_per_key: tree.filter_bits_per_key,
             filter_granularity,
-            large_value_bytes: 4 << 10,
+            large_value_bytes: shape.large_value_bytes,
             row_prefix_bytes: tree.row_prefix_bytes,
             prefix_index: tree.prefix_index,
+            shape: *shape,
         }
     }
 
     fn assert_valid(&self) {
-        assert!((1 << 10..=64 << 10).contains(&self.block_bytes), "block_bytes");
+        let least = self.shape.block_bytes_max.min(1 << 10);
+        assert!((least..=64 << 10).contains(&self.block_bytes), "block_bytes");
         assert!(self.filter_bits_per_key <= 32, "filter_bits_per_key");
         assert!((64..=1 << 20).contains(&self.large_value_bytes), "large_value_bytes");
         assert!(self.row_prefix_bytes <= ROW_PREFIX_BYTES_MAX, "row_prefix_bytes");
@@ -148,6 +150,8 @@ struct Output {
     path: PathBuf,
     sealer: Sealer,
     pending: Vec<u8>,
+    /// Bytes at which it is written.
+    pending_max: usize,
     written: u64,
 }
 
@@ -169,7 +173,7 @@ impl Output {
         let (offset, start) = (self.len(), self.pending.len());
         fill(&mut self.pending);
         let len = self.sealer.seal(&mut self.pending, start, kind);
-        if self.pending.len() >= WRITE_BYTES {
+        if self.pending.len() >= self.pending_max {
             self.flush()?;
         }
         Ok(Handle { offset, len })
@@ -189,10 +193,13 @@ impl SstBuilder {
     /// A builder that writes to `file`, which is empty and whose name `path` is for messages.
     pub fn new(file: Box<dyn WriteFile>, path: &Path, options: SstOptions) -> Self {
         options.assert_valid();
-        let sealer = Sealer::new(options.compression);
-        let path = path.to_owned();
+        let shape = options.shape;
+        let sealer = Sealer::new(options.compression, shape.incompressible_skip_max);
+        let (path, pending) = (path.to_owned(), Vec::new());
+        let pending_max = shape.sst_write_bytes;
+        let filter = (options.filter_granularity, options.filter_bits_per_key);
         Self {
-            output: Output { file, path, sealer, pending: Vec::new(), written: 0 },
+            output: Output { file, path, sealer, pending, pending_max, written: 0 },
             block: BlockBuilder::default(),
             row: Vec::new(),
             row_hash: 0,
@@ -201,7 +208,7 @@ impl SstBuilder {
             prefixes: RowPrefixes { bytes: options.row_prefix_bytes, ..Default::default() },
             partitions: Vec::new(),
             partitions_len: 0,
-            filter: FilterBuilder::new(options.filter_granularity, options.filter_bits_per_key),
+            filter: FilterBuilder::new(filter.0, filter.1, &shape),
             filter_partition: 0,
             tombstones: Vec::new(),
             properties: empty_properties(&options),
@@ -356,13 +363,12 @@ impl SstBuilder {
         } else {
             self.properties.first_row = row.to_vec();
         }
-        let full =
-            self.block.reaches(self.options.block_bytes) || self.block.cells() >= BLOCK_CELLS_MAX;
-        if full {
+        if self.block.reaches(self.options.block_bytes) || self.has_cells_enough() {
             self.cut_block(Continues::No)?;
         }
-        let filter_full = self.filter.as_ref().is_some_and(|f| f.len() >= FILTER_BYTES_CUT);
-        if filter_full || self.index.len() == PARTITION_BLOCKS_MAX {
+        let filter_cut = self.options.shape.filter_bytes_cut;
+        let filter_full = self.filter.as_ref().is_some_and(|f| f.len() >= filter_cut);
+        if filter_full || self.has_blocks_enough() {
             self.cut_partition()?;
         }
         if self.filter_partition < self.partitions.len() {
@@ -401,14 +407,25 @@ impl SstBuilder {
 
     /// Whether the row goes on in another block.
     fn must_cut_inside_row(&self) -> bool {
-        let limit = self.options.block_bytes + self.options.block_bytes / 2;
-        self.block.reaches(limit) || self.block.cells() >= BLOCK_CELLS_MAX
+        let SstOptions { block_bytes, shape, .. } = &self.options;
+        let limit = block_bytes * shape.block_overrun_percent / 100;
+        self.block.reaches(limit) || self.has_cells_enough()
+    }
+
+    /// Whether the block being built takes no cell more.
+    fn has_cells_enough(&self) -> bool {
+        self.block.cells() >= self.options.shape.block_cells_max
+    }
+
+    /// Whether the partition being built takes no block more.
+    fn has_blocks_enough(&self) -> bool {
+        self.index.len() >= self.options.shape.partition_blocks_max
     }
 
     /// Makes room for another entry, of `column`, of a row that fills its block.
     fn cut_inside_row(&mut self, column: &Column<'_>) -> Result<()> {
         self.cut_block(Continues::Yes)?;
-        if self.index.len() == PARTITION_BLOCKS_MAX {
+        if self.has_blocks_enough() {
             self.cut_partition()?;
         }
         self.block.continue_row(&self.row);

@@ -24,9 +24,6 @@ use crate::request::Direction;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-/// Rows of a stretch that is worth being made: it holds its block once more.
-const STRETCH_ROWS_MIN: usize = 4;
-
 /// A cursor over one SSTable.
 pub struct SstCursor {
     sst: Arc<SstReader>,
@@ -454,16 +451,17 @@ impl SstCursor {
     }
 
     /// A stretch that begins with the current row, a plain one, and goes on in `direction` within
-    /// `limit`; `None` if it would be too short. The first row's key is put into `key`.
+    /// `limit`; `None` if it would have fewer than `rows_min` rows. The first row's key is put into `key`.
     pub(crate) fn stretch(
         &mut self,
+        rows_min: u32,
         direction: Direction,
         limit: Bound<&[u8]>,
         wanted: &WantedCells<'_>,
         key: &mut Vec<u8>,
     ) -> Option<Stretch> {
         let left = self.plain_rows_ahead(direction, limit);
-        if left + 1 < STRETCH_ROWS_MIN {
+        if left + 1 < rows_min as usize {
             return None;
         }
         let at = standing(self.at.as_ref());

@@ -4,10 +4,10 @@
 //! keys: the row (R), the row with each family (RF), the row with each column (RFQ), and "the row
 //! has a tombstone here" (RT). One cache miss so answers every question about a row.
 //!
-//! A row of more than [`LINE_KEYS_MAX`] families or columns would fill its line. It is **wide**:
+//! A row of more than `Shape::filter_line_keys_max` families or columns would fill its line. It is **wide**:
 //! it sets the marker W in its line, and the keys of the kind that is too many go to lines of
-//! their own, chosen by the key's hash. With more than [`ROW_KEYS_MAX`] of them there are none,
-//! only the marker W*, which answers "maybe" to everything but the row itself.
+//! their own, chosen by the key's hash. With more than `Shape::filter_row_keys_max` of them there
+//! are none, only the marker W*, which answers "maybe" to everything but the row itself.
 //!
 //! A question for a column must also ask for RT, W and W*, and each could be a false positive. So
 //! a line keeps three flags, whether any of its rows has such a marker; where none has, which is
@@ -27,17 +27,11 @@ use super::damage::{Damage, ensure};
 use super::ints::u32_at;
 use crate::cell::{Entry, FamilyId, Kind, Scope};
 use crate::options::FilterGranularity;
+use crate::shape::Shape;
 use base::checksum::xxh3;
 use base::codec::PutBytes;
 pub use question::{Asked, FilterQuery};
 use std::ops::Range;
-
-/// Keys of one kind in a row's own line, at most.
-pub(super) const LINE_KEYS_MAX: usize = 8;
-/// Keys of one kind of a row, at most; more are not kept.
-pub(super) const ROW_KEYS_MAX: usize = 4096;
-/// A partition is cut when its filter reaches this many bytes.
-pub(super) const FILTER_BYTES_CUT: usize = 64 << 10;
 
 const HEADER_LEN: usize = 64;
 const LINE_LEN: usize = 64;
@@ -103,6 +97,8 @@ fn probes_for(bits_per_key: u8) -> u32 {
 pub(super) struct FilterBuilder {
     granularity: FilterGranularity,
     bits_per_key: u8,
+    /// Keys of one kind in a row's own line, at most.
+    line_keys_max: usize,
     /// Hash that chooses the line, and key.
     keys: Vec<(u64, u64)>,
     /// Hash that chooses the line, and flag.
@@ -115,8 +111,9 @@ pub(super) struct FilterBuilder {
 
 /// The keys of the row being added. Its entries come in order, so that a family or column that is
 /// equal to one before is equal to the last.
-#[derive(Default)]
 struct RowKeys {
+    /// Keys of one kind, at most; more are not kept.
+    max: usize,
     tombstone: bool,
     families: Vec<u64>,
     families_dropped: bool,
@@ -126,11 +123,23 @@ struct RowKeys {
 
 impl FilterBuilder {
     /// A builder; `None` where the options want no filter.
-    pub(super) fn new(granularity: FilterGranularity, bits_per_key: u8) -> Option<Self> {
-        let row = RowKeys::default();
+    pub(super) fn new(
+        granularity: FilterGranularity,
+        bits_per_key: u8,
+        shape: &Shape,
+    ) -> Option<Self> {
+        let row = RowKeys {
+            max: shape.filter_row_keys_max,
+            tombstone: false,
+            families: Vec::new(),
+            families_dropped: false,
+            columns: Vec::new(),
+            columns_dropped: false,
+        };
         (bits_per_key > 0).then(|| Self {
             granularity,
             bits_per_key,
+            line_keys_max: shape.filter_line_keys_max,
             keys: Vec::new(),
             flags: Vec::new(),
             row,
@@ -157,11 +166,13 @@ impl FilterBuilder {
         if entry.column.scope == Scope::Row || self.granularity == FilterGranularity::Row {
             return;
         }
+        let max = self.row.max;
+        let row_keys = &mut self.row;
         let family = family_key(row, entry.column.family);
-        push_distinct(&mut self.row.families, &mut self.row.families_dropped, family);
+        push_distinct(&mut row_keys.families, &mut row_keys.families_dropped, family, max);
         if entry.column.scope == Scope::Column && self.granularity == FilterGranularity::Column {
             let column = column_key(row, entry.column.family, entry.column.qualifier);
-            push_distinct(&mut self.row.columns, &mut self.row.columns_dropped, column);
+            push_distinct(&mut row_keys.columns, &mut row_keys.columns_dropped, column, max);
         }
     }
 
@@ -173,8 +184,8 @@ impl FilterBuilder {
             self.mark(row, TOMBSTONE);
         }
         let wider = families_dropped || columns_dropped;
-        let too_many =
-            self.row.families.len() > LINE_KEYS_MAX || self.row.columns.len() > LINE_KEYS_MAX;
+        let line_max = self.line_keys_max;
+        let too_many = self.row.families.len() > line_max || self.row.columns.len() > line_max;
         if wider {
             self.mark(row, WIDER);
         } else if too_many {
@@ -185,7 +196,7 @@ impl FilterBuilder {
         for (keys, dropped) in kinds {
             match keys.len() {
                 _ if dropped => keys.clear(),
-                0..=LINE_KEYS_MAX => self.keys.extend(keys.drain(..).map(|key| (row, key))),
+                len if len <= line_max => self.keys.extend(keys.drain(..).map(|key| (row, key))),
                 _ => self.keys.extend(keys.drain(..).map(|key| (mix(key, TAG_LINE), key))),
             }
         }
@@ -242,11 +253,11 @@ impl FilterBuilder {
     }
 }
 
-fn push_distinct(keys: &mut Vec<u64>, dropped: &mut bool, key: u64) {
+fn push_distinct(keys: &mut Vec<u64>, dropped: &mut bool, key: u64, max: usize) {
     if keys.last() == Some(&key) {
         return;
     }
-    if keys.len() == ROW_KEYS_MAX {
+    if keys.len() == max {
         *dropped = true;
     } else {
         keys.push(key);
@@ -404,7 +415,7 @@ mod tests {
 
     /// A filter of `rows` rows, each with these columns in family 1.
     fn filter_of(rows: usize, columns: usize, granularity: FilterGranularity) -> Checked {
-        let mut builder = FilterBuilder::new(granularity, 12).unwrap();
+        let mut builder = FilterBuilder::new(granularity, 12, &Shape::DEFAULT).unwrap();
         for row in 0..rows {
             let hash = FilterBuilder::hash_row(&row.to_le_bytes());
             for column in 0..columns {
@@ -470,7 +481,8 @@ mod tests {
 
     #[test]
     fn too_many_columns_are_answered_with_maybe() {
-        let filter = filter_of(1, ROW_KEYS_MAX + 1, FilterGranularity::Column);
+        let filter =
+            filter_of(1, Shape::DEFAULT.filter_row_keys_max + 1, FilterGranularity::Column);
         let row = 0usize.to_le_bytes();
         assert!(filter.may_contain(&FilterQuery::column(&row, FamilyId(1), b"absent")));
         assert!(!filter.may_contain(&FilterQuery::column(b"other", FamilyId(1), b"absent")));
@@ -493,7 +505,7 @@ mod tests {
         let family = Column::family(FamilyId(3));
         for column in [Column::ROW, family, Column::of(FamilyId(3), b"q")] {
             for granularity in [FilterGranularity::Row, FilterGranularity::Column] {
-                let mut builder = FilterBuilder::new(granularity, 12).unwrap();
+                let mut builder = FilterBuilder::new(granularity, 12, &Shape::DEFAULT).unwrap();
                 let hash = FilterBuilder::hash_row(b"row");
                 builder.add(hash, &entry(column, Kind::Tombstone));
                 builder.end_row(hash);

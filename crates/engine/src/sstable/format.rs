@@ -220,23 +220,30 @@ pub(super) struct Sealer {
     zstd: Option<zstd::bulk::Compressor<'static>>,
     /// Blocks to store as they are before compression is tried again, and how many it will be
     /// when that gains nothing either.
-    skip: u32,
-    skip_next: u32,
+    skip: usize,
+    skip_next: usize,
+    /// The most that `skip_next` comes to.
+    skip_max: usize,
 }
 
 /// Level of Zstandard: beyond it, writing costs more than the space is worth.
 const ZSTD_LEVEL: i32 = 3;
-/// Blocks that are stored as they are between two that compression is tried on, at most, where it
-/// keeps gaining nothing.
-const SKIP_MAX: u32 = 15;
-
 impl Sealer {
-    pub(super) fn new(compression: Compression) -> Self {
+    /// A sealer that compresses, but lets up to `skip_max` blocks pass between two tries where it
+    /// keeps gaining nothing.
+    pub(super) fn new(compression: Compression, skip_max: usize) -> Self {
         let zstd = match compression {
             Compression::Zstd => zstd::bulk::Compressor::new(ZSTD_LEVEL).ok(),
             Compression::None | Compression::Lz4 => None,
         };
-        Self { compression, scratch: Vec::new(), zstd, skip: 0, skip_next: 1 }
+        Self {
+            compression,
+            scratch: Vec::new(),
+            zstd,
+            skip: 0,
+            skip_next: skip_max.min(1),
+            skip_max,
+        }
     }
 
     /// Makes a block of the raw bytes that `out` ends with, from `start` on: compressed if that
@@ -271,10 +278,10 @@ impl Sealer {
         let gained = |len: &usize| len * 100 <= raw.len() * (100 - COMPRESSION_GAIN_MIN_PERCENT);
         let len = len.filter(gained);
         if len.is_some() {
-            self.skip_next = 1;
+            self.skip_next = self.skip_max.min(1);
         } else {
             self.skip = self.skip_next;
-            self.skip_next = (2 * self.skip_next + 1).min(SKIP_MAX);
+            self.skip_next = (2 * self.skip_next + 1).min(self.skip_max);
         }
         len
     }
@@ -351,6 +358,8 @@ fn decompress<'a>(
 mod tests {
     use super::*;
 
+    const SKIP_MAX: usize = 15;
+
     #[test]
     fn a_footer_reads_back_and_no_flipped_byte_does() {
         let footer = Footer {
@@ -406,7 +415,7 @@ mod tests {
         for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
             for raw in [&b""[..], b"a", &[7; 10_000], &random] {
                 let mut framed = raw.to_vec();
-                let mut sealer = Sealer::new(compression);
+                let mut sealer = Sealer::new(compression, SKIP_MAX);
                 let len = sealer.seal(&mut framed, 0, BlockType::LargeValue) as usize;
                 assert_eq!(framed.len(), len + TRAILER_LEN);
                 let stored = if raw.len() == 10_000 { compression } else { Compression::None };
@@ -424,7 +433,7 @@ mod tests {
         let random: Vec<u8> =
             (0..1000u64).flat_map(|n| xxh3(&n.to_le_bytes()).to_le_bytes()).collect();
         for compression in [Compression::Lz4, Compression::Zstd] {
-            let mut sealer = Sealer::new(compression);
+            let mut sealer = Sealer::new(compression, SKIP_MAX);
             let mut stored = |raw: &[u8]| {
                 let mut framed = raw.to_vec();
                 sealer.seal(&mut framed, 0, BlockType::Data) as usize
@@ -434,7 +443,7 @@ mod tests {
             }
             let zeroes = [0; 1000];
             let blocks = (0..100).filter(|_| stored(&zeroes) < zeroes.len()).count();
-            assert!(blocks >= 100 - SKIP_MAX as usize, "{blocks} of 100 compressed");
+            assert!(blocks >= 100 - SKIP_MAX, "{blocks} of 100 compressed");
         }
     }
 }

@@ -25,11 +25,8 @@ use arrayvec::ArrayVec;
 use crossbeam_epoch::Guard;
 use std::ops::{ControlFlow, Range};
 
-/// Tombstones that a row may have, of those that hide something that no other of them hides.
+/// Tombstones that a row can have, of those that hide something that no other of them hides.
 const COVERS_MAX: usize = 8;
-/// Bytes of large values that are brought in for a row to be lent as a whole; where there is more,
-/// they are merged, one after the other.
-const LARGE_BYTES_MAX: usize = 8 << 20;
 
 /// The row has to be merged: aggregates, or too many tombstones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,15 +40,22 @@ struct Cover {
 }
 
 /// Tombstones that were met of a row and may hide what comes next.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Covers {
     all: ArrayVec<Cover, COVERS_MAX>,
+    /// How many there may be.
+    max: u8,
     /// How many are of the whole row, and how many are of that or of the family. They come first.
     of_row: usize,
     of_family: usize,
 }
 
 impl Covers {
+    /// None, of `max` that there may be, 8 at most.
+    pub(crate) fn of(max: u8) -> Self {
+        Self { all: ArrayVec::new(), max, of_row: 0, of_family: 0 }
+    }
+
     /// Notes the tombstone at `at`.
     fn meet(&mut self, view: BlockView<'_>, at: usize) -> Result<(), ToMerge> {
         let CellValue::Inline(oldest) = view.value(at) else {
@@ -70,6 +74,9 @@ impl Covers {
         };
         if self.all.iter().any(hides_as_much) {
             return Ok(());
+        }
+        if self.all.len() >= usize::from(self.max) {
+            return Err(ToMerge);
         }
         self.all.try_push(cover).map_err(|_| ToMerge)
     }
@@ -173,9 +180,9 @@ impl<'g> RowHit<'g> {
 
     /// Whether a tombstone of the row that a reader at `snapshot` sees hides all that was written
     /// before it. The row is whole.
-    pub(crate) fn hides_all_before(&self, snapshot: SequenceNumber) -> bool {
+    pub(crate) fn hides_all_before(&self, snapshot: SequenceNumber, covers_max: u8) -> bool {
         let view = self.view;
-        let mut covers = Covers::default();
+        let mut covers = Covers::of(covers_max);
         let tombstones = view
             .cells_of(self.row)
             .take_while(|at| view.column(view.id(*at)) == Column::ROW)
@@ -188,6 +195,15 @@ impl<'g> RowHit<'g> {
         }
         covers.hide_all_before()
     }
+}
+
+/// Who looks at a row in place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeenBy {
+    /// The last sequence number it sees.
+    pub(crate) snapshot: SequenceNumber,
+    /// Tombstones that it keeps in mind.
+    pub(crate) covers_max: u8,
 }
 
 /// The puts of a whole row that a reader sees and wants, in their order.
@@ -212,7 +228,8 @@ struct SeenCells<'a, 'w> {
 }
 
 impl<'a, 'w> SeenCells<'a, 'w> {
-    fn of(hit: &RowHit<'a>, wanted: WantedCells<'w>, snapshot: SequenceNumber) -> Self {
+    fn of(hit: &RowHit<'a>, wanted: WantedCells<'w>, by: SeenBy) -> Self {
+        let SeenBy { snapshot, covers_max } = by;
         let (view, all) = (hit.view, hit.view.cells_of(hit.row));
         let none = all.end..all.end;
         let (cells, rest, ranges) = match wanted.columns {
@@ -231,7 +248,7 @@ impl<'a, 'w> SeenCells<'a, 'w> {
             ahead: none,
             rest,
             ranges,
-            covers: Covers::default(),
+            covers: Covers::of(covers_max),
             family: FamilyId::ROW,
             id: None,
             versions: 0,
@@ -311,7 +328,7 @@ pub(crate) enum RowCells<'g> {
     /// The row is plain.
     Plain(RowHit<'g>),
     /// It is decided in place. All large values that are wanted, in the order of their cells.
-    InPlace(RowHit<'g>, SequenceNumber, Vec<&'g [u8]>),
+    InPlace(RowHit<'g>, SeenBy, Vec<&'g [u8]>),
 }
 
 impl RowCells<'_> {
@@ -334,8 +351,8 @@ impl RowCells<'_> {
                 let mut next = || hit.next_of(&mut cells, columns, timestamps, versions_max);
                 std::iter::from_fn(&mut next).try_for_each(|at| lend(&hit.cell(at)))
             }
-            Self::InPlace(hit, snapshot, large) => {
-                let mut cells = SeenCells::of(hit, *wanted, *snapshot);
+            Self::InPlace(hit, by, large) => {
+                let mut cells = SeenCells::of(hit, *wanted, *by);
                 let mut next = || cells.next().expect("the row was walked before");
                 let mut large = large.iter();
                 std::iter::from_fn(&mut next).try_for_each(|at| {
@@ -376,19 +393,21 @@ impl<'g> Descent<'g, '_> {
         Ok(put.with_large(large).expect("its large value was found"))
     }
 
-    /// The large values among what a reader at `snapshot` wants of the row that was found, which is
+    /// The large values among what a reader wants of the row that was found, of which it brings in
+    /// `bytes_max` bytes together, and merges more, one after the other. The row is
     /// whole.
     pub(crate) fn large_values(
         &self,
         hit: &RowHit<'g>,
         wanted: &WantedCells<'_>,
-        snapshot: SequenceNumber,
+        by: SeenBy,
+        bytes_max: usize,
         held: &'g HeldBlocks,
         pinned: &'g Guard,
     ) -> Result<LargeValues<'g>, ToMerge> {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         let mut bytes = 0;
-        let mut cells = SeenCells::of(hit, *wanted, snapshot);
+        let mut cells = SeenCells::of(hit, *wanted, by);
         while let Some(at) = cells.next()? {
             let CellValue::Large(large) = hit.view.value(at) else { continue };
             bytes += large.len as usize;
@@ -399,7 +418,7 @@ impl<'g> Descent<'g, '_> {
         }
         match missing.is_empty() {
             true => Ok(LargeValues::Found(found)),
-            false if bytes > LARGE_BYTES_MAX && found.len() + missing.len() > 1 => Err(ToMerge),
+            false if bytes > bytes_max && found.len() + missing.len() > 1 => Err(ToMerge),
             false => Ok(LargeValues::Missing(missing)),
         }
     }
@@ -410,6 +429,7 @@ impl<'g> Descent<'g, '_> {
         &self,
         hit: &RowHit<'g>,
         wanted: &WantedCells<'_>,
+        bytes_max: usize,
         held: &'g HeldBlocks,
         pinned: &'g Guard,
     ) -> Vec<Missing> {
@@ -424,7 +444,7 @@ impl<'g> Descent<'g, '_> {
                 missing.push(Missing::Large(large));
             }
         }
-        if bytes > LARGE_BYTES_MAX { Vec::new() } else { missing }
+        if bytes > bytes_max { Vec::new() } else { missing }
     }
 
     /// The value `large` of the entry at `at` of the data block `view`, if it is in memory.

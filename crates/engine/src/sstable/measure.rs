@@ -7,13 +7,14 @@ pub use find_block::{BlockFinder, FindBy};
 
 use super::block::{BlockBuilder, BlockView, CellValue, DataMeta, NewValue};
 use super::damage::Damage;
-use super::filter::{FILTER_BYTES_CUT, FilterBuilder, FilterMeta, FilterPartition, FilterQuery};
+use super::filter::{FilterBuilder, FilterMeta, FilterPartition, FilterQuery};
 use super::format::{BlockType, Sealer};
 use super::{BlockCache, FileNumber, SstReader};
 use crate::cache::{CacheFeatures, CacheFill, Hint};
 use crate::cell::{Column, Entry, Timestamp};
 use crate::error::{Error, Result};
 use crate::options::{Compression, FilterGranularity};
+use crate::shape::Shape;
 use base::env::FileSystem;
 use std::path::Path;
 
@@ -108,7 +109,7 @@ impl DataBlock {
 
 /// Bytes of a data block in a file under LZ4.
 pub fn lz4_len(raw: &[u8]) -> usize {
-    Sealer::new(Compression::Lz4).seal(&mut raw.to_vec(), 0, BlockType::Data) as usize
+    Sealer::new(Compression::Lz4, 0).seal(&mut raw.to_vec(), 0, BlockType::Data) as usize
 }
 
 /// Builds the filter of one partition.
@@ -117,7 +118,7 @@ pub struct FilterWriter(FilterBuilder);
 impl FilterWriter {
     /// A writer; `None` for 0 bits.
     pub fn new(granularity: FilterGranularity, bits_per_key: u8) -> Option<Self> {
-        FilterBuilder::new(granularity, bits_per_key).map(Self)
+        FilterBuilder::new(granularity, bits_per_key, &Shape::DEFAULT).map(Self)
     }
 
     /// Adds a whole row.
@@ -129,7 +130,7 @@ impl FilterWriter {
 
     /// Whether a file's builder would cut the partition here.
     pub fn is_full(&self) -> bool {
-        self.0.len() >= FILTER_BYTES_CUT
+        self.0.len() >= Shape::DEFAULT.filter_bytes_cut
     }
 
     /// The filter.

@@ -56,7 +56,7 @@ pub use format::{BlockType, FORMAT_VERSION, Footer, FooterError, Handle};
 pub(crate) use heads::head_of;
 pub(crate) use heirs::{Heir, Heirs};
 pub(crate) use held::HeldBlocks;
-pub(crate) use in_place::{Covers, LargeValues, RowCells, SeenPut, ToMerge};
+pub(crate) use in_place::{Covers, LargeValues, RowCells, SeenBy, SeenPut, ToMerge};
 pub(crate) use load::BlockLoad;
 pub use origin::Origin;
 pub(crate) use plain::PlainCells;

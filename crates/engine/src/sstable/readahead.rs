@@ -21,6 +21,7 @@ use super::refs::{DataRef, IndexRef};
 use crate::cache::CacheFill;
 use crate::error::Result;
 use crate::request::{Direction, RowRange};
+use crate::shape::Shape;
 use crate::striped::Striped;
 use base::env::FileSystem;
 use base::env::read_queue::{Completed, ReadBuffer, ReadQueue};
@@ -29,19 +30,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The first window, and the largest.
-const WINDOW_BYTES_MIN: u64 = 64 << 10;
-const WINDOW_BYTES_MAX: u64 = 1 << 20;
-/// Windows grow together by no more than this part of the budget of memory.
-const BUDGET_PART: u64 = 16;
-/// Reads that the device is given at once.
-const QUEUE_DEPTH: usize = 64;
-
 /// Where walks that read ahead get their queues, and what they count.
 pub(crate) struct ReadaheadSource {
     fs: Arc<dyn FileSystem>,
     counters: Striped<3>,
-    /// Bytes that windows have above `WINDOW_BYTES_MIN` each, and may have together. Relaxed: stands
+    /// Bytes of the first window, and of the largest.
+    window_bytes: (u64, u64),
+    /// Reads that the device is given at once.
+    queue_depth: usize,
+    /// Bytes that windows have above those of the first each, and may have together. Relaxed: stands
     /// by itself.
     grown: AtomicU64,
     grown_max: u64,
@@ -68,9 +65,19 @@ pub(crate) struct ReadaheadUse {
 
 impl ReadaheadSource {
     /// Queues of `fs`, for walks of an engine that may take `memory_bytes_max` bytes of memory.
-    pub(crate) fn new(fs: Arc<dyn FileSystem>, memory_bytes_max: usize) -> Arc<Self> {
-        let (counters, grown) = (Striped::default(), AtomicU64::new(0));
-        Arc::new(Self { fs, counters, grown, grown_max: memory_bytes_max as u64 / BUDGET_PART })
+    pub(crate) fn new(
+        fs: Arc<dyn FileSystem>,
+        memory_bytes_max: usize,
+        shape: &Shape,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            fs,
+            counters: Striped::default(),
+            window_bytes: (shape.window_bytes_min as u64, shape.window_bytes_max as u64),
+            queue_depth: shape.window_queue_depth,
+            grown: AtomicU64::new(0),
+            grown_max: (memory_bytes_max / shape.windows_budget_part) as u64,
+        })
     }
 
     /// Whether a window may have `more` bytes; it has them then.
@@ -158,7 +165,7 @@ impl Readahead {
         self.source.count(Count::Used, 1);
         self.missed = Some(place);
         if window.bytes <= window.bytes_max / 2 {
-            let more = window.bytes_max.min(WINDOW_BYTES_MAX - window.bytes_max);
+            let more = window.bytes_max.min(self.source.window_bytes.1 - window.bytes_max);
             window.bytes_max += if self.source.grow(more) { more } else { 0 };
             window.extend(sst, (&self.rows, self.direction), fill, &self.source);
         }
@@ -180,7 +187,7 @@ impl Readahead {
         let Some(way) = ways.into_iter().find(|way| beside(way) == Some(place)) else { return };
         self.direction = way;
         let Self { source, rows, direction, window, .. } = self;
-        let window = window.get_or_insert_with(|| Window::new(&source.fs));
+        let window = window.get_or_insert_with(|| Window::new(source));
         window.next = sst.place_beside(place, *direction);
         window.extend(sst, (rows, *direction), fill, source);
     }
@@ -213,8 +220,9 @@ impl Readahead {
             self.source.count(Count::Wasted, window.blocks.len());
             window.blocks.clear();
             (window.bytes, window.next) = (0, None);
-            self.source.shrink(window.bytes_max - WINDOW_BYTES_MIN);
-            window.bytes_max = WINDOW_BYTES_MIN;
+            let least = self.source.window_bytes.0;
+            self.source.shrink(window.bytes_max - least);
+            window.bytes_max = least;
         }
     }
 }
@@ -226,10 +234,10 @@ impl Drop for Readahead {
 }
 
 impl Window {
-    fn new(fs: &Arc<dyn FileSystem>) -> Box<Self> {
+    fn new(source: &ReadaheadSource) -> Box<Self> {
         Box::new(Self {
-            queue: fs.read_queue(QUEUE_DEPTH),
-            bytes_max: WINDOW_BYTES_MIN,
+            queue: source.fs.read_queue(source.queue_depth),
+            bytes_max: source.window_bytes.0,
             blocks: VecDeque::new(),
             bytes: 0,
             next: None,
@@ -301,9 +309,12 @@ mod tests {
     use super::*;
     use base::env::RealFileSystem;
 
+    /// Bytes of a first window.
+    const FIRST: u64 = Shape::DEFAULT.window_bytes_min as u64;
+
     /// A source whose windows may grow by 1 MiB together.
     fn source() -> Arc<ReadaheadSource> {
-        ReadaheadSource::new(Arc::new(RealFileSystem), 16 << 20)
+        ReadaheadSource::new(Arc::new(RealFileSystem), 16 << 20, &Shape::DEFAULT)
     }
 
     #[test]
@@ -325,16 +336,16 @@ mod tests {
         let rows = Arc::new(RowRange::ALL);
         let grown = || {
             let mut ahead = Readahead::new(&source, &rows);
-            let mut window = Window::new(&source.fs);
-            window.bytes_max = 4 * WINDOW_BYTES_MIN;
-            assert!(source.grow(3 * WINDOW_BYTES_MIN));
+            let mut window = Window::new(&source);
+            window.bytes_max = 4 * FIRST;
+            assert!(source.grow(3 * FIRST));
             ahead.window = Some(window);
             ahead
         };
         let mut walks = [grown(), grown()];
-        assert_eq!(source.grown.load(Ordering::Relaxed), 6 * WINDOW_BYTES_MIN);
+        assert_eq!(source.grown.load(Ordering::Relaxed), 6 * FIRST);
         walks[0].enter_file();
-        assert_eq!(source.grown.load(Ordering::Relaxed), 3 * WINDOW_BYTES_MIN);
+        assert_eq!(source.grown.load(Ordering::Relaxed), 3 * FIRST);
         drop(walks);
         assert_eq!(source.grown.load(Ordering::Relaxed), 0);
     }

@@ -49,6 +49,7 @@ fn options(dice: &mut Dice) -> Options {
         },
         subcompactions_max: *dice.pick(&[None, Some(1)]),
         background_rate: *dice.pick(&[BackgroundRate::Unlimited, BackgroundRate::Auto]),
+        ..Options::default()
     }
 }
 

@@ -142,6 +142,7 @@ fn options(rng: &mut Rng) -> Options {
         l1_bytes_max: pick(rng, &[512 << 10, 4 << 20, 64 << 20]),
         subcompactions_max: rng.chance(30).then_some(1),
         background_rate: pick(rng, &[BackgroundRate::Unlimited, BackgroundRate::Auto]),
+        ..Options::default()
     }
 }
 

@@ -3,8 +3,8 @@
 
 use super::sizes::L1Target;
 use super::{
-    Busy, Destination, InputRun, L1_RUNS_MAX, LAST_RUN, Plan, SLICE_FACTOR, how, joining,
-    overlapping,
+    Busy, Destination, InputRun, L1_RUNS_MAX, LAST_RUN, Plan, how, joining, overlapping,
+    slice_bytes,
 };
 use crate::manifest::version::LEVELS;
 use crate::manifest::{FileNumber, Run, SstMeta, TreeVersion};
@@ -41,7 +41,7 @@ pub(super) fn pick(
 pub(super) fn push_down(version: &TreeVersion, options: &Options, busy: &Busy) -> Option<Plan> {
     let (_, newer) = version.levels[1].split_last()?;
     let plan = push(version, newer.len(), options, busy)?;
-    let budget = options.sst_bytes_max.saturating_mul(SLICE_FACTOR);
+    let budget = slice_bytes(options);
     let longer = with_passengers(version, newer, plan.clone(), budget);
     let mut plan = if busy.allows(&longer) { longer } else { plan };
     plan.work = how(&plan, options);
@@ -52,7 +52,7 @@ pub(super) fn push_down(version: &TreeVersion, options: &Options, busy: &Busy) -
 /// of it for each of its own bytes.
 fn push(version: &TreeVersion, index: usize, options: &Options, busy: &Busy) -> Option<Plan> {
     let run = &version.levels[1][index];
-    let budget = options.sst_bytes_max.saturating_mul(SLICE_FACTOR);
+    let budget = slice_bytes(options);
     let slice = |from: usize, to: usize| slice(version, index, &run.ssts[from..to], options, busy);
     let mut best: Option<(usize, Plan, u64)> = None;
     for seed in 0..run.ssts.len() {

@@ -9,16 +9,13 @@
 
 use super::down::push_down;
 use super::up::merge_up;
-use super::{Busy, InputRun, Plan, SLICE_FACTOR, Work, overlapping, to_last};
+use super::{Busy, InputRun, Plan, Work, overlapping, slice_bytes, to_last};
 use crate::compaction::signals::{Signals, WHOLE};
 use crate::manifest::version::LEVELS;
 use crate::manifest::{Run, SstMeta, TreeVersion};
 use crate::options::Options;
 use crate::request::RowRange;
 use std::sync::Arc;
-
-/// A file is rewritten from this share of garbage on.
-const GARBAGE_FROM: u64 = WHOLE / 2;
 
 /// A file that is garbage, and where it is.
 struct Candidate<'a> {
@@ -40,12 +37,16 @@ pub(super) fn pick(
     busy: &Busy,
     signals: &Signals,
 ) -> Option<Plan> {
-    let mut candidates = candidates(version, signals);
+    let mut candidates = candidates(version, options, signals);
     candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.share));
     candidates.iter().find_map(|candidate| plan(version, candidate, options, busy, signals))
 }
 
-fn candidates<'a>(version: &'a TreeVersion, signals: &Signals) -> Vec<Candidate<'a>> {
+fn candidates<'a>(
+    version: &'a TreeVersion,
+    options: &Options,
+    signals: &Signals,
+) -> Vec<Candidate<'a>> {
     let mut found = Vec::new();
     for (level, runs) in version.levels.iter().enumerate() {
         for (index, run) in runs.iter().enumerate() {
@@ -53,7 +54,7 @@ fn candidates<'a>(version: &'a TreeVersion, signals: &Signals) -> Vec<Candidate<
                 let hidden = hidden(version, level, index, sst, signals);
                 let own = signals.garbage.get(&sst.number).copied().unwrap_or(0);
                 let share = if hidden > 0 && hidden >= sst.bytes { WHOLE } else { own };
-                if share >= GARBAGE_FROM {
+                if share >= options.shape.garbage_from as u64 {
                     found.push(Candidate { level, index, at, share, hidden, sst });
                 }
             }
@@ -100,7 +101,7 @@ fn plan(
     busy: &Busy,
     signals: &Signals,
 ) -> Option<Plan> {
-    let budget = options.sst_bytes_max.saturating_mul(2 * SLICE_FACTOR);
+    let budget = slice_bytes(options).saturating_mul(2);
     if candidate.level == LEVELS - 1 {
         return in_place(version, candidate, budget, options, busy, signals);
     }
@@ -140,9 +141,9 @@ fn in_place(
     signals: &Signals,
 ) -> Option<Plan> {
     let run = &version.levels[LEVELS - 1][candidate.index];
+    let from = options.shape.garbage_from as u64;
     let too = |sst: &&Arc<SstMeta>| {
-        signals.garbage.get(&sst.number).is_some_and(|share| *share >= GARBAGE_FROM)
-            && !busy.has(sst)
+        signals.garbage.get(&sst.number).is_some_and(|share| *share >= from) && !busy.has(sst)
     };
     let mut ssts = vec![Arc::clone(candidate.sst)];
     let mut bytes = candidate.sst.bytes;

@@ -11,9 +11,6 @@ use super::{Busy, Destination, L1_RUNS_MAX, Plan, Work, how, input, run_hull};
 use crate::manifest::TreeVersion;
 use crate::options::Options;
 
-/// What goes up whole at once is at most so many times what a full level 0 usually has.
-const SOON_FACTOR: u64 = 4;
-
 /// The plan after which level 0 has fewer runs.
 pub(super) fn pick(version: &TreeVersion, options: &Options, busy: &Busy) -> Option<Plan> {
     let l0 = &version.levels[0];
@@ -26,9 +23,10 @@ pub(super) fn pick(version: &TreeVersion, options: &Options, busy: &Busy) -> Opt
         return together(version, l0.len(), options);
     }
     let full = options.memtable_bytes_max as u64 * options.l0_runs_compact as u64;
+    let soon = full.saturating_mul(options.shape.soon_factor as u64);
     let all = runs_up(version, l0.len(), options, busy);
     match all {
-        Some(all) if l0.len() < 2 || all.bytes() <= full.saturating_mul(SOON_FACTOR) => Some(all),
+        Some(all) if l0.len() < 2 || all.bytes() <= soon => Some(all),
         Some(_) if l0.last()?.bytes() >= full => runs_up(version, 1, options, busy),
         _ => together(version, l0.len(), options),
     }

@@ -4,12 +4,9 @@
 
 use super::down::push_down;
 use super::up::merge_up;
-use super::{Busy, Plan, SLICE_FACTOR, Work, input, to_last};
+use super::{Busy, Plan, Work, input, slice_bytes, to_last};
 use crate::manifest::{Run, TreeVersion};
 use crate::options::Options;
-
-/// Bytes whose merging costs about what it costs a read to look at one run more: microseconds.
-const BYTES_PER_READ: u64 = 1 << 10;
 
 /// The next step towards one run, if reads that looked at `reads` runs altogether have paid for it.
 pub(super) fn pick(
@@ -22,7 +19,7 @@ pub(super) fn pick(
     if version.runs().count() < 2 {
         return None;
     }
-    let small = bytes <= options.sst_bytes_max.saturating_mul(SLICE_FACTOR);
+    let small = bytes <= slice_bytes(options);
     let plan = if small {
         let runs = version.levels.iter().enumerate();
         let runs = runs.flat_map(|(level, runs)| runs.iter().map(move |run| (level, run)));
@@ -33,10 +30,7 @@ pub(super) fn pick(
     } else {
         merge_up(version, options, busy)
     };
-    plan.filter(|plan| plan.work == Work::Move || merging_pays(reads, plan.bytes()))
-}
-
-/// Whether `reads` of one run more have cost as much as merging `bytes` bytes will.
-fn merging_pays(reads: u64, bytes: u64) -> bool {
-    reads.saturating_mul(BYTES_PER_READ) >= bytes
+    // Whether reads of one run more have cost as much as merging will.
+    let paid = reads.saturating_mul(options.shape.bytes_per_read as u64);
+    plan.filter(|plan| plan.work == Work::Move || paid >= plan.bytes())
 }

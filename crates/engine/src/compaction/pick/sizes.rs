@@ -11,12 +11,6 @@ use crate::manifest::version::LEVELS;
 use crate::manifest::{Run, TreeVersion};
 use crate::options::Options;
 
-/// The older run of level 1 takes at most this part of the last level's size, if that is more than
-/// it has anyway: so much of the disk goes for rows that newer ones hide.
-const OLDER_PART: u64 = 6;
-/// A run of level 1 that is so many times its size goes down before level 0 comes up.
-const OVERDUE_FACTOR: u64 = 2;
-
 /// Bytes that the runs of level 1 may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct L1Target {
@@ -24,6 +18,8 @@ pub struct L1Target {
     pub younger: u64,
     /// The older one, or the only one.
     pub older: u64,
+    /// A younger run that has more goes down before level 0 comes up.
+    overdue: u64,
 }
 
 impl L1Target {
@@ -31,10 +27,14 @@ impl L1Target {
     pub fn over(last_bytes: u64, options: &Options) -> Self {
         let up = (options.memtable_bytes_max as u64).saturating_mul(options.l0_runs_compact as u64);
         let step = third_root(u128::from(last_bytes) * 4 / (u128::from(up.max(1)) * 9)).max(1);
-        let older = (last_bytes / step / 3).saturating_mul(2).min(last_bytes / OLDER_PART);
+        // So much of the disk goes for rows that newer ones hide.
+        let most = last_bytes / options.shape.older_part as u64;
+        let older = (last_bytes / step / 3).saturating_mul(2).min(most);
         let older = options.l1_bytes_max.max(older);
         let younger = (u128::from(up) * u128::from(older) * 2 / 3).isqrt();
-        Self { younger: u64::try_from(younger).unwrap_or(u64::MAX), older }
+        let younger = u64::try_from(younger).unwrap_or(u64::MAX);
+        let overdue = younger.saturating_mul(options.shape.overdue_factor as u64);
+        Self { younger, older, overdue }
     }
 
     /// What they are in `version`.
@@ -50,7 +50,7 @@ impl L1Target {
 
     /// Whether `run`, the younger one, must become smaller before more comes to it.
     pub(super) fn is_overdue(&self, run: &Run) -> bool {
-        run.bytes() > self.younger.saturating_mul(OVERDUE_FACTOR)
+        run.bytes() > self.overdue
     }
 }
 

@@ -195,7 +195,7 @@ fn execute(
     let entries = inputs.iter().flat_map(|run| run.entries.clone()).collect();
     let mut cursor = VecCursor::new(sorted(entries));
     let mut elider = Elider::new(stripes, &KeepAll);
-    let mut splitter = Splitter::new(options.sst_bytes_max, plan.cuts.clone(), plan.below.clone());
+    let mut splitter = Splitter::new(options, plan.cuts.clone(), plan.below.clone());
     let mut outputs = Vec::new();
     let mut out = Collect::default();
     let mut start = Vec::new();

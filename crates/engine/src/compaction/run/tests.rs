@@ -10,6 +10,7 @@ use crate::compaction::testing::{Change, Deletes, batch_of, changes};
 use crate::cursor::testing::Owned;
 use crate::manifest::{LogPosition, State, TreeVersion};
 use crate::model::{Model, OwnedEntry};
+use crate::shape::Shape;
 use base::env::RealFileSystem;
 use base::env::fs::{ReadFile, WriteFile};
 use proptest::prelude::*;
@@ -132,7 +133,11 @@ impl Tree {
         let faulty = Arc::new(Faulty { calls_left: AtomicUsize::new(usize::MAX) });
         Self {
             dir: tempfile::tempdir().unwrap(),
-            ahead: ReadaheadSource::new(Arc::new(FaultyFs(Arc::clone(&faulty))), 64 << 20),
+            ahead: ReadaheadSource::new(
+                Arc::new(FaultyFs(Arc::clone(&faulty))),
+                64 << 20,
+                &Shape::DEFAULT,
+            ),
             fs: FaultyFs(faulty),
             options: Options {
                 l0_runs_compact: 2,

@@ -9,13 +9,13 @@ use crate::sstable::head_of;
 use base::codec::{ByteReader, PutBytes};
 use std::cmp::Ordering;
 
-const CHUNK_BYTES: usize = 1 << 20;
 /// Most bytes of the two lengths in front of a row and its payload.
 const LENGTHS_BYTES: usize = 10;
 
 /// See the file header.
-#[derive(Default)]
 pub(super) struct Buffer {
+    /// Bytes of a chunk, unless a row is larger.
+    chunk_len: usize,
     chunks: Vec<Vec<u8>>,
     items: Vec<Item>,
     /// Bytes that all rows begin with.
@@ -37,6 +37,12 @@ struct Item {
 const ITEM_BYTES: usize = std::mem::size_of::<Item>();
 
 impl Buffer {
+    /// No rows; chunks are of `chunk_len` bytes.
+    pub(super) fn new(chunk_len: usize) -> Self {
+        let (chunks, items, spare) = Default::default();
+        Self { chunk_len, chunks, items, shared_prefix: 0, chunk_bytes: 0, spare }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
@@ -44,7 +50,7 @@ impl Buffer {
     /// Memory in use once `row` is added, about.
     pub(super) fn memory_with(&self, row: &[u8], payload: &[u8]) -> usize {
         let len = encoded_len(row, payload);
-        let chunk = if self.fits(len) { 0 } else { len.max(CHUNK_BYTES) };
+        let chunk = if self.fits(len) { 0 } else { len.max(self.chunk_len) };
         self.chunk_bytes + chunk + (self.items.capacity().max(self.items.len() + 1)) * ITEM_BYTES
     }
 
@@ -77,7 +83,7 @@ impl Buffer {
     fn add_chunk(&mut self, len: usize) {
         let chunk = match self.spare.pop() {
             Some(chunk) if chunk.capacity() >= len => chunk,
-            _ => Vec::with_capacity(len.max(CHUNK_BYTES)),
+            _ => Vec::with_capacity(len.max(self.chunk_len)),
         };
         self.chunk_bytes += chunk.capacity();
         self.chunks.push(chunk);
@@ -114,7 +120,8 @@ impl Buffer {
     pub(super) fn clear(&mut self) {
         self.items.clear();
         self.chunk_bytes = 0;
-        for mut chunk in self.chunks.drain(..).filter(|chunk| chunk.capacity() == CHUNK_BYTES) {
+        let len = self.chunk_len;
+        for mut chunk in self.chunks.drain(..).filter(|chunk| chunk.capacity() == len) {
             chunk.clear();
             self.spare.push(chunk);
         }

@@ -24,17 +24,16 @@ pub use run::fuzz;
 use crate::batch::ROW_BYTES_MAX;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
+use crate::shape::Shape;
 use buffer::Buffer;
 use merge::Merge;
-use run::{FRAME_BYTES, RunFile, RunWriter};
+use run::{RunFile, RunWriter};
 use std::sync::Arc;
 
 /// Longest payload of a row.
 pub const SORT_PAYLOAD_BYTES_MAX: usize = 512 << 20;
 /// Least memory that a sort works with.
-pub const SORT_MEMORY_BYTES_MIN: usize = 1 << 20;
-/// Most runs merged at once, each an open file.
-const FAN_IN_MAX: usize = 256;
+pub const SORT_MEMORY_BYTES_MIN: usize = Shape::DEFAULT.sort_memory_bytes_min;
 
 /// What a sort may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,15 +95,16 @@ impl RowSorter {
     /// A sort whose files lie in the directory of `engine`.
     pub(crate) fn new(engine: Engine, shared: Arc<Shared>, options: &SortOptions) -> Result<Self> {
         let memory_bytes = options.memory_bytes;
-        if memory_bytes < SORT_MEMORY_BYTES_MIN {
+        let least = shared.options.shape.sort_memory_bytes_min;
+        if memory_bytes < least {
             return Err(Error::InvalidArgument(format!(
-                "a sort needs {SORT_MEMORY_BYTES_MIN} bytes of memory or more, not {memory_bytes}"
+                "a sort needs {least} bytes of memory or more, not {memory_bytes}"
             )));
         }
         Ok(Self {
+            buffer: Buffer::new(shared.options.shape.sort_chunk_bytes),
             place: Place { shared, _engine: engine },
             memory_bytes,
-            buffer: Buffer::default(),
             runs: Vec::new(),
             rows: 0,
             spilled_bytes: 0,
@@ -180,7 +180,8 @@ impl RowSorter {
         self.spill()?;
         let Self { place, memory_bytes, mut runs, buffer, .. } = self;
         drop(buffer);
-        let fan_in = (memory_bytes / FRAME_BYTES).clamp(2, FAN_IN_MAX);
+        let shape = &place.shared.options.shape;
+        let fan_in = (memory_bytes / shape.sort_frame_bytes).clamp(2, shape.sort_fan_in_max);
         while runs.len() > fan_in {
             runs = merge_neighbours(&place, runs, fan_in)?;
         }

@@ -4,6 +4,7 @@ use super::{Place, SORT_PAYLOAD_BYTES_MAX, buffer};
 use crate::batch::ROW_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
+use crate::shape::Shape;
 use base::checksum::xxh3;
 use base::codec::{ByteReader, DecodeError, PutBytes};
 use base::env::fs::{FileSystem, ReadFile, WriteFile};
@@ -11,10 +12,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Payload at which a frame ends.
-pub(super) const FRAME_BYTES: usize = 256 << 10;
+/// Memory of a frame that is kept for the next, in frames as production ends them.
+const KEPT_BYTES: usize = 2 * Shape::DEFAULT.sort_frame_bytes;
 /// Longest payload: a frame that is nearly full, and the longest row.
-const FRAME_BYTES_MAX: usize = FRAME_BYTES + ROW_BYTES_MAX + SORT_PAYLOAD_BYTES_MAX + 64;
+const FRAME_BYTES_MAX: usize =
+    Shape::DEFAULT.sort_frame_bytes + ROW_BYTES_MAX + SORT_PAYLOAD_BYTES_MAX + 64;
 const FRAME_HEADER_LEN: usize = 12;
 const MAGIC: &[u8; 8] = b"STELSORT";
 const VERSION: u32 = 1;
@@ -58,6 +60,8 @@ pub(super) struct RunWriter {
     run: RunFile,
     /// The frame being filled, its header included.
     frame: Vec<u8>,
+    /// Payload at which a frame ends.
+    frame_bytes: usize,
 }
 
 impl RunWriter {
@@ -68,9 +72,10 @@ impl RunWriter {
         let mut file = created.map_err(|error| Error::io("create", &run.path, &error))?;
         let written = file.write_all_at(&header(), 0);
         written.map_err(|error| Error::io("write", &run.path, &error))?;
-        let mut frame = Vec::with_capacity(FRAME_BYTES + FRAME_BYTES / 4);
+        let frame_bytes = place.shared.options.shape.sort_frame_bytes;
+        let mut frame = Vec::with_capacity(frame_bytes + frame_bytes / 4);
         frame.resize(FRAME_HEADER_LEN, 0);
-        Ok(Self { file, run, frame })
+        Ok(Self { file, run, frame, frame_bytes })
     }
 
     /// Adds a row, which is not smaller than the one before.
@@ -86,7 +91,8 @@ impl RunWriter {
     }
 
     fn end_row(&mut self) -> Result<()> {
-        if self.frame.len() - FRAME_HEADER_LEN >= FRAME_BYTES { self.end_frame() } else { Ok(()) }
+        let full = self.frame.len() - FRAME_HEADER_LEN >= self.frame_bytes;
+        if full { self.end_frame() } else { Ok(()) }
     }
 
     fn end_frame(&mut self) -> Result<()> {
@@ -99,7 +105,7 @@ impl RunWriter {
         written.map_err(|error| Error::io("write", &self.run.path, &error))?;
         self.run.bytes += self.frame.len() as u64;
         self.frame.truncate(FRAME_HEADER_LEN);
-        self.frame.shrink_to(2 * FRAME_BYTES);
+        self.frame.shrink_to(KEPT_BYTES);
         Ok(())
     }
 
@@ -237,7 +243,7 @@ impl Frames {
         }
         let mut frame = std::mem::take(&mut self.frame);
         frame.clear();
-        frame.shrink_to(2 * FRAME_BYTES);
+        frame.shrink_to(KEPT_BYTES);
         frame.resize(len, 0);
         self.read(&mut frame)?;
         if xxh3(&frame) != checksum {

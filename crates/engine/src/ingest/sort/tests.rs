@@ -1,6 +1,7 @@
 use super::run::HEADER_LEN;
 use super::*;
 use crate::options::Options;
+use crate::shape::Shape;
 use base::env::sim::SimEnv;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,11 @@ fn rows_come_out_in_order_however_many_runs_and_passes_it_takes() {
         assert_eq!(sorter.runs(), sort_files(&machine).len());
         let mut sorted = sorter.finish().unwrap();
         assert_eq!(sorted.rows(), 4000);
-        assert!(sorted.runs() <= (memory / FRAME_BYTES).max(2), "{} runs", sorted.runs());
+        assert!(
+            sorted.runs() <= (memory / Shape::DEFAULT.sort_frame_bytes).max(2),
+            "{} runs",
+            sorted.runs()
+        );
         assert_eq!(all(&mut sorted), want, "{memory}");
         drop(sorted);
         assert!(sort_files(&machine).is_empty());

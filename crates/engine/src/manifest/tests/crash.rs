@@ -10,7 +10,7 @@ fn dir() -> &'static Path {
 }
 
 fn start(fs: &SimFs) -> crate::Result<ManifestSet> {
-    ManifestSet::open_rolling(sim(fs), dir(), 600)
+    ManifestSet::open_shaped(sim(fs), dir(), &rolling_at(600))
 }
 
 /// Edits that fit `state`: a tree more or less, or an SSTable more, less or elsewhere.

@@ -11,7 +11,7 @@ fn dir() -> &'static Path {
 /// A directory whose manifest has a snapshot and some edits, and its state.
 fn directory() -> (SimFs, State) {
     let fs = SimFs::new(1);
-    let set = ManifestSet::open_rolling(sim(&fs), dir(), 300).unwrap();
+    let set = ManifestSet::open_shaped(sim(&fs), dir(), &rolling_at(300)).unwrap();
     set.install(&[create(1), create(2)]).unwrap();
     for number in 1..=6 {
         let new = meta(set.new_file().0, ("a", "z"), (number, number));

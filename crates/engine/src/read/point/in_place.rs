@@ -6,7 +6,7 @@ use crate::cell::{Column, Timestamp};
 use crate::read::counters::FilterCounters;
 use crate::request::Cell;
 use crate::sstable::{
-    Covers, Descent, HeldBlocks, LargeValues, Missing, RowCells, RowHit, SeenPut, ToMerge,
+    Covers, Descent, HeldBlocks, LargeValues, Missing, RowCells, RowHit, SeenBy, SeenPut, ToMerge,
     WantedCells,
 };
 use crossbeam_epoch::Guard;
@@ -83,7 +83,8 @@ impl<'k> PointRead<'k> {
         let NotPlain { run, descent, hit, older } = met;
         let Memory { pinned, counters, .. } = memory;
         let newest = newest.map(|cell| Newest { timestamp: cell.timestamp, cell: Ok(cell) });
-        let mut asked = Asked { column, newest, covers: Covers::default(), memory };
+        let covers = Covers::of(self.parts.covers_max);
+        let mut asked = Asked { column, newest, covers, memory };
         match asked.take(run, descent, hit, self) {
             Ok(met) => counters.judge(self.queries, met),
             Err(ToMerge) => return Step::Merge,
@@ -133,7 +134,8 @@ impl<'k> PointRead<'k> {
         if !hit.is_whole() {
             return Step::Merge;
         }
-        if !hit.hides_all_before(self.snapshot) {
+        let covers_max = self.parts.covers_max;
+        if !hit.hides_all_before(self.snapshot, covers_max) {
             for &(run, candidate) in older {
                 match self.search(candidate, pinned).map(|descent| descent.row()) {
                     Ok(Some(_)) => return Step::Merge,
@@ -145,10 +147,10 @@ impl<'k> PointRead<'k> {
         if !wanted.is_empty() {
             return Step::of(wanted);
         }
-        match descent.large_values(&hit, cells_wanted, self.snapshot, held, pinned) {
-            Ok(LargeValues::Found(large)) => {
-                Step::Done(Some(RowCells::InPlace(hit, self.snapshot, large)))
-            }
+        let seen = SeenBy { snapshot: self.snapshot, covers_max };
+        let most = self.parts.large_bytes_max;
+        match descent.large_values(&hit, cells_wanted, seen, most, held, pinned) {
+            Ok(LargeValues::Found(large)) => Step::Done(Some(RowCells::InPlace(hit, seen, large))),
             Ok(LargeValues::Missing(missing)) => {
                 Step::of(missing.into_iter().map(|missing: Missing| (run, missing)).collect())
             }

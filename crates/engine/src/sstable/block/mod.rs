@@ -37,9 +37,6 @@ use base::codec::PutBytes;
 /// longest row key, qualifier and inline value on top.
 pub(super) const DATA_BLOCK_BYTES_MAX: usize = 4 << 20;
 
-/// Entries of a block at most; counts are u16.
-pub(super) const BLOCK_CELLS_MAX: usize = u16::MAX as usize;
-
 const HEADER_LEN: usize = 64;
 /// Bytes of a row in the directory.
 const DIRECTORY_STRIDE: u8 = 16;

@@ -20,6 +20,7 @@ use crate::merge::{Operand, Operator};
 use crate::model::OwnedEntry;
 use crate::options::{Compression, FilterGranularity, ReadPath};
 use crate::request::RowRange;
+use crate::shape::Shape;
 use base::env::fs::{ReadFile, WriteFile};
 use parking_lot::Mutex;
 use std::io;
@@ -87,6 +88,7 @@ fn options() -> SstOptions {
         large_value_bytes: 4 << 10,
         row_prefix_bytes: 0,
         prefix_index: false,
+        shape: Shape::DEFAULT,
     }
 }
 

@@ -77,6 +77,7 @@ fn sst_options() -> impl Strategy<Value = SstOptions> {
             large_value_bytes: 1 << large,
             row_prefix_bytes: prefix,
             prefix_index: index && prefix > 0,
+            shape: Shape::DEFAULT,
         },
     )
 }

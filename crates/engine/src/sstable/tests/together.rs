@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cache::Claimed;
-use crate::fetch::{IN_FLIGHT_BYTES_MAX, read_together};
+use crate::fetch::read_together;
 use base::env::read_queue::{Completed, QueueKind, ReadQueue};
 use base::env::{FileSystem, RealFileSystem};
 use std::collections::HashMap;
@@ -49,6 +49,7 @@ impl ReadQueue for Watched {
 #[test]
 fn however_many_blocks_are_asked_for_few_bytes_are_in_flight() {
     const BLOCKS: usize = 200;
+    const BYTES_MAX: u64 = 1 << 20;
     let block = 30 << 10;
     let value = vec![b'v'; block];
     let rows = (0..BLOCKS)
@@ -66,13 +67,13 @@ fn however_many_blocks_are_asked_for_few_bytes_are_in_flight() {
     let queue = RealFileSystem.read_queue(64);
     let mut queue = Watched { queue, asked: HashMap::new(), most: 0 };
     let mut came = Vec::new();
-    read_together(&mut queue, own.collect(), &mut |load, hold| {
+    read_together(&mut queue, BYTES_MAX, own.collect(), &mut |load, hold| {
         assert!(hold.unwrap().get().bytes.len() >= block);
         came.push(load.key());
     });
     came.sort();
     came.dedup();
     assert_eq!(came.len(), BLOCKS);
-    let most = IN_FLIGHT_BYTES_MAX as usize;
+    let most = BYTES_MAX as usize;
     assert!(queue.most <= most + 2 * block && queue.most > most / 2, "{}", queue.most);
 }
