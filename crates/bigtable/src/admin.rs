@@ -14,7 +14,7 @@ use crate::api::server::bigtable_table_admin_server;
 use crate::operations::Operations;
 use crate::{names, schema, status};
 use std::sync::Arc;
-use table::{CreateTable, DropRows, Error, Store, TableName, TableSchema};
+use table::{CreateTable, DropRows, Error, Store, TableIdentity, TableName, TableSchema};
 use tonic::{Request, Response, Status};
 
 /// Most tables of one page of `ListTables`.
@@ -34,6 +34,13 @@ impl TableAdminService {
 
     async fn get(&self, table: &TableName) -> Result<Arc<TableSchema>, Status> {
         self.store.get_table(table).await.map_err(status::from_error)
+    }
+
+    /// The consistency token of a table as it is now: its identity. A table created anew under an old
+    /// name has another.
+    async fn token(&self, table: &TableName) -> Result<String, Status> {
+        let identity = self.store.identity(table).await.map_err(status::from_error)?;
+        Ok(identity.to_string())
     }
 }
 
@@ -160,21 +167,28 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         &self,
         request: Request<GenerateConsistencyTokenRequest>,
     ) -> Result<Response<GenerateConsistencyTokenResponse>, Status> {
-        let table = self.get(&table_of(&request.get_ref().name)?).await?;
-        let consistency_token = consistency_token(&table);
+        let consistency_token = self.token(&table_of(&request.get_ref().name)?).await?;
         Ok(Response::new(GenerateConsistencyTokenResponse { consistency_token }))
     }
 
-    /// Every read sees every acknowledged write, so a token is consistent as soon as it exists.
+    /// Every read sees every acknowledged write, so a token is consistent as soon as it exists. Before
+    /// it says so, what was acknowledged is on disk, whatever the store's durability mode: a client can
+    /// rely on it for good.
     async fn check_consistency(
         &self,
         request: Request<CheckConsistencyRequest>,
     ) -> Result<Response<CheckConsistencyResponse>, Status> {
         let request = request.into_inner();
-        let table = self.get(&table_of(&request.name)?).await?;
-        if request.consistency_token != consistency_token(&table) {
+        let (then, now) = (request.consistency_token, self.token(&table_of(&request.name)?).await?);
+        if TableIdentity::lasting(&then) != TableIdentity::lasting(&now) {
             return Err(invalid("consistency_token", "was not generated for this table"));
         }
+        if then != now {
+            let text = "the server was started again since the token was generated: writes that it \
+                        had acknowledged may be gone, for its durability is not `sync`";
+            return Err(status::from_error(Error::FailedPrecondition(text.to_owned())));
+        }
+        self.store.sync().await.map_err(status::from_error)?;
         Ok(Response::new(CheckConsistencyResponse { consistent: true }))
     }
 }
@@ -185,11 +199,6 @@ fn table_of(name: &str) -> Result<TableName, Status> {
 
 fn invalid(field: &str, rule: &str) -> Status {
     status::from_error(Error::invalid(field, rule))
-}
-
-/// A table created anew under an old name has another token.
-fn consistency_token(table: &TableSchema) -> String {
-    format!("{}@{}", table.name, table.created_micros)
 }
 
 fn new_table(request: CreateTableRequest) -> Result<CreateTable, Status> {

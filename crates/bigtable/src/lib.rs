@@ -34,4 +34,5 @@ mod server;
 mod status;
 mod wire;
 
+pub use names::table as table_name;
 pub use server::{REQUEST_BYTES_MAX, incoming, routes, server};

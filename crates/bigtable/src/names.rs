@@ -34,8 +34,9 @@ pub(crate) fn instance<'a>(field: &'static str, name: &'a str) -> Result<Instanc
     }
 }
 
-/// The table `projects/P/instances/I/tables/T`.
-pub(crate) fn table(field: &'static str, name: &str) -> Result<TableName> {
+/// The table `projects/P/instances/I/tables/T`. Names that are refused here are those of no table of a
+/// server.
+pub fn table(field: &'static str, name: &str) -> Result<TableName> {
     match split(name) {
         Some(["projects", project, "instances", instance, "tables", _])
             if is_id(project) && is_id(instance) =>

@@ -30,7 +30,7 @@ use crate::manifest::{ManifestSet, StoreId};
 use crate::metrics::{Counters, Metrics};
 use crate::obsolete::Obsolete;
 use crate::open_files::OpenFiles;
-use crate::options::{Options, TreeOptions};
+use crate::options::{Durability, Options, TreeOptions};
 use crate::read::counters::FilterCounters;
 use crate::read::parts::ReadParts;
 pub use crate::read::scan::Scan;
@@ -247,6 +247,11 @@ impl Engine {
     /// The compactions that run, of all trees, oldest first.
     pub fn compactions(&self) -> Vec<RunningCompaction> {
         self.shared.running_compactions()
+    }
+
+    /// When an acknowledged write is on disk.
+    pub fn durability(&self) -> Durability {
+        self.shared.options.durability
     }
 
     /// Makes every acknowledged write durable, whatever the durability mode.

@@ -1,13 +1,14 @@
 //! Tables over the engine: schema, row mutations, filters, GC rules, and the [`Store`] trait that
 //! every protocol front sees.
 //!
-//! A tour: `store.rs` is the contract; `schema.rs`, `row.rs`, `sink.rs`, `row_set.rs`, `mutate.rs` and
-//! `filter/` are the values that cross it; `limits.rs` holds every size limit, once.
+//! A tour: `store.rs` is the contract; `schema.rs`, `identity.rs`, `row.rs`, `sink.rs`, `row_set.rs`,
+//! `mutate.rs` and `filter/` are the values that cross it; `limits.rs` holds every size limit, once.
 #![forbid(unsafe_code)]
 
 pub mod error;
 pub mod filter;
 pub mod gc;
+pub mod identity;
 pub mod limits;
 pub mod local;
 pub mod mutate;
@@ -23,6 +24,7 @@ pub use engine::{Direction, FamilyId, Timestamp, TimestampRange, TreeId};
 pub use error::{Error, Result};
 pub use filter::RowFilter;
 pub use gc::GcRule;
+pub use identity::TableIdentity;
 pub use local::Local;
 pub use mutate::{CheckAndMutate, ReadModifyWriteRule, RowMutation, RowMutations};
 pub use row::{Cell, ReadStats, Row, RowBatch, RowPiece, RowStream};

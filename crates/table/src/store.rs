@@ -8,6 +8,7 @@
 
 use crate::error::Result;
 use crate::filter::RowFilter;
+use crate::identity::TableIdentity;
 use crate::mutate::{CheckAndMutate, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
 use crate::row_set::RowSet;
@@ -62,6 +63,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// The tables whose full name starts with `prefix`, in order of name.
     async fn list_tables(&self, prefix: &str) -> Result<Vec<Arc<TableSchema>>>;
+
+    /// What the table is known by, however it is reached.
+    async fn identity(&self, table: &TableName) -> Result<TableIdentity>;
+
+    /// Makes every write whose call returned durable, whatever the durability mode.
+    async fn sync(&self) -> Result<()>;
 
     /// Deletes a table and all its rows. `FailedPrecondition` if it is protected.
     async fn delete_table(&self, table: &TableName) -> Result<()>;

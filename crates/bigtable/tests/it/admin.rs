@@ -258,6 +258,12 @@ async fn consistency_tokens_are_of_their_table() {
     };
     let answer = t.tables.check_consistency(check(&token.consistency_token)).await.unwrap();
     assert!(answer.into_inner().consistent);
+    // A table made anew under the name is another.
+    t.tables.delete_table(admin::DeleteTableRequest { name: TABLE.into() }).await.unwrap();
+    let anew = create_table("t", [("f", admin::ColumnFamily::default())]);
+    t.tables.create_table(anew).await.unwrap();
+    let status = t.tables.check_consistency(check(&token.consistency_token)).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
     let status = t.tables.check_consistency(check("other")).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
 }

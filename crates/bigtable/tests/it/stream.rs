@@ -10,7 +10,7 @@ use std::time::Duration;
 use table::{
     Bytes, CheckAndMutate, CreateTable, DropRows, Error, FamilyChange, ReadModifyWriteRule,
     ReadRows, ReadStats, Result, Row, RowBatch, RowKeySample, RowMutations, RowSink, RowStream,
-    Store, TableName, TableSchema, Timestamp, YieldedCell,
+    Store, TableIdentity, TableName, TableSchema, Timestamp, YieldedCell,
 };
 use tokio::sync::Notify;
 use tonic::Code;
@@ -71,6 +71,12 @@ impl Store for EndlessStore {
         none()
     }
     async fn list_tables(&self, _: &str) -> Result<Vec<Arc<TableSchema>>> {
+        none()
+    }
+    async fn identity(&self, _: &TableName) -> Result<TableIdentity> {
+        none()
+    }
+    async fn sync(&self) -> Result<()> {
         none()
     }
     async fn delete_table(&self, _: &TableName) -> Result<()> {

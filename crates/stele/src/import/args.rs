@@ -50,7 +50,8 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
 
-    /// Forget how far an earlier import came and begin anew.
+    /// Begin anew, at the timestamp of the import that was stopped unless --timestamp gives another: its
+    /// cells are written again as they were.
     #[arg(long)]
     pub(super) restart: bool,
 }

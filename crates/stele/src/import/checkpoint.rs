@@ -1,49 +1,111 @@
 //! Where an import stands, kept in a small file beside the input, so that the same command goes
 //! on after whatever stopped it.
 //!
-//! 1. All lines before `end` are written to the table or to the rejects file.
-//! 2. Lines after it may be written too; writing them again changes nothing, because all cells of
-//!    the import carry `timestamp_micros`.
-//! 3. The file is replaced in one step, and removed when the import is complete.
+//! 1. The file is there, durably, before the first row is sent: all cells of the import carry its
+//!    `timestamp_micros`, however often it is begun.
+//! 2. All lines before `place` are written to the table, durably whatever the durability of the
+//!    server, or to the rejects file.
+//! 3. Lines after it may be written too; writing them again changes nothing, because of 1.
+//! 4. `target` is the table that the rows are in, not only its name: of another table nothing is
+//!    believed.
+//! 5. The file is replaced in one step, and removed when the import is complete. One import at a
+//!    time has it.
 
+use super::lines::Position;
 use anyhow::{Context, Result, bail};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
+use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use table::{RowMutation, RowMutations};
 
 /// What is kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Checkpoint {
+pub(super) struct Checkpoint {
     /// Input, table and mapping in words; an import with others is another import.
-    pub(crate) job: String,
+    pub(super) job: String,
+    /// What the table is known by, whatever its name; empty in files of versions that did not ask.
+    #[serde(default)]
+    pub(super) target: String,
     /// Timestamp of all cells.
-    pub(crate) timestamp_micros: i64,
-    /// Bytes of the input that are done.
-    pub(crate) end: u64,
+    pub(super) timestamp_micros: i64,
+    /// How much of the input is done.
+    #[serde(default)]
+    pub(super) place: Position,
     /// Rows written.
-    pub(crate) rows: u64,
+    pub(super) rows: u64,
     /// Cells written.
-    pub(crate) cells: u64,
+    pub(super) cells: u64,
     /// Lines rejected.
-    pub(crate) rejected: u64,
+    pub(super) rejected: u64,
     /// Bytes of the rejects file that belong to them.
-    pub(crate) rejects_len: u64,
+    pub(super) rejects_len: u64,
+    /// Some of the cells written, one of a family: where they are gone, so may the others be.
+    #[serde(default)]
+    pub(super) witnesses: Vec<Witness>,
 }
 
-/// The checkpoint's file.
+/// A cell that was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Witness {
+    pub(super) row: Vec<u8>,
+    pub(super) family: String,
+    pub(super) qualifier: Vec<u8>,
+}
+
+impl Checkpoint {
+    /// Takes a cell of each family in `rows`, which are written, for a witness.
+    pub(super) fn see<'a>(&mut self, rows: impl Iterator<Item = &'a RowMutations>) {
+        let mut seen: BTreeMap<&str, (&Bytes, &Bytes)> = BTreeMap::new();
+        for row in rows {
+            for mutation in &row.mutations {
+                if let RowMutation::SetCell { family, qualifier, .. } = mutation {
+                    seen.insert(family, (&row.row, qualifier));
+                }
+            }
+        }
+        self.witnesses.retain(|witness| !seen.contains_key(witness.family.as_str()));
+        let witnesses = seen.into_iter().map(|(family, (row, qualifier))| Witness {
+            row: row.to_vec(),
+            family: family.to_owned(),
+            qualifier: qualifier.to_vec(),
+        });
+        self.witnesses.extend(witnesses);
+    }
+}
+
+/// The checkpoint's file, held by this import until the value is dropped.
 #[derive(Debug)]
-pub(crate) struct CheckpointFile {
+pub(super) struct CheckpointFile {
     path: PathBuf,
+    lock: PathBuf,
+    _held: File,
 }
 
 impl CheckpointFile {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path }
+    /// Takes the file at `path`, which need not exist; refused while another import has it.
+    pub(super) fn hold(path: PathBuf) -> Result<Self> {
+        let lock = beside(&path, ".lock");
+        let held = hold(&lock).with_context(|| format!("cannot lock {}", lock.display()))?;
+        match held {
+            Some(held) => Ok(Self { path, lock, _held: held }),
+            None => bail!(
+                "another import is at work with the checkpoint {}: wait for it, or pass --checkpoint \
+                 to keep this one's elsewhere",
+                path.display()
+            ),
+        }
     }
 
-    /// What an earlier, unfinished import of the same `job` left.
-    pub(crate) fn load(&self, job: &str) -> Result<Option<Checkpoint>> {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What an earlier, unfinished import left.
+    pub(super) fn load(&self) -> Result<Option<Checkpoint>> {
         let name = self.path.display();
         let bytes = match std::fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -52,21 +114,14 @@ impl CheckpointFile {
                 return Err(error).with_context(|| format!("cannot read the checkpoint {name}"));
             }
         };
-        let checkpoint: Checkpoint = serde_json::from_slice(&bytes).with_context(|| {
+        let checkpoint = serde_json::from_slice(&bytes).with_context(|| {
             format!("checkpoint {name} is malformed: pass --restart to import from the beginning")
         })?;
-        if checkpoint.job != job {
-            bail!(
-                "checkpoint {name} is of another import ({}; this is {job}): finish that one, \
-                 pass --restart to forget it, or --checkpoint to use another file",
-                checkpoint.job
-            );
-        }
         Ok(Some(checkpoint))
     }
 
-    /// Replaces what the file holds.
-    pub(crate) fn save(&self, checkpoint: &Checkpoint) -> Result<()> {
+    /// Replaces what the file holds. On disk when it returns.
+    pub(super) fn save(&self, checkpoint: &Checkpoint) -> Result<()> {
         self.replace(&serde_json::to_vec(checkpoint)?).with_context(|| {
             format!(
                 "cannot write the checkpoint {}: pass --checkpoint to keep it elsewhere",
@@ -76,20 +131,89 @@ impl CheckpointFile {
     }
 
     fn replace(&self, bytes: &[u8]) -> std::io::Result<()> {
-        let mut fresh = self.path.clone().into_os_string();
-        fresh.push(".new");
+        let fresh = beside(&self.path, ".new");
         let mut file = File::create(&fresh)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        std::fs::rename(&fresh, &self.path)
+        std::fs::rename(&fresh, &self.path)?;
+        let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
     }
 
     /// Removes the file, if there is one.
-    pub(crate) fn remove(&self) -> Result<()> {
+    pub(super) fn remove(&self) -> Result<()> {
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error)
                 .with_context(|| format!("cannot remove the checkpoint {}", self.path.display())),
             _ => Ok(()),
         }
+    }
+}
+
+impl Drop for CheckpointFile {
+    fn drop(&mut self) {
+        // While it is locked: nobody else has this file. One that stays is in nobody's way.
+        let _ = std::fs::remove_file(&self.lock);
+    }
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(end);
+    name.into()
+}
+
+/// Takes the lock file at `path`, which is made; `None` while somebody else has it.
+fn hold(path: &Path) -> std::io::Result<Option<File>> {
+    loop {
+        let file = File::options().create(true).truncate(false).write(true).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        // Its last holder may have removed it since it was opened: then others make another.
+        let mine = file.metadata()?;
+        match std::fs::metadata(path) {
+            Ok(found) if (found.dev(), found.ino()) == (mine.dev(), mine.ino()) => {
+                return Ok(Some(file));
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_import_at_a_time_has_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.csv.import");
+        let file = CheckpointFile::hold(path.clone()).unwrap();
+        let refused = CheckpointFile::hold(path.clone()).unwrap_err().to_string();
+        assert!(refused.contains("another import"), "{refused}");
+        assert_eq!(file.load().unwrap(), None);
+        let checkpoint = Checkpoint { timestamp_micros: 7000, ..Checkpoint::default() };
+        file.save(&checkpoint).unwrap();
+        drop(file);
+        let file = CheckpointFile::hold(path).unwrap();
+        assert_eq!(file.load().unwrap(), Some(checkpoint));
+        file.remove().unwrap();
+        drop(file);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something stays");
+    }
+
+    #[test]
+    fn a_checkpoint_of_an_earlier_version_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.csv.import");
+        let text = "{\"job\":\"j\",\"timestamp_micros\":7000,\"end\":5,\"rows\":1,\"cells\":1,\
+                    \"rejected\":0,\"rejects_len\":0}";
+        std::fs::write(&path, text).unwrap();
+        let read = CheckpointFile::hold(path).unwrap().load().unwrap().unwrap();
+        assert_eq!((read.timestamp_micros, read.target.as_str()), (7000, ""));
     }
 }

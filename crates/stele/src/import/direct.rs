@@ -4,10 +4,16 @@ use super::target::{Failure, Target};
 use anyhow::{Context, Result};
 use async_trait::async_trait;
 use base::env::{Env, SystemClock};
-use engine::{Engine, Options};
+use bytes::Bytes;
+use engine::{Engine, Options, Timestamp, TimestampRange};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
-use table::{CreateTable, Error, FamilyChange, FamilySpec, Local, RowMutations, Store, TableName};
+use table::filter::ColumnRange;
+use table::{
+    CreateTable, Error, FamilyChange, FamilySpec, Local, Pieces, ReadRows, RowFilter, RowMutations,
+    RowSet, Store, TableName,
+};
 
 /// Threads for flushes and compactions.
 const BACKGROUND_THREADS: usize = 2;
@@ -70,9 +76,40 @@ impl Target for Direct {
         Ok(())
     }
 
+    async fn identity(&self) -> Result<String, Failure> {
+        Ok(self.store.identity(&self.table).await.map_err(failure)?.to_string())
+    }
+
     async fn write(&self, rows: &[RowMutations]) -> Result<Vec<Result<(), Failure>>, Failure> {
         let outcomes = self.store.mutate_rows(&self.table, rows.to_vec()).await.map_err(failure)?;
         Ok(outcomes.into_iter().map(|outcome| outcome.map_err(failure)).collect())
+    }
+
+    /// This process is all of the store's life.
+    async fn sync(&self, _: &str) -> Result<(), Failure> {
+        self.store.sync().await.map_err(failure)
+    }
+
+    async fn has(
+        &self,
+        row: &[u8],
+        (family, qualifier): (&str, &[u8]),
+        from: Timestamp,
+    ) -> Result<bool, Failure> {
+        let qualifier = Bound::Included(Bytes::copy_from_slice(qualifier));
+        let column =
+            ColumnRange { family: family.to_owned(), start: qualifier.clone(), end: qualifier };
+        let filter = RowFilter::Chain(vec![
+            RowFilter::ColumnRange(column),
+            RowFilter::TimestampRange(TimestampRange { start: from, end: None }),
+            RowFilter::CellsPerColumnLimit(1),
+            RowFilter::StripValue,
+        ]);
+        let rows = RowSet::key(Bytes::copy_from_slice(row));
+        let read = ReadRows { rows, filter: Some(filter), ..ReadRows::default() };
+        let found = self.store.read_rows(&self.table, read, Pieces::default()).await;
+        let found = found.map_err(failure)?.collect_rows().await.map_err(failure)?;
+        Ok(!found.is_empty())
     }
 
     async fn close(&self) -> Result<()> {

@@ -1,23 +1,36 @@
 //! Numbered lines of an input of any length, without holding more than one long line.
 //!
-//! 1. A line's `end` is the offset of the first byte after its newline; with it and the line's
-//!    number the place in the input is known, whoever consumed the bytes.
+//! 1. A line's `end` is the position of the first byte after its newline; with it and the line's
+//!    number the place in the input is known, whoever consumed the bytes. It has a checksum of all
+//!    lines before it: another input has no position of this one, but for what they share.
 //! 2. A line over [`RECORD_BYTES_MAX`] is read to its end but kept only up to that length, and
 //!    says so in `cut`.
 
+use base::checksum::Xxh3;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
 
 /// Longest record that is imported, in bytes of input.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
 
+/// A place between two lines of the input.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Position {
+    /// Bytes before it.
+    pub(crate) offset: u64,
+    /// Checksum of them.
+    #[serde(default)]
+    pub(crate) sum: u64,
+}
+
 /// One line of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     /// Its number; the first is 1.
     pub(crate) number: u64,
-    /// Offset of the first byte after it.
-    pub(crate) end: u64,
+    /// The place behind it.
+    pub(crate) end: Position,
     /// Its bytes, without the newline; a carriage return before that is kept.
     pub(crate) text: Vec<u8>,
     /// Whether bytes beyond the limit were dropped.
@@ -41,13 +54,14 @@ pub(crate) struct Lines {
     input: Box<dyn BufRead>,
     waiting: VecDeque<Line>,
     number: u64,
-    end: u64,
+    offset: u64,
+    sum: Xxh3,
 }
 
 impl Lines {
     /// The lines of `input`, a byte order mark at its start left out.
     pub(crate) fn new(input: Box<dyn BufRead>) -> Self {
-        Self { input, waiting: VecDeque::new(), number: 0, end: 0 }
+        Self { input, waiting: VecDeque::new(), number: 0, offset: 0, sum: Xxh3::default() }
     }
 
     /// The next line, `None` at the end.
@@ -61,6 +75,7 @@ impl Lines {
         if read == 0 {
             return Ok(None);
         }
+        self.sum.update(&text);
         let cut = read == limit && text.last() != Some(&b'\n');
         if cut {
             text.truncate(RECORD_BYTES_MAX);
@@ -72,8 +87,9 @@ impl Lines {
             text.drain(..3);
         }
         self.number += 1;
-        self.end += read;
-        Ok(Some(Line { number: self.number, end: self.end, text, cut }))
+        self.offset += read;
+        let end = Position { offset: self.offset, sum: self.sum.digest() };
+        Ok(Some(Line { number: self.number, end, text, cut }))
     }
 
     /// The next line that is not blank.
@@ -107,9 +123,21 @@ mod tests {
         let mut lines = lines(b"\xef\xbb\xbfa\r\n\nlast");
         let mut seen = Vec::new();
         while let Some(line) = lines.next().unwrap() {
-            seen.push((line.number, line.end, line.trimmed().to_vec()));
+            seen.push((line.number, line.end.offset, line.trimmed().to_vec()));
         }
         assert_eq!(seen, [(1, 6, b"a".to_vec()), (2, 7, b"".to_vec()), (3, 11, b"last".to_vec())]);
+    }
+
+    #[test]
+    fn a_position_is_of_all_that_stands_before_it() {
+        let ends = |text| {
+            let mut lines = lines(text);
+            std::iter::from_fn(move || lines.next().unwrap()).map(|line| line.end).collect()
+        };
+        let one: Vec<Position> = ends(b"a,1\nb,2\nc,3\n");
+        let other: Vec<Position> = ends(b"a,1\nB,2\nc,3\n");
+        assert_eq!(one[0], other[0]);
+        assert!(one[1..].iter().zip(&other[1..]).all(|(a, b)| a.offset == b.offset && a != b));
     }
 
     #[test]
@@ -128,7 +156,7 @@ mod tests {
         let input = io::repeat(b'x').take(long).chain(&b"\nnext\n"[..]);
         let mut lines = Lines::new(Box::new(io::BufReader::new(input)));
         let line = lines.next().unwrap().unwrap();
-        assert!(line.cut && line.text.len() == RECORD_BYTES_MAX && line.end == long + 1);
+        assert!(line.cut && line.text.len() == RECORD_BYTES_MAX && line.end.offset == long + 1);
         let next = lines.next().unwrap().unwrap();
         assert_eq!((next.number, next.text.as_slice(), next.cut), (2, &b"next"[..], false));
     }

@@ -7,7 +7,8 @@
 //! Rows are sent in batches, a few of them at once. Two invariants make that safe:
 //! 1. No two rows in flight have the same key, so of two records with one key the later wins, as
 //!    in the input.
-//! 2. Batches are finished in the order of the input, so that a checkpoint is a prefix of it.
+//! 2. Batches are finished in the order of the input, so that a checkpoint is a prefix of it. It is
+//!    saved when the rows before it are on the server's disk.
 
 mod args;
 mod checkpoint;
@@ -15,6 +16,7 @@ pub(crate) mod direct;
 pub(crate) mod format;
 pub(crate) mod lines;
 pub(crate) mod mapping;
+mod place;
 pub(crate) mod progress;
 pub(crate) mod rejects;
 mod remote;

@@ -1,7 +1,7 @@
 //! The file of lines that could not be imported: one JSON object a line, with the line's number,
 //! the reason and its text, so that the lines can be mended and imported from there.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -45,6 +45,14 @@ impl Rejects {
             let mut file = OpenOptions::new().write(true).open(path).with_context(|| {
                 format!("cannot go on with the rejects file {}", path.display())
             })?;
+            let there = file.metadata()?.len();
+            if there < len {
+                bail!(
+                    "the rejects file {} has {there} bytes, the import wrote {len}: pass --restart to \
+                     import from the beginning",
+                    path.display()
+                );
+            }
             file.set_len(len)?;
             file.seek(SeekFrom::End(0))?;
             rejects.file = Some(file);
@@ -59,6 +67,12 @@ impl Rejects {
     /// Bytes written so far.
     pub(crate) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Puts what was written on disk, before anything says that it is there.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let synced = self.file.as_ref().map_or(Ok(()), File::sync_all);
+        synced.with_context(|| format!("cannot write the rejects file {}", self.path.display()))
     }
 
     pub(crate) fn write(&mut self, reject: &Reject) -> Result<()> {

@@ -3,6 +3,8 @@
 use super::target::{Failure, Target};
 use anyhow::{Context, Result};
 use async_trait::async_trait;
+use bytes::Bytes;
+use engine::Timestamp;
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
 use std::collections::BTreeMap;
@@ -14,8 +16,10 @@ use tonic::{Code, Status};
 use admin::bigtable_table_admin_client::BigtableTableAdminClient;
 use admin::modify_column_families_request::{Modification, modification::Mod};
 use data::bigtable_client::BigtableClient;
+use data::column_range::{EndQualifier, StartQualifier};
 use data::mutate_rows_request::Entry;
 use data::mutation::{Mutation, SetCell};
+use data::row_filter::Filter;
 
 /// A connection to a server.
 pub(crate) struct Remote {
@@ -80,6 +84,14 @@ impl Target for Remote {
         Ok(())
     }
 
+    /// The consistency token: the server says by it which table this is, and in which life of the server.
+    async fn identity(&self) -> Result<String, Failure> {
+        let mut client = BigtableTableAdminClient::new(self.channel.clone());
+        let request = admin::GenerateConsistencyTokenRequest { name: self.table.to_string() };
+        let token = client.generate_consistency_token(request).await.map_err(whole)?;
+        Ok(token.into_inner().consistency_token)
+    }
+
     async fn write(&self, rows: &[RowMutations]) -> Result<Vec<Result<(), Failure>>, Failure> {
         let mut client =
             BigtableClient::new(self.channel.clone()).max_decoding_message_size(usize::MAX);
@@ -88,7 +100,6 @@ impl Target for Remote {
             entries: rows.iter().map(entry).collect(),
             ..Default::default()
         };
-        let whole = |status: Status| failure(status.code(), status.message());
         let mut answers = client.mutate_rows(request).await.map_err(whole)?.into_inner();
         let unanswered = Failure::Later("the server did not say what became of the row".into());
         let mut outcomes = vec![Err(unanswered); rows.len()];
@@ -106,6 +117,59 @@ impl Target for Remote {
             }
         }
         Ok(outcomes)
+    }
+
+    /// A server that says that a token is consistent has on disk what it acknowledged since.
+    async fn sync(&self, identity: &str) -> Result<(), Failure> {
+        let mut client = BigtableTableAdminClient::new(self.channel.clone());
+        let request = admin::CheckConsistencyRequest {
+            name: self.table.to_string(),
+            consistency_token: identity.to_owned(),
+            ..Default::default()
+        };
+        match client.check_consistency(request).await.map_err(whole)?.into_inner().consistent {
+            true => Ok(()),
+            false => Err(Failure::Later("the server is not consistent yet".into())),
+        }
+    }
+
+    async fn has(
+        &self,
+        row: &[u8],
+        (family, qualifier): (&str, &[u8]),
+        from: Timestamp,
+    ) -> Result<bool, Failure> {
+        let qualifier = Bytes::copy_from_slice(qualifier);
+        let columns = data::ColumnRange {
+            family_name: family.to_owned(),
+            start_qualifier: Some(StartQualifier::StartQualifierClosed(qualifier.clone())),
+            end_qualifier: Some(EndQualifier::EndQualifierClosed(qualifier)),
+        };
+        let times = data::TimestampRange { start_timestamp_micros: from.0, ..Default::default() };
+        let filters = [
+            Filter::ColumnRangeFilter(columns),
+            Filter::TimestampRangeFilter(times),
+            Filter::CellsPerColumnLimitFilter(1),
+            Filter::StripValueTransformer(true),
+        ];
+        let filters = filters.map(|filter| data::RowFilter { filter: Some(filter) }).into();
+        let filter = Filter::Chain(data::row_filter::Chain { filters });
+        let rows =
+            data::RowSet { row_keys: vec![Bytes::copy_from_slice(row)], ..Default::default() };
+        let request = data::ReadRowsRequest {
+            table_name: self.table.to_string(),
+            rows: Some(rows),
+            filter: Some(data::RowFilter { filter: Some(filter) }),
+            ..Default::default()
+        };
+        let mut client = BigtableClient::new(self.channel.clone());
+        let mut answers = client.read_rows(request).await.map_err(whole)?.into_inner();
+        while let Some(answer) = answers.message().await.map_err(whole)? {
+            if !answer.chunks.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     async fn close(&self) -> Result<()> {
@@ -131,6 +195,11 @@ fn entry(row: &RowMutations) -> Entry {
         }),
     });
     Entry { row_key: row.row.clone(), mutations: mutations.collect(), ..Default::default() }
+}
+
+/// What the refusal of a whole request means.
+fn whole(status: Status) -> Failure {
+    failure(status.code(), status.message())
 }
 
 fn failure(code: Code, message: &str) -> Failure {

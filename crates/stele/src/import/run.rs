@@ -4,12 +4,13 @@ use super::args::ImportArgs;
 use super::checkpoint::{Checkpoint, CheckpointFile};
 use super::direct::Direct;
 use super::format::{Item, Records};
-use super::lines::Lines;
+use super::lines::{Lines, Position};
 use super::mapping::Mapping;
+use super::place::{Earlier, look};
 use super::progress::Progress;
 use super::rejects::{Reject, Rejects};
 use super::remote::Remote;
-use super::target::{Target, write_all};
+use super::target::{Target, persist, write_all};
 use anyhow::{Context, Result, anyhow, bail};
 use base::env::{Clock, SystemClock};
 use bytes::Bytes;
@@ -20,13 +21,16 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use table::RowMutations;
+use table::{RowMutation, RowMutations};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-/// Bytes and mutations at which a batch is sent although it has room for more rows.
+/// Bytes and mutations that are sent together, unless one row has more. The server takes
+/// [`table::limits::MUTATIONS_MAX`] mutations and a message of `bigtable::REQUEST_BYTES_MAX`.
 const BATCH_BYTES: usize = 4 << 20;
-const BATCH_MUTATIONS: usize = 50_000;
+const BATCH_MUTATIONS: usize = table::limits::MUTATIONS_MAX / 2;
+/// Bytes of a message beside names and values, for each cell and each row, rounded up.
+const CELL_BYTES: usize = 32;
 /// How often the checkpoint is written.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 
@@ -34,10 +38,11 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
     let source = &args.source;
     let (mapping, job) = (source.mapping(), source.job()?);
-    let file = args.checkpoint().map(CheckpointFile::new);
     source.layout()?;
+    source.timestamp_micros()?;
     let (mut lines, input_bytes) = source.open()?;
-    let checkpoint = place(args, file.as_ref(), job)?;
+    let file = args.checkpoint().map(CheckpointFile::hold).transpose()?;
+    let earlier = Earlier::load(args, file.as_ref(), job)?;
 
     let runtime = Runtime::new().context("cannot start threads")?;
     let target: Arc<dyn Target> = match &args.data_dir {
@@ -48,11 +53,15 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
         let families: Vec<String> = mapping.families().into_iter().map(Into::into).collect();
         runtime.block_on(target.create_table(&families))?;
     }
+    let identity = runtime.block_on(persist(|| target.identity()))?;
+    let checkpoint = earlier.place(args, &identity)?;
+    runtime.block_on(look(&checkpoint, target.as_ref()))?;
     let records = source.records(&mut lines)?;
     let mut import = Import {
         args,
         mapping,
         target,
+        identity,
         runtime,
         rejects: Rejects::resume(&args.rejects(), checkpoint.rejects_len)?,
         progress: Progress::new(input_bytes),
@@ -60,24 +69,14 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
         saved: SystemClock.monotonic(),
         in_flight: VecDeque::new(),
         keys: HashSet::new(),
+        last: None,
         checkpoint,
     };
     let outcome = import.all(lines, records);
     import.progress.finish();
+    let kept = if outcome.is_err() { import.save(Duration::ZERO) } else { Ok(()) };
     let closed = import.runtime.block_on(import.target.close());
-    import.conclude(outcome.and(closed))
-}
-
-/// Where to begin: at the checkpoint of an earlier run, or anew.
-fn place(args: &ImportArgs, file: Option<&CheckpointFile>, job: String) -> Result<Checkpoint> {
-    if let Some(file) = file
-        && !args.restart
-        && let Some(checkpoint) = file.load(&job)?
-    {
-        return Ok(checkpoint);
-    }
-    let timestamp_micros = args.source.timestamp_micros()?;
-    Ok(Checkpoint { job, timestamp_micros, ..Checkpoint::default() })
+    import.conclude(outcome.and(closed), kept)
 }
 
 /// An import under way. `checkpoint` says what is finished.
@@ -85,6 +84,8 @@ struct Import<'a> {
     args: &'a ImportArgs,
     mapping: Mapping,
     target: Arc<dyn Target>,
+    /// What the table was known by when the import began.
+    identity: String,
     runtime: Runtime,
     rejects: Rejects,
     progress: Progress,
@@ -93,6 +94,8 @@ struct Import<'a> {
     in_flight: VecDeque<Sent>,
     /// Keys of the rows in flight and in the batch being filled.
     keys: HashSet<Bytes>,
+    /// The last finished batch that has rows.
+    last: Option<Finished>,
     checkpoint: Checkpoint,
 }
 
@@ -105,8 +108,14 @@ struct Batch {
     rejects: Vec<Reject>,
     bytes: usize,
     mutations: usize,
-    /// Offset of the first byte of the input after it.
-    end: u64,
+    /// The place in the input behind it.
+    end: Position,
+}
+
+/// Rows that were sent, and for each of them why it was refused if it was.
+struct Finished {
+    rows: Arc<Vec<RowMutations>>,
+    refused: Vec<Option<String>>,
 }
 
 /// A batch on its way, and what will become of its rows.
@@ -118,6 +127,7 @@ struct Sent {
 
 impl Import<'_> {
     fn all(&mut self, mut lines: Lines, mut records: Box<dyn Records>) -> Result<()> {
+        self.begin()?;
         self.skip_done(&mut lines, records.as_mut())?;
         let mut batch = Batch::default();
         while let Some(item) = records.next(&mut lines).context("cannot read the input")? {
@@ -127,30 +137,54 @@ impl Import<'_> {
             }
         }
         self.send(batch)?;
-        self.finish_all()
+        self.finish_all()?;
+        self.sync()
+    }
+
+    /// Sees to it that the timestamp of all cells is known before there is one of them.
+    fn begin(&mut self) -> Result<()> {
+        let micros = self.checkpoint.timestamp_micros;
+        let given = self.args.source.wanted_micros().is_some();
+        match &self.file {
+            Some(file) => file.save(&self.checkpoint)?,
+            None if given => {}
+            None => self.progress.say(&format!(
+                "no checkpoint is kept: should this be stopped, --timestamp {micros} begins it anew \
+                 without a second version of any cell"
+            )),
+        }
+        Ok(())
     }
 
     /// Reads over what an earlier run finished.
     fn skip_done(&mut self, lines: &mut Lines, records: &mut dyn Records) -> Result<()> {
-        let done = self.checkpoint.end;
-        if done == 0 {
+        let done = self.checkpoint.place;
+        if done.offset == 0 {
             return Ok(());
         }
         self.progress.say(&format!(
             "going on after {} of the input ({} rows, {} rejected)",
-            HumanBytes(done),
+            HumanBytes(done.offset),
             HumanCount(self.checkpoint.rows),
             HumanCount(self.checkpoint.rejected),
         ));
-        let mut end = 0;
-        while end < done {
-            let item = records.next(lines).context("cannot read the input")?;
-            end = item.map_or(u64::MAX, |item| item.end);
+        let mut end = Position::default();
+        while end.offset < done.offset
+            && let Some(item) = records.next(lines).context("cannot read the input")?
+        {
+            end = item.end;
         }
         if end != done {
             bail!("the input is not the one that was begun: pass --restart to import it anew");
         }
         Ok(())
+    }
+
+    /// Whether the batch is to be sent before `row` is put into it, which would make it too large.
+    fn is_full_for(batch: &Batch, row: &SizedRow) -> bool {
+        !batch.rows.is_empty()
+            && (batch.bytes + row.bytes > BATCH_BYTES
+                || batch.mutations + row.row.mutations.len() > BATCH_MUTATIONS)
     }
 
     fn is_full(&self, batch: &Batch) -> bool {
@@ -159,19 +193,24 @@ impl Import<'_> {
             || batch.mutations >= BATCH_MUTATIONS
     }
 
-    /// Puts a record into the batch, after the rows before it if one of them has its key.
+    /// Puts a record into the batch, or into another after it where it has no room, after the rows
+    /// before it if one of them has its key.
     fn add(&mut self, item: Item, batch: &mut Batch) -> Result<()> {
         let at = Timestamp(self.checkpoint.timestamp_micros);
         match item.content.and_then(|record| self.mapping.row(record, at)) {
             Ok(row) => {
-                if !self.keys.insert(row.row.clone()) {
+                let row = SizedRow::of(row);
+                if Self::is_full_for(batch, &row) {
+                    self.send(std::mem::take(batch))?;
+                }
+                if !self.keys.insert(row.row.row.clone()) {
                     self.send(std::mem::take(batch))?;
                     self.finish_all()?;
-                    self.keys.insert(row.row.clone());
+                    self.keys.insert(row.row.row.clone());
                 }
-                batch.bytes += item.text.len();
-                batch.mutations += row.mutations.len();
-                batch.rows.push(row);
+                batch.bytes += row.bytes;
+                batch.mutations += row.row.mutations.len();
+                batch.rows.push(row.row);
                 batch.origins.push((item.line, item.text));
             }
             Err(reason) => batch.rejects.push(Reject::new(item.line, reason, &item.text)),
@@ -218,6 +257,9 @@ impl Import<'_> {
                 Some(reason) => batch.rejects.push(Reject::new(*line, reason.clone(), text)),
             }
         }
+        if !rows.is_empty() {
+            self.last = Some(Finished { rows, refused: outcomes });
+        }
         batch.rejects.sort_by_key(|reject| reject.line);
         for reject in &batch.rejects {
             self.rejects.write(reject)?;
@@ -225,8 +267,8 @@ impl Import<'_> {
         let done = &mut self.checkpoint;
         done.rejected += batch.rejects.len() as u64;
         done.rejects_len = self.rejects.len();
-        done.end = batch.end;
-        self.progress.show(done.end, done.rows, done.rejected);
+        done.place = batch.end;
+        self.progress.show(done.place.offset, done.rows, done.rejected);
         if self.checkpoint.rejected > self.args.max_rejects {
             let last = batch.rejects.last().map(|r| format!(" (line {}: {})", r.line, r.reason));
             return Err(anyhow!(
@@ -239,20 +281,35 @@ impl Import<'_> {
         self.save(CHECKPOINT_EVERY)
     }
 
+    /// Puts on disk what was written so far, wherever it was written to. An error if the server may
+    /// have lost some of it.
+    fn sync(&mut self) -> Result<()> {
+        let synced = persist(|| self.target.sync(&self.identity));
+        self.runtime.block_on(synced)?;
+        self.rejects.sync()
+    }
+
     /// Saves the checkpoint if the last one is older than `age`.
     fn save(&mut self, age: Duration) -> Result<()> {
         let now = SystemClock.monotonic();
-        if let Some(file) = &self.file
-            && now.saturating_sub(self.saved) >= age
-        {
-            file.save(&self.checkpoint)?;
-            self.saved = now;
+        if self.file.is_none() || now.saturating_sub(self.saved) < age {
+            return Ok(());
         }
+        self.sync()?;
+        if let Some(Finished { rows, refused }) = self.last.take() {
+            let written = rows.iter().zip(&refused).filter(|(_, refused)| refused.is_none());
+            self.checkpoint.see(written.map(|(row, _)| row));
+        }
+        if let Some(file) = &self.file {
+            file.save(&self.checkpoint)?;
+        }
+        self.saved = SystemClock.monotonic();
         Ok(())
     }
 
-    /// Says how it went, and keeps or removes the checkpoint accordingly.
-    fn conclude(mut self, outcome: Result<()>) -> Result<ExitCode> {
+    /// Says how it went, and removes the checkpoint of a complete import. `kept` is what became of
+    /// the last checkpoint of another.
+    fn conclude(self, outcome: Result<()>, kept: Result<()>) -> Result<ExitCode> {
         let done = &self.checkpoint;
         let mut summary = format!(
             "imported {} rows with {} cells into {}",
@@ -269,11 +326,39 @@ impl Import<'_> {
             self.file.as_ref().map_or(Ok(()), CheckpointFile::remove)?;
             return Ok(ExitCode::SUCCESS);
         }
-        self.save(Duration::ZERO)?;
-        self.progress.say(match &self.file {
-            Some(_) => "stopped; run the same command again to go on from there",
-            None => "stopped; run the same command again to begin anew, nothing is doubled",
+        let micros = done.timestamp_micros;
+        self.progress.say(&match (&self.file, kept) {
+            (Some(_), Ok(())) => {
+                "stopped; run the same command again to go on from there".to_owned()
+            }
+            (Some(_), Err(error)) => format!(
+                "stopped; run the same command again to go on from the last checkpoint, which is \
+                 older than this: {error:#}"
+            ),
+            (None, _) => format!(
+                "stopped; run the same command again with --timestamp {micros} to begin anew without \
+                 a second version of any cell"
+            ),
         });
         outcome.map(|()| ExitCode::SUCCESS)
+    }
+}
+
+/// A row and about how long it is in a message.
+struct SizedRow {
+    row: RowMutations,
+    bytes: usize,
+}
+
+impl SizedRow {
+    fn of(row: RowMutations) -> Self {
+        let cells = row.mutations.iter().map(|mutation| match mutation {
+            RowMutation::SetCell { family, qualifier, value, .. } => {
+                CELL_BYTES + family.len() + qualifier.len() + value.len()
+            }
+            _ => CELL_BYTES,
+        });
+        let bytes = CELL_BYTES + row.row.len() + cells.sum::<usize>();
+        Self { row, bytes }
     }
 }

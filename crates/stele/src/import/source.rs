@@ -83,15 +83,8 @@ impl SourceArgs {
         } else {
             format!("projects/{}/instances/{}/tables/{}", self.project, self.instance, self.table)
         };
-        let parts: Vec<&str> = name.split('/').collect();
-        if !matches!(parts[..], ["projects", p, "instances", i, "tables", _]
-            if !p.is_empty() && !i.is_empty())
-        {
-            return Err(ConfigError(format!(
-                "{name:?} is not of the form projects/P/instances/I/tables/T"
-            )));
-        }
-        TableName::new(name).map_err(|error| ConfigError(error.to_string()))
+        // Whoever writes to a directory itself makes no table that a server would not serve.
+        bigtable::table_name("--table", &name).map_err(|error| ConfigError(error.to_string()))
     }
 
     pub(crate) fn format(&self) -> Result<Format, ConfigError> {
@@ -140,6 +133,11 @@ impl SourceArgs {
         job += &format!(", skipped {:?}, header {:?}", self.skipped, self.header);
         job += &format!(", delimiter {:?}", self.delimiter);
         Ok(job)
+    }
+
+    /// The timestamp of all cells that is asked for, in microseconds.
+    pub(crate) fn wanted_micros(&self) -> Option<i64> {
+        self.timestamp
     }
 
     /// The timestamp of all cells, in microseconds: the one given, or now.

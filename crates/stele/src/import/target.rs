@@ -2,6 +2,8 @@
 
 use anyhow::{Result, bail};
 use async_trait::async_trait;
+use engine::Timestamp;
+use std::future::Future;
 use std::time::Duration;
 use table::RowMutations;
 
@@ -22,8 +24,23 @@ pub(crate) trait Target: Send + Sync {
     /// Makes the table and its families where they are missing.
     async fn create_table(&self, families: &[String]) -> Result<()>;
 
+    /// What the table is known by ([`table::TableIdentity`] as text).
+    async fn identity(&self) -> Result<String, Failure>;
+
     /// Writes rows: one outcome for each, in order. No two of them have the same key.
     async fn write(&self, rows: &[RowMutations]) -> Result<Vec<Result<(), Failure>>, Failure>;
+
+    /// Makes all rows durable that were written since `identity` was what it is. An error if the store
+    /// may have lost some of them.
+    async fn sync(&self, identity: &str) -> Result<(), Failure>;
+
+    /// Whether a cell of that column is there whose timestamp is `from` or later.
+    async fn has(
+        &self,
+        row: &[u8],
+        column: (&str, &[u8]),
+        from: Timestamp,
+    ) -> Result<bool, Failure>;
 
     /// Releases what the target holds, after the last write.
     async fn close(&self) -> Result<()>;
@@ -33,6 +50,44 @@ const ATTEMPTS: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// When to try again.
+struct Attempts {
+    made: u32,
+    pause: Duration,
+}
+
+impl Attempts {
+    fn new() -> Self {
+        Self { made: 0, pause: FIRST_PAUSE }
+    }
+
+    /// Waits before the next attempt; an error with `why` when there were enough.
+    async fn failed(&mut self, why: &str) -> Result<()> {
+        self.made += 1;
+        if self.made == ATTEMPTS {
+            bail!("gave up after {ATTEMPTS} attempts: {why}");
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        Ok(())
+    }
+}
+
+/// Does `act`, again where the table cannot now.
+pub(crate) async fn persist<T, F>(act: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    let mut attempts = Attempts::new();
+    loop {
+        match act().await {
+            Ok(done) => return Ok(done),
+            Err(Failure::Later(reason)) => attempts.failed(&reason).await?,
+            Err(Failure::Refused(reason) | Failure::Fatal(reason)) => bail!(reason),
+        }
+    }
+}
+
 /// Writes `rows`, trying again what could not be taken; `None` for a row that was written, else
 /// why it was refused. An error ends the import.
 pub(crate) async fn write_all(
@@ -40,15 +95,15 @@ pub(crate) async fn write_all(
     rows: &[RowMutations],
 ) -> Result<Vec<Option<String>>> {
     let mut outcomes = vec![None; rows.len()];
-    let mut open: Vec<usize> = (0..rows.len()).collect();
-    let mut pause = FIRST_PAUSE;
-    for attempt in 1.. {
-        let batch: Vec<RowMutations> = open.iter().map(|&index| rows[index].clone()).collect();
-        let mut why = String::new();
-        match target.write(&batch).await {
+    let mut attempts = Attempts::new();
+    // Groups of rows that are still to be written; each is sent by itself.
+    let mut open: Vec<Vec<usize>> = vec![(0..rows.len()).collect()];
+    while let Some(mut group) = open.pop().filter(|group| !group.is_empty()) {
+        let batch: Vec<RowMutations> = group.iter().map(|&index| rows[index].clone()).collect();
+        let why = match target.write(&batch).await {
             Ok(results) => {
-                let mut later = Vec::new();
-                for (index, result) in open.into_iter().zip(results) {
+                let (mut later, mut why) = (Vec::new(), String::new());
+                for (index, result) in group.into_iter().zip(results) {
                     match result {
                         Ok(()) => {}
                         Err(Failure::Refused(reason)) => outcomes[index] = Some(reason),
@@ -59,19 +114,85 @@ pub(crate) async fn write_all(
                         Err(Failure::Fatal(reason)) => bail!(reason),
                     }
                 }
-                open = later;
+                group = later;
+                why
             }
-            Err(Failure::Later(reason)) => why = reason,
-            Err(Failure::Refused(reason) | Failure::Fatal(reason)) => bail!(reason),
+            Err(Failure::Later(reason)) => reason,
+            // The request was refused as a whole, and some row of it is at fault.
+            Err(Failure::Refused(reason)) => {
+                match group[..] {
+                    [index] => outcomes[index] = Some(reason),
+                    _ => {
+                        let rest = group.split_off(group.len() / 2);
+                        open.extend([rest, group]);
+                    }
+                }
+                continue;
+            }
+            Err(Failure::Fatal(reason)) => bail!(reason),
+        };
+        if !group.is_empty() {
+            attempts.failed(&why).await?;
+            open.push(group);
         }
-        if open.is_empty() {
-            break;
-        }
-        if attempt == ATTEMPTS {
-            bail!("gave up after {ATTEMPTS} attempts: {why}");
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
     }
     Ok(outcomes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    /// Takes requests without a row `bad`; a request of more than `rows_max` rows not now.
+    struct Picky {
+        rows_max: usize,
+    }
+
+    #[async_trait]
+    impl Target for Picky {
+        async fn create_table(&self, _: &[String]) -> Result<()> {
+            Ok(())
+        }
+
+        async fn identity(&self) -> Result<String, Failure> {
+            Ok(String::new())
+        }
+
+        async fn write(&self, rows: &[RowMutations]) -> Result<Vec<Result<(), Failure>>, Failure> {
+            if rows.iter().any(|row| row.row.starts_with(b"bad")) {
+                return Err(Failure::Refused("a bad row".into()));
+            }
+            let later = || Err(Failure::Later("later".into()));
+            let taken = (0..rows.len()).map(|at| if at < self.rows_max { Ok(()) } else { later() });
+            Ok(taken.collect())
+        }
+
+        async fn sync(&self, _: &str) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        async fn has(&self, _: &[u8], _: (&str, &[u8]), _: Timestamp) -> Result<bool, Failure> {
+            Ok(true)
+        }
+
+        async fn close(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_row_for_which_a_whole_request_is_refused_is_found_and_the_others_are_written() {
+        let names = ["a", "b", "bad", "c", "d", "bad too", "e"];
+        let row = |name: &str| RowMutations {
+            row: Bytes::copy_from_slice(name.as_bytes()),
+            mutations: Vec::new(),
+        };
+        let rows: Vec<_> = names.into_iter().map(row).collect();
+        let outcomes = write_all(&Picky { rows_max: 2 }, &rows).await.unwrap();
+        for (name, outcome) in names.iter().zip(outcomes) {
+            assert_eq!(outcome.is_some(), name.starts_with("bad"), "{name}");
+        }
+        assert_eq!(write_all(&Picky { rows_max: 2 }, &[]).await.unwrap(), []);
+    }
 }

@@ -172,7 +172,7 @@ impl Loading<'_> {
             records.next(lines).context("cannot read the input")?
         {
             if line.is_multiple_of(SHOW_EVERY) {
-                self.progress.show(end, self.load.rows(), self.rejected);
+                self.progress.show(end.offset, self.load.rows(), self.rejected);
             }
             let row = content.and_then(|record| self.mapping.row(record, self.at));
             let checked = row.map(|row| (self.load.check(&row), row));

@@ -7,38 +7,43 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 /// A server with its directory, and a folder for inputs.
-struct Setting {
-    server: Server,
-    root: tempfile::TempDir,
+pub(crate) struct Setting {
+    pub(crate) server: Server,
+    pub(crate) root: tempfile::TempDir,
 }
 
 impl Setting {
-    fn new() -> Self {
-        let root = tempfile::tempdir().unwrap();
-        Self { server: Server::start(&root.path().join("data"), &[]), root }
+    pub(crate) fn new() -> Self {
+        Self::with(&[])
     }
 
-    fn file(&self, name: &str, text: &str) -> PathBuf {
+    /// The server gets these flags.
+    pub(crate) fn with(flags: &[&str]) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        Self { server: Server::start(&root.path().join("data"), flags), root }
+    }
+
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.root.path().join(name);
         std::fs::write(&path, text).unwrap();
         path
     }
 
     /// Imports `file` into table `t` of the server, which is made.
-    fn import(&self, file: &Path, args: &[&str]) -> Output {
+    pub(crate) fn import(&self, file: &Path, args: &[&str]) -> Output {
         let mut command = stele();
         command.arg("import").arg(file).args(["--table", "t", "--create-table"]).args(args);
         command.args(["--endpoint", &self.server.bigtable().to_string()]);
         command.current_dir(self.root.path()).stdin(Stdio::null()).output().unwrap()
     }
 
-    fn cells(&self) -> Vec<String> {
+    pub(crate) fn cells(&self) -> Vec<String> {
         read_all(self.server.bigtable(), "t").0
     }
 }
 
 #[track_caller]
-fn succeeded(output: &Output) -> String {
+pub(crate) fn succeeded(output: &Output) -> String {
     assert!(output.status.success(), "{}", stderr(output));
     String::from_utf8(output.stdout.clone()).unwrap()
 }

@@ -7,6 +7,7 @@ mod configuration;
 mod directories;
 mod documents;
 mod import;
+mod import_again;
 mod imports;
 mod kill9;
 mod lifecycle;

@@ -26,6 +26,7 @@ pub use meta::MetaStore;
 use crate::error::{Error, Result};
 use crate::filter::compile::Plan;
 use crate::gc::TableRules;
+use crate::identity::TableIdentity;
 use crate::limits;
 use crate::mutate::{self, CheckAndMutate, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
@@ -35,7 +36,7 @@ use crate::store::{DropRows, ReadRows, RowKeySample, Store};
 use async_trait::async_trait;
 use base::env::Clock;
 use bytes::Bytes;
-use engine::{Engine, Timestamp, TreeId, WriteBatch};
+use engine::{Durability, Engine, Timestamp, TreeId, WriteBatch};
 use locks::RowLocks;
 use meta::{EngineMeta, FIRST_TABLET_TREE};
 use parking_lot::{Mutex, RwLock};
@@ -72,6 +73,8 @@ struct Core {
     tables: RwLock<BTreeMap<TableName, Arc<Table>>>,
     /// Held while the schema changes.
     schema_change: Mutex<()>,
+    /// When it was opened, if acknowledged writes may be lost with the machine's power.
+    opened_micros: Option<i64>,
     /// Makes the row samples of two requests differ. Not synchronised with anything.
     requests: AtomicU64,
 }
@@ -155,10 +158,13 @@ impl Local {
             tracing::info!(tree = tree.0, "dropping a tree that no table names");
             engine.drop_tree(tree)?;
         }
+        let durable = engine.durability() == Durability::Sync;
+        let opened_micros = (!durable).then(|| clock.now_micros());
         let core = Core {
             engine,
             meta,
             clock,
+            opened_micros,
             tables: RwLock::new(tables),
             schema_change: Mutex::new(()),
             requests: AtomicU64::new(0),
@@ -212,6 +218,20 @@ impl Store for Local {
         let tables = self.core.tables.read();
         let named = tables.values().filter(|t| t.schema.name.as_str().starts_with(prefix));
         Ok(named.map(|table| Arc::clone(&table.schema)).collect())
+    }
+
+    async fn identity(&self, table: &TableName) -> Result<TableIdentity> {
+        let table = self.core.table(table)?;
+        let core = Arc::clone(&self.core);
+        let identity = move || {
+            Ok(TableIdentity::new(&table.schema, core.engine.store_id()?, core.opened_micros))
+        };
+        self.writes.run(identity).await
+    }
+
+    async fn sync(&self) -> Result<()> {
+        let core = Arc::clone(&self.core);
+        self.writes.run(move || Ok(core.engine.sync()?)).await
     }
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {

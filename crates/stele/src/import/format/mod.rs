@@ -6,7 +6,7 @@ mod json;
 #[cfg(test)]
 mod tests;
 
-use super::lines::{Line, Lines};
+use super::lines::{Line, Lines, Position};
 use anyhow::Result;
 use bytes::Bytes;
 use clap::ValueEnum;
@@ -51,8 +51,8 @@ pub(crate) struct Record {
 pub(crate) struct Item {
     /// Number of its first line, or of the line that is wrong.
     pub(crate) line: u64,
-    /// Offset of the first byte after it.
-    pub(crate) end: u64,
+    /// The place behind it.
+    pub(crate) end: Position,
     /// Its text in the input.
     pub(crate) text: Vec<u8>,
     /// The record, or why it is none.

@@ -21,7 +21,7 @@ fn read(format: Format, layout: &Layout, text: &'static str) -> String {
             }
             Err(reason) => format!("! {reason}"),
         };
-        out += &format!("{}@{} {shown}\n", item.line, item.end);
+        out += &format!("{}@{} {shown}\n", item.line, item.end.offset);
     }
     out
 }

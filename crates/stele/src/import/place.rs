@@ -1,0 +1,101 @@
+//! Where an import begins: at the checkpoint of an earlier run, if that is of the same input, mapping
+//! and table, else at the beginning.
+
+use super::args::ImportArgs;
+use super::checkpoint::{Checkpoint, CheckpointFile};
+use super::target::{Target, persist};
+use anyhow::{Result, bail};
+use engine::Timestamp;
+use table::TableIdentity;
+
+/// What an earlier run left, of the same job as far as its words say.
+pub(super) struct Earlier {
+    found: Option<Checkpoint>,
+    job: String,
+}
+
+impl Earlier {
+    /// Reads `file`. Refused if it is of another job, unless `--restart` says to forget it.
+    pub(super) fn load(
+        args: &ImportArgs,
+        file: Option<&CheckpointFile>,
+        job: String,
+    ) -> Result<Self> {
+        let Some(file) = file else { return Ok(Self { found: None, job }) };
+        if args.restart {
+            // Of one that cannot be read, or is another's, there is nothing to keep.
+            let found = file.load().ok().flatten().filter(|found| found.job == job);
+            return Ok(Self { found, job });
+        }
+        let found = file.load()?;
+        if let Some(found) = found.as_ref().filter(|found| found.job != job) {
+            bail!(
+                "checkpoint {} is of another import ({}; this is {job}): finish that one, \
+                 pass --restart to forget it, or --checkpoint to use another file",
+                file.path().display(),
+                found.job
+            );
+        }
+        Ok(Self { found, job })
+    }
+
+    /// The checkpoint to begin with, for the table of that identity.
+    pub(super) fn place(self, args: &ImportArgs, identity: &str) -> Result<Checkpoint> {
+        let (wanted, target) = (args.source.wanted_micros(), TableIdentity::lasting(identity));
+        let fresh = Checkpoint {
+            job: self.job,
+            target: target.to_owned(),
+            timestamp_micros: args.source.timestamp_micros()?,
+            ..Checkpoint::default()
+        };
+        let Some(found) = self.found else { return Ok(fresh) };
+        if args.restart {
+            // The rows that it wrote are there still, and are to be the same cells.
+            let same_table = found.target.is_empty() || found.target == target;
+            let timestamp_micros = wanted.unwrap_or(if same_table {
+                found.timestamp_micros
+            } else {
+                fresh.timestamp_micros
+            });
+            return Ok(Checkpoint { timestamp_micros, ..fresh });
+        }
+        if found.target != target {
+            bail!(
+                "the import that was begun wrote to the table {}; this one is {target}, made anew or \
+                 in another store, where its rows are not: pass --restart to import all of them, or \
+                 --checkpoint to keep this import's place elsewhere",
+                match found.target.as_str() {
+                    "" => "of a store that its version did not note",
+                    target => target,
+                }
+            );
+        }
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != found.timestamp_micros) {
+            bail!(
+                "the import that was begun writes at the timestamp {}, not {wanted}: leave --timestamp \
+                 out to go on with it, or pass --restart as well to write all rows at the other",
+                found.timestamp_micros
+            );
+        }
+        Ok(found)
+    }
+}
+
+/// Refuses to go on where rows that `checkpoint` counts are gone.
+pub(super) async fn look(checkpoint: &Checkpoint, target: &dyn Target) -> Result<()> {
+    let from = Timestamp(checkpoint.timestamp_micros);
+    for witness in &checkpoint.witnesses {
+        let column = (witness.family.as_str(), witness.qualifier.as_slice());
+        if !persist(|| target.has(&witness.row, column, from)).await? {
+            bail!(
+                "row \"{:.80}\" was written before the import was stopped, and has no cell in {}:{:.80} \
+                 any more: rows or families were deleted since, or the store is a restored one. Pass \
+                 --restart to import all rows again; those that are there stay as they are",
+                witness.row.escape_ascii(),
+                witness.family,
+                witness.qualifier.escape_ascii(),
+            );
+        }
+    }
+    Ok(())
+}
