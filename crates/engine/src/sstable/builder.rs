@@ -3,8 +3,9 @@
 //! Data blocks and large values go to the file as they are cut; filter and index partitions are
 //! kept in memory (about 1.5 % of the file) and written behind them, so that opening a file reads
 //! its end only. Cuts:
-//! 1. A data block ends after the row that fills it; a row that goes on past one and a half
-//!    targets is cut inside and continues in the next block.
+//! 1. A data block ends after the row that fills it, and before one with whose key it would pass
+//!    one and a half targets; a row that goes on past as much is cut inside and continues in the
+//!    next block.
 //! 2. An index partition ends with its 256th block, or after the row with which its filter
 //!    reaches 64 KiB; data blocks never span partitions.
 //! 3. The filter keys of a row belong to the partition in which the row begins, so a filter is
@@ -127,7 +128,7 @@ pub struct SstBuilder {
     /// Prefixes of the rows that begin in the current partition.
     prefixes: RowPrefixes,
     partitions: Vec<NewPartition>,
-    /// Bytes of the indexes and filters in `partitions`.
+    /// Bytes that `partitions` takes in the file.
     partitions_len: usize,
     /// The partition in which the current row began, and its filter.
     filter: Option<FilterBuilder>,
@@ -363,7 +364,10 @@ impl SstBuilder {
         } else {
             self.properties.first_row = row.to_vec();
         }
-        if self.block.reaches(self.options.block_bytes) || self.has_cells_enough() {
+        let full = self.block.reaches(self.options.block_bytes)
+            || self.block.reaches_with(row, self.overfull_bytes())
+            || self.has_cells_enough();
+        if full {
             self.cut_block(Continues::No)?;
         }
         let filter_cut = self.options.shape.filter_bytes_cut;
@@ -407,9 +411,13 @@ impl SstBuilder {
 
     /// Whether the row goes on in another block.
     fn must_cut_inside_row(&self) -> bool {
+        self.block.reaches(self.overfull_bytes()) || self.has_cells_enough()
+    }
+
+    /// Length that a block reaches with the last of its entries only.
+    fn overfull_bytes(&self) -> usize {
         let SstOptions { block_bytes, shape, .. } = &self.options;
-        let limit = block_bytes * shape.block_overrun_percent / 100;
-        self.block.reaches(limit) || self.has_cells_enough()
+        block_bytes * shape.block_overrun_percent / 100
     }
 
     /// Whether the block being built takes no cell more.
@@ -490,7 +498,7 @@ impl SstBuilder {
             blocks: u16::try_from(blocks).expect("at most 256"),
         };
         let index = encode_partition(&self.index, &self.prefixes);
-        self.partitions_len += index.len();
+        self.partitions_len += index.len() + top.encoded_len();
         self.partitions.push(NewPartition { top, index, filter: Vec::new() });
         self.index.clear();
         self.prefixes.blocks.clear();

@@ -13,6 +13,7 @@
 //!    block's or the footer's checksum.
 //! 2. A length is compared with the file's length before anything of that length is allocated,
 //!    and a raw length with the limit of its block type.
+//! 3. No block is sealed that is over the limit of its type: a reader would refuse it.
 
 use super::damage::{Damage, ensure};
 use crate::batch::VALUE_BYTES_MAX;
@@ -42,8 +43,12 @@ pub(super) const TRAILER_LEN: usize = 6;
 /// Blocks that compression does not make smaller by this share are stored as they are.
 const COMPRESSION_GAIN_MIN_PERCENT: usize = 12;
 
-/// Longest raw bytes of a block other than a large value.
+/// Longest raw bytes of a filter or index partition, and of the properties.
 pub(super) const BLOCK_RAW_BYTES_MAX: usize = 512 << 20;
+
+/// Longest raw bytes of the blocks of which a file has one however large it is: what a handle can
+/// say, with room for the trailer.
+pub(super) const WHOLE_FILE_BYTES_MAX: usize = u32::MAX as usize - 64;
 
 /// Where a block lies: its first byte and the length of its stored bytes, trailer not included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -114,7 +119,8 @@ impl BlockType {
         match self {
             Self::Data => super::block::DATA_BLOCK_BYTES_MAX,
             Self::LargeValue => VALUE_BYTES_MAX,
-            _ => BLOCK_RAW_BYTES_MAX,
+            Self::TopIndex | Self::RangeTombstones => WHOLE_FILE_BYTES_MAX,
+            Self::Filter | Self::Index | Self::Properties => BLOCK_RAW_BYTES_MAX,
         }
     }
 }
@@ -247,8 +253,11 @@ impl Sealer {
     }
 
     /// Makes a block of the raw bytes that `out` ends with, from `start` on: compressed if that
-    /// gains enough. Gives the stored length.
+    /// gains enough. Gives the stored length. A block over the limit of its type is a bug of the
+    /// caller and panics.
     pub(super) fn seal(&mut self, out: &mut Vec<u8>, start: usize, kind: BlockType) -> u32 {
+        let raw_len = out.len() - start;
+        assert!(raw_len <= kind.raw_bytes_max(), "a {kind:?} block of {raw_len} bytes");
         let may_compress = matches!(kind, BlockType::Data | BlockType::LargeValue);
         let mut compression = Compression::None;
         if may_compress && let Some(len) = self.try_compress(&out[start..]) {
@@ -401,6 +410,13 @@ mod tests {
             bytes[FOOTER_CHECKED_LEN..56].copy_from_slice(&checksum);
             assert!(matches!(Footer::decode(&bytes), Err(FooterError::Newer(_))));
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "a Data block of")]
+    fn no_block_is_sealed_that_a_reader_refuses() {
+        let mut raw = vec![0; BlockType::Data.raw_bytes_max() + 1];
+        Sealer::new(Compression::Lz4).seal(&mut raw, 0, BlockType::Data);
     }
 
     #[test]

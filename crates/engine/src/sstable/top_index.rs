@@ -197,6 +197,13 @@ fn newest_of_rows(partitions: &[Partition]) -> Vec<i64> {
 }
 
 impl Partition {
+    /// Bytes that it takes in the top index, or a few more.
+    pub(super) fn encoded_len(&self) -> usize {
+        // Two lengths, two handles, a timestamp and a count.
+        const FIXED_LEN: usize = 2 * 5 + 2 * 12 + 8 + 2;
+        FIXED_LEN + self.row.len() + self.column.as_ref().map_or(0, Vec::len)
+    }
+
     fn read(reader: &mut ByteReader<'_>) -> Result<Self, base::codec::DecodeError> {
         let row = reader.string("partition's first row")?.to_vec();
         let column = reader.string("partition's first column")?;

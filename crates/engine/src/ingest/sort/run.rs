@@ -97,6 +97,7 @@ impl RunWriter {
 
     fn end_frame(&mut self) -> Result<()> {
         let payload = &self.frame[FRAME_HEADER_LEN..];
+        assert!(payload.len() <= FRAME_BYTES_MAX, "a frame of {} bytes", payload.len());
         let len = u32::try_from(payload.len()).expect("a frame has less than 1 GiB");
         let checksum = xxh3(payload);
         self.frame[..4].copy_from_slice(&len.to_le_bytes());

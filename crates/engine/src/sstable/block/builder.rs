@@ -1,14 +1,20 @@
 //! Collects rows and entries column by column and writes them as a data block.
 
 use super::{
-    Header, KIND_LARGE, LargeValue, Layout, SAMPLE_EVERY, TIMESTAMP_UNIT_COARSE, ValueLayout,
-    decode_column,
+    DATA_BLOCK_BYTES_MAX, Header, KIND_LARGE, LargeValue, Layout, SAMPLE_EVERY,
+    TIMESTAMP_UNIT_COARSE, ValueLayout, decode_column,
 };
 use crate::cell::{Column, EntryKey, SequenceNumber, Timestamp};
 use crate::sstable::heads::{HEAD_LEN, TailForm, common_prefix, head_of};
 use crate::sstable::ints::{put_ints, width_for};
 use base::codec::PutBytes;
 use std::cmp::Ordering;
+
+/// Bytes of all keys of a block, what they share counted each time, at most. The block is shorter,
+/// but the keys lie whole in memory while it is built.
+const KEYS_BYTES_MAX: usize = DATA_BLOCK_BYTES_MAX;
+/// Bytes that a row takes in the block beside its key and its entries, at most.
+const ROW_LEN_MAX: usize = 26;
 
 /// A data block in the making. Rows come in order, which the caller checks; the order of the
 /// entries of a row is checked here. Its memory is kept from block to block.
@@ -28,6 +34,18 @@ pub(in crate::sstable) struct BlockBuilder {
     /// The length of all values so far, if they have one.
     value_len: Option<usize>,
     continued: bool,
+}
+
+/// The row keys of a block.
+#[derive(Clone, Copy)]
+struct Keys {
+    rows: usize,
+    /// Of all keys together.
+    bytes: usize,
+    /// Length of the shortest.
+    len_min: usize,
+    /// Length of what all begin with.
+    prefix_len: usize,
 }
 
 /// A row of the block.
@@ -190,12 +208,32 @@ impl BlockBuilder {
 
     /// Whether `estimated_len` is `len` or more, `len` being more than 0. Mostly known without it.
     pub(in crate::sstable) fn reaches(&self, len: usize) -> bool {
+        self.len_at_most() >= len && self.estimated_len() >= len
+    }
+
+    /// Whether the block would be `len` bytes or longer with `row`, which comes after its rows, or
+    /// would gather too many bytes of keys. A block keeps what its keys share once: a row that
+    /// shares less makes every key longer. Never so of a block without entries.
+    pub(in crate::sstable) fn reaches_with(&self, row: &[u8], len: usize) -> bool {
+        if self.is_empty() || self.len_at_most() + ROW_LEN_MAX + row.len() < len {
+            return false;
+        }
+        let keys = Keys {
+            rows: self.rows.len() + 1,
+            bytes: self.keys.len() + row.len(),
+            len_min: self.key_len_min.min(row.len()),
+            prefix_len: common_prefix(self.key(0), row),
+        };
+        keys.bytes > KEYS_BYTES_MAX || Layout::of(&self.header_with(keys, false)).end >= len
+    }
+
+    /// Length that the block does not exceed; cheap.
+    fn len_at_most(&self) -> usize {
         // What rows, columns and entries take at most beside keys, columns and values, and the
         // header with all gaps.
         let (rows, columns) = (self.rows.len(), self.dictionary.len());
-        let fixed = 256 + 26 * rows + 4 * columns + 23 * self.cells.len();
-        let most = fixed + self.keys.len() + self.dictionary.bytes.len() + self.values.len();
-        most >= len && self.estimated_len() >= len
+        let fixed = 256 + ROW_LEN_MAX * rows + 4 * columns + 23 * self.cells.len();
+        fixed + self.keys.len() + self.dictionary.bytes.len() + self.values.len()
     }
 
     fn key(&self, row: usize) -> &[u8] {
@@ -214,10 +252,20 @@ impl BlockBuilder {
     /// The header as it would be now. Its tails' length is exact when all suffixes reach 8 bytes,
     /// else an upper bound.
     fn header(&self, continues: bool) -> Header {
-        let rows = self.rows.len();
-        let prefix_len = self.prefix_len();
-        let short = self.key_len_min - prefix_len < HEAD_LEN;
-        let suffixes = self.keys.len() - rows * prefix_len;
+        let keys = Keys {
+            rows: self.rows.len(),
+            bytes: self.keys.len(),
+            len_min: self.key_len_min,
+            prefix_len: self.prefix_len(),
+        };
+        self.header_with(keys, continues)
+    }
+
+    /// The same with other keys.
+    fn header_with(&self, keys: Keys, continues: bool) -> Header {
+        let Keys { rows, bytes, len_min, prefix_len } = keys;
+        let short = len_min - prefix_len < HEAD_LEN;
+        let suffixes = bytes - rows * prefix_len;
         let (timestamp_width, timestamp_unit, timestamp_base) = self.timestamp_form();
         let (sequence_min, sequence_max) = self.sequences.unwrap_or_default();
         let constant = self.value_len.is_some();
@@ -231,7 +279,7 @@ impl BlockBuilder {
             tail_form: if short { TailForm::Marked } else { TailForm::Plain },
             value_layout: match constant {
                 true => ValueLayout::Constant,
-                false if rows == self.cells.len() => ValueLayout::PerRow,
+                false if self.rows.len() == self.cells.len() => ValueLayout::PerRow,
                 false => ValueLayout::Offsets,
             },
             prefix_len,
@@ -261,7 +309,8 @@ impl BlockBuilder {
         }
     }
 
-    /// Appends the block to `out` and empties the builder, keeping its memory.
+    /// Appends the block to `out` and empties the builder, keeping its memory. A block that no
+    /// reader accepts is a bug of the caller, who cuts blocks, and panics.
     pub(in crate::sstable) fn finish(&mut self, out: &mut Vec<u8>, continues: bool) {
         assert!(!self.is_empty(), "a block has an entry");
         let mut header = self.header(continues);
@@ -271,6 +320,7 @@ impl BlockBuilder {
             header.tails_len = (0..header.rows).map(|row| 1 + rest(row)).sum();
         }
         let layout = Layout::of(&header);
+        assert!(layout.end <= DATA_BLOCK_BYTES_MAX, "a data block of {} bytes", layout.end);
         let start = out.len();
         out.reserve(layout.end);
         header.encode(out);

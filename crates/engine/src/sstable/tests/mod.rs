@@ -3,12 +3,14 @@
 mod damage;
 mod golden;
 mod large_values;
+mod limits;
 mod prefixes;
 mod round_trip;
 mod salvage;
 mod together;
 
 use super::*;
+use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX};
 use crate::cache::CacheFeatures;
 use crate::cache::CacheFill;
 use crate::cell::{
