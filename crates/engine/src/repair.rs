@@ -299,34 +299,27 @@ impl Repair<'_> {
             let brought = self.bring(*number, tree, &options, options.compression_last, meta)?;
             metas.extend(brought);
         }
-        metas.sort_by(|a, b| a.first_row.cmp(&b.first_row));
-        let starts_after = |pair: &[SstMeta]| {
-            let end = pair[0].span().end;
-            end.is_some_and(|end| end <= pair[1].span().start)
-                && pair[0].first_row < pair[1].first_row
-        };
-        let run = if metas.windows(2).all(starts_after) { metas } else { self.merge(tree, metas)? };
+        let run = self.merge(tree, merge::runs_of(metas))?;
         let place = |meta| Edit::AddSst { tree, level: LEVELS - 1, run: LAST_RUN, meta };
         let edits: Vec<Edit> = run.into_iter().map(place).collect();
         self.apply(&edits)
     }
 
-    /// Merges files that were brought over, and removes them.
-    fn merge(&mut self, tree: TreeId, metas: Vec<SstMeta>) -> Result<Vec<SstMeta>> {
+    /// Makes one run of files that were brought over, and removes those that it merges.
+    fn merge(&self, tree: TreeId, runs: Vec<Vec<SstMeta>>) -> Result<Vec<SstMeta>> {
         let fs = &*self.env.fs;
         let path = |meta: &SstMeta| meta.number.sst_path(self.into);
         let open = |meta: &SstMeta| {
             let sst = ssts::open(fs, &path(meta), meta.number)?;
             Ok(SstReader::numbered(sst, meta.sequence_max))
         };
-        let open: Vec<Arc<SstReader>> = metas.iter().map(open).collect::<Result<_>>()?;
-        let merged = self.writing(tree, |writing| merge::merge(writing, &open))??;
-        drop(open);
-        for meta in &metas {
+        let remove = |meta: &SstMeta| {
             let path = path(meta);
-            fs.remove_file(&path).map_err(|error| Error::io("remove", &path, &error))?;
-        }
-        Ok(merged)
+            fs.remove_file(&path).map_err(|error| Error::io("remove", &path, &error))
+        };
+        self.writing(tree, |writing| {
+            merge::Merging { writing, open: &open, remove: &remove }.merge(runs)
+        })?
     }
 
     /// Makes the new directory count, and checks it.

@@ -59,13 +59,15 @@ pub(super) struct Source {
     path: PathBuf,
     number: FileNumber,
     pub(super) len: u64,
+    /// Where blocks end: at the footer, or where none was read, at the end of the file.
+    pub(super) blocks_end: u64,
 }
 
 impl Source {
     /// The SSTable in `file`, whose name is `path`.
     pub(super) fn new(file: Arc<dyn ReadFile>, path: &Path, number: FileNumber) -> Result<Self> {
         let len = file.size().map_err(|error| Error::io("read", path, &error))?;
-        Ok(Self { file, path: path.to_owned(), number, len })
+        Ok(Self { file, path: path.to_owned(), number, len, blocks_end: len })
     }
 
     pub(super) fn corruption(&self, offset: u64, what: impl std::fmt::Display) -> Error {
@@ -85,8 +87,7 @@ impl Source {
 
     /// Bytes to read for a block, which must lie within the file.
     pub(super) fn framed_len(&self, handle: Handle, kind: BlockType) -> Result<usize> {
-        let blocks_end = self.len - FOOTER_LEN as u64;
-        if handle.end().is_some_and(|end| end <= blocks_end) {
+        if handle.end().is_some_and(|end| end <= self.blocks_end) {
             return Ok(handle.framed_len());
         }
         let at = handle.offset.min(self.len);
@@ -150,19 +151,22 @@ impl Source {
         }
     }
 
-    pub(super) fn read_footer(&self) -> Result<Footer> {
+    /// The footer. Blocks end where it begins from then on, if it is sound.
+    pub(super) fn read_footer(&mut self) -> Result<Footer> {
         let Some(start) = self.len.checked_sub(FOOTER_LEN as u64) else {
             return Err(self.corruption(self.len, "the file is shorter than an SSTable's footer"));
         };
         let mut bytes = [0; FOOTER_LEN];
         self.read_exact(&mut bytes, start)?;
-        Footer::decode(&bytes).map_err(|error| match error {
+        let footer = Footer::decode(&bytes).map_err(|error| match error {
             FooterError::Damage(damage) => self.corruption(start + damage.at as u64, damage),
             FooterError::Newer(what) => Error::Unusable {
                 dir: self.path.parent().unwrap_or(&self.path).to_owned(),
                 what: format!("{} has {what}: use a newer Stele", self.path.display()),
             },
-        })
+        })?;
+        self.blocks_end = start;
+        Ok(footer)
     }
 
     /// What `check` makes of the raw bytes of a block, its checksum verified.
@@ -189,7 +193,7 @@ impl SstReader {
         number: FileNumber,
         cache: Arc<BlockCache>,
     ) -> Result<Arc<Self>> {
-        let source = Source::new(file, path, number)?;
+        let mut source = Source::new(file, path, number)?;
         let footer = source.read_footer()?;
         let properties =
             source.read_checked(footer.properties, BlockType::Properties, Properties::decode)?;
@@ -230,7 +234,7 @@ impl SstReader {
         path: &Path,
         number: FileNumber,
     ) -> Result<Option<FileIdentity>> {
-        let source = Source::new(file, path, number)?;
+        let mut source = Source::new(file, path, number)?;
         let handle = source.read_footer()?.properties;
         let read = source.read_checked(handle, BlockType::Properties, Properties::decode)?;
         Ok(read.identity)

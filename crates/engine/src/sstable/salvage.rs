@@ -10,7 +10,7 @@
 
 use super::block::{BlockView, CellValue, DataMeta, LargeValue};
 use super::damage::ensure;
-use super::format::{BlockType, FOOTER_LEN, Footer, Handle};
+use super::format::{BlockType, Footer, Handle};
 use super::index::{IndexMeta, IndexPartition};
 use super::properties::Properties;
 use super::ranges;
@@ -71,7 +71,7 @@ impl SstSalvage {
     /// The SSTable in `file`, whose name is `path`. `Error::Unusable` if it is of a newer format,
     /// `Error::Io` if not even its length is known.
     pub(crate) fn open(file: Arc<dyn ReadFile>, path: &Path, number: FileNumber) -> Result<Self> {
-        let source = Source::new(file, path, number)?;
+        let mut source = Source::new(file, path, number)?;
         let footer = damaged_is_none(source.read_footer())?;
         let mut salvage =
             Self { source, footer, properties: None, range_tombstones: None, top: None };
@@ -133,8 +133,7 @@ impl SstSalvage {
         match &self.top {
             Some(top) => walk.by_index(top, &mut parts)?,
             None => {
-                let footer = if self.footer.is_some() { FOOTER_LEN as u64 } else { 0 };
-                walk.region(0, self.source.len.saturating_sub(footer), &mut parts)?;
+                walk.region(0, self.source.blocks_end, &mut parts)?;
             }
         }
         let properties = parts.properties.filter(|_| self.properties.is_none());

@@ -121,6 +121,53 @@ fn a_file_that_was_cut_or_zeroed_costs_what_is_behind() {
     }
 }
 
+/// A block is there if all of its bytes are, however little of the file follows.
+#[test]
+fn a_whole_block_at_the_end_of_a_cut_file_is_read() {
+    let (rows, _, bytes, meta) = example(10);
+    let sst = open(bytes.clone()).unwrap();
+    for partition in 0..sst.top.partitions().len() {
+        let index = sst.index(partition, CacheFill::Bypass).unwrap();
+        for block in 0..index.view().blocks() {
+            let data = sst.data(&index, block, CacheFill::Bypass).unwrap();
+            let mut last = Vec::new();
+            data.view().copy_row(data.view().rows() - 1, &mut last);
+            let whole = |row: &Vec<u8>| match data.view().continues() {
+                true => *row < last,
+                false => *row <= last,
+            };
+            let until = rows.partition_point(|(row, _)| whole(row));
+            let end = index.view().handle(block).end().unwrap() as usize;
+            for cut in [0, 1, 5, 6, 7, 63, 64, 65].map(|more| end + more) {
+                for meta in [None, Some(&meta)] {
+                    let salvaged = salvage(bytes[..cut].to_vec(), meta).unwrap();
+                    let case = format!("block {block} ends at {end}, cut at {cut}");
+                    compare(&rows, &salvaged, &case);
+                    assert!(salvaged.0.starts_with(&rows[..until]), "{case}: a block is missing");
+                    let told = until == rows.len() || !salvaged.1.is_empty();
+                    assert!(told, "{case}: nothing is said to be lost");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_shorter_than_a_footer_gives_what_it_has() {
+    let dropped = example(10).1;
+    let (bytes, _) = build(&Rows::new(), &dropped, &options());
+    let footer = Footer::decode(bytes.last_chunk().unwrap()).unwrap();
+    let end = footer.range_tombstones.unwrap().end().unwrap() as usize;
+    assert!(end < 64, "the test wants a short block, this has {end} bytes");
+    for cut in 0..bytes.len() {
+        let (rows, _, ranges) = salvage(bytes[..cut].to_vec(), None).unwrap();
+        assert_eq!(rows, Rows::new());
+        // Behind the block it is known what there was, though not that it was all.
+        let want = (cut >= end).then(|| dropped.clone());
+        assert_eq!(ranges, want, "cut at {cut}");
+    }
+}
+
 #[test]
 fn an_ingested_file_keeps_its_number_when_its_footer_is_lost() {
     let rows: Rows = vec![(b"a".to_vec(), vec![put(1, b"q", 5, 0, b"v")])];
