@@ -12,3 +12,5 @@ pub mod env;
 pub mod marks;
 pub mod memory;
 pub mod shape;
+#[doc(hidden)]
+pub mod testing;

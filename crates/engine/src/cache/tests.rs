@@ -2,6 +2,7 @@ use super::*;
 use crate::budget::Use;
 use crate::error::Error;
 use crate::error::Result;
+use base::testing::in_own_process;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, LazyLock};
 
@@ -350,8 +351,8 @@ fn no_reader_sees_another_block() {
     });
 }
 
-/// Lets all grace periods end, and gives what has to go back to the system. Readers of other
-/// tests may be interrupted while pinned.
+/// Lets all grace periods end, and gives what has to go back to the system. For tests in a process of
+/// their own: a reader of another test may be stopped while it is pinned.
 fn settle(cache: &Arc<TestCache>) {
     for _ in 0..60_000 {
         cache.balance();
@@ -375,223 +376,240 @@ fn fill_it(cache: &Arc<TestCache>, from: u64) {
 
 #[test]
 fn memory_is_given_up_for_others_and_taken_back() {
-    let size = if cfg!(miri) { MIB } else { 16 * MIB };
-    let budget = Budget::new(size, None);
-    let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
-    let memory = || cache.counters().memory_bytes as usize;
-    fill_it(&cache, 0);
-    assert!(memory() > size / 4 * 3 && memory() <= size, "{}", memory());
-    let mut charge = budget.charge(Use::Active);
-    for others in [size / 8, size / 2, size / 4 * 3, 2 * size] {
-        charge.set(others);
-        settle(&cache);
-        fill_it(&cache, 10_000);
-        assert!(memory() <= (size - others.min(size / 8 * 7)), "{} beside {others}", memory());
-    }
-    assert!(memory() > size / 32, "blocks keep a part");
-    charge.set(size / 2);
-    fill_it(&cache, 20_000);
-    assert!(memory() > size / 4 && memory() <= size / 2, "{}", memory());
-    drop(charge);
-    fill_it(&cache, 30_000);
-    assert!(memory() > size / 4 * 3 && memory() <= size, "{}", memory());
+    in_own_process(|| {
+        let size = if cfg!(miri) { MIB } else { 16 * MIB };
+        let budget = Budget::new(size, None);
+        let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
+        let memory = || cache.counters().memory_bytes as usize;
+        fill_it(&cache, 0);
+        assert!(memory() > size / 4 * 3 && memory() <= size, "{}", memory());
+        let mut charge = budget.charge(Use::Active);
+        for others in [size / 8, size / 2, size / 4 * 3, 2 * size] {
+            charge.set(others);
+            settle(&cache);
+            fill_it(&cache, 10_000);
+            assert!(memory() <= (size - others.min(size / 8 * 7)), "{} beside {others}", memory());
+        }
+        assert!(memory() > size / 32, "blocks keep a part");
+        charge.set(size / 2);
+        fill_it(&cache, 20_000);
+        assert!(memory() > size / 4 && memory() <= size / 2, "{}", memory());
+        drop(charge);
+        fill_it(&cache, 30_000);
+        assert!(memory() > size / 4 * 3 && memory() <= size, "{}", memory());
+    });
 }
 
 #[test]
 fn the_size_changes_by_steps_and_not_back_and_forth() {
-    let (size, steps, turns) = if cfg!(miri) { (2 * MIB, 200, 10) } else { (16 * MIB, 1600, 100) };
-    let budget = Budget::new(size, None);
-    let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
-    let mut sizes = vec![cache.counters().bytes_max];
-    let mut charge = budget.charge(Use::Active);
-    let mut look = |cache: &Arc<TestCache>, loads: u64| {
-        cache.balance();
-        for offset in 0..loads {
-            load_of(cache, offset, 16_000, CachePriority::Normal, FILL);
+    in_own_process(|| {
+        let (size, steps, turns) =
+            if cfg!(miri) { (2 * MIB, 200, 10) } else { (16 * MIB, 1600, 100) };
+        let budget = Budget::new(size, None);
+        let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
+        let mut sizes = vec![cache.counters().bytes_max];
+        let mut charge = budget.charge(Use::Active);
+        let mut look = |cache: &Arc<TestCache>, loads: u64| {
+            cache.balance();
+            for offset in 0..loads {
+                load_of(cache, offset, 16_000, CachePriority::Normal, FILL);
+            }
+            let size = cache.counters().bytes_max;
+            if sizes.last() != Some(&size) {
+                sizes.push(size);
+            }
+            sizes.len()
+        };
+        for bytes in (0..size / 2).step_by(size / steps) {
+            charge.set(bytes);
+            look(&cache, 1);
         }
-        let size = cache.counters().bytes_max;
-        if sizes.last() != Some(&size) {
-            sizes.push(size);
+        let down = look(&cache, 0);
+        assert!((10..=17).contains(&down), "{down} sizes");
+        for _ in 0..turns {
+            charge.set(size / 2 - size / 80);
+            look(&cache, 1);
+            charge.set(size / 2);
+            assert_eq!(look(&cache, 1), down, "less than a step changes nothing");
         }
-        sizes.len()
-    };
-    for bytes in (0..size / 2).step_by(size / steps) {
-        charge.set(bytes);
-        look(&cache, 1);
-    }
-    let down = look(&cache, 0);
-    assert!((10..=17).contains(&down), "{down} sizes");
-    for _ in 0..turns {
-        charge.set(size / 2 - size / 80);
-        look(&cache, 1);
-        charge.set(size / 2);
-        assert_eq!(look(&cache, 1), down, "less than a step changes nothing");
-    }
-    charge.set(0);
-    assert_eq!(look(&cache, 0), down, "nothing is taken back that nobody misses");
+        charge.set(0);
+        assert_eq!(look(&cache, 0), down, "nothing is taken back that nobody misses");
+    });
 }
 
 #[test]
 fn what_is_held_stays_until_it_is_let_go() {
-    let size = if cfg!(miri) { MIB } else { 4 * MIB };
-    let budget = Budget::new(size, None);
-    let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
-    let hint = Hint::default();
-    let len = 16_000;
-    let load = |offset: u64| {
-        let load =
-            |claim: Claim<'_, CacheKey>| end(claim, &hint, key(offset), len, CachePriority::Normal);
-        cache.get_or_load(key(offset), &hint, FILL, load).unwrap()
-    };
-    let holds: Vec<_> = (0..(size / 2 / len) as u64).map(|offset| (load(offset), offset)).collect();
-    fill_it(&cache, 1000);
-    let charge = budget.charge(Use::Metadata).of(2 * size);
-    for _ in 0..10 {
-        cache.balance();
-        epoch::pin().flush();
-    }
-    assert!(cache.counters().memory_bytes as usize > size / 3, "held frames keep their slabs");
-    for (hold, offset) in &holds {
-        check(hold.get(), key(*offset), len);
-        check(hold.clone().get(), key(*offset), len);
-    }
-    drop(holds);
-    settle(&cache);
-    assert!(cache.counters().memory_bytes as usize <= size / 8);
-    drop(charge);
-    fill_it(&cache, 5000);
-    assert!(cache.counters().memory_bytes as usize > size / 2);
+    in_own_process(|| {
+        let size = if cfg!(miri) { MIB } else { 4 * MIB };
+        let budget = Budget::new(size, None);
+        let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
+        let hint = Hint::default();
+        let len = 16_000;
+        let load = |offset: u64| {
+            let load = |claim: Claim<'_, CacheKey>| {
+                end(claim, &hint, key(offset), len, CachePriority::Normal)
+            };
+            cache.get_or_load(key(offset), &hint, FILL, load).unwrap()
+        };
+        let holds: Vec<_> =
+            (0..(size / 2 / len) as u64).map(|offset| (load(offset), offset)).collect();
+        fill_it(&cache, 1000);
+        let charge = budget.charge(Use::Metadata).of(2 * size);
+        for _ in 0..10 {
+            cache.balance();
+            epoch::pin().flush();
+        }
+        assert!(cache.counters().memory_bytes as usize > size / 3, "held frames keep their slabs");
+        for (hold, offset) in &holds {
+            check(hold.get(), key(*offset), len);
+            check(hold.clone().get(), key(*offset), len);
+        }
+        drop(holds);
+        settle(&cache);
+        assert!(cache.counters().memory_bytes as usize <= size / 8);
+        drop(charge);
+        fill_it(&cache, 5000);
+        assert!(cache.counters().memory_bytes as usize > size / 2);
+    });
 }
 
 /// Readers look, hold and load while the cache shrinks to its least and grows again.
 #[test]
 fn no_reader_sees_memory_go() {
-    let (blocks, rounds, larger) = if cfg!(miri) { (30, 20, 3) } else { (400, 20_000, 1) };
-    let len = |offset: u64| larger * [900, 3000, 12_000][offset as usize % 3] + offset as usize;
-    let budget = Budget::new(2 * MIB, None);
-    let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
-    let hints: Vec<Hint> = (0..blocks).map(|_| Hint::default()).collect();
-    let reading = AtomicUsize::new(3);
-    std::thread::scope(|scope| {
-        for reader in 0..3u64 {
-            let (cache, hints, reading) = (&cache, &hints, &reading);
-            scope.spawn(move || {
-                let mut state = reader + 1;
-                let mut kept = Vec::new();
-                for _ in 0..rounds {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-                    let offset = (state >> 33) % blocks;
-                    let (wanted, hint) = (key(offset), &hints[offset as usize]);
-                    {
-                        let pinned = epoch::pin();
-                        if let Some(found) = cache.find(wanted, hint, &pinned) {
-                            check(found, wanted, len(offset));
-                            std::thread::yield_now();
-                            check(found, wanted, len(offset));
+    in_own_process(|| {
+        let (blocks, rounds, larger) = if cfg!(miri) { (30, 20, 3) } else { (400, 20_000, 1) };
+        let len = |offset: u64| larger * [900, 3000, 12_000][offset as usize % 3] + offset as usize;
+        let budget = Budget::new(2 * MIB, None);
+        let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
+        let hints: Vec<Hint> = (0..blocks).map(|_| Hint::default()).collect();
+        let reading = AtomicUsize::new(3);
+        std::thread::scope(|scope| {
+            for reader in 0..3u64 {
+                let (cache, hints, reading) = (&cache, &hints, &reading);
+                scope.spawn(move || {
+                    let mut state = reader + 1;
+                    let mut kept = Vec::new();
+                    for _ in 0..rounds {
+                        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+                        let offset = (state >> 33) % blocks;
+                        let (wanted, hint) = (key(offset), &hints[offset as usize]);
+                        {
+                            let pinned = epoch::pin();
+                            if let Some(found) = cache.find(wanted, hint, &pinned) {
+                                check(found, wanted, len(offset));
+                                std::thread::yield_now();
+                                check(found, wanted, len(offset));
+                            }
+                        }
+                        let load = |claim: Claim<'_, CacheKey>| {
+                            end(claim, hint, wanted, len(offset), CachePriority::Normal)
+                        };
+                        let hold = cache.get_or_load(wanted, hint, FILL, load).unwrap();
+                        kept.push((hold, offset));
+                        if kept.len() > 5 {
+                            let (hold, offset) = kept.swap_remove((state >> 20) as usize % 5);
+                            check(hold.get(), key(offset), len(offset));
                         }
                     }
-                    let load = |claim: Claim<'_, CacheKey>| {
-                        end(claim, hint, wanted, len(offset), CachePriority::Normal)
-                    };
-                    let hold = cache.get_or_load(wanted, hint, FILL, load).unwrap();
-                    kept.push((hold, offset));
-                    if kept.len() > 5 {
-                        let (hold, offset) = kept.swap_remove((state >> 20) as usize % 5);
-                        check(hold.get(), key(offset), len(offset));
-                    }
-                }
-                reading.fetch_sub(1, Ordering::SeqCst);
-            });
-        }
-        scope.spawn(|| {
-            let mut charge = budget.charge(Use::Active);
-            let mut at = 0;
-            while reading.load(Ordering::SeqCst) > 0 {
-                charge.set([0, MIB, 2 * MIB, MIB / 2, 0][at % 5]);
-                cache.balance();
-                at += 1;
-                std::thread::yield_now();
+                    reading.fetch_sub(1, Ordering::SeqCst);
+                });
             }
+            scope.spawn(|| {
+                let mut charge = budget.charge(Use::Active);
+                let mut at = 0;
+                while reading.load(Ordering::SeqCst) > 0 {
+                    charge.set([0, MIB, 2 * MIB, MIB / 2, 0][at % 5]);
+                    cache.balance();
+                    at += 1;
+                    std::thread::yield_now();
+                }
+            });
         });
+        let charge = budget.charge(Use::Active).of(2 * MIB);
+        settle(&cache);
+        drop(charge);
     });
-    let charge = budget.charge(Use::Active).of(2 * MIB);
-    settle(&cache);
-    drop(charge);
 }
 
 /// A block of a size that no other has costs the others a slab, not all that was used but once.
 #[test]
 fn a_rare_size_finds_room_at_the_cost_of_a_slab() {
-    let (size, len, loads) =
-        if cfg!(miri) { (2 * MIB, 12_000, 200) } else { (16 * MIB, 4000, 20_000) };
-    let cache = TestCache::new(size, CacheFeatures::PASSING);
-    let common = 0..loads;
-    for offset in common.clone() {
-        load_of(&cache, offset, len, CachePriority::Normal, FILL);
-    }
-    let resident = || common.clone().filter(|offset| has_untouched(&cache, *offset)).count();
-    // Something in each slab is used.
-    let used = common.clone().step_by(3).filter(|offset| has(&cache, *offset)).count();
-    let fit = size / len * 5 / 7;
-    assert!(used > fit / 3, "{used} blocks are used again");
-    let before = resident();
-    assert!(before > fit, "{before} blocks fit");
-    load_of(&cache, 1_000_000, 30_000, CachePriority::High, FILL);
-    assert!(has(&cache, 1_000_000));
-    let lost = before - resident();
-    // The hand evicts some others on its way to the slab that it clears.
-    let part = if cfg!(miri) { 2 } else { 20 };
-    assert!(lost < before / part, "{lost} of {before} blocks went for one");
+    in_own_process(|| {
+        let (size, len, loads) =
+            if cfg!(miri) { (2 * MIB, 12_000, 200) } else { (16 * MIB, 4000, 20_000) };
+        let cache = TestCache::new(size, CacheFeatures::PASSING);
+        let common = 0..loads;
+        for offset in common.clone() {
+            load_of(&cache, offset, len, CachePriority::Normal, FILL);
+        }
+        let resident = || common.clone().filter(|offset| has_untouched(&cache, *offset)).count();
+        // Something in each slab is used.
+        let used = common.clone().step_by(3).filter(|offset| has(&cache, *offset)).count();
+        let fit = size / len * 5 / 7;
+        assert!(used > fit / 3, "{used} blocks are used again");
+        let before = resident();
+        assert!(before > fit, "{before} blocks fit");
+        load_of(&cache, 1_000_000, 30_000, CachePriority::High, FILL);
+        assert!(has(&cache, 1_000_000));
+        let lost = before - resident();
+        // The hand evicts some others on its way to the slab that it clears.
+        let part = if cfg!(miri) { 2 } else { 20 };
+        assert!(lost < before / part, "{lost} of {before} blocks went for one");
+    });
 }
 
 #[test]
 fn while_there_is_room_every_block_is_worth_keeping_and_then_what_comes_again() {
-    let cache = TestCache::new(SMALL, CacheFeatures::PASSING);
-    let (few, many) = ((SMALL / LEN / 2) as u64, (SMALL / LEN * 2) as u64);
-    for offset in 0..few {
-        assert!(cache.is_worth_keeping(key(offset), LEN));
-        load(&cache, offset, CachePriority::Normal, FILL);
-    }
-    (few..many).for_each(|offset| load(&cache, offset, CachePriority::Normal, FILL));
-    // Frames come free several at a time, and more where other tests of this process were pinned.
-    let turned_away = (3000..4000).find(|offset| {
-        let kept = cache.is_worth_keeping(key(*offset), LEN);
-        if kept {
-            load(&cache, *offset, CachePriority::Normal, FILL);
+    in_own_process(|| {
+        let cache = TestCache::new(SMALL, CacheFeatures::PASSING);
+        let (few, many) = ((SMALL / LEN / 2) as u64, (SMALL / LEN * 2) as u64);
+        for offset in 0..few {
+            assert!(cache.is_worth_keeping(key(offset), LEN));
+            load(&cache, offset, CachePriority::Normal, FILL);
         }
-        !kept
+        (few..many).for_each(|offset| load(&cache, offset, CachePriority::Normal, FILL));
+        // Frames come free several at a time.
+        let turned_away = (3000..4000).find(|offset| {
+            let kept = cache.is_worth_keeping(key(*offset), LEN);
+            if kept {
+                load(&cache, *offset, CachePriority::Normal, FILL);
+            }
+            !kept
+        });
+        let turned_away = turned_away.expect("others would have to go");
+        assert!(cache.is_worth_keeping(key(turned_away), LEN), "it came again");
+        assert!(cache.is_worth_keeping(key(5001), 4 << 20), "it takes no frame's place");
+        cache.remove_file(FileNumber(7));
+        // Frames come free after a grace period.
+        let comes_free = |offset| {
+            epoch::pin().flush();
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            cache.is_worth_keeping(key(offset), LEN)
+        };
+        assert!((6000..7000).any(comes_free), "all frames are free");
     });
-    let turned_away = turned_away.expect("others would have to go");
-    assert!(cache.is_worth_keeping(key(turned_away), LEN), "it came again");
-    assert!(cache.is_worth_keeping(key(5001), 4 << 20), "it takes no frame's place");
-    cache.remove_file(FileNumber(7));
-    // Frames come free after a grace period; other tests of this process may be pinned.
-    let comes_free = |offset| {
-        epoch::pin().flush();
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        cache.is_worth_keeping(key(offset), LEN)
-    };
-    assert!((6000..7000).any(comes_free), "all frames are free");
 }
 
 #[test]
 fn a_cache_that_grows_has_room_again() {
-    let size = if cfg!(miri) { 2 * MIB } else { 8 * MIB };
-    let budget = Budget::new(size, None);
-    let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
-    let mut others = budget.charge(Use::Building).of(size / 4 * 3);
-    cache.balance();
-    let turned_away = (0..8000).find(|offset| {
-        load(&cache, *offset, CachePriority::Normal, FILL);
-        !cache.is_worth_keeping(key(10_000 + offset), LEN)
+    in_own_process(|| {
+        let size = if cfg!(miri) { 2 * MIB } else { 8 * MIB };
+        let budget = Budget::new(size, None);
+        let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
+        let mut others = budget.charge(Use::Building).of(size / 4 * 3);
+        cache.balance();
+        let turned_away = (0..8000).find(|offset| {
+            load(&cache, *offset, CachePriority::Normal, FILL);
+            !cache.is_worth_keeping(key(10_000 + offset), LEN)
+        });
+        assert!(turned_away.is_some(), "it is full");
+        others.set(0);
+        // It grows when so much was turned away that it would use the room.
+        let grows = || {
+            cache.turned_away(LEN);
+            cache.bytes_max() == size
+        };
+        assert!((0..60_000).any(|_| grows()), "{cache:?}");
+        assert!(cache.is_worth_keeping(key(70_000), LEN), "there are slabs to cut");
     });
-    assert!(turned_away.is_some(), "it is full");
-    others.set(0);
-    // It grows when so much was turned away that it would use the room.
-    let grows = || {
-        cache.turned_away(LEN);
-        cache.bytes_max() == size
-    };
-    assert!((0..60_000).any(|_| grows()), "{cache:?}");
-    assert!(cache.is_worth_keeping(key(70_000), LEN), "there are slabs to cut");
 }

@@ -1,7 +1,11 @@
 //! Memtables of all trees, blocks and what is pinned stay within one budget, and nobody waits for
 //! ever when it is small.
+//!
+//! A test that holds bytes of blocks against a bound runs in a process of its own: threads of other
+//! tests that are stopped while they look at blocks keep memory.
 
 use crate::support::{TREE, collect, eventually, open};
+use base::testing::in_own_process;
 use engine::{
     Column, Durability, Engine, FamilyId, IngestOptions, Options, RowRange, ScanRequest, SstWriter,
     Timestamp, TreeId, TreeOptions, WriteBatch,
@@ -42,30 +46,32 @@ fn with_budget(memory_bytes_max: usize) -> Options {
 
 #[test]
 fn a_thousand_trees_stay_within_the_budget() {
-    const TREES: u32 = 1_000;
-    let budget = 48 * MIB;
-    let dir = tempfile::tempdir().unwrap();
-    let engine = open(dir.path(), with_budget(budget));
-    (0..TREES).for_each(|id| engine.create_tree(TreeId(id), TreeOptions::default()).unwrap());
-    let mut most = 0;
-    for round in 0..6u64 {
-        for tree in 0..TREES {
-            write(&engine, TreeId(tree), round * 20..(round + 1) * 20);
-            if tree % 50 == 0 {
-                most = most.max(in_use(&engine));
+    in_own_process(|| {
+        const TREES: u32 = 1_000;
+        let budget = 48 * MIB;
+        let dir = tempfile::tempdir().unwrap();
+        let engine = open(dir.path(), with_budget(budget));
+        (0..TREES).for_each(|id| engine.create_tree(TreeId(id), TreeOptions::default()).unwrap());
+        let mut most = 0;
+        for round in 0..6u64 {
+            for tree in 0..TREES {
+                write(&engine, TreeId(tree), round * 20..(round + 1) * 20);
+                if tree % 50 == 0 {
+                    most = most.max(in_use(&engine));
+                }
             }
+            for tree in (0..TREES).step_by(10) {
+                assert_eq!(rows_of(&engine, TreeId(tree)), (round as usize + 1) * 20);
+            }
+            most = most.max(in_use(&engine));
         }
-        for tree in (0..TREES).step_by(10) {
-            assert_eq!(rows_of(&engine, TreeId(tree)), (round as usize + 1) * 20);
-        }
-        most = most.max(in_use(&engine));
-    }
-    // A part is on its way out while readers may still look at it.
-    assert!(most <= budget / 16 * 17, "{most} of {budget}");
-    assert!(most >= budget / 2, "{most}: the budget is used");
-    let early = metric(&engine, "flushes_for_memory_total");
-    assert!(early > 0, "memtables were flushed before they were full");
-    assert!(early < 2_000, "{early}: not with every write");
+        // A part is on its way out while readers may still look at it.
+        assert!(most <= budget / 16 * 17, "{most} of {budget}");
+        assert!(most >= budget / 2, "{most}: the budget is used");
+        let early = metric(&engine, "flushes_for_memory_total");
+        assert!(early > 0, "memtables were flushed before they were full");
+        assert!(early < 2_000, "{early}: not with every write");
+    });
 }
 
 #[test]
@@ -146,47 +152,50 @@ fn what_an_ingest_gathers_is_charged_until_its_file_is_written() {
 
 #[test]
 fn blocks_give_way_to_what_the_process_has_beside_and_come_back() {
-    const BUDGET: usize = 16 * MIB;
-    let dir = tempfile::tempdir().unwrap();
-    let engine = open(dir.path(), with_budget(BUDGET));
-    engine.create_tree(TREE, TreeOptions::default()).unwrap();
-    let mut writer = engine.sst_writer(TREE, &IngestOptions::default()).unwrap();
-    let column = Column::of(FamilyId(1), b"q");
-    // More than the budget, whatever compression makes of it.
-    let value: Vec<u8> =
-        (0..2000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    for row in 0..20_000u64 {
-        let value: Vec<u8> = value.iter().map(|byte| byte ^ (row >> 1) as u8 ^ row as u8).collect();
-        writer.put(&row.to_be_bytes(), column, Timestamp(1), &value).unwrap();
-    }
-    engine.ingest(&mut writer.finish().unwrap()).unwrap();
-    let blocks = || metric(&engine, "memory_blocks_bytes");
-    let beside = || metric(&engine, "memory_beside_bytes");
-    // Told as often as the scan goes on: what was beside and is not goes little by little.
-    let read_all = |beside: usize| {
-        for _ in 0..4 {
-            assert_eq!(rows_of(&engine, TREE), 20_000);
-            (0..50).for_each(|_| engine.note_process_memory(in_use(&engine) + beside));
+    in_own_process(|| {
+        const BUDGET: usize = 16 * MIB;
+        let dir = tempfile::tempdir().unwrap();
+        let engine = open(dir.path(), with_budget(BUDGET));
+        engine.create_tree(TREE, TreeOptions::default()).unwrap();
+        let mut writer = engine.sst_writer(TREE, &IngestOptions::default()).unwrap();
+        let column = Column::of(FamilyId(1), b"q");
+        // More than the budget, whatever compression makes of it.
+        let value: Vec<u8> =
+            (0..2000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        for row in 0..20_000u64 {
+            let value: Vec<u8> =
+                value.iter().map(|byte| byte ^ (row >> 1) as u8 ^ row as u8).collect();
+            writer.put(&row.to_be_bytes(), column, Timestamp(1), &value).unwrap();
         }
-    };
-    read_all(0);
-    assert!(blocks() > BUDGET / 8 * 6 && beside() == 0, "{} {}", blocks(), beside());
-    // So much that there is room for, so much that an eighth is left, and more than that.
-    for (there, most, least) in [(6, 10, 7), (13, 3, 1), (40, 2, 1)] {
-        read_all(there * MIB);
-        eventually("blocks give way", || blocks() <= most * MIB);
-        assert!(blocks() >= least * MIB, "{there} MiB beside: {}", blocks());
-        assert!(beside().abs_diff(there * MIB) < MIB, "{there} MiB beside: {}", beside());
-    }
-    // Memtables keep their share.
-    (0..150).for_each(|at| write(&engine, TREE, 100_000 + at * 20..100_000 + (at + 1) * 20));
-    assert_eq!(metric(&engine, "flushes_total"), 0);
-    engine.flush(TREE).unwrap();
-    for _ in 0..8 {
-        assert_eq!(rows_of(&engine, TREE), 23_000);
-        (0..50).for_each(|_| engine.note_process_memory(in_use(&engine)));
-    }
-    assert!(blocks() > BUDGET / 8 * 6 && beside() == 0, "{} {}", blocks(), beside());
+        engine.ingest(&mut writer.finish().unwrap()).unwrap();
+        let blocks = || metric(&engine, "memory_blocks_bytes");
+        let beside = || metric(&engine, "memory_beside_bytes");
+        // Told as often as the scan goes on: what was beside and is not goes little by little.
+        let read_all = |beside: usize| {
+            for _ in 0..4 {
+                assert_eq!(rows_of(&engine, TREE), 20_000);
+                (0..50).for_each(|_| engine.note_process_memory(in_use(&engine) + beside));
+            }
+        };
+        read_all(0);
+        assert!(blocks() > BUDGET / 8 * 6 && beside() == 0, "{} {}", blocks(), beside());
+        // So much that there is room for, so much that an eighth is left, and more than that.
+        for (there, most, least) in [(6, 10, 7), (13, 3, 1), (40, 2, 1)] {
+            read_all(there * MIB);
+            eventually("blocks give way", || blocks() <= most * MIB);
+            assert!(blocks() >= least * MIB, "{there} MiB beside: {}", blocks());
+            assert!(beside().abs_diff(there * MIB) < MIB, "{there} MiB beside: {}", beside());
+        }
+        // Memtables keep their share.
+        (0..150).for_each(|at| write(&engine, TREE, 100_000 + at * 20..100_000 + (at + 1) * 20));
+        assert_eq!(metric(&engine, "flushes_total"), 0);
+        engine.flush(TREE).unwrap();
+        for _ in 0..8 {
+            assert_eq!(rows_of(&engine, TREE), 23_000);
+            (0..50).for_each(|_| engine.note_process_memory(in_use(&engine)));
+        }
+        assert!(blocks() > BUDGET / 8 * 6 && beside() == 0, "{} {}", blocks(), beside());
+    });
 }
 
 #[test]
@@ -214,38 +223,43 @@ fn a_scan_that_keeps_old_memtables_stops_no_writer() {
 
 #[test]
 fn blocks_give_way_to_memtables_while_they_are_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let engine = open(dir.path(), Options { memtable_bytes_max: 2 * MIB, ..with_budget(8 * MIB) });
-    let (data, other) = (TreeId(1), TreeId(2));
-    [data, other].iter().for_each(|id| engine.create_tree(*id, TreeOptions::default()).unwrap());
-    let rows = 20_000;
-    (0..rows / 100).for_each(|at| write(&engine, data, at * 100..(at + 1) * 100));
-    engine.compact_range(data, &RowRange::ALL).unwrap();
-    let writing = AtomicBool::new(true);
-    let (mut least, mut most) = (usize::MAX, 0);
-    std::thread::scope(|scope| {
-        for reader in 0..2u64 {
-            let (engine, writing) = (&engine, &writing);
-            scope.spawn(move || {
-                let mut row = reader;
-                while writing.load(Ordering::Relaxed) {
-                    row = (row * 31 + 7) % rows;
-                    let got = engine.get(data, &row.to_be_bytes(), FamilyId(1), b"q", None);
-                    assert_eq!(got.unwrap().unwrap().1, VALUE);
-                }
-            });
-        }
-        for round in 0..300u64 {
-            write(&engine, other, round * 100..(round + 1) * 100);
-            let blocks = metric(&engine, "cache_bytes_max");
-            (least, most) = (least.min(blocks), most.max(blocks));
-        }
-        writing.store(false, Ordering::Relaxed);
-    });
-    assert!(least < 6 * MIB && most > least, "blocks had from {least} to {most}");
-    // What readers were looking at goes when they have gone on, and somebody asks for memory.
-    eventually("blocks keep their memory", || {
-        write(&engine, other, 0..1);
-        in_use(&engine) <= 8 * MIB
+    in_own_process(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let engine =
+            open(dir.path(), Options { memtable_bytes_max: 2 * MIB, ..with_budget(8 * MIB) });
+        let (data, other) = (TreeId(1), TreeId(2));
+        [data, other]
+            .iter()
+            .for_each(|id| engine.create_tree(*id, TreeOptions::default()).unwrap());
+        let rows = 20_000;
+        (0..rows / 100).for_each(|at| write(&engine, data, at * 100..(at + 1) * 100));
+        engine.compact_range(data, &RowRange::ALL).unwrap();
+        let writing = AtomicBool::new(true);
+        let (mut least, mut most) = (usize::MAX, 0);
+        std::thread::scope(|scope| {
+            for reader in 0..2u64 {
+                let (engine, writing) = (&engine, &writing);
+                scope.spawn(move || {
+                    let mut row = reader;
+                    while writing.load(Ordering::Relaxed) {
+                        row = (row * 31 + 7) % rows;
+                        let got = engine.get(data, &row.to_be_bytes(), FamilyId(1), b"q", None);
+                        assert_eq!(got.unwrap().unwrap().1, VALUE);
+                    }
+                });
+            }
+            for round in 0..300u64 {
+                write(&engine, other, round * 100..(round + 1) * 100);
+                let blocks = metric(&engine, "cache_bytes_max");
+                (least, most) = (least.min(blocks), most.max(blocks));
+            }
+            writing.store(false, Ordering::Relaxed);
+        });
+        assert!(least < 6 * MIB && most > least, "blocks had from {least} to {most}");
+        // What readers were looking at goes when they have gone on, and somebody asks for memory.
+        eventually("blocks keep their memory", || {
+            write(&engine, other, 0..1);
+            in_use(&engine) <= 8 * MIB
+        });
     });
 }
