@@ -9,7 +9,9 @@ use crate::options::FilterGranularity;
 use crate::read::counters::FilterCounters;
 use crate::reader::PointCount;
 use crate::sstable::Asked;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// A reading of the engine's counters and gauges, over all trees since open.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,6 +50,29 @@ pub(crate) struct Counters {
     pub(crate) write_stalls: AtomicU64,
     pub(crate) write_slowdowns: AtomicU64,
     pub(crate) background_failures: AtomicU64,
+    pub(crate) huge_pages: HugePages,
+}
+
+/// The bytes of the block cache on huge pages, as they were when they were last counted. The system
+/// walks all memory of the process to count them, so that is done once a second at most.
+#[derive(Debug, Default)]
+pub(crate) struct HugePages {
+    /// When they were counted, by the monotonic clock, and how many there were.
+    last: Mutex<Option<(Duration, Option<u64>)>>,
+}
+
+/// How long a count of huge pages is good for.
+const HUGE_PAGES_EVERY: Duration = Duration::from_secs(1);
+
+impl HugePages {
+    /// The last count, or that of `count` if the last one is old at `now`.
+    fn bytes(&self, now: Duration, count: impl FnOnce() -> Option<u64>) -> Option<u64> {
+        let mut last = self.last.lock();
+        match *last {
+            Some((at, bytes)) if now.saturating_sub(at) < HUGE_PAGES_EVERY => bytes,
+            _ => last.insert((now, count())).1,
+        }
+    }
 }
 
 /// Names of what a level holds.
@@ -165,7 +190,8 @@ impl Shared {
         add("cache_inherited_total", help, cache.inherited);
         add("cache_inherited_bytes_total", "Bytes of those", cache.inherited_bytes);
         add("cache_inherited_used_total", "Those that were used afterwards", cache.inherited_used);
-        if let Some(huge) = cache.huge_bytes {
+        let now = self.env.clock.monotonic();
+        if let Some(huge) = counters.huge_pages.bytes(now, || self.cache.huge_bytes()) {
             add("cache_huge_page_bytes", "Bytes of the block cache on huge pages", huge);
         }
         add("cache_bytes", "Bytes in the block cache", cache.bytes);
@@ -252,5 +278,25 @@ impl Shared {
                 runs().map(|run| run.bytes()).sum(),
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_pages_are_counted_once_a_second() {
+        let pages = HugePages::default();
+        let mut count = 0;
+        let mut seen = Vec::new();
+        for at in [0, 400, 999, 1_000, 1_500, 2_100] {
+            let counted = || {
+                count += 1;
+                Some(count)
+            };
+            seen.push(pages.bytes(Duration::from_millis(at), counted));
+        }
+        assert_eq!(seen, [1, 1, 1, 2, 2, 3].map(Some));
     }
 }

@@ -46,6 +46,4 @@ pub struct CacheCounters {
     pub memory_bytes: u64,
     /// Bytes it may hold now.
     pub bytes_max: u64,
-    /// Bytes of memory on huge pages now; `None` where the system does not tell.
-    pub huge_bytes: Option<u64>,
 }

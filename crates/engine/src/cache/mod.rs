@@ -391,8 +391,13 @@ impl<M: Plain> Cache<M> {
             bytes: (frame_bytes + heap_bytes) as u64,
             memory_bytes: self.memory_bytes() as u64,
             bytes_max: self.bytes_max() as u64,
-            huge_bytes: self.arena.huge_bytes(),
         }
+    }
+
+    /// Bytes of memory on huge pages now; `None` where the system does not tell. The system looks
+    /// at every page of the process for it, which takes it milliseconds a GiB.
+    pub(crate) fn huge_bytes(&self) -> Option<u64> {
+        self.arena.huge_bytes()
     }
 
     /// Notes a use of the block in a frame.
