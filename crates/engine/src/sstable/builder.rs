@@ -15,6 +15,7 @@ use super::ages::Ages;
 use super::block::{BlockBuilder, LargeValue, NewValue};
 use super::filter::FilterBuilder;
 use super::format::{BlockType, Footer, Handle, Sealer};
+use super::frames::{Frames, encode_header};
 use super::index::{IndexEntry, RowPrefixes, encode_column, encode_partition};
 use super::origin::Origin;
 use super::properties::{Deferred, Properties};
@@ -154,6 +155,7 @@ struct Output {
     /// Bytes at which it is written.
     pending_max: usize,
     written: u64,
+    frames: Frames,
 }
 
 impl Output {
@@ -171,9 +173,12 @@ impl Output {
         kind: BlockType,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> Result<Handle> {
+        if let (Frames::Of(identity), 0) = (self.frames, self.len()) {
+            self.pending.extend_from_slice(&encode_header(identity));
+        }
         let (offset, start) = (self.len(), self.pending.len());
         fill(&mut self.pending);
-        let len = self.sealer.seal(&mut self.pending, start, kind);
+        let len = self.sealer.seal(&mut self.pending, start, kind, self.frames.seed(offset));
         if self.pending.len() >= self.pending_max {
             self.flush()?;
         }
@@ -197,10 +202,10 @@ impl SstBuilder {
         let shape = options.shape;
         let sealer = Sealer::new(options.compression, shape.incompressible_skip_max);
         let (path, pending) = (path.to_owned(), Vec::new());
-        let pending_max = shape.sst_write_bytes;
+        let (pending_max, frames) = (shape.sst_write_bytes, Frames::Of(FileIdentity(0)));
         let filter = (options.filter_granularity, options.filter_bits_per_key);
         Self {
-            output: Output { file, path, sealer, pending, pending_max, written: 0 },
+            output: Output { file, path, sealer, pending, pending_max, written: 0, frames },
             block: BlockBuilder::default(),
             row: Vec::new(),
             row_hash: 0,
@@ -237,9 +242,19 @@ impl SstBuilder {
         self
     }
 
-    /// Has the file tell what it is known by wherever it is copied to.
+    /// Has the file tell what it is known by wherever it is copied to, and its blocks be blocks of
+    /// that file only. Comes before any entry.
     pub fn with_identity(mut self, identity: FileIdentity) -> Self {
+        assert!(self.is_empty(), "an identity comes before entries");
         self.properties.identity = Some(identity);
+        self.output.frames = Frames::Of(identity);
+        self
+    }
+
+    /// Has the file be of version 1, which nothing but tests writes.
+    #[cfg(test)]
+    pub(super) fn of_version_1(mut self) -> Self {
+        self.output.frames = Frames::Unmarked;
         self
     }
 
@@ -349,7 +364,12 @@ impl SstBuilder {
         let properties =
             self.output.write_block(&self.properties.encode(), BlockType::Properties)?;
         let Self { ingested, options: SstOptions { prefix_index, .. }, .. } = self;
-        let footer = Footer { top_index, properties, range_tombstones, ingested, prefix_index };
+        let identity = match self.output.frames {
+            Frames::Unmarked => None,
+            Frames::Of(identity) => Some(identity),
+        };
+        let footer =
+            Footer { top_index, properties, range_tombstones, ingested, prefix_index, identity };
         self.output.pending.extend_from_slice(&footer.encode());
         self.output.flush()?;
         let Output { file, path, .. } = &mut self.output;

@@ -1,28 +1,32 @@
-//! The frame of an SSTable (docs/format/sstable.md): footer, handles, block trailers.
+//! The frame of an SSTable (docs/format/sstable.md): footer, handles, block trailers. The header,
+//! and what the checksums of blocks are made of, is in frames.rs.
 //!
 //! ```text
-//! file    = { data block | large-value block } { filter partition } { index partition }
+//! file    = header { data block | large-value block } { filter partition } { index partition }
 //!           [ range-tombstone block ] top index  properties  footer
-//! block   = stored bytes | compression u8 | type u8 | low 32 bits of XXH3 of all before it
+//! block   = stored bytes | compression u8 | type u8 | low 32 bits of XXH3 of all before it,
+//!           seeded by file and offset
 //! stored  = raw bytes, or when compressed: raw length u32 | compressed bytes
 //! footer  = 64 bytes, see `Footer`
 //! ```
 //!
 //! Invariants:
-//! 1. Every byte of a file belongs to exactly one block or to the footer, and is covered by that
-//!    block's or the footer's checksum.
+//! 1. Every byte of a file belongs to exactly one block, or to the header or the footer, and is
+//!    covered by a checksum there.
 //! 2. A length is compared with the file's length before anything of that length is allocated,
 //!    and a raw length with the limit of its block type.
 //! 3. No block is sealed that is over the limit of its type: a reader would refuse it.
 
 use super::damage::{Damage, ensure};
+use super::frames::Frames;
 use crate::batch::VALUE_BYTES_MAX;
+use crate::file::FileIdentity;
 use crate::options::Compression;
-use base::checksum::xxh3;
-use base::codec::{ByteReader, PutBytes};
+use base::checksum::{xxh3, xxh3_seeded};
+use base::codec::{ByteReader, DecodeError, PutBytes};
 
-/// Version of the format this code writes.
-pub const FORMAT_VERSION: u16 = 1;
+/// Newest version of the format that this code reads, and the one it writes.
+pub const FORMAT_VERSION: u16 = 2;
 
 /// Length of the footer, of this and every later version.
 pub(super) const FOOTER_LEN: usize = 64;
@@ -128,7 +132,10 @@ impl BlockType {
 /// The fixed end of every file.
 ///
 /// ```text
-/// 0  top index handle (offset u64, len u32)   12 properties handle   24 range-tombstone handle
+/// version 1: 0 top index handle (offset u64, len u32)   12 properties handle
+///            24 range-tombstone handle
+/// version 2: 0 top index handle   12 range-tombstone len u32   16 properties len u32
+///            20 identity, 16 bytes
 /// 36 features that a reader must understand u32   40 features it may ignore u32
 /// 44 zero u16   46 version u16   48 XXH3-64 of bytes 0..48   56 magic
 /// ```
@@ -144,9 +151,13 @@ pub struct Footer {
     pub ingested: bool,
     /// Index partitions may have a prefix index.
     pub prefix_index: bool,
+    /// What the file is known by; `None` in version 1.
+    pub identity: Option<FileIdentity>,
 }
 
 const FOOTER_CHECKED_LEN: usize = 48;
+/// Bytes of the footer that differ from version to version.
+const FOOTER_PLACES_LEN: usize = 36;
 
 /// Why a footer was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,6 +168,15 @@ pub enum FooterError {
     Newer(String),
 }
 
+impl FooterError {
+    /// The refusal of a version that this program does not know.
+    pub(super) fn newer(version: u16) -> Self {
+        Self::Newer(format!(
+            "SSTable format version {version}; this program reads versions up to {FORMAT_VERSION}"
+        ))
+    }
+}
+
 impl From<Damage> for FooterError {
     fn from(damage: Damage) -> Self {
         Self::Damage(damage)
@@ -164,18 +184,31 @@ impl From<Damage> for FooterError {
 }
 
 impl Footer {
-    /// The 64 bytes.
+    /// The 64 bytes. Since version 2, range tombstones and properties follow the top index.
     pub fn encode(&self) -> [u8; FOOTER_LEN] {
         let mut out = Vec::with_capacity(FOOTER_LEN);
         self.top_index.put(&mut out);
-        self.properties.put(&mut out);
-        self.range_tombstones.unwrap_or_default().put(&mut out);
+        match self.identity {
+            None => {
+                self.properties.put(&mut out);
+                self.range_tombstones.unwrap_or_default().put(&mut out);
+            }
+            Some(identity) => {
+                let ranges_len = self.range_tombstones.map_or(0, |handle| handle.len);
+                let follow = Self::behind(self.top_index, ranges_len, self.properties.len);
+                let own = (self.range_tombstones, self.properties);
+                assert_eq!(follow, Some(own), "blocks before the footer follow each other");
+                out.put_u32(ranges_len);
+                out.put_u32(self.properties.len);
+                out.extend_from_slice(&identity.0.to_le_bytes());
+            }
+        }
         let ingested = u32::from(self.ingested) * FEATURE_INGESTED;
         let prefix_index = u32::from(self.prefix_index) * FEATURE_PREFIX_INDEX;
         out.put_u32(ingested | prefix_index);
         out.put_u32(0);
         out.put_u16(0);
-        out.put_u16(FORMAT_VERSION);
+        out.put_u16(if self.identity.is_some() { FORMAT_VERSION } else { 1 });
         out.put_u64(xxh3(&out[..FOOTER_CHECKED_LEN]));
         out.put_u64(MAGIC);
         out.try_into().expect("the fields above are 64 bytes")
@@ -184,10 +217,8 @@ impl Footer {
     /// The footer in the last 64 bytes of a file.
     pub fn decode(bytes: &[u8; FOOTER_LEN]) -> Result<Self, FooterError> {
         let decode = |error| Damage::decode(0, error);
-        let mut reader = ByteReader::new(bytes);
-        let top_index = Handle::read(&mut reader).map_err(decode)?;
-        let properties = Handle::read(&mut reader).map_err(decode)?;
-        let range_tombstones = Handle::read(&mut reader).map_err(decode)?;
+        let (places, rest) = bytes.split_at(FOOTER_PLACES_LEN);
+        let mut reader = ByteReader::new(rest);
         let must_understand = reader.u32("features").map_err(decode)?;
         let _may_ignore = reader.u32("features").map_err(decode)?;
         let zero = reader.u16("zero").map_err(decode)?;
@@ -196,10 +227,8 @@ impl Footer {
         let magic = reader.u64("magic").map_err(decode)?;
         ensure(magic == MAGIC, 56, "the file does not end as an SSTable")?;
         ensure(checksum == xxh3(&bytes[..FOOTER_CHECKED_LEN]), 48, "footer checksum")?;
-        if version != FORMAT_VERSION {
-            return Err(FooterError::Newer(format!(
-                "SSTable format version {version}; this program reads version {FORMAT_VERSION}"
-            )));
+        if !(1..=FORMAT_VERSION).contains(&version) {
+            return Err(FooterError::newer(version));
         }
         let unknown = must_understand & !(FEATURE_INGESTED | FEATURE_PREFIX_INDEX);
         if unknown != 0 {
@@ -208,14 +237,63 @@ impl Footer {
             )));
         }
         ensure(zero == 0, 44, "reserved bytes are not zero")?;
-        let absent = range_tombstones == Handle::default();
-        Ok(Self {
+        let ingested = must_understand & FEATURE_INGESTED != 0;
+        let prefix_index = must_understand & FEATURE_PREFIX_INDEX != 0;
+        let places = match version {
+            1 => Self::places_of_version_1(places).map_err(decode)?,
+            _ => Self::places(places)
+                .map_err(decode)?
+                .ok_or(Damage::new(0, "blocks past the end of any file"))?,
+        };
+        Ok(Self { ingested, prefix_index, ..places })
+    }
+
+    fn places_of_version_1(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
+        let top_index = Handle::read(&mut reader)?;
+        let properties = Handle::read(&mut reader)?;
+        let ranges = Handle::read(&mut reader)?;
+        let range_tombstones = (ranges != Handle::default()).then_some(ranges);
+        let (ingested, prefix_index, identity) = (false, false, None);
+        Ok(Self { top_index, properties, range_tombstones, ingested, prefix_index, identity })
+    }
+
+    /// `None` if they end past the end of `u64`.
+    fn places(bytes: &[u8]) -> Result<Option<Self>, DecodeError> {
+        let mut reader = ByteReader::new(bytes);
+        let top_index = Handle::read(&mut reader)?;
+        let ranges_len = reader.u32("length of range tombstones")?;
+        let properties_len = reader.u32("length of properties")?;
+        let identity = FileIdentity(
+            u128::from(reader.u64("identity")?) | u128::from(reader.u64("identity")?) << 64,
+        );
+        let behind = Self::behind(top_index, ranges_len, properties_len);
+        Ok(behind.map(|(range_tombstones, properties)| Self {
             top_index,
             properties,
-            range_tombstones: (!absent).then_some(range_tombstones),
-            ingested: must_understand & FEATURE_INGESTED != 0,
-            prefix_index: must_understand & FEATURE_PREFIX_INDEX != 0,
-        })
+            range_tombstones,
+            ingested: false,
+            prefix_index: false,
+            identity: Some(identity),
+        }))
+    }
+
+    /// Range tombstones, if they have a length, and properties where they follow the top index.
+    fn behind(
+        top_index: Handle,
+        ranges_len: u32,
+        properties_len: u32,
+    ) -> Option<(Option<Handle>, Handle)> {
+        let offset = top_index.end()?;
+        let ranges = (ranges_len > 0).then_some(Handle { offset, len: ranges_len });
+        let offset = ranges.map_or(Some(offset), Handle::end)?;
+        let properties = Handle { offset, len: properties_len };
+        properties.end().map(|_| (ranges, properties))
+    }
+
+    /// How the checksums of the file's blocks are made.
+    pub(super) fn frames(&self) -> Frames {
+        self.identity.map_or(Frames::Unmarked, Frames::Of)
     }
 }
 
@@ -253,9 +331,15 @@ impl Sealer {
     }
 
     /// Makes a block of the raw bytes that `out` ends with, from `start` on: compressed if that
-    /// gains enough. Gives the stored length. A block over the limit of its type is a bug of the
-    /// caller and panics.
-    pub(super) fn seal(&mut self, out: &mut Vec<u8>, start: usize, kind: BlockType) -> u32 {
+    /// gains enough. `seed` is that of its place (frames.rs). Gives the stored length. A block over
+    /// the limit of its type is a bug of the caller and panics.
+    pub(super) fn seal(
+        &mut self,
+        out: &mut Vec<u8>,
+        start: usize,
+        kind: BlockType,
+        seed: u64,
+    ) -> u32 {
         let raw_len = out.len() - start;
         assert!(raw_len <= kind.raw_bytes_max(), "a {kind:?} block of {raw_len} bytes");
         let may_compress = matches!(kind, BlockType::Data | BlockType::LargeValue);
@@ -268,7 +352,7 @@ impl Sealer {
         let len = out.len() - start;
         out.push(compression as u8);
         out.push(kind as u8);
-        let checksum = xxh3(&out[start..]) as u32;
+        let checksum = xxh3_seeded(seed, &out[start..]) as u32;
         out.put_u32(checksum);
         u32::try_from(len).expect("blocks are below 4 GiB")
     }
@@ -316,17 +400,18 @@ impl Sealer {
     }
 }
 
-/// The raw bytes of a block of type `kind` in `framed`, which is stored bytes and trailer. Those
-/// of a compressed block are written to the front of `raw`, which only grows.
+/// The raw bytes of a block of type `kind` in `framed`, which is stored bytes and trailer and lies
+/// at the place whose seed is `seed`. Those of a compressed block are written to the front of `raw`, which only grows.
 pub(super) fn unseal<'a>(
     framed: &'a [u8],
     kind: BlockType,
+    seed: u64,
     raw: &'a mut Vec<u8>,
 ) -> Result<&'a [u8], Damage> {
     let len = framed.len();
     let stored_len = len.checked_sub(TRAILER_LEN).ok_or(Damage::new(0, "no room for a trailer"))?;
     let (checked, checksum) = framed.split_at(len - 4);
-    ensure(checksum == (xxh3(checked) as u32).to_le_bytes(), 0, "block checksum")?;
+    ensure(checksum == (xxh3_seeded(seed, checked) as u32).to_le_bytes(), 0, "block checksum")?;
     let compression = Compression::from_byte(checked[stored_len])
         .ok_or(Damage::new(stored_len, "a byte that names no compression"))?;
     let found = BlockType::from_byte(checked[stored_len + 1]);
@@ -371,24 +456,35 @@ mod tests {
 
     #[test]
     fn a_footer_reads_back_and_no_flipped_byte_does() {
-        let footer = Footer {
+        let of_version_1 = Footer {
             top_index: Handle { offset: 1, len: 2 },
             properties: Handle { offset: 3, len: 4 },
             range_tombstones: Some(Handle { offset: 5, len: 6 }),
             ingested: true,
             prefix_index: true,
+            identity: None,
         };
-        for (ingested, prefix_index) in [(false, false), (false, true), (true, false)] {
-            let other = Footer { ingested, prefix_index, ..footer };
-            assert_eq!(Footer::decode(&other.encode()), Ok(other));
-        }
-        let bytes = footer.encode();
-        assert_eq!(Footer::decode(&bytes), Ok(footer));
-        for at in 0..FOOTER_LEN {
-            for flip in [1, 0x80, 0xff] {
-                let mut flipped = bytes;
-                flipped[at] ^= flip;
-                assert!(matches!(Footer::decode(&flipped), Err(FooterError::Damage(_))));
+        let newest = Footer {
+            range_tombstones: Some(Handle { offset: 9, len: 6 }),
+            properties: Handle { offset: 21, len: 4 },
+            identity: Some(FileIdentity(3 << 120 | 9)),
+            ..of_version_1
+        };
+        let without_ranges =
+            Footer { range_tombstones: None, properties: Handle { offset: 9, len: 4 }, ..newest };
+        for footer in [of_version_1, newest, without_ranges] {
+            for (ingested, prefix_index) in [(false, false), (false, true), (true, false)] {
+                let other = Footer { ingested, prefix_index, ..footer };
+                assert_eq!(Footer::decode(&other.encode()), Ok(other));
+            }
+            let bytes = footer.encode();
+            assert_eq!(Footer::decode(&bytes), Ok(footer));
+            for at in 0..FOOTER_LEN {
+                for flip in [1, 0x80, 0xff] {
+                    let mut flipped = bytes;
+                    flipped[at] ^= flip;
+                    assert!(matches!(Footer::decode(&flipped), Err(FooterError::Damage(_))));
+                }
             }
         }
     }
@@ -402,6 +498,7 @@ mod tests {
             range_tombstones: None,
             ingested: false,
             prefix_index: false,
+            identity: None,
         };
         for at in [36, 46] {
             let mut bytes = footer.encode();
@@ -416,7 +513,7 @@ mod tests {
     #[should_panic(expected = "a Data block of")]
     fn no_block_is_sealed_that_a_reader_refuses() {
         let mut raw = vec![0; BlockType::Data.raw_bytes_max() + 1];
-        Sealer::new(Compression::Lz4, SKIP_MAX).seal(&mut raw, 0, BlockType::Data);
+        Sealer::new(Compression::Lz4, SKIP_MAX).seal(&mut raw, 0, BlockType::Data, 0);
     }
 
     #[test]
@@ -432,14 +529,16 @@ mod tests {
             for raw in [&b""[..], b"a", &[7; 10_000], &random] {
                 let mut framed = raw.to_vec();
                 let mut sealer = Sealer::new(compression, SKIP_MAX);
-                let len = sealer.seal(&mut framed, 0, BlockType::LargeValue) as usize;
+                let len = sealer.seal(&mut framed, 0, BlockType::LargeValue, 5) as usize;
                 assert_eq!(framed.len(), len + TRAILER_LEN);
                 let stored = if raw.len() == 10_000 { compression } else { Compression::None };
                 assert_eq!(framed[len], stored as u8);
                 // Longer than the block, and full of something else.
                 let mut memory = vec![9; if raw.len() == 5000 { 20_000 } else { 3 }];
-                assert_eq!(unseal(&framed, BlockType::LargeValue, &mut memory).unwrap(), raw);
-                assert!(unseal(&framed, BlockType::Filter, &mut memory).is_err());
+                let read = unseal(&framed, BlockType::LargeValue, 5, &mut memory);
+                assert_eq!(read.unwrap(), raw);
+                assert!(unseal(&framed, BlockType::LargeValue, 6, &mut memory).is_err());
+                assert!(unseal(&framed, BlockType::Filter, 5, &mut memory).is_err());
             }
         }
     }
@@ -452,7 +551,7 @@ mod tests {
             let mut sealer = Sealer::new(compression, SKIP_MAX);
             let mut stored = |raw: &[u8]| {
                 let mut framed = raw.to_vec();
-                sealer.seal(&mut framed, 0, BlockType::Data) as usize
+                sealer.seal(&mut framed, 0, BlockType::Data, 0) as usize
             };
             for _ in 0..100 {
                 assert_eq!(stored(&random), random.len());

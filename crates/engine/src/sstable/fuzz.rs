@@ -7,6 +7,7 @@
 use super::block::{BlockView, CellValue, DataMeta};
 use super::filter::{FilterMeta, FilterPartition, FilterQuery};
 use super::format::{BlockType, FOOTER_LEN, Footer, unseal};
+use super::frames::{HEADER_LEN, decode_header, encode_header};
 use super::index::{IndexMeta, IndexPartition};
 use super::properties::Properties;
 use super::ranges;
@@ -26,7 +27,7 @@ pub fn block(data: &[u8]) {
             let checksum = xxh3(&framed) as u32;
             framed.extend_from_slice(&checksum.to_le_bytes());
             let mut raw = Vec::new();
-            let Ok(raw) = unseal(&framed, BlockType::Data, &mut raw) else { return };
+            let Ok(raw) = unseal(&framed, BlockType::Data, 0, &mut raw) else { return };
             raw.to_vec()
         }
     };
@@ -117,8 +118,13 @@ pub fn filter(data: &[u8]) {
     }
 }
 
-/// A footer (the last 64 bytes) and the properties before it.
+/// A header (the first 40 bytes), a footer (the last 64 bytes), and properties.
 pub fn footer(data: &[u8]) {
+    if let Some(bytes) = data.first_chunk::<HEADER_LEN>()
+        && let Ok(identity) = decode_header(bytes)
+    {
+        assert_eq!(encode_header(identity), *bytes);
+    }
     if let Some((_, bytes)) = data.split_last_chunk::<FOOTER_LEN>()
         && let Ok(footer) = Footer::decode(bytes)
     {

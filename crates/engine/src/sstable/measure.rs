@@ -109,7 +109,7 @@ impl DataBlock {
 
 /// Bytes of a data block in a file under LZ4.
 pub fn lz4_len(raw: &[u8]) -> usize {
-    Sealer::new(Compression::Lz4, 0).seal(&mut raw.to_vec(), 0, BlockType::Data) as usize
+    Sealer::new(Compression::Lz4, 0).seal(&mut raw.to_vec(), 0, BlockType::Data, 0) as usize
 }
 
 /// Builds the filter of one partition.

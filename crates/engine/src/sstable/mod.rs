@@ -13,6 +13,7 @@ mod cursor;
 mod damage;
 mod filter;
 mod format;
+mod frames;
 #[doc(hidden)]
 pub mod fuzz;
 

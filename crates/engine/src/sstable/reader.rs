@@ -16,6 +16,7 @@ use super::cursor::{Place, SstCursor};
 use super::damage::{Damage, ensure};
 use super::filter::FilterQuery;
 use super::format::{BlockType, FOOTER_LEN, Footer, FooterError, Handle, unseal};
+use super::frames::{Frames, HEADER_LEN, decode_header};
 use super::load::{BlockLoad, Lead, with_scratch};
 use super::properties::Properties;
 use super::refs::{DataRef, FilterRef, IndexRef, ValueRef};
@@ -61,13 +62,16 @@ pub(super) struct Source {
     pub(super) len: u64,
     /// Where blocks end: at the footer, or where none was read, at the end of the file.
     pub(super) blocks_end: u64,
+    /// How checksums of blocks are made: as a sound footer says, or as in version 1.
+    pub(super) frames: Frames,
 }
 
 impl Source {
     /// The SSTable in `file`, whose name is `path`.
     pub(super) fn new(file: Arc<dyn ReadFile>, path: &Path, number: FileNumber) -> Result<Self> {
         let len = file.size().map_err(|error| Error::io("read", path, &error))?;
-        Ok(Self { file, path: path.to_owned(), number, len, blocks_end: len })
+        let (path, frames) = (path.to_owned(), Frames::Unmarked);
+        Ok(Self { file, path, number, len, blocks_end: len, frames })
     }
 
     pub(super) fn corruption(&self, offset: u64, what: impl std::fmt::Display) -> Error {
@@ -133,7 +137,7 @@ impl Source {
         framed: &'a [u8],
         raw: &'a mut Vec<u8>,
     ) -> Result<&'a [u8]> {
-        unseal(framed, kind, raw).map_err(|damage| {
+        unseal(framed, kind, self.frames.seed(handle.offset), raw).map_err(|damage| {
             let what = Damage::new(damage.at, format!("{kind:?} block: {}", damage.what));
             self.damage(handle, &what)
         })
@@ -151,22 +155,36 @@ impl Source {
         }
     }
 
-    /// The footer. Blocks end where it begins from then on, if it is sound.
+    /// The footer. From then on, if it is sound, blocks end where it begins and have the checksums
+    /// that it wants.
     pub(super) fn read_footer(&mut self) -> Result<Footer> {
         let Some(start) = self.len.checked_sub(FOOTER_LEN as u64) else {
             return Err(self.corruption(self.len, "the file is shorter than an SSTable's footer"));
         };
         let mut bytes = [0; FOOTER_LEN];
         self.read_exact(&mut bytes, start)?;
-        let footer = Footer::decode(&bytes).map_err(|error| match error {
+        let footer = Footer::decode(&bytes).map_err(|error| self.refusal(start, error))?;
+        (self.blocks_end, self.frames) = (start, footer.frames());
+        Ok(footer)
+    }
+
+    /// What the header says that the file is known by. Files of version 1 have none: there it is
+    /// damage.
+    pub(super) fn read_header(&self) -> Result<FileIdentity> {
+        let mut bytes = [0; HEADER_LEN];
+        self.read_exact(&mut bytes, 0)?;
+        decode_header(&bytes).map_err(|error| self.refusal(0, error))
+    }
+
+    /// The refusal of the header or the footer, which begins at `start`.
+    fn refusal(&self, start: u64, error: FooterError) -> Error {
+        match error {
             FooterError::Damage(damage) => self.corruption(start + damage.at as u64, damage),
             FooterError::Newer(what) => Error::Unusable {
                 dir: self.path.parent().unwrap_or(&self.path).to_owned(),
                 what: format!("{} has {what}: use a newer Stele", self.path.display()),
             },
-        })?;
-        self.blocks_end = start;
-        Ok(footer)
+        }
     }
 
     /// What `check` makes of the raw bytes of a block, its checksum verified.
@@ -282,6 +300,10 @@ impl SstReader {
         let zero = properties.sequence_max == SequenceNumber(0);
         if self.footer.ingested && !(zero && self.range_tombstones.is_empty()) {
             return fail(self.footer.properties, "a sequence number in an ingested file");
+        }
+        let other = |own| self.footer.identity.is_some_and(|identity| identity != own);
+        if properties.identity.is_some_and(other) {
+            return fail(self.footer.properties, "another identity than in the footer");
         }
         if self.footer.prefix_index && properties.row_prefix_bytes == 0 {
             return fail(self.footer.properties, "a prefix index without a length of prefixes");

@@ -7,10 +7,14 @@
 //!    cannot be read, by walking from block to block ([`super::scan`]).
 //! 3. Nothing that is given was not in the file. What the file hid may be among it, if what hid it
 //!    is lost: that is for the reader of the list of lost rows to know.
+//! 4. Every gap is told, at the latest at the end. Blocks of a file of version 1 can be imitated by
+//!    bytes within a block, and such a walk ends in a gap sooner or later: there it may be any row
+//!    from where the walk began on that is missing, or is not one of the file's own.
 
 use super::block::{BlockView, CellValue, DataMeta, LargeValue};
 use super::damage::ensure;
 use super::format::{BlockType, Footer, Handle};
+use super::frames::Frames;
 use super::index::{IndexMeta, IndexPartition};
 use super::properties::Properties;
 use super::ranges;
@@ -73,6 +77,11 @@ impl SstSalvage {
     pub(crate) fn open(file: Arc<dyn ReadFile>, path: &Path, number: FileNumber) -> Result<Self> {
         let mut source = Source::new(file, path, number)?;
         let footer = damaged_is_none(source.read_footer())?;
+        if footer.is_none()
+            && let Some(identity) = damaged_is_none(source.read_header())?
+        {
+            source.frames = Frames::Of(identity);
+        }
         let mut salvage =
             Self { source, footer, properties: None, range_tombstones: None, top: None };
         if let Some(footer) = footer {
@@ -133,7 +142,7 @@ impl SstSalvage {
         match &self.top {
             Some(top) => walk.by_index(top, &mut parts)?,
             None => {
-                walk.region(0, self.source.blocks_end, &mut parts)?;
+                walk.region(self.source.frames.blocks_start(), self.source.blocks_end, &mut parts)?;
             }
         }
         let properties = parts.properties.filter(|_| self.properties.is_none());
@@ -230,7 +239,7 @@ impl Walk<'_, '_> {
         let partitions = top.partitions();
         let data_end = partitions.iter().flat_map(|p| p.filter.into_iter().chain([p.index]));
         let data_end = data_end.map(|handle| handle.offset).min().unwrap_or(0);
-        let mut border = 0;
+        let mut border = self.source.frames.blocks_start();
         for (at, partition) in partitions.iter().enumerate() {
             match self.blocks_of(partition.index)? {
                 Ok(blocks) => {
@@ -281,17 +290,18 @@ impl Walk<'_, '_> {
     /// Walks from block to block; whether it came to `end` or past all data blocks.
     fn region(&mut self, start: u64, end: u64, parts: &mut Parts) -> Result<bool> {
         let mut at = start;
+        let first = self.after_last();
         while at < end {
             let (kind, handle) = match block_at(self.source, at, end) {
                 Ok(Some(found)) => found,
                 Ok(None) if parts.past_data => return Ok(true),
                 Ok(None) => {
-                    self.lose(at, "no block that verifies begins here".to_owned(), None);
+                    self.lose_walk(at, "no block that verifies begins here".to_owned(), first);
                     return Ok(false);
                 }
                 Err(error) => {
                     let (_, what) = text(error)?;
-                    self.lose(at, what, None);
+                    self.lose_walk(at, what, first);
                     return Ok(false);
                 }
             };
@@ -314,13 +324,30 @@ impl Walk<'_, '_> {
         if self.gap.is_some() {
             return;
         }
-        let after_last = match &self.row {
+        let start = self.after_last().max(first.unwrap_or_default().to_vec());
+        self.gap = Some(Gap { offset, what, start });
+    }
+
+    /// Notes that a walk from block to block, which began before the row `first`, ends here.
+    fn lose_walk(&mut self, offset: u64, what: String, first: Vec<u8>) {
+        self.lose(offset, what, None);
+        let Some(gap) = self.gap.as_mut().filter(|_| self.source.frames == Frames::Unmarked) else {
+            return;
+        };
+        if first < gap.start {
+            gap.start = first;
+            gap.what += "; up to here blocks were told by checksums, which in a file of version 1 a \
+                         value can imitate";
+        }
+    }
+
+    /// The first row that may come next.
+    fn after_last(&self) -> Vec<u8> {
+        match &self.row {
             Some(row) if self.continues => row.clone(),
             Some(row) => after(row),
             None => Vec::new(),
-        };
-        let start = after_last.max(first.unwrap_or_default().to_vec());
-        self.gap = Some(Gap { offset, what, start });
+        }
     }
 
     /// Tells what was missing before `row`, which is next; `continued` says that it began before.
@@ -332,9 +359,8 @@ impl Walk<'_, '_> {
         }
         let Some(Gap { offset, what, start }) = self.gap.take() else { return Ok(()) };
         let end = if continued { after(row) } else { row.to_vec() };
-        if start >= end {
-            return Ok(());
-        }
+        // Rows out of order leave no room for it, and yet something is missing.
+        let end = end.max(after(&start));
         (self.sink)(Piece::Lost(LostRows {
             offset,
             what,
@@ -344,7 +370,8 @@ impl Walk<'_, '_> {
 
     /// Tells what was missing at the end.
     fn finish(&mut self, end: End) -> Result<()> {
-        let complete = !self.continues
+        let complete = self.gap.is_none()
+            && !self.continues
             && match &end {
                 End::Empty => true,
                 End::Row(last) => self.row.as_ref().is_some_and(|row| row >= last),
@@ -353,10 +380,15 @@ impl Walk<'_, '_> {
         if complete {
             return Ok(());
         }
+        let gap_is_known = self.gap.is_some();
         self.lose(self.source.len, "the file ends early".to_owned(), None);
         let Some(Gap { offset, what, start }) = self.gap.take() else { return Ok(()) };
         let end = match end {
-            End::Row(last) => Some(after(&last)),
+            // Rows behind the last one are none of the file's own.
+            End::Row(last) => {
+                Some(after(&last.max(self.row.take().unwrap_or_default()).max(start.clone())))
+            }
+            End::Empty if gap_is_known => None,
             End::Empty => Some(after(&start)),
             End::Unknown => None,
         };

@@ -2,7 +2,9 @@
 //!
 //! A block does not say how long it is, but it ends with its compression, its type and a checksum
 //! of all before: from where one begins, the first place at which those hold is its end. So the
-//! blocks of a file can be walked from any known border up to the next damage, not past it.
+//! blocks of a file can be walked from any known border up to the next damage, not past it. Where
+//! checksums are also of the place (frames.rs), nothing but the block that was written there has
+//! one that holds; in a file of version 1 a block may begin with bytes that look like another one.
 
 use super::format::{BlockType, Handle, TRAILER_LEN};
 use super::reader::Source;
@@ -22,7 +24,7 @@ pub(super) fn block_at(
     start: u64,
     end: u64,
 ) -> Result<Option<(BlockType, Handle)>> {
-    let mut hash = Xxh3::default();
+    let mut hash = Xxh3::seeded(source.frames.seed(start));
     // What is read and not yet done with, and how much of it is in the hash.
     let (mut window, mut window_start, mut hashed) = (Vec::new(), start, 0);
     loop {

@@ -90,6 +90,7 @@ impl<'a> Check<'a> {
     }
 
     fn run(mut self, read: &mut dyn FnMut(u64)) {
+        self.header().unwrap_or_else(|error| (self.found)(error));
         let partitions = self.sst.top.partitions();
         for (at, partition) in partitions.iter().enumerate() {
             self.extents.extend(partition.filter);
@@ -109,6 +110,17 @@ impl<'a> Check<'a> {
             self.finish().unwrap_or_else(|error| (self.found)(error));
         }
         read(self.sst.bytes());
+    }
+
+    /// Checks the header, which no read looks at, against the footer.
+    fn header(&self) -> Result<()> {
+        let source = &self.sst.source;
+        match self.sst.footer.identity {
+            Some(identity) if source.read_header()? != identity => {
+                Err(source.corruption(0, "another identity than in the footer"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn partition(&mut self, index: &IndexRef, read: &mut dyn FnMut(u64)) {
@@ -305,7 +317,7 @@ impl<'a> Check<'a> {
             return fail("properties tell of other bounds than there are".into());
         }
         self.extents.sort_by_key(|handle| handle.offset);
-        let mut end = 0;
+        let mut end = self.sst.source.frames.blocks_start();
         for handle in &self.extents {
             if handle.offset != end {
                 return Err(self.sst.source.corruption(end, "bytes in no block or in two"));

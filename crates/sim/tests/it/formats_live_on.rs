@@ -19,7 +19,8 @@ use sim::session::Session;
 use std::path::{Path, PathBuf};
 
 /// The steps that have been, oldest first. The last is what this program writes.
-const STEPS: [&str; 4] = ["store-v1", "store-v1-origin", "store-v1-ages", "store-v1-identity"];
+const STEPS: [&str; 5] =
+    ["store-v1", "store-v1-origin", "store-v1-ages", "store-v1-identity", "store-v2-frames"];
 /// Fixtures stay small.
 const BYTES_MAX: usize = 200 << 10;
 
@@ -134,8 +135,8 @@ fn what_is_newer_is_refused_with_file_versions_and_what_to_do() {
         ("MANIFEST", |file| raise_version_of_records(file), ["format 2", "up to 1", "Stele 3.7"]),
         (
             ".sst",
-            |file| change_footer(file, 46, 2),
-            ["version 2", "reads version 1", "use a newer Stele"],
+            |file| change_footer(file, 46, 3),
+            ["version 3", "versions up to 2", "use a newer Stele"],
         ),
         (
             ".sst",

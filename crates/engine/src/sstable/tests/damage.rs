@@ -105,7 +105,7 @@ fn bytes_after_the_footer_are_corruption() {
 fn a_newer_version_is_refused_with_what_to_do() {
     let (_, _, mut bytes) = example();
     let footer = bytes.len() - 64;
-    bytes[footer + 46] = 2;
+    bytes[footer + 46] = 3;
     let checksum = base::checksum::xxh3(&bytes[footer..footer + 48]).to_le_bytes();
     bytes[footer + 48..footer + 56].copy_from_slice(&checksum);
     match open(bytes).expect_err("a newer version") {

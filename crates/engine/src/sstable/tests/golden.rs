@@ -1,10 +1,11 @@
-//! Files of format version 1, kept forever. `v1_plain.sst` must also be written again byte by
-//! byte; the compressed ones depend on the codecs' releases and must only be readable. The block
-//! in the format page is checked against what the builder writes.
+//! Files of each format version, kept forever. Those that are not compressed must also be written
+//! again byte by byte; the compressed ones depend on the codecs' releases and must only be readable.
+//! The block in the format page is checked against what the builder writes.
 //!
 //! After a deliberate change before the first release, `REWRITE=1 cargo test` writes them anew.
 
 use super::*;
+use crate::file::FileIdentity;
 use crate::sstable::block::{BlockBuilder, BlockView, DataMeta, NewValue};
 use std::path::PathBuf;
 
@@ -35,20 +36,39 @@ fn golden_rows() -> (Rows, Vec<RangeTombstone>) {
     (rows, vec![range(b"b", Some(b"c"), 20), range(b"x", None, 21)])
 }
 
+/// The versions of the format.
+const VERSIONS: [u16; 2] = [1, 2];
+
+/// A builder of a file of `version`.
+fn of_version(version: u16) -> impl Fn(SstBuilder) -> SstBuilder {
+    move |builder| match version {
+        1 => builder.of_version_1(),
+        _ => builder.with_identity(FileIdentity(0x5e1e << 112 | 7)),
+    }
+}
+
+/// The file that is kept under `name`; `written`, if it is to be written anew.
+fn kept(name: &str, written: &[u8]) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/sstable").join(name);
+    if std::env::var_os("REWRITE").is_some() {
+        std::fs::write(&path, written).unwrap();
+    }
+    std::fs::read(&path).unwrap()
+}
+
 #[test]
-fn files_of_version_1_stay_readable() {
+fn files_of_every_version_stay_readable() {
     let (rows, dropped) = golden_rows();
-    for (name, compression) in [
-        ("v1_plain.sst", Compression::None),
-        ("v1_lz4.sst", Compression::Lz4),
-        ("v1_zstd.sst", Compression::Zstd),
-    ] {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/sstable").join(name);
-        let (written, _) = build(&rows, &dropped, &SstOptions { compression, ..options() });
-        if std::env::var_os("REWRITE").is_some() {
-            std::fs::write(&path, &written).unwrap();
-        }
-        let kept = std::fs::read(&path).unwrap();
+    let compressions =
+        [("plain", Compression::None), ("lz4", Compression::Lz4), ("zstd", Compression::Zstd)];
+    let cases = VERSIONS.iter().flat_map(|version| compressions.map(|case| (*version, case)));
+    for (version, (name, compression)) in cases {
+        let name = format!("v{version}_{name}.sst");
+        let options = SstOptions { compression, ..options() };
+        let (written, _) = build_by(&rows, &dropped, &options, of_version(version));
+        let kept = kept(&name, &written);
+        let footer = Footer::decode(kept.last_chunk().unwrap()).unwrap();
+        assert_eq!(footer.identity.is_some(), version > 1, "{name}");
         if compression == Compression::None {
             assert!(kept == written, "{name} would be written differently now");
         }
@@ -61,13 +81,15 @@ fn files_of_version_1_stay_readable() {
 
 #[test]
 fn a_file_with_row_prefixes_stays_readable() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/sstable/v1_prefixes.sst");
-    let (rows, dropped) = golden_rows();
-    let (written, _) = build(&rows, &dropped, &prefixed_options());
-    if std::env::var_os("REWRITE").is_some() {
-        std::fs::write(&path, &written).unwrap();
+    for version in VERSIONS {
+        prefixes_stay_readable(version);
     }
-    let kept = std::fs::read(&path).unwrap();
+}
+
+fn prefixes_stay_readable(version: u16) {
+    let (rows, dropped) = golden_rows();
+    let (written, _) = build_by(&rows, &dropped, &prefixed_options(), of_version(version));
+    let kept = kept(&format!("v{version}_prefixes.sst"), &written);
     assert!(kept == written, "the file would be written differently now");
     let sst = open(kept).unwrap();
     sst.verify().unwrap();
@@ -89,10 +111,11 @@ fn ingested_rows() -> Rows {
     ]
 }
 
-fn build_ingested(rows: &Rows) -> Vec<u8> {
+fn build_ingested(rows: &Rows, version: u16) -> Vec<u8> {
     let file = MemoryFile::default();
     let path = Path::new("7.sst");
-    let mut builder = SstBuilder::for_ingest(Box::new(file.clone()), path, options());
+    let builder = SstBuilder::for_ingest(Box::new(file.clone()), path, options());
+    let mut builder = of_version(version)(builder);
     for (row, entries) in rows {
         entries.iter().for_each(|entry| builder.add(row, &entry.borrow()).unwrap());
     }
@@ -102,13 +125,15 @@ fn build_ingested(rows: &Rows) -> Vec<u8> {
 
 #[test]
 fn an_ingested_file_has_the_number_that_it_is_given() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/sstable/v1_ingested.sst");
-    let mut rows = ingested_rows();
-    let written = build_ingested(&rows);
-    if std::env::var_os("REWRITE").is_some() {
-        std::fs::write(&path, &written).unwrap();
+    for version in VERSIONS {
+        an_ingested_file_has_its_number(version);
     }
-    let kept = std::fs::read(&path).unwrap();
+}
+
+fn an_ingested_file_has_its_number(version: u16) {
+    let mut rows = ingested_rows();
+    let written = build_ingested(&rows, version);
+    let kept = kept(&format!("v{version}_ingested.sst"), &written);
     assert!(kept == written, "the file would be written differently now");
     let number = SequenceNumber(4711);
     let sst = SstReader::numbered(open(kept.clone()).unwrap(), number);
@@ -130,7 +155,7 @@ fn an_ingested_file_has_the_number_that_it_is_given() {
 fn an_ingested_file_with_a_number_in_it_is_damaged() {
     let mut rows = ingested_rows();
     rows[0].1[0].sequence = SequenceNumber(1);
-    let error = open(build_ingested(&rows)).unwrap_err();
+    let error = open(build_ingested(&rows, 2)).unwrap_err();
     assert!(matches!(error, Error::Corruption { .. }), "{error:?}");
 }
 

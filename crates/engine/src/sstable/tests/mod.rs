@@ -100,8 +100,19 @@ fn prefixed_options() -> SstOptions {
 }
 
 fn build(rows: &Rows, dropped: &[RangeTombstone], options: &SstOptions) -> (Vec<u8>, SstSummary) {
+    build_by(rows, dropped, options, |builder| builder)
+}
+
+/// The same by a builder that `with` has changed.
+fn build_by(
+    rows: &Rows,
+    dropped: &[RangeTombstone],
+    options: &SstOptions,
+    with: impl FnOnce(SstBuilder) -> SstBuilder,
+) -> (Vec<u8>, SstSummary) {
     let file = MemoryFile::default();
-    let mut builder = SstBuilder::new(Box::new(file.clone()), Path::new("7.sst"), options.clone());
+    let builder = SstBuilder::new(Box::new(file.clone()), Path::new("7.sst"), options.clone());
+    let mut builder = with(builder);
     for (row, entries) in rows {
         for entry in entries {
             builder.add(row, &entry.borrow()).unwrap();
