@@ -9,6 +9,7 @@ use crate::cell::{
 };
 use crate::merge::Operand;
 use base::codec::{ByteReader, DecodeError, PutBytes};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Longest row key, in bytes.
@@ -55,6 +56,8 @@ pub struct WriteBatch {
     /// The encoding; nothing at all while there are no mutations.
     bytes: Vec<u8>,
     count: u32,
+    /// Where timestamps stand that are set when the batch gets its place in the order of commits.
+    open_times: Vec<usize>,
 }
 
 /// A batch within all limits that does not change any more: one encoding that the log writes and
@@ -109,12 +112,13 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
+        self.open_times.clear();
     }
 
     /// Writes a cell, replacing one of the same row, column and timestamp.
     pub fn put(&mut self, row: &[u8], column: Column<'_>, timestamp: Timestamp, value: &[u8]) {
         assert_eq!(column.scope, Scope::Column, "a cell lies in a column");
-        self.push_entry(row, column, timestamp, Kind::Put, value);
+        let _ = self.push_entry(row, column, timestamp, Kind::Put, value);
     }
 
     /// Merges `operand` into the cell of that row, column and timestamp.
@@ -126,7 +130,26 @@ impl WriteBatch {
         operand: Operand,
     ) {
         assert_eq!(column.scope, Scope::Column, "a cell lies in a column");
-        self.push_entry(row, column, timestamp, Kind::Merge, &operand.encode());
+        let _ = self.push_entry(row, column, timestamp, Kind::Merge, &operand.encode());
+    }
+
+    /// [`Self::put`] with a timestamp that is set later: see [`crate::Engine::write_timed`].
+    pub fn put_timed(&mut self, row: &[u8], column: Column<'_>, value: &[u8]) {
+        assert_eq!(column.scope, Scope::Column, "a cell lies in a column");
+        let at = self.push_entry(row, column, Timestamp(0), Kind::Put, value);
+        self.open_times.push(at);
+    }
+
+    /// [`Self::merge`] with a timestamp that is set later: see [`crate::Engine::write_timed`].
+    pub fn merge_timed(&mut self, row: &[u8], column: Column<'_>, operand: Operand) {
+        assert_eq!(column.scope, Scope::Column, "a cell lies in a column");
+        let at = self.push_entry(row, column, Timestamp(0), Kind::Merge, &operand.encode());
+        self.open_times.push(at);
+    }
+
+    /// Number of mutations so far whose timestamp is set later.
+    pub fn open_times(&self) -> usize {
+        self.open_times.len()
     }
 
     /// Deletes what `column` names (a column, a family or the row) in a range of timestamps: all
@@ -135,7 +158,7 @@ impl WriteBatch {
     pub fn delete(&mut self, row: &[u8], column: Column<'_>, range: TimestampRange) {
         if !range.is_empty() {
             let oldest = range.start.0.to_le_bytes();
-            self.push_entry(row, column, range.newest(), Kind::Tombstone, &oldest);
+            let _ = self.push_entry(row, column, range.newest(), Kind::Tombstone, &oldest);
         }
     }
 
@@ -175,6 +198,7 @@ impl WriteBatch {
         self.bytes.push(tag);
     }
 
+    /// Adds an entry; returns where in the encoding its timestamp stands.
     fn push_entry(
         &mut self,
         row: &[u8],
@@ -182,14 +206,16 @@ impl WriteBatch {
         timestamp: Timestamp,
         kind: Kind,
         value: &[u8],
-    ) {
+    ) -> usize {
         self.begin_mutation(kind as u8);
         self.bytes.put_string(row);
         self.bytes.put_u16(column.family.0);
         self.bytes.push(column.scope as u8);
         self.bytes.put_string(column.qualifier);
+        let at = self.bytes.len();
         self.bytes.put_i64(timestamp.0);
         self.bytes.put_string(value);
+        at
     }
 
     /// The encoding: `count` u32, then the mutations.
@@ -215,6 +241,40 @@ impl WriteBatch {
         };
         frozen.check()?;
         Ok(frozen)
+    }
+}
+
+/// The timestamps of a batch that its writer left open, in the order of its mutations.
+#[derive(Debug)]
+pub struct OpenTimes<'a> {
+    encoding: &'a mut [u8],
+    positions: &'a [usize],
+    newest: Timestamp,
+}
+
+impl<'a> OpenTimes<'a> {
+    /// Those that `batch` left open, in `frozen`, which was made of it and is not shared yet.
+    pub(crate) fn of(batch: &'a WriteBatch, frozen: &'a mut FrozenBatch) -> Self {
+        let encoding = Arc::make_mut(&mut frozen.encoding);
+        Self { encoding, positions: &batch.open_times, newest: Timestamp(0) }
+    }
+
+    /// Sets those numbered `which`, counted from 0 in the order of their mutations.
+    pub fn set(&mut self, which: Range<usize>, time: Timestamp) {
+        for at in &self.positions[which] {
+            self.encoding[*at..*at + size_of::<i64>()].copy_from_slice(&time.0.to_le_bytes());
+        }
+        self.note(time);
+    }
+
+    /// Tells that the batch carries `time`, though it was not left open.
+    pub fn note(&mut self, time: Timestamp) {
+        self.newest = self.newest.max(time);
+    }
+
+    /// The newest of the times told so far, 0 or more.
+    pub(crate) fn newest(&self) -> u64 {
+        u64::try_from(self.newest.0).unwrap_or(0)
     }
 }
 

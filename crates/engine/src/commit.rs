@@ -16,7 +16,9 @@
 //!    memtable) meets no half-applied group. Whoever holds both (to ingest) meets none at all.
 //! 2. Numbers are consecutive over all trees in log order; a group that failed to append leaves
 //!    no gap.
-//! 3. After a failed append or sync the log refuses all that follows. Such a group was not
+//! 3. Commit times ascend in log order, also from one process to the next, and are not below any
+//!    time that their batches carry: a time above the newest of them was never given before.
+//! 4. After a failed append or sync the log refuses all that follows. Such a group was not
 //!    acknowledged and is not applied; after reopening its batches may or may not be there.
 
 use crate::batch::FrozenBatch;
@@ -40,6 +42,9 @@ pub(crate) struct Commits {
     log: Mutex<Log>,
     /// Held while a group is applied and published.
     applying: Mutex<()>,
+    /// The newest commit time, of which the manifest writes down what the log gives up. Raised under
+    /// `log`, before a record of that time can be given up.
+    commit_time: Arc<AtomicU64>,
     snapshots: Arc<Snapshots>,
     clock: Arc<dyn Clock>,
     durability: Durability,
@@ -62,8 +67,6 @@ struct Queue {
 pub(crate) struct Log {
     writer: LogWriter,
     last: SequenceNumber,
-    /// Commit time of the last group: never goes backwards, whatever the clock does.
-    commit_time: u64,
     synced_at: Duration,
     unsynced: bool,
     closed: bool,
@@ -88,6 +91,8 @@ pub(crate) enum Failure {
 struct Request {
     tree: Arc<Tree>,
     batch: FrozenBatch,
+    /// The newest time that the batch carries of those its writer was given; 0 if of none.
+    time: u64,
     /// crc32c of the encoded batch.
     checksum: u32,
     /// Set once, under the queue's lock, when the batch was committed or refused.
@@ -96,21 +101,24 @@ struct Request {
 }
 
 impl Commits {
-    /// A queue that appends to `writer` after `start`.
+    /// A queue that appends to `writer` after `start`, and raises `newest`, the newest commit time.
     pub(crate) fn new(
         writer: LogWriter,
         start: LogStart,
+        newest: Arc<AtomicU64>,
         snapshots: Arc<Snapshots>,
         clock: Arc<dyn Clock>,
         options: &Options,
     ) -> Self {
         let synced_at = clock.monotonic();
         let LogStart { last, commit_time } = start;
-        let log = Log { writer, last, commit_time, synced_at, unsynced: false, closed: false };
+        let log = Log { writer, last, synced_at, unsynced: false, closed: false };
+        newest.fetch_max(commit_time, Ordering::Release);
         Self {
             queue: Mutex::default(),
             log: Mutex::new(log),
             applying: Mutex::default(),
+            commit_time: newest,
             snapshots,
             clock,
             durability: options.durability,
@@ -122,13 +130,24 @@ impl Commits {
         }
     }
 
-    /// Commits `batch` to `tree`; returns when it is durable (as the mode says) and visible.
-    pub(crate) fn submit(&self, tree: Arc<Tree>, batch: FrozenBatch) -> Result<SequenceNumber> {
+    /// Commits `batch`, which carries times up to `time`, to `tree`; returns when it is durable (as
+    /// the mode says) and visible. Lets go of `held` when it has its place in the queue, and with it
+    /// in the order of commits.
+    pub(crate) fn submit<H>(
+        &self,
+        tree: Arc<Tree>,
+        batch: FrozenBatch,
+        time: u64,
+        held: H,
+    ) -> Result<SequenceNumber> {
         let checksum = crc32c(&[batch.encoding()]);
         let (outcome, wake) = (Mutex::default(), Condvar::new());
-        let request = Arc::new(Request { tree, batch, checksum, outcome, wake });
+        let request = Arc::new(Request { tree, batch, time, checksum, outcome, wake });
         let mut queue = self.queue.lock();
         queue.waiting.push(Arc::clone(&request));
+        if std::mem::needs_drop::<H>() {
+            MutexGuard::unlocked(&mut queue, || drop(held));
+        }
         loop {
             if let Some(outcome) = request.outcome.lock().take() {
                 return outcome;
@@ -191,13 +210,13 @@ impl Commits {
     }
 
     fn append(&self, log: &mut Log, group: &[Arc<Request>], first: SequenceNumber) -> Result<()> {
-        let now = u64::try_from(self.clock.now_micros()).unwrap_or(0);
-        log.commit_time = now.max(log.commit_time + 1);
+        let carried = group.iter().map(|request| request.time).max().unwrap_or(0);
+        let commit_time = self.next_commit_time(carried);
         let records: Vec<LogRecord<'_>> = numbered(group, first)
             .map(|(request, first)| LogRecord {
                 tree: request.tree.id,
                 first,
-                commit_time: log.commit_time,
+                commit_time,
                 payload: request.batch.encoding(),
                 payload_crc: request.checksum,
             })
@@ -214,6 +233,26 @@ impl Commits {
             Durability::None => false,
         };
         if due { self.sync_log(log) } else { Ok(()) }
+    }
+
+    /// A commit time above all before it, and not below `least`. Under `log`.
+    fn next_commit_time(&self, least: u64) -> u64 {
+        let now = u64::try_from(self.clock.now_micros()).unwrap_or(0);
+        let before = self.commit_time.load(Ordering::Relaxed);
+        let time = now.max(before.saturating_add(1)).max(least);
+        self.commit_time.store(time, Ordering::Release);
+        time
+    }
+
+    /// The newest commit time.
+    pub(crate) fn commit_time(&self) -> u64 {
+        self.commit_time.load(Ordering::Acquire)
+    }
+
+    /// Raises the newest commit time to `time`, for something that carries it and is not in the log.
+    pub(crate) fn note_time(&self, time: u64) {
+        let _log = self.log.lock();
+        self.commit_time.fetch_max(time, Ordering::Release);
     }
 
     fn sync_log(&self, log: &mut Log) -> Result<()> {

@@ -69,7 +69,16 @@ pub fn dump_dir(
 }
 
 fn dump_state(state: &State, options: &DumpOptions, out: &mut dyn Write) -> io::Result<()> {
-    let State { trees, used, next_file, last_sequence, log_from, log_closed, store } = state;
+    let State {
+        trees,
+        used,
+        next_file,
+        last_sequence,
+        log_from,
+        log_closed,
+        store,
+        commit_time,
+    } = state;
     writeln!(
         out,
         "{} trees, {} dropped; next file {}, last sequence number {}, log from segment {}",
@@ -84,6 +93,9 @@ fn dump_state(state: &State, options: &DumpOptions, out: &mut dyn Write) -> io::
     }
     if let Some(store) = store {
         writeln!(out, "store {store}")?;
+    }
+    if *commit_time > 0 {
+        writeln!(out, "commit time {commit_time}")?;
     }
     for (tree, version) in trees.iter().filter(|(tree, _)| options.wants(Some(**tree))) {
         writeln!(out, "tree {}, flushed up to {}", tree.0, version.flushed.0)?;
@@ -179,6 +191,7 @@ fn dump_edit(edit: &Edit, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "  log closed in segment {} at {end}", segment.0)
         }
         Edit::Store(store) => writeln!(out, "  store {store}"),
+        Edit::CommitTime(micros) => writeln!(out, "  commit time {micros}"),
     }
 }
 

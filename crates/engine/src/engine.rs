@@ -18,7 +18,7 @@ use crate::background::Progress;
 use crate::background::compactions::{Compactions, RunningCompaction};
 use crate::background::io_rate::{IoRate, ReadWaits};
 use crate::background::stalls::Stalls;
-use crate::batch::WriteBatch;
+use crate::batch::{OpenTimes, WriteBatch};
 use crate::cell::{FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::commit::Commits;
 use crate::elide::ElisionRules;
@@ -163,15 +163,50 @@ impl Engine {
     /// `NoSpace`: nothing was written; try again when there is space. `WritesStopped`: after a
     /// failed append or sync; the batch may or may not be there after reopening.
     pub fn write(&self, tree: TreeId, batch: &WriteBatch) -> Result<SequenceNumber> {
-        let frozen = batch.freeze().map_err(|error| Error::InvalidArgument(error.to_string()))?;
+        if batch.open_times() > 0 {
+            return Err(Error::InvalidArgument("timestamps of the batch are not set".to_owned()));
+        }
+        self.write_timed(tree, batch, |_| ())
+    }
+
+    /// [`Self::write`] of a batch whose open timestamps ([`WriteBatch::put_timed`]) `set_times` sets
+    /// when all waiting is done but that for the commit. What it returns is dropped when the batch
+    /// has its place in the order of commits: batches whose callers exclude each other by it commit
+    /// in the order in which their times were set. It must be quick, and must not call the engine.
+    /// No later time of a commit is below the times it sets, nor at the next open: see
+    /// [`Self::commit_micros`].
+    pub fn write_timed<H>(
+        &self,
+        tree: TreeId,
+        batch: &WriteBatch,
+        set_times: impl FnOnce(&mut OpenTimes<'_>) -> H,
+    ) -> Result<SequenceNumber> {
+        let frozen = batch.freeze().map_err(|error| Error::InvalidArgument(error.to_string()));
+        let mut frozen = frozen?;
         let tree = self.shared.tree(tree)?;
         if batch.is_empty() {
             return Ok(self.shared.snapshots.published());
         }
         self.shared.wait_for_room(&tree, batch.encoded_len())?;
-        let last = self.shared.commits.submit(Arc::clone(&tree), frozen)?;
+        let mut times = OpenTimes::of(batch, &mut frozen);
+        let held = set_times(&mut times);
+        let newest = times.newest();
+        let last = self.shared.commits.submit(Arc::clone(&tree), frozen, newest, held)?;
         self.shared.after_commit(&tree, batch.encoded_len());
         Ok(last)
+    }
+
+    /// The time of the newest commit, in microseconds since the epoch: not below any time that a
+    /// commit carried ([`Self::write_timed`]) or that was noted ([`Self::note_commit_micros`]), and
+    /// kept from one open to the next, whatever the clock does. 0 if nothing was ever committed.
+    pub fn commit_micros(&self) -> u64 {
+        self.shared.commits.commit_time()
+    }
+
+    /// Raises the time of the newest commit to `micros`, for files that carry it and are ingested
+    /// later. May wait for a commit under way.
+    pub fn note_commit_micros(&self, micros: u64) {
+        self.shared.commits.note_time(micros);
     }
 
     /// A snapshot of everything committed so far, over all trees.

@@ -236,7 +236,7 @@ mod view;
 
 pub use background::compactions::{CompactionReason, RunningCompaction};
 pub use base::env::Env;
-pub use batch::{TimestampRange, WriteBatch};
+pub use batch::{OpenTimes, TimestampRange, WriteBatch};
 pub use cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp, TreeId};
 pub use elide::{ElisionPolicy, ElisionRules, Verdict};
 pub use engine::{Engine, Scan, Snapshot};

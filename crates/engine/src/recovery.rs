@@ -96,7 +96,9 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let snapshots = Arc::new(Snapshots::default());
     snapshots.publish(start.last);
     let clock = Arc::clone(&env.clock);
-    let commits = Commits::new(writer, start, Arc::clone(&snapshots), clock, &options);
+    let commit_time = manifest.commit_time();
+    let published = Arc::clone(&snapshots);
+    let commits = Commits::new(writer, start, commit_time, published, clock, &options);
     let readahead =
         ReadaheadSource::new(Arc::clone(&env.fs), options.memory_bytes_max, &options.shape);
     let closing = Arc::default();

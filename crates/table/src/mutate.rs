@@ -11,7 +11,8 @@ use engine::{Column, Timestamp, TimestampRange, WriteBatch};
 /// The version a written cell gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WriteTime {
-    /// The server's clock, in whole milliseconds.
+    /// The server's clock in whole milliseconds, above every time that the server gave the row
+    /// before.
     Server,
     /// This timestamp: not negative, a multiple of 1000 microseconds.
     At(Timestamp),
@@ -122,13 +123,13 @@ pub struct ReadModifyWriteRule {
     pub modify: Modify,
 }
 
-/// Adds the changes of a row to a batch, or nothing if any of them breaks a rule.
+/// Adds the changes of a row to a batch, or nothing if any of them breaks a rule. The server's time
+/// is left open in the batch.
 pub(crate) fn append(
     batch: &mut WriteBatch,
     schema: &TableSchema,
     row: &[u8],
     mutations: &[RowMutation],
-    now: Timestamp,
 ) -> Result<()> {
     limits::check_row_key("row_key", row)?;
     limits::check_mutation_count("mutations", mutations.len())?;
@@ -141,7 +142,7 @@ pub(crate) fn append(
     }
     limits::check_len("mutations", bytes, limits::ROW_BYTES_MAX)?;
     for (mutation, family) in mutations.iter().zip(families) {
-        mutation.push(batch, row, family, now);
+        mutation.push(batch, row, family);
     }
     Ok(())
 }
@@ -151,13 +152,6 @@ impl WriteTime {
         match self {
             Self::Server => Ok(()),
             Self::At(timestamp) => limits::check_timestamp(field, timestamp),
-        }
-    }
-
-    fn resolve(self, now: Timestamp) -> Timestamp {
-        match self {
-            Self::Server => now,
-            Self::At(timestamp) => timestamp,
         }
     }
 }
@@ -234,22 +228,24 @@ impl RowMutation {
         }
     }
 
-    fn push(
-        &self,
-        batch: &mut WriteBatch,
-        row: &[u8],
-        family: Option<&FamilySchema>,
-        now: Timestamp,
-    ) {
+    fn push(&self, batch: &mut WriteBatch, row: &[u8], family: Option<&FamilySchema>) {
         let Some(family) = family else { return batch.delete_row(row) };
         let merge = |batch: &mut WriteBatch, qualifier: &[u8], time: WriteTime, value: i64| {
             let ValueType::Aggregate(aggregate) = family.value_type else { return };
             let operand = Operand { operator: aggregate.operator(), value };
-            batch.merge(row, Column::of(family.id, qualifier), time.resolve(now), operand);
+            let column = Column::of(family.id, qualifier);
+            match time {
+                WriteTime::At(time) => batch.merge(row, column, time, operand),
+                WriteTime::Server => batch.merge_timed(row, column, operand),
+            }
         };
         match self {
             Self::SetCell { qualifier, timestamp, value, .. } => {
-                batch.put(row, Column::of(family.id, qualifier), timestamp.resolve(now), value);
+                let column = Column::of(family.id, qualifier);
+                match timestamp {
+                    WriteTime::At(time) => batch.put(row, column, *time, value),
+                    WriteTime::Server => batch.put_timed(row, column, value),
+                }
             }
             Self::AddToCell { qualifier, timestamp, input, .. } => {
                 merge(batch, qualifier, *timestamp, *input);

@@ -69,6 +69,9 @@ pub enum Edit {
     LogClosed(LogClosed),
     /// What the store is known by. Given once.
     Store(StoreId),
+    /// No commit before this one, nor anything it wrote, has a time after this: microseconds since
+    /// the epoch. Never goes back.
+    CommitTime(u64),
 }
 
 /// What a store is known by, wherever it is copied, backed up and restored to. A clone has another.
@@ -105,6 +108,7 @@ mod tag {
     /// `CREATE_TREE` with the options of row prefixes.
     pub(super) const CREATE_PREFIXED_TREE: u8 = 11;
     pub(super) const STORE: u8 = 12;
+    pub(super) const COMMIT_TIME: u8 = 13;
 }
 
 /// What is wrong with encoded edits.
@@ -189,6 +193,10 @@ impl Edit {
                 out.push(tag::STORE);
                 out.extend_from_slice(&id.to_le_bytes());
             }
+            Self::CommitTime(micros) => {
+                out.push(tag::COMMIT_TIME);
+                out.put_u64(*micros);
+            }
         }
     }
 
@@ -219,6 +227,7 @@ impl Edit {
                 let (low, high) = (reader.u64("store id")?, reader.u64("store id")?);
                 return Ok(Self::Store(StoreId(u128::from(high) << 64 | u128::from(low))));
             }
+            tag::COMMIT_TIME => return Ok(Self::CommitTime(reader.u64("commit time")?)),
             _ => {}
         }
         let tree = TreeId(reader.u32("tree")?);

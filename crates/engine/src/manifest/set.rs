@@ -33,6 +33,8 @@ pub struct ManifestSet {
     roll_bytes: u64,
     /// The next file number to hand out. Publishes nothing; it is only ever counted up.
     next_file: AtomicU64,
+    /// The newest commit time, kept by the log's writer; every install writes it down.
+    commit_time: Arc<AtomicU64>,
     /// Held by the install whose turn it is.
     turn: Mutex<Writer>,
     /// The state that counts; held for a moment only.
@@ -78,6 +80,7 @@ impl ManifestSet {
             dir: dir.to_owned(),
             roll_bytes: shape.manifest_roll_bytes as u64,
             next_file: AtomicU64::new(state.next_file.0),
+            commit_time: Arc::new(AtomicU64::new(state.commit_time)),
             turn: Mutex::new(writer),
             published: Mutex::new(Arc::new(state)),
         })
@@ -107,6 +110,12 @@ impl ManifestSet {
         self.next_file.fetch_max(number.0.saturating_add(1), Ordering::Relaxed);
     }
 
+    /// The newest commit time, for who commits to raise. Every install writes down what it is then:
+    /// so the manifest knows the times of a log before any of it is given up.
+    pub(crate) fn commit_time(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.commit_time)
+    }
+
     /// Installs `edits` together; durable and published when it returns.
     ///
     /// `UnknownTree`, `InvalidArgument`: the edits do not fit the state or break an invariant;
@@ -128,6 +137,10 @@ impl ManifestSet {
         let next_file = FileNumber(self.next_file.load(Ordering::Relaxed));
         if next_file > before.next_file {
             edits.push(Edit::NextFile(next_file));
+        }
+        let commit_time = self.commit_time.load(Ordering::Acquire);
+        if commit_time > before.commit_time {
+            edits.push(Edit::CommitTime(commit_time));
         }
         let after = Arc::new(before.apply(&edits)?);
         let logged = self.log(&mut writer, &edits, &after);

@@ -30,6 +30,9 @@ pub struct State {
     pub log_closed: Option<LogClosed>,
     /// What the store is known by; `None` until somebody asked.
     pub store: Option<StoreId>,
+    /// No commit so far has a time after this, but for those in the log: microseconds since the
+    /// epoch.
+    pub commit_time: u64,
 }
 
 impl Default for State {
@@ -42,6 +45,7 @@ impl Default for State {
             log_from: SegmentNumber(1),
             log_closed: None,
             store: None,
+            commit_time: 0,
         }
     }
 }
@@ -150,6 +154,9 @@ impl State {
         }
         edits.extend(self.log_closed.map(Edit::LogClosed));
         edits.extend(self.store.map(Edit::Store));
+        if self.commit_time > 0 {
+            edits.push(Edit::CommitTime(self.commit_time));
+        }
         edits
     }
 
@@ -192,6 +199,7 @@ impl State {
             }
             Edit::LogFrom(segment) => self.log_from = *segment,
             Edit::LogClosed(closed) => self.log_closed = Some(*closed),
+            Edit::CommitTime(micros) => self.commit_time = self.commit_time.max(*micros),
             Edit::Store(store) => {
                 let before = *self.store.get_or_insert(*store);
                 if before != *store {
@@ -236,7 +244,8 @@ impl Edit {
             | Self::LastSequence(_)
             | Self::LogFrom(_)
             | Self::LogClosed(_)
-            | Self::Store(_) => None,
+            | Self::Store(_)
+            | Self::CommitTime(_) => None,
         }
     }
 }

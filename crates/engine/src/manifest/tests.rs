@@ -115,6 +115,7 @@ fn any_edit() -> impl Strategy<Value = Edit> {
             Edit::LogClosed(LogClosed { segment: SegmentNumber(segment), end })
         }),
         any::<u128>().prop_map(|id| Edit::Store(StoreId(id))),
+        any::<u64>().prop_map(Edit::CommitTime),
     ]
 }
 

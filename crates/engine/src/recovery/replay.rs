@@ -56,7 +56,7 @@ impl Replay<'_> {
     pub(super) fn run(&self) -> Result<(LogEnd, LogStart)> {
         let state = self.manifest.state();
         let mut reader = LogReader::open(Arc::clone(&self.env.fs), self.dir)?;
-        let start = LogStart { last: state.last_sequence, commit_time: 0 };
+        let start = LogStart { last: state.last_sequence, commit_time: state.commit_time };
         let segment = SegmentNumber::default();
         let mut reached = Reached { start, segment, end: 0, durable: 0, full: false };
         let mut before = None;

@@ -39,6 +39,7 @@ pub(super) struct Hints {
     pub(super) last_sequence: SequenceNumber,
     pub(super) next_file: u64,
     pub(super) store: Option<StoreId>,
+    pub(super) commit_time: u64,
 }
 
 impl Hints {
@@ -76,6 +77,7 @@ impl Hints {
             Edit::LastSequence(last) => self.last_sequence = self.last_sequence.max(*last),
             Edit::NextFile(next) => self.next_file = self.next_file.max(next.0),
             Edit::Store(store) => self.store = Some(*store),
+            Edit::CommitTime(micros) => self.commit_time = self.commit_time.max(*micros),
             Edit::LogFrom(_) | Edit::LogClosed(_) => {}
         }
     }

@@ -172,12 +172,19 @@ impl LoadedRows {
 
 impl Local {
     /// Begins a load of rows into `table`. `NotFound` if there is no such table.
+    ///
+    /// Cells that ask for the server's time get that of this call: it is above every time that the
+    /// server gave before, and below every one that it gives later. Blocks.
     pub fn load(&self, table: &TableName, options: &IngestOptions) -> Result<TableLoad> {
+        let table = self.core.table(table)?;
+        let now = self.core.times.draw_for_all();
+        // The files carry it, and no record of the log does.
+        self.core.engine.note_commit_micros(u64::try_from(now.0).unwrap_or(0));
         Ok(TableLoad {
             engine: self.core.engine.clone(),
-            table: self.core.table(table)?,
+            table,
             options: options.clone(),
-            now: self.core.now(),
+            now,
             writing: None,
             files: None,
             last_row: Bytes::new(),

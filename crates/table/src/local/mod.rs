@@ -5,8 +5,10 @@
 //! 2. Blocking engine calls run on tokio's blocking threads, a bounded number at a time, reads
 //!    and writes apart. A read holds a thread while it fills one batch, never while its client
 //!    takes its time. Reads of named rows run in their task as far as they can ([`read`]).
-//! 3. Locks in order: row stripes ([`locks`]), then a place among the blocking calls. Schema
-//!    changes have a lock of their own, held by a blocking call that takes no other.
+//! 3. Locks in order: row stripes ([`locks`]), then a place among the blocking calls, then the
+//!    stripes of the server's times ([`times`]), under which a write only takes its place in the
+//!    order of commits. Schema changes have a lock of their own, held by a blocking call that takes
+//!    no other.
 
 pub mod adopt;
 pub mod check;
@@ -18,6 +20,7 @@ mod read;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod times;
 mod write;
 
 pub use load::{LoadedRows, TableLoad};
@@ -36,7 +39,7 @@ use crate::store::{DropRows, ReadRows, RowKeySample, Store};
 use async_trait::async_trait;
 use base::env::Clock;
 use bytes::Bytes;
-use engine::{Durability, Engine, Timestamp, TreeId, WriteBatch};
+use engine::{Durability, Engine, TreeId, WriteBatch};
 use locks::RowLocks;
 use meta::{EngineMeta, FIRST_TABLET_TREE};
 use parking_lot::{Mutex, RwLock};
@@ -45,6 +48,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use times::RowTimes;
 use tokio::sync::Semaphore;
 
 /// Reads that may block at a time. More would only queue at the disk.
@@ -70,6 +74,7 @@ struct Core {
     engine: Engine,
     meta: Box<dyn MetaStore>,
     clock: Arc<dyn Clock>,
+    times: RowTimes,
     tables: RwLock<BTreeMap<TableName, Arc<Table>>>,
     /// Held while the schema changes.
     schema_change: Mutex<()>,
@@ -160,11 +165,13 @@ impl Local {
         }
         let durable = engine.durability() == Durability::Sync;
         let opened_micros = (!durable).then(|| clock.now_micros());
+        let times = RowTimes::after(engine.commit_micros(), Arc::clone(&clock));
         let core = Core {
             engine,
             meta,
             clock,
             opened_micros,
+            times,
             tables: RwLock::new(tables),
             schema_change: Mutex::new(()),
             requests: AtomicU64::new(0),
@@ -190,12 +197,6 @@ impl Local {
 impl Core {
     fn table(&self, name: &TableName) -> Result<Arc<Table>> {
         self.tables.read().get(name).cloned().ok_or_else(|| Error::no_table(name))
-    }
-
-    /// The server's time as cells carry it: whole milliseconds.
-    fn now(&self) -> Timestamp {
-        let micros = self.clock.now_micros();
-        Timestamp(micros - micros.rem_euclid(limits::TIMESTAMP_MICROS_STEP))
     }
 
     fn seed(&self) -> u64 {
@@ -271,14 +272,13 @@ impl Store for Local {
     async fn mutate_row(&self, table: &TableName, row: RowMutations) -> Result<()> {
         let table = self.core.table(table)?;
         let mut batch = WriteBatch::new();
-        let now = self.core.now();
-        mutate::append(&mut batch, &table.schema, &row.row, &row.mutations, now)?;
+        mutate::append(&mut batch, &table.schema, &row.row, &row.mutations)?;
         let tree = table.schema.tablets[table.schema.tablet_of(&row.row)].tree;
         let guard = self.locks.shared([row.row.as_ref()]).await;
         let core = Arc::clone(&self.core);
         self.writes
             .run(move || {
-                let written = core.write(&table, tree, &batch);
+                let written = core.write_row(&table, tree, &row.row, &batch);
                 drop(guard);
                 written
             })

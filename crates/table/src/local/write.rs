@@ -1,6 +1,7 @@
 //! Row writes over the engine. All block; the caller holds the row's stripe.
 
 use super::read::Reader;
+use super::times::Place;
 use super::{BATCH_BYTES, Core, Table};
 use crate::error::{Error, Result};
 use crate::filter::compile::Plan;
@@ -9,9 +10,11 @@ use crate::mutate::{self, CheckAndMutate, Latest, ReadModifyWriteRule, RowMutati
 use crate::row::{Cell, Row};
 use bytes::Bytes;
 use engine::{
-    Column, Columns, FamilyId, QualifierRange, RowRange, ScanRequest, TreeId, WriteBatch,
+    Column, Columns, FamilyId, OpenTimes, QualifierRange, RowRange, ScanRequest, SequenceNumber,
+    TreeId, WriteBatch,
 };
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Checks of a check-and-mutate that need no table.
@@ -22,18 +25,46 @@ pub(super) fn check_request(request: &CheckAndMutate) -> Result<()> {
 }
 
 impl Core {
+    /// Writes a batch that leaves no time to the server.
     pub(super) fn write(&self, table: &Table, tree: TreeId, batch: &WriteBatch) -> Result<()> {
-        match self.engine.write(tree, batch) {
-            Ok(_) => Ok(()),
-            Err(engine::Error::UnknownTree(_)) => Err(Error::no_table(&table.schema.name)),
-            Err(error) => Err(error.into()),
+        written(table, self.engine.write(tree, batch))
+    }
+
+    /// Writes the changes of one row.
+    pub(super) fn write_row(
+        &self,
+        table: &Table,
+        tree: TreeId,
+        row: &[u8],
+        batch: &WriteBatch,
+    ) -> Result<()> {
+        self.write_rows(table, tree, batch, &[(Place::of(row), 0..batch.open_times())])
+    }
+
+    /// Writes a batch of changes of several rows: the place of each, and which of the times that are
+    /// open in the batch are its.
+    fn write_rows(
+        &self,
+        table: &Table,
+        tree: TreeId,
+        batch: &WriteBatch,
+        rows: &[(Place, Range<usize>)],
+    ) -> Result<()> {
+        if batch.open_times() == 0 {
+            return self.write(table, tree, batch);
         }
+        let rows = || rows.iter().filter(|(_, open)| !open.is_empty());
+        let set = |times: &mut OpenTimes<'_>| {
+            let mut drawing = self.times.draw(rows().map(|(place, _)| *place));
+            rows().for_each(|(place, open)| times.set(open.clone(), drawing.next(*place)));
+            drawing
+        };
+        written(table, self.engine.write_timed(tree, batch, set))
     }
 
     /// Applies each entry on its own. Entries of one tablet share batches, so that many rows cost
     /// one commit; a batch that fails fails all its entries.
     pub(super) fn mutate_rows(&self, table: &Table, rows: &[RowMutations]) -> Vec<Result<()>> {
-        let now = self.now();
         let mut results = vec![Ok(()); rows.len()];
         let mut order: Vec<usize> = (0..rows.len()).collect();
         let tablets: Vec<usize> = rows.iter().map(|row| table.schema.tablet_of(&row.row)).collect();
@@ -43,19 +74,25 @@ impl Core {
             let tree = table.schema.tablets[tablets[entries[0]]].tree;
             let mut batch = WriteBatch::new();
             let mut inside: Vec<usize> = Vec::new();
+            let mut places: Vec<(Place, Range<usize>)> = Vec::new();
             for (position, at) in entries.iter().enumerate() {
                 let row = &rows[*at];
-                match mutate::append(&mut batch, &table.schema, &row.row, &row.mutations, now) {
-                    Ok(()) => inside.push(*at),
+                let open = batch.open_times();
+                match mutate::append(&mut batch, &table.schema, &row.row, &row.mutations) {
+                    Ok(()) => {
+                        inside.push(*at);
+                        places.push((Place::of(&row.row), open..batch.open_times()));
+                    }
                     Err(error) => results[*at] = Err(error),
                 }
                 let last = position + 1 == entries.len();
                 if (last || batch.encoded_len() >= BATCH_BYTES) && !batch.is_empty() {
-                    if let Err(error) = self.write(table, tree, &batch) {
+                    if let Err(error) = self.write_rows(table, tree, &batch, &places) {
                         inside.iter().for_each(|at| results[*at] = Err(error.clone()));
                     }
                     batch.clear();
                     inside.clear();
+                    places.clear();
                 }
             }
         }
@@ -68,13 +105,12 @@ impl Core {
         plan: Arc<Plan>,
         request: &CheckAndMutate,
     ) -> Result<bool> {
-        let now = self.now();
         // Both lists are checked, whichever is taken.
         let mut batches = [WriteBatch::new(), WriteBatch::new()];
         let lists = [("true_mutations", &request.on_true), ("false_mutations", &request.on_false)];
         for (batch, (field, mutations)) in batches.iter_mut().zip(lists) {
             if !mutations.is_empty() {
-                mutate::append(batch, &table.schema, &request.row, mutations, now)
+                mutate::append(batch, &table.schema, &request.row, mutations)
                     .map_err(|error| rename(error, field))?;
             }
         }
@@ -85,7 +121,7 @@ impl Core {
         let batch = &batches[usize::from(!holds)];
         if !batch.is_empty() {
             let tree = table.schema.tablets[table.schema.tablet_of(&request.row)].tree;
-            self.write(table, tree, batch)?;
+            self.write_row(table, tree, &request.row, batch)?;
         }
         Ok(holds)
     }
@@ -103,7 +139,9 @@ impl Core {
             columns.insert((family.id, rule.qualifier.clone()), None);
         }
         self.read_latest(table, tree, &row, &mut columns)?;
-        let now = self.now();
+        // Nobody else writes the row before this is committed.
+        let place = Place::of(&row);
+        let now = self.times.draw([place]).current(place);
         for (at, (rule, family)) in rules.iter().zip(&families).enumerate() {
             let latest = columns.entry((family.id, rule.qualifier.clone())).or_default();
             mutate::modify(latest, rule, now).map_err(|e| e.within(&format!("rules[{at}]")))?;
@@ -117,7 +155,7 @@ impl Core {
             let family = schema.name.clone();
             cells.push(Cell { family, qualifier, timestamp, value, label: None });
         }
-        self.write(table, tree, &batch)?;
+        written(table, self.engine.write_timed(tree, &batch, |times| times.note(now)))?;
         Ok(Row { key: row, cells })
     }
 
@@ -148,6 +186,15 @@ impl Core {
             }
         }
         Ok(())
+    }
+}
+
+/// The outcome of a write to `table`.
+fn written(table: &Table, outcome: engine::Result<SequenceNumber>) -> Result<()> {
+    match outcome {
+        Ok(_) => Ok(()),
+        Err(engine::Error::UnknownTree(_)) => Err(Error::no_table(&table.schema.name)),
+        Err(error) => Err(error.into()),
     }
 }
 

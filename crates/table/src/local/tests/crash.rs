@@ -9,7 +9,7 @@ use crate::row::RowPiece;
 use crate::schema::FamilySpec;
 use crate::sink::Pieces;
 use base::env::sim::SimEnv;
-use engine::{Direction, Durability, Options, RowRange};
+use engine::{Direction, Durability, Options, RowRange, Timestamp};
 use std::path::Path;
 
 /// What the store shows: families of each table, and its cells.

@@ -12,7 +12,7 @@ use crate::row_set::{KeyRange, RowSet};
 use crate::schema::FamilySpec;
 use crate::sink::Pieces;
 use base::env::Env;
-use engine::{Direction, Durability, Options, RowRange, ScanRequest, TimestampRange};
+use engine::{Direction, Durability, Options, RowRange, ScanRequest, Timestamp, TimestampRange};
 use proptest::prelude::*;
 use std::ops::Bound;
 use std::time::Duration;

@@ -1,0 +1,259 @@
+//! The server's times: those of cells whose writer leaves the time to the server.
+//!
+//! 1. The times of a row ascend in the order in which its writes commit, by a millisecond at least,
+//!    whatever the clock does. A time is drawn under the lock of the row's stripe, which is held
+//!    until the write has its place in the order of commits; so it is not held over a sync.
+//! 2. A time is the clock's, unless the row was given that one or a later one before. Then it is the
+//!    one after the latest; a row that gets more than a write a millisecond runs ahead of the clock.
+//!    A read-modify-write does not drive its row ahead: it gets the latest time of the row again, if
+//!    the clock has none after it, and its cell then replaces the one of which it was made.
+//! 3. No row runs ahead by more than [`AHEAD_MAX`] of the latest the clock ever showed. At that limit
+//!    its writes get one time, and the one that commits last is the one that is kept.
+//! 4. A time is above every time given before the engine was opened: the commit times of the log
+//!    are not below the times of their cells, and the engine keeps the newest of them.
+//!
+//! Rows share slots by their hash: what is said of a row holds of all rows of its slot together.
+
+use crate::limits::TIMESTAMP_MICROS_STEP;
+use base::env::Clock;
+use engine::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// Locks. Enough that two writes seldom wait for each other.
+const STRIPES: usize = 1_024;
+/// Slots of a stripe. Enough that a server that writes a million rows a second gives few of them
+/// a time that is not the clock's: 16 rows a second share a slot.
+const SLOTS: usize = 64;
+/// How far the times of a row may run ahead of the clock: ten minutes. A row that is written twice a
+/// millisecond is there after as long. Further ahead, readers that ask for what is older than now
+/// would miss its cells for longer, and so they would those of every row after a restart.
+const AHEAD_MAX: i64 = 600_000_000;
+
+/// What was given to the rows of one stripe: the latest time of each slot, in microseconds.
+type Stripe = [i64; SLOTS];
+
+/// Gives the server's times.
+pub(super) struct RowTimes {
+    clock: Arc<dyn Clock>,
+    stripes: Vec<Mutex<Stripe>>,
+    /// No time up to this one is given any more, to whatever row.
+    floor: AtomicI64,
+    /// The latest that the clock ever showed.
+    shown: AtomicI64,
+    /// The latest time given.
+    newest: AtomicI64,
+}
+
+/// Where a row's times are kept: its stripe and its slot there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    stripe: usize,
+    slot: usize,
+}
+
+impl Place {
+    /// The place of `row`.
+    pub(super) fn of(row: &[u8]) -> Self {
+        let hash = base::checksum::xxh3(row) as usize % (STRIPES * SLOTS);
+        Self { stripe: hash % STRIPES, slot: hash / STRIPES }
+    }
+}
+
+/// Stripes held by one who draws times, until dropped.
+pub(super) struct Drawing<'a> {
+    times: &'a RowTimes,
+    /// By stripe, ascending.
+    held: Vec<(usize, MutexGuard<'a, Stripe>)>,
+    now: i64,
+}
+
+impl RowTimes {
+    /// Times above `before`, the newest that was ever given, in microseconds; 0 if none was.
+    pub(super) fn after(before: u64, clock: Arc<dyn Clock>) -> Self {
+        let before = i64::try_from(before).unwrap_or(i64::MAX);
+        // The first time of all is 0.
+        let floor = if before == 0 { -TIMESTAMP_MICROS_STEP } else { whole(before) };
+        let stripes = (0..STRIPES).map(|_| Mutex::new([i64::MIN; SLOTS])).collect();
+        let (shown, newest) = (AtomicI64::new(floor), AtomicI64::new(floor));
+        Self { clock, stripes, floor: AtomicI64::new(floor), shown, newest }
+    }
+
+    /// Begins to draw times for rows at `places`, in any order. Whoever draws for one of them waits.
+    pub(super) fn draw(&self, places: impl IntoIterator<Item = Place>) -> Drawing<'_> {
+        let mut stripes: Vec<usize> = places.into_iter().map(|place| place.stripe).collect();
+        // Everybody takes stripes in this order, so that nobody waits in a circle.
+        stripes.sort_unstable();
+        stripes.dedup();
+        let held = stripes.into_iter().map(|stripe| (stripe, self.stripes[stripe].lock()));
+        Drawing { times: self, held: held.collect(), now: self.look() }
+    }
+
+    /// A time above all given so far, to whatever row; those given later are above it.
+    pub(super) fn draw_for_all(&self) -> Timestamp {
+        let now = self.look();
+        let before = self.newest.load(Ordering::Acquire).max(self.floor.load(Ordering::Acquire));
+        let time = self.next(before, now);
+        self.floor.fetch_max(time, Ordering::AcqRel);
+        self.newest.fetch_max(time, Ordering::AcqRel);
+        Timestamp(time)
+    }
+
+    /// The clock, in whole milliseconds.
+    fn look(&self) -> i64 {
+        let now = whole(self.clock.now_micros());
+        if now > self.shown.load(Ordering::Acquire) {
+            self.shown.fetch_max(now, Ordering::AcqRel);
+        }
+        now
+    }
+
+    /// The time that follows `before`, where the clock shows `now`.
+    fn next(&self, before: i64, now: i64) -> i64 {
+        let most = whole(self.shown.load(Ordering::Acquire).saturating_add(AHEAD_MAX));
+        let above = before.saturating_add(TIMESTAMP_MICROS_STEP);
+        now.max(above.min(most)).max(before)
+    }
+}
+
+impl Drawing<'_> {
+    /// The next time of the row at `place`, one of those that were named.
+    pub(super) fn next(&mut self, place: Place) -> Timestamp {
+        let before = self.latest(place);
+        self.give(place, self.times.next(before, self.now))
+    }
+
+    /// The time of a write of the row at `place`, one of those that were named, that reads what it
+    /// replaces: not below any that the row was given.
+    pub(super) fn current(&mut self, place: Place) -> Timestamp {
+        let before = self.latest(place);
+        self.give(place, before.max(self.now))
+    }
+
+    fn latest(&mut self, place: Place) -> i64 {
+        let floor = self.times.floor.load(Ordering::Acquire);
+        floor.max(*self.slot(place))
+    }
+
+    fn slot(&mut self, place: Place) -> &mut i64 {
+        let held = self.held.binary_search_by_key(&place.stripe, |(stripe, _)| *stripe);
+        &mut self.held[held.expect("the stripe is held")].1[place.slot]
+    }
+
+    fn give(&mut self, place: Place, time: i64) -> Timestamp {
+        *self.slot(place) = time;
+        if time > self.times.newest.load(Ordering::Acquire) {
+            self.times.newest.fetch_max(time, Ordering::AcqRel);
+        }
+        Timestamp(time)
+    }
+}
+
+/// The whole milliseconds of `micros`, rounded down.
+fn whole(micros: i64) -> i64 {
+    micros.saturating_sub(micros.rem_euclid(TIMESTAMP_MICROS_STEP)).max(-TIMESTAMP_MICROS_STEP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[derive(Default)]
+    struct HandClock(AtomicI64);
+
+    impl Clock for HandClock {
+        fn now_micros(&self) -> i64 {
+            self.0.load(Ordering::SeqCst)
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    /// Times of a new store, and the clock, which shows `micros`.
+    fn times(before: u64, micros: i64) -> (RowTimes, Arc<HandClock>) {
+        let clock = Arc::new(HandClock(AtomicI64::new(micros)));
+        (RowTimes::after(before, clock.clone()), clock)
+    }
+
+    fn next(times: &RowTimes, row: &[u8]) -> i64 {
+        let place = Place::of(row);
+        times.draw([place]).next(place).0
+    }
+
+    #[test]
+    fn times_of_a_row_ascend_whatever_the_clock_does() {
+        let (times, clock) = times(0, 5_000_500);
+        let mut last = next(&times, b"row");
+        assert_eq!(last, 5_000_000);
+        let hour = 3_600_000_000;
+        for shows in [5_000_999, 5_001_000, 9_000_000, 8_000_000 - hour, -hour, i64::MIN, hour] {
+            clock.0.store(shows, Ordering::SeqCst);
+            let time = next(&times, b"row");
+            assert!(time > last && time % 1000 == 0, "{time} after {last}, clock {shows}");
+            last = time;
+        }
+        assert_eq!(last, hour, "and are the clock's where they can be");
+    }
+
+    #[test]
+    fn a_write_that_reads_keeps_the_time_until_the_clock_has_another() {
+        let (times, clock) = times(0, 3_000);
+        let place = Place::of(b"row");
+        let current = || times.draw([place]).current(place).0;
+        assert_eq!([current(), current(), next(&times, b"row")], [3_000, 3_000, 4_000]);
+        assert_eq!([current(), next(&times, b"row"), current()], [4_000, 5_000, 5_000]);
+        clock.0.store(9_000, Ordering::SeqCst);
+        assert_eq!([current(), next(&times, b"row")], [9_000, 10_000]);
+        clock.0.store(0, Ordering::SeqCst);
+        assert_eq!(current(), 10_000);
+    }
+
+    #[test]
+    fn a_row_does_not_drive_another_one_ahead() {
+        let (times, _) = times(0, 7_000);
+        let far = (0..1_000).map(|_| next(&times, b"hot")).max();
+        assert_eq!(far, Some(7_000 + 999_000));
+        let cold = (0..100).map(|row| format!("cold{row}"));
+        let cold = cold.filter(|row| Place::of(row.as_bytes()) != Place::of(b"hot"));
+        assert!(cold.map(|row| next(&times, row.as_bytes())).min() == Some(7_000));
+    }
+
+    #[test]
+    fn a_row_runs_ahead_of_the_clock_up_to_a_limit_and_never_back() {
+        let (times, clock) = times(0, 1_000_000);
+        let limit = 1_000_000 + AHEAD_MAX;
+        for _ in 0..AHEAD_MAX / TIMESTAMP_MICROS_STEP {
+            next(&times, b"row");
+        }
+        assert_eq!(next(&times, b"row"), limit);
+        assert_eq!(next(&times, b"row"), limit);
+        clock.0.store(500_000, Ordering::SeqCst);
+        assert_eq!(next(&times, b"row"), limit, "the clock went back");
+        clock.0.store(1_002_000, Ordering::SeqCst);
+        assert_eq!(next(&times, b"row"), limit + 1_000);
+    }
+
+    #[test]
+    fn a_time_for_all_rows_lies_between_those_before_and_those_after() {
+        let (times, _) = times(0, 1_000_000);
+        let before = (0..9).map(|_| next(&times, b"row")).max().unwrap();
+        let all = times.draw_for_all().0;
+        assert!(all > before);
+        for row in 0..100 {
+            assert!(next(&times, format!("row{row}").as_bytes()) > all);
+        }
+    }
+
+    #[test]
+    fn no_time_is_given_that_another_process_gave() {
+        let (times, _) = times(9_000_500, 1_000_000);
+        assert_eq!(next(&times, b"row"), 9_001_000);
+        assert_eq!(next(&times, b"row"), 9_002_000);
+        let (times, _) = self::times(u64::MAX, 0);
+        assert!(next(&times, b"row") > 0, "the end of time is survived");
+    }
+}
