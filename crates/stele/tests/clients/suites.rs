@@ -1,9 +1,14 @@
-//! The suites of both languages, each before and after `kill -9`, and each on the other's rows.
+//! The suites of both languages, each before and after `kill -9`, and each on the other's rows; and
+//! histories of rows whose server is killed again and again.
 
 use crate::server::Server;
 use crate::setup;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// A memtable so small that the suites' data goes to SSTables before the server is killed.
 const FLAGS: &[&str] = &["--memtable-bytes-max=4MiB"];
@@ -84,4 +89,43 @@ fn each_language_reads_what_the_other_wrote() {
             go.run(server, "other", Some("^TestScenario$"), Some("python/scenario-sync"));
         },
     );
+}
+
+/// Every row is linearizable: what concurrent clients ask and are told of few rows, with the server's
+/// times, across kills, fits an order in which one thing happened after the other. The suite records
+/// the histories and judges them. `STELE_HISTORY_SECONDS` says for how long (20), `STELE_HISTORY_SEED`
+/// from which seed the operations and the moments of the kills are drawn; how threads meet is not.
+#[test]
+fn histories_of_rows_are_linearizable_across_kill_9() {
+    let Some(go) = setup::go() else { return };
+    let number = |variable: &str| -> Option<u64> {
+        std::env::var(variable).ok().map(|value| value.parse().expect(variable))
+    };
+    let seconds = number("STELE_HISTORY_SECONDS").unwrap_or(20);
+    let seed = number("STELE_HISTORY_SEED").unwrap_or_else(|| rand::random::<u32>().into());
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path(), &["--memtable-bytes-max=64KiB"]);
+    let mut suite = Command::new(go);
+    suite.args(["-test.v", "-test.timeout=0", "-test.run", "^TestHistories$"]);
+    suite.env("BIGTABLE_EMULATOR_HOST", server.bigtable().to_string());
+    suite.env("CLIENTS_PHASE", "histories").env("CLIENTS_SEED", seed.to_string());
+    suite.env("CLIENTS_SECONDS", seconds.to_string());
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut kills = 0;
+    let printed = std::thread::scope(|scope| {
+        let suite = scope.spawn(|| setup::run(&mut suite));
+        while !suite.is_finished() {
+            std::thread::sleep(Duration::from_millis(rng.random_range(200..1_500)));
+            server.kill_9();
+            server.restart();
+            kills += 1;
+        }
+        suite.join().unwrap()
+    });
+    let printed = printed.unwrap_or_else(|error| panic!("STELE_HISTORY_SEED={seed}: {error}"));
+    assert!(server.terminate().success());
+    let said = printed.lines().find(|line| line.starts_with("histories: ")).unwrap_or_default();
+    // The test harness hides what a passing test prints by macro.
+    let summary = format!("{said}, {kills} kills, seed {seed}\n");
+    std::io::stderr().write_all(summary.as_bytes()).unwrap();
 }

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	cloud.google.com/go/bigtable v1.58.0
+	github.com/anishathalye/porcupine v1.3.1
 	google.golang.org/api v0.287.1
 	google.golang.org/grpc v1.83.2
 )

@@ -4,6 +4,8 @@
 //   - CLIENTS_PHASE=first: everything; tables that stay are made and filled.
 //   - CLIENTS_PHASE=again: tests that call lasting, after the server was killed and restarted.
 //     They only read what the first phase left.
+//   - CLIENTS_PHASE=histories: TestHistories alone, for CLIENTS_SECONDS with draws that follow from
+//     CLIENTS_SEED, while whoever runs it kills the server and restarts it.
 //   - CLIENTS_PHASE=other: reads of what the suite of another language wrote, in the table that
 //     CLIENTS_TABLE names as INSTANCE/TABLE.
 package clients
@@ -12,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,16 +42,22 @@ var (
 
 func TestMain(m *testing.M) {
 	switch phase {
-	case "first", "again", "other":
+	case "first", "again", "other", "histories":
 	default:
-		fmt.Fprintln(os.Stderr, "CLIENTS_PHASE must be first, again or other")
+		fmt.Fprintln(os.Stderr, "CLIENTS_PHASE must be first, again, other or histories")
 		os.Exit(2)
 	}
 	var cancel context.CancelFunc
-	ctx, cancel = context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel = context.WithTimeout(context.Background(), patience())
 	defer cancel()
 	admin, client = open(instance)
 	os.Exit(m.Run())
+}
+
+// patience is how long all tests together may take.
+func patience() time.Duration {
+	seconds, _ := strconv.Atoi(os.Getenv("CLIENTS_SECONDS"))
+	return 5*time.Minute + time.Duration(seconds)*time.Second
 }
 
 // open connects as a program that reads large rows must: with BIGTABLE_EMULATOR_HOST alone the
