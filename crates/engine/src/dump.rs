@@ -69,16 +69,8 @@ pub fn dump_dir(
 }
 
 fn dump_state(state: &State, options: &DumpOptions, out: &mut dyn Write) -> io::Result<()> {
-    let State {
-        trees,
-        used,
-        next_file,
-        last_sequence,
-        log_from,
-        log_closed,
-        store,
-        commit_time,
-    } = state;
+    let State { trees, used, next_file, last_sequence, log_from, log_closed, store, commit_time } =
+        state;
     writeln!(
         out,
         "{} trees, {} dropped; next file {}, last sequence number {}, log from segment {}",

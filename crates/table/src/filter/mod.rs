@@ -6,6 +6,7 @@
 pub(crate) mod compile;
 pub(crate) mod eval;
 mod re2;
+mod re2_sets;
 pub(crate) mod reach;
 #[cfg(test)]
 pub(crate) mod reference;

@@ -6,34 +6,57 @@
 //! the same linear-time automata but another notation: set operations in classes, `\<`, other
 //! flags, `{` as an error. Every byte is written as `\xHH`, so that nothing of that can leak in.
 //!
-//! Two differences are left: `(?i)` folds ASCII letters only, and captures are not kept.
+//! Case is folded here too, which RE2 does for ASCII letters alone in this mode, before a class is
+//! negated; and the flags of groups are applied here: none of them is left to the other engine.
+//!
+//! One difference is left: captures are not kept. Whether a repetition is greedy makes none, as a
+//! pattern matches whole texts. `testdata/re2` has what RE2 itself says of some 1,600 patterns.
 
-use regex_syntax::hir::{Class, HirKind};
+use super::re2_sets::{ByteSet, perl_class, posix_class, unicode_class};
 use std::fmt::Write as _;
 
 /// RE2's limit on counted repetition.
-const REPEAT_MAX: u32 = 1_000;
+pub(super) const REPEAT_MAX: u32 = 1_000;
 /// Deepest nesting of groups.
-pub(super) const GROUPS_MAX: u32 = 100;
+pub(super) const GROUPS_MAX: usize = 100;
 
 /// The pattern in the notation of crate `regex`, or why RE2 would refuse it.
 pub(super) fn translate(pattern: &[u8]) -> Result<String, String> {
     let out = String::with_capacity(pattern.len() * 4);
-    let mut translator = Translator { rest: pattern, out, groups: 0, repeated: false };
+    let flags = Flags::default();
+    let groups = Vec::new();
+    let (last, stacked, repeated) = (0, false, false);
+    let mut translator = Translator { rest: pattern, out, flags, groups, last, stacked, repeated };
     while let Some(byte) = translator.take() {
         translator.item(byte)?;
     }
-    if translator.groups > 0 {
+    if !translator.groups.is_empty() {
         return Err("missing closing )".into());
     }
     Ok(translator.out)
 }
 
+/// What the flags of groups have set.
+#[derive(Debug, Clone, Copy, Default)]
+struct Flags {
+    /// `i`: letters match in either case.
+    fold: bool,
+    /// `m`: `^` and `$` match at lines.
+    lines: bool,
+    /// `s`: `.` matches a newline.
+    newline: bool,
+}
+
 struct Translator<'a> {
     rest: &'a [u8],
     out: String,
-    /// Open groups.
-    groups: u32,
+    flags: Flags,
+    /// Of each open group, the flags before it and where in `out` it begins.
+    groups: Vec<(Flags, usize)>,
+    /// Where in `out` the last item begins that can be repeated.
+    last: usize,
+    /// Whether that was repeated already, and only flags have come since.
+    stacked: bool,
     /// Whether the last item was a repetition: RE2 does not stack them.
     repeated: bool,
 }
@@ -60,24 +83,48 @@ impl Translator<'_> {
                 None => self.literal(b'{'),
             },
             b'(' => self.open_group(),
-            b')' if self.groups == 0 => Err("unexpected )".into()),
             b')' => {
-                self.groups -= 1;
-                self.emit(")")
+                let (flags, start) = self.groups.pop().ok_or("unexpected )")?;
+                self.flags = flags;
+                self.emit(")")?;
+                self.last = start;
+                Ok(())
             }
-            b'|' | b'^' | b'$' | b'.' => self.emit(char::from(byte).encode_utf8(&mut [0; 4])),
+            b'|' => self.emit("|"),
+            b'^' => self.emit(if self.flags.lines { "(?m:^)" } else { "^" }),
+            b'$' => self.emit(if self.flags.lines { "(?m:$)" } else { "$" }),
+            b'.' => self.emit(if self.flags.newline { "(?s:.)" } else { "." }),
             b'[' => self.class(),
             b'\\' => self.escape(),
             byte => self.literal(byte),
         }
     }
 
+    /// Writes an item.
     fn emit(&mut self, text: &str) -> Result<(), String> {
+        self.begin();
         self.out.push_str(text);
         Ok(())
     }
 
+    /// Begins an item.
+    fn begin(&mut self) {
+        self.last = self.out.len();
+        self.stacked = false;
+    }
+
+    /// A character that stands for itself.
     fn literal(&mut self, byte: u8) -> Result<(), String> {
+        if !self.flags.fold {
+            self.begin();
+            return self.byte(byte);
+        }
+        let mut set = ByteSet::default();
+        set.insert_if(true, |c| c == u32::from(byte));
+        self.emit_class(&set, false)
+    }
+
+    fn byte(&mut self, byte: u8) -> Result<(), String> {
         // Writing to a string cannot fail.
         let _ = write!(self.out, "\\x{byte:02X}");
         Ok(())
@@ -88,6 +135,12 @@ impl Translator<'_> {
             return Err(format!("bad repetition operator: {operator}"));
         }
         self.repeated = true;
+        if self.stacked {
+            // Behind the first repetition `?` would mean another one.
+            self.out.insert_str(self.last, "(?:");
+            self.out.push(')');
+        }
+        self.stacked = true;
         self.out.push_str(operator);
         if self.take_if(b"?") {
             self.out.push('?');
@@ -97,12 +150,16 @@ impl Translator<'_> {
 
     /// `{n}`, `{n,}` or `{n,m}` after its brace; anything else is no repetition.
     fn counts(&mut self) -> Result<Option<String>, String> {
-        let Some(end) = self.rest.iter().take(16).position(|byte| *byte == b'}') else {
+        let Some(end) = self.rest.iter().take(24).position(|byte| *byte == b'}') else {
             return Ok(None);
         };
         let Ok(text) = std::str::from_utf8(&self.rest[..end]) else { return Ok(None) };
         let (min, max) = text.split_once(',').map_or((text, None), |(min, max)| (min, Some(max)));
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        // RE2 takes no zeros in front, and no number of more than nine digits, for a count.
+        let digits = |text: &str| {
+            let plain = text == "0" || !text.starts_with('0');
+            (1..10).contains(&text.len()) && plain && text.bytes().all(|b| b.is_ascii_digit())
+        };
         if !digits(min) || max.is_some_and(|max| !max.is_empty() && !digits(max)) {
             return Ok(None);
         }
@@ -120,41 +177,54 @@ impl Translator<'_> {
     }
 
     fn open_group(&mut self) -> Result<(), String> {
+        let before = self.flags;
         if !self.take_if(b"?") {
-            return self.group("(?:");
+            return self.group(before);
         }
         if self.take_if(b"P<") || self.take_if(b"<") {
-            let end = self.rest.iter().position(|byte| *byte == b'>');
-            let name = end.map(|end| &self.rest[..end]).unwrap_or_default();
-            if name.is_empty() || !name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_') {
-                return Err("bad named group".into());
-            }
-            self.rest = &self.rest[name.len() + 1..];
-            return self.group("(?:");
+            self.name()?;
+            return self.group(before);
         }
-        let mut flags = String::from("(?");
+        // After a `-` flags are taken away, of which there must be one.
+        let (mut on, mut bare) = (true, false);
         loop {
             match self.take() {
-                Some(flag @ (b'i' | b'm' | b's' | b'U' | b'-')) => flags.push(char::from(flag)),
-                Some(b':') => {
-                    flags.push(':');
-                    return self.group(&flags);
+                Some(flag @ (b'i' | b'm' | b's' | b'U')) => {
+                    bare = false;
+                    match flag {
+                        b'i' => self.flags.fold = on,
+                        b'm' => self.flags.lines = on,
+                        b's' => self.flags.newline = on,
+                        _ => {}
+                    }
                 }
-                Some(b')') => {
-                    flags.push(')');
-                    return self.emit(&flags);
-                }
+                Some(b'-') if on => (on, bare) = (false, true),
+                Some(b':') if !bare => return self.group(before),
+                // What follows is repeated by what repeats: the flags are no item.
+                Some(b')') if !bare => return Ok(()),
                 _ => return Err("invalid group flags".into()),
             }
         }
     }
 
-    fn group(&mut self, open: &str) -> Result<(), String> {
-        self.groups += 1;
-        if self.groups > GROUPS_MAX {
+    fn name(&mut self) -> Result<(), String> {
+        let end = self.rest.iter().position(|byte| *byte == b'>');
+        let name = end.map(|end| &self.rest[..end]).unwrap_or_default();
+        let valid = |c: char| c.is_alphanumeric() || c == '_';
+        if name.is_empty() || !name.iter().all(|byte| valid(char::from(*byte))) {
+            return Err("bad named group".into());
+        }
+        self.rest = &self.rest[name.len() + 1..];
+        Ok(())
+    }
+
+    /// Opens a group, at whose end the flags are as they were `before`.
+    fn group(&mut self, before: Flags) -> Result<(), String> {
+        self.groups.push((before, self.out.len()));
+        if self.groups.len() > GROUPS_MAX {
             return Err(format!("groups nest deeper than {GROUPS_MAX}"));
         }
-        self.emit(open)
+        self.emit("(?:")
     }
 
     fn escape(&mut self) -> Result<(), String> {
@@ -171,7 +241,6 @@ impl Translator<'_> {
                 }
                 Ok(())
             }
-            Some(b'E') => self.take().map_or(Ok(()), |_| Ok(())),
             Some(byte @ (b'A' | b'z' | b'b' | b'B')) => {
                 let text = format!("(?:\\{})", char::from(*byte));
                 self.take();
@@ -180,7 +249,8 @@ impl Translator<'_> {
             _ => {
                 let mut set = ByteSet::default();
                 if !self.set_escape(&mut set)? {
-                    set.insert(self.char_escape()?, None);
+                    let byte = self.char_escape()?;
+                    return self.literal(byte);
                 }
                 self.emit_class(&set, false)
             }
@@ -190,20 +260,25 @@ impl Translator<'_> {
     /// A class that a backslash names (`\d`, `\pL`), if one follows it.
     fn set_escape(&mut self, set: &mut ByteSet) -> Result<bool, String> {
         let Some(&name) = self.rest.first() else { return Err("trailing \\".into()) };
-        let member: fn(u8) -> bool = match name.to_ascii_lowercase() {
-            b'd' => |byte| byte.is_ascii_digit(),
-            b's' => |byte| matches!(byte, b'\t' | b'\n' | 0x0c | b'\r' | b' '),
-            b'w' => |byte| byte.is_ascii_alphanumeric() || byte == b'_',
-            b'p' => return self.unicode_class(set).map(|()| true),
-            _ => return Ok(false),
-        };
+        if name.eq_ignore_ascii_case(&b'p') {
+            return self.unicode_set(set).map(|()| true);
+        }
+        let Some(member) = perl_class(name.to_ascii_lowercase()) else { return Ok(false) };
         self.take();
-        set.insert_if(|byte| member(byte) != name.is_ascii_uppercase());
+        self.insert(set, name.is_ascii_uppercase(), member);
         Ok(true)
     }
 
+    /// Adds the members of a named class, or all that are none.
+    fn insert(&self, set: &mut ByteSet, negated: bool, member: impl Fn(u32) -> bool) {
+        match negated {
+            true => set.insert_unless(self.flags.fold, member),
+            false => set.insert_if(self.flags.fold, member),
+        }
+    }
+
     /// `\pN`, `\p{Name}` and their negations, as far as Latin-1 goes.
-    fn unicode_class(&mut self, set: &mut ByteSet) -> Result<(), String> {
+    fn unicode_set(&mut self, set: &mut ByteSet) -> Result<(), String> {
         let mut negated = self.take() == Some(b'P');
         let name = if self.take_if(b"{") {
             negated ^= self.take_if(b"^");
@@ -216,54 +291,43 @@ impl Translator<'_> {
             self.take().into_iter().collect()
         };
         let name = String::from_utf8(name).unwrap_or_default();
-        let unknown = || format!("invalid character class range: \\p{{{name}}}");
-        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            return Err(unknown());
-        }
-        let hir = regex_syntax::parse(&format!("[\\p{{{name}}}]")).map_err(|_| unknown())?;
-        let single = |byte: u8| match hir.kind() {
-            HirKind::Class(Class::Unicode(class)) => {
-                let c = char::from(byte);
-                class.ranges().iter().any(|range| range.start() <= c && c <= range.end())
-            }
-            _ => false,
-        };
-        set.insert_if(|byte| single(byte) != negated);
+        let class = unicode_class(&name);
+        let class = class.ok_or_else(|| format!("invalid character class range: \\p{{{name}}}"))?;
+        self.insert(set, negated, class);
         Ok(())
     }
 
-    /// One character after a backslash. Above 255 it can match nothing.
-    fn char_escape(&mut self) -> Result<u32, String> {
+    /// One character after a backslash.
+    fn char_escape(&mut self) -> Result<u8, String> {
         let byte = self.take().ok_or("trailing \\")?;
         Ok(match byte {
             b'a' => 0x07,
             b'f' => 0x0c,
-            b't' => 0x09,
-            b'n' => 0x0a,
-            b'r' => 0x0d,
+            b't' => b'\t',
+            b'n' => b'\n',
+            b'r' => b'\r',
             b'v' => 0x0b,
             b'x' => return self.hex(),
-            b'0' => self.octal(0, 2),
+            b'0' => return self.octal(0),
             b'1'..=b'7' if matches!(self.rest.first(), Some(b'0'..=b'7')) => {
-                self.octal(u32::from(byte - b'0'), 2)
+                return self.octal(u32::from(byte - b'0'));
             }
-            byte if byte.is_ascii() && !byte.is_ascii_alphanumeric() && byte != b'_' => {
-                u32::from(byte)
-            }
+            byte if byte.is_ascii() && !byte.is_ascii_alphanumeric() => byte,
             byte => return Err(format!("invalid escape sequence: \\{}", byte.escape_ascii())),
         })
     }
 
-    fn octal(&mut self, mut value: u32, digits: u32) -> u32 {
-        for _ in 0..digits {
+    /// Up to two digits more.
+    fn octal(&mut self, mut value: u32) -> Result<u8, String> {
+        for _ in 0..2 {
             let Some(&digit @ b'0'..=b'7') = self.rest.first() else { break };
             self.take();
             value = value * 8 + u32::from(digit - b'0');
         }
-        value
+        u8::try_from(value).map_err(|_| "invalid escape sequence: above \\377".to_owned())
     }
 
-    fn hex(&mut self) -> Result<u32, String> {
+    fn hex(&mut self) -> Result<u8, String> {
         let digits = if self.take_if(b"{") {
             let end = self.rest.iter().position(|byte| *byte == b'}');
             let digits = end.map(|end| &self.rest[..end]).unwrap_or_default();
@@ -278,7 +342,7 @@ impl Translator<'_> {
             .ok()
             .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
             .and_then(|digits| u32::from_str_radix(digits, 16).ok())
-            .filter(|value| *value <= 0x10_ffff)
+            .and_then(|value| u8::try_from(value).ok())
             .ok_or_else(|| "invalid escape sequence: \\x".to_owned())
     }
 
@@ -291,62 +355,46 @@ impl Translator<'_> {
                 return self.emit_class(&set, negated);
             }
             first = false;
-            if self.posix_class(&mut set)? {
+            if self.posix_set(&mut set)? {
                 continue;
             }
             let byte = self.take().ok_or("missing closing ]")?;
             if byte == b'\\' && self.set_escape(&mut set)? {
                 continue;
             }
-            let low = if byte == b'\\' { self.char_escape()? } else { u32::from(byte) };
+            let low = if byte == b'\\' { self.char_escape()? } else { byte };
             let range = matches!(self.rest, [b'-', next, ..] if *next != b']');
-            let high = if range { Some(self.range_end()?) } else { None };
-            if high.is_some_and(|high| high < low) {
+            let high = if range { self.range_end()? } else { low };
+            if high < low {
                 return Err("invalid character class range".into());
             }
-            set.insert(low, high);
+            set.insert_if(self.flags.fold, |c| (low.into()..=high.into()).contains(&c));
         }
     }
 
-    fn range_end(&mut self) -> Result<u32, String> {
+    fn range_end(&mut self) -> Result<u8, String> {
         self.take();
         match self.take() {
             Some(b'\\') => self.char_escape(),
-            Some(byte) => Ok(u32::from(byte)),
+            Some(byte) => Ok(byte),
             None => Err("missing closing ]".into()),
         }
     }
 
     /// `[:name:]` or `[:^name:]` inside a class.
-    fn posix_class(&mut self, set: &mut ByteSet) -> Result<bool, String> {
+    fn posix_set(&mut self, set: &mut ByteSet) -> Result<bool, String> {
         let Some(body) = self.rest.strip_prefix(b"[:") else { return Ok(false) };
         let Some(end) = body.windows(2).position(|pair| pair == b":]") else { return Ok(false) };
         let (negated, name) = match &body[..end] {
             [b'^', name @ ..] => (true, name),
             name => (false, name),
         };
-        let member: fn(u8) -> bool = match name {
-            b"alnum" => |byte| byte.is_ascii_alphanumeric(),
-            b"alpha" => |byte| byte.is_ascii_alphabetic(),
-            b"ascii" => |byte| byte.is_ascii(),
-            b"blank" => |byte| matches!(byte, b'\t' | b' '),
-            b"cntrl" => |byte| byte.is_ascii_control(),
-            b"digit" => |byte| byte.is_ascii_digit(),
-            b"graph" => |byte| byte.is_ascii_graphic(),
-            b"lower" => |byte| byte.is_ascii_lowercase(),
-            b"print" => |byte| byte.is_ascii_graphic() || byte == b' ',
-            b"punct" => |byte| byte.is_ascii_punctuation(),
-            b"space" => |byte| matches!(byte, b'\t'..=b'\r' | b' '),
-            b"upper" => |byte| byte.is_ascii_uppercase(),
-            b"word" => |byte| byte.is_ascii_alphanumeric() || byte == b'_',
-            b"xdigit" => |byte| byte.is_ascii_hexdigit(),
-            name => {
-                let name = name.escape_ascii();
-                return Err(format!("invalid character class range: [:{name}:]"));
-            }
+        let Some(member) = posix_class(name) else {
+            let name = name.escape_ascii();
+            return Err(format!("invalid character class range: [:{name}:]"));
         };
         self.rest = &body[end + 2..];
-        set.insert_if(|byte| member(byte) != negated);
+        self.insert(set, negated, member);
         Ok(true)
     }
 
@@ -356,49 +404,16 @@ impl Translator<'_> {
             ranges if ranges.is_empty() => (!negated, vec![(0, u8::MAX)]),
             ranges => (negated, ranges),
         };
+        self.begin();
         self.out.push_str(if negated { "[^" } else { "[" });
         for (low, high) in ranges {
-            self.literal(low)?;
+            self.byte(low)?;
             if high > low {
                 self.out.push('-');
-                self.literal(high)?;
+                self.byte(high)?;
             }
         }
-        self.emit("]")
-    }
-}
-
-/// A set of bytes.
-struct ByteSet([bool; 256]);
-
-impl Default for ByteSet {
-    fn default() -> Self {
-        Self([false; 256])
-    }
-}
-
-impl ByteSet {
-    /// Adds a character, or a range of them with both ends, as far as they are bytes.
-    fn insert(&mut self, low: u32, high: Option<u32>) {
-        let high = high.unwrap_or(low);
-        self.insert_if(|byte| (low..=high).contains(&u32::from(byte)));
-    }
-
-    fn insert_if(&mut self, member: impl Fn(u8) -> bool) {
-        for byte in 0..=u8::MAX {
-            self.0[usize::from(byte)] |= member(byte);
-        }
-    }
-
-    /// The set as ranges, both ends included.
-    fn ranges(&self) -> Vec<(u8, u8)> {
-        let mut ranges: Vec<(u8, u8)> = Vec::new();
-        for byte in (0..=u8::MAX).filter(|byte| self.0[usize::from(*byte)]) {
-            match ranges.last_mut() {
-                Some((_, high)) if *high + 1 == byte => *high = byte,
-                _ => ranges.push((byte, byte)),
-            }
-        }
-        ranges
+        self.out.push(']');
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@
 //! Most patterns of real filters are a literal, a few of them, or a literal and then anything.
 //! They become comparisons, and tell the engine what to read.
 
-use super::re2::{self, GROUPS_MAX};
+use super::re2::{self, GROUPS_MAX, REPEAT_MAX};
 use crate::error::{Error, Result};
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::hir::literal::Extractor;
@@ -15,6 +15,8 @@ const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// Most texts that a pattern is resolved into, and the longest of them.
 const EXACT_MAX: usize = 64;
 const EXACT_LEN_MAX: usize = 4 << 10;
+/// Deepest nesting of a translated pattern.
+const NEST_MAX: u32 = 2 * GROUPS_MAX as u32;
 /// A pattern without any of these is a literal.
 const METACHARACTERS: &[u8] = br"\.+*?()|[]{}^$";
 
@@ -46,6 +48,9 @@ impl Matcher {
         };
         let translated = re2::translate(pattern).map_err(|why| refuse(&why))?;
         let hir = parse(&translated).map_err(|why| refuse(&why))?;
+        if !repeats_fit(&hir, REPEAT_MAX) {
+            return Err(refuse(&format!("repetitions in repetitions are over {REPEAT_MAX}")));
+        }
         let (exact, prefix) = literals(&hir);
         if let Some(exact) = exact {
             return Ok(Self::Exact(exact));
@@ -57,7 +62,7 @@ impl Matcher {
             .unicode(false)
             .size_limit(PATTERN_BYTES_MAX)
             .dfa_size_limit(PATTERN_BYTES_MAX)
-            .nest_limit(2 * GROUPS_MAX + 10)
+            .nest_limit(NEST_MAX + 10)
             .build()
             .map_err(|_| refuse(&format!("it needs more than {PATTERN_BYTES_MAX} bytes")))?;
         Ok(Self::Regex(regex, prefix))
@@ -78,7 +83,7 @@ fn parse(translated: &str) -> Result<Hir, String> {
     regex_syntax::ParserBuilder::new()
         .unicode(false)
         .utf8(false)
-        .nest_limit(2 * GROUPS_MAX)
+        .nest_limit(NEST_MAX)
         .build()
         .parse(translated)
         .map_err(|error| match error {
@@ -86,6 +91,21 @@ fn parse(translated: &str) -> Result<Hir, String> {
             regex_syntax::Error::Translate(error) => error.kind().to_string(),
             _ => "syntax error".to_owned(),
         })
+}
+
+/// Whether no counted repetitions, one in the other, come to more than `left` in all.
+fn repeats_fit(hir: &Hir, left: u32) -> bool {
+    match hir.kind() {
+        HirKind::Repetition(repetition) => {
+            let count = repetition.max.unwrap_or(repetition.min).max(1);
+            left >= count && repeats_fit(&repetition.sub, left / count)
+        }
+        HirKind::Capture(capture) => repeats_fit(&capture.sub, left),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().all(|part| repeats_fit(part, left))
+        }
+        _ => true,
+    }
 }
 
 /// All texts that match, if they are few; else the bytes that all of them start with.
@@ -146,7 +166,6 @@ mod tests {
             (b"[\xc3\xa9]", &[b"\xc3", b"\xa9"], &[b"\xc3\xa9"]),
             (b"\xff", &[b"\xff"], &[b"\xc3\xbf"]),
             (b"\\x{e9}", &[b"\xe9"], &[b"\xc3\xa9"]),
-            (b"\\x{263a}?", &[b""], &[b"\xe2\x98\xba"]),
             (b"[^a]", &[b"b", b"\n", b"\xff"], &[b"a", b""]),
             (b"[a&&b]+", &[b"a&b"], &[b"c"]),
             (b"[[a]", &[b"[", b"a"], &[b"]"]),
@@ -199,6 +218,8 @@ mod tests {
             b"\\xz",
             b"(?P<>a)",
             b"\\Z",
+            b"\\E",
+            b"\\x{263a}",
             b"((\\C{1000}){1000}){1000}",
         ] {
             let error = Matcher::compile("value_regex_filter", pattern).unwrap_err().to_string();
@@ -206,6 +227,71 @@ mod tests {
             assert!(error.contains("value_regex_filter") && error.contains(&named), "{error}");
         }
         assert!(Matcher::compile("f", &[b'('; 10_000]).is_err());
+    }
+
+    /// Bytes of a field of `testdata/re2/patterns.txt`.
+    fn unescape(field: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut bytes = field.bytes();
+        while let Some(byte) = bytes.next() {
+            out.push(match (byte, (byte == b'\\').then(|| bytes.next().unwrap())) {
+                (_, Some(b't')) => b'\t',
+                (_, Some(b'n')) => b'\n',
+                (_, Some(b'r')) => b'\r',
+                (_, Some(b'x')) => {
+                    let digits = [bytes.next().unwrap(), bytes.next().unwrap()];
+                    u8::from_str_radix(std::str::from_utf8(&digits).unwrap(), 16).unwrap()
+                }
+                (byte, escaped) => escaped.unwrap_or(byte),
+            });
+        }
+        out
+    }
+
+    /// The single bytes that match, as that file has them.
+    fn single_bytes(matcher: &Matcher) -> String {
+        let mut ranges: Vec<(u8, u8)> = Vec::new();
+        for byte in (0..=u8::MAX).filter(|byte| matcher.matches(&[*byte])) {
+            match ranges.last_mut() {
+                Some((_, high)) if *high + 1 == byte => *high = byte,
+                _ => ranges.push((byte, byte)),
+            }
+        }
+        let show = |&(low, high): &(u8, u8)| match low == high {
+            true => format!("{low:02x}"),
+            false => format!("{low:02x}-{high:02x}"),
+        };
+        ranges.iter().map(show).collect::<Vec<_>>().join(",")
+    }
+
+    #[test]
+    fn patterns_mean_what_re2_makes_of_them() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/re2/patterns.txt");
+        let (mut texts, mut wrong, mut tried) = (Vec::new(), Vec::new(), 0);
+        for line in std::fs::read_to_string(file).unwrap().lines() {
+            let mut fields = line.split('\t');
+            let pattern = fields.next().unwrap();
+            if pattern == "#texts" {
+                texts = fields.clone().map(unescape).collect();
+            }
+            if pattern.starts_with('#') && texts.is_empty() || pattern == "#texts" {
+                continue;
+            }
+            tried += 1;
+            let expected: Vec<&str> = fields.collect();
+            let found = match Matcher::compile("f", &unescape(pattern)) {
+                Err(_) => vec!["-".to_owned()],
+                Ok(matcher) => {
+                    let hits = texts.iter().map(|text| u8::from(matcher.matches(text)).to_string());
+                    vec![single_bytes(&matcher), hits.collect()]
+                }
+            };
+            if found != expected {
+                wrong.push(format!("{pattern}\n  RE2  {expected:?}\n  here {found:?}"));
+            }
+        }
+        assert!(tried > 1_000, "{tried}");
+        assert!(wrong.is_empty(), "{} of {tried}:\n{}", wrong.len(), wrong.join("\n"));
     }
 
     #[test]

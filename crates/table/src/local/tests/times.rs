@@ -27,8 +27,7 @@ fn name() -> TableName {
 
 fn create(local: &Local) {
     let families = vec![("f".to_owned(), FamilySpec::default())];
-    let table =
-        CreateTable { name: name(), families, splits: vec![], deletion_protection: false };
+    let table = CreateTable { name: name(), families, splits: vec![], deletion_protection: false };
     local.core.create_table(table).unwrap();
 }
 
