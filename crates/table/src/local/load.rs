@@ -14,6 +14,7 @@ use crate::mutate::{RowMutation, RowMutations, WriteTime};
 use crate::schema::TableName;
 use bytes::Bytes;
 use engine::{Column, Engine, FamilyId, IngestFiles, IngestOptions, SstWriter, Timestamp};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Writes the rows of one load. Made by [`Local::load`]. All calls block.
@@ -26,6 +27,8 @@ pub struct TableLoad {
     /// The tablet being written, by its index.
     writing: Option<(usize, SstWriter)>,
     files: Option<IngestFiles>,
+    /// The families that have a cell.
+    families: BTreeSet<FamilyId>,
     last_row: Bytes,
     rows: u64,
     cells: u64,
@@ -97,6 +100,7 @@ impl TableLoad {
             self.writing = Some((tablet, writer));
         }
         let Some((_, writer)) = &mut self.writing else { return Ok(()) };
+        self.families.extend(cells.iter().map(|(family, ..)| *family));
         for (at, (family, qualifier, time, value)) in cells.iter().enumerate() {
             let same =
                 |next: &LoadCell<'_>| (next.0, next.1, next.2) == (*family, *qualifier, *time);
@@ -121,8 +125,8 @@ impl TableLoad {
     /// Finishes the files. They are on disk, and nobody sees them yet.
     pub fn finish(mut self) -> Result<LoadedRows> {
         self.end_tablet()?;
-        let Self { table, files, rows, cells, .. } = self;
-        Ok(LoadedRows { table, files, rows, cells })
+        let Self { table, files, families, rows, cells, .. } = self;
+        Ok(LoadedRows { table, files, families, rows, cells })
     }
 
     /// Rows added so far.
@@ -144,6 +148,7 @@ impl std::fmt::Debug for TableLoad {
 pub struct LoadedRows {
     table: Arc<Table>,
     files: Option<IngestFiles>,
+    families: BTreeSet<FamilyId>,
     rows: u64,
     cells: u64,
 }
@@ -187,6 +192,7 @@ impl Local {
             now,
             writing: None,
             files: None,
+            families: BTreeSet::new(),
             last_row: Bytes::new(),
             rows: 0,
             cells: 0,
@@ -195,7 +201,9 @@ impl Local {
 
     /// Makes `loaded` part of its table, in all tablets at once or not at all. When it returns, it
     /// is durable and every later read sees it. Waits for read-modify-writes under way, and they
-    /// for it. Errors as those of [`Engine::ingest`]; after one, `loaded` is removed.
+    /// for it; schema changes wait, too. Errors as those of [`Engine::ingest`], and
+    /// `FailedPrecondition` if a family that has loaded cells was dropped since the load began, though
+    /// there may be another of that name; after one, `loaded` is removed.
     pub async fn install(&self, loaded: LoadedRows) -> Result<()> {
         let guard = self.locks.shared_all().await;
         self.change(move |core| {
@@ -209,12 +217,39 @@ impl Local {
 
 impl Core {
     fn install(&self, loaded: LoadedRows) -> Result<()> {
-        let LoadedRows { table, files, .. } = loaded;
+        let LoadedRows { table, files, families, .. } = loaded;
         let Some(mut files) = files else { return Ok(()) };
+        // Until the files are part of the table, no family is dropped.
+        let _changing = self.schema_change.lock();
+        self.check_families(&table, &families)?;
         match self.engine.ingest(&mut files) {
             Ok(_) => Ok(()),
             Err(error) => Err(of_engine(error, &table)),
         }
+    }
+}
+
+impl Core {
+    /// Refuses a load of `table` whose `families` are not all there any more: nobody would see their
+    /// cells.
+    fn check_families(&self, table: &Table, families: &BTreeSet<FamilyId>) -> Result<()> {
+        let name = &table.schema.name;
+        let now = self.table(name)?;
+        if now.schema.tablets != table.schema.tablets {
+            let text = format!("table {name} was deleted since the load began, and made anew");
+            return Err(Error::FailedPrecondition(text));
+        }
+        for family in families {
+            let place = usize::from(family.0);
+            if now.families.get(place).is_none_or(Option::is_none) {
+                let loaded = table.families.get(place).and_then(Option::as_ref);
+                let loaded = loaded.map_or("", |family| &family.name);
+                return Err(Error::FailedPrecondition(format!(
+                    "column family {loaded} of table {name} was dropped since the load began"
+                )));
+            }
+        }
+        Ok(())
     }
 }
 

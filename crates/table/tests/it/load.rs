@@ -98,3 +98,51 @@ async fn a_load_into_a_table_that_is_deleted_meanwhile_is_removed() {
     let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
     assert_eq!(names.filter(|path| path.extension().is_some_and(|ext| ext == "sst")).count(), 0);
 }
+
+/// A family of the same name is another one: its cells would be seen by nobody.
+#[tokio::test]
+async fn a_load_into_a_family_that_was_dropped_since_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let t = Harness::open(dir.path());
+    t.create(&["f", "g"], &[]).await;
+    let load = |family: &str| {
+        let mut load = t.local.load(&t.name, &IngestOptions::default()).unwrap();
+        load.add(&row("a", vec![set(family, "q", 1, "v")])).unwrap();
+        load.finish().unwrap()
+    };
+    let (into_f, into_g) = (load("f"), load("g"));
+    let spec = FamilySpec::default();
+    let changes = vec![
+        FamilyChange::Drop { name: "f".into() },
+        FamilyChange::Create { name: "f".into(), spec },
+    ];
+    t.local.modify_families(&t.name, changes).await.unwrap();
+    match t.local.install(into_f).await {
+        Err(Error::FailedPrecondition(text)) => assert!(text.contains("family f"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    t.local.install(into_g).await.unwrap();
+    t.local.install(load("f")).await.unwrap();
+    assert_eq!(t.dump().await, "a f:q@1=v\na g:q@1=v\n");
+}
+
+#[tokio::test]
+async fn a_load_into_a_table_that_was_deleted_since_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let t = Harness::open(dir.path());
+    t.create(&["f"], &[]).await;
+    let load = || {
+        let mut load = t.local.load(&t.name, &IngestOptions::default()).unwrap();
+        load.add(&row("a", vec![set("f", "q", 1, "v")])).unwrap();
+        load.finish().unwrap()
+    };
+    let (gone, anew) = (load(), load());
+    t.local.delete_table(&t.name).await.unwrap();
+    let refused = t.local.install(gone).await;
+    assert!(matches!(refused, Err(Error::NotFound { .. })), "{refused:?}");
+    t.create(&["f"], &[]).await;
+    let refused = t.local.install(anew).await;
+    assert!(matches!(refused, Err(Error::FailedPrecondition(_))), "{refused:?}");
+    t.local.install(load()).await.unwrap();
+    assert_eq!(t.dump().await, "a f:q@1=v\n");
+}
