@@ -43,6 +43,13 @@ const LAST_WAIT: Duration = Duration::from_secs(2);
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let config = Config::load(args)?;
     logging::init(config.log_format, &config.log_level)?;
+    let links = crate::config::service_links();
+    if !links.is_empty() {
+        tracing::warn!(
+            variables = links.join(" "),
+            "passed over: Kubernetes made them of services"
+        );
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
