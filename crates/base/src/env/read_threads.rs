@@ -1,9 +1,9 @@
 //! Reads for callers that cannot wait, such as tasks of an asynchronous server: threads take the
 //! reads, and each is told when it is done.
 //!
-//! 1. Each submitted read's `done` is called exactly once, on one of the threads, or dropped if a
-//!    call on that thread panicked. Reads that nobody has begun when the threads are closed end with
-//!    an error.
+//! 1. Each submitted read's `done` is called exactly once, on one of the threads. Reads that nobody
+//!    has begun when the threads are closed end with an error. A `done` that panics ends nothing but
+//!    itself: its read counts as done, and the thread goes on.
 //! 2. A thread starts when there is a read and none is idle, up to a number that suits how the file
 //!    system's queues read; without reads there are no threads.
 //! 3. The number of reads under way is bounded by those who submit: they ask for [`room`] first,
@@ -16,6 +16,7 @@ use super::read_queue::{Completed, QueueKind, ReadBuffer, ReadQueue};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
@@ -189,7 +190,7 @@ impl Shared {
             let ended = completed.len();
             for Completed { tag, result } in completed.drain(..) {
                 let done = waiting[tag as usize].take().expect("a read is done once");
-                done(result);
+                tell(done, result);
             }
             self.ended(ended);
         }
@@ -224,9 +225,15 @@ impl Shared {
     fn refuse(&self, reads: VecDeque<ThreadRead>) {
         let count = reads.len();
         for read in reads {
-            (read.done)(Err(io::Error::other("reading has ended")));
+            tell(read.done, Err(io::Error::other("reading has ended")));
         }
         self.ended(count);
+    }
+}
+
+fn tell(done: Done, result: io::Result<ReadBuffer>) {
+    if catch_unwind(AssertUnwindSafe(|| done(result))).is_err() {
+        tracing::error!("what was told of the end of a read panicked");
     }
 }
 
@@ -321,6 +328,30 @@ mod tests {
             drop(go);
             wakes.recv().unwrap();
             assert!(threads.poll_room(&Context::from_waker(&waker)).is_ready());
+        }
+    }
+
+    #[test]
+    fn a_call_that_panics_ends_its_own_read_only() {
+        let dir = tempfile::tempdir().unwrap();
+        for (threads, file) in both(dir.path()) {
+            let (send, outcomes) = mpsc::channel();
+            let read = |number: usize| {
+                let send = send.clone();
+                let done: Done = Box::new(move |read| {
+                    assert!(!number.is_multiple_of(3), "on purpose");
+                    send.send(read.is_ok()).unwrap();
+                });
+                ThreadRead { file: Arc::clone(&file), offset: 0, len: 1, done }
+            };
+            threads.submit((0..READS_MAX).map(read).collect());
+            let told = READS_MAX - READS_MAX.div_ceil(3);
+            assert_eq!(outcomes.iter().take(told).filter(|ok| *ok).count(), told);
+            threads.close();
+            assert_eq!(threads.under_way(), 0);
+            // Also where the reads are refused.
+            threads.submit((0..4).map(read).collect());
+            assert_eq!((outcomes.try_iter().count(), threads.under_way()), (2, 0));
         }
     }
 

@@ -9,7 +9,8 @@
 //! 3. Dropping the queue waits for the reads in the ring (a read that a disk has begun cannot be
 //!    called back). Where the kernel will not even let us wait, their memory is leaked.
 //! 4. What the ring does not do is done by `read_exact_at`: files without a descriptor, single
-//!    reads that the kernel wants to be tried again, everything once the ring has failed.
+//!    reads that the kernel wants to be tried again, everything once the ring has failed or the
+//!    kernel has had no memory for it for too long.
 //!
 //! No polling threads, and nothing is registered with the ring: docs/decisions/0007 has figures.
 
@@ -25,6 +26,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Reads that go into the kernel together. With more the disk would idle while they are prepared,
 /// with fewer each would pay more for the entry.
@@ -57,7 +59,19 @@ pub(super) struct UringQueue {
     pool: Arc<BufferPool>,
     /// The ring has failed and is not used any more.
     failed: bool,
+    /// Times in a row that the kernel had no memory for what it was told.
+    refusals: u32,
+    /// The queue is being dropped: nobody wants its reads.
+    dropped: bool,
 }
+
+/// Refusals for want of memory after which the other thread goes first; after more of them the
+/// thread sleeps between two tries.
+const REFUSALS_YIELDED: u32 = 16;
+/// Refusals in a row, about a quarter of a second of sleep, after which the ring is given up.
+const REFUSALS_MAX: u32 = REFUSALS_YIELDED + 18;
+/// Longest sleep between two tries, in milliseconds, as a power of two.
+const SLEEP_MAX_LOG2: u32 = 4;
 
 impl UringQueue {
     /// A queue of `depth`, brought into 1..=4096. Fails where the kernel has no io_uring with
@@ -73,6 +87,8 @@ impl UringQueue {
             done: Vec::new(),
             pool: pool_for(depth),
             failed: false,
+            refusals: 0,
+            dropped: false,
         })
     }
 
@@ -143,6 +159,7 @@ impl UringQueue {
     fn reap(&mut self) {
         while !self.failed {
             let Some(completion) = self.ring.completion().next() else { return };
+            self.refusals = 0;
             let place = completion.user_data() as usize;
             let slot = self.slots[place].take().expect("only reads in the ring complete");
             self.free.push(place);
@@ -174,26 +191,55 @@ impl UringQueue {
 
     /// Tells the kernel of new reads and waits until `want` more are done. May return early.
     fn enter(&mut self, want: usize) {
-        let Err(error) = self.ring.submit_and_wait(want) else { return };
+        let Err(error) = self.ring.submit_and_wait(want) else {
+            self.refusals = 0;
+            return;
+        };
         match Errno::from_io_error(&error) {
             Some(Errno::INTR) => {}
             // Short of memory for requests; what is in flight gives some back.
-            Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => std::thread::yield_now(),
+            Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => self.refused(&error),
             _ => self.fail(&error),
         }
     }
 
-    /// Gives the ring up: its reads end with `error`, and their memory is never used again,
-    /// because the kernel may still write there.
+    /// Lets some time pass before the next try; after too many the ring is given up, and what was
+    /// in it is read without it.
+    fn refused(&mut self, error: &io::Error) {
+        self.refusals += 1;
+        if self.refusals <= REFUSALS_YIELDED {
+            std::thread::yield_now();
+        } else if self.refusals <= REFUSALS_MAX {
+            let log2 = (self.refusals - REFUSALS_YIELDED - 1).min(SLEEP_MAX_LOG2);
+            std::thread::sleep(Duration::from_millis(1 << log2));
+        } else if self.dropped {
+            self.fail(error);
+        } else {
+            tracing::warn!(%error, "io_uring is given up; reads go on without it");
+            self.give_up().iter().for_each(|request| self.read_now(request));
+        }
+    }
+
+    /// Gives the ring up: its reads end with `error`.
     fn fail(&mut self, error: &io::Error) {
+        for request in self.give_up() {
+            let result = Err(io::Error::new(error.kind(), format!("io_uring failed: {error}")));
+            self.done.push(Completed { tag: request.tag, result });
+        }
+    }
+
+    /// Takes the reads out of the ring, which is not used any more. Their memory is never used
+    /// again, because the kernel may still write there.
+    fn give_up(&mut self) -> Vec<Request> {
         self.failed = true;
+        let mut requests = Vec::new();
         for (place, slot) in self.slots.iter_mut().enumerate() {
             let Some(Slot { request, memory, .. }) = slot.take() else { continue };
             std::mem::forget(memory);
             self.free.push(place);
-            let result = Err(io::Error::new(error.kind(), format!("io_uring failed: {error}")));
-            self.done.push(Completed { tag: request.tag, result });
+            requests.push(request);
         }
+        requests
     }
 }
 
@@ -242,6 +288,7 @@ impl ReadQueue for UringQueue {
 impl Drop for UringQueue {
     fn drop(&mut self) {
         self.backlog.clear();
+        self.dropped = true;
         while self.in_ring() > 0 {
             self.enter(self.in_ring());
             self.reap();
@@ -378,6 +425,34 @@ mod tests {
                     Err(error) => assert!(tag < 4, "{tag}: {error}"),
                 }
             }
+        });
+    }
+
+    #[test]
+    fn a_kernel_that_stays_without_memory_is_asked_a_few_times_only() {
+        let no_memory = io::Error::from_raw_os_error(Errno::NOMEM.raw_os_error());
+        with_queue(|mut queue, file| {
+            for tag in 0..4 {
+                queue.submit(tag, &file, 1, 3);
+            }
+            for _ in 0..REFUSALS_MAX {
+                queue.refused(&no_memory);
+                assert!(!queue.failed, "it may pass");
+            }
+            queue.refused(&no_memory);
+            assert!(queue.failed);
+            queue.submit(4, &file, 1, 3);
+            let mut done = Vec::new();
+            queue.wait(5, &mut done);
+            assert_eq!((done.len(), queue.in_flight()), (5, 0));
+            assert!(done.iter().all(|completed| **completed.result.as_ref().unwrap() == [1, 2, 3]));
+        });
+        with_queue(|mut queue, file| {
+            (0..REFUSALS_MAX).for_each(|_| queue.refused(&no_memory));
+            queue.submit(7, &file, 1, 3);
+            one(&mut queue).unwrap();
+            queue.refused(&no_memory);
+            assert!(!queue.failed, "refusals count as long as nothing is done between them");
         });
     }
 }
