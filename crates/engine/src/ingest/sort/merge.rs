@@ -30,6 +30,12 @@ impl Merge {
         self.runs.len()
     }
 
+    /// Bytes of the largest frames of all runs.
+    #[cfg(test)]
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.runs.iter().map(RunReader::frame_bytes).sum()
+    }
+
     /// The next row and its payload.
     pub(super) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         let Some(&top) = self.heap.first() else { return Ok(None) };

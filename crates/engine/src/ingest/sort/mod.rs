@@ -39,8 +39,10 @@ pub const SORT_MEMORY_BYTES_MIN: usize = Shape::DEFAULT.sort_memory_bytes_min;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SortOptions {
     /// Memory for rows before they are written to a file, and for the files' frames while they are
-    /// merged. A row that is larger is sorted as well, and takes what it needs. From
-    /// [`SORT_MEMORY_BYTES_MIN`] on, default 256 MiB: 64 GiB of rows are then merged in one pass.
+    /// merged. A row that is larger is sorted as well, and takes what it needs: a frame is as large
+    /// as the largest row in it, and two at least are merged at once. From
+    /// [`SORT_MEMORY_BYTES_MIN`] on, default 256 MiB: 64 GiB of rows that are not large are then
+    /// merged in one pass.
     pub memory_bytes: usize,
 }
 
@@ -180,10 +182,9 @@ impl RowSorter {
         self.spill()?;
         let Self { place, memory_bytes, mut runs, buffer, .. } = self;
         drop(buffer);
-        let shape = &place.shared.options.shape;
-        let fan_in = (memory_bytes / shape.sort_frame_bytes).clamp(2, shape.sort_fan_in_max);
-        while runs.len() > fan_in {
-            runs = merge_neighbours(&place, runs, fan_in)?;
+        let fan_in = FanIn { memory_bytes, runs: place.shared.options.shape.sort_fan_in_max };
+        while fan_in.first_of(&runs, 0) < runs.len() {
+            runs = merge_neighbours(&place, runs, &fan_in)?;
         }
         Ok(SortedRows { rows, source: Source::Files(Merge::open(runs)?) })
     }
@@ -203,15 +204,35 @@ fn check(what: &str, len: usize, max: usize) -> Result<()> {
     Err(Error::InvalidArgument(format!("a {what} of {len} bytes is over the limit of {max} bytes")))
 }
 
-/// One pass: every `fan_in` neighbours become one run.
-fn merge_neighbours(place: &Place, runs: Vec<RunFile>, fan_in: usize) -> Result<Vec<RunFile>> {
-    let mut merged = Vec::with_capacity(runs.len().div_ceil(fan_in));
-    let mut runs = runs.into_iter();
-    loop {
-        let group: Vec<RunFile> = runs.by_ref().take(fan_in).collect();
-        if group.len() <= 1 {
-            merged.extend(group);
-            return Ok(merged);
+/// How many runs are merged at once: each has a frame in memory.
+struct FanIn {
+    memory_bytes: usize,
+    runs: usize,
+}
+
+impl FanIn {
+    /// How many of the first of `runs` are merged: as many as have room for their largest frames,
+    /// and for `writers` more that is as large as those; 2 at least, if there are so many.
+    fn first_of(&self, runs: &[RunFile], writers: usize) -> usize {
+        let (mut bytes, mut largest) = (0usize, 0);
+        let fits = runs.iter().take(self.runs.max(2)).take_while(|run| {
+            bytes = bytes.saturating_add(run.frame_bytes());
+            largest = largest.max(run.frame_bytes());
+            bytes.saturating_add(writers * largest) <= self.memory_bytes
+        });
+        fits.count().max(2).min(runs.len())
+    }
+}
+
+/// One pass: neighbours, as many as `fan_in` says, become one run.
+fn merge_neighbours(place: &Place, mut runs: Vec<RunFile>, fan_in: &FanIn) -> Result<Vec<RunFile>> {
+    let mut merged = Vec::new();
+    while !runs.is_empty() {
+        let rest = runs.split_off(fan_in.first_of(&runs, 1));
+        let mut group = std::mem::replace(&mut runs, rest);
+        if group.len() == 1 {
+            merged.append(&mut group);
+            continue;
         }
         let mut merge = Merge::open(group)?;
         let mut writer = RunWriter::create(place)?;
@@ -220,6 +241,7 @@ fn merge_neighbours(place: &Place, runs: Vec<RunFile>, fan_in: usize) -> Result<
         }
         merged.push(writer.finish()?);
     }
+    Ok(merged)
 }
 
 /// Rows that were sorted. Dropped, it removes the files that they lie in.
@@ -249,6 +271,15 @@ impl SortedRows {
     /// Number of rows, those already taken included.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Bytes of memory that the files being merged take for their largest frames.
+    #[cfg(test)]
+    fn frame_bytes(&self) -> usize {
+        match &self.source {
+            Source::Memory { .. } => 0,
+            Source::Files(merge) => merge.frame_bytes(),
+        }
     }
 
     /// Files that are being merged; 0 if all rows are in memory.

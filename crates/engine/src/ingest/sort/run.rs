@@ -34,12 +34,19 @@ pub(super) struct RunFile {
     place: Place,
     path: PathBuf,
     bytes: u64,
+    /// Of its largest frame.
+    frame_bytes: usize,
 }
 
 impl RunFile {
     /// Its length.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Memory that reading it takes: one frame at a time.
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.frame_bytes
     }
 }
 
@@ -67,7 +74,7 @@ pub(super) struct RunWriter {
 impl RunWriter {
     pub(super) fn create(place: &Place) -> Result<Self> {
         let path = place.shared.manifest.new_file().sort_path(&place.shared.dir);
-        let run = RunFile { place: place.clone(), path, bytes: HEADER_LEN };
+        let run = RunFile { place: place.clone(), path, bytes: HEADER_LEN, frame_bytes: 0 };
         let created = place.shared.env.fs.create(&run.path);
         let mut file = created.map_err(|error| Error::io("create", &run.path, &error))?;
         let written = file.write_all_at(&header(), 0);
@@ -105,6 +112,7 @@ impl RunWriter {
         let written = self.file.write_all_at(&self.frame, self.run.bytes);
         written.map_err(|error| Error::io("write", &self.run.path, &error))?;
         self.run.bytes += self.frame.len() as u64;
+        self.run.frame_bytes = self.run.frame_bytes.max(self.frame.len());
         self.frame.truncate(FRAME_HEADER_LEN);
         self.frame.shrink_to(KEPT_BYTES);
         Ok(())
@@ -131,6 +139,12 @@ impl RunReader {
     pub(super) fn open(run: RunFile) -> Result<Self> {
         let frames = Frames::open(&*run.place.shared.env.fs, &run.path, run.bytes)?;
         Ok(Self { frames, _run: run })
+    }
+
+    /// See `RunFile::frame_bytes`.
+    #[cfg(test)]
+    pub(super) fn frame_bytes(&self) -> usize {
+        self._run.frame_bytes()
     }
 
     /// The row it stands at, `None` behind the last.
