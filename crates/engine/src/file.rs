@@ -35,6 +35,10 @@ pub(crate) fn copy_start(fs: &dyn FileSystem, from: &Path, to: &Path, len: u64) 
 pub struct FileNumber(pub u64);
 
 impl FileNumber {
+    /// Larger than any that is given; far more than will ever be used, and the next one never
+    /// overflows.
+    const END: u64 = 1 << 56;
+
     /// The SSTable of this number in `dir`: `NNNNNNNNNN.sst`.
     pub fn sst_path(self, dir: &Path) -> PathBuf {
         dir.join(format!("{:010}.sst", self.0))
@@ -49,7 +53,7 @@ impl FileNumber {
     pub(crate) fn is_sort(name: &Path) -> bool {
         let digits = name.to_str().and_then(|name| name.strip_suffix(".sort"));
         digits.is_some_and(|digits| {
-            let number = digits.parse().ok().map(Self);
+            let number = digits.parse().ok().filter(|number| *number < Self::END).map(Self);
             number.is_some_and(|number| number.sort_path(Path::new("")) == name)
         })
     }
@@ -58,7 +62,8 @@ impl FileNumber {
     pub fn of_sst(name: &Path) -> Option<Self> {
         let digits = name.to_str()?.strip_suffix(".sst")?;
         let decimal = digits.len() >= 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let number = Self(digits.parse().ok().filter(|_| decimal)?);
+        let number = digits.parse().ok().filter(|number| decimal && *number < Self::END)?;
+        let number = Self(number);
         (number.sst_path(Path::new("")) == name).then_some(number)
     }
 }
@@ -88,18 +93,26 @@ mod tests {
 
     #[test]
     fn only_names_given_here_are_names_of_ssts() {
-        for number in [1, 4_711, 9_999_999_999, 10_000_000_000, u64::MAX] {
+        for number in [1, 4_711, 9_999_999_999, 10_000_000_000, FileNumber::END - 1] {
             let path = FileNumber(number).sst_path(Path::new(""));
             assert_eq!(FileNumber::of_sst(&path), Some(FileNumber(number)));
         }
-        for name in ["1.sst", "0000000001.log", "+000000001.sst", "00000000001.sst", "x.sst"] {
+        for name in [
+            "1.sst",
+            "0000000001.log",
+            "+000000001.sst",
+            "00000000001.sst",
+            "x.sst",
+            "18446744073709551615.sst",
+            "72057594037927936.sst",
+        ] {
             assert_eq!(FileNumber::of_sst(Path::new(name)), None, "{name}");
         }
     }
 
     #[test]
     fn only_names_given_here_are_names_of_sort_runs() {
-        for number in [1, 9_999_999_999, u64::MAX] {
+        for number in [1, 9_999_999_999, FileNumber::END - 1] {
             assert!(FileNumber::is_sort(&FileNumber(number).sort_path(Path::new(""))));
         }
         for name in ["1.sort", "0000000001.sst", "+000000001.sort", "00000000001.sort", "x.sort"] {

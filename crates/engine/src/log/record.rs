@@ -266,6 +266,9 @@ pub(crate) fn decode_record_header(
     Ok(header)
 }
 
+/// Larger than any commit time: the clock gives less than 2^63, and later groups count on from there.
+const COMMIT_TIME_END: u64 = 3 << 62;
+
 fn check_fields(header: &RecordHeader, offset: u64, reserved: &[u8]) -> Result<(), RecordFault> {
     if reserved.iter().any(|byte| *byte != 0) {
         return Err(RecordFault::Impossible("reserved bytes of a record header"));
@@ -276,12 +279,13 @@ fn check_fields(header: &RecordHeader, offset: u64, reserved: &[u8]) -> Result<(
     if header.payload_len as usize > PAYLOAD_BYTES_MAX {
         return Err(RecordFault::Impossible("length of a record"));
     }
+    if header.first > SequenceNumber::MAX || header.commit_time >= COMMIT_TIME_END {
+        return Err(RecordFault::Impossible("a number that no record reaches"));
+    }
     let of_tree = (header.tree.0, header.first.0, header.commit_time) != (0, 0, 0);
     let bare = !matches!(header.kind, RecordKind::Batch | RecordKind::Edit);
-    if header.first > SequenceNumber::MAX
-        || header.kind != RecordKind::Batch && of_tree
-        || bare && header.payload_len != 0
-    {
+    let numbered = header.kind == RecordKind::Batch || !of_tree;
+    if !numbered || bare && header.payload_len != 0 {
         return Err(RecordFault::Impossible("fields that its type does not have"));
     }
     Ok(())

@@ -118,13 +118,22 @@ pub enum EditError {
     Decode(DecodeError),
     /// A byte that names nothing.
     Byte(&'static str, u8),
+    /// A number that no store reaches, and from which none may be counted on.
+    Number(&'static str, u64),
 }
+
+/// Numbers of files, runs, segments of the log and batches are smaller: far more than will ever be
+/// used, and the next one never overflows.
+const NUMBERS_END: u64 = 1 << 56;
 
 impl fmt::Display for EditError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decode(error) => write!(f, "manifest edit: {error}"),
             Self::Byte(what, byte) => write!(f, "manifest edit: {byte} is no {what}"),
+            Self::Number(what, number) => {
+                write!(f, "manifest edit: {what} {number}; no number reaches {NUMBERS_END}")
+            }
         }
     }
 }
@@ -213,14 +222,17 @@ impl Edit {
     fn decode(reader: &mut ByteReader<'_>) -> Result<Self, EditError> {
         let tag = reader.u8("tag")?;
         match tag {
-            tag::NEXT_FILE => return Ok(Self::NextFile(FileNumber(reader.u64("next file")?))),
-            tag::LAST_SEQUENCE => {
-                let sequence = reader.u64("last sequence number")?;
-                return Ok(Self::LastSequence(SequenceNumber(sequence)));
+            tag::NEXT_FILE => {
+                return Ok(Self::NextFile(FileNumber(number(reader, "next file", NUMBERS_END)?)));
             }
-            tag::LOG_FROM => return Ok(Self::LogFrom(SegmentNumber(reader.u64("segment")?))),
+            tag::LAST_SEQUENCE => {
+                return Ok(Self::LastSequence(sequence(reader, "last sequence number")?));
+            }
+            tag::LOG_FROM => {
+                return Ok(Self::LogFrom(SegmentNumber(number(reader, "segment", NUMBERS_END)?)));
+            }
             tag::LOG_CLOSED => {
-                let segment = SegmentNumber(reader.u64("segment")?);
+                let segment = SegmentNumber(number(reader, "segment", NUMBERS_END)?);
                 return Ok(Self::LogClosed(LogClosed { segment, end: reader.u64("log end")? }));
             }
             tag::STORE => {
@@ -244,9 +256,13 @@ impl Edit {
             }
             tag::REMOVE_SST => {
                 let (level, run) = decode_place(reader)?;
-                Self::RemoveSst { tree, level, run, number: FileNumber(reader.u64("file")?) }
+                let number = FileNumber(number(reader, "file", NUMBERS_END - 1)?);
+                Self::RemoveSst { tree, level, run, number }
             }
-            tag::FLUSHED => Self::Flushed { tree, position: LogPosition(reader.u64("position")?) },
+            tag::FLUSHED => {
+                let position = LogPosition(sequence(reader, "position")?.0);
+                Self::Flushed { tree, position }
+            }
             unknown => return Err(EditError::Byte("edit", unknown)),
         })
     }
@@ -261,7 +277,19 @@ fn put_place(out: &mut Vec<u8>, tag: u8, tree: TreeId, level: usize, run: RunId)
 
 fn decode_place(reader: &mut ByteReader<'_>) -> Result<(usize, RunId), EditError> {
     let level = usize::from(reader.u8("level")?);
-    Ok((level, RunId(reader.u64("run")?)))
+    Ok((level, RunId(number(reader, "run", NUMBERS_END)?)))
+}
+
+fn sequence(reader: &mut ByteReader<'_>, what: &'static str) -> Result<SequenceNumber, EditError> {
+    number(reader, what, SequenceNumber::MAX.0).map(SequenceNumber)
+}
+
+/// A number of at most `max`.
+fn number(reader: &mut ByteReader<'_>, what: &'static str, max: u64) -> Result<u64, EditError> {
+    match reader.u64(what)? {
+        number if number <= max => Ok(number),
+        number => Err(EditError::Number(what, number)),
+    }
 }
 
 /// Stands for no fixed filter granularity.
@@ -336,7 +364,7 @@ fn encode_meta(out: &mut Vec<u8>, meta: &SstMeta) {
 
 fn decode_meta(reader: &mut ByteReader<'_>) -> Result<SstMeta, EditError> {
     Ok(SstMeta {
-        number: FileNumber(reader.u64("file number")?),
+        number: FileNumber(number(reader, "file number", NUMBERS_END - 1)?),
         bytes: reader.u64("file length")?,
         first_row: reader.string("first row")?.to_vec(),
         last_row: reader.string("last row")?.to_vec(),
@@ -344,8 +372,8 @@ fn decode_meta(reader: &mut ByteReader<'_>) -> Result<SstMeta, EditError> {
         tombstones: reader.u64("tombstones")?,
         range_tombstones: reader.u64("range tombstones")?,
         dropped: decode_dropped(reader)?,
-        sequence_min: SequenceNumber(reader.u64("smallest sequence number")?),
-        sequence_max: SequenceNumber(reader.u64("largest sequence number")?),
+        sequence_min: sequence(reader, "smallest sequence number")?,
+        sequence_max: sequence(reader, "largest sequence number")?,
         timestamp_min: Timestamp(reader.i64("oldest timestamp")?),
         timestamp_max: Timestamp(reader.i64("newest timestamp")?),
     })

@@ -64,11 +64,16 @@ fn sim(fs: &SimFs) -> Arc<dyn FileSystem> {
     Arc::new(fs.clone())
 }
 
+/// Of a file, a run, a segment or a batch.
+fn number() -> impl Strategy<Value = u64> {
+    any::<u64>().prop_map(|number| number >> 8)
+}
+
 fn any_meta() -> impl Strategy<Value = SstMeta> {
     let rows = (any::<Vec<u8>>(), any::<Vec<u8>>(), any::<Option<(Vec<u8>, Option<Vec<u8>>)>>());
-    let counts = (any::<[u64; 5]>(), any::<[u64; 2]>(), any::<[i64; 2]>());
+    let counts = (any::<[u64; 5]>(), [number(), number()], any::<[i64; 2]>());
     (rows, counts).prop_map(|((first_row, last_row, dropped), (n, sequences, times))| SstMeta {
-        number: FileNumber(n[0]),
+        number: FileNumber(n[0] >> 8),
         bytes: n[1],
         first_row,
         last_row,
@@ -85,7 +90,7 @@ fn any_meta() -> impl Strategy<Value = SstMeta> {
 
 fn any_edit() -> impl Strategy<Value = Edit> {
     let tree = || any::<u32>().prop_map(TreeId);
-    let place = || (tree(), 0usize..=255, any::<u64>().prop_map(RunId));
+    let place = || (tree(), 0usize..=255, number().prop_map(RunId));
     prop_oneof![
         (tree(), any::<u16>(), any::<bool>()).prop_map(|(tree, row_prefix_bytes, index)| {
             let prefix_index = index && row_prefix_bytes > 0;
@@ -100,23 +105,54 @@ fn any_edit() -> impl Strategy<Value = Edit> {
             run,
             meta
         }),
-        (place(), any::<u64>()).prop_map(|((tree, level, run), number)| Edit::RemoveSst {
+        (place(), number()).prop_map(|((tree, level, run), number)| Edit::RemoveSst {
             tree,
             level,
             run,
             number: FileNumber(number)
         }),
-        (tree(), any::<u64>())
-            .prop_map(|(tree, at)| Edit::Flushed { tree, position: LogPosition(at) }),
-        any::<u64>().prop_map(|number| Edit::NextFile(FileNumber(number))),
-        any::<u64>().prop_map(|sequence| Edit::LastSequence(SequenceNumber(sequence))),
-        any::<u64>().prop_map(|segment| Edit::LogFrom(SegmentNumber(segment))),
-        any::<[u64; 2]>().prop_map(|[segment, end]| {
+        (tree(), number()).prop_map(|(tree, at)| Edit::Flushed { tree, position: LogPosition(at) }),
+        number().prop_map(|number| Edit::NextFile(FileNumber(number))),
+        number().prop_map(|sequence| Edit::LastSequence(SequenceNumber(sequence))),
+        number().prop_map(|segment| Edit::LogFrom(SegmentNumber(segment))),
+        (number(), any::<u64>()).prop_map(|(segment, end)| {
             Edit::LogClosed(LogClosed { segment: SegmentNumber(segment), end })
         }),
         any::<u128>().prop_map(|id| Edit::Store(StoreId(id))),
         any::<u64>().prop_map(Edit::CommitTime),
     ]
+}
+
+/// Numbers from which the next one would wrap around, or not fit: of whatever is counted on.
+#[test]
+fn numbers_that_cannot_be_counted_on_are_refused() {
+    let tree = TreeId(1);
+    let meta = meta(1, ("a", "b"), (1, 1));
+    for last in [u64::MAX, u64::MAX - 1, (1 << 56) + 1] {
+        let sequence = SequenceNumber(last);
+        let segment = SegmentNumber(last);
+        let (level, run) = (0, RunId(last));
+        let add = |meta: SstMeta| add(1, 0, 1, meta);
+        for edit in [
+            Edit::NextFile(FileNumber(last)),
+            Edit::LastSequence(sequence),
+            Edit::LogFrom(segment),
+            Edit::LogClosed(LogClosed { segment, end: 0 }),
+            Edit::Flushed { tree, position: LogPosition(last) },
+            Edit::RemoveSst { tree, level, run, number: FileNumber(1) },
+            Edit::AddSst { tree, level, run, meta: meta.clone() },
+            add(SstMeta { number: FileNumber(last), ..meta.clone() }),
+            add(SstMeta { sequence_max: sequence, ..meta.clone() }),
+        ] {
+            let mut bytes = Vec::new();
+            edit.encode_into(&mut bytes);
+            let read = Edit::decode_all(&bytes);
+            assert!(
+                matches!(read, Err(EditError::Number(_, n)) if n == last),
+                "{edit:?}: {read:?}"
+            );
+        }
+    }
 }
 
 proptest! {

@@ -63,6 +63,10 @@ impl Replay<'_> {
         while let Some(item) = reader.next()? {
             let batch = decode(self.dir, &item)?;
             let last = SequenceNumber(item.record.first.0 + batch.len() as u64 - 1);
+            if before >= Some(item.record.first) {
+                let path = item.segment.path(self.dir);
+                return Err(Error::corruption(&path, item.offset, "a batch that is out of order"));
+            }
             check_gap(self.manifest, &state, before.replace(last), item.record.first)?;
             reached.pass(&item, last);
             self.apply(&state, &item, &batch, LogPosition(last.0))?;
@@ -203,7 +207,7 @@ fn check_gap(
     Err(manifest.corruption(&text))
 }
 
-/// The batch of a record.
+/// The batch of a record, which has numbers that can be.
 pub(crate) fn decode(dir: &Path, item: &LogItem<'_>) -> Result<FrozenBatch> {
     let damaged = |what: &dyn std::fmt::Display| {
         Error::corruption(&item.segment.path(dir), item.offset, what)
@@ -212,5 +216,66 @@ pub(crate) fn decode(dir: &Path, item: &LogItem<'_>) -> Result<FrozenBatch> {
     if batch.is_empty() {
         return Err(damaged(&"an empty batch"));
     }
+    // The largest first number and the longest batch do not wrap around.
+    let (first, last) = (item.record.first.0, item.record.first.0 + batch.len() as u64 - 1);
+    if first == 0 || last > SequenceNumber::MAX.0 {
+        return Err(damaged(&"a batch whose numbers are impossible"));
+    }
     Ok(batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::WriteBatch;
+    use crate::cell::{Column, FamilyId, Timestamp, TreeId};
+    use crate::engine::Engine;
+    use crate::log::{LogRecord, LogWriter};
+    use crate::options::TreeOptions;
+    use base::env::sim::SimEnv;
+
+    const TREE: TreeId = TreeId(1);
+
+    /// Opens a store whose log has a batch of two mutations, and then others that claim these
+    /// numbers, at `commit_time`.
+    fn open_after(firsts: &[u64], commit_time: u64) -> Result<Engine> {
+        let machine = SimEnv::new(1);
+        let dir = Path::new("/data");
+        let engine = Engine::open(machine.env(), dir, Options::default()).unwrap();
+        engine.create_tree(TREE, TreeOptions::default()).unwrap();
+        let mut batch = WriteBatch::new();
+        for qualifier in [b"a", b"b"] {
+            batch.put(b"row", Column::of(FamilyId(1), qualifier), Timestamp(1), b"");
+        }
+        engine.write(TREE, &batch).unwrap();
+        let machine = machine.kill();
+        drop(engine);
+        let env = machine.env();
+        let mut reader = LogReader::open(Arc::clone(&env.fs), dir).unwrap();
+        while reader.next().unwrap().is_some() {}
+        let end = reader.finish().unwrap();
+        let mut writer = LogWriter::open(Arc::clone(&env.fs), dir, 1 << 20, end).unwrap();
+        let batch = batch.freeze().unwrap();
+        for first in firsts {
+            let first = SequenceNumber(*first);
+            let record = LogRecord::new(TREE, first, commit_time, batch.encoding());
+            writer.append(&[record]).unwrap();
+        }
+        writer.sync().unwrap();
+        drop(writer);
+        Engine::open(env, dir, Options::default())
+    }
+
+    #[test]
+    fn batches_whose_numbers_cannot_be_are_corruption() {
+        assert!(open_after(&[3, 5], 7).is_ok());
+        for firsts in [&[0][..], &[1], &[2], &[3, 3], &[3, 4], &[3, 1], &[SequenceNumber::MAX.0]] {
+            let opened = open_after(firsts, 7).map(|_| ());
+            assert!(matches!(opened, Err(Error::Corruption { .. })), "{firsts:?}: {opened:?}");
+        }
+        for time in [u64::MAX, u64::MAX - 1, 3 << 62] {
+            let opened = open_after(&[3], time).map(|_| ());
+            assert!(matches!(opened, Err(Error::Corruption { .. })), "{time}: {opened:?}");
+        }
+    }
 }
