@@ -44,6 +44,25 @@ impl<T: Send> End for Slot<T> {
 /// Slots below which it is not worth looking for those that are gone.
 const SLOTS_MIN: usize = 64;
 
+/// Lets other threads of Python run while `work` waits, as ending a value may for a disk. For what
+/// Python frees, which it does at any time.
+pub(crate) fn while_others_run(work: impl FnOnce() + Send) {
+    let mut work = Some(work);
+    Python::try_attach(|py| py.detach(|| work.take().map(|work| work())));
+    // The interpreter is ending: no other thread runs.
+    if let Some(work) = work {
+        work();
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.get_mut().take() {
+            while_others_run(|| drop(engine));
+        }
+    }
+}
+
 impl Handle {
     pub(crate) fn new(engine: engine::Engine) -> Arc<Self> {
         let engine = RwLock::new(Some(engine));

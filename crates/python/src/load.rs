@@ -1,7 +1,7 @@
 //! Bulk loads: writers of sorted cells, and the files they finish.
 
 use crate::errors::Failure;
-use crate::handle::{Handle, Slot};
+use crate::handle::{Handle, Slot, while_others_run};
 use engine::{Column, FamilyId, Timestamp};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -14,6 +14,12 @@ use std::sync::Arc;
 pub(crate) struct SstWriter {
     pub(crate) handle: Arc<Handle>,
     pub(crate) writer: Arc<Slot<engine::SstWriter>>,
+}
+
+impl Drop for SstWriter {
+    fn drop(&mut self) {
+        while_others_run(|| drop(self.writer.lock().take()));
+    }
 }
 
 const WRITER_ENDED: Failure = Failure::Ended("the writer is finished or closed");
@@ -74,6 +80,12 @@ pub(crate) struct IngestFiles {
     files: Arc<Slot<engine::IngestFiles>>,
 }
 
+impl Drop for IngestFiles {
+    fn drop(&mut self) {
+        while_others_run(|| drop(self.files.lock().take()));
+    }
+}
+
 impl IngestFiles {
     /// Makes the files part of their tree, if they are of `engine`.
     pub(crate) fn ingest_into(&self, engine: &engine::Engine) -> Result<u64, Failure> {
@@ -93,15 +105,23 @@ impl IngestFiles {
 #[pymethods]
 impl IngestFiles {
     /// Takes over the files of `other`, which is then used up, so that several writers are ingested
-    /// at once. InvalidArgumentError if they cannot be, being of another engine.
+    /// at once. InvalidArgumentError if they cannot be, being of another engine; `other` then keeps
+    /// them.
     fn append(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
         self.handle.call(py, |_| {
+            let refused = |what: &str| Err(engine::Error::InvalidArgument(what.to_owned()).into());
             if Arc::ptr_eq(&self.files, &other.files) {
-                let what = "files cannot be appended to themselves".to_owned();
-                return Err(engine::Error::InvalidArgument(what).into());
+                return refused("files cannot be appended to themselves");
+            }
+            if !Arc::ptr_eq(&self.handle, &other.handle) {
+                return refused("files of another engine");
             }
             let taken = other.files.lock().take().ok_or(FILES_ENDED)?;
-            Ok(self.files.lock().as_mut().ok_or(FILES_ENDED)?.append(taken)?)
+            if let Some(files) = self.files.lock().as_mut() {
+                return Ok(files.append(taken)?);
+            }
+            *other.files.lock() = Some(taken);
+            Err(FILES_ENDED)
         })
     }
 

@@ -4,7 +4,7 @@
 //! the interpreter's lock away seldom and the first row comes at once.
 
 use crate::errors::{Failure, invalid};
-use crate::handle::{Handle, Slot};
+use crate::handle::{Handle, Slot, while_others_run};
 use engine::{
     Columns, FamilyId, QualifierRange, RowRange, SequenceNumber, Timestamp, TimestampRange,
 };
@@ -215,6 +215,12 @@ impl ScanState {
 pub(crate) struct Scan {
     pub(crate) handle: Arc<Handle>,
     pub(crate) state: Arc<Slot<ScanState>>,
+}
+
+impl Drop for Scan {
+    fn drop(&mut self) {
+        while_others_run(|| drop(self.state.lock().take()));
+    }
 }
 
 #[pymethods]

@@ -107,6 +107,24 @@ def test_a_load_appears_at_once(engine: stele.Engine, tree: stele.Tree) -> None:
     assert engine.metrics()["ingests_total"] == 1
 
 
+def test_files_of_another_engine_stay_what_they_are(
+    engine: stele.Engine, tree: stele.Tree, tmp_path: Path
+) -> None:
+    def load(tree: stele.Tree) -> stele.IngestFiles:
+        with tree.sst_writer() as writer:
+            writer.put(b"r", 1, b"q", b"v")
+            return writer.finish()
+
+    mine = load(tree)
+    with stele.Engine.open(tmp_path / "other") as other:
+        others = load(other.create_tree(1))
+        with pytest.raises(stele.InvalidArgumentError, match="another engine"):
+            mine.append(others)
+        other.ingest(others)
+        assert keys(other.tree(1).scan()) == [b"r"]
+    engine.ingest(mine)
+
+
 def test_a_load_that_is_given_up_leaves_nothing(tree: stele.Tree, tmp_path: Path) -> None:
     before = sorted((tmp_path / "data").iterdir())
     with tree.sst_writer() as writer:
