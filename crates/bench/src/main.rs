@@ -15,6 +15,7 @@ mod kv;
 mod measure;
 mod memtable;
 mod prefix_index;
+mod range_drops;
 mod reads;
 mod server;
 mod soak_writes;
@@ -45,6 +46,8 @@ enum Bench {
     Memtable(memtable::MemtableArgs),
     /// Row prefixes: the prefix index against other ways to a block, and scans of prefixes.
     PrefixIndex(prefix_index::PrefixIndexArgs),
+    /// Many dropped row ranges that lie over one another: memory, commits, reads, opening again.
+    RangeDrops(range_drops::RangeDropsArgs),
     /// The engine by itself: load, point reads, scan, bytes on disk.
     Kv(kv::KvArgs),
     /// The same through the Bigtable API of a running server.
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Bench::SoakWrites(args) => soak_writes::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
         Bench::Reads(args) => reads::run(&args).map_err(|error| error.to_string()),
+        Bench::RangeDrops(args) => range_drops::run(&args).map_err(|error| error.to_string()),
         Bench::Train(args) => train::run(&args).map_err(|error| error.to_string()),
     };
     match done {

@@ -19,10 +19,9 @@ impl Shared {
         // when it is durable; creating trees is rare.
         let mut trees = self.trees.write();
         self.manifest.install(&[Edit::CreateTree { tree: id, options }])?;
-        trees.insert(
-            id,
-            Arc::new(Tree::new(id, version, Vec::new(), self.cache.budget(), &self.options.shape)),
-        );
+        let (budget, shape) = (self.cache.budget(), &self.options.shape);
+        let tree = Tree::new(id, version, Vec::new(), budget, &self.snapshots, shape);
+        trees.insert(id, Arc::new(tree));
         Ok(())
     }
 

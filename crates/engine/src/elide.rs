@@ -15,8 +15,13 @@ pub enum Verdict {
 /// compaction holds it (the time of day is fixed when the policy value is made), and monotonic:
 /// where a cell may vanish as version `n`, a cell of the same family that is as old or older may
 /// vanish as version `n` or any later one. Reads that apply the policy therefore see the same
-/// cells before and after a compaction. A cell is garbage for good: deleting newer versions
-/// afterwards may or may not bring it back, depending on what compaction has done by then.
+/// cells before and after a compaction, at a snapshot too.
+///
+/// A version that a delete hides does not count, so that deleting newer versions brings older ones
+/// back, unless a compaction removed those while they were garbage. None does for the sake of a
+/// version that is known to be deleted: a compaction asks memtables and files that it does not merge
+/// for deletes of the row before it removes a cell that only newer versions make garbage. A delete
+/// that comes after it asked, and before its outputs are installed, comes too late.
 pub trait ElisionPolicy: Send + Sync + 'static {
     /// Whether the cell that is version `version` of its column (0 is the newest of those that
     /// no delete hides) and carries `timestamp` may vanish.

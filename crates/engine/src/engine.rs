@@ -11,8 +11,9 @@
 //! 7. the manifest's own lock, held over the I/O of an install; under it the log's list of
 //!    segments, to say where the log begins
 //! 8. `Tree::work`
-//! 9. `Tree::view`, `Tree::rules`, `Snapshots::held`, the memtable's and the cache's own locks, that
-//!    of a merge's pieces
+//! 9. `Tree::view`, `Tree::rules`, the memtable's and the cache's own locks, that of a merge's
+//!    pieces
+//! 10. `Snapshots::held`
 
 use crate::background::Progress;
 use crate::background::compactions::{Compactions, RunningCompaction};

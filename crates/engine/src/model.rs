@@ -4,11 +4,16 @@
 //! A delete hides exactly the cells that it names (row, family, column, or row range), whose
 //! timestamp it covers, and whose sequence number is smaller than its own. Nothing else hides a
 //! cell, but a put or a fold at the same row, column and timestamp with a larger sequence number.
+//!
+//! Rules of garbage collection are applied to what is visible: a version that a delete hides does not
+//! count (`kept`). What they let vanish may be gone, or still be there, at any time; who applies them
+//! sees the same.
 
 use crate::batch::{Mutation, WriteBatch};
 use crate::cell::{
     Column, Entry, FamilyId, Kind, RangeTombstone, Scope, SequenceNumber, Timestamp,
 };
+use crate::elide::{ElisionPolicy, Verdict};
 use crate::merge::{Fold, Operand};
 use crate::request::{Direction, ScanRequest, Wanted};
 use std::collections::BTreeMap;
@@ -156,6 +161,19 @@ impl Model {
         }
         rows
     }
+}
+
+/// What stays of `cells`, the visible ones of a row in order, when `policy` was applied to them.
+pub fn kept(cells: Vec<OwnedCell>, policy: &dyn ElisionPolicy) -> Vec<OwnedCell> {
+    let mut kept = Vec::new();
+    for column in cells.chunk_by(|a, b| (a.family, &a.qualifier) == (b.family, &b.qualifier)) {
+        for (version, cell) in (0u32..).zip(column) {
+            if policy.verdict(cell.family, version, cell.timestamp) == Verdict::Keep {
+                kept.push(cell.clone());
+            }
+        }
+    }
+    kept
 }
 
 fn same_cell(a: &OwnedEntry, b: &OwnedEntry) -> bool {

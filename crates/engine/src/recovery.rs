@@ -74,7 +74,8 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let budget = Budget::new(options.memory_bytes_max, options.cache_bytes_max);
     let cache = BlockCache::within(budget, features);
     let open_files = OpenFiles::new(Arc::clone(&env.fs), &options);
-    let trees = open_trees(&open_files, dir, &state, &cache, &options)?;
+    let snapshots = Arc::new(Snapshots::default());
+    let trees = open_trees(&open_files, dir, &state, &cache, &snapshots, &options)?;
     let counters = Counters::default();
     let replay = Replay {
         env: &env,
@@ -93,7 +94,6 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let sizes = LogSizes::of(&options);
     let writer = LogWriter::open_sized(Arc::clone(&env.fs), dir, sizes, end)?;
     let log_segments = Arc::clone(writer.segments());
-    let snapshots = Arc::new(Snapshots::default());
     snapshots.publish(start.last);
     let clock = Arc::clone(&env.clock);
     let commit_time = manifest.commit_time();
@@ -152,6 +152,7 @@ fn open_trees(
     dir: &Path,
     state: &State,
     cache: &Arc<BlockCache>,
+    snapshots: &Arc<Snapshots>,
     options: &Options,
 ) -> Result<Trees> {
     let open = |(id, version): (&TreeId, &Arc<crate::manifest::TreeVersion>)| {
@@ -174,10 +175,8 @@ fn open_trees(
             ssts.collect::<Result<OpenRun>>()
         });
         let runs = runs.collect::<Result<Vec<_>>>()?;
-        Ok((
-            *id,
-            Arc::new(Tree::new(*id, Arc::clone(version), runs, cache.budget(), &options.shape)),
-        ))
+        let (version, budget) = (Arc::clone(version), cache.budget());
+        Ok((*id, Arc::new(Tree::new(*id, version, runs, budget, snapshots, &options.shape))))
     };
     state.trees.iter().map(open).collect()
 }

@@ -61,6 +61,9 @@ base::shape! {
         /// Blocks stored as they are between two that compression is tried on, at most, where it
         /// gains nothing.
         incompressible_skip_max = 15, 0 => 1 << 20;
+        /// Bytes of the range tombstones of a file, beyond which it is cut: all of them are in memory
+        /// as long as it is open, and a reader accepts `BLOCK_RAW_BYTES_MAX` of them.
+        dropped_bytes_max = 64 << 20, 1 => 64 << 20;
         /// Bytes gathered before they are written to an SSTable's file.
         sst_write_bytes = 256 << 10, 1 => 1 << 30;
 

@@ -45,6 +45,15 @@ impl Snapshots {
         self.held.lock().keys().copied().collect()
     }
 
+    /// Where the readers that there are, and those to come, can tell entries apart: the held
+    /// numbers, and what is published. Only a reader that holds nothing, and was late to look, may
+    /// be at another.
+    pub(crate) fn borders(&self) -> Vec<SequenceNumber> {
+        let mut borders = self.live();
+        borders.push(self.published());
+        borders
+    }
+
     fn release(&self, sequence: SequenceNumber) {
         let mut held = self.held.lock();
         if let Some(count) = held.get_mut(&sequence) {

@@ -21,6 +21,7 @@ use crate::memtable::Memtable;
 use crate::options::FilterGranularity;
 use crate::read::counters::FilterCounters;
 use crate::shape::Shape;
+use crate::snapshot::Snapshots;
 use crate::sstable::SstReader;
 use crate::view::{OpenRun, ReadView};
 use arc_swap::ArcSwap;
@@ -82,18 +83,19 @@ struct Lull {
 }
 
 impl Tree {
-    /// A tree of these files with an empty memtable.
+    /// A tree of these files with an empty memtable, read at `snapshots`.
     pub(crate) fn new(
         id: TreeId,
         version: Arc<TreeVersion>,
         runs: Vec<OpenRun>,
         budget: &Arc<Budget>,
+        snapshots: &Arc<Snapshots>,
         shape: &Shape,
     ) -> Self {
         let newest = runs.iter().flat_map(|run| run.iter()).max_by_key(|sst| sst.number());
         let newest = newest.map(|sst| sst.properties().filter_granularity);
-        let view =
-            ReadView::new(Arc::new(Memtable::shaped(budget, shape)), Vec::new(), version, runs);
+        let active = Arc::new(Memtable::shaped(budget, snapshots, shape));
+        let view = ReadView::new(active, Vec::new(), version, runs);
         Self {
             id,
             view: ArcSwap::from_pointee(view),
@@ -190,9 +192,8 @@ impl Tree {
         current.active.freeze();
         let mut frozen = vec![Arc::clone(&current.active)];
         frozen.extend(current.frozen.iter().cloned());
-        let (version, runs) = (Arc::clone(&current.version), current.files.clone());
         let active = Arc::new(current.active.successor());
-        self.view.store(Arc::new(ReadView::new(active, frozen, version, runs)));
+        self.view.store(Arc::new(current.with_memtables(active, frozen)));
     }
 
     /// Replaces the files by those of `version`, and takes away the frozen memtables up to its

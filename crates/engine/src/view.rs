@@ -3,18 +3,19 @@
 //! Invariants:
 //! 1. Sources are ordered newest first: the active memtable, the frozen ones, the runs of the
 //!    version. Every entry of the tree is in exactly one of them.
-//! 2. `dropped` indexes every range tombstone of the frozen memtables and SSTables; those of the
-//!    active memtable are read when a scan starts.
+//! 2. The range tombstones of the SSTables are indexed when a view has other files than the one
+//!    before. The snapshots that readers of the view may hold are asked for after its files are
+//!    known, so that all their entries are published (`crate::snapshot`). Memtables index their own.
 //! 3. A view keeps its files: none is deleted while a view that names it lives.
 
 use crate::budget::{Charge, Use};
 use crate::cache::CacheFill;
 use crate::cell::SequenceNumber;
 use crate::error::Result;
-use crate::manifest::{Run, TreeVersion};
+use crate::manifest::{FileNumber, Run, TreeVersion};
 use crate::memtable::Memtable;
 use crate::read::counters::FilterCounters;
-use crate::read::dropped::DroppedRanges;
+use crate::read::dropped::{DroppedAt, DroppedRanges};
 use crate::read::parts::ReadParts;
 use crate::read::run::RunCursor;
 use crate::read::scan::{Scan, ScanSources};
@@ -22,6 +23,7 @@ use crate::read::source::Source;
 use crate::request::{Columns, RowRange, ScanRequest};
 use crate::sstable::{FilterQuery, ReadaheadSource, SstReader, SstRun};
 use std::any::Any;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -38,11 +40,17 @@ pub(crate) struct ReadView {
     pub(crate) files: Vec<OpenRun>,
     /// The same without SSTables that hold only range tombstones.
     runs: Vec<Arc<SstRun>>,
-    pub(crate) dropped: Arc<DroppedRanges>,
+    /// Indexes over the range tombstones of the SSTables and the frozen memtables.
+    dropped: Vec<Arc<DroppedRanges>>,
+    on_disk: Arc<Dropped>,
     /// Bytes of level 1, and of the last level.
     pub(crate) l1_bytes: u64,
     pub(crate) last_bytes: u64,
-    /// For `dropped`.
+}
+
+/// The range tombstones of a view's SSTables.
+struct Dropped {
+    index: Arc<DroppedRanges>,
     _charge: Charge,
 }
 
@@ -64,26 +72,31 @@ impl ReadView {
         version: Arc<TreeVersion>,
         files: Vec<OpenRun>,
     ) -> Self {
-        let in_memory: Vec<_> = frozen.iter().map(|memtable| memtable.range_tombstones()).collect();
-        let in_memory = in_memory.iter().flat_map(|ranges| ranges.iter());
-        let ssts = files.iter().flat_map(|run| run.iter());
-        let on_disk = ssts.flat_map(|sst| sst.range_tombstones());
-        let dropped = Arc::new(DroppedRanges::new(in_memory.chain(on_disk)));
+        let tombstones =
+            files.iter().flat_map(|run| run.iter()).flat_map(|sst| sst.range_tombstones());
+        let index = DroppedRanges::new(tombstones, active.snapshots().borders());
+        let charge = active.budget().charge(Use::Metadata).of(index.memory_bytes());
+        let on_disk = Arc::new(Dropped { index: Arc::new(index), _charge: charge });
         let runs = files.iter().map(with_entries).filter(|run| !run.is_empty());
         let runs = runs.map(|run| Arc::new(SstRun::new(run))).collect();
-        let charge = active.budget().charge(Use::Metadata).of(dropped.memory_bytes());
         let [_, l1_bytes, last_bytes] =
             [0, 1, 2].map(|level| version.levels[level].iter().map(Run::bytes).sum());
+        let dropped = indexes(&on_disk, &frozen);
+        Self { active, frozen, version, files, runs, dropped, on_disk, l1_bytes, last_bytes }
+    }
+
+    /// A view of the same files with other memtables.
+    pub(crate) fn with_memtables(&self, active: Arc<Memtable>, frozen: Vec<Arc<Memtable>>) -> Self {
         Self {
             active,
+            dropped: indexes(&self.on_disk, &frozen),
             frozen,
-            version,
-            files,
-            runs,
-            dropped,
-            l1_bytes,
-            last_bytes,
-            _charge: charge,
+            version: Arc::clone(&self.version),
+            files: self.files.clone(),
+            runs: self.runs.clone(),
+            on_disk: Arc::clone(&self.on_disk),
+            l1_bytes: self.l1_bytes,
+            last_bytes: self.last_bytes,
         }
     }
 
@@ -113,7 +126,48 @@ impl ReadView {
     #[inline]
     pub(crate) fn drops(&self, row: &[u8], snapshot: SequenceNumber) -> bool {
         self.active.has_dropped()
-            || (!self.dropped.is_empty() && self.dropped.newest(row, snapshot) > SequenceNumber(0))
+            || self.dropped.iter().any(|ranges| ranges.may_cover(row, snapshot))
+    }
+
+    /// Whether a memtable, or an SSTable that is none of `inputs`, may have a tombstone of `row`, or
+    /// one of all its ranges over the row is newer than `newest_range`. `false` is certain.
+    pub(crate) fn may_delete(
+        &self,
+        row: &[u8],
+        newest_range: SequenceNumber,
+        inputs: &HashSet<FileNumber>,
+    ) -> Result<bool> {
+        let query = FilterQuery::row(row);
+        for memtable in self.memtables() {
+            if memtable.deletes(row, query.row_hash())? {
+                return Ok(true);
+            }
+        }
+        if self.on_disk.index.newest(row, SequenceNumber::MAX) > newest_range {
+            return Ok(true);
+        }
+        for run in &self.runs {
+            if let Some(sst) = run.sst_around(row)
+                && !inputs.contains(&sst.number())
+                && sst.may_have_tombstone(&query)?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Its range tombstones, for a reader at `snapshot`.
+    fn dropped_at(&self, snapshot: SequenceNumber) -> DroppedAt {
+        let mut ranges = self.active.dropped_at(snapshot);
+        if self.dropped.iter().all(|ranges| ranges.exact_at(snapshot)) {
+            ranges.extend(self.dropped.iter().cloned());
+        } else {
+            ranges.extend(self.frozen.iter().flat_map(|memtable| memtable.dropped_at(snapshot)));
+            let on_disk = self.ssts().flat_map(|sst| sst.range_tombstones());
+            ranges.push(Arc::new(DroppedRanges::new(on_disk, vec![snapshot])));
+        }
+        DroppedAt::new(ranges, snapshot)
     }
 
     /// Bytes of its memtables.
@@ -171,8 +225,7 @@ impl ReadView {
             }
         }
         filters.scanned(cursors.len());
-        let mut dropped = vec![Arc::clone(&self.dropped), self.active.dropped()];
-        dropped.retain(|ranges| !ranges.is_empty());
+        let dropped = self.dropped_at(snapshot);
         Ok(Scan::new(ScanSources { cursors, dropped, pin }, request, snapshot, &parts))
     }
 
@@ -219,6 +272,13 @@ impl ReadView {
         }
         Ok(samples)
     }
+}
+
+/// The indexes over what is `on_disk`, and over the range tombstones of `frozen`.
+fn indexes(on_disk: &Dropped, frozen: &[Arc<Memtable>]) -> Vec<Arc<DroppedRanges>> {
+    let mut indexes: Vec<_> = frozen.iter().flat_map(|memtable| memtable.dropped()).collect();
+    indexes.extend((!on_disk.index.is_empty()).then(|| Arc::clone(&on_disk.index)));
+    indexes
 }
 
 fn scaled(bytes: u64, scale: f64) -> u64 {
@@ -275,4 +335,56 @@ fn candidates(
         }
     }
     Ok(Some(first..behind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::WriteBatch;
+    use crate::cell::{Column, FamilyId, Timestamp, TreeId};
+    use crate::engine::Engine;
+    use crate::options::{Options, TreeOptions};
+    use base::env::Env;
+
+    #[test]
+    fn a_tree_knows_which_rows_something_newer_may_delete() {
+        const TREE: TreeId = TreeId(1);
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(Env::real(1), dir.path(), Options::default()).unwrap();
+        engine.create_tree(TREE, TreeOptions::default()).unwrap();
+        let tree = engine.shared().tree(TREE).unwrap();
+        let commit = |write: &dyn Fn(&mut WriteBatch)| {
+            let mut batch = WriteBatch::new();
+            write(&mut batch);
+            engine.write(TREE, &batch).unwrap();
+        };
+        let files = || tree.view().ssts().map(|sst| sst.number()).collect::<HashSet<_>>();
+        let deleted = |inputs: &HashSet<FileNumber>| -> String {
+            let deleted = |row: &char| {
+                let row = row.to_string();
+                tree.view().may_delete(row.as_bytes(), SequenceNumber(0), inputs).unwrap()
+            };
+            ('a'..='h').filter(deleted).collect()
+        };
+        let column = Column::of(FamilyId(1), b"q");
+        commit(&|batch| {
+            ('a'..='h')
+                .for_each(|row| batch.put(row.to_string().as_bytes(), column, Timestamp(1), b""));
+        });
+        engine.flush(TREE).unwrap();
+        let puts = files();
+        assert_eq!(deleted(&puts), "");
+        commit(&|batch| batch.put(b"b", column, Timestamp(2), b""));
+        assert_eq!(deleted(&puts), "", "puts of a memtable");
+        commit(&|batch| batch.delete(b"c", column, crate::batch::TimestampRange::ALL));
+        assert_eq!(deleted(&puts), "c", "a memtable");
+        commit(&|batch| batch.drop_row_range(b"e", Some(b"g")));
+        assert_eq!(deleted(&puts), "cef", "a range in a memtable");
+        engine.flush(TREE).unwrap();
+        assert_eq!(deleted(&puts), "cef", "a file");
+        assert_eq!(deleted(&HashSet::new()), "cef", "an input without tombstones");
+        let newest = |row: &[u8]| tree.view().on_disk.index.newest(row, SequenceNumber::MAX);
+        assert!(!tree.view().may_delete(b"e", newest(b"e"), &files()).unwrap(), "all are inputs");
+        assert!(!tree.view().may_delete(b"c", SequenceNumber(0), &files()).unwrap());
+    }
 }

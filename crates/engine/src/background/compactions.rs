@@ -10,6 +10,7 @@
 use super::pieces::Threads;
 use super::{CountedJob, LOOK_AGAIN};
 use crate::cell::TreeId;
+use crate::compaction::elide::DeletesAbove;
 use crate::compaction::inherit;
 use crate::compaction::pick::{self, Destination, Manual, Plan, Reason, Work as How};
 use crate::compaction::run::{self, Inputs, Merging, Written};
@@ -151,6 +152,14 @@ impl Work {
         self.busy.finish(plan);
         self.compactions -= 1;
     }
+}
+
+/// What of `tree` is newer than the inputs of `plan`, as long as those stay: at the bottom nothing
+/// else is older.
+fn deletes_above(tree: &Arc<Tree>, plan: &Plan) -> Box<DeletesAbove<'static>> {
+    let tree = Arc::clone(tree);
+    let inputs: HashSet<FileNumber> = plan.ssts().map(|sst| sst.number).collect();
+    Box::new(move |row, newest_range| tree.view().may_delete(row, newest_range, &inputs))
 }
 
 impl Shared {
@@ -309,6 +318,7 @@ impl Shared {
                 open: &|number| Arc::clone(open[&number]),
                 snapshots: self.snapshots.live(),
                 policy: tree.rules().policy(self.env.clock.now_micros()),
+                above: deletes_above(tree, plan),
                 ahead: self.options.read_path.readahead.then(|| Arc::clone(&self.readahead)),
             };
             self.writing(tree, &|_| (), |writing| Merging::new(writing, Arc::clone(plan), inputs))

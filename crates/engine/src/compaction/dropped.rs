@@ -1,24 +1,46 @@
 //! The range tombstones of one compaction: which of them cover a row, and which pieces go on.
 //!
-//! They are kept as fragments: disjoint ranges in order, each with the sequence numbers that
-//! cover the whole of it, the newest of each stripe (an older one of the same stripe hides
-//! nothing that the newer does not).
+//! Of each stripe the newest is kept over each row: an older one of the same stripe hides nothing
+//! that the newer does not. So n of them, however they overlap, make O(n) pieces.
 
 use super::stripes::Stripes;
 use crate::cell::{RangeTombstone, SequenceNumber};
+use crate::options::Options;
+use crate::read::cover::{Cover, Part, Spans};
 use crate::request::RowRange;
+
+static ALL_ROWS: RowRange = RowRange::ALL;
 
 /// All range tombstones of the inputs.
 #[derive(Debug, Clone, Default)]
 pub struct Dropped {
-    fragments: Vec<Fragment>,
+    /// The stripes that have any, newest first, and the newest of each over each row.
+    stripes: Vec<(usize, Cover)>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Fragment {
-    rows: RowRange,
-    /// Newest first, at most one a stripe.
+/// What covers the row that was looked up last. Rows are best looked up in order.
+#[derive(Debug, Default)]
+pub struct Covering {
+    /// Rows of which the same is true; `None` before the first.
+    rows: Option<RowRange>,
     sequences: Vec<SequenceNumber>,
+}
+
+/// Bytes that a piece takes in a file, at most.
+fn encoded_bytes((start, end, _): &Part<'_>) -> u64 {
+    const LENGTHS_AND_NUMBER: usize = 20;
+    (start.len() + end.map_or(0, <[u8]>::len) + LENGTHS_AND_NUMBER) as u64
+}
+
+fn owned((start, end, sequence): Part<'_>) -> RangeTombstone {
+    RangeTombstone { start: start.to_vec(), end: end.map(<[u8]>::to_vec), sequence }
+}
+
+/// The part of `piece` that lies in `rows`, if any.
+fn clipped(piece: Part<'_>, rows: &RowRange) -> Option<RangeTombstone> {
+    let RangeTombstone { start, end, sequence } = owned(piece);
+    let RowRange { start, end } = intersection(&RowRange { start, end }, rows)?;
+    Some(RangeTombstone { start, end, sequence })
 }
 
 /// The part of `a` that lies in `b`, if any.
@@ -32,46 +54,40 @@ fn intersection(a: &RowRange, b: &RowRange) -> Option<RowRange> {
 }
 
 impl Dropped {
-    /// Fragments of `tombstones`, which come in any order and may overlap.
-    pub fn new(mut tombstones: Vec<RangeTombstone>, stripes: &Stripes) -> Self {
-        tombstones.retain(|t| t.end.as_ref().is_none_or(|end| *end > t.start));
-        tombstones.sort_by(|a, b| a.start.cmp(&b.start));
-        let mut borders: Vec<&[u8]> = tombstones.iter().map(|t| t.start.as_slice()).collect();
-        borders.extend(tombstones.iter().filter_map(|t| t.end.as_deref()));
-        borders.sort_unstable();
-        borders.dedup();
-        let mut fragments = Vec::with_capacity(borders.len());
-        let mut active: Vec<&RangeTombstone> = Vec::new();
-        let mut waiting = tombstones.iter().peekable();
-        for (index, start) in borders.iter().enumerate() {
-            active.retain(|t| t.end.as_deref().is_none_or(|end| end > *start));
-            while let Some(next) = waiting.next_if(|t| t.start.as_slice() == *start) {
-                active.push(next);
-            }
-            let mut sequences: Vec<SequenceNumber> = active.iter().map(|t| t.sequence).collect();
-            sequences.sort_unstable_by(|a, b| b.cmp(a));
-            sequences.dedup_by_key(|sequence| stripes.of(*sequence));
-            if !sequences.is_empty() {
-                let end = borders.get(index + 1).map(|end| end.to_vec());
-                fragments
-                    .push(Fragment { rows: RowRange { start: start.to_vec(), end }, sequences });
-            }
-        }
-        Self { fragments }
+    /// What `tombstones` say, which come in any order and may overlap.
+    pub fn new(tombstones: &[RangeTombstone], stripes: &Stripes) -> Self {
+        let spans = Spans::new(tombstones.iter());
+        let of = |sequence| stripes.of(sequence);
+        let alike = spans.newest_first().chunk_by(|a, b| of(a.sequence) == of(b.sequence));
+        let stripes = alike.map(|alike| (of(alike[0].sequence), spans.cover(alike)));
+        Self { stripes: stripes.collect() }
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.fragments.is_empty()
+        self.stripes.is_empty()
     }
 
-    /// The sequence numbers that cover `row`: the newest of each stripe, newest first.
-    pub fn covering(&self, row: &[u8]) -> &[SequenceNumber] {
-        let after = self.fragments.partition_point(|f| f.rows.start.as_slice() <= row);
-        match after.checked_sub(1).map(|at| &self.fragments[at]) {
-            Some(fragment) if fragment.rows.contains(row) => &fragment.sequences,
-            _ => &[],
+    /// Number of fragments that are kept, a measure of its memory.
+    pub fn fragments(&self) -> usize {
+        self.stripes.iter().map(|(_, cover)| cover.fragments()).sum()
+    }
+
+    /// The sequence numbers that cover `row`: the newest of each stripe, newest first. They are put
+    /// into `found`, if it is not for `row` already.
+    pub fn covering<'a>(&self, row: &[u8], found: &'a mut Covering) -> &'a [SequenceNumber] {
+        if !found.rows.as_ref().is_some_and(|rows| rows.contains(row)) {
+            let (mut start, mut end) = (None, None);
+            found.sequences.clear();
+            for (_, cover) in &self.stripes {
+                let (from, to) = cover.around(row);
+                (start, end) = (start.max(from), [end, to].into_iter().flatten().min());
+                found.sequences.extend(Some(cover.newest(row)).filter(|newest| newest.0 > 0));
+            }
+            let (start, end) = (start.unwrap_or_default().to_vec(), end.map(<[u8]>::to_vec));
+            found.rows = Some(RowRange { start, end });
         }
+        &found.sequences
     }
 
     /// Whether tombstones of one stripe with everything numbered from `oldest` to `newest`, all
@@ -83,22 +99,14 @@ impl Dropped {
         newest: SequenceNumber,
         stripes: &Stripes,
     ) -> bool {
-        let hidden = |fragment: &Fragment| {
-            let newest_of_stripe =
-                fragment.sequences.iter().find(|sequence| stripes.together(oldest, **sequence));
-            newest_of_stripe.is_some_and(|sequence| *sequence > newest)
-        };
+        let stripe = self.stripes.iter().find(|(stripe, _)| *stripe == stripes.of(oldest));
+        let Some((_, cover)) = stripe else { return rows.is_empty() };
         let mut reached = Some(rows.start.as_slice());
-        let after = self.fragments.partition_point(|f| f.rows.start <= rows.start);
-        for fragment in &self.fragments[after.saturating_sub(1)..] {
-            let Some(from) = reached else { return true };
-            if rows.end.as_deref().is_some_and(|end| from >= end) {
-                return true;
-            }
-            if !fragment.rows.contains(from) || !hidden(fragment) {
+        for (start, end, sequence) in cover.over(rows) {
+            if reached.is_none_or(|reached| start > reached) || sequence <= newest {
                 return false;
             }
-            reached = fragment.rows.end.as_deref();
+            reached = end;
         }
         reached.is_none_or(|from| rows.end.as_deref().is_some_and(|end| from >= end))
     }
@@ -107,47 +115,56 @@ impl Dropped {
     /// in one of `older` (the hulls of older runs that stay); the others whole.
     pub fn surviving(&self, older: &[RowRange], stripes: &Stripes) -> Self {
         let mut pieces = Vec::new();
-        for fragment in &self.fragments {
-            for &sequence in &fragment.sequences {
-                let mut keep = |rows: RowRange| {
-                    let RowRange { start, end } = rows;
-                    pieces.push(RangeTombstone { start, end, sequence });
-                };
-                if stripes.of(sequence) > 0 {
-                    keep(fragment.rows.clone());
-                } else {
-                    older
-                        .iter()
-                        .filter_map(|hull| intersection(&fragment.rows, hull))
-                        .for_each(keep);
-                }
+        for (stripe, cover) in &self.stripes {
+            if *stripe > 0 {
+                pieces.extend(cover.over(&ALL_ROWS).map(owned));
+            } else {
+                let within = |hull| cover.over(hull).filter_map(|piece| clipped(piece, hull));
+                pieces.extend(older.iter().flat_map(within));
             }
         }
-        Self::new(pieces, stripes)
+        Self::new(&pieces, stripes)
+    }
+
+    /// Borders between which the pieces take no more than about the bytes of a file, and no more than
+    /// `Shape::dropped_bytes_max`; ascending.
+    pub fn cuts(&self, options: &Options) -> Vec<Vec<u8>> {
+        self.cuts_by(options.sst_bytes_max.min(options.shape.dropped_bytes_max as u64))
+    }
+
+    /// The same for pieces of `bytes_max` bytes. A border lies where a piece begins, so pieces over
+    /// one row stay together.
+    fn cuts_by(&self, bytes_max: u64) -> Vec<Vec<u8>> {
+        let mut pieces: Vec<Part<'_>> =
+            self.stripes.iter().flat_map(|(_, cover)| cover.over(&ALL_ROWS)).collect();
+        pieces.sort_unstable_by_key(|(start, ..)| *start);
+        let (mut cuts, mut bytes) = (Vec::new(), 0);
+        for begun in pieces.chunk_by(|(a, ..), (b, ..)| a == b) {
+            let start = begun[0].0;
+            let more: u64 = begun.iter().map(encoded_bytes).sum();
+            if bytes > 0 && bytes + more > bytes_max {
+                cuts.push(start.to_vec());
+                bytes = self.going_on(start);
+            }
+            bytes += more;
+        }
+        cuts
+    }
+
+    /// Bytes of the pieces that begin before `row` and cover it.
+    fn going_on(&self, row: &[u8]) -> u64 {
+        let rows = RowRange::single(row);
+        let over = self.stripes.iter().flat_map(|(_, cover)| cover.over(&rows));
+        over.filter(|(start, ..)| *start < row).map(|piece| encoded_bytes(&piece)).sum()
     }
 
     /// The pieces over `rows`, each as long as it can be, ordered by start.
     pub fn within(&self, rows: &RowRange) -> Vec<RangeTombstone> {
-        let mut pieces: Vec<RangeTombstone> = Vec::new();
-        let mut open: Vec<usize> = Vec::new();
-        for fragment in &self.fragments {
-            let Some(RowRange { start, end }) = intersection(&fragment.rows, rows) else {
-                continue;
-            };
-            open.retain(|at| pieces[*at].end.as_ref() == Some(&start));
-            let mut still_open = Vec::with_capacity(fragment.sequences.len());
-            for &sequence in &fragment.sequences {
-                let continued = open.iter().copied().find(|at| pieces[*at].sequence == sequence);
-                let at = continued.unwrap_or_else(|| {
-                    let start = start.clone();
-                    pieces.push(RangeTombstone { start, end: None, sequence });
-                    pieces.len() - 1
-                });
-                pieces[at].end.clone_from(&end);
-                still_open.push(at);
-            }
-            open = still_open;
-        }
+        let within = |(_, cover): &(usize, Cover)| {
+            cover.over(rows).filter_map(|piece| clipped(piece, rows)).collect::<Vec<_>>()
+        };
+        let mut pieces: Vec<RangeTombstone> = self.stripes.iter().flat_map(within).collect();
+        pieces.sort_by(|a, b| a.start.cmp(&b.start));
         pieces
     }
 }
@@ -191,22 +208,24 @@ mod tests {
             clip in range(),
             rows in range(),
             numbers in (0u64..40, 0u64..40),
+            looked_up in proptest::collection::vec(0u8..9, 1..20),
         ) {
             let stripes = Stripes::new(snapshots.into_iter().map(SequenceNumber).collect());
-            let dropped = Dropped::new(all.clone(), &stripes);
+            let dropped = Dropped::new(&all, &stripes);
             let kept = dropped.surviving(&older, &stripes);
             let pieces = kept.within(&clip);
             let (oldest, newest) = (numbers.0.min(numbers.1), numbers.0.max(numbers.1));
             let (oldest, newest) = (SequenceNumber(oldest), SequenceNumber(newest));
             let hides_all = dropped.hides_all(&rows, oldest, newest, &stripes);
-            for byte in 0u8..9 {
+            let (mut found, mut found_kept) = (Covering::default(), Covering::default());
+            for byte in looked_up {
                 let row = [byte];
                 let covering = naive(&all, &row, &stripes);
-                prop_assert_eq!(dropped.covering(&row), &covering);
+                prop_assert_eq!(dropped.covering(&row, &mut found), &covering);
                 let below = older.iter().any(|hull| hull.contains(&row));
                 let mut want = covering.clone();
                 want.retain(|sequence| below || stripes.of(*sequence) > 0);
-                prop_assert_eq!(kept.covering(&row), &want);
+                prop_assert_eq!(kept.covering(&row, &mut found_kept), &want);
                 want.retain(|_| clip.contains(&row));
                 prop_assert_eq!(naive(&pieces, &row, &stripes), want);
                 if rows.contains(&row) && hides_all {
@@ -229,7 +248,7 @@ mod tests {
         let all =
             vec![tombstone(b"a", b"z", 9), tombstone(b"c", b"e", 5), tombstone(b"f", b"g", 7)];
         let stripes = Stripes::new(vec![SequenceNumber(6)]);
-        let dropped = Dropped::new(all, &stripes);
+        let dropped = Dropped::new(&all, &stripes);
         let whole = vec![tombstone(b"a", b"z", 9), tombstone(b"c", b"e", 5)];
         assert_eq!(dropped.within(&RowRange::ALL), whole);
         let RangeTombstone { start, end, .. } = tombstone(b"b", b"d", 0);
@@ -244,7 +263,7 @@ mod tests {
             let (start, end) = (start.into(), Some(end.into()));
             RangeTombstone { start, end, sequence: SequenceNumber(sequence) }
         });
-        let dropped = Dropped::new(ranges.to_vec(), &stripes);
+        let dropped = Dropped::new(&ranges, &stripes);
         let hides = |start: &str, end: &str, oldest, newest| {
             let rows = RowRange { start: start.into(), end: Some(end.into()) };
             dropped.hides_all(&rows, SequenceNumber(oldest), SequenceNumber(newest), &stripes)
@@ -253,5 +272,56 @@ mod tests {
         assert!(!hides("b", "d", 9, 19), "the snapshot sees what is at most 10");
         assert!(!hides("b", "d", 11, 20), "an entry as new as a tombstone");
         assert!(!hides("b", "g", 11, 19), "beyond the ranges");
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_between_cuts_fit(
+            all in tombstones(),
+            snapshots in proptest::collection::vec(1u64..40, 0..4),
+            bytes_max in 1u64..200,
+        ) {
+            let stripes = Stripes::new(snapshots.into_iter().map(SequenceNumber).collect());
+            let dropped = Dropped::new(&all, &stripes);
+            let cuts = dropped.cuts_by(bytes_max);
+            prop_assert!(cuts.is_sorted_by(|a, b| a < b));
+            let starts = [Vec::new()].into_iter().chain(cuts.iter().cloned());
+            let ends = cuts.iter().cloned().map(Some).chain([None]);
+            for (start, end) in starts.zip(ends) {
+                let pieces = dropped.within(&RowRange { start, end });
+                let bytes: u64 =
+                    pieces.iter().map(|t| encoded_bytes(&(&t.start, t.end.as_deref(), t.sequence))).sum();
+                let apart = pieces.windows(2).any(|pair| pair[0].start < pair[1].start);
+                // The ends of what a cut divides may be longer than those it had.
+                let slack = 2 * dropped.stripes.len() as u64;
+                prop_assert!(bytes <= bytes_max + slack || !apart, "{bytes} bytes");
+                prop_assert!(!pieces.is_empty() || dropped.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_inside_of_one_another_take_memory_for_each_once() {
+        const RANGES: u64 = if cfg!(miri) { 100 } else { 20_000 };
+        let key = |number: u64| number.to_be_bytes().to_vec();
+        let nested = |number: u64| RangeTombstone {
+            start: key(number),
+            end: Some(key(9 * RANGES - number)),
+            sequence: SequenceNumber(number + 1),
+        };
+        let all: Vec<RangeTombstone> = (0..RANGES).map(nested).collect();
+        for (case, snapshots) in [
+            ("none", vec![]),
+            ("some", (0..9).map(|n| SequenceNumber(n * RANGES / 9)).collect()),
+            ("all", (1..=RANGES).map(SequenceNumber).collect()),
+        ] {
+            let stripes = Stripes::new(snapshots);
+            let dropped = Dropped::new(&all, &stripes);
+            assert!(dropped.fragments() <= 2 * all.len(), "{case}: {}", dropped.fragments());
+            let pieces = dropped.within(&RowRange::ALL);
+            assert!(pieces.len() <= 2 * all.len(), "{case}: {}", pieces.len());
+            let surviving = dropped.surviving(&[RowRange::ALL], &stripes);
+            assert_eq!(surviving.within(&RowRange::ALL), pieces, "{case}");
+        }
     }
 }

@@ -24,8 +24,10 @@
 //!    come to light, and only for cells whose entries are all of stripe 0. The version number it
 //!    is told counts the newer cells of the column that **every** view sees (of stripe 0 and
 //!    covered by no tombstone of any stripe). No view counts fewer, and verdicts are monotonic,
-//!    so every view that applies the policy itself already hides the cell. A delete that comes
-//!    later, of newer versions only, does not bring a cell back that was garbage before it.
+//!    so every view that applies the policy itself already hides the cell. Tombstones above the
+//!    inputs could make views count fewer: where newer versions decide, the cell stays if there
+//!    may be one of its row (`DeletesAbove`). A delete that comes later, of newer versions only,
+//!    does not bring a cell back that was garbage before it.
 //! 6. *Numbers.* A put of stripe 0 at the bottom is the oldest entry of its cell and every view
 //!    sees it; its number becomes 0. It stays unique, as nothing else of its cell is in stripe 0
 //!    (an operand absorbs it, rule 4); it stays the oldest, as all other numbers are greater; and
@@ -46,6 +48,11 @@ pub enum Depth {
     /// Nothing older exists.
     Bottom,
 }
+
+/// What lies above the inputs of a compaction: memtables, and SSTables that are none of them.
+/// Whether those may have a tombstone of a row, of any scope, or a dropped range over it that is newer
+/// than the given one. `false` is certain of all that was committed before the question.
+pub type DeletesAbove<'a> = dyn Fn(&[u8], SequenceNumber) -> Result<bool> + Send + Sync + 'a;
 
 /// How many entries were seen, and why those that vanished did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -144,6 +151,9 @@ pub trait EntrySink {
 pub struct Elider<'a> {
     stripes: &'a Stripes,
     policy: &'a dyn ElisionPolicy,
+    above: &'a DeletesAbove<'a>,
+    /// What was said of the row, once it was asked.
+    deleted_above: Option<bool>,
     depth: Depth,
     /// Of the range tombstones over the row, the newest of each stripe.
     ranges: Vec<SequenceNumber>,
@@ -157,11 +167,17 @@ pub struct Elider<'a> {
 }
 
 impl<'a> Elider<'a> {
-    /// A core for one compaction.
-    pub fn new(stripes: &'a Stripes, policy: &'a dyn ElisionPolicy) -> Self {
+    /// A core for one compaction, below `above`.
+    pub fn new(
+        stripes: &'a Stripes,
+        policy: &'a dyn ElisionPolicy,
+        above: &'a DeletesAbove<'a>,
+    ) -> Self {
         Self {
             stripes,
             policy,
+            above,
+            deleted_above: None,
             depth: Depth::Above,
             ranges: Vec::new(),
             row_tombstones: Vec::new(),
@@ -196,7 +212,8 @@ impl<'a> Elider<'a> {
     ) -> Result<()> {
         self.start_row(ranges, depth);
         while let Some(key) = cursor.entry() {
-            if self.admit(&key, sink)? {
+            let row = cursor.row().unwrap_or_default();
+            if self.admit(row, &key, sink)? {
                 self.take(cursor.entry_with_value()?, sink)?;
             }
             cursor.next_entry()?;
@@ -206,6 +223,7 @@ impl<'a> Elider<'a> {
 
     fn start_row(&mut self, ranges: &[SequenceNumber], depth: Depth) {
         self.pending = None;
+        self.deleted_above = None;
         self.depth = depth;
         self.ranges.clear();
         self.ranges.extend_from_slice(ranges);
@@ -220,7 +238,7 @@ impl<'a> Elider<'a> {
     }
 
     /// Whether the entry may stay, as far as its key tells.
-    fn admit(&mut self, key: &EntryKey<'_>, sink: &mut dyn EntrySink) -> Result<bool> {
+    fn admit(&mut self, row: &[u8], key: &EntryKey<'_>, sink: &mut dyn EntrySink) -> Result<bool> {
         self.counts.seen += 1;
         self.move_to(key, sink)?;
         if key.kind == Kind::Tombstone {
@@ -235,7 +253,7 @@ impl<'a> Elider<'a> {
             self.counts.covered += 1;
             return Ok(false);
         }
-        if self.is_garbage(key, stripe) {
+        if self.is_garbage(row, key, stripe)? {
             self.counts.garbage += 1;
             return Ok(false);
         }
@@ -282,25 +300,38 @@ impl<'a> Elider<'a> {
     }
 
     /// Counts the cell as a version, and asks the policy about it, once.
-    fn is_garbage(&mut self, key: &EntryKey<'_>, stripe: usize) -> bool {
+    fn is_garbage(&mut self, row: &[u8], key: &EntryKey<'_>, stripe: usize) -> Result<bool> {
         if stripe > 0 {
-            return false;
+            return Ok(false);
         }
         if let Some(verdict) = self.cell.verdict {
-            return verdict == Verdict::Elide;
+            return Ok(verdict == Verdict::Elide);
         }
         let version = self.column.versions;
         if !self.covered(key, None) {
             self.column.versions = version.saturating_add(1);
         }
         let verdict = match self.depth {
-            Depth::Bottom if !self.cell.newer_stays => {
-                self.policy.verdict(key.column.family, version, key.timestamp)
-            }
+            Depth::Bottom if !self.cell.newer_stays => self.verdict(row, key, version)?,
             _ => Verdict::Keep,
         };
         self.cell.verdict = Some(verdict);
-        verdict == Verdict::Elide
+        Ok(verdict == Verdict::Elide)
+    }
+
+    /// What the policy says of a cell that is version `version` unless something above the inputs
+    /// deletes newer ones.
+    fn verdict(&mut self, row: &[u8], key: &EntryKey<'_>, version: u32) -> Result<Verdict> {
+        let said = |version| self.policy.verdict(key.column.family, version, key.timestamp);
+        if version == 0 || said(version) == Verdict::Keep || said(0) == Verdict::Elide {
+            return Ok(said(version));
+        }
+        let deleted = match self.deleted_above {
+            Some(deleted) => deleted,
+            None => (self.above)(row, self.ranges.first().copied().unwrap_or_default())?,
+        };
+        self.deleted_above = Some(deleted);
+        Ok(if deleted { Verdict::Keep } else { Verdict::Elide })
     }
 
     fn take(&mut self, entry: Entry<'_>, sink: &mut dyn EntrySink) -> Result<()> {

@@ -13,8 +13,8 @@
 //! A flush is the compaction of memtables above everything else: what newer entries of them hide
 //! from every view is not written.
 
-use super::dropped::Dropped;
-use super::elide::{Depth, Elider, ElisionCounts};
+use super::dropped::{Covering, Dropped};
+use super::elide::{DeletesAbove, Depth, Elider, ElisionCounts};
 use super::output::{self, Outputs};
 use super::pick::{Destination, InputRun, Plan, Work};
 use super::pieces;
@@ -81,6 +81,8 @@ pub struct Inputs<'a> {
     pub snapshots: Vec<SequenceNumber>,
     /// What else may vanish.
     pub policy: Box<dyn ElisionPolicy>,
+    /// What is newer than the inputs.
+    pub above: Box<DeletesAbove<'static>>,
     /// For reading ahead, if that is wanted.
     pub(crate) ahead: Option<Arc<ReadaheadSource>>,
 }
@@ -109,14 +111,18 @@ pub fn flush(
     snapshots: Vec<SequenceNumber>,
 ) -> Result<Written> {
     let stripes = Stripes::new(snapshots);
-    let tombstones = memtables.iter().flat_map(|memtable| memtable.range_tombstones().to_vec());
-    let dropped = Dropped::new(tombstones.collect(), &stripes);
+    let tombstones = memtables.iter().flat_map(|memtable| memtable.range_tombstones());
+    let dropped = Dropped::new(&tombstones.collect::<Vec<_>>(), &stripes);
     // Whatever is in the tree is older: all the rows, all the range tombstones stay.
     let older = [RowRange::ALL];
     let surviving = dropped.surviving(&older, &stripes);
-    let splitter = Splitter::new(writing.options, Vec::new(), Vec::new());
+    let cuts = surviving.cuts(writing.options);
+    let splitter = Splitter::new(writing.options, cuts, Vec::new());
     let options = writing.of_files(writing.tree_options.compression);
-    let merge = Merge { dropped: &dropped, older: &older, stripes: &stripes, policy: &KeepAll };
+    // Nothing is asked of it: all is kept.
+    let above: &DeletesAbove<'_> = &|_, _| Ok(true);
+    let (dropped, stripes) = (&dropped, &stripes);
+    let merge = Merge { dropped, older: &older, stripes, policy: &KeepAll, above };
     let position = memtables.first().map_or(writing.flushed, |newest| newest.position()).0;
     let origin = Origin { tree: writing.tree, position, inputs: Vec::new() };
     let outputs = Outputs::new(writing, options, origin, surviving, splitter);
@@ -144,9 +150,12 @@ pub struct Merging {
     ahead: Option<Arc<ReadaheadSource>>,
     stripes: Stripes,
     policy: Box<dyn ElisionPolicy>,
+    above: Box<DeletesAbove<'static>>,
     dropped: Dropped,
     /// Of what is dropped, what is written.
     surviving: Dropped,
+    /// Those of the plan, and where range tombstones would be too many for one file.
+    cuts: Vec<Vec<u8>>,
     sst_bytes_max: u64,
     options: SstOptions,
     origin: Origin,
@@ -168,7 +177,7 @@ impl Merging {
         let tombstones = plan.ssts().filter(|sst| sst.range_tombstones > 0);
         let tombstones =
             tombstones.flat_map(|sst| (inputs.open)(sst.number).range_tombstones().to_vec());
-        let dropped = Dropped::new(tombstones.collect(), &stripes);
+        let dropped = Dropped::new(&tombstones.collect::<Vec<_>>(), &stripes);
         let compression = match plan.destination {
             Destination::Level0 | Destination::NewRun | Destination::Older(_) => {
                 writing.tree_options.compression
@@ -176,12 +185,19 @@ impl Merging {
             Destination::LastRun => writing.tree_options.compression_last,
         };
         let numbers = plan.ssts().map(|sst| sst.number).collect();
+        let surviving = dropped.surviving(&plan.older, &stripes);
+        let mut cuts = surviving.cuts(writing.options);
+        cuts.extend(plan.cuts.iter().cloned());
+        cuts.sort_unstable();
+        cuts.dedup();
         Self {
             runs: open_runs(&plan, inputs.open, &dropped, &stripes),
             tree: writing.tree,
             ahead: inputs.ahead,
             policy: inputs.policy,
-            surviving: dropped.surviving(&plan.older, &stripes),
+            above: inputs.above,
+            surviving,
+            cuts,
             sst_bytes_max: writing.options.sst_bytes_max,
             options: writing.of_files(compression),
             origin: Origin { tree: writing.tree, position: writing.flushed.0, inputs: numbers },
@@ -202,7 +218,7 @@ impl Merging {
     /// Writes what stays of `rows`.
     pub fn write(&self, writing: &Writing<'_>, rows: &RowRange) -> Result<Piece> {
         let inside = |cut: &&Vec<u8>| rows.start < **cut && rows.contains(cut);
-        let cuts = self.plan.cuts.iter().filter(inside).cloned().collect();
+        let cuts = self.cuts.iter().filter(inside).cloned().collect();
         let splitter = Splitter::new(writing.options, cuts, self.plan.below.clone());
         let (options, origin) = (self.options.clone(), self.origin.clone());
         let outputs = Outputs::new(writing, options, origin, self.surviving.clone(), splitter);
@@ -211,6 +227,7 @@ impl Merging {
             older: &self.plan.older,
             stripes: &self.stripes,
             policy: &*self.policy,
+            above: &*self.above,
         };
         merge.write(&mut self.cursor(rows), writing, outputs.of_rows(rows), rows)
     }
@@ -291,6 +308,7 @@ struct Merge<'a> {
     older: &'a [RowRange],
     stripes: &'a Stripes,
     policy: &'a dyn ElisionPolicy,
+    above: &'a DeletesAbove<'a>,
 }
 
 impl Merge<'_> {
@@ -302,7 +320,7 @@ impl Merge<'_> {
         mut outputs: Outputs<'_>,
         rows: &RowRange,
     ) -> Result<Piece> {
-        let mut elider = Elider::new(self.stripes, self.policy);
+        let mut elider = Elider::new(self.stripes, self.policy, self.above);
         let written = self
             .write_rows(cursor, writing, &mut elider, &mut outputs, rows)
             .and_then(|()| outputs.finish());
@@ -323,6 +341,7 @@ impl Merge<'_> {
         outputs: &mut Outputs<'_>,
         rows: &RowRange,
     ) -> Result<()> {
+        let mut covering = Covering::default();
         cursor.seek(&rows.start)?;
         while let Some(row) = cursor.row()
             && rows.end.as_deref().is_none_or(|end| row < end)
@@ -333,7 +352,7 @@ impl Merge<'_> {
             let below = self.older.iter().any(|hull| hull.contains(row));
             let depth = if below { Depth::Above } else { Depth::Bottom };
             outputs.start_row(row)?;
-            let ranges = self.dropped.covering(row);
+            let ranges = self.dropped.covering(row, &mut covering);
             elider.row(cursor, ranges, depth, outputs)?;
             cursor.next_row()?;
         }

@@ -2,6 +2,8 @@
 //!
 //! 1. At every *cut*: the start of a file of the destination that stays where it is. What lies on
 //!    both sides of such a file cannot be in one output, for spans of a run are disjoint.
+//!    The same where the range tombstones of one output would take more than its size
+//!    (`Dropped::cuts`).
 //! 2. When the output has reached its size.
 //! 3. When it has come to overlap so much of the level below that moving it there would be one
 //!    huge compaction instead of several small ones.
@@ -25,8 +27,8 @@ pub struct Splitter {
 }
 
 impl Splitter {
-    /// Outputs of about `Options::sst_bytes_max` bytes over the files `below` of the level below, none of
-    /// which straddles one of `cuts`. Both are in row order.
+    /// Outputs of about `Options::sst_bytes_max` bytes over the files `below` of the level below.
+    /// Both those and `cuts` are in row order.
     pub fn new(options: &Options, cuts: Vec<Vec<u8>>, below: Vec<Arc<SstMeta>>) -> Self {
         let sst_bytes_max = options.sst_bytes_max;
         let overlap_max = sst_bytes_max.saturating_mul(options.shape.overlap_factor as u64);

@@ -2,7 +2,7 @@
 
 use super::elide::EntrySink;
 use crate::batch::{Mutation, TimestampRange, WriteBatch};
-use crate::cell::{Column, Entry, FamilyId, RangeTombstone, SequenceNumber, Timestamp};
+use crate::cell::{Column, Entry, FamilyId, Kind, RangeTombstone, SequenceNumber, Timestamp};
 use crate::cursor::testing::Owned;
 use crate::error::Result;
 use crate::manifest::{FileNumber, SstMeta};
@@ -32,14 +32,6 @@ pub(super) fn file(number: u64, first_row: &[u8], last_row: &[u8], sequence: u64
 /// One mutation: what, row, family, qualifier, timestamp, number.
 pub(super) type Change = (u8, u8, u16, u8, i64, i64);
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Deletes {
-    /// Any range of timestamps.
-    Any,
-    /// Everything up to some timestamp, so that no older version outlives a newer one.
-    Oldest,
-}
-
 /// Changes of so many rows, and of few columns and timestamps.
 pub(super) fn changes(rows: u8) -> impl Strategy<Value = Vec<Change>> {
     let one = (0u8..16, 0..rows, 1u16..3, 0u8..2, 0i64..4, 0i64..3);
@@ -47,16 +39,14 @@ pub(super) fn changes(rows: u8) -> impl Strategy<Value = Vec<Change>> {
 }
 
 /// A batch of one change.
-pub(super) fn batch_of(
-    &(what, row, family, qualifier, timestamp, number): &Change,
-    deletes: Deletes,
-) -> WriteBatch {
+pub(super) fn batch_of(&(what, row, family, qualifier, timestamp, number): &Change) -> WriteBatch {
     let (row, qualifier) = ([b'a' + row], [b'q'; 1][..usize::from(qualifier)].to_vec());
     let (family, at) = (FamilyId(family), Timestamp(timestamp));
     let column = Column::of(family, &qualifier);
-    let start =
-        if deletes == Deletes::Any { Timestamp(timestamp - number) } else { Timestamp::MIN };
-    let range = TimestampRange { start, end: Some(Timestamp(timestamp + 1)) };
+    let range = TimestampRange {
+        start: Timestamp(timestamp - number),
+        end: Some(Timestamp(timestamp + 1)),
+    };
     let operator = match number {
         0 => Operator::MaxInt64,
         _ => Operator::SumInt64,
@@ -83,6 +73,12 @@ pub(super) struct MemoryRun {
 }
 
 impl MemoryRun {
+    /// Whether it has a tombstone of `row`, or a range over it.
+    pub(super) fn deletes(&self, row: &[u8]) -> bool {
+        let of_row = |(at, entry): &Owned| at == row && entry.kind == Kind::Tombstone;
+        self.entries.iter().any(of_row) || self.dropped.iter().any(|range| range.covers(row))
+    }
+
     /// The smallest range that holds all of it.
     pub(super) fn hull(&self) -> Option<RowRange> {
         let rows = self.entries.iter().map(|(row, _)| RowRange::single(row));
@@ -120,13 +116,13 @@ pub(super) fn model_of<'a>(runs: impl IntoIterator<Item = &'a MemoryRun>) -> Mod
 }
 
 /// Numbers the changes from 1 and cuts them into runs, newest first.
-pub(super) fn runs_of(changes: &[Change], cuts: &[u8], deletes: Deletes) -> Vec<MemoryRun> {
+pub(super) fn runs_of(changes: &[Change], cuts: &[u8]) -> Vec<MemoryRun> {
     let mut runs = vec![MemoryRun::default()];
     for (sequence, change) in (1u64..).map(SequenceNumber).zip(changes) {
         if cuts.iter().any(|cut| u64::from(*cut) == sequence.0) {
             runs.insert(0, MemoryRun::default());
         }
-        for mutation in batch_of(change, deletes).mutations(sequence) {
+        for mutation in batch_of(change).mutations(sequence) {
             match mutation {
                 Mutation::Entry { row, entry } => {
                     runs[0].entries.push((row.to_vec(), OwnedEntry::copy_of(&entry)));

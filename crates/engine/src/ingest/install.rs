@@ -176,16 +176,11 @@ fn in_memory(tree: &Tree, ssts: &[IngestSst]) -> Result<bool> {
 }
 
 fn holds(memtable: &Arc<Memtable>, ssts: &[IngestSst]) -> Result<bool> {
-    let dropped = memtable.range_tombstones();
     let mut cursor = memtable.cursor();
     for IngestSst { meta, .. } in ssts {
         cursor.seek(&meta.first_row)?;
         let entries = cursor.row().is_some_and(|row| row <= meta.last_row.as_slice());
-        let span = meta.span();
-        let ranges = dropped.iter().any(|range| {
-            overlap(&span, &RowRange { start: range.start.clone(), end: range.end.clone() })
-        });
-        if entries || ranges {
+        if entries || memtable.drops_any_of(&meta.span()) {
             return Ok(true);
         }
     }

@@ -15,6 +15,7 @@
 mod arena;
 mod btree;
 mod cursor;
+mod dropped;
 mod list;
 mod row_index;
 mod rows;
@@ -24,10 +25,15 @@ pub use cursor::MemtableCursor;
 
 use crate::batch::{FrozenBatch, Mutation};
 use crate::budget::{Budget, Charge, Use};
-use crate::cell::{RangeTombstone, SequenceNumber};
+use crate::cell::{Kind, RangeTombstone, SequenceNumber};
+use crate::cursor::RowCursor;
+use crate::error::Result;
 use crate::manifest::LogPosition;
 use crate::read::dropped::DroppedRanges;
+use crate::request::RowRange;
 use crate::shape::Shape;
+use crate::snapshot::Snapshots;
+use dropped::Dropped;
 use parking_lot::{Mutex, RwLock};
 use rows::{Rows, Writer};
 use std::sync::Arc;
@@ -40,10 +46,15 @@ const HEAD_BYTES_SHARED: usize = 4;
 pub struct Memtable {
     rows: Rows,
     writer: Mutex<Writing>,
-    dropped: RwLock<Dropped>,
+    /// Indexes over the range tombstones, for readers.
+    dropped: RwLock<Vec<Arc<DroppedRanges>>>,
     any_dropped: AtomicBool,
+    /// Whose readers look here.
+    snapshots: Arc<Snapshots>,
     bytes: AtomicUsize,
     entries: AtomicUsize,
+    /// Tombstones among the entries.
+    tombstones: AtomicUsize,
     /// Position of the last batch applied; 0 while there is none.
     position: AtomicU64,
     /// For what it takes when it is empty.
@@ -53,56 +64,52 @@ pub struct Memtable {
 /// What the writer alone has.
 struct Writing {
     writer: Writer,
+    dropped: Dropped,
     /// For what was allocated since the memtable was made.
     charge: Charge,
 }
 
-/// Range tombstones in commit order, and an index over them.
-#[derive(Default, Clone)]
-struct Dropped {
-    ranges: Arc<Vec<RangeTombstone>>,
-    index: Arc<DroppedRanges>,
-}
-
-impl Dropped {
-    fn memory_bytes(&self) -> usize {
-        let of = |range: &RangeTombstone| {
-            range.start.len() + range.end.as_ref().map_or(0, Vec::len) + size_of_val(range)
-        };
-        self.ranges.iter().map(of).sum::<usize>() + self.index.memory_bytes()
-    }
-}
-
 impl Default for Memtable {
-    /// An empty memtable whose memory nobody counts.
+    /// An empty memtable whose memory nobody counts, and of which nobody holds a snapshot.
     fn default() -> Self {
         Self::new(&Budget::new(usize::MAX, None))
     }
 }
 
 impl Memtable {
-    /// An empty memtable that is charged to `budget`.
+    /// An empty memtable that is charged to `budget`, and of which nobody holds a snapshot.
     pub fn new(budget: &Arc<Budget>) -> Self {
-        Self::shaped(budget, &Shape::DEFAULT)
+        Self::shaped(budget, &Arc::default(), &Shape::DEFAULT)
     }
 
-    /// The same in a shape of its own.
-    pub(crate) fn shaped(budget: &Arc<Budget>, shape: &Shape) -> Self {
-        Self::with_prefix(budget, &[], shape.row_cells_walked as u32)
+    /// The same in a shape of its own, read at `snapshots`.
+    pub(crate) fn shaped(budget: &Arc<Budget>, snapshots: &Arc<Snapshots>, shape: &Shape) -> Self {
+        Self::with_prefix(budget, snapshots, &[], shape.row_cells_walked as u32)
     }
 
-    fn with_prefix(budget: &Arc<Budget>, prefix: &[u8], cells_walked: u32) -> Self {
+    fn with_prefix(
+        budget: &Arc<Budget>,
+        snapshots: &Arc<Snapshots>,
+        prefix: &[u8],
+        cells_walked: u32,
+    ) -> Self {
         let (rows, writer) = Rows::new(prefix, cells_walked);
         let empty = size_of::<Self>() + rows.bytes_allocated(&writer);
         let empty = budget.charge(Use::Metadata).of(empty);
         Self {
             rows,
-            writer: Mutex::new(Writing { writer, charge: budget.charge(Use::Active) }),
+            writer: Mutex::new(Writing {
+                writer,
+                dropped: Dropped::default(),
+                charge: budget.charge(Use::Active),
+            }),
             empty,
             dropped: RwLock::default(),
             any_dropped: AtomicBool::new(false),
+            snapshots: Arc::clone(snapshots),
             bytes: AtomicUsize::new(0),
             entries: AtomicUsize::new(0),
+            tombstones: AtomicUsize::new(0),
             position: AtomicU64::new(0),
         }
     }
@@ -113,56 +120,59 @@ impl Memtable {
     pub fn successor(&self) -> Self {
         let (first, last) = (self.rows.first(), self.rows.last_before(None));
         if first == last {
-            return Self::with_prefix(self.budget(), &[], self.rows.cells_walked());
+            return self.with_same_shape(&[]);
         }
         let (first, last) = (self.rows.row(first), self.rows.row(last));
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         let prefix = &first[..common.saturating_sub(HEAD_BYTES_SHARED)];
-        Self::with_prefix(self.budget(), prefix, self.rows.cells_walked())
+        self.with_same_shape(prefix)
+    }
+
+    fn with_same_shape(&self, prefix: &[u8]) -> Self {
+        let cells_walked = self.rows.cells_walked();
+        Self::with_prefix(self.budget(), &self.snapshots, prefix, cells_walked)
     }
 
     /// Applies `batch`, which it keeps, whose mutations are numbered from `first` and which lies
     /// at `position` of the log. Batches must come in log order.
     pub fn apply(&self, batch: &FrozenBatch, first: SequenceNumber, position: LogPosition) {
         let mut writing = self.writer.lock();
-        let Writing { writer, charge } = &mut *writing;
-        let mut dropped = Vec::new();
+        let Writing { writer, dropped, charge } = &mut *writing;
+        let (mut ranges, mut tombstones) = (Vec::new(), 0);
         let mut last: Option<(&[u8], u32)> = None;
         let kept = self.rows.keep(writer, batch);
         for mutation in batch.mutations(first) {
             match mutation {
-                Mutation::Entry { row, entry } => match last {
-                    Some((same, node)) if same == row => {
-                        self.rows.add_cell(writer, &kept, node, &entry);
+                Mutation::Entry { row, entry } => {
+                    tombstones += usize::from(entry.kind == Kind::Tombstone);
+                    match last {
+                        Some((same, node)) if same == row => {
+                            self.rows.add_cell(writer, &kept, node, &entry);
+                        }
+                        _ => last = Some((row, self.rows.insert(writer, &kept, row, &entry))),
                     }
-                    _ => last = Some((row, self.rows.insert(writer, &kept, row, &entry))),
-                },
-                Mutation::DropRange(range) => dropped.push(range),
+                }
+                Mutation::DropRange(range) => ranges.push(range),
             }
         }
-        self.entries.fetch_add(batch.len() - dropped.len(), Ordering::Relaxed);
-        self.bytes.store(self.rows.bytes_in_use(writer), Ordering::Relaxed);
-        self.add_dropped(dropped);
-        charge.set(self.bytes_allocated(writer).saturating_sub(self.empty.bytes()));
+        self.entries.fetch_add(batch.len() - ranges.len(), Ordering::Relaxed);
+        self.tombstones.fetch_add(tombstones, Ordering::Release);
+        self.add_dropped(dropped, ranges);
+        let dropped = dropped.memory_bytes();
+        self.bytes.store(self.rows.bytes_in_use(writer) + dropped, Ordering::Relaxed);
+        let allocated = size_of::<Self>() + self.rows.bytes_allocated(writer) + dropped;
+        charge.set(allocated.saturating_sub(self.empty.bytes()));
         let before = self.position.swap(position.0, Ordering::Release);
         assert!(before < position.0, "batches are applied in log order");
     }
 
-    fn add_dropped(&self, dropped: Vec<RangeTombstone>) {
-        if !dropped.is_empty() {
-            let mut current = self.dropped.write();
-            Arc::make_mut(&mut current.ranges).extend(dropped);
-            current.index = Arc::new(DroppedRanges::new(current.ranges.iter()));
+    fn add_dropped(&self, dropped: &mut Dropped, ranges: Vec<RangeTombstone>) {
+        if !ranges.is_empty() {
+            dropped.add(ranges, self.snapshots.borders());
+            let indexes = dropped.indexes();
+            *self.dropped.write() = indexes;
             self.any_dropped.store(true, Ordering::Release);
         }
-    }
-
-    fn bytes_allocated(&self, writer: &Writer) -> usize {
-        let dropped = match self.has_dropped() {
-            true => self.dropped.read().memory_bytes(),
-            false => 0,
-        };
-        size_of::<Self>() + self.rows.bytes_allocated(writer) + dropped
     }
 
     /// The budget it is charged to.
@@ -206,14 +216,58 @@ impl Memtable {
         LogPosition(self.position.load(Ordering::Acquire))
     }
 
-    /// The range tombstones applied so far, in commit order.
-    pub fn range_tombstones(&self) -> Arc<Vec<RangeTombstone>> {
-        Arc::clone(&self.dropped.read().ranges)
+    /// A copy of the range tombstones applied so far, in commit order.
+    pub fn range_tombstones(&self) -> Vec<RangeTombstone> {
+        self.writer.lock().dropped.ranges().to_vec()
     }
 
-    /// An index over the range tombstones applied so far.
-    pub fn dropped(&self) -> Arc<DroppedRanges> {
-        Arc::clone(&self.dropped.read().index)
+    /// Indexes over the range tombstones applied so far, for readers at the snapshots that are held.
+    pub fn dropped(&self) -> Vec<Arc<DroppedRanges>> {
+        self.dropped.read().clone()
+    }
+
+    /// The same for a reader at `snapshot`, whatever that is.
+    pub fn dropped_at(&self, snapshot: SequenceNumber) -> Vec<Arc<DroppedRanges>> {
+        if !self.has_dropped() {
+            return Vec::new();
+        }
+        let indexes = self.dropped();
+        if indexes.iter().all(|index| index.exact_at(snapshot)) {
+            return indexes;
+        }
+        // A reader who holds no snapshot, and whose moment passed before it came here.
+        let writing = self.writer.lock();
+        let ranges = writing.dropped.ranges().iter();
+        vec![Arc::new(DroppedRanges::new(ranges, vec![snapshot]))]
+    }
+
+    /// Whether it has a tombstone of `row`, whose hash is `hash`, or a range tombstone over it.
+    pub(crate) fn deletes(&self, row: &[u8], hash: u64) -> Result<bool> {
+        let covers = |index: &Arc<DroppedRanges>| index.may_cover(row, SequenceNumber::MAX);
+        if self.has_dropped() && self.dropped.read().iter().any(covers) {
+            return Ok(true);
+        }
+        let mut cursor = MemtableCursor::new(self);
+        if self.tombstones.load(Ordering::Acquire) == 0 || !cursor.seek_row(row, hash) {
+            return Ok(false);
+        }
+        while let Some(entry) = cursor.entry() {
+            if entry.kind == Kind::Tombstone {
+                return Ok(true);
+            }
+            cursor.next_entry()?;
+        }
+        Ok(false)
+    }
+
+    /// Whether a range tombstone applied so far covers one of `rows`.
+    pub fn drops_any_of(&self, rows: &RowRange) -> bool {
+        self.has_dropped() && self.dropped.read().iter().any(|index| index.covers_any_of(rows))
+    }
+
+    /// The snapshots at which it is read.
+    pub(crate) fn snapshots(&self) -> &Arc<Snapshots> {
+        &self.snapshots
     }
 
     /// Whether any range tombstone was applied.
@@ -231,12 +285,15 @@ impl Memtable {
 mod tests {
     use super::*;
     use crate::batch::{TimestampRange, WriteBatch};
-    use crate::cell::{Column, FamilyId, Kind, Timestamp};
-    use crate::cursor::RowCursor;
+    use crate::cell::{Column, FamilyId, Timestamp};
     use crate::cursor::testing::{Owned, Steps, VecCursor, check_against_oracle, entries, sorted};
     use crate::model::OwnedEntry;
     use base::checksum::xxh3;
     use proptest::prelude::*;
+
+    fn with_prefix(prefix: &[u8]) -> Memtable {
+        Memtable::with_prefix(&Budget::new(usize::MAX, None), &Arc::default(), prefix, 16)
+    }
 
     /// Applies `entries`, some to a batch. Their sequence numbers are those they get.
     fn fill(memtable: &Memtable, entries: &[Owned], some: usize) {
@@ -272,7 +329,7 @@ mod tests {
             prefix in 0usize..4,
             steps in Steps::any(60),
         ) {
-            let memtable = Arc::new(Memtable::with_prefix(&Budget::new(usize::MAX, None), &[b'r'; 4][..prefix], 16));
+            let memtable = Arc::new(with_prefix(&[b'r'; 4][..prefix]));
             fill(&memtable, &entries, some);
             check_against_oracle(&mut memtable.cursor(), sorted(entries), &steps);
         }

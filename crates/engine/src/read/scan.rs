@@ -1,6 +1,6 @@
 //! A scan in progress: rows of one view, at one snapshot, in either direction.
 
-use super::dropped::DroppedRanges;
+use super::dropped::DroppedAt;
 use super::merge::MergeCursor;
 use super::parts::ReadParts;
 use super::source::Source;
@@ -12,14 +12,13 @@ use crate::error::Result;
 use crate::request::{Cell, Direction, RowRange, ScanRequest};
 use crate::sstable::{PlainCells, RowHit, Stretch};
 use std::any::Any;
-use std::sync::Arc;
 
 /// What a scan walks over.
 pub struct ScanSources {
     /// The sources, newest first.
     pub cursors: Vec<Source>,
-    /// Indexes of dropped ranges; together they hold every range tombstone of the view.
-    pub dropped: Vec<Arc<DroppedRanges>>,
+    /// Every range tombstone of the view, for the scan's snapshot.
+    pub dropped: DroppedAt,
     /// Kept until the scan is dropped: the snapshot's pin.
     pub pin: Option<Box<dyn Any + Send>>,
 }
@@ -29,7 +28,7 @@ pub struct ScanSources {
 /// call yields the end.
 pub struct Scan {
     merge: MergeCursor<Source>,
-    dropped: Vec<Arc<DroppedRanges>>,
+    dropped: DroppedAt,
     rows: RowRange,
     direction: Direction,
     /// Where the last `seek` wants the scan to start.
@@ -263,8 +262,7 @@ impl Scan {
     fn begin_row(&mut self) -> Result<bool> {
         let Some(row) = self.merge.row() else { return Ok(false) };
         let snapshot = self.selection.snapshot;
-        let dropped = self.dropped.iter().map(|ranges| ranges.newest(row, snapshot)).max();
-        let dropped = dropped.unwrap_or_default();
+        let dropped = self.dropped.newest(row);
         let only = self.merge.only_source().and_then(Source::row_in_block);
         let plain = only.filter(|row| dropped == SequenceNumber(0) && row.is_plain(snapshot));
         let Some(plain) = plain else {
@@ -349,6 +347,7 @@ mod tests {
     use crate::model::{Model, OwnedCell, OwnedRow};
     use crate::options::Options;
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     fn collect(mut scan: Scan) -> Vec<OwnedRow> {
         let mut rows = Vec::new();
@@ -370,7 +369,9 @@ mod tests {
 
     fn scan(memtables: &[Arc<Memtable>], request: &ScanRequest, snapshot: u64) -> Vec<OwnedRow> {
         let cursors = memtables.iter().rev().map(|m| Source::Memtable(m.cursor())).collect();
-        let dropped = memtables.iter().map(|m| m.dropped()).collect();
+        let at = SequenceNumber(snapshot);
+        let dropped = memtables.iter().flat_map(|m| m.dropped_at(at)).collect();
+        let dropped = DroppedAt::new(dropped, at);
         let sources = ScanSources { cursors, dropped, pin: None };
         let parts = ReadParts::of(&Options::default());
         collect(Scan::new(sources, request, SequenceNumber(snapshot), &parts))

@@ -5,7 +5,7 @@
 //! the only source that stands there. No other source has a row before the last of them, all lie
 //! within the scan's range, all are plain, and no dropped range covers one.
 
-use super::dropped::DroppedRanges;
+use super::dropped::DroppedAt;
 use super::merge::MergeCursor;
 use super::parts::ReadParts;
 use super::source::Source;
@@ -13,7 +13,6 @@ use crate::cursor::RowCursor;
 use crate::request::{Direction, RowRange};
 use crate::sstable::{Stretch, WantedCells};
 use std::ops::Bound;
-use std::sync::Arc;
 
 /// Searches, but seldom where the rows of several sources alternate.
 #[derive(Debug)]
@@ -42,7 +41,7 @@ impl StretchSearch {
         &mut self,
         merge: &mut MergeCursor<Source>,
         (rows, direction): (&RowRange, Direction),
-        dropped: &[Arc<DroppedRanges>],
+        dropped: &DroppedAt,
         wanted: &WantedCells<'_>,
         key: &mut Vec<u8>,
     ) -> Option<Stretch> {
@@ -69,11 +68,11 @@ impl StretchSearch {
 fn before<'a>(
     other: Option<&'a [u8]>,
     rows: &'a RowRange,
-    dropped: &'a [Arc<DroppedRanges>],
+    dropped: &'a DroppedAt,
     row: &[u8],
 ) -> Bound<&'a [u8]> {
-    let ends = dropped.iter().filter_map(|ranges| ranges.alike(row).1);
-    let limit = ends.chain(rows.end.as_deref()).chain(other).min();
+    let end = dropped.alike(row).1;
+    let limit = end.into_iter().chain(rows.end.as_deref()).chain(other).min();
     limit.map_or(Bound::Unbounded, Bound::Excluded)
 }
 
@@ -81,11 +80,10 @@ fn before<'a>(
 fn behind<'a>(
     other: Option<&'a [u8]>,
     rows: &'a RowRange,
-    dropped: &'a [Arc<DroppedRanges>],
+    dropped: &'a DroppedAt,
     row: &[u8],
 ) -> Bound<&'a [u8]> {
-    let starts = dropped.iter().filter_map(|ranges| ranges.alike(row).0);
-    let start = starts.fold(rows.start.as_slice(), |last, start| last.max(start));
+    let start = dropped.alike(row).0.unwrap_or_default().max(&rows.start);
     match other {
         Some(other) if other >= start => Bound::Excluded(other),
         _ => Bound::Included(start),

@@ -74,10 +74,11 @@ impl Merging<'_> {
         for sst in runs.iter().flatten().filter(|sst| sst.range_tombstones > 0) {
             tombstones.extend_from_slice((self.open)(sst)?.range_tombstones());
         }
-        let dropped = Dropped::new(tombstones, &Stripes::default());
+        let dropped = Dropped::new(&tombstones, &Stripes::default());
         let options = writing.of_files(writing.tree_options.compression_last);
         let origin = Origin { tree: writing.tree, position: writing.flushed.0, inputs: Vec::new() };
-        let splitter = Splitter::new(writing.options, Vec::new(), Vec::new());
+        let cuts = dropped.cuts(writing.options);
+        let splitter = Splitter::new(writing.options, cuts, Vec::new());
         let mut outputs = Outputs::new(writing, options, origin, dropped, splitter);
         let walks = runs.iter().map(|run| RunWalk { open: self.open, ssts: run.iter(), at: None });
         let written = write_rows(&mut walks.collect::<Vec<_>>(), &mut outputs)

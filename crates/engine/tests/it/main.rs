@@ -19,6 +19,7 @@ mod lifecycle;
 mod limits;
 mod memory;
 mod prefixes;
+mod range_drops;
 mod readahead;
 mod stretches;
 mod support;

@@ -5,12 +5,12 @@ mod examples;
 
 use super::*;
 use crate::cell::{SequenceNumber, Timestamp, TreeId};
-use crate::compaction::dropped::Dropped;
+use crate::compaction::dropped::{Covering, Dropped};
 use crate::compaction::elide::{Depth, Elider};
 use crate::compaction::signals::WHOLE;
 use crate::compaction::split::Splitter;
 use crate::compaction::stripes::Stripes;
-use crate::compaction::testing::{Collect, Deletes, MemoryRun, changes, file, model_of, runs_of};
+use crate::compaction::testing::{Collect, MemoryRun, changes, file, model_of, runs_of};
 use crate::cursor::RowCursor;
 use crate::cursor::testing::{VecCursor, sorted};
 use crate::elide::KeepAll;
@@ -189,12 +189,12 @@ fn execute(
     options: &Options,
 ) -> Vec<MemoryRun> {
     let inputs: Vec<&MemoryRun> = plan.ssts().map(|sst| &files[&sst.number]).collect();
-    let dropped = inputs.iter().flat_map(|run| run.dropped.clone()).collect();
-    let dropped = Dropped::new(dropped, stripes);
+    let dropped: Vec<_> = inputs.iter().flat_map(|run| run.dropped.clone()).collect();
+    let dropped = Dropped::new(&dropped, stripes);
     let surviving = dropped.surviving(&plan.older, stripes);
     let entries = inputs.iter().flat_map(|run| run.entries.clone()).collect();
     let mut cursor = VecCursor::new(sorted(entries));
-    let mut elider = Elider::new(stripes, &KeepAll);
+    let mut elider = Elider::new(stripes, &KeepAll, &|_, _| Ok(false));
     let mut splitter = Splitter::new(options, plan.cuts.clone(), plan.below.clone());
     let mut outputs = Vec::new();
     let mut out = Collect::default();
@@ -219,7 +219,9 @@ fn execute(
         let below = plan.older.iter().any(|hull| hull.contains(&row));
         let depth = if below { Depth::Above } else { Depth::Bottom };
         out.row.clone_from(&row);
-        elider.row(&mut cursor, dropped.covering(&row), depth, &mut out).unwrap();
+        elider
+            .row(&mut cursor, dropped.covering(&row, &mut Covering::default()), depth, &mut out)
+            .unwrap();
         cursor.next_row().unwrap();
     }
     while let Some(cut) = splitter.next_cut(None) {
@@ -262,7 +264,7 @@ proptest! {
         steps in steps(),
         (l0, sst, l1) in (1usize..4, 1u64..5, 1u64..12),
     ) {
-        let mut waiting = runs_of(&changes, &cuts, Deletes::Any);
+        let mut waiting = runs_of(&changes, &cuts);
         let mut tree = Tree::new(options(l0, sst, l1));
         let mut model = Model::default();
         let mut flushed = 0;

@@ -6,7 +6,7 @@ use crate::budget::Use;
 use crate::cache::CacheFeatures;
 use crate::compaction::pick::{Busy, Manual, manual, pick};
 use crate::compaction::signals::Signals;
-use crate::compaction::testing::{Change, Deletes, batch_of, changes};
+use crate::compaction::testing::{Change, batch_of, changes};
 use crate::cursor::testing::Owned;
 use crate::manifest::{LogPosition, State, TreeVersion};
 use crate::model::{Model, OwnedEntry};
@@ -176,10 +176,10 @@ impl Tree {
         })
     }
 
-    fn memtable(&mut self, changes: &[Change], deletes: Deletes) -> Arc<Memtable> {
+    fn memtable(&mut self, changes: &[Change]) -> Arc<Memtable> {
         let memtable = Arc::new(Memtable::default());
         for change in changes {
-            let batch = batch_of(change, deletes);
+            let batch = batch_of(change);
             let first = SequenceNumber(self.position + 1);
             self.position += batch.len() as u64;
             memtable.apply(&batch.freeze().unwrap(), first, LogPosition(self.position));
@@ -233,6 +233,7 @@ impl Tree {
             open: &|number| Arc::clone(&self.readers[&number]),
             snapshots: snapshots.to_vec(),
             policy: Box::new(KeepAll),
+            above: Box::new(|_, _| Ok(false)),
             ahead: Some(Arc::clone(&self.ahead)),
         };
         let merging = Merging::new(writing, Arc::new(plan.clone()), inputs);
@@ -371,7 +372,7 @@ proptest! {
         let mut waiting = Vec::new();
         for (changes, choice) in &flushes {
             let views: Vec<_> = snapshots.iter().copied().map(SequenceNumber).collect();
-            waiting.insert(0, tree.memtable(changes, Deletes::Any));
+            waiting.insert(0, tree.memtable(changes));
             if choice % 5 == 0 {
                 continue;
             }
@@ -411,7 +412,7 @@ fn two_runs() -> Tree {
     for round in 0..2 {
         let change = |n: u8| (n % 15, n % 26, 1, 0, i64::from(n % 4), round);
         let changes: Vec<Change> = (0..200).map(change).collect();
-        let memtable = tree.memtable(&changes, Deletes::Any);
+        let memtable = tree.memtable(&changes);
         tree.flush(&memtable, &[]).unwrap();
     }
     tree
@@ -473,8 +474,8 @@ fn a_cancelled_compaction_leaves_nothing() {
 #[test]
 fn memtables_that_waited_become_one_run() {
     let mut tree = Tree::new(1 << 20, 1 << 20);
-    let older = tree.memtable(&[(1, 1, 1, 0, 1, 0), (2, 1, 1, 0, 1, 0)], Deletes::Any);
-    let newer = tree.memtable(&[(1, 1, 1, 0, 1, 1)], Deletes::Any);
+    let older = tree.memtable(&[(1, 1, 1, 0, 1, 0), (2, 1, 1, 0, 1, 0)]);
+    let newer = tree.memtable(&[(1, 1, 1, 0, 1, 1)]);
     let flushed = newer.position();
     tree.flush_all(&[newer, older], &[]).unwrap();
     tree.check(&[]);
@@ -494,7 +495,7 @@ fn an_empty_memtable_writes_no_file() {
 fn dropped_files_are_not_read() {
     let mut tree = two_runs();
     let drop_all = (15, 0, 1, 0, 0, 0);
-    let memtable = tree.memtable(&[drop_all], Deletes::Any);
+    let memtable = tree.memtable(&[drop_all]);
     tree.flush(&memtable, &[]).unwrap();
     // Bytes that are not read may be anything.
     for number in &tree.files()[..2] {

@@ -1,0 +1,152 @@
+//! The range tombstones of a memtable, and indexes over them.
+//!
+//! Invariants:
+//! 1. Each index is over consecutive ranges, in commit order, and over more than twice as many as
+//!    the next one. So there are O(log n) of them, and a range is indexed again O(log n) times in
+//!    all, however small the batches are in which ranges come.
+//! 2. Memory is O(n) (`read::dropped`).
+
+use crate::cell::{RangeTombstone, SequenceNumber};
+use crate::read::dropped::DroppedRanges;
+use std::sync::Arc;
+
+/// See the file header.
+#[derive(Default)]
+pub(super) struct Dropped {
+    /// In commit order.
+    ranges: Vec<RangeTombstone>,
+    indexes: Vec<Index>,
+    /// Bytes of the keys of `ranges`, and of the indexes.
+    bytes: usize,
+}
+
+/// Over the ranges from the one at `from` to where the next index begins.
+struct Index {
+    from: usize,
+    bytes: usize,
+    index: Arc<DroppedRanges>,
+}
+
+impl Dropped {
+    /// Adds `ranges`, which are newer than all before and will be seen by every reader that is not
+    /// at one of `borders`: the snapshots that are held, and what is published.
+    pub(super) fn add(&mut self, ranges: Vec<RangeTombstone>, borders: Vec<SequenceNumber>) {
+        let mut from = self.ranges.len();
+        let keys =
+            |range: &RangeTombstone| range.start.len() + range.end.as_ref().map_or(0, Vec::len);
+        self.bytes += ranges.iter().map(keys).sum::<usize>();
+        self.ranges.extend(ranges);
+        while let Some(last) = self.indexes.last()
+            && from - last.from <= 2 * (self.ranges.len() - from)
+        {
+            (from, self.bytes) = (last.from, self.bytes - last.bytes);
+            self.indexes.pop();
+        }
+        let index = DroppedRanges::new(self.ranges[from..].iter(), borders);
+        let bytes = index.memory_bytes();
+        self.bytes += bytes;
+        self.indexes.push(Index { from, bytes, index: Arc::new(index) });
+    }
+
+    /// All ranges, in commit order.
+    pub(super) fn ranges(&self) -> &[RangeTombstone] {
+        &self.ranges
+    }
+
+    /// The indexes, which are together over all ranges.
+    pub(super) fn indexes(&self) -> Vec<Arc<DroppedRanges>> {
+        self.indexes.iter().map(|index| Arc::clone(&index.index)).collect()
+    }
+
+    /// Bytes of memory in use.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes
+            + self.ranges.capacity() * size_of::<RangeTombstone>()
+            + self.indexes.capacity() * size_of::<Index>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::WriteBatch;
+    use crate::budget::Budget;
+    use crate::manifest::LogPosition;
+    use crate::memtable::Memtable;
+    use crate::read::dropped::DroppedAt;
+    use crate::shape::Shape;
+    use crate::snapshot::Snapshots;
+    use proptest::prelude::*;
+
+    fn key(number: u64) -> [u8; 8] {
+        number.to_be_bytes()
+    }
+
+    /// Commits the drop of some ranges.
+    fn commit(memtable: &Memtable, snapshots: &Snapshots, ranges: &[(u64, u64)]) {
+        let mut batch = WriteBatch::new();
+        ranges.iter().for_each(|(start, end)| batch.drop_row_range(&key(*start), Some(&key(*end))));
+        let first = snapshots.published().0 + 1;
+        let last = first - 1 + batch.len() as u64;
+        memtable.apply(&batch.freeze().unwrap(), SequenceNumber(first), LogPosition(last));
+        snapshots.publish(SequenceNumber(last));
+    }
+
+    proptest! {
+        #[test]
+        fn every_reader_sees_the_newest_range_that_it_may(
+            batches in proptest::collection::vec(
+                (proptest::collection::vec((0u64..20, 1u64..20), 1..4), any::<bool>()),
+                1..20,
+            ),
+        ) {
+            let snapshots = Arc::new(Snapshots::default());
+            let memtable = Memtable::shaped(&Budget::new(usize::MAX, None), &snapshots, &Shape::DEFAULT);
+            let (mut all, mut held) = (Vec::new(), Vec::new());
+            for (ranges, hold) in &batches {
+                let ranges: Vec<_> = ranges.iter().map(|(start, len)| (*start, start + len)).collect();
+                for (start, end) in &ranges {
+                    all.push((*start, *end, all.len() as u64 + 1));
+                }
+                commit(&memtable, &snapshots, &ranges);
+                held.extend(hold.then(|| snapshots.take()));
+            }
+            let indexes = memtable.dropped();
+            for snapshot in held.iter().map(crate::snapshot::Snapshot::sequence) {
+                prop_assert!(indexes.iter().all(|index| index.exact_at(snapshot)));
+            }
+            for snapshot in (0..=all.len() as u64).map(SequenceNumber) {
+                let dropped = DroppedAt::new(memtable.dropped_at(snapshot), snapshot);
+                for row in 0..20 {
+                    let over = |(start, end, number): &&(u64, u64, u64)| {
+                        (*start..*end).contains(&row) && *number <= snapshot.0
+                    };
+                    let want = all.iter().filter(over).map(|(.., number)| *number).max();
+                    prop_assert_eq!(dropped.newest(&key(row)).0, want.unwrap_or(0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_that_come_one_by_one_take_memory_for_each_once() {
+        const RANGES: u64 = if cfg!(miri) { 60 } else { 20_000 };
+        let snapshots = Arc::new(Snapshots::default());
+        let memtable =
+            Memtable::shaped(&Budget::new(usize::MAX, None), &snapshots, &Shape::DEFAULT);
+        let mut held = Vec::new();
+        for number in 0..RANGES {
+            if number % (RANGES / 10) == 1 {
+                held.push(snapshots.take());
+            }
+            commit(&memtable, &snapshots, &[(number, 9 * RANGES - number)]);
+            let indexes = memtable.dropped();
+            assert!(indexes.len() as u32 <= u64::BITS - number.leading_zeros() + 1);
+        }
+        let fragments: usize = memtable.dropped().iter().map(|index| index.fragments()).sum();
+        assert!(fragments <= 4 * RANGES as usize, "{fragments} fragments");
+        let bytes = memtable.bytes();
+        assert!(bytes >= RANGES as usize * 16, "dropped ranges count: {bytes} bytes");
+        assert!(bytes <= RANGES as usize * 1000, "{bytes} bytes");
+    }
+}
