@@ -56,21 +56,85 @@ pub async fn list(destination: &Destination) -> Result<Catalog> {
     Ok(Catalog { store, backups, under_way: under_way(destination).await? })
 }
 
-/// The backup `id`, or the newest.
+impl Catalog {
+    /// All backups but `keep`, the newest. `Refused` if one of them holds more than every one that
+    /// would stay: then it cannot be told which are the newest.
+    pub fn all_but(&self, keep: usize) -> Result<Vec<BackupId>> {
+        let (old, kept) = self.backups.split_at(self.backups.len().saturating_sub(keep));
+        let furthest = |among: &[(BackupId, Result<Record>)]| {
+            let read = among.iter().filter_map(|(id, record)| Some((id, record.as_ref().ok()?)));
+            let held = read.map(|(id, record)| (record.point.sequence, id.clone()));
+            held.max()
+        };
+        if let (Some(old), Some(kept)) = (furthest(old), furthest(kept))
+            && old.0 > kept.0
+        {
+            return Err(unclear("to delete", &kept, &old));
+        }
+        Ok(old.iter().map(|(id, _)| id.clone()).collect())
+    }
+}
+
+/// Why it cannot be told which backup is the newest: `later` was begun after `other`, and holds less.
+fn unclear(what: &str, later: &(u64, BackupId), other: &(u64, BackupId)) -> Error {
+    Error::Refused(format!(
+        "{} is the later backup by its id and holds the store up to sequence number {}, {} holds it up to \
+         {}: a clock was wrong, or the store was restored from an older backup and went on from there. \
+         Name the backup {what}; `stele backup list` shows them",
+        later.1, later.0, other.1, other.0
+    ))
+}
+
+/// The backup `id`, or the newest. `Refused` if there is none, and if it cannot be told which is the
+/// newest, as one that was begun before it holds more.
 pub async fn find(destination: &Destination, id: Option<&BackupId>) -> Result<Backup> {
-    let newest = match id {
-        Some(id) => Some(id.clone()),
-        None => ids(destination, names::RECORDS).await?.pop(),
-    };
-    let Some(id) = newest else {
-        return Err(Error::Refused(format!("{destination} has no backup")));
-    };
-    match record(destination, &id).await? {
-        Some(record) => Ok(Backup { id, record }),
+    let Some(id) = id else { return newest(destination).await };
+    match record(destination, id).await? {
+        Some(record) => Ok(Backup { id: id.clone(), record }),
         None => Err(Error::Refused(format!(
             "{destination} has no backup {id}; `stele backup list` shows which it has"
         ))),
     }
+}
+
+async fn newest(destination: &Destination) -> Result<Backup> {
+    let Some(newest) = last(destination).await? else {
+        return Err(Error::Refused(format!("{destination} has no backup")));
+    };
+    let held = (newest.record.point.sequence, newest.id.clone());
+    for id in ids(destination, names::RECORDS).await? {
+        // One that does not read is not the one to restore, and says nothing of the others.
+        let read = match record(destination, &id).await {
+            Err(Error::Damaged { .. }) => None,
+            read => read?,
+        };
+        let other = read.map(|record| (record.point.sequence, id));
+        if let Some(other) = other.filter(|other| other.0 > held.0) {
+            return Err(unclear("to restore (--backup)", &held, &other));
+        }
+    }
+    Ok(newest)
+}
+
+/// The backup of the last id.
+pub(crate) async fn last(destination: &Destination) -> Result<Option<Backup>> {
+    for id in ids(destination, names::RECORDS).await?.into_iter().rev() {
+        if let Some(record) = record(destination, &id).await? {
+            return Ok(Some(Backup { id, record }));
+        }
+    }
+    Ok(None)
+}
+
+/// An id for a backup that is begun now, after those of all that the destination has: `micros` since
+/// 1970 unless the clock is behind one of them. `random` tells it from others of that moment.
+pub async fn next_id(destination: &Destination, micros: i64, random: u32) -> Result<BackupId> {
+    let mut after = i64::MIN;
+    for what in [names::RECORDS, names::UNDER_WAY] {
+        let last = ids(destination, what).await?.pop();
+        after = after.max(last.map_or(i64::MIN, |id| id.micros().saturating_add(1)));
+    }
+    Ok(BackupId::new(micros.max(after), random))
 }
 
 /// Which store the destination belongs to.
@@ -85,7 +149,7 @@ pub(crate) async fn claim(destination: &Destination, store_id: StoreId) -> Resul
     let mut found = store(destination).await?;
     if found.is_none() {
         let bytes = frame::encode_store(store_id).into();
-        if destination.put_if_absent(names::STORE, bytes).await? == Put::Written {
+        if destination.put_if_absent(names::STORE, bytes).await? != Put::Present {
             return Ok(());
         }
         found = store(destination).await?;
@@ -100,11 +164,37 @@ pub(crate) async fn claim(destination: &Destination, store_id: StoreId) -> Resul
     )))
 }
 
+/// What stands in the place of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The record: the backup is made.
+    Made(Box<Record>),
+    /// It was given up, and never will be.
+    GivenUp,
+}
+
+/// What became of the backup `id`; `None` if nothing did yet.
+pub(crate) async fn state(destination: &Destination, id: &BackupId) -> Result<Option<State>> {
+    let name = names::of_backup(names::RECORDS, id);
+    let Some(bytes) = destination.get(&name, RECORD_BYTES_MAX).await? else { return Ok(None) };
+    let state = match frame::is_of(Kind::GivenUp, &bytes) {
+        true => Begun::decode(Kind::GivenUp, &bytes).map(|_| State::GivenUp),
+        false => Record::decode(&bytes).map(|record| State::Made(Box::new(record))),
+    };
+    state.map(Some).map_err(malformed(&name))
+}
+
 /// The record of `id`, if there is one.
 pub(crate) async fn record(destination: &Destination, id: &BackupId) -> Result<Option<Record>> {
-    let name = names::of_backup(names::RECORDS, id);
-    let read = destination.get(&name, RECORD_BYTES_MAX).await?;
-    read.map(|bytes| Record::decode(&bytes)).transpose().map_err(malformed(&name))
+    Ok(match state(destination, id).await? {
+        Some(State::Made(record)) => Some(*record),
+        Some(State::GivenUp) | None => None,
+    })
+}
+
+/// Whether somebody gave the backup `id` up before it was made. It cannot be made any more.
+pub async fn is_given_up(destination: &Destination, id: &BackupId) -> Result<bool> {
+    Ok(state(destination, id).await? == Some(State::GivenUp))
 }
 
 /// The ids below `what`, ascending. Names that are none are not ours.

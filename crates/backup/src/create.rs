@@ -1,6 +1,6 @@
 //! Makes a backup of a checkpoint, or goes on with one (docs/format/backup.md, "Making a backup").
 
-use crate::catalog;
+use crate::catalog::{self, State};
 use crate::destination::{Destination, Put};
 use crate::error::{Error, Result};
 use crate::fetch::read_trailer;
@@ -62,12 +62,16 @@ pub async fn create(
     let store = check(source)?;
     catalog::claim(destination, store).await?;
     let intent = names::of_backup(names::UNDER_WAY, id);
-    if let Some(record) = catalog::record(destination, id).await? {
-        // It was finished, and only its intent was left.
-        destination.sync_dirs(&[names::of_backup(names::RECORDS, id)])?;
-        destination.delete(vec![intent]).await?;
-        let kept_files = record.files.len() as u64;
-        return Ok(Created { id: id.clone(), record, sent_files: 0, kept_files });
+    match catalog::state(destination, id).await? {
+        Some(State::Made(record)) => {
+            // It was finished, and only its intent was left.
+            destination.sync_dirs(&[names::of_backup(names::RECORDS, id)])?;
+            destination.delete(vec![intent]).await?;
+            let kept_files = record.files.len() as u64;
+            return Ok(Created { id: id.clone(), record: *record, sent_files: 0, kept_files });
+        }
+        Some(State::GivenUp) => return Err(given_up(id)),
+        None => {}
     }
     let begun = Begun { micros: source.taken_micros, place: source.place.clone() };
     destination.put(&intent, begun.encode(Kind::Intent).into()).await?;
@@ -91,7 +95,11 @@ pub async fn create(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         files: sent.iter().map(|(file, _)| *file).collect(),
     };
-    all_there(destination, id, &record).await?;
+    let there = all_there(destination, id, &record).await;
+    if matches!(there, Err(Error::Damaged { .. })) && !destination.exists(&intent).await? {
+        return Err(given_up(id));
+    }
+    there?;
     publish(destination, id, &record, &intent).await?;
     let sent_files = sent.iter().filter(|(_, bytes)| *bytes > 0).count() as u64;
     let kept_files = sent.len() as u64 - sent_files;
@@ -137,9 +145,9 @@ struct There {
 
 impl There {
     async fn list(destination: &Destination, id: &BackupId) -> Result<Self> {
-        let newest = catalog::find(destination, None).await;
+        let newest = catalog::last(destination).await;
         // Without a record that reads, trailers say the same.
-        let files = newest.map(|backup| backup.record.files).unwrap_or_default();
+        let files = newest.ok().flatten().map(|backup| backup.record.files).unwrap_or_default();
         let ssts = files.into_iter().filter(|file| file.place != Place::Own);
         Ok(Self {
             sums: ssts.map(|file| (file.place, (file.bytes, file.sum))).collect(),
@@ -234,6 +242,13 @@ async fn all_there(destination: &Destination, id: &BackupId, record: &Record) ->
     destination.sync_dirs(&names)
 }
 
+fn given_up(id: &BackupId) -> Error {
+    Error::Refused(format!(
+        "the backup {id} was given up by somebody else before it was made: make a new one"
+    ))
+}
+
+/// Writes the record. Whoever gives the backup up writes to the same name: only one of the two does.
 async fn publish(
     destination: &Destination,
     id: &BackupId,
@@ -241,21 +256,44 @@ async fn publish(
     intent: &str,
 ) -> Result<()> {
     if !destination.exists(intent).await? {
-        return Err(Error::Refused(format!(
-            "the backup {id} was given up by somebody else while it was made: make a new one"
-        )));
+        return Err(given_up(id));
     }
     let name = names::of_backup(names::RECORDS, id);
     let put = destination.put_if_absent(&name, record.encode().into()).await?;
     if put == Put::Present {
         destination.sync_dirs(std::slice::from_ref(&name))?;
+        // A try whose answer was lost may have written it.
+        match catalog::state(destination, id).await? {
+            Some(State::Made(found)) if *found == *record => {}
+            Some(State::GivenUp) => return Err(given_up(id)),
+            _ => {
+                let text = format!("another backup {id} was made at the same time");
+                return Err(Error::Refused(text));
+            }
+        }
     }
-    // A try whose answer was lost may have written it.
-    if put == Put::Present && catalog::record(destination, id).await?.as_ref() != Some(record) {
-        return Err(Error::Refused(format!("another backup {id} was made at the same time")));
+    if put == Put::WrittenOver && !destination.exists(intent).await? {
+        still_there(destination, id, record, &name).await?;
     }
     // The record counts. An intent that is left beside it means nothing, and the next removal or
     // backup of this id takes it away.
     let _ = destination.delete(vec![intent.to_owned()]).await;
     Ok(())
+}
+
+/// Looks again at the objects of a backup whose intent is gone: taken away beside its record, which means
+/// nothing, or before it, by who gave it up. Then objects are missing, and the record goes.
+async fn still_there(
+    destination: &Destination,
+    id: &BackupId,
+    record: &Record,
+    name: &str,
+) -> Result<()> {
+    match all_there(destination, id, record).await {
+        Err(Error::Damaged { .. }) => {
+            destination.delete(vec![name.to_owned()]).await?;
+            Err(given_up(id))
+        }
+        there => there,
+    }
 }

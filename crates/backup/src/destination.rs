@@ -2,16 +2,16 @@
 
 use crate::error::{Error, Result};
 use crate::frame::Malformed;
+use crate::names;
+use crate::ranges::Cut;
 use base::env::FileSystem;
-use bytes::Bytes;
-use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
 use object_store::path::Path as Name;
-use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::ErrorKind;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,6 +35,9 @@ struct Directory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Put {
     Written,
+    /// The store was asked before, for it cannot tell in one step: somebody may have written the object
+    /// in between, and it is gone.
+    WrittenOver,
     Present,
 }
 
@@ -60,55 +63,44 @@ impl Destination {
         Name::from_iter(self.root.parts().chain(Name::from(name).parts()))
     }
 
-    fn error(&self, op: &'static str, name: &str, source: object_store::Error) -> Error {
+    pub(crate) fn store(&self) -> &dyn ObjectStore {
+        &*self.store
+    }
+
+    pub(crate) fn error(&self, op: &'static str, name: &str, source: object_store::Error) -> Error {
         let object = format!("{}/{name}", self.name.trim_end_matches('/'));
         Error::Store { op, object, source: Box::new(source) }
     }
 
     /// The whole of a small object; `None` if there is none. One of more than `bytes_max` is damaged.
     pub(crate) async fn get(&self, name: &str, bytes_max: u64) -> Result<Option<Bytes>> {
-        let failed = |error| self.error("read", name, error);
         let found = match self.store.get(&self.path(name)).await {
             Ok(found) => found,
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(self.error("read", name, error)),
         };
-        if found.meta.size > bytes_max {
-            let what = format!("it has {} bytes; {bytes_max} is the limit", found.meta.size);
+        let size = found.meta.size;
+        if size > bytes_max {
+            let what = format!("it has {size} bytes; {bytes_max} is the limit");
             return Err(Error::damaged(name, bytes_max, what));
         }
-        found.bytes().await.map(Some).map_err(failed)
-    }
-
-    /// A part of an object, as it comes. An object that does not exist, or ends before the part, is
-    /// damaged.
-    pub(crate) async fn stream(
-        &self,
-        name: &str,
-        part: Range<u64>,
-    ) -> Result<BoxStream<'static, Result<Bytes>>> {
-        let ends_early = |size| {
-            let what = format!("it ends there; {} bytes were expected", part.end);
-            Error::damaged(name, size, what)
-        };
-        let options =
-            GetOptions { range: Some(GetRange::Bounded(part.clone())), ..GetOptions::default() };
-        let found = match self.store.get_opts(&self.path(name), options).await {
-            Ok(found) => found,
-            Err(object_store::Error::NotFound { .. }) => {
-                return Err(Error::damaged(name, 0, "it is missing"));
+        let mut read = BytesMut::new();
+        let mut body = found.into_stream();
+        while let Some(piece) = body.next().await {
+            match piece.map_err(|error| self.cut(name, error)) {
+                Ok(piece) => read.extend_from_slice(&piece),
+                // What is missing is asked for by itself.
+                Err(Cut::Again(_)) => break,
+                Err(Cut::Final(error)) => return Err(error),
             }
-            // Stores have several words for a part that begins behind the end.
-            Err(error) => match self.store.head(&self.path(name)).await {
-                Ok(found) if found.size < part.end => return Err(ends_early(found.size)),
-                _ => return Err(self.error("read", name, error)),
-            },
-        };
-        if found.meta.size < part.end {
-            return Err(ends_early(found.meta.size));
         }
-        let (this, name) = (self.clone(), name.to_owned());
-        Ok(found.into_stream().map_err(move |error| this.error("read", &name, error)).boxed())
+        if (read.len() as u64) < size {
+            let mut rest = self.read(name, read.len() as u64..size);
+            while let Some(piece) = rest.next().await {
+                read.extend_from_slice(&piece?);
+            }
+        }
+        Ok(Some(read.freeze()))
     }
 
     /// Whether the object exists.
@@ -138,7 +130,7 @@ impl Destination {
                 | object_store::Error::NotSupported { .. },
             ) => match self.exists(name).await? {
                 true => Ok(Put::Present),
-                false => self.put(name, bytes).await.map(|()| Put::Written),
+                false => self.put(name, bytes).await.map(|()| Put::WrittenOver),
             },
             Err(error) => Err(self.error("write", name, error)),
         }
@@ -186,14 +178,20 @@ impl Destination {
         self.sync_dirs(&names)
     }
 
-    /// Removes what a process that was killed left of objects it was writing below `prefix`. Only
-    /// while nobody writes; what cannot be removed costs nothing but space.
-    pub(crate) fn remove_unfinished(&self, prefix: &str) {
+    /// Removes what processes that were killed left of objects that they were writing, under whatever
+    /// name. Only while nobody writes: a write that is met fails. What cannot be removed costs nothing
+    /// but space.
+    pub(crate) fn remove_unfinished(&self) {
         let Some(Directory { fs, path }) = &self.local else { return };
-        let dir = path.join(prefix);
-        for name in fs.list(&dir).unwrap_or_default() {
-            if name.to_string_lossy().contains('#') {
-                let _ = fs.remove_file(&dir.join(name));
+        let mut dirs = vec![path.clone()];
+        dirs.extend(names::DIRECTORIES.map(|name| path.join(name)));
+        let backups = path.join(names::BACKUPS);
+        dirs.extend(fs.list(&backups).unwrap_or_default().iter().map(|id| backups.join(id)));
+        for dir in dirs {
+            for name in fs.list(&dir).unwrap_or_default() {
+                if is_unfinished(&name.to_string_lossy()) {
+                    let _ = fs.remove_file(&dir.join(name));
+                }
             }
         }
     }
@@ -242,6 +240,14 @@ impl Parts {
     pub(crate) async fn abort(&mut self) {
         let _ = self.upload.abort().await;
     }
+}
+
+/// Whether a file of that name is an object that is being written: its name, `#`, and a number.
+fn is_unfinished(name: &str) -> bool {
+    name.rsplit_once('#').is_some_and(|(name, number)| {
+        let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        digits && !name.is_empty()
+    })
 }
 
 /// What a malformed object called `name` is to the caller.

@@ -2,13 +2,13 @@
 //!
 //! 1. The trailer comes first: its sum is the one of the record, or the object is damaged.
 //! 2. A chunk is given away only if its sum is the one of the trailer.
-//! 3. No more than a chunk and what the store sends at once is held in memory.
+//! 3. No more than a chunk and two requests of a few MiB is held in memory ([`crate::ranges`]).
 
 use crate::destination::{Destination, malformed};
 use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::names::{self, BackupId};
-use crate::object::{CHUNK_BYTES, Trailer, object_len, trailer_len};
+use crate::object::{CHUNK_BYTES, Trailer, object_len};
 use crate::record::{BackupFile, kind_byte};
 use base::checksum::xxh3;
 use bytes::{Bytes, BytesMut};
@@ -41,19 +41,16 @@ impl Incoming {
     }
 
     /// The chunks from number `from` on, as they come.
-    pub(crate) async fn read<'a>(
+    pub(crate) fn read<'a>(
         &'a self,
         destination: &Destination,
         trailer: &'a Trailer,
         from: u64,
         meter: &'a Meter,
-    ) -> Result<Chunks<'a>> {
+    ) -> Chunks<'a> {
         let at = (from * CHUNK_BYTES as u64).min(self.file.bytes);
-        let stream = match at < self.file.bytes {
-            true => destination.stream(&self.object, at..self.file.bytes).await?,
-            false => futures::stream::empty().boxed(),
-        };
-        Ok(Chunks { of: self, trailer, stream, buffer: BytesMut::new(), at, meter })
+        let stream = destination.read(&self.object, at..self.file.bytes);
+        Chunks { of: self, trailer, stream, buffer: BytesMut::new(), at, meter }
     }
 }
 
@@ -63,13 +60,10 @@ pub(crate) async fn read_trailer(
     name: &str,
     bytes: u64,
 ) -> Result<Trailer> {
-    let mut stream = destination.stream(name, bytes..object_len(bytes)).await?;
+    let mut stream = destination.read(name, bytes..object_len(bytes));
     let mut read = BytesMut::new();
     while let Some(piece) = stream.next().await {
         read.extend_from_slice(&piece?);
-        if read.len() as u64 > trailer_len(bytes) {
-            return Err(Error::damaged(name, bytes, "the store sent more than was asked for"));
-        }
     }
     Trailer::decode(&read, bytes).map_err(malformed(name))
 }

@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Intent = 2,
     Record = 3,
     Removal = 4,
+    /// In the place of the record of a backup that was given up.
+    GivenUp = 5,
 }
 
 /// Why bytes are not what they should be, and where.
@@ -82,6 +84,11 @@ pub(crate) fn decode(kind: Kind, bytes: &[u8]) -> Result<&[u8], Malformed> {
     Ok(&bytes[HEADER_LEN..end])
 }
 
+/// Whether `bytes` say that they are of `kind`. Nothing is checked.
+pub(crate) fn is_of(kind: Kind, bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC) && bytes.get(12) == Some(&(kind as u8))
+}
+
 pub(crate) fn put_u128(out: &mut Vec<u8>, value: u128) {
     out.extend_from_slice(&value.to_le_bytes());
 }
@@ -118,7 +125,7 @@ pub(crate) fn decode_store(bytes: &[u8]) -> Result<StoreId, Malformed> {
     Ok(store)
 }
 
-/// Work that was begun: an intent or a removal.
+/// Work that was begun: an intent, a removal, or one that gave a backup up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
     /// When, in microseconds since 1970.

@@ -10,7 +10,10 @@ use crate::record::Record;
 /// A small object: the first byte chooses which, and whether the rest is all of it or its payload.
 pub fn small_object(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
-    let kind = [Kind::Store, Kind::Intent, Kind::Record, Kind::Removal][usize::from(choice & 3)];
+    let kind = match choice & 8 {
+        0 => [Kind::Store, Kind::Intent, Kind::Record, Kind::Removal][usize::from(choice & 3)],
+        _ => Kind::GivenUp,
+    };
     let framed = if choice & 4 == 0 { data.to_vec() } else { frame::encode(kind, data) };
     let again = match kind {
         Kind::Store => frame::decode_store(&framed).ok().map(frame::encode_store),
@@ -18,7 +21,7 @@ pub fn small_object(data: &[u8]) {
             // Text that was no UTF-8 is shown as well as can be.
             (!record.version.contains('\u{fffd}')).then(|| record.encode())
         }),
-        Kind::Intent | Kind::Removal => Begun::decode(kind, &framed)
+        Kind::Intent | Kind::Removal | Kind::GivenUp => Begun::decode(kind, &framed)
             .ok()
             .and_then(|begun| (!begun.place.contains('\u{fffd}')).then(|| begun.encode(kind))),
     };

@@ -14,6 +14,7 @@ pub mod fuzz;
 mod meter;
 mod names;
 mod object;
+mod ranges;
 mod record;
 mod remove;
 mod restore;
@@ -21,7 +22,7 @@ mod send;
 mod url;
 mod verify;
 
-pub use catalog::{Backup, Catalog, UnderWay, find, list};
+pub use catalog::{Backup, Catalog, UnderWay, find, is_given_up, list, next_id};
 pub use create::{Created, Source, create};
 pub use destination::Destination;
 pub use error::{Error, Result};

@@ -15,11 +15,14 @@ pub(crate) const BACKUPS: &str = "backups";
 pub(crate) const RECORDS: &str = "records";
 pub(crate) const UNDER_WAY: &str = "under-way";
 pub(crate) const REMOVALS: &str = "removals";
+/// All that there are below a destination.
+pub(crate) const DIRECTORIES: [&str; 5] = [SSTS, BACKUPS, RECORDS, UNDER_WAY, REMOVALS];
 
 const TIME: &str = "%Y%m%dT%H%M%S%6fZ";
 const TIME_LEN: usize = 22;
 
-/// Names a backup: when it was begun, and a random number. In the order of time.
+/// Names a backup: when it was begun, and a random number. In the order in which those of a destination
+/// were begun, whatever the clocks said ([`crate::next_id`]).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BackupId(String);
 
@@ -29,6 +32,13 @@ impl BackupId {
     pub fn new(micros: i64, random: u32) -> Self {
         let time = DateTime::from_timestamp_micros(micros).unwrap_or_default();
         Self(format!("{}-{random:08x}", time.format(TIME)))
+    }
+
+    /// The moment in it, in microseconds since 1970.
+    pub(crate) fn micros(&self) -> i64 {
+        let time = self.0.get(..TIME_LEN).unwrap_or_default();
+        let time = NaiveDateTime::parse_from_str(time, TIME).unwrap_or_default();
+        time.and_utc().timestamp_micros()
     }
 
     /// Its text.
@@ -91,6 +101,7 @@ mod tests {
         let id = BackupId::new(1_700_000_000_000_000, 0xab);
         assert_eq!(id.as_str(), "20231114T221320000000Z-000000ab");
         assert_eq!(id.as_str().parse(), Ok(id.clone()));
+        assert_eq!(id.micros(), 1_700_000_000_000_000);
         assert!(id < BackupId::new(1_700_000_000_000_001, 0));
         for text in [
             "",

@@ -1,7 +1,7 @@
 //! Removes backups, and then what no backup needs any more (docs/format/backup.md, "Removing").
 
-use crate::catalog;
-use crate::destination::Destination;
+use crate::catalog::{self, State};
+use crate::destination::{Destination, Put};
 use crate::error::{Error, Result};
 use crate::frame::{Begun, Kind};
 use crate::names::{self, BackupId};
@@ -39,7 +39,7 @@ pub async fn remove(
     if catalog::store(destination).await?.is_none() {
         return Err(Error::Refused(format!("{destination} has no backups")));
     }
-    remove_records(destination, ids).await?;
+    remove_records(destination, ids, begun).await?;
     // Also those that went when another removal was interrupted: none may come back without its objects.
     destination.sync_dirs(&[names::of_backup(names::RECORDS, removal)])?;
     let own = names::of_backup(names::REMOVALS, removal);
@@ -63,13 +63,39 @@ pub async fn remove(
     Ok(removed)
 }
 
-/// Gives up the unfinished backup `id`: it stands in nobody's way any more. What it sent stays for the
-/// next one, or for the next removal.
+/// Gives up the unfinished backup `id`, which nobody makes: the caller holds what it is made of. It
+/// stands in nobody's way any more. What it sent stays for the next one, or for the next removal.
 pub async fn give_up(destination: &Destination, id: &BackupId) -> Result<()> {
     destination.delete(vec![names::of_backup(names::UNDER_WAY, id)]).await
 }
 
-async fn remove_records(destination: &Destination, ids: &[BackupId]) -> Result<()> {
+/// Sees to it that the backup `id`, which somebody may be making, is not made; gives whether it was
+/// made before. Its record cannot be written where this is.
+async fn prevent(destination: &Destination, id: &BackupId, begun: &Begun) -> Result<Made> {
+    let name = names::of_backup(names::RECORDS, id);
+    let bytes = begun.encode(Kind::GivenUp).into();
+    match destination.put_if_absent(&name, bytes).await? {
+        Put::Written | Put::WrittenOver => Ok(Made::No),
+        Put::Present => made(destination, id).await,
+    }
+}
+
+/// Whether what stands in the place of the record of `id` is one, damaged or not.
+async fn made(destination: &Destination, id: &BackupId) -> Result<Made> {
+    match catalog::state(destination, id).await {
+        Ok(Some(State::GivenUp)) => Ok(Made::No),
+        Ok(_) | Err(Error::Damaged { .. }) => Ok(Made::Yes),
+        Err(error) => Err(error),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    No,
+    Yes,
+}
+
+async fn remove_records(destination: &Destination, ids: &[BackupId], begun: &Begun) -> Result<()> {
     let records = catalog::ids(destination, names::RECORDS).await?;
     let intents = catalog::ids(destination, names::UNDER_WAY).await?;
     if let Some(unknown) = ids.iter().find(|id| !records.contains(id) && !intents.contains(id)) {
@@ -78,13 +104,21 @@ async fn remove_records(destination: &Destination, ids: &[BackupId]) -> Result<(
              shows which it has"
         )));
     }
-    let of = |what, among: &[BackupId]| {
-        let there = ids.iter().filter(|id| among.contains(id));
-        there.map(|id| names::of_backup(what, id)).collect::<Vec<_>>()
-    };
+    let mut going = Vec::new();
+    for id in ids {
+        let made = match records.contains(id) {
+            true => made(destination, id).await?,
+            false => prevent(destination, id, begun).await?,
+        };
+        if made == Made::Yes {
+            going.push(names::of_backup(names::RECORDS, id));
+        }
+    }
     // A record that goes while its intent stays would be a backup under way.
-    destination.delete(of(names::UNDER_WAY, &intents)).await?;
-    destination.delete(of(names::RECORDS, &records)).await?;
+    let given_up = ids.iter().filter(|id| intents.contains(id));
+    let given_up = given_up.map(|id| names::of_backup(names::UNDER_WAY, id)).collect();
+    destination.delete(given_up).await?;
+    destination.delete(going).await?;
     // Intents that are left beside a record mean nothing.
     let left = intents.iter().filter(|id| records.contains(id) && !ids.contains(id));
     let left = left.map(|id| names::of_backup(names::UNDER_WAY, id)).collect();
@@ -94,11 +128,9 @@ async fn remove_records(destination: &Destination, ids: &[BackupId]) -> Result<(
 /// Deletes what no record needs.
 async fn free(destination: &Destination, own: &str, removed: &mut Removed) -> Result<()> {
     let mut needed: BTreeSet<String> = BTreeSet::new();
-    let mut backups: BTreeSet<BackupId> = BTreeSet::new();
     for id in catalog::ids(destination, names::RECORDS).await? {
         let Some(record) = catalog::record(destination, &id).await? else { continue };
         needed.extend(objects(&id, &record));
-        backups.insert(id);
     }
     let mut unneeded = Vec::new();
     for prefix in [names::SSTS, names::BACKUPS] {
@@ -110,7 +142,7 @@ async fn free(destination: &Destination, own: &str, removed: &mut Removed) -> Re
         }
     }
     // An intent would have been seen: nobody sends anything now.
-    destination.remove_unfinished(names::SSTS);
+    destination.remove_unfinished();
     for batch in unneeded.chunks(BATCH) {
         if !destination.exists(own).await? {
             let text = "another removal finished the work of this one".to_owned();

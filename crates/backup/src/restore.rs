@@ -1,7 +1,8 @@
 //! Restores a backup into a new directory.
 //!
 //! 1. All happens in a directory beside the wanted one, `NAME.restoring`, which becomes it by one
-//!    rename at the end. So the wanted name never stands for part of a backup.
+//!    rename at the end. So the wanted name never stands for part of a backup. A name that cannot be
+//!    given in that way is refused before anything is brought.
 //! 2. `CURRENT` is written when every file is on disk: no open takes the directory for a whole one
 //!    before.
 //! 3. Interrupted, the same call goes on: of each file it keeps the chunks that are right.
@@ -113,9 +114,31 @@ impl Target {
         Err(Error::Refused(text))
     }
 
+    /// Refuses an empty directory that no other can take the place of, as one that a file system is
+    /// mounted on: another empty one takes it now, as the whole one will at the end.
+    fn refuse_unless_replaceable(&self) -> Result<()> {
+        let (fs, into) = (&*self.fs, self.into.as_path());
+        if !fs.exists(into).map_err(failed("open", into))? {
+            return Ok(());
+        }
+        let number = fs.unique().map_err(failed("look at", into))?;
+        let mut empty = self.partial.clone().into_os_string();
+        empty.push(format!("-{number:032x}"));
+        let empty = PathBuf::from(empty);
+        fs.create_dir_all(&empty).map_err(failed("create", &empty))?;
+        let Err(error) = fs.rename(&empty, into) else { return Ok(()) };
+        let _ = fs.remove_dir(&empty);
+        Err(Error::Refused(format!(
+            "{} cannot be replaced by the restored directory ({error}); if a file system is mounted \
+             there, name a new directory below it",
+            into.display()
+        )))
+    }
+
     /// Makes the directory beside, or takes the one that an interrupted restore left.
     fn prepare(&self, id: &str, bytes: u64) -> Result<Box<dyn Send + Sync>> {
         self.refuse_unless_empty()?;
+        self.refuse_unless_replaceable()?;
         let (fs, partial) = (&*self.fs, self.partial.as_path());
         let new = !fs.exists(partial).map_err(failed("open", partial))?;
         if new {
@@ -254,7 +277,7 @@ impl Bring<'_> {
         let (fs, at, known) = (Arc::clone(&target.fs), path.clone(), trailer.clone());
         let (mut file, right) = self.locked(move || begin(&*fs, &at, &known)).await?;
         meter.skip((right * CHUNK_BYTES as u64).min(incoming.file.bytes));
-        let mut chunks = incoming.read(destination, &trailer, right, meter).await?;
+        let mut chunks = incoming.read(destination, &trailer, right, meter);
         while let Some((at, chunk)) = chunks.next().await? {
             if self.stopped.load(Ordering::Relaxed) {
                 return Ok(());

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::{Host, Url};
 
-/// Longest time for one request of up to a part of an object.
+/// Longest time for one request: of a part that is sent, 8 MiB unless the file is very large, or of a
+/// few MiB that are read. A line slower than 30 KiB/s takes longer for such a part.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// The variable by which the AWS tools are told of a file of authorities.

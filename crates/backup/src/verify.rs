@@ -91,7 +91,7 @@ async fn chosen(
 
 async fn read(destination: &Destination, incoming: &Incoming, meter: &Meter) -> Result<()> {
     let trailer = incoming.trailer(destination).await?;
-    let mut chunks = incoming.read(destination, &trailer, 0, meter).await?;
+    let mut chunks = incoming.read(destination, &trailer, 0, meter);
     while chunks.next().await?.is_some() {}
     Ok(())
 }

@@ -15,7 +15,7 @@ fn home() -> Home {
     home
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_backup_interrupted_at_any_call_is_none_and_can_be_finished() {
     let home = home();
     let (source, content) = home.checkpoint("checkpoint");
@@ -52,32 +52,61 @@ async fn a_backup_interrupted_at_any_call_is_none_and_can_be_finished() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_restore_interrupted_at_any_call_is_finished_by_the_next() {
     let home = home();
     let (source, content) = home.checkpoint("checkpoint");
     let (store, id) = (memory(), home.id());
     create(&at(&store), &source, &id).await.unwrap();
-    for call in 0.. {
-        let into = home.path(&format!("restored-{call}"));
-        let watched = Watched::new(&store);
-        watched.choose(call, At::Fail);
-        let first = restore(&at(&watched.store()), &id, &into).await;
-        if !watched.happened() {
-            first.unwrap();
-            assert!(call > 10, "{call} calls");
-            break;
+    for how in [At::Fail, At::Gone] {
+        for call in 0.. {
+            let name = format!("restored-{how:?}-{call}");
+            let into = home.path(&name);
+            let watched = Watched::new(&store);
+            watched.choose(call, how);
+            let first = restore(&at(&watched.store()), &id, &into).await;
+            if !watched.happened() {
+                first.unwrap();
+                assert!(call > 10, "{call} calls");
+                break;
+            }
+            // A request of which nothing came is made again, up to a number of times.
+            assert_eq!(first.is_ok(), into.exists(), "{how:?} {call}: {first:?}");
+            assert!(first.is_err() || how == At::Fail, "{how:?} {call}: {first:?}");
+            if first.is_err() {
+                restore(&at(&store), &id, &into).await.unwrap();
+            }
+            assert_eq!(content_of(&into), content, "{how:?} {call}");
+            assert!(!home.path(&format!("{name}.restoring")).exists(), "{how:?} {call}");
+            let again = restore(&at(&store), &id, &into).await.unwrap_err();
+            assert!(again.to_string().contains("not empty"), "{again}");
         }
-        assert!(first.is_err() && !into.exists(), "{call}: {first:?}");
-        restore(&at(&store), &id, &into).await.unwrap();
-        assert_eq!(content_of(&into), content, "{call}");
-        assert!(!home.path(&format!("restored-{call}.restoring")).exists(), "{call}");
-        let again = restore(&at(&store), &id, &into).await.unwrap_err();
-        assert!(again.to_string().contains("not empty"), "{again}");
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_too_slow_for_whole_files_gives_them_back() {
+    let large = Home::of_large_files();
+    large.ingest(12 << 20);
+    for (home, answer_bytes) in [(large, 300_000), (crate::interrupted::home(), 100)] {
+        let (source, content) = home.checkpoint("checkpoint");
+        let (store, id) = (memory(), home.id());
+        create(&at(&store), &source, &id).await.unwrap();
+        let watched = Watched::new(&store);
+        watched.cut_answers(answer_bytes);
+        all_whole(&at(&watched.store())).await;
+        let into = home.path("restored");
+        restore(&at(&watched.store()), &id, &into).await.unwrap();
+        assert_eq!(content_of(&into), content);
+        assert!(watched.asked_bytes() <= 4 << 20, "{} bytes at once", watched.asked_bytes());
+        // Of one that brings nothing it is said so.
+        watched.cut_answers(0);
+        let nothing = restore(&at(&watched.store()), &id, &home.path("nothing")).await;
+        assert!(matches!(nothing, Err(backup::Error::Store { .. })), "{nothing:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_removal_interrupted_at_any_call_harms_no_backup_and_is_finished_by_the_next() {
     let home = home();
     let (first, _) = home.checkpoint("first");

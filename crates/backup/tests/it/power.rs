@@ -124,7 +124,7 @@ async fn is_durable(fs: &SimFs, of: &Checkpoints, ids: &[BackupId], case: &str) 
     assert_eq!(opened(&fs, RESTORED).unwrap(), of.content, "{case}: power lost at last");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_backup_that_ends_at_any_operation_is_none_or_whole_and_can_be_finished() {
     let of = checkpoints();
     for end in ENDS {
@@ -148,7 +148,7 @@ async fn a_backup_that_ends_at_any_operation_is_none_or_whole_and_can_be_finishe
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_removal_that_ends_at_any_operation_harms_no_other_backup_and_can_be_finished() {
     let of = checkpoints();
     for end in ENDS {
@@ -175,7 +175,7 @@ async fn a_removal_that_ends_at_any_operation_harms_no_other_backup_and_can_be_f
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn any_call_of_a_backup_that_fails_leaves_none_or_a_whole_one() {
     let of = checkpoints();
     for call in Call::ALL {
@@ -226,7 +226,7 @@ fn opens_as_all_or_nothing(fs: &SimFs, of: &Checkpoints, case: &str) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_restore_that_ends_at_any_operation_leaves_nothing_that_opens_or_all() {
     let of = checkpoints();
     for end in ENDS {
@@ -264,7 +264,7 @@ async fn a_restore_that_ends_at_any_operation_leaves_nothing_that_opens_or_all()
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn any_call_of_a_restore_that_fails_leaves_nothing_that_opens_or_all() {
     let of = checkpoints();
     for call in Call::ALL {
@@ -294,4 +294,19 @@ async fn any_call_of_a_restore_that_fails_leaves_nothing_that_opens_or_all() {
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directory_that_cannot_be_replaced_is_refused_before_anything_is_brought() {
+    let of = checkpoints();
+    let fs = with_backups(&of, 1).await;
+    fs.create_dir_all(Path::new(RESTORED)).unwrap();
+    // As of a directory that a file system is mounted on.
+    fs.inject(FaultPoint::Call(Call::Rename), 0, 1, Fault::Io);
+    let refused = restore(&fs, &of).await;
+    assert!(matches!(refused, Err(backup::Error::Refused(_))), "{refused:?}");
+    assert!(!fs.clear_faults(), "the directory was not tried");
+    assert!(!fs.exists(Path::new(PARTIAL)).unwrap());
+    restore(&fs, &of).await.unwrap();
+    is_durable(&fs, &of, &of.ids, "again").await;
 }

@@ -5,7 +5,7 @@ use crate::support::{
     visible,
 };
 use crate::watched::Watched;
-use backup::{Destination, Meter, Missing, S3Options};
+use backup::{BackupId, Destination, Meter, Missing, S3Options};
 use base::env::Env;
 use engine::checkpoint::{Copied, DirFile};
 use engine::{Engine, FamilyId};
@@ -248,4 +248,59 @@ async fn files_from_before_identities_are_shared_by_their_content() {
     assert_eq!(first.kept_files, 0);
     restore(&at(&store), &ids[1], &home.path("restored")).await.unwrap();
     assert_eq!(content_of(&home.path("restored")), content);
+}
+
+#[tokio::test]
+async fn what_killed_processes_were_writing_goes_with_the_next_removal() {
+    let home = Home::new();
+    home.write(0..20, 1);
+    let (source, _) = home.checkpoint("checkpoint");
+    let path = home.path("backups");
+    let (to, id) = (directory(&path), home.id());
+    create(&to, &source, &id).await.unwrap();
+    let own = format!("backups/{id}/0000000001.log#12");
+    let staged =
+        ["STELE-BACKUPS#1", "sst/x#1", "records/x#2", "under-way/x#1", "removals/x#1", &own];
+    let others = ["sst/notes#draft", "records/a#", "notes.txt"];
+    for name in staged.iter().chain(&others) {
+        std::fs::create_dir_all(path.join(name).parent().unwrap()).unwrap();
+        std::fs::write(path.join(name), "x").unwrap();
+    }
+    remove(&to, &[], 1).await.unwrap();
+    let left: Vec<_> = staged.iter().filter(|name| path.join(name).exists()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(others.iter().all(|name| path.join(name).exists()));
+    all_whole(&to).await;
+}
+
+#[tokio::test]
+async fn the_newest_backup_is_the_one_begun_last_whatever_the_clocks_say() {
+    let home = Home::new();
+    let to = at(&memory());
+    let now = 1_700_000_000_000_000;
+    home.write(0..20, 1);
+    let (first, _) = home.checkpoint("first");
+    let fast = backup::next_id(&to, now + 1_000_000, 1).await.unwrap();
+    create(&to, &first, &fast).await.unwrap();
+    home.write(20..40, 1);
+    let (second, _) = home.checkpoint("second");
+    // The clock was put right.
+    let right = backup::next_id(&to, now, 2).await.unwrap();
+    create(&to, &second, &right).await.unwrap();
+    assert_eq!(backup::find(&to, None).await.unwrap().id, right);
+    assert_eq!(backup::list(&to).await.unwrap().all_but(1).unwrap(), [fast]);
+
+    // One that another Stele named by a clock that runs fast holds less than the one before it.
+    let other = BackupId::new(now + 9_000_000, 3);
+    create(&to, &first, &other).await.unwrap();
+    let unclear = [
+        backup::find(&to, None).await.unwrap_err(),
+        backup::list(&to).await.unwrap().all_but(1).unwrap_err(),
+    ];
+    for refused in unclear {
+        let said = refused.to_string();
+        assert!(said.contains(right.as_str()) && said.contains(other.as_str()), "{said}");
+    }
+    assert_eq!(backup::find(&to, Some(&right)).await.unwrap().id, right);
+    assert_eq!(backup::list(&to).await.unwrap().all_but(2).unwrap().len(), 1);
 }

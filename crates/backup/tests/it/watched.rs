@@ -6,8 +6,9 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
+    CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
+    MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result, UploadPart,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,6 +21,8 @@ pub(crate) enum At {
     Fail,
     /// It does what it should, and its answer is lost.
     LoseAnswer,
+    /// It fails and does nothing, and so does every later one.
+    Gone,
     /// Something else is done first.
     Meanwhile,
 }
@@ -34,6 +37,12 @@ struct State {
     meanwhile: Option<Act>,
     /// Objects that were written, and how often.
     written: BTreeMap<String, u64>,
+    /// Bytes after which every answer is cut, as by the time that a request may take.
+    answer_bytes: Option<usize>,
+    /// Most bytes of a part that was asked for.
+    asked_bytes: u64,
+    /// Whether it cannot write an object only if it is absent.
+    overwrites: bool,
 }
 
 #[derive(Clone)]
@@ -63,6 +72,21 @@ impl Watched {
         state.chosen.is_some_and(|(call, _)| state.calls > call)
     }
 
+    /// Every answer is cut after `bytes`.
+    pub(crate) fn cut_answers(&self, bytes: usize) {
+        self.state.lock().unwrap().answer_bytes = Some(bytes);
+    }
+
+    /// Most bytes of a part of an object that were asked for at once.
+    pub(crate) fn asked_bytes(&self) -> u64 {
+        self.state.lock().unwrap().asked_bytes
+    }
+
+    /// From now on it does not know how to write an object only if it is absent.
+    pub(crate) fn always_overwrites(&self) {
+        self.state.lock().unwrap().overwrites = true;
+    }
+
     /// How often each object was written.
     pub(crate) fn written(&self) -> BTreeMap<String, u64> {
         self.state.lock().unwrap().written.clone()
@@ -77,7 +101,9 @@ impl Watched {
         let mut state = self.state.lock().unwrap();
         let call = state.calls;
         state.calls += 1;
-        let at = state.chosen.filter(|(chosen, _)| *chosen == call).map(|(_, at)| at);
+        let happens =
+            |(chosen, at): &(u64, At)| *chosen == call || (*at == At::Gone && *chosen < call);
+        let at = state.chosen.filter(happens).map(|(_, at)| at);
         let act = if at == Some(At::Meanwhile) { state.meanwhile.take() } else { None };
         (at, act)
     }
@@ -93,11 +119,26 @@ impl Watched {
             act.await;
         }
         match at {
-            Some(At::Fail) => Err(fault()),
+            Some(At::Fail | At::Gone) => Err(fault()),
             Some(At::LoseAnswer) => call.await.and(Err(fault())),
             Some(At::Meanwhile) | None => call.await,
         }
     }
+}
+
+/// The answer, of whose body no more than `bytes` come.
+fn cut(found: GetResult, bytes: usize) -> GetResult {
+    let (meta, range, attributes) =
+        (found.meta.clone(), found.range.clone(), found.attributes.clone());
+    let extensions = found.extensions.clone();
+    let body = async move {
+        let body = found.bytes().await.unwrap();
+        let mut came = vec![Ok(body.slice(..bytes.min(body.len())))];
+        came.extend((body.len() > bytes).then(|| Err(fault())));
+        futures::stream::iter(came)
+    };
+    let payload = GetResultPayload::Stream(body.flatten_stream().boxed());
+    GetResult { payload, meta, range, attributes, extensions }
 }
 
 fn fault() -> Error {
@@ -124,6 +165,10 @@ impl ObjectStore for Watched {
         payload: PutPayload,
         options: PutOptions,
     ) -> Result<PutResult> {
+        if options.mode == PutMode::Create && self.state.lock().unwrap().overwrites {
+            let operation = "a write if absent".to_owned();
+            return Err(Error::NotImplemented { operation, implementer: "watched".to_owned() });
+        }
         self.call(async {
             let put = self.inner.put_opts(location, payload, options).await?;
             self.note(location);
@@ -142,7 +187,17 @@ impl ObjectStore for Watched {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.call(self.inner.get_opts(location, options)).await
+        let whole = options.head;
+        if let Some(GetRange::Bounded(part)) = &options.range {
+            let mut state = self.state.lock().unwrap();
+            state.asked_bytes = state.asked_bytes.max(part.end - part.start);
+        }
+        let found = self.call(self.inner.get_opts(location, options)).await?;
+        let bytes = self.state.lock().unwrap().answer_bytes;
+        Ok(match bytes.filter(|_| !whole) {
+            Some(bytes) => cut(found, bytes),
+            None => found,
+        })
     }
 
     fn delete_stream(

@@ -48,6 +48,12 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Removes a file. Durable after `sync_dir`.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
+    /// Removes an empty directory. Durable after `sync_dir`. Not every file system here can.
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Gives a file a second name. Durable after `sync_dir`.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
 

@@ -62,6 +62,10 @@ impl FileSystem for OneByOne {
         self.0.sync_dir(dir)
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_dir(path)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
         self.0.lock(path)
     }
