@@ -4,14 +4,14 @@
 //! nothing is sent twice.
 
 use super::args::{CreateArgs, StoreArgs};
-use super::place::{Note, Place, left_over};
+use super::place::{self, Left, Note, Place, left_over};
 use super::server::Server;
 use super::{checkpoint, progress};
 use crate::config::ConfigError;
 use crate::serve::checkpoint::Wanted;
 use anyhow::{Context, Result};
-use backup::{Created, Destination, Meter, Missing, Source};
-use base::env::{Env, SystemClock};
+use backup::{BackupId, Created, Destination, Meter, Missing, Source};
+use base::env::{Clock, Env, SystemClock};
 use engine::checkpoint::{Copied, contents, store_id};
 use serde_json::json;
 use std::io::Write;
@@ -29,7 +29,7 @@ pub(super) fn create(args: &CreateArgs, store: &StoreArgs) -> Result<ExitCode> {
         let to = store.open(&args.to, Missing::Create)?;
         let (store, data_dir) = find(&args.source).await?;
         let env = Env::real(1);
-        let place = match resumed(args, &to, &data_dir).await? {
+        let place = match resumed(args, &env, &to, &data_dir).await? {
             Some(place) => place,
             None => begin(&env, &store, &data_dir, &to).await?,
         };
@@ -37,9 +37,14 @@ pub(super) fn create(args: &CreateArgs, store: &StoreArgs) -> Result<ExitCode> {
             place.check(&env).context("the checkpoint is damaged, and nothing was sent")?;
         }
         let sent = send(args, &env, &to, &place).await;
-        sent.with_context(|| {
+        let created = sent.with_context(|| {
             format!("the backup {} is not finished; the same command goes on with it", place.id)
-        })
+        })?;
+        // The backup is made. A checkpoint that stays is gone on with, which does nothing, and goes then.
+        if let Err(error) = place.remove() {
+            say(&format!("{error:#}"));
+        }
+        anyhow::Ok(created)
     })?;
     show(args, &created)?;
     Ok(ExitCode::SUCCESS)
@@ -62,22 +67,42 @@ async fn find(source: &str) -> Result<(Store, PathBuf)> {
 }
 
 /// The checkpoint of an interrupted backup to the same destination, unless a new one is wanted. Those
-/// that are not gone on with are given up.
-async fn resumed(args: &CreateArgs, to: &Destination, data_dir: &Path) -> Result<Option<Place>> {
-    let mut found = None;
-    for place in left_over(data_dir)? {
+/// that are not gone on with are given up. Refused while another backup to there is under way.
+async fn resumed(
+    args: &CreateArgs,
+    env: &Env,
+    to: &Destination,
+    data_dir: &Path,
+) -> Result<Option<Place>> {
+    let (mut found, here): (Option<Place>, _) = (None, to.to_string());
+    for left in left_over(&*env.fs, data_dir, &mut say)? {
+        let place = match left {
+            Left::InUse(id, Some(note)) if note.to == here => return Err(busy(data_dir, &id)),
+            // It is of a backup to elsewhere, or of one that begins.
+            Left::InUse(..) => continue,
+            Left::Free(place) => place,
+        };
         let id = &place.id;
-        if place.note.to != to.to_string() {
+        if place.note.to != here {
             let other = &place.note.to;
             say(&format!("the interrupted backup {id} to {other} keeps {}", place.dir().display()));
-        } else if args.new || !place.is_whole() {
-            if place.dir().exists() && place.lock(&*Env::real(1).fs).is_none() {
-                return Err(busy(&place));
-            }
-            backup::give_up(to, id).await.map_err(super::failure)?;
-            place.remove()?;
-        } else {
-            found = Some(place);
+            continue;
+        }
+        if place.dir().exists() && place.lock(&*env.fs).is_none() {
+            return Err(busy(data_dir, id));
+        }
+        let given_up = backup::is_given_up(to, id).await.map_err(super::failure)?;
+        if given_up {
+            say(&format!("the interrupted backup {id} was given up at {to}; making a new one"));
+        }
+        // Of two that are whole the later goes on.
+        let over = match args.new || given_up || !place.is_whole() {
+            true => Some(place),
+            false => found.replace(place),
+        };
+        if let Some(over) = over {
+            backup::give_up(to, &over.id).await.map_err(super::failure)?;
+            over.remove()?;
         }
     }
     if let Some(place) = &found {
@@ -87,13 +112,16 @@ async fn resumed(args: &CreateArgs, to: &Destination, data_dir: &Path) -> Result
     Ok(found)
 }
 
-fn busy(place: &Place) -> anyhow::Error {
-    ConfigError(format!("{} is in use: by another backup?", place.dir().display())).into()
+fn busy(data_dir: &Path, id: &BackupId) -> anyhow::Error {
+    let dir = place::directory(data_dir, id);
+    ConfigError(format!("{} is in use: by another backup?", dir.display())).into()
 }
 
 /// Makes a checkpoint for a new backup.
 async fn begin(env: &Env, store: &Store, data_dir: &Path, to: &Destination) -> Result<Place> {
-    let (id, taken_micros) = super::new_id(env)?;
+    let taken_micros = SystemClock.now_micros();
+    let random = env.fs.unique().context("cannot draw a random number")? as u32;
+    let id = backup::next_id(to, taken_micros, random).await.map_err(super::failure)?;
     if let Store::Closed = store {
         // Refused before anything is written, if it is in use or no data directory.
         let named = store_id(env, data_dir);
@@ -104,8 +132,7 @@ async fn begin(env: &Env, store: &Store, data_dir: &Path, to: &Destination) -> R
         })?;
     }
     let note = Note { to: to.to_string(), taken_micros };
-    let place = Place::new(data_dir, id, note);
-    place.begin()?;
+    let place = Place::begin(&*env.fs, data_dir, id, note)?;
     let made = match store {
         Store::Open(server) => {
             let wanted = Wanted::ForBackup(place.id.to_string());
@@ -113,14 +140,15 @@ async fn begin(env: &Env, store: &Store, data_dir: &Path, to: &Destination) -> R
         }
         Store::Closed => checkpoint::copy(data_dir, &place.dir(), Copied::SameStore),
     };
-    if made.is_err() {
+    if let Err(error) = made {
         let _ = place.remove();
+        return Err(error);
     }
-    made.map(|()| place)
+    Ok(place)
 }
 
 async fn send(args: &CreateArgs, env: &Env, to: &Destination, place: &Place) -> Result<Created> {
-    let held = place.lock(&*env.fs).ok_or_else(|| busy(place))?;
+    let _held = place.lock(&*env.fs).ok_or_else(|| busy(place.data_dir(), &place.id))?;
     let source = Source {
         fs: env.fs.clone(),
         contents: contents(&env.fs, &place.dir())?,
@@ -130,14 +158,7 @@ async fn send(args: &CreateArgs, env: &Env, to: &Destination, place: &Place) -> 
     };
     let limit = args.bytes_per_second.map(|size| size.0);
     let meter = Meter::new(limit, progress::watch());
-    let created = backup::create(to, &source, &place.id, &SystemClock, &meter).await;
-    let created = created.map_err(super::failure)?;
-    drop(held);
-    // The backup is made. A checkpoint that stays is gone on with, which does nothing, and goes then.
-    if let Err(error) = place.remove() {
-        say(&format!("{error:#}"));
-    }
-    Ok(created)
+    backup::create(to, &source, &place.id, &SystemClock, &meter).await.map_err(super::failure)
 }
 
 fn say(line: &str) {

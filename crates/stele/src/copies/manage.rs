@@ -132,8 +132,7 @@ pub(super) fn delete(args: &DeleteArgs) -> Result<ExitCode> {
         let mut going = args.ids.clone();
         if let Some(keep) = args.keep {
             let catalog = backup::list(&from).await.map_err(super::failure)?;
-            let count = catalog.backups.len().saturating_sub(keep as usize);
-            going.extend(catalog.backups.into_iter().take(count).map(|(id, _)| id));
+            going.extend(catalog.all_but(keep as usize).map_err(super::failure)?);
         }
         let begun = Begun { micros, place: super::here("a removal") };
         backup::remove(&from, &going, &own, &begun).await.map_err(super::failure)

@@ -1,14 +1,20 @@
 //! The checkpoints that backups are made of: in `checkpoints/` of the data directory, so that they are
 //! on its file system, whoever makes them. One that was interrupted is kept, and gone on with.
 //!
-//! `checkpoints/ID/` is the checkpoint of backup ID, `checkpoints/ID.json` says where it goes. The
-//! latter is written first and removed last: a checkpoint without it is nobody's.
+//! 1. `checkpoints/ID/` is the checkpoint of backup ID, `checkpoints/ID.json` says where it goes. The
+//!    latter is there, durably and as a whole, before the checkpoint and until it is removed.
+//! 2. Whoever makes the backup holds `checkpoints/ID.lock` from before there is anything else until
+//!    nothing of it is left. What nobody holds, nobody makes: it is gone on with, or removed.
+//! 3. A checkpoint without a note that reads is of no use to anybody, and is removed too.
 
 use anyhow::{Context, Result};
 use backup::BackupId;
 use base::env::{Env, FileSystem};
 use engine::check::check_dir;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 const CHECKPOINTS: &str = "checkpoints";
@@ -27,17 +33,59 @@ pub(super) struct Note {
     pub(super) taken_micros: i64,
 }
 
-/// A checkpoint for a backup, made or about to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A checkpoint for a backup, made or about to be, that nobody else sends, makes or removes.
 pub(super) struct Place {
     pub(super) id: BackupId,
     pub(super) note: Note,
     data_dir: PathBuf,
+    _held: Lock,
 }
 
+type Lock = Box<dyn Send + Sync>;
+
+/// What there is of a checkpoint that some backup left, or is at work with.
+pub(super) enum Left {
+    /// Somebody is at work with it, to there if that is known.
+    InUse(BackupId, Option<Note>),
+    /// Nobody is.
+    Free(Place),
+}
+
+/// The file of `id` that ends so.
+fn file(data_dir: &Path, id: &BackupId, end: &str) -> PathBuf {
+    let mut name = directory(data_dir, id).into_os_string();
+    name.push(end);
+    name.into()
+}
+
+const LOCK: &str = ".lock";
+const NOTE: &str = ".json";
+const NEW_NOTE: &str = ".json.new";
+
 impl Place {
-    pub(super) fn new(data_dir: &Path, id: BackupId, note: Note) -> Self {
-        Self { id, note, data_dir: data_dir.to_owned() }
+    /// Says where the checkpoint of `id` will go, before it is made.
+    pub(super) fn begin(
+        fs: &dyn FileSystem,
+        data_dir: &Path,
+        id: BackupId,
+        note: Note,
+    ) -> Result<Self> {
+        let path = file(data_dir, &id, NOTE);
+        let write = || {
+            let parent = data_dir.join(CHECKPOINTS);
+            std::fs::create_dir_all(&parent)?;
+            let held = fs.lock(&file(data_dir, &id, LOCK))?;
+            let fresh = file(data_dir, &id, NEW_NOTE);
+            let mut written = File::create(&fresh)?;
+            written.write_all(&serde_json::to_vec(&note)?)?;
+            written.sync_all()?;
+            std::fs::rename(&fresh, &path)?;
+            fs.sync_dir(&parent)?;
+            fs.sync_dir(data_dir)?;
+            std::io::Result::Ok(held)
+        };
+        let held = write().with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { id, note, data_dir: data_dir.to_owned(), _held: held })
     }
 
     /// The checkpoint.
@@ -45,17 +93,9 @@ impl Place {
         directory(&self.data_dir, &self.id)
     }
 
-    fn note_path(&self) -> PathBuf {
-        self.dir().with_extension("json")
-    }
-
-    /// Says where the checkpoint will go, before it is made.
-    pub(super) fn begin(&self) -> Result<()> {
-        let path = self.note_path();
-        let parent = path.parent().expect("it is in the directory of checkpoints");
-        std::fs::create_dir_all(parent)
-            .and_then(|()| std::fs::write(&path, serde_json::to_vec(&self.note)?))
-            .with_context(|| format!("cannot write {}", path.display()))
+    /// The data directory that it is of.
+    pub(super) fn data_dir(&self) -> &Path {
+        &self.data_dir
     }
 
     /// Whether the checkpoint was made to its end.
@@ -63,20 +103,14 @@ impl Place {
         self.dir().join("CURRENT").exists()
     }
 
-    /// Holds the checkpoint: nobody else sends or opens it. `None` if somebody does.
-    pub(super) fn lock(&self, fs: &dyn FileSystem) -> Option<Box<dyn Send + Sync>> {
+    /// Holds the checkpoint as a data directory: nobody opens it. `None` if somebody did.
+    pub(super) fn lock(&self, fs: &dyn FileSystem) -> Option<Lock> {
         fs.lock(&self.dir().join("LOCK")).ok()
     }
 
     /// Removes the checkpoint, whose backup is finished or given up.
-    pub(super) fn remove(&self) -> Result<()> {
-        let gone = |result: std::io::Result<()>| match result {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            other => other,
-        };
-        gone(std::fs::remove_dir_all(self.dir()))
-            .and_then(|()| gone(std::fs::remove_file(self.note_path())))
-            .with_context(|| format!("cannot remove the checkpoint {}", self.dir().display()))
+    pub(super) fn remove(self) -> Result<()> {
+        remove(&self.data_dir, &self.id)
     }
 
     /// Reads all of the checkpoint, as `stele check` does.
@@ -89,49 +123,146 @@ impl Place {
     }
 }
 
-/// The checkpoints that interrupted backups left in `data_dir`, oldest first.
-pub(super) fn left_over(data_dir: &Path) -> Result<Vec<Place>> {
-    let dir = data_dir.join(CHECKPOINTS);
-    let entries = match std::fs::read_dir(&dir) {
+/// Removes all of the checkpoint of `id`, whose lock is held.
+fn remove(data_dir: &Path, id: &BackupId) -> Result<()> {
+    let gone = |result: std::io::Result<()>| match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    };
+    let dir = directory(data_dir, id);
+    let removed = gone(std::fs::remove_dir_all(&dir)).and_then(|()| {
+        let files = [NEW_NOTE, NOTE, LOCK].map(|end| file(data_dir, id, end));
+        files.iter().try_for_each(|file| gone(std::fs::remove_file(file)))
+    });
+    removed.with_context(|| format!("cannot remove the checkpoint {}", dir.display()))
+}
+
+/// The checkpoints in `data_dir`, oldest first. One without a note is removed, and told of to `say`.
+pub(super) fn left_over(
+    fs: &dyn FileSystem,
+    data_dir: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<Vec<Left>> {
+    let mut left = Vec::new();
+    for id in ids(&data_dir.join(CHECKPOINTS))? {
+        let note = || -> Option<Note> {
+            serde_json::from_slice(&std::fs::read(file(data_dir, &id, NOTE)).ok()?).ok()
+        };
+        let lock = file(data_dir, &id, LOCK);
+        let held = match fs.lock(&lock) {
+            Ok(held) => held,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let note = note();
+                left.push(Left::InUse(id, note));
+                continue;
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot lock {}", lock.display()));
+            }
+        };
+        // Read under the lock: who had it may have finished.
+        if let Some(note) = note() {
+            left.push(Left::Free(Place { id, note, data_dir: data_dir.to_owned(), _held: held }));
+            continue;
+        }
+        let dir = directory(data_dir, &id);
+        if dir.exists() {
+            say(&format!("removing {}: nothing says where its backup was to go", dir.display()));
+        }
+        remove(data_dir, &id)?;
+    }
+    Ok(left)
+}
+
+/// The ids of what is in the directory of checkpoints, ascending.
+fn ids(dir: &Path) -> Result<BTreeSet<BackupId>> {
+    let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
         Err(error) => return Err(error).with_context(|| format!("cannot list {}", dir.display())),
     };
-    let mut places = Vec::new();
+    let mut ids = BTreeSet::new();
     for entry in entries {
         let name = entry?.file_name();
-        let id = name.to_str().and_then(|name| name.strip_suffix(".json"));
-        let Some(id) = id.and_then(|id| id.parse::<BackupId>().ok()) else { continue };
-        let note = std::fs::read(dir.join(&name)).ok();
-        if let Some(note) = note.and_then(|note| serde_json::from_slice(&note).ok()) {
-            places.push(Place::new(data_dir, id, note));
-        }
+        let name = name.to_str().unwrap_or_default();
+        ids.extend(name.split('.').next().and_then(|id| id.parse::<BackupId>().ok()));
     }
-    places.sort_by(|a, b| a.id.cmp(&b.id));
-    Ok(places)
+    Ok(ids)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::env::RealFileSystem;
+
+    fn free(root: &Path) -> Vec<Place> {
+        let left = left_over(&RealFileSystem, root, &mut |_| ()).unwrap();
+        let free = |left| match left {
+            Left::Free(place) => Some(place),
+            Left::InUse(..) => None,
+        };
+        left.into_iter().filter_map(free).collect()
+    }
+
+    fn begin(root: &Path, number: u32) -> Place {
+        let note = Note { to: "s3://bucket/x".into(), taken_micros: 5 };
+        Place::begin(&RealFileSystem, root, BackupId::new(5_000_000, number), note).unwrap()
+    }
 
     #[test]
     fn what_was_left_over_is_found_until_it_is_removed() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(left_over(root.path()).unwrap(), []);
-        let note = Note { to: "s3://bucket/x".into(), taken_micros: 5 };
-        let place = Place::new(root.path(), BackupId::new(5_000_000, 1), note);
-        place.begin().unwrap();
+        assert!(free(root.path()).is_empty());
+        let place = begin(root.path(), 1);
         assert!(!place.is_whole());
-        for other in ["notes.json", "x.txt", "20231114T221320Z-000000ab.json"] {
-            std::fs::write(root.path().join(CHECKPOINTS).join(other), "{").unwrap();
-        }
         std::fs::create_dir_all(place.dir()).unwrap();
         std::fs::write(place.dir().join("CURRENT"), "x").unwrap();
         assert!(place.is_whole());
-        assert_eq!(left_over(root.path()).unwrap(), std::slice::from_ref(&place));
-        place.remove().unwrap();
-        place.remove().unwrap();
-        assert_eq!(left_over(root.path()).unwrap(), []);
+        let (id, note) = (place.id.clone(), place.note.clone());
+        drop(place);
+        for other in ["notes.json", "x.txt"] {
+            std::fs::write(root.path().join(CHECKPOINTS).join(other), "{").unwrap();
+        }
+        let mut found = free(root.path());
+        let found = found.pop().filter(|_| found.is_empty()).unwrap();
+        assert_eq!((&found.id, &found.note), (&id, &note));
+        found.remove().unwrap();
+        assert!(free(root.path()).is_empty());
+        let left = std::fs::read_dir(root.path().join(CHECKPOINTS)).unwrap();
+        assert_eq!(left.count(), 2, "only what is nobody's");
+    }
+
+    #[test]
+    fn a_checkpoint_that_somebody_is_at_work_with_is_in_use_from_its_beginning() {
+        let root = tempfile::tempdir().unwrap();
+        let place = begin(root.path(), 1);
+        let left = left_over(&RealFileSystem, root.path(), &mut |_| ()).unwrap();
+        assert!(matches!(&left[..], [Left::InUse(id, Some(_))] if *id == place.id));
+        drop(place);
+        assert_eq!(free(root.path()).len(), 1);
+    }
+
+    #[test]
+    fn a_checkpoint_whose_note_is_torn_or_missing_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let mut dirs = Vec::new();
+        for (number, note) in [(1, Some("{\"to\":")), (2, Some("")), (3, None)] {
+            let place = begin(root.path(), number);
+            std::fs::create_dir_all(place.dir()).unwrap();
+            std::fs::write(place.dir().join("0000000001.sst"), "x").unwrap();
+            dirs.push(place.dir());
+            let path = place.dir().with_extension("json");
+            match note {
+                Some(note) => std::fs::write(path, note).unwrap(),
+                None => std::fs::remove_file(path).unwrap(),
+            }
+        }
+        let mut said = Vec::new();
+        let left = left_over(&RealFileSystem, root.path(), &mut |line| said.push(line.to_owned()));
+        assert!(left.unwrap().is_empty());
+        for dir in dirs {
+            assert!(!dir.exists());
+            assert!(said.iter().any(|line| line.contains(dir.to_str().unwrap())), "{said:?}");
+        }
     }
 }

@@ -186,3 +186,81 @@ fn a_server_makes_no_checkpoint_for_a_web_page_or_outside_of_what_was_said() {
     assert_eq!(nobody.status.code(), Some(1));
     assert!(stderr(&nobody).contains("is it running"), "{}", stderr(&nobody));
 }
+
+/// A store of a stopped server, and the directory of its checkpoints with something of a backup in it.
+fn with_checkpoint(root: &Path, id: &str, note: &str) -> (PathBuf, PathBuf) {
+    let dir = root.join("data");
+    let mut server = Server::start(&dir, &SMALL);
+    succeed(import(&server, root, 0..100).output().unwrap());
+    assert!(server.terminate().success());
+    let checkpoint = dir.join("checkpoints").join(id);
+    std::fs::create_dir_all(&checkpoint).unwrap();
+    std::fs::write(checkpoint.join("0000000001.log"), "half of a log").unwrap();
+    std::fs::write(checkpoint.with_extension("json"), note).unwrap();
+    (dir, checkpoint)
+}
+
+const ID: &str = "20231114T221320000000Z-000000ab";
+
+#[test]
+fn a_backup_leaves_a_checkpoint_alone_that_another_is_making() {
+    let root = tempfile::tempdir().unwrap();
+    let to = root.path().join("backups");
+    std::fs::create_dir(&to).unwrap();
+    let to = to.canonicalize().unwrap();
+    let note = format!("{{\"to\":\"{}\",\"taken_micros\":5}}", to.display());
+    let (dir, checkpoint) = with_checkpoint(root.path(), ID, &note);
+    // The other holds this from before its checkpoint is made.
+    let lock = std::fs::File::create(checkpoint.with_extension("lock")).unwrap();
+    lock.try_lock().unwrap();
+    let before = files(&dir.join("checkpoints"));
+    refused(&run(&["backup", text(&dir), "--to", text(&to)]), "in use");
+    refused(&run(&["backup", text(&dir), "--to", text(&to), "--new"]), "in use");
+    assert_eq!(files(&dir.join("checkpoints")), before);
+    // To elsewhere they go side by side.
+    succeed(run(&["backup", text(&dir), "--to", text(&root.path().join("elsewhere"))]));
+    assert_eq!(files(&dir.join("checkpoints")), before);
+    // Nobody is making it any more.
+    drop(lock);
+    succeed(run(&["backup", text(&dir), "--to", text(&to)]));
+    assert_eq!(files(&dir.join("checkpoints")), []);
+}
+
+#[test]
+fn a_checkpoint_whose_note_is_torn_does_not_stay_for_ever() {
+    let root = tempfile::tempdir().unwrap();
+    let (dir, checkpoint) = with_checkpoint(root.path(), ID, "{\"to\":\"/somewh");
+    let done = run(&["backup", text(&dir), "--to", text(&root.path().join("backups"))]);
+    assert!(stderr(&done).contains(text(&checkpoint)), "{}", stderr(&done));
+    succeed(done);
+    assert_eq!(files(&dir.join("checkpoints")), []);
+}
+
+#[test]
+fn a_backup_that_was_given_up_at_its_destination_is_made_anew() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("data");
+    let mut server = Server::start(&dir, &SMALL);
+    succeed(import(&server, root.path(), 0..3000).output().unwrap());
+    assert!(server.terminate().success());
+    let to = root.path().join("backups");
+    let arguments = ["backup", text(&dir), "--to", text(&to)];
+    let mut slow = stele().args(arguments).args(["--bytes-per-second", "4KiB"]).spawn().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while files(&to.join("sst")).is_empty() {
+        assert!(Instant::now() < deadline, "nothing was sent");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    slow.kill().unwrap();
+    slow.wait().unwrap();
+    let list = succeed(run(&["backup", "list", "--from", text(&to)]));
+    let (id, _) = list.lines().last().unwrap().split_once(' ').unwrap();
+    succeed(run(&["backup", "delete", "--from", text(&to), id]));
+    let done = run(&arguments);
+    assert!(stderr(&done).contains("given up"), "{}", stderr(&done));
+    assert!(!succeed(done).contains(id));
+    assert_eq!(files(&dir.join("checkpoints")), []);
+    succeed(run(&["backup", "verify", "--from", text(&to)]));
+    let list = succeed(run(&["backup", "list", "--from", text(&to)]));
+    assert!(!list.contains(id), "{list}");
+}
