@@ -72,7 +72,7 @@ fn measure(ranges: u64, in_batch: u64) -> Result<String, AnyError> {
     let begun = Instant::now();
     engine.flush(TREE)?;
     let flush = begun.elapsed().as_secs_f64();
-    let disk = metric(&engine, "flushed_bytes") / ranges;
+    let disk = metric(&engine, "flushed_bytes_total") / ranges;
     let (again, from_files) = reopen(engine, dir.path())?;
     engine = again;
     let get_on_disk = get(&engine, ranges)?;
@@ -102,7 +102,7 @@ fn get(engine: &Engine, ranges: u64) -> Result<f64, AnyError> {
     let tree = engine.tree(TREE)?;
     let begun = Instant::now();
     for number in 0..u64::from(GETS) {
-        let row = key(ranges + number);
+        let row = key(ranges + number % ranges);
         let of = ColumnOf { row: &row, family: FAMILY, qualifier: b"" };
         if tree.get(of, None)?.is_some() {
             return Err("a dropped row is there".into());
