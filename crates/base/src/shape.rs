@@ -4,6 +4,7 @@
 //! production uses and the range that the code bears. Beside the struct it makes the list of its
 //! fields, by which tests draw, print and simplify shapes without naming a field.
 
+use crate::env::Rng;
 use std::ops::RangeInclusive;
 
 /// A field of the shape `S`.
@@ -20,6 +21,18 @@ pub struct Field<S> {
 }
 
 impl<S> Field<S> {
+    /// A value at random that is not above the `usual` one but for the two after the least: the least
+    /// or next to it, or any between, the small ones as likely as the large ones.
+    pub fn draw(&self, usual: usize, rng: &mut Rng) -> usize {
+        let (least, most) = (*self.range.start(), *self.range.end());
+        let value = match rng.below(3) {
+            0 => least + rng.index(3),
+            1 => least + (1 << rng.below(1 + u64::from(usual.max(2).ilog2()))),
+            _ => least + rng.index(usual.saturating_sub(least).clamp(1, 200)),
+        };
+        value.min(usual.max(least + 2)).clamp(least, most)
+    }
+
     /// Checks the value that `shape` has; the text names the field and its range.
     pub fn check(&self, shape: &S) -> Result<(), String> {
         let (value, range) = ((self.get)(shape), &self.range);
@@ -75,6 +88,22 @@ macro_rules! shape {
                     set: |shape, value| shape.$name = value,
                 },
             )*];
+
+            /// The shape of `seed`: each field is drawn ([`Field::draw`]) with this likelihood in
+            /// percent, and else at its default.
+            ///
+            /// [`Field::draw`]: $crate::shape::Field::draw
+            pub fn any(seed: u64, percent: u64) -> Self {
+                let mut rng = $crate::env::Rng::new(seed);
+                let mut shape = Self::DEFAULT;
+                for field in Self::FIELDS {
+                    let value = field.draw((field.get)(&Self::DEFAULT), &mut rng);
+                    if rng.chance(percent) {
+                        (field.set)(&mut shape, value);
+                    }
+                }
+                shape
+            }
 
             /// Checks every range; the text names the field and its range.
             pub fn check(&self) -> Result<(), String> {

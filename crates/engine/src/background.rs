@@ -27,6 +27,7 @@ use crate::compaction::run::{self, Writing, Written};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::manifest::Edit;
+use crate::marks::Mark;
 use crate::options::Durability;
 use crate::tree::Tree;
 use io_rate::{Feedback, Writer};
@@ -179,6 +180,7 @@ impl Shared {
             && let Some((_, id)) = self.log_segments.oldest_needed(flushed)
             && let Some(tree) = trees.get(&id)
         {
+            Mark::LogTooLong.hit();
             self.freeze_if(tree, |_, frozen| frozen == 0);
         }
     }
@@ -187,6 +189,7 @@ impl Shared {
     /// (invariant 3).
     pub(crate) fn schedule_flush(self: &Arc<Self>, tree: &Arc<Tree>) {
         if self.holds_flushes(tree) {
+            Mark::FlushHeld.hit();
             return;
         }
         let due = {

@@ -7,6 +7,7 @@
 use crate::cache::{BlockHold, CacheKey, Claim, Claimed, Loading};
 use crate::engine::Shared;
 use crate::error::Result;
+use crate::marks::Mark;
 use crate::reader::PointCount;
 use crate::sstable::{Block, BlockLoad, HeldBlocks, Missing, SstReader};
 use base::env::read_queue::{ReadQueue, with_thread_queue};
@@ -103,6 +104,9 @@ pub(crate) fn read_together(
                 }
                 Err(error) => keep(load, load.fail(claim, error)),
             }
+        }
+        if left.len() > 0 {
+            Mark::InFlightFull.hit();
         }
         if queue.in_flight() == 0 {
             return;

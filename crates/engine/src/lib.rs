@@ -207,6 +207,8 @@ pub mod log;
 #[doc(hidden)]
 pub mod manifest;
 #[doc(hidden)]
+pub mod marks;
+#[doc(hidden)]
 pub mod memtable;
 pub mod merge;
 pub mod metrics;

@@ -17,6 +17,7 @@
 //!
 //! Source: docs/decisions/0027.
 
+use crate::marks::Mark;
 use crate::options::Options;
 use base::env::FileSystem;
 use base::env::fs::{ReadFile, is_out_of_files};
@@ -122,6 +123,7 @@ impl OpenFiles {
     fn close_one(&self) -> bool {
         let Some(file) = self.turn_hand() else { return false };
         if file.slot.lock().take().is_some() {
+            Mark::FileClosed.hit();
             self.open.fetch_sub(1, Ordering::Relaxed);
         }
         true
@@ -176,6 +178,7 @@ impl SstFile {
         }
         let open = slot.insert(self.files.open_now(&self.path)?);
         self.used.store(true, Ordering::Relaxed);
+        Mark::FileReopened.hit();
         self.files.reopened.fetch_add(1, Ordering::Relaxed);
         self.files.note_open(Weak::clone(&self.this));
         Ok(Arc::clone(open))

@@ -17,6 +17,7 @@ use crate::engine::{Engine, Scan, Shared};
 use crate::error::{Error, Result};
 use crate::fetch::{Missed, fetch};
 use crate::in_flight::{Answer, InFlightGets};
+use crate::marks::Mark;
 use crate::read::parts::ReadParts;
 use crate::read::point::{PointRead, PointReads, Step, Wanted};
 use crate::request::{Cell, Columns, QualifierRange, RowRange, ScanRequest};
@@ -168,6 +169,9 @@ impl TreeReader {
         let view = self.tree.look();
         let at = self.sequence(snapshot);
         let size = usize::from(self.parts().group);
+        if wanted.len() > size {
+            Mark::GetsInGroups.hit();
+        }
         for (group, columns) in wanted.chunks(size).enumerate() {
             let mut lend = |index: usize, cell: Option<Cell<'_>>| {
                 let cell = cell.map(|cell| (cell.timestamp, cell.value));
@@ -395,6 +399,7 @@ impl TreeReader {
             }
             fetch(self.shared(), all_missed, &mut held)?;
         }
+        Mark::FetchesSpent.hit();
         to_merge.extend(open);
         Ok(to_merge)
     }
@@ -489,6 +494,10 @@ impl<'a> RowSelection<'a> {
                     Some(qualifier) => whole.column_of(range.family, qualifier),
                     None => whole.family_of(range.family),
                 }));
+            }
+            Columns::Ranges(ranges) if !ranges.is_empty() => {
+                Mark::QuestionsTooMany.hit();
+                questions.push(whole);
             }
             _ => questions.push(whole),
         }

@@ -228,6 +228,35 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// The valid shape of `seed`: as [`Shape::any`], and what bounds options does not.
+    pub fn drawn(seed: u64, percent: u64) -> Self {
+        let any = Self::any(seed, percent);
+        let power = |value: usize| 1 << value.ilog2();
+        let slab_bytes_min = power(any.slab_bytes_min);
+        // What makes merges of most point reads hides what is wrong with them: it is seldom small.
+        let points = if seed.is_multiple_of(4) { any } else { Self::DEFAULT };
+        Self {
+            runs_looked_at: points.runs_looked_at,
+            fetches_max: points.fetches_max,
+            covers_max: points.covers_max,
+            frame_attempts: points.frame_attempts,
+            hand_steps_max: points.hand_steps_max,
+            memory_bytes_min: 1 << 10,
+            memtable_bytes_min: 1,
+            log_segment_bytes_min: 256,
+            sst_bytes_min: 1,
+            l1_bytes_min: 1,
+            sort_memory_bytes_min: 1,
+            slab_bytes_min,
+            slab_bytes_max: power(any.slab_bytes_max).max(slab_bytes_min),
+            window_bytes_max: any.window_bytes_max.max(any.window_bytes_min),
+            frames_ahead_max: any.frames_ahead_max.max(any.frames_ahead_min),
+            ..any
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

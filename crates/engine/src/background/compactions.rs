@@ -19,6 +19,7 @@ use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
 use crate::manifest::Edit;
+use crate::marks::Mark;
 use crate::request::RowRange;
 use crate::shape::Shape;
 use crate::sstable::{Heirs, SstReader};
@@ -308,6 +309,7 @@ impl Shared {
         running: &Arc<Running>,
     ) -> Result<Written> {
         if plan.work == How::Move {
+            Mark::FilesMoved.hit();
             return Ok(run::moved(tree.id, plan));
         }
         let merging = {

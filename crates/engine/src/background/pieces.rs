@@ -16,6 +16,7 @@ use super::io_rate::Writer;
 use crate::compaction::run::{Merging, Piece, Writing, Written};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
+use crate::marks::Mark;
 use crate::request::RowRange;
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
@@ -174,6 +175,7 @@ impl Shared {
         let rows = merging.pieces(1 + helpers.len());
         helpers.truncate(rows.len() - 1);
         if rows.len() > 1 {
+            Mark::CompactionDivided.hit();
             self.counters.compaction_pieces.fetch_add(rows.len() as u64, Ordering::Relaxed);
         }
         (rows, helpers)

@@ -58,6 +58,7 @@ pub use key::{CacheKey, KeyMap};
 
 use crate::budget::Budget;
 use crate::file::FileNumber;
+use crate::marks::Mark;
 use crate::shape::Shape;
 use crate::striped::Striped;
 use admission::Admission;
@@ -199,6 +200,10 @@ impl<M: Plain> Cache<M> {
         let slab_bytes = 1 << slab_bytes.ilog2();
         let slabs = (bytes_max / 8 * 7 / slab_bytes).min(Place::SLABS_MAX);
         let slabs = if slabs < shape.slabs_min { 0 } else { slabs };
+        match slabs {
+            0 => Mark::CacheOnHeap.hit(),
+            _ => Mark::CacheInSlabs.hit(),
+        }
         let arena = Arena::new(slabs, slab_bytes, huge_pages, &shape);
         let heap_bytes = bytes_max - slabs * slab_bytes;
         Arc::new(Self {
@@ -248,7 +253,10 @@ impl<M: Plain> Cache<M> {
         let Some(_resizing) = self.size.changing.try_lock() else { return };
         let least = self.budget.blocks_min();
         match wanted < self.bytes_max() {
-            true => self.resize(wanted.saturating_sub(self.step()).max(least)),
+            true => {
+                Mark::CacheShrank.hit();
+                self.resize(wanted.saturating_sub(self.step()).max(least));
+            }
             false => self.confine(self.slabs_within(self.bytes_max())),
         }
     }
@@ -466,6 +474,7 @@ impl<M: Plain> Cache<M> {
             return self.insert_on_heap(key, loaded, lives);
         };
         let Some(frame) = self.free_frame(class) else {
+            Mark::FrameNotFound.hit();
             self.count(Counted::NotKept, 1);
             return BlockHold::apart(loaded);
         };
@@ -489,6 +498,7 @@ impl<M: Plain> Cache<M> {
                 self.count(Counted::Inserted, 1);
                 self.count(Counted::Evicted, evicted);
                 if evicted > 0 {
+                    Mark::HeapEvicted.hit();
                     self.grow_for(charge);
                 }
             }
@@ -523,6 +533,7 @@ impl<M: Plain> Cache<M> {
             };
             self.count(Counted::Evicted, taken.keys.len() as u64);
             if !taken.keys.is_empty() {
+                Mark::FramesEvicted.hit();
                 self.grow_for(taken.keys.len() * self.arena.bytes_of(class));
             }
             if frame.is_none() || !taken.is_empty() {

@@ -23,6 +23,7 @@
 use super::frames::{Arena, FreeFrame, Retired};
 use super::hint::Place;
 use super::{CacheKey, Plain};
+use crate::marks::Mark;
 use crate::shape::Shape;
 use crossbeam_epoch::Guard;
 use std::cmp::Reverse;
@@ -219,12 +220,14 @@ impl Space {
                 continue;
             };
             if here != class && self.whole_slab_free(arena, here) {
+                Mark::SlabRecut.hit();
                 self.withdraw(arena, here, &mut taken);
                 found += ahead;
             } else if here != class
                 && elsewhere >= self.shape.elsewhere_max
                 && self.is_cold(arena, here, pinned)
             {
+                Mark::SlabCleared.hit();
                 self.clear(arena, here, pinned, &mut taken);
                 // The hand stays, so that it finds the slab free the next time.
                 break;

@@ -9,6 +9,7 @@
 //!    huge compaction instead of several small ones.
 
 use crate::manifest::SstMeta;
+use crate::marks::Mark;
 use crate::options::Options;
 use std::sync::Arc;
 
@@ -56,6 +57,12 @@ impl Splitter {
             self.next_below += 1;
         }
         let full = bytes > 0 && (bytes >= self.sst_bytes_max || self.overlapped > self.overlap_max);
+        if full {
+            match bytes >= self.sst_bytes_max {
+                true => Mark::OutputFull.hit(),
+                false => Mark::OutputOverlaps.hit(),
+            }
+        }
         if full || bytes == 0 {
             self.overlapped = 0;
         }

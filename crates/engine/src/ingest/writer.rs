@@ -13,6 +13,7 @@ use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::file::{FileIdentity, FileNumber};
 use crate::manifest::SstMeta;
+use crate::marks::Mark;
 use crate::options::Compression;
 use crate::shape::Shape;
 use crate::sstable::{Deferred, Origin, SstBuilder, SstOptions, SstReader};
@@ -169,6 +170,7 @@ impl SstWriter {
                 }
                 return builder.try_add(row, entry);
             }
+            Mark::IngestInFiles.hit();
             self.end_file()?;
         } else if !self.files.is_empty() && row <= self.last_row.as_slice() {
             return Ok(false);

@@ -15,6 +15,7 @@ use super::LogPosition;
 use crate::cell::TreeId;
 use crate::error::{Error, Result};
 use crate::log::record::LogRecord;
+use crate::marks::Mark;
 use base::env::fs::FileSystem;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -193,6 +194,7 @@ impl LogSegments {
         let done = if spare {
             self.fs.rename(&path, &segment.spare_path(&self.dir))
         } else {
+            Mark::SegmentRemoved.hit();
             self.fs.remove_file(&path)
         };
         match done {

@@ -14,6 +14,7 @@ use super::record::{
 };
 use super::segments::{LogSegments, SegmentNumber};
 use crate::error::{Error, Result};
+use crate::marks::Mark;
 use crate::options::Options;
 use crate::shape::Shape;
 use base::env::fs::{FileSystem, WriteFile};
@@ -227,6 +228,7 @@ impl LogWriter {
         if let State::Active(file, origin) = &self.state {
             let full = file.tail() + len + MARK_LEN > self.sizes.segment_bytes;
             if *origin == Origin::Recovered || full && file.tail() > FILE_HEADER_LEN {
+                Mark::SegmentFull.hit();
                 self.seal()?;
             }
         }
@@ -258,6 +260,7 @@ impl LogWriter {
         let failed = |error| Error::io("create", &path, &error);
         let file = match self.segments.take_spare() {
             Some(spare) => {
+                Mark::SegmentReused.hit();
                 self.fs.rename(&spare, &path).map_err(failed)?;
                 self.fs.open_write(&path).map_err(failed)?
             }

@@ -19,6 +19,7 @@ use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use crate::log::append::{AppendFile, unforgiven, write_again};
 use crate::log::record::{LogRecord, MANIFEST, RecordKind};
+use crate::marks::Mark;
 use crate::shape::Shape;
 use base::env::fs::FileSystem;
 use parking_lot::Mutex;
@@ -154,6 +155,7 @@ impl ManifestSet {
     fn log(&self, writer: &mut Writer, edits: &[Edit], after: &State) -> Result<()> {
         let limit = self.roll_bytes.max(2 * writer.snapshot_end);
         if writer.file.tail() >= limit {
+            Mark::ManifestRolled.hit();
             match self.roll(writer, after) {
                 // The old manifest still counts, and may have room.
                 Err(Error::NoSpace { .. }) => {}

@@ -8,6 +8,7 @@
 //! 2. No part is empty, and none has more than `part_max` entries.
 
 use crate::cell::TreeId;
+use crate::marks::Mark;
 use crate::shape::Shape;
 use std::fmt;
 use std::ops::Index;
@@ -108,6 +109,7 @@ impl<V: Clone> TreeMap<V> {
             Arc::make_mut(part).insert(at, (tree, value));
             return None;
         }
+        Mark::TreeMapDivided.hit();
         let part = Arc::make_mut(part);
         let mut behind = part.split_off(if at == part_max { part_max } else { part_max / 2 });
         match at.checked_sub(part.len()) {

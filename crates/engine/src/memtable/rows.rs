@@ -24,6 +24,7 @@ use super::row_index::{RowCount, RowIndex};
 use super::words::{Growth, Words, join, split};
 use crate::batch::FrozenBatch;
 use crate::cell::{Column, Entry, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
+use crate::marks::Mark;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 
@@ -221,6 +222,7 @@ impl Rows {
             }
             cell = self.words.next(cell);
         }
+        Mark::RowSearched.hit();
         self.words.search(self.cells(row), &target).1
     }
 
@@ -310,6 +312,7 @@ impl Rows {
         let cells = cells.saturating_add(1);
         count.store(join(len, cells), Relaxed);
         if cells == self.cells_walked {
+            Mark::RowGotTree.hit();
             self.words.add_tree(&mut writer.growth, List { first: row - 1, root: row - 2 });
         }
     }

@@ -18,6 +18,7 @@ mod in_place;
 use super::counters::FilterCounters;
 use super::parts::ReadParts;
 use crate::cell::{Column, SequenceNumber};
+use crate::marks::Mark;
 use crate::request::Cell;
 use crate::sstable::{
     Ahead, Candidate, Descent, FilterQuery, HeldBlocks, Missing, RowBits, RowCells, WantedCells,
@@ -107,6 +108,7 @@ impl<'k> PointRead<'k> {
         for (at, &(run, candidate)) in candidates.iter().enumerate() {
             // Sources come newest first, so on equal timestamps the cell in hand wins.
             if newest.is_some_and(|cell| cell.timestamp >= candidate.timestamp_max()) {
+                Mark::FileOlder.hit();
                 continue;
             }
             let descent = match self.search(candidate, pinned) {
@@ -225,6 +227,9 @@ impl<'k> PointRead<'k> {
             || view.runs().len() > usize::from(self.parts.runs_max)
             || view.drops(row, self.snapshot)
         {
+            if view.runs().len() > usize::from(self.parts.runs_max) {
+                Mark::RunsTooMany.hit();
+            }
             return false;
         }
         for (at, run) in view.runs().iter().enumerate() {

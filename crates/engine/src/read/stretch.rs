@@ -10,6 +10,7 @@ use super::merge::MergeCursor;
 use super::parts::ReadParts;
 use super::source::Source;
 use crate::cursor::RowCursor;
+use crate::marks::Mark;
 use crate::request::{Direction, RowRange};
 use crate::sstable::{Stretch, WantedCells};
 use std::ops::Bound;
@@ -57,6 +58,9 @@ impl StretchSearch {
             Direction::Reverse => behind(other, rows, dropped, row),
         };
         let found = run.stretch(self.rows_min, direction, limit, wanted, key);
+        if found.is_some() {
+            Mark::StretchLent.hit();
+        }
         let in_vain = found.is_none() && other.is_some();
         self.next_rest = if in_vain { (2 * self.next_rest + 1).min(self.rest_max) } else { 0 };
         self.rest = self.next_rest;

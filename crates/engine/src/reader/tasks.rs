@@ -20,6 +20,7 @@ use super::{PointCount, RowSelection, TreeReader, missed};
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
 use crate::fetch::Missed;
+use crate::marks::Mark;
 use crate::read::point::{PointRead, Step};
 use crate::request::Cell;
 use crate::snapshot::Snapshot;
@@ -98,6 +99,7 @@ impl RowReads {
                     if large_bytes > shape.task_large_bytes_ahead {
                         break;
                     }
+                    Mark::TaskLookedAhead.hit();
                     all_missed.extend(missed);
                 }
             }
@@ -111,7 +113,10 @@ impl RowReads {
         }
         match self.look(row, selection, &mut use_cell)? {
             Looked::Ended(end) => Ok(end),
-            Looked::Missed(_) => Ok(RowEnd::Waits),
+            Looked::Missed(_) => {
+                Mark::TaskWaits.hit();
+                Ok(RowEnd::Waits)
+            }
         }
     }
 

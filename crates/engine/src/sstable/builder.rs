@@ -25,6 +25,7 @@ use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_en
 use crate::cell::{Column, Entry, Kind, RangeTombstone, SequenceNumber, Timestamp};
 use crate::error::{Error, Result};
 use crate::file::FileIdentity;
+use crate::marks::Mark;
 use crate::options::{Compression, FilterGranularity, ROW_PREFIX_BYTES_MAX, TreeOptions};
 use crate::request::RowRange;
 use crate::shape::Shape;
@@ -180,6 +181,7 @@ impl Output {
         fill(&mut self.pending);
         let len = self.sealer.seal(&mut self.pending, start, kind, self.frames.seed(offset));
         if self.pending.len() >= self.pending_max {
+            Mark::SstWrittenInParts.hit();
             self.flush()?;
         }
         Ok(Handle { offset, len })
@@ -384,14 +386,19 @@ impl SstBuilder {
         } else {
             self.properties.first_row = row.to_vec();
         }
-        let full = self.block.reaches(self.options.block_bytes)
-            || self.block.reaches_with(row, self.overfull_bytes())
-            || self.has_cells_enough();
-        if full {
+        let overfull = self.block.reaches_with(row, self.overfull_bytes());
+        if overfull {
+            Mark::BlockOverfull.hit();
+        }
+        if overfull || self.block.reaches(self.options.block_bytes) || self.has_cells_enough() {
+            Mark::BlockFull.hit();
             self.cut_block(Continues::No)?;
         }
         let filter_cut = self.options.shape.filter_bytes_cut;
         let filter_full = self.filter.as_ref().is_some_and(|f| f.len() >= filter_cut);
+        if filter_full {
+            Mark::PartitionFullOfFilter.hit();
+        }
         if filter_full || self.has_blocks_enough() {
             self.cut_partition()?;
         }
@@ -442,18 +449,28 @@ impl SstBuilder {
 
     /// Whether the block being built takes no cell more.
     fn has_cells_enough(&self) -> bool {
-        self.block.cells() >= self.options.shape.block_cells_max
+        let full = self.block.cells() >= self.options.shape.block_cells_max;
+        if full {
+            Mark::BlockCellsFull.hit();
+        }
+        full
     }
 
     /// Whether the partition being built takes no block more.
     fn has_blocks_enough(&self) -> bool {
-        self.index.len() >= self.options.shape.partition_blocks_max
+        let full = self.index.len() >= self.options.shape.partition_blocks_max;
+        if full {
+            Mark::PartitionFullOfBlocks.hit();
+        }
+        full
     }
 
     /// Makes room for another entry, of `column`, of a row that fills its block.
     fn cut_inside_row(&mut self, column: &Column<'_>) -> Result<()> {
+        Mark::RowGoesOn.hit();
         self.cut_block(Continues::Yes)?;
         if self.has_blocks_enough() {
+            Mark::RowGoesOnInNextPartition.hit();
             self.cut_partition()?;
         }
         self.block.continue_row(&self.row);
@@ -471,6 +488,7 @@ impl SstBuilder {
         if !self.lies_apart(entry) {
             return Ok(self.block.push(&entry.key(), &NewValue::Inline(entry.value)));
         }
+        Mark::LargeValueApart.hit();
         let handle = self.output.write_block(entry.value, BlockType::LargeValue)?;
         self.properties.large_values += 1;
         let len = u32::try_from(entry.value.len()).expect("values are below 4 GiB");

@@ -20,6 +20,7 @@ use crate::cache::CacheFill;
 use crate::cell::{Column, Entry, EntryKey};
 use crate::cursor::RowCursor;
 use crate::error::{Error, Result};
+use crate::marks::Mark;
 use crate::request::Direction;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -462,6 +463,7 @@ impl SstCursor {
     ) -> Option<Stretch> {
         let left = self.plain_rows_ahead(direction, limit);
         if left + 1 < rows_min as usize {
+            Mark::StretchTooShort.hit();
             return None;
         }
         let at = standing(self.at.as_ref());

@@ -26,6 +26,7 @@ mod question;
 use super::damage::{Damage, ensure};
 use super::ints::u32_at;
 use crate::cell::{Entry, FamilyId, Kind, Scope};
+use crate::marks::Mark;
 use crate::options::FilterGranularity;
 use crate::shape::Shape;
 use base::checksum::xxh3;
@@ -187,8 +188,10 @@ impl FilterBuilder {
         let line_max = self.line_keys_max;
         let too_many = self.row.families.len() > line_max || self.row.columns.len() > line_max;
         if wider {
+            Mark::FilterRowWider.hit();
             self.mark(row, WIDER);
         } else if too_many {
+            Mark::FilterRowWide.hit();
             self.mark(row, WIDE);
         }
         let kinds =

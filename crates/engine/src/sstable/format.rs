@@ -21,6 +21,7 @@ use super::damage::{Damage, ensure};
 use super::frames::Frames;
 use crate::batch::VALUE_BYTES_MAX;
 use crate::file::FileIdentity;
+use crate::marks::Mark;
 use crate::options::Compression;
 use base::checksum::{xxh3, xxh3_seeded};
 use base::codec::{ByteReader, DecodeError, PutBytes};
@@ -364,6 +365,7 @@ impl Sealer {
             return None;
         }
         if self.skip > 0 {
+            Mark::CompressionSkipped.hit();
             self.skip -= 1;
             return None;
         }

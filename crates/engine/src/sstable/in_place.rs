@@ -20,6 +20,7 @@ use super::stretch::WantedCells;
 use super::{Block, Content};
 use crate::cache::{BlockRef, Hint};
 use crate::cell::{Column, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
+use crate::marks::Mark;
 use crate::request::{Cell, Columns, QualifierRange};
 use arrayvec::ArrayVec;
 use crossbeam_epoch::Guard;
@@ -76,6 +77,7 @@ impl Covers {
             return Ok(());
         }
         if self.all.len() >= usize::from(self.max) {
+            Mark::CoversTooMany.hit();
             return Err(ToMerge);
         }
         self.all.try_push(cover).map_err(|_| ToMerge)
@@ -418,7 +420,10 @@ impl<'g> Descent<'g, '_> {
         }
         match missing.is_empty() {
             true => Ok(LargeValues::Found(found)),
-            false if bytes > bytes_max && found.len() + missing.len() > 1 => Err(ToMerge),
+            false if bytes > bytes_max && found.len() + missing.len() > 1 => {
+                Mark::LargeValuesTooMany.hit();
+                Err(ToMerge)
+            }
             false => Ok(LargeValues::Missing(missing)),
         }
     }

@@ -20,6 +20,7 @@ use super::reader::SstReader;
 use super::refs::{DataRef, IndexRef};
 use crate::cache::CacheFill;
 use crate::error::Result;
+use crate::marks::Mark;
 use crate::request::{Direction, RowRange};
 use crate::shape::Shape;
 use crate::striped::Striped;
@@ -166,7 +167,12 @@ impl Readahead {
         self.missed = Some(place);
         if window.bytes <= window.bytes_max / 2 {
             let more = window.bytes_max.min(self.source.window_bytes.1 - window.bytes_max);
-            window.bytes_max += if self.source.grow(more) { more } else { 0 };
+            if more > 0 && self.source.grow(more) {
+                Mark::WindowGrew.hit();
+                window.bytes_max += more;
+            } else if more > 0 {
+                Mark::WindowHeldBack.hit();
+            }
             window.extend(sst, (&self.rows, self.direction), fill, &self.source);
         }
         let read = read.expect("the first block of a window is waited for");
@@ -185,6 +191,7 @@ impl Readahead {
         let beside = |way: &Direction| before.and_then(|at| sst.place_beside(at, *way));
         let ways = [Direction::Forward, Direction::Reverse];
         let Some(way) = ways.into_iter().find(|way| beside(way) == Some(place)) else { return };
+        Mark::ReadAhead.hit();
         self.direction = way;
         let Self { source, rows, direction, window, .. } = self;
         let window = window.get_or_insert_with(|| Window::new(source));

@@ -24,6 +24,7 @@ pub use run::fuzz;
 use crate::batch::ROW_BYTES_MAX;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
+use crate::marks::Mark;
 use crate::shape::Shape;
 use buffer::Buffer;
 use merge::Merge;
@@ -155,6 +156,7 @@ impl RowSorter {
         if self.buffer.is_empty() {
             return Ok(());
         }
+        Mark::SortSpilled.hit();
         self.buffer.sort();
         let mut writer = RunWriter::create(&self.place)?;
         for row in self.buffer.rows() {
@@ -175,6 +177,7 @@ impl RowSorter {
         }
         let rows = self.rows;
         if self.runs.is_empty() {
+            Mark::SortInMemory.hit();
             self.buffer.sort();
             let buffer = self.buffer;
             return Ok(SortedRows { rows, source: Source::Memory { buffer, next: 0 } });
@@ -184,6 +187,7 @@ impl RowSorter {
         drop(buffer);
         let fan_in = FanIn { memory_bytes, runs: place.shared.options.shape.sort_fan_in_max };
         while fan_in.first_of(&runs, 0) < runs.len() {
+            Mark::SortInPasses.hit();
             runs = merge_neighbours(&place, runs, &fan_in)?;
         }
         Ok(SortedRows { rows, source: Source::Files(Merge::open(runs)?) })

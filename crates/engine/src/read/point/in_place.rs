@@ -3,6 +3,7 @@
 
 use super::{Candidate, PointRead, Step, Wanted};
 use crate::cell::{Column, Timestamp};
+use crate::marks::Mark;
 use crate::read::counters::FilterCounters;
 use crate::request::Cell;
 use crate::sstable::{
@@ -83,6 +84,7 @@ impl<'k> PointRead<'k> {
         let NotPlain { run, descent, hit, older } = met;
         let Memory { pinned, counters, .. } = memory;
         let newest = newest.map(|cell| Newest { timestamp: cell.timestamp, cell: Ok(cell) });
+        Mark::GetInPlace.hit();
         let covers = Covers::of(self.parts.covers_max);
         let mut asked = Asked { column, newest, covers, memory };
         match asked.take(run, descent, hit, self) {
@@ -150,7 +152,10 @@ impl<'k> PointRead<'k> {
         let seen = SeenBy { snapshot: self.snapshot, covers_max };
         let most = self.parts.large_bytes_max;
         match descent.large_values(&hit, cells_wanted, seen, most, held, pinned) {
-            Ok(LargeValues::Found(large)) => Step::Done(Some(RowCells::InPlace(hit, seen, large))),
+            Ok(LargeValues::Found(large)) => {
+                Mark::RowInPlace.hit();
+                Step::Done(Some(RowCells::InPlace(hit, seen, large)))
+            }
             Ok(LargeValues::Missing(missing)) => {
                 Step::of(missing.into_iter().map(|missing: Missing| (run, missing)).collect())
             }
