@@ -11,11 +11,15 @@ pub mod gc;
 pub mod identity;
 pub mod limits;
 pub mod local;
+#[doc(hidden)]
+pub mod marks;
 pub mod mutate;
 pub mod row;
 pub mod row_set;
 pub mod schema;
 mod schema_record;
+#[doc(hidden)]
+pub mod shape;
 pub mod sink;
 pub mod store;
 

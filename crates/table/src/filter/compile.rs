@@ -6,15 +6,14 @@ use super::regex::Matcher;
 use super::{ColumnRange, Condition, RowFilter, ValueRange};
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::marks::Mark;
 use crate::row_set::{self, bound_key, lower, upper};
 use crate::schema::TableSchema;
+use crate::shape::Shape;
 use bytes::Bytes;
 use engine::{FamilyId, QualifierRange, RowRange, TimestampRange};
 use std::ops::Bound;
 use std::sync::Arc;
-
-/// Most columns that a filter is narrowed to one by one.
-const COLUMNS_MAX: usize = 256;
 
 /// A filter ready to be evaluated over one table.
 #[derive(Debug)]
@@ -77,9 +76,14 @@ pub(crate) enum Leaf {
 
 impl Plan {
     /// The plan of `filter` over a table of that schema; no filter passes everything.
-    pub(crate) fn compile(filter: Option<&RowFilter>, schema: &TableSchema) -> Result<Self> {
+    pub(crate) fn compile(
+        filter: Option<&RowFilter>,
+        schema: &TableSchema,
+        shape: &Shape,
+    ) -> Result<Self> {
         let mut compiler = Compiler {
             schema,
+            shape,
             labels: Vec::new(),
             row_counters: 0,
             column_counters: 0,
@@ -102,7 +106,7 @@ impl Plan {
             return Err(Error::invalid("filter", message));
         }
         Ok(Self {
-            reach: root.reach(schema),
+            reach: root.reach(&(schema, shape)),
             whole_rows: root.has(&|node| matches!(node, Node::Condition(_))),
             root,
             labels: compiler.labels,
@@ -148,6 +152,7 @@ enum Inside {
 
 struct Compiler<'a> {
     schema: &'a TableSchema,
+    shape: &'a Shape,
     labels: Vec<Arc<str>>,
     row_counters: usize,
     column_counters: usize,
@@ -213,7 +218,7 @@ impl Compiler<'_> {
         Ok(match filter {
             RowFilter::BlockAll => Leaf::BlockAll,
             RowFilter::RowKeyRegex(pattern) => {
-                let matcher = Matcher::compile("row_key_regex_filter", pattern)?;
+                let matcher = Matcher::compile("row_key_regex_filter", pattern, self.shape)?;
                 Leaf::RowKey(matcher, next(&mut self.verdicts))
             }
             RowFilter::RowSample(share) => {
@@ -226,16 +231,18 @@ impl Compiler<'_> {
                 Leaf::RowSample(threshold, next(&mut self.verdicts))
             }
             RowFilter::FamilyNameRegex(pattern) => self.families(pattern)?,
-            RowFilter::ColumnQualifierRegex(pattern) => {
-                Leaf::Qualifier(Matcher::compile("column_qualifier_regex_filter", pattern)?)
-            }
+            RowFilter::ColumnQualifierRegex(pattern) => Leaf::Qualifier(Matcher::compile(
+                "column_qualifier_regex_filter",
+                pattern,
+                self.shape,
+            )?),
             RowFilter::ColumnRange(range) => self.column_range(range)?,
             RowFilter::TimestampRange(range) => {
                 limits::check_timestamp_range("timestamp_range_filter", *range)?;
                 Leaf::Timestamps(*range)
             }
             RowFilter::ValueRegex(pattern) => {
-                Leaf::Value(Matcher::compile("value_regex_filter", pattern)?)
+                Leaf::Value(Matcher::compile("value_regex_filter", pattern, self.shape)?)
             }
             RowFilter::ValueRange(ValueRange { start, end }) => {
                 check_order("value_range_filter", start, end)?;
@@ -267,7 +274,7 @@ impl Compiler<'_> {
             let message = format!("pattern '{pattern}' must not contain ':'");
             return Err(Error::invalid(field, message));
         }
-        let matcher = Matcher::compile(field, pattern.as_bytes())?;
+        let matcher = Matcher::compile(field, pattern.as_bytes(), self.shape)?;
         let families = self.schema.families.values();
         let mut ids: Vec<FamilyId> = families
             .filter(|family| matcher.matches(family.name.as_bytes()))
@@ -381,34 +388,34 @@ impl Node {
     }
 
     /// The cells that the node needs to see; see the header of `reach.rs`.
-    pub(crate) fn reach(&self, schema: &TableSchema) -> Reach {
+    pub(crate) fn reach(&self, of: &(&TableSchema, &Shape)) -> Reach {
         match self {
-            Self::Leaf(leaf) => leaf.reach(schema),
+            Self::Leaf(leaf) => leaf.reach(of),
             Self::Sink => Reach::ALL,
             Self::Chain(nodes) => {
                 let mut reach = Reach::ALL;
                 let (mut locality, mut uniform) = (Locality::Cell, true);
                 for node in nodes {
-                    reach.narrow(node.reach(schema), locality, uniform);
+                    reach.narrow(node.reach(of), locality, uniform);
                     locality = locality.min(node.locality());
                     uniform &= node.is_uniform();
                 }
                 reach
             }
             Self::Interleave(nodes) => {
-                let parts = nodes.iter().map(|node| node.reach(schema));
+                let parts = nodes.iter().map(|node| node.reach(of));
                 parts.reduce(Reach::union).unwrap_or(Reach::ALL)
             }
             Self::Condition(choice) => {
-                let branches = choice.on_true.reach(schema).union(choice.on_false.reach(schema));
-                choice.predicate.reach(schema).union(branches)
+                let branches = choice.on_true.reach(of).union(choice.on_false.reach(of));
+                choice.predicate.reach(of).union(branches)
             }
         }
     }
 }
 
 impl Leaf {
-    fn reach(&self, schema: &TableSchema) -> Reach {
+    fn reach(&self, of: &(&TableSchema, &Shape)) -> Reach {
         match self {
             Self::BlockAll | Self::Column(None) => Reach::nothing(),
             Self::RowKey(Matcher::Exact(keys), _) => {
@@ -422,7 +429,7 @@ impl Leaf {
             Self::Families(ids) => {
                 Reach::columns(ids.iter().map(|id| QualifierRange::family(*id)).collect())
             }
-            Self::Qualifier(matcher) => qualifiers_reach(matcher, schema),
+            Self::Qualifier(matcher) => qualifiers_reach(matcher, of),
             Self::Column(Some(range)) => Reach::columns(vec![range.clone()]),
             Self::Timestamps(range) => Reach { timestamps: *range, ..Reach::ALL },
             Self::ColumnLimit(count, _) => Reach { versions_max: Some(*count), ..Reach::ALL },
@@ -431,16 +438,17 @@ impl Leaf {
     }
 }
 
-fn qualifiers_reach(matcher: &Matcher, schema: &TableSchema) -> Reach {
+fn qualifiers_reach(matcher: &Matcher, (schema, shape): &(&TableSchema, &Shape)) -> Reach {
     let families = || schema.families.values().map(|family| family.id);
     match matcher {
-        Matcher::Exact(texts) if texts.len() * schema.families.len() <= COLUMNS_MAX => {
+        Matcher::Exact(texts) if texts.len() * schema.families.len() <= shape.columns_max => {
+            Mark::ColumnsReached.hit();
             let columns = families()
                 .flat_map(|id| texts.iter().map(move |text| QualifierRange::column(id, text)));
             Reach::columns(columns.collect())
         }
         Matcher::Prefix(prefix) | Matcher::Regex(_, prefix)
-            if !prefix.is_empty() && schema.families.len() <= COLUMNS_MAX =>
+            if !prefix.is_empty() && schema.families.len() <= shape.columns_max =>
         {
             let range = RowRange::prefix(prefix);
             let columns = families().map(|family| QualifierRange {
@@ -449,6 +457,10 @@ fn qualifiers_reach(matcher: &Matcher, schema: &TableSchema) -> Reach {
                 end: range.end.clone(),
             });
             Reach::columns(columns.collect())
+        }
+        Matcher::Exact(_) => {
+            Mark::ColumnsTooMany.hit();
+            Reach::ALL
         }
         _ => Reach::ALL,
     }

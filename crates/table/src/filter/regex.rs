@@ -6,15 +6,14 @@
 
 use super::re2::{self, GROUPS_MAX, REPEAT_MAX};
 use crate::error::{Error, Result};
+use crate::marks::Mark;
+use crate::shape::Shape;
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::hir::literal::Extractor;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// Most memory of one compiled pattern, and of its cache of states.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// Most texts that a pattern is resolved into, and the longest of them.
-const EXACT_MAX: usize = 64;
-const EXACT_LEN_MAX: usize = 4 << 10;
 /// Deepest nesting of a translated pattern.
 const NEST_MAX: u32 = 2 * GROUPS_MAX as u32;
 /// A pattern without any of these is a literal.
@@ -35,7 +34,7 @@ pub(crate) enum Matcher {
 
 impl Matcher {
     /// Compiles `pattern`; `InvalidArgument` on `field` names the pattern if it cannot be.
-    pub(crate) fn compile(field: &str, pattern: &[u8]) -> Result<Self> {
+    pub(crate) fn compile(field: &str, pattern: &[u8], shape: &Shape) -> Result<Self> {
         if !pattern.iter().any(|byte| METACHARACTERS.contains(byte)) {
             return Ok(Self::Exact(vec![pattern.to_vec()]));
         }
@@ -51,8 +50,9 @@ impl Matcher {
         if !repeats_fit(&hir, REPEAT_MAX) {
             return Err(refuse(&format!("repetitions in repetitions are over {REPEAT_MAX}")));
         }
-        let (exact, prefix) = literals(&hir);
+        let (exact, prefix) = literals(&hir, shape);
         if let Some(exact) = exact {
+            Mark::PatternExact.hit();
             return Ok(Self::Exact(exact));
         }
         if let Some(prefix) = open_prefix(&hir) {
@@ -65,6 +65,7 @@ impl Matcher {
             .nest_limit(NEST_MAX + 10)
             .build()
             .map_err(|_| refuse(&format!("it needs more than {PATTERN_BYTES_MAX} bytes")))?;
+        Mark::PatternMatched.hit();
         Ok(Self::Regex(regex, prefix))
     }
 
@@ -109,9 +110,10 @@ fn repeats_fit(hir: &Hir, left: u32) -> bool {
 }
 
 /// All texts that match, if they are few; else the bytes that all of them start with.
-fn literals(hir: &Hir) -> (Option<Vec<Vec<u8>>>, Vec<u8>) {
+fn literals(hir: &Hir, shape: &Shape) -> (Option<Vec<Vec<u8>>>, Vec<u8>) {
     let mut extractor = Extractor::new();
-    extractor.limit_total(EXACT_MAX).limit_literal_len(EXACT_LEN_MAX);
+    extractor.limit_total(shape.exact_texts_max);
+    extractor.limit_literal_len(shape.exact_text_bytes_max);
     let found = extractor.extract(hir);
     let Some(all) = found.literals() else { return (None, Vec::new()) };
     let anchored = !hir.properties().look_set().is_empty();
@@ -148,7 +150,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn matcher(pattern: &[u8]) -> Matcher {
-        Matcher::compile("f", pattern).unwrap()
+        Matcher::compile("f", pattern, &Shape::DEFAULT).unwrap()
     }
 
     #[test]
@@ -222,11 +224,13 @@ mod tests {
             b"\\x{263a}",
             b"((\\C{1000}){1000}){1000}",
         ] {
-            let error = Matcher::compile("value_regex_filter", pattern).unwrap_err().to_string();
+            let error = Matcher::compile("value_regex_filter", pattern, &Shape::DEFAULT)
+                .unwrap_err()
+                .to_string();
             let named = format!("pattern '{}'", String::from_utf8_lossy(pattern));
             assert!(error.contains("value_regex_filter") && error.contains(&named), "{error}");
         }
-        assert!(Matcher::compile("f", &[b'('; 10_000]).is_err());
+        assert!(Matcher::compile("f", &[b'('; 10_000], &Shape::DEFAULT).is_err());
     }
 
     /// Bytes of a field of `testdata/re2/patterns.txt`.
@@ -279,7 +283,7 @@ mod tests {
             }
             tried += 1;
             let expected: Vec<&str> = fields.collect();
-            let found = match Matcher::compile("f", &unescape(pattern)) {
+            let found = match Matcher::compile("f", &unescape(pattern), &Shape::DEFAULT) {
                 Err(_) => vec!["-".to_owned()],
                 Ok(matcher) => {
                     let hits = texts.iter().map(|text| u8::from(matcher.matches(text)).to_string());
@@ -318,7 +322,7 @@ mod tests {
 
         #[test]
         fn any_bytes_compile_or_are_refused(pattern in proptest::collection::vec(any::<u8>(), 0..20)) {
-            if let Ok(matcher) = Matcher::compile("f", &pattern) {
+            if let Ok(matcher) = Matcher::compile("f", &pattern, &Shape::DEFAULT) {
                 matcher.matches(&pattern);
             }
         }

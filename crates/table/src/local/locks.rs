@@ -8,9 +8,6 @@
 use std::sync::Arc;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-/// Enough that two rows seldom meet.
-const STRIPES: usize = 1_024;
-
 /// The stripes of one store.
 pub(crate) struct RowLocks {
     stripes: Vec<Arc<RwLock<()>>>,
@@ -27,23 +24,24 @@ pub(crate) struct ExclusiveRow {
 }
 
 impl RowLocks {
-    pub(crate) fn new() -> Self {
-        Self { stripes: (0..STRIPES).map(|_| Arc::default()).collect() }
+    /// So many stripes, at least one.
+    pub(crate) fn new(stripes: usize) -> Self {
+        Self { stripes: (0..stripes).map(|_| Arc::default()).collect() }
     }
 
-    fn stripe_of(row: &[u8]) -> usize {
-        (base::checksum::xxh3(row) % STRIPES as u64) as usize
+    fn stripe_of(&self, row: &[u8]) -> usize {
+        (base::checksum::xxh3(row) % self.stripes.len() as u64) as usize
     }
 
     /// Waits for a row, to read and then write it.
     pub(crate) async fn exclusive(&self, row: &[u8]) -> ExclusiveRow {
-        let stripe = Arc::clone(&self.stripes[Self::stripe_of(row)]);
+        let stripe = Arc::clone(&self.stripes[self.stripe_of(row)]);
         ExclusiveRow { _guard: stripe.write_owned().await }
     }
 
     /// Waits for rows, to write them.
     pub(crate) async fn shared(&self, rows: impl IntoIterator<Item = &[u8]>) -> SharedRows {
-        let mut stripes: Vec<usize> = rows.into_iter().map(Self::stripe_of).collect();
+        let mut stripes: Vec<usize> = rows.into_iter().map(|row| self.stripe_of(row)).collect();
         stripes.sort_unstable();
         stripes.dedup();
         self.lock_shared(stripes).await
@@ -51,7 +49,7 @@ impl RowLocks {
 
     /// Waits for every row, to write any of them.
     pub(crate) async fn shared_all(&self) -> SharedRows {
-        self.lock_shared((0..STRIPES).collect()).await
+        self.lock_shared((0..self.stripes.len()).collect()).await
     }
 
     async fn lock_shared(&self, stripes: Vec<usize>) -> SharedRows {

@@ -34,6 +34,7 @@ use crate::limits;
 use crate::mutate::{self, CheckAndMutate, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
 use crate::schema::{CreateTable, FamilyChange, FamilySchema, TableName, TableSchema};
+use crate::shape::Shape;
 use crate::sink::RowSink;
 use crate::store::{DropRows, ReadRows, RowKeySample, Store};
 use async_trait::async_trait;
@@ -50,15 +51,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use times::RowTimes;
 use tokio::sync::Semaphore;
-
-/// Reads that may block at a time. More would only queue at the disk.
-const READS_MAX: usize = 64;
-/// Writes that may block at a time. Most of them wait for one sync together.
-const WRITES_MAX: usize = 256;
-/// Bytes of mutations that go into one engine batch.
-const BATCH_BYTES: usize = 8 << 20;
-/// Batches of a read that wait for its client.
-const BATCHES_AHEAD: usize = 2;
 
 /// The tables of one engine. Cheap to clone.
 #[derive(Clone)]
@@ -82,6 +74,7 @@ struct Core {
     opened_micros: Option<i64>,
     /// Makes the row samples of two requests differ. Not synchronised with anything.
     requests: AtomicU64,
+    shape: Shape,
 }
 
 /// A table as requests use it.
@@ -139,11 +132,27 @@ impl Local {
         Self::with_meta(engine, clock, Box::new(meta))
     }
 
+    /// As [`Local::open`], with a shape of its own, which is valid: for tests.
+    #[doc(hidden)]
+    pub fn open_shaped(engine: Engine, clock: Arc<dyn Clock>, shape: Shape) -> Result<Self> {
+        let meta = EngineMeta::open(engine.clone())?;
+        Self::shaped(engine, clock, Box::new(meta), shape)
+    }
+
     /// As [`Local::open`], with the schema kept elsewhere.
     pub fn with_meta(
         engine: Engine,
         clock: Arc<dyn Clock>,
         meta: Box<dyn MetaStore>,
+    ) -> Result<Self> {
+        Self::shaped(engine, clock, meta, Shape::DEFAULT)
+    }
+
+    fn shaped(
+        engine: Engine,
+        clock: Arc<dyn Clock>,
+        meta: Box<dyn MetaStore>,
+        shape: Shape,
     ) -> Result<Self> {
         let mut tables = BTreeMap::new();
         let mut orphans: BTreeSet<TreeId> = engine.trees().into_iter().collect();
@@ -175,12 +184,13 @@ impl Local {
             tables: RwLock::new(tables),
             schema_change: Mutex::new(()),
             requests: AtomicU64::new(0),
+            shape,
         };
         Ok(Self {
             core: Arc::new(core),
-            locks: Arc::new(RowLocks::new()),
-            reads: Pool::new(READS_MAX),
-            writes: Pool::new(WRITES_MAX),
+            locks: Arc::new(RowLocks::new(shape.lock_stripes)),
+            reads: Pool::new(shape.reads_max),
+            writes: Pool::new(shape.writes_max),
         })
     }
 
@@ -315,7 +325,7 @@ impl Store for Local {
         request: CheckAndMutate,
     ) -> Result<bool> {
         let table = self.core.table(table)?;
-        let plan = Plan::compile(request.predicate.as_ref(), &table.schema);
+        let plan = Plan::compile(request.predicate.as_ref(), &table.schema, &self.core.shape);
         let plan = Arc::new(plan.map_err(|error| error.within("predicate"))?);
         write::check_request(&request)?;
         let guard = self.locks.exclusive(&request.row).await;
@@ -357,7 +367,8 @@ impl Store for Local {
     ) -> impl Future<Output = Result<RowStream<S::Batch>>> + Send {
         async move {
             let table = self.core.table(table)?;
-            let plan = Arc::new(Plan::compile(request.filter.as_ref(), &table.schema)?);
+            let filter = request.filter.as_ref();
+            let plan = Arc::new(Plan::compile(filter, &table.schema, &self.core.shape)?);
             let ranges = request.rows.normalize()?;
             let (direction, limit) = (request.direction, request.rows_limit);
             let reader = Reader::new(&self.core, table, plan, &ranges, direction, limit);
@@ -385,7 +396,7 @@ impl Local {
         if first.done {
             return RowStream::ready(first.batch);
         }
-        let (sender, stream) = RowStream::channel_after(first.batch, BATCHES_AHEAD);
+        let (sender, stream) = RowStream::channel_after(first.batch, self.core.shape.batches_ahead);
         let reads = self.reads.clone();
         tokio::spawn(async move {
             // Room first, then the batch: a slow client holds no batch beyond the channel's.

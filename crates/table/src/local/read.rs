@@ -12,7 +12,7 @@
 //! 2. What the engine is asked for (`request`) is a superset of what filter and GC rules need.
 //!    Versions of a column are counted from the newest, so a read whose GC rules count them must
 //!    not have newer ones cut off by timestamp.
-//! 3. A task has no more than [`ROWS_STEPS`] cells and [`ROWS_BYTES`] bytes to look at before it
+//! 3. A task has no more than `Shape::task_steps` cells and `Shape::task_bytes` bytes to look at before it
 //!    lets others run.
 
 use super::pass::RowPass;
@@ -21,8 +21,10 @@ use super::{Core, Table};
 use crate::error::{Error, Result};
 use crate::filter::compile::Plan;
 use crate::filter::reach::Reach;
+use crate::marks::Mark;
 use crate::row::RowBatch;
 use crate::row_set;
+use crate::shape::Shape;
 use crate::sink::{Nothing, RowSink};
 use engine::{
     Direction, Engine, RowEnd, RowRange, RowReads, RowSelection, Scan, ScanRequest, Snapshot,
@@ -31,15 +33,6 @@ use engine::{
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-
-/// Bytes of a batch, roughly: the last cell may go beyond it. Tests cut every few cells.
-const BATCH_BYTES: usize = if cfg!(test) { 60 } else { 256 << 10 };
-/// Rows and cells looked at for one batch, so that a read without results still reports where it
-/// is and can be cancelled.
-const BATCH_STEPS: usize = if cfg!(test) { 5 } else { 32 << 10 };
-/// Cells that a task looks at for one batch, and bytes of their values: some 100 µs of work.
-const ROWS_STEPS: usize = if cfg!(test) { 5 } else { 1 << 10 };
-const ROWS_BYTES: usize = if cfg!(test) { 20 } else { 256 << 10 };
 
 /// A batch, and whether it is the last.
 pub(super) struct Filled<B> {
@@ -63,6 +56,7 @@ pub(super) struct Reader {
     rows: Option<(TreeId, RowReads)>,
     rows_left: u64,
     pass: RowPass,
+    shape: Shape,
 }
 
 impl Reader {
@@ -99,6 +93,7 @@ impl Reader {
             rows: None,
             rows_left: if rows_limit == 0 { u64::MAX } else { rows_limit },
             pass: RowPass::new(table, plan, core.seed(), core.clock.now_micros()),
+            shape: core.shape,
         }
     }
 
@@ -111,7 +106,12 @@ impl Reader {
     pub(super) fn fill<S: RowSink>(&mut self, sink: &mut S) -> Result<Filled<S::Batch>> {
         let mut steps = 0;
         let done = loop {
-            if self.pass.bytes() >= BATCH_BYTES || steps >= BATCH_STEPS {
+            let Shape { batch_bytes, batch_steps, .. } = self.shape;
+            if self.pass.bytes() >= batch_bytes || steps >= batch_steps {
+                match self.pass.bytes() >= batch_bytes {
+                    true => Mark::BatchFull.hit(),
+                    false => Mark::BatchOfSteps.hit(),
+                }
                 break false;
             }
             steps += 1;
@@ -151,7 +151,9 @@ impl Reader {
             if self.rows_left == 0 || self.parts.is_empty() {
                 break true;
             }
-            if self.pass.bytes() >= BATCH_BYTES || steps >= ROWS_STEPS {
+            let Shape { batch_bytes, task_steps, .. } = self.shape;
+            if self.pass.bytes() >= batch_bytes || steps >= task_steps {
+                Mark::TaskBatchFull.hit();
                 break false;
             }
             let before = self.pass.stats();
@@ -177,7 +179,7 @@ impl Reader {
         steps: &mut usize,
         bytes: &mut usize,
     ) -> Result<bool> {
-        let Self { engine, snapshot, request, parts, rows, pass, .. } = self;
+        let Self { engine, snapshot, request, parts, rows, pass, shape, .. } = self;
         let Some((tree, row)) = parts.front() else { return Ok(true) };
         let reads = match rows {
             Some((of, reads)) if of == tree => reads,
@@ -195,7 +197,7 @@ impl Reader {
         let end = reads.read(key, next, &selection, |cell| {
             *steps += 1;
             *bytes += cell.value.len();
-            too_much = *steps > ROWS_STEPS || *bytes > ROWS_BYTES;
+            too_much = *steps > shape.task_steps || *bytes > shape.task_bytes;
             if too_much || !begun && !pass.begin(key) {
                 return ControlFlow::Break(());
             }
@@ -203,11 +205,17 @@ impl Reader {
             pass.cell(cell, sink)
         });
         let end = end.await;
+        if too_much {
+            Mark::TaskRowTooMuch.hit();
+        }
         Ok(end.map_err(|error| gone(error, &pass.table))? != RowEnd::Waits && !too_much)
     }
 
     fn batch<S: RowSink>(&mut self, done: bool, sink: &mut S) -> Filled<S::Batch> {
         if !done {
+            if self.pass.is_open() {
+                Mark::BatchEndsInRow.hit();
+            }
             self.pass.pause(sink);
         }
         Filled { batch: RowBatch { rows: sink.take(), stats: self.pass.stats() }, done }
@@ -235,10 +243,10 @@ impl Reader {
 
     /// Takes cells of the row until the batch is full; `false` when the row has no more.
     fn next_cells<S: RowSink>(&mut self, sink: &mut S, steps: &mut usize) -> Result<bool> {
-        let Self { scan, pass, .. } = self;
+        let Self { scan, pass, shape, .. } = self;
         let Some(scan) = scan.as_mut().filter(|_| pass.is_open()) else { return Ok(false) };
         let holds_rows = pass.holds_rows();
-        while holds_rows || pass.bytes() < BATCH_BYTES && *steps < steps_max(pass) {
+        while holds_rows || pass.bytes() < shape.batch_bytes && *steps < steps_max(pass, shape) {
             let Some(cell) = scan.next_cell()? else { return Ok(false) };
             *steps += 1;
             if pass.cell(&cell, sink).is_break() {
@@ -258,8 +266,8 @@ impl Reader {
 /// Steps at which a batch may end inside this row. A row without a result so far gets as many
 /// again, so that the batch ends after it and can say so; else wide rows would keep a read
 /// without results from ever saying where it is.
-fn steps_max(pass: &RowPass) -> usize {
-    if pass.has_started() { BATCH_STEPS } else { 2 * BATCH_STEPS }
+fn steps_max(pass: &RowPass, shape: &Shape) -> usize {
+    if pass.has_started() { shape.batch_steps } else { 2 * shape.batch_steps }
 }
 
 /// An error of a read of `table`, whose trees are dropped only with it.

@@ -16,11 +16,6 @@ use engine::{FamilyId, RowRange, TreeId, TreeOptions, WriteBatch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Into about how many parts row samples cut a table.
-const SAMPLES: u64 = 128;
-/// Smallest part between two row samples.
-const SAMPLE_BYTES_MIN: u64 = 1 << 20;
-
 impl Core {
     pub(super) fn create_table(&self, table: CreateTable) -> Result<Arc<TableSchema>> {
         let splits = check_splits(table.splits)?;
@@ -134,7 +129,8 @@ impl Core {
             .iter()
             .map(|tablet| self.engine.approximate_bytes(tablet.tree, &RowRange::ALL))
             .collect::<Result<_, _>>()?;
-        let part_bytes = (bytes.iter().sum::<u64>() / SAMPLES).max(SAMPLE_BYTES_MIN);
+        let part_bytes = bytes.iter().sum::<u64>() / self.shape.sample_parts as u64;
+        let part_bytes = part_bytes.max(self.shape.sample_bytes_min as u64);
         let mut samples: Vec<RowKeySample> = Vec::new();
         let mut before = 0;
         for (at, tablet) in tablets.iter().enumerate() {

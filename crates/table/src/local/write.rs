@@ -2,10 +2,11 @@
 
 use super::read::Reader;
 use super::times::Place;
-use super::{BATCH_BYTES, Core, Table};
+use super::{Core, Table};
 use crate::error::{Error, Result};
 use crate::filter::compile::Plan;
 use crate::limits;
+use crate::marks::Mark;
 use crate::mutate::{self, CheckAndMutate, Latest, ReadModifyWriteRule, RowMutations};
 use crate::row::{Cell, Row};
 use bytes::Bytes;
@@ -86,7 +87,11 @@ impl Core {
                     Err(error) => results[*at] = Err(error),
                 }
                 let last = position + 1 == entries.len();
-                if (last || batch.encoded_len() >= BATCH_BYTES) && !batch.is_empty() {
+                let full = batch.encoded_len() >= self.shape.write_batch_bytes;
+                if full && !last {
+                    Mark::WriteInBatches.hit();
+                }
+                if (last || full) && !batch.is_empty() {
                     if let Err(error) = self.write_rows(table, tree, &batch, &places) {
                         inside.iter().for_each(|at| results[*at] = Err(error.clone()));
                     }

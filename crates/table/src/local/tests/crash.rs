@@ -83,7 +83,7 @@ fn view(local: &Local) -> View {
         let schema = Arc::clone(&table.schema);
         let families = schema.families.values();
         let families = families.map(|f| (f.name.to_string(), f.gc.clone(), f.id.0)).collect();
-        let plan = Arc::new(Plan::compile(None, &schema).unwrap());
+        let plan = Arc::new(Plan::compile(None, &schema, &local.core.shape).unwrap());
         let all = [RowRange::ALL];
         let mut reader = Reader::new(&local.core, table, plan, &all, Direction::Forward, 0);
         let mut cells = Vec::new();

@@ -10,6 +10,7 @@ use crate::mutate::{RowMutation, WriteTime};
 use crate::row::{RowBatch, RowPiece};
 use crate::row_set::{KeyRange, RowSet};
 use crate::schema::FamilySpec;
+use crate::shape::Shape;
 use crate::sink::Pieces;
 use base::env::Env;
 use engine::{Direction, Durability, Options, RowRange, ScanRequest, Timestamp, TimestampRange};
@@ -43,6 +44,10 @@ fn rule(family: &str) -> GcRule {
 
 type Written = (Bytes, usize, Bytes, i64, Bytes);
 
+/// Batches are cut every few cells.
+const SHAPE: Shape =
+    Shape { batch_bytes: 60, batch_steps: 5, task_steps: 5, task_bytes: 20, ..Shape::DEFAULT };
+
 /// A store with `cells`, split at `b`, whose family `gone` is dropped after writing.
 fn store(cells: &[Written]) -> (Local, TableName, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
@@ -50,7 +55,7 @@ fn store(cells: &[Written]) -> (Local, TableName, tempfile::TempDir) {
     let clock = Arc::new(FixedClock(NOW));
     let env = Env { clock: clock.clone(), ..Env::real(1) };
     let engine = Engine::open(env, dir.path(), options).unwrap();
-    let local = Local::open(engine, clock).unwrap();
+    let local = Local::open_shaped(engine, clock, SHAPE).unwrap();
     let name = TableName::new("p/t").unwrap();
     let spec = |family: &&str| {
         let spec = FamilySpec { gc: rule(family), ..FamilySpec::default() };
@@ -114,7 +119,7 @@ type Batches = Vec<RowBatch<Vec<RowPiece>>>;
 /// All batches of a read by scans.
 fn read(local: &Local, name: &TableName, request: &ReadRows) -> Result<Batches> {
     let table = local.core.table(name)?;
-    let plan = Arc::new(Plan::compile(request.filter.as_ref(), &table.schema)?);
+    let plan = Arc::new(Plan::compile(request.filter.as_ref(), &table.schema, &local.core.shape)?);
     let ranges = request.rows.normalize()?;
     let (direction, limit) = (request.direction, request.rows_limit);
     let mut reader = Reader::new(&local.core, table, plan, &ranges, direction, limit);
