@@ -6,7 +6,7 @@ use crate::names;
 use crate::oracle::{Oracle, Trouble};
 use crate::workload::request;
 use engine::model::OwnedCell;
-use engine::request::{Columns, QualifierRange, RowRange, ScanRequest};
+use engine::request::{Columns, Direction, QualifierRange, RowRange, ScanRequest};
 use engine::{Cell, ColumnOf, Engine, FamilyId, RowEnd, RowSelection, Snapshot, TreeReader};
 use engine::{Timestamp, TreeId};
 use std::future::Future;
@@ -22,6 +22,8 @@ struct Wanted {
     family: FamilyId,
     qualifier: Vec<u8>,
     expected: Option<(Timestamp, Vec<u8>)>,
+    /// Cells older than this count as gone.
+    shown_from: Timestamp,
 }
 
 impl Wanted {
@@ -30,6 +32,7 @@ impl Wanted {
     }
 
     fn compare(&self, how: &str, found: Option<(Timestamp, &[u8])>) -> Result<(), Trouble> {
+        let found = found.filter(|(time, _)| *time >= self.shown_from);
         let expected = self.expected.as_ref().map(|(time, value)| (*time, value.as_slice()));
         if found == expected {
             return Ok(());
@@ -37,7 +40,9 @@ impl Wanted {
         let short =
             |cell: Option<(Timestamp, &[u8])>| cell.map(|(time, value)| (time, value.len()));
         let (found, expected) = (short(found), short(expected));
-        Err(format!("{how} of {:?}: found {found:?}, expected {expected:?}", self.of()).into())
+        let (row, qualifier) = (self.row.escape_ascii(), self.qualifier.escape_ascii());
+        let of = format!("\"{row}\" {}:\"{qualifier}\"", self.family.0);
+        Err(format!("{how} of {of}: found {found:?}, expected {expected:?}").into())
     }
 }
 
@@ -56,15 +61,62 @@ pub fn ask(
     ask_columns(&reader, &wanted, snapshot, 1 + dice.index(20))?;
     let ScanRequest { columns, timestamps, versions_max, .. } = request(dice);
     let selection = RowSelection { columns: &columns, timestamps, versions_max };
-    for Wanted { row, .. } in wanted.iter().take(8) {
+    for (at, Wanted { row, .. }) in wanted.iter().enumerate().take(8) {
+        let next = || wanted[at + 1..].iter().map(|wanted| wanted.row.as_slice());
         let rows = RowRange::single(row);
         let (columns, direction) = (columns.clone(), Default::default());
         let request = ScanRequest { rows, direction, columns, timestamps, versions_max };
         let at = snapshot.map_or(oracle.last(), Snapshot::sequence);
         let expected = oracle.answer(tree, &request, at).pop().map_or(Vec::new(), |row| row.1);
-        ask_row(&reader, row, &selection, snapshot, &expected)?;
+        ask_row(oracle, &reader, (row, next()), &selection, snapshot, &expected)?;
     }
     Ok(())
+}
+
+/// Asks `engine` for every column and row that `tree` has at `snapshot` (`None`: now), and for
+/// columns that its rows may lack, in every way, and compares the answers with those of `oracle`.
+pub fn ask_for_all(
+    oracle: &Oracle,
+    engine: &Engine,
+    tree: TreeId,
+    snapshot: Option<&Snapshot>,
+    dice: &mut Dice,
+) -> Result<(), Trouble> {
+    let reader = engine.tree(tree)?;
+    let at = snapshot.map_or(oracle.last(), Snapshot::sequence);
+    let rows = oracle.answer(tree, &ScanRequest::rows(RowRange::ALL), at);
+    let mut wanted = Vec::new();
+    for (row, cells) in &rows {
+        let columns = cells.chunk_by(|a, b| (a.family, &a.qualifier) == (b.family, &b.qualifier));
+        wanted.extend(columns.map(|column| Wanted {
+            row: row.clone(),
+            family: column[0].family,
+            qualifier: column[0].qualifier.clone(),
+            expected: Some((column[0].timestamp, column[0].value.clone())),
+            shown_from: oracle.shown_from(),
+        }));
+        let (family, qualifier) = (names::family(dice), names::qualifier(dice));
+        if !cells.iter().any(|cell| cell.family == family && cell.qualifier == qualifier) {
+            let (row, shown_from) = (row.clone(), oracle.shown_from());
+            wanted.push(Wanted { row, family, qualifier, expected: None, shown_from });
+        }
+    }
+    ask_columns(&reader, &wanted, snapshot, 1 + dice.index(20))?;
+    let selection = RowSelection::of(&Columns::All);
+    for (at, (row, cells)) in rows.iter().enumerate() {
+        let next = rows[at + 1..].iter().map(|(row, _)| row.as_slice());
+        ask_row(oracle, &reader, (row, next), &selection, snapshot, cells)?;
+    }
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let request = ScanRequest { direction, ..ScanRequest::rows(RowRange::ALL) };
+        oracle.ask(engine, tree, &request, snapshot)?;
+        oracle.ask(engine, tree, &request_of(direction, dice), snapshot)?;
+    }
+    Ok(())
+}
+
+fn request_of(direction: Direction, dice: &mut Dice) -> ScanRequest {
+    ScanRequest { direction, ..request(dice) }
 }
 
 fn draw(oracle: &Oracle, tree: TreeId, snapshot: Option<&Snapshot>, dice: &mut Dice) -> Wanted {
@@ -74,7 +126,8 @@ fn draw(oracle: &Oracle, tree: TreeId, snapshot: Option<&Snapshot>, dice: &mut D
     let request = ScanRequest { columns, versions_max: Some(1), ..rows };
     let at = snapshot.map_or(oracle.last(), Snapshot::sequence);
     let cell = oracle.answer(tree, &request, at).pop().and_then(|(_, mut cells)| cells.pop());
-    Wanted { row, family, qualifier, expected: cell.map(|cell| (cell.timestamp, cell.value)) }
+    let expected = cell.map(|cell| (cell.timestamp, cell.value));
+    Wanted { row, family, qualifier, expected, shown_from: oracle.shown_from() }
 }
 
 fn ask_columns(
@@ -113,15 +166,19 @@ fn ask_columns(
     Err(format!("{answers} answers to {} gets in flight", wanted.len()).into())
 }
 
-fn ask_row(
+/// Asks for a row, where rows are to come that a task may look at beforehand.
+fn ask_row<'a>(
+    oracle: &Oracle,
     reader: &TreeReader,
-    row: &[u8],
+    (row, next): (&[u8], impl Iterator<Item = &'a [u8]> + Clone),
     selection: &RowSelection<'_>,
     snapshot: Option<&Snapshot>,
     expected: &[OwnedCell],
 ) -> Result<(), Trouble> {
-    let compare = |how: &str, found: &[OwnedCell], lent: u64| {
-        if found == expected && lent == expected.len() as u64 {
+    let compare = |how: &str, found: &mut Vec<OwnedCell>, lent: u64| {
+        let all = lent == found.len() as u64;
+        found.retain(|cell| oracle.shows(cell.timestamp));
+        if all && found == expected {
             return Ok(());
         }
         let (name, found, count) = (row.escape_ascii(), found.len(), expected.len());
@@ -129,15 +186,15 @@ fn ask_row(
     };
     let mut found = Vec::new();
     let lent = reader.read_row_with(row, selection, snapshot, |cell| found.push(owned(cell)))?;
-    compare("a row read", &found, lent)?;
+    compare("a row read", &mut found, lent)?;
     found.clear();
     let mut reads = reader.row_reads(snapshot);
-    let read = reads.read(row, std::iter::empty(), selection, |cell| {
+    let read = reads.read(row, next, selection, |cell| {
         found.push(owned(cell));
         ControlFlow::Continue(())
     });
     match block_on(read)? {
-        RowEnd::Lent(lent) => compare("a row read as a task", &found, lent),
+        RowEnd::Lent(lent) => compare("a row read as a task", &mut found, lent),
         RowEnd::Waits => Ok(()),
         RowEnd::Stopped => Err("a row read stopped by itself".to_owned().into()),
     }

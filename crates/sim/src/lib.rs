@@ -14,4 +14,5 @@ pub mod oracle;
 pub mod points;
 pub mod sample;
 pub mod session;
+pub mod small;
 pub mod workload;

@@ -7,7 +7,7 @@
 //! 2. `durable` never exceeds `last`.
 
 use engine::batch::{Mutation, WriteBatch};
-use engine::cell::{Entry, SequenceNumber, TreeId};
+use engine::cell::{Entry, SequenceNumber, Timestamp, TreeId};
 use engine::model::{Model, OwnedCell, OwnedEntry, OwnedRow};
 use engine::request::{Direction, RowRange, ScanRequest};
 use engine::{Engine, Error, Result, Snapshot};
@@ -71,16 +71,43 @@ impl Commit {
 pub type Content = BTreeMap<TreeId, Vec<OwnedRow>>;
 
 /// See the file header.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Oracle {
     commits: Vec<Commit>,
     trees: BTreeMap<TreeId, Model>,
     used: BTreeSet<TreeId>,
     last: SequenceNumber,
     durable: SequenceNumber,
+    /// Older cells count as gone.
+    expired: Timestamp,
 }
 
 impl Oracle {
+    /// An oracle that counts cells older than `expired` as gone: compactions may have removed them
+    /// or not, and no answer is judged by them.
+    pub fn expiring(expired: Timestamp) -> Self {
+        Self { expired, ..Self::default() }
+    }
+
+    /// Older cells count as gone.
+    pub fn shown_from(&self) -> Timestamp {
+        self.expired
+    }
+
+    /// Whether a cell of `timestamp` counts.
+    pub fn shows(&self, timestamp: Timestamp) -> bool {
+        timestamp >= self.expired
+    }
+
+    /// Leaves out the cells that count as gone, and rows without others.
+    fn shown(&self, mut rows: Vec<OwnedRow>) -> Vec<OwnedRow> {
+        rows.retain_mut(|(_, cells)| {
+            cells.retain(|cell| self.shows(cell.timestamp));
+            !cells.is_empty()
+        });
+        rows
+    }
+
     /// The trees that exist.
     pub fn trees(&self) -> impl Iterator<Item = TreeId> {
         self.trees.keys().copied()
@@ -178,7 +205,7 @@ impl Oracle {
     fn first_difference(&self, at: SequenceNumber, found: &Content) -> Option<String> {
         let all = ScanRequest::rows(RowRange::ALL);
         found.iter().find_map(|(tree, rows)| {
-            let difference = difference(rows, &self.answer(*tree, &all, at));
+            let difference = difference(&self.shown(rows.clone()), &self.answer(*tree, &all, at));
             difference.map(|what| format!("{tree:?} at {}: {what}", at.0))
         })
     }
@@ -203,7 +230,7 @@ impl Oracle {
 
     /// What a scan must yield. The tree exists.
     pub fn answer(&self, tree: TreeId, request: &ScanRequest, at: SequenceNumber) -> Vec<OwnedRow> {
-        self.trees[&tree].scan(request, at)
+        self.shown(self.trees[&tree].scan(request, at))
     }
 
     /// Compares the list of trees.
@@ -243,11 +270,24 @@ impl Oracle {
         snapshot: Option<&Snapshot>,
     ) -> Result<(), Trouble> {
         let at = snapshot.map_or(self.last, Snapshot::sequence);
-        let found = answer(engine, tree, request, snapshot)?;
+        let found = self.shown(answer(engine, tree, request, snapshot)?);
         let expected = self.answer(tree, request, at);
         match difference(&found, &expected) {
             None => Ok(()),
             Some(what) => Err(format!("{tree:?} {request:?} at {}: {what}", at.0).into()),
+        }
+    }
+}
+
+impl Default for Oracle {
+    fn default() -> Self {
+        Self {
+            commits: Vec::new(),
+            trees: BTreeMap::new(),
+            used: BTreeSet::new(),
+            last: SequenceNumber(0),
+            durable: SequenceNumber(0),
+            expired: Timestamp::MIN,
         }
     }
 }

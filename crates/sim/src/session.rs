@@ -10,14 +10,16 @@ use crate::faces;
 use crate::machine::Machine;
 use crate::oracle::{self, Commit, Oracle, Trouble};
 use crate::workload::Step;
-use engine::batch::{Mutation, WriteBatch};
-use engine::cell::{SequenceNumber, TreeId};
+use engine::batch::{FrozenBatch, Mutation, WriteBatch};
+use engine::cell::{FamilyId, SequenceNumber, Timestamp, TreeId};
+use engine::elide::{ElisionPolicy, ElisionRules, Verdict};
 use engine::options::{Durability, Options};
 use engine::request::ScanRequest;
-use engine::{Engine, Error, IngestFiles, IngestOptions, Snapshot};
-use std::collections::BTreeSet;
+use engine::{Engine, Error, IngestFiles, IngestOptions, Snapshot, SortOptions};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const PIECES: &str = "compaction_pieces_total";
 
@@ -48,6 +50,22 @@ impl AddAssign for Divided {
     }
 }
 
+/// Lets older cells vanish.
+#[derive(Clone, Copy)]
+struct Expire(Timestamp);
+
+impl ElisionRules for Expire {
+    fn policy(&self, _: i64) -> Box<dyn ElisionPolicy> {
+        Box::new(*self)
+    }
+}
+
+impl ElisionPolicy for Expire {
+    fn verdict(&self, _: FamilyId, _: u32, timestamp: Timestamp) -> Verdict {
+        if timestamp < self.0 { Verdict::Elide } else { Verdict::Keep }
+    }
+}
+
 /// See the file header.
 pub struct Session {
     machine: Machine,
@@ -58,6 +76,8 @@ pub struct Session {
     oracle: Oracle,
     in_flight: InFlight,
     divided: Divided,
+    /// What compactions may elide, of every tree.
+    rules: Option<Arc<dyn ElisionRules>>,
 }
 
 impl Session {
@@ -72,7 +92,15 @@ impl Session {
             oracle: Oracle::default(),
             in_flight: InFlight::default(),
             divided: Divided::default(),
+            rules: None,
         }
+    }
+
+    /// Lets compactions remove cells older than `timestamp`; no answer is judged by them.
+    pub fn expiring(mut self, timestamp: Timestamp) -> Self {
+        self.oracle = Oracle::expiring(timestamp);
+        self.rules = Some(Arc::new(Expire(timestamp)));
+        self
     }
 
     /// The machine.
@@ -116,6 +144,9 @@ impl Session {
         self.oracle.compare_trees(&engine)?;
         let last = engine.snapshot().sequence();
         self.oracle.recovered(in_flight.commit, last, &oracle::content(&engine)?)?;
+        for tree in engine.trees() {
+            self.set_rules(&engine, tree)?;
+        }
         self.engine = Some(engine);
         Ok(())
     }
@@ -196,6 +227,7 @@ impl Session {
             Step::Create(tree, options) if !self.oracle.was_used(*tree) => {
                 let created = self.engine().create_tree(*tree, options.clone());
                 self.changed_trees(*tree, created)?;
+                self.set_rules(self.engine(), *tree)?;
                 self.oracle.create(*tree);
                 Ok(())
             }
@@ -205,7 +237,19 @@ impl Session {
                 self.oracle.drop_tree(*tree);
                 Ok(())
             }
-            Step::Write(..) | Step::Ingest(..) | Step::Create(..) | Step::Drop(..) => Ok(()),
+            Step::Sort(tree, cells, memory_bytes) if self.oracle.has(*tree) => {
+                let commit = self.oracle.next_ingest(*tree, cells);
+                let mut files = self.sort(*tree, cells, *memory_bytes)?;
+                let ingested = self.engine().ingest(&mut files);
+                self.wrote(commit, ingested)?;
+                self.oracle.all_durable();
+                Ok(())
+            }
+            Step::Write(..)
+            | Step::Ingest(..)
+            | Step::Sort(..)
+            | Step::Create(..)
+            | Step::Drop(..) => Ok(()),
             Step::Reopen => {
                 self.close()?;
                 self.open()?;
@@ -253,6 +297,17 @@ impl Session {
         Ok(())
     }
 
+    /// Asks for every column and row of `tree`, now and at one of the snapshots kept, in every way
+    /// there is.
+    pub fn ask_for_all(&self, tree: TreeId, dice: &mut Dice) -> Result<(), Trouble> {
+        faces::ask_for_all(&self.oracle, self.engine(), tree, None, dice)?;
+        if !self.snapshots.is_empty() {
+            let snapshot = &self.snapshots[dice.index(self.snapshots.len())];
+            faces::ask_for_all(&self.oracle, self.engine(), tree, Some(snapshot), dice)?;
+        }
+        Ok(())
+    }
+
     /// Asks about some rows and columns of `tree`, now and at one of the snapshots kept, in every
     /// way there is.
     pub fn ask_every_way(&self, tree: TreeId, dice: &mut Dice) -> Result<(), Trouble> {
@@ -286,6 +341,47 @@ impl Session {
             writer.put(row, entry.column, entry.timestamp, entry.value)?;
         }
         writer.finish()
+    }
+
+    /// Writes `cells` for an ingest, sorted by the engine, which gets their rows in another order.
+    fn sort(
+        &self,
+        tree: TreeId,
+        cells: &WriteBatch,
+        memory_bytes: usize,
+    ) -> engine::Result<IngestFiles> {
+        let mut rows: BTreeMap<Vec<u8>, WriteBatch> = BTreeMap::new();
+        for cell in cells.mutations(SequenceNumber(0)) {
+            let Mutation::Entry { row, entry } = cell else { continue };
+            let of_row = rows.entry(row.to_vec()).or_default();
+            of_row.put(row, entry.column, entry.timestamp, entry.value);
+        }
+        let mut sorter = self.engine().row_sorter(&SortOptions { memory_bytes })?;
+        // Every other one, and then the rest from behind.
+        let order = rows.iter().step_by(2).chain(rows.iter().rev().skip(rows.len() % 2).step_by(2));
+        for (row, batch) in order {
+            let frozen =
+                batch.freeze().map_err(|error| Error::InvalidArgument(error.to_string()))?;
+            sorter.add(row, frozen.encoding())?;
+        }
+        let mut sorted = sorter.finish()?;
+        let mut writer = self.engine().sst_writer(tree, &IngestOptions::default())?;
+        while let Some((row, payload)) = sorted.next_row()? {
+            let batch = FrozenBatch::decode(payload);
+            let batch = batch.map_err(|error| Error::InvalidArgument(error.to_string()))?;
+            for cell in batch.mutations(SequenceNumber(0)) {
+                let Mutation::Entry { entry, .. } = cell else { continue };
+                writer.put(row, entry.column, entry.timestamp, entry.value)?;
+            }
+        }
+        writer.finish()
+    }
+
+    fn set_rules(&self, engine: &Engine, tree: TreeId) -> engine::Result<()> {
+        match &self.rules {
+            Some(rules) => engine.set_elision_rules(tree, Arc::clone(rules)),
+            None => Ok(()),
+        }
     }
 
     fn wrote(

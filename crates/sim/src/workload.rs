@@ -22,6 +22,8 @@ pub enum Step {
     Write(TreeId, WriteBatch),
     /// Ingests cells into a tree; they are in order.
     Ingest(TreeId, WriteBatch, IngestOptions),
+    /// Ingests cells into a tree, which it has sorted first within so many bytes of memory.
+    Sort(TreeId, WriteBatch, usize),
     /// Flushes a tree.
     Flush(TreeId),
     /// Compacts rows of a tree.
@@ -57,11 +59,41 @@ pub struct Shape {
     pub trees_max: usize,
     /// Likelihood of one reopening a step, in percent.
     pub reopen_percent: u64,
+    /// One batch of so many is a wide row, and one a large value.
+    pub odd_one_of: u64,
+    /// By how much wide rows and large values are smaller than those that fill ordinary blocks.
+    pub smaller: usize,
+    /// Likelihood in percent that what is to be ingested has to be sorted first.
+    pub sort_percent: u64,
+}
+
+impl Shape {
+    /// For engines whose blocks, memtables and files are of a few rows.
+    pub const SMALL: Self = Self {
+        steps: 40,
+        value_bytes_max: 120,
+        trees_max: 3,
+        reopen_percent: 2,
+        odd_one_of: 8,
+        smaller: 8,
+        sort_percent: 40,
+    };
+
+    /// For engines with [`small_options`], and larger ones.
+    pub const USUAL: Self = Self {
+        steps: 240,
+        value_bytes_max: 10_000,
+        trees_max: 3,
+        reopen_percent: 1,
+        odd_one_of: 40,
+        smaller: 1,
+        sort_percent: 0,
+    };
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { steps: 240, value_bytes_max: 10_000, trees_max: 3, reopen_percent: 1 }
+        Self::USUAL
     }
 }
 
@@ -157,8 +189,17 @@ impl Author<'_> {
             8 => Step::Ask(tree, Box::new(request(&mut self.dice)), self.dice.index(100)),
             9 => Step::Work(1 + self.dice.index(3)),
             10 => Step::Wait(Duration::from_millis(1 << self.dice.below(12))),
-            _ => Step::Ingest(tree, self.sorted_cells(), ingest_options(&mut self.dice)),
+            _ => self.ingest(tree),
         }
+    }
+
+    fn ingest(&mut self, tree: TreeId) -> Step {
+        let cells = self.sorted_cells();
+        // Dice are thrown only where it matters: those of known seeds fall as they always did.
+        if self.shape.sort_percent > 0 && self.dice.chance(self.shape.sort_percent) {
+            return Step::Sort(tree, cells, 1 << self.dice.below(20));
+        }
+        Step::Ingest(tree, cells, ingest_options(&mut self.dice))
     }
 
     /// Cells for an ingest, in order: of a few rows of any place, or of many rows of one place
@@ -173,7 +214,11 @@ impl Author<'_> {
                 Some(place) => format!("{place}{:03}", dice.below(100)).into_bytes(),
                 None => names::row(dice),
             };
-            let len = if large { 12 << 10 } else { self.shape.value_bytes_max.min(2000) };
+            let len = if large {
+                (12 << 10) / self.shape.smaller
+            } else {
+                self.shape.value_bytes_max.min(2000)
+            };
             let value = names::value(dice, len);
             let (family, qualifier) = (names::family(dice), names::qualifier(dice));
             let timestamp = names::timestamp(dice);
@@ -189,13 +234,14 @@ impl Author<'_> {
     fn batch(&mut self) -> WriteBatch {
         let mut batch = WriteBatch::new();
         let dice = &mut self.dice;
-        match dice.below(40) {
+        let smaller = self.shape.smaller;
+        match dice.below(self.shape.odd_one_of) {
             // A row wider than a block.
             0 => {
                 let (row, family) = (names::row(dice), names::family(dice));
-                for index in 0..100 + dice.below(200) {
+                for index in 0..(100 + dice.below(200)) / smaller as u64 {
                     let qualifier = format!("wide-{index:04}");
-                    let value = names::value(dice, 200);
+                    let value = names::value(dice, (200 / smaller).max(40));
                     let column = Column::of(family, qualifier.as_bytes());
                     batch.put(&row, column, names::timestamp(dice), &value);
                 }
@@ -203,7 +249,7 @@ impl Author<'_> {
             // A value larger than a block, at times than a segment of the log.
             1 => {
                 let (row, family) = (names::row(dice), names::family(dice));
-                let len = (10 << 10) << dice.below(4);
+                let len = ((10 << 10) << dice.below(4)) / smaller;
                 let column = Column::of(family, b"large");
                 let value = names::value(dice, 64).iter().copied().cycle().take(len).collect();
                 let value: Vec<u8> = value;

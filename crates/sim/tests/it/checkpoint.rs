@@ -14,7 +14,8 @@ use std::path::Path;
 
 const DIR: &str = "/data/store";
 const INTO: &str = "/data/checkpoint";
-const SHAPE: Shape = Shape { steps: 120, value_bytes_max: 4000, trees_max: 3, reopen_percent: 1 };
+const SHAPE: Shape =
+    Shape { steps: 120, value_bytes_max: 4000, trees_max: 3, reopen_percent: 1, ..Shape::USUAL };
 
 /// A session that has gone through a history, and what its engine shows.
 fn session(seed: u64) -> (Session, Content) {

@@ -20,7 +20,8 @@ use std::path::Path;
 use std::sync::Mutex;
 
 const DIR: &str = "/data/store";
-const SHAPE: Shape = Shape { steps: 100, value_bytes_max: 6000, trees_max: 3, reopen_percent: 2 };
+const SHAPE: Shape =
+    Shape { steps: 100, value_bytes_max: 6000, trees_max: 3, reopen_percent: 2, ..Shape::USUAL };
 const SEEDS: u64 = 3;
 
 fn session(seed: u64) -> Session {

@@ -13,7 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 
 const DIR: &str = "/data/store";
-const SHAPE: Shape = Shape { steps: 200, value_bytes_max: 6000, trees_max: 3, reopen_percent: 0 };
+const SHAPE: Shape =
+    Shape { steps: 200, value_bytes_max: 6000, trees_max: 3, reopen_percent: 0, ..Shape::USUAL };
 
 fn session(seed: u64) -> Session {
     Session::new(Machine::new(seed), Path::new(DIR), small_options(Durability::Sync))

@@ -61,7 +61,13 @@ fn a_clock_that_jumps_changes_nothing() {
 
 #[test]
 fn a_budget_that_is_too_small_loses_nothing() {
-    let shape = Shape { steps: 120, value_bytes_max: 60_000, trees_max: 3, reopen_percent: 2 };
+    let shape = Shape {
+        steps: 120,
+        value_bytes_max: 60_000,
+        trees_max: 3,
+        reopen_percent: 2,
+        ..Shape::USUAL
+    };
     try_all("a_budget_that_is_too_small_loses_nothing", &points(), |Point { seed, .. }| {
         let options = Options {
             memory_bytes_max: 1 << 20,

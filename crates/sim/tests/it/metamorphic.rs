@@ -128,7 +128,8 @@ fn options_never_change_an_answer() {
 }
 
 /// Values so large that compactions can be divided.
-const LARGE: Shape = Shape { steps: 120, value_bytes_max: 60_000, trees_max: 1, reopen_percent: 0 };
+const LARGE: Shape =
+    Shape { steps: 120, value_bytes_max: 60_000, trees_max: 1, reopen_percent: 0, ..Shape::USUAL };
 
 #[test]
 fn divided_compactions_never_change_an_answer() {

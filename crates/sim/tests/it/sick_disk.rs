@@ -13,7 +13,8 @@ use sim::workload::{self, Shape, Step, small_options};
 use std::path::Path;
 
 const DIR: &str = "/data/store";
-const SHAPE: Shape = Shape { steps: 160, value_bytes_max: 6000, trees_max: 3, reopen_percent: 1 };
+const SHAPE: Shape =
+    Shape { steps: 160, value_bytes_max: 6000, trees_max: 3, reopen_percent: 1, ..Shape::USUAL };
 
 fn session(seed: u64) -> Session {
     Session::new(Machine::new(seed), Path::new(DIR), small_options(Durability::Sync))
