@@ -114,6 +114,33 @@ fn memtables_are_charged_as_they_are_allocated() {
 }
 
 #[test]
+fn range_tombstones_are_charged_as_they_are_allocated() {
+    let _alone = ALONE.lock().unwrap();
+    let budget = Budget::new(1 << 40, None);
+    for (name, batches, in_batch) in [("one batch", 1, 5_000), ("a few", 9, 500), ("each", 800, 1)]
+    {
+        let before = BY_THREAD.get();
+        let memtable = Memtable::new(&budget);
+        let all: u64 = batches * in_batch;
+        for first in (0..all).step_by(in_batch as usize) {
+            let mut batch = WriteBatch::new();
+            for number in first..first + in_batch {
+                let (start, end) = (number.to_be_bytes(), (9 * all - number).to_be_bytes());
+                batch.drop_row_range(&start, Some(&end));
+            }
+            let position = first + in_batch;
+            let frozen = batch.freeze().unwrap();
+            memtable.apply(&frozen, SequenceNumber(first + 1), LogPosition(position));
+        }
+        let allocated = (BY_THREAD.get() - before).cast_unsigned() + size_of::<Memtable>();
+        let charged = budget.charged(Use::Active) + budget.charged(Use::Metadata);
+        let off = charged.abs_diff(allocated);
+        assert!(off <= allocated / 10 + 2_048, "{name}: {charged} charged, {allocated} allocated");
+        assert!(memtable.bytes() > all as usize * 16, "{name}: they count as bytes in use");
+    }
+}
+
+#[test]
 fn what_an_engine_allocates_stays_near_its_budget() {
     const MIB: usize = 1 << 20;
     let _alone = ALONE.lock().unwrap();
