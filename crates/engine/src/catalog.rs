@@ -18,7 +18,10 @@ impl Shared {
         // The write lock is held over the install, so that the tree exists for others exactly
         // when it is durable; creating trees is rare.
         let mut trees = self.trees.write();
-        self.manifest.install(&[Edit::CreateTree { tree: id, options }])?;
+        let owner = self.owning();
+        let edits: Vec<Edit> =
+            owner.into_iter().chain([Edit::CreateTree { tree: id, options }]).collect();
+        self.manifest.install(&edits)?;
         let (budget, shape) = (self.cache.budget(), &self.options.shape);
         let tree = Tree::new(id, version, Vec::new(), budget, &self.snapshots, shape);
         trees.insert(id, Arc::new(tree));

@@ -69,8 +69,8 @@ pub fn dump_dir(
 }
 
 fn dump_state(state: &State, options: &DumpOptions, out: &mut dyn Write) -> io::Result<()> {
-    let State { trees, used, next_file, last_sequence, log_from, log_closed, store, commit_time } =
-        state;
+    let State { trees, used, next_file, last_sequence, log_from, log_closed, .. } = state;
+    let State { store, commit_time, owner, .. } = state;
     writeln!(
         out,
         "{} trees, {} dropped; next file {}, last sequence number {}, log from segment {}",
@@ -85,6 +85,9 @@ fn dump_state(state: &State, options: &DumpOptions, out: &mut dyn Write) -> io::
     }
     if let Some(store) = store {
         writeln!(out, "store {store}")?;
+    }
+    if let Some(owner) = owner {
+        writeln!(out, "of {owner}")?;
     }
     if *commit_time > 0 {
         writeln!(out, "commit time {commit_time}")?;
@@ -183,6 +186,7 @@ fn dump_edit(edit: &Edit, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "  log closed in segment {} at {end}", segment.0)
         }
         Edit::Store(store) => writeln!(out, "  store {store}"),
+        Edit::Owner(owner) => writeln!(out, "  of {owner}"),
         Edit::CommitTime(micros) => writeln!(out, "  commit time {micros}"),
     }
 }

@@ -27,11 +27,12 @@ use crate::error::{Error, Result};
 use crate::flights::Flights;
 use crate::ingest::sort::{RowSorter, SortOptions};
 use crate::ingest::{IngestFiles, IngestOptions, SstWriter};
-use crate::manifest::{ManifestSet, StoreId};
+use crate::manifest::{ManifestSet, Owner, StoreId};
 use crate::metrics::{Counters, Metrics};
 use crate::obsolete::Obsolete;
 use crate::open_files::OpenFiles;
 use crate::options::{Durability, Options, TreeOptions};
+use crate::owner::Ownership;
 use crate::read::counters::FilterCounters;
 use crate::read::parts::ReadParts;
 pub use crate::read::scan::Scan;
@@ -45,8 +46,8 @@ use base::env::Env;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// An open data directory. Cheap to clone; dropping the last clone closes it.
 #[derive(Clone)]
@@ -86,6 +87,8 @@ pub(crate) struct Shared {
     /// What was asked of the filters of trees that were dropped.
     pub(crate) past_filter_counters: FilterCounters,
     pub(crate) readahead: Arc<ReadaheadSource>,
+    /// Whose the store is; set before the engine is given to anybody.
+    pub(crate) ownership: OnceLock<Ownership>,
     /// The directory's lock, held until the last handle is dropped and no job runs any more.
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
@@ -121,23 +124,53 @@ impl Engine {
     pub fn open(env: Env, dir: &Path, options: Options) -> Result<Self> {
         let shared = crate::recovery::open(env, dir, options)?;
         let close = CloseWithLast { shared: Arc::clone(&shared) };
-        Ok(Self { shared, _close_with_last: Arc::new(close) })
+        let engine = Self { shared, _close_with_last: Arc::new(close) };
+        let ownership = Ownership::look(&engine)?;
+        let _ = engine.shared.ownership.set(ownership);
+        Ok(engine)
+    }
+
+    /// Whose the store is: `None` while it has no trees, and nobody claimed it.
+    pub fn owner(&self) -> Option<Owner> {
+        self.shared.owner()
+    }
+
+    /// Makes the store `owner`'s if it is nobody's yet, durably when this returns. `Unusable` if it
+    /// is another's. A server calls it before it writes; without it the store belongs to an embedding
+    /// program from its first tree on, and all that writes to a server's store is refused
+    /// (`Unusable`).
+    pub fn claim(&self, owner: Owner) -> Result<()> {
+        self.shared.claim(owner)
+    }
+
+    /// Makes the store `owner`'s, whoever had it: for tools, which know what they do.
+    pub fn give_to(&self, owner: Owner) -> Result<()> {
+        self.shared.give_to(owner)
     }
 
     /// Creates an empty tree. Durable when it returns. `InvalidArgument` if the id was ever used.
     pub fn create_tree(&self, tree: TreeId, options: TreeOptions) -> Result<()> {
         options.validate()?;
+        self.shared.check_owner()?;
         self.shared.create_tree(tree, options)
     }
 
     /// Drops a tree and all it holds. Durable when it returns; open scans go on.
     pub fn drop_tree(&self, tree: TreeId) -> Result<()> {
+        self.shared.check_owner()?;
         self.shared.drop_tree(tree)
     }
 
     /// The ids of all trees, ascending.
     pub fn trees(&self) -> Vec<TreeId> {
         self.shared.trees.read().keys().copied().collect()
+    }
+
+    /// The smallest id above those of all trees that ever were.
+    pub fn first_unused_tree(&self) -> TreeId {
+        let state = self.shared.manifest.state();
+        let used = state.trees.keys().chain(state.used.keys()).max();
+        TreeId(used.map_or(1, |tree| tree.0.saturating_add(1)))
     }
 
     /// A tree to read from, looked up once for many reads.
@@ -185,6 +218,7 @@ impl Engine {
         let frozen = batch.freeze().map_err(|error| Error::InvalidArgument(error.to_string()));
         let mut frozen = frozen?;
         let tree = self.shared.tree(tree)?;
+        self.shared.check_owner()?;
         if batch.is_empty() {
             return Ok(self.shared.snapshots.published());
         }
@@ -368,6 +402,7 @@ impl Engine {
     /// may or may not be there when the engine is opened again; until then writes are stopped.
     /// After success, and then, `files` are empty; after other errors they are as before.
     pub fn ingest(&self, files: &mut IngestFiles) -> Result<SequenceNumber> {
+        self.shared.check_owner()?;
         self.shared.ingest(files)
     }
 }

@@ -98,6 +98,8 @@ impl Kv {
     /// The same in another environment.
     pub fn open_in(env: Env, dir: &Path, options: Options) -> Result<Self> {
         let engine = Engine::open(env, dir, options)?;
+        // What a server keeps in that tree are no keys.
+        engine.shared().check_owner()?;
         if !engine.trees().contains(&TREE) {
             let options = TreeOptions {
                 filter_granularity: Some(FilterGranularity::Row),

@@ -220,6 +220,7 @@ pub mod obsolete;
 pub mod open_files;
 #[doc(hidden)]
 pub mod options;
+pub mod owner;
 #[doc(hidden)]
 pub mod read;
 mod reader;
@@ -247,7 +248,7 @@ pub use histogram::HistogramReading;
 pub use in_flight::{Answer, InFlightGets};
 pub use ingest::sort::{RowSorter, SortOptions, SortedRows};
 pub use ingest::{IngestFiles, IngestOptions, SstWriter};
-pub use manifest::StoreId;
+pub use manifest::{Owner, StoreId};
 pub use merge::{Operand, Operator};
 pub use metrics::Metrics;
 pub use options::{

@@ -127,6 +127,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         past_filter_counters: Default::default(),
         readahead,
         options,
+        ownership: Default::default(),
         lock: Mutex::new(Some(lock)),
     });
     // A process that was killed may have said which segments go, and not have removed them; the next
@@ -136,7 +137,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     Ok(shared)
 }
 
-fn lock(fs: &dyn FileSystem, dir: &Path) -> Result<Box<dyn Send + Sync>> {
+pub(crate) fn lock(fs: &dyn FileSystem, dir: &Path) -> Result<Box<dyn Send + Sync>> {
     let path = dir.join(LOCK_FILE);
     fs.lock(&path).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => Error::Unusable {

@@ -282,6 +282,7 @@ impl Repair<'_> {
         edits.push(Edit::NextFile(FileNumber(hints.next_file)));
         edits.extend(hints.store.map(Edit::Store));
         edits.push(Edit::CommitTime(hints.commit_time));
+        edits.extend(hints.owner.map(Edit::Owner));
         self.apply(&edits)?;
         self.next_file.set(self.next_file.get().max(hints.next_file));
         for (tree, files) in trees {

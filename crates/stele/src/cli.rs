@@ -2,6 +2,7 @@
 //! its range are written once, on [`crate::config::Settings`].
 
 use crate::admin::AdminArgs;
+use crate::adopt::AdoptArgs;
 use crate::config::ServeArgs;
 use crate::copies::{BackupArgs, CheckpointArgs, CloneArgs, RestoreArgs};
 use crate::import::ImportArgs;
@@ -51,6 +52,13 @@ pub(crate) enum Command {
     /// offset and what to do next, then the verdict. Exit status: 0 clean, 1 damaged, 2 could not
     /// check (in use, of a newer format, no data directory).
     Check(CheckArgs),
+    /// Make tables of the trees of a data directory that no table names.
+    ///
+    /// Gives the directory to servers if a program that embeds the engine made it: each of its trees
+    /// becomes a table below projects/recovered/instances/recovered, with a family for each number it
+    /// has cells of, and that program cannot write to it any more. Trees that are empty are removed.
+    /// Nothing else is changed; run again after a crash, it goes on.
+    Adopt(AdoptArgs),
     /// Salvage what verifies of a damaged data directory into a new one.
     ///
     /// Prints what is lost, by file, rows or sequence numbers, and reason, then a summary. The old

@@ -8,6 +8,7 @@
 //! | 2 | refused before anything was touched: a bad flag, configuration or file; for `check`: unusable |
 
 mod admin;
+mod adopt;
 mod beside;
 mod cli;
 mod config;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::LoadSorted(args) => load::run(&args),
         Command::Dump(args) => inspect::dump(&args),
         Command::Check(args) => inspect::check(&args),
+        Command::Adopt(args) => adopt::run(&args),
         Command::Repair(args) => inspect::repair(&args),
         Command::Stress(args) => stress::run(&args),
         Command::StressWorker(args) => stress::run_worker(&args),

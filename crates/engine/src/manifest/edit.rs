@@ -72,6 +72,26 @@ pub enum Edit {
     /// No commit before this one, nor anything it wrote, has a time after this: microseconds since
     /// the epoch. Never goes back.
     CommitTime(u64),
+    /// Whose store it is. The last one counts: a store can be given from one to the other.
+    Owner(Owner),
+}
+
+/// Whose store it is: who may write to it, and says what its trees mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// A program that embeds the engine.
+    Embedder = 1,
+    /// A server, which keeps its schema in tree 1 and tables in trees from 16 on.
+    Server = 2,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Embedder => "an embedding program",
+            Self::Server => "a server",
+        })
+    }
 }
 
 /// What a store is known by, wherever it is copied, backed up and restored to. A clone has another.
@@ -109,6 +129,7 @@ mod tag {
     pub(super) const CREATE_PREFIXED_TREE: u8 = 11;
     pub(super) const STORE: u8 = 12;
     pub(super) const COMMIT_TIME: u8 = 13;
+    pub(super) const OWNER: u8 = 14;
 }
 
 /// What is wrong with encoded edits.
@@ -206,6 +227,7 @@ impl Edit {
                 out.push(tag::COMMIT_TIME);
                 out.put_u64(*micros);
             }
+            Self::Owner(owner) => out.extend([tag::OWNER, *owner as u8]),
         }
     }
 
@@ -238,6 +260,13 @@ impl Edit {
             tag::STORE => {
                 let (low, high) = (reader.u64("store id")?, reader.u64("store id")?);
                 return Ok(Self::Store(StoreId(u128::from(high) << 64 | u128::from(low))));
+            }
+            tag::OWNER => {
+                return match reader.u8("owner")? {
+                    1 => Ok(Self::Owner(Owner::Embedder)),
+                    2 => Ok(Self::Owner(Owner::Server)),
+                    byte => Err(EditError::Byte("owner", byte)),
+                };
             }
             tag::COMMIT_TIME => return Ok(Self::CommitTime(reader.u64("commit time")?)),
             _ => {}

@@ -17,7 +17,7 @@ mod tree_map;
 pub mod version;
 
 pub use crate::log::LogPosition;
-pub use edit::{Edit, EditError, LogClosed, StoreId};
+pub use edit::{Edit, EditError, LogClosed, Owner, StoreId};
 pub use reader::{EditReader, load};
 pub use set::ManifestSet;
 pub(crate) use set::{create, sync_parents};

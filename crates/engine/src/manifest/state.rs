@@ -1,7 +1,7 @@
 //! The whole state the manifest holds at one moment, and what an edit makes of it. Pure.
 
 use super::check;
-use super::edit::{Edit, LogClosed, StoreId};
+use super::edit::{Edit, LogClosed, Owner, StoreId};
 use super::tree_map::TreeMap;
 use super::version::{FileNumber, Run, RunId, SstMeta, TreeVersion};
 use crate::cell::{SequenceNumber, TreeId};
@@ -33,6 +33,8 @@ pub struct State {
     /// No commit so far has a time after this, but for those in the log: microseconds since the
     /// epoch.
     pub commit_time: u64,
+    /// Whose store it is; `None` in one without trees, or of before owners.
+    pub owner: Option<Owner>,
 }
 
 impl Default for State {
@@ -46,6 +48,7 @@ impl Default for State {
             log_closed: None,
             store: None,
             commit_time: 0,
+            owner: None,
         }
     }
 }
@@ -157,6 +160,7 @@ impl State {
         if self.commit_time > 0 {
             edits.push(Edit::CommitTime(self.commit_time));
         }
+        edits.extend(self.owner.map(Edit::Owner));
         edits
     }
 
@@ -200,6 +204,7 @@ impl State {
             Edit::LogFrom(segment) => self.log_from = *segment,
             Edit::LogClosed(closed) => self.log_closed = Some(*closed),
             Edit::CommitTime(micros) => self.commit_time = self.commit_time.max(*micros),
+            Edit::Owner(owner) => self.owner = Some(*owner),
             Edit::Store(store) => {
                 let before = *self.store.get_or_insert(*store);
                 if before != *store {
@@ -245,7 +250,8 @@ impl Edit {
             | Self::LogFrom(_)
             | Self::LogClosed(_)
             | Self::Store(_)
-            | Self::CommitTime(_) => None,
+            | Self::CommitTime(_)
+            | Self::Owner(_) => None,
         }
     }
 }

@@ -120,6 +120,7 @@ fn any_edit() -> impl Strategy<Value = Edit> {
         }),
         any::<u128>().prop_map(|id| Edit::Store(StoreId(id))),
         any::<u64>().prop_map(Edit::CommitTime),
+        prop_oneof![Just(Owner::Embedder), Just(Owner::Server)].prop_map(Edit::Owner),
     ]
 }
 

@@ -16,7 +16,7 @@ use crate::cell::{SequenceNumber, TreeId};
 use crate::error::Result;
 use crate::file::FileNumber;
 use crate::log::LogPosition;
-use crate::manifest::{Edit, SstMeta, State, StoreId};
+use crate::manifest::{Edit, Owner, SstMeta, State, StoreId};
 use crate::options::TreeOptions;
 use crate::sstable::Properties;
 use crate::sstable::salvage::SstSalvage;
@@ -40,6 +40,7 @@ pub(super) struct Hints {
     pub(super) next_file: u64,
     pub(super) store: Option<StoreId>,
     pub(super) commit_time: u64,
+    pub(super) owner: Option<Owner>,
 }
 
 impl Hints {
@@ -78,6 +79,7 @@ impl Hints {
             Edit::NextFile(next) => self.next_file = self.next_file.max(next.0),
             Edit::Store(store) => self.store = Some(*store),
             Edit::CommitTime(micros) => self.commit_time = self.commit_time.max(*micros),
+            Edit::Owner(owner) => self.owner = Some(*owner),
             Edit::LogFrom(_) | Edit::LogClosed(_) => {}
         }
     }

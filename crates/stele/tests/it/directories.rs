@@ -73,6 +73,7 @@ fn a_servers_directory_opens_with_the_engine_alone() {
     let dir = used_directory(root.path());
     let engine = Engine::open(base::env::Env::real(1), &dir, Options::default()).unwrap();
     let trees = engine.trees();
+    engine.claim(engine::Owner::Server).unwrap();
     let [_system, table] = trees[..] else { panic!("{trees:?}") };
     let mut scan = engine.scan(table, &ScanRequest::default(), None).unwrap();
     for number in 0..4000 {

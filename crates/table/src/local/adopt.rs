@@ -1,15 +1,16 @@
 //! Makes tables and trees fit each other again after a repair.
 //!
-//! An open drops trees that no table names, and refuses tables whose trees are missing: both are
-//! right after a crash and wrong after a repair, which may have saved a tree and lost the record of
-//! its table, or the reverse.
+//! An open keeps trees that no table names, but nobody can read them, and refuses tables whose trees
+//! are missing. A repair may have saved a tree and lost the record of its table, or the reverse; and
+//! a store that servers are given by another program has trees and no tables at all.
 
-use super::meta::{EngineMeta, FIRST_TABLET_TREE, MetaStore};
+use super::meta::{EngineMeta, FIRST_TABLET_TREE, MetaStore, table_row};
+use super::tables::drop_trees;
 use crate::error::Result;
 use crate::gc::GcRule;
 use crate::schema::{FamilySchema, TableName, TableSchema, Tablet, ValueType};
 use bytes::Bytes;
-use engine::{Engine, FamilyId, RowRange, ScanRequest, TreeId, TreeOptions};
+use engine::{Engine, FamilyId, Owner, RowRange, ScanRequest, TreeId, TreeOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -25,9 +26,15 @@ pub const RECOVERED: &str = "projects/recovered/instances/recovered/tables/";
 /// - A tree with data that no table names becomes a table of its own under [`RECOVERED`], with a
 ///   family `family-N` for each number it has cells of, without GC rules.
 ///
-/// Nothing is done if the first tree holds something else than a schema: then the directory
-/// belongs to another program that uses the engine.
+/// - Such a tree without data is dropped.
+///
+/// Nothing is done if the store is of a program that embeds the engine, or the first tree holds
+/// something else than a schema.
 pub fn adopt_trees(engine: &Engine, now_micros: i64) -> Result<Vec<String>> {
+    if engine.owner() == Some(Owner::Embedder) {
+        return Ok(vec!["the directory is not a server's: its trees are left as they are".into()]);
+    }
+    engine.claim(Owner::Server)?;
     let meta = EngineMeta::open(engine.clone())?;
     if !meta.is_schema()? {
         return Ok(vec!["the directory is not a server's: its trees are left as they are".into()]);
@@ -45,23 +52,38 @@ pub fn adopt_trees(engine: &Engine, now_micros: i64) -> Result<Vec<String>> {
         let trees: Vec<TreeId> = table.tablets.iter().map(|tablet| tablet.tree).collect();
         let taken = trees.iter().any(|tree| claimed.contains(tree));
         if taken || !create_missing(engine, &table.name, &trees, &mut done)? {
-            meta.remove_table(&table.name)?;
+            meta.remove_record(&table_row(&table.name))?;
             done.push(format!("table {} was deleted; its record is removed", table.name));
         } else {
             claimed.extend(trees);
         }
     }
-    let orphans = engine.trees();
-    for tree in orphans.into_iter().filter(|tree| *tree >= FIRST_TABLET_TREE) {
-        if !claimed.contains(&tree)
-            && let Some(table) = table_of(engine, tree, now_micros)?
-        {
-            meta.put_table(&table)?;
-            let (tree, name) = (tree.0, &table.name);
-            done.push(format!("tree {tree} has data and no table: it is now table {name}"));
-        }
+    let orphans: Vec<TreeId> = engine.trees().into_iter().filter(is_orphan(&claimed)).collect();
+    if !orphans.is_empty() {
+        meta.begin_numbers()?;
+    }
+    for tree in orphans {
+        done.push(adopt_tree(engine, &meta, tree, now_micros)?);
     }
     Ok(done)
+}
+
+/// Makes a table of a tree that none names, or drops it if it is empty; says which.
+fn adopt_tree(engine: &Engine, meta: &EngineMeta, tree: TreeId, now_micros: i64) -> Result<String> {
+    let number = tree.0;
+    let Some(table) = table_of(engine, tree, now_micros)? else {
+        meta.intend(&[tree])?;
+        drop_trees(engine, meta, &[tree])?;
+        return Ok(format!("tree {number} has neither data nor a table and is removed"));
+    };
+    meta.create_table(&table)?;
+    let name = &table.name;
+    Ok(format!("tree {number} has data and no table: it is now table {name}"))
+}
+
+/// Whether a tree is one of tables, and none of those that are claimed.
+fn is_orphan(claimed: &BTreeSet<TreeId>) -> impl Fn(&TreeId) -> bool {
+    |tree| *tree >= FIRST_TABLET_TREE && !claimed.contains(tree)
 }
 
 /// Creates the trees of `table` that are missing; `false` if one of them was dropped.

@@ -1,14 +1,18 @@
 //! Compares the tables of a directory that nobody has open with its trees, and changes nothing.
 //!
-//! A tree that no table names is what a crash leaves between two steps of a schema change
-//! (docs/format/schema.md, "Changes"): it is worth a note. A table whose tree is missing, or another
+//! A tree that no table names is worth a note: nobody can read it, and nobody drops it unless an
+//! intent names it, as a crash between two steps of a schema change leaves it
+//! (docs/format/schema.md, "Changes"). A table whose tree is missing, or another
 //! table's, is damage: no crash leaves one, and a server refuses it.
 
-use super::meta::{FIRST_TABLET_TREE, NEXT_TREE_ROW, SYSTEM_TREE, TABLE_PREFIX, decode_table};
+use super::meta::{
+    FIRST_TABLET_TREE, INTENT_PREFIX, NEXT_TREE_ROW, SYSTEM_TREE, TABLE_PREFIX, decode_intent,
+    decode_table, is_schema_row,
+};
 use base::env::Env;
 use engine::TreeId;
 use engine::check::{TreeReading, read_tree};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Where tables and trees do not fit each other.
@@ -16,7 +20,7 @@ use std::path::Path;
 pub struct Misfits {
     /// What a server refuses.
     pub findings: Vec<String>,
-    /// What the next start of a server removes.
+    /// Trees of no table: what the next start of a server removes, and what it keeps.
     pub notes: Vec<String>,
 }
 
@@ -25,21 +29,29 @@ pub struct Misfits {
 ///
 /// Errors as of [`read_tree`].
 pub fn check_tables(env: &Env, dir: &Path) -> engine::Result<Option<Misfits>> {
-    let expected = |row: &[u8]| row == NEXT_TREE_ROW || row.starts_with(TABLE_PREFIX);
-    let TreeReading { trees, rows } = read_tree(env, dir, SYSTEM_TREE, &expected)?;
+    let TreeReading { trees, rows } = read_tree(env, dir, SYSTEM_TREE, &is_schema_row)?;
     // A server has tree ids set aside before it creates a tree; another program has no such row.
     let rows = rows.filter(|rows| rows.iter().any(|(row, _)| row == NEXT_TREE_ROW));
     let Some(rows) = rows else { return Ok(None) };
-    let records = rows.iter().filter(|(row, _)| row.starts_with(TABLE_PREFIX));
-    let records = records.filter_map(|(row, cells)| Some((&row[..], &cells.first()?.value[..])));
+    let records =
+        rows.iter().filter_map(|(row, cells)| Some((&row[..], &cells.first()?.value[..])));
     Ok(Some(compare(&trees, records)))
 }
 
-/// Compares `trees` with the records of tables, each the row of a table and its value.
+/// Compares `trees` with the records of the schema, each a row and its value.
 fn compare<'a>(trees: &[TreeId], records: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Misfits {
     let mut misfits = Misfits::default();
-    let mut claimed = BTreeMap::new();
+    let (mut claimed, mut intended) = (BTreeMap::new(), BTreeSet::new());
     for (row, record) in records {
+        if row.starts_with(INTENT_PREFIX) {
+            match decode_intent(row, record) {
+                Ok(trees) => intended.extend(trees),
+                Err(error) => misfits.findings.push(error.to_string()),
+            }
+        }
+        if !row.starts_with(TABLE_PREFIX) {
+            continue;
+        }
         let table = match decode_table(row, record) {
             Ok(table) => table,
             Err(error) => {
@@ -58,12 +70,13 @@ fn compare<'a>(trees: &[TreeId], records: impl Iterator<Item = (&'a [u8], &'a [u
             }
         }
     }
-    // A record that cannot be read may name any of them.
-    let all_known = misfits.findings.is_empty();
     let of_tablets = trees.iter().filter(|tree| **tree >= FIRST_TABLET_TREE);
     for tree in of_tablets.filter(|tree| !claimed.contains_key(tree)) {
-        let then = if all_known { "; the next start of a server removes it" } else { "" };
-        misfits.notes.push(format!("tree {} belongs to no table{then}", tree.0));
+        let then = match intended.contains(tree) {
+            true => "it was being created or deleted, and the next start of a server removes it",
+            false => "it is kept; 'stele adopt' makes it a table",
+        };
+        misfits.notes.push(format!("tree {} belongs to no table: {then}", tree.0));
     }
     misfits
 }

@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::schema::{TableName, TableSchema};
 use crate::schema_record;
+use base::codec::{ByteReader, DecodeError, PutBytes};
 use engine::TreeOptions;
 use engine::{Column, Engine, FamilyId, RowRange, ScanRequest, Timestamp, TreeId, WriteBatch};
 use parking_lot::Mutex;
@@ -17,6 +18,14 @@ pub(crate) const FIRST_TABLET_TREE: TreeId = TreeId(16);
 const FAMILY: FamilyId = FamilyId(1);
 pub(super) const NEXT_TREE_ROW: &[u8] = b"next_tree";
 pub(super) const TABLE_PREFIX: &[u8] = b"table/";
+/// Begins the rows of [`Intent`]s; the first tree follows, as eight hexadecimal digits.
+pub(super) const INTENT_PREFIX: &[u8] = b"intent/";
+/// First byte of an intent's record.
+const INTENT_VERSION: u8 = 1;
+
+/// Trees of a table that is being created or deleted: they are dropped if that was not finished, as no
+/// table names them then. Nothing else is a reason to drop a tree.
+pub type Intent = Vec<TreeId>;
 
 /// Keeps the schema of all tables. Every change is durable when its call returns. Calls block, and
 /// changes come one at a time.
@@ -24,11 +33,24 @@ pub trait MetaStore: Send + Sync + 'static {
     /// All tables.
     fn tables(&self) -> Result<Vec<TableSchema>>;
 
-    /// Creates or replaces the record of a table.
+    /// Replaces the record of a table.
     fn put_table(&self, table: &TableSchema) -> Result<()>;
 
-    /// Removes the record of a table.
-    fn remove_table(&self, table: &TableName) -> Result<()>;
+    /// Notes the intent to create or drop `trees`, before any of it is done.
+    fn intend(&self, trees: &[TreeId]) -> Result<()>;
+
+    /// Removes an intent that was carried out.
+    fn forget(&self, trees: &[TreeId]) -> Result<()>;
+
+    /// All intents.
+    fn intents(&self) -> Result<Vec<Intent>>;
+
+    /// Creates the record of a table whose trees were intended and are there, and removes the
+    /// intent: both or none.
+    fn create_table(&self, table: &TableSchema) -> Result<()>;
+
+    /// Removes the record of a table, and notes the intent to drop its trees: both or none.
+    fn remove_table(&self, table: &TableSchema) -> Result<()>;
 
     /// Sets `count` consecutive tree ids aside, never given before, and returns the first.
     fn reserve_trees(&self, count: u32) -> Result<TreeId>;
@@ -76,7 +98,7 @@ impl EngineMeta {
     pub(super) fn is_schema(&self) -> Result<bool> {
         let mut only = true;
         self.read(RowRange::ALL, |row, _| {
-            only &= row == NEXT_TREE_ROW || row.starts_with(TABLE_PREFIX);
+            only &= is_schema_row(row);
             Ok(())
         })?;
         Ok(only)
@@ -109,12 +131,60 @@ impl EngineMeta {
             next = next.max(TreeId(u32::from_le_bytes(value)));
             Ok(())
         })?;
-        let used = self.engine.trees().into_iter().max().map_or(0, |tree| tree.0);
-        Ok(next.max(TreeId(used.saturating_add(1))))
+        Ok(next.max(self.engine.first_unused_tree()))
+    }
+
+    /// Tells by a row of the system tree that it is one, as the first table does.
+    pub(super) fn begin_numbers(&self) -> Result<()> {
+        let mut begun = false;
+        self.read(RowRange::single(NEXT_TREE_ROW), |_, _| {
+            begun = true;
+            Ok(())
+        })?;
+        if begun { Ok(()) } else { self.reserve_trees(1).map(|_| ()) }
     }
 }
 
-fn table_row(table: &TableName) -> Vec<u8> {
+/// Whether a row of the system tree is one of the schema.
+pub(super) fn is_schema_row(row: &[u8]) -> bool {
+    row == NEXT_TREE_ROW || row.starts_with(TABLE_PREFIX) || row.starts_with(INTENT_PREFIX)
+}
+
+fn intent_row(trees: &[TreeId]) -> Vec<u8> {
+    let first = trees.first().map_or(0, |tree| tree.0);
+    [INTENT_PREFIX, format!("{first:08x}").as_bytes()].concat()
+}
+
+fn encode_intent(trees: &[TreeId]) -> Vec<u8> {
+    let mut record = vec![INTENT_VERSION];
+    record.put_varint(trees.len() as u64);
+    trees.iter().for_each(|tree| record.put_u32(tree.0));
+    record
+}
+
+/// The trees of the intent in `row`; `DataLoss` if it cannot be read.
+pub(super) fn decode_intent(row: &[u8], record: &[u8]) -> Result<Intent> {
+    let mut reader = ByteReader::new(record);
+    let mut decode = || {
+        let version = reader.u8("version")?;
+        let count = reader.varint("trees")?;
+        let mut trees = Vec::new();
+        for _ in 0..count {
+            trees.push(TreeId(reader.u32("tree")?));
+        }
+        Ok::<_, DecodeError>((version, trees))
+    };
+    let (version, trees) = decode().map_err(|error| damaged(row, error))?;
+    if version != INTENT_VERSION {
+        return Err(damaged(row, format!("version {version} of an intent is not known")));
+    }
+    if !reader.is_empty() || intent_row(&trees) != row {
+        return Err(damaged(row, "the intent is not of this row"));
+    }
+    Ok(trees)
+}
+
+pub(super) fn table_row(table: &TableName) -> Vec<u8> {
     [TABLE_PREFIX, table.as_str().as_bytes()].concat()
 }
 
@@ -131,6 +201,21 @@ fn damaged(row: &[u8], what: impl std::fmt::Display) -> Error {
     Error::DataLoss(format!("system tree, row '{}': {what}", row.escape_ascii()))
 }
 
+fn put_record(batch: &mut WriteBatch, table: &TableSchema) {
+    let record = schema_record::encode(table);
+    batch.put(&table_row(&table.name), Column::of(FAMILY, b""), Timestamp(0), &record);
+}
+
+fn put_intent(batch: &mut WriteBatch, trees: &[TreeId]) {
+    let column = Column::of(FAMILY, b"");
+    batch.put(&intent_row(trees), column, Timestamp(0), &encode_intent(trees));
+}
+
+/// The trees of a table, in order of its tablets.
+pub(super) fn trees_of(table: &TableSchema) -> Vec<TreeId> {
+    table.tablets.iter().map(|tablet| tablet.tree).collect()
+}
+
 impl MetaStore for EngineMeta {
     fn tables(&self) -> Result<Vec<TableSchema>> {
         let mut tables = Vec::new();
@@ -143,14 +228,42 @@ impl MetaStore for EngineMeta {
 
     fn put_table(&self, table: &TableSchema) -> Result<()> {
         let mut batch = WriteBatch::new();
-        let record = schema_record::encode(table);
-        batch.put(&table_row(&table.name), Column::of(FAMILY, b""), Timestamp(0), &record);
+        put_record(&mut batch, table);
         self.write(&batch)
     }
 
-    fn remove_table(&self, table: &TableName) -> Result<()> {
+    fn intend(&self, trees: &[TreeId]) -> Result<()> {
         let mut batch = WriteBatch::new();
-        batch.delete_row(&table_row(table));
+        put_intent(&mut batch, trees);
+        self.write(&batch)
+    }
+
+    fn forget(&self, trees: &[TreeId]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.delete_row(&intent_row(trees));
+        self.write(&batch)
+    }
+
+    fn intents(&self) -> Result<Vec<Intent>> {
+        let mut intents = Vec::new();
+        self.read(RowRange::prefix(INTENT_PREFIX), |row, record| {
+            intents.push(decode_intent(row, record)?);
+            Ok(())
+        })?;
+        Ok(intents)
+    }
+
+    fn create_table(&self, table: &TableSchema) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        put_record(&mut batch, table);
+        batch.delete_row(&intent_row(&trees_of(table)));
+        self.write(&batch)
+    }
+
+    fn remove_table(&self, table: &TableSchema) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.delete_row(&table_row(&table.name));
+        put_intent(&mut batch, &trees_of(table));
         self.write(&batch)
     }
 

@@ -24,7 +24,7 @@ mod times;
 mod write;
 
 pub use load::{LoadedRows, TableLoad};
-pub use meta::MetaStore;
+pub use meta::{Intent, MetaStore};
 
 use crate::error::{Error, Result};
 use crate::filter::compile::Plan;
@@ -40,7 +40,7 @@ use crate::store::{DropRows, ReadRows, RowKeySample, Store};
 use async_trait::async_trait;
 use base::env::Clock;
 use bytes::Bytes;
-use engine::{Durability, Engine, TreeId, WriteBatch};
+use engine::{Durability, Engine, Owner, TreeId, WriteBatch};
 use locks::RowLocks;
 use meta::{EngineMeta, FIRST_TABLET_TREE};
 use parking_lot::{Mutex, RwLock};
@@ -124,10 +124,13 @@ impl Pool {
 }
 
 impl Local {
-    /// Opens the tables of `engine`: reads the schema, drops orphan trees, sets GC rules. Blocks.
+    /// Opens the tables of `engine`: reads the schema, finishes what was being created or deleted,
+    /// sets GC rules. Blocks. The store is a server's from then on.
     ///
-    /// `DataLoss` if the schema is damaged or names a tree that is missing.
+    /// `FailedPrecondition` if it is of a program that embeds the engine. `DataLoss` if the schema is
+    /// damaged or names a tree that is missing. Trees that no table names are logged, and kept.
     pub fn open(engine: Engine, clock: Arc<dyn Clock>) -> Result<Self> {
+        engine.claim(Owner::Server)?;
         let meta = EngineMeta::open(engine.clone())?;
         Self::with_meta(engine, clock, Box::new(meta))
     }
@@ -154,6 +157,7 @@ impl Local {
         meta: Box<dyn MetaStore>,
         shape: Shape,
     ) -> Result<Self> {
+        engine.claim(Owner::Server)?;
         let mut tables = BTreeMap::new();
         let mut orphans: BTreeSet<TreeId> = engine.trees().into_iter().collect();
         orphans.retain(|tree| *tree >= FIRST_TABLET_TREE);
@@ -168,9 +172,17 @@ impl Local {
             }
             tables.insert(schema.name.clone(), Arc::new(Table::new(schema)));
         }
+        for intent in meta.intents()? {
+            // A tree that a table names is the table's, whatever was intended.
+            for tree in intent.iter().filter(|tree| orphans.remove(tree)) {
+                tracing::info!(tree = tree.0, "dropping a tree of a table that is none");
+                engine.drop_tree(*tree)?;
+            }
+            meta.forget(&intent)?;
+        }
         for tree in orphans {
-            tracing::info!(tree = tree.0, "dropping a tree that no table names");
-            engine.drop_tree(tree)?;
+            let tree = tree.0;
+            tracing::warn!(tree, "belongs to no table, and is kept; 'stele adopt' makes it one");
         }
         let durable = engine.durability() == Durability::Sync;
         let opened_micros = (!durable).then(|| clock.now_micros());

@@ -3,6 +3,7 @@
 //! The order of steps in each is what docs/format/schema.md promises after a crash. Elision rules
 //! are set before writers can see a new family, and after readers have lost a dropped one.
 
+use super::meta::{MetaStore, trees_of};
 use super::{Core, Table};
 use crate::error::{Error, Result};
 use crate::gc::TableRules;
@@ -12,7 +13,7 @@ use crate::schema::{
 };
 use crate::store::{DropRows, RowKeySample};
 use bytes::Bytes;
-use engine::{FamilyId, RowRange, TreeId, TreeOptions, WriteBatch};
+use engine::{Engine, FamilyId, RowRange, TreeId, TreeOptions, WriteBatch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -40,16 +41,22 @@ impl Core {
         let tablets = starts.zip(first.0..);
         schema.tablets =
             tablets.map(|(start, tree)| Tablet { start, tree: TreeId(tree) }).collect();
+        let trees = trees_of(&schema);
+        self.meta.intend(&trees)?;
         if let Err(error) = self.create_trees(&schema) {
-            // What is left after a failure here is dropped at the next open.
-            for tablet in &schema.tablets {
-                let _ = self.engine.drop_tree(tablet.tree);
-            }
+            self.drop_intended(&trees);
             return Err(error);
         }
         // After an error here the record may be there when the store opens again: the trees stay.
-        self.meta.put_table(&schema)?;
+        self.meta.create_table(&schema)?;
         Ok(self.publish(schema))
+    }
+
+    /// Drops trees that are noted to be dropped. What fails is left to the next open.
+    fn drop_intended(&self, trees: &[TreeId]) {
+        if let Err(error) = drop_trees(&self.engine, &*self.meta, trees) {
+            tracing::warn!(%error, ?trees, "left for the next open to drop");
+        }
     }
 
     fn create_trees(&self, schema: &TableSchema) -> Result<()> {
@@ -66,14 +73,10 @@ impl Core {
             let text = format!("table {name} is protected from deletion");
             return Err(Error::FailedPrecondition(text));
         }
-        self.meta.remove_table(name)?;
+        self.meta.remove_table(&table.schema)?;
         self.tables.write().remove(name);
-        for tablet in &table.schema.tablets {
-            // The table is gone whatever happens to its trees.
-            if let Err(error) = self.engine.drop_tree(tablet.tree) {
-                tracing::warn!(%error, tree = tablet.tree.0, "left for the next open to drop");
-            }
-        }
+        // The table is gone whatever happens to its trees.
+        self.drop_intended(&trees_of(&table.schema));
         Ok(())
     }
 
@@ -162,6 +165,17 @@ impl Core {
         self.tables.write().insert(schema.name.clone(), table);
         schema
     }
+}
+
+/// Drops `trees`, which are noted to be dropped, as far as they are there, and removes the note.
+pub(super) fn drop_trees(engine: &Engine, meta: &dyn MetaStore, trees: &[TreeId]) -> Result<()> {
+    for tree in trees {
+        match engine.drop_tree(*tree) {
+            Ok(()) | Err(engine::Error::UnknownTree(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    meta.forget(trees)
 }
 
 /// The parts of `ranges` (sorted, disjoint) that lie in each tablet, in row order.

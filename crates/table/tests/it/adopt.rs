@@ -1,7 +1,7 @@
 //! After a repair that lost records of tables, or trees, the store opens and shows all there is.
 
 use crate::harness::{Harness, set, show};
-use engine::{Engine, TreeId, WriteBatch};
+use engine::{Engine, Owner, TreeId, WriteBatch};
 use std::path::Path;
 use table::local::adopt::{RECOVERED, adopt_trees};
 use table::*;
@@ -23,6 +23,9 @@ async fn store(dir: &Path) -> Vec<TreeId> {
 fn adopt(dir: &Path, change: impl FnOnce(&Engine)) -> Vec<String> {
     let env = base::env::Env::real(1);
     let engine = Engine::open(env, dir, engine::Options::default()).unwrap();
+    if engine.owner() == Some(Owner::Server) {
+        engine.claim(Owner::Server).unwrap();
+    }
     change(&engine);
     let done = adopt_trees(&engine, 7).unwrap();
     engine.close().unwrap();

@@ -7,4 +7,5 @@ mod filters;
 mod harness;
 mod limits;
 mod load;
+mod owner;
 mod store;

@@ -145,6 +145,7 @@ fn schema_changes_survive_a_power_loss_at_any_moment() {
         let tables: Vec<_> = local.core.tables.read().values().cloned().collect();
         let named = tables.iter().map(|table| table.schema.tablets.len()).sum::<usize>();
         assert_eq!(local.core.engine.trees().len(), named + 1, "no orphan is left");
+        assert!(local.core.meta.intents().unwrap().is_empty(), "and no intent");
         // And it goes on: a new table is as good as any.
         let table = CreateTable {
             name: name("later"),

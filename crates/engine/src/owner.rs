@@ -1,0 +1,322 @@
+//! Whose a store is: an embedding program's, or a server's, which reads the schema in tree 1 and
+//! takes all other trees for its tables.
+//!
+//! 1. The manifest tells the owner from the store's first tree on. A store of before owners is a
+//!    server's if tree 1 holds a schema and nothing else, nobody's if it has nothing at all, and an
+//!    embedding program's otherwise.
+//! 2. Who opens an engine is an embedding program until it claims the store as a server.
+//! 3. Nobody writes to the store of another owner: no batch, no tree, no file. Reads, flushes and
+//!    compactions, which change nothing of what it holds, go on.
+
+use crate::cell::{FamilyId, TreeId};
+use crate::engine::{Engine, Shared};
+use crate::error::{Error, Result};
+use crate::manifest::{Edit, LogPosition, ManifestSet, Owner, State};
+use crate::options::Options;
+use crate::request::{RowRange, ScanRequest};
+use base::env::Env;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The tree of a server's schema.
+const SCHEMA: TreeId = TreeId(1);
+/// The first tree of a server's tables.
+const FIRST_OF_TABLES: TreeId = TreeId(16);
+/// The row of a server's schema that is there before any tree of a table is.
+const NEXT_TREE: &[u8] = b"next_tree";
+/// How all others began, before there were owners.
+const TABLES: &[u8] = b"table/";
+
+/// What an open engine knows of its owner.
+#[derive(Debug, Default)]
+pub(crate) struct Ownership {
+    /// Of a store of before owners: what it has tells.
+    told_by_contents: Option<Owner>,
+    /// Whether the store is a server's, and was not claimed by one.
+    foreign: AtomicBool,
+}
+
+impl Ownership {
+    /// Reads whose store `engine` has open.
+    pub(crate) fn look(engine: &Engine) -> Result<Self> {
+        let owner = engine.shared().manifest.state().owner;
+        let told_by_contents = match owner {
+            Some(_) => None,
+            // Whoever opens it finds the damage where it matters to him.
+            None => match by_contents(engine) {
+                Err(Error::Corruption { .. }) => None,
+                told => told?,
+            },
+        };
+        let foreign = owner.or(told_by_contents) == Some(Owner::Server);
+        Ok(Self { told_by_contents, foreign: AtomicBool::new(foreign) })
+    }
+}
+
+/// The owner that the contents of a store of before owners tell.
+fn by_contents(engine: &Engine) -> Result<Option<Owner>> {
+    let trees = engine.trees();
+    if trees.is_empty() {
+        return Ok(None);
+    }
+    if !trees.contains(&SCHEMA) {
+        return Ok(Some(Owner::Embedder));
+    }
+    let mut scan = engine.scan(SCHEMA, &ScanRequest::rows(RowRange::ALL), None)?;
+    let mut numbered = false;
+    let mut rows = 0;
+    while let Some(row) = scan.next_row()? {
+        rows += 1;
+        numbered |= row == NEXT_TREE;
+        if row != NEXT_TREE && !row.starts_with(TABLES) {
+            return Ok(Some(Owner::Embedder));
+        }
+        match scan.next_cell()? {
+            Some(cell) if cell.family == FamilyId(1) && cell.qualifier.is_empty() => {}
+            _ => return Ok(Some(Owner::Embedder)),
+        }
+    }
+    Ok(match (numbered, rows, trees.len()) {
+        (true, ..) => Some(Owner::Server),
+        // Both make tree 1 before anything is in it.
+        (false, 0, 1) => None,
+        _ => Some(Owner::Embedder),
+    })
+}
+
+impl Shared {
+    /// Whose the store is; `None` while it is nobody's.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        let told_by_contents = self.ownership.get().and_then(|known| known.told_by_contents);
+        self.manifest.state().owner.or(told_by_contents)
+    }
+
+    /// Refuses to write to the store of a server that did not claim it.
+    pub(crate) fn check_owner(&self) -> Result<()> {
+        match self.ownership.get() {
+            Some(known) if known.foreign.load(Ordering::Relaxed) => {
+                Err(self.refusal(Owner::Server))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn refusal(&self, owner: Owner) -> Error {
+        let what = match owner {
+            Owner::Server => {
+                "it is a server's, and other programs write to it through that server; copy it and \
+                 read the copy, or choose another directory"
+            }
+            Owner::Embedder => {
+                "it is of a program that embeds the engine, whose trees a server does not know; \
+                 'stele adopt' makes tables of them and gives it to servers, or choose another \
+                 directory"
+            }
+        };
+        Error::Unusable { dir: self.dir.clone(), what: what.to_owned() }
+    }
+
+    /// The edit that tells the owner, if the manifest does not and a tree is about to be made.
+    pub(crate) fn owning(&self) -> Option<Edit> {
+        let owner = self.owner().unwrap_or(Owner::Embedder);
+        self.manifest.state().owner.is_none().then_some(Edit::Owner(owner))
+    }
+
+    /// See [`Engine::claim`].
+    pub(crate) fn claim(&self, owner: Owner) -> Result<()> {
+        match self.owner() {
+            Some(other) if other != owner => Err(self.refusal(other)),
+            _ => self.give_to(owner),
+        }
+    }
+
+    /// See [`Engine::give_to`].
+    pub(crate) fn give_to(&self, owner: Owner) -> Result<()> {
+        self.manifest.change(|state| match state.owner {
+            Some(known) if known == owner => Ok(Vec::new()),
+            _ => Ok(vec![Edit::Owner(owner)]),
+        })?;
+        if let Some(known) = self.ownership.get() {
+            known.foreign.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Gives the store in `dir`, which nobody has open, from an embedding program to servers. The trees
+/// that a server keeps for itself, those below 16, get other ids; tells from which to which. Trees
+/// are as they were, and no table names them yet. Takes as long as flushing them; a crash leaves it
+/// done or not.
+///
+/// `Unusable` if the directory is in use, or not a data directory; otherwise as [`Engine::open`].
+pub fn give_to_server(env: &Env, dir: &Path, options: Options) -> Result<Vec<(TreeId, TreeId)>> {
+    if crate::manifest::load(&*env.fs, dir)?.is_none() {
+        let what = "no data directory: it has no CURRENT".to_owned();
+        return Err(Error::Unusable { dir: dir.to_owned(), what });
+    }
+    let engine = Engine::open(env.clone(), dir, options)?;
+    if engine.owner() == Some(Owner::Server) {
+        engine.claim(Owner::Server)?;
+        engine.close()?;
+        return Ok(Vec::new());
+    }
+    for tree in engine.trees().into_iter().filter(|tree| *tree < FIRST_OF_TABLES) {
+        engine.flush(tree)?;
+    }
+    engine.close()?;
+    drop(engine);
+    let _lock = crate::recovery::lock(&*env.fs, dir)?;
+    let manifest = ManifestSet::open(env.fs.clone(), dir)?;
+    let mut moved = Vec::new();
+    manifest.change(|state| {
+        let mut edits = vec![Edit::Owner(Owner::Server)];
+        moved = move_low_trees(state, &mut edits);
+        Ok(edits)
+    })?;
+    manifest.close()?;
+    Ok(moved)
+}
+
+/// Moves all that trees below 16 have to new ones.
+fn move_low_trees(state: &State, edits: &mut Vec<Edit>) -> Vec<(TreeId, TreeId)> {
+    let used = state.trees.keys().chain(state.used.keys()).map(|tree| tree.0).max().unwrap_or(0);
+    let mut next = FIRST_OF_TABLES.0.max(used.saturating_add(1));
+    let mut moved = Vec::new();
+    let low = state.trees.iter().filter(|(tree, _)| **tree < FIRST_OF_TABLES);
+    for (from, version) in low {
+        let (from, to) = (*from, TreeId(next));
+        if version.runs().next().is_some() {
+            edits.push(Edit::CreateTree { tree: to, options: version.options.clone() });
+            for (level, runs) in version.levels.iter().enumerate() {
+                for run in runs {
+                    let run_id = run.id;
+                    edits.extend(run.ssts.iter().flat_map(|meta| {
+                        let (number, meta) = (meta.number, (**meta).clone());
+                        [
+                            Edit::RemoveSst { tree: from, level, run: run_id, number },
+                            Edit::AddSst { tree: to, level, run: run_id, meta },
+                        ]
+                    }));
+                }
+            }
+            // The log has nothing of a tree before it was made.
+            edits.push(Edit::Flushed { tree: to, position: LogPosition(version.flushed.0) });
+            moved.push((from, to));
+            next = next.saturating_add(1);
+        }
+        if from != SCHEMA {
+            edits.push(Edit::DropTree { tree: from });
+        }
+    }
+    moved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::WriteBatch;
+    use crate::cell::{Column, Timestamp};
+    use crate::options::TreeOptions;
+    use base::env::sim::SimEnv;
+
+    const DIR: &str = "data";
+
+    fn open(machine: &SimEnv) -> Engine {
+        Engine::open(machine.env(), Path::new(DIR), Options::default()).unwrap()
+    }
+
+    fn write(engine: &Engine, tree: TreeId, row: &[u8]) {
+        let mut batch = WriteBatch::new();
+        batch.put(row, Column::of(FamilyId(1), b""), Timestamp(0), b"value");
+        engine.write(tree, &batch).unwrap();
+    }
+
+    #[test]
+    fn a_store_belongs_to_who_makes_its_first_tree_or_claims_it_before() {
+        let machine = SimEnv::new(1);
+        let engine = open(&machine);
+        assert_eq!(engine.owner(), None);
+        engine.create_tree(TreeId(1), TreeOptions::default()).unwrap();
+        assert_eq!(engine.owner(), Some(Owner::Embedder));
+        let refused = engine.claim(Owner::Server);
+        assert!(matches!(refused, Err(Error::Unusable { .. })), "{refused:?}");
+        drop(engine);
+        let machine = machine.power_loss();
+        assert_eq!(open(&machine).owner(), Some(Owner::Embedder));
+
+        let machine = SimEnv::new(2);
+        let engine = open(&machine);
+        engine.claim(Owner::Server).unwrap();
+        engine.create_tree(TreeId(1), TreeOptions::default()).unwrap();
+        drop(engine);
+        let machine = machine.power_loss();
+        let engine = open(&machine);
+        assert_eq!(engine.owner(), Some(Owner::Server));
+        let refused = engine.create_tree(TreeId(2), TreeOptions::default());
+        assert!(matches!(refused, Err(Error::Unusable { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn contents_tell_the_owner_of_a_store_of_before_owners() {
+        let cases: [(&[u32], &[&[u8]], Option<Owner>); 9] = [
+            (&[], &[], None),
+            (&[1], &[], None),
+            (&[1, 16], &[], Some(Owner::Embedder)),
+            (&[7], &[], Some(Owner::Embedder)),
+            (&[1], &[b"next_tree"], Some(Owner::Server)),
+            (&[1, 16], &[b"next_tree", b"table/a"], Some(Owner::Server)),
+            (&[1, 16], &[b"table/a"], Some(Owner::Embedder)),
+            (&[1], &[b"next_tree", b"other"], Some(Owner::Embedder)),
+            (&[1], &[b"key"], Some(Owner::Embedder)),
+        ];
+        for (trees, rows, owner) in cases {
+            let engine = open(&SimEnv::new(1));
+            for tree in trees {
+                engine.create_tree(TreeId(*tree), TreeOptions::default()).unwrap();
+            }
+            rows.iter().for_each(|row| write(&engine, TreeId(1), row));
+            assert_eq!(by_contents(&engine).unwrap(), owner, "{trees:?} {rows:?}");
+        }
+    }
+
+    /// Whatever moment the power goes, all trees are the one's or all are the other's.
+    #[test]
+    fn a_store_is_given_whole_or_not_at_all() {
+        let store = |machine: &SimEnv| {
+            let engine = open(machine);
+            for tree in [1, 3, 30].map(TreeId) {
+                engine.create_tree(tree, TreeOptions::default())?;
+                write(&engine, tree, format!("row {}", tree.0).as_bytes());
+            }
+            engine.close()
+        };
+        let give =
+            |machine: &SimEnv| give_to_server(&machine.env(), Path::new(DIR), Options::default());
+        let machine = SimEnv::new(1);
+        store(&machine).unwrap();
+        let before = machine.fs.operations();
+        let moved = give(&machine).unwrap();
+        assert_eq!(moved, [(TreeId(1), TreeId(31)), (TreeId(3), TreeId(32))]);
+        let operations = machine.fs.operations();
+        assert!(operations > before + 10);
+        let mut given = 0;
+        for operation in before + 1..=operations {
+            let machine = SimEnv::new(1);
+            store(&machine).unwrap();
+            machine.fs.power_off_at(operation);
+            let _ = give(&machine);
+            let machine = machine.power_loss();
+            let engine = open(&machine);
+            let places = match engine.owner().unwrap() {
+                Owner::Embedder => [1, 3, 30],
+                Owner::Server => [31, 32, 30],
+            };
+            given += usize::from(places[0] == 31);
+            for (tree, row) in places.into_iter().zip(["row 1", "row 3", "row 30"]) {
+                let cell = engine.get(TreeId(tree), row.as_bytes(), FamilyId(1), b"", None);
+                assert!(cell.unwrap().is_some(), "{row} after a loss at {operation}");
+            }
+        }
+        assert!(given > 0 && given < (operations - before) as usize, "{given}");
+    }
+}

@@ -1,0 +1,48 @@
+//! `stele adopt`: makes tables of trees that no table names, also of a store that an embedding
+//! program made.
+
+use anyhow::{Context, Result};
+use base::env::{Clock, Env, SystemClock};
+use clap::Args;
+use engine::owner::give_to_server;
+use engine::{Engine, Options, RowRange};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use table::local::adopt::adopt_trees;
+
+/// Arguments of `adopt`.
+#[derive(Debug, Args)]
+pub(crate) struct AdoptArgs {
+    /// The data directory, which nobody has open.
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
+/// Gives a store to servers and makes its tables fit its trees.
+pub(crate) fn run(args: &AdoptArgs) -> Result<ExitCode> {
+    let dir = &args.dir;
+    let context = || format!("cannot adopt {}", dir.display());
+    let env = Env::real(2);
+    let moved = give_to_server(&env, dir, Options::default()).with_context(context)?;
+    let engine = Engine::open(env, dir, Options::default()).with_context(context)?;
+    let done = adopt_trees(&engine, SystemClock.now_micros()).with_context(context)?;
+    // Files say of which tree they are, for a repair without a manifest.
+    for (_, tree) in &moved {
+        engine.compact_range(*tree, &RowRange::ALL).with_context(context)?;
+    }
+    engine.close().with_context(context)?;
+    let mut out = std::io::stdout().lock();
+    for (from, to) in &moved {
+        writeln!(
+            out,
+            "tree {} is now tree {}: servers keep the first 15 for themselves",
+            from.0, to.0
+        )?;
+    }
+    for line in &done {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out, "{} is a server's; it fits its {} trees", dir.display(), engine.trees().len())?;
+    Ok(ExitCode::SUCCESS)
+}
