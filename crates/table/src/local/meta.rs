@@ -5,8 +5,8 @@ use crate::error::{Error, Result};
 use crate::schema::{TableName, TableSchema};
 use crate::schema_record;
 use base::codec::{ByteReader, DecodeError, PutBytes};
-use engine::TreeOptions;
 use engine::{Column, Engine, FamilyId, RowRange, ScanRequest, Timestamp, TreeId, WriteBatch};
+use engine::{Owner, TreeOptions};
 use parking_lot::Mutex;
 use std::ops::Range;
 
@@ -68,8 +68,10 @@ pub(crate) struct EngineMeta {
 }
 
 impl EngineMeta {
-    /// The schema of `engine`, whose system tree is created if it is missing.
+    /// The schema of `engine`, which is a server's from then on, and whose system tree is created if
+    /// it is missing.
     pub(crate) fn open(engine: Engine) -> Result<Self> {
+        engine.claim(Owner::Server)?;
         if !engine.trees().contains(&SYSTEM_TREE) {
             engine.create_tree(SYSTEM_TREE, TreeOptions::default())?;
         }

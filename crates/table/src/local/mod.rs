@@ -130,7 +130,6 @@ impl Local {
     /// `FailedPrecondition` if it is of a program that embeds the engine. `DataLoss` if the schema is
     /// damaged or names a tree that is missing. Trees that no table names are logged, and kept.
     pub fn open(engine: Engine, clock: Arc<dyn Clock>) -> Result<Self> {
-        engine.claim(Owner::Server)?;
         let meta = EngineMeta::open(engine.clone())?;
         Self::with_meta(engine, clock, Box::new(meta))
     }

@@ -123,7 +123,7 @@ async fn a_load_into_a_family_that_was_dropped_since_is_refused() {
     }
     t.local.install(into_g).await.unwrap();
     t.local.install(load("f")).await.unwrap();
-    assert_eq!(t.dump().await, "a f:q@1=v\na g:q@1=v\n");
+    assert_eq!(t.dump().await, "a g:q@1=v\na f:q@1=v\n");
 }
 
 #[tokio::test]
