@@ -239,7 +239,6 @@ impl Shape {
         Self {
             runs_looked_at: points.runs_looked_at,
             fetches_max: points.fetches_max,
-            covers_max: points.covers_max,
             frame_attempts: points.frame_attempts,
             hand_steps_max: points.hand_steps_max,
             memory_bytes_min: 1 << 10,

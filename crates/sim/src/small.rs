@@ -107,8 +107,9 @@ fn again_and_again(dice: &mut Dice) -> Step {
         // Newer ones are rarer: what is found first is often not the newest.
         let time = Timestamp((dice.below(40) * dice.below(40) / 40) as i64);
         match dice.below(24) {
-            0 => batch.delete(&row, column, names::timestamps(dice)),
-            1 => batch.merge(&row, column, time, names::operand(dice)),
+            0 | 1 => batch.delete(&row, column, names::timestamps(dice)),
+            2 => batch.merge(&row, column, time, names::operand(dice)),
+            3..=5 => batch.put(&row, column, time, &[7; 100]),
             _ => batch.put(&row, column, time, &names::value(dice, 60)),
         }
     }
