@@ -24,7 +24,7 @@
 use crate::batch::FrozenBatch;
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
-use crate::log::{LogRecord, LogWriter};
+use crate::log::{COMMIT_TIME_END, LogRecord, LogWriter};
 use crate::manifest::{LogClosed, LogPosition};
 use crate::options::{Durability, Options};
 use crate::snapshot::Snapshots;
@@ -211,7 +211,7 @@ impl Commits {
 
     fn append(&self, log: &mut Log, group: &[Arc<Request>], first: SequenceNumber) -> Result<()> {
         let carried = group.iter().map(|request| request.time).max().unwrap_or(0);
-        let commit_time = self.next_commit_time(carried);
+        let commit_time = self.next_commit_time(carried)?;
         let records: Vec<LogRecord<'_>> = numbered(group, first)
             .map(|(request, first)| LogRecord {
                 tree: request.tree.id,
@@ -235,13 +235,17 @@ impl Commits {
         if due { self.sync_log(log) } else { Ok(()) }
     }
 
-    /// A commit time above all before it, and not below `least`. Under `log`.
-    fn next_commit_time(&self, least: u64) -> u64 {
+    /// A commit time above all before it, and not below `least`. `WritesStopped` if no reader of the
+    /// log would take it. Under `log`.
+    fn next_commit_time(&self, least: u64) -> Result<u64> {
         let now = u64::try_from(self.clock.now_micros()).unwrap_or(0);
         let before = self.commit_time.load(Ordering::Relaxed);
         let time = now.max(before.saturating_add(1)).max(least);
+        if time >= COMMIT_TIME_END {
+            return Err(Error::WritesStopped("commit times are used up".to_owned()));
+        }
         self.commit_time.store(time, Ordering::Release);
-        time
+        Ok(time)
     }
 
     /// The newest commit time.
@@ -252,7 +256,7 @@ impl Commits {
     /// Raises the newest commit time to `time`, for something that carries it and is not in the log.
     pub(crate) fn note_time(&self, time: u64) {
         let _log = self.log.lock();
-        self.commit_time.fetch_max(time, Ordering::Release);
+        self.commit_time.fetch_max(time.min(COMMIT_TIME_END - 1), Ordering::Release);
     }
 
     fn sync_log(&self, log: &mut Log) -> Result<()> {

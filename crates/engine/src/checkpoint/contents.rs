@@ -119,7 +119,7 @@ fn read_log(
 ) -> Result<(Point, Vec<SegmentNumber>)> {
     let flushed = state.trees.values().map(|tree| tree.flushed).max().unwrap_or(LogPosition(0));
     let sequence = state.last_sequence.0.max(flushed.0);
-    let mut point = Point { sequence, commit_micros: 0 };
+    let mut point = Point { sequence, commit_micros: state.commit_time };
     let mut log = LogReader::open(Arc::clone(fs), dir)?;
     while let Some(item) = log.next()? {
         let last = super::last_of(dir, &item)?;

@@ -37,6 +37,7 @@ mod written;
 
 pub(crate) use reader::Ending;
 pub use reader::{LogEnd, LogItem, LogReader, SegmentItem, SegmentReader};
+pub(crate) use record::COMMIT_TIME_END;
 pub use record::{LogRecord, RecordKind};
 pub(crate) use segments::is_empty;
 pub use segments::{LogSegments, SegmentNumber};

@@ -267,7 +267,8 @@ pub(crate) fn decode_record_header(
 }
 
 /// Larger than any commit time: the clock gives less than 2^63, and later groups count on from there.
-const COMMIT_TIME_END: u64 = 3 << 62;
+/// Decoders refuse it, and a commit that would reach it is refused.
+pub(crate) const COMMIT_TIME_END: u64 = 3 << 62;
 
 fn check_fields(header: &RecordHeader, offset: u64, reserved: &[u8]) -> Result<(), RecordFault> {
     if reserved.iter().any(|byte| *byte != 0) {

@@ -3,7 +3,7 @@
 
 use super::version::{FileNumber, RunId, SstMeta};
 use crate::cell::{SequenceNumber, Timestamp, TreeId};
-use crate::log::{LogPosition, SegmentNumber};
+use crate::log::{COMMIT_TIME_END, LogPosition, SegmentNumber};
 use crate::options::{Compression, FilterGranularity, TreeOptions};
 use crate::request::RowRange;
 use base::codec::{ByteReader, DecodeError, PutBytes};
@@ -268,7 +268,9 @@ impl Edit {
                     byte => Err(EditError::Byte("owner", byte)),
                 };
             }
-            tag::COMMIT_TIME => return Ok(Self::CommitTime(reader.u64("commit time")?)),
+            tag::COMMIT_TIME => {
+                return Ok(Self::CommitTime(number(reader, "commit time", COMMIT_TIME_END - 1)?));
+            }
             _ => {}
         }
         let tree = TreeId(reader.u32("tree")?);

@@ -278,4 +278,18 @@ mod tests {
             assert!(matches!(opened, Err(Error::Corruption { .. })), "{time}: {opened:?}");
         }
     }
+
+    /// Commit times count on from the newest; a reader of the log would refuse the one after the last.
+    #[test]
+    fn no_commit_is_written_at_a_time_that_the_next_open_refuses() {
+        let engine = open_after(&[3], (3 << 62) - 1).unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put(b"row", Column::of(FamilyId(1), b"c"), Timestamp(1), b"");
+        let written = engine.write(TREE, &batch);
+        assert!(matches!(written, Err(Error::WritesStopped(_))), "{written:?}");
+        let engine = open_after(&[3], 7).unwrap();
+        engine.note_commit_micros(u64::MAX);
+        let written = engine.write(TREE, &batch);
+        assert!(matches!(written, Err(Error::WritesStopped(_))), "{written:?}");
+    }
 }

@@ -90,8 +90,10 @@ impl RowTimes {
         Drawing { times: self, held: held.collect(), now: self.look() }
     }
 
-    /// A time above all given so far, to whatever row; those given later are above it.
+    /// A time above all given so far, to whatever row; those given later are above it. Holds all
+    /// stripes meanwhile, so that nobody is between looking at the floor and giving a time.
     pub(super) fn draw_for_all(&self) -> Timestamp {
+        let _all: Vec<_> = self.stripes.iter().map(Mutex::lock).collect();
         let now = self.look();
         let before = self.newest.load(Ordering::Acquire).max(self.floor.load(Ordering::Acquire));
         let time = self.next(before, now);
