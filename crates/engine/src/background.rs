@@ -1,5 +1,6 @@
-//! Background work: when memtables are frozen and flushed, and how jobs run and end. When
-//! compactions start is decided in `compactions`, when writers wait in `stalls`.
+//! Background work: when memtables are frozen, and how jobs run and end. Flushes are in `flushes`,
+//! when compactions start is decided in `compactions`, when writers wait in `stalls`, and what becomes
+//! of work that fails in `policy`.
 //!
 //! Invariants:
 //! 1. Per tree at most one flush runs at a time (`Work::flushing`), and compactions whose inputs and
@@ -13,30 +14,35 @@
 //!    `Engine::flush`, by ingests, and by a replay that memory was too small for.
 //! 4. Whoever waits (a stalled writer, a flush on demand) waits on `progressed`, which is
 //!    signalled after every change of a flag; before sleeping it offers to run a queued job itself
-//!    (`Tasks::help`), so that a single-threaded simulation makes progress.
+//!    (`Tasks::help`), so that a single-threaded simulation makes progress. It looks whether the
+//!    engine closes, or writes were stopped.
+//! 5. What marks work as under way is a value that ends with it, also by a panic, so that nobody waits
+//!    for work that is gone.
 
 pub(crate) mod compactions;
+pub(crate) mod flushes;
+pub(crate) mod health;
 pub(crate) mod io_rate;
 mod pieces;
+pub(crate) mod policy;
 mod pressure;
 pub(crate) mod stalls;
 
 use crate::budget::Budget;
 use crate::compaction::pick;
-use crate::compaction::run::{self, Writing, Written};
+use crate::compaction::run::Writing;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
-use crate::manifest::Edit;
+use crate::manifest::{Edit, is_in_doubt};
 use crate::marks::Mark;
 use crate::options::Durability;
 use crate::tree::Tree;
 use io_rate::{Feedback, Writer};
+use policy::{Kind, Task, Writers, rule};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long a failed flush or compaction waits before it is tried again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Longest sleep of a waiter before it looks again.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// What the waiters of an engine wait on.
@@ -65,24 +71,6 @@ impl Drop for CountedJob {
     fn drop(&mut self) {
         self.shared.progress.lock().jobs -= 1;
         self.shared.progressed.notify_all();
-    }
-}
-
-/// As long as it lives flushes of its tree do not wait for compactions (invariant 3).
-struct FlushWanted<'a> {
-    tree: &'a Tree,
-}
-
-impl<'a> FlushWanted<'a> {
-    fn by_hand(tree: &'a Tree) -> Self {
-        tree.work.lock().flushes_wanted += 1;
-        Self { tree }
-    }
-}
-
-impl Drop for FlushWanted<'_> {
-    fn drop(&mut self) {
-        self.tree.work.lock().flushes_wanted -= 1;
     }
 }
 
@@ -169,7 +157,7 @@ impl Shared {
             return false;
         }
         let work = tree.work.lock();
-        work.flushes_wanted == 0 && pick::is_full(&view.version, &self.options, &work.busy)
+        pick::is_full(&view.version, &self.options, &work.busy)
     }
 
     /// Flushes the tree whose memtable keeps too much log alive.
@@ -185,110 +173,116 @@ impl Shared {
         }
     }
 
-    /// Starts flushing `tree` unless that is under way, there is nothing to flush, or it has to wait
-    /// (invariant 3).
-    pub(crate) fn schedule_flush(self: &Arc<Self>, tree: &Arc<Tree>) {
-        if self.holds_flushes(tree) {
-            Mark::FlushHeld.hit();
-            return;
-        }
-        let due = {
-            let mut work = tree.work.lock();
-            let due = !work.dropped && !work.flushing && !tree.view().frozen.is_empty();
-            work.flushing |= due;
-            due
-        };
-        if due {
-            self.submit(tree, |shared, tree| {
-                let mut done = Ok(());
-                while done.is_ok() && !tree.view().frozen.is_empty() && !shared.holds_flushes(tree)
-                {
-                    done = shared.flush_frozen(tree, || shared.commits.sync());
-                }
-                tree.work.lock().flushing = false;
-                done
-            });
-        }
-    }
-
     pub(crate) fn schedule(self: &Arc<Self>, tree: &Arc<Tree>) {
-        if !self.is_closing() {
+        if !self.health.is_over() {
             self.schedule_flush(tree);
             self.schedule_compaction(tree);
         }
     }
 
-    /// Queues `job`; when it has ended, notes how, and starts what follows from it.
+    /// Queues `job`, which is to do `task` for `tree`; when it has ended, notes how, and starts what
+    /// follows from it.
     pub(crate) fn submit(
         self: &Arc<Self>,
         tree: &Arc<Tree>,
+        task: Task,
         job: impl FnOnce(&Arc<Self>, &Arc<Tree>) -> Result<()> + Send + 'static,
     ) {
-        let (counted, tree) = (CountedJob::new(self), Arc::clone(tree));
-        self.env.tasks.submit(Box::new(move || {
+        let tree = Arc::clone(tree);
+        let what = format!("a {task} of tree {}", tree.id.0);
+        self.run_later(Duration::ZERO, task, "what follows a job", move |shared| {
+            let outcome = shared.health.guard(task, &what, || job(shared, &tree));
+            shared.note(&tree, task, outcome);
+        });
+    }
+
+    /// Queues `job`, a part of `task` that `what` names, once `delay` has passed. Closing the engine waits for it from
+    /// when it is queued, or begins if it is delayed; a delayed one does not keep the engine open.
+    pub(super) fn run_later(
+        self: &Arc<Self>,
+        delay: Duration,
+        task: Task,
+        what: &'static str,
+        job: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) {
+        let run = move |counted: CountedJob| {
             let shared = &counted.shared;
-            let outcome = job(shared, &tree);
-            shared.note(&tree, outcome);
-        }));
+            let done = shared.health.guard(task, what, || {
+                job(shared);
+                Ok(())
+            });
+            if done.is_err() {
+                shared.progressed.notify_all();
+            }
+        };
+        if delay.is_zero() {
+            let counted = CountedJob::new(self);
+            return self.env.tasks.submit(Box::new(move || run(counted)));
+        }
+        let shared = Arc::downgrade(self);
+        let begin = move || {
+            if let Some(shared) = shared.upgrade() {
+                run(CountedJob::new(&shared));
+            }
+        };
+        self.env.tasks.submit_later(delay, Box::new(begin));
     }
 
-    fn note(self: &Arc<Self>, tree: &Arc<Tree>, outcome: Result<()>) {
-        match outcome {
-            Ok(()) => {
-                tree.work.lock().failure = None;
-                self.schedule(tree);
-            }
-            Err(Error::Closed) => {}
-            Err(error) => {
-                self.counters.background_failures.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(tree = tree.id.0, %error, "background work failed");
-                tree.work.lock().failure = Some(error);
-                self.retry_later(tree);
-            }
+    fn note(self: &Arc<Self>, tree: &Arc<Tree>, task: Task, outcome: Result<()>) {
+        let Err(error) = outcome else {
+            tree.work.lock().attempts(task, None).succeeded();
+            return self.schedule(tree);
+        };
+        let Some(kind) = Kind::of(&error) else { return };
+        self.counters.background_failures.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(tree = tree.id.0, %task, %error, "background work failed");
+        let now = self.env.clock.monotonic();
+        let error = self.failed(task, error);
+        let wait = tree.work.lock().attempts(task, Some(kind)).failed(task, error, now);
+        if let Some(wait) = wait {
+            self.try_again(tree, task, kind, wait);
         }
+        // Of a tree whose compaction was set aside.
+        self.schedule(tree);
     }
 
-    /// Only a lack of space passes by itself.
-    fn retry_later(self: &Arc<Self>, tree: &Arc<Tree>) {
-        if !matches!(tree.work.lock().failure, Some(Error::NoSpace { .. })) {
-            return;
-        }
-        let (shared, tree) = (Arc::downgrade(self), Arc::downgrade(tree));
-        self.env.tasks.submit_later(
-            RETRY_AFTER,
-            Box::new(move || {
-                if let (Some(shared), Some(tree)) = (shared.upgrade(), tree.upgrade()) {
-                    shared.schedule(&tree);
+    fn try_again(self: &Arc<Self>, tree: &Arc<Tree>, task: Task, kind: Kind, wait: Duration) {
+        let tree = Arc::downgrade(tree);
+        self.run_later(wait, task, "another try", move |shared| {
+            let Some(tree) = tree.upgrade() else { return };
+            {
+                let mut work = tree.work.lock();
+                work.attempts(task, Some(kind)).begin_now();
+                if kind == Kind::Corruption {
+                    work.free_set_aside();
                 }
-            }),
-        );
+            }
+            shared.schedule(&tree);
+        });
     }
 
-    /// Writes what is frozen of `tree` into one run of level 0. Only for whoever set
-    /// `Work::flushing`. `sync_log` makes durable what was committed up to now.
-    pub(crate) fn flush_frozen(
-        &self,
-        tree: &Tree,
-        sync_log: impl Fn() -> Result<()>,
-    ) -> Result<()> {
-        let memtables = tree.view().frozen.clone();
-        let Some(newest) = memtables.first() else { return Ok(()) };
-        let run = self.manifest.state().tree(tree.id).map(|version| version.next_run());
-        let run = run.ok_or(Error::UnknownTree(tree.id))?;
-        let wrote = |bytes| self.keep_to_rate(tree, Writer::Flush, bytes);
-        let mut written = self.writing(tree, &wrote, |writing| {
-            run::flush(writing, &memtables, run, self.snapshots.live())
-        })?;
-        // What was committed before the newest memtable's last batch must be as durable as the
-        // SSTable: a power loss may take the newest batches, not some from their midst.
-        sync_log()?;
-        let position = newest.position();
-        written.edits.push(Edit::Flushed { tree: tree.id, position });
-        self.install(tree, &written)?;
-        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-        self.counters.flushed_bytes.fetch_add(written.bytes, Ordering::Relaxed);
-        self.retire_log();
-        Ok(())
+    /// Does what the policy says of writers when `task` has failed. Gives `error` back.
+    pub(crate) fn failed(&self, task: Task, error: Error) -> Error {
+        let rule = Kind::of(&error).map(|kind| rule(task, kind));
+        if rule.is_some_and(|rule| rule.writers == Writers::Stopped) {
+            self.health.stop(|| match &error {
+                Error::WritesStopped(why) => why.clone(),
+                other => format!("{task}: {other}"),
+            });
+            self.progressed.notify_all();
+        }
+        error
+    }
+
+    /// The same when an append to the log, or a sync of it, has failed. One that it refused is its
+    /// caller's affair.
+    pub(crate) fn log_failed(&self, error: Error) -> Error {
+        if let Error::Io { .. } = error { self.failed(Task::Log, error) } else { error }
+    }
+
+    /// The same when an edit of the manifest has failed. One that it refused is its caller's affair.
+    pub(crate) fn manifest_failed(&self, error: Error) -> Error {
+        if is_in_doubt(&error) { self.failed(Task::Manifest, error) } else { error }
     }
 
     /// Lends `act` what a flush or compaction of `tree` needs of the engine.
@@ -318,55 +312,29 @@ impl Shared {
     /// Waits as the rate of background work demands of `writer`, who has just written `bytes` bytes
     /// for `tree`.
     pub(crate) fn keep_to_rate(&self, tree: &Tree, writer: Writer, bytes: u64) {
+        self.wait_for_rate(self.owes_rate(tree, writer, bytes));
+    }
+
+    /// The same, but does not wait: until when `writer` is to wait, by the monotonic clock.
+    pub(crate) fn owes_rate(&self, tree: &Tree, writer: Writer, bytes: u64) -> Duration {
         let now = self.env.clock.monotonic();
         let wait = self.io_rate.wrote(writer, bytes, now, || Feedback {
             pressure: self.pressure_of(tree),
             slowness: self.read_waits.slowness(),
         });
-        let until = now + wait;
-        let mut at = now;
-        while at < until && !self.is_closing() {
+        now.saturating_add(wait)
+    }
+
+    /// Waits until `until`.
+    pub(crate) fn wait_for_rate(&self, until: Duration) {
+        let mut at = self.env.clock.monotonic();
+        while at < until && !self.health.is_over() {
             let mut progress = self.progress.lock();
             self.progressed.wait_for(&mut progress, (until - at).min(LOOK_AGAIN));
             drop(progress);
             // The clock of a simulation stands still.
             let before = std::mem::replace(&mut at, self.env.clock.monotonic());
             at = if at == before { until } else { at };
-        }
-    }
-
-    /// Makes `written` part of `tree`: first in the manifest, then in the view. If the manifest
-    /// does not take it, what was written is removed.
-    pub(crate) fn install(&self, tree: &Tree, written: &Written) -> Result<()> {
-        let mut edits = written.edits.clone();
-        edits.push(Edit::LastSequence(self.snapshots.published()));
-        let _installing = tree.installing.lock();
-        let installed = self.manifest.install(&edits);
-        let version = installed
-            .and_then(|state| state.tree(tree.id).cloned().ok_or(Error::UnknownTree(tree.id)));
-        match version {
-            Ok(version) => {
-                let before = tree.view();
-                self.counters.runs_most.fetch_max(version.runs().count() as u64, Ordering::Relaxed);
-                tree.install(version, &written.readers);
-                let gone = before.ssts().filter(|sst| written.obsolete.contains(&sst.number()));
-                self.obsolete.add(gone.cloned());
-            }
-            Err(error) => {
-                self.give_up(written, &error);
-                return Err(error);
-            }
-        }
-        self.obsolete.collect();
-        self.cache.balance();
-        Ok(())
-    }
-
-    /// Removes files that were not installed. After a failure of the manifest it is not known
-    /// whether it names them: the next open decides.
-    fn give_up(&self, written: &Written, error: &Error) {
-        if matches!(error, Error::NoSpace { .. } | Error::UnknownTree(_) | Error::Closed) {
-            self.obsolete.add(written.readers.iter().cloned());
         }
     }
 
@@ -384,33 +352,8 @@ impl Shared {
             Ok(vec![last, Edit::LogFrom(first)])
         });
         let retired = from.and_then(|state| self.log_segments.retire(state.log_from));
-        if let Err(error) = retired {
+        if let Err(error) = retired.map_err(|error| self.manifest_failed(error)) {
             tracing::warn!(%error, "old commit log segments could not be removed; tried again later");
-        }
-    }
-
-    /// Freezes and flushes what `tree` holds in memory, and waits for it.
-    pub(crate) fn flush_and_wait(self: &Arc<Self>, tree: &Arc<Tree>) -> Result<()> {
-        let mut last = None;
-        self.commits.between_groups(|| {
-            tree.freeze();
-            last = tree.view().frozen.first().map(|memtable| memtable.position());
-        });
-        let Some(last) = last else { return Ok(()) };
-        let _wanted = FlushWanted::by_hand(tree);
-        loop {
-            if tree.view().version.flushed >= last {
-                return Ok(());
-            }
-            if self.is_closing() {
-                return Err(Error::Closed);
-            }
-            let failure = tree.work.lock().failure.take();
-            if let Some(error) = failure {
-                return Err(error);
-            }
-            self.schedule_flush(tree);
-            self.pause(LOOK_AGAIN);
         }
     }
 
@@ -426,22 +369,22 @@ impl Shared {
     }
 
     fn sync_after(self: &Arc<Self>, every: Duration) {
-        let shared = Arc::downgrade(self);
-        let job = move || {
-            let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closing()) else {
+        self.run_later(every, Task::Log, "a sync of the log", move |shared| {
+            if shared.is_closing() {
                 return;
-            };
-            if let Err(error) = shared.commits.sync() {
-                tracing::error!(%error, "the commit log could not be synced; writes are stopped");
             }
-            shared.sync_after(every);
-        };
-        self.env.tasks.submit_later(every, Box::new(job));
+            match shared.commits.sync() {
+                Ok(()) => shared.sync_after(every),
+                Err(error) => {
+                    shared.failed(Task::Log, error);
+                }
+            }
+        });
     }
 
     /// Syncs, closes the log and waits for running jobs. Again: does nothing.
     pub(crate) fn close(&self) -> Result<()> {
-        let first = !self.closing.swap(true, Ordering::AcqRel);
+        let first = !self.health.close();
         let log = self.commits.close();
         self.wait_for_jobs();
         if !first {

@@ -14,6 +14,7 @@ impl Shared {
         if self.is_closing() {
             return Err(Error::Closed);
         }
+        self.health.check()?;
         let version = Arc::new(TreeVersion::empty(options.clone()));
         // The write lock is held over the install, so that the tree exists for others exactly
         // when it is durable; creating trees is rare.
@@ -21,7 +22,8 @@ impl Shared {
         let owner = self.owning();
         let edits: Vec<Edit> =
             owner.into_iter().chain([Edit::CreateTree { tree: id, options }]).collect();
-        self.manifest.install(&edits)?;
+        let created = self.manifest.install(&edits);
+        created.map_err(|error| self.manifest_failed(error))?;
         let (budget, shape) = (self.cache.budget(), &self.options.shape);
         let tree = Tree::new(id, version, Vec::new(), budget, &self.snapshots, shape);
         trees.insert(id, Arc::new(tree));
@@ -31,13 +33,15 @@ impl Shared {
     /// See [`crate::Engine::drop_tree`].
     pub(crate) fn drop_tree(&self, id: TreeId) -> Result<()> {
         let tree = self.tree(id)?;
+        self.health.check()?;
         {
             let _installing = tree.installing.lock();
             let mut trees = self.trees.write();
             if !trees.contains_key(&id) {
                 return Err(Error::UnknownTree(id));
             }
-            self.manifest.install(&[Edit::DropTree { tree: id }])?;
+            let dropped = self.manifest.install(&[Edit::DropTree { tree: id }]);
+            dropped.map_err(|error| self.manifest_failed(error))?;
             tree.work.lock().dropped = true;
             trees.remove(&id);
             tree.drop_for_readers();
@@ -47,7 +51,6 @@ impl Shared {
         drop(tree);
         self.obsolete.collect();
         self.retire_log();
-
         Ok(())
     }
 }

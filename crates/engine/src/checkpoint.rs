@@ -18,6 +18,7 @@ mod contents;
 pub use closed::{Copied, checkpoint_dir, store_id};
 pub use contents::{ContentFile, Contents, DirFile, Point, contents, make_current};
 
+use crate::background::policy::Task;
 use crate::cell::SequenceNumber;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
@@ -44,7 +45,7 @@ impl Shared {
         if made.is_err() {
             discard(fs, into);
         }
-        made
+        made.map_err(|error| self.failed(Task::Checkpoint, error))
     }
 
     fn fill(&self, into: &Path) -> Result<()> {

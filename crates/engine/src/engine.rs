@@ -17,6 +17,7 @@
 
 use crate::background::Progress;
 use crate::background::compactions::{Compactions, RunningCompaction};
+use crate::background::health::Health;
 use crate::background::io_rate::{IoRate, ReadWaits};
 use crate::background::stalls::Stalls;
 use crate::batch::{OpenTimes, WriteBatch};
@@ -46,7 +47,6 @@ use base::env::Env;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// An open data directory. Cheap to clone; dropping the last clone closes it.
@@ -76,7 +76,7 @@ pub(crate) struct Shared {
     pub(crate) progress: Mutex<Progress>,
     /// Signalled with `progress` whenever background work ends.
     pub(crate) progressed: Condvar,
-    pub(crate) closing: Arc<AtomicBool>,
+    pub(crate) health: Arc<Health>,
     pub(crate) counters: Counters,
     pub(crate) stalls: Stalls,
     pub(crate) compactions: Compactions,
@@ -99,7 +99,7 @@ impl Shared {
     }
 
     pub(crate) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
+        self.health.is_closing()
     }
 }
 
@@ -194,8 +194,10 @@ impl Engine {
     /// flushes and compactions are too far behind. Returns the sequence number of its last
     /// mutation.
     ///
-    /// `NoSpace`: nothing was written; try again when there is space. `WritesStopped`: after a
-    /// failed append or sync; the batch may or may not be there after reopening.
+    /// `NoSpace`, `Unavailable`: nothing was written; try again when there is space, or later.
+    /// `WritesStopped`: after a failed append or sync, or a panic of background work; the batch may
+    /// or may not be there after reopening. `Corruption`: nothing was written; a compaction has to
+    /// make room first, and its input is damaged.
     pub fn write(&self, tree: TreeId, batch: &WriteBatch) -> Result<SequenceNumber> {
         if batch.open_times() > 0 {
             return Err(Error::InvalidArgument("timestamps of the batch are not set".to_owned()));
@@ -226,7 +228,8 @@ impl Engine {
         let mut times = OpenTimes::of(batch, &mut frozen);
         let held = set_times(&mut times);
         let newest = times.newest();
-        let last = self.shared.commits.submit(Arc::clone(&tree), frozen, newest, held)?;
+        let last = self.shared.commits.submit(Arc::clone(&tree), frozen, newest, held);
+        let last = last.map_err(|error| self.shared.log_failed(error))?;
         self.shared.after_commit(&tree, batch.encoded_len());
         Ok(last)
     }
@@ -283,14 +286,15 @@ impl Engine {
         self.shared.tree(tree)?.view().approximate_bytes(rows)
     }
 
-    /// Writes the memtable of `tree` into an SSTable and waits for it.
+    /// Writes the memtable of `tree` into an SSTable. An error is that of this try, whatever failed
+    /// before; the memtable is kept, and the engine goes on trying.
     pub fn flush(&self, tree: TreeId) -> Result<()> {
         let tree = self.shared.tree(tree)?;
         self.shared.flush_and_wait(&tree)
     }
 
-    /// Merges all runs that overlap `rows` down to the last level, applying the elision rules,
-    /// and waits for it. What is still in the memtable is flushed first.
+    /// Merges all runs that overlap `rows` down to the last level, applying the elision rules. What is
+    /// still in the memtable is flushed first. An error is that of this try, which leaves all as it was.
     pub fn compact_range(&self, tree: TreeId, rows: &RowRange) -> Result<()> {
         let tree = self.shared.tree(tree)?;
         self.shared.flush_and_wait(&tree)?;
@@ -326,7 +330,7 @@ impl Engine {
 
     /// Makes every acknowledged write durable, whatever the durability mode.
     pub fn sync(&self) -> Result<()> {
-        self.shared.commits.sync()
+        self.shared.commits.sync().map_err(|error| self.shared.log_failed(error))
     }
 
     /// Tells the engine that this process has `bytes` bytes of memory for it, which are all but

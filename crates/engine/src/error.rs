@@ -14,8 +14,8 @@ pub enum Error {
     /// The file system failed; the file is named, whichever it is. A failed append or sync of the
     /// commit log or manifest also stops writes until the engine is opened again; reads go on. A
     /// failed write or sync of an SSTable fails the flush, compaction or ingest it was for, which
-    /// leaves nothing of it: whoever waits for that gets this error, and writers of the tree are told
-    /// it as `WritesStopped` once they cannot go on without it.
+    /// leaves nothing of it: whoever waits for that gets this error. Flushes and compactions are tried
+    /// again, and writers of the tree are told it as `Unavailable` if they cannot go on meanwhile.
     Io {
         /// What was being done, a verb: `read`, `write`, `sync`, `create`.
         op: &'static str,
@@ -52,8 +52,12 @@ pub enum Error {
     InvalidArgument(String),
     /// No tree of that id.
     UnknownTree(crate::cell::TreeId),
-    /// An earlier failure stopped writes; open the engine again. The text is that failure.
+    /// An earlier failure, or a panic, stopped writes; open the engine again. The text is that failure.
     WritesStopped(String),
+    /// Nothing was written: a flush or a compaction has to make room first, and has failed more than
+    /// once. The engine tries it again by itself, so the write can be tried again. The text is that
+    /// failure.
+    Unavailable(String),
     /// A block is not in memory, and the reader does not wait for the disk. It passes between parts
     /// of the engine; no call of its face gives it.
     #[doc(hidden)]
@@ -100,6 +104,9 @@ impl fmt::Display for Error {
             Self::UnknownTree(tree) => write!(f, "unknown tree {}", tree.0),
             Self::WritesStopped(why) => {
                 write!(f, "writes are stopped until the engine is reopened: {why}")
+            }
+            Self::Unavailable(why) => {
+                write!(f, "not written, for background work fails and is tried again: {why}")
             }
             Self::NotResident => f.write_str("a block that is needed is not in memory"),
             Self::Closed => f.write_str("the engine is closed"),

@@ -151,9 +151,11 @@
 //!
 //! [`Error`] is grouped by what its receiver can do. [`Error::InvalidArgument`] and
 //! [`Error::UnknownTree`] are for the caller's code. [`Error::NoSpace`] passes when there is space.
-//! [`Error::WritesStopped`] follows a failed append or sync of the log: reads go on, and writes do
-//! when the engine is opened again. [`Error::Corruption`] names file and offset: see [`check`],
-//! [`dump`] and [`repair`]. A panic is a bug of the engine.
+//! [`Error::Unavailable`] says that nothing was written since background work fails; it is tried again
+//! by itself, and so can the write be. [`Error::WritesStopped`] follows a failed append or sync of the
+//! log or the manifest, or a panic of background work: reads go on, and writes do when the engine is
+//! opened again. [`Error::Corruption`] names file and offset: see [`check`], [`dump`] and [`repair`].
+//! A panic is a bug of the engine, or of the rules and operators it was given.
 //!
 //! # Threads and memory
 //!

@@ -178,6 +178,14 @@ impl Shared {
         add("write_slowdowns_total", "Times a write was slowed", slowdowns);
         let failures = read(&counters.background_failures);
         add("background_failures_total", "Flushes and compactions that failed", failures);
+        let help = "Panics of background work: defects, after which writes stop";
+        add("background_panics_total", help, self.health.panics());
+        let stopped = u64::from(self.health.is_stopped());
+        add(
+            "writes_stopped",
+            "1 once writes are stopped until the engine is opened again",
+            stopped,
+        );
         let cache = self.cache.counters();
         add("cache_hits_total", "Blocks found in the block cache and held", cache.hits);
         add("cache_misses_total", "Blocks read from disk", cache.misses);
@@ -253,6 +261,8 @@ impl Shared {
         let views: Vec<_> = trees.iter().map(|tree| tree.view()).collect();
         let memtables: usize = views.iter().map(|view| view.memtable_bytes()).sum();
         values.push(("trees", "Trees", trees.len() as u64));
+        let failing = trees.iter().filter(|tree| tree.work.lock().is_failing()).count() as u64;
+        values.push(("trees_failing", "Trees whose last flush or compaction failed", failing));
         for (granularity, name) in FilterGranularity::ALL.into_iter().zip(GRANULARITY_NAMES) {
             let of = trees.iter().filter(|tree| tree.granularity() == granularity).count();
             values.push((name, "Trees whose next files have filters of this kind", of as u64));

@@ -17,6 +17,8 @@
 //!
 //! A deletion need not be durable: what comes back after a crash is deleted again at open.
 
+use crate::background::health::Health;
+use crate::background::policy::Task;
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
 use crate::sstable::SstReader;
@@ -42,8 +44,8 @@ struct Shared {
     waiting: Mutex<Queue>,
     /// Whether a job is to look again.
     looks: AtomicBool,
-    /// Raised by whoever closes the engine: nobody looks again.
-    closing: Arc<AtomicBool>,
+    /// Once the engine closes nobody looks again.
+    health: Arc<Health>,
 }
 
 /// No file is deleted as long as this lives, but for those that a `collect` has picked already.
@@ -72,11 +74,11 @@ struct Waiting {
 }
 
 impl Obsolete {
-    /// No files yet, of the file system of `env`. Once `closing` is raised, only those who call
+    /// No files yet, of the file system of `env`. Once the engine closes, only those who call
     /// `collect` look.
-    pub fn new(env: Env, closing: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(env: Env, health: Arc<Health>) -> Self {
         let (waiting, looks) = (Mutex::default(), AtomicBool::new(false));
-        Self { shared: Arc::new(Shared { env, waiting, looks, closing }) }
+        Self { shared: Arc::new(Shared { env, waiting, looks, health }) }
     }
 
     /// Takes over SSTables that the manifest on disk does not name any more. Each is deleted by
@@ -143,7 +145,7 @@ impl Shared {
 
     /// Sees to it that a job looks again while a file waits.
     fn look_later(self: &Arc<Self>) {
-        let idle = self.waiting.lock().files.is_empty() || self.closing.load(Ordering::Acquire);
+        let idle = self.waiting.lock().files.is_empty() || self.health.is_closing();
         if idle || self.looks.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -151,9 +153,14 @@ impl Shared {
         let look = move || {
             let Some(shared) = shared.upgrade() else { return };
             shared.looks.store(false, Ordering::Release);
-            if !shared.closing.load(Ordering::Acquire) {
-                shared.collect();
-                shared.look_later();
+            if !shared.health.is_closing() {
+                let looked = || {
+                    shared.collect();
+                    shared.look_later();
+                    Ok(())
+                };
+                // A panic is told to writers.
+                let _ = shared.health.guard(Task::Compaction, "deleting files", looked);
             }
         };
         self.env.tasks.submit_later(LOOK_AFTER, Box::new(look));
@@ -262,8 +269,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let machine = SimEnv::new(1);
         let env = Env { fs: Arc::new(RealFileSystem), ..machine.env() };
-        let closing = Arc::new(AtomicBool::new(false));
-        let obsolete = Obsolete::new(env, Arc::clone(&closing));
+        let health = Arc::<Health>::default();
+        let obsolete = Obsolete::new(env, Arc::clone(&health));
         let held = [sst(dir.path(), 1), sst(dir.path(), 2)];
         let paths = held.each_ref().map(|sst| sst.path().to_owned());
         obsolete.add(held.iter().cloned());
@@ -278,7 +285,7 @@ mod tests {
         // Nor while the engine closes.
         let held = sst(dir.path(), 3);
         obsolete.add([Arc::clone(&held)]);
-        closing.store(true, Ordering::Relaxed);
+        health.close();
         assert_eq!((obsolete.collect(), machine.tasks.help()), (0, false));
         drop(held);
         assert_eq!((obsolete.collect(), obsolete.len()), (1, 0));

@@ -101,7 +101,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let commits = Commits::new(writer, start, commit_time, published, clock, &options);
     let readahead =
         ReadaheadSource::new(Arc::clone(&env.fs), options.memory_bytes_max, &options.shape);
-    let closing = Arc::default();
+    let health = Arc::default();
     let shared = Arc::new(Shared {
         flights: Flights::new(Arc::clone(&env.fs)),
         dir: dir.to_owned(),
@@ -112,11 +112,11 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         snapshots,
         cache,
         open_files,
-        obsolete: Obsolete::new(env.clone(), Arc::clone(&closing)),
+        obsolete: Obsolete::new(env.clone(), Arc::clone(&health)),
         env,
         progress: Mutex::default(),
         progressed: Default::default(),
-        closing,
+        health,
         counters,
         stalls: Default::default(),
         compactions: Default::default(),

@@ -117,6 +117,9 @@ base::shape! {
         /// Bytes beyond which a new manifest is begun, if that is more than half of what it would
         /// begin with.
         manifest_roll_bytes = 4 << 20, 1 => 1 << 40;
+        /// Bytes of edits after which a snapshot goes on in another record. Edits of one install that
+        /// are more begin a new manifest: they take effect together.
+        manifest_record_bytes = 64 << 20, 1 => 512 << 20;
         /// Trees of a part of the manifest's map.
         tree_map_part_max = 256, 2 => 1 << 20;
         /// Cells of a memtable's row up to which they are walked one by one.

@@ -9,12 +9,12 @@
 //! 4. Frozen memtables are flushed oldest first, one at a time, so that level 0 stays in the
 //!    order of commits.
 
+use crate::background::policy::Attempts;
 use crate::batch::FrozenBatch;
 use crate::budget::{Budget, Charge, Use};
 use crate::cell::{SequenceNumber, TreeId};
-use crate::compaction::pick::Busy;
+use crate::compaction::pick::{Busy, Plan};
 use crate::elide::{ElisionRules, KeepAll};
-use crate::error::Error;
 use crate::granularity::Learned;
 use crate::manifest::{FileNumber, LogPosition, TreeVersion};
 use crate::memtable::Memtable;
@@ -57,8 +57,6 @@ const TREE_BYTES: usize = size_of::<Tree>() + size_of::<FilterCounters>() + size
 pub(crate) struct Work {
     /// A flush is queued or runs.
     pub(crate) flushing: bool,
-    /// Who waits for a flush, so that none is held back.
-    pub(crate) flushes_wanted: usize,
     /// Compactions that are queued or run.
     pub(crate) compactions: usize,
     /// What those that run hold.
@@ -67,8 +65,13 @@ pub(crate) struct Work {
     pub(crate) dropped: bool,
     /// Files that a compaction for garbage wrote and that are garbage still.
     pub(crate) fruitless: HashSet<FileNumber>,
-    /// Why the last flush or compaction failed; cleared by the next success.
-    pub(crate) failure: Option<Error>,
+    /// How flushes and compactions that the engine starts went lately.
+    pub(crate) flush: Attempts,
+    pub(crate) compaction: Attempts,
+    /// The same of compactions that met damaged files.
+    pub(crate) damaged: Attempts,
+    /// What these were to do: it stays busy, so that others go on.
+    pub(crate) set_aside: Vec<Arc<Plan>>,
 }
 
 /// What the last look at a tree saw, by which the next one knows whether it was quiet since.

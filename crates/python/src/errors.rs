@@ -38,6 +38,12 @@ create_exception!(
     Error,
     "An earlier failure stopped writes; open the engine again. The text is that failure."
 );
+create_exception!(
+    stele,
+    UnavailableError,
+    Error,
+    "Nothing was written: background work fails, and is tried again by itself. Try again later."
+);
 create_exception!(stele, ClosedError, Error, "The engine, or the object itself, was closed.");
 
 /// Adds the exceptions to the module.
@@ -50,6 +56,7 @@ pub(crate) fn add_to(py: Python<'_>, module: &Bound<'_, PyModule>) -> PyResult<(
     module.add("InvalidArgumentError", py.get_type::<InvalidArgumentError>())?;
     module.add("UnknownTreeError", py.get_type::<UnknownTreeError>())?;
     module.add("WritesStoppedError", py.get_type::<WritesStoppedError>())?;
+    module.add("UnavailableError", py.get_type::<UnavailableError>())?;
     module.add("ClosedError", py.get_type::<ClosedError>())
 }
 
@@ -91,6 +98,7 @@ impl Failure {
             EngineError::InvalidArgument(_) => (InvalidArgumentError::new_err(text), None, None),
             EngineError::UnknownTree(_) => (UnknownTreeError::new_err(text), None, None),
             EngineError::WritesStopped(_) => (WritesStoppedError::new_err(text), None, None),
+            EngineError::Unavailable(_) => (UnavailableError::new_err(text), None, None),
             EngineError::Closed => (ClosedError::new_err(text), None, None),
             _ => (Error::new_err(text), None, None),
         };

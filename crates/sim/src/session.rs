@@ -1,7 +1,8 @@
 //! A user at work on one engine: takes the steps of a history, and knows what must be there.
 //!
 //! Invariants:
-//! 1. Whatever the engine acknowledged is in the oracle. What it refused with `NoSpace` is not.
+//! 1. Whatever the engine acknowledged is in the oracle. What it refused with `NoSpace` or
+//!    `Unavailable` is not.
 //! 2. What failed in a way that leaves open whether it counts is in flight until the next open:
 //!    of batches at most one, as a batch that is committed later takes its numbers.
 
@@ -394,7 +395,7 @@ impl Session {
             Ok(last) => last,
             Err(error) => {
                 let stopped = matches!(error, Error::WritesStopped(_));
-                let refused = matches!(error, Error::NoSpace { .. });
+                let refused = matches!(error, Error::NoSpace { .. } | Error::Unavailable(_));
                 if !(refused || stopped && self.in_flight.commit.is_some()) {
                     self.in_flight.commit = Some(commit);
                 }

@@ -102,7 +102,7 @@ impl From<engine::Error> for Error {
         match error {
             E::NoSpace { .. } => Self::ResourceExhausted(text),
             E::Corruption { .. } => Self::DataLoss(text),
-            E::WritesStopped(_) | E::Closed => Self::Unavailable(text),
+            E::WritesStopped(_) | E::Unavailable(_) | E::Closed => Self::Unavailable(text),
             E::InvalidArgument(_) => Self::invalid("", text),
             // A tree is dropped only with its table, after the table's record is gone.
             E::UnknownTree(_) => Self::no_table("dropped during the request"),

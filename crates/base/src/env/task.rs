@@ -2,11 +2,13 @@
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// One piece of background work.
+/// One piece of background work. What it has to tell of a panic it catches itself: of one that comes
+/// out of it nothing is known but that the job is gone. No thread ends by it.
 pub type Job = Box<dyn FnOnce() + Send + 'static>;
 
 /// Runs background work.
@@ -70,7 +72,10 @@ fn spawn(index: usize, queue: Arc<Queue>) -> JoinHandle<()> {
         .name(format!("stele-bg-{index}"))
         .spawn(move || {
             while let Some(job) = queue.take() {
-                job();
+                // The job was all there was of it: nothing it left half done is met here.
+                if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                    tracing::error!("a background job panicked");
+                }
             }
         })
         .expect("the system can start a thread at open")
@@ -145,5 +150,17 @@ mod tests {
         pool.submit(Box::new(move || send.send("soon").unwrap()));
         assert_eq!([receive.recv(), receive.recv()], [Ok("soon"), Ok("late")]);
         assert!(begin.elapsed() >= delay);
+    }
+
+    #[test]
+    fn a_job_that_panics_takes_no_thread_with_it() {
+        let pool = ThreadPool::new(1);
+        let (send, receive) = mpsc::channel();
+        for number in 0..3 {
+            let send = send.clone();
+            pool.submit(Box::new(move || std::panic::resume_unwind(Box::new(number))));
+            pool.submit(Box::new(move || send.send(number).unwrap()));
+        }
+        assert_eq!(receive.iter().take(3).collect::<Vec<_>>(), [0, 1, 2]);
     }
 }

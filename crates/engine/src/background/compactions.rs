@@ -4,10 +4,13 @@
 //! 1. A plan is picked and its files are marked busy under one lock of `Tree::work`.
 //! 2. While compactions are paused none starts by itself, but for a tree that would stop its
 //!    writers: pausing never stops a write. Those that run go on, and so do those by hand.
-//! 3. Every `LOOK_EVERY` each tree is looked at, also if nobody writes to it: cells expire, and
+//! 3. A plan that met a damaged file is set aside: its files stay busy, so that others are picked,
+//!    until it is tried again, or somebody compacts by hand.
+//! 4. Every `LOOK_EVERY` each tree is looked at, also if nobody writes to it: cells expire, and
 //!    reads of a quiet tree may have paid for its merging, without any event that says so.
 
 use super::pieces::Threads;
+use super::policy::{Attempts, Kind, Task};
 use super::{CountedJob, LOOK_AGAIN};
 use crate::cell::TreeId;
 use crate::compaction::elide::DeletesAbove;
@@ -137,9 +140,20 @@ impl Compactions {
         let ssts = plan.ssts().count();
         let one = Arc::new(Running { tree, reason, bytes_total, bytes_written, ssts, since });
         self.running.lock().insert(id, Arc::clone(&one));
-        let outcome = act(&one);
-        self.running.lock().remove(&id);
-        outcome
+        let _listed = Listed { compactions: self, id };
+        act(&one)
+    }
+}
+
+/// A compaction that is listed as running, until this is dropped.
+struct Listed<'a> {
+    compactions: &'a Compactions,
+    id: u64,
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.compactions.running.lock().remove(&self.id);
     }
 }
 
@@ -152,6 +166,71 @@ impl Work {
     fn finish(&mut self, plan: &Plan) {
         self.busy.finish(plan);
         self.compactions -= 1;
+    }
+
+    /// Ends `plan`, which met a damaged file (invariant 3 of the file header).
+    fn set_aside(&mut self, plan: &Arc<Plan>) {
+        self.set_aside.push(Arc::clone(plan));
+        self.compactions -= 1;
+    }
+
+    /// How `task`, a flush or a compaction, went lately; those that fail like `kind` are apart.
+    pub(super) fn attempts(&mut self, task: Task, kind: Option<Kind>) -> &mut Attempts {
+        match (task, kind) {
+            (Task::Compaction, Some(Kind::Corruption)) => &mut self.damaged,
+            (Task::Compaction, _) => &mut self.compaction,
+            _ => &mut self.flush,
+        }
+    }
+
+    /// Lets what was set aside be picked again.
+    pub(super) fn free_set_aside(&mut self) {
+        for plan in std::mem::take(&mut self.set_aside) {
+            self.busy.finish(&plan);
+        }
+        self.damaged.begin_now();
+    }
+
+    /// Whether work of the tree failed and is to be tried again.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.flush.is_failing() || self.compaction.is_failing() || !self.set_aside.is_empty()
+    }
+
+    /// What a writer is told who cannot go on before the tree is flushed or compacted; `None` if it
+    /// is to wait.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        if self.flushing {
+            return None;
+        }
+        let compaction = || self.compaction.refusal().or_else(|| self.damaged.refusal());
+        let idle = self.compactions == 0;
+        self.flush.refusal().or_else(|| idle.then(compaction).flatten())
+    }
+}
+
+/// A plan that runs, until this is dropped.
+struct Started {
+    tree: Arc<Tree>,
+    plan: Arc<Plan>,
+    /// Whether it is then set aside.
+    damaged: bool,
+}
+
+impl Started {
+    /// A plan that was just marked as running.
+    fn new(tree: &Arc<Tree>, plan: Plan) -> Self {
+        Self { tree: Arc::clone(tree), plan: Arc::new(plan), damaged: false }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let mut work = self.tree.work.lock();
+        if self.damaged {
+            work.set_aside(&self.plan);
+        } else {
+            work.finish(&self.plan);
+        }
     }
 }
 
@@ -191,12 +270,8 @@ impl Shared {
 
     /// Looks at all trees now and then, until the engine is closed.
     pub(crate) fn keep_looking(self: &Arc<Self>) {
-        let shared = Arc::downgrade(self);
-        let job = move || {
-            let Some(shared) = shared.upgrade() else { return };
-            // Counted before the look whether all ends: closing waits for it, or it does nothing.
-            let _counted = CountedJob::new(&shared);
-            if shared.is_closing() {
+        self.run_later(LOOK_EVERY, Task::Compaction, "a look at quiet trees", |shared| {
+            if shared.health.is_over() {
                 return;
             }
             let trees: Vec<_> = shared.trees.read().values().cloned().collect();
@@ -205,8 +280,7 @@ impl Shared {
                 shared.schedule_compaction(tree);
             }
             shared.keep_looking();
-        };
-        self.env.tasks.submit_later(LOOK_EVERY, Box::new(job));
+        });
     }
 
     /// Whether compactions of `tree` may start by themselves now.
@@ -218,30 +292,42 @@ impl Shared {
             || self.holds_flushes(tree)
     }
 
-    /// Starts a compaction of `tree` if one is due and not too many run.
+    /// Starts a compaction of `tree` if one is due and not too many run. The rules of the tree are
+    /// asked here, whoever calls: a panic of theirs ends here, too.
     pub(crate) fn schedule_compaction(self: &Arc<Self>, tree: &Arc<Tree>) {
-        if !self.may_compact(tree) {
+        if self.health.is_over() || !self.may_compact(tree) {
             return;
         }
+        let started = self.health.guard(Task::Compaction, "looking for a compaction", || {
+            self.start_compaction(tree);
+            Ok(())
+        });
+        if started.is_err() {
+            self.progressed.notify_all();
+        }
+    }
+
+    fn start_compaction(self: &Arc<Self>, tree: &Arc<Tree>) {
+        let now = self.env.clock.monotonic();
         let signals = self.signals_of(tree);
         let picked = {
             let mut work = tree.work.lock();
-            let picked =
-                match !work.dropped && work.compactions < self.options.shape.compactions_max {
-                    true => pick::pick(&tree.view().version, &self.options, &work.busy, &signals),
-                    false => None,
-                };
+            let may = !work.dropped && work.compactions < self.options.shape.compactions_max;
+            let picked = match may && !work.compaction.waits(now) {
+                true => pick::pick(&tree.view().version, &self.options, &work.busy, &signals),
+                false => None,
+            };
             if let Some((plan, _)) = &picked {
                 work.start(plan);
             }
             picked
         };
         if let Some((plan, reason)) = picked {
-            let (plan, thread) = (Arc::new(plan), self.compactions.threads.take());
-            self.submit(tree, move |shared, tree| {
-                let _thread = thread;
-                let done = shared.run_plan(tree, &plan, reason.into());
-                tree.work.lock().finish(&plan);
+            let (started, thread) = (Started::new(tree, plan), self.compactions.threads.take());
+            self.submit(tree, Task::Compaction, move |shared, tree| {
+                let (mut started, _thread) = (started, thread);
+                let done = shared.run_plan(tree, &started.plan, reason.into());
+                started.damaged = matches!(done, Err(Error::Corruption { .. }));
                 done
             });
         }
@@ -350,10 +436,12 @@ impl Shared {
         tree: &Arc<Tree>,
         rows: &RowRange,
     ) -> Result<()> {
+        tree.work.lock().free_set_aside();
         loop {
             if self.is_closing() {
                 return Err(Error::Closed);
             }
+            self.health.check()?;
             let next = {
                 let mut work = tree.work.lock();
                 if work.dropped {
@@ -369,12 +457,18 @@ impl Shared {
                 Manual::Nothing => return Ok(()),
                 Manual::Blocked => self.pause(LOOK_AGAIN),
                 Manual::Plan(plan) => {
-                    let plan = Arc::new(plan);
-                    let done = self.run_plan(tree, &plan, CompactionReason::ByHand);
-                    tree.work.lock().finish(&plan);
+                    let started = Started::new(tree, plan);
+                    let what = format!("a compaction of tree {} by hand", tree.id.0);
+                    let done = self.health.guard(Task::ByHand, &what, || {
+                        self.run_plan(tree, &started.plan, CompactionReason::ByHand)
+                    });
+                    drop(started);
+                    if done.is_ok() {
+                        tree.work.lock().compaction.succeeded();
+                    }
                     self.progressed.notify_all();
                     self.schedule(tree);
-                    return done;
+                    return done.map_err(|error| self.failed(Task::ByHand, error));
                 }
             }
         }

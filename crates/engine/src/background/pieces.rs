@@ -7,12 +7,13 @@
 //! 2. Helpers are background threads that compactions leave idle. One is asked only if, beside it
 //!    and all that compactions have, another thread is left for flushes.
 //! 3. The first failure ends all pieces at their next rows, and the files of all are removed.
-//! 4. A helper holds input files only while it has a piece. So nobody but who has the plan holds
+//! 4. A piece whose writer panics is one that failed: nobody waits for it.
+//! 5. A helper holds input files only while it has a piece. So nobody but who has the plan holds
 //!    them when all are written.
 
-use super::CountedJob;
 use super::compactions::Running;
 use super::io_rate::Writer;
+use super::policy::Task;
 use crate::compaction::run::{Merging, Piece, Writing, Written};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
@@ -23,6 +24,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// Background threads that compactions have, or will have when their jobs come to run.
 #[derive(Debug, Clone, Default)]
@@ -94,6 +96,13 @@ impl Pieces {
         Some(Turn { pieces: self, place, rows })
     }
 
+    /// Lets no further piece begin. Those that end because of it are told that all is closed.
+    fn fail(&self, state: &mut State, error: Error) {
+        state.failure.get_or_insert(error);
+        state.waiting.clear();
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
     fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
@@ -115,18 +124,17 @@ impl Turn<'_> {
         let mut state = self.pieces.state.lock();
         match outcome {
             Ok(piece) => state.written[self.place] = Some(piece),
-            // Those that end because of it are told that all is closed.
-            Err(error) => {
-                state.failure.get_or_insert(error);
-                state.waiting.clear();
-                self.pieces.failed.store(true, Ordering::Relaxed);
-            }
+            Err(error) => self.pieces.fail(&mut state, error),
         }
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let why = "another thread of the compaction panicked".to_owned();
+            self.pieces.fail(&mut self.pieces.state.lock(), Error::WritesStopped(why));
+        }
         self.pieces.state.lock().writing -= 1;
         self.pieces.ended.notify_all();
     }
@@ -189,12 +197,12 @@ impl Shared {
         running: &Arc<Running>,
         thread: Taken,
     ) {
-        let (counted, tree, pieces) = (CountedJob::new(self), Arc::clone(tree), Arc::clone(pieces));
+        let (tree, pieces) = (Arc::clone(tree), Arc::clone(pieces));
         let (merging, running) = (Arc::downgrade(merging), Arc::clone(running));
-        self.env.tasks.submit(Box::new(move || {
+        self.run_later(Duration::ZERO, Task::Compaction, "help with a compaction", move |shared| {
             let _thread = thread;
-            counted.shared.help_with(&tree, &pieces, &merging, &running);
-        }));
+            shared.help_with(&tree, &pieces, &merging, &running);
+        });
     }
 
     fn help_with(&self, tree: &Tree, pieces: &Pieces, merging: &Weak<Merging>, running: &Running) {
@@ -244,6 +252,21 @@ mod tests {
         assert_eq!(threads.take_idle(0, 4).len(), 0);
         let _another = (threads.take(), threads.take(), threads.take());
         assert!(threads.take_idle(1, 4).is_empty(), "more compactions than threads");
+    }
+
+    #[test]
+    fn a_piece_whose_writer_panics_has_failed() {
+        let pieces = Arc::new(Pieces::new(vec![RowRange::ALL, RowRange::ALL, RowRange::ALL]));
+        let own = pieces.take().unwrap();
+        let helper = Arc::clone(&pieces);
+        let helped = std::thread::spawn(move || {
+            let _turn = helper.take().unwrap();
+            std::panic::resume_unwind(Box::new("a defect"));
+        });
+        assert!(helped.join().is_err());
+        assert!(pieces.has_failed() && pieces.take().is_none());
+        own.end(Err(Error::Closed));
+        assert!(matches!(pieces.wait().1, Err(Error::WritesStopped(_))));
     }
 
     #[test]

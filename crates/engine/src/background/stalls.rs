@@ -54,6 +54,7 @@ impl Shared {
         if self.is_closing() {
             return Err(Error::Closed);
         }
+        self.health.check()?;
         if self.pressure_of(tree) == 0 {
             return Ok(());
         }
@@ -70,6 +71,7 @@ impl Shared {
             if self.is_closing() {
                 return Err(Error::Closed);
             }
+            self.health.check()?;
             let pressure = self.pressure_of(tree);
             if pressure >= STOP {
                 self.counters.write_stalls.fetch_add(u64::from(!stopped), Ordering::Relaxed);
@@ -112,8 +114,10 @@ impl Shared {
 
     /// Sees to it that what stops a writer of `tree` is being done, or says why it cannot.
     fn make_room(self: &Arc<Self>, tree: &Arc<Tree>) -> Result<()> {
-        self.report_failure(tree)?;
         self.schedule(tree);
+        if let Some(refusal) = tree.work.lock().refusal() {
+            return Err(refusal);
+        }
         if self.budget().stops_writers() { self.push_flushes() } else { Ok(()) }
     }
 
@@ -122,34 +126,21 @@ impl Shared {
         let trees: Vec<Arc<Tree>> = self.trees.read().values().cloned().collect();
         let mut failed = Ok(());
         for tree in trees.iter().filter(|tree| !tree.look().frozen.is_empty()) {
-            let failure = tree.work.lock().failure.clone();
             self.schedule_flush(tree);
-            match failure {
+            let refusal = tree.work.lock().refusal();
+            match refusal {
                 None => return Ok(()),
-                Some(no_space @ Error::NoSpace { .. }) => failed = failed.and(Err(no_space)),
-                Some(other) => {
+                Some(Error::Unavailable(why)) => {
                     let what = format!(
-                        "memory for memtables is used up, and tree {} cannot be flushed: {other}",
+                        "memory for memtables is used up, and tree {} cannot be flushed: {why}",
                         tree.id.0
                     );
-                    failed = failed.and(Err(Error::WritesStopped(what)));
+                    failed = failed.and(Err(Error::Unavailable(what)));
                 }
+                Some(other) => failed = failed.and(Err(other)),
             }
         }
         failed
-    }
-
-    /// The failure that keeps `tree` from making room, if there is one; tries again all the same.
-    fn report_failure(self: &Arc<Self>, tree: &Arc<Tree>) -> Result<()> {
-        let failure = tree.work.lock().failure.clone();
-        match failure {
-            None => Ok(()),
-            Some(no_space @ Error::NoSpace { .. }) => {
-                self.schedule(tree);
-                Err(no_space)
-            }
-            Some(other) => Err(Error::WritesStopped(other.to_string())),
-        }
     }
 }
 

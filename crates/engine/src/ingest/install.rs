@@ -2,11 +2,13 @@
 //!
 //! Steps:
 //! 1. Nobody else flushes the trees from here on. What their memtables hold of the ingested rows is
-//!    flushed, so that little of it is left to do in step 3.
+//!    flushed, more than once while much is written meanwhile, so that little of it is left to do in
+//!    step 3.
 //! 2. The commit queue stops for a moment, with the log on disk up to here, and gives the next
 //!    sequence number.
 //! 3. What was written to the ingested rows since step 1 is flushed, too: sources of a view stand
-//!    newest first, so no memtable below may hold those rows.
+//!    newest first, so no memtable below may hold those rows. Commits stop meanwhile, so it does not
+//!    keep to the rate of background work: what it owes is waited for in the end.
 //! 4. In each tree the files become a new run of level 0; or join the last run, if no file of the
 //!    tree overlaps them and no running compaction may write there: a fresh load ends as one run.
 //! 5. The manifest takes one edit for all, the views change, the number is published: before that,
@@ -16,7 +18,9 @@
 //! Turns and locks of several trees are taken in order of the trees' ids.
 
 use super::writer::{IngestFiles, IngestSst};
-use crate::background::LOOK_AGAIN;
+use crate::background::flushes::FlushTurn;
+use crate::background::io_rate::Writer;
+use crate::background::policy::Task;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::commit::Failure;
 use crate::compaction::pick::{LAST_RUN, overlap};
@@ -24,13 +28,20 @@ use crate::cursor::RowCursor;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::manifest::version::LEVELS;
-use crate::manifest::{Edit, RunId, SstMeta, TreeVersion};
+use crate::manifest::{Edit, RunId, SstMeta, TreeVersion, is_in_doubt};
 use crate::memtable::Memtable;
 use crate::request::RowRange;
 use crate::sstable::SstReader;
 use crate::tree::Tree;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A memtable with no more bytes than that is flushed while commits stop; and so is a larger one after
+/// so many flushes before that: somebody writes faster than flushes go.
+const LATE_BYTES_MAX: usize = 1 << 20;
+const EARLY_FLUSHES_MAX: usize = 4;
 
 /// A tree that gets files.
 struct Part {
@@ -42,6 +53,11 @@ struct Part {
 impl Shared {
     /// See [`crate::Engine::ingest`].
     pub(crate) fn ingest(self: &Arc<Self>, files: &mut IngestFiles) -> Result<SequenceNumber> {
+        let ingested = self.health.guard(Task::Ingest, "an ingest", || self.ingest_files(files));
+        ingested.map_err(|error| self.failed(Task::Ingest, error))
+    }
+
+    fn ingest_files(self: &Arc<Self>, files: &mut IngestFiles) -> Result<SequenceNumber> {
         if !std::ptr::eq(Arc::as_ptr(self), Arc::as_ptr(&files.shared)) {
             return Err(Error::InvalidArgument("files of another engine".to_owned()));
         }
@@ -54,18 +70,18 @@ impl Shared {
         let turns = parts.iter().map(|part| FlushTurn::take(self, &part.tree));
         let _turns = turns.collect::<Result<Vec<_>>>()?;
         for Part { tree, .. } in &parts {
-            if in_memory(tree, &files.trees[&tree.id])? {
-                self.commits.between_groups(|| tree.freeze());
-                self.flush_frozen(tree, || self.commits.sync())?;
-            }
+            self.flush_early(tree, &files.trees[&tree.id])?;
         }
         let bytes = files.bytes();
+        let owed = Cell::new(Duration::ZERO);
         let number = self.commits.number_apart(|number| {
             for Part { tree, .. } in &parts {
-                self.flush_late(tree, &files.trees[&tree.id]).map_err(Failure::Undone)?;
+                self.flush_late(tree, &files.trees[&tree.id], &owed).map_err(Failure::Undone)?;
             }
             self.install_ingested(&parts, files, number)
-        })?;
+        });
+        self.wait_for_rate(owed.get());
+        let number = number?;
         self.counters.ingests.fetch_add(1, Ordering::Relaxed);
         self.counters.ingested_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(number)
@@ -85,11 +101,28 @@ impl Shared {
         Ok(parts)
     }
 
-    /// Step 3. Only while no group is being committed.
-    fn flush_late(&self, tree: &Tree, ssts: &[IngestSst]) -> Result<()> {
+    /// Step 1.
+    fn flush_early(&self, tree: &Tree, ssts: &[IngestSst]) -> Result<()> {
+        for round in 0..EARLY_FLUSHES_MAX {
+            let little = round > 0 && tree.look().memtable_bytes() <= LATE_BYTES_MAX;
+            if little || !in_memory(tree, ssts)? {
+                break;
+            }
+            self.commits.between_groups(|| tree.freeze());
+            self.flush_frozen(tree, || self.commits.sync())?;
+        }
+        Ok(())
+    }
+
+    /// Step 3. Only while no group is being committed. Sets `owed` to the time until which whoever
+    /// wrote this is to wait, if it is later.
+    fn flush_late(&self, tree: &Tree, ssts: &[IngestSst], owed: &Cell<Duration>) -> Result<()> {
         if in_memory(tree, ssts)? {
             tree.freeze();
-            self.flush_frozen(tree, || Ok(()))?;
+            let wrote = |bytes| {
+                owed.set(owed.get().max(self.owes_rate(tree, Writer::Flush, bytes)));
+            };
+            self.write_frozen(tree, || Ok(()), &wrote)?;
         }
         Ok(())
     }
@@ -128,7 +161,7 @@ impl Shared {
         }
         let after = match installed {
             Ok(after) => after,
-            Err(error) => return Err(failure(files, error)),
+            Err(error) => return Err(failure(files, self.manifest_failed(error))),
         };
         let mut ssts = std::mem::take(&mut files.trees);
         for Part { tree, .. } in parts {
@@ -206,52 +239,9 @@ fn edit(
 
 /// How an install failed. If the manifest may name the files, nobody may remove them.
 fn failure(files: &mut IngestFiles, error: Error) -> Failure {
-    match error {
-        Error::NoSpace { .. }
-        | Error::UnknownTree(_)
-        | Error::InvalidArgument(_)
-        | Error::WritesStopped(_)
-        | Error::Closed => Failure::Undone(error),
-        _ => {
-            files.let_go();
-            Failure::InDoubt(error)
-        }
+    if !is_in_doubt(&error) {
+        return Failure::Undone(error);
     }
-}
-
-/// The right to flush a tree, which only one has at a time (`Work::flushing`). What became due
-/// meanwhile is started when it is given back.
-struct FlushTurn<'a> {
-    shared: &'a Arc<Shared>,
-    tree: &'a Arc<Tree>,
-}
-
-impl<'a> FlushTurn<'a> {
-    /// Waits for it.
-    fn take(shared: &'a Arc<Shared>, tree: &'a Arc<Tree>) -> Result<Self> {
-        loop {
-            if shared.is_closing() {
-                return Err(Error::Closed);
-            }
-            {
-                let mut work = tree.work.lock();
-                if work.dropped {
-                    return Err(Error::UnknownTree(tree.id));
-                }
-                if !work.flushing {
-                    work.flushing = true;
-                    return Ok(Self { shared, tree });
-                }
-            }
-            shared.pause(LOOK_AGAIN);
-        }
-    }
-}
-
-impl Drop for FlushTurn<'_> {
-    fn drop(&mut self) {
-        self.tree.work.lock().flushing = false;
-        self.shared.progressed.notify_all();
-        self.shared.schedule(self.tree);
-    }
+    files.let_go();
+    Failure::InDoubt(error)
 }

@@ -41,7 +41,7 @@ pub(crate) const MANIFEST: Format = Format {
     magic: *b"STELEMAN",
     version: 1,
     stele: (0, 1),
-    kinds: &[RecordKind::Edit, RecordKind::Synced, RecordKind::Close],
+    kinds: &[RecordKind::Edit, RecordKind::Synced, RecordKind::Close, RecordKind::SnapshotPart],
 };
 
 /// What a record is. The byte on disk is frozen; 0 stays invalid to catch zeroed pages.
@@ -58,6 +58,8 @@ pub enum RecordKind {
     Edit = 4,
     /// Everything before was synced; only in manifests.
     Synced = 5,
+    /// A part of the snapshot that a manifest begins with, which goes on in the next record of edits.
+    SnapshotPart = 6,
 }
 
 impl RecordKind {
@@ -68,6 +70,7 @@ impl RecordKind {
             3 => Some(Self::Close),
             4 => Some(Self::Edit),
             5 => Some(Self::Synced),
+            6 => Some(Self::SnapshotPart),
             _ => None,
         }
     }
@@ -284,7 +287,8 @@ fn check_fields(header: &RecordHeader, offset: u64, reserved: &[u8]) -> Result<(
         return Err(RecordFault::Impossible("a number that no record reaches"));
     }
     let of_tree = (header.tree.0, header.first.0, header.commit_time) != (0, 0, 0);
-    let bare = !matches!(header.kind, RecordKind::Batch | RecordKind::Edit);
+    let bare =
+        !matches!(header.kind, RecordKind::Batch | RecordKind::Edit | RecordKind::SnapshotPart);
     let numbered = header.kind == RecordKind::Batch || !of_tree;
     if !numbered || bare && header.payload_len != 0 {
         return Err(RecordFault::Impossible("fields that its type does not have"));
@@ -300,7 +304,7 @@ pub(crate) fn may_be_header(bytes: &[u8], synced_above: Option<u64>) -> bool {
         return false;
     };
     let synced = u64::from_le_bytes(*synced);
-    (1..=5).contains(&mark[0])
+    (1..=6).contains(&mark[0])
         && mark[1..] == [0, 0, 0]
         && synced_above.is_none_or(|bound| synced > bound)
 }

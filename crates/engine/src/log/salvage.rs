@@ -215,7 +215,9 @@ impl Segment {
                         RecordKind::Seal | RecordKind::Close => {
                             return Ok(Step::End { ended: true, gap: None });
                         }
-                        RecordKind::Edit | RecordKind::Synced => continue,
+                        RecordKind::Edit | RecordKind::Synced | RecordKind::SnapshotPart => {
+                            continue;
+                        }
                     }
                 }
                 Err(RecordFault::Bad(what)) => {

@@ -21,7 +21,7 @@ pub fn load(fs: &dyn FileSystem, dir: &Path) -> Result<Option<State>> {
 pub(super) struct Loaded {
     pub(super) number: u64,
     pub(super) state: State,
-    /// Where the first record, the snapshot, ends.
+    /// Where the snapshot, the first record as a rule, ends.
     pub(super) snapshot_end: u64,
     /// Where the next record goes.
     pub(super) end: u64,
@@ -54,7 +54,7 @@ pub(super) fn load_manifest(
     while let Some((offset, edits)) = reader.next()? {
         let refused = |refusal| Error::corruption(&path, offset, refusal);
         state.replay(&edits).map_err(refused)?;
-        if snapshot_end.is_none() {
+        if snapshot_end.is_none() && !reader.in_snapshot {
             snapshot_end = Some(reader.end());
         }
     }
@@ -70,6 +70,8 @@ pub struct EditReader {
     file: RecordFile,
     /// Where the next record starts.
     end: u64,
+    /// The snapshot has not ended yet. A manifest counts only when all of it is on disk.
+    pub(super) in_snapshot: bool,
     done: bool,
 }
 
@@ -84,7 +86,7 @@ impl EditReader {
         };
         let mut file = RecordFile::open(fs, path, &MANIFEST, number)?;
         match file.header()? {
-            Ok(()) => Ok(Self { file, end: FILE_HEADER_LEN, done: false }),
+            Ok(()) => Ok(Self { file, end: FILE_HEADER_LEN, in_snapshot: true, done: false }),
             Err(FileHeaderFault::Bad(what)) => Err(file.corruption(0, what)),
             Err(FileHeaderFault::Newer(newer)) => Err(newer.refuse(&MANIFEST, path)),
         }
@@ -111,7 +113,14 @@ impl EditReader {
                 }
             };
             self.end = offset + RECORD_HEADER_LEN as u64 + u64::from(header.payload_len);
-            if header.kind == RecordKind::Edit {
+            if let RecordKind::Edit | RecordKind::SnapshotPart = header.kind {
+                let more = header.kind == RecordKind::SnapshotPart;
+                if more && !self.in_snapshot {
+                    return Err(self
+                        .file
+                        .corruption(offset, "a part of a snapshot that has ended"));
+                }
+                self.in_snapshot = more;
                 let decoded = Edit::decode_all(self.file.payload(offset, &header)?);
                 let corrupt = |error| self.file.corruption(offset, &format!("{error}"));
                 return Ok(Some((offset, decoded.map_err(corrupt)?)));
@@ -122,7 +131,7 @@ impl EditReader {
 
     /// Decides what a bad record at `end` means: the end of the manifest, or corruption.
     fn bad_record(&mut self, what: &'static str) -> Result<()> {
-        if self.end == FILE_HEADER_LEN {
+        if self.in_snapshot {
             return Err(self.file.corruption(self.end, what));
         }
         if let Some(proof) = self.file.proof_of_sync(self.end)? {

@@ -107,7 +107,7 @@ impl SalvagedManifest {
                     continue;
                 }
             };
-            if header.kind == RecordKind::Edit
+            if matches!(header.kind, RecordKind::Edit | RecordKind::SnapshotPart)
                 && let Ok(edits) = Edit::decode_all(file.payload(at, &header)?)
             {
                 self.edits.extend(edits);

@@ -6,6 +6,7 @@
 //! 3. `NoSpace`: nothing was installed, and the same edits may be tried again. After any other
 //!    failed write or sync the edits may be found at the next open, or not, and no further edit
 //!    is taken.
+//!    So it is after a panic in the midst of an install.
 //! 4. A new manifest counts once `CURRENT` names it; it is complete and on disk before.
 //!
 //! Lock order: `turn`, then `published`.
@@ -32,6 +33,7 @@ pub struct ManifestSet {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
     roll_bytes: u64,
+    record_bytes: usize,
     /// The next file number to hand out. Publishes nothing; it is only ever counted up.
     next_file: AtomicU64,
     /// The newest commit time, kept by the log's writer; every install writes it down.
@@ -47,11 +49,19 @@ struct Writer {
     /// Where the snapshot this manifest begins with ends.
     snapshot_end: u64,
     stopped: Option<Stopped>,
+    /// An install is under way, or was when a panic ended it.
+    installing: bool,
 }
 
 enum Stopped {
     Failed(String),
     Closed,
+}
+
+/// Whether the next open may find edits whose install failed with `error` (rule 3 of the file
+/// header): nobody may remove files that they name.
+pub(crate) fn is_in_doubt(error: &Error) -> bool {
+    matches!(error, Error::Io { .. })
 }
 
 impl ManifestSet {
@@ -67,12 +77,13 @@ impl ManifestSet {
 
     /// The same with a shape of its own.
     pub(crate) fn open_shaped(fs: Arc<dyn FileSystem>, dir: &Path, shape: &Shape) -> Result<Self> {
+        let record_bytes = shape.manifest_record_bytes;
         let (writer, state) = match load_with_end(&*fs, dir, State::shaped(shape))? {
             Some(loaded) => resume(&*fs, dir, loaded)?,
             None => {
                 sync_parents(&*fs, dir)?;
                 let state = State::shaped(shape);
-                (begin(&*fs, dir, 1, &state)?, state)
+                (begin(&*fs, dir, 1, &state, record_bytes)?, state)
             }
         };
         current::remove_leftovers(&*fs, dir, writer.file.number());
@@ -80,6 +91,7 @@ impl ManifestSet {
             fs,
             dir: dir.to_owned(),
             roll_bytes: shape.manifest_roll_bytes as u64,
+            record_bytes,
             next_file: AtomicU64::new(state.next_file.0),
             commit_time: Arc::new(AtomicU64::new(state.commit_time)),
             turn: Mutex::new(writer),
@@ -144,7 +156,9 @@ impl ManifestSet {
             edits.push(Edit::CommitTime(commit_time));
         }
         let after = Arc::new(before.apply(&edits)?);
+        writer.installing = true;
         let logged = self.log(&mut writer, &edits, &after);
+        writer.installing = false;
         writer.stop_on_failure(logged)?;
         self.next_file.fetch_max(after.next_file.0, Ordering::Relaxed);
         *self.published.lock() = Arc::clone(&after);
@@ -154,23 +168,25 @@ impl ManifestSet {
     /// Puts `edits` on disk, at the end of this manifest or as part of a new one.
     fn log(&self, writer: &mut Writer, edits: &[Edit], after: &State) -> Result<()> {
         let limit = self.roll_bytes.max(2 * writer.snapshot_end);
-        if writer.file.tail() >= limit {
+        let payload = encode(edits);
+        let too_long = payload.len() > self.record_bytes;
+        if too_long || writer.file.tail() >= limit {
             Mark::ManifestRolled.hit();
             match self.roll(writer, after) {
                 // The old manifest still counts, and may have room.
-                Err(Error::NoSpace { .. }) => {}
+                Err(Error::NoSpace { .. }) if !too_long => {}
                 rolled => return rolled,
             }
         }
-        writer.append(edits)
+        writer.append(&payload)
     }
 
     fn roll(&self, writer: &mut Writer, after: &State) -> Result<()> {
         let others = current::manifests(&*self.fs, &self.dir)?;
         let number = others.into_iter().max().unwrap_or(0).max(writer.file.number()) + 1;
-        match begin(&*self.fs, &self.dir, number, after) {
+        match begin(&*self.fs, &self.dir, number, after, self.record_bytes) {
             Ok(new) => {
-                *writer = new;
+                *writer = Writer { installing: true, ..new };
                 current::remove_leftovers(&*self.fs, &self.dir, number);
                 Ok(())
             }
@@ -219,18 +235,39 @@ pub(crate) fn sync_parents(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
 /// Makes a data directory of `dir`, which has none of a data directory's names but SSTables, with
 /// `state` in its first manifest. It counts, durably, when this returns.
 pub(crate) fn create(fs: &dyn FileSystem, dir: &Path, state: &State) -> Result<()> {
-    let mut writer = begin(fs, dir, 1, state)?;
+    let mut writer = begin(fs, dir, 1, state, Shape::DEFAULT.manifest_record_bytes)?;
     writer.file.append_mark(RecordKind::Close)?;
     writer.file.sync()
 }
 
-/// Creates manifest `number` with `state` as its snapshot and makes it the one that counts.
-fn begin(fs: &dyn FileSystem, dir: &Path, number: u64, state: &State) -> Result<Writer> {
+fn encode(edits: &[Edit]) -> Vec<u8> {
+    let mut payload = Vec::new();
+    edits.iter().for_each(|edit| edit.encode_into(&mut payload));
+    payload
+}
+
+/// Creates manifest `number` with `state` as its snapshot, in records of about `record_bytes` bytes,
+/// and makes it the one that counts.
+fn begin(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    number: u64,
+    state: &State,
+    record_bytes: usize,
+) -> Result<Writer> {
     let path = current::manifest_path(dir, number);
     let file = fs.create(&path).map_err(|error| Error::io("create", &path, &error))?;
     let file = AppendFile::start(file, path, &MANIFEST, number, 0)?;
-    let mut writer = Writer { file, snapshot_end: 0, stopped: None };
-    writer.append(&state.to_edits())?;
+    let mut writer = Writer { file, snapshot_end: 0, stopped: None, installing: false };
+    let mut part = Vec::new();
+    for edit in state.to_edits() {
+        if part.len() >= record_bytes {
+            writer.write(RecordKind::SnapshotPart, &part)?;
+            part.clear();
+        }
+        edit.encode_into(&mut part);
+    }
+    writer.append(&part)?;
     writer.snapshot_end = writer.file.tail();
     fs.sync_dir(dir).map_err(|error| unforgiven("sync", dir, &error))?;
     current::point_to(fs, dir, number)?;
@@ -247,12 +284,15 @@ fn resume(fs: &dyn FileSystem, dir: &Path, loaded: Loaded) -> Result<(Writer, St
     file.cut()?;
     file.sync()?;
     fs.sync_dir(dir).map_err(|error| unforgiven("sync", dir, &error))?;
-    Ok((Writer { file, snapshot_end, stopped: None }, state))
+    Ok((Writer { file, snapshot_end, stopped: None, installing: false }, state))
 }
 
 impl Writer {
     fn check_writable(&self) -> Result<()> {
         match &self.stopped {
+            None if self.installing => {
+                Err(Error::WritesStopped("a panic ended an edit of the manifest".to_owned()))
+            }
             None => Ok(()),
             Some(Stopped::Failed(why)) => Err(Error::WritesStopped(why.clone())),
             Some(Stopped::Closed) => Err(Error::Closed),
@@ -268,14 +308,13 @@ impl Writer {
         result
     }
 
-    /// Appends `edits` as one record, on disk when it returns.
-    fn append(&mut self, edits: &[Edit]) -> Result<()> {
-        let mut payload = Vec::new();
-        for edit in edits {
-            edit.encode_into(&mut payload);
-        }
-        let record = LogRecord::new(TreeId(0), SequenceNumber(0), 0, &payload);
-        self.file.append(RecordKind::Edit, &[record])?;
+    fn write(&mut self, kind: RecordKind, edits: &[u8]) -> Result<()> {
+        self.file.append(kind, &[LogRecord::new(TreeId(0), SequenceNumber(0), 0, edits)])
+    }
+
+    /// Appends encoded edits as one record, on disk when it returns.
+    fn append(&mut self, edits: &[u8]) -> Result<()> {
+        self.write(RecordKind::Edit, edits)?;
         self.file.sync()?;
         // Only helps to tell rot from a torn write; the edits count without it.
         let marked = self.file.append_mark(RecordKind::Synced);

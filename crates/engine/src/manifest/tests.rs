@@ -218,6 +218,40 @@ fn a_long_manifest_gives_way_to_a_new_one() {
 }
 
 #[test]
+fn a_snapshot_is_in_as_many_records_as_it_takes() {
+    let (fs, dir) = real();
+    let shape = Shape { manifest_record_bytes: 300, ..rolling_at(4000) };
+    let open = || ManifestSet::open_shaped(Arc::clone(&fs), dir.path(), &shape).unwrap();
+    let set = open();
+    set.install(&[create(1), create(2)]).unwrap();
+    for number in 1..=40 {
+        set.install(&[add(1, 0, number, meta(set.new_file().0, ("a", "z"), (number, number)))])
+            .unwrap();
+    }
+    // More than a record takes, and together all the same: it begins another manifest.
+    let before = fs.list(dir.path()).unwrap();
+    let both: Vec<Edit> = (1..=10)
+        .map(|run| add(2, 0, run, meta(set.new_file().0, ("a", "z"), (40 + run, 40 + run))))
+        .collect();
+    set.install(&both).unwrap();
+    let names = fs.list(dir.path()).unwrap();
+    assert!(names != before && names.len() == 2, "{names:?}");
+    set.install(&[Edit::DropTree { tree: TreeId(2) }]).unwrap();
+    let state = set.state();
+    let mut reader = EditReader::open(&*fs, &dir.path().join(&names[1])).unwrap();
+    let mut parts = 0;
+    while let Some((_, edits)) = reader.next().unwrap() {
+        let mut bytes = Vec::new();
+        edits.iter().for_each(|edit| edit.encode_into(&mut bytes));
+        assert!(bytes.len() < 300 + 200, "{} bytes", bytes.len());
+        parts += usize::from(reader.in_snapshot);
+    }
+    assert!(parts > 10, "{parts}");
+    assert_eq!(load(&*fs, dir.path()).unwrap().unwrap(), *state);
+    assert_eq!(*open().state(), *state);
+}
+
+#[test]
 fn edits_that_break_an_invariant_are_refused() {
     let (fs, dir) = real();
     let set = open(&fs, dir.path()).unwrap();

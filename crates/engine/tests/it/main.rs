@@ -11,6 +11,7 @@ mod descriptors;
 mod divided;
 mod examples;
 mod face;
+mod failures;
 mod granularity;
 mod heat;
 mod ingest;

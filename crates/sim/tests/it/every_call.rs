@@ -5,7 +5,7 @@
 //! By default a few calls of each kind are tried; `STELE_FAULT_POINTS=N` tries N of each, and every
 //! single one where there are not more.
 
-use crate::sick_disk::{again, go_on};
+use crate::sick_disk::{again, go_on, heal};
 use base::env::sim::{Call, Fault, FaultPoint};
 use engine::check::check_dir;
 use engine::options::Durability;
@@ -39,8 +39,12 @@ fn live(session: &mut Session, seed: u64, steps: &[Step]) -> Result<(), String> 
         }
         opened => opened.map_err(|trouble| format!("opening: {trouble:?}"))?,
     }
-    for part in steps.chunks(steps.len() / 3) {
+    let mut parts = steps.chunks(steps.len() / 3).peekable();
+    while let Some(part) = parts.next() {
         go_on(session, part)?;
+        if parts.peek().is_none() {
+            heal(session).map_err(|what| format!("once all is well: {what}"))?;
+        }
         again(session, &mut dice)?;
     }
     match session.close() {
@@ -138,6 +142,12 @@ impl Histories {
 #[test]
 fn any_call_that_fails_is_survived() {
     ANY.try_calls("any_call_that_fails_is_survived", Fault::Io, &Call::ALL);
+}
+
+#[test]
+fn a_panic_at_any_call_of_background_work_is_survived() {
+    let test = "a_panic_at_any_call_of_background_work_is_survived";
+    ANY.try_calls(test, Fault::Panic, &Call::ALL);
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //! the log stops writes until the engine is opened again, and nothing acknowledged is lost.
 
 use base::env::sim::{Fault, FaultPoint};
-use engine::Error;
+use engine::batch::WriteBatch;
 use engine::options::Durability;
+use engine::{Column, Error, FamilyId, Timestamp};
 use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::oracle::Trouble;
@@ -11,6 +12,7 @@ use sim::points::{Point, number, try_all};
 use sim::session::Session;
 use sim::workload::{self, Shape, Step, small_options};
 use std::path::Path;
+use std::time::Duration;
 
 const DIR: &str = "/data/store";
 const SHAPE: Shape =
@@ -28,7 +30,10 @@ pub(crate) fn go_on(session: &mut Session, steps: &[Step]) -> Result<u32, String
         match session.step(step) {
             Ok(()) => {}
             Err(Trouble::Refused(
-                Error::Io { .. } | Error::NoSpace { .. } | Error::WritesStopped(_),
+                Error::Io { .. }
+                | Error::NoSpace { .. }
+                | Error::Unavailable(_)
+                | Error::WritesStopped(_),
             )) => {
                 errors += 1;
                 if session.is_open() {
@@ -48,6 +53,38 @@ pub(crate) fn go_on(session: &mut Session, steps: &[Step]) -> Result<u32, String
         }
     }
     Ok(errors)
+}
+
+/// Seconds within which work that failed is tried again, once all is well.
+const HEALS_WITHIN: u32 = 11;
+
+/// The machine is well from now on: a write goes through, at once or soon, or after the engine was
+/// opened again if it says that writes are stopped.
+pub(crate) fn heal(session: &mut Session) -> Result<(), String> {
+    session.machine().heal();
+    let Some(tree) = session.oracle().trees().next() else { return Ok(()) };
+    let (mut refusals, mut opened) = (0u32, false);
+    loop {
+        let mut batch = WriteBatch::new();
+        let column = Column::of(FamilyId(1), b"healed");
+        batch.put(b"row-00", column, Timestamp(0), &refusals.to_be_bytes());
+        match session.step(&Step::Write(tree, batch)) {
+            Ok(()) => return Ok(()),
+            Err(Trouble::Refused(Error::Unavailable(_) | Error::NoSpace { .. }))
+                if refusals < HEALS_WITHIN =>
+            {
+                session.machine().wait(Duration::from_secs(1));
+                (0..20).for_each(|_| session.machine().work());
+            }
+            Err(Trouble::Refused(Error::WritesStopped(_))) if !opened => {
+                opened = true;
+                session.lose_power();
+                session.open().map_err(|trouble| format!("opening after a stop: {trouble:?}"))?;
+            }
+            Err(trouble) => return Err(format!("after {refusals} refusals: {trouble:?}")),
+        }
+        refusals += 1;
+    }
 }
 
 /// Leaves the engine (by closing, by dropping it, or by a power loss) and opens it again.

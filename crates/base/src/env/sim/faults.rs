@@ -106,6 +106,9 @@ pub enum Fault {
     NoSpace,
     /// The process has no file descriptor left (EMFILE).
     NoDescriptor,
+    /// The caller panics, as by a defect of its own. Only background work is hit: calls that are made
+    /// within a job of the machine.
+    Panic,
 }
 
 impl Fault {
@@ -114,6 +117,7 @@ impl Fault {
             Self::Io => io::Error::other("simulated I/O error"),
             Self::NoSpace => io::ErrorKind::StorageFull.into(),
             Self::NoDescriptor => rustix::io::Errno::MFILE.into(),
+            Self::Panic => panic!("simulated panic"),
         }
     }
 }
@@ -154,7 +158,8 @@ impl Faults {
         *self.counts.entry(call).or_default() += 1;
         let mut failed = None;
         for (point, (after, times, fault)) in &mut self.due {
-            if !point.covers(call) {
+            let hits = point.covers(call) && (*fault != Fault::Panic || super::tasks::in_job());
+            if !hits {
             } else if *after > 0 {
                 *after -= 1;
             } else if failed.is_none() {

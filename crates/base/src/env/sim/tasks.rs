@@ -5,8 +5,35 @@ use crate::env::Clock;
 use crate::env::rng::Rng;
 use crate::env::task::{Job, Tasks};
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
+
+thread_local! {
+    /// Jobs that run on this thread, one within the other.
+    static JOBS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether this thread runs a job.
+pub(super) fn in_job() -> bool {
+    JOBS.get() > 0
+}
+
+/// A job that runs on this thread, as long as this lives.
+struct Running;
+
+impl Running {
+    fn begin() -> Self {
+        JOBS.set(JOBS.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        JOBS.set(JOBS.get() - 1);
+    }
+}
 
 /// A queue of jobs that run on the thread that calls `help`, in an order drawn from the seed.
 pub struct SimTasks {
@@ -43,7 +70,10 @@ impl SimTasks {
             queue.collect_due(self.clock.monotonic());
             queue.draw()
         };
-        job.map(|job| job()).is_some()
+        let Some(job) = job else { return false };
+        let _running = Running::begin();
+        job();
+        true
     }
 
     /// Drops all jobs, and every one submitted later: the process is gone.

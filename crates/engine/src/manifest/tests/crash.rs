@@ -10,7 +10,8 @@ fn dir() -> &'static Path {
 }
 
 fn start(fs: &SimFs) -> crate::Result<ManifestSet> {
-    ManifestSet::open_shaped(sim(fs), dir(), &rolling_at(600))
+    let shape = Shape { manifest_record_bytes: 200, ..rolling_at(600) };
+    ManifestSet::open_shaped(sim(fs), dir(), &shape)
 }
 
 /// Edits that fit `state`: a tree more or less, or an SSTable more, less or elsewhere.
