@@ -256,14 +256,13 @@ mod tests {
 
     #[test]
     fn a_piece_whose_writer_panics_has_failed() {
-        let pieces = Arc::new(Pieces::new(vec![RowRange::ALL, RowRange::ALL, RowRange::ALL]));
+        let pieces = Pieces::new(vec![RowRange::ALL, RowRange::ALL, RowRange::ALL]);
         let own = pieces.take().unwrap();
-        let helper = Arc::clone(&pieces);
-        let helped = std::thread::spawn(move || {
-            let _turn = helper.take().unwrap();
+        let helped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _turn = pieces.take().unwrap();
             std::panic::resume_unwind(Box::new("a defect"));
-        });
-        assert!(helped.join().is_err());
+        }));
+        assert!(helped.is_err());
         assert!(pieces.has_failed() && pieces.take().is_none());
         own.end(Err(Error::Closed));
         assert!(matches!(pieces.wait().1, Err(Error::WritesStopped(_))));
