@@ -436,7 +436,6 @@ impl Shared {
         tree: &Arc<Tree>,
         rows: &RowRange,
     ) -> Result<()> {
-        tree.work.lock().free_set_aside();
         loop {
             if self.is_closing() {
                 return Err(Error::Closed);
@@ -447,6 +446,8 @@ impl Shared {
                 if work.dropped {
                     return Err(Error::UnknownTree(tree.id));
                 }
+                // Whoever compacts by hand waits for what runs, not for what was set aside.
+                work.free_set_aside();
                 let next = pick::manual(&tree.view().version, rows, &self.options, &work.busy);
                 if let Manual::Plan(plan) = &next {
                     work.start(plan);

@@ -260,3 +260,21 @@ fn a_damaged_file_is_left_alone_until_it_is_tried_again() {
     assert_eq!(metric(&engine, "level0_runs"), 0);
     assert!((0..3).all(|row| has(&engine, row)));
 }
+
+#[test]
+fn who_compacts_by_hand_does_not_wait_for_what_was_set_aside() {
+    let machine = SimEnv::new(1);
+    let engine = open(&machine, options());
+    engine.pause_compactions();
+    for row in 0..2 {
+        write(&engine, row).unwrap();
+        engine.flush(TREE).unwrap();
+    }
+    machine.fs.flip(&ssts(&machine)[0], 100, 1).unwrap();
+    // It is queued, and ends while the call below waits for it.
+    engine.resume_compactions();
+    assert_eq!(engine.metrics().get("background_failures_total"), Some(0));
+    let by_hand = engine.compact_range(TREE, &RowRange::ALL);
+    assert!(matches!(by_hand, Err(Error::Corruption { .. })), "{by_hand:?}");
+    assert!(metric(&engine, "background_failures_total") > 0);
+}
