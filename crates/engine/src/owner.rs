@@ -258,7 +258,9 @@ mod tests {
 
     #[test]
     fn contents_tell_the_owner_of_a_store_of_before_owners() {
-        let cases: [(&[u32], &[&[u8]], Option<Owner>); 9] = [
+        /// Trees, rows of the schema, and whose store has them.
+        type Case = (&'static [u32], &'static [&'static [u8]], Option<Owner>);
+        let cases: [Case; 9] = [
             (&[], &[], None),
             (&[1], &[], None),
             (&[1, 16], &[], Some(Owner::Embedder)),
