@@ -236,6 +236,8 @@ mod snapshot;
 #[doc(hidden)]
 pub mod sstable;
 mod striped;
+#[doc(hidden)]
+pub mod stripes;
 mod tree;
 mod view;
 

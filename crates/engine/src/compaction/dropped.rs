@@ -3,11 +3,11 @@
 //! Of each stripe the newest is kept over each row: an older one of the same stripe hides nothing
 //! that the newer does not. So n of them, however they overlap, make O(n) pieces.
 
-use super::stripes::Stripes;
 use crate::cell::{RangeTombstone, SequenceNumber};
 use crate::options::Options;
 use crate::read::cover::{Cover, Part, Spans};
 use crate::request::RowRange;
+use crate::stripes::Stripes;
 
 static ALL_ROWS: RowRange = RowRange::ALL;
 

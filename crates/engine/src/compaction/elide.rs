@@ -33,12 +33,12 @@
 //!    (an operand absorbs it, rule 4); it stays the oldest, as all other numbers are greater; and
 //!    every tombstone that could meet it, and is older than it was, vanishes in this compaction.
 
-use super::stripes::Stripes;
 use crate::cell::{Entry, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
 use crate::cursor::RowCursor;
 use crate::elide::{ElisionPolicy, Verdict};
 use crate::error::Result;
 use crate::merge::{Fold, Operand};
+use crate::stripes::Stripes;
 
 /// Whether older data of a row may exist outside a compaction's inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -36,7 +36,6 @@ pub mod pieces;
 pub mod run;
 pub mod signals;
 pub mod split;
-pub mod stripes;
 #[cfg(test)]
 mod testing;
 

@@ -10,8 +10,8 @@
 
 use super::cover::{Cover, Spans};
 use crate::cell::{RangeTombstone, SequenceNumber};
-use crate::compaction::stripes::Stripes;
 use crate::request::RowRange;
+use crate::stripes::Stripes;
 use std::sync::Arc;
 
 /// An index over range tombstones.

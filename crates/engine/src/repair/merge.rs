@@ -14,12 +14,12 @@ use crate::compaction::dropped::Dropped;
 use crate::compaction::elide::EntrySink;
 use crate::compaction::run::Writing;
 use crate::compaction::split::Splitter;
-use crate::compaction::stripes::Stripes;
 use crate::cursor::RowCursor;
 use crate::error::Result;
 use crate::manifest::SstMeta;
 use crate::model::OwnedEntry;
 use crate::sstable::{Origin, SstCursor, SstReader};
+use crate::stripes::Stripes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -146,10 +146,11 @@ fn damage_is_found_with_file_and_offset_and_a_server_refuses_it() {
 
 #[test]
 fn a_table_without_its_tree_is_found_by_name_and_a_server_refuses_it() {
-    use engine::{Engine, Options};
+    use engine::{Engine, Options, Owner};
     let root = tempfile::tempdir().unwrap();
     let dir = used_directory(root.path());
     let engine = Engine::open(base::env::Env::real(1), &dir, Options::default()).unwrap();
+    engine.claim(Owner::Server).unwrap();
     let [_system, table] = engine.trees()[..] else { panic!("{:?}", engine.trees()) };
     engine.drop_tree(table).unwrap();
     drop(engine);

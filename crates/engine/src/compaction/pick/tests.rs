@@ -9,7 +9,6 @@ use crate::compaction::dropped::{Covering, Dropped};
 use crate::compaction::elide::{Depth, Elider};
 use crate::compaction::signals::WHOLE;
 use crate::compaction::split::Splitter;
-use crate::compaction::stripes::Stripes;
 use crate::compaction::testing::{Collect, MemoryRun, changes, file, model_of, runs_of};
 use crate::cursor::RowCursor;
 use crate::cursor::testing::{VecCursor, sorted};
@@ -17,6 +16,7 @@ use crate::elide::KeepAll;
 use crate::manifest::{Edit, State};
 use crate::model::Model;
 use crate::options::TreeOptions;
+use crate::stripes::Stripes;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
