@@ -3,6 +3,7 @@
 use crate::support::TREE;
 use base::env::SimEnv;
 use base::env::sim::{Fault, FaultPoint};
+use base::testing::in_own_process;
 use engine::{
     Column, Compression, Engine, FamilyId, FilterGranularity, Options, ReadPath, RowRange,
     ScanRequest, Timestamp, TreeOptions, WriteBatch,
@@ -118,22 +119,24 @@ fn switched_off_what_was_hot_is_read_again() {
 
 #[test]
 fn blocks_of_the_inputs_leave_and_the_cache_keeps_to_its_size() {
-    for cache_bytes_max in [1 << 20, 2 << 20, 8 << 20] {
-        let options = Options { cache_bytes_max: Some(cache_bytes_max), ..options(true) };
-        let engine = filled(&SimEnv::new(1), options);
-        for round in 0..4 {
-            disk_reads(&engine, 0..ROWS);
-            disk_reads(&engine, HOT);
-            let before = inherited(&engine);
-            engine.compact_range(TREE, &RowRange::ALL).unwrap();
-            let after = inherited(&engine);
-            assert!(after[0] > before[0], "round {round}");
-            let bytes = after[1] - before[1];
-            assert!(bytes <= cache_bytes_max as u64, "{bytes} bytes inherited");
-            assert!(metric(&engine, "cache_bytes") <= cache_bytes_max as u64);
-            write(&engine, (0..ROWS).step_by(10).map(|number| (number, 1)));
+    in_own_process(|| {
+        for cache_bytes_max in [1 << 20, 2 << 20, 8 << 20] {
+            let options = Options { cache_bytes_max: Some(cache_bytes_max), ..options(true) };
+            let engine = filled(&SimEnv::new(1), options);
+            for round in 0..4 {
+                disk_reads(&engine, 0..ROWS);
+                disk_reads(&engine, HOT);
+                let before = inherited(&engine);
+                engine.compact_range(TREE, &RowRange::ALL).unwrap();
+                let after = inherited(&engine);
+                assert!(after[0] > before[0], "round {round}");
+                let bytes = after[1] - before[1];
+                assert!(bytes <= cache_bytes_max as u64, "{bytes} bytes inherited");
+                assert!(metric(&engine, "cache_bytes") <= cache_bytes_max as u64);
+                write(&engine, (0..ROWS).step_by(10).map(|number| (number, 1)));
+            }
         }
-    }
+    });
 }
 
 #[test]
