@@ -15,9 +15,10 @@ use engine::Engine;
 const KEPT_BYTES: u64 = 8 << 20;
 /// Beside a smaller one and a tenth, what each thread may have: buffers of reads, its batch, blocks
 /// that it holds and the cache has no room for, contexts of Zstandard, and what the allocator keeps of
-/// all that. With 16 threads 55 MiB were seen once in two hours, of a budget of 8, on a machine that had
-/// eight times as much to do as it could; mostly it is 20 to 35.
-const BESIDE_BYTES: u64 = 4 << 20;
+/// all that. Of a budget of 8 MiB with 13 threads, 20 to 40 MiB are mostly seen, and up to 62 on a
+/// machine that has several times as much to do as it can. Half of it is in use; the other half is
+/// freed memory between pieces in use, of two heaps of glibc, which gives back only what lies at the end.
+const BESIDE_BYTES: u64 = 6 << 20;
 
 /// Bytes that a worker of `run` may have with a budget of `budget` bytes.
 fn allowed(run: &Run, budget: u64) -> u64 {
@@ -128,7 +129,7 @@ mod tests {
         let used = |all| Used { all, before: 5 * MIB, grown: 2 << 20, account: account() };
         let most = 110 * MIB + 7 * MIB;
         assert_eq!(used(most).judge(&run, 100 * MIB), Ok(()));
-        assert_eq!(allowed(&run, 8 * MIB), 8 * MIB + 8 * MIB / 10 + 48 * MIB);
+        assert_eq!(allowed(&run, 8 * MIB), 8 * MIB + 8 * MIB / 10 + 72 * MIB);
         assert_eq!(allowed(&run, 96 * MIB), 96 * MIB + 96 * MIB / 10);
         let what = used(most + MIB).judge(&run, 100 * MIB).unwrap_err();
         let parts = [
