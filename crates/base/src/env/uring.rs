@@ -9,8 +9,12 @@
 //! 3. Dropping the queue waits for the reads in the ring (a read that a disk has begun cannot be
 //!    called back). Where the kernel will not even let us wait, their memory is leaked.
 //! 4. What the ring does not do is done by `read_exact_at`: files without a descriptor, single
-//!    reads that the kernel wants to be tried again, everything once the ring has failed or the
-//!    kernel has had no memory for it for too long.
+//!    reads that the kernel wants to be tried again, everything while there is no ring.
+//! 5. A ring is given up when the kernel has had no memory for it for too long, and another is set
+//!    up after some reads without one (`rest`). So a shortage that passes does not slow the thread
+//!    for good, and one that stays costs little. A ring that fails in any other way is not replaced:
+//!    that is no shortage but a kernel or a sandbox that refuses, and each try would end reads with
+//!    an error.
 //!
 //! No polling threads, and nothing is registered with the ring: docs/decisions/0007 has figures.
 
@@ -47,9 +51,32 @@ struct Slot {
     read: AlignedRead,
 }
 
+/// The queue's way into the kernel.
+#[expect(clippy::large_enum_variant, reason = "a queue has one of them")]
+enum Ring {
+    InUse(IoUring),
+    /// There is none; another is set up after so many reads.
+    Resting(u32),
+    /// There is none for good.
+    Failed,
+}
+
+/// The calls into the kernel, which tests replace.
+#[derive(Clone, Copy)]
+struct Kernel {
+    set_up: fn(u32) -> io::Result<IoUring>,
+    /// Tells of new reads, and waits until so many are done.
+    enter: fn(&IoUring, usize) -> io::Result<usize>,
+}
+
+const KERNEL: Kernel = Kernel { set_up, enter: IoUring::submit_and_wait };
+
 /// A [`ReadQueue`] over io_uring.
 pub(super) struct UringQueue {
-    ring: IoUring,
+    ring: Ring,
+    kernel: Kernel,
+    /// How many reads the next rest lasts.
+    next_rest: u32,
     /// As many as the queue is deep; a completion names its read by its place here.
     slots: Vec<Option<Slot>>,
     /// The places of empty slots.
@@ -57,9 +84,7 @@ pub(super) struct UringQueue {
     backlog: VecDeque<Request>,
     done: Vec<Completed>,
     pool: Arc<BufferPool>,
-    /// The ring has failed and is not used any more.
-    failed: bool,
-    /// Times in a row that the kernel had no memory for what it was told.
+    /// Times in a row that the kernel had no memory for what it was told when a read was waited for.
     refusals: u32,
     /// The queue is being dropped: nobody wants its reads.
     dropped: bool,
@@ -72,21 +97,35 @@ const REFUSALS_YIELDED: u32 = 16;
 const REFUSALS_MAX: u32 = REFUSALS_YIELDED + 18;
 /// Longest sleep between two tries, in milliseconds, as a power of two.
 const SLEEP_MAX_LOG2: u32 = 4;
+/// Reads without a ring before another is set up: after a ring was in use, and at most. The number
+/// doubles with each ring that was of no use, so that tries that fail take less and less of the time.
+const REST_MIN: u32 = 1 << 10;
+const REST_MAX: u32 = 1 << 20;
 
 impl UringQueue {
     /// A queue of `depth`, brought into 1..=4096. Fails where the kernel has no io_uring with
     /// plain reads (before 5.6), or does not let this process use it.
     pub(super) fn new(depth: usize) -> io::Result<Self> {
+        Self::over(KERNEL, depth)
+    }
+
+    /// The same over `kernel`.
+    fn over(kernel: Kernel, depth: usize) -> io::Result<Self> {
         let depth = depth.clamp(1, DEPTH_MAX);
-        let ring = set_up(depth as u32)?;
+        let (ring, next_rest) = match (kernel.set_up)(depth as u32) {
+            Ok(ring) => (Ring::InUse(ring), REST_MIN),
+            Err(error) if may_pass(&error) => (Ring::Resting(REST_MIN), 2 * REST_MIN),
+            Err(error) => return Err(error),
+        };
         Ok(Self {
             ring,
+            kernel,
+            next_rest,
             slots: std::iter::repeat_with(|| None).take(depth).collect(),
             free: (0..depth).rev().collect(),
             backlog: VecDeque::new(),
             done: Vec::new(),
             pool: pool_for(depth),
-            failed: false,
             refusals: 0,
             dropped: false,
         })
@@ -98,15 +137,56 @@ impl UringQueue {
     }
 
     /// Puts waiting reads into the ring as far as there are slots, and those of a full batch
-    /// into the kernel.
+    /// into the kernel. If that refuses, whoever waits for the reads tries again.
     fn fill_ring(&mut self) {
+        let mut taken = true;
         while !self.free.is_empty() {
             let Some(request) = self.backlog.pop_front() else { return };
             self.start(request);
-            if !self.failed && self.ring.submission().len() >= READS_PER_ENTRY {
-                self.enter(0);
+            if taken && self.untold() >= READS_PER_ENTRY {
+                taken = self.enter(0);
             }
         }
+    }
+
+    /// Reads in the ring that the kernel has not been told of.
+    fn untold(&mut self) -> usize {
+        let Ring::InUse(ring) = &mut self.ring else { return 0 };
+        ring.submission().len()
+    }
+
+    /// Whether the next read goes through the ring, for which another may be set up.
+    fn uses_ring(&mut self) -> bool {
+        match &mut self.ring {
+            Ring::InUse(_) => true,
+            Ring::Failed => false,
+            Ring::Resting(0) => match (self.kernel.set_up)(self.slots.len() as u32) {
+                Ok(ring) => {
+                    self.ring = Ring::InUse(ring);
+                    true
+                }
+                Err(error) => {
+                    self.rest(&error);
+                    false
+                }
+            },
+            Ring::Resting(reads) => {
+                *reads -= 1;
+                false
+            }
+        }
+    }
+
+    /// Goes on without a ring for a while, each time for longer until a read through one is done;
+    /// for good if `error` is no shortage.
+    fn rest(&mut self, error: &io::Error) {
+        self.refusals = 0;
+        if !may_pass(error) {
+            self.ring = Ring::Failed;
+            return;
+        }
+        self.ring = Ring::Resting(self.next_rest);
+        self.next_rest = self.next_rest.saturating_mul(2).min(REST_MAX);
     }
 
     fn start(&mut self, mut request: Request) {
@@ -117,9 +197,9 @@ impl UringQueue {
                 return self.done.push(Completed { tag: request.tag, result: Err(error) });
             }
         }
-        let align = match request.file.descriptor() {
-            Some(Descriptor { align, .. }) if !self.failed && request.len > 0 => align,
-            _ => return self.read_now(&request),
+        let align = request.file.descriptor().map(|Descriptor { align, .. }| align);
+        let Some(align) = align.filter(|_| request.len > 0 && self.uses_ring()) else {
+            return self.read_now(&request);
         };
         match AlignedRead::new(request.offset, request.len, align) {
             Ok(read) => {
@@ -132,7 +212,9 @@ impl UringQueue {
 
     /// Puts the next transfer of a read into the ring.
     fn push(&mut self, slot: Slot) {
-        let Some(descriptor) = slot.request.file.descriptor() else {
+        let (Some(descriptor), Ring::InUse(ring)) =
+            (slot.request.file.descriptor(), &mut self.ring)
+        else {
             return self.read_now(&slot.request);
         };
         let fd = types::Fd(descriptor.fd.as_raw_fd());
@@ -146,7 +228,7 @@ impl UringQueue {
             .user_data(place as u64);
         // SAFETY: the entry points at `target.len()` bytes that the slot owns. The slot stays as
         // it is until the read completes (invariant 1), and keeps the descriptor open.
-        let pushed = unsafe { self.ring.submission().push(&entry) };
+        let pushed = unsafe { ring.submission().push(&entry) };
         pushed.expect("the submission queue has room for all slots");
     }
 
@@ -157,9 +239,9 @@ impl UringQueue {
 
     /// Takes in all completions that are there.
     fn reap(&mut self) {
-        while !self.failed {
-            let Some(completion) = self.ring.completion().next() else { return };
-            self.refusals = 0;
+        while let Ring::InUse(ring) = &mut self.ring {
+            let Some(completion) = ring.completion().next() else { return };
+            (self.refusals, self.next_rest) = (0, REST_MIN);
             let place = completion.user_data() as usize;
             let slot = self.slots[place].take().expect("only reads in the ring complete");
             self.free.push(place);
@@ -185,22 +267,28 @@ impl UringQueue {
 
     /// Whether the kernel has not yet been told of all reads in the ring, or asks to be entered.
     fn must_enter(&mut self) -> bool {
-        let submission = self.ring.submission();
+        let Ring::InUse(ring) = &mut self.ring else { return false };
+        let submission = ring.submission();
         !submission.is_empty() || submission.taskrun() || submission.cq_overflow()
     }
 
-    /// Tells the kernel of new reads and waits until `want` more are done. May return early.
-    fn enter(&mut self, want: usize) {
-        let Err(error) = self.ring.submit_and_wait(want) else {
+    /// Tells the kernel of new reads and waits until `want` more are done. May return early. Whether
+    /// the kernel has taken what it was told. If it has no memory for it, that is counted only where
+    /// somebody waits: only then there is nothing else to do.
+    fn enter(&mut self, want: usize) -> bool {
+        let Ring::InUse(ring) = &self.ring else { return false };
+        let Err(error) = (self.kernel.enter)(ring, want) else {
             self.refusals = 0;
-            return;
+            return true;
         };
         match Errno::from_io_error(&error) {
-            Some(Errno::INTR) => {}
+            Some(Errno::INTR) => return true,
             // Short of memory for requests; what is in flight gives some back.
+            Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) if want == 0 => {}
             Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => self.refused(&error),
             _ => self.fail(&error),
         }
+        false
     }
 
     /// Lets some time pass before the next try; after too many the ring is given up, and what was
@@ -215,23 +303,25 @@ impl UringQueue {
         } else if self.dropped {
             self.fail(error);
         } else {
-            tracing::warn!(%error, "io_uring is given up; reads go on without it");
-            self.give_up().iter().for_each(|request| self.read_now(request));
+            tracing::warn!(%error, reads = self.next_rest, "reads go on without io_uring for a while");
+            self.rest(error);
+            self.empty_slots().iter().for_each(|request| self.read_now(request));
         }
     }
 
-    /// Gives the ring up: its reads end with `error`.
+    /// Gives the ring up for good: its reads end with `error`.
     fn fail(&mut self, error: &io::Error) {
-        for request in self.give_up() {
+        tracing::warn!(%error, "io_uring failed; reads go on without it");
+        self.ring = Ring::Failed;
+        for request in self.empty_slots() {
             let result = Err(io::Error::new(error.kind(), format!("io_uring failed: {error}")));
             self.done.push(Completed { tag: request.tag, result });
         }
     }
 
-    /// Takes the reads out of the ring, which is not used any more. Their memory is never used
-    /// again, because the kernel may still write there.
-    fn give_up(&mut self) -> Vec<Request> {
-        self.failed = true;
+    /// Takes the reads out of a ring that is not used any more. Their memory is never used again,
+    /// because the kernel may still write there.
+    fn empty_slots(&mut self) -> Vec<Request> {
         let mut requests = Vec::new();
         for (place, slot) in self.slots.iter_mut().enumerate() {
             let Some(Slot { request, memory, .. }) = slot.take() else { continue };
@@ -250,7 +340,7 @@ impl ReadQueue for UringQueue {
     }
 
     fn flush(&mut self) {
-        if !self.failed && self.must_enter() {
+        if self.must_enter() {
             self.enter(0);
         }
     }
@@ -261,7 +351,7 @@ impl ReadQueue for UringQueue {
         loop {
             self.fill_ring();
             let missing = at_least.saturating_sub(self.done.len()).min(self.in_ring());
-            if !self.failed && (missing > 0 || self.must_enter()) {
+            if missing > 0 || self.must_enter() {
                 self.enter(missing);
                 self.reap();
             }
@@ -281,7 +371,10 @@ impl ReadQueue for UringQueue {
     }
 
     fn kind(&self) -> QueueKind {
-        QueueKind::Uring
+        match self.ring {
+            Ring::InUse(_) => QueueKind::Uring,
+            Ring::Resting(_) | Ring::Failed => QueueKind::Pread,
+        }
     }
 }
 
@@ -301,6 +394,12 @@ impl Drop for UringQueue {
 fn wants_another_try(errno: i32) -> bool {
     let errno = Errno::from_raw_os_error(errno);
     matches!(errno, Errno::AGAIN | Errno::INTR | Errno::CANCELED | Errno::OPNOTSUPP)
+}
+
+/// Whether a ring could not be had, or was given up, for want of something that others may give back.
+fn may_pass(error: &io::Error) -> bool {
+    let passing = [Errno::AGAIN, Errno::BUSY, Errno::NOMEM, Errno::MFILE, Errno::NFILE];
+    Errno::from_io_error(error).is_some_and(|errno| passing.contains(&errno))
 }
 
 /// A ring for `depth` reads that is known to work.
@@ -333,6 +432,7 @@ mod tests {
     use super::super::fs::FileSystem;
     use super::super::real::RealFileSystem;
     use super::*;
+    use std::cell::Cell;
     use std::path::Path;
 
     const LEN: usize = 10_000;
@@ -437,10 +537,10 @@ mod tests {
             }
             for _ in 0..REFUSALS_MAX {
                 queue.refused(&no_memory);
-                assert!(!queue.failed, "it may pass");
+                assert_eq!(queue.kind(), QueueKind::Uring, "it may pass");
             }
             queue.refused(&no_memory);
-            assert!(queue.failed);
+            assert_eq!(queue.kind(), QueueKind::Pread);
             queue.submit(4, &file, 1, 3);
             let mut done = Vec::new();
             queue.wait(5, &mut done);
@@ -452,7 +552,91 @@ mod tests {
             queue.submit(7, &file, 1, 3);
             one(&mut queue).unwrap();
             queue.refused(&no_memory);
-            assert!(!queue.failed, "refusals count as long as nothing is done between them");
+            let counts = "refusals count as long as nothing is done between them";
+            assert_eq!(queue.kind(), QueueKind::Uring, "{counts}");
+        });
+    }
+
+    thread_local! {
+        /// How many calls the kernel refuses from now on.
+        static REFUSED: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// A kernel that refuses some calls with `NOMEM`.
+    const SHORT: Kernel = Kernel {
+        set_up: |depth| refuse().and_then(|()| set_up(depth)),
+        enter: |ring, want| refuse().and_then(|()| ring.submit_and_wait(want)),
+    };
+
+    fn refuse() -> io::Result<()> {
+        let left = REFUSED.get();
+        REFUSED.set(left.saturating_sub(1));
+        if left == 0 { Ok(()) } else { Err(Errno::NOMEM.into()) }
+    }
+
+    /// Reads once, without another read in flight.
+    fn read(queue: &mut UringQueue, file: &Arc<dyn ReadFile>) {
+        queue.submit(7, file, 1, 3);
+        assert_eq!(*one(queue).unwrap(), [1, 2, 3]);
+    }
+
+    /// Reads so often that a rest of this length ends; the next read is the first after it.
+    fn rest(queue: &mut UringQueue, file: &Arc<dyn ReadFile>, reads: u32) {
+        for _ in 0..reads {
+            read(queue, file);
+            assert_eq!(queue.kind(), QueueKind::Pread);
+        }
+    }
+
+    #[test]
+    fn many_reads_submitted_amid_a_shortage_are_done_by_the_ring_once_it_has_passed() {
+        with_queue(|_, file| {
+            let mut queue = UringQueue::over(SHORT, 64).unwrap();
+            REFUSED.set(u32::MAX);
+            for tag in 0..64 {
+                queue.submit(tag, &file, 1, 3);
+                queue.flush();
+            }
+            let mut done = Vec::new();
+            queue.wait(0, &mut done);
+            assert!(done.is_empty());
+            REFUSED.set(REFUSALS_YIELDED);
+            queue.wait(64, &mut done);
+            assert_eq!((done.len(), queue.kind()), (64, QueueKind::Uring));
+            assert!(done.iter().all(|completed| **completed.result.as_ref().unwrap() == [1, 2, 3]));
+        });
+    }
+
+    #[test]
+    fn a_ring_that_was_given_up_is_set_up_again_after_some_reads_and_ever_more_of_them() {
+        with_queue(|_, file| {
+            let mut queue = UringQueue::over(SHORT, 4).unwrap();
+            REFUSED.set(REFUSALS_MAX + 1);
+            read(&mut queue, &file);
+            rest(&mut queue, &file, REST_MIN);
+            // The next ring is refused, and so is the one after.
+            REFUSED.set(2);
+            rest(&mut queue, &file, 1 + 2 * REST_MIN);
+            rest(&mut queue, &file, 1 + 4 * REST_MIN);
+            read(&mut queue, &file);
+            assert_eq!(queue.kind(), QueueKind::Uring);
+            // It works, so that the next rest is short again.
+            REFUSED.set(REFUSALS_MAX + 1);
+            read(&mut queue, &file);
+            rest(&mut queue, &file, REST_MIN);
+            read(&mut queue, &file);
+            assert_eq!(queue.kind(), QueueKind::Uring);
+        });
+    }
+
+    #[test]
+    fn a_queue_that_got_no_ring_for_want_of_memory_gets_one_later() {
+        with_queue(|_, file| {
+            REFUSED.set(1);
+            let mut queue = UringQueue::over(SHORT, 4).unwrap();
+            rest(&mut queue, &file, REST_MIN);
+            read(&mut queue, &file);
+            assert_eq!(queue.kind(), QueueKind::Uring);
         });
     }
 }
