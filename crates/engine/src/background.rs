@@ -164,8 +164,8 @@ impl Shared {
     fn inspect(self: &Arc<Self>) {
         let trees = self.trees.read().clone();
         let flushed = |id| trees.get(&id).map(|tree| tree.look().version.flushed);
-        if self.log_segments.numbers().len() > self.options.shape.log_segments_max
-            && let Some((_, id)) = self.log_segments.oldest_needed(flushed)
+        let segments_max = self.options.shape.log_segments_max;
+        if let Some(id) = self.log_segments.tree_to_flush(segments_max, flushed)
             && let Some(tree) = trees.get(&id)
         {
             Mark::LogTooLong.hit();
@@ -412,5 +412,43 @@ impl Shared {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::batch::WriteBatch;
+    use crate::cell::{Column, FamilyId, Timestamp, TreeId};
+    use crate::engine::Engine;
+    use crate::options::{Options, TreeOptions};
+    use crate::shape::Shape;
+    use base::env::SimEnv;
+    use std::path::Path;
+
+    #[test]
+    fn log_that_only_a_checkpoint_keeps_is_no_reason_to_flush() {
+        const TREE: TreeId = TreeId(1);
+        let shape = Shape { log_segments_max: 2, ..Shape::DEFAULT };
+        let options = Options { log_segment_bytes: 64 << 10, shape, ..Options::default() };
+        let machine = SimEnv::new(1);
+        let engine = Engine::open(machine.env(), Path::new("/data"), options).unwrap();
+        engine.create_tree(TREE, TreeOptions::default()).unwrap();
+        let (shared, tree) = (engine.shared(), engine.shared().tree(TREE).unwrap());
+        let write = |batches: u8| {
+            for row in 0..batches {
+                let mut batch = WriteBatch::new();
+                batch.put(&[row], Column::of(FamilyId(1), b"q"), Timestamp(1), &[7; 20 << 10]);
+                engine.write(TREE, &batch).unwrap();
+            }
+        };
+        let pinned = shared.log_segments.pin();
+        write(20);
+        engine.flush(TREE).unwrap();
+        assert!(shared.log_segments.numbers().len() > 5, "they are kept for the checkpoint");
+        write(1);
+        assert!(tree.look().frozen.is_empty() && !tree.look().active.is_empty());
+        write(20);
+        assert!(!tree.look().frozen.is_empty(), "the tree itself needs too much log");
+        drop(pinned);
     }
 }

@@ -211,17 +211,19 @@ impl LogSegments {
         self.state.lock().contents.keys().copied().collect()
     }
 
-    /// The oldest segment that is needed and a tree that needs it: the one to flush when the log
-    /// grows too long.
-    pub fn oldest_needed(
+    /// The tree to flush if that can make the log shorter: one that needs the oldest segment of all
+    /// that trees need, if these and the ones after are more than `segments_max`. Older segments,
+    /// which are there because they are pinned, do not count.
+    pub fn tree_to_flush(
         &self,
+        segments_max: usize,
         flushed: impl Fn(TreeId) -> Option<LogPosition>,
-    ) -> Option<(SegmentNumber, TreeId)> {
+    ) -> Option<TreeId> {
         let state = self.state.lock();
-        state.contents.iter().find_map(|(segment, trees)| {
-            let (tree, _) = trees.iter().find(|(tree, last)| needs(**tree, **last, &flushed))?;
-            Some((*segment, *tree))
-        })
+        let segments = state.contents.len();
+        // The first `segments_max` from the end are no reason to look.
+        let older = state.contents.values().take(segments.saturating_sub(segments_max));
+        older.flatten().find_map(|(tree, last)| needs(*tree, *last, &flushed).then_some(*tree))
     }
 
     /// Removes spares beyond those that are kept, as a crash may leave them.

@@ -115,8 +115,11 @@ fn segments_are_retired_when_every_tree_in_them_is_flushed() {
         segments.retire(first).unwrap()
     };
     assert_eq!(retire(flushed(0, Some(LogPosition(40)))), 0);
-    let needed = segments.oldest_needed(flushed(0, Some(LogPosition(40))));
-    assert_eq!(needed, Some((SegmentNumber(1), TreeId(1))));
+    let to_flush = |most, flushed| segments.tree_to_flush(most, flushed);
+    assert_eq!(to_flush(count, flushed(0, None)), None);
+    assert_eq!(to_flush(count - 1, flushed(0, Some(LogPosition(40)))), Some(TreeId(1)));
+    assert_eq!(to_flush(count - 1, flushed(20, Some(LogPosition(40)))), None, "half is needed");
+    assert_eq!(to_flush(1, flushed(20, Some(LogPosition(40)))), Some(TreeId(1)));
     let some = retire(flushed(20, Some(LogPosition(40))));
     assert!(some > 0 && some < count - 1);
     retire(flushed(40, None));
