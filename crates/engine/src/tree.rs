@@ -98,7 +98,7 @@ impl Tree {
         let newest = runs.iter().flat_map(|run| run.iter()).max_by_key(|sst| sst.number());
         let newest = newest.map(|sst| sst.properties().filter_granularity);
         let active = Arc::new(Memtable::shaped(budget, snapshots, shape));
-        let view = ReadView::new(active, Vec::new(), version, runs);
+        let view = ReadView::new(active, version, runs);
         Self {
             id,
             view: ArcSwap::from_pointee(view),
@@ -221,8 +221,7 @@ impl Tree {
         let mut frozen = current.frozen.clone();
         let flushed = frozen.extract_if(.., |memtable| memtable.position() <= version.flushed);
         let flushed: Vec<_> = flushed.collect();
-        let active = Arc::clone(&current.active);
-        self.view.store(Arc::new(ReadView::new(active, frozen, version, files)));
+        self.view.store(Arc::new(current.with_files(frozen, version, files)));
         flushed.iter().for_each(|memtable| memtable.outlive());
     }
 }

@@ -3,9 +3,11 @@
 //! Invariants:
 //! 1. Sources are ordered newest first: the active memtable, the frozen ones, the runs of the
 //!    version. Every entry of the tree is in exactly one of them.
-//! 2. The range tombstones of the SSTables are indexed when a view has other files than the one
-//!    before. The snapshots that readers of the view may hold are asked for after its files are
-//!    known, so that all their entries are published (`crate::snapshot`). Memtables index their own.
+//! 2. The range tombstones of the SSTables are indexed when a view has other files with range
+//!    tombstones than the one before. The snapshots that readers of the view may hold are asked for
+//!    after its files are known, so that all their entries are published (`crate::snapshot`). A
+//!    snapshot taken later sees all of them, so the index serves later views as well. Memtables
+//!    index their own.
 //! 3. A view keeps its files: none is deleted while a view that names it lives.
 
 use crate::budget::{Charge, Use};
@@ -50,8 +52,28 @@ pub(crate) struct ReadView {
 
 /// The range tombstones of a view's SSTables.
 struct Dropped {
+    /// Which files have them.
+    files: Vec<FileNumber>,
     index: Arc<DroppedRanges>,
     _charge: Charge,
+}
+
+impl Dropped {
+    /// Those of `files`; `before`, if it is of the same files.
+    fn of(files: &[OpenRun], active: &Memtable, before: Option<&Arc<Self>>) -> Arc<Self> {
+        let ssts = files.iter().flat_map(|run| run.iter());
+        let ssts = ssts.filter(|sst| !sst.range_tombstones().is_empty());
+        let mut files: Vec<FileNumber> = ssts.clone().map(|sst| sst.number()).collect();
+        files.sort_unstable();
+        if let Some(same) = before.filter(|before| before.files == files) {
+            return Arc::clone(same);
+        }
+        let tombstones = ssts.flat_map(|sst| sst.range_tombstones());
+        let index = DroppedRanges::new(tombstones, active.snapshots().borders());
+        let bytes = index.memory_bytes() + files.capacity() * size_of::<FileNumber>();
+        let charge = active.budget().charge(Use::Metadata).of(bytes);
+        Arc::new(Self { files, index: Arc::new(index), _charge: charge })
+    }
 }
 
 /// How a scan comes by blocks that are not resident.
@@ -65,18 +87,34 @@ pub(crate) enum Blocks<'a> {
 }
 
 impl ReadView {
-    /// A view of these sources; `files` are the SSTables of `version`'s runs, newest run first.
+    /// A view of `active` and these files: the SSTables of `version`'s runs, newest run first.
     pub(crate) fn new(
         active: Arc<Memtable>,
+        version: Arc<TreeVersion>,
+        files: Vec<OpenRun>,
+    ) -> Self {
+        let on_disk = Dropped::of(&files, &active, None);
+        Self::of(active, Vec::new(), version, files, on_disk)
+    }
+
+    /// A view of the same active memtable with other frozen ones, and other files.
+    pub(crate) fn with_files(
+        &self,
         frozen: Vec<Arc<Memtable>>,
         version: Arc<TreeVersion>,
         files: Vec<OpenRun>,
     ) -> Self {
-        let tombstones =
-            files.iter().flat_map(|run| run.iter()).flat_map(|sst| sst.range_tombstones());
-        let index = DroppedRanges::new(tombstones, active.snapshots().borders());
-        let charge = active.budget().charge(Use::Metadata).of(index.memory_bytes());
-        let on_disk = Arc::new(Dropped { index: Arc::new(index), _charge: charge });
+        let on_disk = Dropped::of(&files, &self.active, Some(&self.on_disk));
+        Self::of(Arc::clone(&self.active), frozen, version, files, on_disk)
+    }
+
+    fn of(
+        active: Arc<Memtable>,
+        frozen: Vec<Arc<Memtable>>,
+        version: Arc<TreeVersion>,
+        files: Vec<OpenRun>,
+        on_disk: Arc<Dropped>,
+    ) -> Self {
         let runs = files.iter().map(with_entries).filter(|run| !run.is_empty());
         let runs = runs.map(|run| Arc::new(SstRun::new(run))).collect();
         let [_, l1_bytes, last_bytes] =
@@ -162,8 +200,12 @@ impl ReadView {
         let mut ranges = self.active.dropped_at(snapshot);
         if self.dropped.iter().all(|ranges| ranges.exact_at(snapshot)) {
             ranges.extend(self.dropped.iter().cloned());
+            return DroppedAt::new(ranges, snapshot);
+        }
+        ranges.extend(self.frozen.iter().flat_map(|memtable| memtable.dropped_at(snapshot)));
+        if self.on_disk.index.exact_at(snapshot) {
+            ranges.push(Arc::clone(&self.on_disk.index));
         } else {
-            ranges.extend(self.frozen.iter().flat_map(|memtable| memtable.dropped_at(snapshot)));
             let on_disk = self.ssts().flat_map(|sst| sst.range_tombstones());
             ranges.push(Arc::new(DroppedRanges::new(on_disk, vec![snapshot])));
         }
@@ -186,6 +228,9 @@ impl ReadView {
         blocks: Blocks<'_>,
         pin: Option<Box<dyn Any + Send>>,
     ) -> Result<Scan> {
+        // First of all: the sooner after the snapshot's number was read, the fewer ranges have been
+        // dropped since, which an index may not tell apart from older ones.
+        let dropped = self.dropped_at(snapshot);
         let (ahead, fill) = match blocks {
             Blocks::Waits => (None, CacheFill::Insert),
             Blocks::Ahead(source) => (Some(source), CacheFill::Insert),
@@ -225,7 +270,6 @@ impl ReadView {
             }
         }
         filters.scanned(cursors.len());
-        let dropped = self.dropped_at(snapshot);
         Ok(Scan::new(ScanSources { cursors, dropped, pin }, request, snapshot, &parts))
     }
 
@@ -386,5 +430,37 @@ mod tests {
         let newest = |row: &[u8]| tree.view().on_disk.index.newest(row, SequenceNumber::MAX);
         assert!(!tree.view().may_delete(b"e", newest(b"e"), &files()).unwrap(), "all are inputs");
         assert!(!tree.view().may_delete(b"c", SequenceNumber(0), &files()).unwrap());
+    }
+
+    #[test]
+    fn range_tombstones_on_disk_are_indexed_when_other_files_have_some() {
+        const TREE: TreeId = TreeId(1);
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(Env::real(1), dir.path(), Options::default()).unwrap();
+        engine.create_tree(TREE, TreeOptions::default()).unwrap();
+        let tree = engine.shared().tree(TREE).unwrap();
+        let index = || Arc::clone(&tree.view().on_disk.index);
+        let flushed = |change: &dyn Fn(&mut WriteBatch)| {
+            let mut batch = WriteBatch::new();
+            change(&mut batch);
+            engine.write(TREE, &batch).unwrap();
+            engine.flush(TREE).unwrap();
+            index()
+        };
+        let put = |row: &'static [u8]| {
+            move |batch: &mut WriteBatch| {
+                batch.put(row, Column::of(FamilyId(1), b"q"), Timestamp(1), b"");
+            }
+        };
+        flushed(&put(b"a"));
+        let snapshot = engine.snapshot();
+        let one = flushed(&|batch| batch.drop_row_range(b"a", Some(b"c")));
+        assert!(Arc::ptr_eq(&one, &flushed(&put(b"b"))), "a file without ranges");
+        assert!(one.exact_at(snapshot.sequence()) && one.exact_at(engine.snapshot().sequence()));
+        let two = flushed(&|batch| batch.drop_row_range(b"d", None));
+        assert!(two.newest(b"e", SequenceNumber::MAX) > one.newest(b"e", SequenceNumber::MAX));
+        drop(snapshot);
+        engine.compact_range(TREE, &RowRange::ALL).unwrap();
+        assert!(index().is_empty());
     }
 }

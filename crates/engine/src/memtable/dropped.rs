@@ -14,55 +14,75 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Dropped {
     /// In commit order.
-    ranges: Vec<RangeTombstone>,
-    indexes: Vec<Index>,
-    /// Bytes of the keys of `ranges`, and of the indexes.
+    parts: Vec<Part>,
+    /// Bytes of the ranges, their keys and the indexes.
     bytes: usize,
 }
 
-/// Over the ranges from the one at `from` to where the next index begins.
-struct Index {
-    from: usize,
-    bytes: usize,
+/// Consecutive ranges and the index over them. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Part {
+    /// In commit order.
+    ranges: Arc<[Arc<RangeTombstone>]>,
     index: Arc<DroppedRanges>,
+}
+
+impl Part {
+    /// The ranges, in commit order.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = &RangeTombstone> {
+        self.ranges.iter().map(|range| &**range)
+    }
+
+    /// An index over the ranges, for readers at the snapshots that were held when it was made.
+    pub(super) fn index(&self) -> &Arc<DroppedRanges> {
+        &self.index
+    }
+
+    /// The same for a reader at `snapshot`, whatever that is.
+    pub(super) fn index_at(&self, snapshot: SequenceNumber) -> Arc<DroppedRanges> {
+        if self.index.exact_at(snapshot) {
+            return Arc::clone(&self.index);
+        }
+        // A reader who holds no snapshot, and whose moment passed before it came here.
+        Arc::new(DroppedRanges::new(self.ranges(), vec![snapshot]))
+    }
+
+    /// Bytes that end with the part; its ranges may go on in another.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.ranges.len() * size_of::<usize>() + self.index.memory_bytes()
+    }
+}
+
+/// Bytes of a range on the heap, with the counts of its `Arc`.
+fn bytes_of(range: &RangeTombstone) -> usize {
+    let keys = range.start.len() + range.end.as_ref().map_or(0, Vec::len);
+    size_of::<RangeTombstone>() + 2 * size_of::<usize>() + keys
 }
 
 impl Dropped {
     /// Adds `ranges`, which are newer than all before and will be seen by every reader that is not
     /// at one of `borders`: the snapshots that are held, and what is published.
     pub(super) fn add(&mut self, ranges: Vec<RangeTombstone>, borders: Vec<SequenceNumber>) {
-        let mut from = self.ranges.len();
-        let keys =
-            |range: &RangeTombstone| range.start.len() + range.end.as_ref().map_or(0, Vec::len);
-        self.bytes += ranges.iter().map(keys).sum::<usize>();
-        self.ranges.extend(ranges);
-        while let Some(last) = self.indexes.last()
-            && from - last.from <= 2 * (self.ranges.len() - from)
-        {
-            (from, self.bytes) = (last.from, self.bytes - last.bytes);
-            self.indexes.pop();
+        self.bytes += ranges.iter().map(bytes_of).sum::<usize>();
+        let mut ranges: Vec<Arc<RangeTombstone>> = ranges.into_iter().map(Arc::new).collect();
+        while let Some(last) = self.parts.pop_if(|last| last.ranges.len() <= 2 * ranges.len()) {
+            self.bytes -= last.bytes();
+            ranges.splice(..0, last.ranges.iter().cloned());
         }
-        let index = DroppedRanges::new(self.ranges[from..].iter(), borders);
-        let bytes = index.memory_bytes();
-        self.bytes += bytes;
-        self.indexes.push(Index { from, bytes, index: Arc::new(index) });
+        let index = Arc::new(DroppedRanges::new(ranges.iter().map(|range| &**range), borders));
+        let part = Part { ranges: ranges.into(), index };
+        self.bytes += part.bytes();
+        self.parts.push(part);
     }
 
-    /// All ranges, in commit order.
-    pub(super) fn ranges(&self) -> &[RangeTombstone] {
-        &self.ranges
-    }
-
-    /// The indexes, which are together over all ranges.
-    pub(super) fn indexes(&self) -> Vec<Arc<DroppedRanges>> {
-        self.indexes.iter().map(|index| Arc::clone(&index.index)).collect()
+    /// What readers look at: parts that are together over all ranges, in commit order.
+    pub(super) fn parts(&self) -> Vec<Part> {
+        self.parts.clone()
     }
 
     /// Bytes of memory in use.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes
-            + self.ranges.capacity() * size_of::<RangeTombstone>()
-            + self.indexes.capacity() * size_of::<Index>()
     }
 }
 
@@ -126,6 +146,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_reader_who_is_late_does_not_wait_for_the_writer() {
+        let snapshots = Arc::new(Snapshots::default());
+        let budget = Budget::new(usize::MAX, None);
+        let memtable = Memtable::shaped(&budget, &snapshots, &Shape::DEFAULT);
+        for _ in 0..3 {
+            commit(&memtable, &snapshots, &[(1, 5), (2, 9)]);
+        }
+        let late = SequenceNumber(3);
+        assert!(!memtable.dropped().iter().all(|index| index.exact_at(late)));
+        let writing = memtable.writer.lock();
+        let dropped = DroppedAt::new(memtable.dropped_at(late), late);
+        assert_eq!([1, 2, 8].map(|row| dropped.newest(&key(row)).0), [3, 3, 2]);
+        assert_eq!(memtable.range_tombstones().len(), 6);
+        drop(writing);
     }
 
     #[test]

@@ -33,7 +33,7 @@ use crate::read::dropped::DroppedRanges;
 use crate::request::RowRange;
 use crate::shape::Shape;
 use crate::snapshot::Snapshots;
-use dropped::Dropped;
+use dropped::{Dropped, Part};
 use parking_lot::{Mutex, RwLock};
 use rows::{Rows, Writer};
 use std::sync::Arc;
@@ -46,8 +46,8 @@ const HEAD_BYTES_SHARED: usize = 4;
 pub struct Memtable {
     rows: Rows,
     writer: Mutex<Writing>,
-    /// Indexes over the range tombstones, for readers.
-    dropped: RwLock<Vec<Arc<DroppedRanges>>>,
+    /// The range tombstones, for readers.
+    dropped: RwLock<Vec<Part>>,
     any_dropped: AtomicBool,
     /// Whose readers look here.
     snapshots: Arc<Snapshots>,
@@ -169,8 +169,8 @@ impl Memtable {
     fn add_dropped(&self, dropped: &mut Dropped, ranges: Vec<RangeTombstone>) {
         if !ranges.is_empty() {
             dropped.add(ranges, self.snapshots.borders());
-            let indexes = dropped.indexes();
-            *self.dropped.write() = indexes;
+            let parts = dropped.parts();
+            *self.dropped.write() = parts;
             self.any_dropped.store(true, Ordering::Release);
         }
     }
@@ -218,32 +218,26 @@ impl Memtable {
 
     /// A copy of the range tombstones applied so far, in commit order.
     pub fn range_tombstones(&self) -> Vec<RangeTombstone> {
-        self.writer.lock().dropped.ranges().to_vec()
+        self.dropped.read().iter().flat_map(Part::ranges).cloned().collect()
     }
 
     /// Indexes over the range tombstones applied so far, for readers at the snapshots that are held.
     pub fn dropped(&self) -> Vec<Arc<DroppedRanges>> {
-        self.dropped.read().clone()
+        self.dropped.read().iter().map(Part::index).cloned().collect()
     }
 
-    /// The same for a reader at `snapshot`, whatever that is.
+    /// The same for a reader at `snapshot`, whatever that is. Does not wait for the writer.
     pub fn dropped_at(&self, snapshot: SequenceNumber) -> Vec<Arc<DroppedRanges>> {
         if !self.has_dropped() {
             return Vec::new();
         }
-        let indexes = self.dropped();
-        if indexes.iter().all(|index| index.exact_at(snapshot)) {
-            return indexes;
-        }
-        // A reader who holds no snapshot, and whose moment passed before it came here.
-        let writing = self.writer.lock();
-        let ranges = writing.dropped.ranges().iter();
-        vec![Arc::new(DroppedRanges::new(ranges, vec![snapshot]))]
+        let parts = self.dropped.read().clone();
+        parts.iter().map(|part| part.index_at(snapshot)).collect()
     }
 
     /// Whether it has a tombstone of `row`, whose hash is `hash`, or a range tombstone over it.
     pub(crate) fn deletes(&self, row: &[u8], hash: u64) -> Result<bool> {
-        let covers = |index: &Arc<DroppedRanges>| index.may_cover(row, SequenceNumber::MAX);
+        let covers = |part: &Part| part.index().may_cover(row, SequenceNumber::MAX);
         if self.has_dropped() && self.dropped.read().iter().any(covers) {
             return Ok(true);
         }
@@ -262,7 +256,8 @@ impl Memtable {
 
     /// Whether a range tombstone applied so far covers one of `rows`.
     pub fn drops_any_of(&self, rows: &RowRange) -> bool {
-        self.has_dropped() && self.dropped.read().iter().any(|index| index.covers_any_of(rows))
+        self.has_dropped()
+            && self.dropped.read().iter().any(|part| part.index().covers_any_of(rows))
     }
 
     /// The snapshots at which it is read.
