@@ -5,7 +5,7 @@ use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::manifest::{Edit, TreeVersion};
 use crate::options::TreeOptions;
-use crate::tree::Tree;
+use crate::tree::{Tree, draw_seed};
 use std::sync::Arc;
 
 impl Shared {
@@ -16,6 +16,7 @@ impl Shared {
         }
         self.health.check()?;
         let version = Arc::new(TreeVersion::empty(options.clone()));
+        let seed = draw_seed(&*self.env.fs, &self.dir)?;
         // The write lock is held over the install, so that the tree exists for others exactly
         // when it is durable; creating trees is rare.
         let mut trees = self.trees.write();
@@ -25,7 +26,7 @@ impl Shared {
         let created = self.manifest.install(&edits);
         created.map_err(|error| self.manifest_failed(error))?;
         let (budget, shape) = (self.cache.budget(), &self.options.shape);
-        let tree = Tree::new(id, version, Vec::new(), budget, &self.snapshots, shape);
+        let tree = Tree::new(id, version, Vec::new(), budget, &self.snapshots, shape, seed);
         trees.insert(id, Arc::new(tree));
         Ok(())
     }

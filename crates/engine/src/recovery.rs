@@ -33,7 +33,7 @@ use crate::options::{Options, ReadPath};
 use crate::read::parts::ReadParts;
 use crate::snapshot::Snapshots;
 use crate::sstable::{BlockCache, ReadaheadSource, SstReader};
-use crate::tree::Tree;
+use crate::tree::{Tree, draw_seed};
 use crate::view::OpenRun;
 use base::env::{Env, FileSystem};
 use parking_lot::{Mutex, RwLock};
@@ -75,7 +75,8 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let cache = BlockCache::within(budget, features);
     let open_files = OpenFiles::new(Arc::clone(&env.fs), &options);
     let snapshots = Arc::new(Snapshots::default());
-    let trees = open_trees(&open_files, dir, &state, &cache, &snapshots, &options)?;
+    let seed = draw_seed(&*env.fs, dir)?;
+    let trees = open_trees(&open_files, dir, &state, &cache, &snapshots, &options, seed)?;
     let counters = Counters::default();
     let replay = Replay {
         env: &env,
@@ -155,6 +156,7 @@ fn open_trees(
     cache: &Arc<BlockCache>,
     snapshots: &Arc<Snapshots>,
     options: &Options,
+    seed: u64,
 ) -> Result<Trees> {
     let open = |(id, version): (&TreeId, &Arc<crate::manifest::TreeVersion>)| {
         let runs = version.runs().map(|run| {
@@ -177,7 +179,8 @@ fn open_trees(
         });
         let runs = runs.collect::<Result<Vec<_>>>()?;
         let (version, budget) = (Arc::clone(version), cache.budget());
-        Ok((*id, Arc::new(Tree::new(*id, version, runs, budget, snapshots, &options.shape))))
+        let shape = &options.shape;
+        Ok((*id, Arc::new(Tree::new(*id, version, runs, budget, snapshots, shape, seed))))
     };
     state.trees.iter().map(open).collect()
 }

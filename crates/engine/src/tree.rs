@@ -15,6 +15,7 @@ use crate::budget::{Budget, Charge, Use};
 use crate::cell::{SequenceNumber, TreeId};
 use crate::compaction::pick::{Busy, Plan};
 use crate::elide::{ElisionRules, KeepAll};
+use crate::error::{Error, Result};
 use crate::granularity::Learned;
 use crate::manifest::{FileNumber, LogPosition, TreeVersion};
 use crate::memtable::Memtable;
@@ -25,8 +26,10 @@ use crate::snapshot::Snapshots;
 use crate::sstable::SstReader;
 use crate::view::{OpenRun, ReadView};
 use arc_swap::ArcSwap;
+use base::env::FileSystem;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -85,8 +88,14 @@ struct Lull {
     since: Option<u64>,
 }
 
+/// A number that those who write to the store in `dir` do not know.
+pub(crate) fn draw_seed(fs: &dyn FileSystem, dir: &Path) -> Result<u64> {
+    fs.unique().map(|drawn| drawn as u64).map_err(|error| Error::io("draw a seed for", dir, &error))
+}
+
 impl Tree {
-    /// A tree of these files with an empty memtable, read at `snapshots`.
+    /// A tree of these files with an empty memtable, read at `snapshots`. `seed` is for its memtables
+    /// ([`draw_seed`]).
     pub(crate) fn new(
         id: TreeId,
         version: Arc<TreeVersion>,
@@ -94,10 +103,11 @@ impl Tree {
         budget: &Arc<Budget>,
         snapshots: &Arc<Snapshots>,
         shape: &Shape,
+        seed: u64,
     ) -> Self {
         let newest = runs.iter().flat_map(|run| run.iter()).max_by_key(|sst| sst.number());
         let newest = newest.map(|sst| sst.properties().filter_granularity);
-        let active = Arc::new(Memtable::shaped(budget, snapshots, shape));
+        let active = Arc::new(Memtable::shaped(budget, snapshots, shape, seed));
         let view = ReadView::new(active, version, runs);
         Self {
             id,

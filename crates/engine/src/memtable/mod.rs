@@ -79,12 +79,18 @@ impl Default for Memtable {
 impl Memtable {
     /// An empty memtable that is charged to `budget`, and of which nobody holds a snapshot.
     pub fn new(budget: &Arc<Budget>) -> Self {
-        Self::shaped(budget, &Arc::default(), &Shape::DEFAULT)
+        Self::shaped(budget, &Arc::default(), &Shape::DEFAULT, 0)
     }
 
-    /// The same in a shape of its own, read at `snapshots`.
-    pub(crate) fn shaped(budget: &Arc<Budget>, snapshots: &Arc<Snapshots>, shape: &Shape) -> Self {
-        Self::with_prefix(budget, snapshots, &[], shape.row_cells_walked as u32)
+    /// The same in a shape of its own, read at `snapshots`. `seed`, which those who choose row keys
+    /// should not know, scatters rows in memory.
+    pub(crate) fn shaped(
+        budget: &Arc<Budget>,
+        snapshots: &Arc<Snapshots>,
+        shape: &Shape,
+        seed: u64,
+    ) -> Self {
+        Self::with_prefix(budget, snapshots, &[], shape.row_cells_walked as u32, seed)
     }
 
     fn with_prefix(
@@ -92,8 +98,9 @@ impl Memtable {
         snapshots: &Arc<Snapshots>,
         prefix: &[u8],
         cells_walked: u32,
+        seed: u64,
     ) -> Self {
-        let (rows, writer) = Rows::new(prefix, cells_walked);
+        let (rows, writer) = Rows::new(prefix, cells_walked, seed);
         let empty = size_of::<Self>() + rows.bytes_allocated(&writer);
         let empty = budget.charge(Use::Metadata).of(empty);
         Self {
@@ -129,8 +136,8 @@ impl Memtable {
     }
 
     fn with_same_shape(&self, prefix: &[u8]) -> Self {
-        let cells_walked = self.rows.cells_walked();
-        Self::with_prefix(self.budget(), &self.snapshots, prefix, cells_walked)
+        let (cells_walked, seed) = (self.rows.cells_walked(), self.rows.seed());
+        Self::with_prefix(self.budget(), &self.snapshots, prefix, cells_walked, seed)
     }
 
     /// Applies `batch`, which it keeps, whose mutations are numbered from `first` and which lies
@@ -287,7 +294,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn with_prefix(prefix: &[u8]) -> Memtable {
-        Memtable::with_prefix(&Budget::new(usize::MAX, None), &Arc::default(), prefix, 16)
+        Memtable::with_prefix(&Budget::new(usize::MAX, None), &Arc::default(), prefix, 16, 0)
     }
 
     /// Applies `entries`, some to a batch. Their sequence numbers are those they get.

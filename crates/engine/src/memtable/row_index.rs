@@ -4,9 +4,14 @@
 //! one is full, fills it from the old one and publishes it; readers go on in whichever they have.
 //! Old generations stay until the index goes, together as large as the newest.
 //!
-//! Only the upper 32 bits of a hash are used, its **tag**. A slot of the table is `tag << 32 |
-//! node`, 0 if empty; tags choose slots and words of the filter by their upper bits, so that the
-//! old table is copied in the order in which the new one is written.
+//! Of a hash only its **tag** is used: the upper 32 bits of its product with a random odd number.
+//! A slot of the table is `tag << 32 | node`, 0 if empty; tags choose slots and words of the filter
+//! by their upper bits, so that the old table is copied in the order in which the new one is written.
+//!
+//! Whoever chooses row keys does not know the multiplier, and so cannot crowd them into few slots:
+//! two different hashes get the same upper bits with twice the likelihood of chance at most (Dietzfelbinger
+//! and others, 1997). Keys of one *hash* still share a slot: the hash is that of the filters on disk,
+//! has no key, and whoever inverts it makes searches for such rows walk over all of them.
 //!
 //! No false negatives: a row's slot and filter bits are stored before the sequence number of its
 //! batch is published (`Release`). A reader that loads a sequence number (`Acquire`) before it
@@ -26,11 +31,12 @@ const GENERATIONS: usize = 25;
 const SLOTS_PER_WORD: usize = 8;
 
 /// See the file header.
-#[derive(Default)]
 pub(super) struct RowIndex {
     generations: [OnceLock<Generation>; GENERATIONS],
     /// The newest one; it is made by the first row.
     newest: AtomicUsize,
+    /// Odd.
+    multiplier: u64,
 }
 
 struct Generation {
@@ -53,23 +59,34 @@ fn bits_of(tag: u32) -> u64 {
     (0..4).fold(0, |bits, probe| bits | 1 << (mixed >> (40 + 6 * probe) & 63))
 }
 
-fn tag_of(hash: u64) -> u32 {
-    (hash >> 32) as u32
-}
-
 impl RowIndex {
+    /// An index without rows, whose tags follow from `seed`.
+    pub(super) fn new(seed: u64) -> Self {
+        let generations = [const { OnceLock::new() }; GENERATIONS];
+        Self { generations, newest: AtomicUsize::new(0), multiplier: seed | 1 }
+    }
+
+    /// What its tags follow from.
+    pub(super) fn seed(&self) -> u64 {
+        self.multiplier
+    }
+
+    fn tag_of(&self, hash: u64) -> u32 {
+        (hash.wrapping_mul(self.multiplier) >> 32) as u32
+    }
+
     fn newest(&self) -> Option<&Generation> {
         self.generations[self.newest.load(Acquire)].get()
     }
 
     /// Whether there may be a row of this hash. One word is read.
     pub(super) fn may_contain(&self, hash: u64) -> bool {
-        self.newest().is_some_and(|generation| generation.may_contain(tag_of(hash)))
+        self.newest().is_some_and(|generation| generation.may_contain(self.tag_of(hash)))
     }
 
     /// The node of a row of this hash for which `is_row` holds; 0 if there is none.
     pub(super) fn find(&self, hash: u64, is_row: impl Fn(u32) -> bool) -> u32 {
-        self.newest().map_or(0, |generation| generation.find(tag_of(hash), is_row))
+        self.newest().map_or(0, |generation| generation.find(self.tag_of(hash), is_row))
     }
 
     /// Bytes of memory in use; the old generations take as much as the newest.
@@ -83,10 +100,10 @@ impl RowIndex {
         let generation = self.generations[newest].get_or_init(|| Generation::new(FIRST_SLOTS));
         count.0 += 1;
         if count.0 <= generation.rows_max() {
-            return generation.insert(tag_of(hash), node);
+            return generation.insert(self.tag_of(hash), node);
         }
         let larger = self.generations[newest + 1].get_or_init(|| generation.doubled());
-        larger.insert(tag_of(hash), node);
+        larger.insert(self.tag_of(hash), node);
         self.newest.store(newest + 1, Release);
     }
 }
@@ -161,15 +178,19 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(CASES))]
         #[test]
-        fn rows_are_found_as_in_a_map(hashes in hashes(), others in hashes()) {
-            let (index, mut count) = (RowIndex::default(), RowCount::default());
-            let mut model: HashMap<u64, Vec<u32>> = HashMap::new();
+        fn rows_are_found_as_in_a_map(
+            hashes in hashes(),
+            others in hashes(),
+            seed in prop_oneof![Just(1), any::<u64>()],
+        ) {
+            let (index, mut count) = (RowIndex::new(seed), RowCount::default());
+            let mut model: HashMap<u32, Vec<u32>> = HashMap::new();
             for (node, hash) in (1..).zip(&hashes) {
                 index.insert(&mut count, *hash, node);
-                model.entry(*hash >> 32).or_default().push(node);
+                model.entry(index.tag_of(*hash)).or_default().push(node);
             }
             for hash in hashes.iter().chain(&others) {
-                let same_tag = model.get(&(hash >> 32)).cloned().unwrap_or_default();
+                let same_tag = model.get(&index.tag_of(*hash)).cloned().unwrap_or_default();
                 prop_assert!(same_tag.is_empty() || index.may_contain(*hash));
                 for node in &same_tag {
                     prop_assert_eq!(index.find(*hash, |found| found == *node), *node);
@@ -181,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_filter_of_a_full_generation_lets_few_absent_rows_pass() {
-        let (index, mut count) = (RowIndex::default(), RowCount::default());
+        let (index, mut count) = (RowIndex::new(0x9e37_79b9_7f4a_7c15), RowCount::default());
         let (slots, absent) = if cfg!(miri) { (1 << 10, 2_000) } else { (1 << 16, 100_000) };
         let rows = Generation::new(slots).rows_max() as u32;
         let hash = |number: u32| base::checksum::xxh3(&number.to_le_bytes());
@@ -189,5 +210,23 @@ mod tests {
         let others = rows + 1..=rows + absent;
         let passed = others.filter(|number| index.may_contain(hash(*number))).count() as u32;
         assert!(passed < absent / 50, "{passed} of {absent}");
+    }
+
+    #[test]
+    fn hashes_chosen_to_meet_in_one_slot_do_not() {
+        const ROWS: u32 = if cfg!(miri) { 300 } else { 20_000 };
+        // Alike in their upper half, in their upper bits, and evenly spaced.
+        let alike: [fn(u64) -> u64; 3] =
+            [|row| 7 << 32 | row, |row| 7 << 44 | row << 20, |row| row.wrapping_mul(1 << 20)];
+        for (case, hash) in alike.into_iter().enumerate() {
+            let (mut index, mut count) =
+                (RowIndex::new(0x5851_f42d_4c95_7f2d), RowCount::default());
+            (1..=ROWS).for_each(|row| index.insert(&mut count, hash(row.into()), row));
+            let newest = index.newest.get_mut();
+            let slots = &index.generations[*newest].get().unwrap().slots;
+            let empty = |slot: &AtomicU64| slot.load(Relaxed) == 0;
+            let longest = slots.split(empty).map(<[AtomicU64]>::len).max().unwrap();
+            assert!(longest < 500, "case {case}: {longest} slots in a row");
+        }
     }
 }

@@ -110,7 +110,8 @@ fn key_of<'a>(fields: &[AtomicU64], encoding: &'a [u8]) -> EntryKey<'a> {
 impl Rows {
     /// No rows, and the only writer of those to come. Searches are fastest when row keys have
     /// `prefix` in common and no more. Up to `cells_walked` cells of a row are walked one by one.
-    pub(super) fn new(prefix: &[u8], cells_walked: u32) -> (Self, Writer) {
+    /// Where rows lie in the index follows from `seed`.
+    pub(super) fn new(prefix: &[u8], cells_walked: u32, seed: u64) -> (Self, Writer) {
         let (words, mut growth) = Words::new();
         let first = words.reserve(&mut growth, 2);
         let list = List { first, root: first + 1 };
@@ -120,7 +121,7 @@ impl Rows {
             batches: Arena::default(),
             list,
             cells_walked,
-            index: RowIndex::default(),
+            index: RowIndex::new(seed),
             prefix: prefix.into(),
         };
         (rows, Writer { growth, next_batch: 0, batch_bytes: 0, rows: RowCount::default() })
@@ -199,6 +200,11 @@ impl Rows {
     /// Cells of a row that are walked one by one.
     pub(super) fn cells_walked(&self) -> u32 {
         self.cells_walked
+    }
+
+    /// What the places of rows in the index follow from.
+    pub(super) fn seed(&self) -> u64 {
+        self.index.seed()
     }
 
     fn cells(&self, row: u32) -> List {
