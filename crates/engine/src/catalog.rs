@@ -46,6 +46,7 @@ impl Shared {
             tree.work.lock().dropped = true;
             trees.remove(&id);
             tree.drop_for_readers();
+            self.snapshots.forget(id);
             self.past_filter_counters.absorb(&tree.filter_counters);
             self.obsolete.add(tree.view().ssts().cloned());
         }

@@ -21,7 +21,8 @@ pub enum Verdict {
 /// back, unless a compaction removed those while they were garbage. None does for the sake of a
 /// version that is known to be deleted: a compaction asks memtables and files that it does not merge
 /// for deletes of the row before it removes a cell that only newer versions make garbage. A delete
-/// that comes after it asked, and before its outputs are installed, comes too late.
+/// that comes after it asked comes too late: it brings the cell back only until the outputs are
+/// installed. Snapshots taken in between go on seeing what they saw.
 pub trait ElisionPolicy: Send + Sync + 'static {
     /// Whether the cell that is version `version` of its column (0 is the newest of those that
     /// no delete hides) and carries `timestamp` may vanish.

@@ -142,7 +142,7 @@ impl TreeReader {
     ) -> Result<Option<R>> {
         self.check()?;
         self.count(PointCount::Reads, 1);
-        let view = self.tree.look();
+        let view = self.tree.look_at(snapshot);
         self.get_in(&view, self.sequence(snapshot), of, use_cell)
     }
 
@@ -166,7 +166,7 @@ impl TreeReader {
     ) -> Result<()> {
         self.check()?;
         self.count(PointCount::Reads, wanted.len() as u64);
-        let view = self.tree.look();
+        let view = self.tree.look_at(snapshot);
         let at = self.sequence(snapshot);
         let size = usize::from(self.parts().group);
         if wanted.len() > size {
@@ -207,7 +207,7 @@ impl TreeReader {
         let queries = selection.questions(row, parts);
         let cells = selection.wanted();
         let filters = &self.tree.filter_counters;
-        let view = self.tree.look();
+        let view = self.tree.look_at(snapshot);
         let read = PointRead::new(&queries, self.sequence(snapshot), parts);
         let mut held = HeldBlocks::default();
         for _ in 0..parts.fetches_max {
@@ -257,7 +257,7 @@ impl TreeReader {
     pub fn scan(&self, request: &ScanRequest, snapshot: Option<&Snapshot>) -> Result<Scan> {
         self.check()?;
         self.shared().counters.scans.fetch_add(1, Ordering::Relaxed);
-        let view = self.tree.view();
+        let view = arc_swap::Guard::into_inner(self.tree.look_at(snapshot));
         let at = self.sequence(snapshot);
         let pin = snapshot.cloned().map(|snapshot| Box::new((snapshot, Arc::clone(&view))) as _);
         let pin = pin.unwrap_or_else(|| Box::new(Arc::clone(&view)) as _);
@@ -273,7 +273,7 @@ impl TreeReader {
         held: &HeldBlocks,
     ) -> Result<Planned> {
         self.check()?;
-        let view = self.tree.look();
+        let view = self.tree.look_at(snapshot);
         let queries = [of.query()];
         let read = PointRead::new(&queries, self.sequence(snapshot), self.parts());
         let pinned = epoch::pin();
@@ -316,7 +316,7 @@ impl TreeReader {
         snapshot: Option<&Snapshot>,
     ) -> Result<Option<(Timestamp, Vec<u8>)>> {
         self.check()?;
-        let view = self.tree.look();
+        let view = self.tree.look_at(snapshot);
         let at = self.sequence(snapshot);
         self.merge_newest(&view, at, of, |timestamp, value| (timestamp, value.to_vec()))
     }

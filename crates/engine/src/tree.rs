@@ -8,6 +8,8 @@
 //!    in the order of versions.
 //! 4. Frozen memtables are flushed oldest first, one at a time, so that level 0 stays in the
 //!    order of commits.
+//! 5. A snapshot that sees a delete that a compaction did not know, and that may bring back a cell
+//!    which the compaction dropped, reads the view of before (`replace`, `look_at`).
 
 use crate::background::policy::Attempts;
 use crate::batch::FrozenBatch;
@@ -22,7 +24,7 @@ use crate::memtable::Memtable;
 use crate::options::FilterGranularity;
 use crate::read::counters::FilterCounters;
 use crate::shape::Shape;
-use crate::snapshot::Snapshots;
+use crate::snapshot::{Snapshot, Snapshots};
 use crate::sstable::SstReader;
 use crate::view::{OpenRun, ReadView};
 use arc_swap::ArcSwap;
@@ -31,7 +33,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// See the file header.
 pub(crate) struct Tree {
@@ -41,6 +43,9 @@ pub(crate) struct Tree {
     replacing: Mutex<()>,
     /// The tree was dropped.
     gone: AtomicBool,
+    /// Number of the newest delete that spares older cells of its columns (`Memtable::apply`).
+    /// Relaxed: raised before the number is published, and a snapshot sees what is published.
+    newest_sparing_delete: AtomicU64,
     rules: RwLock<Arc<dyn ElisionRules>>,
     pub(crate) work: Mutex<Work>,
     /// Held while a change of files goes to the manifest and then to the view (invariant 3).
@@ -114,6 +119,7 @@ impl Tree {
             view: ArcSwap::from_pointee(view),
             replacing: Mutex::default(),
             gone: AtomicBool::new(false),
+            newest_sparing_delete: AtomicU64::new(0),
             rules: RwLock::new(Arc::new(KeepAll)),
             work: Mutex::default(),
             installing: Mutex::default(),
@@ -169,6 +175,16 @@ impl Tree {
         self.view.load()
     }
 
+    /// The view for a read at `snapshot` (`None`: now), to look at for a moment.
+    #[inline]
+    pub(crate) fn look_at(&self, snapshot: Option<&Snapshot>) -> arc_swap::Guard<Arc<ReadView>> {
+        let newest = self.view.load();
+        match snapshot.and_then(|snapshot| snapshot.kept_view(self.id)) {
+            Some(kept) => arc_swap::Guard::from_inner(kept),
+            None => newest,
+        }
+    }
+
     /// Whether the tree was dropped.
     #[inline]
     pub(crate) fn is_gone(&self) -> bool {
@@ -192,7 +208,9 @@ impl Tree {
     /// Applies a committed batch (see `Memtable::apply`). Only for the commit leader and recovery.
     pub(crate) fn apply(&self, batch: &FrozenBatch, first: SequenceNumber, position: LogPosition) {
         let active = Arc::clone(&self.view.load().active);
-        active.apply(batch, first, position);
+        if let Some(delete) = active.apply(batch, first, position) {
+            self.newest_sparing_delete.fetch_max(delete.0, Ordering::Relaxed);
+        }
     }
 
     /// Freezes the active memtable unless it is empty. Only between groups (invariant 2).
@@ -211,8 +229,14 @@ impl Tree {
 
     /// Replaces the files by those of `version`, and takes away the frozen memtables up to its
     /// flushed position, whose entries the new files hold. Each file is open in the current view
-    /// or among `opened`. Under `installing` (invariant 3).
-    pub(crate) fn install(&self, version: Arc<TreeVersion>, opened: &[Arc<SstReader>]) {
+    /// or among `opened`. `deletes_known` is that of what was written (`compaction::run::Written`).
+    /// Under `installing` (invariant 3).
+    pub(crate) fn install(
+        &self,
+        version: Arc<TreeVersion>,
+        opened: &[Arc<SstReader>],
+        deletes_known: Option<SequenceNumber>,
+    ) {
         let _replacing = self.replacing.lock();
         let current = self.view.load();
         let open: HashMap<FileNumber, &Arc<SstReader>> = (current.files.iter())
@@ -231,7 +255,26 @@ impl Tree {
         let mut frozen = current.frozen.clone();
         let flushed = frozen.extract_if(.., |memtable| memtable.position() <= version.flushed);
         let flushed: Vec<_> = flushed.collect();
-        self.view.store(Arc::new(current.with_files(frozen, version, files)));
+        let view = Arc::new(current.with_files(frozen, version, files));
+        self.replace(&current, view, deletes_known);
         flushed.iter().for_each(|memtable| memtable.outlive());
+    }
+
+    /// Lets `view` follow `current`, of which a compaction dropped cells for the sake of newer
+    /// versions that no delete up to `deletes_known` hides (`None`: it dropped none). Snapshots that
+    /// see a later delete keep `current`. Those taken from now on read `view` alone, so what they
+    /// see does not change either.
+    fn replace(
+        &self,
+        current: &Arc<ReadView>,
+        view: Arc<ReadView>,
+        deletes_known: Option<SequenceNumber>,
+    ) {
+        let Some(known) = deletes_known else { return self.view.store(view) };
+        let held = current.active.snapshots().hold_still();
+        if self.newest_sparing_delete.load(Ordering::Relaxed) > known.0 {
+            held.keep(known, self.id, current);
+        }
+        self.view.store(view);
     }
 }

@@ -210,7 +210,7 @@ fn owned(cell: &Cell<'_>) -> OwnedCell {
 }
 
 /// Polls a future on this thread until it is done.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {

@@ -407,6 +407,7 @@ impl Shared {
                 snapshots: self.snapshots.live(),
                 policy: tree.rules().policy(self.env.clock.now_micros()),
                 above: deletes_above(tree, plan),
+                published: self.snapshots.published(),
                 ahead: self.options.read_path.readahead.then(|| Arc::clone(&self.readahead)),
             };
             self.writing(tree, &|_| (), |writing| Merging::new(writing, Arc::clone(plan), inputs))

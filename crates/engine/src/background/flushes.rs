@@ -181,7 +181,7 @@ impl Shared {
         let version = state.tree(tree.id).cloned().ok_or(Error::UnknownTree(tree.id))?;
         let before = tree.view();
         self.counters.runs_most.fetch_max(version.runs().count() as u64, Ordering::Relaxed);
-        tree.install(version, &written.readers);
+        tree.install(version, &written.readers, written.deletes_known);
         let gone = before.ssts().filter(|sst| written.obsolete.contains(&sst.number()));
         self.obsolete.add(gone.cloned());
         Ok(())

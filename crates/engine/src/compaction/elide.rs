@@ -27,7 +27,8 @@
 //!    so every view that applies the policy itself already hides the cell. Tombstones above the
 //!    inputs could make views count fewer: where newer versions decide, the cell stays if there
 //!    may be one of its row (`DeletesAbove`). A delete that comes later, of newer versions only,
-//!    does not bring a cell back that was garbage before it.
+//!    does not bring a cell back that was garbage before it; a snapshot that sees the delete, and
+//!    was taken before the outputs are installed, keeps the view that has the cell (`crate::tree`).
 //! 6. *Numbers.* A put of stripe 0 at the bottom is the oldest entry of its cell and every view
 //!    sees it; its number becomes 0. It stays unique, as nothing else of its cell is in stripe 0
 //!    (an operand absorbs it, rule 4); it stays the oldest, as all other numbers are greater; and
@@ -69,6 +70,9 @@ pub struct ElisionCounts {
     pub folded: u64,
     /// Garbage by the family's rules (rule 5).
     pub garbage: u64,
+    /// Cells that are garbage for the sake of newer versions alone, so that a delete of those that
+    /// nobody knew of may bring them back.
+    pub outnumbered: u64,
 }
 
 impl std::ops::AddAssign for ElisionCounts {
@@ -79,6 +83,7 @@ impl std::ops::AddAssign for ElisionCounts {
         self.tombstones += more.tombstones;
         self.folded += more.folded;
         self.garbage += more.garbage;
+        self.outnumbered += more.outnumbered;
     }
 }
 
@@ -331,6 +336,7 @@ impl<'a> Elider<'a> {
             None => (self.above)(row, self.ranges.first().copied().unwrap_or_default())?,
         };
         self.deleted_above = Some(deleted);
+        self.counts.outnumbered += u64::from(!deleted);
         Ok(if deleted { Verdict::Keep } else { Verdict::Elide })
     }
 

@@ -83,6 +83,8 @@ pub struct Inputs<'a> {
     pub policy: Box<dyn ElisionPolicy>,
     /// What is newer than the inputs.
     pub above: Box<DeletesAbove<'static>>,
+    /// What was published before `above` is asked: it knows all deletes up to here.
+    pub published: SequenceNumber,
     /// For reading ahead, if that is wanted.
     pub(crate) ahead: Option<Arc<ReadaheadSource>>,
 }
@@ -100,6 +102,9 @@ pub struct Written {
     pub bytes: u64,
     /// What was dropped on the way.
     pub counts: ElisionCounts,
+    /// If cells were dropped for the sake of newer versions: no delete up to this number hides
+    /// those. A later one may, and bring the cells back.
+    pub deletes_known: Option<SequenceNumber>,
 }
 
 /// Writes `memtables`, which are frozen and all published, newest first, as the run `run` of level
@@ -137,7 +142,8 @@ pub fn moved(tree: TreeId, plan: &Plan) -> Written {
     let place = plan.place();
     edits.extend(plan.ssts().map(|meta| addition(tree, place, SstMeta::clone(meta))));
     let counts = ElisionCounts::default();
-    Written { edits, readers: Vec::new(), obsolete: Vec::new(), bytes: 0, counts }
+    let (readers, obsolete) = (Vec::new(), Vec::new());
+    Written { edits, readers, obsolete, bytes: 0, counts, deletes_known: None }
 }
 
 /// A plan to merge files, with all that writing any piece of it takes. The inputs stay as they are;
@@ -151,6 +157,7 @@ pub struct Merging {
     stripes: Stripes,
     policy: Box<dyn ElisionPolicy>,
     above: Box<DeletesAbove<'static>>,
+    published: SequenceNumber,
     dropped: Dropped,
     /// Of what is dropped, what is written.
     surviving: Dropped,
@@ -196,6 +203,7 @@ impl Merging {
             ahead: inputs.ahead,
             policy: inputs.policy,
             above: inputs.above,
+            published: inputs.published,
             surviving,
             cuts,
             sst_bytes_max: writing.options.sst_bytes_max,
@@ -251,6 +259,7 @@ impl Merging {
         let mut written = joined(self.tree, self.plan.place(), pieces);
         written.edits.splice(..0, self.plan.removals(self.tree));
         written.obsolete = self.plan.ssts().map(|sst| sst.number).collect();
+        written.deletes_known = (written.counts.outnumbered > 0).then_some(self.published);
         written
     }
 }
@@ -267,7 +276,7 @@ impl Piece {
 fn joined(tree: TreeId, place: (usize, RunId), pieces: Vec<Piece>) -> Written {
     let (edits, readers, obsolete) = (Vec::new(), Vec::new(), Vec::new());
     let counts = ElisionCounts::default();
-    let mut written = Written { edits, readers, obsolete, bytes: 0, counts };
+    let mut written = Written { edits, readers, obsolete, bytes: 0, counts, deletes_known: None };
     for piece in pieces {
         written.bytes += piece.metas.iter().map(|meta| meta.bytes).sum::<u64>();
         written.edits.extend(piece.metas.into_iter().map(|meta| addition(tree, place, meta)));

@@ -169,7 +169,7 @@ impl Shared {
             self.counters.runs_most.fetch_max(version.runs().count() as u64, Ordering::Relaxed);
             let ssts = ssts.remove(&tree.id).into_iter().flatten();
             let readers: Vec<_> = ssts.map(|sst| SstReader::numbered(sst.reader, number)).collect();
-            tree.install(Arc::clone(version), &readers);
+            tree.install(Arc::clone(version), &readers, None);
         }
         self.snapshots.publish(number);
         Ok(())

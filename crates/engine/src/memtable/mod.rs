@@ -25,7 +25,7 @@ pub use cursor::MemtableCursor;
 
 use crate::batch::{FrozenBatch, Mutation};
 use crate::budget::{Budget, Charge, Use};
-use crate::cell::{Kind, RangeTombstone, SequenceNumber};
+use crate::cell::{Kind, RangeTombstone, SequenceNumber, Timestamp};
 use crate::cursor::RowCursor;
 use crate::error::Result;
 use crate::manifest::LogPosition;
@@ -142,16 +142,29 @@ impl Memtable {
 
     /// Applies `batch`, which it keeps, whose mutations are numbered from `first` and which lies
     /// at `position` of the log. Batches must come in log order.
-    pub fn apply(&self, batch: &FrozenBatch, first: SequenceNumber, position: LogPosition) {
+    ///
+    /// Returns the number of the last delete that spares older cells than it hides, if there is
+    /// one. Only such a delete can bring back an older version of a cell: every other delete that
+    /// hides a version hides all older ones, too.
+    pub fn apply(
+        &self,
+        batch: &FrozenBatch,
+        first: SequenceNumber,
+        position: LogPosition,
+    ) -> Option<SequenceNumber> {
         let mut writing = self.writer.lock();
         let Writing { writer, dropped, charge } = &mut *writing;
-        let (mut ranges, mut tombstones) = (Vec::new(), 0);
+        let (mut ranges, mut tombstones, mut sparing) = (Vec::new(), 0, None);
         let mut last: Option<(&[u8], u32)> = None;
         let kept = self.rows.keep(writer, batch);
         for mutation in batch.mutations(first) {
             match mutation {
                 Mutation::Entry { row, entry } => {
-                    tombstones += usize::from(entry.kind == Kind::Tombstone);
+                    if entry.kind == Kind::Tombstone {
+                        tombstones += 1;
+                        let oldest = entry.tombstone_oldest().unwrap_or(Timestamp::MIN);
+                        sparing = (oldest > Timestamp::MIN).then_some(entry.sequence).or(sparing);
+                    }
                     match last {
                         Some((same, node)) if same == row => {
                             self.rows.add_cell(writer, &kept, node, &entry);
@@ -171,6 +184,7 @@ impl Memtable {
         charge.set(allocated.saturating_sub(self.empty.bytes()));
         let before = self.position.swap(position.0, Ordering::Release);
         assert!(before < position.0, "batches are applied in log order");
+        sparing
     }
 
     fn add_dropped(&self, dropped: &mut Dropped, ranges: Vec<RangeTombstone>) {

@@ -130,7 +130,7 @@ impl RowReads {
         self.tree.check()?;
         let parts = self.tree.parts();
         let queries = selection.questions(row, parts);
-        let view = self.tree.tree.look();
+        let view = self.tree.tree.look_at(self.snapshot.as_ref());
         let at = self.tree.sequence(self.snapshot.as_ref());
         let read = PointRead::new(&queries, at, parts);
         {
@@ -187,7 +187,7 @@ impl RowReads {
     fn missing(&self, row: &[u8], selection: &RowSelection<'_>) -> Vec<Missed> {
         let parts = self.tree.parts();
         let queries = selection.questions(row, parts);
-        let view = self.tree.tree.look();
+        let view = self.tree.tree.look_at(self.snapshot.as_ref());
         let at = self.tree.sequence(self.snapshot.as_ref());
         let read = PointRead::new(&queries, at, parts);
         let wanted = read.missing(&view, &selection.wanted(), &self.held, &epoch::pin());

@@ -158,7 +158,7 @@ impl Replay<'_> {
     fn install(&self, tree: &Tree, written: &Written) -> Result<()> {
         let state = self.manifest.install(&written.edits)?;
         let version = state.tree(tree.id).cloned().ok_or(Error::UnknownTree(tree.id))?;
-        tree.install(Arc::clone(&version), &written.readers);
+        tree.install(Arc::clone(&version), &written.readers, None);
         let counters = self.counters;
         counters.runs_most.fetch_max(version.runs().count() as u64, Ordering::Relaxed);
         counters.flushes.fetch_add(1, Ordering::Relaxed);

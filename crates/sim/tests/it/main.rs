@@ -12,6 +12,7 @@ mod every_call;
 mod formats_live_on;
 mod full_disk;
 mod hard_times;
+mod late_deletes;
 mod metamorphic;
 mod power_loss;
 mod repair;

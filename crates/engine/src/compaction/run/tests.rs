@@ -234,6 +234,7 @@ impl Tree {
             snapshots: snapshots.to_vec(),
             policy: Box::new(KeepAll),
             above: Box::new(|_, _| Ok(false)),
+            published: SequenceNumber(0),
             ahead: Some(Arc::clone(&self.ahead)),
         };
         let merging = Merging::new(writing, Arc::new(plan.clone()), inputs);
