@@ -5,6 +5,7 @@ mod ablate;
 mod blocks;
 mod bulk;
 mod cold;
+mod commit_tails;
 mod compaction_sim;
 mod filter_fpr;
 mod front;
@@ -58,6 +59,8 @@ enum Bench {
     CompactionSim(compaction_sim::CompactionSimArgs),
     /// Random gets of data far larger than the cache, alone and in flight.
     Cold(cold::ColdArgs),
+    /// Commits beside ingests under a rate limit and beside checkpoints, against quiet ones.
+    CommitTails(commit_tails::CommitTailsArgs),
     /// Random reads of a file through a read queue, to compare with fio.
     Reads(reads::ReadsArgs),
     /// Random writes at full rate for minutes: stalls of writes, and reads beside them.
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
         Bench::Reads(args) => reads::run(&args).map_err(|error| error.to_string()),
         Bench::RangeDrops(args) => range_drops::run(&args).map_err(|error| error.to_string()),
+        Bench::CommitTails(args) => commit_tails::run(&args).map_err(|error| error.to_string()),
         Bench::Train(args) => train::run(&args).map_err(|error| error.to_string()),
     };
     match done {

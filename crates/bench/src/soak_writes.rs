@@ -2,15 +2,13 @@
 //! beside them take, against what they take when nobody writes.
 
 use crate::AnyError;
-use crate::timing::Random;
+use crate::timing::{Random, WaitForCore};
 use clap::{Args, ValueEnum};
 use engine::{
     BackgroundRate, Column, Durability, Engine, FamilyId, HistogramReading, Options, RowRange,
     Timestamp, TreeId, TreeOptions, WriteBatch,
 };
 use hdrhistogram::Histogram;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -207,24 +205,6 @@ impl Latencies {
         self.whole.record(micros(took)?)?;
         self.on_core.record(micros(took.saturating_sub(waited_for_core))?)?;
         Ok(())
-    }
-}
-
-/// What a thread has waited for a core, as Linux accounts it; none where it does not.
-struct WaitForCore(Option<File>);
-
-impl WaitForCore {
-    fn of_this_thread() -> Self {
-        Self(File::open("/proc/thread-self/schedstat").ok())
-    }
-
-    fn so_far(&self) -> Duration {
-        let mut text = [0; 64];
-        let read = self.0.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
-        let text = std::str::from_utf8(&text[..read.unwrap_or(0)]).unwrap_or_default();
-        // Nanoseconds on a core, nanoseconds waiting for one, times on a core.
-        let waited = text.split(' ').nth(1).and_then(|nanos| nanos.parse().ok());
-        Duration::from_nanos(waited.unwrap_or(0))
     }
 }
 

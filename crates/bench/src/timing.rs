@@ -1,6 +1,8 @@
 //! CPU time of this thread: on a busy machine steadier than the time of day.
 
 use rustix::time::{ClockId, clock_gettime};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 /// CPU time used by this thread so far.
@@ -39,5 +41,25 @@ impl Random {
     /// A number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
+    }
+}
+
+/// What a thread has waited for a core, as Linux accounts it; none where it does not.
+pub(crate) struct WaitForCore(Option<File>);
+
+impl WaitForCore {
+    /// Of the thread that calls.
+    pub(crate) fn of_this_thread() -> Self {
+        Self(File::open("/proc/thread-self/schedstat").ok())
+    }
+
+    /// Time waited so far; zero where the system does not tell.
+    pub(crate) fn so_far(&self) -> Duration {
+        let mut text = [0; 64];
+        let read = self.0.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
+        let text = std::str::from_utf8(&text[..read.unwrap_or(0)]).unwrap_or_default();
+        // Nanoseconds on a core, nanoseconds waiting for one, times on a core.
+        let waited = text.split(' ').nth(1).and_then(|nanos| nanos.parse().ok());
+        Duration::from_nanos(waited.unwrap_or(0))
     }
 }
