@@ -286,7 +286,7 @@ impl Commits {
         if log.closed {
             return Err(Error::Closed);
         }
-        log.writer.sync()?;
+        // One sync has what was appended and the seal.
         log.writer.rotate()?;
         self.syncs.fetch_add(u64::from(log.unsynced), Ordering::Relaxed);
         log.unsynced = false;
