@@ -13,7 +13,7 @@
 //! 8. `Tree::work`
 //! 9. `Tree::view`, `Tree::rules`, the memtable's and the cache's own locks, that of a merge's
 //!    pieces
-//! 10. `Snapshots::held`
+//! 10. `Snapshots::held`, while which is held a view may be replaced; under it the lists of kept views
 
 use crate::background::Progress;
 use crate::background::compactions::{Compactions, RunningCompaction};
