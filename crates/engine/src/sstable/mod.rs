@@ -40,6 +40,7 @@ mod run;
 pub(crate) mod salvage;
 mod scan;
 mod show;
+mod source;
 mod stretch;
 #[cfg(test)]
 mod tests;

@@ -13,13 +13,13 @@
 use super::block::LargeValue;
 use super::builder::hull;
 use super::cursor::{Place, SstCursor};
-use super::damage::{Damage, ensure};
+use super::damage::ensure;
 use super::filter::FilterQuery;
-use super::format::{BlockType, FOOTER_LEN, Footer, FooterError, Handle, unseal};
-use super::frames::{Frames, HEADER_LEN, decode_header};
-use super::load::{BlockLoad, Lead, with_scratch};
+use super::format::{BlockType, Footer, Handle};
+use super::load::{BlockLoad, Lead};
 use super::properties::Properties;
 use super::refs::{DataRef, FilterRef, IndexRef, ValueRef};
+use super::source::Source;
 use super::top_index::TopIndex;
 use super::{Block, BlockCache, ranges};
 use crate::budget::{Charge, Use};
@@ -30,9 +30,8 @@ use crate::file::{FileIdentity, FileNumber};
 use crate::options::ReadPath;
 use crate::request::{Direction, RowRange};
 use base::env::fs::ReadFile;
-use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// What the version, its run and the file handle take for an open SSTable, about.
@@ -52,154 +51,6 @@ pub struct SstReader {
     by_prefix: bool,
     /// For `pinned_bytes`.
     charge: Charge,
-}
-
-/// The file of an SSTable, its name for messages, and its length when it was opened.
-pub(super) struct Source {
-    file: Arc<dyn ReadFile>,
-    path: PathBuf,
-    number: FileNumber,
-    pub(super) len: u64,
-    /// Where blocks end: at the footer, or where none was read, at the end of the file.
-    pub(super) blocks_end: u64,
-    /// How checksums of blocks are made: as a sound footer says, or as in version 1.
-    pub(super) frames: Frames,
-}
-
-impl Source {
-    /// The SSTable in `file`, whose name is `path`.
-    pub(super) fn new(file: Arc<dyn ReadFile>, path: &Path, number: FileNumber) -> Result<Self> {
-        let len = file.size().map_err(|error| Error::io("read", path, &error))?;
-        let (path, frames) = (path.to_owned(), Frames::Unmarked);
-        Ok(Self { file, path, number, len, blocks_end: len, frames })
-    }
-
-    pub(super) fn corruption(&self, offset: u64, what: impl std::fmt::Display) -> Error {
-        Error::corruption(&self.path, offset, what)
-    }
-
-    /// The damage found in the block at `handle`.
-    pub(super) fn damage(&self, handle: Handle, damage: &Damage) -> Error {
-        let within = damage.at.min(handle.len as usize) as u64;
-        self.corruption(handle.offset + within, damage)
-    }
-
-    /// The file.
-    pub(super) fn file(&self) -> &Arc<dyn ReadFile> {
-        &self.file
-    }
-
-    /// Bytes to read for a block, which must lie within the file.
-    pub(super) fn framed_len(&self, handle: Handle, kind: BlockType) -> Result<usize> {
-        if handle.end().is_some_and(|end| end <= self.blocks_end) {
-            return Ok(handle.framed_len());
-        }
-        let at = handle.offset.min(self.len);
-        Err(self.corruption(at, format_args!("{kind:?} block past the file's end")))
-    }
-
-    /// The stored bytes of a block and its trailer, read into `framed`.
-    pub(super) fn read_framed<'a>(
-        &self,
-        handle: Handle,
-        kind: BlockType,
-        framed: &'a mut Vec<u8>,
-    ) -> Result<&'a [u8]> {
-        let len = self.framed_len(handle, kind)?;
-        if framed.len() < len {
-            framed.resize(len, 0);
-        }
-        self.read_exact(&mut framed[..len], handle.offset)?;
-        Ok(&framed[..len])
-    }
-
-    /// The same if they can be had without waiting for the disk.
-    pub(super) fn read_framed_at_once<'a>(
-        &self,
-        handle: Handle,
-        kind: BlockType,
-        framed: &'a mut Vec<u8>,
-    ) -> Result<Option<&'a [u8]>> {
-        let len = self.framed_len(handle, kind)?;
-        if framed.len() < len {
-            framed.resize(len, 0);
-        }
-        let read = self.file.read_exact_at_once(&mut framed[..len], handle.offset);
-        let read = read.map_err(|error| self.read_error(handle.offset, &error))?;
-        Ok(read.then_some(&framed[..len]))
-    }
-
-    /// The raw bytes of a block, its checksum verified: in `framed`, or decompressed into `raw`.
-    pub(super) fn unseal<'a>(
-        &self,
-        handle: Handle,
-        kind: BlockType,
-        framed: &'a [u8],
-        raw: &'a mut Vec<u8>,
-    ) -> Result<&'a [u8]> {
-        unseal(framed, kind, self.frames.seed(handle.offset), raw).map_err(|damage| {
-            let what = Damage::new(damage.at, format!("{kind:?} block: {}", damage.what));
-            self.damage(handle, &what)
-        })
-    }
-
-    pub(super) fn read_exact(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.file.read_exact_at(buf, offset).map_err(|error| self.read_error(offset, &error))
-    }
-
-    /// The failure to read at `offset`.
-    pub(super) fn read_error(&self, offset: u64, error: &io::Error) -> Error {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof => self.corruption(offset, "the file ends early"),
-            _ => Error::io("read", &self.path, error),
-        }
-    }
-
-    /// The footer. From then on, if it is sound, blocks end where it begins and have the checksums
-    /// that it wants.
-    pub(super) fn read_footer(&mut self) -> Result<Footer> {
-        let Some(start) = self.len.checked_sub(FOOTER_LEN as u64) else {
-            return Err(self.corruption(self.len, "the file is shorter than an SSTable's footer"));
-        };
-        let mut bytes = [0; FOOTER_LEN];
-        self.read_exact(&mut bytes, start)?;
-        let footer = Footer::decode(&bytes).map_err(|error| self.refusal(start, error))?;
-        (self.blocks_end, self.frames) = (start, footer.frames());
-        Ok(footer)
-    }
-
-    /// What the header says that the file is known by. Files of version 1 have none: there it is
-    /// damage.
-    pub(super) fn read_header(&self) -> Result<FileIdentity> {
-        let mut bytes = [0; HEADER_LEN];
-        self.read_exact(&mut bytes, 0)?;
-        decode_header(&bytes).map_err(|error| self.refusal(0, error))
-    }
-
-    /// The refusal of the header or the footer, which begins at `start`.
-    fn refusal(&self, start: u64, error: FooterError) -> Error {
-        match error {
-            FooterError::Damage(damage) => self.corruption(start + damage.at as u64, damage),
-            FooterError::Newer(what) => Error::Unusable {
-                dir: self.path.parent().unwrap_or(&self.path).to_owned(),
-                what: format!("{} has {what}: use a newer Stele", self.path.display()),
-            },
-        }
-    }
-
-    /// What `check` makes of the raw bytes of a block, its checksum verified.
-    pub(super) fn read_checked<T>(
-        &self,
-        handle: Handle,
-        kind: BlockType,
-        check: impl FnOnce(&[u8]) -> Result<T, Damage>,
-    ) -> Result<T> {
-        with_scratch(|scratch| {
-            let framed = self.read_framed(handle, kind, &mut scratch.framed)?;
-            let bytes = self.unseal(handle, kind, framed, &mut scratch.raw)?;
-            check(bytes).map_err(|damage| self.damage(handle, &damage))
-        })
-    }
 }
 
 impl SstReader {

@@ -7,7 +7,7 @@
 //! one that holds; in a file of version 1 a block may begin with bytes that look like another one.
 
 use super::format::{BlockType, Handle, TRAILER_LEN};
-use super::reader::Source;
+use super::source::Source;
 use crate::error::Result;
 use crate::options::Compression;
 use base::checksum::Xxh3;
