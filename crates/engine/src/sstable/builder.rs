@@ -15,9 +15,11 @@ use super::ages::Ages;
 use super::block::{BlockBuilder, LargeValue, NewValue};
 use super::filter::FilterBuilder;
 use super::format::{BlockType, Footer, Handle, Sealer};
-use super::frames::{Frames, encode_header};
+use super::frames::Frames;
 use super::index::{IndexEntry, RowPrefixes, encode_column, encode_partition};
+use super::options::SstOptions;
 use super::origin::Origin;
+use super::output::Output;
 use super::properties::{Deferred, Properties};
 use super::ranges;
 use super::top_index::{Partition, TopIndex};
@@ -26,66 +28,10 @@ use crate::cell::{Column, Entry, Kind, RangeTombstone, SequenceNumber, Timestamp
 use crate::error::{Error, Result};
 use crate::file::FileIdentity;
 use crate::marks::Mark;
-use crate::options::{Compression, FilterGranularity, ROW_PREFIX_BYTES_MAX, TreeOptions};
 use crate::request::RowRange;
-use crate::shape::Shape;
 use base::env::fs::WriteFile;
 use std::cmp::Ordering;
-use std::path::{Path, PathBuf};
-
-/// What shapes the bytes of one file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SstOptions {
-    /// Bytes of a data block before compression, a target. 1 KiB..=64 KiB; fewer where `shape`
-    /// says so.
-    pub block_bytes: usize,
-    /// Compression of data blocks and large values.
-    pub compression: Compression,
-    /// Bits of filter per key; 0 builds none. 0..=32.
-    pub filter_bits_per_key: u8,
-    /// For which questions filters hold keys.
-    pub filter_granularity: FilterGranularity,
-    /// Values of at least so many bytes get a block of their own: keys stay dense, but a scan
-    /// that wants values reads each apart. 64 B..=1 MiB, 4 KiB unless set.
-    pub large_value_bytes: usize,
-    /// Length of the row prefix for which filters hold a key; 0 for none. 0..=1024.
-    pub row_prefix_bytes: u16,
-    /// Index partitions get a prefix index. Needs `row_prefix_bytes`.
-    pub prefix_index: bool,
-    /// Where blocks and partitions are cut.
-    pub shape: Shape,
-}
-
-impl SstOptions {
-    /// The options of a file of a tree, with the compression of its level and the granularity that
-    /// the tree has now.
-    pub fn new(
-        tree: &TreeOptions,
-        compression: Compression,
-        filter_granularity: FilterGranularity,
-        shape: &Shape,
-    ) -> Self {
-        Self {
-            block_bytes: (tree.block_bytes as usize).min(shape.block_bytes_max),
-            compression,
-            filter_bits_per_key: tree.filter_bits_per_key,
-            filter_granularity,
-            large_value_bytes: shape.large_value_bytes,
-            row_prefix_bytes: tree.row_prefix_bytes,
-            prefix_index: tree.prefix_index,
-            shape: *shape,
-        }
-    }
-
-    fn assert_valid(&self) {
-        let least = self.shape.block_bytes_max.min(1 << 10);
-        assert!((least..=64 << 10).contains(&self.block_bytes), "block_bytes");
-        assert!(self.filter_bits_per_key <= 32, "filter_bits_per_key");
-        assert!((64..=1 << 20).contains(&self.large_value_bytes), "large_value_bytes");
-        assert!(self.row_prefix_bytes <= ROW_PREFIX_BYTES_MAX, "row_prefix_bytes");
-        assert!(!self.prefix_index || self.row_prefix_bytes > 0, "prefix_index");
-    }
-}
+use std::path::Path;
 
 /// What a finished file is: all that the manifest keeps of it but its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,56 +91,6 @@ struct NewPartition {
     top: Partition,
     index: Vec<u8>,
     filter: Vec<u8>,
-}
-
-/// The file and what is not yet written to it.
-struct Output {
-    file: Box<dyn WriteFile>,
-    path: PathBuf,
-    sealer: Sealer,
-    pending: Vec<u8>,
-    /// Bytes at which it is written.
-    pending_max: usize,
-    written: u64,
-    frames: Frames,
-}
-
-impl Output {
-    fn len(&self) -> u64 {
-        self.written + self.pending.len() as u64
-    }
-
-    fn write_block(&mut self, raw: &[u8], kind: BlockType) -> Result<Handle> {
-        self.write_block_with(kind, |out| out.extend_from_slice(raw))
-    }
-
-    /// Writes a block whose raw bytes `fill` appends.
-    fn write_block_with(
-        &mut self,
-        kind: BlockType,
-        fill: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<Handle> {
-        if let (Frames::Of(identity), 0) = (self.frames, self.len()) {
-            self.pending.extend_from_slice(&encode_header(identity));
-        }
-        let (offset, start) = (self.len(), self.pending.len());
-        fill(&mut self.pending);
-        let len = self.sealer.seal(&mut self.pending, start, kind, self.frames.seed(offset));
-        if self.pending.len() >= self.pending_max {
-            Mark::SstWrittenInParts.hit();
-            self.flush()?;
-        }
-        Ok(Handle { offset, len })
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        self.file
-            .write_all_at(&self.pending, self.written)
-            .map_err(|error| Error::io("write", &self.path, &error))?;
-        self.written += self.pending.len() as u64;
-        self.pending.clear();
-        Ok(())
-    }
 }
 
 impl SstBuilder {

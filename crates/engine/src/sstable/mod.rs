@@ -1,9 +1,9 @@
 //! SSTables: sorted, immutable files of entries (docs/format/sstable.md).
 //!
-//! `builder` writes one from entries in order; `reader` opens one and answers from it, `cursor`
-//! walks it, `verify` checks it, `show` prints it. Blocks are read through the block cache; each is
-//! checked once, when it enters it, and read in place from then on. Nothing here knows of
-//! levels, versions or the manifest.
+//! `builder` writes one from entries in order, as `options` say, to its `output`; `reader` opens one
+//! and answers from its `source`, `cursor` walks it, `verify` checks it, `show` prints it. Blocks are
+//! read through the block cache; each is checked once, when it enters it, and read in place from
+//! then on. Nothing here knows of levels, versions or the manifest.
 
 mod ages;
 mod ahead;
@@ -27,7 +27,9 @@ mod last_key;
 mod load;
 #[doc(hidden)]
 pub mod measure;
+mod options;
 mod origin;
+mod output;
 mod plain;
 mod point;
 mod prefix_index;
@@ -49,7 +51,7 @@ mod verify;
 
 pub use crate::file::FileNumber;
 pub use ages::Ages;
-pub use builder::{SstBuilder, SstOptions, SstSummary};
+pub use builder::{SstBuilder, SstSummary};
 pub use cursor::SstCursor;
 pub use damage::Damage;
 pub(crate) use filter::RowBits;
@@ -60,6 +62,7 @@ pub(crate) use heirs::{Heir, Heirs};
 pub(crate) use held::HeldBlocks;
 pub(crate) use in_place::{Covers, LargeValues, RowCells, SeenBy, SeenPut, ToMerge};
 pub(crate) use load::BlockLoad;
+pub use options::SstOptions;
 pub use origin::Origin;
 pub(crate) use plain::PlainCells;
 pub(crate) use point::{Ahead, Candidate, Descent, Missing, RowHit};
