@@ -267,16 +267,29 @@ fn change(dice: &mut Dice, batch: &mut WriteBatch) {
     }
 }
 
+/// Deletes the newer versions of a few columns.
+fn delete_newer(dice: &mut Dice, batch: &mut WriteBatch) {
+    for _ in 0..3 {
+        let row = [b'a' + dice.below(3) as u8];
+        let since = TimestampRange { start: Timestamp(1 + dice.below(4) as i64), end: None };
+        batch.delete(&row, column(*dice.pick(&[b"p", b"q"])), since);
+    }
+}
+
 /// Lets the user write and take snapshots in the midst of the compaction of all rows.
 fn compact(engine: &Engine, rules: &Rules, seen: &Arc<Mutex<Vec<Seen>>>, dice: &mut Dice) {
     let (user, sees, versions) = (engine.clone(), Arc::clone(seen), rules.versions);
+    if dice.chance(70) {
+        // Only what all snapshots see can be garbage.
+        seen.lock().unwrap().clear();
+    }
     let (cells, seed) = (1 + dice.below(30), dice.next_u64());
     let act = move || {
         let mut dice = Dice::new(seed);
-        for _ in 0..1 + dice.below(3) {
-            write(&user, |batch| change(&mut dice, batch));
-            sees.lock().unwrap().push(Seen::now(&user, versions));
-        }
+        write(&user, |batch| delete_newer(&mut dice, batch));
+        sees.lock().unwrap().push(Seen::now(&user, versions));
+        write(&user, |batch| change(&mut dice, batch));
+        sees.lock().unwrap().push(Seen::now(&user, versions));
     };
     *rules.act.lock().unwrap() = Some((cells, Box::new(act)));
     engine.compact_range(TREE, &RowRange::ALL).unwrap();
@@ -291,7 +304,6 @@ fn history(seed: u64) -> Result<(), String> {
     for step in 0..40 {
         match dice.below(12) {
             0 => seen.lock().unwrap().push(Seen::now(&engine, rules.versions)),
-            // Only what all snapshots see can be garbage.
             1 | 2 => seen.lock().unwrap().clear(),
             3 => engine.flush(TREE).unwrap(),
             4 | 5 => compact(&engine, &rules, &seen, &mut dice),
