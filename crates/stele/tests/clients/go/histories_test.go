@@ -6,7 +6,6 @@ import (
 	"math/rand"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -214,35 +213,38 @@ func (c *historyClient) wait(err error) {
 	c.doubts = map[string]porcupine.Operation{}
 }
 
-// versions reads all values of a row, newest first.
-func (c *historyClient) versions(row string) (string, error) {
+// versions reads all versions of a row, newest first.
+func (c *historyClient) versions(row string) ([]cell, error) {
 	stream, err := c.h.client.ReadRows(ctx, &bigtablepb.ReadRowsRequest{
 		TableName: tableName, Rows: &bigtablepb.RowSet{RowKeys: [][]byte{[]byte(row)}},
 	})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var values []string
+	var cells []cell
 	for {
 		message, err := stream.Recv()
 		if err != nil {
 			if err == io.EOF {
-				return strings.Join(values, " "), nil
+				return cells, nil
 			}
-			return "", err
+			return nil, err
 		}
 		for _, chunk := range message.GetChunks() {
-			values = append(values, string(chunk.GetValue()))
+			cells = append(cells, cell{string(chunk.GetValue()), chunk.GetTimestampMicros()})
 		}
 	}
 }
 
 func (c *historyClient) read(row string) error {
 	call := c.h.now()
-	values, err := c.versions(row)
-	c.note(row, request{kind: opRead}, answer{known: err == nil, values: values}, call)
+	cells, err := c.versions(row)
+	c.note(row, request{kind: opRead}, answer{known: err == nil, cells: cells}, call)
 	if err == nil {
-		c.last[row], _, _ = strings.Cut(values, " ")
+		c.last[row] = ""
+		if len(cells) > 0 {
+			c.last[row] = cells[0].value
+		}
 	}
 	return err
 }
@@ -324,7 +326,8 @@ func (c *historyClient) appendTo(row string) error {
 	})
 	told := answer{known: err == nil}
 	if err == nil {
-		told.values = string(response.GetRow().GetFamilies()[0].GetColumns()[0].GetCells()[0].GetValue())
+		made := response.GetRow().GetFamilies()[0].GetColumns()[0].GetCells()[0]
+		told.cells = []cell{{string(made.GetValue()), made.GetTimestampMicros()}}
 	}
 	c.note(row, asked, told, call)
 	return err

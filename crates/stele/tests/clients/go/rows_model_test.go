@@ -11,8 +11,13 @@ import (
 )
 
 // A row of the histories has one column, whose versions are all kept. Every write asks for the
-// server's time, so a row is a pile: the state is its values, newest first, with spaces between.
-// A version that lies under one that was there before it, or took another's place, is seen.
+// server's time, so a row is a pile: the state is its values, newest first, with spaces between, and
+// the latest time that is known to have been given. A version that lies under one that was there before
+// it, or took another's place, is seen.
+//
+// What is appended takes the place of the newest version if it has its time, and lies on it if it has a
+// later one. The times are those that clients saw: answers of appends and reads tell them. Where nobody
+// ever saw the newest version, both may have been.
 
 const tableName = "projects/" + project + "/instances/" + instance + "/tables/histories"
 
@@ -41,7 +46,22 @@ type request struct {
 type answer struct {
 	known   bool
 	matched bool
-	values  string
+	// What was read, newest first, or the one cell that an append made.
+	cells []cell
+}
+
+// cell is a version, with its time in microseconds.
+type cell struct {
+	value string
+	time  int64
+}
+
+func (a answer) values() string {
+	var values []string
+	for _, cell := range a.cells {
+		values = append(values, cell.value)
+	}
+	return strings.Join(values, " ")
 }
 
 // setAtServerTime is a write of the one cell at -1.
@@ -79,79 +99,126 @@ func push(pile, value string) string {
 	return strings.TrimSuffix(value+" "+pile, " ")
 }
 
-// under tells which value lies under each in the piles that were read. A pile changes at its top and
-// vanishes as a whole, so that is what the value was put on. It follows from the reads; known
-// beforehand, it spares the search most orders that a later read would refute.
-func under(history []porcupine.Operation) map[string]string {
-	below := map[string]string{}
-	for _, operation := range history {
-		if operation.Input.(request).kind != opRead {
-			continue
-		}
-		values := strings.Split(operation.Output.(answer).values, " ")
-		for at, value := range values {
-			if at+1 < len(values) {
-				below[value] = values[at+1]
-			} else {
-				below[value] = ""
-			}
-		}
-	}
-	return below
+// pile is the state of a row.
+type pile struct {
+	values string
+	// The latest time known of those that the row was given, also of versions that are gone.
+	latest int64
 }
 
-// stepOf gives the states that a row may be in after such an answer in a state; none if there is no
-// such answer. What was told nothing took effect or did not. What is appended takes the place of the
-// newest version in the same millisecond.
-func stepOf(below map[string]string) func(state, input, output any) []any {
-	return func(state, input, output any) []any {
-		pile, asked, told := state.(string), input.(request), output.(answer)
-		newest, older, _ := strings.Cut(pile, " ")
-		var states []any
-		put := func(fits bool, value, on string) {
-			top, _, _ := strings.Cut(on, " ")
-			lies, seen := below[value]
-			if (fits || !told.known) && (!seen || lies == top) {
-				states = append(states, push(on, value))
+// sights are what clients saw of versions, whenever they did.
+type sights struct {
+	// Which value lies under each in the piles that were read. A pile changes at its top and vanishes as
+	// a whole, so that is what the value was put on. It follows from the reads; known beforehand, it
+	// spares the search most orders that a later read would refute.
+	below map[string]string
+	times map[string]int64
+	// A version was seen with two times, or not below the one that lies on it.
+	torn bool
+}
+
+func look(history []porcupine.Operation) sights {
+	seen := sights{below: map[string]string{}, times: map[string]int64{}}
+	for _, operation := range history {
+		cells := operation.Output.(answer).cells
+		for at, cell := range cells {
+			if time, known := seen.times[cell.value]; known && time != cell.time {
+				seen.torn = true
+			}
+			seen.times[cell.value] = cell.time
+			below := ""
+			if at+1 < len(cells) {
+				below = cells[at+1].value
+				seen.torn = seen.torn || cells[at+1].time >= cell.time
+			}
+			if operation.Input.(request).kind == opRead {
+				seen.below[cell.value] = below
 			}
 		}
-		switch asked.kind {
-		case opRead:
-			if told.values == pile {
-				states = append(states, pile)
-			}
-		case opWrite:
-			put(true, asked.value, pile)
-		case opClear:
-			states = append(states, "")
-		case opReplace:
-			put(true, asked.value, "")
-		case opCheck:
-			matched := pile != "" && newest == asked.expected
-			value := asked.value
-			if !matched {
-				value += otherwise
-			}
-			put(told.matched == matched, value, pile)
-		case opAppend:
-			value := newest + asked.value
-			put(told.values == value, value, pile)
-			put(told.values == value, value, older)
-		}
-		if !told.known {
-			states = append(states, pile)
-		}
-		return states
 	}
+	return seen
+}
+
+// put gives the state in which value lies on values, if it may: its time must fit.
+func (seen sights) put(state pile, value, on string, fits func(time int64) bool) []any {
+	top, _, _ := strings.Cut(on, " ")
+	if lies, known := seen.below[value]; known && lies != top {
+		return nil
+	}
+	latest := state.latest
+	if time, known := seen.times[value]; known {
+		if !fits(time) {
+			return nil
+		}
+		latest = time
+	}
+	return []any{pile{push(on, value), latest}}
+}
+
+// putNew is put for a write: its time is above all before.
+func (seen sights) putNew(state pile, value, on string) []any {
+	return seen.put(state, value, on, func(time int64) bool { return time > state.latest })
+}
+
+// putAppended is put for what was made of the newest version.
+func (seen sights) putAppended(state pile, value string) []any {
+	if state.values == "" {
+		return seen.put(state, value, "", func(time int64) bool { return time >= state.latest })
+	}
+	newest, older, _ := strings.Cut(state.values, " ")
+	replaced := func(time int64) bool {
+		of, known := seen.times[newest]
+		return known && time == of || !known && time > state.latest
+	}
+	return append(seen.putNew(state, value, state.values), seen.put(state, value, older, replaced)...)
+}
+
+// step gives the states that a row may be in after such an answer in a state; none if there is no
+// such answer. What was told nothing took effect or did not.
+func (seen sights) step(before, input, output any) []any {
+	state, asked, told := before.(pile), input.(request), output.(answer)
+	newest, _, _ := strings.Cut(state.values, " ")
+	var states []any
+	if !told.known {
+		states = append(states, state)
+	}
+	switch asked.kind {
+	case opRead:
+		if told.values() == state.values {
+			states = append(states, state)
+		}
+	case opWrite:
+		states = append(states, seen.putNew(state, asked.value, state.values)...)
+	case opClear:
+		states = append(states, pile{"", state.latest})
+	case opReplace:
+		states = append(states, seen.putNew(state, asked.value, "")...)
+	case opCheck:
+		matched := state.values != "" && newest == asked.expected
+		value := asked.value
+		if !matched {
+			value += otherwise
+		}
+		if !told.known || told.matched == matched {
+			states = append(states, seen.putNew(state, value, state.values)...)
+		}
+	case opAppend:
+		if value := newest + asked.value; !told.known || told.values() == value {
+			states = append(states, seen.putAppended(state, value)...)
+		}
+	}
+	return states
 }
 
 func isLinearizable(history []porcupine.Operation) bool {
+	seen := look(history)
 	model := porcupine.NondeterministicModel{
-		Init: func() []any { return []any{""} },
-		Step: stepOf(under(history)),
+		Init: func() []any { return []any{pile{"", -1}} },
+		Step: seen.step,
 	}
 	// A history that cannot be told in time is no proof: it counts as refused.
-	return porcupine.CheckOperationsTimeout(model.ToModel(), history, time.Minute) == porcupine.Ok
+	return !seen.torn &&
+		porcupine.CheckOperationsTimeout(model.ToModel(), history, time.Minute) == porcupine.Ok
 }
 
 func describe(history []porcupine.Operation) string {
