@@ -409,4 +409,13 @@ impl Engine {
         self.shared.check_owner()?;
         self.shared.ingest(files)
     }
+
+    /// Does of [`Self::ingest`] what needs not be done at its moment: waits until the trees have room for
+    /// `files`, and writes what memtables hold of their rows. An ingest that follows soon waits for no
+    /// room, and writes only what came in between. Nobody sees anything of `files` yet. Errors as those
+    /// of an ingest; `files` are as before.
+    pub fn ready_ingest(&self, files: &mut IngestFiles) -> Result<()> {
+        self.shared.check_owner()?;
+        self.shared.ready_ingest(files)
+    }
 }

@@ -57,21 +57,42 @@ impl Shared {
         ingested.map_err(|error| self.failed(Task::Ingest, error))
     }
 
-    fn ingest_files(self: &Arc<Self>, files: &mut IngestFiles) -> Result<SequenceNumber> {
-        if !std::ptr::eq(Arc::as_ptr(self), Arc::as_ptr(&files.shared)) {
-            return Err(Error::InvalidArgument("files of another engine".to_owned()));
+    /// See [`crate::Engine::ready_ingest`].
+    pub(crate) fn ready_ingest(self: &Arc<Self>, files: &mut IngestFiles) -> Result<()> {
+        let act = || {
+            let parts = self.parts(files)?;
+            let _turns = self.begin(&parts, files)?;
+            files.ready = true;
+            Ok(())
+        };
+        let ready = self.health.guard(Task::Ingest, "an ingest", act);
+        ready.map_err(|error| self.failed(Task::Ingest, error))
+    }
+
+    /// Step 1, when there is room. The turns are for the steps that follow.
+    fn begin<'a>(
+        self: &'a Arc<Self>,
+        parts: &'a [Part],
+        files: &IngestFiles,
+    ) -> Result<Vec<FlushTurn<'a>>> {
+        if !files.ready {
+            parts.iter().try_for_each(|part| self.wait_for_room(&part.tree, 0))?;
         }
+        // In order of their trees, as everybody who takes several does.
+        let turns = parts.iter().map(|part| FlushTurn::take(self, &part.tree));
+        let turns = turns.collect::<Result<Vec<_>>>()?;
+        for Part { tree, .. } in parts {
+            self.flush_early(tree, &files.trees[&tree.id])?;
+        }
+        Ok(turns)
+    }
+
+    fn ingest_files(self: &Arc<Self>, files: &mut IngestFiles) -> Result<SequenceNumber> {
         let parts = self.parts(files)?;
         if parts.is_empty() {
             return Ok(self.snapshots.published());
         }
-        parts.iter().try_for_each(|part| self.wait_for_room(&part.tree, 0))?;
-        // In order of their trees, as everybody who takes several does.
-        let turns = parts.iter().map(|part| FlushTurn::take(self, &part.tree));
-        let _turns = turns.collect::<Result<Vec<_>>>()?;
-        for Part { tree, .. } in &parts {
-            self.flush_early(tree, &files.trees[&tree.id])?;
-        }
+        let _turns = self.begin(&parts, files)?;
         let bytes = files.bytes();
         let owed = Cell::new(Duration::ZERO);
         let number = self.commits.number_apart(|number| {
@@ -87,8 +108,11 @@ impl Shared {
         Ok(number)
     }
 
-    /// The trees of `files`, in order, whose files are then in order.
+    /// The trees of `files`, which are of this engine, in order; their files are then in order, too.
     fn parts(&self, files: &mut IngestFiles) -> Result<Vec<Part>> {
+        if !std::ptr::eq(self, Arc::as_ptr(&files.shared)) {
+            return Err(Error::InvalidArgument("files of another engine".to_owned()));
+        }
         let mut parts = Vec::with_capacity(files.trees.len());
         for (id, ssts) in &mut files.trees {
             let tree = self.tree(*id)?;

@@ -115,7 +115,7 @@ impl SstWriter {
         let (options, deferred) = options.of_files(&*shared.tree(tree)?, &shared.options.shape);
         let sst_bytes_max = shared.options.sst_bytes_max;
         let charge = shared.budget().charge(Use::Building);
-        let files = IngestFiles { trees: BTreeMap::new(), shared, engine };
+        let files = IngestFiles { trees: BTreeMap::new(), shared, ready: false, engine };
         Ok(Self {
             tree,
             files,
@@ -252,6 +252,7 @@ impl SstWriter {
         let nothing = IngestFiles {
             trees: BTreeMap::new(),
             shared: Arc::clone(&files.shared),
+            ready: false,
             engine: files.engine.clone(),
         };
         Ok(std::mem::replace(files, nothing))
@@ -303,6 +304,8 @@ pub struct IngestFiles {
     /// In row order once `Engine::ingest` begins; no tree is without a file.
     pub(super) trees: BTreeMap<TreeId, Vec<IngestSst>>,
     pub(super) shared: Arc<Shared>,
+    /// There was room for them: `Engine::ready_ingest`.
+    pub(super) ready: bool,
     /// Keeps it open (rule 2).
     engine: Engine,
 }
@@ -348,6 +351,7 @@ impl IngestFiles {
         for (tree, ssts) in std::mem::take(&mut other.trees) {
             self.trees.entry(tree).or_default().extend(ssts);
         }
+        self.ready &= other.ready;
         Ok(())
     }
 
