@@ -25,7 +25,7 @@ use crate::batch::FrozenBatch;
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
 use crate::log::{COMMIT_TIME_END, LogRecord, LogWriter};
-use crate::manifest::{LogClosed, LogPosition};
+use crate::manifest::{CommitTimes, LogClosed, LogPosition};
 use crate::options::{Durability, Options};
 use crate::snapshot::Snapshots;
 use crate::tree::Tree;
@@ -36,15 +36,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// How far times that writers set ([`crate::Engine::write_timed`]) may run ahead of the clock, in
+/// microseconds: ten minutes. They keep to it themselves; who repairs a store relies on it.
+pub const TIMES_AHEAD_MICROS_MAX: i64 = 600_000_000;
+
 /// The commit queue of the server.
 pub(crate) struct Commits {
     queue: Mutex<Queue>,
     log: Mutex<Log>,
     /// Held while a group is applied and published.
     applying: Mutex<()>,
-    /// The newest commit time, of which the manifest writes down what the log gives up. Raised under
-    /// `log`, before a record of that time can be given up.
-    commit_time: Arc<AtomicU64>,
+    /// Of which the manifest writes down what the log gives up. Raised under `log`, before a record of
+    /// that time can be given up.
+    times: Arc<CommitTimes>,
     snapshots: Arc<Snapshots>,
     clock: Arc<dyn Clock>,
     durability: Durability,
@@ -101,11 +105,11 @@ struct Request {
 }
 
 impl Commits {
-    /// A queue that appends to `writer` after `start`, and raises `newest`, the newest commit time.
+    /// A queue that appends to `writer` after `start`, and raises `times`.
     pub(crate) fn new(
         writer: LogWriter,
         start: LogStart,
-        newest: Arc<AtomicU64>,
+        times: Arc<CommitTimes>,
         snapshots: Arc<Snapshots>,
         clock: Arc<dyn Clock>,
         options: &Options,
@@ -113,12 +117,12 @@ impl Commits {
         let synced_at = clock.monotonic();
         let LogStart { last, commit_time } = start;
         let log = Log { writer, last, synced_at, unsynced: false, closed: false };
-        newest.fetch_max(commit_time, Ordering::Release);
+        times.newest.fetch_max(commit_time, Ordering::Release);
         Self {
             queue: Mutex::default(),
             log: Mutex::new(log),
             applying: Mutex::default(),
-            commit_time: newest,
+            times,
             snapshots,
             clock,
             durability: options.durability,
@@ -239,24 +243,30 @@ impl Commits {
     /// log would take it. Under `log`.
     fn next_commit_time(&self, least: u64) -> Result<u64> {
         let now = u64::try_from(self.clock.now_micros()).unwrap_or(0);
-        let before = self.commit_time.load(Ordering::Relaxed);
+        self.times.clock.fetch_max(now.min(COMMIT_TIME_END - 1), Ordering::Release);
+        let before = self.times.newest.load(Ordering::Relaxed);
         let time = now.max(before.saturating_add(1)).max(least);
         if time >= COMMIT_TIME_END {
             return Err(Error::WritesStopped("commit times are used up".to_owned()));
         }
-        self.commit_time.store(time, Ordering::Release);
+        self.times.newest.store(time, Ordering::Release);
         Ok(time)
     }
 
     /// The newest commit time.
     pub(crate) fn commit_time(&self) -> u64 {
-        self.commit_time.load(Ordering::Acquire)
+        self.times.newest.load(Ordering::Acquire)
+    }
+
+    /// The latest that the clock showed at a commit, as far as that is known.
+    pub(crate) fn clock(&self) -> u64 {
+        self.times.clock.load(Ordering::Acquire)
     }
 
     /// Raises the newest commit time to `time`, for something that carries it and is not in the log.
     pub(crate) fn note_time(&self, time: u64) {
         let _log = self.log.lock();
-        self.commit_time.fetch_max(time.min(COMMIT_TIME_END - 1), Ordering::Release);
+        self.times.newest.fetch_max(time.min(COMMIT_TIME_END - 1), Ordering::Release);
     }
 
     fn sync_log(&self, log: &mut Log) -> Result<()> {

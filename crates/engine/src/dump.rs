@@ -70,7 +70,7 @@ pub fn dump_dir(
 
 fn dump_state(state: &State, options: &DumpOptions, out: &mut dyn Write) -> io::Result<()> {
     let State { trees, used, next_file, last_sequence, log_from, log_closed, .. } = state;
-    let State { store, commit_time, owner, .. } = state;
+    let State { store, commit_time, clock, owner, .. } = state;
     writeln!(
         out,
         "{} trees, {} dropped; next file {}, last sequence number {}, log from segment {}",
@@ -90,7 +90,7 @@ fn dump_state(state: &State, options: &DumpOptions, out: &mut dyn Write) -> io::
         writeln!(out, "of {owner}")?;
     }
     if *commit_time > 0 {
-        writeln!(out, "commit time {commit_time}")?;
+        writeln!(out, "commit time {commit_time}, clock {clock}")?;
     }
     for (tree, version) in trees.iter().filter(|(tree, _)| options.wants(Some(**tree))) {
         writeln!(out, "tree {}, flushed up to {}", tree.0, version.flushed.0)?;
@@ -188,6 +188,7 @@ fn dump_edit(edit: &Edit, out: &mut dyn Write) -> io::Result<()> {
         Edit::Store(store) => writeln!(out, "  store {store}"),
         Edit::Owner(owner) => writeln!(out, "  of {owner}"),
         Edit::CommitTime(micros) => writeln!(out, "  commit time {micros}"),
+        Edit::Clock(micros) => writeln!(out, "  clock {micros}"),
     }
 }
 

@@ -241,6 +241,12 @@ impl Engine {
         self.shared.commits.commit_time()
     }
 
+    /// The latest that the clock showed at a commit of this or an earlier process, in microseconds since
+    /// the epoch, as far as it is known: the last moments before a crash are not. 0 if nothing is.
+    pub fn clock_micros(&self) -> u64 {
+        self.shared.commits.clock()
+    }
+
     /// Raises the time of the newest commit to `micros`, for files that carry it and are ingested
     /// later. May wait for a commit under way.
     pub fn note_commit_micros(&self, micros: u64) {

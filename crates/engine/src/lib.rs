@@ -245,6 +245,7 @@ pub use background::compactions::{CompactionReason, RunningCompaction};
 pub use base::env::Env;
 pub use batch::{OpenTimes, TimestampRange, WriteBatch};
 pub use cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp, TreeId};
+pub use commit::TIMES_AHEAD_MICROS_MAX;
 pub use elide::{ElisionPolicy, ElisionRules, Verdict};
 pub use engine::{Engine, Scan, Snapshot};
 pub use error::{Error, Result};

@@ -97,9 +97,9 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let log_segments = Arc::clone(writer.segments());
     snapshots.publish(start.last);
     let clock = Arc::clone(&env.clock);
-    let commit_time = manifest.commit_time();
+    let times = manifest.commit_times();
     let published = Arc::clone(&snapshots);
-    let commits = Commits::new(writer, start, commit_time, published, clock, &options);
+    let commits = Commits::new(writer, start, times, published, clock, &options);
     let readahead =
         ReadaheadSource::new(Arc::clone(&env.fs), options.memory_bytes_max, &options.shape);
     let health = Arc::default();

@@ -10,13 +10,15 @@
 //!
 //! Steps: the manifest, or what is left of it, says which SSTables count (`places`); each is
 //! copied or, if it is damaged, written anew (`ssts`); where nobody knows the order of the files
-//! of a tree they are merged into one run (`merge`); the log is applied on top (`logs`).
+//! of a tree they are merged into one run (`merge`); the log is applied on top (`logs`); where nobody
+//! knows the newest commit time, the cells tell it (`times`).
 
 mod logs;
 mod merge;
 mod places;
 mod report;
 mod ssts;
+mod times;
 
 pub use report::{Loss, Lost, RepairReport};
 
@@ -112,6 +114,7 @@ fn repair(
     };
     repair.manifest(salvaged)?;
     logs::replay(&mut repair)?;
+    times::raise(&mut repair)?;
     repair.finish()
 }
 
@@ -282,6 +285,7 @@ impl Repair<'_> {
         edits.push(Edit::NextFile(FileNumber(hints.next_file)));
         edits.extend(hints.store.map(Edit::Store));
         edits.push(Edit::CommitTime(hints.commit_time));
+        edits.push(Edit::Clock(hints.clock));
         edits.extend(hints.owner.map(Edit::Owner));
         self.apply(&edits)?;
         self.next_file.set(self.next_file.get().max(hints.next_file));

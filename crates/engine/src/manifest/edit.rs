@@ -72,6 +72,9 @@ pub enum Edit {
     /// No commit before this one, nor anything it wrote, has a time after this: microseconds since
     /// the epoch. Never goes back.
     CommitTime(u64),
+    /// The clock showed this at a commit before this edit: microseconds since the epoch. Never goes
+    /// back.
+    Clock(u64),
     /// Whose store it is. The last one counts: a store can be given from one to the other.
     Owner(Owner),
 }
@@ -130,6 +133,7 @@ mod tag {
     pub(super) const STORE: u8 = 12;
     pub(super) const COMMIT_TIME: u8 = 13;
     pub(super) const OWNER: u8 = 14;
+    pub(super) const CLOCK: u8 = 15;
 }
 
 /// What is wrong with encoded edits.
@@ -228,6 +232,10 @@ impl Edit {
                 out.put_u64(*micros);
             }
             Self::Owner(owner) => out.extend([tag::OWNER, *owner as u8]),
+            Self::Clock(micros) => {
+                out.push(tag::CLOCK);
+                out.put_u64(*micros);
+            }
         }
     }
 
@@ -271,6 +279,7 @@ impl Edit {
             tag::COMMIT_TIME => {
                 return Ok(Self::CommitTime(number(reader, "commit time", COMMIT_TIME_END - 1)?));
             }
+            tag::CLOCK => return Ok(Self::Clock(number(reader, "clock", COMMIT_TIME_END - 1)?)),
             _ => {}
         }
         let tree = TreeId(reader.u32("tree")?);

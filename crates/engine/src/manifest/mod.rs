@@ -20,7 +20,7 @@ pub use crate::log::LogPosition;
 pub use edit::{Edit, EditError, LogClosed, Owner, StoreId};
 pub use reader::{EditReader, load};
 pub use set::ManifestSet;
-pub(crate) use set::{create, is_in_doubt, sync_parents};
+pub(crate) use set::{CommitTimes, create, is_in_doubt, sync_parents};
 pub use state::{Refusal, State};
 pub use tree_map::TreeMap;
 pub use version::{FileNumber, Run, RunId, SstMeta, TreeVersion};

@@ -36,12 +36,31 @@ pub struct ManifestSet {
     record_bytes: usize,
     /// The next file number to hand out. Publishes nothing; it is only ever counted up.
     next_file: AtomicU64,
-    /// The newest commit time, kept by the log's writer; every install writes it down.
-    commit_time: Arc<AtomicU64>,
+    /// Kept by the log's writer; every install writes them down.
+    times: Arc<CommitTimes>,
     /// Held by the install whose turn it is.
     turn: Mutex<Writer>,
     /// The state that counts; held for a moment only.
     published: Mutex<Arc<State>>,
+}
+
+/// What commits tell of time, in microseconds since the epoch. Each is raised, never lowered.
+#[derive(Debug)]
+pub(crate) struct CommitTimes {
+    /// The newest time of a commit, which those that are carried may have driven ahead of the clock.
+    pub(crate) newest: AtomicU64,
+    /// The latest that the clock showed at one.
+    pub(crate) clock: AtomicU64,
+}
+
+impl CommitTimes {
+    /// The edits that `state` lacks.
+    fn since(&self, state: &State) -> impl Iterator<Item = Edit> + use<> {
+        let (newest, clock) =
+            (self.newest.load(Ordering::Acquire), self.clock.load(Ordering::Acquire));
+        let newest = (newest > state.commit_time).then_some(Edit::CommitTime(newest));
+        newest.into_iter().chain((clock > state.clock).then_some(Edit::Clock(clock)))
+    }
 }
 
 struct Writer {
@@ -93,7 +112,10 @@ impl ManifestSet {
             roll_bytes: shape.manifest_roll_bytes as u64,
             record_bytes,
             next_file: AtomicU64::new(state.next_file.0),
-            commit_time: Arc::new(AtomicU64::new(state.commit_time)),
+            times: Arc::new(CommitTimes {
+                newest: AtomicU64::new(state.commit_time),
+                clock: AtomicU64::new(state.clock),
+            }),
             turn: Mutex::new(writer),
             published: Mutex::new(Arc::new(state)),
         })
@@ -123,10 +145,10 @@ impl ManifestSet {
         self.next_file.fetch_max(number.0.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// The newest commit time, for who commits to raise. Every install writes down what it is then:
+    /// The times of commits, for who commits to raise. Every install writes down what they are then:
     /// so the manifest knows the times of a log before any of it is given up.
-    pub(crate) fn commit_time(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.commit_time)
+    pub(crate) fn commit_times(&self) -> Arc<CommitTimes> {
+        Arc::clone(&self.times)
     }
 
     /// Installs `edits` together; durable and published when it returns.
@@ -151,10 +173,7 @@ impl ManifestSet {
         if next_file > before.next_file {
             edits.push(Edit::NextFile(next_file));
         }
-        let commit_time = self.commit_time.load(Ordering::Acquire);
-        if commit_time > before.commit_time {
-            edits.push(Edit::CommitTime(commit_time));
-        }
+        edits.extend(self.times.since(&before));
         let after = Arc::new(before.apply(&edits)?);
         writer.installing = true;
         let logged = self.log(&mut writer, &edits, &after);

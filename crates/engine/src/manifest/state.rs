@@ -33,6 +33,9 @@ pub struct State {
     /// No commit so far has a time after this, but for those in the log: microseconds since the
     /// epoch.
     pub commit_time: u64,
+    /// The latest the clock showed at a commit, as far as it was written down: microseconds since the
+    /// epoch.
+    pub clock: u64,
     /// Whose store it is; `None` in one without trees, or of before owners.
     pub owner: Option<Owner>,
 }
@@ -48,6 +51,7 @@ impl Default for State {
             log_closed: None,
             store: None,
             commit_time: 0,
+            clock: 0,
             owner: None,
         }
     }
@@ -160,6 +164,9 @@ impl State {
         if self.commit_time > 0 {
             edits.push(Edit::CommitTime(self.commit_time));
         }
+        if self.clock > 0 {
+            edits.push(Edit::Clock(self.clock));
+        }
         edits.extend(self.owner.map(Edit::Owner));
         edits
     }
@@ -204,6 +211,7 @@ impl State {
             Edit::LogFrom(segment) => self.log_from = *segment,
             Edit::LogClosed(closed) => self.log_closed = Some(*closed),
             Edit::CommitTime(micros) => self.commit_time = self.commit_time.max(*micros),
+            Edit::Clock(micros) => self.clock = self.clock.max(*micros),
             Edit::Owner(owner) => self.owner = Some(*owner),
             Edit::Store(store) => {
                 let before = *self.store.get_or_insert(*store);
@@ -251,6 +259,7 @@ impl Edit {
             | Self::LogClosed(_)
             | Self::Store(_)
             | Self::CommitTime(_)
+            | Self::Clock(_)
             | Self::Owner(_) => None,
         }
     }

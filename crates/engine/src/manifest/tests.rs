@@ -121,6 +121,7 @@ fn any_edit() -> impl Strategy<Value = Edit> {
         any::<u128>().prop_map(|id| Edit::Store(StoreId(id))),
         prop_oneof![Just(Owner::Embedder), Just(Owner::Server)].prop_map(Edit::Owner),
         (0..crate::log::COMMIT_TIME_END).prop_map(Edit::CommitTime),
+        (0..crate::log::COMMIT_TIME_END).prop_map(Edit::Clock),
     ]
 }
 

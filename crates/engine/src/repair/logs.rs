@@ -22,6 +22,8 @@ struct Replay {
     memtables: BTreeMap<TreeId, Arc<Memtable>>,
     /// The number of the last mutation read.
     last: u64,
+    /// The newest commit time.
+    commit_time: u64,
     /// Damage after it.
     gap: Option<LogGap>,
 }
@@ -29,7 +31,7 @@ struct Replay {
 /// Applies the log of the old directory to the state that `repair` has put together.
 pub(super) fn replay(repair: &mut Repair<'_>) -> Result<()> {
     let mut log = LogSalvage::open(Arc::clone(&repair.env.fs), repair.dir)?;
-    let mut replay = Replay { memtables: BTreeMap::new(), last: 0, gap: None };
+    let mut replay = Replay { memtables: BTreeMap::new(), last: 0, commit_time: 0, gap: None };
     let first = log.first_segment();
     let (log_from, closed) = (repair.state.log_from, repair.state.log_closed);
     let known = log_from > SegmentNumber(1) || closed.is_some();
@@ -43,6 +45,7 @@ pub(super) fn replay(repair: &mut Repair<'_>) -> Result<()> {
             Salvaged::Gap(gap) => replay.gap(repair, gap),
             Salvaged::Batch(item) => {
                 let (tree, first) = (item.record.tree, item.record.first);
+                replay.commit_time = replay.commit_time.max(item.record.commit_time);
                 match FrozenBatch::decode(item.record.payload) {
                     Ok(batch) if !batch.is_empty() => replay.batch(repair, tree, first, &batch)?,
                     decoded => {
@@ -73,7 +76,8 @@ pub(super) fn replay(repair: &mut Repair<'_>) -> Result<()> {
     for (tree, memtable) in std::mem::take(&mut replay.memtables) {
         write_out(repair, tree, &memtable)?;
     }
-    repair.apply(&[Edit::LastSequence(SequenceNumber(replay.last))])
+    let last = Edit::LastSequence(SequenceNumber(replay.last));
+    repair.apply(&[last, Edit::CommitTime(replay.commit_time)])
 }
 
 /// Whether the log knows of changes that `state` does not: then the manifest lost its end.

@@ -40,6 +40,7 @@ pub(super) struct Hints {
     pub(super) next_file: u64,
     pub(super) store: Option<StoreId>,
     pub(super) commit_time: u64,
+    pub(super) clock: u64,
     pub(super) owner: Option<Owner>,
 }
 
@@ -79,6 +80,7 @@ impl Hints {
             Edit::NextFile(next) => self.next_file = self.next_file.max(next.0),
             Edit::Store(store) => self.store = Some(*store),
             Edit::CommitTime(micros) => self.commit_time = self.commit_time.max(*micros),
+            Edit::Clock(micros) => self.clock = self.clock.max(*micros),
             Edit::Owner(owner) => self.owner = Some(*owner),
             Edit::LogFrom(_) | Edit::LogClosed(_) => {}
         }
