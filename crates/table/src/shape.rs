@@ -22,6 +22,11 @@ base::shape! {
         writes_max = 256, 1 => 1 << 16;
         /// Bytes of mutations that go into one engine batch.
         write_batch_bytes = 8 << 20, 1 => 1 << 28;
+        /// Rows of it that leave a time to the server: their stripes of times are held together, while
+        /// they are given times and the batch takes its place in the order of commits.
+        timed_rows_max = 4 << 10, 1 => 1 << 20;
+        /// Loads that may be made ready to be installed at a time. More would only queue at the disk.
+        loads_max = 4, 1 => 1 << 10;
         /// Batches of a read that wait for its client.
         batches_ahead = 2, 1 => 1 << 10;
         /// Stripes of row locks: enough that two rows seldom meet.

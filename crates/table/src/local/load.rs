@@ -4,26 +4,34 @@
 //! 1. Rows ascend, so that the tablets are written one after the other.
 //! 2. Nobody sees anything of a load before [`Local::install`], and all of it after. A load that is
 //!    dropped, or of which the process dies, leaves nothing.
-//! 3. The limits are those of other writes, but for the number of mutations, which is one of
+//! 3. A row of the server's time is a write of when the load began: it gets that time, or the one after
+//!    the latest that the row was given until it is added. Other rows' times do not change by it.
+//! 4. What an install can do before its moment it does without a lock and without a place of writes.
+//!    Then it holds off schema changes and read-modify-writes, looks again whether the table is still
+//!    what it was, and makes the files part of it.
+//! 5. The limits are those of other writes, but for the number of mutations, which is one of
 //!    requests.
 
+use super::times::Place;
 use super::{Core, Local, Table};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::mutate::{RowMutation, RowMutations, WriteTime};
 use crate::schema::TableName;
 use bytes::Bytes;
-use engine::{Column, Engine, FamilyId, IngestFiles, IngestOptions, SstWriter, Timestamp};
+use engine::{Column, FamilyId, IngestFiles, IngestOptions, SstWriter, Timestamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Writes the rows of one load. Made by [`Local::load`]. All calls block.
 pub struct TableLoad {
-    engine: Engine,
+    core: Arc<Core>,
     table: Arc<Table>,
     options: IngestOptions,
-    /// The time of cells that ask for the server's.
-    now: Timestamp,
+    /// When it began.
+    begun: Timestamp,
+    /// The newest time that a row was given.
+    newest: Timestamp,
     /// The tablet being written, by its index.
     writing: Option<(usize, SstWriter)>,
     files: Option<IngestFiles>,
@@ -41,11 +49,12 @@ impl TableLoad {
     /// Whether `row` could be loaded, wherever it stands in the order. `InvalidArgument` names the
     /// limit it breaks, `NotFound` the family that the table lacks. Only `SetCell` can be loaded.
     pub fn check(&self, row: &RowMutations) -> Result<()> {
-        self.cells_of(row).map(|_| ())
+        self.cells_of(row, self.begun).map(|_| ())
     }
 
-    /// The cells of `row`, in their order of mutations.
-    fn cells_of<'a>(&self, row: &'a RowMutations) -> Result<Vec<LoadCell<'a>>> {
+    /// The cells of `row`, in their order of mutations; `server` is the time of those that ask for the
+    /// server's.
+    fn cells_of<'a>(&self, row: &'a RowMutations, server: Timestamp) -> Result<Vec<LoadCell<'a>>> {
         limits::check_row_key("row_key", &row.row)?;
         let mut bytes = 0;
         let mut cells = Vec::with_capacity(row.mutations.len());
@@ -58,7 +67,7 @@ impl TableLoad {
                 .map_or_else(|| Err(Error::no_family(family.clone())), |family| Ok(family.id))?;
             let at = match timestamp {
                 WriteTime::At(at) => *at,
-                WriteTime::Server => self.now,
+                WriteTime::Server => server,
             };
             bytes += qualifier.len() + value.len();
             cells.push((family, qualifier, std::cmp::Reverse(at), value));
@@ -81,7 +90,8 @@ impl TableLoad {
             let text = format!("row \"{row:.64}\" does not come after row \"{last:.64}\"");
             return Err(Error::invalid("row_key", text));
         }
-        let mut cells = self.cells_of(row)?;
+        let server = self.time_of(row);
+        let mut cells = self.cells_of(row, server)?;
         // Stable: the last of equal ones is the one that was added last.
         cells.sort_by(|a, b| (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)));
         self.write(&row.row, &cells)?;
@@ -90,12 +100,25 @@ impl TableLoad {
         Ok(())
     }
 
+    /// The server's time of `row`.
+    fn time_of(&mut self, row: &RowMutations) -> Timestamp {
+        let timed = |mutation: &RowMutation| {
+            matches!(mutation, RowMutation::SetCell { timestamp: WriteTime::Server, .. })
+        };
+        if !row.mutations.iter().any(timed) {
+            return self.begun;
+        }
+        let time = self.core.times.draw_loaded(Place::of(&row.row), self.begun);
+        self.newest = self.newest.max(time);
+        time
+    }
+
     fn write(&mut self, row: &Bytes, cells: &[LoadCell<'_>]) -> Result<()> {
         let tablet = self.table.schema.tablet_of(row);
         if self.writing.as_ref().is_none_or(|(writing, _)| *writing != tablet) {
             self.end_tablet()?;
             let tree = self.table.schema.tablets[tablet].tree;
-            let writer = self.engine.sst_writer(tree, &self.options);
+            let writer = self.core.engine.sst_writer(tree, &self.options);
             let writer = writer.map_err(|error| of_engine(error, &self.table))?;
             self.writing = Some((tablet, writer));
         }
@@ -125,6 +148,8 @@ impl TableLoad {
     /// Finishes the files. They are on disk, and nobody sees them yet.
     pub fn finish(mut self) -> Result<LoadedRows> {
         self.end_tablet()?;
+        // The files carry it, and no record of the log does.
+        self.core.engine.note_commit_micros(u64::try_from(self.newest.0).unwrap_or(0));
         let Self { table, files, families, rows, cells, .. } = self;
         Ok(LoadedRows { table, files, families, rows, cells })
     }
@@ -178,18 +203,18 @@ impl LoadedRows {
 impl Local {
     /// Begins a load of rows into `table`. `NotFound` if there is no such table.
     ///
-    /// Cells that ask for the server's time get that of this call: it is above every time that the
-    /// server gave before, and below every one that it gives later. Blocks.
+    /// Cells that ask for the server's time get that of this call; where the server gave their row that
+    /// or a later one before the row was added, the one after it. Times that the server gives the row
+    /// later are above it. Blocks.
     pub fn load(&self, table: &TableName, options: &IngestOptions) -> Result<TableLoad> {
         let table = self.core.table(table)?;
-        let now = self.core.times.draw_for_all();
-        // The files carry it, and no record of the log does.
-        self.core.engine.note_commit_micros(u64::try_from(now.0).unwrap_or(0));
+        let begun = self.core.times.now();
         Ok(TableLoad {
-            engine: self.core.engine.clone(),
+            core: Arc::clone(&self.core),
             table,
             options: options.clone(),
-            now,
+            begun,
+            newest: Timestamp(0),
             writing: None,
             files: None,
             families: BTreeSet::new(),
@@ -200,11 +225,13 @@ impl Local {
     }
 
     /// Makes `loaded` part of its table, in all tablets at once or not at all. When it returns, it
-    /// is durable and every later read sees it. Waits for read-modify-writes under way, and they
-    /// for it; schema changes wait, too. Errors as those of [`Engine::ingest`], and
+    /// is durable and every later read sees it. It waits for read-modify-writes under way; they and
+    /// schema changes wait for it while commits do, but not for what it writes before. Errors as those of [`Engine::ingest`], and
     /// `FailedPrecondition` if a family that has loaded cells was dropped since the load began, though
     /// there may be another of that name; after one, `loaded` is removed.
     pub async fn install(&self, loaded: LoadedRows) -> Result<()> {
+        let core = Arc::clone(&self.core);
+        let loaded = self.loads.run(move || core.ready(loaded)).await?;
         let guard = self.locks.shared_all().await;
         self.change(move |core| {
             let installed = core.install(loaded);
@@ -216,6 +243,16 @@ impl Local {
 }
 
 impl Core {
+    /// What of an install needs no lock, and takes long.
+    fn ready(&self, mut loaded: LoadedRows) -> Result<LoadedRows> {
+        self.check_families(&loaded.table, &loaded.families)?;
+        if let Some(files) = &mut loaded.files {
+            let ready = self.engine.ready_ingest(files);
+            ready.map_err(|error| of_engine(error, &loaded.table))?;
+        }
+        Ok(loaded)
+    }
+
     fn install(&self, loaded: LoadedRows) -> Result<()> {
         let LoadedRows { table, files, families, .. } = loaded;
         let Some(mut files) = files else { return Ok(()) };

@@ -59,6 +59,8 @@ pub struct Local {
     locks: Arc<RowLocks>,
     reads: Pool,
     writes: Pool,
+    /// Of loads, while they wait for I/O: no write waits for a place that one of them has.
+    loads: Pool,
 }
 
 /// What blocking calls work with.
@@ -185,7 +187,8 @@ impl Local {
         }
         let durable = engine.durability() == Durability::Sync;
         let opened_micros = (!durable).then(|| clock.now_micros());
-        let times = RowTimes::after(engine.commit_micros(), Arc::clone(&clock));
+        let (newest, shown) = (engine.commit_micros(), engine.clock_micros());
+        let times = RowTimes::after(newest, shown, Arc::clone(&clock));
         let core = Core {
             engine,
             meta,
@@ -202,6 +205,7 @@ impl Local {
             locks: Arc::new(RowLocks::new(shape.lock_stripes)),
             reads: Pool::new(shape.reads_max),
             writes: Pool::new(shape.writes_max),
+            loads: Pool::new(shape.loads_max),
         })
     }
 

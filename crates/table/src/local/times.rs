@@ -7,10 +7,12 @@
 //!    one after the latest; a row that gets more than a write a millisecond runs ahead of the clock.
 //!    A read-modify-write does not drive its row ahead: it gets the latest time of the row again, if
 //!    the clock has none after it, and its cell then replaces the one of which it was made.
-//! 3. No row runs ahead by more than [`AHEAD_MAX`] of the latest the clock ever showed. At that limit
-//!    its writes get one time, and the one that commits last is the one that is kept.
+//! 3. No row runs ahead by more than [`AHEAD_MAX`] of the latest the clock ever showed, in this process
+//!    or one before: the engine keeps that, too. At that limit its writes get one time, and the one that
+//!    commits last is the one that is kept.
 //! 4. A time is above every time given before the engine was opened: the commit times of the log
 //!    are not below the times of their cells, and the engine keeps the newest of them.
+//! 5. A row is driven ahead by its own writes alone, loads of it included.
 //!
 //! Rows share slots by their hash: what is said of a row holds of all rows of its slot together.
 
@@ -29,7 +31,7 @@ const SLOTS: usize = 64;
 /// How far the times of a row may run ahead of the clock: ten minutes. A row that is written twice a
 /// millisecond is there after as long. Further ahead, readers that ask for what is older than now
 /// would miss its cells for longer, and so they would those of every row after a restart.
-const AHEAD_MAX: i64 = 600_000_000;
+const AHEAD_MAX: i64 = engine::TIMES_AHEAD_MICROS_MAX;
 
 /// What was given to the rows of one stripe: the latest time of each slot, in microseconds.
 type Stripe = [i64; SLOTS];
@@ -38,12 +40,10 @@ type Stripe = [i64; SLOTS];
 pub(super) struct RowTimes {
     clock: Arc<dyn Clock>,
     stripes: Vec<Mutex<Stripe>>,
-    /// No time up to this one is given any more, to whatever row.
-    floor: AtomicI64,
+    /// No time up to this one is given, to whatever row: it may have been by a process before.
+    floor: i64,
     /// The latest that the clock ever showed.
     shown: AtomicI64,
-    /// The latest time given.
-    newest: AtomicI64,
 }
 
 /// Where a row's times are kept: its stripe and its slot there.
@@ -64,42 +64,50 @@ impl Place {
 /// Stripes held by one who draws times, until dropped.
 pub(super) struct Drawing<'a> {
     times: &'a RowTimes,
-    /// By stripe, ascending.
-    held: Vec<(usize, MutexGuard<'a, Stripe>)>,
+    held: Held<'a>,
     now: i64,
 }
 
+/// Stripes that are held, ascending.
+type Held<'a> = Vec<(usize, MutexGuard<'a, Stripe>)>;
+
 impl RowTimes {
-    /// Times above `before`, the newest that was ever given, in microseconds; 0 if none was.
-    pub(super) fn after(before: u64, clock: Arc<dyn Clock>) -> Self {
-        let before = i64::try_from(before).unwrap_or(i64::MAX);
+    /// Times above `before`, the newest that was ever given, in microseconds; 0 if none was. `shown` is
+    /// the latest that is known of what the clock showed until then.
+    pub(super) fn after(before: u64, shown: u64, clock: Arc<dyn Clock>) -> Self {
+        let micros = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+        let (before, shown) = (micros(before), micros(shown));
         // The first time of all is 0.
         let floor = if before == 0 { -TIMESTAMP_MICROS_STEP } else { whole(before) };
         let stripes = (0..STRIPES).map(|_| Mutex::new([i64::MIN; SLOTS])).collect();
-        let (shown, newest) = (AtomicI64::new(floor), AtomicI64::new(floor));
-        Self { clock, stripes, floor: AtomicI64::new(floor), shown, newest }
+        // Whatever is not known of it, nobody ran further ahead.
+        let shown = AtomicI64::new(whole(shown).max(floor - AHEAD_MAX));
+        Self { clock, stripes, floor, shown }
+    }
+
+    /// The time that the clock shows.
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp(self.look())
     }
 
     /// Begins to draw times for rows at `places`, in any order. Whoever draws for one of them waits.
     pub(super) fn draw(&self, places: impl IntoIterator<Item = Place>) -> Drawing<'_> {
+        let held = self.hold(places);
+        Drawing { times: self, held, now: self.look() }
+    }
+
+    fn hold(&self, places: impl IntoIterator<Item = Place>) -> Held<'_> {
         let mut stripes: Vec<usize> = places.into_iter().map(|place| place.stripe).collect();
         // Everybody takes stripes in this order, so that nobody waits in a circle.
         stripes.sort_unstable();
         stripes.dedup();
-        let held = stripes.into_iter().map(|stripe| (stripe, self.stripes[stripe].lock()));
-        Drawing { times: self, held: held.collect(), now: self.look() }
+        stripes.into_iter().map(|stripe| (stripe, self.stripes[stripe].lock())).collect()
     }
 
-    /// A time above all given so far, to whatever row; those given later are above it. Holds all
-    /// stripes meanwhile, so that nobody is between looking at the floor and giving a time.
-    pub(super) fn draw_for_all(&self) -> Timestamp {
-        let _all: Vec<_> = self.stripes.iter().map(Mutex::lock).collect();
-        let now = self.look();
-        let before = self.newest.load(Ordering::Acquire).max(self.floor.load(Ordering::Acquire));
-        let time = self.next(before, now);
-        self.floor.fetch_max(time, Ordering::AcqRel);
-        self.newest.fetch_max(time, Ordering::AcqRel);
-        Timestamp(time)
+    /// The time of a row of a load that began at `begun`: that, or the next of the row at `place` if it
+    /// was given that or a later one.
+    pub(super) fn draw_loaded(&self, place: Place, begun: Timestamp) -> Timestamp {
+        Drawing { times: self, held: self.hold([place]), now: begun.0 }.next(place)
     }
 
     /// The clock, in whole milliseconds.
@@ -134,8 +142,7 @@ impl Drawing<'_> {
     }
 
     fn latest(&mut self, place: Place) -> i64 {
-        let floor = self.times.floor.load(Ordering::Acquire);
-        floor.max(*self.slot(place))
+        self.times.floor.max(*self.slot(place))
     }
 
     fn slot(&mut self, place: Place) -> &mut i64 {
@@ -145,9 +152,6 @@ impl Drawing<'_> {
 
     fn give(&mut self, place: Place, time: i64) -> Timestamp {
         *self.slot(place) = time;
-        if time > self.times.newest.load(Ordering::Acquire) {
-            self.times.newest.fetch_max(time, Ordering::AcqRel);
-        }
         Timestamp(time)
     }
 }
@@ -178,7 +182,7 @@ mod tests {
     /// Times of a new store, and the clock, which shows `micros`.
     fn times(before: u64, micros: i64) -> (RowTimes, Arc<HandClock>) {
         let clock = Arc::new(HandClock(AtomicI64::new(micros)));
-        (RowTimes::after(before, clock.clone()), clock)
+        (RowTimes::after(before, before, clock.clone()), clock)
     }
 
     fn next(times: &RowTimes, row: &[u8]) -> i64 {
@@ -240,14 +244,32 @@ mod tests {
     }
 
     #[test]
-    fn a_time_for_all_rows_lies_between_those_before_and_those_after() {
-        let (times, _) = times(0, 1_000_000);
+    fn a_loaded_row_lies_between_its_writes_before_and_after_and_drives_no_other_ahead() {
+        let (times, clock) = times(0, 1_000_000);
+        let begun = times.now();
+        assert_eq!(begun.0, 1_000_000);
         let before = (0..9).map(|_| next(&times, b"row")).max().unwrap();
-        let all = times.draw_for_all().0;
-        assert!(all > before);
-        for row in 0..100 {
-            assert!(next(&times, format!("row{row}").as_bytes()) > all);
+        clock.0.store(2_000_000, Ordering::SeqCst);
+        let loaded = |row: &[u8]| times.draw_loaded(Place::of(row), begun).0;
+        assert_eq!(loaded(b"row"), before + 1_000);
+        assert_eq!(loaded(b"other"), 1_000_000, "it is a write of when the load began");
+        clock.0.store(0, Ordering::SeqCst);
+        assert_eq!(next(&times, b"row"), before + 2_000);
+        assert_eq!(next(&times, b"other"), 1_001_000);
+    }
+
+    #[test]
+    fn what_one_process_ran_ahead_the_next_does_not_run_further() {
+        let clock = Arc::new(HandClock(AtomicI64::new(1_000_000)));
+        let limit = 1_000_000 + AHEAD_MAX;
+        for shown in [1_000_000, 999_000, 0] {
+            // What a process left that had come to the limit.
+            let times = RowTimes::after(limit as u64, shown, clock.clone());
+            assert_eq!(next(&times, b"row"), limit, "shown {shown}");
         }
+        // One that the clock itself had come to.
+        let times = RowTimes::after(limit as u64, limit as u64, clock);
+        assert_eq!(next(&times, b"row"), limit + 1_000);
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Core {
     }
 
     /// Applies each entry on its own. Entries of one tablet share batches, so that many rows cost
-    /// one commit; a batch that fails fails all its entries.
+    /// few commits; a batch that fails fails all its entries.
     pub(super) fn mutate_rows(&self, table: &Table, rows: &[RowMutations]) -> Vec<Result<()>> {
         let mut results = vec![Ok(()); rows.len()];
         let mut order: Vec<usize> = (0..rows.len()).collect();
@@ -76,6 +76,7 @@ impl Core {
             let mut batch = WriteBatch::new();
             let mut inside: Vec<usize> = Vec::new();
             let mut places: Vec<(Place, Range<usize>)> = Vec::new();
+            let mut timed = 0;
             for (position, at) in entries.iter().enumerate() {
                 let row = &rows[*at];
                 let open = batch.open_times();
@@ -87,7 +88,9 @@ impl Core {
                     Err(error) => results[*at] = Err(error),
                 }
                 let last = position + 1 == entries.len();
-                let full = batch.encoded_len() >= self.shape.write_batch_bytes;
+                timed += usize::from(batch.open_times() > open);
+                let full = batch.encoded_len() >= self.shape.write_batch_bytes
+                    || timed >= self.shape.timed_rows_max;
                 if full && !last {
                     Mark::WriteInBatches.hit();
                 }
@@ -98,6 +101,7 @@ impl Core {
                     batch.clear();
                     inside.clear();
                     places.clear();
+                    timed = 0;
                 }
             }
         }

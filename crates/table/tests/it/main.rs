@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failure is the test's own verdict")]
 
 mod adopt;
+mod blocked_io;
 mod check;
 mod filters;
 mod harness;

@@ -209,6 +209,53 @@ fn times_ascend_over_a_restart_with_a_clock_that_went_back() {
     }
 }
 
+/// Runs a row ahead of the clock as far as it may.
+fn run_ahead(local: &Local) {
+    let place = times::Place::of(b"r");
+    for _ in 0..engine::TIMES_AHEAD_MICROS_MAX / limits::TIMESTAMP_MICROS_STEP {
+        local.core.times.draw([place]).next(place);
+    }
+    write(local, "ahead");
+}
+
+/// A process that begins where another had run ahead to does not run ahead of that.
+#[test]
+fn how_far_rows_are_ahead_of_the_clock_does_not_add_up_over_restarts() {
+    for again in [Again::Closed, Again::PowerLost, Again::FlushedAndClosed] {
+        let mut machine = SimEnv::new(1);
+        let limit = machine.env().clock.now_micros() + engine::TIMES_AHEAD_MICROS_MAX;
+        let mut local = open(&machine);
+        create(&local);
+        for _ in 0..3 {
+            run_ahead(&local);
+            assert_eq!(newest(&local).timestamp.0, limit / 1000 * 1000);
+            if matches!(again, Again::FlushedAndClosed) {
+                let engine = &local.core.engine;
+                engine.trees().into_iter().for_each(|tree| engine.flush(tree).unwrap());
+            }
+            if !matches!(again, Again::PowerLost) {
+                local.core.engine.close().unwrap();
+            }
+            drop(local);
+            machine = machine.power_loss();
+            local = open(&machine);
+        }
+    }
+}
+
+/// A load, which is of all rows, drives none ahead that it does not write.
+#[test]
+fn a_load_beside_a_hot_row_leaves_the_times_of_other_rows() {
+    let machine = SimEnv::new(1);
+    let local = open(&machine);
+    create(&local);
+    run_ahead(&local);
+    drop(local.load(&name(), &IngestOptions::default()).unwrap());
+    let now = machine.env().clock.now_micros();
+    let place = times::Place::of(b"cold");
+    assert_eq!(local.core.times.draw([place]).next(place).0, now / 1000 * 1000);
+}
+
 /// Cells of a load have the time at which it began: above those before, below those after, also
 /// where the load is all that tells of it.
 #[tokio::test]
