@@ -19,8 +19,14 @@ use sim::session::Session;
 use std::path::{Path, PathBuf};
 
 /// The steps that have been, oldest first. The last is what this program writes.
-const STEPS: [&str; 5] =
-    ["store-v1", "store-v1-origin", "store-v1-ages", "store-v1-identity", "store-v2-frames"];
+const STEPS: [&str; 6] = [
+    "store-v1",
+    "store-v1-origin",
+    "store-v1-ages",
+    "store-v1-identity",
+    "store-v2-frames",
+    "store-v2-owner",
+];
 /// Fixtures stay small.
 const BYTES_MAX: usize = 200 << 10;
 
