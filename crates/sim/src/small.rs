@@ -79,6 +79,13 @@ pub fn case(seed: u64) -> Case {
                 acts.push(Act { questions: dice.next_u64(), what: What::AskFor(TreeId(1)) });
             }
         }
+        if dice.chance(8) {
+            let write = Step::Write(TreeId(1), large_and_alone(&mut dice));
+            let flush = Step::Flush(TreeId(1));
+            for what in [What::Step(write), What::Step(flush), What::AskFor(TreeId(1))] {
+                acts.push(Act { questions: dice.next_u64(), what });
+            }
+        }
         if dice.chance(5) {
             acts.push(Act { questions: dice.next_u64(), what: What::AskForAll });
         }
@@ -117,6 +124,21 @@ fn again_and_again(dice: &mut Dice) -> Step {
         batch.delete_row(&row);
     }
     Step::Write(TreeId(1), batch)
+}
+
+/// A batch that makes a row of large values alone: whatever older runs have of it is deleted, so that one
+/// file decides it, whose values are not in memory.
+fn large_and_alone(dice: &mut Dice) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    let row = format!("large-{}", dice.below(3)).into_bytes();
+    batch.delete_row(&row);
+    for qualifier in 0..2 + dice.below(3) {
+        let name = [b'q', qualifier as u8];
+        let column = Column::of(FamilyId(1), &name);
+        let bytes = *dice.pick(&[100, 300, 5_000]);
+        batch.put(&row, column, Timestamp(dice.below(4) as i64), &vec![qualifier as u8; bytes]);
+    }
+    batch
 }
 
 /// Options at random, the smallest more often than others.
