@@ -110,10 +110,11 @@ fn options_of(case: &mut Case, which: usize) -> Option<&mut Options> {
     }
 }
 
-type Simpler = Box<dyn Fn(&mut Options)>;
+/// A change of options.
+pub type Simpler = Box<dyn Fn(&mut Options)>;
 
 /// What brings `unusual` closer to the usual options.
-fn simpler(unusual: &Options) -> Vec<Simpler> {
+pub fn simpler(unusual: &Options) -> Vec<Simpler> {
     let usual = Options::default();
     let mut all: Vec<Simpler> = vec![
         Box::new(|options| options.shape = minimal(&options.shape)),
