@@ -134,6 +134,7 @@ fn salvage(
         .with_origin(origin)
         .with_identity(FileIdentity::draw(fs, &to)?);
     let known = meta.map(|meta| Known {
+        entries: meta.entries,
         last_row: (meta.entries > 0).then_some(&meta.last_row),
         sequence_min: meta.sequence_min,
         sequence_max: meta.sequence_max,

@@ -7,27 +7,35 @@
 //!    cannot be read, by walking from block to block ([`super::scan`]).
 //! 3. Nothing that is given was not in the file. What the file hid may be among it, if what hid it
 //!    is lost: that is for the reader of the list of lost rows to know.
-//! 4. Every gap is told, at the latest at the end. Blocks of a file of version 1 can be imitated by
-//!    bytes within a block, and such a walk ends in a gap sooner or later: there it may be any row
-//!    from where the walk began on that is missing, or is not one of the file's own.
+//! 4. Every gap is told, at the latest at the end.
+//! 5. Blocks of a file of version 1 can be imitated by bytes within a block. A walk over the whole
+//!    file is believed if it read as many entries, and the same last row, as the manifest says or
+//!    the properties that it came to. Any other one, and a walk between partitions that meets what
+//!    is no data block, ends in a gap: any row from where the walk began on may be missing, or be
+//!    none of the file's own. What a walk that is not believed found behind the data blocks counts
+//!    for nothing. What was made on purpose to agree is not noticed.
+//! 6. A footer that leads to nothing that verifies is none, unless the header has its identity: a
+//!    file may have been cut where an SSTable ends that a value holds. A header is none if the file
+//!    begins with a value of version 1: no other block can begin like a header.
 
-use super::block::{BlockView, CellValue, DataMeta, LargeValue};
-use super::damage::ensure;
-use super::format::{BlockType, Footer, Handle};
+mod walk;
+
+use super::format::{BlockType, Footer, Handle, TRAILER_LEN};
 use super::frames::Frames;
-use super::index::{IndexMeta, IndexPartition};
 use super::properties::Properties;
 use super::ranges;
 use super::scan::block_at;
 use super::source::Source;
 use super::top_index::TopIndex;
-use crate::cell::{Entry, EntryKey, RangeTombstone, SequenceNumber};
+use crate::batch::VALUE_BYTES_MAX;
+use crate::cell::{Entry, RangeTombstone, SequenceNumber};
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
 use crate::request::RowRange;
 use base::env::fs::ReadFile;
 use std::path::Path;
 use std::sync::Arc;
+use walk::{End, Numbering, Parts, Told, Walk};
 
 /// Rows of which entries may be missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +51,8 @@ pub(crate) struct LostRows {
 /// What is known of a file from elsewhere.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known<'a> {
+    /// Its entries.
+    pub(crate) entries: u64,
     /// Its last row; `None` if it has no entries.
     pub(crate) last_row: Option<&'a Vec<u8>>,
     /// The smallest sequence number of its entries.
@@ -61,6 +71,9 @@ pub(crate) enum Piece<'a> {
 
 type Sink<'a> = &'a mut dyn FnMut(Piece<'_>) -> Result<()>;
 
+/// Where the first block of a file of version 1 ends at the latest: a value of any length.
+const FIRST_BLOCK_END_MAX: u64 = VALUE_BYTES_MAX as u64 + TRAILER_LEN as u64;
+
 /// A damaged SSTable, its parts read as far as they can be.
 pub(crate) struct SstSalvage {
     source: Source,
@@ -75,26 +88,52 @@ impl SstSalvage {
     /// The SSTable in `file`, whose name is `path`. `Error::Unusable` if it is of a newer format,
     /// `Error::Io` if not even its length is known.
     pub(crate) fn open(file: Arc<dyn ReadFile>, path: &Path, number: FileNumber) -> Result<Self> {
-        let mut source = Source::new(file, path, number)?;
-        let footer = damaged_is_none(source.read_footer())?;
-        if footer.is_none()
-            && let Some(identity) = damaged_is_none(source.read_header())?
-        {
-            source.frames = Frames::Of(identity);
+        let source = Source::new(file, path, number)?;
+        let (properties, range_tombstones, top) = (None, None, None);
+        let mut salvage = Self { source, footer: None, properties, range_tombstones, top };
+        salvage.footer = damaged_is_none(salvage.source.read_footer())?;
+        if let Some(footer) = salvage.footer {
+            salvage.read_by_footer(footer)?;
         }
-        let mut salvage =
-            Self { source, footer, properties: None, range_tombstones: None, top: None };
-        if let Some(footer) = footer {
-            salvage.read_properties(footer.properties)?;
-            match footer.range_tombstones {
-                Some(handle) => salvage.read_ranges(handle)?,
-                None => salvage.range_tombstones = Some(Vec::new()),
-            }
-            let (kind, decode) = (BlockType::TopIndex, TopIndex::decode);
-            let top = salvage.source.read_checked(footer.top_index, kind, decode);
-            salvage.top = damaged_is_none(top)?;
+        if salvage.properties.is_none() && salvage.top.is_none() {
+            salvage.look_at_the_start()?;
         }
         Ok(salvage)
+    }
+
+    /// Reads what the footer leads to.
+    fn read_by_footer(&mut self, footer: Footer) -> Result<()> {
+        self.read_properties(footer.properties)?;
+        match footer.range_tombstones {
+            Some(handle) => self.read_ranges(handle)?,
+            None => self.range_tombstones = Some(Vec::new()),
+        }
+        let (kind, decode) = (BlockType::TopIndex, TopIndex::decode);
+        self.top = damaged_is_none(self.source.read_checked(footer.top_index, kind, decode))?;
+        Ok(())
+    }
+
+    /// Learns from the start of the file what its end does not tell. A footer counts from then on
+    /// if the header has the same identity.
+    fn look_at_the_start(&mut self) -> Result<()> {
+        let footer = (self.source.frames, self.source.blocks_end);
+        (self.source.frames, self.source.blocks_end) = (Frames::Unmarked, self.source.len);
+        let end = self.source.len.min(FIRST_BLOCK_END_MAX);
+        let first = damaged_is_none(block_at(&self.source, 0, end))?.flatten();
+        let found = match first {
+            Some((BlockType::LargeValue, _)) => Some(Frames::Unmarked),
+            first => match damaged_is_none(self.source.read_header())? {
+                Some(identity) => Some(Frames::Of(identity)),
+                None => first.map(|_| Frames::Unmarked),
+            },
+        };
+        if found == Some(footer.0) && footer.0 != Frames::Unmarked {
+            (self.source.frames, self.source.blocks_end) = footer;
+        } else {
+            (self.footer, self.range_tombstones) = (None, None);
+            self.source.frames = found.unwrap_or(footer.0);
+        }
+        Ok(())
     }
 
     /// What the file says of itself, if that is known: after `read` at the latest.
@@ -136,38 +175,53 @@ impl SstSalvage {
             }
             (None, _) => Numbering::Own,
         };
-        let mut walk =
-            Walk { source: &self.source, numbering, row: None, continues: false, gap: None, sink };
+        let mut walk = Walk::new(&self.source, numbering, sink);
         let mut parts = Parts::default();
+        let by_footer = self.properties.as_ref();
         match &self.top {
-            Some(top) => walk.by_index(top, &mut parts)?,
+            Some(top) => walk.by_index(top)?,
             None => {
-                walk.region(self.source.frames.blocks_start(), self.source.blocks_end, &mut parts)?;
+                let told = known.map(|known| Told {
+                    entries: known.entries,
+                    last_row: known.last_row.cloned(),
+                });
+                let own = |parts: &Parts| match by_footer {
+                    Some(own) => Ok(Some(told_by(own))),
+                    None => Ok(self.properties_at(parts.properties)?.as_ref().map(told_by)),
+                };
+                walk.whole(&mut parts, told, own)?;
             }
         }
-        let properties = parts.properties.filter(|_| self.properties.is_none());
-        let ranges = parts.ranges.filter(|_| self.range_tombstones.is_none());
-        let own = match properties {
-            None => self.properties.as_ref().map(|own| (own.entries > 0, own.last_row.clone())),
-            Some(handle) => {
-                let read =
-                    walk.source.read_checked(handle, BlockType::Properties, Properties::decode);
-                damaged_is_none(read)?.map(|own| (own.entries > 0, own.last_row))
-            }
+        let found = match by_footer {
+            Some(_) => None,
+            None => self.properties_at(parts.properties)?,
         };
-        let end = match (known.map(|known| known.last_row), own) {
+        let end = match (known.map(|known| known.last_row), by_footer.or(found.as_ref())) {
             (Some(Some(last)), _) => End::Row(last.clone()),
-            (_, Some((true, last))) => End::Row(last),
-            (Some(None), _) | (_, Some((false, _))) => End::Empty,
+            (_, Some(own)) if own.entries > 0 => End::Row(own.last_row.clone()),
+            (Some(None), _) | (None, Some(_)) => End::Empty,
             (None, None) if parts.past_data => End::Empty,
             (None, None) => End::Unknown,
         };
         walk.finish(end)?;
-        if let Some(handle) = properties {
-            self.read_properties(handle)?;
+        if found.is_some() {
+            self.properties = found;
         }
+        let ranges = parts.ranges.filter(|_| self.range_tombstones.is_none());
         ranges.map_or(Ok(()), |handle| self.read_ranges(handle))
     }
+
+    /// The properties that a walk came to, if they can be read.
+    fn properties_at(&self, handle: Option<Handle>) -> Result<Option<Properties>> {
+        let Some(handle) = handle else { return Ok(None) };
+        damaged_is_none(self.source.read_checked(handle, BlockType::Properties, Properties::decode))
+    }
+}
+
+/// What the properties tell of the whole file.
+fn told_by(own: &Properties) -> Told {
+    let last_row = (own.entries > 0).then(|| own.last_row.clone());
+    Told { entries: own.entries, last_row }
 }
 
 /// What was read; `None` if it is damaged or cannot be read.
@@ -186,289 +240,4 @@ fn text(error: Error) -> Result<(u64, String)> {
         Error::Io { op, message, .. } => Ok((0, format!("cannot {op} it: {message}"))),
         other => Err(other),
     }
-}
-
-/// Which sequence numbers entries have.
-#[derive(Debug, Clone, Copy)]
-enum Numbering {
-    /// Those in the file.
-    Own,
-    /// This one: the file was ingested.
-    Given(SequenceNumber),
-    /// This one where the file has none: it is not known whether it was ingested, and the manifest
-    /// knows of no entry without a number.
-    GivenIfZero(SequenceNumber),
-}
-
-/// What is known of the last row of a file.
-enum End {
-    /// There are no entries beyond those read.
-    Empty,
-    Row(Vec<u8>),
-    Unknown,
-}
-
-/// What a walk found on its way.
-#[derive(Default)]
-struct Parts {
-    /// Something that stands behind all data blocks was met.
-    past_data: bool,
-    properties: Option<Handle>,
-    ranges: Option<Handle>,
-}
-
-struct Gap {
-    offset: u64,
-    what: String,
-    start: Vec<u8>,
-}
-
-/// A walk over the data blocks.
-struct Walk<'a, 's> {
-    source: &'a Source,
-    numbering: Numbering,
-    /// The last row read, and whether it goes on.
-    row: Option<Vec<u8>>,
-    continues: bool,
-    gap: Option<Gap>,
-    sink: Sink<'s>,
-}
-
-impl Walk<'_, '_> {
-    fn by_index(&mut self, top: &TopIndex, parts: &mut Parts) -> Result<()> {
-        let partitions = top.partitions();
-        let data_end = partitions.iter().flat_map(|p| p.filter.into_iter().chain([p.index]));
-        let data_end = data_end.map(|handle| handle.offset).min().unwrap_or(0);
-        let mut border = self.source.frames.blocks_start();
-        for (at, partition) in partitions.iter().enumerate() {
-            match self.blocks_of(partition.index)? {
-                Ok(blocks) => {
-                    for (row, handle) in blocks {
-                        self.data(handle, Some(&row))?;
-                        border = handle.end().unwrap_or(border);
-                    }
-                }
-                Err((offset, what)) => {
-                    let next = partitions[at + 1..].iter().find_map(|next| {
-                        let blocks = self.blocks_of(next.index).ok()?.ok()?;
-                        blocks.first().map(|(_, handle)| handle.offset)
-                    });
-                    let region_end = next.unwrap_or(data_end);
-                    let read = self.region(border, region_end, parts)?;
-                    border = region_end;
-                    if !read {
-                        self.lose(offset, what, None);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The data blocks of an index partition, each with its first row, or why they are not known.
-    #[expect(clippy::type_complexity, reason = "a result in a result, used twice")]
-    fn blocks_of(
-        &self,
-        index: Handle,
-    ) -> Result<std::result::Result<Vec<(Vec<u8>, Handle)>, (u64, String)>> {
-        let read = self.source.read_checked(index, BlockType::Index, |bytes| {
-            let meta = IndexMeta::check(bytes)?;
-            let index = IndexPartition::of(bytes, &meta);
-            let block = |block| {
-                let mut row = Vec::new();
-                index.copy_row(block, &mut row);
-                (row, index.handle(block))
-            };
-            Ok((0..index.blocks()).map(block).collect())
-        });
-        match read {
-            Ok(blocks) => Ok(Ok(blocks)),
-            Err(error) => text(error).map(Err),
-        }
-    }
-
-    /// Walks from block to block; whether it came to `end` or past all data blocks.
-    fn region(&mut self, start: u64, end: u64, parts: &mut Parts) -> Result<bool> {
-        let mut at = start;
-        let first = self.after_last();
-        while at < end {
-            let (kind, handle) = match block_at(self.source, at, end) {
-                Ok(Some(found)) => found,
-                Ok(None) if parts.past_data => return Ok(true),
-                Ok(None) => {
-                    self.lose_walk(at, "no block that verifies begins here".to_owned(), first);
-                    return Ok(false);
-                }
-                Err(error) => {
-                    let (_, what) = text(error)?;
-                    self.lose_walk(at, what, first);
-                    return Ok(false);
-                }
-            };
-            match kind {
-                BlockType::Data => self.data(handle, None)?,
-                BlockType::LargeValue => {}
-                BlockType::Filter | BlockType::Index | BlockType::TopIndex => {
-                    parts.past_data = true;
-                }
-                BlockType::RangeTombstones => parts.ranges = Some(handle),
-                BlockType::Properties => parts.properties = Some(handle),
-            }
-            at = handle.end().unwrap_or(end);
-        }
-        Ok(true)
-    }
-
-    /// Notes that something is missing here. `first` is the first row of it, if that is known.
-    fn lose(&mut self, offset: u64, what: String, first: Option<&[u8]>) {
-        if self.gap.is_some() {
-            return;
-        }
-        let start = self.after_last().max(first.unwrap_or_default().to_vec());
-        self.gap = Some(Gap { offset, what, start });
-    }
-
-    /// Notes that a walk from block to block, which began before the row `first`, ends here.
-    fn lose_walk(&mut self, offset: u64, what: String, first: Vec<u8>) {
-        self.lose(offset, what, None);
-        let Some(gap) = self.gap.as_mut().filter(|_| self.source.frames == Frames::Unmarked) else {
-            return;
-        };
-        if first < gap.start {
-            gap.start = first;
-            gap.what += "; up to here blocks were told by checksums, which in a file of version 1 a \
-                         value can imitate";
-        }
-    }
-
-    /// The first row that may come next.
-    fn after_last(&self) -> Vec<u8> {
-        match &self.row {
-            Some(row) if self.continues => row.clone(),
-            Some(row) => after(row),
-            None => Vec::new(),
-        }
-    }
-
-    /// Tells what was missing before `row`, which is next; `continued` says that it began before.
-    fn resume(&mut self, offset: u64, row: &[u8], continued: bool) -> Result<()> {
-        if self.gap.is_none() && self.continues != continued {
-            let what = "the blocks of a row do not follow each other".to_owned();
-            let start = if self.continues { self.row.clone() } else { None };
-            self.gap = Some(Gap { offset, what, start: start.unwrap_or(row.to_vec()) });
-        }
-        let Some(Gap { offset, what, start }) = self.gap.take() else { return Ok(()) };
-        let end = if continued { after(row) } else { row.to_vec() };
-        // Rows out of order leave no room for it, and yet something is missing.
-        let end = end.max(after(&start));
-        (self.sink)(Piece::Lost(LostRows {
-            offset,
-            what,
-            rows: RowRange { start, end: Some(end) },
-        }))
-    }
-
-    /// Tells what was missing at the end.
-    fn finish(&mut self, end: End) -> Result<()> {
-        let complete = self.gap.is_none()
-            && !self.continues
-            && match &end {
-                End::Empty => true,
-                End::Row(last) => self.row.as_ref().is_some_and(|row| row >= last),
-                End::Unknown => false,
-            };
-        if complete {
-            return Ok(());
-        }
-        let gap_is_known = self.gap.is_some();
-        self.lose(self.source.len, "the file ends early".to_owned(), None);
-        let Some(Gap { offset, what, start }) = self.gap.take() else { return Ok(()) };
-        let end = match end {
-            // Rows behind the last one are none of the file's own.
-            End::Row(last) => {
-                Some(after(&last.max(self.row.take().unwrap_or_default()).max(start.clone())))
-            }
-            End::Empty if gap_is_known => None,
-            End::Empty => Some(after(&start)),
-            End::Unknown => None,
-        };
-        (self.sink)(Piece::Lost(LostRows { offset, what, rows: RowRange { start, end } }))
-    }
-
-    /// Reads a data block. `first` is its first row, if the index says so.
-    fn data(&mut self, handle: Handle, first: Option<&[u8]>) -> Result<()> {
-        let numbering = self.numbering;
-        let read = self.source.read_checked(handle, BlockType::Data, |bytes| {
-            let meta = DataMeta::check(bytes)?;
-            let meta = match numbering {
-                Numbering::Own => meta,
-                Numbering::Given(sequence) => meta.with_sequence(sequence)?,
-                Numbering::GivenIfZero(sequence) => meta.with_sequence(sequence).unwrap_or(meta),
-            };
-            Ok((bytes.to_vec(), meta))
-        });
-        match read {
-            Ok((bytes, meta)) => self.rows(handle, BlockView::of(&bytes, &meta)),
-            Err(error) => {
-                let (offset, what) = text(error)?;
-                self.lose(offset.max(handle.offset), what, first);
-                Ok(())
-            }
-        }
-    }
-
-    fn rows(&mut self, handle: Handle, view: BlockView<'_>) -> Result<()> {
-        let mut row = Vec::new();
-        for at in 0..view.rows() {
-            view.copy_row(at, &mut row);
-            let continued = at == 0 && view.continued();
-            let in_order = self.row.as_ref().is_none_or(|last| match continued {
-                true => *last <= row,
-                false => *last < row,
-            });
-            if !in_order {
-                let what = "rows out of order".to_owned();
-                let rows = RowRange::single(&row);
-                (self.sink)(Piece::Lost(LostRows { offset: handle.offset, what, rows }))?;
-                continue;
-            }
-            if at == 0 {
-                self.resume(handle.offset, &row, continued)?;
-                self.continues = false;
-            }
-            for cell in view.cells_of(at) {
-                match view.value(cell) {
-                    CellValue::Inline(value) => {
-                        (self.sink)(Piece::Entry(&row, view.key(cell).with_value(value)))?;
-                    }
-                    CellValue::Large(large) => self.large(&row, view.key(cell), large)?,
-                }
-            }
-            self.row = Some(row.clone());
-        }
-        self.continues = view.continues();
-        Ok(())
-    }
-
-    fn large(&mut self, row: &[u8], key: EntryKey<'_>, large: LargeValue) -> Result<()> {
-        let read = self.source.read_checked(large.handle, BlockType::LargeValue, |bytes| {
-            ensure(bytes.len() == large.len as usize, 0, "a large value of another length")?;
-            Ok(bytes.to_vec())
-        });
-        match read {
-            Ok(value) => (self.sink)(Piece::Entry(row, key.with_value(&value))),
-            Err(error) => {
-                let (offset, what) = text(error)?;
-                let (offset, rows) = (offset.max(large.handle.offset), RowRange::single(row));
-                (self.sink)(Piece::Lost(LostRows { offset, what, rows }))
-            }
-        }
-    }
-}
-
-/// The smallest row key after `row`.
-fn after(row: &[u8]) -> Vec<u8> {
-    let mut after = row.to_vec();
-    after.push(0);
-    after
 }

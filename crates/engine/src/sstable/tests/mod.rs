@@ -2,6 +2,7 @@
 
 mod damage;
 mod golden;
+mod imitations;
 mod large_values;
 mod limits;
 mod prefixes;
