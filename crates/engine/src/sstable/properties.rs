@@ -8,10 +8,11 @@
 
 use super::ages::Ages;
 use super::damage::{Damage, ensure};
+use super::format::BlockType;
 use super::origin::Origin;
 use crate::cell::{SequenceNumber, Timestamp};
 use crate::file::FileIdentity;
-use crate::options::{FilterGranularity, ROW_PREFIX_BYTES_MAX};
+use crate::options::{Compression, FilterGranularity, ROW_PREFIX_BYTES_MAX};
 use base::codec::{ByteReader, DecodeError, PutBytes};
 
 /// Counts and bounds of a file.
@@ -102,6 +103,20 @@ const TAG_AGES: u64 = 130;
 /// Absent where nothing was left to compaction.
 const TAG_DEFERRED: u64 = 131;
 const TAG_IDENTITY: u64 = 132;
+
+/// The identity in the last properties that end in `tail`, where some seem to: it is their last
+/// property. Its block is not checked.
+pub(super) fn identity_in(tail: &[u8]) -> Option<FileIdentity> {
+    let mut start = Vec::new();
+    start.put_varint(TAG_IDENTITY);
+    start.put_varint(size_of::<FileIdentity>() as u64);
+    let marks = [Compression::None as u8, BlockType::Properties as u8];
+    let end = start.len() + size_of::<FileIdentity>();
+    let mut parts = tail.windows(end + marks.len());
+    let at = parts.rposition(|part| part.starts_with(&start) && part.ends_with(&marks))?;
+    let identity = tail[at..].get(start.len()..end)?.try_into().ok()?;
+    Some(FileIdentity(u128::from_le_bytes(identity)))
+}
 
 impl Properties {
     /// The block.

@@ -16,13 +16,14 @@
 //!    for nothing. What was made on purpose to agree is not noticed.
 //! 6. A footer that leads to nothing that verifies is none, unless the header has its identity: a
 //!    file may have been cut where an SSTable ends that a value holds. A header is none if the file
-//!    begins with a value of version 1: no other block can begin like a header.
+//!    begins with a value of version 1: no other block can begin like a header. Without either, the
+//!    identity is that of the properties.
 
 mod walk;
 
 use super::format::{BlockType, Footer, Handle, TRAILER_LEN};
 use super::frames::Frames;
-use super::properties::Properties;
+use super::properties::{Properties, identity_in};
 use super::ranges;
 use super::scan::block_at;
 use super::source::Source;
@@ -30,7 +31,7 @@ use super::top_index::TopIndex;
 use crate::batch::VALUE_BYTES_MAX;
 use crate::cell::{Entry, RangeTombstone, SequenceNumber};
 use crate::error::{Error, Result};
-use crate::file::FileNumber;
+use crate::file::{FileIdentity, FileNumber};
 use crate::request::RowRange;
 use base::env::fs::ReadFile;
 use std::path::Path;
@@ -71,8 +72,11 @@ pub(crate) enum Piece<'a> {
 
 type Sink<'a> = &'a mut dyn FnMut(Piece<'_>) -> Result<()>;
 
-/// Where the first block of a file of version 1 ends at the latest: a value of any length.
-const FIRST_BLOCK_END_MAX: u64 = VALUE_BYTES_MAX as u64 + TRAILER_LEN as u64;
+/// The length of the first block of a file at most: a value of any length.
+const FIRST_BLOCK_BYTES_MAX: u64 = VALUE_BYTES_MAX as u64 + TRAILER_LEN as u64;
+
+/// Bytes at the end of a file in which its properties end, footer and all.
+const TAIL_BYTES: u64 = 4 << 10;
 
 /// A damaged SSTable, its parts read as far as they can be.
 pub(crate) struct SstSalvage {
@@ -118,13 +122,14 @@ impl SstSalvage {
     fn look_at_the_start(&mut self) -> Result<()> {
         let footer = (self.source.frames, self.source.blocks_end);
         (self.source.frames, self.source.blocks_end) = (Frames::Unmarked, self.source.len);
-        let end = self.source.len.min(FIRST_BLOCK_END_MAX);
+        let end = self.source.len.min(FIRST_BLOCK_BYTES_MAX);
         let first = damaged_is_none(block_at(&self.source, 0, end))?.flatten();
         let found = match first {
             Some((BlockType::LargeValue, _)) => Some(Frames::Unmarked),
             first => match damaged_is_none(self.source.read_header())? {
                 Some(identity) => Some(Frames::Of(identity)),
-                None => first.map(|_| Frames::Unmarked),
+                None if first.is_some() => Some(Frames::Unmarked),
+                None => self.identity_of_properties()?.map(Frames::Of),
             },
         };
         if found == Some(footer.0) && footer.0 != Frames::Unmarked {
@@ -134,6 +139,23 @@ impl SstSalvage {
             self.source.frames = found.unwrap_or(footer.0);
         }
         Ok(())
+    }
+
+    /// The identity that the properties seem to have, at the end of the file, if the first block has
+    /// the checksum that it wants.
+    fn identity_of_properties(&mut self) -> Result<Option<FileIdentity>> {
+        let len = self.source.len;
+        let tail_len = len.min(TAIL_BYTES);
+        let mut tail = vec![0; tail_len as usize];
+        let read = self.source.read_exact(&mut tail, len - tail_len);
+        let Some(identity) = damaged_is_none(read)?.and_then(|()| identity_in(&tail)) else {
+            return Ok(None);
+        };
+        self.source.frames = Frames::Of(identity);
+        let start = self.source.frames.blocks_start();
+        let end = len.min(start + FIRST_BLOCK_BYTES_MAX);
+        let first = damaged_is_none(block_at(&self.source, start, end))?.flatten();
+        Ok(first.map(|_| identity))
     }
 
     /// What the file says of itself, if that is known: after `read` at the latest.
