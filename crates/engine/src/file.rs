@@ -37,7 +37,7 @@ pub struct FileNumber(pub u64);
 impl FileNumber {
     /// Larger than any that is given; far more than will ever be used, and the next one never
     /// overflows.
-    const END: u64 = 1 << 56;
+    pub(crate) const END: u64 = 1 << 56;
 
     /// The SSTable of this number in `dir`: `NNNNNNNNNN.sst`.
     pub fn sst_path(self, dir: &Path) -> PathBuf {

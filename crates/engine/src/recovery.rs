@@ -14,6 +14,8 @@
 //! What fills a memtable is frozen, and flushed once the engine is open.
 
 mod replay;
+#[cfg(test)]
+mod tests;
 
 use crate::background::io_rate::IoRate;
 use crate::budget::Budget;
@@ -25,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::flights::Flights;
 use crate::log::{Ending, LogEnd, LogSizes, LogWriter, SegmentNumber};
 use crate::manifest::current::CURRENT;
-use crate::manifest::{ManifestSet, State};
+use crate::manifest::{ManifestSet, SstMeta, State};
 use crate::metrics::Counters;
 use crate::obsolete::{self, Obsolete};
 use crate::open_files::OpenFiles;
@@ -172,6 +174,7 @@ fn open_trees(
                     _ => Error::io("open", &path, &error),
                 })?;
                 let reader = SstReader::open(file, &path, sst.number, Arc::clone(cache))?;
+                check_length(&path, sst, &reader)?;
                 let reader = SstReader::with_read_path(reader, options.read_path);
                 Ok(SstReader::numbered(reader, sst.sequence_max))
             });
@@ -183,6 +186,17 @@ fn open_trees(
         Ok((*id, Arc::new(Tree::new(*id, version, runs, budget, snapshots, shape, seed))))
     };
     state.trees.iter().map(open).collect()
+}
+
+/// Refuses a file that is not as long as the manifest says: it is another one, or was cut where
+/// bytes within it look like a footer.
+fn check_length(path: &Path, sst: &SstMeta, reader: &SstReader) -> Result<()> {
+    let (found, told) = (reader.bytes(), sst.bytes);
+    if found == told {
+        return Ok(());
+    }
+    let what = format!("the file has {found} bytes; the manifest tells of {told}");
+    Err(Error::corruption(path, found.min(told), what))
 }
 
 /// Compares the log found with what the manifest knows of it.

@@ -158,7 +158,7 @@ impl Repair<'_> {
             filter_granularity: granularity.unwrap_or(FilterGranularity::Column),
             open_files: &self.open_files,
             cache: &self.cache,
-            new_file: &|| FileNumber(self.next_file.replace(self.next_file.get() + 1)),
+            new_file: &|| Ok(FileNumber(self.next_file.replace(self.next_file.get() + 1))),
             cancelled: &|| false,
             wrote: &|_| (),
         }))

@@ -152,7 +152,7 @@ impl<'a> Outputs<'a> {
     /// The file being written, begun if there is none.
     fn building(&mut self) -> Result<&mut Building> {
         if self.building.is_none() {
-            let number = (self.writing.new_file)();
+            let number = (self.writing.new_file)()?;
             let path = number.sst_path(self.writing.dir);
             self.created.push(number);
             let builder = self.create(&path)?;

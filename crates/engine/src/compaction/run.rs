@@ -58,8 +58,8 @@ pub struct Writing<'a> {
     pub open_files: &'a Arc<OpenFiles>,
     /// For the outputs, when they are open.
     pub cache: &'a Arc<BlockCache>,
-    /// Gives a number never used before.
-    pub new_file: &'a dyn Fn() -> FileNumber,
+    /// Gives a number never used before, if there is one.
+    pub new_file: &'a dyn Fn() -> Result<FileNumber>,
     /// Asked once a row: whether to give up, with `Error::Closed`.
     pub cancelled: &'a dyn Fn() -> bool,
     /// Told now and then how many bytes were written since it was told last. May wait.

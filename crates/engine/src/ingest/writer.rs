@@ -180,7 +180,7 @@ impl SstWriter {
 
     fn begin_file(&mut self) -> Result<&mut SstBuilder> {
         let shared = &self.files.shared;
-        let number = shared.manifest.new_file();
+        let number = shared.manifest.new_file()?;
         let path = number.sst_path(&shared.dir);
         let file = shared.env.fs.create_direct(&path);
         let file = file.map_err(|error| Error::io("create", &path, &error))?;

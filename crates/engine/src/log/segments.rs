@@ -28,6 +28,10 @@ use std::sync::Arc;
 pub struct SegmentNumber(pub u64);
 
 impl SegmentNumber {
+    /// Larger than any that is given; far more than will ever be used, and the next one never
+    /// overflows.
+    pub(crate) const END: u64 = 1 << 56;
+
     /// The segment after this one.
     pub(crate) fn next(self) -> Self {
         Self(self.0 + 1)
@@ -51,8 +55,8 @@ pub(crate) struct Listing {
     pub(crate) spares: Vec<SegmentNumber>,
 }
 
-/// Numbers a segment may have; far more than will ever be used, and the next one never overflows.
-const NUMBERS: std::ops::Range<u64> = 1..1 << 56;
+/// Numbers a segment may have.
+const NUMBERS: std::ops::Range<u64> = 1..SegmentNumber::END;
 
 /// Lists `dir`; other names are left alone. A directory that does not exist is empty.
 pub(crate) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Listing> {

@@ -256,6 +256,9 @@ impl LogWriter {
 
     /// Creates segment `number` from a spare or from nothing, usable when it returns (rule 1).
     fn create_segment(&self, number: SegmentNumber) -> Result<AppendFile> {
+        if number.0 >= SegmentNumber::END {
+            return Err(Error::WritesStopped("segment numbers are used up".to_owned()));
+        }
         let path = number.path(&self.dir);
         let failed = |error| Error::io("create", &path, &error);
         let file = match self.segments.take_spare() {

@@ -147,9 +147,12 @@ pub enum EditError {
     Number(&'static str, u64),
 }
 
-/// Numbers of files, runs, segments of the log and batches are smaller: far more than will ever be
-/// used, and the next one never overflows.
-const NUMBERS_END: u64 = 1 << 56;
+/// The greatest number of a file or a run: far more than will ever be used, and the next one never
+/// overflows.
+const NUMBER_MAX: u64 = FileNumber::END - 1;
+
+/// The greatest length and the greatest counts of an SSTable: those of many make a sum.
+const SST_COUNT_MAX: u64 = 1 << 48;
 
 impl fmt::Display for EditError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -157,7 +160,7 @@ impl fmt::Display for EditError {
             Self::Decode(error) => write!(f, "manifest edit: {error}"),
             Self::Byte(what, byte) => write!(f, "manifest edit: {byte} is no {what}"),
             Self::Number(what, number) => {
-                write!(f, "manifest edit: {what} {number}; no number reaches {NUMBERS_END}")
+                write!(f, "manifest edit: {what} {number}; no store reaches that")
             }
         }
     }
@@ -253,16 +256,24 @@ impl Edit {
         let tag = reader.u8("tag")?;
         match tag {
             tag::NEXT_FILE => {
-                return Ok(Self::NextFile(FileNumber(number(reader, "next file", NUMBERS_END)?)));
+                return Ok(Self::NextFile(FileNumber(number(
+                    reader,
+                    "next file",
+                    FileNumber::END,
+                )?)));
             }
             tag::LAST_SEQUENCE => {
                 return Ok(Self::LastSequence(sequence(reader, "last sequence number")?));
             }
             tag::LOG_FROM => {
-                return Ok(Self::LogFrom(SegmentNumber(number(reader, "segment", NUMBERS_END)?)));
+                return Ok(Self::LogFrom(SegmentNumber(number(
+                    reader,
+                    "segment",
+                    SegmentNumber::END - 1,
+                )?)));
             }
             tag::LOG_CLOSED => {
-                let segment = SegmentNumber(number(reader, "segment", NUMBERS_END)?);
+                let segment = SegmentNumber(number(reader, "segment", SegmentNumber::END - 1)?);
                 return Ok(Self::LogClosed(LogClosed { segment, end: reader.u64("log end")? }));
             }
             tag::STORE => {
@@ -296,7 +307,7 @@ impl Edit {
             }
             tag::REMOVE_SST => {
                 let (level, run) = decode_place(reader)?;
-                let number = FileNumber(number(reader, "file", NUMBERS_END - 1)?);
+                let number = FileNumber(number(reader, "file", NUMBER_MAX)?);
                 Self::RemoveSst { tree, level, run, number }
             }
             tag::FLUSHED => {
@@ -317,7 +328,7 @@ fn put_place(out: &mut Vec<u8>, tag: u8, tree: TreeId, level: usize, run: RunId)
 
 fn decode_place(reader: &mut ByteReader<'_>) -> Result<(usize, RunId), EditError> {
     let level = usize::from(reader.u8("level")?);
-    Ok((level, RunId(number(reader, "run", NUMBERS_END)?)))
+    Ok((level, RunId(number(reader, "run", NUMBER_MAX)?)))
 }
 
 fn sequence(reader: &mut ByteReader<'_>, what: &'static str) -> Result<SequenceNumber, EditError> {
@@ -403,14 +414,15 @@ fn encode_meta(out: &mut Vec<u8>, meta: &SstMeta) {
 }
 
 fn decode_meta(reader: &mut ByteReader<'_>) -> Result<SstMeta, EditError> {
+    let count = |what, reader: &mut ByteReader<'_>| number(reader, what, SST_COUNT_MAX);
     Ok(SstMeta {
-        number: FileNumber(number(reader, "file number", NUMBERS_END - 1)?),
-        bytes: reader.u64("file length")?,
+        number: FileNumber(number(reader, "file number", NUMBER_MAX)?),
+        bytes: count("file length", reader)?,
         first_row: reader.string("first row")?.to_vec(),
         last_row: reader.string("last row")?.to_vec(),
-        entries: reader.u64("entries")?,
-        tombstones: reader.u64("tombstones")?,
-        range_tombstones: reader.u64("range tombstones")?,
+        entries: count("entries", reader)?,
+        tombstones: count("tombstones", reader)?,
+        range_tombstones: count("range tombstones", reader)?,
         dropped: decode_dropped(reader)?,
         sequence_min: sequence(reader, "smallest sequence number")?,
         sequence_max: sequence(reader, "largest sequence number")?,

@@ -135,8 +135,12 @@ impl ManifestSet {
 
     /// A number for a new file, never given before by this process. It becomes durable with the
     /// next install; until then a crash may give it again, to a file that nobody knows of.
-    pub fn new_file(&self) -> FileNumber {
-        FileNumber(self.next_file.fetch_add(1, Ordering::Relaxed))
+    /// `WritesStopped` when there is none left.
+    pub fn new_file(&self) -> Result<FileNumber> {
+        let after = |next: u64| (next < FileNumber::END).then_some(next + 1);
+        let next = self.next_file.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
+        let used_up = |_| Error::WritesStopped("file numbers are used up".to_owned());
+        next.map(FileNumber).map_err(used_up)
     }
 
     /// Makes sure that no number up to `number` is given by `new_file`: for files found in the
@@ -154,7 +158,8 @@ impl ManifestSet {
     /// Installs `edits` together; durable and published when it returns.
     ///
     /// `UnknownTree`, `InvalidArgument`: the edits do not fit the state or break an invariant;
-    /// nothing was written. Other errors: see the file header.
+    /// nothing was written. Nor was it after `WritesStopped` for numbers that no reader takes. Other
+    /// errors: see the file header.
     pub fn install(&self, edits: &[Edit]) -> Result<Arc<State>> {
         self.change(|_| Ok(edits.to_vec()))
     }
@@ -175,8 +180,12 @@ impl ManifestSet {
         }
         edits.extend(self.times.since(&before));
         let after = Arc::new(before.apply(&edits)?);
+        let payload = encode(&edits);
+        if let Err(unreadable) = Edit::decode_all(&payload) {
+            return Err(Error::WritesStopped(unreadable.to_string()));
+        }
         writer.installing = true;
-        let logged = self.log(&mut writer, &edits, &after);
+        let logged = self.log(&mut writer, &payload, &after);
         writer.installing = false;
         writer.stop_on_failure(logged)?;
         self.next_file.fetch_max(after.next_file.0, Ordering::Relaxed);
@@ -184,10 +193,9 @@ impl ManifestSet {
         Ok(after)
     }
 
-    /// Puts `edits` on disk, at the end of this manifest or as part of a new one.
-    fn log(&self, writer: &mut Writer, edits: &[Edit], after: &State) -> Result<()> {
+    /// Puts encoded edits on disk, at the end of this manifest or as part of a new one.
+    fn log(&self, writer: &mut Writer, payload: &[u8], after: &State) -> Result<()> {
         let limit = self.roll_bytes.max(2 * writer.snapshot_end);
-        let payload = encode(edits);
         let too_long = payload.len() > self.record_bytes;
         if too_long || writer.file.tail() >= limit {
             Mark::ManifestRolled.hit();
@@ -197,7 +205,7 @@ impl ManifestSet {
                 rolled => return rolled,
             }
         }
-        writer.append(&payload)
+        writer.append(payload)
     }
 
     fn roll(&self, writer: &mut Writer, after: &State) -> Result<()> {

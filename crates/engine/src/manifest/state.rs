@@ -199,6 +199,7 @@ impl State {
             Edit::Flushed { tree, position } => {
                 let version = self.edit_tree(*tree)?;
                 advance(version, *position).map_err(|error| broken(*tree, &error))?;
+                self.last_sequence = self.last_sequence.max(SequenceNumber(position.0));
             }
             Edit::NextFile(number) => self.next_file = self.next_file.max(*number),
             Edit::LastSequence(sequence) => {

@@ -181,7 +181,7 @@ mod tests {
             filter_granularity: FilterGranularity::Row,
             open_files: &OpenFiles::new(Arc::clone(&env.fs), &options),
             cache: &BlockCache::new(4 << 20, CacheFeatures::PASSING),
-            new_file: &new_file,
+            new_file: &|| Ok(new_file()),
             cancelled: &|| false,
             wrote: &|_| (),
         };

@@ -170,7 +170,7 @@ impl Tree {
             filter_granularity: FilterGranularity::Column,
             open_files: &OpenFiles::new(Arc::new(FaultyFs(Arc::clone(&self.fs.0))), &self.options),
             cache: &self.cache,
-            new_file: &|| FileNumber(self.next_file.replace(self.next_file.get() + 1)),
+            new_file: &|| Ok(FileNumber(self.next_file.replace(self.next_file.get() + 1))),
             cancelled: &|| false,
             wrote: &|_| (),
         })

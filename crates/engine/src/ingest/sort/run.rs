@@ -73,7 +73,7 @@ pub(super) struct RunWriter {
 
 impl RunWriter {
     pub(super) fn create(place: &Place) -> Result<Self> {
-        let path = place.shared.manifest.new_file().sort_path(&place.shared.dir);
+        let path = place.shared.manifest.new_file()?.sort_path(&place.shared.dir);
         let run = RunFile { place: place.clone(), path, bytes: HEADER_LEN, frame_bytes: 0 };
         let created = place.shared.env.fs.create(&run.path);
         let mut file = created.map_err(|error| Error::io("create", &run.path, &error))?;

@@ -26,7 +26,7 @@ fn some_edits(state: &State, set: &ManifestSet, rng: &mut Rng) -> Vec<Edit> {
     }
     let version = &state.trees[&tree];
     let sequence = state.last_sequence.0 + 1;
-    let number = set.new_file().0;
+    let number = set.new_file().unwrap().0;
     let new = meta(number, ("a", "z"), (sequence, sequence + rng.below(5)));
     let position = LogPosition(new.sequence_max.0);
     let added = add(tree.0, 0, version.next_run().0, new);
@@ -63,7 +63,7 @@ fn run(fs: &SimFs, known: &mut Known, rng: &mut Rng, steps: usize) -> crate::Res
             let edits = some_edits(state, &set, rng);
             let mut whole = edits.clone();
             // As an install does: file numbers given out are kept.
-            let next = FileNumber(set.new_file().0 + 1);
+            let next = FileNumber(set.new_file().unwrap().0 + 1);
             whole.push(Edit::NextFile(next));
             after = Some(before.apply(&whole)?);
             Ok(edits)

@@ -18,7 +18,7 @@ fn directory(record_bytes: usize) -> (SimFs, State) {
     let set = ManifestSet::open_shaped(sim(&fs), dir(), &shape).unwrap();
     set.install(&[create(1), create(2)]).unwrap();
     for number in 1..=6 {
-        let new = meta(set.new_file().0, ("a", "z"), (number, number));
+        let new = meta(set.new_file().unwrap().0, ("a", "z"), (number, number));
         set.install(&[add(1, 0, number, new)]).unwrap();
     }
     set.install(&[Edit::DropTree { tree: TreeId(2) }]).unwrap();

@@ -1,0 +1,199 @@
+//! Stores whose manifest was written by hand: what it says is held against the files, and its numbers
+//! may be the greatest that are accepted.
+
+use crate::batch::WriteBatch;
+use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::file::FileNumber;
+use crate::log::{COMMIT_TIME_END, LogPosition, SegmentNumber};
+use crate::manifest::{Edit, ManifestSet, RunId, SstMeta};
+use crate::options::{Options, TreeOptions};
+use crate::request::{RowRange, ScanRequest};
+use base::env::FileSystem;
+use base::env::sim::SimEnv;
+use std::path::Path;
+
+const TREE: TreeId = TreeId(1);
+/// The first number that no file, run or segment has.
+const NUMBERS_END: u64 = 1 << 56;
+
+fn dir() -> &'static Path {
+    Path::new("/data")
+}
+
+fn open(machine: &SimEnv) -> Result<Engine> {
+    Engine::open(machine.env(), dir(), Options::default())
+}
+
+fn write(engine: &Engine, row: &[u8]) -> Result<SequenceNumber> {
+    let mut batch = WriteBatch::new();
+    batch.put(row, Column::of(FamilyId(1), b"q"), Timestamp(1), b"value");
+    engine.write(TREE, &batch)
+}
+
+fn rows(engine: &Engine) -> Vec<Vec<u8>> {
+    let mut scan = engine.scan(TREE, &ScanRequest::default(), None).unwrap();
+    let mut rows = Vec::new();
+    while let Some(row) = scan.next_row().unwrap() {
+        rows.push(row.to_vec());
+    }
+    rows
+}
+
+/// A closed store whose one SSTable has the rows 0 to `count`; and what the manifest says of it.
+fn store(count: u8) -> (SimEnv, SstMeta) {
+    let machine = SimEnv::new(1);
+    let engine = open(&machine).unwrap();
+    engine.create_tree(TREE, TreeOptions::default()).unwrap();
+    for row in 0..count {
+        write(&engine, &[row]).unwrap();
+    }
+    engine.flush(TREE).unwrap();
+    engine.close().unwrap();
+    let state = manifest(&machine).state();
+    let meta = state.tree(TREE).unwrap().runs().next().unwrap().ssts[0].as_ref().clone();
+    (machine, meta)
+}
+
+fn manifest(machine: &SimEnv) -> ManifestSet {
+    ManifestSet::open(machine.env().fs, dir()).unwrap()
+}
+
+fn content(fs: &dyn FileSystem, path: &Path) -> Vec<u8> {
+    let file = fs.open_read(path).unwrap();
+    let mut bytes = vec![0; file.size().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+#[test]
+fn a_file_of_another_length_than_the_manifest_says_is_refused() {
+    let (machine, meta) = store(10);
+    let (other, longer) = store(200);
+    let path = meta.number.sst_path(dir());
+    let bytes = content(&*other.env().fs, &path);
+    assert!(longer.number == meta.number && longer.bytes > meta.bytes);
+    let mut file = machine.env().fs.create(&path).unwrap();
+    file.write_all_at(&bytes, 0).unwrap();
+    file.sync().unwrap();
+    match open(&machine).map(|_| ()) {
+        Err(Error::Corruption { file, what, .. }) => {
+            let lengths = [longer.bytes, meta.bytes].map(|bytes| bytes.to_string());
+            assert!(file == path && lengths.iter().all(|len| what.contains(len)), "{what}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Opens, writes, flushes and compacts again and again. What cannot be written is refused, and what
+/// was written is there.
+fn lives(machine: &SimEnv, case: &str) {
+    let mut want: Vec<Vec<u8>> = (0..10).map(|row| vec![row]).collect();
+    for round in 10..14 {
+        let engine = open(machine).unwrap_or_else(|error| panic!("{case}, round {round}: {error}"));
+        assert_eq!(rows(&engine), want, "{case}, round {round}");
+        let fits = |done: Result<()>, what: &str| match done {
+            Ok(()) => true,
+            Err(Error::WritesStopped(_)) => false,
+            Err(error) => panic!("{case}, round {round}, {what}: {error}"),
+        };
+        if fits(write(&engine, &[round]).map(|_| ()), "write") {
+            want.push(vec![round]);
+        }
+        fits(engine.flush(TREE), "flush");
+        fits(engine.compact_range(TREE, &RowRange::ALL), "compaction");
+        assert_eq!(rows(&engine), want, "{case}, round {round}");
+        let closed = engine.close();
+        assert!(matches!(closed, Ok(()) | Err(Error::WritesStopped(_))), "{case}: {closed:?}");
+    }
+}
+
+/// Has the store's SSTable be another to the manifest.
+fn as_another(meta: &SstMeta, run: u64, other: SstMeta) -> Vec<Edit> {
+    let (tree, level, run_before) = (TREE, 0, RunId(1));
+    vec![
+        Edit::RemoveSst { tree, level, run: run_before, number: meta.number },
+        Edit::AddSst { tree, level, run: RunId(run), meta: other },
+    ]
+}
+
+#[test]
+fn a_store_with_the_greatest_numbers_there_are_refuses_nothing_that_it_wrote() {
+    let (_, sst) = store(10);
+    let with = |change: &dyn Fn(&mut SstMeta)| {
+        let mut other = sst.clone();
+        change(&mut other);
+        as_another(&sst, 1, other)
+    };
+    let last = SequenceNumber::MAX;
+    for (case, edits) in [
+        ("next file", vec![Edit::NextFile(FileNumber(NUMBERS_END))]),
+        ("file before the last", vec![Edit::NextFile(FileNumber(NUMBERS_END - 2))]),
+        ("last sequence number", vec![Edit::LastSequence(last)]),
+        ("one before it", vec![Edit::LastSequence(SequenceNumber(last.0 - 1))]),
+        ("flushed", vec![Edit::Flushed { tree: TREE, position: LogPosition(last.0) }]),
+        ("flushed, not all", vec![Edit::Flushed { tree: TREE, position: LogPosition(1 << 40) }]),
+        ("commit time", vec![Edit::CommitTime(COMMIT_TIME_END - 1)]),
+        ("run", as_another(&sst, NUMBERS_END - 1, sst.clone())),
+        ("run before the last", as_another(&sst, NUMBERS_END - 2, sst.clone())),
+        ("sequence numbers", with(&|sst| sst.sequence_max = last)),
+        ("times", with(&|sst| sst.timestamp_max = Timestamp::MAX)),
+        ("no times", with(&|sst| sst.timestamp_min = Timestamp::MIN)),
+        ("entries", with(&|sst| (sst.entries, sst.tombstones) = (1 << 48, 1 << 48))),
+        ("used tree", vec![Edit::UsedTree { tree: TreeId(u32::MAX) }]),
+    ] {
+        let (machine, _) = store(10);
+        manifest(&machine).install(&edits).unwrap();
+        lives(&machine, case);
+    }
+}
+
+#[test]
+fn a_store_with_the_greatest_file_number_refuses_nothing_that_it_wrote() {
+    let (machine, sst) = store(10);
+    let number = FileNumber(NUMBERS_END - 1);
+    let fs = machine.env().fs;
+    fs.rename(&sst.number.sst_path(dir()), &number.sst_path(dir())).unwrap();
+    fs.sync_dir(dir()).unwrap();
+    let other = SstMeta { number, ..sst.clone() };
+    manifest(&machine).install(&as_another(&sst, 1, other)).unwrap();
+    lives(&machine, "file");
+}
+
+/// A segment gets the number after those of the spare ones.
+#[test]
+fn a_store_with_the_greatest_segment_refuses_nothing_that_it_wrote() {
+    for before in [1, 2, 3] {
+        let machine = SimEnv::new(1);
+        let fs = machine.env().fs;
+        fs.create_dir_all(dir()).unwrap();
+        let name = format!("{:010}.spare", NUMBERS_END - before);
+        fs.create(&dir().join(name)).unwrap().sync().unwrap();
+        fs.sync_dir(dir()).unwrap();
+        let engine = open(&machine).unwrap();
+        engine.create_tree(TREE, TreeOptions::default()).unwrap();
+        let mut written = Vec::new();
+        for row in 0..10 {
+            match write(&engine, &[row]) {
+                Ok(_) => written.push(vec![row]),
+                Err(error) => assert!(matches!(error, Error::WritesStopped(_)), "{error}"),
+            }
+        }
+        drop(engine);
+        if before > 1 {
+            let first = SegmentNumber(NUMBERS_END - before + 1);
+            manifest(&machine).install(&[Edit::LogFrom(first)]).unwrap();
+        }
+        for round in 10..14 {
+            let case = format!("{before} before the end, round {round}");
+            let engine = open(&machine).unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_eq!(rows(&engine), written, "{case}");
+            if write(&engine, &[round]).is_ok() {
+                written.push(vec![round]);
+            }
+            let flushed = engine.flush(TREE);
+            assert!(matches!(flushed, Ok(()) | Err(Error::WritesStopped(_))), "{flushed:?}");
+        }
+    }
+}
