@@ -74,7 +74,8 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Takes the exclusive lock file at `path`, creating it if needed. Fails with
     /// `io::ErrorKind::WouldBlock` while another process (or another holder in this one) has it.
-    /// The lock ends when the returned value is dropped, and with the process.
+    /// The lock ends when the returned value is dropped, and with the process. It is of the file that
+    /// has the name when this returns: its holder may remove the file as the last thing it does.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
 
     /// A number that no other call gives, on this machine or another: for what a file is known by

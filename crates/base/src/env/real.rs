@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -94,12 +94,7 @@ impl FileSystem for RealFileSystem {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Box::new(file)),
-            Err(std::fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(std::fs::TryLockError::Error(error)) => Err(error),
-        }
+        Ok(Box::new(lock_named(path, &mut || ())?))
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
@@ -109,6 +104,31 @@ impl FileSystem for RealFileSystem {
 
     fn open_files_max(&self) -> Option<u64> {
         getrlimit(Resource::Nofile).current
+    }
+}
+
+/// Takes the lock of the file that has the name `path`, and calls `opened` each time that one was
+/// opened for it. The last holder may remove the file between that and the lock: then the lock is of
+/// a file that nobody else can find, and another one is opened.
+fn lock_named(path: &Path, opened: &mut dyn FnMut()) -> io::Result<File> {
+    loop {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        opened();
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Err(std::fs::TryLockError::Error(error)) => return Err(error),
+        }
+        let locked = file.metadata()?;
+        match std::fs::metadata(path) {
+            Ok(named) if (named.dev(), named.ino()) == (locked.dev(), locked.ino()) => {
+                return Ok(file);
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
     }
 }
 
@@ -191,6 +211,25 @@ impl WriteFile for RealWriteFile {
 mod tests {
     use super::super::read_queue::QueueKind;
     use super::*;
+
+    /// The last holder may remove the file after somebody else opened it.
+    #[test]
+    fn a_lock_is_of_the_file_that_has_the_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let mut opened = 0;
+        let held = lock_named(&path, &mut || {
+            opened += 1;
+            if opened == 1 {
+                std::fs::remove_file(&path).unwrap();
+            }
+        });
+        let refused = RealFileSystem.lock(&path).map(|_| ()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock, "two have the lock");
+        assert_eq!(opened, 2);
+        drop(held);
+        drop(RealFileSystem.lock(&path).unwrap());
+    }
 
     /// Whether the page cache has a file is not for us to say: then it is read, and not wrongly.
     #[test]
