@@ -86,7 +86,8 @@ fn unclear(what: &str, later: &(u64, BackupId), other: &(u64, BackupId)) -> Erro
 }
 
 /// The backup `id`, or the newest. `Refused` if there is none, and if it cannot be told which is the
-/// newest, as one that was begun before it holds more.
+/// newest, as one that was begun before it holds more. `Damaged` if its record does not read: of the
+/// newest, with what to do.
 pub async fn find(destination: &Destination, id: Option<&BackupId>) -> Result<Backup> {
     let Some(id) = id else { return newest(destination).await };
     match record(destination, id).await? {
@@ -98,7 +99,7 @@ pub async fn find(destination: &Destination, id: Option<&BackupId>) -> Result<Ba
 }
 
 async fn newest(destination: &Destination) -> Result<Backup> {
-    let Some(newest) = last(destination).await? else {
+    let Some(newest) = last(destination).await.map_err(with_another_to_name)? else {
         return Err(Error::Refused(format!("{destination} has no backup")));
     };
     let held = (newest.record.point.sequence, newest.id.clone());
@@ -114,6 +115,18 @@ async fn newest(destination: &Destination) -> Result<Backup> {
         }
     }
     Ok(newest)
+}
+
+/// Says what to do about the damaged record of the newest backup.
+fn with_another_to_name(error: Error) -> Error {
+    match error {
+        Error::Damaged { object, offset, what } => {
+            let advice = "it is the record of the newest backup: name another one (--backup); \
+                          `stele backup list` shows them, `stele backup verify` which are whole";
+            Error::damaged(object, offset, format_args!("{what}; {advice}"))
+        }
+        error => error,
+    }
 }
 
 /// The backup of the last id.

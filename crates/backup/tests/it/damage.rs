@@ -107,3 +107,28 @@ async fn nothing_is_deleted_while_a_record_cannot_be_read() {
     assert!(removed.objects > 0);
     assert_eq!(store.list(Some(&ssts)).count().await, 0);
 }
+
+/// Where the newest backup cannot be told, the error says which record is damaged and what to do; a
+/// backup that is named is restored.
+#[tokio::test]
+async fn a_damaged_newest_record_is_named_with_what_to_do() {
+    let home = Home::new();
+    home.write(0..100, 1);
+    let (source, _) = home.checkpoint("checkpoint");
+    let store = memory();
+    let ids = [home.id(), home.id()];
+    for id in &ids {
+        create(&at(&store), &source, id).await.unwrap();
+    }
+    let record = object_store::path::Path::from(format!("some/prefix/records/{}", ids[1]));
+    store.put(&record, b"not a record".to_vec().into()).await.unwrap();
+    let refused = backup::find(&at(&store), None).await.unwrap_err();
+    assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
+    let said = refused.to_string();
+    for part in [&format!("records/{}", ids[1]), "newest backup", "--backup", "`stele backup list`"]
+    {
+        assert!(said.contains(part), "{said}");
+    }
+    let named = backup::find(&at(&store), Some(&ids[0])).await.unwrap();
+    restore(&at(&store), &named.id, &home.path("restored")).await.unwrap();
+}
