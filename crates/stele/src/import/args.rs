@@ -54,6 +54,11 @@ pub(crate) struct ImportArgs {
     /// cells are written again as they were.
     #[arg(long)]
     pub(super) restart: bool,
+
+    /// Go on though cells that the stopped import wrote are gone, as garbage collection takes old ones:
+    /// none of the rows that it counts is written again.
+    #[arg(long, conflicts_with = "restart")]
+    pub(super) assume_written: bool,
 }
 
 impl ImportArgs {

@@ -13,12 +13,12 @@
 
 use super::lines::Position;
 use anyhow::{Context, Result, bail};
+use base::env::{FileSystem, RealFileSystem};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use table::{RowMutation, RowMutations};
 
@@ -78,25 +78,24 @@ impl Checkpoint {
 }
 
 /// The checkpoint's file, held by this import until the value is dropped.
-#[derive(Debug)]
 pub(super) struct CheckpointFile {
     path: PathBuf,
     lock: PathBuf,
-    _held: File,
+    _held: Box<dyn Send + Sync>,
 }
 
 impl CheckpointFile {
     /// Takes the file at `path`, which need not exist; refused while another import has it.
     pub(super) fn hold(path: PathBuf) -> Result<Self> {
         let lock = beside(&path, ".lock");
-        let held = hold(&lock).with_context(|| format!("cannot lock {}", lock.display()))?;
-        match held {
-            Some(held) => Ok(Self { path, lock, _held: held }),
-            None => bail!(
+        match RealFileSystem.lock(&lock) {
+            Ok(held) => Ok(Self { path, lock, _held: held }),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => bail!(
                 "another import is at work with the checkpoint {}: wait for it, or pass --checkpoint \
                  to keep this one's elsewhere",
                 path.display()
             ),
+            Err(error) => Err(error).with_context(|| format!("cannot lock {}", lock.display())),
         }
     }
 
@@ -163,27 +162,6 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// Takes the lock file at `path`, which is made; `None` while somebody else has it.
-fn hold(path: &Path) -> std::io::Result<Option<File>> {
-    loop {
-        let file = File::options().create(true).truncate(false).write(true).open(path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-        // Its last holder may have removed it since it was opened: then others make another.
-        let mine = file.metadata()?;
-        match std::fs::metadata(path) {
-            Ok(found) if (found.dev(), found.ino()) == (mine.dev(), mine.ino()) => {
-                return Ok(Some(file));
-            }
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,7 +171,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.csv.import");
         let file = CheckpointFile::hold(path.clone()).unwrap();
-        let refused = CheckpointFile::hold(path.clone()).unwrap_err().to_string();
+        let refused = CheckpointFile::hold(path.clone()).err().unwrap().to_string();
         assert!(refused.contains("another import"), "{refused}");
         assert_eq!(file.load().unwrap(), None);
         let checkpoint = Checkpoint { timestamp_micros: 7000, ..Checkpoint::default() };

@@ -4,7 +4,7 @@
 //!    number the place in the input is known, whoever consumed the bytes. It has a checksum of all
 //!    lines before it: another input has no position of this one, but for what they share.
 //! 2. A line over [`RECORD_BYTES_MAX`] is read to its end but kept only up to that length, and
-//!    says so in `cut`.
+//!    says so in `cut`. The checksum is of all of it.
 
 use base::checksum::Xxh3;
 use serde::{Deserialize, Serialize};
@@ -79,7 +79,7 @@ impl Lines {
         let cut = read == limit && text.last() != Some(&b'\n');
         if cut {
             text.truncate(RECORD_BYTES_MAX);
-            read += self.input.skip_until(b'\n')? as u64;
+            read += self.skip_line()?;
         } else if text.last() == Some(&b'\n') {
             text.pop();
         }
@@ -90,6 +90,25 @@ impl Lines {
         self.offset += read;
         let end = Position { offset: self.offset, sum: self.sum.digest() };
         Ok(Some(Line { number: self.number, end, text, cut }))
+    }
+
+    /// Reads on to the end of the line, for the checksum only; gives the bytes.
+    fn skip_line(&mut self) -> io::Result<u64> {
+        let mut read = 0;
+        loop {
+            let bytes = match self.input.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                bytes => bytes?,
+            };
+            let newline = bytes.iter().position(|byte| *byte == b'\n');
+            let len = newline.map_or(bytes.len(), |at| at + 1);
+            self.sum.update(&bytes[..len]);
+            self.input.consume(len);
+            read += len as u64;
+            if newline.is_some() || len == 0 {
+                return Ok(read);
+            }
+        }
     }
 
     /// The next line that is not blank.
@@ -138,6 +157,21 @@ mod tests {
         let other: Vec<Position> = ends(b"a,1\nB,2\nc,3\n");
         assert_eq!(one[0], other[0]);
         assert!(one[1..].iter().zip(&other[1..]).all(|(a, b)| a.offset == b.offset && a != b));
+    }
+
+    #[test]
+    fn a_position_is_also_of_what_a_line_has_past_the_limit() {
+        let end = |tail: &'static [u8]| {
+            let long = io::repeat(b'x').take(RECORD_BYTES_MAX as u64 + 1);
+            let input = long.chain(tail).chain(&b"\nnext\n"[..]);
+            let mut lines = Lines::new(Box::new(io::BufReader::new(input)));
+            lines.next().unwrap();
+            lines.next().unwrap().unwrap().end
+        };
+        let (one, other) = (end(b"xay"), end(b"xby"));
+        assert_eq!(one.offset, other.offset);
+        assert_ne!(one, other);
+        assert_eq!(one, end(b"xay"));
     }
 
     #[test]

@@ -81,19 +81,29 @@ impl Earlier {
     }
 }
 
-/// Refuses to go on where rows that `checkpoint` counts are gone.
-pub(super) async fn look(checkpoint: &Checkpoint, target: &dyn Target) -> Result<()> {
+/// Refuses to go on where rows that `checkpoint` counts are gone, unless `--assume-written` says to.
+pub(super) async fn look(
+    args: &ImportArgs,
+    checkpoint: &Checkpoint,
+    target: &dyn Target,
+) -> Result<()> {
+    if args.assume_written {
+        return Ok(());
+    }
     let from = Timestamp(checkpoint.timestamp_micros);
     for witness in &checkpoint.witnesses {
         let column = (witness.family.as_str(), witness.qualifier.as_slice());
         if !persist(|| target.has(&witness.row, column, from)).await? {
             bail!(
                 "row \"{:.80}\" was written before the import was stopped, and has no cell in {}:{:.80} \
-                 any more: rows or families were deleted since, or the store is a restored one. Pass \
-                 --restart to import all rows again; those that are there stay as they are",
+                 any more: rows or families were deleted since, the store is a restored one, or garbage \
+                 collection takes cells of the timestamp {} that this import writes at. Pass --restart \
+                 to import all rows again; those that are there stay as they are. Or pass \
+                 --assume-written to go on and write none of the rows before again",
                 witness.row.escape_ascii(),
                 witness.family,
                 witness.qualifier.escape_ascii(),
+                checkpoint.timestamp_micros,
             );
         }
     }

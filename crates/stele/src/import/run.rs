@@ -55,7 +55,7 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
     }
     let identity = runtime.block_on(persist(|| target.identity()))?;
     let checkpoint = earlier.place(args, &identity)?;
-    runtime.block_on(look(&checkpoint, target.as_ref()))?;
+    runtime.block_on(look(args, &checkpoint, target.as_ref()))?;
     let records = source.records(&mut lines)?;
     let mut import = Import {
         args,

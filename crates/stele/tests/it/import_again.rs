@@ -98,6 +98,22 @@ fn an_import_does_not_go_on_in_a_table_that_was_made_anew() {
     all_once(setting.server.bigtable());
 }
 
+/// Garbage collection may take what an import wrote: then it goes on when it is told to.
+#[test]
+fn an_import_goes_on_without_what_it_wrote_when_told_to() {
+    let setting = Setting::new();
+    let file = stopped(&setting);
+    let before = setting.cells().len();
+    admin(&setting.server, async |mut admin| {
+        let target = admin::drop_row_range_request::Target::DeleteAllDataFromTable(true);
+        let request = admin::DropRowRangeRequest { name: TABLE.into(), target: Some(target) };
+        admin.drop_row_range(request).await.unwrap();
+    });
+    refused(&setting.import(&file, &OPTIONS), "--assume-written");
+    succeeded(&setting.import(&file, &[&OPTIONS[..], &["--assume-written"]].concat()));
+    assert_eq!(setting.cells().len(), ROWS - before);
+}
+
 #[test]
 fn an_import_does_not_go_on_where_what_it_wrote_was_deleted() {
     for family in [false, true] {
