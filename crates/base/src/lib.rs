@@ -1,6 +1,7 @@
 //! What every room of Stele stands on: the environment (files, clock, randomness, background
 //! tasks, each real or simulated), byte codecs, memory on huge pages, what a program asks of the
-//! system's allocator, and what tests need of every room: constants as values, coverage marks.
+//! system's allocator, locks in order, and what tests need of every room: constants as values, coverage
+//! marks.
 //!
 //! The list is closed: something belongs here only when two rooms need it and it knows nothing
 //! of cells, tables or protocols.
@@ -12,5 +13,6 @@ pub mod env;
 pub mod marks;
 pub mod memory;
 pub mod shape;
+pub mod sync;
 #[doc(hidden)]
 pub mod testing;

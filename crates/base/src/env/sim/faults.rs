@@ -1,5 +1,6 @@
 //! Calls of the simulated file system that fail: which, when, how.
 
+use crate::sync::Io;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -78,6 +79,17 @@ impl Call {
         Self::Look,
         Self::Lock,
     ];
+
+    /// What it does, for those who hold locks.
+    pub(super) fn io(self) -> Io {
+        match self {
+            Self::OpenRead | Self::OpenWrite | Self::List | Self::Look | Self::Lock => Io::Open,
+            Self::ReadAt => Io::Read,
+            Self::WriteAt | Self::Allocate | Self::SetLen => Io::Write,
+            Self::SyncFile | Self::SyncDir => Io::Sync,
+            Self::Create | Self::Rename | Self::Remove | Self::Link | Self::CreateDir => Io::Name,
+        }
+    }
 }
 
 impl FaultPoint {

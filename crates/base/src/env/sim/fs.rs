@@ -3,7 +3,8 @@
 use super::disk::{Disk, Entry, FileId};
 use super::faults::{Call, Fault, FaultPoint};
 use crate::env::fs::{FileSystem, ReadFile, WriteFile};
-use parking_lot::Mutex;
+use crate::sync::before_io;
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -130,6 +131,14 @@ impl SimFs {
         self.overwrite(path, &content)
     }
 
+    /// The disk, when `call` of `path` has begun, which the locks that are held must allow.
+    fn enter(&self, call: Call, path: &Path) -> io::Result<MutexGuard<'_, Disk>> {
+        before_io(call.io(), || format!("{call:?} of {}", path.display()));
+        let mut disk = self.disk.lock();
+        disk.enter(call)?;
+        Ok(disk)
+    }
+
     fn handle(&self, id: FileId) -> Handle {
         Handle { disk: Arc::clone(&self.disk), id }
     }
@@ -137,16 +146,14 @@ impl SimFs {
 
 impl FileSystem for SimFs {
     fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::OpenRead)?;
+        let mut disk = self.enter(Call::OpenRead, path)?;
         let id = disk.lookup(path)?;
         disk.file(id).handles += 1;
         Ok(Arc::new(self.handle(id)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::Create)?;
+        let mut disk = self.enter(Call::Create, path)?;
         let dir = disk.parent(path)?;
         let id = match disk.entry(path) {
             Some(Entry::Dir) => return Err(io::ErrorKind::IsADirectory.into()),
@@ -166,16 +173,14 @@ impl FileSystem for SimFs {
     }
 
     fn open_write(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::OpenWrite)?;
+        let mut disk = self.enter(Call::OpenWrite, path)?;
         let id = disk.lookup(path)?;
         disk.file(id).handles += 1;
         Ok(Box::new(self.handle(id)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::Rename)?;
+        let mut disk = self.enter(Call::Rename, from)?;
         if disk.entry(from) == Some(Entry::Dir) {
             return disk.rename_dir(from, to);
         }
@@ -193,8 +198,7 @@ impl FileSystem for SimFs {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::Remove)?;
+        let mut disk = self.enter(Call::Remove, path)?;
         disk.lookup(path)?;
         let dir = disk.parent(path)?;
         disk.change_names(vec![dir], vec![(path.to_owned(), None)]);
@@ -202,8 +206,7 @@ impl FileSystem for SimFs {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::Link)?;
+        let mut disk = self.enter(Call::Link, from)?;
         let id = disk.lookup(from)?;
         let dir = disk.parent(to)?;
         if disk.entry(to).is_some() {
@@ -214,8 +217,7 @@ impl FileSystem for SimFs {
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::CreateDir)?;
+        let mut disk = self.enter(Call::CreateDir, path)?;
         let mut missing: Vec<&Path> = Vec::new();
         for dir in path.ancestors() {
             match disk.entry(dir) {
@@ -233,8 +235,7 @@ impl FileSystem for SimFs {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::List)?;
+        let disk = self.enter(Call::List, dir)?;
         match disk.entry(dir) {
             Some(Entry::Dir) => {}
             Some(Entry::File(_)) => return Err(io::ErrorKind::NotADirectory.into()),
@@ -245,21 +246,18 @@ impl FileSystem for SimFs {
     }
 
     fn size(&self, path: &Path) -> io::Result<u64> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::Look)?;
+        let mut disk = self.enter(Call::Look, path)?;
         let id = disk.lookup(path)?;
         Ok(disk.file(id).data.len() as u64)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::Look)?;
+        let disk = self.enter(Call::Look, path)?;
         Ok(disk.entry(path).is_some())
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::SyncDir)?;
+        let mut disk = self.enter(Call::SyncDir, dir)?;
         match disk.entry(dir) {
             Some(Entry::Dir) => {}
             Some(Entry::File(_)) => return Err(io::ErrorKind::NotADirectory.into()),
@@ -274,8 +272,7 @@ impl FileSystem for SimFs {
         if !self.exists(path)? {
             self.create(path)?;
         }
-        let mut disk = self.disk.lock();
-        disk.enter(Call::Lock)?;
+        let mut disk = self.enter(Call::Lock, path)?;
         if !disk.locks.insert(path.to_owned()) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -311,6 +308,28 @@ struct Handle {
     id: FileId,
 }
 
+impl Handle {
+    /// The disk, for `call`, which the locks that are held must allow.
+    fn checked(&self, call: Call) -> MutexGuard<'_, Disk> {
+        before_io(call.io(), || {
+            let disk = self.disk.lock();
+            let mut names = disk.names();
+            let name = names.find(|(_, entry)| *entry == Entry::File(self.id));
+            let name = name
+                .map_or_else(|| "a file without a name".into(), |(path, _)| path.to_string_lossy());
+            format!("{call:?} of {name}")
+        });
+        self.disk.lock()
+    }
+
+    /// The same, when `call` has begun.
+    fn enter(&self, call: Call) -> io::Result<MutexGuard<'_, Disk>> {
+        let mut disk = self.checked(call);
+        disk.enter(call)?;
+        Ok(disk)
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
         self.disk.lock().file(self.id).handles -= 1;
@@ -323,8 +342,7 @@ fn to_usize(at: u64) -> io::Result<usize> {
 
 impl ReadFile for Handle {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::ReadAt)?;
+        let mut disk = self.enter(Call::ReadAt)?;
         if buf.is_empty() {
             return Ok(());
         }
@@ -336,15 +354,14 @@ impl ReadFile for Handle {
     }
 
     fn size(&self) -> io::Result<u64> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::Look)?;
+        let mut disk = self.enter(Call::Look)?;
         Ok(disk.file(self.id).data.len() as u64)
     }
 }
 
 impl WriteFile for Handle {
     fn write_all_at(&mut self, data: &[u8], offset: u64) -> io::Result<()> {
-        let mut disk = self.disk.lock();
+        let mut disk = self.checked(Call::WriteAt);
         let offset = to_usize(offset)?;
         if let Err(error) = disk.enter(Call::WriteAt) {
             if !disk.off {
@@ -358,23 +375,21 @@ impl WriteFile for Handle {
     }
 
     fn allocate(&mut self, len: u64) -> io::Result<()> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::Allocate)?;
+        let mut disk = self.enter(Call::Allocate)?;
         let grown = disk.grow(self.id, to_usize(len)?);
         disk.count()?;
         grown
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
-        let mut disk = self.disk.lock();
-        disk.enter(Call::SetLen)?;
+        let mut disk = self.enter(Call::SetLen)?;
         let cut = disk.cut(self.id, to_usize(len)?);
         disk.count()?;
         cut
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        let mut disk = self.disk.lock();
+        let mut disk = self.checked(Call::SyncFile);
         if let Err(error) = disk.enter(Call::SyncFile) {
             if !disk.off {
                 disk.sync_failed(self.id);

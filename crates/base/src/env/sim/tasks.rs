@@ -4,6 +4,7 @@ use super::clock::SimClock;
 use crate::env::Clock;
 use crate::env::rng::Rng;
 use crate::env::task::{Job, Tasks};
+use crate::sync::{Io, before_io};
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -134,6 +135,7 @@ impl Tasks for SimTasks {
 
     /// Runs one job. If none is ready but some wait for their time, time passes.
     fn help(&self) -> bool {
+        before_io(Io::Wait, || "a wait for background work".to_owned());
         self.run_ready() || self.skip_to_next() && self.run_ready()
     }
 }
