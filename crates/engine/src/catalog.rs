@@ -1,4 +1,7 @@
 //! Creating and dropping trees.
+//!
+//! A tree is in the manifest, on disk, before it is in `Shared::trees`, and leaves both in the same
+//! order. Whoever looks up a tree does not wait for the disk.
 
 use crate::cell::TreeId;
 use crate::engine::Shared;
@@ -17,17 +20,14 @@ impl Shared {
         self.health.check()?;
         let version = Arc::new(TreeVersion::empty(options.clone()));
         let seed = draw_seed(&*self.env.fs, &self.dir)?;
-        // The write lock is held over the install, so that the tree exists for others exactly
-        // when it is durable; creating trees is rare.
-        let mut trees = self.trees.write();
-        let owner = self.owning();
-        let edits: Vec<Edit> =
-            owner.into_iter().chain([Edit::CreateTree { tree: id, options }]).collect();
-        let created = self.manifest.install(&edits);
+        let created = self.manifest.change(|state| {
+            let owner = self.owning(state);
+            Ok(owner.into_iter().chain([Edit::CreateTree { tree: id, options }]).collect())
+        });
         created.map_err(|error| self.manifest_failed(error))?;
         let (budget, shape) = (self.cache.budget(), &self.options.shape);
         let tree = Tree::new(id, version, Vec::new(), budget, &self.snapshots, shape, seed);
-        trees.insert(id, Arc::new(tree));
+        self.trees.write().insert(id, Arc::new(tree));
         Ok(())
     }
 
@@ -37,17 +37,18 @@ impl Shared {
         self.health.check()?;
         {
             let _installing = tree.installing.lock();
-            let mut trees = self.trees.write();
-            if !trees.contains_key(&id) {
-                return Err(Error::UnknownTree(id));
-            }
+            // It is another's affair if somebody dropped the tree since it was looked up.
             let dropped = self.manifest.install(&[Edit::DropTree { tree: id }]);
             dropped.map_err(|error| self.manifest_failed(error))?;
             tree.work.lock().dropped = true;
-            trees.remove(&id);
+            {
+                // Together, so that what was asked of filters is counted once.
+                let mut trees = self.trees.write();
+                trees.remove(&id);
+                self.past_filter_counters.absorb(&tree.filter_counters);
+            }
             tree.drop_for_readers();
             self.snapshots.forget(id);
-            self.past_filter_counters.absorb(&tree.filter_counters);
             self.obsolete.add(tree.view().ssts().cloned());
         }
         drop(tree);

@@ -116,10 +116,10 @@ impl Shared {
         Error::Unusable { dir: self.dir.clone(), what: what.to_owned() }
     }
 
-    /// The edit that tells the owner, if the manifest does not and a tree is about to be made.
-    pub(crate) fn owning(&self) -> Option<Edit> {
+    /// The edit that tells the owner, if `state` does not and a tree is about to be made.
+    pub(crate) fn owning(&self, state: &State) -> Option<Edit> {
         let owner = self.owner().unwrap_or(Owner::Embedder);
-        self.manifest.state().owner.is_none().then_some(Edit::Owner(owner))
+        state.owner.is_none().then_some(Edit::Owner(owner))
     }
 
     /// See [`Engine::claim`].

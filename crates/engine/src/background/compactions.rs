@@ -367,7 +367,9 @@ impl Shared {
         let written = self.compactions.listed(tree.id, plan, reason, now, |running| {
             let written = self.merge(tree, plan, running)?;
             let heirs = self.heirs(tree, plan, &written);
-            self.install(tree, &written)?;
+            let installed = self.install(tree, &written);
+            self.clear_away(false);
+            installed?;
             let go_on = || !self.is_closing();
             inherit::inherit(&self.env.fs, &self.cache, &heirs, &go_on);
             Ok::<_, Error>(written)

@@ -126,10 +126,24 @@ impl Shared {
         tree: &Tree,
         sync_log: impl Fn() -> Result<()>,
     ) -> Result<()> {
-        self.write_frozen(tree, sync_log, &|bytes| self.keep_to_rate(tree, Writer::Flush, bytes))
+        let wrote = |bytes| self.keep_to_rate(tree, Writer::Flush, bytes);
+        let flushed = self.write_frozen(tree, sync_log, &wrote);
+        self.clear_away(flushed.is_ok());
+        flushed
     }
 
-    /// The same; `wrote` is told now and then how many bytes more were written.
+    /// Removes files that nothing needs any more and brings the cache to its size; where something
+    /// was `flushed`, retires segments of the log. Only for a caller who holds no lock.
+    pub(crate) fn clear_away(&self, flushed: bool) {
+        self.obsolete.collect();
+        self.cache.balance();
+        if flushed {
+            self.retire_log();
+        }
+    }
+
+    /// The same without waiting for the rate, and without clearing away what it leaves; `wrote` is
+    /// told now and then how many bytes more were written.
     pub(crate) fn write_frozen(
         &self,
         tree: &Tree,
@@ -154,12 +168,11 @@ impl Shared {
         self.install(tree, &written)?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters.flushed_bytes.fetch_add(written.bytes, Ordering::Relaxed);
-        self.retire_log();
         Ok(())
     }
 
     /// Makes `written` part of `tree`: first in the manifest, then in the view. If the manifest
-    /// does not take it, what was written is removed.
+    /// does not take it, the next `clear_away` removes what was written.
     pub(crate) fn install(&self, tree: &Tree, written: &Written) -> Result<()> {
         let mut edits = written.edits.clone();
         edits.push(Edit::LastSequence(self.snapshots.published()));
@@ -170,8 +183,6 @@ impl Shared {
             }
             return Err(self.manifest_failed(error));
         }
-        self.obsolete.collect();
-        self.cache.balance();
         Ok(())
     }
 
@@ -187,9 +198,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Removes files that were not installed, once their writer has let go of them.
+    /// Lets files be removed that were not installed, once their writer has let go of them.
     fn give_up(&self, written: &Written) {
         self.obsolete.add(written.readers.iter().cloned());
-        self.obsolete.collect();
     }
 }

@@ -8,7 +8,8 @@
 //!    sequence number.
 //! 3. What was written to the ingested rows since step 1 is flushed, too: sources of a view stand
 //!    newest first, so no memtable below may hold those rows. Commits stop meanwhile, so it does not
-//!    keep to the rate of background work: what it owes is waited for in the end.
+//!    keep to the rate of background work: what it owes is waited for in the end, and what it leaves
+//!    is cleared away then.
 //! 4. In each tree the files become a new run of level 0; or join the last run, if no file of the
 //!    tree overlaps them and no running compaction may write there: a fresh load ends as one run.
 //! 5. The manifest takes one edit for all, the views change, the number is published: before that,
@@ -102,6 +103,7 @@ impl Shared {
             self.install_ingested(&parts, files, number)
         });
         self.wait_for_rate(owed.get());
+        self.clear_away(number.is_ok());
         let number = number?;
         self.counters.ingests.fetch_add(1, Ordering::Relaxed);
         self.counters.ingested_bytes.fetch_add(bytes, Ordering::Relaxed);
