@@ -24,6 +24,7 @@
 use crate::batch::FrozenBatch;
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
+use crate::locks::{CommitApplying, CommitLog, CommitOutcome, CommitQueue};
 use crate::log::{COMMIT_TIME_END, LogRecord, LogWriter};
 use crate::manifest::{CommitTimes, LogClosed, LogPosition};
 use crate::options::{Durability, Options};
@@ -31,7 +32,7 @@ use crate::snapshot::Snapshots;
 use crate::tree::Tree;
 use base::checksum::crc32c;
 use base::env::Clock;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use base::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -42,10 +43,10 @@ pub const TIMES_AHEAD_MICROS_MAX: i64 = 600_000_000;
 
 /// The commit queue of the server.
 pub(crate) struct Commits {
-    queue: Mutex<Queue>,
-    log: Mutex<Log>,
+    queue: Mutex<Queue, CommitQueue>,
+    log: Mutex<Log, CommitLog>,
     /// Held while a group is applied and published.
-    applying: Mutex<()>,
+    applying: Mutex<(), CommitApplying>,
     /// Of which the manifest writes down what the log gives up. Raised under `log`, before a record of
     /// that time can be given up.
     times: Arc<CommitTimes>,
@@ -100,7 +101,7 @@ struct Request {
     /// crc32c of the encoded batch.
     checksum: u32,
     /// Set once, under the queue's lock, when the batch was committed or refused.
-    outcome: Mutex<Option<Result<SequenceNumber>>>,
+    outcome: Mutex<Option<Result<SequenceNumber>>, CommitOutcome>,
     wake: Condvar,
 }
 

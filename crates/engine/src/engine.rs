@@ -1,19 +1,4 @@
 //! The engine's public face, and the state that its parts share. Wiring only.
-//!
-//! Lock order, outermost first; a thread that holds one may take only those below it:
-//! 1. `Commits::log`: appending, syncing, closing
-//! 2. `Commits::applying`: a group on its way to the memtables, freezing
-//! 3. `Commits::queue`, under it only a request's outcome
-//! 4. `Tree::installing`: a change of files, from the manifest to the view; an ingest takes those of
-//!    several trees, and their `Tree::work`, in order of id
-//! 5. `Shared::trees`
-//! 6. the turn to retire segments of the log; who has it may take nothing above it
-//! 7. the manifest's own lock, held over the I/O of an install; under it the log's list of
-//!    segments, to say where the log begins
-//! 8. `Tree::work`
-//! 9. `Tree::view`, `Tree::rules`, the memtable's and the cache's own locks, that of a merge's
-//!    pieces
-//! 10. `Snapshots::held`, while which is held a view may be replaced; under it the lists of kept views
 
 use crate::background::Progress;
 use crate::background::compactions::{Compactions, RunningCompaction};
@@ -28,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::flights::Flights;
 use crate::ingest::sort::{RowSorter, SortOptions};
 use crate::ingest::{IngestFiles, IngestOptions, SstWriter};
+use crate::locks::{DirectoryLock, ProgressState, Trees};
 use crate::manifest::{ManifestSet, Owner, StoreId};
 use crate::metrics::{Counters, Metrics};
 use crate::obsolete::Obsolete;
@@ -44,7 +30,7 @@ use crate::snapshot::Snapshots;
 use crate::sstable::{BlockCache, ReadaheadSource};
 use crate::tree::Tree;
 use base::env::Env;
-use parking_lot::{Condvar, Mutex, RwLock};
+use base::sync::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -66,14 +52,14 @@ pub(crate) struct Shared {
     pub(crate) commits: Commits,
     pub(crate) log_segments: Arc<crate::log::LogSegments>,
     pub(crate) manifest: ManifestSet,
-    pub(crate) trees: RwLock<BTreeMap<TreeId, Arc<Tree>>>,
+    pub(crate) trees: RwLock<BTreeMap<TreeId, Arc<Tree>>, Trees>,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) cache: Arc<BlockCache>,
     /// Blocks on their way for reads that hold no thread.
     pub(crate) flights: Flights,
     pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) obsolete: Obsolete,
-    pub(crate) progress: Mutex<Progress>,
+    pub(crate) progress: Mutex<Progress, ProgressState>,
     /// Signalled with `progress` whenever background work ends.
     pub(crate) progressed: Condvar,
     pub(crate) health: Arc<Health>,
@@ -90,7 +76,7 @@ pub(crate) struct Shared {
     /// Whose the store is; set before the engine is given to anybody.
     pub(crate) ownership: OnceLock<Ownership>,
     /// The directory's lock, held until the last handle is dropped and no job runs any more.
-    pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
+    pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>, DirectoryLock>,
 }
 
 impl Shared {

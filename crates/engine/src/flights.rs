@@ -12,12 +12,13 @@ use crate::cache::{BlockHold, CacheKey};
 use crate::engine::Shared;
 use crate::error::Result;
 use crate::fetch::Missed;
+use crate::locks::{self, FlightStage};
 use crate::reader::PointCount;
 use crate::sstable::{Block, BlockCache, BlockLoad, HeldBlocks};
 use base::env::fs::FileSystem;
 use base::env::read_queue::ReadBuffer;
 use base::env::read_threads::{ReadThreads, ThreadRead};
-use parking_lot::Mutex;
+use base::sync::Mutex;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
@@ -31,11 +32,11 @@ pub(crate) struct Flights {
 }
 
 /// The flights that have not landed.
-type Flying = Mutex<HashMap<CacheKey, Arc<Flight>>>;
+type Flying = Mutex<HashMap<CacheKey, Arc<Flight>>, locks::Flying>;
 
 /// A block on its way.
 #[derive(Default)]
-struct Flight(Mutex<Stage>);
+struct Flight(Mutex<Stage, FlightStage>);
 
 enum Stage {
     /// Those to be woken.

@@ -8,10 +8,11 @@
 //! Keys are added as soon as a good part of the reads wants them, and left out when hardly any
 //! did for several looks: a missing key costs reads of disk, a needless one only memory.
 
+use crate::locks::TreeLearned;
 use crate::options::FilterGranularity;
 use crate::read::counters::FilterCounters;
 use crate::sstable::Asked;
-use parking_lot::Mutex;
+use base::sync::Mutex;
 
 /// Keys are added from this share of the questions on that need them.
 const ADDED_FROM_PERCENT: u64 = 10;
@@ -68,7 +69,7 @@ fn choose(current: FilterGranularity, recent: &Questions) -> FilterGranularity {
 }
 
 /// What a tree has learned from its reads. See the file header.
-pub(crate) struct Learned(Mutex<Lesson>);
+pub(crate) struct Learned(Mutex<Lesson, TreeLearned>);
 
 struct Lesson {
     choice: FilterGranularity,

@@ -205,6 +205,8 @@ mod in_flight;
 pub mod ingest;
 pub mod kv;
 #[doc(hidden)]
+pub mod locks;
+#[doc(hidden)]
 pub mod log;
 #[doc(hidden)]
 pub mod manifest;

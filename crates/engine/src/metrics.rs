@@ -4,12 +4,13 @@ use crate::budget::Use;
 use crate::cache::CacheCounters;
 use crate::engine::Shared;
 use crate::histogram::HistogramReading;
+use crate::locks::HugePageCount;
 use crate::manifest::version::LEVELS;
 use crate::options::FilterGranularity;
 use crate::read::counters::FilterCounters;
 use crate::reader::PointCount;
 use crate::sstable::Asked;
-use parking_lot::Mutex;
+use base::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ pub(crate) struct Counters {
 #[derive(Debug, Default)]
 pub(crate) struct HugePages {
     /// When they were counted, by the monotonic clock, and how many there were.
-    last: Mutex<Option<(Duration, Option<u64>)>>,
+    last: Mutex<Option<(Duration, Option<u64>)>, HugePageCount>,
 }
 
 /// How long a count of huge pages is good for.

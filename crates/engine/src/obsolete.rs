@@ -21,9 +21,10 @@ use crate::background::health::Health;
 use crate::background::policy::Task;
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
+use crate::locks::ObsoleteFiles;
 use crate::sstable::SstReader;
 use base::env::{Env, FileSystem};
-use parking_lot::Mutex;
+use base::sync::Mutex;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,7 @@ pub struct Obsolete {
 
 struct Shared {
     env: Env,
-    waiting: Mutex<Queue>,
+    waiting: Mutex<Queue, ObsoleteFiles>,
     /// Whether a job is to look again.
     looks: AtomicBool,
     /// Once the engine closes nobody looks again.

@@ -17,11 +17,12 @@
 //!
 //! Source: docs/decisions/0027.
 
+use crate::locks::{OpenFile, OpenFileRing};
 use crate::marks::Mark;
 use crate::options::Options;
 use base::env::FileSystem;
 use base::env::fs::{ReadFile, is_out_of_files};
-use parking_lot::Mutex;
+use base::sync::Mutex;
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ pub struct OpenFiles {
     /// Files opened again after they were closed here.
     reopened: AtomicU64,
     /// The open files, as the hand of the clock comes to them.
-    ring: Mutex<VecDeque<Weak<SstFile>>>,
+    ring: Mutex<VecDeque<Weak<SstFile>>, OpenFileRing>,
 }
 
 /// An SSTable, open or not.
@@ -52,7 +53,7 @@ struct SstFile {
     files: Arc<OpenFiles>,
     path: PathBuf,
     this: Weak<SstFile>,
-    slot: Mutex<Option<Arc<dyn ReadFile>>>,
+    slot: Mutex<Option<Arc<dyn ReadFile>>, OpenFile>,
     /// It was read since the hand came by. Publishes nothing.
     used: AtomicBool,
 }

@@ -38,7 +38,7 @@ use crate::sstable::{BlockCache, ReadaheadSource, SstReader};
 use crate::tree::{Tree, draw_seed};
 use crate::view::OpenRun;
 use base::env::{Env, FileSystem};
-use parking_lot::{Mutex, RwLock};
+use base::sync::{Mutex, RwLock};
 use replay::Replay;
 pub(crate) use replay::decode;
 use std::collections::BTreeMap;

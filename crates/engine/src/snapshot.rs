@@ -11,8 +11,9 @@
 //!    that nobody held when the view was replaced has never seen the old view, and never will.
 
 use crate::cell::{SequenceNumber, TreeId};
+use crate::locks::{HeldSnapshots, KeptViews};
 use crate::view::ReadView;
-use parking_lot::{Mutex, MutexGuard};
+use base::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
@@ -25,7 +26,7 @@ pub(crate) struct Snapshots {
     /// Last sequence number whose batch is applied. Written by the commit leader (`Release`, after
     /// the memtables hold the batch), read by readers (`Acquire`).
     published: AtomicU64,
-    held: Mutex<BTreeMap<SequenceNumber, Held>>,
+    held: Mutex<BTreeMap<SequenceNumber, Held>, HeldSnapshots>,
 }
 
 /// A number that snapshots hold.
@@ -43,7 +44,7 @@ struct Kept {
     /// read (`Acquire`) after a view was loaded: who sees the new view sees this.
     any: AtomicBool,
     /// One of a tree at most: the first is right for good.
-    views: Mutex<Vec<(TreeId, Arc<ReadView>)>>,
+    views: Mutex<Vec<(TreeId, Arc<ReadView>)>, KeptViews>,
 }
 
 impl Kept {
@@ -63,7 +64,7 @@ impl fmt::Debug for Kept {
 }
 
 /// While this lives no snapshot is taken or dropped.
-pub(crate) struct HeldStill<'a>(MutexGuard<'a, BTreeMap<SequenceNumber, Held>>);
+pub(crate) struct HeldStill<'a>(MutexGuard<'a, BTreeMap<SequenceNumber, Held>, HeldSnapshots>);
 
 impl HeldStill<'_> {
     /// Has every snapshot with a number above `known` read `tree` in `view`, unless it keeps an

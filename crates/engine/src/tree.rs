@@ -19,6 +19,7 @@ use crate::compaction::pick::{Busy, Plan};
 use crate::elide::{ElisionRules, KeepAll};
 use crate::error::{Error, Result};
 use crate::granularity::Learned;
+use crate::locks::{TreeInstalling, TreeLull, TreeRules, TreeView, TreeWork};
 use crate::manifest::{FileNumber, LogPosition, TreeVersion};
 use crate::memtable::Memtable;
 use crate::options::FilterGranularity;
@@ -29,7 +30,7 @@ use crate::sstable::SstReader;
 use crate::view::{OpenRun, ReadView};
 use arc_swap::ArcSwap;
 use base::env::FileSystem;
-use parking_lot::{Mutex, RwLock};
+use base::sync::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -40,20 +41,20 @@ pub(crate) struct Tree {
     pub(crate) id: TreeId,
     view: ArcSwap<ReadView>,
     /// Held while a view is replaced by one made from it.
-    replacing: Mutex<()>,
+    replacing: Mutex<(), TreeView>,
     /// The tree was dropped.
     gone: AtomicBool,
     /// Number of the newest delete that spares older cells of its columns (`Memtable::apply`).
     /// Relaxed: raised before the number is published, and a snapshot sees what is published.
     newest_sparing_delete: AtomicU64,
-    rules: RwLock<Arc<dyn ElisionRules>>,
-    pub(crate) work: Mutex<Work>,
+    rules: RwLock<Arc<dyn ElisionRules>, TreeRules>,
+    pub(crate) work: Mutex<Work, TreeWork>,
     /// Held while a change of files goes to the manifest and then to the view (invariant 3).
-    pub(crate) installing: Mutex<()>,
+    pub(crate) installing: Mutex<(), TreeInstalling>,
     /// What was asked of the filters of its files.
     pub(crate) filter_counters: Arc<FilterCounters>,
     granularity: Learned,
-    lull: Mutex<Lull>,
+    lull: Mutex<Lull, TreeLull>,
     _charge: Charge,
 }
 

@@ -21,13 +21,14 @@ use crate::compaction::signals::{Signals, garbage_share};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
+use crate::locks::RunningCompactions;
 use crate::manifest::Edit;
 use crate::marks::Mark;
 use crate::request::RowRange;
 use crate::shape::Shape;
 use crate::sstable::{Heirs, SstReader};
 use crate::tree::{Tree, Work};
-use parking_lot::Mutex;
+use base::sync::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -80,7 +81,7 @@ pub struct RunningCompaction {
 #[derive(Debug, Default)]
 pub(crate) struct Compactions {
     paused: AtomicBool,
-    running: Mutex<BTreeMap<u64, Arc<Running>>>,
+    running: Mutex<BTreeMap<u64, Arc<Running>>, RunningCompactions>,
     next: AtomicU64,
     pub(super) threads: Threads,
 }

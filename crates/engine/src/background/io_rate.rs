@@ -10,8 +10,9 @@
 //!
 //! Compactions read about as many bytes as they write; only what is written counts.
 
+use crate::locks::{IoRateState, ReadWaitWindow};
 use crate::options::BackgroundRate;
-use parking_lot::Mutex;
+use base::sync::Mutex;
 use std::time::Duration;
 
 /// Longest wait where the rate is found: soon it may be another.
@@ -36,7 +37,7 @@ pub(crate) enum Writer {
 #[derive(Debug)]
 pub(crate) struct IoRate {
     mode: BackgroundRate,
-    state: Mutex<State>,
+    state: Mutex<State, IoRateState>,
 }
 
 #[derive(Debug)]
@@ -117,7 +118,7 @@ impl IoRate {
 
 /// How long reads wait for the disk, against what they use to.
 #[derive(Debug, Default)]
-pub(crate) struct ReadWaits(Mutex<Waits>);
+pub(crate) struct ReadWaits(Mutex<Waits, ReadWaitWindow>);
 
 #[derive(Debug, Default)]
 struct Waits {

@@ -17,10 +17,11 @@ use super::policy::Task;
 use crate::compaction::run::{Merging, Piece, Writing, Written};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
+use crate::locks::MergePieces;
 use crate::marks::Mark;
 use crate::request::RowRange;
 use crate::tree::Tree;
-use parking_lot::{Condvar, Mutex};
+use base::sync::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -56,7 +57,7 @@ impl Drop for Taken {
 
 /// The pieces of one merge.
 struct Pieces {
-    state: Mutex<State>,
+    state: Mutex<State, MergePieces>,
     /// Signalled when a piece ends.
     ended: Condvar,
     /// Relaxed: a hint to those who write. What went wrong is in `state`.

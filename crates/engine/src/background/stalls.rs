@@ -12,8 +12,9 @@ use super::pressure::{Backlog, STOP, Share, pressure, rate};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::histogram::Histogram;
+use crate::locks::WriterPace;
 use crate::tree::Tree;
-use parking_lot::Mutex;
+use base::sync::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,7 +26,7 @@ const DELAY_MAX: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
     /// When the next writer may go on, by the monotonic clock.
-    next: Mutex<Duration>,
+    next: Mutex<Duration, WriterPace>,
 }
 
 impl Pacer {

@@ -3,8 +3,9 @@
 use super::clock::{Found, Shard};
 use super::{CacheFill, CacheKey};
 use crate::file::FileNumber;
+use crate::locks::CacheHeap;
 use crate::shape::Shape;
-use parking_lot::{Mutex, MutexGuard};
+use base::sync::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,13 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) struct Heap<V>(Box<[Counted<V>]>);
 
 struct Counted<V> {
-    shard: Mutex<Shard<V>>,
+    shard: Mutex<Shard<V>, CacheHeap>,
     /// Bytes in it, written under its lock: who sees 0 need not look.
     bytes: AtomicUsize,
 }
 
 impl<V> Counted<V> {
-    fn change<R>(&self, change: impl FnOnce(&mut MutexGuard<'_, Shard<V>>) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut Shard<V>) -> R) -> R {
         let mut shard = self.shard.lock();
         let result = change(&mut shard);
         self.bytes.store(shard.bytes(), Ordering::Release);

@@ -5,13 +5,14 @@
 
 use super::{CacheKey, KeyMap};
 use crate::error::Result;
-use parking_lot::{Condvar, Mutex};
+use crate::locks::{CacheLoad, CacheLoads};
+use base::sync::{Condvar, Mutex};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// The loads in progress of a share of all keys, with the meeting point of those that wait for
 /// one, if there are any.
-pub(super) struct Loads<T>(Mutex<KeyMap<Option<Arc<Load<T>>>>>);
+pub(super) struct Loads<T>(Mutex<KeyMap<Option<Arc<Load<T>>>>, CacheLoads>);
 
 impl<T> Default for Loads<T> {
     fn default() -> Self {
@@ -21,7 +22,7 @@ impl<T> Default for Loads<T> {
 
 /// A load in progress for whose outcome others wait.
 struct Load<T> {
-    outcome: Mutex<Outcome<T>>,
+    outcome: Mutex<Outcome<T>, CacheLoad>,
     done: Condvar,
 }
 

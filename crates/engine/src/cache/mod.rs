@@ -58,10 +58,12 @@ pub use key::{CacheKey, KeyMap};
 
 use crate::budget::Budget;
 use crate::file::FileNumber;
+use crate::locks::{CacheSize, CacheSpace};
 use crate::marks::Mark;
 use crate::shape::Shape;
 use crate::striped::Striped;
 use admission::Admission;
+use base::sync::Mutex;
 use counters::{COUNTED, Counted};
 use crossbeam_epoch::{self as epoch, Guard};
 use crossbeam_utils::CachePadded;
@@ -71,7 +73,6 @@ use heap::Heap;
 use hint::Place;
 use hold::HeapBlock;
 use loads::Loads;
-use parking_lot::Mutex;
 use space::{Space, Taken};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -154,7 +155,7 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static> Plain for T {}
 /// Keeps blocks by file and offset, up to a number of bytes.
 pub struct Cache<M: Plain> {
     arena: Arena<M>,
-    space: CachePadded<Mutex<Space>>,
+    space: CachePadded<Mutex<Space, CacheSpace>>,
     table: Table,
     heap: Heap<HeapBlock<M>>,
     loading: Box<[CachePadded<Loads<BlockHold<M>>>]>,
@@ -172,7 +173,7 @@ pub struct Cache<M: Plain> {
 /// What the cache may take now.
 struct Size {
     /// Held while it changes.
-    changing: Mutex<()>,
+    changing: Mutex<(), CacheSize>,
     /// Bytes of arena and heap.
     bytes_max: AtomicUsize,
     /// Some slab has memory that it may not have.

@@ -3,15 +3,16 @@
 use super::hint::Place;
 use super::{CacheKey, KeyMap};
 use crate::file::FileNumber;
+use crate::locks::CacheTable;
+use base::sync::Mutex;
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
 
 /// Each on lines of its own, so many that two threads seldom meet.
 const SHARDS: usize = 128;
 
 /// A sharded map from blocks to frames.
 pub(super) struct Table {
-    shards: Box<[CachePadded<Mutex<Shard>>]>,
+    shards: Box<[CachePadded<Mutex<Shard, CacheTable>>]>,
 }
 
 type Shard = KeyMap<Place>;
@@ -21,7 +22,7 @@ impl Table {
         Self { shards: (0..SHARDS).map(|_| CachePadded::default()).collect() }
     }
 
-    fn shard(&self, key: CacheKey) -> &Mutex<Shard> {
+    fn shard(&self, key: CacheKey) -> &Mutex<Shard, CacheTable> {
         &self.shards[key.shard(SHARDS)]
     }
 

@@ -14,10 +14,11 @@
 use super::LogPosition;
 use crate::cell::TreeId;
 use crate::error::{Error, Result};
+use crate::locks::{LogRetiring, LogSegmentList};
 use crate::log::record::LogRecord;
 use crate::marks::Mark;
 use base::env::fs::FileSystem;
-use parking_lot::Mutex;
+use base::sync::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -107,10 +108,10 @@ pub struct LogSegments {
     /// Spares that are kept.
     spares_max: usize,
     /// Covers all of its fields; never held over I/O.
-    state: Mutex<State>,
+    state: Mutex<State, LogSegmentList>,
     /// Held over the I/O of a retirement on purpose: it keeps retirements in order. Taken before
     /// `state`.
-    retiring: Mutex<()>,
+    retiring: Mutex<(), LogRetiring>,
 }
 
 /// No segment is retired as long as this lives.

@@ -18,12 +18,13 @@ use super::state::State;
 use super::version::FileNumber;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
+use crate::locks::{ManifestPublished, ManifestTurn};
 use crate::log::append::{AppendFile, unforgiven, write_again};
 use crate::log::record::{LogRecord, MANIFEST, RecordKind};
 use crate::marks::Mark;
 use crate::shape::Shape;
 use base::env::fs::FileSystem;
-use parking_lot::Mutex;
+use base::sync::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,9 +40,9 @@ pub struct ManifestSet {
     /// Kept by the log's writer; every install writes them down.
     times: Arc<CommitTimes>,
     /// Held by the install whose turn it is.
-    turn: Mutex<Writer>,
+    turn: Mutex<Writer, ManifestTurn>,
     /// The state that counts; held for a moment only.
-    published: Mutex<Arc<State>>,
+    published: Mutex<Arc<State>, ManifestPublished>,
 }
 
 /// What commits tell of time, in microseconds since the epoch. Each is raised, never lowered.

@@ -28,13 +28,14 @@ use crate::budget::{Budget, Charge, Use};
 use crate::cell::{Kind, RangeTombstone, SequenceNumber, Timestamp};
 use crate::cursor::RowCursor;
 use crate::error::Result;
+use crate::locks::{MemtableDropped, MemtableWriter};
 use crate::manifest::LogPosition;
 use crate::read::dropped::DroppedRanges;
 use crate::request::RowRange;
 use crate::shape::Shape;
 use crate::snapshot::Snapshots;
+use base::sync::{Mutex, RwLock};
 use dropped::{Dropped, Part};
-use parking_lot::{Mutex, RwLock};
 use rows::{Rows, Writer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -45,9 +46,9 @@ const HEAD_BYTES_SHARED: usize = 4;
 /// Entries and range tombstones of one tree, in memory.
 pub struct Memtable {
     rows: Rows,
-    writer: Mutex<Writing>,
+    writer: Mutex<Writing, MemtableWriter>,
     /// The range tombstones, for readers.
-    dropped: RwLock<Vec<Part>>,
+    dropped: RwLock<Vec<Part>, MemtableDropped>,
     any_dropped: AtomicBool,
     /// Whose readers look here.
     snapshots: Arc<Snapshots>,

@@ -18,6 +18,7 @@ mod ingest;
 mod kv;
 mod lifecycle;
 mod limits;
+mod locks;
 mod memory;
 mod prefixes;
 mod range_drops;
