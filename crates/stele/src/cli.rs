@@ -8,6 +8,7 @@ use crate::copies::{BackupArgs, CheckpointArgs, CloneArgs, RestoreArgs};
 use crate::import::ImportArgs;
 use crate::inspect::{CheckArgs, DumpArgs, RepairArgs};
 use crate::load::LoadArgs;
+use crate::manual::{CompletionsArgs, ManArgs};
 use crate::stress::{StressArgs, WorkerArgs};
 use clap::{Parser, Subcommand};
 
@@ -104,6 +105,12 @@ pub(crate) enum Command {
     /// Every checksum is compared before a byte is used. A restore that was interrupted goes on
     /// where it was when the same command is run again.
     Restore(Box<RestoreArgs>),
+    /// Print the completions for a shell.
+    ///
+    /// For bash, for example: stele completions bash > /usr/share/bash-completion/completions/stele
+    Completions(CompletionsArgs),
+    /// Write the manual pages to a directory.
+    Man(ManArgs),
     /// Print the version.
     Version,
 }

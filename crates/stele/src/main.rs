@@ -17,6 +17,7 @@ mod import;
 mod inspect;
 mod load;
 mod logging;
+mod manual;
 mod serve;
 mod size;
 mod stress;
@@ -45,6 +46,8 @@ fn main() -> ExitCode {
         Command::Clone(args) => copies::clone(&args),
         Command::Backup(args) => copies::backup(&args),
         Command::Restore(args) => copies::restore(&args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::man(&args),
         Command::Version => version(),
     };
     outcome.unwrap_or_else(|error| fail(&error))
