@@ -1,5 +1,6 @@
 """Opening, closing, errors and threads."""
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -49,6 +50,32 @@ def test_whatever_outlives_its_engine_says_so(tmp_path: Path) -> None:
         assert [row for row, _ in again.tree(1).scan()] == [b"r"]
         assert again.metrics()["log_segments"] > 0
     del scan, unread, snapshot, writer, files
+
+
+def test_a_servers_store_is_read_and_not_written_to(tmp_path: Path) -> None:
+    store = os.environ.get("SERVERS_STORE")
+    if store is None:
+        pytest.skip("SERVERS_STORE names no server's store; the suite of the clients makes one")
+    batch = stele.WriteBatch()
+    batch.put(b"new", 1, b"q", b"v")
+    with stele.Engine.open(store) as engine:
+        assert engine.trees() == [16]
+        tree = engine.tree(16)
+        writer = tree.sst_writer()
+        writer.put(b"new", 1, b"q", b"v")
+        files = writer.finish()
+        for call in [
+            lambda: tree.put(b"new", 1, b"q", b"v"),
+            lambda: tree.write(batch),
+            lambda: tree.delete(b"row"),
+            lambda: engine.ingest(files),
+            lambda: engine.create_tree(17),
+            lambda: engine.drop_tree(16),
+        ]:  # type: Callable[[], Any]
+            with pytest.raises(stele.UnusableError, match="it is a server's"):
+                call()
+        assert tree.get(b"row", 1, b"q") == (1, b"value")
+        assert [row for row, _ in tree.scan()] == [b"row"]
 
 
 def test_a_directory_is_opened_once(engine: stele.Engine, tmp_path: Path) -> None:

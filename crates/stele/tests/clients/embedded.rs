@@ -2,6 +2,9 @@
 //! the suite and the tour of crates/python.
 
 use crate::setup;
+use engine::{
+    Column, Engine, FamilyId, Options, Owner, Timestamp, TreeId, TreeOptions, WriteBatch,
+};
 use std::path::Path;
 use std::process::Command;
 
@@ -22,6 +25,7 @@ fn the_python_module_works_and_is_as_its_stubs_say() {
 
     let (tests, examples) = (module.join("tests"), module.join("examples"));
     let away = wheels.path();
+    make_servers_store(&away.join(SERVERS_STORE));
     in_python(&python, away, &["pytest", "-q", "-x", "-p", "no:cacheprovider"], &[&tests]);
     // Names, arguments and defaults of the stubs in the wheel against those of its module, and
     // their types against how the suite and the tour use them.
@@ -30,11 +34,27 @@ fn the_python_module_works_and_is_as_its_stubs_say() {
     in_python(&python, away, &["mypy", "--strict"], &[&tests, &examples]);
 }
 
+/// Where the suite finds a server's store: the module itself cannot make one.
+const SERVERS_STORE: &str = "servers-store";
+
+/// Makes the store of a server, with a cell in a tree.
+fn make_servers_store(dir: &Path) {
+    let tree = TreeId(16);
+    let engine = Engine::open(base::env::Env::real(1), dir, Options::default()).unwrap();
+    engine.claim(Owner::Server).unwrap();
+    engine.create_tree(tree, TreeOptions::default()).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(b"row", Column::of(FamilyId(1), b"q"), Timestamp(1), b"value");
+    engine.write(tree, &batch).unwrap();
+    engine.close().unwrap();
+}
+
 /// Runs a module of Python with `args` and `paths`, in `away`: not in the crate, whose stubs would
 /// be found before those of the wheel.
 fn in_python(python: &Path, away: &Path, args: &[&str], paths: &[&Path]) {
     let mut command = Command::new(python);
     command.arg("-m").args(args).args(paths).current_dir(away);
+    command.env("SERVERS_STORE", away.join(SERVERS_STORE));
     run(&args.join(" "), command.env("PYTHONDONTWRITEBYTECODE", "1"));
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failure is the test's verdict")]
 
+mod adopt;
 mod backup;
 mod configuration;
 mod directories;

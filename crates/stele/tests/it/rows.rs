@@ -10,6 +10,11 @@ use tonic::transport::Endpoint;
 /// Every cell of `projects/local/instances/local/tables/{table}` as `row family:qualifier=value`,
 /// in order, and the timestamps that occur.
 pub(crate) fn read_all(server: SocketAddr, table: &str) -> (Vec<String>, Vec<i64>) {
+    read_named(server, &format!("projects/local/instances/local/tables/{table}"))
+}
+
+/// The same of a table by its full name.
+pub(crate) fn read_named(server: SocketAddr, table: &str) -> (Vec<String>, Vec<i64>) {
     let chunks = tokio::runtime::Runtime::new().unwrap().block_on(chunks(server, table));
     let (mut cells, mut timestamps) = (Vec::new(), Vec::new());
     let (mut row, mut family, mut qualifier) = (String::new(), String::new(), String::new());
@@ -39,10 +44,7 @@ pub(crate) fn read_all(server: SocketAddr, table: &str) -> (Vec<String>, Vec<i64
 async fn chunks(server: SocketAddr, table: &str) -> Vec<read_rows_response::CellChunk> {
     let endpoint = Endpoint::from_shared(format!("http://{server}")).unwrap();
     let mut client = BigtableClient::new(endpoint.connect().await.unwrap());
-    let request = ReadRowsRequest {
-        table_name: format!("projects/local/instances/local/tables/{table}"),
-        ..Default::default()
-    };
+    let request = ReadRowsRequest { table_name: table.to_owned(), ..Default::default() };
     let mut answers = client.read_rows(request).await.unwrap().into_inner();
     let mut chunks = Vec::new();
     while let Some(answer) = answers.message().await.unwrap() {
