@@ -162,6 +162,16 @@ pub fn before_io(io: Io, what: impl FnOnce() -> String) {
     let _ = (io, what);
 }
 
+/// Whether the calling thread holds a lock of an order. `false` in builds without debug assertions,
+/// which do not know.
+pub fn holds_any() -> bool {
+    #[cfg(debug_assertions)]
+    let holds = held::any();
+    #[cfg(not(debug_assertions))]
+    let holds = false;
+    holds
+}
+
 /// A mutex of the class `C`.
 #[repr(transparent)]
 pub struct Mutex<T, C> {
@@ -381,6 +391,10 @@ mod held {
                 held.remove(last);
             }
         });
+    }
+
+    pub(super) fn any() -> bool {
+        HELD.try_with(|held| !held.borrow().is_empty()).unwrap_or(false)
     }
 
     pub(super) fn before_io(io: Io, what: impl FnOnce() -> String) {

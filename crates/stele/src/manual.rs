@@ -24,8 +24,8 @@ pub(crate) struct CompletionsArgs {
 /// Writes a page for the program and one for each of its commands.
 pub(crate) fn man(args: &ManArgs) -> anyhow::Result<ExitCode> {
     let dir = &args.dir;
-    let written = std::fs::create_dir_all(dir)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
+    let written =
+        std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
     written.with_context(|| format!("could not write manual pages to {}", dir.display()))?;
     Ok(ExitCode::SUCCESS)
 }
