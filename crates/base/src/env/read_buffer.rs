@@ -83,7 +83,7 @@ impl BufferPool {
     }
 
     /// Takes `memory` back, to keep or to free it.
-    fn put(&self, memory: AlignedBuffer) {
+    pub(super) fn put(&self, memory: AlignedBuffer) {
         let Some(class) = class_of(memory.len()) else { return };
         let mut free = self.free.lock();
         if free.bytes + memory.len() <= self.free_bytes_max {

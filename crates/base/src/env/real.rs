@@ -107,11 +107,16 @@ impl FileSystem for RealFileSystem {
     }
 }
 
+/// Files that are locked one after the other before the name is given up: each costs some calls, and a
+/// holder that removes its file comes between once.
+const LOCK_ROUNDS_MAX: u32 = 64;
+
 /// Takes the lock of the file that has the name `path`, and calls `opened` each time that one was
 /// opened for it. The last holder may remove the file between that and the lock: then the lock is of
-/// a file that nobody else can find, and another one is opened.
+/// a file that nobody else can find, and another one is opened. Fails if that goes on: some file systems
+/// number a file anew each time it is asked, and there nobody can know what was locked.
 fn lock_named(path: &Path, opened: &mut dyn FnMut()) -> io::Result<File> {
-    loop {
+    for _ in 0..LOCK_ROUNDS_MAX {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
         opened();
         match file.try_lock() {
@@ -130,6 +135,11 @@ fn lock_named(path: &Path, opened: &mut dyn FnMut()) -> io::Result<File> {
             _ => {}
         }
     }
+    let name = path.display();
+    Err(io::Error::other(format!(
+        "{name} was another file after each of {LOCK_ROUNDS_MAX} times that it was locked; either it is \
+         replaced all the time, or its file system does not number files in a way that lasts"
+    )))
 }
 
 /// Lets this process have as many files open as it may allow itself (`RLIMIT_NOFILE`); gives how
@@ -229,6 +239,25 @@ mod tests {
         assert_eq!(opened, 2);
         drop(held);
         drop(RealFileSystem.lock(&path).unwrap());
+    }
+
+    /// As on a file system that numbers a file anew each time it is asked.
+    #[test]
+    fn a_name_that_never_has_the_locked_file_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let mut opened = 0;
+        let refused = lock_named(&path, &mut || {
+            opened += 1;
+            assert!(opened < 1_000, "it goes on for good");
+            // The old file lives until it is replaced, so that the new one has another number.
+            let new = dir.path().join("NEW");
+            std::fs::write(&new, "").unwrap();
+            std::fs::rename(&new, &path).unwrap();
+        });
+        let refused = refused.unwrap_err();
+        assert!(refused.to_string().contains("LOCK"), "{refused}");
+        assert_eq!(opened, LOCK_ROUNDS_MAX);
     }
 
     /// Whether the page cache has a file is not for us to say: then it is read, and not wrongly.

@@ -2,17 +2,19 @@
 //! the last of them and waits for all that are wanted.
 //!
 //! 1. Each read in the ring has a slot, which owns its memory and keeps its file open. A slot is
-//!    emptied only by the completion of its read, so the kernel never writes into memory that is
-//!    free or that anyone looks at.
+//!    emptied only by the completion of its read, or with the ring if the kernel was not told of the
+//!    read. So the kernel never writes into memory that is free or that anyone looks at.
 //! 2. The ring never holds more reads than there are slots, and its completion queue has room for
 //!    all of them: completions cannot overflow, submissions always fit.
 //! 3. Dropping the queue waits for the reads in the ring (a read that a disk has begun cannot be
-//!    called back). Where the kernel will not even let us wait, their memory is leaked.
+//!    called back). Where the kernel will not even let us wait, or the ring is given up, the memory
+//!    of those that it was told of is leaked: it may still write there.
 //! 4. What the ring does not do is done by `read_exact_at`: files without a descriptor, single
 //!    reads that the kernel wants to be tried again, everything while there is no ring.
 //! 5. A ring is given up when the kernel has had no memory for it for too long, and another is set
 //!    up after some reads without one (`rest`). So a shortage that passes does not slow the thread
-//!    for good, and one that stays costs little. A ring that fails in any other way is not replaced:
+//!    for good, and one that stays costs little, in time and in memory: the number of reads doubles
+//!    until a ring has lasted. A ring that fails in any other way is not replaced:
 //!    that is no shortage but a kernel or a sandbox that refuses, and each try would end reads with
 //!    an error.
 //!
@@ -77,14 +79,19 @@ pub(super) struct UringQueue {
     kernel: Kernel,
     /// How many reads the next rest lasts.
     next_rest: u32,
+    /// Reads that a ring has yet to do until it has lasted.
+    unproven: u32,
     /// As many as the queue is deep; a completion names its read by its place here.
     slots: Vec<Option<Slot>>,
     /// The places of empty slots.
     free: Vec<usize>,
+    /// The places of the reads in the ring that the kernel has not been told of, in their order there.
+    untold: VecDeque<usize>,
     backlog: VecDeque<Request>,
     done: Vec<Completed>,
     pool: Arc<BufferPool>,
-    /// Times in a row that the kernel had no memory for what it was told when a read was waited for.
+    /// Times in a row that the kernel had no memory for what it was told, when a read was waited for
+    /// or none was under way.
     refusals: u32,
     /// The queue is being dropped: nobody wants its reads.
     dropped: bool,
@@ -97,8 +104,9 @@ const REFUSALS_YIELDED: u32 = 16;
 const REFUSALS_MAX: u32 = REFUSALS_YIELDED + 18;
 /// Longest sleep between two tries, in milliseconds, as a power of two.
 const SLEEP_MAX_LOG2: u32 = 4;
-/// Reads without a ring before another is set up: after a ring was in use, and at most. The number
-/// doubles with each ring that was of no use, so that tries that fail take less and less of the time.
+/// Reads without a ring before another is set up: after a ring that lasted, and at most. The number
+/// doubles with each ring that did fewer reads than the first of these, so that tries that fail take
+/// less and less of the time.
 const REST_MIN: u32 = 1 << 10;
 const REST_MAX: u32 = 1 << 20;
 
@@ -121,8 +129,10 @@ impl UringQueue {
             ring,
             kernel,
             next_rest,
+            unproven: 0,
             slots: std::iter::repeat_with(|| None).take(depth).collect(),
             free: (0..depth).rev().collect(),
+            untold: VecDeque::with_capacity(depth),
             backlog: VecDeque::new(),
             done: Vec::new(),
             pool: pool_for(depth),
@@ -143,16 +153,10 @@ impl UringQueue {
         while !self.free.is_empty() {
             let Some(request) = self.backlog.pop_front() else { return };
             self.start(request);
-            if taken && self.untold() >= READS_PER_ENTRY {
-                taken = self.enter(0);
+            if taken && self.untold.len() >= READS_PER_ENTRY {
+                taken = self.enter(0).is_ok();
             }
         }
-    }
-
-    /// Reads in the ring that the kernel has not been told of.
-    fn untold(&mut self) -> usize {
-        let Ring::InUse(ring) = &mut self.ring else { return 0 };
-        ring.submission().len()
     }
 
     /// Whether the next read goes through the ring, for which another may be set up.
@@ -177,10 +181,10 @@ impl UringQueue {
         }
     }
 
-    /// Goes on without a ring for a while, each time for longer until a read through one is done;
-    /// for good if `error` is no shortage.
+    /// Goes on without a ring for a while, each time for longer until one has lasted; for good if
+    /// `error` is no shortage.
     fn rest(&mut self, error: &io::Error) {
-        self.refusals = 0;
+        (self.refusals, self.unproven) = (0, REST_MIN);
         if !may_pass(error) {
             self.ring = Ring::Failed;
             return;
@@ -230,6 +234,7 @@ impl UringQueue {
         // it is until the read completes (invariant 1), and keeps the descriptor open.
         let pushed = unsafe { ring.submission().push(&entry) };
         pushed.expect("the submission queue has room for all slots");
+        self.untold.push_back(place);
     }
 
     fn read_now(&mut self, request: &Request) {
@@ -241,7 +246,11 @@ impl UringQueue {
     fn reap(&mut self) {
         while let Ring::InUse(ring) = &mut self.ring {
             let Some(completion) = ring.completion().next() else { return };
-            (self.refusals, self.next_rest) = (0, REST_MIN);
+            self.refusals = 0;
+            self.unproven = self.unproven.saturating_sub(1);
+            if self.unproven == 0 {
+                self.next_rest = REST_MIN;
+            }
             let place = completion.user_data() as usize;
             let slot = self.slots[place].take().expect("only reads in the ring complete");
             self.free.push(place);
@@ -272,57 +281,86 @@ impl UringQueue {
         !submission.is_empty() || submission.taskrun() || submission.cq_overflow()
     }
 
-    /// Tells the kernel of new reads and waits until `want` more are done. May return early. Whether
-    /// the kernel has taken what it was told. If it has no memory for it, that is counted only where
-    /// somebody waits: only then there is nothing else to do.
-    fn enter(&mut self, want: usize) -> bool {
-        let Ring::InUse(ring) = &self.ring else { return false };
-        let Err(error) = (self.kernel.enter)(ring, want) else {
+    /// Tells the kernel of new reads and waits until `want` more are done. May return early. Fails if
+    /// the kernel has no memory for what it is told; after any other failure the ring is given up.
+    fn enter(&mut self, want: usize) -> io::Result<()> {
+        let Ring::InUse(ring) = &mut self.ring else { return Ok(()) };
+        let entered = (self.kernel.enter)(ring, want);
+        // The kernel takes them in their order, and may refuse those behind.
+        let told = self.untold.len() - ring.submission().len();
+        self.untold.drain(..told);
+        let Err(error) = entered else {
             self.refusals = 0;
-            return true;
+            return Ok(());
         };
         match Errno::from_io_error(&error) {
-            Some(Errno::INTR) => return true,
+            Some(Errno::INTR) => Ok(()),
             // Short of memory for requests; what is in flight gives some back.
-            Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) if want == 0 => {}
-            Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => self.refused(&error),
-            _ => self.fail(&error),
+            Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => Err(error),
+            _ => {
+                self.fail(&error);
+                Ok(())
+            }
         }
-        false
     }
 
-    /// Lets some time pass before the next try; after too many the ring is given up, and what was
-    /// in it is read without it.
+    /// Enters the kernel for one who waits for `want` reads, or with 0 looks for what is done. If
+    /// nothing that is under way can end the shortage, it is counted: each time it is waited for, and
+    /// where the kernel was told of none of the reads, so that who only looks gets them, too.
+    fn enter_to_reap(&mut self, want: usize) {
+        let Err(error) = self.enter(want) else { return };
+        if want > 0 {
+            self.refused(&error);
+            self.let_time_pass();
+        } else if self.untold.len() == self.in_ring() {
+            self.refused(&error);
+        }
+    }
+
+    /// Counts a refusal; after too many the ring is given up, and what was in it is read without it.
     fn refused(&mut self, error: &io::Error) {
         self.refusals += 1;
-        if self.refusals <= REFUSALS_YIELDED {
-            std::thread::yield_now();
-        } else if self.refusals <= REFUSALS_MAX {
+        if self.refusals <= REFUSALS_MAX {
+            return;
+        }
+        if self.dropped {
+            return self.fail(error);
+        }
+        tracing::warn!(%error, reads = self.next_rest, "reads go on without io_uring for a while");
+        self.rest(error);
+        self.empty_slots().iter().for_each(|request| self.read_now(request));
+    }
+
+    /// Lets some time pass before the next try, if the last one was refused.
+    fn let_time_pass(&self) {
+        if self.refusals > REFUSALS_YIELDED {
             let log2 = (self.refusals - REFUSALS_YIELDED - 1).min(SLEEP_MAX_LOG2);
             std::thread::sleep(Duration::from_millis(1 << log2));
-        } else if self.dropped {
-            self.fail(error);
-        } else {
-            tracing::warn!(%error, reads = self.next_rest, "reads go on without io_uring for a while");
-            self.rest(error);
-            self.empty_slots().iter().for_each(|request| self.read_now(request));
+        } else if self.refusals > 0 {
+            std::thread::yield_now();
         }
     }
 
     /// Gives the ring up for good: its reads end with `error`.
     fn fail(&mut self, error: &io::Error) {
         tracing::warn!(%error, "io_uring failed; reads go on without it");
-        self.ring = Ring::Failed;
+        (self.ring, self.refusals) = (Ring::Failed, 0);
         for request in self.empty_slots() {
             let result = Err(io::Error::new(error.kind(), format!("io_uring failed: {error}")));
             self.done.push(Completed { tag: request.tag, result });
         }
     }
 
-    /// Takes the reads out of a ring that is not used any more. Their memory is never used again,
-    /// because the kernel may still write there.
+    /// Takes the reads out of a ring that is not used any more. The memory of those that the kernel
+    /// was told of is never used again, because it may still write there.
     fn empty_slots(&mut self) -> Vec<Request> {
         let mut requests = Vec::new();
+        for place in std::mem::take(&mut self.untold) {
+            let untold = self.slots[place].take().expect("the slot of a read in the ring");
+            self.pool.put(untold.memory);
+            self.free.push(place);
+            requests.push(untold.request);
+        }
         for (place, slot) in self.slots.iter_mut().enumerate() {
             let Some(Slot { request, memory, .. }) = slot.take() else { continue };
             std::mem::forget(memory);
@@ -341,7 +379,8 @@ impl ReadQueue for UringQueue {
 
     fn flush(&mut self) {
         if self.must_enter() {
-            self.enter(0);
+            // If it refuses, whoever waits for the reads tries again.
+            let _ = self.enter(0);
         }
     }
 
@@ -352,7 +391,7 @@ impl ReadQueue for UringQueue {
             self.fill_ring();
             let missing = at_least.saturating_sub(self.done.len()).min(self.in_ring());
             if missing > 0 || self.must_enter() {
-                self.enter(missing);
+                self.enter_to_reap(missing);
                 self.reap();
             }
             if self.done.len() >= at_least {
@@ -383,7 +422,7 @@ impl Drop for UringQueue {
         self.backlog.clear();
         self.dropped = true;
         while self.in_ring() > 0 {
-            self.enter(self.in_ring());
+            self.enter_to_reap(self.in_ring());
             self.reap();
         }
     }
@@ -428,215 +467,4 @@ fn set_up(depth: u32) -> io::Result<IoUring> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::fs::FileSystem;
-    use super::super::real::RealFileSystem;
-    use super::*;
-    use std::cell::Cell;
-    use std::path::Path;
-
-    const LEN: usize = 10_000;
-
-    fn byte(at: usize) -> u8 {
-        (at % 251) as u8
-    }
-
-    fn file(dir: &Path) -> Arc<dyn ReadFile> {
-        let path = dir.join("file");
-        std::fs::write(&path, (0..LEN).map(byte).collect::<Vec<u8>>()).unwrap();
-        RealFileSystem.open_read(&path).unwrap()
-    }
-
-    /// Calls `check` with a queue and a file, unless this machine has no io_uring.
-    fn with_queue(check: impl FnOnce(UringQueue, Arc<dyn ReadFile>)) {
-        let dir = tempfile::tempdir().unwrap();
-        match UringQueue::new(4) {
-            Ok(queue) => check(queue, file(dir.path())),
-            Err(error) => eprintln!("not tested, io_uring is refused: {error}"),
-        }
-    }
-
-    fn slot(queue: &UringQueue, file: &Arc<dyn ReadFile>, len: usize) -> Slot {
-        let request = Request { tag: 7, file: Arc::clone(file), offset: 1, len };
-        let read = AlignedRead::new(1, len, 1).unwrap();
-        let mut memory = queue.pool.take(len);
-        memory.bytes_mut().fill(255);
-        Slot { request, memory, read }
-    }
-
-    fn one(queue: &mut UringQueue) -> io::Result<ReadBuffer> {
-        let mut done = Vec::new();
-        queue.wait(1, &mut done);
-        assert_eq!((done.len(), done[0].tag, queue.in_flight()), (1, 7, 0));
-        done.remove(0).result
-    }
-
-    #[test]
-    fn a_short_read_goes_on_where_it_ended() {
-        with_queue(|mut queue, file| {
-            let slot = slot(&queue, &file, 1000);
-            queue.finish(slot, 10);
-            let bytes = one(&mut queue).unwrap();
-            assert_eq!(bytes[..10], [255; 10]);
-            assert!(bytes[10..].iter().enumerate().all(|(at, b)| *b == byte(at + 11)));
-            assert_eq!(bytes.len(), 1000);
-        });
-    }
-
-    #[test]
-    fn a_read_that_the_ring_could_not_do_is_done_without_it() {
-        for errno in [Errno::AGAIN, Errno::INTR, Errno::CANCELED] {
-            with_queue(|mut queue, file| {
-                let slot = slot(&queue, &file, 3);
-                queue.finish(slot, -errno.raw_os_error());
-                assert_eq!(*one(&mut queue).unwrap(), [1, 2, 3]);
-            });
-        }
-    }
-
-    #[test]
-    fn an_error_of_the_device_is_that_of_the_read() {
-        with_queue(|mut queue, file| {
-            let slot = slot(&queue, &file, 3);
-            queue.finish(slot, -Errno::IO.raw_os_error());
-            let error = one(&mut queue).unwrap_err();
-            assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
-        });
-    }
-
-    #[test]
-    fn a_ring_that_fails_ends_its_reads_and_the_queue_goes_on() {
-        with_queue(|mut queue, file| {
-            for tag in 0..7 {
-                queue.submit(tag, &file, 1, 3);
-            }
-            queue.flush();
-            queue.fail(&io::Error::from_raw_os_error(Errno::BADF.raw_os_error()));
-            queue.submit(7, &file, 1, 3);
-            let mut done = Vec::new();
-            queue.wait(8, &mut done);
-            assert_eq!(queue.in_flight(), 0);
-            done.sort_by_key(|completed| completed.tag);
-            assert_eq!(done.len(), 8);
-            for (tag, completed) in done.into_iter().enumerate() {
-                // Four were in the ring.
-                match completed.result {
-                    Ok(bytes) => assert!(tag >= 4 && *bytes == [1, 2, 3]),
-                    Err(error) => assert!(tag < 4, "{tag}: {error}"),
-                }
-            }
-        });
-    }
-
-    #[test]
-    fn a_kernel_that_stays_without_memory_is_asked_a_few_times_only() {
-        let no_memory = io::Error::from_raw_os_error(Errno::NOMEM.raw_os_error());
-        with_queue(|mut queue, file| {
-            for tag in 0..4 {
-                queue.submit(tag, &file, 1, 3);
-            }
-            for _ in 0..REFUSALS_MAX {
-                queue.refused(&no_memory);
-                assert_eq!(queue.kind(), QueueKind::Uring, "it may pass");
-            }
-            queue.refused(&no_memory);
-            assert_eq!(queue.kind(), QueueKind::Pread);
-            queue.submit(4, &file, 1, 3);
-            let mut done = Vec::new();
-            queue.wait(5, &mut done);
-            assert_eq!((done.len(), queue.in_flight()), (5, 0));
-            assert!(done.iter().all(|completed| **completed.result.as_ref().unwrap() == [1, 2, 3]));
-        });
-        with_queue(|mut queue, file| {
-            (0..REFUSALS_MAX).for_each(|_| queue.refused(&no_memory));
-            queue.submit(7, &file, 1, 3);
-            one(&mut queue).unwrap();
-            queue.refused(&no_memory);
-            let counts = "refusals count as long as nothing is done between them";
-            assert_eq!(queue.kind(), QueueKind::Uring, "{counts}");
-        });
-    }
-
-    thread_local! {
-        /// How many calls the kernel refuses from now on.
-        static REFUSED: Cell<u32> = const { Cell::new(0) };
-    }
-
-    /// A kernel that refuses some calls with `NOMEM`.
-    const SHORT: Kernel = Kernel {
-        set_up: |depth| refuse().and_then(|()| set_up(depth)),
-        enter: |ring, want| refuse().and_then(|()| ring.submit_and_wait(want)),
-    };
-
-    fn refuse() -> io::Result<()> {
-        let left = REFUSED.get();
-        REFUSED.set(left.saturating_sub(1));
-        if left == 0 { Ok(()) } else { Err(Errno::NOMEM.into()) }
-    }
-
-    /// Reads once, without another read in flight.
-    fn read(queue: &mut UringQueue, file: &Arc<dyn ReadFile>) {
-        queue.submit(7, file, 1, 3);
-        assert_eq!(*one(queue).unwrap(), [1, 2, 3]);
-    }
-
-    /// Reads so often that a rest of this length ends; the next read is the first after it.
-    fn rest(queue: &mut UringQueue, file: &Arc<dyn ReadFile>, reads: u32) {
-        for _ in 0..reads {
-            read(queue, file);
-            assert_eq!(queue.kind(), QueueKind::Pread);
-        }
-    }
-
-    #[test]
-    fn many_reads_submitted_amid_a_shortage_are_done_by_the_ring_once_it_has_passed() {
-        with_queue(|_, file| {
-            let mut queue = UringQueue::over(SHORT, 64).unwrap();
-            REFUSED.set(u32::MAX);
-            for tag in 0..64 {
-                queue.submit(tag, &file, 1, 3);
-                queue.flush();
-            }
-            let mut done = Vec::new();
-            queue.wait(0, &mut done);
-            assert!(done.is_empty());
-            REFUSED.set(REFUSALS_YIELDED);
-            queue.wait(64, &mut done);
-            assert_eq!((done.len(), queue.kind()), (64, QueueKind::Uring));
-            assert!(done.iter().all(|completed| **completed.result.as_ref().unwrap() == [1, 2, 3]));
-        });
-    }
-
-    #[test]
-    fn a_ring_that_was_given_up_is_set_up_again_after_some_reads_and_ever_more_of_them() {
-        with_queue(|_, file| {
-            let mut queue = UringQueue::over(SHORT, 4).unwrap();
-            REFUSED.set(REFUSALS_MAX + 1);
-            read(&mut queue, &file);
-            rest(&mut queue, &file, REST_MIN);
-            // The next ring is refused, and so is the one after.
-            REFUSED.set(2);
-            rest(&mut queue, &file, 1 + 2 * REST_MIN);
-            rest(&mut queue, &file, 1 + 4 * REST_MIN);
-            read(&mut queue, &file);
-            assert_eq!(queue.kind(), QueueKind::Uring);
-            // It works, so that the next rest is short again.
-            REFUSED.set(REFUSALS_MAX + 1);
-            read(&mut queue, &file);
-            rest(&mut queue, &file, REST_MIN);
-            read(&mut queue, &file);
-            assert_eq!(queue.kind(), QueueKind::Uring);
-        });
-    }
-
-    #[test]
-    fn a_queue_that_got_no_ring_for_want_of_memory_gets_one_later() {
-        with_queue(|_, file| {
-            REFUSED.set(1);
-            let mut queue = UringQueue::over(SHORT, 4).unwrap();
-            rest(&mut queue, &file, REST_MIN);
-            read(&mut queue, &file);
-            assert_eq!(queue.kind(), QueueKind::Uring);
-        });
-    }
-}
+mod tests;
