@@ -9,10 +9,17 @@
 //!    the clock has none after it, and its cell then replaces the one of which it was made.
 //! 3. No row runs ahead by more than [`AHEAD_MAX`] of the latest the clock ever showed, in this process
 //!    or one before: the engine keeps that, too. At that limit its writes get one time, and the one that
-//!    commits last is the one that is kept.
+//!    commits last is the one that is kept. But for invariant 4: each process may begin a millisecond
+//!    beyond that.
 //! 4. A time is above every time given before the engine was opened: the commit times of the log
-//!    are not below the times of their cells, and the engine keeps the newest of them.
+//!    are not below the times of their cells, and the engine keeps the newest of them. So no write
+//!    replaces a version that a process before acknowledged, other than a read-modify-write the one of
+//!    which it was made.
 //! 5. A row is driven ahead by its own writes alone, loads of it included.
+//! 6. What a row of a load gets, no other write of the row gets later: a load is installed after writes
+//!    that committed since the row was added, and would hide them. At the limit of invariant 3 that does
+//!    not hold: there the limit wins, or loads would drive the row on without end, and the load, which
+//!    commits last, is kept.
 //!
 //! Rows share slots by their hash: what is said of a row holds of all rows of its slot together.
 
@@ -40,8 +47,8 @@ type Stripe = [i64; SLOTS];
 pub(super) struct RowTimes {
     clock: Arc<dyn Clock>,
     stripes: Vec<Mutex<Stripe>>,
-    /// No time up to this one is given, to whatever row: it may have been by a process before.
-    floor: i64,
+    /// The least time that is given, to whatever row: those below may have been by a process before.
+    first: i64,
     /// The latest that the clock ever showed.
     shown: AtomicI64,
 }
@@ -78,11 +85,11 @@ impl RowTimes {
         let micros = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
         let (before, shown) = (micros(before), micros(shown));
         // The first time of all is 0.
-        let floor = if before == 0 { -TIMESTAMP_MICROS_STEP } else { whole(before) };
+        let first = if before == 0 { 0 } else { above(whole(before)) };
         let stripes = (0..STRIPES).map(|_| Mutex::new([i64::MIN; SLOTS])).collect();
         // Whatever is not known of it, nobody ran further ahead.
-        let shown = AtomicI64::new(whole(shown).max(floor - AHEAD_MAX));
-        Self { clock, stripes, floor, shown }
+        let shown = AtomicI64::new(whole(shown).max(whole(before) - AHEAD_MAX));
+        Self { clock, stripes, first, shown }
     }
 
     /// The time that the clock shows.
@@ -105,9 +112,12 @@ impl RowTimes {
     }
 
     /// The time of a row of a load that began at `begun`: that, or the next of the row at `place` if it
-    /// was given that or a later one.
+    /// was given that or a later one. Up to the limit, the row gets no other like it (invariant 6).
     pub(super) fn draw_loaded(&self, place: Place, begun: Timestamp) -> Timestamp {
-        Drawing { times: self, held: self.hold([place]), now: begun.0 }.next(place)
+        let mut drawing = Drawing { times: self, held: self.hold([place]), now: begun.0 };
+        let time = drawing.next(place);
+        drawing.next(place);
+        time
     }
 
     /// The clock, in whole milliseconds.
@@ -122,27 +132,22 @@ impl RowTimes {
     /// The time that follows `before`, where the clock shows `now`.
     fn next(&self, before: i64, now: i64) -> i64 {
         let most = whole(self.shown.load(Ordering::Acquire).saturating_add(AHEAD_MAX));
-        let above = before.saturating_add(TIMESTAMP_MICROS_STEP);
-        now.max(above.min(most)).max(before)
+        now.max(above(before).min(most)).max(before)
     }
 }
 
 impl Drawing<'_> {
     /// The next time of the row at `place`, one of those that were named.
     pub(super) fn next(&mut self, place: Place) -> Timestamp {
-        let before = self.latest(place);
+        let before = *self.slot(place);
         self.give(place, self.times.next(before, self.now))
     }
 
     /// The time of a write of the row at `place`, one of those that were named, that reads what it
     /// replaces: not below any that the row was given.
     pub(super) fn current(&mut self, place: Place) -> Timestamp {
-        let before = self.latest(place);
+        let before = *self.slot(place);
         self.give(place, before.max(self.now))
-    }
-
-    fn latest(&mut self, place: Place) -> i64 {
-        self.times.floor.max(*self.slot(place))
     }
 
     fn slot(&mut self, place: Place) -> &mut i64 {
@@ -151,9 +156,15 @@ impl Drawing<'_> {
     }
 
     fn give(&mut self, place: Place, time: i64) -> Timestamp {
+        let time = time.max(self.times.first);
         *self.slot(place) = time;
         Timestamp(time)
     }
+}
+
+/// The time after `time`; at the end of time, that itself.
+fn above(time: i64) -> i64 {
+    time.checked_add(TIMESTAMP_MICROS_STEP).unwrap_or(time)
 }
 
 /// The whole milliseconds of `micros`, rounded down.
@@ -254,18 +265,41 @@ mod tests {
         assert_eq!(loaded(b"row"), before + 1_000);
         assert_eq!(loaded(b"other"), 1_000_000, "it is a write of when the load began");
         clock.0.store(0, Ordering::SeqCst);
-        assert_eq!(next(&times, b"row"), before + 2_000);
-        assert_eq!(next(&times, b"other"), 1_001_000);
+        let current = |row: &[u8]| {
+            let place = Place::of(row);
+            times.draw([place]).current(place).0
+        };
+        assert_eq!(current(b"row"), before + 2_000, "what reads does not see the load yet");
+        assert_eq!(current(b"other"), 1_001_000);
+        assert_eq!(next(&times, b"row"), before + 3_000);
+        assert_eq!(next(&times, b"other"), 1_002_000);
     }
 
     #[test]
-    fn what_one_process_ran_ahead_the_next_does_not_run_further() {
+    fn loads_do_not_drive_a_row_beyond_the_limit() {
+        let (times, _) = times(0, 1_000_000);
+        let (begun, limit) = (times.now(), 1_000_000 + AHEAD_MAX);
+        for _ in 0..AHEAD_MAX / TIMESTAMP_MICROS_STEP {
+            next(&times, b"row");
+        }
+        for _ in 0..3 {
+            assert_eq!(times.draw_loaded(Place::of(b"row"), begun).0, limit);
+        }
+        assert_eq!(next(&times, b"row"), limit);
+    }
+
+    #[test]
+    fn what_one_process_ran_ahead_the_next_runs_a_step_further_at_most() {
         let clock = Arc::new(HandClock(AtomicI64::new(1_000_000)));
         let limit = 1_000_000 + AHEAD_MAX;
         for shown in [1_000_000, 999_000, 0] {
-            // What a process left that had come to the limit.
+            // What a process left that had come to the limit, with a version there.
             let times = RowTimes::after(limit as u64, shown, clock.clone());
-            assert_eq!(next(&times, b"row"), limit, "shown {shown}");
+            let first = times.draw([Place::of(b"read")]).current(Place::of(b"read")).0;
+            assert_eq!(first, limit + 1_000, "shown {shown}: not that of the version");
+            for _ in 0..3 {
+                assert_eq!(next(&times, b"row"), limit + 1_000, "shown {shown}");
+            }
         }
         // One that the clock itself had come to.
         let times = RowTimes::after(limit as u64, limit as u64, clock);
