@@ -1,6 +1,7 @@
 //! Reads of a table, and what they must yield.
 
 use crate::model::Shown;
+use crate::refuse::refuses;
 use bytes::Bytes;
 use table::filter::Condition;
 use table::*;
@@ -26,10 +27,12 @@ pub(crate) async fn begin(
     request: ReadRows,
     shown: Shown,
 ) -> Result<Option<Asked>, String> {
-    match local.read_rows(table, request.clone(), Pieces::default()).await {
-        Ok(stream) => Ok(Some(Asked { request, shown, stream, batches: Vec::new() })),
-        Err(Error::InvalidArgument { .. }) => Ok(None),
-        Err(error) => Err(format!("{request:?}: refused: {error}")),
+    let told = local.read_rows(table, request.clone(), Pieces::default()).await;
+    match (refuses(&request), told) {
+        (false, Ok(stream)) => Ok(Some(Asked { request, shown, stream, batches: Vec::new() })),
+        (true, Err(Error::InvalidArgument { .. })) => Ok(None),
+        (true, Ok(_)) => Err(format!("{request:?}: not refused")),
+        (_, Err(error)) => Err(format!("{request:?}: refused: {error}")),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::ask::{self, Asked};
 use crate::case::{Act, BEGIN, Case, FAMILIES, What, World, request};
 use crate::model::{Family, Model, rule};
+use crate::refuse::{refuses_filter, refuses_rule};
 use base::env::{Clock, Env};
 use bytes::Bytes;
 use engine::{Engine, IngestOptions, RowRange};
@@ -184,15 +185,13 @@ impl Life {
     async fn check(&mut self, request: &CheckAndMutate) -> Result<(), String> {
         let CheckAndMutate { row, predicate, on_true, on_false } = request;
         let told = self.local().check_and_mutate_row(&self.table, request.clone()).await;
+        let refused = predicate.as_ref().is_some_and(refuses_filter);
+        let unknown = !self.model.knows(on_true) || !self.model.knows(on_false);
         let holds = match told {
-            Ok(holds) => holds,
-            Err(Error::InvalidArgument { .. }) => return Ok(()),
-            Err(Error::NotFound { .. })
-                if !self.model.knows(on_true) || !self.model.knows(on_false) =>
-            {
-                return Ok(());
-            }
-            Err(error) => return Err(format!("{request:?}: {error}")),
+            Ok(holds) if !refused && !unknown => holds,
+            Err(Error::InvalidArgument { .. }) if refused => return Ok(()),
+            Err(Error::NotFound { .. }) if unknown => return Ok(()),
+            told => return Err(format!("{request:?}: {told:?}")),
         };
         if holds != self.model.holds(row, predicate.as_ref()) {
             return Err(format!("{request:?}: {holds}"));
@@ -223,13 +222,14 @@ impl Life {
         let Some(id) = self.model.family(family) else { return Ok(()) };
         let before = self.model.families[id].gc.clone();
         let both = GcRule::Union(vec![before, gc.clone()]);
-        if both.validate().is_err() {
-            return Ok(());
-        }
         let name = family.to_owned();
         let update = FamilyChange::Update { name, gc: Some(both.clone()), value_type: None };
-        self.local().modify_families(&self.table, vec![update]).await.map_err(show)?;
-        self.model.families[id].gc = both;
+        let told = self.local().modify_families(&self.table, vec![update]).await;
+        match (refuses_rule(&both), told) {
+            (false, Ok(_)) => self.model.families[id].gc = both,
+            (true, Err(Error::InvalidArgument { .. })) => {}
+            (_, told) => return Err(format!("{both:?}: {:?}", told.err())),
+        }
         Ok(())
     }
 
@@ -254,7 +254,7 @@ impl Life {
         rows.iter().try_for_each(|row| load.add(row)).map_err(show)?;
         let loaded = load.finish().map_err(show)?;
         self.local().install(loaded).await.map_err(show)?;
-        rows.iter().for_each(|row| self.model.mutate(&row.row, &row.mutations));
+        rows.iter().for_each(|row| self.model.load(&row.row, &row.mutations));
         Ok(())
     }
 

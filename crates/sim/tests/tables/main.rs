@@ -13,6 +13,7 @@ mod ask;
 mod case;
 mod life;
 mod model;
+mod refuse;
 mod shrink;
 
 use case::Case;

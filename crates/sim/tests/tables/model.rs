@@ -73,13 +73,11 @@ impl Model {
         self.rows.values_mut().for_each(|cells| cells.retain(|(family, ..), _| *family != id));
     }
 
-    fn latest(&self, row: &Bytes) -> i64 {
-        self.given.get(row).copied().unwrap_or(self.floor).max(self.floor)
-    }
-
-    /// The time of the row's next write.
-    fn next(&mut self, row: &Bytes) -> i64 {
-        let time = (self.now / MILLI * MILLI).max(self.latest(row) + MILLI);
+    /// The time of the row's next write: the clock's, or one `above` the latest of the row. All of a
+    /// process are above those of the processes before.
+    fn time(&mut self, row: &Bytes, above: i64) -> i64 {
+        let latest = self.given.get(row).map_or(self.floor + MILLI, |latest| latest + above);
+        let time = (self.now / MILLI * MILLI).max(latest);
         self.given.insert(row.clone(), time);
         time
     }
@@ -99,13 +97,17 @@ impl Model {
 
     /// Changes a row, whose families exist.
     pub(crate) fn mutate(&mut self, row: &Bytes, mutations: &[RowMutation]) {
-        let timed = |mutation: &RowMutation| {
-            matches!(mutation, RowMutation::SetCell { timestamp: WriteTime::Server, .. })
-        };
-        let server = mutations.iter().any(timed).then(|| self.next(row));
+        let server = mutations.iter().any(is_timed).then(|| self.time(row, MILLI));
         for mutation in mutations {
             self.apply(row, mutation, server.unwrap_or_default());
         }
+    }
+
+    /// Changes a row as a load does that begins now: what comes later is above it.
+    pub(crate) fn load(&mut self, row: &Bytes, mutations: &[RowMutation]) {
+        self.mutate(row, mutations);
+        let timed = mutations.iter().any(is_timed);
+        self.given.entry(row.clone()).and_modify(|latest| *latest += i64::from(timed) * MILLI);
     }
 
     fn apply(&mut self, row: &Bytes, mutation: &RowMutation, server: i64) {
@@ -158,8 +160,7 @@ impl Model {
     ) -> Option<BTreeMap<(usize, Bytes), (i64, Bytes)>> {
         let families: Vec<usize> =
             rules.iter().map(|rule| self.family(&rule.family)).collect::<Option<_>>()?;
-        let server = (self.now / MILLI * MILLI).max(self.latest(row));
-        self.given.insert(row.clone(), server);
+        let server = self.time(row, 0);
         let shown = self.shown().remove(row).unwrap_or_default();
         let mut made: BTreeMap<(usize, Bytes), (i64, Bytes)> = BTreeMap::new();
         for (rule, family) in rules.iter().zip(families) {
@@ -223,6 +224,11 @@ impl Model {
         let Some(cells) = self.shown().remove(row) else { return false };
         predicate.is_none_or(|filter| !filter_row(filter, row, cells).is_empty())
     }
+}
+
+/// Whether the server gives the time of the mutation's cell.
+fn is_timed(mutation: &RowMutation) -> bool {
+    matches!(mutation, RowMutation::SetCell { timestamp: WriteTime::Server, .. })
 }
 
 fn number(value: &Bytes) -> i64 {
