@@ -152,6 +152,14 @@ impl Drop for Pin {
 
 /// A moment of the engine; reads through it see exactly the batches committed before it, and
 /// compaction keeps what it needs, until its last clone is dropped.
+///
+/// A snapshot costs what it keeps. Versions that it sees and newer readers do not are written again by
+/// each compaction. Besides, where a compaction began before the snapshot was taken and ends after, and
+/// newest versions of cells were deleted meanwhile, the snapshot keeps the tree as it was at that end: all
+/// SSTables it had, which stay on disk, and its memtables, which stay in memory though they are flushed.
+/// It keeps one such view of a tree at most, whatever is compacted later. Dropping the last snapshot of a
+/// sequence number lets go of it all: the memory is free then, the files are removed, and the versions go
+/// with the compactions that follow. Dropping a tree lets go of what is kept of that tree.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pin: Arc<Pin>,

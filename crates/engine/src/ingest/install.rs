@@ -62,7 +62,7 @@ impl Shared {
     pub(crate) fn ready_ingest(self: &Arc<Self>, files: &mut IngestFiles) -> Result<()> {
         let act = || {
             let parts = self.parts(files)?;
-            let _turns = self.begin(&parts, files)?;
+            let _turns = self.begin(&parts, files, false)?;
             files.ready = true;
             Ok(())
         };
@@ -70,13 +70,15 @@ impl Shared {
         ready.map_err(|error| self.failed(Task::Ingest, error))
     }
 
-    /// Step 1, when there is room. The turns are for the steps that follow.
+    /// Step 1, when there is room, which there was a moment ago if it is `ready`. The turns are for
+    /// the steps that follow.
     fn begin<'a>(
         self: &'a Arc<Self>,
         parts: &'a [Part],
         files: &IngestFiles,
+        ready: bool,
     ) -> Result<Vec<FlushTurn<'a>>> {
-        if !files.ready {
+        if !ready {
             parts.iter().try_for_each(|part| self.wait_for_room(&part.tree, 0))?;
         }
         // In order of their trees, as everybody who takes several does.
@@ -89,11 +91,13 @@ impl Shared {
     }
 
     fn ingest_files(self: &Arc<Self>, files: &mut IngestFiles) -> Result<SequenceNumber> {
+        // It holds for one ingest: who tries again may find the trees full.
+        let ready = std::mem::take(&mut files.ready);
         let parts = self.parts(files)?;
         if parts.is_empty() {
             return Ok(self.snapshots.published());
         }
-        let _turns = self.begin(&parts, files)?;
+        let _turns = self.begin(&parts, files, ready)?;
         let bytes = files.bytes();
         let owed = Cell::new(Duration::ZERO);
         let number = self.commits.number_apart(|number| {

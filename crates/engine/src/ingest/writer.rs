@@ -304,7 +304,7 @@ pub struct IngestFiles {
     /// In row order once `Engine::ingest` begins; no tree is without a file.
     pub(super) trees: BTreeMap<TreeId, Vec<IngestSst>>,
     pub(super) shared: Arc<Shared>,
-    /// There was room for them: `Engine::ready_ingest`.
+    /// There was room for them a moment ago (`Engine::ready_ingest`), and no ingest was tried since.
     pub(super) ready: bool,
     /// Keeps it open (rule 2).
     engine: Engine,

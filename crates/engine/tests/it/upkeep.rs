@@ -5,8 +5,8 @@ use crate::support::{TREE, collect, small};
 use base::env::sim::SimEnv;
 use engine::elide::{ElisionPolicy, ElisionRules, Verdict};
 use engine::{
-    BackgroundRate, Column, Durability, Engine, FamilyId, Options, RowRange, ScanRequest,
-    Timestamp, TreeOptions, WriteBatch,
+    BackgroundRate, Column, Durability, Engine, Error, FamilyId, IngestOptions, Options, RowRange,
+    ScanRequest, Timestamp, TreeOptions, WriteBatch,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -218,6 +218,31 @@ fn writers_are_slowed_before_they_stop_and_the_histogram_says_so() {
     assert!(metric(&engine, "write_slowdowns_total") > 0);
     assert_eq!(metric(&engine, "write_stalls_total"), 0);
     assert_eq!(stalls(&engine).count(), metric(&engine, "write_slowdowns_total"));
+}
+
+#[test]
+fn an_ingest_that_failed_waits_for_room_when_it_is_tried_again() {
+    let machine = SimEnv::new(13);
+    let engine = open(&machine, Options { l0_runs_compact: 1, l0_runs_stall: 3, ..small() });
+    engine.pause_compactions();
+    let mut writer = engine.sst_writer(TREE, &IngestOptions::default()).unwrap();
+    writer.put(b"row", Column::of(FAMILY, b"q"), Timestamp(1), b"value").unwrap();
+    let mut files = writer.finish().unwrap();
+    engine.ready_ingest(&mut files).unwrap();
+    // The row is in memory: that is to be flushed before, and there is no space.
+    let mut batch = WriteBatch::new();
+    batch.put(b"row", Column::of(FAMILY, b"q"), Timestamp(1), &[7; 1_000]);
+    engine.write(TREE, &batch).unwrap();
+    machine.fs.set_capacity(machine.fs.used());
+    let failed = engine.ingest(&mut files);
+    assert!(matches!(failed, Err(Error::NoSpace { .. })), "{failed:?}");
+    machine.fs.set_capacity(u64::MAX);
+    (0..2).for_each(|round| fill(&engine, 50, round));
+    batch.put(b"other", Column::of(FAMILY, b"q"), Timestamp(1), &[7; 30_000]);
+    engine.write(TREE, &batch).unwrap();
+    let slowed = metric(&engine, "write_slowdowns_total");
+    engine.ingest(&mut files).unwrap();
+    assert_eq!(metric(&engine, "write_slowdowns_total"), slowed + 1);
 }
 
 #[test]
