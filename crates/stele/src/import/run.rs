@@ -175,7 +175,10 @@ impl Import<'_> {
             end = item.end;
         }
         if end != done {
-            bail!("the input is not the one that was begun: pass --restart to import it anew");
+            bail!(
+                "the input changed since the import was begun, or another version of stele began it: \
+                 pass --restart to import it anew"
+            );
         }
         Ok(())
     }

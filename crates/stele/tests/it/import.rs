@@ -181,7 +181,8 @@ fn a_changed_job_or_input_is_not_mixed_with_the_old_one() {
     setting.file("a.csv", "k,v\nlonger,1\nb,2\n");
     let changed = setting.import(&file, &options);
     assert_eq!(changed.status.code(), Some(1));
-    assert!(stderr(&changed).contains("--restart"), "{}", stderr(&changed));
+    let said = stderr(&changed);
+    assert!(said.contains("--restart") && said.contains("another version of stele"), "{said}");
     succeeded(&setting.import(&file, &[&options[..], &["--restart"]].concat()));
     assert_eq!(setting.cells(), ["a f:v=1", "b f:v=2", "longer f:v=1"]);
 }
