@@ -18,6 +18,8 @@ mod merge;
 mod places;
 mod report;
 mod ssts;
+#[cfg(test)]
+mod tests;
 mod times;
 
 pub use report::{Loss, Lost, RepairReport};
@@ -53,7 +55,7 @@ const CACHE_BYTES: usize = 4 << 20;
 /// as long as reading the one and writing the other; `progress` is called while SSTables are read.
 ///
 /// `Error::Unusable` if `dir` is in use, of a newer format, or no data directory, or if `into`
-/// cannot be used; `Error::Io` and `Error::NoSpace` if it cannot be written. After an error what
+/// cannot be used; `Error::WritesStopped` if file numbers are used up; `Error::Io` and `Error::NoSpace` if it cannot be written. After an error what
 /// was written to `into` is removed, as far as that can be done.
 pub fn repair_dir(
     env: &Env,
@@ -158,10 +160,19 @@ impl Repair<'_> {
             filter_granularity: granularity.unwrap_or(FilterGranularity::Column),
             open_files: &self.open_files,
             cache: &self.cache,
-            new_file: &|| Ok(FileNumber(self.next_file.replace(self.next_file.get() + 1))),
+            new_file: &|| self.new_file(),
             cancelled: &|| false,
             wrote: &|_| (),
         }))
+    }
+
+    fn new_file(&self) -> Result<FileNumber> {
+        let next = self.next_file.get();
+        if next >= FileNumber::END {
+            return Err(Error::WritesStopped("file numbers are used up".to_owned()));
+        }
+        self.next_file.set(next + 1);
+        Ok(FileNumber(next))
     }
 
     /// Brings the SSTables over, by the manifest if it can be believed.

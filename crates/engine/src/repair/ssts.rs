@@ -74,7 +74,10 @@ fn verify(fs: &dyn FileSystem, source: &Source<'_>, read: &mut dyn FnMut(u64)) -
     if let Some(error) = first {
         return Err(error);
     }
-    match source.meta.and_then(|meta| disagreement(meta, &sst)) {
+    let Some(meta) = source.meta else { return Ok(meta_of(&sst)) };
+    let origin = sst.properties().origin.as_ref();
+    let other_tree = origin.is_some_and(|origin| origin.tree != source.tree);
+    match disagreement(meta, &sst).or(other_tree.then_some("another tree")) {
         Some(what) => {
             Err(Error::corruption(source.path, 0, format!("the manifest tells of {what}")))
         }
@@ -134,12 +137,16 @@ fn salvage(
         .with_origin(origin)
         .with_identity(FileIdentity::draw(fs, &to)?);
     let known = meta.map(|meta| Known {
+        tree,
         entries: meta.entries,
-        last_row: (meta.entries > 0).then_some(&meta.last_row),
+        first_row: meta.first_row.clone(),
+        last_row: meta.last_row.clone(),
+        range_tombstones: meta.range_tombstones,
+        span: meta.span(),
         sequence_min: meta.sequence_min,
         sequence_max: meta.sequence_max,
     });
-    damaged.read(known, &mut |piece| match piece {
+    damaged.read(known.as_ref(), &mut |piece| match piece {
         Piece::Lost(LostRows { offset, what: reason, rows }) => {
             report.losses.push(Loss { file: path.into(), offset, reason, lost: lost(rows) });
             Ok(())

@@ -18,8 +18,16 @@
 //!    file may have been cut where an SSTable ends that a value holds. A header is none if the file
 //!    begins with a value of version 1: no other block can begin like a header. Without either, the
 //!    identity is that of the properties.
+//! 7. A file is held against its entry in the manifest, where there is one. If its properties are not
+//!    those of the entry, nothing of it is taken; if only its rows show that it is another file,
+//!    those are told as lost that it had and those that it should have had, and its range
+//!    tombstones are not taken. What the entry leaves no room for, by row or
+//!    sequence number, is never given.
 
+mod known;
 mod walk;
+
+pub(crate) use known::Known;
 
 use super::format::{BlockType, Footer, Handle, TRAILER_LEN};
 use super::frames::Frames;
@@ -47,19 +55,6 @@ pub(crate) struct LostRows {
     pub(crate) what: String,
     /// The rows.
     pub(crate) rows: RowRange,
-}
-
-/// What is known of a file from elsewhere.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Known<'a> {
-    /// Its entries.
-    pub(crate) entries: u64,
-    /// Its last row; `None` if it has no entries.
-    pub(crate) last_row: Option<&'a Vec<u8>>,
-    /// The smallest sequence number of its entries.
-    pub(crate) sequence_min: SequenceNumber,
-    /// The largest.
-    pub(crate) sequence_max: SequenceNumber,
 }
 
 /// What comes next of a damaged file.
@@ -186,7 +181,14 @@ impl SstSalvage {
     }
 
     /// Gives all that verifies to `sink`, in order. The errors are those of `sink`.
-    pub(crate) fn read(&mut self, known: Option<Known<'_>>, sink: Sink<'_>) -> Result<()> {
+    /// `known` is what the manifest says of the file.
+    pub(crate) fn read(&mut self, known: Option<&Known>, sink: Sink<'_>) -> Result<()> {
+        if let (Some(known), Some(own)) = (known, &self.properties)
+            && !known.is_of(own)
+        {
+            let rows = (own.entries > 0).then(|| span(&own.first_row, &own.last_row));
+            return self.give_up(known, rows, sink);
+        }
         let numbering = match (self.footer, known) {
             (Some(Footer { ingested: false, .. }), _) => Numbering::Own,
             (Some(_), known) => {
@@ -197,7 +199,7 @@ impl SstSalvage {
             }
             (None, _) => Numbering::Own,
         };
-        let mut walk = Walk::new(&self.source, numbering, sink);
+        let mut walk = Walk::new(&self.source, numbering, known, sink);
         let mut parts = Parts::default();
         let by_footer = self.properties.as_ref();
         match &self.top {
@@ -205,7 +207,7 @@ impl SstSalvage {
             None => {
                 let told = known.map(|known| Told {
                     entries: known.entries,
-                    last_row: known.last_row.cloned(),
+                    last_row: known.last_row().cloned(),
                 });
                 let own = |parts: &Parts| match by_footer {
                     Some(own) => Ok(Some(told_by(own))),
@@ -218,7 +220,7 @@ impl SstSalvage {
             Some(_) => None,
             None => self.properties_at(parts.properties)?,
         };
-        let end = match (known.map(|known| known.last_row), by_footer.or(found.as_ref())) {
+        let end = match (known.map(Known::last_row), by_footer.or(found.as_ref())) {
             (Some(Some(last)), _) => End::Row(last.clone()),
             (_, Some(own)) if own.entries > 0 => End::Row(own.last_row.clone()),
             (Some(None), _) | (None, Some(_)) => End::Empty,
@@ -226,11 +228,36 @@ impl SstSalvage {
             (None, None) => End::Unknown,
         };
         walk.finish(end)?;
+        let other = |known: &&Known| {
+            found.as_ref().is_some_and(|own| !known.is_of(own)) || walk.contradicts(known)
+        };
+        if let Some(known) = known.filter(other) {
+            let (rows, sink) = walk.into_rows();
+            return self.give_up(known, rows, sink);
+        }
         if found.is_some() {
             self.properties = found;
         }
-        let ranges = parts.ranges.filter(|_| self.range_tombstones.is_none());
-        ranges.map_or(Ok(()), |handle| self.read_ranges(handle))
+        if let Some(handle) = parts.ranges.filter(|_| self.range_tombstones.is_none()) {
+            self.read_ranges(handle)?;
+        }
+        let told = |ranges: &Vec<_>| {
+            known.is_none_or(|known| known.range_tombstones == ranges.len() as u64)
+        };
+        self.range_tombstones = self.range_tombstones.take().filter(told);
+        Ok(())
+    }
+
+    /// Tells that this is another file than the manifest means; it has the rows `own`.
+    fn give_up(&mut self, known: &Known, own: Option<RowRange>, sink: Sink<'_>) -> Result<()> {
+        (self.properties, self.range_tombstones) = (None, None);
+        let told = [
+            (Some(known.span.clone()), "this is not the file that the manifest names"),
+            (own, "rows of a file that is not the one that the manifest names"),
+        ];
+        told.into_iter().filter_map(|(rows, what)| Some((rows?, what))).try_for_each(
+            |(rows, what)| sink(Piece::Lost(LostRows { offset: 0, what: what.to_owned(), rows })),
+        )
     }
 
     /// The properties that a walk came to, if they can be read.
@@ -238,6 +265,11 @@ impl SstSalvage {
         let Some(handle) = handle else { return Ok(None) };
         damaged_is_none(self.source.read_checked(handle, BlockType::Properties, Properties::decode))
     }
+}
+
+/// The rows from `first` to `last`.
+fn span(first: &[u8], last: &[u8]) -> RowRange {
+    RowRange { start: first.to_vec(), ..RowRange::single(last) }
 }
 
 /// What the properties tell of the whole file.

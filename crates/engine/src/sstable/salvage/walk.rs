@@ -8,7 +8,7 @@ use super::super::index::{IndexMeta, IndexPartition};
 use super::super::scan::block_at;
 use super::super::source::Source;
 use super::super::top_index::TopIndex;
-use super::{LostRows, Piece, Sink, text};
+use super::{Known, LostRows, Piece, Sink, span, text};
 use crate::cell::{EntryKey, SequenceNumber};
 use crate::error::Result;
 use crate::request::RowRange;
@@ -66,11 +66,20 @@ struct Gap {
 pub(super) struct Walk<'a, 's> {
     source: &'a Source,
     numbering: Numbering,
+    known: Option<&'a Known>,
+    /// The first row read.
+    first_row: Option<Vec<u8>>,
     /// The last row read, and whether it goes on.
     row: Option<Vec<u8>>,
     continues: bool,
     /// Entries of the rows read, those whose values are lost included.
     entries: u64,
+    /// Smallest and largest sequence number of those.
+    sequences: Option<(SequenceNumber, SequenceNumber)>,
+    /// Something was told as lost.
+    has_lost: bool,
+    /// The index led to every block.
+    is_whole: bool,
     /// No row from here on may come next, other than this one itself.
     row_max: Option<Vec<u8>>,
     gap: Option<Gap>,
@@ -78,14 +87,24 @@ pub(super) struct Walk<'a, 's> {
 }
 
 impl<'a, 's> Walk<'a, 's> {
-    /// A walk over `source` that gives what it reads to `sink`.
-    pub(super) fn new(source: &'a Source, numbering: Numbering, sink: Sink<'s>) -> Self {
+    /// A walk over `source`, of which the manifest says `known`, that gives what it reads to `sink`.
+    pub(super) fn new(
+        source: &'a Source,
+        numbering: Numbering,
+        known: Option<&'a Known>,
+        sink: Sink<'s>,
+    ) -> Self {
         Self {
             source,
             numbering,
+            known,
+            first_row: None,
             row: None,
             continues: false,
             entries: 0,
+            sequences: None,
+            has_lost: false,
+            is_whole: false,
             row_max: None,
             gap: None,
             sink,
@@ -98,8 +117,10 @@ impl<'a, 's> Walk<'a, 's> {
         let data_end = partitions.iter().flat_map(|p| p.filter.into_iter().chain([p.index]));
         let data_end = data_end.map(|handle| handle.offset).min().unwrap_or(0);
         let mut border = self.source.frames.blocks_start();
-        for (at, partition) in partitions.iter().enumerate() {
-            self.row_max = partitions.get(at + 1).map(|next| next.row.clone());
+        let mut left = partitions;
+        while let Some((partition, behind)) = left.split_first() {
+            left = behind;
+            self.row_max = behind.first().map(|next| next.row.clone());
             match self.blocks_of(partition.index)? {
                 Ok(blocks) => {
                     for (row, handle) in blocks {
@@ -108,10 +129,13 @@ impl<'a, 's> Walk<'a, 's> {
                     }
                 }
                 Err(_) => {
-                    let next = partitions[at + 1..].iter().find_map(|next| {
+                    // The partitions before it are lost as well: this walk is theirs.
+                    let next = behind.iter().enumerate().find_map(|(lost, next)| {
                         let blocks = self.blocks_of(next.index).ok()?.ok()?;
-                        Some((next.row.clone(), blocks.first()?.1.offset))
+                        Some((lost, (next.row.clone(), blocks.first()?.1.offset)))
                     });
+                    let (lost, next) = next.unzip();
+                    left = &behind[lost.unwrap_or(behind.len())..];
                     let (row_max, region_end) = next.unzip();
                     self.row_max = row_max;
                     let region_end = region_end.unwrap_or(data_end);
@@ -123,6 +147,7 @@ impl<'a, 's> Walk<'a, 's> {
                 }
             }
         }
+        self.is_whole = !self.has_lost && self.gap.is_none();
         Ok(())
     }
 
@@ -252,11 +277,7 @@ impl<'a, 's> Walk<'a, 's> {
         let end = if continued { after(row) } else { row.to_vec() };
         // Rows out of order leave no room for it, and yet something is missing.
         let end = end.max(after(&start));
-        (self.sink)(Piece::Lost(LostRows {
-            offset,
-            what,
-            rows: RowRange { start, end: Some(end) },
-        }))
+        self.tell(LostRows { offset, what, rows: RowRange { start, end: Some(end) } })
     }
 
     /// Tells what was missing at the end.
@@ -277,13 +298,35 @@ impl<'a, 's> Walk<'a, 's> {
         let end = match end {
             // Rows behind the last one are none of the file's own.
             End::Row(last) => {
-                Some(after(&last.max(self.row.take().unwrap_or_default()).max(start.clone())))
+                Some(after(&last.max(self.row.clone().unwrap_or_default()).max(start.clone())))
             }
             End::Empty if gap_is_known => None,
             End::Empty => Some(after(&start)),
             End::Unknown => None,
         };
-        (self.sink)(Piece::Lost(LostRows { offset, what, rows: RowRange { start, end } }))
+        self.tell(LostRows { offset, what, rows: RowRange { start, end } })
+    }
+
+    fn tell(&mut self, lost: LostRows) -> Result<()> {
+        self.has_lost = true;
+        (self.sink)(Piece::Lost(lost))
+    }
+
+    /// Whether what was read shows that this is another file than `known` is.
+    pub(super) fn contradicts(&self, known: &Known) -> bool {
+        let all = self.entries == known.entries
+            && self.row.as_ref() == known.last_row()
+            && self.first_row.as_ref().is_none_or(|row| *row == known.first_row);
+        let (min, max) = self.sequences.unwrap_or((known.sequence_min, known.sequence_max));
+        let mut ends = self.first_row.iter().zip([min]).chain(self.row.iter().zip([max]));
+        let fits = ends.all(|(row, sequence)| known.has_room_for(row, sequence));
+        !fits || self.entries > known.entries || (self.is_whole || !self.has_lost) && !all
+    }
+
+    /// The rows from the first to the last that was read, and where they were given to.
+    pub(super) fn into_rows(self) -> (Option<RowRange>, Sink<'s>) {
+        let rows = self.first_row.zip(self.row).map(|(first, last)| span(&first, &last));
+        (rows, self.sink)
     }
 
     /// Reads a data block. `first` is its first row, if the index says so.
@@ -321,15 +364,19 @@ impl<'a, 's> Walk<'a, 's> {
             if !in_order {
                 let what = "rows out of order".to_owned();
                 let rows = RowRange::single(&row);
-                (self.sink)(Piece::Lost(LostRows { offset: handle.offset, what, rows }))?;
+                self.tell(LostRows { offset: handle.offset, what, rows })?;
                 continue;
             }
             if at == 0 {
                 self.resume(handle.offset, &row, continued)?;
                 self.continues = false;
             }
-            self.entries += view.cells_of(at).len() as u64;
             for cell in view.cells_of(at) {
+                let sequence = view.key(cell).sequence;
+                self.count(sequence);
+                if self.known.is_some_and(|known| !known.has_room_for(&row, sequence)) {
+                    continue;
+                }
                 match view.value(cell) {
                     CellValue::Inline(value) => {
                         (self.sink)(Piece::Entry(&row, view.key(cell).with_value(value)))?;
@@ -337,10 +384,18 @@ impl<'a, 's> Walk<'a, 's> {
                     CellValue::Large(large) => self.large(&row, view.key(cell), large)?,
                 }
             }
+            self.first_row.get_or_insert_with(|| row.clone());
             self.row = Some(row.clone());
         }
         self.continues = view.continues();
         Ok(())
+    }
+
+    /// Notes an entry that was read.
+    fn count(&mut self, sequence: SequenceNumber) {
+        self.entries += 1;
+        let (min, max) = self.sequences.unwrap_or((sequence, sequence));
+        self.sequences = Some((min.min(sequence), max.max(sequence)));
     }
 
     fn large(&mut self, row: &[u8], key: EntryKey<'_>, large: LargeValue) -> Result<()> {
@@ -353,7 +408,7 @@ impl<'a, 's> Walk<'a, 's> {
             Err(error) => {
                 let (offset, what) = text(error)?;
                 let (offset, rows) = (offset.max(large.handle.offset), RowRange::single(row));
-                (self.sink)(Piece::Lost(LostRows { offset, what, rows }))
+                self.tell(LostRows { offset, what, rows })
             }
         }
     }

@@ -267,3 +267,44 @@ fn a_footer_that_leads_nowhere_is_none() {
         }
     }
 }
+
+/// A file of version 1 whose first block is a value that is an SSTable is, cut where that ends, that
+/// SSTable: only the manifest tells.
+#[test]
+fn a_first_value_that_is_an_sstable_is_not_the_file() {
+    for (version, inner) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+        let value = sound_sst(inner);
+        let mut long = value.clone();
+        long.resize(9000, 7);
+        let row = |row: u32| (format!("row{row:04}").into_bytes(), vec![put(1, b"q", 5, 9, b"v")]);
+        let mut rows: Rows = (0..100).map(row).collect();
+        rows[0].1[0].value = long;
+        let (bytes, summary) = build_by(&rows, &[], &options(), |builder| match version {
+            1 => builder.of_version_1(),
+            _ => builder.with_identity(IDENTITY),
+        });
+        let meta = crate::compaction::sst_meta(FileNumber(7), summary);
+        let start = bytes.windows(value.len()).position(|part| part == value).unwrap();
+        let cut = bytes[..start + value.len()].to_vec();
+        let salvaged = salvage(cut, Some(&meta)).unwrap();
+        all_is_told(&rows, &salvaged, &format!("version {version}, {inner} in it"));
+    }
+}
+
+/// The end of another file, or of an older one that was overwritten, may follow the start of this one.
+#[test]
+fn a_footer_of_another_identity_than_the_header_is_none() {
+    let (_, bytes, meta, _) = file_with_value(&[0; 5000], 2);
+    let mut other = bytes.clone();
+    other[..40].copy_from_slice(&encode_header(FileIdentity(1)));
+    let opened = open(other.clone()).map(|_| ());
+    match opened {
+        Err(Error::Corruption { what, .. }) => assert!(what.contains("identity"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+    for meta in [None, Some(&meta)] {
+        let (rows, lost, ranges) = salvage(other.clone(), meta).unwrap();
+        assert!(rows.is_empty() && !lost.is_empty(), "{lost:?}");
+        assert!(ranges.is_none_or(|ranges| ranges.is_empty()));
+    }
+}

@@ -3,8 +3,10 @@
 
 use super::imitations::file_with_value;
 use super::*;
+use crate::cell::TreeId;
 use crate::manifest::SstMeta;
 use crate::sstable::salvage::{Known, LostRows, Piece, SstSalvage};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rows over several blocks and partitions, one of them over several blocks; large values; ranges.
 fn example(filter_bits_per_key: u8) -> (Rows, Vec<RangeTombstone>, Vec<u8>, SstMeta) {
@@ -40,12 +42,16 @@ pub(super) fn salvage(bytes: Vec<u8>, meta: Option<&SstMeta>) -> Result<Salvaged
     let mut salvage = SstSalvage::open(file, Path::new("7.sst"), FileNumber(7))?;
     let (mut rows, mut lost) = (Rows::new(), Vec::new());
     let known = meta.map(|meta| Known {
+        tree: TreeId(1),
         entries: meta.entries,
-        last_row: (meta.entries > 0).then_some(&meta.last_row),
+        first_row: meta.first_row.clone(),
+        last_row: meta.last_row.clone(),
+        range_tombstones: meta.range_tombstones,
+        span: meta.span(),
         sequence_min: meta.sequence_min,
         sequence_max: meta.sequence_max,
     });
-    salvage.read(known, &mut |piece| {
+    salvage.read(known.as_ref(), &mut |piece| {
         match piece {
             Piece::Lost(found) => lost.push(found),
             Piece::Entry(row, entry) => match rows.last_mut() {
@@ -241,4 +247,43 @@ fn an_ingested_file_keeps_its_number_when_its_footer_is_lost() {
         assert_eq!((numbers.len(), lost.len()), if at == 60 { (0, 1) } else { (1, 0) });
         assert!(numbers.iter().all(|number| *number == 44), "{numbers:?}");
     }
+}
+
+/// A file that counts how often it is read at each of some places.
+struct Counted(MemoryFile, Vec<u64>, AtomicUsize);
+
+impl ReadFile for Counted {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.2.fetch_add(usize::from(self.1.contains(&offset)), Ordering::Relaxed);
+        self.0.read_exact_at(buf, offset)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        ReadFile::size(&self.0)
+    }
+}
+
+/// Each lost partition does not look through all those behind it.
+#[test]
+fn index_partitions_that_are_all_lost_are_read_twice_at_most() {
+    let row = |row: u32| (format!("row{row:05}").into_bytes(), vec![put(1, b"q", 5, 9, &[7; 900])]);
+    let rows: Rows = (0..1600).map(row).collect();
+    let (mut bytes, _) = build(&rows, &[], &options());
+    let sst = open(bytes.clone()).unwrap();
+    let indexes: Vec<_> = sst.top.partitions().iter().map(|part| part.index.offset).collect();
+    assert!(indexes.len() > 4, "the test wants more than {} partitions", indexes.len());
+    indexes.iter().for_each(|at| bytes[*at as usize] ^= 1);
+    let file = MemoryFile(Arc::new(Mutex::new(bytes)));
+    let file = Arc::new(Counted(file, indexes.clone(), AtomicUsize::new(0)));
+    let read: Arc<dyn ReadFile> = Arc::clone(&file) as _;
+    let mut salvage = SstSalvage::open(read, Path::new("7.sst"), FileNumber(7)).unwrap();
+    let mut entries = 0;
+    let mut count = |piece: Piece<'_>| {
+        entries += usize::from(matches!(piece, Piece::Entry(..)));
+        Ok(())
+    };
+    salvage.read(None, &mut count).unwrap();
+    assert_eq!(entries, rows.len());
+    let reads = file.2.load(Ordering::Relaxed);
+    assert!(reads <= 2 * indexes.len(), "{reads} reads of {} partitions", indexes.len());
 }
