@@ -115,8 +115,8 @@ impl Source {
         }
     }
 
-    /// The footer. From then on, if it is sound, blocks end where it begins and have the checksums
-    /// that it wants.
+    /// The footer, which must have the identity of the header if that is sound. From then on, if it
+    /// is sound, blocks end where it begins and have the checksums that it wants.
     pub(super) fn read_footer(&mut self) -> Result<Footer> {
         let Some(start) = self.len.checked_sub(FOOTER_LEN as u64) else {
             return Err(self.corruption(self.len, "the file is shorter than an SSTable's footer"));
@@ -124,6 +124,11 @@ impl Source {
         let mut bytes = [0; FOOTER_LEN];
         self.read_exact(&mut bytes, start)?;
         let footer = Footer::decode(&bytes).map_err(|error| self.refusal(start, error))?;
+        if let (Some(identity), Ok(other)) = (footer.identity, self.read_header())
+            && other != identity
+        {
+            return Err(self.corruption(start, "the footer has another identity than the header"));
+        }
         (self.blocks_end, self.frames) = (start, footer.frames());
         Ok(footer)
     }

@@ -112,7 +112,7 @@ impl<'a> Check<'a> {
         read(self.sst.bytes());
     }
 
-    /// Checks the header, which no read looks at, against the footer.
+    /// Checks that the header is sound, which no read needs, and agrees with the footer.
     fn header(&self) -> Result<()> {
         let source = &self.sst.source;
         match self.sst.footer.identity {
