@@ -180,40 +180,28 @@ fn remove(fs: &dyn FileSystem, path: &Path) -> bool {
     }
 }
 
-/// Largest number of any SSTable in `dir`, named by the manifest or not.
-pub(crate) fn largest(fs: &dyn FileSystem, dir: &Path) -> Result<Option<FileNumber>> {
+/// The numbers of the SSTables in `dir` that are not in `named`.
+pub(crate) fn unnamed(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    named: &BTreeSet<FileNumber>,
+) -> Result<BTreeSet<FileNumber>> {
     let names = fs.list(dir).map_err(|error| Error::io("list", dir, &error))?;
-    Ok(names.iter().filter_map(|name| FileNumber::of_sst(name)).max())
+    let numbers = names.iter().filter_map(|name| FileNumber::of_sst(name));
+    Ok(numbers.filter(|number| !named.contains(number)).collect())
 }
 
-/// What was found in a directory beside the SSTables that the manifest names.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Leftovers {
-    /// Files deleted.
-    pub deleted: usize,
-    /// Largest number of any SSTable found, deleted or not; no new file may have it.
-    pub largest: Option<FileNumber>,
-}
-
-/// Deletes the SSTables in `dir` that are not in `named`, and all sort runs. Only at open, before
-/// any job runs.
+/// Deletes the SSTables in `dir` that are not in `named`, and all sort runs; gives the number of
+/// files deleted. Only at open, before any job runs.
 pub fn remove_unnamed(
     fs: &dyn FileSystem,
     dir: &Path,
     named: &BTreeSet<FileNumber>,
-) -> Result<Leftovers> {
+) -> Result<usize> {
     let names = fs.list(dir).map_err(|error| Error::io("list", dir, &error))?;
-    let mut leftovers = Leftovers::default();
-    for number in names.iter().filter_map(|name| FileNumber::of_sst(name)) {
-        leftovers.largest = leftovers.largest.max(Some(number));
-        if !named.contains(&number) && remove(fs, &number.sst_path(dir)) {
-            leftovers.deleted += 1;
-        }
-    }
-    for name in names.iter().filter(|name| FileNumber::is_sort(name)) {
-        leftovers.deleted += usize::from(remove(fs, &dir.join(name)));
-    }
-    Ok(leftovers)
+    let ssts = unnamed(fs, dir, named)?.into_iter().map(|number| number.sst_path(dir));
+    let sorts = names.iter().filter(|name| FileNumber::is_sort(name)).map(|name| dir.join(name));
+    Ok(ssts.chain(sorts).filter(|path| remove(fs, path)).count())
 }
 
 #[cfg(test)]
@@ -335,8 +323,7 @@ mod tests {
         for name in others {
             std::fs::write(dir.path().join(name), b"mine").unwrap();
         }
-        let found = remove_unnamed(&RealFileSystem, dir.path(), &named).unwrap();
-        assert_eq!(found, Leftovers { deleted: 3, largest: Some(FileNumber(11)) });
+        assert_eq!(remove_unnamed(&RealFileSystem, dir.path(), &named).unwrap(), 3);
         let left = RealFileSystem.list(dir.path()).unwrap();
         let mut want: Vec<PathBuf> = others.iter().map(PathBuf::from).collect();
         want.push(FileNumber(3).sst_path(Path::new("")));

@@ -66,8 +66,9 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     options.validate()?;
     env.fs.create_dir_all(dir).map_err(|error| Error::io("create", dir, &error))?;
     let lock = lock(&*env.fs, dir)?;
-    let manifest = ManifestSet::open_shaped(Arc::clone(&env.fs), dir, &options.shape)?;
+    let mut manifest = ManifestSet::open_shaped(Arc::clone(&env.fs), dir, &options.shape)?;
     let state = manifest.state();
+    manifest.pass_over(obsolete::unnamed(&*env.fs, dir, &state.files())?);
     if options.direct_reads {
         say_if_not_direct(&*env.fs, dir);
     }
@@ -92,8 +93,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     };
     let (end, start) = replay.run()?;
     check_log(dir, &state, &end)?;
-    let leftovers = obsolete::remove_unnamed(&*env.fs, dir, &manifest.state().files())?;
-    leftovers.largest.into_iter().for_each(|number| manifest.skip_file(number));
+    obsolete::remove_unnamed(&*env.fs, dir, &manifest.state().files())?;
     let sizes = LogSizes::of(&options);
     let writer = LogWriter::open_sized(Arc::clone(&env.fs), dir, sizes, end)?;
     let log_segments = Arc::clone(writer.segments());
@@ -206,6 +206,11 @@ pub(crate) fn check_log(dir: &Path, state: &State, end: &LogEnd) -> Result<()> {
         Err(Error::corruption(&segment.path(dir), 0, what))
     };
     let known = state.log_from > SegmentNumber(1) || state.log_closed.is_some();
+    let next = end.last.map(|(last, ..)| last).unwrap_or_default().next();
+    if let Some(torn) = end.torn_creation.filter(|torn| *torn != next) {
+        let what = "a segment of the log is missing before this one, which is empty";
+        return Err(Error::corruption(&torn.path(dir), 0, what));
+    }
     match end.contents.keys().next() {
         Some(first) if *first > state.log_from => return missing(state.log_from),
         None if known => return missing(state.log_from),

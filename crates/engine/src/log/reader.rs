@@ -49,6 +49,7 @@ pub struct LogEnd {
     /// The last segment, where its records end, and how. `None` if there is no segment.
     pub(crate) last: Option<(SegmentNumber, u64, Ending)>,
     pub(crate) contents: Contents,
+    /// Those with smaller numbers than the last segment; a file of another number was none.
     pub(crate) spares: Vec<SegmentNumber>,
     /// A last segment that was being created when the machine died.
     pub(crate) torn_creation: Option<SegmentNumber>,
@@ -63,8 +64,7 @@ impl LogEnd {
     /// The number of the next segment: never one that was used.
     pub(crate) fn next_segment(&self) -> SegmentNumber {
         let last = self.last.map(|(segment, ..)| segment);
-        let spare = self.spares.iter().max().copied();
-        last.max(spare).unwrap_or_default().next().max(self.torn_creation.unwrap_or_default())
+        last.unwrap_or_default().next().max(self.torn_creation.unwrap_or_default())
     }
 }
 
@@ -100,7 +100,10 @@ impl LogReader {
             torn_creation = numbers.pop();
         }
         let contents = numbers.iter().map(|number| (*number, Default::default())).collect();
-        let end = LogEnd { last: None, contents, spares: listing.spares, torn_creation };
+        // A spare was a segment before the last.
+        let mut spares = listing.spares;
+        spares.retain(|spare| numbers.last().is_some_and(|last| spare < last));
+        let end = LogEnd { last: None, contents, spares, torn_creation };
         let dir = dir.to_owned();
         Ok(Self { fs, dir, segments: numbers, next: 0, current: None, end, failed: None })
     }

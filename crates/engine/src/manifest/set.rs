@@ -25,6 +25,7 @@ use crate::marks::Mark;
 use crate::shape::Shape;
 use base::env::fs::FileSystem;
 use base::sync::Mutex;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +38,8 @@ pub struct ManifestSet {
     record_bytes: usize,
     /// The next file number to hand out. Publishes nothing; it is only ever counted up.
     next_file: AtomicU64,
+    /// Not handed out, since files that no tree knows have them.
+    passed_over: BTreeSet<FileNumber>,
     /// Kept by the log's writer; every install writes them down.
     times: Arc<CommitTimes>,
     /// Held by the install whose turn it is.
@@ -113,6 +116,7 @@ impl ManifestSet {
             roll_bytes: shape.manifest_roll_bytes as u64,
             record_bytes,
             next_file: AtomicU64::new(state.next_file.0),
+            passed_over: BTreeSet::new(),
             times: Arc::new(CommitTimes {
                 newest: AtomicU64::new(state.commit_time),
                 clock: AtomicU64::new(state.clock),
@@ -138,16 +142,22 @@ impl ManifestSet {
     /// next install; until then a crash may give it again, to a file that nobody knows of.
     /// `WritesStopped` when there is none left.
     pub fn new_file(&self) -> Result<FileNumber> {
-        let after = |next: u64| (next < FileNumber::END).then_some(next + 1);
+        let from = |next: u64| (next..FileNumber::END).find(|number| self.is_free(*number));
+        let after = |next: u64| from(next).map(|number| number + 1);
         let next = self.next_file.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
-        let used_up = |_| Error::WritesStopped("file numbers are used up".to_owned());
-        next.map(FileNumber).map_err(used_up)
+        let number = next.ok().and_then(from).map(FileNumber);
+        number.ok_or_else(|| Error::WritesStopped("file numbers are used up".to_owned()))
     }
 
-    /// Makes sure that no number up to `number` is given by `new_file`: for files found in the
-    /// directory that no tree knows.
-    pub fn skip_file(&self, number: FileNumber) {
-        self.next_file.fetch_max(number.0.saturating_add(1), Ordering::Relaxed);
+    fn is_free(&self, number: u64) -> bool {
+        !self.passed_over.contains(&FileNumber(number))
+    }
+
+    /// Has `new_file` give none of `numbers`: those of files found in the directory that no tree
+    /// knows. Other numbers, also smaller ones, are given as before: a stray file, whatever its
+    /// name, uses no numbers up.
+    pub(crate) fn pass_over(&mut self, numbers: BTreeSet<FileNumber>) {
+        self.passed_over = numbers;
     }
 
     /// The times of commits, for who commits to raise. Every install writes down what they are then:
@@ -182,9 +192,7 @@ impl ManifestSet {
         edits.extend(self.times.since(&before));
         let after = Arc::new(before.apply(&edits)?);
         let payload = encode(&edits);
-        if let Err(unreadable) = Edit::decode_all(&payload) {
-            return Err(Error::WritesStopped(unreadable.to_string()));
-        }
+        check_readable(&payload)?;
         writer.installing = true;
         let logged = self.log(&mut writer, &payload, &after);
         writer.installing = false;
@@ -274,6 +282,12 @@ fn encode(edits: &[Edit]) -> Vec<u8> {
     payload
 }
 
+/// Refuses encoded edits whose numbers no reader takes, with `WritesStopped`.
+fn check_readable(payload: &[u8]) -> Result<()> {
+    let read = Edit::decode_all(payload);
+    read.map(drop).map_err(|unreadable| Error::WritesStopped(unreadable.to_string()))
+}
+
 /// Creates manifest `number` with `state` as its snapshot, in records of about `record_bytes` bytes,
 /// and makes it the one that counts.
 fn begin(
@@ -290,11 +304,13 @@ fn begin(
     let mut part = Vec::new();
     for edit in state.to_edits() {
         if part.len() >= record_bytes {
+            check_readable(&part)?;
             writer.write(RecordKind::SnapshotPart, &part)?;
             part.clear();
         }
         edit.encode_into(&mut part);
     }
+    check_readable(&part)?;
     writer.append(&part)?;
     writer.snapshot_end = writer.file.tail();
     fs.sync_dir(dir).map_err(|error| unforgiven("sync", dir, &error))?;

@@ -346,3 +346,16 @@ fn hex(bytes: &[u8]) -> String {
     };
     bytes.chunks(16).enumerate().map(line).collect::<Vec<_>>().join("\n")
 }
+
+/// A snapshot is held to the same numbers as an edit.
+#[test]
+fn no_manifest_begins_with_numbers_that_no_reader_takes() {
+    let fs = SimFs::new(1);
+    let (fs, dir) = (sim(&fs), Path::new("/data"));
+    fs.create_dir_all(dir).unwrap();
+    let beyond = Edit::NextFile(FileNumber(FileNumber::END + 1));
+    let state = State::default().apply(&[beyond]).unwrap();
+    let created = super::create(&*fs, dir, &state);
+    assert!(matches!(created, Err(Error::WritesStopped(_))), "{created:?}");
+    assert!(load(&*fs, dir).is_ok_and(|state| state.is_none()), "it counts");
+}

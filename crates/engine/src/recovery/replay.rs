@@ -6,7 +6,8 @@
 //!    written: when they fill three quarters of it, the tree with the most is flushed, into one run
 //!    of level 0, however many runs it has. Before that the log is made durable up to the batch
 //!    applied last: a power loss may take the newest batches, not some from their midst.
-//! 3. A full disk does not stop the opening: memtables then take more than their share.
+//! 3. A full disk does not stop the opening, nor do numbers that are used up: memtables then take
+//!    more than their share. What a flush wrote that was not installed, the opening removes.
 
 use super::Trees;
 use crate::batch::FrozenBatch;
@@ -17,7 +18,6 @@ use crate::error::{Error, Result};
 use crate::log::{self, LogEnd, LogItem, LogReader, SegmentNumber};
 use crate::manifest::{Edit, LogPosition, ManifestSet, State};
 use crate::metrics::Counters;
-use crate::obsolete;
 use crate::open_files::OpenFiles;
 use crate::options::Options;
 use crate::sstable::BlockCache;
@@ -47,8 +47,8 @@ struct Reached {
     end: u64,
     /// Up to where that segment was made durable.
     durable: u64,
-    /// Whether the disk was too full for a flush.
-    full: bool,
+    /// Whether there was no room, or no number, for a flush.
+    is_full: bool,
 }
 
 impl Replay<'_> {
@@ -58,7 +58,7 @@ impl Replay<'_> {
         let mut reader = LogReader::open(Arc::clone(&self.env.fs), self.dir)?;
         let start = LogStart { last: state.last_sequence, commit_time: state.commit_time };
         let segment = SegmentNumber::default();
-        let mut reached = Reached { start, segment, end: 0, durable: 0, full: false };
+        let mut reached = Reached { start, segment, end: 0, durable: 0, is_full: false };
         let mut before = None;
         while let Some(item) = reader.next()? {
             let batch = decode(self.dir, &item)?;
@@ -103,14 +103,14 @@ impl Replay<'_> {
 
     /// Flushes what is too much for memory.
     fn keep_to_budget(&self, reached: &mut Reached) -> Result<()> {
-        while !reached.full && self.cache.budget().replay_wants_flush() {
+        while !reached.is_full && self.cache.budget().replay_wants_flush() {
             let bytes = |tree: &&Arc<Tree>| -> usize {
                 tree.look().memtables().map(|memtable| memtable.bytes()).sum()
             };
             let largest = self.trees.values().max_by_key(bytes);
             let Some(tree) = largest.filter(|tree| bytes(tree) > 0) else { break };
             match self.flush(tree, reached) {
-                Err(Error::NoSpace { .. }) => reached.full = true,
+                Err(Error::NoSpace { .. } | Error::WritesStopped(_)) => reached.is_full = true,
                 flushed => flushed?,
             }
         }
@@ -122,9 +122,6 @@ impl Replay<'_> {
         tree.freeze();
         let memtables = tree.view().frozen.clone();
         let Some(newest) = memtables.first() else { return Ok(()) };
-        // A crash may have left files behind that the manifest does not know.
-        let largest = obsolete::largest(&*self.env.fs, self.dir)?;
-        largest.into_iter().for_each(|number| self.manifest.skip_file(number));
         let run = self.manifest.state().tree(tree.id).map(|version| version.next_run());
         let run = run.ok_or(Error::UnknownTree(tree.id))?;
         let mut written =
@@ -154,7 +151,7 @@ impl Replay<'_> {
         })
     }
 
-    /// If the manifest does not take it, the next open removes what was written.
+    /// If the manifest does not take it, this open or the next one removes what was written.
     fn install(&self, tree: &Tree, written: &Written) -> Result<()> {
         let state = self.manifest.install(&written.edits)?;
         let version = state.tree(tree.id).cloned().ok_or(Error::UnknownTree(tree.id))?;

@@ -6,13 +6,14 @@ use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::file::FileNumber;
-use crate::log::{COMMIT_TIME_END, LogPosition, SegmentNumber};
+use crate::log::{COMMIT_TIME_END, LogEnd, LogPosition, LogRecord, LogWriter, SegmentNumber};
 use crate::manifest::{Edit, ManifestSet, RunId, SstMeta};
 use crate::options::{Options, TreeOptions};
 use crate::request::{RowRange, ScanRequest};
 use base::env::FileSystem;
 use base::env::sim::SimEnv;
 use std::path::Path;
+use std::sync::Arc;
 
 const TREE: TreeId = TreeId(1);
 /// The first number that no file, run or segment has.
@@ -161,30 +162,25 @@ fn a_store_with_the_greatest_file_number_refuses_nothing_that_it_wrote() {
     lives(&machine, "file");
 }
 
-/// A segment gets the number after those of the spare ones.
 #[test]
 fn a_store_with_the_greatest_segment_refuses_nothing_that_it_wrote() {
     for before in [1, 2, 3] {
         let machine = SimEnv::new(1);
         let fs = machine.env().fs;
         fs.create_dir_all(dir()).unwrap();
-        let name = format!("{:010}.spare", NUMBERS_END - before);
-        fs.create(&dir().join(name)).unwrap().sync().unwrap();
-        fs.sync_dir(dir()).unwrap();
-        let engine = open(&machine).unwrap();
-        engine.create_tree(TREE, TreeOptions::default()).unwrap();
-        let mut written = Vec::new();
-        for row in 0..10 {
-            match write(&engine, &[row]) {
-                Ok(_) => written.push(vec![row]),
-                Err(error) => assert!(matches!(error, Error::WritesStopped(_)), "{error}"),
-            }
-        }
-        drop(engine);
-        if before > 1 {
-            let first = SegmentNumber(NUMBERS_END - before + 1);
-            manifest(&machine).install(&[Edit::LogFrom(first)]).unwrap();
-        }
+        let first = SegmentNumber(NUMBERS_END - before);
+        let create = Edit::CreateTree { tree: TREE, options: TreeOptions::default() };
+        manifest(&machine).install(&[create, Edit::LogFrom(first)]).unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put(&[0], Column::of(FamilyId(1), b"q"), Timestamp(1), b"value");
+        let (contents, spares) = (Default::default(), Vec::new());
+        let end = LogEnd { last: None, contents, spares, torn_creation: Some(first) };
+        let mut log = LogWriter::open(Arc::clone(&fs), dir(), 1 << 20, end).unwrap();
+        let batch = batch.freeze().unwrap();
+        log.append(&[LogRecord::new(TREE, SequenceNumber(1), 1, batch.encoding())]).unwrap();
+        log.sync().unwrap();
+        drop(log);
+        let mut written = vec![vec![0]];
         for round in 10..14 {
             let case = format!("{before} before the end, round {round}");
             let engine = open(&machine).unwrap_or_else(|error| panic!("{case}: {error}"));
@@ -194,6 +190,94 @@ fn a_store_with_the_greatest_segment_refuses_nothing_that_it_wrote() {
             }
             let flushed = engine.flush(TREE);
             assert!(matches!(flushed, Ok(()) | Err(Error::WritesStopped(_))), "{flushed:?}");
+        }
+    }
+}
+
+/// Numbers that are used up stop flushes, not reads.
+#[test]
+fn a_log_that_memory_is_too_small_for_is_replayed_though_file_numbers_are_used_up() {
+    for next in [NUMBERS_END, NUMBERS_END - 1] {
+        let machine = SimEnv::new(1);
+        let engine = open(&machine).unwrap();
+        engine.create_tree(TREE, TreeOptions::default()).unwrap();
+        let mut want = Vec::new();
+        for row in 0..200u8 {
+            let mut batch = WriteBatch::new();
+            let value = vec![row; 100_000];
+            batch.put(&[row], Column::of(FamilyId(1), b"q"), Timestamp(1), &value);
+            engine.write(TREE, &batch).unwrap();
+            want.push(vec![row]);
+        }
+        engine.close().unwrap();
+        drop(engine);
+        manifest(&machine).install(&[Edit::NextFile(FileNumber(next))]).unwrap();
+        let shape = Options::default().shape;
+        let small = Options {
+            memory_bytes_max: shape.memory_bytes_min,
+            memtable_bytes_max: 1 << 20,
+            ..Options::default()
+        };
+        let engine = Engine::open(machine.env(), dir(), small).unwrap();
+        assert_eq!(rows(&engine), want);
+        drop(engine);
+        let named = manifest(&machine).state().files();
+        let names = machine.env().fs.list(dir()).unwrap();
+        let there = names.iter().filter_map(|name| FileNumber::of_sst(name)).collect();
+        assert_eq!(named, there, "files that nobody names are left");
+    }
+}
+
+/// Whoever puts a file there takes its number only, and no other one.
+#[test]
+fn a_stray_sstable_uses_no_numbers_up() {
+    for stray in [FileNumber(NUMBERS_END - 1), FileNumber(2), FileNumber(3)] {
+        let (machine, _) = store(10);
+        let fs = machine.env().fs;
+        fs.create(&stray.sst_path(dir())).unwrap().sync().unwrap();
+        fs.sync_dir(dir()).unwrap();
+        let mut written = 10;
+        for _ in 0..3 {
+            let engine = open(&machine).unwrap();
+            write(&engine, &[written]).unwrap();
+            engine.flush(TREE).unwrap();
+            written += 1;
+            assert_eq!(rows(&engine).len(), usize::from(written));
+            engine.close().unwrap();
+        }
+        assert!(manifest(&machine).state().next_file < FileNumber(100), "{stray:?}");
+    }
+}
+
+/// A new directory in which something stands that is like a part of a log.
+#[test]
+fn a_stray_file_of_the_log_takes_no_place_in_it() {
+    for number in [7, NUMBERS_END - 1] {
+        for kind in ["spare", "log"] {
+            let machine = SimEnv::new(1);
+            let fs = machine.env().fs;
+            fs.create_dir_all(dir()).unwrap();
+            let stray = dir().join(format!("{number:010}.{kind}"));
+            fs.create(&stray).unwrap().sync().unwrap();
+            fs.sync_dir(dir()).unwrap();
+            let case = format!("{}", stray.display());
+            match open(&machine) {
+                Err(Error::Corruption { what, .. }) if kind == "log" => {
+                    assert!(what.contains("missing"), "{case}: {what}");
+                }
+                Err(error) => panic!("{case}: {error}"),
+                Ok(engine) => {
+                    engine.create_tree(TREE, TreeOptions::default()).unwrap();
+                    write(&engine, b"a").unwrap();
+                    drop(engine);
+                    for _ in 0..2 {
+                        let engine = open(&machine);
+                        let engine = engine.unwrap_or_else(|error| panic!("{case}: {error}"));
+                        assert_eq!(rows(&engine), [b"a"], "{case}");
+                        engine.close().unwrap();
+                    }
+                }
+            }
         }
     }
 }
