@@ -176,8 +176,8 @@ impl Import<'_> {
         }
         if end != done {
             bail!(
-                "the input changed since the import was begun, or another version of stele began it: \
-                 pass --restart to import it anew"
+                "the input is not the one that the import was begun with, or another version of stele \
+                 began it: pass --restart to import it anew"
             );
         }
         Ok(())
