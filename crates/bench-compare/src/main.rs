@@ -1,5 +1,5 @@
 //! Named workloads over Stele's engine and its peers, side by side in one run. How to run it and
-//! how to read what it prints: `docs/benchmarks.md`.
+//! how to read what it prints: `docs/benchmark-method.md`.
 
 #[cfg(feature = "jemalloc")]
 mod allocator;
