@@ -9,7 +9,6 @@ use crate::import::ImportArgs;
 use crate::inspect::{CheckArgs, DumpArgs, RepairArgs};
 use crate::load::LoadArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
-use crate::stress::{StressArgs, WorkerArgs};
 use clap::{Parser, Subcommand};
 
 /// A wide-column database that serves Bigtable clients from its own durable engine.
@@ -67,19 +66,6 @@ pub(crate) enum Command {
     /// is lost, what it had overwritten or deleted shows again. Exit status: 0 nothing is lost,
     /// 1 something is or may be, 2 refused before anything was touched.
     Repair(RepairArgs),
-    /// Work on a store of its own with many threads, kill the process again and again, verify.
-    ///
-    /// A worker process writes, deletes, reads, scans, holds snapshots, flushes, compacts, ingests,
-    /// and makes and verifies checkpoints, with other options in each cycle. It is killed by signal
-    /// 9 at random moments; the next one must find all that was acknowledged, of what was in
-    /// flight whole batches or nothing, and nothing else. Memory, open files and files left behind
-    /// are watched. Progress is printed every 10 seconds, at the end a histogram of how long
-    /// writes took; the last line is a summary. If anything is wrong, the exit status is 1, the
-    /// directory is kept, and how to run it again is printed.
-    Stress(StressArgs),
-    /// The process that `stress` kills.
-    #[command(hide = true)]
-    StressWorker(WorkerArgs),
     /// Ask a running server what it does, and tell it what to do.
     ///
     /// Speaks to the server's HTTP address, which is reachable from this machine only unless the

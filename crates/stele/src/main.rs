@@ -3,13 +3,12 @@
 //!
 //! | status | meaning |
 //! |---|---|
-//! | 0 | done; for `check`: clean; for `repair`: nothing is lost; for `stress`: nothing was wrong; for `backup verify`: whole |
+//! | 0 | done; for `check`: clean; for `repair`: nothing is lost; for `backup verify`: whole |
 //! | 1 | failed, and the last line on standard error says why and what to do; for `check` and `backup verify`: damaged; for `repair`: something is lost |
 //! | 2 | refused before anything was touched: a bad flag, configuration or file; for `check`: unusable |
 
 mod admin;
 mod adopt;
-mod beside;
 mod cli;
 mod config;
 mod copies;
@@ -20,7 +19,6 @@ mod logging;
 mod manual;
 mod serve;
 mod size;
-mod stress;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -39,8 +37,6 @@ fn main() -> ExitCode {
         Command::Check(args) => inspect::check(&args),
         Command::Adopt(args) => adopt::run(&args),
         Command::Repair(args) => inspect::repair(&args),
-        Command::Stress(args) => stress::run(&args),
-        Command::StressWorker(args) => stress::run_worker(&args),
         Command::Admin(args) => admin::run(&args),
         Command::Checkpoint(args) => copies::checkpoint(&args),
         Command::Clone(args) => copies::clone(&args),

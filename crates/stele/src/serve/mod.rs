@@ -16,11 +16,11 @@ mod observe;
 mod signals;
 mod state;
 
-use crate::beside::Telling;
 use crate::config::{Config, ServeArgs, describe_durability};
 use crate::logging;
 use anyhow::{Context, anyhow};
 use base::env::{Env, SystemClock};
+use base::rss_monitor::RssMonitor;
 use engine::Engine;
 use observe::Observe;
 use signals::Signals;
@@ -80,8 +80,9 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
         }
     };
     state.set_engine(engine.clone());
-    let telling = Telling::start(engine.clone(), move || memory().saturating_sub(before));
-    let telling = telling.context("cannot start the server's threads")?;
+    let reported = engine.clone();
+    let report = move || reported.note_process_memory(memory().saturating_sub(before));
+    let monitor = RssMonitor::start(report).context("cannot start the server's threads")?;
     let (drain, draining) = watch::channel(());
     let mut grpc = tokio::spawn(grpc(bigtable, store, Arc::clone(&state), draining));
     state.set_phase(Phase::Serving);
@@ -98,7 +99,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     state.set_phase(Phase::Draining);
     drop(drain);
     finish(&mut grpc, config.drain, &mut signals).await?;
-    drop(telling);
+    drop(monitor);
     tokio::task::spawn_blocking(move || engine.close())
         .await?
         .context("cannot close the data directory cleanly")?;

@@ -1,7 +1,7 @@
 //! House rules of structure, read from the sources: who may import whom.
 //!
 //! 1. Crates import one way: `base ← engine ← table ← bigtable ← stele`, beside them
-//!    `engine ← backup ← stele`; nobody imports `sim`, `bench` or `python`. Read from the
+//!    `engine ← backup ← stele`; nobody imports `sim`, `stress`, `bench` or `python`. Read from the
 //!    manifests.
 //! 2. Inside the engine, the rooms below stay ignorant of the rooms above. Read from every path
 //!    that names a room, `use` lines and others alike, test modules excepted.
@@ -18,6 +18,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("backup", &["base", "engine"]),
     ("stele", &["base", "engine", "table", "bigtable", "backup"]),
     ("sim", &["base", "engine", "table", "bigtable"]),
+    ("stress", &["base", "engine"]),
     ("bench", &["base", "engine", "table", "bigtable"]),
     ("bench-compare", &["base", "engine"]),
     ("python", &["engine"]),

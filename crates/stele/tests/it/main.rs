@@ -15,4 +15,3 @@ mod lifecycle;
 mod load;
 mod rows;
 mod server;
-mod stress;

@@ -1,10 +1,9 @@
 //! The parent: starts workers, kills them, and gives the verdict.
 
-use super::StressArgs;
-use super::plan::{End, Run};
-use super::report::{Event, Memory, Tally};
-use super::work::check;
-use crate::config::ConfigError;
+use crate::plan::{End, Run};
+use crate::report::{Event, Memory, Tally};
+use crate::work::check;
+use crate::{ArgumentError, StressArgs};
 use anyhow::{Context, Result, bail};
 use base::env::{Clock, FileSystem, RealFileSystem, SystemClock};
 use indicatif::HumanCount;
@@ -24,7 +23,7 @@ const WORK_PART: u32 = 6;
 /// Every byte is checked after one kill in so many.
 const CHECK_EVERY: u64 = 4;
 
-/// Runs `stele stress`: 0 if nothing was wrong.
+/// Runs all cycles. The exit status is 0 if nothing was wrong.
 pub(crate) fn run(args: &StressArgs) -> Result<ExitCode> {
     let mut drill = Drill::new(args)?;
     let outcome = drill.go();
@@ -49,7 +48,7 @@ pub(crate) fn run(args: &StressArgs) -> Result<ExitCode> {
             )?;
             writeln!(
                 out,
-                "once more: stele stress --seed {seed} --minutes {} --writers {writers} --readers \
+                "once more: stele-stress --seed {seed} --minutes {} --writers {writers} --readers \
                  {readers} --rows {rows} --data-dir ANOTHER",
                 args.minutes
             )?;
@@ -75,7 +74,7 @@ struct Drill {
 impl Drill {
     fn new(args: &StressArgs) -> Result<Self> {
         if !(args.minutes > 0.0 && args.minutes <= 1e6) {
-            bail!(ConfigError("--minutes must be more than 0 and at most 1000000".to_owned()));
+            bail!(ArgumentError("--minutes must be more than 0 and at most 1000000".to_owned()));
         }
         let seed = args.seed.unwrap_or_else(|| SystemClock.now_micros() as u64 % 1_000_000_000);
         let rows = u16::try_from(args.rows / u32::from(args.writers)).unwrap_or(u16::MAX);
@@ -84,7 +83,9 @@ impl Drill {
         let name = dir.display();
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {name}"))?;
         if !RealFileSystem.list(&dir).with_context(|| format!("cannot list {name}"))?.is_empty() {
-            bail!(ConfigError(format!("{name} is not empty: stress wants a directory of its own")));
+            bail!(ArgumentError(format!(
+                "{name} is not empty: stress wants a directory of its own"
+            )));
         }
         let dir = dir.canonicalize().with_context(|| format!("cannot open {name}"))?;
         std::fs::write(dir.join("run.json"), serde_json::to_vec(&run)?)
@@ -160,10 +161,9 @@ impl Drill {
     fn start(&self) -> Result<(Child, Receiver<Event>)> {
         let program = std::env::current_exe().context("this program is not to be found")?;
         let mut worker = Command::new(program)
-            .arg("stress-worker")
             .arg("--data-dir")
             .arg(&self.dir)
-            .args(["--cycle", &self.cycle.to_string()])
+            .args(["--worker-cycle", &self.cycle.to_string()])
             // What glibc keeps for each of many threads is not the engine's.
             .env("MALLOC_ARENA_MAX", "2")
             .stdin(Stdio::piped())

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// A line from a worker.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// It opened the store and found all as it must be.
     Opened,
     /// What was done since the last line.
@@ -18,44 +18,44 @@ pub(super) enum Event {
 
 /// Numbers of things done, and the most that was seen of others.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Tally {
-    pub(super) batches: u64,
-    pub(super) ingests: u64,
-    pub(super) gets: u64,
-    pub(super) row_reads: u64,
-    pub(super) scans: u64,
-    pub(super) scanned_rows: u64,
-    pub(super) snapshots: u64,
-    pub(super) flushes: u64,
-    pub(super) compactions: u64,
-    pub(super) checkpoints: u64,
+pub(crate) struct Tally {
+    pub(crate) batches: u64,
+    pub(crate) ingests: u64,
+    pub(crate) gets: u64,
+    pub(crate) row_reads: u64,
+    pub(crate) scans: u64,
+    pub(crate) scanned_rows: u64,
+    pub(crate) snapshots: u64,
+    pub(crate) flushes: u64,
+    pub(crate) compactions: u64,
+    pub(crate) checkpoints: u64,
     /// Quiet moments, each with everything read and all files accounted for.
-    pub(super) quiet: u64,
-    pub(super) stalls: u64,
-    pub(super) slowdowns: u64,
+    pub(crate) quiet: u64,
+    pub(crate) stalls: u64,
+    pub(crate) slowdowns: u64,
     /// Of a write, ingest or not.
-    pub(super) latencies: Latencies,
+    pub(crate) latencies: Latencies,
     /// SSTables at the last quiet moment.
-    pub(super) ssts: u64,
+    pub(crate) ssts: u64,
     /// Most descriptors at a quiet moment that were not of SSTables.
-    pub(super) descriptors: u64,
+    pub(crate) descriptors: u64,
     /// By budget in bytes, when the most memory was in use.
-    pub(super) memory: BTreeMap<u64, Memory>,
+    pub(crate) memory: BTreeMap<u64, Memory>,
 }
 
 /// Memory in use at some moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     /// Beyond the base, in bytes.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// What the engine's account had of it: more than the budget where memtables were replayed
     /// beyond it, or are still read.
-    pub(super) charged: u64,
+    pub(crate) charged: u64,
 }
 
 impl Tally {
     /// Adds what came after.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (sum, more) in [
             (&mut self.batches, other.batches),
             (&mut self.ingests, other.ingests),
@@ -80,7 +80,7 @@ impl Tally {
     }
 
     /// Notes how much memory is used beside a budget.
-    pub(super) fn saw_memory(&mut self, memory: Memory, budget: u64) {
+    pub(crate) fn saw_memory(&mut self, memory: Memory, budget: u64) {
         let most = self.memory.entry(budget).or_default();
         *most = memory.max(*most);
     }
@@ -88,32 +88,32 @@ impl Tally {
 
 /// How long writes took, counted by the power of two of microseconds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Latencies {
+pub(crate) struct Latencies {
     /// Of place `n`: those of less than 2^n µs, and not less than half of that.
     counts: [u64; 32],
     max_micros: u64,
 }
 
 impl Latencies {
-    pub(super) fn note(&mut self, took: Duration) {
+    pub(crate) fn note(&mut self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let place = (u64::BITS - micros.leading_zeros()) as usize;
         self.counts[place.min(self.counts.len() - 1)] += 1;
         self.max_micros = self.max_micros.max(micros);
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts).for_each(|(sum, more)| *sum += more);
         self.max_micros = self.max_micros.max(other.max_micros);
     }
 
     /// The longest.
-    pub(super) fn max(&self) -> Duration {
+    pub(crate) fn max(&self) -> Duration {
         Duration::from_micros(self.max_micros)
     }
 
     /// A table of them, one line a power of two.
-    pub(super) fn show(&self) -> String {
+    pub(crate) fn show(&self) -> String {
         let total = self.counts.iter().sum::<u64>();
         let mut text = String::from("latency of writes      count   share   this or less\n");
         let mut so_far = 0;

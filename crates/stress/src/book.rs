@@ -8,8 +8,8 @@
 //! A write of 8 bytes is in the page cache, whole, when the call returns, and a killed process
 //! takes nothing back from there. The batches between `expected` and `progress` are drawn again.
 
-use super::batch::{Batch, Field};
-use super::ledger::{CellState, Expected, Ledger};
+use crate::batch::{Batch, Field};
+use crate::ledger::{CellState, Expected, Ledger};
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The files of a run: see the file header.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(crate) struct Book {
     dir: PathBuf,
     progress: File,
 }
@@ -53,7 +53,7 @@ enum Mark {
 
 impl Book {
     /// Opens the book in `dir`, a new one if there is none.
-    pub(super) fn open(dir: &Path) -> Result<Self> {
+    pub(crate) fn open(dir: &Path) -> Result<Self> {
         let path = dir.join("progress");
         let mut options = File::options();
         let progress = options.read(true).write(true).create(true).truncate(false).open(&path);
@@ -77,19 +77,19 @@ impl Book {
     }
 
     /// Notes that the engine is about to get a batch.
-    pub(super) fn begun(&self, batch: &Batch) -> Result<()> {
+    pub(crate) fn begun(&self, batch: &Batch) -> Result<()> {
         self.mark(batch.writer, Mark::Begun, batch.number)
     }
 
     /// Notes that the engine has acknowledged a batch.
-    pub(super) fn acknowledged(&self, batch: &Batch) -> Result<()> {
+    pub(crate) fn acknowledged(&self, batch: &Batch) -> Result<()> {
         self.mark(batch.writer, Mark::Acked, batch.number)
     }
 
     /// What must be there: the state that was saved, and all that was acknowledged or begun since.
     /// Without one, `writers` writers who have written nothing, and empty trees. And whether trees
     /// were being replaced: some may not be there yet, others still be there.
-    pub(super) fn expected(&self, field: Field, writers: u8) -> Result<(Expected, bool)> {
+    pub(crate) fn expected(&self, field: Field, writers: u8) -> Result<(Expected, bool)> {
         let saved = self.load()?.unwrap_or_else(|| Saved {
             replacing: true,
             trees: (1..=field.slots.into()).collect(),
@@ -137,7 +137,7 @@ impl Book {
     }
 
     /// Saves `expected`, of which nothing is in flight, and forgets what a crash undid.
-    pub(super) fn save(&self, expected: &Expected, replacing: bool) -> Result<()> {
+    pub(crate) fn save(&self, expected: &Expected, replacing: bool) -> Result<()> {
         let ledgers: Vec<_> = expected.ledgers.iter().map(|ledger| ledger.lock()).collect();
         let settled = ledgers.iter().map(|ledger| {
             let (number, rows) = ledger.settled();

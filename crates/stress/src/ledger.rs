@@ -11,8 +11,8 @@
 //! 2. States of a row are kept from the last acknowledged batch on, or from the lowest batch that a
 //!    window holds.
 
-use super::batch::{Batch, Field};
-use super::names::{GROUP, Place, SUMS, Spot, qualifier, qualifier_number, version};
+use crate::batch::{Batch, Field};
+use crate::names::{GROUP, Place, SUMS, Spot, qualifier, qualifier_number, version};
 use engine::batch::TimestampRange;
 use engine::cell::{Column, FamilyId, Timestamp};
 use engine::request::{Columns, Direction, ScanRequest, Wanted};
@@ -27,9 +27,9 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 /// timestamp and content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "(u8, u8, u8, u64)", from = "(u8, u8, u8, u64)")]
-pub(super) struct CellState {
-    pub(super) place: Place,
-    pub(super) content: u64,
+pub(crate) struct CellState {
+    pub(crate) place: Place,
+    pub(crate) content: u64,
 }
 
 impl From<CellState> for (u8, u8, u8, u64) {
@@ -46,7 +46,7 @@ impl From<(u8, u8, u8, u64)> for CellState {
 
 impl CellState {
     /// The state of a cell that was read; an error if no writer wrote it.
-    pub(super) fn of(
+    pub(crate) fn of(
         spot: Spot,
         family: FamilyId,
         name: &[u8],
@@ -75,14 +75,14 @@ impl CellState {
 
 /// Which cells of a row a read asks for.
 #[derive(Debug, Clone)]
-pub(super) struct Question {
-    pub(super) columns: Columns,
-    pub(super) timestamps: TimestampRange,
-    pub(super) versions_max: Option<u32>,
+pub(crate) struct Question {
+    pub(crate) columns: Columns,
+    pub(crate) timestamps: TimestampRange,
+    pub(crate) versions_max: Option<u32>,
 }
 
 impl Question {
-    pub(super) const ALL: Self =
+    pub(crate) const ALL: Self =
         Self { columns: Columns::All, timestamps: TimestampRange::ALL, versions_max: None };
 
     /// Those of `cells` that are asked for.
@@ -120,7 +120,7 @@ impl History {
 
 /// The rows of one writer: see the file header.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     /// By slot and row.
     rows: Vec<Vec<History>>,
     begun: u64,
@@ -131,27 +131,27 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// A writer who has done batches up to `number`, which led to `states`, by slot and row.
-    pub(super) fn new(number: u64, states: Vec<Vec<Box<[CellState]>>>) -> Self {
+    pub(crate) fn new(number: u64, states: Vec<Vec<Box<[CellState]>>>) -> Self {
         let history = |cells| History(vec![(number, cells)]);
         let rows = states.into_iter().map(|rows| rows.into_iter().map(history).collect());
         Self { rows: rows.collect(), begun: number, acked: number, holds: BTreeMap::new() }
     }
 
     /// The number of the last batch, which is acknowledged, and the states it led to.
-    pub(super) fn settled(&self) -> (u64, Vec<Vec<&[CellState]>>) {
+    pub(crate) fn settled(&self) -> (u64, Vec<Vec<&[CellState]>>) {
         assert_eq!(self.begun, self.acked, "a batch is in flight");
         let rows = self.rows.iter().map(|rows| rows.iter().map(History::last).collect());
         (self.acked, rows.collect())
     }
 
     /// The batch that comes next.
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         assert_eq!(self.begun, self.acked, "a batch is in flight");
         self.begun + 1
     }
 
     /// The engine is about to get `batch`. Gives by how much the ledger grew, in bytes.
-    pub(super) fn begin(&mut self, batch: &Batch) -> i64 {
+    pub(crate) fn begin(&mut self, batch: &Batch) -> i64 {
         assert_eq!(batch.number, self.next(), "batches come one after the other");
         self.begun = batch.number;
         let held = self.holds.first_key_value().map_or(self.acked, |(number, _)| *number);
@@ -170,7 +170,7 @@ impl Ledger {
     }
 
     /// The engine has acknowledged the batch that was begun.
-    pub(super) fn acknowledge(&mut self) {
+    pub(crate) fn acknowledge(&mut self) {
         self.acked = self.begun;
     }
 
@@ -205,33 +205,33 @@ impl Ledger {
 
 /// All writers' rows.
 #[derive(Debug)]
-pub(super) struct Expected {
-    pub(super) field: Field,
-    pub(super) ledgers: Vec<Mutex<Ledger>>,
+pub(crate) struct Expected {
+    pub(crate) field: Field,
+    pub(crate) ledgers: Vec<Mutex<Ledger>>,
     /// Ids of the trees by slot.
-    pub(super) trees: Vec<AtomicU32>,
+    pub(crate) trees: Vec<AtomicU32>,
     /// Bytes by which the ledgers have grown.
-    pub(super) grown: Arc<AtomicI64>,
+    pub(crate) grown: Arc<AtomicI64>,
 }
 
 /// By writer, after which batches the rows are as they were seen: ranges, both ends included.
-pub(super) type Possible = BTreeMap<u8, Vec<(u64, u64)>>;
+pub(crate) type Possible = BTreeMap<u8, Vec<(u64, u64)>>;
 
 /// Cells of a row that a read found.
 #[derive(Debug, Clone)]
-pub(super) struct Sighting {
-    pub(super) spot: Spot,
-    pub(super) cells: Vec<CellState>,
+pub(crate) struct Sighting {
+    pub(crate) spot: Spot,
+    pub(crate) cells: Vec<CellState>,
 }
 
 impl Sighting {
     /// No cells in a row.
-    pub(super) fn of_nothing(spot: Spot) -> Self {
+    pub(crate) fn of_nothing(spot: Spot) -> Self {
         Self { spot, cells: Vec::new() }
     }
 
     /// A number that differs, all but surely, for other cells.
-    pub(super) fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.cells.hash(&mut hasher);
         hasher.finish()
@@ -240,7 +240,7 @@ impl Sighting {
 
 /// What a read may see, from the moment it is made on. Judge all that was seen at one moment
 /// together.
-pub(super) struct Window<'a> {
+pub(crate) struct Window<'a> {
     expected: &'a Expected,
     /// By writer; `None` for those that are not looked at.
     from: Vec<Option<u64>>,
@@ -250,12 +250,12 @@ pub(super) struct Window<'a> {
 
 impl Expected {
     /// The engine's tree at `slot`.
-    pub(super) fn tree(&self, slot: u8) -> engine::TreeId {
+    pub(crate) fn tree(&self, slot: u8) -> engine::TreeId {
         engine::TreeId(self.trees[usize::from(slot)].load(Ordering::Relaxed))
     }
 
     /// The rows that `request` asks for of the tree at `slot`, in the order of its answer.
-    pub(super) fn spots(&self, slot: u8, request: &ScanRequest) -> Vec<Spot> {
+    pub(crate) fn spots(&self, slot: u8, request: &ScanRequest) -> Vec<Spot> {
         let (writers, rows) = (self.ledgers.len() as u8, self.field.rows);
         let groups = (0..rows).step_by(GROUP.into());
         let of_group = |first: u16| {
@@ -272,7 +272,7 @@ impl Expected {
     }
 
     /// A window on rows of `writers`.
-    pub(super) fn window(&self, writers: impl IntoIterator<Item = u8>) -> Window<'_> {
+    pub(crate) fn window(&self, writers: impl IntoIterator<Item = u8>) -> Window<'_> {
         let mut from = vec![None; self.ledgers.len()];
         for writer in writers.into_iter().map(usize::from) {
             if from[writer].is_none() {
@@ -286,12 +286,12 @@ impl Expected {
     }
 
     /// A window on all rows.
-    pub(super) fn window_on_all(&self) -> Window<'_> {
+    pub(crate) fn window_on_all(&self) -> Window<'_> {
         self.window(0..self.ledgers.len() as u8)
     }
 
     /// The tree at `slot` is another one now, and empty. Nobody writes meanwhile.
-    pub(super) fn replace_tree(&self, slot: u8, tree: engine::TreeId) {
+    pub(crate) fn replace_tree(&self, slot: u8, tree: engine::TreeId) {
         self.trees[usize::from(slot)].store(tree.0, Ordering::Relaxed);
         for ledger in &self.ledgers {
             let mut ledger = ledger.lock();
@@ -302,13 +302,13 @@ impl Expected {
     }
 
     /// Begins `batch` in its writer's ledger.
-    pub(super) fn begin(&self, batch: &Batch) {
+    pub(crate) fn begin(&self, batch: &Batch) {
         let grown = self.ledgers[usize::from(batch.writer)].lock().begin(batch);
         self.grown.fetch_add(grown, Ordering::Relaxed);
     }
 
     /// Settles after a crash, when all was seen, which batch each writer's rows are at.
-    pub(super) fn settle(&self, possible: &Possible) {
+    pub(crate) fn settle(&self, possible: &Possible) {
         for (writer, possible) in possible {
             let mut ledger = self.ledgers[usize::from(*writer)].lock();
             // A batch that changes nothing fits both ways: it was not acknowledged.
@@ -323,20 +323,20 @@ impl Expected {
 
 impl Window<'_> {
     /// What is begun from now on cannot be seen.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         let begun = |ledger: &Mutex<Ledger>| ledger.lock().begun;
         self.until = Some(self.expected.ledgers.iter().map(begun).collect());
     }
 
     /// Whether what was seen at one moment was there. The error says of which row it was not.
-    pub(super) fn judge(&self, question: &Question, seen: &[Sighting]) -> Result<(), String> {
+    pub(crate) fn judge(&self, question: &Question, seen: &[Sighting]) -> Result<(), String> {
         let possible = &mut Possible::new();
         seen.iter().try_for_each(|sighting| self.judge_more(question, sighting, possible))
     }
 
     /// The same of one more row that was seen at that moment: narrows what is `possible` after the
     /// others.
-    pub(super) fn judge_more(
+    pub(crate) fn judge_more(
         &self,
         question: &Question,
         Sighting { spot, cells }: &Sighting,

@@ -1,7 +1,7 @@
 //! What is drawn from the seed for each cycle: how the engine is opened, what work is done on it,
 //! and how the cycle ends.
 
-use super::names::{GROUP_LEN, WRITER_LEN};
+use crate::names::{GROUP_LEN, WRITER_LEN};
 use base::env::{Env, OneByOne, RealFileSystem, Rng};
 use engine::TreeId;
 use engine::options::{
@@ -13,36 +13,36 @@ use std::time::Duration;
 
 /// What a run is told, the same for all its cycles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Run {
-    pub(super) seed: u64,
-    pub(super) writers: u8,
-    pub(super) readers: u8,
+pub(crate) struct Run {
+    pub(crate) seed: u64,
+    pub(crate) writers: u8,
+    pub(crate) readers: u8,
     /// Rows of a writer in each tree.
-    pub(super) rows: u16,
+    pub(crate) rows: u16,
 }
 
 /// Background threads of a cycle, at most.
-pub(super) const THREADS_MAX: usize = 4;
+pub(crate) const THREADS_MAX: usize = 4;
 /// Trees of a run.
-pub(super) const SLOTS: u8 = 3;
+pub(crate) const SLOTS: u8 = 3;
 
 /// How a cycle goes.
 #[derive(Debug)]
-pub(super) struct Cycle {
-    pub(super) options: Options,
+pub(crate) struct Cycle {
+    pub(crate) options: Options,
     /// Whether reads of files go through io_uring.
-    pub(super) uring: bool,
+    pub(crate) uring: bool,
     /// Background threads.
-    pub(super) threads: usize,
+    pub(crate) threads: usize,
     /// A tree that is dropped, and another created for it, before the work begins.
-    pub(super) replaced: Option<u8>,
+    pub(crate) replaced: Option<u8>,
     /// How long work goes on between two quiet moments, at most.
-    pub(super) load: Duration,
+    pub(crate) load: Duration,
 }
 
 /// How the parent ends a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// Killed so long after its start.
     KilledAfterStart(Duration),
     /// Killed so long after it has begun to work.
@@ -67,7 +67,7 @@ fn time(rng: &mut Rng, min: Duration, max: Duration) -> Duration {
 
 impl Cycle {
     /// Cycle `number` of `run`, counted from 1.
-    pub(super) fn draw(run: &Run, number: u64) -> Self {
+    pub(crate) fn draw(run: &Run, number: u64) -> Self {
         let mut rng = rng(run, number, 1);
         let replaced = rng.chance(20).then(|| rng.below(SLOTS.into()) as u8);
         Self {
@@ -80,7 +80,7 @@ impl Cycle {
     }
 
     /// The machine as this cycle has it.
-    pub(super) fn env(&self) -> Env {
+    pub(crate) fn env(&self) -> Env {
         let mut env = Env::real(self.threads);
         if !self.uring {
             env.fs = Arc::new(OneByOne(Arc::new(RealFileSystem)));
@@ -91,7 +91,7 @@ impl Cycle {
 
 impl End {
     /// How cycle `number` ends, which may work for `longest`.
-    pub(super) fn draw(run: &Run, number: u64, longest: Duration) -> Self {
+    pub(crate) fn draw(run: &Run, number: u64, longest: Duration) -> Self {
         let mut rng = rng(run, number, 2);
         let least = Duration::from_millis(200);
         match rng.below(10) {
@@ -147,7 +147,7 @@ fn options(rng: &mut Rng) -> Options {
 }
 
 /// Options of a tree.
-pub(super) fn tree_options(run: &Run, tree: TreeId) -> TreeOptions {
+pub(crate) fn tree_options(run: &Run, tree: TreeId) -> TreeOptions {
     let rng = &mut rng(run, tree.0.into(), 3);
     let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];
     let row_prefix_bytes = pick(rng, &[0, 0, GROUP_LEN, WRITER_LEN]);

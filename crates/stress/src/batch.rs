@@ -1,8 +1,8 @@
 //! What a writer does: its batches, each drawn from the seed, the writer and the batch's number
 //! alone, so that the expected state needs to remember numbers only.
 
-use super::ledger::CellState;
-use super::names::{
+use crate::ledger::CellState;
+use crate::names::{
     self, GROUP, Place, QUALIFIERS, SUMS, Spot, TIMESTAMPS, WIDE_QUALIFIERS, key, qualifier,
 };
 use base::env::Rng;
@@ -13,22 +13,22 @@ use engine::{IngestFiles, SstWriter};
 
 /// What batches are drawn for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Field {
-    pub(super) seed: u64,
+pub(crate) struct Field {
+    pub(crate) seed: u64,
     /// Trees.
-    pub(super) slots: u8,
+    pub(crate) slots: u8,
     /// Rows of a writer in each tree.
-    pub(super) rows: u16,
+    pub(crate) rows: u16,
 }
 
 /// A batch of one writer.
 #[derive(Debug, Clone)]
-pub(super) struct Batch {
-    pub(super) slot: u8,
-    pub(super) writer: u8,
-    pub(super) number: u64,
+pub(crate) struct Batch {
+    pub(crate) slot: u8,
+    pub(crate) writer: u8,
+    pub(crate) number: u64,
     /// Whether its cells, which are in order then, go past the log.
-    pub(super) ingested: bool,
+    pub(crate) ingested: bool,
     changes: Vec<Change>,
 }
 
@@ -71,7 +71,7 @@ enum Change {
 
 impl Batch {
     /// Batch `number` of `writer`.
-    pub(super) fn draw(field: Field, writer: u8, number: u64) -> Self {
+    pub(crate) fn draw(field: Field, writer: u8, number: u64) -> Self {
         let mut rng = Rng::new(field.seed ^ (u64::from(writer) << 56) ^ number.rotate_left(8));
         // The first tree gets most, so that it grows deep.
         let slot = if rng.chance(50) { 0 } else { rng.below(field.slots.into()) as u8 };
@@ -88,7 +88,7 @@ impl Batch {
     }
 
     /// The batch as the engine takes it.
-    pub(super) fn encode(&self) -> WriteBatch {
+    pub(crate) fn encode(&self) -> WriteBatch {
         let mut batch = WriteBatch::new();
         let family = |family: u8| FamilyId(family.into());
         for change in &self.changes {
@@ -129,7 +129,7 @@ impl Batch {
     }
 
     /// Writes the cells of a batch that is ingested.
-    pub(super) fn write_sorted(&self, mut writer: SstWriter) -> engine::Result<IngestFiles> {
+    pub(crate) fn write_sorted(&self, mut writer: SstWriter) -> engine::Result<IngestFiles> {
         for change in &self.changes {
             let Change::Put { row, place, version } = *change else { continue };
             let value = names::value(self.spot(row), place, version);
@@ -141,7 +141,7 @@ impl Batch {
     }
 
     /// The rows it changes, ascending.
-    pub(super) fn rows(&self) -> Vec<u16> {
+    pub(crate) fn rows(&self) -> Vec<u16> {
         let mut rows: Vec<u16> = self.changes.iter().flat_map(Change::rows).collect();
         rows.sort_unstable();
         rows.dedup();
@@ -149,7 +149,7 @@ impl Batch {
     }
 
     /// Does to the cells of `row` what it does.
-    pub(super) fn apply(&self, row: u16, cells: &mut Vec<CellState>) {
+    pub(crate) fn apply(&self, row: u16, cells: &mut Vec<CellState>) {
         self.changes
             .iter()
             .filter(|change| change.rows().contains(&row))

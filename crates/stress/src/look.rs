@@ -1,7 +1,7 @@
 //! Reads every way the engine can be read, and holds what was found to what is expected.
 
-use super::ledger::{CellState, Expected, Possible, Question, Sighting, Window};
-use super::names::{Spot, qualifier};
+use crate::ledger::{CellState, Expected, Possible, Question, Sighting, Window};
+use crate::names::{Spot, qualifier};
 use engine::batch::TimestampRange;
 use engine::cell::{FamilyId, Timestamp};
 use engine::request::{Columns, Direction, RowRange, ScanRequest};
@@ -9,15 +9,15 @@ use engine::{ColumnOf, Engine, RowEnd, RowSelection, Snapshot};
 use std::ops::ControlFlow;
 
 /// What was wrong, in words.
-pub(super) type Judged<T> = Result<T, String>;
+pub(crate) type Judged<T> = Result<T, String>;
 
 /// An error of the engine where none should be.
-pub(super) fn refused(what: &str, error: &engine::Error) -> String {
+pub(crate) fn refused(what: &str, error: &engine::Error) -> String {
     format!("{what} failed: {error}")
 }
 
 /// One column of a row, the newest version: what a get asks.
-pub(super) fn newest(family: u8, number: u8) -> Question {
+pub(crate) fn newest(family: u8, number: u8) -> Question {
     let name = qualifier(number);
     let range = engine::QualifierRange::column(FamilyId(family.into()), &name);
     Question {
@@ -29,10 +29,10 @@ pub(super) fn newest(family: u8, number: u8) -> Question {
 
 /// A column of a row that is got.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
-    pub(super) spot: Spot,
-    pub(super) family: u8,
-    pub(super) qualifier: u8,
+pub(crate) struct Wanted {
+    pub(crate) spot: Spot,
+    pub(crate) family: u8,
+    pub(crate) qualifier: u8,
 }
 
 impl Wanted {
@@ -46,7 +46,7 @@ impl Wanted {
     }
 
     /// Judges what a get found.
-    pub(super) fn judge(
+    pub(crate) fn judge(
         &self,
         window: &Window<'_>,
         found: Option<(Timestamp, &[u8])>,
@@ -58,7 +58,7 @@ impl Wanted {
 }
 
 /// Gets one column.
-pub(super) fn get(engine: &Engine, expected: &Expected, wanted: Wanted) -> Judged<()> {
+pub(crate) fn get(engine: &Engine, expected: &Expected, wanted: Wanted) -> Judged<()> {
     let Wanted { spot, family, qualifier: number } = wanted;
     let window = expected.window([spot.writer]);
     let (tree, row, name) = (expected.tree(spot.slot), spot.key(), qualifier(number));
@@ -68,7 +68,7 @@ pub(super) fn get(engine: &Engine, expected: &Expected, wanted: Wanted) -> Judge
 }
 
 /// Gets the same column of many rows of one tree at one moment.
-pub(super) fn multi_get(
+pub(crate) fn multi_get(
     engine: &Engine,
     expected: &Expected,
     spots: &[Spot],
@@ -94,7 +94,7 @@ pub(super) fn multi_get(
 }
 
 /// Gets with many in flight from this thread.
-pub(super) fn gets_in_flight(
+pub(crate) fn gets_in_flight(
     engine: &Engine,
     expected: &Expected,
     wanted: &[Wanted],
@@ -121,7 +121,7 @@ pub(super) fn gets_in_flight(
 }
 
 /// Reads a row, on this thread or as a task.
-pub(super) fn row(
+pub(crate) fn row(
     engine: &Engine,
     expected: &Expected,
     spot: Spot,
@@ -165,7 +165,7 @@ pub(super) fn row(
 /// Scans rows of the tree at `slot` and shows `each` all rows of the request in the order of the
 /// scan, those that were not found without cells. Gives how many were found. Nothing is kept, so
 /// that a scan takes no memory that grows with the tree.
-pub(super) fn scan(
+pub(crate) fn scan(
     engine: &Engine,
     expected: &Expected,
     slot: u8,
@@ -199,7 +199,7 @@ pub(super) fn scan(
 }
 
 /// Scans and judges.
-pub(super) fn scan_and_judge(
+pub(crate) fn scan_and_judge(
     engine: &Engine,
     expected: &Expected,
     slot: u8,
@@ -219,7 +219,7 @@ pub(super) fn scan_and_judge(
 
 /// Reads everything in `engine`, all trees at one moment, and holds it to what `window` allows.
 /// Gives after which batches of each writer it fits.
-pub(super) fn everything(
+pub(crate) fn everything(
     engine: &Engine,
     expected: &Expected,
     window: &Window<'_>,

@@ -6,8 +6,8 @@
 //! what is beside its account. So it may be the budget and a tenth; where the budget is too small for
 //! what threads need whatever it is, that may come on top.
 
-use super::look::Judged;
-use super::plan::{Run, THREADS_MAX};
+use crate::look::Judged;
+use crate::plan::{Run, THREADS_MAX};
 use engine::Engine;
 
 /// A budget of so much for each thread is kept to, but for a tenth: half of it is for memtables, an
@@ -30,13 +30,13 @@ fn allowed(run: &Run, budget: u64) -> u64 {
 
 /// What the engine says it uses its budget for, in bytes.
 #[derive(Debug)]
-pub(super) struct Account(Vec<(&'static str, u64)>);
+pub(crate) struct Account(Vec<(&'static str, u64)>);
 
 impl Account {
     const BESIDE: &'static str = "memory_beside_bytes";
 
     /// What `engine` says now.
-    pub(super) fn of(engine: &Engine) -> Self {
+    pub(crate) fn of(engine: &Engine) -> Self {
         let metrics = engine.metrics();
         let names = [
             Self::BESIDE,
@@ -51,7 +51,7 @@ impl Account {
     }
 
     /// All that is charged.
-    pub(super) fn sum(&self) -> u64 {
+    pub(crate) fn sum(&self) -> u64 {
         let charged = self.0.iter().filter(|(name, _)| *name != Self::BESIDE);
         charged.map(|(_, bytes)| bytes).sum()
     }
@@ -65,31 +65,31 @@ impl std::fmt::Display for Account {
 }
 
 /// What of `all` is the engine's, where `before` was there before and has `grown` since.
-pub(super) fn by_engine(all: u64, before: u64, grown: i64) -> u64 {
+pub(crate) fn by_engine(all: u64, before: u64, grown: i64) -> u64 {
     all.saturating_sub(before.saturating_add_signed(grown))
 }
 
 /// Memory of a worker at some moment, in bytes.
 #[derive(Debug)]
-pub(super) struct Used {
+pub(crate) struct Used {
     /// What the process has.
-    pub(super) all: u64,
+    pub(crate) all: u64,
     /// What it had before the engine was opened.
-    pub(super) before: u64,
+    pub(crate) before: u64,
     /// What the expected state has grown by since.
-    pub(super) grown: i64,
-    pub(super) account: Account,
+    pub(crate) grown: i64,
+    pub(crate) account: Account,
 }
 
 impl Used {
     /// What is the engine's of it.
-    pub(super) fn by_engine(&self) -> u64 {
+    pub(crate) fn by_engine(&self) -> u64 {
         by_engine(self.all, self.before, self.grown)
     }
 
     /// An error, which tells the parts, if it is more than a worker of `run` may have with a budget of
     /// `budget` bytes.
-    pub(super) fn judge(&self, run: &Run, budget: u64) -> Judged<()> {
+    pub(crate) fn judge(&self, run: &Run, budget: u64) -> Judged<()> {
         let (used, allowed) = (self.by_engine(), allowed(run, budget));
         if used <= allowed {
             return Ok(());

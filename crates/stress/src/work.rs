@@ -1,13 +1,13 @@
 //! The threads that work on the engine between two quiet moments: those that write, those that
 //! read, and one that does what an operator or a background job might.
 
-use super::batch::Batch;
-use super::book::Book;
-use super::ledger::{Expected, Possible, Question, Sighting};
-use super::look::{self, Judged, Wanted, refused};
-use super::names::{self, QUALIFIERS, SUMS, Spot, TIMESTAMPS, WIDE_QUALIFIERS};
-use super::plan::Run;
-use super::report::Tally;
+use crate::batch::Batch;
+use crate::book::Book;
+use crate::ledger::{Expected, Possible, Question, Sighting};
+use crate::look::{self, Judged, Wanted, refused};
+use crate::names::{self, QUALIFIERS, SUMS, Spot, TIMESTAMPS, WIDE_QUALIFIERS};
+use crate::plan::Run;
+use crate::report::Tally;
 use base::env::{Clock, Env, FileSystem, Rng, SystemClock};
 use engine::batch::TimestampRange;
 use engine::cell::{FamilyId, Timestamp};
@@ -27,22 +27,22 @@ const COPY_BYTES: usize = 4 << 20;
 const TELL_EVERY: u64 = 4;
 
 /// What the threads share.
-pub(super) struct Site<'a> {
-    pub(super) run: &'a Run,
-    pub(super) engine: &'a Engine,
-    pub(super) expected: &'a Expected,
-    pub(super) book: &'a Book,
+pub(crate) struct Site<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) engine: &'a Engine,
+    pub(crate) expected: &'a Expected,
+    pub(crate) book: &'a Book,
     /// Where checkpoints are made.
-    pub(super) copy: PathBuf,
+    pub(crate) copy: PathBuf,
     /// Differs from one time of work to the next.
-    pub(super) salt: u64,
-    pub(super) stop: AtomicBool,
-    pub(super) wrong: Mutex<Option<String>>,
-    pub(super) tally: Mutex<Tally>,
+    pub(crate) salt: u64,
+    pub(crate) stop: AtomicBool,
+    pub(crate) wrong: Mutex<Option<String>>,
+    pub(crate) tally: Mutex<Tally>,
 }
 
 impl Site<'_> {
-    pub(super) fn stops(&self) -> bool {
+    pub(crate) fn stops(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
@@ -75,7 +75,7 @@ impl Site<'_> {
     }
 
     /// Writes as `writer`.
-    pub(super) fn write(&self, writer: u8) {
+    pub(crate) fn write(&self, writer: u8) {
         self.go_on(1000 + u64::from(writer), |rng, tally| {
             let number = self.expected.ledgers[usize::from(writer)].lock().next();
             let batch = Batch::draw(self.expected.field, writer, number);
@@ -110,7 +110,7 @@ impl Site<'_> {
     }
 
     /// Reads.
-    pub(super) fn read(&self, reader: u8) {
+    pub(crate) fn read(&self, reader: u8) {
         self.go_on(2000 + u64::from(reader), |rng, tally| {
             let (engine, expected) = (self.engine, self.expected);
             let slot = rng.below(expected.field.slots.into()) as u8;
@@ -150,7 +150,7 @@ impl Site<'_> {
     }
 
     /// Flushes, compacts, holds snapshots, makes checkpoints.
-    pub(super) fn keep_house(&self) {
+    pub(crate) fn keep_house(&self) {
         let mut salt = 0;
         self.go_on(3000, |rng, tally| {
             salt += 1;
@@ -300,7 +300,7 @@ fn question(rng: &mut Rng) -> Question {
 }
 
 /// Verifies every byte of the store at `dir`, which nobody has open.
-pub(super) fn check(dir: &Path) -> Judged<()> {
+pub(crate) fn check(dir: &Path) -> Judged<()> {
     let report = check_dir(&Env::real(1), dir, &mut |_| ());
     let report = report.map_err(|error| refused("a check", &error))?;
     match report.findings.first() {
@@ -310,7 +310,7 @@ pub(super) fn check(dir: &Path) -> Judged<()> {
 }
 
 /// Removes a checkpoint, if there is one.
-pub(super) fn remove_copy(dir: &Path) -> Judged<()> {
+pub(crate) fn remove_copy(dir: &Path) -> Judged<()> {
     match std::fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(format!("cannot remove {}: {error}", dir.display()))
@@ -321,7 +321,7 @@ pub(super) fn remove_copy(dir: &Path) -> Judged<()> {
 
 /// Verifies what a worker that was killed left of a checkpoint: one that was not finished does not
 /// open, one that was is whole.
-pub(super) fn check_leftover(dir: &Path) -> Judged<()> {
+pub(crate) fn check_leftover(dir: &Path) -> Judged<()> {
     let current = base::env::RealFileSystem.exists(&dir.join("CURRENT"));
     if current.map_err(|error| format!("cannot look at {}: {error}", dir.display()))? {
         check(dir).map_err(|what| format!("of a checkpoint: {what}"))?;

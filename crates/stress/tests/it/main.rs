@@ -1,17 +1,28 @@
-//! `stele stress` passes on a sound engine, and finds out one that is not.
+//! `stele-stress` passes on a sound engine, and fails on one that loses a write.
 //!
-//! `STELE_STRESS_MINUTES` sets how long it goes on (default 0.3), `STELE_STRESS_SEED` its seed
+//! `STELE_STRESS_MINUTES` sets how long the run takes (default 0.3), `STELE_STRESS_SEED` its seed
 //! (default: one drawn from the clock).
 
-use crate::server::{run, stderr};
+#![allow(clippy::unwrap_used, reason = "a failure is the test's verdict")]
+
 use std::io::Write;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 const WRITERS: u64 = 4;
 
 fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs the binary to its end and returns what it printed.
+fn run(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stele-stress"));
+    command.args(args).stdin(Stdio::null()).output().unwrap()
 }
 
 #[test]
@@ -22,7 +33,7 @@ fn a_store_survives_stress() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let store = dir.path().join("stress");
     let store = store.to_str().unwrap();
-    let mut args = vec!["stress", "--minutes", &minutes, "--data-dir", store];
+    let mut args = vec!["--minutes", &minutes, "--data-dir", store];
     args.extend(["--writers", "4", "--readers", "3", "--rows", "4000"]);
     args.extend(seed.as_ref().into_iter().flat_map(|seed| ["--seed", seed]));
     let output = run(&args);
@@ -39,9 +50,9 @@ fn a_store_survives_stress() {
     std::io::stderr().write_all(format!("{last}\n").as_bytes()).unwrap();
 }
 
-/// A worker by itself: it is asked to end as soon as it has begun, and so does each thing once.
+/// Runs one worker, whose standard input ends at once: it does each thing once and ends.
 fn work(dir: &Path, cycle: &str) -> Output {
-    run(&["stress-worker", "--data-dir", dir.to_str().unwrap(), "--cycle", cycle])
+    run(&["--data-dir", dir.to_str().unwrap(), "--worker-cycle", cycle])
 }
 
 #[test]
@@ -76,7 +87,7 @@ fn a_lost_write_is_found_out() {
 fn a_directory_in_use_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("mine"), b"precious").unwrap();
-    let output = run(&["stress", "--data-dir", dir.path().to_str().unwrap()]);
+    let output = run(&["--data-dir", dir.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("not empty"), "{}", stderr(&output));
     assert_eq!(std::fs::read(dir.path().join("mine")).unwrap(), b"precious");

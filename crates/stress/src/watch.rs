@@ -1,12 +1,12 @@
 //! Memory and open files of this process, as the system tells them.
 
-use super::report::Tally;
+use crate::report::Tally;
 use engine::manifest::{self, FileNumber, State};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Memory of this process, in bytes.
-pub(super) fn memory_bytes() -> Result<u64, String> {
+pub(crate) fn memory_bytes() -> Result<u64, String> {
     let bytes = base::memory::process_bytes();
     bytes.map(|bytes| bytes as u64).ok_or_else(|| "the system does not tell of memory".to_owned())
 }
@@ -22,7 +22,7 @@ fn descriptors() -> Result<Vec<PathBuf>, String> {
 /// Looks at the files in the store at `dir`, and those that are open, when nothing goes on. Gives
 /// the number of descriptors that are none of the store's SSTables; the error says what should not
 /// be there.
-pub(super) fn files(dir: &Path, tally: &mut Tally) -> Result<usize, String> {
+pub(crate) fn files(dir: &Path, tally: &mut Tally) -> Result<usize, String> {
     let fs = &base::env::RealFileSystem;
     let state = manifest::load(fs, dir).map_err(|error| error.to_string())?;
     let state = state.ok_or("the store has no manifest")?;

@@ -1,17 +1,17 @@
 //! The process that is killed: opens the store, verifies it, works on it, and verifies it again at
 //! quiet moments, until its parent kills it or closes its standard input.
 
-use super::book::Book;
-use super::ledger::Expected;
-use super::look::{self, Judged, refused};
-use super::memory::{Account, Used, by_engine};
-use super::plan::{Cycle, Run, SLOTS, tree_options};
-use super::report::{Event, Memory, Tally};
-use super::work::{Site, check_leftover};
-use super::{WorkerArgs, batch::Field, watch};
-use crate::beside::Telling;
+use crate::book::Book;
+use crate::ledger::Expected;
+use crate::look::{self, Judged, refused};
+use crate::memory::{Account, Used, by_engine};
+use crate::plan::{Cycle, Run, SLOTS, tree_options};
+use crate::report::{Event, Memory, Tally};
+use crate::work::{Site, check_leftover};
+use crate::{batch::Field, watch};
 use anyhow::{Context, Result};
 use base::env::{Clock, SystemClock};
+use base::rss_monitor::RssMonitor;
 use engine::request::Direction;
 use engine::{Engine, TreeId};
 use parking_lot::Mutex;
@@ -33,14 +33,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const DESCRIPTORS_MAX: usize = 64;
 const DESCRIPTORS_MORE: usize = 8;
 
-/// Runs a worker: exit status 0 if it was asked to end and all was well.
-pub(crate) fn run(args: &WorkerArgs) -> Result<ExitCode> {
-    let path = args.data_dir.join("run.json");
+/// Runs the worker of a cycle in the run at `dir`: exit status 0 if it was asked to end and all was
+/// well.
+pub(crate) fn run(dir: &Path, cycle: u64) -> Result<ExitCode> {
+    let path = dir.join("run.json");
     let run = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let run: Run = serde_json::from_slice(&run).context("cannot read run.json")?;
     let ended = Arc::new(AtomicBool::new(false));
     watch_input(Arc::clone(&ended))?;
-    match Worker::new(run, args, ended)?.go() {
+    match Worker::new(run, dir, cycle, ended)?.go() {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(what) => {
             tell(&Event::Wrong(what))?;
@@ -86,14 +87,13 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(run: Run, args: &WorkerArgs, ended: Arc<AtomicBool>) -> Result<Self> {
-        let cycle = Cycle::draw(&run, args.cycle);
-        let book = Book::open(&args.data_dir)?;
+    fn new(run: Run, dir: &Path, number: u64, ended: Arc<AtomicBool>) -> Result<Self> {
+        let cycle = Cycle::draw(&run, number);
+        let book = Book::open(dir)?;
         let field = Field { seed: run.seed, slots: SLOTS, rows: run.rows };
         let (expected, replacing) = book.expected(field, run.writers)?;
-        let (store, copy) = (args.data_dir.join("store"), args.data_dir.join("copy"));
+        let (store, copy) = (dir.join("store"), dir.join("copy"));
         let before = watch::memory_bytes().map_err(anyhow::Error::msg)?;
-        let (number, descriptors) = (args.cycle, None);
         Ok(Self {
             run,
             number,
@@ -105,7 +105,7 @@ impl Worker {
             copy,
             ended,
             before,
-            descriptors,
+            descriptors: None,
         })
     }
 
@@ -113,7 +113,7 @@ impl Worker {
         check_leftover(&self.copy)?;
         let opened = Engine::open(self.cycle.env(), &self.store, self.cycle.options.clone());
         let engine = opened.map_err(|error| refused("opening", &error))?;
-        let _telling = self.tell(&engine)?;
+        let _monitor = self.monitor(&engine)?;
         if self.replacing {
             self.finish_replacing(&engine)?;
         }
@@ -135,14 +135,16 @@ impl Worker {
         }
     }
 
-    /// Has `engine` told what the process has for it, as a server does.
-    fn tell(&self, engine: &Engine) -> Judged<Telling> {
+    /// Reports to `engine` how much memory of the process is the engine's, as a server does.
+    fn monitor(&self, engine: &Engine) -> Judged<RssMonitor> {
         let (before, grown) = (self.before, Arc::clone(&self.expected.grown));
-        let has = move || {
+        let engine = engine.clone();
+        let report = move || {
             let all = watch::memory_bytes().unwrap_or_default();
-            by_engine(all, before, grown.load(Ordering::Relaxed)) as usize
+            let of_engine = by_engine(all, before, grown.load(Ordering::Relaxed));
+            engine.note_process_memory(of_engine as usize);
         };
-        Telling::start(engine.clone(), has).map_err(|error| format!("no thread: {error}"))
+        RssMonitor::start(report).map_err(|error| format!("no thread: {error}"))
     }
 
     /// The trees are there and no others.

@@ -9,34 +9,34 @@
 use base::env::Rng;
 
 /// Neighbouring rows of one writer.
-pub(super) const GROUP: u16 = 16;
+pub(crate) const GROUP: u16 = 16;
 /// Length of a row key, and of the prefix that rows of a group and those of a writer in it share.
-pub(super) const GROUP_LEN: u16 = 5;
-pub(super) const WRITER_LEN: u16 = 8;
+pub(crate) const GROUP_LEN: u16 = 5;
+pub(crate) const WRITER_LEN: u16 = 8;
 /// The family whose cells are sums; 1 and 2 hold values.
-pub(super) const SUMS: u8 = 3;
+pub(crate) const SUMS: u8 = 3;
 /// Timestamps are below this.
-pub(super) const TIMESTAMPS: u8 = 6;
+pub(crate) const TIMESTAMPS: u8 = 6;
 /// Columns of a family in an ordinary row, and in a wide one.
-pub(super) const QUALIFIERS: u8 = 6;
-pub(super) const WIDE_QUALIFIERS: u8 = 120;
+pub(crate) const QUALIFIERS: u8 = 6;
+pub(crate) const WIDE_QUALIFIERS: u8 = 120;
 
 /// A row, by the tree's place among the trees, its writer and its number among the writer's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Spot {
-    pub(super) slot: u8,
-    pub(super) writer: u8,
-    pub(super) row: u16,
+pub(crate) struct Spot {
+    pub(crate) slot: u8,
+    pub(crate) writer: u8,
+    pub(crate) row: u16,
 }
 
 impl Spot {
     /// The row's key.
-    pub(super) fn key(self) -> Vec<u8> {
+    pub(crate) fn key(self) -> Vec<u8> {
         key(self.writer, self.row)
     }
 
     /// The row of `key` in the tree at `slot`; `None` if no writer wrote such a key.
-    pub(super) fn of(slot: u8, key: &[u8]) -> Option<Self> {
+    pub(crate) fn of(slot: u8, key: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(key).ok()?;
         let mut parts = text.split('/');
         let (group, writer, at) = (parts.next()?, parts.next()?, parts.next()?);
@@ -46,44 +46,44 @@ impl Spot {
     }
 
     /// Whether the row is wider than a block.
-    pub(super) fn is_wide(self) -> bool {
+    pub(crate) fn is_wide(self) -> bool {
         self.row % GROUP == GROUP - 1
     }
 }
 
 /// The key of a writer's row: ascending with the row.
-pub(super) fn key(writer: u8, row: u16) -> Vec<u8> {
+pub(crate) fn key(writer: u8, row: u16) -> Vec<u8> {
     format!("{:04}/{writer:02}/{:02}", row / GROUP, row % GROUP).into_bytes()
 }
 
 /// The qualifier of a number.
-pub(super) fn qualifier(number: u8) -> Vec<u8> {
+pub(crate) fn qualifier(number: u8) -> Vec<u8> {
     format!("q{number:03}").into_bytes()
 }
 
 /// The number of a qualifier.
-pub(super) fn qualifier_number(qualifier: &[u8]) -> Option<u8> {
+pub(crate) fn qualifier_number(qualifier: &[u8]) -> Option<u8> {
     let number = std::str::from_utf8(qualifier).ok()?.strip_prefix('q')?.parse().ok()?;
     (self::qualifier(number) == qualifier).then_some(number)
 }
 
 /// Where a cell is in its row, in the engine's order: newer timestamps first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Place {
-    pub(super) family: u8,
-    pub(super) qualifier: u8,
-    pub(super) timestamp: u8,
+pub(crate) struct Place {
+    pub(crate) family: u8,
+    pub(crate) qualifier: u8,
+    pub(crate) timestamp: u8,
 }
 
 impl Place {
     /// Compares in the engine's order.
-    pub(super) fn order(self) -> (u8, u8, std::cmp::Reverse<u8>) {
+    pub(crate) fn order(self) -> (u8, u8, std::cmp::Reverse<u8>) {
         (self.family, self.qualifier, std::cmp::Reverse(self.timestamp))
     }
 }
 
 /// The value of version `version` of a cell: the version, then bytes that follow from all of it.
-pub(super) fn value(spot: Spot, place: Place, version: u64) -> Vec<u8> {
+pub(crate) fn value(spot: Spot, place: Place, version: u64) -> Vec<u8> {
     let Spot { slot, writer, row } = spot;
     let at = u64::from_le_bytes([
         slot,
@@ -114,7 +114,7 @@ pub(super) fn value(spot: Spot, place: Place, version: u64) -> Vec<u8> {
 }
 
 /// The version of a value that was read at `place` of `spot`; an error if no version has it.
-pub(super) fn version(spot: Spot, place: Place, read: &[u8]) -> Result<u64, String> {
+pub(crate) fn version(spot: Spot, place: Place, read: &[u8]) -> Result<u64, String> {
     let head = read.first_chunk::<8>().ok_or_else(|| format!("a value of {} bytes", read.len()))?;
     let version = u64::from_le_bytes(*head);
     let whole = value(spot, place, version);
