@@ -2,22 +2,17 @@
 //! from timed tests; ratios within one run count more than absolute figures.
 
 mod ablate;
-mod blocks;
 mod bulk;
-mod cold;
 mod commit_tails;
 mod compaction_sim;
-mod filter_fpr;
 mod front;
 mod granularity;
 mod heat;
 mod keys;
-mod kv;
 mod measure;
 mod memtable;
 mod prefix_index;
 mod range_drops;
-mod reads;
 mod server;
 mod soak_writes;
 mod timing;
@@ -35,10 +30,6 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 enum Bench {
     /// What each part of the read path buys: the same reads with it switched off and on.
     Ablate(ablate::AblateArgs),
-    /// In-block reads and sizes: our data block against a restart-16 block.
-    Blocks(blocks::BlocksArgs),
-    /// False positives of the row-line filter, for narrow and wide rows.
-    FilterFpr(filter_fpr::FilterFprArgs),
     /// Wide rows that are only read whole: filters of every column, and filters as reads ask.
     Granularity(granularity::GranularityArgs),
     /// Gets before, during and after a compaction, with and without heat inheritance.
@@ -49,20 +40,14 @@ enum Bench {
     PrefixIndex(prefix_index::PrefixIndexArgs),
     /// Many dropped row ranges that lie over one another: memory, commits, reads, opening again.
     RangeDrops(range_drops::RangeDropsArgs),
-    /// The engine by itself: load, point reads, scan, bytes on disk.
-    Kv(kv::KvArgs),
-    /// The same through the Bigtable API of a running server.
+    /// A running server through the Bigtable API: load, point reads, scan.
     Bigtable(front::FrontArgs),
     /// Sorted bulk load, in CPU per key net of the generator.
     Bulk(bulk::BulkArgs),
     /// What compaction costs for trees of any size, by its own picks, without writing them.
     CompactionSim(compaction_sim::CompactionSimArgs),
-    /// Random gets of data far larger than the cache, alone and in flight.
-    Cold(cold::ColdArgs),
     /// Commits beside ingests under a rate limit and beside checkpoints, against quiet ones.
     CommitTails(commit_tails::CommitTailsArgs),
-    /// Random reads of a file through a read queue, to compare with fio.
-    Reads(reads::ReadsArgs),
     /// Random writes at full rate for minutes: stalls of writes, and reads beside them.
     SoakWrites(soak_writes::SoakWritesArgs),
     /// A server binary driven through named workloads: for its profile, or to compare binaries.
@@ -73,25 +58,14 @@ enum Bench {
 fn main() -> ExitCode {
     let done = match Bench::parse() {
         Bench::Ablate(args) => ablate::run(&args).map_err(|error| error.to_string()),
-        Bench::Blocks(args) => {
-            blocks::run(&args);
-            Ok(())
-        }
-        Bench::FilterFpr(args) => {
-            filter_fpr::run(&args);
-            Ok(())
-        }
         Bench::Granularity(args) => granularity::run(&args).map_err(|error| error.to_string()),
         Bench::Heat(args) => heat::run(&args).map_err(|error| error.to_string()),
         Bench::Memtable(args) => memtable::run(&args).map_err(|error| error.to_string()),
         Bench::PrefixIndex(args) => prefix_index::run(&args).map_err(|error| error.to_string()),
-        Bench::Kv(args) => kv::run(&args).map_err(|error| error.to_string()),
         Bench::Bulk(args) => bulk::run(&args).map_err(|error| error.to_string()),
-        Bench::Cold(args) => cold::run(&args).map_err(|error| error.to_string()),
         Bench::CompactionSim(args) => compaction_sim::run(&args).map_err(|error| error.to_string()),
         Bench::SoakWrites(args) => soak_writes::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
-        Bench::Reads(args) => reads::run(&args).map_err(|error| error.to_string()),
         Bench::RangeDrops(args) => range_drops::run(&args).map_err(|error| error.to_string()),
         Bench::CommitTails(args) => commit_tails::run(&args).map_err(|error| error.to_string()),
         Bench::Train(args) => train::run(&args).map_err(|error| error.to_string()),
