@@ -7,13 +7,14 @@
 //! shape of one that is so many times as large, but for what does not shrink (blocks, keys).
 
 use crate::data::{Arrival, Data, DataSpec, Model, What};
-use crate::draw::{Draw, Zipfian};
 use crate::engines::{self, BenchEngine, Entry, Merging, Result, Setup, Sizes, Written};
-use crate::keys::{KeyShape, Kind};
+use crate::keys::KeyShape;
 use crate::load;
-use crate::measure::{Stopwatch, wait_until_quiet};
+use crate::measure::wait_until_quiet;
 use crate::source::Source;
 use crate::touched::Touched;
+use crate::zipfian::Zipfian;
+use bench_core::{KeyKind, Spent, SplitMix64, Stopwatch};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::fs::File;
@@ -132,7 +133,7 @@ pub(crate) fn run(args: &AmplificationArgs) -> Result<()> {
         }
         all.push(amplified);
     }
-    crate::print(&table(&all));
+    bench_core::print(&table(&all));
     Ok(())
 }
 
@@ -204,10 +205,10 @@ fn overwrite(
     engine: &dyn BenchEngine,
     data: &Data,
     args: &AmplificationArgs,
-) -> Result<(u64, crate::measure::Spent)> {
+) -> Result<(u64, Spent)> {
     let rows = data.spec.rows;
     let count = (rows as f64 * args.times).ceil() as u64;
-    let mut draw = Draw(args.seed ^ 0x616d_706c);
+    let mut draw = SplitMix64(args.seed ^ 0x616d_706c);
     let zipfian = (args.keys == Choice::Zipf).then(|| Zipfian::new(rows));
     let numbers = (0..count).map(|_| match &zipfian {
         Some(zipfian) => zipfian.draw(&mut draw),
@@ -272,7 +273,7 @@ impl Watched {
 
 /// Blocks read from disk for a get of any row, once the cache is warm.
 fn reads_per_get(engine: &dyn BenchEngine, data: &Data, seed: u64) -> Result<f64> {
-    let mut draw = Draw(seed ^ 0x6765_7473);
+    let mut draw = SplitMix64(seed ^ 0x6765_7473);
     let mut get_some = || -> Result<u64> {
         let before = engine.disk_reads().map_or(0, |reads| reads.reads);
         {
@@ -280,7 +281,7 @@ fn reads_per_get(engine: &dyn BenchEngine, data: &Data, seed: u64) -> Result<f64
             let mut key = Vec::new();
             for _ in 0..GETS {
                 key.clear();
-                data.append_key(draw.below(data.spec.rows), Kind::Present, &mut key);
+                data.append_key(draw.below(data.spec.rows), KeyKind::Present, &mut key);
                 reader.get(&key, &mut touched)?;
             }
         }

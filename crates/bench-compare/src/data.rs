@@ -1,7 +1,7 @@
 //! Data sets: what is loaded before a workload is measured, the same for every engine.
 
-use crate::draw::{Draw, mix};
-use crate::keys::{KeyShape, Kind, ValuePool};
+use crate::keys::{KeyShape, ValuePool};
+use bench_core::{KeyKind, SplitMix64, mix};
 
 /// What the rows of a data set look like to the reader, and so how peers encode them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -55,7 +55,7 @@ impl DataSpec {
     /// Keys and values, in bytes, roughly.
     pub(crate) fn bytes(&self) -> u64 {
         let mut key = Vec::new();
-        self.shape.append(0, Kind::Present, &mut key);
+        self.shape.append(0, KeyKind::Present, &mut key);
         let row = match self.model {
             Model::Columns => (key.len() + 9 + self.value_bytes) * CELLS_PER_WIDE_ROW as usize,
             Model::Versions => (key.len() + 8 + self.value_bytes) * 6 / 5,
@@ -159,7 +159,7 @@ impl Data {
     /// and sequential keys come in order.
     pub(crate) fn shuffled(&self) -> impl Iterator<Item = u64> + '_ {
         let rows = self.spec.rows;
-        let mut draw = Draw(self.seed ^ 0x7368_7566);
+        let mut draw = SplitMix64(self.seed ^ 0x7368_7566);
         let mut numbers: Vec<u32> = (0..rows as u32).collect();
         for at in (1..numbers.len()).rev() {
             numbers.swap(at, draw.below(at as u64 + 1) as usize);
@@ -178,7 +178,7 @@ impl Data {
     }
 
     /// Appends the key of row `number` to `out`.
-    pub(crate) fn append_key(&self, number: u64, kind: Kind, out: &mut Vec<u8>) {
+    pub(crate) fn append_key(&self, number: u64, kind: KeyKind, out: &mut Vec<u8>) {
         self.spec.shape.append(number, kind, out);
     }
 
@@ -226,7 +226,7 @@ fn sorted_numbers(spec: &DataSpec) -> Vec<u32> {
     }
     let key = |number: u32| {
         let mut key = Vec::new();
-        spec.shape.append(u64::from(number), Kind::Present, &mut key);
+        spec.shape.append(u64::from(number), KeyKind::Present, &mut key);
         key
     };
     if spec.shape == KeyShape::Url {
@@ -259,7 +259,7 @@ mod tests {
             let mut keys: Vec<Vec<u8>> = Vec::new();
             for number in data.sorted() {
                 let mut key = Vec::new();
-                data.append_key(number, Kind::Present, &mut key);
+                data.append_key(number, KeyKind::Present, &mut key);
                 keys.push(key);
             }
             assert_eq!(keys.len(), 3000);

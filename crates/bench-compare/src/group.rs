@@ -11,10 +11,10 @@ use crate::data::{Arrival, Data};
 use crate::engines::{BenchEngine, Entry, Result, Setup};
 use crate::load;
 use crate::measure::wait_until_quiet;
-use crate::ratio::Spread;
 use crate::report::{Compared, Figures, Report, Tried};
 use crate::slice::{Reads, Slice, Timing, run_reads};
 use crate::workloads::{Basis, Work, Workload};
+use bench_core::Spread;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -327,9 +327,7 @@ impl Group<'_> {
         } else {
             &last.each
         };
-        let middle = |value: &dyn Fn(&Slice) -> f64| {
-            Spread::of(slices.iter().map(value)).map_or(0.0, |spread| spread.median)
-        };
+        let middle = |value: &dyn Fn(&Slice) -> f64| Spread::of(slices.iter().map(value)).median;
         let per_op = |count: u64, slice: &Slice| count as f64 / slice.operations.max(1) as f64;
         let by_engine = last.engine.is_some();
         let reads = |slice: &Slice| slice.engine.map_or(slice.system.calls, |reads| reads.reads);
@@ -401,11 +399,11 @@ fn compare(
         Basis::Cpu => ("cpu", cpu, wall),
         Basis::Wall => ("wall", wall, cpu),
     };
-    Some(Compared {
+    (!pairs.is_empty()).then(|| Compared {
         workload: workload.name.clone(),
-        ratio_vs_rocksdb: Spread::of(pairs.iter().copied())?,
+        ratio_vs_rocksdb: Spread::of(pairs.iter().copied()),
         basis,
-        other_ratio: Spread::of(other)?,
+        other_ratio: Spread::of(other),
         pairs,
     })
 }

@@ -3,7 +3,7 @@
 //! A key is a function of its number, so no table of keys is kept. A value is a piece of one pool
 //! of random bytes, chosen by number and version: incompressible, and free to make.
 
-use crate::draw::{Draw, mix};
+use bench_core::{KeyKind, SplitMix64, mix, random_key};
 
 /// What keys look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,23 +16,18 @@ pub(crate) enum KeyShape {
     Sequential,
 }
 
-/// Whether a key is one that was loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Loaded.
-    Present,
-    /// Of the same shape, between those that were loaded, never loaded itself.
-    Absent,
-}
-
 impl KeyShape {
     /// Appends key `number` of a kind to `out`.
-    pub(crate) fn append(self, number: u64, kind: Kind, out: &mut Vec<u8>) {
+    pub(crate) fn append(self, number: u64, kind: KeyKind, out: &mut Vec<u8>) {
         match self {
-            Self::Random => random(number, kind, out),
+            Self::Random => {
+                let start = out.len();
+                out.resize(start + RANDOM_BYTES, 0);
+                random_key(number, kind, &mut out[start..]);
+            }
             Self::Url => url(number, kind, out),
             Self::Sequential => {
-                let number = 2 * number + u64::from(kind == Kind::Absent);
+                let number = 2 * number + u64::from(kind == KeyKind::Absent);
                 out.extend_from_slice(b"record-");
                 decimal(number, 16, out);
             }
@@ -42,25 +37,15 @@ impl KeyShape {
 
 const RANDOM_BYTES: usize = 50;
 
-fn random(number: u64, kind: Kind, out: &mut Vec<u8>) {
-    let salt = if kind == Kind::Present { 0x5354_454c_4500_0001 } else { 0x4142_5345_4e54_0001 };
-    let start = out.len();
-    out.resize(start + RANDOM_BYTES, 0);
-    Draw(number.wrapping_mul(0xd129_9cb1_92a3_f1e5) ^ salt).fill(&mut out[start..]);
-    for byte in &mut out[start..] {
-        *byte = b'0' + (*byte & 0x3f);
-    }
-}
-
 /// A few hundred sites, each with sections, each with many items.
-fn url(number: u64, kind: Kind, out: &mut Vec<u8>) {
+fn url(number: u64, kind: KeyKind, out: &mut Vec<u8>) {
     let hash = mix(number ^ 0x5552_4c00);
     out.extend_from_slice(b"https://www.shop-");
     decimal(hash % 300, 3, out);
     out.extend_from_slice(b".example.com/catalogue/section-");
     decimal((hash >> 16) % 40, 4, out);
     out.extend_from_slice(b"/product/item-");
-    decimal(2 * number + u64::from(kind == Kind::Absent), 10, out);
+    decimal(2 * number + u64::from(kind == KeyKind::Absent), 10, out);
     out.extend_from_slice(b".html");
 }
 
@@ -88,7 +73,7 @@ impl ValuePool {
     /// The pool of a seed.
     pub(crate) fn new(seed: u64) -> Self {
         let mut bytes = vec![0; POOL_BYTES + VALUE_BYTES_MAX];
-        Draw(seed ^ 0x7661_6c75_6573).fill(&mut bytes);
+        SplitMix64(seed ^ 0x7661_6c75_6573).fill(&mut bytes);
         Self { bytes }
     }
 
@@ -109,7 +94,7 @@ mod tests {
         for shape in [KeyShape::Random, KeyShape::Url, KeyShape::Sequential] {
             let mut seen = BTreeSet::new();
             for number in 0..2000 {
-                for kind in [Kind::Present, Kind::Absent] {
+                for kind in [KeyKind::Present, KeyKind::Absent] {
                     let mut key = Vec::new();
                     shape.append(number, kind, &mut key);
                     assert!(seen.insert(key), "{shape:?} {number} {kind:?} is met twice");

@@ -2,8 +2,9 @@
 
 use crate::data::{Arrival, Cell, Data, What};
 use crate::engines::{BenchEngine, Result};
-use crate::measure::{Spent, Stopwatch, latencies, wait_until_quiet};
+use crate::measure::{latencies, wait_until_quiet};
 use crate::source::Source;
+use bench_core::{Spent, Stopwatch};
 use hdrhistogram::Histogram;
 use std::time::Instant;
 

@@ -6,14 +6,12 @@ mod allocator;
 mod amplification;
 mod data;
 mod disk;
-mod draw;
 mod engines;
 mod fio;
 mod group;
 mod keys;
 mod load;
 mod measure;
-mod ratio;
 mod report;
 mod run;
 mod slice;
@@ -21,6 +19,7 @@ mod source;
 mod touched;
 mod warm;
 mod workloads;
+mod zipfian;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -60,10 +59,4 @@ fn main() -> ExitCode {
 #[expect(clippy::print_stderr, reason = "progress of a long run, and errors, are for its user")]
 fn progress(line: &str) {
     eprintln!("{line}");
-}
-
-/// Prints results on standard output.
-#[expect(clippy::print_stdout, reason = "the results of a benchmark are its output")]
-fn print(text: &str) {
-    println!("{text}");
 }

@@ -1,58 +1,12 @@
-//! What a piece of work cost: time on the clock, CPU time of the whole process, and disk reads.
+//! What a piece of work cost beside time: disk reads and latencies; and when the process is quiet.
 //!
 //! CPU time is that of the process and not of the thread, so that what an engine does on its own
-//! threads counts. Making keys and values is kept outside: see [`Stopwatch`].
+//! threads counts. Making keys and values is kept outside: a [`Stopwatch`] runs only while the engine
+//! works.
 
+use bench_core::{Spent, Stopwatch};
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
-
-/// CPU time of all threads of this process so far.
-pub(crate) fn process_cpu() -> Duration {
-    let now = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(now.tv_sec.cast_unsigned(), u32::try_from(now.tv_nsec).unwrap_or(0))
-}
-
-/// Time on the clock and CPU time of the process, added up over the intervals in which it ran.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Spent {
-    /// Time on the clock.
-    pub(crate) wall: Duration,
-    /// CPU time of the process.
-    pub(crate) cpu: Duration,
-}
-
-/// Runs while the engine works and stands still while keys are made.
-pub(crate) struct Stopwatch {
-    wall: Instant,
-    cpu: Duration,
-}
-
-impl Stopwatch {
-    /// Starts.
-    pub(crate) fn start() -> Self {
-        Self { cpu: process_cpu(), wall: Instant::now() }
-    }
-
-    /// Time since the start.
-    pub(crate) fn spent(&self) -> Spent {
-        let wall = self.wall.elapsed();
-        Spent { wall, cpu: process_cpu().saturating_sub(self.cpu) }
-    }
-}
-
-impl Spent {
-    /// Adds another interval.
-    pub(crate) fn add(&mut self, other: Self) {
-        self.wall += other.wall;
-        self.cpu += other.cpu;
-    }
-
-    /// Takes away what is known not to be the engine's.
-    pub(crate) fn without(self, other: Self) -> Self {
-        Self { wall: self.wall.saturating_sub(other.wall), cpu: self.cpu.saturating_sub(other.cpu) }
-    }
-}
 
 /// Latencies of calls, in nanoseconds, from 1 ns to a minute with 3 significant digits.
 pub(crate) fn latencies() -> Histogram<u64> {
@@ -107,7 +61,7 @@ pub(crate) fn wait_until_quiet() -> Option<Spent> {
         last = Stopwatch::start();
         if spent.cpu.as_secs_f64() > IDLE_SHARE * spent.wall.as_secs_f64() {
             since = Stopwatch::start();
-        } else if since.wall.elapsed() >= QUIET {
+        } else if since.spent().wall >= QUIET {
             return Some(since.spent());
         }
     }

@@ -1,7 +1,7 @@
 //! What is told: JSON, an object a line as each workload ends, and a table for people at the end.
 
 use crate::engines::Result;
-use crate::ratio::Spread;
+use bench_core::Spread;
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;

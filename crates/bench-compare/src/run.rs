@@ -75,14 +75,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
             run_fio(dir.path(), workload, &mut report)?;
         }
     }
-    crate::print(&report.table());
+    bench_core::print(&report.table());
     Ok(())
 }
 
 /// Prints the workloads.
 pub(crate) fn list() {
     for workload in workloads::all(1.0) {
-        crate::print(&format!("{:<18} {}", workload.name, workload.about));
+        bench_core::print(&format!("{:<18} {}", workload.name, workload.about));
     }
 }
 

@@ -5,11 +5,10 @@
 //! set says; anything else ends the run.
 
 use crate::data::Data;
-use crate::draw::Draw;
 use crate::engines::{BenchEngine, DiskReads, InFlight, Reader, Result};
-use crate::keys::Kind;
-use crate::measure::{Spent, Stopwatch, SystemReads, latencies};
+use crate::measure::{SystemReads, latencies};
 use crate::touched::Touched;
+use bench_core::{KeyKind, Spent, SplitMix64, Stopwatch};
 use hdrhistogram::Histogram;
 use std::sync::Barrier;
 use std::time::Instant;
@@ -27,7 +26,7 @@ pub(crate) struct Drawn {
     /// Its number.
     pub(crate) number: u64,
     /// Whether it was loaded.
-    pub(crate) kind: Kind,
+    pub(crate) kind: KeyKind,
     /// Its place in key order, where the workload draws places.
     pub(crate) place: usize,
 }
@@ -80,7 +79,7 @@ pub(crate) trait Reads: Sync {
     }
 
     /// Draws one key.
-    fn draw(&self, data: &Data, draw: &mut Draw) -> Drawn;
+    fn draw(&self, data: &Data, draw: &mut SplitMix64) -> Drawn;
 
     /// Does one call, whose keys begin at `first`.
     fn call(
@@ -199,7 +198,7 @@ fn one_by_one(
     timing: Timing,
 ) -> Result<(Spent, Histogram<u64>)> {
     let mut reader = engine.reader()?;
-    let (mut keys, mut draw) = (Keys::default(), Draw(seed));
+    let (mut keys, mut draw) = (Keys::default(), SplitMix64(seed));
     let (mut spent, mut each) = (Spent::default(), latencies());
     let mut left = calls;
     while left > 0 {
@@ -223,7 +222,7 @@ fn draw_keys(
     data: &Data,
     reads: &dyn Reads,
     calls: u64,
-    draw: &mut Draw,
+    draw: &mut SplitMix64,
     keys: &mut Keys,
 ) -> Touched {
     keys.clear();
@@ -261,7 +260,7 @@ fn in_flight(
     std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads)
             .map(|thread| {
-                let (begin, mut draw) = (&begin, Draw(seed ^ (thread + 1) << 32));
+                let (begin, mut draw) = (&begin, SplitMix64(seed ^ (thread + 1) << 32));
                 let calls = calls / threads + u64::from(thread < calls % threads);
                 scope.spawn(move || -> Result<Histogram<u64>> {
                     let (mut keys, mut each) = (Keys::default(), latencies());

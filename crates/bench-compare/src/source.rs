@@ -4,8 +4,7 @@
 //! for what it does with cells and not for drawing them.
 
 use crate::data::{Cell, Data, What};
-use crate::keys::Kind;
-use crate::measure::{Spent, Stopwatch};
+use bench_core::{KeyKind, Spent, Stopwatch};
 use std::ops::Range;
 
 /// Rows in one chunk: few enough for a core's cache.
@@ -68,7 +67,7 @@ impl<'a> Source<'a> {
         self.rows.clear();
         for number in self.numbers.by_ref().take(CHUNK_ROWS) {
             let start = self.keys.len();
-            self.data.append_key(number, Kind::Present, &mut self.keys);
+            self.data.append_key(number, KeyKind::Present, &mut self.keys);
             self.rows.push((number, start..self.keys.len()));
         }
     }

@@ -2,10 +2,10 @@
 
 use crate::data::{CELLS_PER_WIDE_ROW, Data, Model};
 use crate::engines::{BenchEngine, Result};
-use crate::keys::Kind;
 use crate::slice::{Timing, run_reads};
 use crate::touched::Touched;
 use crate::workloads::warming;
+use bench_core::KeyKind;
 
 /// Reads that load filters and settle a cache that holds everything.
 const READS: u64 = 50_000;
@@ -36,7 +36,7 @@ pub(crate) fn check_all(engine: &dyn BenchEngine, data: &Data) -> Result<()> {
     let mut key = Vec::new();
     for number in data.sorted().filter(|number| !data.is_deleted(*number)) {
         key.clear();
-        data.append_key(number, Kind::Present, &mut key);
+        data.append_key(number, KeyKind::Present, &mut key);
         expect_row(data, number, &key, &mut expected);
     }
     if touched != expected {

@@ -2,8 +2,8 @@
 //! net of the generator, with what can be left to compaction in both positions; and what reads
 //! cost before and after that compaction.
 
-use crate::keys::{Draw, value};
 use crate::measure::Phase;
+use bench_core::{SplitMix64, print, random_value};
 use clap::{Args, ValueEnum};
 use engine::{
     Column, Compression, Durability, Engine, FamilyId, FilterGranularity, IngestOptions, Options,
@@ -167,7 +167,7 @@ impl Round<'_> {
         let columns = columns(args);
         let (family, qualifier) = &columns[0];
         for (kind, there) in [("hits", true), ("misses", false)] {
-            let mut draw = Draw(7);
+            let mut draw = SplitMix64(7);
             let mut key = vec![0; args.key_bytes];
             // The first time brings blocks into memory.
             for timed in [false, true] {
@@ -213,7 +213,7 @@ impl Round<'_> {
 /// The key of row `number`, in order of the numbers.
 fn row_key(number: u64, key: &mut [u8]) {
     key[..8].copy_from_slice(&number.to_be_bytes());
-    Draw(number).fill(&mut key[8..]);
+    SplitMix64(number).fill(&mut key[8..]);
 }
 
 fn columns(args: &BulkArgs) -> Vec<(FamilyId, String)> {
@@ -235,17 +235,12 @@ fn generate(
     for row in 0..args.rows {
         row_key(row, &mut key);
         for (at, (family, qualifier)) in columns.iter().enumerate() {
-            value(row << 16 | at as u64, &mut cell[same..]);
+            random_value(row << 16 | at as u64, &mut cell[same..]);
             let column = Column::of(*family, qualifier.as_bytes());
             each(black_box(&key), column, Timestamp(0), black_box(&cell))?;
         }
     }
     Ok(args.rows)
-}
-
-#[expect(clippy::print_stdout, reason = "the results of a benchmark are its output")]
-fn print(line: &str) {
-    println!("{line}");
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! count as the engine's.
 
 use crate::AnyError;
-use crate::measure::Spread;
-use crate::timing::{Random, WaitForCore};
+use crate::timing::WaitForCore;
+use bench_core::{SplitMix64, Spread};
 use clap::Args;
 use engine::{
     BackgroundRate, Column, Durability, Engine, FamilyId, IngestOptions, Options, Timestamp,
@@ -125,10 +125,10 @@ impl Tails<'_> {
     fn commits(&self, writer: u64) -> Result<Histogram<u64>, AnyError> {
         let mut nanos = Histogram::new(3)?;
         let core = WaitForCore::of_this_thread();
-        let (begun, mut random) = (Instant::now(), Random(writer));
+        let (begun, mut random) = (Instant::now(), SplitMix64(writer));
         while begun.elapsed().as_secs_f64() < self.args.seconds {
             let mut batch = WriteBatch::new();
-            let row = random.next().to_be_bytes();
+            let row = random.next_u64().to_be_bytes();
             batch.put(&row, Column::of(FAMILY, b"q"), Timestamp(1), &[1; 100]);
             let (start, waited) = (Instant::now(), core.so_far());
             self.engine.write(TREE, &batch)?;
@@ -155,11 +155,11 @@ impl Tails<'_> {
     fn ingest(&self) -> Result<(), AnyError> {
         let first = self.rows.fetch_add(self.args.ingest_rows, Ordering::Relaxed);
         let mut writer = self.engine.sst_writer(TREE, &IngestOptions::default())?;
-        let (mut random, mut value) = (Random(first), vec![0; 1024]);
+        let (mut random, mut value) = (SplitMix64(first), vec![0; 1024]);
         for number in first..first + self.args.ingest_rows {
             value
                 .chunks_mut(8)
-                .for_each(|piece| piece.copy_from_slice(&random.next().to_le_bytes()));
+                .for_each(|piece| piece.copy_from_slice(&random.next_u64().to_le_bytes()));
             writer.put(&number.to_be_bytes(), Column::of(FAMILY, b"q"), Timestamp(1), &value)?;
         }
         self.engine.ingest(&mut writer.finish()?)?;
@@ -183,10 +183,10 @@ fn show(phase: Beside, turns: &[Turn], quiet: &[Turn]) {
     };
     println!("{name}: {} commits", count(|turn| turn.commits));
     for (at, quantile) in QUANTILES.iter().enumerate() {
-        let us = Spread::of(turns.iter().map(|turn| turn.micros[at]).collect());
+        let us = Spread::of(turns.iter().map(|turn| turn.micros[at]));
         let ratios =
             turns.iter().zip(quiet).map(|(turn, quiet)| turn.micros[at] / quiet.micros[at]);
-        let ratio = Spread::of(ratios.collect());
+        let ratio = Spread::of(ratios);
         println!(
             "  p{:<5} {:>9.1} us ({:.1} to {:.1}), to quiet {:.2} ({:.2} to {:.2})",
             quantile * 100.0,

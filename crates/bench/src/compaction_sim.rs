@@ -13,6 +13,7 @@ mod real;
 mod tree;
 
 use crate::AnyError;
+use bench_core::print;
 use clap::Args;
 use engine::Options;
 use std::fmt::Write;
@@ -127,11 +128,6 @@ fn line(text: &mut String, name: &str, shown: &Shown) -> std::fmt::Result {
          {runs_max:>9} {:>7.1} %",
         stopped * 100.0
     )
-}
-
-#[expect(clippy::print_stdout, reason = "the results of a benchmark are its output")]
-fn print(text: &str) {
-    println!("{text}");
 }
 
 #[cfg(test)]

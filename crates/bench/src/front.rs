@@ -4,8 +4,8 @@
 mod versus;
 
 use crate::AnyError;
-use crate::keys::{Draw, KeyKind, key, value};
 use crate::measure::Phase;
+use bench_core::{KeyKind, SplitMix64, print, random_key, random_value};
 use clap::Args;
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
@@ -73,11 +73,6 @@ pub(crate) fn run(args: &FrontArgs) -> Result<(), AnyError> {
         true => runtime.block_on(bench(args)),
         false => runtime.block_on(versus::run(args)),
     }
-}
-
-#[expect(clippy::print_stdout, reason = "the results of a benchmark are its output")]
-fn print(line: &str) {
-    println!("{line}");
 }
 
 /// What one client does again and again.
@@ -176,13 +171,13 @@ fn set_cell(value: Vec<u8>) -> data::Mutation {
 impl Bench {
     fn row(&self, number: u64, kind: KeyKind) -> Vec<u8> {
         let mut bytes = vec![0; self.args.key_bytes];
-        key(number, kind, &mut bytes);
+        random_key(number, kind, &mut bytes);
         bytes
     }
 
     fn cell(&self, number: u64) -> data::Mutation {
         let mut bytes = vec![0; self.args.value_bytes];
-        value(number, &mut bytes);
+        random_value(number, &mut bytes);
         set_cell(bytes)
     }
 
@@ -276,7 +271,7 @@ impl Bench {
         for index in 0..clients {
             let (bench, mut client) = (Arc::clone(self), self.client().await?);
             tasks.spawn(async move {
-                let mut draw = Draw(index as u64 + 1);
+                let mut draw = SplitMix64(index as u64 + 1);
                 let mut micros = histogram()?;
                 while Instant::now() < end {
                     let begin = Instant::now();
@@ -293,7 +288,12 @@ impl Bench {
         Ok(self.phase(name, all.len(), wall, cpu, Some(&all)))
     }
 
-    async fn once(&self, client: &mut Client, work: Work, draw: &mut Draw) -> Result<(), AnyError> {
+    async fn once(
+        &self,
+        client: &mut Client,
+        work: Work,
+        draw: &mut SplitMix64,
+    ) -> Result<(), AnyError> {
         let number = draw.below(self.args.rows);
         let (kind, count) = match work {
             Work::Scan => return Err("a scan is a phase of its own".into()),

@@ -1,10 +1,10 @@
 //! What filters of whole rows save a tree of wide rows that is only read by rows: the same data
 //! and reads with the finest granularity and with the one learned from the reads.
 
-use crate::keys::value;
 use crate::measure::Phase;
-use crate::timing::{Random, nanos_per_item, thread_cpu};
+use crate::timing::nanos_per_item;
 use base::env::{Env, RealFileSystem};
+use bench_core::{SplitMix64, random_value, thread_cpu};
 use engine::cell::{Entry, Kind, SequenceNumber};
 use engine::sstable::measure::{FilterWriter, SstMemory, sst_memory};
 use engine::{
@@ -119,7 +119,7 @@ fn ingest(args: &GranularityArgs, engine: &Engine, time: i64) -> Result<()> {
     for row in 0..args.rows {
         for (at, name) in names.iter().enumerate() {
             let column = Column::of(family(args, at), name.as_bytes());
-            value(row << 16 | at as u64, &mut bytes);
+            random_value(row << 16 | at as u64, &mut bytes);
             writer.put(&row_key(row * 2), column, Timestamp(time), &bytes)?;
         }
     }
@@ -164,10 +164,10 @@ fn measure(
 /// Reads whole rows of even numbers, plus `odd`; CPU nanoseconds a read.
 fn read(args: &GranularityArgs, engine: &Engine, reads: usize, odd: u64) -> Result<f64> {
     let tree = engine.tree(TREE)?;
-    let (mut random, mut cells) = (Random(5), 0);
+    let (mut random, mut cells) = (SplitMix64(5), 0);
     let start = thread_cpu();
     for _ in 0..reads {
-        let row = random.next() % args.rows * 2 + odd;
+        let row = random.next_u64() % args.rows * 2 + odd;
         let selection = RowSelection::of(&Columns::All);
         cells += tree.read_row_with(&row_key(row), &selection, None, |_| {})?;
     }

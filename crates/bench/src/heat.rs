@@ -5,7 +5,7 @@
 //! the cache is warm, compacts everything while it goes on reading, and reads on.
 
 use crate::AnyError;
-use crate::keys::{Draw, value};
+use bench_core::{SplitMix64, print, random_value};
 use clap::{Args, ValueEnum};
 use engine::{
     Column, ColumnOf, Durability, Engine, FamilyId, IngestOptions, Options, ReadPath, RowRange,
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &HeatArgs) -> Result<(), AnyError> {
 struct Side<'a> {
     engine: Engine,
     args: &'a HeatArgs,
-    draw: Draw,
+    draw: SplitMix64,
     /// Questions of this round are those of the other side's.
     seed: u64,
 }
@@ -122,12 +122,12 @@ impl<'a> Side<'a> {
         let mut writer = engine.sst_writer(TREE, &IngestOptions::default())?;
         let mut bytes = vec![0; args.value_bytes];
         for row in 0..args.rows {
-            value(row, &mut bytes);
+            random_value(row, &mut bytes);
             writer.put(&row.to_be_bytes(), Column::of(FAMILY, b"q"), Timestamp(0), &bytes)?;
         }
         engine.ingest(&mut writer.finish()?)?;
         engine.compact_range(TREE, &RowRange::ALL)?;
-        Ok(Self { engine, args, draw: Draw(1), seed: 0 })
+        Ok(Self { engine, args, draw: SplitMix64(1), seed: 0 })
     }
 
     fn round(&mut self, name: &str) -> Result<(), AnyError> {
@@ -180,7 +180,7 @@ impl<'a> Side<'a> {
     /// Gets of rows, the first of them most often, while `go_on` says so.
     fn gets_while(&self, part: u64, go_on: impl Fn() -> bool) -> Result<Gets, AnyError> {
         let tree = self.engine.tree(TREE)?;
-        let mut draw = Draw(self.seed + part);
+        let mut draw = SplitMix64(self.seed + part);
         let before = self.disk_reads();
         let mut latencies = Histogram::<u64>::new(3)?;
         while go_on() {
@@ -196,8 +196,8 @@ impl<'a> Side<'a> {
     }
 
     /// A row: the chance of the one of rank r is about 1 / r of that of the first.
-    fn row(&self, draw: &mut Draw) -> u64 {
-        let part = draw.next() as f64 / u64::MAX as f64;
+    fn row(&self, draw: &mut SplitMix64) -> u64 {
+        let part = draw.next_u64() as f64 / u64::MAX as f64;
         let rank = ((self.args.rows as f64).powf(part) as u64).min(self.args.rows) - 1;
         match self.args.hot {
             Hot::Apart => (u128::from(rank) * u128::from(STEP) % u128::from(self.args.rows)) as u64,
@@ -226,11 +226,6 @@ fn show(name: &str, part: &str, gets: &Gets) {
         gets.disk_reads as f64 / count as f64,
         gets.latencies.mean() / 1e3,
     ));
-}
-
-#[expect(clippy::print_stdout, reason = "the results of a benchmark are its output")]
-fn print(line: &str) {
-    println!("{line}");
 }
 
 #[cfg(test)]

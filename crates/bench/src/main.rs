@@ -8,7 +8,6 @@ mod compaction_sim;
 mod front;
 mod granularity;
 mod heat;
-mod keys;
 mod measure;
 mod memtable;
 mod prefix_index;

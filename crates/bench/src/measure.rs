@@ -1,14 +1,7 @@
 //! Wall and CPU time of a phase, and how it is printed.
 
-use rustix::time::{ClockId, clock_gettime};
-use serde::Serialize;
-use std::time::{Duration, Instant};
-
-/// CPU time of the whole process so far.
-fn cpu() -> Duration {
-    let now = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(now.tv_sec.cast_unsigned(), u32::try_from(now.tv_nsec).unwrap_or(0))
-}
+use bench_core::{Spent, Stopwatch};
+use std::time::Duration;
 
 /// One measured phase.
 #[derive(Debug, Clone)]
@@ -28,9 +21,9 @@ pub(crate) struct Phase {
 impl Phase {
     /// Runs `work`, which returns how many operations it did.
     pub(crate) fn measure<E>(name: &str, work: impl FnOnce() -> Result<u64, E>) -> Result<Self, E> {
-        let (wall, before) = (Instant::now(), cpu());
+        let watch = Stopwatch::start();
         let operations = work()?;
-        let (wall, cpu) = (wall.elapsed(), cpu().saturating_sub(before));
+        let Spent { wall, cpu } = watch.spent();
         Ok(Self { name: name.to_owned(), operations, wall, cpu, percentiles_us: None })
     }
 
@@ -73,39 +66,5 @@ impl Phase {
             self.per_second(),
             self.cpu_ns(),
         )
-    }
-}
-
-/// Middle, least and greatest of some values.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Spread {
-    /// The middle one; of an even number, between the two in the middle.
-    pub(crate) median: f64,
-    /// The least.
-    pub(crate) low: f64,
-    /// The greatest.
-    pub(crate) high: f64,
-}
-
-impl Spread {
-    /// The spread of `values`, of which there is at least one.
-    pub(crate) fn of(mut values: Vec<f64>) -> Self {
-        assert!(!values.is_empty(), "nothing was measured");
-        values.sort_by(f64::total_cmp);
-        let (middle, last) = (values.len() / 2, values.len() - 1);
-        let median = f64::midpoint(values[middle], values[last - middle]);
-        Self { median, low: values[0], high: values[last] }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_spread_of_some_values() {
-        assert_eq!(Spread::of(vec![7.0]), Spread { median: 7.0, low: 7.0, high: 7.0 });
-        assert_eq!(Spread::of(vec![3.0, 1.0]), Spread { median: 2.0, low: 1.0, high: 3.0 });
-        assert_eq!(Spread::of(vec![3.0, 9.0, 1.0]), Spread { median: 3.0, low: 1.0, high: 9.0 });
     }
 }

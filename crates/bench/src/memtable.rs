@@ -1,8 +1,8 @@
 //! `bench memtable`: inserts and reads of a memtable by itself.
 
-use crate::keys::{Draw, KeyKind, key};
 use crate::measure::Phase;
 use base::checksum::xxh3;
+use bench_core::{KeyKind, SplitMix64, print, random_key};
 use clap::Args;
 use engine::batch::FrozenBatch;
 use engine::cursor::RowCursor;
@@ -83,7 +83,8 @@ impl Bench<'_> {
             hot.iter().for_each(|batch| insert(memtable, batch));
             Ok(())
         })?;
-        let wide = self.cells(|draw| (b"wide row".to_vec(), draw.next().to_be_bytes().to_vec()));
+        let wide =
+            self.cells(|draw| (b"wide row".to_vec(), draw.next_u64().to_be_bytes().to_vec()));
         self.measure("insert into a wide row", || {
             wide.iter().for_each(|batch| insert(memtable, batch));
             Ok(())
@@ -104,7 +105,7 @@ impl Bench<'_> {
         kind: KeyKind,
         mut read: impl FnMut(&[u8]) -> Result<bool>,
     ) -> Result<()> {
-        let (mut draw, mut row) = (Draw(7), vec![0; self.args.key_bytes]);
+        let (mut draw, mut row) = (SplitMix64(7), vec![0; self.args.key_bytes]);
         self.measure(name, || {
             for _ in 0..self.args.rows {
                 self.key(draw.below(self.args.rows), kind, &mut row);
@@ -115,7 +116,7 @@ impl Bench<'_> {
     }
 
     fn key(&self, number: u64, kind: KeyKind, out: &mut [u8]) {
-        key(number, kind, out);
+        random_key(number, kind, out);
         match self.order {
             Order::Random => {}
             Order::Ascending => out[..8].copy_from_slice(&number.to_be_bytes()),
@@ -135,8 +136,11 @@ impl Bench<'_> {
     }
 
     /// As many cells as there are rows; `cell` gives row and qualifier of each.
-    fn cells(&self, mut cell: impl FnMut(&mut Draw) -> (Vec<u8>, Vec<u8>)) -> Vec<FrozenBatch> {
-        let (mut batches, mut batch, mut draw) = (Vec::new(), WriteBatch::new(), Draw(3));
+    fn cells(
+        &self,
+        mut cell: impl FnMut(&mut SplitMix64) -> (Vec<u8>, Vec<u8>),
+    ) -> Vec<FrozenBatch> {
+        let (mut batches, mut batch, mut draw) = (Vec::new(), WriteBatch::new(), SplitMix64(3));
         let value = vec![7; self.args.value_bytes];
         for number in 0..self.args.rows {
             let (row, qualifier) = cell(&mut draw);
@@ -168,11 +172,6 @@ fn walk(memtable: &Memtable, rows: u64) -> Result<()> {
     }
     assert_eq!(met, rows, "{bytes} bytes");
     Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "the results of a benchmark are its output")]
-fn print(line: &str) {
-    println!("{line}");
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! whole reads and scans of a tree without row prefixes, with them in its filters, and with the
 //! prefix index as well.
 
-use crate::timing::{Random, nanos_per_item};
+use crate::timing::nanos_per_item;
+use bench_core::{SplitMix64, print};
 use clap::Args;
 use engine::sstable::measure::{BlockFinder, FindBy};
 use engine::{
@@ -70,14 +71,9 @@ pub(crate) fn run(args: &PrefixIndexArgs) -> std::result::Result<(), Box<dyn std
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "the results of a benchmark are its output")]
-fn print(line: &str) {
-    println!("{line}");
-}
-
 /// A number that tells nothing of the one it is made of.
 fn scattered(number: u64) -> u64 {
-    Random(number).next()
+    SplitMix64(number).next_u64()
 }
 
 /// The `at`-th row of a partition: a prefix of 8 bytes, then 16 bytes that ascend in it. Prefixes

@@ -1,6 +1,7 @@
 //! `bench range-drops`: memory and time of many dropped row ranges that all lie over one another.
 
 use crate::AnyError;
+use bench_core::print;
 use clap::Args;
 use engine::{
     Column, ColumnOf, Durability, Engine, FamilyId, Options, Timestamp, TreeId, TreeOptions,
@@ -34,11 +35,6 @@ pub(crate) fn run(args: &RangeDropsArgs) -> Result<(), AnyError> {
         }
     }
     Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "the results of a benchmark are its output")]
-fn print(line: &str) {
-    println!("{line}");
 }
 
 fn key(number: u64) -> [u8; 8] {

@@ -2,7 +2,8 @@
 //! beside them take, against what they take when nobody writes.
 
 use crate::AnyError;
-use crate::timing::{Random, WaitForCore};
+use crate::timing::WaitForCore;
+use bench_core::{SplitMix64, print};
 use clap::{Args, ValueEnum};
 use engine::{
     BackgroundRate, Column, Durability, Engine, FamilyId, HistogramReading, Options, RowRange,
@@ -105,12 +106,12 @@ struct Soak<'a> {
 }
 
 impl Soak<'_> {
-    fn batch(&self, random: &mut Random, numbers: impl Iterator<Item = u64>) -> WriteBatch {
+    fn batch(&self, random: &mut SplitMix64, numbers: impl Iterator<Item = u64>) -> WriteBatch {
         let mut batch = WriteBatch::new();
         let mut value = vec![0; self.args.value_bytes];
         for number in numbers {
             value.chunks_mut(8).for_each(|piece| {
-                let bytes = random.next().to_le_bytes();
+                let bytes = random.next_u64().to_le_bytes();
                 piece.copy_from_slice(&bytes[..piece.len()]);
             });
             batch.put(&key(number), Column::of(FAMILY, b"q"), Timestamp(1), &value);
@@ -119,7 +120,7 @@ impl Soak<'_> {
     }
 
     fn fill(&self) -> Result<(), AnyError> {
-        let mut random = Random(1);
+        let mut random = SplitMix64(1);
         for first in (0..self.args.rows).step_by(100) {
             let numbers = first..(first + 100).min(self.args.rows);
             self.engine.write(TREE, &self.batch(&mut random, numbers))?;
@@ -131,9 +132,9 @@ impl Soak<'_> {
     fn reads(&self, time: Duration, seed: u64) -> Result<Latencies, AnyError> {
         let mut latencies = Latencies::new()?;
         let core = WaitForCore::of_this_thread();
-        let (mut random, begin) = (Random(seed), Instant::now());
+        let (mut random, begin) = (SplitMix64(seed), Instant::now());
         while begin.elapsed() < time {
-            let number = random.next() % self.args.rows;
+            let number = random.next_u64() % self.args.rows;
             let (start, waited) = (Instant::now(), core.so_far());
             let found = self.engine.get(TREE, &key(number), FAMILY, b"q", None)?;
             latencies.record(start.elapsed(), core.so_far().saturating_sub(waited))?;
@@ -164,10 +165,10 @@ impl Soak<'_> {
     }
 
     fn write(&self, seed: u64, over: &AtomicBool) -> Result<(), AnyError> {
-        let mut random = Random(seed + 10);
+        let mut random = SplitMix64(seed + 10);
         while !over.load(Ordering::Relaxed) {
             let numbers: Vec<u64> =
-                (0..self.args.batch).map(|_| random.next() % self.args.rows).collect();
+                (0..self.args.batch).map(|_| random.next_u64() % self.args.rows).collect();
             let batch = self.batch(&mut random, numbers.into_iter());
             self.engine.write(TREE, &batch)?;
             let bytes = self.args.batch * (self.args.value_bytes as u64 + 8);
@@ -242,9 +243,4 @@ fn show_reads(name: &str, latencies: &Latencies) {
             "reads, {name}{what}: {count}; p50 {p50} us, p99 {p99} us, p99.9 {p999} us, longest {max} us"
         ));
     }
-}
-
-#[expect(clippy::print_stdout, reason = "the results of a benchmark are its output")]
-fn print(line: &str) {
-    println!("{line}");
 }

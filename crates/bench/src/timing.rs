@@ -1,15 +1,9 @@
 //! CPU time of this thread: on a busy machine steadier than the time of day.
 
-use rustix::time::{ClockId, clock_gettime};
+use bench_core::thread_cpu;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
-
-/// CPU time used by this thread so far.
-pub(crate) fn thread_cpu() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.cast_unsigned(), u32::try_from(now.tv_nsec).unwrap_or(0))
-}
 
 /// Nanoseconds of CPU per item: the least and the middle of `rounds` runs of `run`, which handles
 /// `items` of them.
@@ -23,25 +17,6 @@ pub(crate) fn nanos_per_item(rounds: usize, items: usize, mut run: impl FnMut())
         .collect();
     each.sort_by(f64::total_cmp);
     (each[0], each[each.len() / 2])
-}
-
-/// A small generator of numbers, the same on every run.
-pub(crate) struct Random(pub u64);
-
-impl Random {
-    /// The next number.
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    /// A number below `end`.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
 }
 
 /// What a thread has waited for a core, as Linux accounts it; none where it does not.

@@ -13,6 +13,7 @@ mod workloads;
 use crate::AnyError;
 use crate::measure::Phase;
 use crate::server::Server;
+use bench_core::print;
 use clap::Args;
 use compare::Comparison;
 use session::Session;
@@ -125,11 +126,6 @@ async fn train(args: &TrainArgs, binary: &Path) -> Result<Vec<Phase>, AnyError> 
 
 fn show(args: &TrainArgs, phase: &Phase) {
     print(&if args.json { phase.json() } else { phase.line() });
-}
-
-#[expect(clippy::print_stdout, reason = "the results of a benchmark are its output")]
-fn print(line: &str) {
-    println!("{line}");
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Point reads of one key: uniform, zipfian, and of keys that are not there.
 
 use crate::data::Data;
-use crate::draw::{Draw, Zipfian};
 use crate::engines::{Reader, Result};
-use crate::keys::Kind;
 use crate::slice::{Drawn, Keys, Reads};
 use crate::touched::Touched;
 use crate::workloads::{Memory, Rows, Work, Workload, any_absent, any_present};
+use crate::zipfian::Zipfian;
+use bench_core::{KeyKind, SplitMix64};
 
 /// Which keys are read.
 pub(super) enum Which {
@@ -54,11 +54,11 @@ impl Reads for Get {
         self.in_flight
     }
 
-    fn draw(&self, data: &Data, draw: &mut Draw) -> Drawn {
+    fn draw(&self, data: &Data, draw: &mut SplitMix64) -> Drawn {
         match &self.which {
             Which::Present => any_present(data, draw),
             Which::Popular(zipfian) => {
-                Drawn { number: zipfian.draw(draw), kind: Kind::Present, place: 0 }
+                Drawn { number: zipfian.draw(draw), kind: KeyKind::Present, place: 0 }
             }
             Which::Absent => any_absent(data, draw),
             Which::Half if draw.below(2) == 0 => any_present(data, draw),
@@ -84,7 +84,7 @@ impl Reads for Get {
 
 /// What reading one key must touch.
 pub(super) fn expect_value(data: &Data, drawn: Drawn, touched: &mut Touched) {
-    if drawn.kind == Kind::Present && !data.is_deleted(drawn.number) {
+    if drawn.kind == KeyKind::Present && !data.is_deleted(drawn.number) {
         touched.value(data.value(drawn.number, 0));
     } else {
         touched.missing();

@@ -11,10 +11,10 @@ mod shapes;
 mod wide;
 
 use crate::data::{Arrival, Data, DataSpec, Model};
-use crate::draw::Draw;
 use crate::engines::{Merging, Part, Setup, Sizes};
-use crate::keys::{KeyShape, Kind};
+use crate::keys::KeyShape;
 use crate::slice::{Drawn, Reads};
+use bench_core::{KeyKind, SplitMix64};
 
 /// A workload: what is loaded, and what is done.
 pub(crate) struct Workload {
@@ -149,13 +149,13 @@ impl Rows {
 }
 
 /// A key that was loaded, all equally likely.
-fn any_present(data: &Data, draw: &mut Draw) -> Drawn {
-    Drawn { number: draw.below(data.spec.rows), kind: Kind::Present, place: 0 }
+fn any_present(data: &Data, draw: &mut SplitMix64) -> Drawn {
+    Drawn { number: draw.below(data.spec.rows), kind: KeyKind::Present, place: 0 }
 }
 
 /// A key that was never loaded.
-fn any_absent(data: &Data, draw: &mut Draw) -> Drawn {
-    Drawn { kind: Kind::Absent, ..any_present(data, draw) }
+fn any_absent(data: &Data, draw: &mut SplitMix64) -> Drawn {
+    Drawn { kind: KeyKind::Absent, ..any_present(data, draw) }
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Many keys in one call, counted per key.
 
 use crate::data::Data;
-use crate::draw::Draw;
 use crate::engines::{Reader, Result};
 use crate::slice::{Drawn, Keys, Reads};
 use crate::touched::Touched;
 use crate::workloads::get::expect_value;
 use crate::workloads::{Memory, Rows, Work, Workload, any_present};
+use bench_core::SplitMix64;
 
 const KEYS: usize = 32;
 
@@ -31,7 +31,7 @@ impl Reads for MultiGet {
         KEYS as u64
     }
 
-    fn draw(&self, data: &Data, draw: &mut Draw) -> Drawn {
+    fn draw(&self, data: &Data, draw: &mut SplitMix64) -> Drawn {
         any_present(data, draw)
     }
 

@@ -1,12 +1,12 @@
 //! Everything in key order.
 
 use crate::data::Data;
-use crate::draw::Draw;
 use crate::engines::{Reader, Result};
 use crate::slice::{Drawn, Keys, Reads};
 use crate::touched::Touched;
 use crate::workloads::seek::expect_entries;
 use crate::workloads::{Memory, Rows, Work, Workload, any_present};
+use bench_core::SplitMix64;
 
 struct Scan;
 
@@ -30,7 +30,7 @@ impl Reads for Scan {
     }
 
     /// A scan begins at the beginning; the key is not looked at.
-    fn draw(&self, data: &Data, draw: &mut Draw) -> Drawn {
+    fn draw(&self, data: &Data, draw: &mut SplitMix64) -> Drawn {
         any_present(data, draw)
     }
 

@@ -1,12 +1,11 @@
 //! Short scans from a key that is there.
 
 use crate::data::Data;
-use crate::draw::Draw;
 use crate::engines::{Reader, Result};
-use crate::keys::Kind;
 use crate::slice::{Drawn, Keys, Reads};
 use crate::touched::Touched;
 use crate::workloads::{Memory, Rows, Work, Workload};
+use bench_core::{KeyKind, SplitMix64};
 
 struct Seek {
     count: usize,
@@ -24,7 +23,7 @@ pub(super) fn workloads(rows: Rows) -> Vec<Workload> {
 }
 
 impl Reads for Seek {
-    fn draw(&self, data: &Data, draw: &mut Draw) -> Drawn {
+    fn draw(&self, data: &Data, draw: &mut SplitMix64) -> Drawn {
         any_place(data, draw)
     }
 
@@ -45,9 +44,9 @@ impl Reads for Seek {
 }
 
 /// A random place in key order, and the key there.
-pub(super) fn any_place(data: &Data, draw: &mut Draw) -> Drawn {
+pub(super) fn any_place(data: &Data, draw: &mut SplitMix64) -> Drawn {
     let place = draw.below(data.spec.rows) as usize;
-    Drawn { number: data.at(place), kind: Kind::Present, place }
+    Drawn { number: data.at(place), kind: KeyKind::Present, place }
 }
 
 /// What the first `count` entries that are there, from `place` on, must touch.
@@ -57,7 +56,7 @@ pub(super) fn expect_entries(data: &Data, place: usize, count: usize, touched: &
     let numbers = places.map(|place| data.at(place)).filter(|number| !data.is_deleted(*number));
     for number in numbers.take(count) {
         key.clear();
-        data.append_key(number, Kind::Present, &mut key);
+        data.append_key(number, KeyKind::Present, &mut key);
         touched.entry(&key, data.value(number, 0));
     }
 }

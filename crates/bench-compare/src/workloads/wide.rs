@@ -1,12 +1,12 @@
 //! Rows of 3 families of 4 columns: one column, one family, the whole row.
 
 use crate::data::{Arrival, COLUMNS, Data, DataSpec, FAMILIES, Model, QUALIFIERS};
-use crate::draw::Draw;
 use crate::engines::{Part, Reader, Result};
 use crate::keys::KeyShape;
 use crate::slice::{Drawn, Keys, Reads};
 use crate::touched::Touched;
 use crate::workloads::{Memory, Rows, Work, Workload, any_present};
+use bench_core::SplitMix64;
 
 /// Column read by `wide-column` and family read by `wide-family`: in the middle of the row.
 const FAMILY: u8 = 1;
@@ -42,7 +42,7 @@ pub(super) fn workloads(rows: Rows) -> Vec<Workload> {
 }
 
 impl Reads for Wide {
-    fn draw(&self, data: &Data, draw: &mut Draw) -> Drawn {
+    fn draw(&self, data: &Data, draw: &mut SplitMix64) -> Drawn {
         any_present(data, draw)
     }
 

@@ -1,8 +1,8 @@
 //! The data sets, and how the same files are opened many times.
 
 use super::AnyError;
-use crate::keys::{KeyKind, key, value};
 use base::env::Env;
+use bench_core::{KeyKind, random_key, random_value};
 use engine::{
     Column, Durability, Engine, FamilyId, FilterGranularity, IngestOptions, Options, ReadPath,
     Result, RowRange, Timestamp, TreeId, TreeOptions, TreeReader, WriteBatch,
@@ -153,13 +153,13 @@ impl DataSet {
     ) -> Result<()> {
         if self != Self::Wide {
             let mut bytes = [0; VALUE_BYTES];
-            value(number, &mut bytes);
+            random_value(number, &mut bytes);
             return each(Column::of(FAMILY, b""), &bytes);
         }
         let mut bytes = [0; WIDE_VALUE_BYTES];
         for family in 0..FAMILIES {
             for (at, qualifier) in QUALIFIERS.iter().enumerate() {
-                value(number << 8 | u64::from(family) << 4 | at as u64, &mut bytes);
+                random_value(number << 8 | u64::from(family) << 4 | at as u64, &mut bytes);
                 each(Column::of(FamilyId(FAMILY.0 + family), qualifier), &bytes)?;
             }
         }
@@ -179,7 +179,7 @@ fn check_runs(set: DataSet, engine: &Engine) -> std::result::Result<(), AnyError
 /// The key of row `number`.
 pub(super) fn row(number: u64, kind: KeyKind) -> [u8; KEY_BYTES] {
     let mut bytes = [0; KEY_BYTES];
-    key(number, kind, &mut bytes);
+    random_key(number, kind, &mut bytes);
     bytes
 }
 

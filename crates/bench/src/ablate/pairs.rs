@@ -3,7 +3,8 @@
 use super::data::Opened;
 use super::workloads::Workload;
 use super::{AblateArgs, AnyError};
-use crate::measure::{Phase, Spread};
+use crate::measure::Phase;
+use bench_core::Spread;
 use serde::Serialize;
 
 /// What a switch does to a workload.
@@ -46,11 +47,11 @@ impl Compared {
                 ons.push(slice(on)?);
             }
         }
-        let ns = |slices: &[Slice]| Spread::of(slices.iter().map(|slice| slice.ns).collect());
+        let ns = |slices: &[Slice]| Spread::of(slices.iter().map(|slice| slice.ns));
         let disk_reads = |slices: &[Slice]| {
             slices.iter().map(|slice| slice.disk_reads).sum::<f64>() / slices.len() as f64
         };
-        let ratios = offs.iter().zip(&ons).map(|(off, on)| off.ns / on.ns).collect();
+        let ratios = offs.iter().zip(&ons).map(|(off, on)| off.ns / on.ns);
         Ok(Self {
             on_ns: ns(&ons),
             off_ns: ns(&offs),

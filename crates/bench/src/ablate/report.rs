@@ -5,6 +5,7 @@ use super::facts::FilterUse;
 use super::pairs::Compared;
 use super::switches::Switch;
 use super::workloads::{Warmth, Workload};
+use bench_core::print;
 use engine::sstable::measure::SstMemory;
 use serde_json::{Value, json};
 
@@ -138,9 +139,4 @@ impl Report {
 
 fn print_json(line: &Value) {
     print(&line.to_string());
-}
-
-#[expect(clippy::print_stdout, reason = "the results of a benchmark are its output")]
-fn print(line: &str) {
-    println!("{line}");
 }

@@ -2,7 +2,7 @@
 
 use super::AblateArgs;
 use super::data::{DataSet, FAMILIES, FAMILY, KEY_BYTES, Opened, PREFIX_BYTES, QUALIFIERS, row};
-use crate::keys::{Draw, KeyKind};
+use bench_core::{KeyKind, SplitMix64};
 use engine::{
     ColumnOf, Columns, FamilyId, QualifierRange, Result, RowRange, RowSelection, ScanRequest,
 };
@@ -100,7 +100,7 @@ impl Workload {
             Warmth::Cached => args.reads / self.one_in,
             Warmth::Cold => args.cold_reads,
         };
-        let mut draw = Draw(args.seed ^ slice.wrapping_mul(0x9e37_79b9));
+        let mut draw = SplitMix64(args.seed ^ slice.wrapping_mul(0x9e37_79b9));
         Questions((0..count).map(|_| row(draw.below(opened.rows), self.kind)).collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Shown;
 use crate::AnyError;
-use crate::timing::Random;
+use bench_core::SplitMix64;
 use engine::{
     Column, Compression, Durability, Engine, FamilyId, Options, RowRange, Timestamp, TreeId,
     TreeOptions, WriteBatch,
@@ -32,10 +32,10 @@ pub(super) fn run(bytes: u64, options: &Options) -> Result<Shown, AnyError> {
     engine.compact_range(TREE, &RowRange::ALL)?;
     let live = metric(&engine, "level2_bytes") as f64;
     let (flushed, compacted) = written(&engine);
-    let mut random = Random(1);
+    let mut random = SplitMix64(1);
     let (mut runs, mut runs_max, mut bytes_max, mut looks) = (0, 0, 0, 0);
     for batch in 0..rows / BATCH {
-        write(&engine, (0..BATCH).map(|_| spread(random.next() % rows)))?;
+        write(&engine, (0..BATCH).map(|_| spread(random.next_u64() % rows)))?;
         if batch % 8 == 0 {
             let now = sum(&engine, "runs");
             (runs, looks) = (runs + now, looks + 1);

@@ -2,8 +2,9 @@
 //! for an operation, latencies, and the ratio to the first server within each pair of slices.
 
 use super::{AnyError, Bench, FrontArgs, Work, create_table, print};
-use crate::measure::{Phase, Spread};
+use crate::measure::Phase;
 use crate::server::Server;
+use bench_core::Spread;
 use std::sync::Arc;
 
 /// A server with its table.
@@ -52,12 +53,12 @@ async fn start(args: &FrontArgs, binary: &std::path::Path) -> Result<Target, Any
 
 /// What was measured of a server in slices of one phase, beside those of the first server.
 fn line(args: &FrontArgs, work: Work, name: &str, first: &[Phase], own: &[Phase]) -> String {
-    let median = |value: &dyn Fn(&Phase) -> f64| Spread::of(own.iter().map(value).collect()).median;
+    let median = |value: &dyn Fn(&Phase) -> f64| Spread::of(own.iter().map(value)).median;
     let cpu_us = median(&Phase::cpu_ns) / 1e3;
     let pairs = first.iter().zip(own);
     let ratio = |value: &dyn Fn(&Phase) -> f64| {
         let Spread { median, low, high } =
-            Spread::of(pairs.clone().map(|(a, b)| value(b) / value(a)).collect());
+            Spread::of(pairs.clone().map(|(a, b)| value(b) / value(a)));
         format!("{median:.2} ({low:.2} to {high:.2})")
     };
     let mut line = format!(

@@ -1,6 +1,7 @@
 //! Server binaries side by side: CPU time of each workload, and ratios within rounds.
 
-use crate::measure::{Phase, Spread};
+use crate::measure::Phase;
+use bench_core::Spread;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -40,7 +41,7 @@ impl Comparison {
             for (server, name) in self.names.iter().enumerate() {
                 let Some((first, rounds)) = of(0).zip(of(server)) else { continue };
                 let cpu = Spread::of(rounds.clone());
-                let speed = Spread::of(first.iter().zip(rounds).map(|(a, b)| a / b).collect());
+                let speed = Spread::of(first.iter().zip(rounds).map(|(a, b)| a / b));
                 logs[server].push(speed.median.ln());
                 lines.push(line(json, workload, name, Some(cpu), speed));
             }

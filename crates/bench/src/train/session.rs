@@ -2,8 +2,8 @@
 
 use super::TrainArgs;
 use crate::AnyError;
-use crate::keys::{Draw, KeyKind, key, value};
 use crate::server::Server;
+use bench_core::{KeyKind, SplitMix64, random_key, random_value};
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ impl Table {
     pub(super) fn cells(self, number: u64, generation: u64) -> Vec<data::Mutation> {
         let cell = |family: &str, qualifier: &str, at: u64, bytes: usize| {
             let mut cell = vec![0; bytes];
-            value(number << 16 | generation << 8 | at, &mut cell);
+            random_value(number << 16 | generation << 8 | at, &mut cell);
             set_cell(family, qualifier, cell)
         };
         if self != Self::Wide {
@@ -90,7 +90,7 @@ pub(super) fn set_cell(family: &str, qualifier: &str, value: Vec<u8>) -> data::M
 /// The key of row `number`.
 pub(super) fn row_key(number: u64, kind: KeyKind) -> Vec<u8> {
     let mut bytes = vec![0; KEY_BYTES];
-    key(number, kind, &mut bytes);
+    random_key(number, kind, &mut bytes);
     bytes
 }
 
@@ -215,7 +215,7 @@ impl Session {
     /// The `at`-th row of `table` to be asked for.
     pub(super) fn asked(&self, table: Table) -> impl Fn(u64) -> u64 + Clone + use<> {
         let (seed, rows) = (self.seed, self.rows_of(table));
-        move |at| Draw(seed ^ at.wrapping_mul(0xd129_9cb1_92a3_f1e5)).below(rows)
+        move |at| SplitMix64(seed ^ at.wrapping_mul(0xd129_9cb1_92a3_f1e5)).below(rows)
     }
 }
 

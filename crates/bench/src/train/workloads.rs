@@ -2,7 +2,7 @@
 
 use super::session::{Client, FAMILIES, QUALIFIERS, Session, Table, row_key, set_cell};
 use crate::AnyError;
-use crate::keys::{Draw, KeyKind};
+use bench_core::{KeyKind, SplitMix64};
 use clap::ValueEnum;
 use data::read_modify_write_rule::Rule;
 use data::read_rows_response::cell_chunk::RowStatus;
@@ -100,12 +100,12 @@ impl Workload {
 fn bulk_import(session: &Session) -> Result<u64, AnyError> {
     let mut csv = "key,name,number,text\n".to_owned();
     for number in 0..session.rows {
-        let mut draw = Draw(number);
-        let (a, b, c) = (draw.next(), draw.next(), draw.next());
+        let mut draw = SplitMix64(number);
+        let (a, b, c) = (draw.next_u64(), draw.next_u64(), draw.next_u64());
         writeln!(
             csv,
             "row-{:016x},name-{a:x},{},text {b:x} {c:x} {number}",
-            draw.next(),
+            draw.next_u64(),
             a % 1000
         )?;
     }

@@ -19,8 +19,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("stele", &["base", "engine", "table", "bigtable", "backup"]),
     ("sim", &["base", "engine", "table", "bigtable"]),
     ("stress", &["base", "engine"]),
-    ("bench", &["base", "engine", "table", "bigtable"]),
-    ("bench-compare", &["base", "engine"]),
+    ("bench-core", &[]),
+    ("bench", &["base", "bench-core", "engine", "table", "bigtable"]),
+    ("bench-compare", &["base", "bench-core", "engine"]),
     ("python", &["engine"]),
 ];
 
