@@ -1,7 +1,8 @@
 //! House rules of the documents: every link to a file of the repository leads somewhere, every
-//! decision is short and in the index.
+//! decision is short and in the index, every drawing is what its script makes.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Longest body of a decision. The appendix, which holds its tables, does not count.
 const DECISION_WORDS_MAX: usize = 600;
@@ -52,6 +53,18 @@ fn decisions_are_short_and_in_the_index() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(decisions >= 30, "the decisions were not found in {}", folder.display());
+}
+
+/// The chart among the drawings is made from the table of results, so they cannot differ.
+#[test]
+fn drawings_are_what_their_script_makes() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: python3 is missing");
+        return;
+    }
+    let draw = root().join("scripts/draw");
+    let output = Command::new("python3").arg(draw).arg("--check").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Returns the root of the repository.
