@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, NaiveDateTime};
 use engine::checkpoint::DirFile;
-use engine::file::FileIdentity;
+use engine::files::FileIdentity;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;

@@ -6,7 +6,7 @@ use crate::object::FILE_BYTES_MAX;
 use base::codec::{ByteReader, PutBytes};
 use engine::StoreId;
 use engine::checkpoint::{DirFile, Point};
-use engine::file::{FileIdentity, FileNumber};
+use engine::files::{FileIdentity, FileNumber};
 use engine::log::SegmentNumber;
 
 /// Most files of a backup.

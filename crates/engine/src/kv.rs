@@ -6,10 +6,10 @@
 use crate::cell::{Column, FamilyId, Timestamp, TreeId};
 use crate::engine::{Engine, Scan};
 use crate::error::Result;
-use crate::in_flight::{Answer, InFlightGets};
 use crate::ingest::{IngestOptions, SstWriter};
 use crate::options::{FilterGranularity, Options, TreeOptions};
-use crate::reader::{ColumnOf, TreeReader};
+use crate::read::drivers::get_pipeline::{Answer, InFlightGets};
+use crate::read::drivers::{ColumnOf, TreeReader};
 use crate::request::{Direction, RowRange, ScanRequest};
 use crate::{Snapshot, WriteBatch};
 use base::env::Env;

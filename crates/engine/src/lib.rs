@@ -175,32 +175,22 @@
 mod background;
 pub mod batch;
 #[doc(hidden)]
-pub mod budget;
+pub mod block_loads;
 #[doc(hidden)]
 pub mod cache;
-mod catalog;
 #[doc(hidden)]
 pub mod cell;
-pub mod check;
-pub mod checkpoint;
-mod commit;
 #[doc(hidden)]
 pub mod compaction;
 #[doc(hidden)]
-pub mod cursor;
-pub mod dump;
-pub mod elide;
+pub mod counters;
 #[doc(hidden)]
 pub mod engine;
 #[doc(hidden)]
 pub mod error;
-mod fetch;
 #[doc(hidden)]
-pub mod file;
-mod flights;
-mod granularity;
-mod histogram;
-mod in_flight;
+pub mod files;
+pub(crate) mod health;
 #[doc(hidden)]
 pub mod ingest;
 pub mod kv;
@@ -209,58 +199,55 @@ pub mod locks;
 #[doc(hidden)]
 pub mod log;
 #[doc(hidden)]
+pub mod maintenance;
+#[doc(hidden)]
 pub mod manifest;
 #[doc(hidden)]
 pub mod marks;
 #[doc(hidden)]
+pub mod memory;
+#[doc(hidden)]
 pub mod memtable;
+#[doc(hidden)]
 pub mod merge;
 pub mod metrics;
 #[doc(hidden)]
-pub mod model;
-#[doc(hidden)]
-pub mod obsolete;
-#[doc(hidden)]
-pub mod open_files;
-#[doc(hidden)]
 pub mod options;
-pub mod owner;
 #[doc(hidden)]
 pub mod read;
-mod reader;
 mod recovery;
-pub mod repair;
 #[doc(hidden)]
 pub mod request;
 #[doc(hidden)]
+pub mod semantics;
+#[doc(hidden)]
 pub mod shape;
-mod snapshot;
 #[doc(hidden)]
 pub mod sstable;
-mod striped;
-#[doc(hidden)]
-pub mod stripes;
 mod tree;
-mod view;
+#[doc(hidden)]
+pub mod write;
 
-pub use background::compactions::{CompactionReason, RunningCompaction};
+pub use background::compaction_jobs::{CompactionReason, RunningCompaction};
 pub use base::env::Env;
 pub use batch::{OpenTimes, TimestampRange, WriteBatch};
 pub use cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp, TreeId};
-pub use commit::TIMES_AHEAD_MICROS_MAX;
-pub use elide::{ElisionPolicy, ElisionRules, Verdict};
+pub use counters::histogram::HistogramReading;
 pub use engine::{Engine, Scan, Snapshot};
 pub use error::{Error, Result};
-pub use histogram::HistogramReading;
-pub use in_flight::{Answer, InFlightGets};
 pub use ingest::sort::{RowSorter, SortOptions, SortedRows};
 pub use ingest::{IngestFiles, IngestOptions, SstWriter};
+pub use maintenance::{check, checkpoint, dump, owner, repair};
 pub use manifest::{Owner, StoreId};
-pub use merge::{Operand, Operator};
 pub use metrics::Metrics;
 pub use options::{
     BackgroundRate, Compression, Durability, FilterGranularity, Options, ReadPath, TreeOptions,
 };
-pub use reader::{ColumnOf, RowEnd, RowReads, RowSelection, TreeReader};
+pub use read::drivers::get_pipeline::{Answer, InFlightGets};
+pub use read::drivers::{ColumnOf, RowEnd, RowReads, RowSelection, TreeReader};
 pub use request::{Cell, Columns, Direction, QualifierRange, RowRange, ScanRequest};
+pub use semantics::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
+pub use semantics::merge_operator::{Operand, Operator};
+pub use semantics::{elision_policy, merge_operator};
 pub use sstable::Deferred;
+pub use write::group_commit::TIMES_AHEAD_MICROS_MAX;

@@ -1,15 +1,15 @@
 //! Counters that make each claim of the engine checkable.
 
-use crate::budget::Use;
 use crate::cache::CacheCounters;
+use crate::counters::histogram::HistogramReading;
 use crate::engine::Shared;
-use crate::histogram::HistogramReading;
 use crate::locks::HugePageCount;
-use crate::manifest::version::LEVELS;
+use crate::manifest::state::version::LEVELS;
+use crate::memory::budget::Use;
 use crate::options::FilterGranularity;
-use crate::read::counters::FilterCounters;
-use crate::reader::PointCount;
+use crate::read::drivers::PointCount;
 use crate::sstable::Asked;
+use crate::sstable::FilterCounters;
 use base::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -4,7 +4,7 @@
 use crate::dice::Dice;
 use engine::batch::TimestampRange;
 use engine::cell::{FamilyId, Timestamp};
-use engine::merge::{Operand, Operator};
+use engine::merge_operator::{Operand, Operator};
 use engine::request::RowRange;
 
 /// Rows with ordinary names.

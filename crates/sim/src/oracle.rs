@@ -8,8 +8,8 @@
 
 use engine::batch::{Mutation, WriteBatch};
 use engine::cell::{Entry, SequenceNumber, Timestamp, TreeId};
-use engine::model::{Model, OwnedCell, OwnedEntry, OwnedRow};
 use engine::request::{Direction, RowRange, ScanRequest};
+use engine::semantics::model::{Model, OwnedCell, OwnedEntry, OwnedRow};
 use engine::{Engine, Error, Result, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 

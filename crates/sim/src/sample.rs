@@ -11,9 +11,9 @@ use base::checksum::crc32c;
 use engine::IngestOptions;
 use engine::batch::WriteBatch;
 use engine::cell::{Column, FamilyId, Timestamp, TreeId};
-use engine::model::OwnedRow;
 use engine::options::{Compression, Durability, FilterGranularity, Options, TreeOptions};
 use engine::request::{RowRange, ScanRequest};
+use engine::semantics::model::OwnedRow;
 use std::fmt::Write;
 
 /// Trees whose data is mostly in SSTables.

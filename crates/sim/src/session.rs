@@ -13,7 +13,7 @@ use crate::oracle::{self, Commit, Oracle, Trouble};
 use crate::workload::Step;
 use engine::batch::{FrozenBatch, Mutation, WriteBatch};
 use engine::cell::{FamilyId, SequenceNumber, Timestamp, TreeId};
-use engine::elide::{ElisionPolicy, ElisionRules, Verdict};
+use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
 use engine::options::{Durability, Options};
 use engine::request::ScanRequest;
 use engine::{Engine, Error, IngestFiles, IngestOptions, Snapshot, SortOptions};

@@ -10,7 +10,7 @@
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::schema::TableSchema;
-use engine::elide::{ElisionPolicy, ElisionRules, Verdict};
+use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
 use engine::{FamilyId, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use crate::filter::RowFilter;
 use crate::limits;
 use crate::schema::{FamilySchema, TableSchema, ValueType};
 use bytes::Bytes;
-use engine::merge::Operand;
+use engine::merge_operator::Operand;
 use engine::{Column, Timestamp, TimestampRange, WriteBatch};
 
 /// The version a written cell gets.

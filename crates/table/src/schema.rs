@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::gc::GcRule;
 use crate::limits;
 use bytes::Bytes;
-use engine::merge::Operator;
+use engine::merge_operator::Operator;
 use engine::{FamilyId, TreeId};
 use std::collections::BTreeMap;
 use std::fmt;

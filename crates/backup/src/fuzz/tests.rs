@@ -4,7 +4,7 @@ use crate::record::BackupFile;
 use base::env::Rng;
 use engine::StoreId;
 use engine::checkpoint::{DirFile, Point};
-use engine::file::{FileIdentity, FileNumber};
+use engine::files::{FileIdentity, FileNumber};
 use engine::log::SegmentNumber;
 
 pub(crate) fn example() -> Record {

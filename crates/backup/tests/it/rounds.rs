@@ -37,7 +37,7 @@ async fn only_what_is_new_is_sent_and_every_backup_gives_its_moment_back() {
             ssts.map(|file| file.identity.unwrap()).collect::<Vec<_>>()
         };
         let all = ssts(&source.contents.files);
-        let old = |id: &&engine::file::FileIdentity| {
+        let old = |id: &&engine::files::FileIdentity| {
             before.keys().any(|name| name.ends_with(&id.to_string()))
         };
         assert_eq!(created.kept_files, all.iter().filter(old).count() as u64, "round {round}");

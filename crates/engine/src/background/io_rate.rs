@@ -52,11 +52,11 @@ struct State {
 
 /// What a rate that is found follows from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Feedback {
+pub(crate) struct Feedback {
     /// How hard writers are held back, 0 to 1000.
-    pub(super) pressure: u64,
+    pub(crate) pressure: u64,
     /// How long reads take against what they use to, in thousandths; 0 if that is not known.
-    pub(super) slowness: u64,
+    pub(crate) slowness: u64,
 }
 
 /// The rate after `rate`.
@@ -88,7 +88,7 @@ impl IoRate {
 
     /// How long `writer`, who has written `bytes` bytes by `now`, is to wait. `feedback` is asked
     /// now and then.
-    pub(super) fn wrote(
+    pub(crate) fn wrote(
         &self,
         writer: Writer,
         bytes: u64,
@@ -150,7 +150,7 @@ impl ReadWaits {
     }
 
     /// How long reads take now against what they use to, in thousandths; 0 if that is not known.
-    pub(super) fn slowness(&self) -> u64 {
+    pub(crate) fn slowness(&self) -> u64 {
         let waits = self.0.lock();
         waits.recent.saturating_mul(1000).checked_div(waits.usual).unwrap_or(0)
     }

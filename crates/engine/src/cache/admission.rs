@@ -13,8 +13,8 @@
 //! 1. Nothing here is exact, and nothing has to be: a wrong answer costs a read or a place.
 //! 2. No lock is taken, and nothing shared is written while there is room.
 
-use super::counters::Counted;
-use super::space::Space;
+use super::cache_counters::Counted;
+use super::frames::free_space::Space;
 use super::{Cache, CacheKey, Plain};
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -86,7 +86,7 @@ impl<M: Plain> Cache<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::FileNumber;
+    use crate::files::FileNumber;
 
     fn key(offset: u64) -> CacheKey {
         CacheKey { file: FileNumber(3), offset: offset * 4117 }

@@ -1,6 +1,6 @@
 //! What names a block, and how it is hashed.
 
-use crate::file::FileNumber;
+use crate::files::FileNumber;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -1,13 +1,17 @@
 //! The block cache: validated blocks of SSTables, shared by all trees of an engine.
 //!
-//! Blocks lie in frames of one arena on huge pages (frames.rs). What leads to a block on disk has
+//! In: keys of blocks, and the bytes of those that a reader loaded. Out: blocks in memory, looked at
+//! under a pin or held. `frames` has the arena, `heap` the blocks that fit no frame. May use `memory`
+//! and `counters`; knows nothing of cells or of what a block means.
+//!
+//! Blocks lie in frames of one arena on huge pages (cache/frames/mod.rs). What leads to a block on disk has
 //! a [`Hint`] beside it that says in which frame the block was last seen; a reader follows it and
 //! compares the frame's own key, so a resident block is found without a hash look-up, a lock or a
 //! count shared between cores. Readers that only look are pinned to an epoch; those that keep a
-//! block hold its frame. What does not fit a frame is kept on the heap (heap.rs), within an
+//! block hold its frame. What does not fit a frame is kept on the heap (cache/heap/mod.rs), within an
 //! eighth of what blocks may take.
 //!
-//! What a compaction writes can take the place of what it read (inherit.rs). What is not worth the
+//! What a compaction writes can take the place of what it read (warmth.rs). What is not worth the
 //! place of another is not kept, where the reader can do without (admission.rs).
 //!
 //! How much that is follows from what else is charged to the engine's budget. The cache gives
@@ -29,54 +33,48 @@
 //! The cache knows nothing of cells: it keeps bytes and what the loader says they are (`M`).
 
 mod admission;
-mod approach;
-mod claim;
-mod clock;
-mod counters;
-mod frame;
+mod cache_counters;
 mod frames;
 mod heap;
-mod hint;
-mod hold;
-mod inherit;
 mod key;
-mod loads;
-mod space;
-mod sync;
-mod table;
+mod load_ticket;
+mod loads_in_progress;
+mod pinned;
+mod prefetch;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;
+mod warmth;
 
-pub use approach::Approached;
-pub use claim::{Claim, Claimed, Loading};
-pub use counters::CacheCounters;
-pub use hint::Hint;
-pub use hold::{BlockHold, BlockRef};
-pub use inherit::Heat;
+pub use cache_counters::CacheCounters;
+pub use frames::hint::Hint;
 pub use key::{CacheKey, KeyMap};
+pub use load_ticket::{Claim, Claimed, Loading};
+pub use pinned::{BlockHold, BlockRef};
+pub use prefetch::Approached;
+pub use warmth::Heat;
 
-use crate::budget::Budget;
-use crate::file::FileNumber;
+use crate::counters::striped::Striped;
+use crate::files::FileNumber;
 use crate::locks::{CacheSize, CacheSpace};
 use crate::marks::Mark;
+use crate::memory::budget::Budget;
 use crate::shape::Shape;
-use crate::striped::Striped;
 use admission::Admission;
 use base::sync::Mutex;
-use counters::{COUNTED, Counted};
+use cache_counters::{COUNTED, Counted};
 use crossbeam_epoch::{self as epoch, Guard};
 use crossbeam_utils::CachePadded;
-use frame::FrameHead;
+use frames::frame_head::FrameHead;
+use frames::frame_table::Table;
+use frames::free_space::{Space, Taken};
+use frames::hint::Place;
 use frames::{Arena, Retired};
 use heap::Heap;
-use hint::Place;
-use hold::HeapBlock;
-use loads::Loads;
-use space::{Space, Taken};
+use loads_in_progress::Loads;
+use pinned::HeapBlock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use table::Table;
 
 /// How long an entry is worth keeping compared with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

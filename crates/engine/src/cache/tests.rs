@@ -1,7 +1,7 @@
 use super::*;
-use crate::budget::Use;
 use crate::error::Error;
 use crate::error::Result;
+use crate::memory::budget::Use;
 use base::testing::in_own_process;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, LazyLock};

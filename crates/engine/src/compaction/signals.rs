@@ -3,8 +3,8 @@
 //! `pick`.
 
 use crate::cell::SequenceNumber;
-use crate::elide::{ElisionPolicy, Verdict};
 use crate::manifest::{FileNumber, SstMeta};
+use crate::semantics::elision_policy::{ElisionPolicy, Verdict};
 use crate::sstable::Ages;
 use std::collections::HashMap;
 

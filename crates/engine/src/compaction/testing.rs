@@ -1,14 +1,14 @@
 //! Random changes, and sorted runs in memory, for the tests of this folder.
 
-use super::elide::EntrySink;
+use super::row_elision::EntrySink;
 use crate::batch::{Mutation, TimestampRange, WriteBatch};
 use crate::cell::{Column, Entry, FamilyId, Kind, RangeTombstone, SequenceNumber, Timestamp};
-use crate::cursor::testing::Owned;
 use crate::error::Result;
 use crate::manifest::{FileNumber, SstMeta};
-use crate::merge::{Operand, Operator};
-use crate::model::{Model, OwnedEntry};
 use crate::request::RowRange;
+use crate::semantics::merge_operator::{Operand, Operator};
+use crate::semantics::model::{Model, OwnedEntry};
+use crate::semantics::row_cursor::testing::Owned;
 use proptest::prelude::*;
 
 /// What a manifest may know of a file of one entry a byte, none of them a tombstone.

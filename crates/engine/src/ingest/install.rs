@@ -14,26 +14,26 @@
 //!    tree overlaps them and no running compaction may write there: a fresh load ends as one run.
 //! 5. The manifest takes one edit for all, the views change, the number is published: before that,
 //!    no read sees entries of it. No compaction is picked between the last two: it may choose files
-//!    only of what is published (snapshot.rs).
+//!    only of what is published (snapshots.rs).
 //!
 //! Turns and locks of several trees are taken in order of the trees' ids.
 
-use super::writer::{IngestFiles, IngestSst};
-use crate::background::flushes::FlushTurn;
+use super::sst_writer::{IngestFiles, IngestSst};
+use crate::background::flush_jobs::FlushTurn;
 use crate::background::io_rate::Writer;
-use crate::background::policy::Task;
 use crate::cell::{SequenceNumber, TreeId};
-use crate::commit::Failure;
 use crate::compaction::pick::{LAST_RUN, overlap};
-use crate::cursor::RowCursor;
 use crate::engine::Shared;
 use crate::error::{Error, Result};
-use crate::manifest::version::LEVELS;
+use crate::health::failure_policy::Task;
+use crate::manifest::state::version::LEVELS;
 use crate::manifest::{Edit, RunId, SstMeta, TreeVersion, is_in_doubt};
 use crate::memtable::Memtable;
 use crate::request::RowRange;
+use crate::semantics::row_cursor::RowCursor;
 use crate::sstable::SstReader;
 use crate::tree::Tree;
+use crate::write::group_commit::Failure;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,6 +1,9 @@
 //! Sorted bulk load: cells that come in order are written straight into SSTables, without log and
 //! memtable, and join their trees all at once.
 //!
+//! In: cells in order, or rows in any order for [`sort`]. Out: SSTables that one edit of the manifest
+//! makes part of their trees. May use `background`, `tree`, `manifest`, `sstable` and what they use.
+//!
 //! [`SstWriter`] writes the files, [`IngestFiles`] are the finished ones, `install` makes them part
 //! of their trees. What does not come in order is sorted first: [`sort`].
 //!
@@ -16,6 +19,6 @@
 
 mod install;
 pub mod sort;
-mod writer;
+mod sst_writer;
 
-pub use writer::{IngestFiles, IngestOptions, SstWriter};
+pub use sst_writer::{IngestFiles, IngestOptions, SstWriter};

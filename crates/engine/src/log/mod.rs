@@ -4,6 +4,10 @@
 //! are preallocated and recycled. It knows nothing of cells, and not when a tree was flushed: it
 //! is told.
 //!
+//! In: groups of batches as bytes. Out: the same bytes in the same order at the next open. The
+//! manifest shares its records and its rules (`append_file`, `record`, `record_scan`). Uses no other
+//! room.
+//!
 //! Use: `LogReader::open`, `next` until `None`, `LogWriter::open` with the reader's `finish`;
 //! then `append` and `sync`, with `LogSegments::retire` after every flush, and `close` at the end.
 //!
@@ -25,25 +29,25 @@
 //! 9. After a failed write or sync nothing is written any more. Only a full disk met before a
 //!    sync is forgiven, after the tail was cut back to its place and synced.
 
-pub(crate) mod append;
+pub(crate) mod append_file;
 pub mod fuzz;
-mod reader;
+mod log_reader;
+pub(crate) mod log_salvage;
+mod log_writer;
 pub(crate) mod record;
-pub(crate) mod salvage;
-pub(crate) mod scan;
+pub(crate) mod record_scan;
 mod segments;
-mod writer;
-mod written;
+mod written_len;
 
-pub(crate) use reader::Ending;
-pub use reader::{LogEnd, LogItem, LogReader, SegmentItem, SegmentReader};
+pub(crate) use log_reader::Ending;
+pub use log_reader::{LogEnd, LogItem, LogReader, SegmentItem, SegmentReader};
+pub use log_writer::LogWriter;
+pub(crate) use log_writer::{LogSizes, make_durable};
 pub(crate) use record::COMMIT_TIME_END;
 pub use record::{LogRecord, RecordKind};
 pub(crate) use segments::is_empty;
 pub use segments::{LogSegments, SegmentNumber};
-pub use writer::LogWriter;
-pub(crate) use writer::{LogSizes, make_durable};
-pub(crate) use written::written_len;
+pub(crate) use written_len::written_len;
 
 /// A position in whatever log feeds the engine; grows with every batch of a tree. With the
 /// engine's own log it is the sequence number of the batch's last mutation.

@@ -1,7 +1,7 @@
 //! Bytes of the commit log and the manifest: the file header and the record framing.
 //!
 //! Layouts are in docs/format/commit_log.md. Decoding is pure, never panics and allocates
-//! nothing; what to make of a bad record is decided in `scan.rs` and its callers.
+//! nothing; what to make of a bad record is decided in `record_scan.rs` and its callers.
 
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! The names of manifests and the file `CURRENT`, which says which of them counts.
 
 use crate::error::{Error, Result};
-use crate::log::append::unforgiven;
+use crate::log::append_file::unforgiven;
 use base::checksum::crc32c;
 use base::env::fs::FileSystem;
 use std::io;

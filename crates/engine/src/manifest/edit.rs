@@ -1,7 +1,7 @@
 //! Edits: changes of what trees and SSTables exist, as values, and their encoding
 //! (docs/format/manifest.md).
 
-use super::version::{FileNumber, RunId, SstMeta};
+use super::state::version::{FileNumber, RunId, SstMeta};
 use crate::cell::{SequenceNumber, Timestamp, TreeId};
 use crate::log::{COMMIT_TIME_END, LogPosition, SegmentNumber};
 use crate::options::{Compression, FilterGranularity, TreeOptions};
@@ -33,7 +33,7 @@ pub enum Edit {
     AddSst {
         /// The tree.
         tree: TreeId,
-        /// 0..[`super::version::LEVELS`].
+        /// 0..[`super::state::version::LEVELS`].
         level: usize,
         /// The run; in one level, a larger id is a newer run.
         run: RunId,

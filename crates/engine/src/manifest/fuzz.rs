@@ -6,7 +6,7 @@
 use super::current;
 use super::{Edit, ManifestSet, State, load};
 use crate::error::Error;
-use crate::log::append::AppendFile;
+use crate::log::append_file::AppendFile;
 use crate::log::record::{LogRecord, MANIFEST, RecordKind, encode_file_header};
 use crate::{SequenceNumber, TreeId};
 use base::env::fs::FileSystem;

@@ -1,8 +1,11 @@
 //! The memtable: what was committed to a tree and is not yet in its SSTables.
 //!
+//! In: frozen batches in the order of their commit. Out: entries in the order of cells, for reads and
+//! for flushes. May use `semantics` and `memory`.
+//!
 //! One writer at a time (the commit leader, serialised by `writer`), any number of readers that
 //! take no lock. Entries beyond a reader's snapshot are there to be met and are skipped by
-//! `read::visible`.
+//! `read::visible_cells`.
 //!
 //! A reader that loads a published sequence number and then looks here finds every entry up to
 //! it: the batches were applied before the number was published (`Release`, met by the load's
@@ -14,28 +17,28 @@
 
 mod arena;
 mod btree;
-mod cursor;
-mod dropped;
 mod list;
+mod memtable_cursor;
+mod range_tombstones;
 mod row_index;
 mod rows;
 mod words;
 
-pub use cursor::MemtableCursor;
+pub use memtable_cursor::MemtableCursor;
 
 use crate::batch::{FrozenBatch, Mutation};
-use crate::budget::{Budget, Charge, Use};
 use crate::cell::{Kind, RangeTombstone, SequenceNumber, Timestamp};
-use crate::cursor::RowCursor;
 use crate::error::Result;
 use crate::locks::{MemtableDropped, MemtableWriter};
 use crate::manifest::LogPosition;
-use crate::read::dropped::DroppedRanges;
+use crate::memory::budget::{Budget, Charge, Use};
 use crate::request::RowRange;
+use crate::semantics::dropped_ranges::DroppedRanges;
+use crate::semantics::row_cursor::RowCursor;
 use crate::shape::Shape;
-use crate::snapshot::Snapshots;
+use crate::tree::snapshots::Snapshots;
 use base::sync::{Mutex, RwLock};
-use dropped::{Dropped, Part};
+use range_tombstones::{Dropped, Part};
 use rows::{Rows, Writer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -303,8 +306,10 @@ mod tests {
     use super::*;
     use crate::batch::{TimestampRange, WriteBatch};
     use crate::cell::{Column, FamilyId, Timestamp};
-    use crate::cursor::testing::{Owned, Steps, VecCursor, check_against_oracle, entries, sorted};
-    use crate::model::OwnedEntry;
+    use crate::semantics::model::OwnedEntry;
+    use crate::semantics::row_cursor::testing::{
+        Owned, Steps, VecCursor, check_against_oracle, entries, sorted,
+    };
     use base::checksum::xxh3;
     use proptest::prelude::*;
 

@@ -1,13 +1,12 @@
-//! The read path: the merge of a tree's sources row by row, and what of it is visible.
+//! The read path: from a request to cells that are lent to the caller.
+//!
+//! In: a view of a tree, a snapshot and a request. Out: visible cells. `point` plans reads of one row
+//! without I/O, `scan` walks ranges, `visible_cells` applies deletes and snapshots, and `drivers` run
+//! plans: blocking, many in flight, or as tasks. May use `tree`, `merge`, `sstable`, `memtable`,
+//! `semantics` and `block_loads`.
 
-pub mod counters;
-pub(crate) mod cover;
-pub mod dropped;
-pub mod merge;
-pub(crate) mod parts;
+pub(crate) mod drivers;
 pub(crate) mod point;
-pub mod run;
+pub(crate) mod read_parts;
 pub mod scan;
-pub mod source;
-mod stretch;
-pub mod visible;
+pub mod visible_cells;

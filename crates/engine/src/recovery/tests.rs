@@ -5,7 +5,7 @@ use crate::batch::WriteBatch;
 use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::file::FileNumber;
+use crate::files::FileNumber;
 use crate::log::{COMMIT_TIME_END, LogEnd, LogPosition, LogRecord, LogWriter, SegmentNumber};
 use crate::manifest::{Edit, ManifestSet, RunId, SstMeta};
 use crate::options::{Options, TreeOptions};

@@ -6,12 +6,12 @@
 
 use super::block::{BlockView, CellValue, DataMeta};
 use super::filter::{FilterMeta, FilterPartition, FilterQuery};
+use super::format::block_identity::{HEADER_LEN, decode_header, encode_header};
+use super::format::properties::Properties;
+use super::format::range_block;
 use super::format::{BlockType, FOOTER_LEN, Footer, unseal};
-use super::frames::{HEADER_LEN, decode_header, encode_header};
+use super::index::top_index::TopIndex;
 use super::index::{IndexMeta, IndexPartition};
-use super::properties::Properties;
-use super::ranges;
-use super::top_index::TopIndex;
 use crate::cell::FamilyId;
 use base::checksum::xxh3;
 
@@ -70,8 +70,8 @@ pub fn index(data: &[u8]) {
             }
         }
         2 => {
-            if let Ok(tombstones) = ranges::decode(data) {
-                assert_eq!(ranges::encode(&tombstones), data);
+            if let Ok(tombstones) = range_block::decode(data) {
+                assert_eq!(range_block::encode(&tombstones), data);
             }
         }
         _ => {

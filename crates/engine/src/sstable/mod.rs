@@ -1,76 +1,56 @@
 //! SSTables: sorted, immutable files of entries (docs/format/sstable.md).
 //!
-//! `builder` writes one from entries in order, as `options` say, to its `output`; `reader` opens one
-//! and answers from its `source`, `cursor` walks it, `verify` checks it, `show` prints it. Blocks are
-//! read through the block cache; each is checked once, when it enters it, and read in place from
-//! then on. Nothing here knows of levels, versions or the manifest.
+//! In: entries in order, to be written; rows and keys, to be read. Out: files, and entries as they lie
+//! in checked blocks. May use `cache`, `files`, `memory`, `counters` and `semantics`. Nothing here
+//! knows of levels, versions or the manifest.
+//!
+//! - `format`, `block`, `index` and `filter` are the parts of a file; they do no I/O.
+//! - `write` makes a file from entries in order.
+//! - `read` opens one and finds blocks, through the block cache: a block is checked once, when it
+//!   enters the cache, and read in place from then on.
+//! - `rows` walks and lends the rows of found blocks.
+//! - `inspect` verifies and prints whole files, `salvage` reads damaged ones.
 
-mod ages;
-mod ahead;
 mod block;
-mod builder;
-mod cursor;
-mod damage;
 mod filter;
 mod format;
-mod frames;
 #[doc(hidden)]
 pub mod fuzz;
+mod inspect;
+mod read;
+mod rows;
+mod write;
 
-mod heads;
-mod heirs;
-mod held;
-mod in_place;
 mod index;
-mod ints;
-mod last_key;
-mod load;
 #[doc(hidden)]
 pub mod measure;
-mod options;
-mod origin;
-mod output;
-mod plain;
-mod point;
-mod prefix_index;
-mod properties;
-mod ranges;
-mod readahead;
-mod reader;
-mod refs;
-mod run;
 pub(crate) mod salvage;
-mod scan;
-mod show;
-mod source;
-mod stretch;
 #[cfg(test)]
 mod tests;
-mod top_index;
-mod verify;
 
-pub use crate::file::FileNumber;
-pub use ages::Ages;
-pub use builder::{SstBuilder, SstSummary};
-pub use cursor::SstCursor;
-pub use damage::Damage;
+pub use crate::files::FileNumber;
 pub(crate) use filter::RowBits;
+pub use filter::filter_counters::FilterCounters;
 pub use filter::{Asked, FilterQuery};
+pub use format::ages::Ages;
+pub use format::damage::Damage;
+pub(crate) use format::key_heads::head_of;
+pub use format::origin::Origin;
+pub use format::properties::{Deferred, Properties};
 pub use format::{BlockType, FORMAT_VERSION, Footer, FooterError, Handle};
-pub(crate) use heads::head_of;
-pub(crate) use heirs::{Heir, Heirs};
-pub(crate) use held::HeldBlocks;
-pub(crate) use in_place::{Covers, LargeValues, RowCells, SeenBy, SeenPut, ToMerge};
-pub(crate) use load::BlockLoad;
-pub use options::SstOptions;
-pub use origin::Origin;
-pub(crate) use plain::PlainCells;
-pub(crate) use point::{Ahead, Candidate, Descent, Missing, RowHit};
-pub use properties::{Deferred, Properties};
-pub(crate) use readahead::{Readahead, ReadaheadSource};
-pub use reader::SstReader;
-pub(crate) use run::SstRun;
-pub(crate) use stretch::{Stretch, WantedCells};
+pub(crate) use read::block_load::BlockLoad;
+pub(crate) use read::pinned_blocks::HeldBlocks;
+pub(crate) use read::point_lookup::{Ahead, Candidate, Descent, Missing, RowHit};
+pub(crate) use read::readahead::{Readahead, ReadaheadSource};
+pub use read::sst_reader::SstReader;
+pub(crate) use read::sst_run::SstRun;
+pub(crate) use read::warm_blocks::{Heir, Heirs};
+pub(crate) use rows::resolve_in_block::{Covers, LargeValues, RowCells, SeenBy, SeenPut, ToMerge};
+pub(crate) use rows::row_span::{Stretch, WantedCells};
+pub(crate) use rows::simple_row::PlainCells;
+pub use rows::sst_cursor::SstCursor;
+pub use write::sst_builder::{SstBuilder, SstSummary};
+pub use write::sst_options::SstOptions;
 
 use crate::cache::Cache;
 use block::DataMeta;

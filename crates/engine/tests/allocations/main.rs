@@ -4,8 +4,8 @@
 #![allow(unsafe_code)]
 
 use engine::batch::WriteBatch;
-use engine::budget::{Budget, Use};
 use engine::manifest::LogPosition;
+use engine::memory::budget::{Budget, Use};
 use engine::memtable::Memtable;
 use engine::{
     Column, Durability, Engine, FamilyId, Options, RowRange, SequenceNumber, Timestamp, TreeId,

@@ -2,8 +2,8 @@
 //! and compared with the model.
 
 use crate::support::{TREE, collect, open, owned, small};
-use engine::merge::{Operand, Operator};
-use engine::model::Model;
+use engine::merge_operator::{Operand, Operator};
+use engine::semantics::model::Model;
 use engine::{
     Column, ColumnOf, Columns, Direction, Engine, FamilyId, QualifierRange, RowRange, RowSelection,
     ScanRequest, SequenceNumber, Snapshot, Timestamp, TimestampRange, TreeOptions, WriteBatch,

@@ -2,8 +2,8 @@
 
 use crate::support::{TREE, collect, small};
 use base::env::sim::{Fault, FaultPoint, SimEnv};
-use engine::elide::{ElisionPolicy, ElisionRules, Verdict};
-use engine::model::OwnedRow;
+use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
+use engine::semantics::model::OwnedRow;
 use engine::{
     Column, Durability, Engine, Error, FamilyId, Options, RowRange, ScanRequest, Timestamp,
     TreeOptions, WriteBatch,

@@ -5,7 +5,7 @@ use crate::support::{TREE, collect, eventually, open as open_real, small};
 use base::env::sim::{Call, Fault, FaultPoint, SimEnv};
 use base::env::{Env, Rng};
 use engine::check::check_dir;
-use engine::model::OwnedRow;
+use engine::semantics::model::OwnedRow;
 use engine::{
     BackgroundRate, Column, Durability, Engine, Error, FamilyId, Options, RowRange, ScanRequest,
     Timestamp, TreeOptions, WriteBatch,

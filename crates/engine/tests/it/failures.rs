@@ -3,7 +3,7 @@
 
 use crate::support::{TREE, small};
 use base::env::sim::{Call, Fault, FaultPoint, SimEnv};
-use engine::elide::{ElisionPolicy, ElisionRules, Verdict};
+use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
 use engine::options::Options;
 use engine::{
     Column, Durability, Engine, Env, Error, FamilyId, RowRange, SequenceNumber, Timestamp, TreeId,

@@ -3,7 +3,7 @@
 use crate::support::{TREE, collect, eventually, open, small};
 use base::env::{FileSystem, RealFileSystem};
 use engine::cache::CacheFeatures;
-use engine::file::FileNumber;
+use engine::files::FileNumber;
 use engine::sstable::{BlockCache, SstReader};
 use engine::{
     Column, Columns, Engine, FamilyId, FilterGranularity, IngestOptions, QualifierRange, RowRange,
@@ -79,7 +79,7 @@ fn read_columns(engine: &Engine, times: usize) {
     }
 }
 
-fn everything(engine: &Engine) -> Vec<engine::model::OwnedRow> {
+fn everything(engine: &Engine) -> Vec<engine::semantics::model::OwnedRow> {
     collect(engine.scan(TREE, &ScanRequest::rows(RowRange::ALL), None).unwrap())
 }
 

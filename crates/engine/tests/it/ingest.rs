@@ -3,7 +3,7 @@
 use crate::support::{TREE, collect, eventually, open, small};
 use engine::cell::{Entry, Kind};
 use engine::kv::Kv;
-use engine::model::{Model, OwnedEntry};
+use engine::semantics::model::{Model, OwnedEntry};
 use engine::{
     Column, Compression, Direction, Engine, Error, FamilyId, FilterGranularity, IngestFiles,
     IngestOptions, Options, RowRange, ScanRequest, SequenceNumber, Snapshot, SstWriter, Timestamp,

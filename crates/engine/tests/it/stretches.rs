@@ -2,7 +2,7 @@
 //! runs, by memtables, by dropped ranges, by deletes, by snapshots, by bounds and by seeks.
 
 use crate::support::{TREE, open, owned};
-use engine::model::{Model, OwnedRow};
+use engine::semantics::model::{Model, OwnedRow};
 use engine::{
     Column, Columns, Direction, Engine, FamilyId, Options, QualifierRange, RowRange, Scan,
     ScanRequest, SequenceNumber, Timestamp, TimestampRange, TreeOptions, WriteBatch,

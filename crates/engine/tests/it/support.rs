@@ -1,6 +1,6 @@
 //! What the tests share: a small engine, and reading all of a scan.
 
-use engine::model::{OwnedCell, OwnedRow};
+use engine::semantics::model::{OwnedCell, OwnedRow};
 use engine::{Cell, Durability, Engine, Options, Scan, TreeId};
 use std::path::Path;
 use std::time::{Duration, Instant};

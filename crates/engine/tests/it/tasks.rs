@@ -3,7 +3,7 @@
 
 use crate::support::{TREE, open, owned, small};
 use base::env::sim::{Fault, FaultPoint, SimEnv};
-use engine::model::OwnedCell;
+use engine::semantics::model::OwnedCell;
 use engine::{
     Cell, Column, Columns, Compression, Engine, Error, FamilyId, Options, QualifierRange, ReadPath,
     Result, RowEnd, RowReads, RowSelection, Snapshot, Timestamp, TreeOptions, TreeReader,

@@ -3,7 +3,7 @@
 
 use crate::support::{TREE, collect, small};
 use base::env::sim::SimEnv;
-use engine::elide::{ElisionPolicy, ElisionRules, Verdict};
+use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
 use engine::{
     BackgroundRate, Column, Durability, Engine, Error, FamilyId, IngestOptions, Options, RowRange,
     ScanRequest, Timestamp, TreeOptions, WriteBatch,

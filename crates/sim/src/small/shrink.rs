@@ -5,7 +5,7 @@ use super::{Act, Case, What};
 use crate::workload::Step;
 use engine::batch::{Mutation, TimestampRange, WriteBatch};
 use engine::cell::{Kind, SequenceNumber, Timestamp};
-use engine::merge::Operand;
+use engine::merge_operator::Operand;
 use engine::options::{Options, ReadPath};
 use engine::shape::Shape;
 use std::fmt::Write as _;

@@ -5,7 +5,7 @@
 //! every byte of every file.
 
 use engine::cell::TreeId;
-use engine::model::OwnedRow;
+use engine::semantics::model::OwnedRow;
 use engine::{Direction, Engine, Error, RowRange, ScanRequest};
 use sim::dice::Dice;
 use sim::image::Image;

@@ -5,10 +5,10 @@
 //! No threads are needed. The compaction asks the rules of its tree about cells; the rules then let
 //! the user do something.
 
-use engine::elide::{ElisionPolicy, ElisionRules, Verdict};
-use engine::model::{OwnedCell, OwnedRow};
+use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
 use engine::options::Options;
 use engine::request::{Columns, Direction};
+use engine::semantics::model::{OwnedCell, OwnedRow};
 use engine::{
     Cell, Column, ColumnOf, Engine, FamilyId, RowEnd, RowRange, RowSelection, ScanRequest,
     Snapshot, Timestamp, TimestampRange, TreeId, TreeOptions, TreeReader, WriteBatch,

@@ -1,7 +1,7 @@
 //! What running compactions of a tree hold, so that plans do not get in each other's way.
 
 use super::{Destination, LAST_RUN, Plan, overlap};
-use crate::manifest::version::LEVELS;
+use crate::manifest::state::version::LEVELS;
 use crate::manifest::{FileNumber, Run, RunId, SstMeta, TreeVersion};
 use crate::request::RowRange;
 use std::collections::HashSet;

@@ -7,11 +7,11 @@
 //! large, since the file spans too much of the tree, it goes down as the shape has it, a step at a
 //! time: the way down cuts it.
 
-use super::down::push_down;
-use super::up::merge_up;
+use super::merge_up::merge_up;
+use super::push_down::push_down;
 use super::{Busy, InputRun, Plan, Work, overlapping, slice_bytes, to_last};
 use crate::compaction::signals::{Signals, WHOLE};
-use crate::manifest::version::LEVELS;
+use crate::manifest::state::version::LEVELS;
 use crate::manifest::{Run, SstMeta, TreeVersion};
 use crate::options::Options;
 use crate::request::RowRange;

@@ -5,8 +5,8 @@
 //! with each other until they are worth what goes up with them, and again beside it, as often as a
 //! place is wanted. A byte is so rewritten once or twice more on its way, and reads meet no more runs.
 
-use super::sizes::L1Target;
-use super::up::runs_up;
+use super::level1_sizes::L1Target;
+use super::merge_up::runs_up;
 use super::{Busy, Destination, L1_RUNS_MAX, Plan, Work, how, input, run_hull};
 use crate::manifest::TreeVersion;
 use crate::options::Options;

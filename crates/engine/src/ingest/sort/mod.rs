@@ -1,7 +1,7 @@
 //! External sort: rows in any order in, the same rows in order out, within a given memory.
 //!
-//! Rows are gathered in memory ([`buffer`]); when the memory is full they are sorted and written to
-//! a file ([`run`], docs/format/sort_run.md), and all files are merged at the end ([`merge`]), in
+//! Rows are gathered in memory ([`row_buffer`]); when the memory is full they are sorted and written to
+//! a file ([`sort_run`], docs/format/sort_run.md), and all files are merged at the end ([`merge_runs`]), in
 //! several passes if they are many.
 //!
 //! Invariants:
@@ -13,22 +13,22 @@
 //! 3. Nothing counts that is in these files, so nothing is synced. What is read from them is
 //!    checked.
 
-mod buffer;
-mod merge;
-mod run;
+mod merge_runs;
+mod row_buffer;
+mod sort_run;
 #[cfg(test)]
 mod tests;
 
-pub use run::fuzz;
+pub use sort_run::fuzz;
 
 use crate::batch::ROW_BYTES_MAX;
 use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::marks::Mark;
 use crate::shape::Shape;
-use buffer::Buffer;
-use merge::Merge;
-use run::{RunFile, RunWriter};
+use merge_runs::Merge;
+use row_buffer::Buffer;
+use sort_run::{RunFile, RunWriter};
 use std::sync::Arc;
 
 /// Longest payload of a row.

@@ -1,4 +1,4 @@
-use super::run::HEADER_LEN;
+use super::sort_run::HEADER_LEN;
 use super::*;
 use crate::options::Options;
 use base::env::sim::SimEnv;
@@ -9,7 +9,7 @@ const DIR: &str = "/data";
 
 fn sort_files(machine: &SimEnv) -> Vec<PathBuf> {
     let names = machine.env().fs.list(Path::new(DIR)).unwrap();
-    names.into_iter().filter(|name| crate::file::FileNumber::is_sort(name)).collect()
+    names.into_iter().filter(|name| crate::files::FileNumber::is_sort(name)).collect()
 }
 
 fn engine(machine: &SimEnv) -> Engine {
@@ -114,7 +114,8 @@ fn a_sort_that_is_given_up_leaves_nothing_and_one_that_crashed_until_the_next_op
     let machine = machine.kill();
     drop((crashed, engine));
     assert_eq!(sort_files(&machine).len(), 2);
-    let report = crate::check::check_dir(&machine.env(), Path::new(DIR), &mut |_| ()).unwrap();
+    let report =
+        crate::maintenance::check::check_dir(&machine.env(), Path::new(DIR), &mut |_| ()).unwrap();
     assert!(report.is_clean() && report.notes.len() == 2, "{:?}", report.notes);
     drop(Engine::open(machine.env(), Path::new(DIR), Options::default()).unwrap());
     assert_eq!(sort_files(&machine).len(), 0);

@@ -17,19 +17,19 @@
 //! 4. If `continued`, the first row's earlier entries are in the block before; if `continues`,
 //!    the last row's later entries are in the block after.
 
-mod builder;
-mod shape;
+mod block_builder;
+mod packed_meta;
 mod view;
-pub(super) use builder::put_column;
+pub(super) use block_builder::put_column;
 pub(super) use view::decode_column;
 
-pub(super) use builder::{BlockBuilder, NewValue};
-pub(super) use shape::{DataMeta, aimed, aimed_walk, rows_left};
+pub(super) use block_builder::{BlockBuilder, NewValue};
+pub(super) use packed_meta::{DataMeta, aimed, aimed_walk, rows_left};
 pub(super) use view::{BlockView, CellValue, RowEntry, Search};
 
-use super::damage::{Damage, ensure};
-use super::heads::TailForm;
-use super::ints::{align, offset_width, u16_at, u32_at, u64_at};
+use super::format::damage::{Damage, ensure};
+use super::format::ints::{align, offset_width, u16_at, u32_at, u64_at};
+use super::format::key_heads::TailForm;
 use crate::cell::Kind;
 use base::codec::PutBytes;
 
@@ -267,7 +267,7 @@ fn split_kind(byte: u8) -> Option<(Kind, bool)> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LargeValue {
     /// Its block.
-    pub(in crate::sstable) handle: super::format::Handle,
+    pub(super) handle: super::format::Handle,
     /// Length of the value.
     pub(crate) len: u32,
 }

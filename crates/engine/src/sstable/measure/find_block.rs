@@ -2,8 +2,8 @@
 //! and a prefix index that stores the prefixes. The last exists only to be compared with.
 
 use super::super::format::Handle;
+use super::super::index::prefix_index::PrefixIndexBuilder;
 use super::super::index::{IndexEntry, IndexMeta, IndexPartition, RowPrefixes, encode_partition};
-use super::super::prefix_index::PrefixIndexBuilder;
 use super::Damage;
 use base::checksum::xxh3;
 use std::ops::RangeInclusive;

@@ -1,6 +1,6 @@
 //! What the manifest knows of a damaged SSTable.
 
-use super::super::properties::Properties;
+use super::super::format::properties::Properties;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::request::RowRange;
 

@@ -5,7 +5,7 @@
 //! After a deliberate change before the first release, `REWRITE=1 cargo test` writes them anew.
 
 use super::*;
-use crate::file::FileIdentity;
+use crate::files::FileIdentity;
 use crate::sstable::block::{BlockBuilder, BlockView, DataMeta, NewValue};
 use std::path::PathBuf;
 
@@ -172,7 +172,10 @@ fn a_dump_shows_every_entry() {
     let (rows, dropped) = golden_rows();
     let (bytes, _) = build(&rows, &dropped, &options());
     let mut text = Vec::new();
-    open(bytes).unwrap().dump(&crate::dump::DumpOptions::default(), &mut text).unwrap();
+    open(bytes)
+        .unwrap()
+        .dump(&crate::maintenance::dump::DumpOptions::default(), &mut text)
+        .unwrap();
     let text = String::from_utf8(text).unwrap();
     for shown in
         ["row ab\\x00\n", "300:large Column Put @1700000000000000 #16 at ", "dropped [x, end) #21"]

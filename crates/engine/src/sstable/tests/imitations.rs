@@ -3,11 +3,11 @@
 
 use super::salvage::{Salvaged, salvage};
 use super::*;
-use crate::file::FileIdentity;
+use crate::files::FileIdentity;
 use crate::manifest::SstMeta;
 use crate::sstable::block::{BlockBuilder, NewValue};
+use crate::sstable::format::block_identity::{Frames, encode_header};
 use crate::sstable::format::{BlockType, Sealer};
-use crate::sstable::frames::{Frames, encode_header};
 use base::checksum::xxh3;
 
 const IDENTITY: FileIdentity = FileIdentity(0xfeed << 80 | 1);

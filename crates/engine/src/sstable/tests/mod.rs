@@ -17,12 +17,12 @@ use crate::cache::CacheFill;
 use crate::cell::{
     Column, Entry, FamilyId, Kind, RangeTombstone, Scope, SequenceNumber, Timestamp,
 };
-use crate::cursor::RowCursor;
 use crate::error::{Error, Result};
-use crate::merge::{Operand, Operator};
-use crate::model::OwnedEntry;
 use crate::options::{Compression, FilterGranularity, ReadPath};
 use crate::request::RowRange;
+use crate::semantics::merge_operator::{Operand, Operator};
+use crate::semantics::model::OwnedEntry;
+use crate::semantics::row_cursor::RowCursor;
 use crate::shape::Shape;
 use base::env::fs::{ReadFile, WriteFile};
 use parking_lot::Mutex;
@@ -178,7 +178,7 @@ fn ordered(mut entries: Vec<OwnedEntry>) -> Vec<OwnedEntry> {
 }
 
 /// An SSTable with one cell in each of `rows`.
-pub(in crate::sstable) fn sst_of_rows(rows: &[Vec<u8>]) -> Arc<SstReader> {
+pub(super) fn sst_of_rows(rows: &[Vec<u8>]) -> Arc<SstReader> {
     let rows = rows.iter().map(|row| (row.clone(), vec![put(1, b"q", 1, 1, b"v")])).collect();
     open(build(&rows, &[], &options()).0).unwrap()
 }

@@ -1,8 +1,8 @@
 //! Blocks that are read together.
 
 use super::*;
+use crate::block_loads::blocking_loads::read_together;
 use crate::cache::Claimed;
-use crate::fetch::read_together;
 use base::env::read_queue::{Completed, QueueKind, ReadQueue};
 use base::env::{FileSystem, RealFileSystem};
 use std::collections::HashMap;

@@ -3,44 +3,40 @@
 use super::{BlockView, CellValue, split_column};
 use crate::cell::{Column, EntryKey, FamilyId, Kind, SequenceNumber, Timestamp};
 use crate::sstable::block::{KIND_LARGE, LargeValue, Layout, ValueLayout, split_kind};
-use crate::sstable::ints::{int_at, partition, u16_at};
+use crate::sstable::format::ints::{int_at, partition, u16_at};
 use std::ops::Range;
 
 impl<'a> BlockView<'a> {
     /// The entries of `row`.
     #[inline]
-    pub(in crate::sstable) fn cells_of(self, row: usize) -> Range<usize> {
+    pub(crate) fn cells_of(self, row: usize) -> Range<usize> {
         self.cell_start(row)..self.cell_start(row + 1)
     }
 
     /// The first entry in `cells`, all of one row, whose column is not less than `column`.
-    pub(in crate::sstable) fn find_column(
-        &self,
-        cells: Range<usize>,
-        column: &Column<'_>,
-    ) -> usize {
+    pub(crate) fn find_column(&self, cells: Range<usize>, column: &Column<'_>) -> usize {
         let id = self.first_id(column);
         self.first_cell(cells, id)
     }
 
     /// The first id of the dictionary whose column is not less than `column`.
-    pub(in crate::sstable) fn first_id(self, column: &Column<'_>) -> usize {
+    pub(crate) fn first_id(self, column: &Column<'_>) -> usize {
         partition(0, self.meta.header().columns, |id| self.column(id) < *column)
     }
 
     /// The first id of the dictionary that is of a later family.
-    pub(in crate::sstable) fn first_id_after(self, family: FamilyId) -> usize {
+    pub(crate) fn first_id_after(self, family: FamilyId) -> usize {
         partition(0, self.meta.header().columns, |id| self.column(id).family <= family)
     }
 
     /// The first entry in `cells`, all of one row, whose column id is not less than `id`.
-    pub(in crate::sstable) fn first_cell(self, cells: Range<usize>, id: usize) -> usize {
+    pub(crate) fn first_cell(self, cells: Range<usize>, id: usize) -> usize {
         partition(cells.start, cells.end, |cell| self.id(cell) < id)
     }
 
     /// The dictionary id of an entry's column: equal within the block for equal columns.
     #[inline]
-    pub(in crate::sstable) fn id(self, cell: usize) -> usize {
+    pub(crate) fn id(self, cell: usize) -> usize {
         // A line of memory less where there is nothing to tell apart.
         if self.meta.header().columns == 1 { 0 } else { self.stored_id(cell) }
     }
@@ -55,7 +51,7 @@ impl<'a> BlockView<'a> {
     }
 
     /// What an entry is ordered by, and its kind.
-    pub(in crate::sstable) fn key(self, cell: usize) -> EntryKey<'a> {
+    pub(crate) fn key(self, cell: usize) -> EntryKey<'a> {
         EntryKey {
             column: self.column(self.id(cell)),
             timestamp: self.timestamp(cell),
@@ -65,13 +61,13 @@ impl<'a> BlockView<'a> {
     }
 
     /// What an entry is.
-    pub(in crate::sstable) fn kind(self, cell: usize) -> Kind {
+    pub(crate) fn kind(self, cell: usize) -> Kind {
         split_kind(self.kind_byte(cell)).expect("kinds were checked").0
     }
 
     /// The value of an entry.
     #[inline]
-    pub(in crate::sstable) fn value(self, cell: usize) -> CellValue<'a> {
+    pub(crate) fn value(self, cell: usize) -> CellValue<'a> {
         let bytes = self.value_bytes(cell);
         if self.kind_byte(cell) & KIND_LARGE == 0 {
             return CellValue::Inline(bytes);
@@ -81,7 +77,7 @@ impl<'a> BlockView<'a> {
 
     /// How many entries before `cell` have a value with a block of its own. Of `cells()`: how many
     /// have one at all.
-    pub(in crate::sstable) fn large_values_before(self, cell: usize) -> usize {
+    pub(crate) fn large_values_before(self, cell: usize) -> usize {
         let header = self.meta.header();
         match header.kind_width {
             0 if header.kind & KIND_LARGE == 0 => 0,
@@ -95,13 +91,13 @@ impl<'a> BlockView<'a> {
 
     /// The column of a dictionary id.
     #[inline]
-    pub(in crate::sstable) fn column(self, id: usize) -> Column<'a> {
+    pub(crate) fn column(self, id: usize) -> Column<'a> {
         split_column(self.dictionary_entry(id)).expect("the dictionary was checked")
     }
 
     /// The timestamp of an entry.
     #[inline]
-    pub(in crate::sstable) fn timestamp(self, cell: usize) -> Timestamp {
+    pub(crate) fn timestamp(self, cell: usize) -> Timestamp {
         let delta = int_at(
             self.bytes,
             self.meta.layout().timestamps,
@@ -113,7 +109,7 @@ impl<'a> BlockView<'a> {
     }
 
     /// The sequence number of an entry.
-    pub(in crate::sstable) fn sequence(self, cell: usize) -> SequenceNumber {
+    pub(crate) fn sequence(self, cell: usize) -> SequenceNumber {
         let delta = int_at(
             self.bytes,
             self.meta.layout().sequences,

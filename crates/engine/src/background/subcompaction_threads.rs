@@ -1,0 +1,285 @@
+//! A merge that several threads work on: who takes which piece, and who may help.
+//!
+//! Invariants:
+//! 1. Who has the plan takes one piece after the other until none is left, so all are written though
+//!    nobody helps. Only then it waits, and only for pieces that others are writing; who writes one
+//!    waits for nobody.
+//! 2. Helpers are background threads that compactions leave idle. One is asked only if, beside it
+//!    and all that compactions have, another thread is left for flushes.
+//! 3. The first failure ends all pieces at their next rows, and the files of all are removed.
+//! 4. A piece whose writer panics is one that failed: nobody waits for it.
+//! 5. A helper holds input files only while it has a piece. So nobody but who has the plan holds
+//!    them when all are written.
+
+use super::compaction_jobs::Running;
+use super::io_rate::Writer;
+use crate::compaction::execute::{Merging, Piece, Writing, Written};
+use crate::engine::Shared;
+use crate::error::{Error, Result};
+use crate::health::failure_policy::Task;
+use crate::locks::MergePieces;
+use crate::marks::Mark;
+use crate::request::RowRange;
+use crate::tree::Tree;
+use base::sync::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Background threads that compactions have, or will have when their jobs come to run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Threads(Arc<AtomicUsize>);
+
+/// A background thread of a compaction, as long as this lives.
+pub(crate) struct Taken(Threads);
+
+impl Threads {
+    /// Takes a thread, be it there or not.
+    pub(crate) fn take(&self) -> Taken {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Taken(self.clone())
+    }
+
+    /// Takes up to `wanted` threads that are idle, of `all`; leaves one to flushes.
+    fn take_idle(&self, wanted: usize, all: usize) -> Vec<Taken> {
+        let one_more = |taken: usize| (taken + 1 < all).then_some(taken + 1);
+        let take = |_| self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        (0..wanted).map_while(|at| take(at).ok()).map(|_| Taken(self.clone())).collect()
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The pieces of one merge.
+struct Pieces {
+    state: Mutex<State, MergePieces>,
+    /// Signalled when a piece ends.
+    ended: Condvar,
+    /// Relaxed: a hint to those who write. What went wrong is in `state`.
+    failed: AtomicBool,
+}
+
+struct State {
+    /// Those that somebody is to take: their place among all, their rows. None after a failure.
+    waiting: VecDeque<(usize, RowRange)>,
+    /// How many are being written.
+    writing: usize,
+    /// Those that are written, in their places.
+    written: Vec<Option<Piece>>,
+    failure: Option<Error>,
+}
+
+/// A piece that somebody writes, until this is dropped.
+struct Turn<'a> {
+    pieces: &'a Pieces,
+    place: usize,
+    rows: RowRange,
+}
+
+impl Pieces {
+    fn new(rows: Vec<RowRange>) -> Self {
+        let written = rows.iter().map(|_| None).collect();
+        let waiting = rows.into_iter().enumerate().collect();
+        let state = State { waiting, writing: 0, written, failure: None };
+        Self { state: Mutex::new(state), ended: Condvar::new(), failed: AtomicBool::new(false) }
+    }
+
+    /// The next piece, if one is left and none has failed.
+    fn take(&self) -> Option<Turn<'_>> {
+        let mut state = self.state.lock();
+        let (place, rows) = state.waiting.pop_front()?;
+        state.writing += 1;
+        Some(Turn { pieces: self, place, rows })
+    }
+
+    /// Lets no further piece begin. Those that end because of it are told that all is closed.
+    fn fail(&self, state: &mut State, error: Error) {
+        state.failure.get_or_insert(error);
+        state.waiting.clear();
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the pieces that are being written. Gives those that were, or what failed first.
+    fn wait(&self) -> (Vec<Piece>, Result<()>) {
+        let mut state = self.state.lock();
+        self.ended.wait_while(&mut state, |state| state.writing > 0);
+        let failure = state.failure.take();
+        let all = std::mem::take(&mut state.written);
+        let whole = all.iter().all(Option::is_some);
+        assert!(whole || failure.is_some(), "each piece was written, or one failed");
+        (all.into_iter().flatten().collect(), failure.map_or(Ok(()), Err))
+    }
+}
+
+impl Turn<'_> {
+    fn end(self, outcome: Result<Piece>) {
+        let mut state = self.pieces.state.lock();
+        match outcome {
+            Ok(piece) => state.written[self.place] = Some(piece),
+            Err(error) => self.pieces.fail(&mut state, error),
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let why = "another thread of the compaction panicked".to_owned();
+            self.pieces.fail(&mut self.pieces.state.lock(), Error::WritesStopped(why));
+        }
+        self.pieces.state.lock().writing -= 1;
+        self.pieces.ended.notify_all();
+    }
+}
+
+impl Shared {
+    /// Writes all that `merging` has to, with the help of idle threads if it is large.
+    pub(crate) fn write_pieces(
+        self: &Arc<Self>,
+        tree: &Arc<Tree>,
+        merging: Merging,
+        running: &Arc<Running>,
+    ) -> Result<Written> {
+        let merging = Arc::new(merging);
+        let (rows, helpers) = self.divide(&merging);
+        let pieces = Arc::new(Pieces::new(rows));
+        for helper in helpers {
+            self.ask_for_help(tree, &pieces, &merging, running, helper);
+        }
+        loop {
+            // On a simulated machine who was asked helps now.
+            if Arc::strong_count(&pieces) > 1 {
+                self.env.tasks.help();
+            }
+            let Some(turn) = pieces.take() else { break };
+            let outcome = self.write_piece(tree, &merging, &turn, running);
+            turn.end(outcome);
+        }
+        let (written, outcome) = pieces.wait();
+        match outcome {
+            Ok(()) => Ok(merging.finish(written)),
+            Err(error) => {
+                self.writing(tree, &|_| (), |writing| {
+                    written.into_iter().for_each(|piece| piece.discard(writing));
+                });
+                Err(error)
+            }
+        }
+    }
+
+    /// The rows of the pieces, and the threads that may help with them.
+    fn divide(&self, merging: &Merging) -> (Vec<RowRange>, Vec<Taken>) {
+        let threads = self.env.tasks.threads();
+        let most = self.options.subcompactions_max.unwrap_or(threads);
+        let mut helpers = self.compactions.threads.take_idle(most - 1, threads);
+        let rows = merging.pieces(1 + helpers.len());
+        helpers.truncate(rows.len() - 1);
+        if rows.len() > 1 {
+            Mark::CompactionDivided.hit();
+            self.counters.compaction_pieces.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        }
+        (rows, helpers)
+    }
+
+    fn ask_for_help(
+        self: &Arc<Self>,
+        tree: &Arc<Tree>,
+        pieces: &Arc<Pieces>,
+        merging: &Arc<Merging>,
+        running: &Arc<Running>,
+        thread: Taken,
+    ) {
+        let (tree, pieces) = (Arc::clone(tree), Arc::clone(pieces));
+        let (merging, running) = (Arc::downgrade(merging), Arc::clone(running));
+        self.run_later(Duration::ZERO, Task::Compaction, "help with a compaction", move |shared| {
+            let _thread = thread;
+            shared.help_with(&tree, &pieces, &merging, &running);
+        });
+    }
+
+    fn help_with(&self, tree: &Tree, pieces: &Pieces, merging: &Weak<Merging>, running: &Running) {
+        while let Some(turn) = pieces.take() {
+            let merging = merging.upgrade().expect("who has the plan waits for this piece");
+            let outcome = self.write_piece(tree, &merging, &turn, running);
+            drop(merging);
+            turn.end(outcome);
+            self.counters.compaction_pieces_helped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn write_piece(
+        &self,
+        tree: &Tree,
+        merging: &Merging,
+        turn: &Turn<'_>,
+        running: &Running,
+    ) -> Result<Piece> {
+        let wrote = |bytes| {
+            running.wrote(bytes);
+            self.keep_to_rate(tree, Writer::Compaction, bytes);
+        };
+        let cancelled = || self.is_closing() || turn.pieces.has_failed();
+        self.writing(tree, &wrote, |writing| {
+            merging.write(&Writing { cancelled: &cancelled, ..*writing }, &turn.rows)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_threads_are_lent_and_one_is_left() {
+        let threads = Threads::default();
+        assert!(threads.take_idle(5, 1).is_empty(), "one thread, for flushes");
+        let by_hand = threads.take_idle(5, 4);
+        assert_eq!(by_hand.len(), 3);
+        drop(by_hand);
+        let _compaction = threads.take();
+        assert!(threads.take_idle(5, 2).is_empty());
+        let first = threads.take_idle(1, 4);
+        assert_eq!((first.len(), threads.take_idle(5, 4).len()), (1, 1));
+        drop(first);
+        assert_eq!(threads.take_idle(0, 4).len(), 0);
+        let _another = (threads.take(), threads.take(), threads.take());
+        assert!(threads.take_idle(1, 4).is_empty(), "more compactions than threads");
+    }
+
+    #[test]
+    fn a_piece_whose_writer_panics_has_failed() {
+        let pieces = Pieces::new(vec![RowRange::ALL, RowRange::ALL, RowRange::ALL]);
+        let own = pieces.take().unwrap();
+        let helped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _turn = pieces.take().unwrap();
+            std::panic::resume_unwind(Box::new("a defect"));
+        }));
+        assert!(helped.is_err());
+        assert!(pieces.has_failed() && pieces.take().is_none());
+        own.end(Err(Error::Closed));
+        assert!(matches!(pieces.wait().1, Err(Error::WritesStopped(_))));
+    }
+
+    #[test]
+    fn after_a_failure_no_piece_begins_and_the_first_failure_is_told() {
+        let rows = || RowRange::ALL;
+        let pieces = Pieces::new(vec![rows(), rows(), rows()]);
+        let (first, second) = (pieces.take().unwrap(), pieces.take().unwrap());
+        first.end(Err(Error::UnknownTree(crate::cell::TreeId(7))));
+        assert!(pieces.has_failed() && pieces.take().is_none());
+        second.end(Err(Error::Closed));
+        let (written, outcome) = pieces.wait();
+        assert!(written.is_empty());
+        assert!(matches!(outcome, Err(Error::UnknownTree(_))));
+        assert!(pieces.take().is_none(), "who comes late finds nothing");
+    }
+}

@@ -1,0 +1,204 @@
+//! Brings in blocks for reads that wait without holding a thread: the blocks that they miss are
+//! read by threads of the environment, and a read is woken when all of its own are there.
+//!
+//! 1. A block that is being brought in here is one [`Flight`], whoever waits for it: it is read
+//!    once, and every waiter gets its outcome.
+//! 2. A flight belongs to nobody: a read that is dropped takes nothing with it. No claim is held
+//!    while a flight is on its way (as with `in_flight`); the block is claimed when it was read.
+//! 3. A flight that lands is in the cache, then out of `flying`, then told to its waiters. So what
+//!    is neither flying nor resident was never asked for, or has been evicted since.
+
+use crate::block_loads::blocking_loads::Missed;
+use crate::cache::{BlockHold, CacheKey};
+use crate::engine::Shared;
+use crate::error::Result;
+use crate::locks::{self, FlightStage};
+use crate::read::drivers::PointCount;
+use crate::sstable::{Block, BlockCache, BlockLoad, HeldBlocks};
+use base::env::fs::FileSystem;
+use base::env::read_queue::ReadBuffer;
+use base::env::read_threads::{ReadThreads, ThreadRead};
+use base::sync::Mutex;
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// The blocks on their way for reads that hold no thread.
+pub(crate) struct Flights {
+    threads: ReadThreads,
+    flying: Arc<Flying>,
+}
+
+/// The flights that have not landed.
+type Flying = Mutex<HashMap<CacheKey, Arc<Flight>>, locks::Flying>;
+
+/// A block on its way.
+#[derive(Default)]
+struct Flight(Mutex<Stage, FlightStage>);
+
+enum Stage {
+    /// Those to be woken.
+    Flying(Vec<Waker>),
+    /// `None` if whoever read the block broke down.
+    Landed(Option<Result<BlockHold<Block>>>),
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self::Flying(Vec::new())
+    }
+}
+
+/// The duty to end a flight; dropped, also by a panic, it lets the waiters go.
+struct Landing {
+    block: BlockLoad,
+    key: CacheKey,
+    flying: Arc<Flying>,
+    flight: Arc<Flight>,
+    outcome: Option<Result<BlockHold<Block>>>,
+}
+
+impl Landing {
+    fn land(mut self, cache: &Arc<BlockCache>, read: io::Result<ReadBuffer>) {
+        self.outcome = Some(self.block.enter(cache, read));
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        self.flying.lock().remove(&self.key);
+        let landed = Stage::Landed(self.outcome.take());
+        let before = std::mem::replace(&mut *self.flight.0.lock(), landed);
+        if let Stage::Flying(wakers) = before {
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl Flight {
+    /// The outcome; the task is woken when it is there.
+    fn poll(&self, context: &Context<'_>) -> Poll<Option<Result<BlockHold<Block>>>> {
+        match &mut *self.0.lock() {
+            Stage::Landed(outcome) => Poll::Ready(outcome.clone()),
+            Stage::Flying(wakers) => {
+                let waker = context.waker();
+                if !wakers.iter().any(|known| known.will_wake(waker)) {
+                    wakers.push(waker.clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Flights {
+    /// Nothing on its way; no thread is started before something is.
+    pub(crate) fn new(fs: Arc<dyn FileSystem>) -> Self {
+        Self { threads: ReadThreads::new(fs), flying: Arc::default() }
+    }
+
+    /// Waits for what is on its way and joins the threads; what is asked for later fails.
+    pub(crate) fn close(&self) {
+        self.threads.close();
+    }
+
+    /// Brings in `missed`, with repetitions or without, and adds what it holds of them to `held`. A
+    /// block may still be missing afterwards, since the cache could not keep it. After an error
+    /// some were not brought in. Dropped, it leaves what is on its way to come in by itself.
+    pub(crate) async fn fetch(
+        &self,
+        shared: &Shared,
+        missed: Vec<Missed>,
+        held: &mut HeldBlocks,
+    ) -> Result<()> {
+        shared.point_counters.add(PointCount::Fetched as usize, missed.len() as u64);
+        let together = shared.options.read_path.batched_reads;
+        let mut rest = missed.into_iter();
+        while rest.len() > 0 {
+            let group = if together { rest.len() } else { 1 };
+            poll_fn(|context| self.threads.poll_room(context)).await;
+            let flights = self.begin(shared, rest.by_ref().take(group), held)?;
+            for (key, flight) in flights {
+                if let Some(outcome) = poll_fn(|context| flight.poll(context)).await {
+                    held.push(key, outcome?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds what can be had at once (it is resident after all, or the system has it), joins what is
+    /// on its way, and lets the others begin.
+    fn begin(
+        &self,
+        shared: &Shared,
+        missed: impl Iterator<Item = Missed>,
+        held: &mut HeldBlocks,
+    ) -> Result<Vec<(CacheKey, Arc<Flight>)>> {
+        let (mut flights, mut reads, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let mut failed = None;
+        for (sst, missing) in missed {
+            let Some(block) = BlockLoad::of_resident(sst, missing)? else { continue };
+            let key = block.key();
+            match self.begin_one(shared, block, held) {
+                Ok(Some((flight, read))) => {
+                    flights.push((key, flight));
+                    bytes += read.as_ref().map_or(0, |read| read.len as u64);
+                    reads.extend(read);
+                }
+                Ok(None) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        let counters = &shared.point_counters;
+        counters.add(PointCount::DiskReads as usize, reads.len() as u64);
+        counters.add(PointCount::DiskBytes as usize, bytes);
+        if reads.len() > 1 {
+            counters.add(PointCount::Batched as usize, reads.len() as u64);
+        }
+        self.threads.submit(reads);
+        failed.map_or(Ok(flights), Err)
+    }
+
+    /// The flight that a block comes with and, if it is a new one, its read.
+    fn begin_one(
+        &self,
+        shared: &Shared,
+        block: BlockLoad,
+        held: &mut HeldBlocks,
+    ) -> Result<Option<(Arc<Flight>, Option<ThreadRead>)>> {
+        if let Some((hold, read)) = block.at_once()? {
+            let counters = &shared.point_counters;
+            counters.add(PointCount::DiskReads as usize, read.into());
+            counters.add(PointCount::DiskBytes as usize, if read { block.bytes() } else { 0 });
+            held.push(block.key(), hold);
+            return Ok(None);
+        }
+        let key = block.key();
+        let (file, offset, len) = block.place()?;
+        let file = Arc::clone(file);
+        let flight = {
+            let mut flying = self.flying.lock();
+            if let Some(flight) = flying.get(&key) {
+                return Ok(Some((Arc::clone(flight), None)));
+            }
+            if let Some(hold) = block.resident(&shared.cache) {
+                held.push(key, hold);
+                return Ok(None);
+            }
+            Arc::clone(flying.entry(key).or_default())
+        };
+        let landing = Landing {
+            block,
+            key,
+            flying: Arc::clone(&self.flying),
+            flight: Arc::clone(&flight),
+            outcome: None,
+        };
+        let cache = Arc::clone(&shared.cache);
+        let done = Box::new(move |read| landing.land(&cache, read));
+        Ok(Some((flight, Some(ThreadRead { file, offset, len, done }))))
+    }
+}

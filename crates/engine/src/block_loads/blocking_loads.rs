@@ -1,0 +1,121 @@
+//! Brings in the blocks that point reads miss, all that are known together at once.
+//!
+//! Claims: of the blocks that a call finds neither resident nor claimed, it claims all, reads all,
+//! and ends all, before it waits for those that others claimed. So two calls whose blocks overlap
+//! never wait for each other in a circle, and no block is read twice at the same time.
+
+use crate::cache::{BlockHold, CacheKey, Claim, Claimed, Loading};
+use crate::engine::Shared;
+use crate::error::Result;
+use crate::marks::Mark;
+use crate::read::drivers::PointCount;
+use crate::sstable::{Block, BlockLoad, HeldBlocks, Missing, SstReader};
+use base::env::read_queue::{ReadQueue, with_thread_queue};
+use std::sync::Arc;
+
+/// A missing block with the file it is of.
+pub(crate) type Missed = (Arc<SstReader>, Missing);
+
+/// A block to be read by the caller.
+pub(crate) type Own<'a> = (&'a BlockLoad, Claim<'a, Block>);
+
+/// Brings in `missed`, with repetitions or without, and adds what it holds of them to `held`. A
+/// block may still be missing afterwards: the cache could not keep it, or the thread that was
+/// loading it gave up. After an error some were not brought in. The caller is not pinned.
+pub(crate) fn fetch(shared: &Shared, missed: Vec<Missed>, held: &mut HeldBlocks) -> Result<()> {
+    shared.point_counters.add(PointCount::Fetched as usize, missed.len() as u64);
+    let mut loads = Vec::with_capacity(missed.len());
+    for (sst, missing) in missed {
+        loads.extend(BlockLoad::new(sst, missing)?);
+    }
+    let (own, others) = claim_all(shared, &loads, held);
+    let read = read_all(shared, own, held);
+    for (key, other) in others {
+        if let Some(outcome) = other.wait() {
+            held.push(key, outcome?);
+        }
+    }
+    read
+}
+
+/// Claims what nobody has claimed, holds what is resident, and gives the rest to be waited for.
+fn claim_all<'a>(
+    shared: &'a Shared,
+    loads: &'a [BlockLoad],
+    held: &mut HeldBlocks,
+) -> (Vec<Own<'a>>, Vec<(CacheKey, Loading<Block>)>) {
+    let (mut own, mut others) = (Vec::with_capacity(loads.len()), Vec::new());
+    for load in loads {
+        match load.claim(&shared.cache) {
+            Claimed::Resident(hold) => held.push(load.key(), hold),
+            Claimed::Free(claim) => own.push((load, claim)),
+            Claimed::Loading(other) => others.push((load.key(), other)),
+        }
+    }
+    (own, others)
+}
+
+/// Reads all blocks and ends all claims; gives the first error.
+fn read_all(shared: &Shared, own: Vec<Own<'_>>, held: &mut HeldBlocks) -> Result<()> {
+    let counters = &shared.point_counters;
+    counters.add(PointCount::DiskReads as usize, own.len() as u64);
+    let bytes = own.iter().map(|(load, _)| load.bytes()).sum();
+    counters.add(PointCount::DiskBytes as usize, bytes);
+    let begin = shared.env.clock.monotonic();
+    let any = !own.is_empty();
+    let mut first_error = None;
+    let mut keep = |load: &BlockLoad, outcome: Result<BlockHold<Block>>| match outcome {
+        Ok(hold) => held.push(load.key(), hold),
+        Err(error) => drop(first_error.get_or_insert(error)),
+    };
+    // A lone read is done soonest without a queue.
+    if own.len() > 1 && shared.options.read_path.batched_reads {
+        counters.add(PointCount::Batched as usize, own.len() as u64);
+        let most = shared.options.shape.in_flight_bytes_max as u64;
+        with_thread_queue(&shared.env.fs, |queue| read_together(queue, most, own, &mut keep));
+    } else {
+        own.into_iter().for_each(|(load, claim)| keep(load, load.read(claim)));
+    }
+    if any {
+        shared.read_waits.record(shared.env.clock.monotonic().saturating_sub(begin));
+    }
+    first_error.map_or(Ok(()), Err)
+}
+
+/// Reads all blocks side by side, at once as many as have `bytes_max` bytes but for the last one's,
+/// and gives each to `keep` as it comes. So a device is busy whatever the size of blocks, and what
+/// is in flight is bounded however many blocks are asked for together.
+pub(crate) fn read_together(
+    queue: &mut dyn ReadQueue,
+    bytes_max: u64,
+    own: Vec<Own<'_>>,
+    keep: &mut dyn FnMut(&BlockLoad, Result<BlockHold<Block>>),
+) {
+    let (mut waiting, mut done) = (Vec::with_capacity(own.len()), Vec::new());
+    let (mut left, mut bytes) = (own.into_iter(), 0);
+    loop {
+        while bytes < bytes_max
+            && let Some((load, claim)) = left.next()
+        {
+            match load.submit(queue, waiting.len() as u64) {
+                Ok(()) => {
+                    bytes += load.bytes();
+                    waiting.push(Some((load, claim)));
+                }
+                Err(error) => keep(load, load.fail(claim, error)),
+            }
+        }
+        if left.len() > 0 {
+            Mark::InFlightFull.hit();
+        }
+        if queue.in_flight() == 0 {
+            return;
+        }
+        queue.wait(1, &mut done);
+        for completed in done.drain(..) {
+            let (load, claim) = waiting[completed.tag as usize].take().expect("a tag comes once");
+            bytes -= load.bytes();
+            keep(load, load.end(claim, completed.result));
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Asking for a block that may have to be loaded, without waiting for it.
+
+use super::cache_counters::Counted;
+use super::loads_in_progress::{Follower, Joined, Leader};
+use super::{BlockHold, Cache, CacheFill, CacheKey, CachePriority, Hint, Loaded, Plain};
+use crate::error::Result;
+use std::sync::Arc;
+
+/// What came of asking for a block without waiting.
+pub enum Claimed<'a, M: Plain> {
+    /// It is in memory.
+    Resident(BlockHold<M>),
+    /// It is not: the caller is to load it.
+    Free(Claim<'a, M>),
+    /// It is being loaded, by another thread or by the caller itself.
+    Loading(Loading<M>),
+}
+
+/// The duty to load a block. Others may be waiting for it: whoever claims several loads all of
+/// them before waiting for any other. Dropped, it lets those who wait try for themselves.
+pub struct Claim<'a, M: Plain> {
+    cache: &'a Arc<Cache<M>>,
+    key: CacheKey,
+    fill: CacheFill,
+    leader: Leader<'a, BlockHold<M>>,
+}
+
+impl<M: Plain> Claim<'_, M> {
+    /// Ends the load with its outcome. Keeps the block where the claim's `CacheFill` and the room
+    /// there is allow, and sets `hint`.
+    pub fn end(
+        self,
+        hint: &Hint,
+        priority: CachePriority,
+        loaded: Result<Loaded<'_, M>>,
+    ) -> Result<BlockHold<M>> {
+        let Self { cache, key, fill, leader } = self;
+        let keep = fill == CacheFill::Insert || priority == CachePriority::High;
+        let lives = match fill {
+            CacheFill::Bypass => priority.lives_after_bypass(),
+            CacheFill::Insert | CacheFill::Resident => priority.lives(),
+        };
+        let result = loaded.map(|loaded| match keep {
+            true => cache.insert(key, hint, &loaded, lives),
+            false => BlockHold::apart(&loaded),
+        });
+        leader.finish(&result);
+        result
+    }
+}
+
+/// A block that is being loaded.
+pub struct Loading<M: Plain>(Follower<BlockHold<M>>);
+
+impl<M: Plain> Loading<M> {
+    /// Waits for the outcome; `None` if the load was abandoned. The caller is not pinned, and has
+    /// no claims.
+    pub fn wait(self) -> Option<Result<BlockHold<M>>> {
+        self.0.wait()
+    }
+}
+
+impl<M: Plain> Cache<M> {
+    /// Asks for the block of `key` without waiting. Counts as a hit or a miss.
+    pub fn claim<'a>(
+        self: &'a Arc<Self>,
+        key: CacheKey,
+        hint: &Hint,
+        fill: CacheFill,
+    ) -> Claimed<'a, M> {
+        let resident = self.hold(key, hint, fill);
+        self.count(if resident.is_some() { Counted::Hit } else { Counted::Miss }, 1);
+        if let Some(hold) = resident {
+            return Claimed::Resident(hold);
+        }
+        self.join(key, hint, fill)
+    }
+
+    /// The same for a block that was read already, so that it is probably not in memory.
+    pub fn claim_read<'a>(
+        self: &'a Arc<Self>,
+        key: CacheKey,
+        hint: &Hint,
+        fill: CacheFill,
+    ) -> Claimed<'a, M> {
+        self.count(Counted::Miss, 1);
+        self.join(key, hint, fill)
+    }
+
+    pub(super) fn join<'a>(
+        self: &'a Arc<Self>,
+        key: CacheKey,
+        hint: &Hint,
+        fill: CacheFill,
+    ) -> Claimed<'a, M> {
+        match self.loading[key.shard(self.loading.len())].join(key) {
+            Joined::Follower(load) => Claimed::Loading(Loading(load)),
+            // A load before ours may have ended just before we joined.
+            Joined::Leader(leader) => match self.hold(key, hint, fill) {
+                Some(hold) => {
+                    leader.finish(&Ok(hold.clone()));
+                    Claimed::Resident(hold)
+                }
+                None => Claimed::Free(Claim { cache: self, key, fill, leader }),
+            },
+        }
+    }
+
+    /// The block of `key`, loaded by `load`, which ends the claim, if it is not in memory. An
+    /// error is given to every reader that waited for the same load, and is not remembered. The
+    /// caller is not pinned, and has no claims.
+    pub fn get_or_load(
+        self: &Arc<Self>,
+        key: CacheKey,
+        hint: &Hint,
+        fill: CacheFill,
+        load: impl FnOnce(Claim<'_, M>) -> Result<BlockHold<M>>,
+    ) -> Result<BlockHold<M>> {
+        loop {
+            match self.claim(key, hint, fill) {
+                Claimed::Resident(hold) => return Ok(hold),
+                Claimed::Free(claim) => return load(claim),
+                Claimed::Loading(load) => {
+                    if let Some(outcome) = load.wait() {
+                        return outcome;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Blocks that are looked at, and blocks that are held.
+
+use super::frames::HeldFrame;
+use super::frames::free_space::Taken;
+use super::{Cache, Hint, Loaded, Plain};
+use std::sync::Arc;
+
+/// A block that is being looked at.
+#[derive(Debug)]
+pub struct BlockRef<'a, M> {
+    /// What the block is.
+    pub meta: &'a M,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// The hints kept beside it.
+    pub hints: &'a [Hint],
+}
+
+impl<M> Clone for BlockRef<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for BlockRef<'_, M> {}
+
+/// A block that stays readable as long as this lives, whatever the cache evicts.
+#[derive(Debug)]
+pub struct BlockHold<M: Plain>(Held<M>);
+
+#[derive(Debug)]
+enum Held<M: Plain> {
+    Frame(FrameHold<M>),
+    Heap(Arc<HeapBlock<M>>),
+}
+
+/// A count in a frame's head.
+struct FrameHold<M: Plain> {
+    cache: Arc<Cache<M>>,
+    frame: HeldFrame<M>,
+}
+
+/// A block outside of the arena.
+#[derive(Debug)]
+pub(super) struct HeapBlock<M> {
+    meta: M,
+    bytes: Box<[u8]>,
+    hints: Box<[Hint]>,
+}
+
+impl<M: Plain> HeapBlock<M> {
+    /// A copy of what was loaded.
+    pub(super) fn of(loaded: &Loaded<'_, M>) -> Self {
+        let hints = (0..loaded.hints).map(|_| Hint::default()).collect();
+        Self { meta: loaded.meta, bytes: loaded.bytes.into(), hints }
+    }
+}
+
+impl<M: Plain> BlockHold<M> {
+    /// A block that no cache knows of.
+    pub fn apart(loaded: &Loaded<'_, M>) -> Self {
+        Self::on_heap(Arc::new(HeapBlock::of(loaded)))
+    }
+
+    pub(super) fn on_heap(block: Arc<HeapBlock<M>>) -> Self {
+        Self(Held::Heap(block))
+    }
+
+    pub(super) fn in_frame(cache: Arc<Cache<M>>, frame: HeldFrame<M>) -> Self {
+        Self(Held::Frame(FrameHold { cache, frame }))
+    }
+
+    /// The block.
+    #[inline]
+    pub fn get(&self) -> BlockRef<'_, M> {
+        match &self.0 {
+            Held::Frame(hold) => hold.frame.block(),
+            Held::Heap(block) => {
+                BlockRef { meta: &block.meta, bytes: &block.bytes, hints: &block.hints }
+            }
+        }
+    }
+}
+
+impl<M: Plain> Clone for BlockHold<M> {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Held::Frame(hold) => {
+                Held::Frame(FrameHold { cache: Arc::clone(&hold.cache), frame: hold.frame.again() })
+            }
+            Held::Heap(block) => Held::Heap(Arc::clone(block)),
+        })
+    }
+}
+
+impl<M: Plain> Drop for FrameHold<M> {
+    fn drop(&mut self) {
+        if let Some(retired) = self.frame.let_go() {
+            self.cache.retire(Taken { frames: vec![retired], ..Taken::default() });
+        }
+    }
+}
+
+impl<M: Plain> std::fmt::Debug for FrameHold<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameHold").field("place", &self.frame.place()).finish_non_exhaustive()
+    }
+}

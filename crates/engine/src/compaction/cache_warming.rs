@@ -1,0 +1,84 @@
+//! Brings in those blocks of a compaction's outputs that take the place of warm ones of its inputs
+//! (`sstable/read/warm_blocks.rs` says which), so that what reads had in memory they still have.
+//!
+//! 1. Never fails: what cannot be read is not in memory, and whoever asks for it finds out why.
+//! 2. About as many bytes come in as were warm, and those that they replace leave before: the files
+//!    they are of are as good as gone. So nothing else has to make room.
+//! 3. The blocks are read back from the files, side by side. A compaction did not read from disk
+//!    what was in memory, so both together read no more than the inputs.
+
+use crate::block_loads::blocking_loads::read_together;
+use crate::cache::{BlockHold, Claimed, KeyMap};
+use crate::error::Result;
+use crate::shape::Shape;
+use crate::sstable::{Block, BlockCache, BlockLoad, Heir, Heirs};
+use base::env::FileSystem;
+use base::env::read_queue::with_thread_queue;
+use std::slice::Iter;
+use std::sync::Arc;
+
+/// Has `heirs` inherit from what they came of. Asks after each batch whether
+/// to go on.
+pub(crate) fn inherit(
+    fs: &Arc<dyn FileSystem>,
+    cache: &Arc<BlockCache>,
+    heirs: &Heirs,
+    go_on: &dyn Fn() -> bool,
+) {
+    cache.forget(&heirs.former);
+    let (mut left, mut blocks) = (heirs.bytes, heirs.blocks.iter());
+    while left > 0 && blocks.len() > 0 && go_on() {
+        match bring_in(fs, cache, heirs, &mut blocks) {
+            Ok(bytes) => left = left.saturating_sub(bytes),
+            Err(error) => {
+                tracing::debug!(%error, "blocks of a compaction's outputs stay on disk");
+                return;
+            }
+        }
+    }
+}
+
+/// Brings in the next of `blocks`, a batch; gives its bytes. After an error some of it stays on disk.
+fn bring_in(
+    fs: &Arc<dyn FileSystem>,
+    cache: &Arc<BlockCache>,
+    heirs: &Heirs,
+    blocks: &mut Iter<'_, Heir>,
+) -> Result<usize> {
+    let (mut loads, mut lives, mut bytes) = (Vec::new(), KeyMap::default(), 0);
+    // Read side by side.
+    let Shape { inherited_blocks, inherited_bytes, in_flight_bytes_max, .. } = *cache.shape();
+    while loads.len() < inherited_blocks
+        && bytes < inherited_bytes as u64
+        && let Some(heir) = blocks.next()
+    {
+        if let Some(load) = heirs.load(heir)? {
+            bytes += load.bytes();
+            lives.insert(load.key(), heir.lives);
+            loads.push(load);
+        }
+    }
+    let mut sum = Ok(0);
+    let mut take = |load: &BlockLoad, came: Result<BlockHold<Block>>| match (came, &mut sum) {
+        (Ok(hold), Ok(sum)) => {
+            let bytes = hold.get().bytes.len();
+            cache.inherit(load.key(), bytes, lives[&load.key()]);
+            *sum += bytes;
+        }
+        (Err(error), Ok(_)) => sum = Err(error),
+        (_, Err(_)) => {}
+    };
+    let mut own = Vec::with_capacity(loads.len());
+    for load in &loads {
+        match load.claim_uncounted(cache) {
+            Claimed::Resident(hold) => take(load, Ok(hold)),
+            Claimed::Free(claim) => own.push((load, claim)),
+            // A reader is at it.
+            Claimed::Loading(_) => {}
+        }
+    }
+    with_thread_queue(fs, |queue| {
+        read_together(queue, in_flight_bytes_max as u64, own, &mut take);
+    });
+    sum
+}

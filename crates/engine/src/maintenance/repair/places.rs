@@ -1,0 +1,341 @@
+//! Which SSTables count, and where: from the manifest, or where that is lost, from the files.
+//!
+//! Without a manifest a file counts if its tree is known and was not dropped, and it was not
+//! replaced. A file tells its tree and what it was merged from ([`crate::sstable::Origin`]):
+//! 1. Inputs are removed only after the merge was installed. So if one of them is gone, the outputs
+//!    count and the inputs that linger do not.
+//! 2. If all inputs are there, the merge may not have been finished: the inputs count, they hold all
+//!    that the outputs do.
+//!
+//! Readable edits of a damaged manifest know more: of a file that one of them adds it is certain
+//! that its merge was finished. Where they name a file and another, which they do not name, says
+//! that it replaced it, either the manifest lost its end or a file is missing whose merge was not
+//! finished; its rows are in doubt.
+
+use crate::cell::{SequenceNumber, TreeId};
+use crate::error::Result;
+use crate::files::FileNumber;
+use crate::log::LogPosition;
+use crate::manifest::{Edit, Owner, SstMeta, State, StoreId};
+use crate::options::TreeOptions;
+use crate::sstable::Properties;
+use crate::sstable::salvage::SstSalvage;
+use base::env::FileSystem;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// What is known of the directory without its manifest's word on the whole.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    /// Trees and their options.
+    pub(super) trees: BTreeMap<TreeId, TreeOptions>,
+    /// Trees that were dropped.
+    pub(super) dropped: BTreeSet<TreeId>,
+    /// Files that counted when the last readable edit about them was made.
+    pub(super) added: BTreeMap<FileNumber, (TreeId, SstMeta)>,
+    /// Files that did not.
+    pub(super) removed: BTreeSet<FileNumber>,
+    pub(super) flushed: BTreeMap<TreeId, LogPosition>,
+    pub(super) last_sequence: SequenceNumber,
+    pub(super) next_file: u64,
+    pub(super) store: Option<StoreId>,
+    pub(super) commit_time: u64,
+    pub(super) clock: u64,
+    pub(super) owner: Option<Owner>,
+}
+
+impl Hints {
+    /// What `edits` say, each by itself.
+    pub(super) fn of(edits: &[Edit]) -> Self {
+        let mut hints = Self::default();
+        for edit in edits {
+            hints.take(edit);
+        }
+        hints
+    }
+
+    fn take(&mut self, edit: &Edit) {
+        match edit {
+            Edit::CreateTree { tree, options } => {
+                self.trees.insert(*tree, options.clone());
+            }
+            Edit::DropTree { tree } | Edit::UsedTree { tree } => {
+                self.trees.remove(tree);
+                self.dropped.insert(*tree);
+            }
+            Edit::AddSst { tree, meta, .. } => {
+                self.removed.remove(&meta.number);
+                self.added.insert(meta.number, (*tree, meta.clone()));
+                self.last_sequence = self.last_sequence.max(meta.sequence_max);
+            }
+            Edit::RemoveSst { number, .. } => {
+                self.added.remove(number);
+                self.removed.insert(*number);
+            }
+            Edit::Flushed { tree, position } => {
+                let flushed = self.flushed.entry(*tree).or_default();
+                *flushed = (*flushed).max(*position);
+            }
+            Edit::LastSequence(last) => self.last_sequence = self.last_sequence.max(*last),
+            Edit::NextFile(next) => self.next_file = self.next_file.max(next.0),
+            Edit::Store(store) => self.store = Some(*store),
+            Edit::CommitTime(micros) => self.commit_time = self.commit_time.max(*micros),
+            Edit::Clock(micros) => self.clock = self.clock.max(*micros),
+            Edit::Owner(owner) => self.owner = Some(*owner),
+            Edit::LogFrom(_) | Edit::LogClosed(_) => {}
+        }
+    }
+}
+
+/// A file found in the directory.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    /// What it says of itself, if that can be read.
+    pub(super) properties: Option<Properties>,
+}
+
+/// The SSTables of the directory by number.
+pub(super) type Files = BTreeMap<FileNumber, Found>;
+
+/// Reads what each of `ssts` says of itself.
+pub(super) fn find(fs: &dyn FileSystem, ssts: Vec<(FileNumber, PathBuf)>) -> Result<Files> {
+    let mut files = Files::new();
+    for (number, path) in ssts {
+        let properties = match fs.open_read(&path) {
+            Ok(file) => SstSalvage::open(file, &path, number)?.properties().cloned(),
+            Err(_) => None,
+        };
+        files.insert(number, Found { path, properties });
+    }
+    Ok(files)
+}
+
+/// What `files` say of a state that does not name all of them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unlisted {
+    /// There are none that it does not name.
+    None,
+    /// There are, and there may be: what a crash left behind.
+    Leftovers,
+    /// They know of changes that the state does not: the manifest lost its end.
+    Newer,
+}
+
+/// Looks at those of `files` that `state` does not name.
+pub(super) fn unlisted(files: &Files, state: &State) -> Unlisted {
+    let listed = state.files();
+    let mut unlisted = files.iter().filter(|(number, _)| !listed.contains(number)).peekable();
+    if unlisted.peek().is_none() {
+        return Unlisted::None;
+    }
+    let replaces = |input: &FileNumber| listed.contains(input) && !files.contains_key(input);
+    let unheard =
+        |tree: TreeId| !state.trees.contains_key(&tree) && !state.used.contains_key(&tree);
+    let newer = unlisted
+        .any(|(_, found)| found.tree().is_some_and(unheard) || found.inputs().iter().any(replaces));
+    if newer { Unlisted::Newer } else { Unlisted::Leftovers }
+}
+
+impl Found {
+    fn inputs(&self) -> &[FileNumber] {
+        let origin = self.properties.as_ref().and_then(|own| own.origin.as_ref());
+        origin.map_or(&[], |origin| &origin.inputs)
+    }
+
+    fn tree(&self) -> Option<TreeId> {
+        Some(self.properties.as_ref()?.origin.as_ref()?.tree)
+    }
+}
+
+/// The files that count, by tree; and those whose tree nobody knows.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    pub(super) trees: BTreeMap<TreeId, Vec<FileNumber>>,
+    pub(super) nameless: Vec<FileNumber>,
+    /// Named by a readable edit, not there, and not replaced by any file that is.
+    pub(super) missing: Vec<FileNumber>,
+    /// Named by a readable edit, and replaced by a file that none names.
+    pub(super) doubtful: Vec<FileNumber>,
+}
+
+/// Chooses among `files` without a manifest.
+pub(super) fn choose(files: &Files, hints: &Hints) -> Chosen {
+    let gone = |input: &FileNumber| !files.contains_key(input) || hints.removed.contains(input);
+    let (mut replaced, mut unfinished) = (BTreeSet::<FileNumber>::new(), BTreeSet::new());
+    let mut chosen = Chosen::default();
+    for (number, found) in files.iter().filter(|(_, found)| !found.inputs().is_empty()) {
+        if hints.added.contains_key(number) || found.inputs().iter().any(gone) {
+            replaced.extend(found.inputs());
+            if !hints.added.contains_key(number) {
+                let named = found.inputs().iter().filter(|input| hints.added.contains_key(input));
+                chosen.doubtful.extend(named);
+            }
+        } else {
+            unfinished.insert(*number);
+        }
+    }
+    chosen.doubtful.sort_unstable();
+    chosen.doubtful.dedup();
+    for (number, found) in files {
+        let known = hints.added.get(number).map(|(tree, _)| *tree);
+        let passed_over = hints.removed.contains(number)
+            || replaced.contains(number)
+            || unfinished.contains(number) && known.is_none();
+        match known.or(found.tree()) {
+            _ if passed_over => {}
+            Some(tree) if hints.dropped.contains(&tree) => {}
+            Some(tree) => chosen.trees.entry(tree).or_default().push(*number),
+            None => chosen.nameless.push(*number),
+        }
+    }
+    let missing = hints.added.iter().filter(|(number, (tree, _))| {
+        !files.contains_key(number) && !replaced.contains(number) && !hints.dropped.contains(tree)
+    });
+    chosen.missing = missing.map(|(number, _)| *number).collect();
+    chosen
+}
+
+/// Options of a tree of which only `files` are left.
+pub(super) fn options_of(files: &[FileNumber], all: &Files) -> TreeOptions {
+    let own = files.iter().rev().find_map(|number| all.get(number)?.properties.as_ref());
+    let Some(own) = own else { return TreeOptions::default() };
+    let options = TreeOptions {
+        filter_bits_per_key: own.filter_bits_per_key,
+        row_prefix_bytes: own.row_prefix_bytes,
+        ..TreeOptions::default()
+    };
+    if options.validate().is_ok() { options } else { TreeOptions::default() }
+}
+
+/// Up to where a tree was flushed, as its files say.
+pub(super) fn flushed_of(files: &[FileNumber], all: &Files) -> LogPosition {
+    let origins = files.iter().filter_map(|number| all.get(number)?.properties.as_ref());
+    let positions =
+        origins.filter_map(|own| own.origin.as_ref()).map(|origin| LogPosition(origin.position));
+    positions.max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::Timestamp;
+    use crate::manifest::RunId;
+    use crate::options::FilterGranularity;
+    use crate::sstable::Origin;
+
+    const TREE: TreeId = TreeId(5);
+
+    fn found(inputs: &[u64]) -> Found {
+        let inputs = inputs.iter().copied().map(FileNumber).collect();
+        let origin = Origin { tree: TREE, position: 1, inputs };
+        let properties = Properties {
+            first_row: b"a".to_vec(),
+            last_row: b"a".to_vec(),
+            rows: 1,
+            entries: 1,
+            tombstones: 0,
+            range_tombstones: 0,
+            sequence_min: SequenceNumber(1),
+            sequence_max: SequenceNumber(1),
+            timestamp_min: Timestamp(1),
+            timestamp_max: Timestamp(1),
+            data_blocks: 1,
+            large_values: 0,
+            raw_bytes: 1,
+            large_value_bytes: 4096,
+            filter_granularity: FilterGranularity::Row,
+            filter_bits_per_key: 0,
+            row_prefix_bytes: 0,
+            origin: Some(origin),
+            ages: None,
+            deferred: Default::default(),
+            identity: None,
+        };
+        Found { path: PathBuf::new(), properties: Some(properties) }
+    }
+
+    fn added(number: u64) -> Edit {
+        let meta = SstMeta {
+            number: FileNumber(number),
+            bytes: 1,
+            first_row: b"a".to_vec(),
+            last_row: b"a".to_vec(),
+            entries: 1,
+            tombstones: 0,
+            range_tombstones: 0,
+            dropped: None,
+            sequence_min: SequenceNumber(1),
+            sequence_max: SequenceNumber(1),
+            timestamp_min: Timestamp(1),
+            timestamp_max: Timestamp(1),
+        };
+        Edit::AddSst { tree: TREE, level: 0, run: RunId(number), meta }
+    }
+
+    /// The files that count, those that are missing and those in doubt.
+    type Choice = (Vec<u64>, Vec<u64>, Vec<u64>);
+
+    fn choice(files: &[(u64, &[u64])], edits: &[Edit]) -> Choice {
+        let files = files.iter().map(|(number, inputs)| (FileNumber(*number), found(inputs)));
+        let chosen = choose(&files.collect(), &Hints::of(edits));
+        let numbers = |files: &[FileNumber]| files.iter().map(|number| number.0).collect();
+        let counted = chosen.trees.get(&TREE).map(|files| numbers(files)).unwrap_or_default();
+        (counted, numbers(&chosen.missing), numbers(&chosen.doubtful))
+    }
+
+    #[test]
+    fn files_that_were_replaced_do_not_count() {
+        let gone = Edit::RemoveSst { tree: TREE, level: 0, run: RunId(1), number: FileNumber(1) };
+        type Case<'a> = (&'a str, &'a [(u64, &'a [u64])], Vec<Edit>, Choice);
+        let cases: [Case<'_>; 8] = [
+            ("flushes", &[(1, &[]), (2, &[])], vec![], (vec![1, 2], vec![], vec![])),
+            (
+                "a merge that may be unfinished",
+                &[(1, &[]), (2, &[]), (3, &[1, 2])],
+                vec![],
+                (vec![1, 2], vec![], vec![]),
+            ),
+            (
+                "a merge that was installed, with an input that lingers",
+                &[(2, &[]), (3, &[1, 2])],
+                vec![],
+                (vec![3], vec![], vec![]),
+            ),
+            (
+                "a merge that an edit installs",
+                &[(1, &[]), (2, &[]), (3, &[1, 2])],
+                vec![added(3)],
+                (vec![3], vec![], vec![]),
+            ),
+            (
+                "a merge of a merge",
+                &[(3, &[1, 2]), (4, &[]), (5, &[3, 4])],
+                vec![],
+                (vec![3, 4], vec![], vec![]),
+            ),
+            (
+                "an edit removes a file that lingers",
+                &[(1, &[]), (2, &[])],
+                vec![added(1), gone],
+                (vec![2], vec![], vec![]),
+            ),
+            ("an edit adds a file that is missing", &[], vec![added(7)], (vec![], vec![7], vec![])),
+            (
+                "a merge that no edit installs, of files that one adds",
+                &[(2, &[]), (3, &[1, 2])],
+                vec![added(1), added(2)],
+                (vec![3], vec![], vec![1, 2]),
+            ),
+        ];
+        for (case, files, edits, expected) in cases {
+            assert_eq!(choice(files, &edits), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn files_of_a_dropped_tree_do_not_count() {
+        let (files, dropped) = ([(1, &[][..])], [Edit::UsedTree { tree: TREE }]);
+        assert_eq!(choice(&files, &dropped), (vec![], vec![], vec![]));
+    }
+}

@@ -1,0 +1,124 @@
+//! Immutable versions: the files of one tree at one moment.
+//!
+//! Invariants (checked by `invariants.rs` at every install):
+//! 1. `levels` has [`LEVELS`] entries. Within level 0 and level 1 runs are ordered newest first,
+//!    that is by falling [`RunId`]; the last level has at most one run. No run is empty.
+//! 2. The SSTables of a run are sorted by `first_row` and share no row: a row of a run lies
+//!    entirely in one SSTable. Their spans ([`SstMeta::span`]) are disjoint as well: a range
+//!    tombstone that covers rows of several SSTables of a run is cut at their borders.
+//! 3. Recency: for any row, every entry in a run, and every range tombstone that covers the row,
+//!    is newer (has a larger sequence number) than all of the runs after it, level 0 first.
+//!    Merging only neighbouring runs keeps this. It holds row by row, not file by file, and an
+//!    old put at the bottom may have lost its number (it is then 0).
+
+use crate::cell::{SequenceNumber, Timestamp};
+use crate::log::LogPosition;
+use crate::options::TreeOptions;
+use crate::request::RowRange;
+use std::sync::Arc;
+
+pub use crate::files::FileNumber;
+
+/// Number of levels: fresh runs, a tier of larger runs, and the one last run (lazy levelling).
+pub const LEVELS: usize = 3;
+
+/// What the manifest knows of an SSTable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SstMeta {
+    /// Its number; the file is `NNNNNNNNNN.sst`.
+    pub number: FileNumber,
+    /// Length of the file.
+    pub bytes: u64,
+    /// Smallest row with an entry. Without entries, the start of `dropped`.
+    pub first_row: Vec<u8>,
+    /// Largest row with an entry; range tombstones stand apart and may begin before `first_row`
+    /// and reach beyond `last_row`. Without entries, the start of `dropped`.
+    pub last_row: Vec<u8>,
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones among the entries.
+    pub tombstones: u64,
+    /// Range tombstones.
+    pub range_tombstones: u64,
+    /// From the smallest start to the largest end of its range tombstones; `None` without any.
+    pub dropped: Option<RowRange>,
+    /// Smallest sequence number of any entry or range tombstone.
+    pub sequence_min: SequenceNumber,
+    /// Largest.
+    pub sequence_max: SequenceNumber,
+    /// Oldest timestamp of any entry.
+    pub timestamp_min: Timestamp,
+    /// Newest.
+    pub timestamp_max: Timestamp,
+}
+
+impl SstMeta {
+    /// The smallest range that holds every row the file knows anything of: its entries' rows and
+    /// its range tombstones.
+    pub fn span(&self) -> RowRange {
+        let mut span = RowRange::single(&self.last_row);
+        span.start.clone_from(&self.first_row);
+        match &self.dropped {
+            None => span,
+            Some(dropped) if self.entries == 0 => dropped.clone(),
+            Some(dropped) => RowRange {
+                start: span.start.min(dropped.start.clone()),
+                end: span.end.zip(dropped.end.clone()).map(|(a, b)| a.max(b)),
+            },
+        }
+    }
+}
+
+/// Names a run within its level. In one level, a larger id is a newer run: a flush takes
+/// [`TreeVersion::next_run`], a merge the largest id of the runs it replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RunId(pub u64);
+
+/// A sorted run: SSTables in row order that share no row.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Run {
+    /// Its id; also orders the runs of its level.
+    pub id: RunId,
+    /// Sorted by `first_row`, disjoint, not empty.
+    pub ssts: Vec<Arc<SstMeta>>,
+}
+
+impl Run {
+    /// Bytes of all its files.
+    pub fn bytes(&self) -> u64 {
+        self.ssts.iter().map(|sst| sst.bytes).sum()
+    }
+
+    /// Largest sequence number in the run.
+    pub fn sequence_max(&self) -> SequenceNumber {
+        self.ssts.iter().map(|sst| sst.sequence_max).max().unwrap_or_default()
+    }
+}
+
+/// The files of one tree at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeVersion {
+    /// The options the tree was created with.
+    pub options: TreeOptions,
+    /// Every batch up to here is in SSTables; replay starts after it.
+    pub flushed: LogPosition,
+    /// Level by level, newest run first.
+    pub levels: [Vec<Run>; LEVELS],
+}
+
+impl TreeVersion {
+    /// A tree without files.
+    pub fn empty(options: TreeOptions) -> Self {
+        Self { options, flushed: LogPosition::default(), levels: Default::default() }
+    }
+
+    /// The id of the next run that is newer than all of this tree.
+    pub fn next_run(&self) -> RunId {
+        RunId(self.runs().map(|run| run.id.0).max().unwrap_or(0).saturating_add(1))
+    }
+
+    /// All runs, newest first.
+    pub fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.levels.iter().flatten()
+    }
+}

@@ -1,0 +1,232 @@
+//! From a directory to an open engine: lock, manifest, SSTables, then the log.
+//!
+//! In: a directory. Out: an open engine, or an error and the directory as it was. May use all rooms
+//! but `maintenance`.
+//!
+//! Steps, each safe to repeat if the machine dies in the middle:
+//! 1. Take the directory's lock file.
+//! 2. Read the manifest: the trees, their SSTables, up to where each is flushed.
+//! 3. Open the SSTables.
+//! 4. Replay the log: every batch behind its tree's flushed position goes to the memtable, which is
+//!    flushed if memory is too small for it ([`log_replay`]). Segments that must be there and are not
+//!    are corruption.
+//! 5. Remove files the manifest does not name: outputs of flushes and compactions that were not
+//!    installed. Not before all that can be checked has been.
+//! 6. Seal the old log, so that new batches go to a new segment.
+//!
+//! What fills a memtable is frozen, and flushed once the engine is open.
+
+mod log_replay;
+#[cfg(test)]
+mod tests;
+
+use crate::background::io_rate::IoRate;
+use crate::background::obsolete_files::{self, Obsolete};
+use crate::block_loads::async_loads::Flights;
+use crate::cache::CacheFeatures;
+use crate::cell::TreeId;
+use crate::engine::Shared;
+use crate::error::{Error, Result};
+use crate::files::open_files::OpenFiles;
+use crate::log::{Ending, LogEnd, LogSizes, LogWriter, SegmentNumber};
+use crate::manifest::current::CURRENT;
+use crate::manifest::{ManifestSet, SstMeta, State};
+use crate::memory::budget::Budget;
+use crate::metrics::Counters;
+use crate::options::{Options, ReadPath};
+use crate::read::read_parts::ReadParts;
+use crate::sstable::{BlockCache, ReadaheadSource, SstReader};
+use crate::tree::read_view::OpenRun;
+use crate::tree::snapshots::Snapshots;
+use crate::tree::{Tree, draw_seed};
+use crate::write::group_commit::Commits;
+use base::env::{Env, FileSystem};
+use base::sync::{Mutex, RwLock};
+use log_replay::Replay;
+pub(crate) use log_replay::decode;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Name of the lock file.
+pub(crate) const LOCK_FILE: &str = "LOCK";
+
+/// Logs that the file system of `dir` cannot read past its page cache, if it cannot. An error here
+/// will show again where it matters.
+fn say_if_not_direct(fs: &dyn FileSystem, dir: &Path) {
+    let probe = fs.open_read_direct(&dir.join(CURRENT));
+    if probe.is_ok_and(|file| !file.is_direct()) {
+        let dir = dir.display();
+        tracing::info!(%dir, "no direct reads on this file system: the page cache is used");
+    }
+}
+
+type Trees = BTreeMap<TreeId, Arc<Tree>>;
+
+/// Opens `dir`. See [`crate::Engine::open`].
+pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>> {
+    options.validate()?;
+    env.fs.create_dir_all(dir).map_err(|error| Error::io("create", dir, &error))?;
+    let lock = lock(&*env.fs, dir)?;
+    let mut manifest = ManifestSet::open_shaped(Arc::clone(&env.fs), dir, &options.shape)?;
+    let state = manifest.state();
+    manifest.pass_over(obsolete_files::unnamed(&*env.fs, dir, &state.files())?);
+    if options.direct_reads {
+        say_if_not_direct(&*env.fs, dir);
+    }
+    let ReadPath { huge_pages, hints, .. } = options.read_path;
+    let features = CacheFeatures { huge_pages, hints, shape: options.shape };
+    let budget = Budget::new(options.memory_bytes_max, options.cache_bytes_max);
+    let cache = BlockCache::within(budget, features);
+    let open_files = OpenFiles::new(Arc::clone(&env.fs), &options);
+    let snapshots = Arc::new(Snapshots::default());
+    let seed = draw_seed(&*env.fs, dir)?;
+    let trees = open_trees(&open_files, dir, &state, &cache, &snapshots, &options, seed)?;
+    let counters = Counters::default();
+    let replay = Replay {
+        env: &env,
+        dir,
+        manifest: &manifest,
+        trees: &trees,
+        open_files: &open_files,
+        cache: &cache,
+        options: &options,
+        counters: &counters,
+    };
+    let (end, start) = replay.run()?;
+    check_log(dir, &state, &end)?;
+    obsolete_files::remove_unnamed(&*env.fs, dir, &manifest.state().files())?;
+    let sizes = LogSizes::of(&options);
+    let writer = LogWriter::open_sized(Arc::clone(&env.fs), dir, sizes, end)?;
+    let log_segments = Arc::clone(writer.segments());
+    snapshots.publish(start.last);
+    let clock = Arc::clone(&env.clock);
+    let times = manifest.commit_times();
+    let published = Arc::clone(&snapshots);
+    let commits = Commits::new(writer, start, times, published, clock, &options);
+    let readahead =
+        ReadaheadSource::new(Arc::clone(&env.fs), options.memory_bytes_max, &options.shape);
+    let health = Arc::default();
+    let shared = Arc::new(Shared {
+        flights: Flights::new(Arc::clone(&env.fs)),
+        dir: dir.to_owned(),
+        commits,
+        log_segments,
+        manifest,
+        trees: RwLock::new(trees),
+        snapshots,
+        cache,
+        open_files,
+        obsolete: Obsolete::new(env.clone(), Arc::clone(&health)),
+        env,
+        progress: Mutex::default(),
+        progressed: Default::default(),
+        health,
+        counters,
+        stalls: Default::default(),
+        compactions: Default::default(),
+        io_rate: IoRate::new(options.background_rate),
+        read_waits: Default::default(),
+        point_counters: Default::default(),
+        read_parts: ReadParts::of(&options),
+        past_filter_counters: Default::default(),
+        readahead,
+        options,
+        ownership: Default::default(),
+        lock: Mutex::new(Some(lock)),
+    });
+    // A process that was killed may have said which segments go, and not have removed them; the next
+    // flush would, but may be long in coming.
+    shared.retire_log();
+    shared.start_background();
+    Ok(shared)
+}
+
+pub(crate) fn lock(fs: &dyn FileSystem, dir: &Path) -> Result<Box<dyn Send + Sync>> {
+    let path = dir.join(LOCK_FILE);
+    fs.lock(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Error::Unusable {
+            dir: dir.to_owned(),
+            what: "in use by another process; stop it, or choose another directory".to_owned(),
+        },
+        _ => Error::io("lock", &path, &error),
+    })
+}
+
+fn open_trees(
+    files: &Arc<OpenFiles>,
+    dir: &Path,
+    state: &State,
+    cache: &Arc<BlockCache>,
+    snapshots: &Arc<Snapshots>,
+    options: &Options,
+    seed: u64,
+) -> Result<Trees> {
+    let open = |(id, version): (&TreeId, &Arc<crate::manifest::TreeVersion>)| {
+        let runs = version.runs().map(|run| {
+            let ssts = run.ssts.iter().map(|sst| {
+                let path = sst.number.sst_path(dir);
+                let file = files.open(&path);
+                let file = file.map_err(|error| match error.kind() {
+                    io::ErrorKind::NotFound => Error::corruption(
+                        &path,
+                        0,
+                        "the manifest names this SSTable; it is missing",
+                    ),
+                    _ => Error::io("open", &path, &error),
+                })?;
+                let reader = SstReader::open(file, &path, sst.number, Arc::clone(cache))?;
+                check_length(&path, sst, &reader)?;
+                let reader = SstReader::with_read_path(reader, options.read_path);
+                Ok(SstReader::numbered(reader, sst.sequence_max))
+            });
+            ssts.collect::<Result<OpenRun>>()
+        });
+        let runs = runs.collect::<Result<Vec<_>>>()?;
+        let (version, budget) = (Arc::clone(version), cache.budget());
+        let shape = &options.shape;
+        Ok((*id, Arc::new(Tree::new(*id, version, runs, budget, snapshots, shape, seed))))
+    };
+    state.trees.iter().map(open).collect()
+}
+
+/// Refuses a file that is not as long as the manifest says: it is another one, or was cut where
+/// bytes within it look like a footer.
+fn check_length(path: &Path, sst: &SstMeta, reader: &SstReader) -> Result<()> {
+    let (found, told) = (reader.bytes(), sst.bytes);
+    if found == told {
+        return Ok(());
+    }
+    let what = format!("the file has {found} bytes; the manifest tells of {told}");
+    Err(Error::corruption(path, found.min(told), what))
+}
+
+/// Compares the log found with what the manifest knows of it.
+pub(crate) fn check_log(dir: &Path, state: &State, end: &LogEnd) -> Result<()> {
+    let missing = |segment: SegmentNumber| {
+        let what = "the manifest knows this segment of the log; it is missing";
+        Err(Error::corruption(&segment.path(dir), 0, what))
+    };
+    let known = state.log_from > SegmentNumber(1) || state.log_closed.is_some();
+    let next = end.last.map(|(last, ..)| last).unwrap_or_default().next();
+    if let Some(torn) = end.torn_creation.filter(|torn| *torn != next) {
+        let what = "a segment of the log is missing before this one, which is empty";
+        return Err(Error::corruption(&torn.path(dir), 0, what));
+    }
+    match end.contents.keys().next() {
+        Some(first) if *first > state.log_from => return missing(state.log_from),
+        None if known => return missing(state.log_from),
+        _ => {}
+    }
+    match (state.log_closed, end.last) {
+        (Some(closed), Some((last, ..))) if last < closed.segment => missing(closed.segment),
+        (Some(closed), Some((last, at, ending)))
+            if last == closed.segment && (at != closed.end || ending == Ending::Open) =>
+        {
+            let what = format!("the log ends here; it was closed cleanly at {}", closed.end);
+            Err(Error::corruption(&last.path(dir), at, what))
+        }
+        _ => Ok(()),
+    }
+}

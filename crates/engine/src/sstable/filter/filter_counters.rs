@@ -1,0 +1,82 @@
+//! How well filters serve reads, by what is asked of them, and how many sources scans look at.
+
+use crate::counters::striped::Striped;
+use crate::sstable::{Asked, FilterQuery};
+
+/// Filter counts of one granularity since the engine was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FilterUse {
+    /// Filters asked.
+    pub probed: u64,
+    /// Of these, the times the answer was no and a file was not read.
+    pub useful: u64,
+    /// The times the answer was maybe and the file did not have it.
+    pub false_positives: u64,
+}
+
+/// Counts by granularity.
+#[derive(Default)]
+pub struct FilterCounters(Striped<13>);
+
+/// Where sources of scans are counted.
+const SCANNED: usize = 12;
+/// Asking a filter costs a read about such a part of what a scan's seek in a run does.
+const FILTERS_PER_SEEK: u64 = 32;
+
+impl FilterCounters {
+    fn add(&self, asked: Asked, what: usize, count: usize) {
+        self.0.add(asked as usize * 3 + what, count as u64);
+    }
+
+    /// Counts filters asked, and those that kept a file from being read.
+    #[inline]
+    pub(crate) fn probed(&self, queries: &[FilterQuery<'_>], probed: usize, useful: usize) {
+        let first = asked(queries) as usize * 3;
+        self.0.add_all([(first, probed as u64), (first + 1, useful as u64)]);
+    }
+
+    /// Counts the sources that a scan looks at.
+    pub(crate) fn scanned(&self, sources: usize) {
+        self.0.add(SCANNED, sources as u64);
+    }
+
+    /// What reads did on account of there being several runs, in seeks of a scan.
+    pub(crate) fn seeks(&self) -> u64 {
+        let asked: u64 = Asked::ALL.into_iter().map(|asked| self.read(asked).probed).sum();
+        self.0.read(SCANNED) + asked / FILTERS_PER_SEEK
+    }
+
+    /// Counts a file whose filter said maybe of a prefix that none of its rows has.
+    pub(crate) fn wrong_of_prefix(&self) {
+        self.add(Asked::Prefix, 2, 1);
+    }
+
+    /// Counts a file that was read since its filter said maybe.
+    #[inline]
+    pub(crate) fn judge(&self, queries: &[FilterQuery<'_>], found: bool) {
+        if !found {
+            self.add(asked(queries), 2, 1);
+        }
+    }
+
+    /// Adds what `other` has counted until now.
+    pub(crate) fn absorb(&self, other: &Self) {
+        for asked in Asked::ALL {
+            let FilterUse { probed, useful, false_positives } = other.read(asked);
+            for (what, count) in [probed, useful, false_positives].into_iter().enumerate() {
+                self.0.add(asked as usize * 3 + what, count);
+            }
+        }
+    }
+
+    /// The counts of one granularity.
+    pub fn read(&self, asked: Asked) -> FilterUse {
+        let sum = |what: usize| self.0.read(asked as usize * 3 + what);
+        FilterUse { probed: sum(0), useful: sum(1), false_positives: sum(2) }
+    }
+}
+
+/// What a read asks for: its questions are of one kind, or nearly.
+fn asked(queries: &[FilterQuery<'_>]) -> Asked {
+    queries.first().map_or(Asked::Row, FilterQuery::asked)
+}

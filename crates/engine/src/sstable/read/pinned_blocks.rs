@@ -1,0 +1,28 @@
+//! Blocks that were brought in for a read and are held until it ends, so that the read, planned
+//! again, finds them whatever the cache has done since.
+
+use crate::cache::{BlockHold, CacheKey};
+use crate::sstable::{Block, Content};
+
+/// See the file header.
+#[derive(Debug, Default)]
+pub(crate) struct HeldBlocks(Vec<(CacheKey, BlockHold<Block>)>);
+
+impl HeldBlocks {
+    /// Holds the block of `key`.
+    pub(crate) fn push(&mut self, key: CacheKey, hold: BlockHold<Block>) {
+        self.0.push((key, hold));
+    }
+
+    /// Lets all blocks go.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// The large value in the block of `key`, if that is among them.
+    pub(crate) fn large_value(&self, key: CacheKey) -> Option<&[u8]> {
+        let (_, hold) = self.0.iter().find(|(held, _)| *held == key)?;
+        let block = hold.get();
+        matches!(block.meta.0, Content::LargeValue).then_some(block.bytes)
+    }
+}

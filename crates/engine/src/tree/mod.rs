@@ -1,0 +1,290 @@
+//! One tree while the engine is open: its current view, and how views follow each other.
+//!
+//! In: committed batches, and versions that flushes and compactions install. Out: views that reads
+//! look at (`read_view`), and snapshots (`snapshots`). May use `memtable`, `sstable`, `manifest` and
+//! `compaction` (their values).
+//!
+//! Invariants:
+//! 1. Views are replaced, never changed; readers take the present one without a lock.
+//! 2. The active memtable is written, and frozen, only by whoever holds `Commits::applying`
+//!    (group_commit.rs): no batch is split between two memtables.
+//! 3. The manifest's version and the view follow each other under `installing`, so that views come
+//!    in the order of versions.
+//! 4. Frozen memtables are flushed oldest first, one at a time, so that level 0 stays in the
+//!    order of commits.
+//! 5. A snapshot that sees a delete that a compaction did not know, and that may bring back a cell
+//!    which the compaction dropped, reads the view of before (`replace`, `look_at`).
+
+pub(crate) mod learned_granularity;
+pub(crate) mod read_view;
+pub(crate) mod snapshots;
+pub(crate) mod tree_ddl;
+
+use crate::batch::FrozenBatch;
+use crate::cell::{SequenceNumber, TreeId};
+use crate::compaction::pick::{Busy, Plan};
+use crate::error::{Error, Result};
+use crate::health::failure_policy::Attempts;
+use crate::locks::{TreeInstalling, TreeLull, TreeRules, TreeView, TreeWork};
+use crate::manifest::{FileNumber, LogPosition, TreeVersion};
+use crate::memory::budget::{Budget, Charge, Use};
+use crate::memtable::Memtable;
+use crate::options::FilterGranularity;
+use crate::semantics::elision_policy::{ElisionRules, KeepAll};
+use crate::shape::Shape;
+use crate::sstable::FilterCounters;
+use crate::sstable::SstReader;
+use crate::tree::learned_granularity::Learned;
+use crate::tree::read_view::{OpenRun, ReadView};
+use crate::tree::snapshots::{Snapshot, Snapshots};
+use arc_swap::ArcSwap;
+use base::env::FileSystem;
+use base::sync::{Mutex, RwLock};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// See the file header.
+pub(crate) struct Tree {
+    pub(crate) id: TreeId,
+    view: ArcSwap<ReadView>,
+    /// Held while a view is replaced by one made from it.
+    replacing: Mutex<(), TreeView>,
+    /// The tree was dropped.
+    gone: AtomicBool,
+    /// Number of the newest delete that spares older cells of its columns (`Memtable::apply`).
+    /// Relaxed: raised before the number is published, and a snapshot sees what is published.
+    newest_sparing_delete: AtomicU64,
+    rules: RwLock<Arc<dyn ElisionRules>, TreeRules>,
+    pub(crate) work: Mutex<Work, TreeWork>,
+    /// Held while a change of files goes to the manifest and then to the view (invariant 3).
+    pub(crate) installing: Mutex<(), TreeInstalling>,
+    /// What was asked of the filters of its files.
+    pub(crate) filter_counters: Arc<FilterCounters>,
+    granularity: Learned,
+    lull: Mutex<Lull, TreeLull>,
+    _charge: Charge,
+}
+
+/// What a tree takes beside its memtables and files.
+const TREE_BYTES: usize = size_of::<Tree>() + size_of::<FilterCounters>() + size_of::<ReadView>();
+
+/// The background work of a tree.
+#[derive(Default)]
+pub(crate) struct Work {
+    /// A flush is queued or runs.
+    pub(crate) flushing: bool,
+    /// Compactions that are queued or run.
+    pub(crate) compactions: usize,
+    /// What those that run hold.
+    pub(crate) busy: Busy,
+    /// The tree is being dropped; no new work starts.
+    pub(crate) dropped: bool,
+    /// Files that a compaction for garbage wrote and that are garbage still.
+    pub(crate) fruitless: HashSet<FileNumber>,
+    /// How flushes and compactions that the engine starts went lately.
+    pub(crate) flush: Attempts,
+    pub(crate) compaction: Attempts,
+    /// The same of compactions that met damaged files.
+    pub(crate) damaged: Attempts,
+    /// What these were to do: it stays busy, so that others go on.
+    pub(crate) set_aside: Vec<Arc<Plan>>,
+}
+
+/// What the last look at a tree saw, by which the next one knows whether it was quiet since.
+#[derive(Default)]
+struct Lull {
+    version: Option<Arc<TreeVersion>>,
+    position: LogPosition,
+    /// Seeks that reads had made by then.
+    seeks: u64,
+    /// Seeks since, as of the last look; `None` if the tree was not quiet.
+    since: Option<u64>,
+}
+
+/// A number that those who write to the store in `dir` do not know.
+pub(crate) fn draw_seed(fs: &dyn FileSystem, dir: &Path) -> Result<u64> {
+    fs.unique().map(|drawn| drawn as u64).map_err(|error| Error::io("draw a seed for", dir, &error))
+}
+
+impl Tree {
+    /// A tree of these files with an empty memtable, read at `snapshots`. `seed` is for its memtables
+    /// ([`draw_seed`]).
+    pub(crate) fn new(
+        id: TreeId,
+        version: Arc<TreeVersion>,
+        runs: Vec<OpenRun>,
+        budget: &Arc<Budget>,
+        snapshots: &Arc<Snapshots>,
+        shape: &Shape,
+        seed: u64,
+    ) -> Self {
+        let newest = runs.iter().flat_map(|run| run.iter()).max_by_key(|sst| sst.number());
+        let newest = newest.map(|sst| sst.properties().filter_granularity);
+        let active = Arc::new(Memtable::shaped(budget, snapshots, shape, seed));
+        let view = ReadView::new(active, version, runs);
+        Self {
+            id,
+            view: ArcSwap::from_pointee(view),
+            replacing: Mutex::default(),
+            gone: AtomicBool::new(false),
+            newest_sparing_delete: AtomicU64::new(0),
+            rules: RwLock::new(Arc::new(KeepAll)),
+            work: Mutex::default(),
+            installing: Mutex::default(),
+            filter_counters: Arc::default(),
+            granularity: Learned::beginning_with(newest, shape.filters_asked_min as u64),
+            lull: Mutex::default(),
+            _charge: budget.charge(Use::Metadata).of(TREE_BYTES),
+        }
+    }
+
+    /// Looks whether the tree was written or compacted since the last look.
+    pub(crate) fn look_for_quiet(&self) {
+        let view = self.view();
+        let (position, seeks) = (view.active.position(), self.filter_counters.seeks());
+        let mut lull = self.lull.lock();
+        let same = lull.version.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &view.version));
+        if same && lull.position == position && view.frozen.is_empty() {
+            lull.since = Some(seeks.saturating_sub(lull.seeks));
+        } else {
+            let version = Some(Arc::clone(&view.version));
+            *lull = Lull { version, position, seeks, since: None };
+        }
+    }
+
+    /// Seeks that reads have made since the tree was last written or compacted, as of the last look
+    /// (`look_for_quiet`); `None` if that is too recent.
+    pub(crate) fn quiet_reads(&self) -> Option<u64> {
+        let (view, lull) = (self.view.load(), self.lull.lock());
+        let same = lull.version.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &view.version));
+        lull.since.filter(|_| same && lull.position == view.active.position())
+    }
+
+    /// For which questions the filters of its next files hold keys, as far as is known.
+    pub(crate) fn granularity(&self) -> FilterGranularity {
+        let fixed = self.view.load().version.options.filter_granularity;
+        fixed.unwrap_or_else(|| self.granularity.choice())
+    }
+
+    /// The same, by what was asked until now.
+    pub(crate) fn learn_granularity(&self) -> FilterGranularity {
+        self.granularity.look(&self.filter_counters);
+        self.granularity()
+    }
+
+    /// The current view.
+    pub(crate) fn view(&self) -> Arc<ReadView> {
+        self.view.load_full()
+    }
+
+    /// The current view, to look at for a moment: no count is shared between cores.
+    #[inline]
+    pub(crate) fn look(&self) -> arc_swap::Guard<Arc<ReadView>> {
+        self.view.load()
+    }
+
+    /// The view for a read at `snapshot` (`None`: now), to look at for a moment.
+    #[inline]
+    pub(crate) fn look_at(&self, snapshot: Option<&Snapshot>) -> arc_swap::Guard<Arc<ReadView>> {
+        let newest = self.view.load();
+        match snapshot.and_then(|snapshot| snapshot.kept_view(self.id)) {
+            Some(kept) => arc_swap::Guard::from_inner(kept),
+            None => newest,
+        }
+    }
+
+    /// Whether the tree was dropped.
+    #[inline]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the tree was dropped; views taken before go on.
+    pub(crate) fn drop_for_readers(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+        self.view.load().memtables().for_each(|memtable| memtable.outlive());
+    }
+
+    pub(crate) fn rules(&self) -> Arc<dyn ElisionRules> {
+        Arc::clone(&self.rules.read())
+    }
+
+    pub(crate) fn set_rules(&self, rules: Arc<dyn ElisionRules>) {
+        *self.rules.write() = rules;
+    }
+
+    /// Applies a committed batch (see `Memtable::apply`). Only for the commit leader and recovery.
+    pub(crate) fn apply(&self, batch: &FrozenBatch, first: SequenceNumber, position: LogPosition) {
+        let active = Arc::clone(&self.view.load().active);
+        if let Some(delete) = active.apply(batch, first, position) {
+            self.newest_sparing_delete.fetch_max(delete.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Freezes the active memtable unless it is empty. Only between groups (invariant 2).
+    pub(crate) fn freeze(&self) {
+        let _replacing = self.replacing.lock();
+        let current = self.view.load();
+        if current.active.is_empty() {
+            return;
+        }
+        current.active.freeze();
+        let mut frozen = vec![Arc::clone(&current.active)];
+        frozen.extend(current.frozen.iter().cloned());
+        let active = Arc::new(current.active.successor());
+        self.view.store(Arc::new(current.with_memtables(active, frozen)));
+    }
+
+    /// Replaces the files by those of `version`, and takes away the frozen memtables up to its
+    /// flushed position, whose entries the new files hold. Each file is open in the current view
+    /// or among `opened`. `deletes_known` is that of what was written (`compaction::run::Written`).
+    /// Under `installing` (invariant 3).
+    pub(crate) fn install(
+        &self,
+        version: Arc<TreeVersion>,
+        opened: &[Arc<SstReader>],
+        deletes_known: Option<SequenceNumber>,
+    ) {
+        let _replacing = self.replacing.lock();
+        let current = self.view.load();
+        let open: HashMap<FileNumber, &Arc<SstReader>> = (current.files.iter())
+            .flat_map(|run| run.iter())
+            .chain(opened)
+            .map(|sst| (sst.number(), sst))
+            .collect();
+        let files = version.runs().map(|run| {
+            let ssts = run.ssts.iter().map(|sst| {
+                let sst = open.get(&sst.number);
+                Arc::clone(sst.expect("a file joins a version only when it was opened"))
+            });
+            ssts.collect()
+        });
+        let files = files.collect();
+        let mut frozen = current.frozen.clone();
+        let flushed = frozen.extract_if(.., |memtable| memtable.position() <= version.flushed);
+        let flushed: Vec<_> = flushed.collect();
+        let view = Arc::new(current.with_files(frozen, version, files));
+        self.replace(&current, view, deletes_known);
+        flushed.iter().for_each(|memtable| memtable.outlive());
+    }
+
+    /// Lets `view` follow `current`, of which a compaction dropped cells for the sake of newer
+    /// versions that no delete up to `deletes_known` hides (`None`: it dropped none). Snapshots that
+    /// see a later delete keep `current`. Those taken from now on read `view` alone, so what they
+    /// see does not change either.
+    fn replace(
+        &self,
+        current: &Arc<ReadView>,
+        view: Arc<ReadView>,
+        deletes_known: Option<SequenceNumber>,
+    ) {
+        let Some(known) = deletes_known else { return self.view.store(view) };
+        let held = current.active.snapshots().hold_still();
+        if self.newest_sparing_delete.load(Ordering::Relaxed) > known.0 {
+            held.keep(known, self.id, current);
+        }
+        self.view.store(view);
+    }
+}
