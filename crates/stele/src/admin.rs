@@ -1,4 +1,4 @@
-//! `stele admin`: asks a running server, over its HTTP address, what it does, and tells it what to.
+//! `stele admin`: inspects and controls a running server over its HTTP address.
 
 use crate::config::ConfigError;
 use crate::serve::admin::{Compaction, Compactions, HEADER};
@@ -35,22 +35,22 @@ pub(crate) struct AdminArgs {
     )]
     http: String,
 
-    /// Print the server's answer as JSON.
+    /// Print the server's response as JSON.
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 enum What {
-    /// Show the compactions that run, with their progress, and whether they are paused.
+    /// Show running compactions with their progress, and whether compactions are paused.
     Compactions,
-    /// Let no compaction start until they are resumed or the server is restarted.
+    /// Start no new compactions until they are resumed or the server restarts.
     ///
-    /// Those that run go on. A table that would otherwise hold its writers back is compacted all
-    /// the same, so writes never wait for the pause to end. Reads of tables that are written
-    /// meanwhile look at more files.
+    /// Running compactions continue. A table whose writers would be throttled is still compacted,
+    /// so writes never wait for the end of the pause. Reads of tables that are written during the
+    /// pause visit more files.
     PauseCompactions,
-    /// End a pause; what became due meanwhile starts.
+    /// Resume compactions; those that became due during the pause start.
     ResumeCompactions,
 }
 
@@ -59,20 +59,23 @@ pub(crate) fn run(args: &AdminArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("cannot start a thread")?;
+        .context("could not start a thread")?;
     let answer = runtime.block_on(async {
         let asked = tokio::time::timeout(PATIENCE, ask(&args.http, args.what)).await;
-        asked.unwrap_or_else(|_| bail!("no answer within {} s", PATIENCE.as_secs()))
+        asked.unwrap_or_else(|_| bail!("no response within {} s", PATIENCE.as_secs()))
     });
     let answer = answer.with_context(|| {
-        format!("cannot ask the server at {}; is it running, and is --http its address?", args.http)
+        format!(
+            "could not query the server at {}; check that it runs and that --http is its address",
+            args.http
+        )
     })?;
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", answer.trim_end())?;
     } else {
         let answer: Compactions = serde_json::from_str(&answer)
-            .context("the answer is not understood; is the server of another version?")?;
+            .context("invalid response; the server may have another version")?;
         show(&mut out, &answer)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -90,7 +93,7 @@ async fn ask(address: &str, what: What) -> anyhow::Result<String> {
         .header("host", address)
         .header(HEADER, "1")
         .body(Empty::<Bytes>::new())
-        .map_err(|error| ConfigError(format!("http {address:?} is not a HOST:PORT: {error}")))?;
+        .map_err(|error| ConfigError(format!("--http {address:?} is not HOST:PORT: {error}")))?;
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
@@ -101,7 +104,7 @@ async fn ask(address: &str, what: What) -> anyhow::Result<String> {
     connection.abort();
     let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
     if status != StatusCode::OK {
-        bail!("it answers {status}: {}", text.trim_end());
+        bail!("the server responded {status}: {}", text.trim_end());
     }
     Ok(text)
 }

@@ -1,5 +1,5 @@
-//! `stele adopt`: makes tables of trees that no table names, also of a store that an embedding
-//! program made.
+//! `stele adopt`: creates tables for trees that belong to no table, also in a store that an
+//! embedding program made.
 
 use anyhow::{Context, Result};
 use base::env::{Clock, Env, SystemClock};
@@ -14,7 +14,7 @@ use table::local::adopt::adopt_trees;
 /// Arguments of `adopt`.
 #[derive(Debug, Args)]
 pub(crate) struct AdoptArgs {
-    /// The data directory, which nobody has open.
+    /// Data directory; no process may have it open.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
@@ -22,7 +22,7 @@ pub(crate) struct AdoptArgs {
 /// Gives a store to servers and makes its tables fit its trees.
 pub(crate) fn run(args: &AdoptArgs) -> Result<ExitCode> {
     let dir = &args.dir;
-    let context = || format!("cannot adopt {}", dir.display());
+    let context = || format!("could not adopt {}", dir.display());
     let env = Env::real(2);
     let moved = give_to_server(&env, dir, Options::default()).with_context(context)?;
     let engine = Engine::open(env, dir, Options::default()).with_context(context)?;
@@ -34,15 +34,12 @@ pub(crate) fn run(args: &AdoptArgs) -> Result<ExitCode> {
     engine.close().with_context(context)?;
     let mut out = std::io::stdout().lock();
     for (from, to) in &moved {
-        writeln!(
-            out,
-            "tree {} is now tree {}: servers keep the first 15 for themselves",
-            from.0, to.0
-        )?;
+        writeln!(out, "tree {} is now tree {}: servers reserve the first 15 trees", from.0, to.0)?;
     }
     for line in &done {
         writeln!(out, "{line}")?;
     }
-    writeln!(out, "{} is a server's; it fits its {} trees", dir.display(), engine.trees().len())?;
+    let trees = engine.trees().len();
+    writeln!(out, "{} belongs to servers; its tables match its {trees} trees", dir.display())?;
     Ok(ExitCode::SUCCESS)
 }

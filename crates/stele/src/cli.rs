@@ -1,5 +1,5 @@
-//! The command line: subcommands and their help. What a setting of the server is, its default and
-//! its range are written once, on [`crate::config::Settings`].
+//! The command line: subcommands and their help. The help, default and range of each server
+//! setting are on [`crate::config::Settings`].
 
 use crate::admin::AdminArgs;
 use crate::adopt::AdoptArgs;
@@ -15,7 +15,6 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "stele", version, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -24,78 +23,79 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the server until SIGTERM or SIGINT.
     ///
-    /// Settings come from the file given with --config, are overridden by environment variables
-    /// (STELE_...) and those by flags. Unknown keys are refused.
+    /// Flags override environment variables (STELE_...), which override the file given with
+    /// --config. Unknown settings are rejected.
     Serve(Box<ServeArgs>),
     /// Import rows from CSV, TSV, JSON lines or Debian control stanzas.
     ///
-    /// One record becomes one row: the key fields its key, each other field a cell. Lines that
-    /// cannot be imported go to a file with their number and the reason. An import that was
-    /// stopped goes on where it was when the same command is run again.
+    /// Each record becomes one row. The key fields make the row key, and every other field becomes
+    /// a cell. Rejected lines are written to a file with line number and reason. Rerun the command
+    /// to resume an interrupted import.
     Import(Box<ImportArgs>),
-    /// Load many rows straight into a data directory that no server has open.
+    /// Load rows in bulk into the data directory of a stopped server.
     ///
-    /// Reads what `import` reads, and writes it past log and memtable into SSTables that become part
-    /// of the table all at once, or not at all: a load that stops leaves nothing behind, and is begun
-    /// anew. The input is in order of its row keys, or is sorted first (--sort). Records of one key
-    /// are one row: of two cells of a column the later record's is kept. Lines that cannot be loaded
-    /// go to a file with their number and the reason.
+    /// Reads the same input as `import` and writes SSTables directly, without the commit log and
+    /// the memtable. The table gets all rows at once or none: an interrupted load leaves nothing
+    /// behind and starts over. The input must be in row key order, unless --sort is given. Records
+    /// with the same key form one row; if two records set the same column, the later one wins.
+    /// Rejected lines are written to a file with line number and reason.
     LoadSorted(Box<LoadArgs>),
-    /// Show any file of a data directory as text, or what the directory's manifest says.
+    /// Print any file of a data directory, or the contents of its manifest, as text.
     ///
-    /// Keys and values are escaped: \x00, \n, \\. Nothing is changed, and nothing is locked: of a
-    /// directory in use, what is shown may be gone already.
+    /// Keys and values are escaped: \x00, \n, \\. The command changes nothing and takes no lock, so
+    /// the output for a directory in use may be out of date.
     Dump(DumpArgs),
-    /// Verify a whole data directory without changing it.
+    /// Verify a data directory without changing it.
     ///
-    /// Reads every byte that counts and goes on after each finding. Prints each finding with file,
-    /// offset and what to do next, then the verdict. Exit status: 0 clean, 1 damaged, 2 could not
-    /// check (in use, of a newer format, no data directory).
+    /// Reads and verifies every file, and continues after each finding. Prints each finding with
+    /// its file, its offset and the next step, then the verdict. Exit status: 0 clean, 1 damaged,
+    /// 2 could not check (directory in use, newer format, or no data directory).
     Check(CheckArgs),
-    /// Make tables of the trees of a data directory that no table names.
+    /// Create tables for the trees of a data directory that belong to no table.
     ///
-    /// Gives the directory to servers if a program that embeds the engine made it: each of its trees
-    /// becomes a table below projects/recovered/instances/recovered, with a family for each number it
-    /// has cells of, and that program cannot write to it any more. Trees that are empty are removed.
-    /// Nothing else is changed; run again after a crash, it goes on.
+    /// Each such tree becomes a table below projects/recovered/instances/recovered, with one column
+    /// family for each family number in its cells. Empty trees are removed. A directory made by a
+    /// program that embeds the engine is handed over to servers: that program can no longer write
+    /// to it. Nothing else changes. Rerun the command after a crash.
     Adopt(AdoptArgs),
-    /// Salvage what verifies of a damaged data directory into a new one.
+    /// Salvage a damaged data directory into a new one.
     ///
-    /// Prints what is lost, by file, rows or sequence numbers, and reason, then a summary. The old
-    /// directory is never changed. Restoring a backup is better where there is one: where newer data
-    /// is lost, what it had overwritten or deleted shows again. Exit status: 0 nothing is lost,
-    /// 1 something is or may be, 2 refused before anything was touched.
+    /// Copies all data that verifies. Prints each loss with its file, its rows or sequence numbers
+    /// and the reason, then a summary. The old directory never changes. Prefer a backup if you have
+    /// one: after a loss of newer data, values that it had overwritten or deleted reappear. Exit
+    /// status: 0 nothing lost, 1 data lost or possibly lost, 2 refused without changing anything.
     Repair(RepairArgs),
-    /// Ask a running server what it does, and tell it what to do.
+    /// Inspect and control a running server.
     ///
-    /// Speaks to the server's HTTP address, which is reachable from this machine only unless the
-    /// server was started with --insecure-listen.
+    /// Uses the server's HTTP address, which accepts only local connections unless the server was
+    /// started with --insecure-listen.
     Admin(AdminArgs),
-    /// Copy a store as it is at one moment, of a running server or a stopped one, by hard links.
+    /// Copy a store at one point in time, with hard links; the server may be running.
     ///
-    /// The copy is a data directory of the same store: every write that was acknowledged before,
-    /// none that was made after. SSTables take no more room until one of the two has merged them.
+    /// The copy is a data directory of the same store. It holds every write acknowledged before the
+    /// copy and none made after it. Shared SSTables take no extra disk space until compaction
+    /// replaces them in one of the two directories.
     Checkpoint(CheckpointArgs),
-    /// Make a store of its own of a stopped one, or of a checkpoint, by hard links.
+    /// Make an independent store from a stopped store or a checkpoint, with hard links.
     ///
-    /// The old directory is not changed. The clone has backups of its own.
+    /// The source does not change. The clone has its own store id and its own backups.
     Clone(CloneArgs),
     /// Back up a store, running or stopped, to a directory or an S3-compatible object store.
     ///
-    /// Only SSTables that the destination does not have are sent. A backup that was interrupted is
-    /// gone on with when the same command is run again; until its end it is none. What it holds is
-    /// stated: every write up to a sequence number, and when that was.
+    /// Uploads only SSTables that the destination does not have. Rerun the command to resume an
+    /// interrupted backup. Until it completes, it does not count as a backup. The output names the
+    /// last sequence number in the backup and its time.
     Backup(Box<BackupArgs>),
     /// Restore a backup into a new directory.
     ///
-    /// Every checksum is compared before a byte is used. A restore that was interrupted goes on
-    /// where it was when the same command is run again.
+    /// Verifies the checksum of every byte before using it. Rerun the command to resume an
+    /// interrupted restore.
     Restore(Box<RestoreArgs>),
-    /// Print the completions for a shell.
+    /// Print shell completions.
     ///
-    /// For bash, for example: stele completions bash > /usr/share/bash-completion/completions/stele
+    /// For example: stele completions bash > /usr/share/bash-completion/completions/stele
     Completions(CompletionsArgs),
-    /// Write the manual pages to a directory.
+    /// Write manual pages to a directory.
     Man(ManArgs),
     /// Print the version.
     Version,

@@ -34,7 +34,7 @@ impl std::error::Error for ConfigError {}
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Configuration file, in TOML; its keys are the long flags with _ for -. [default: none]
+    /// Configuration file in TOML. Its keys are the long flags with _ instead of -. [default: none]
     #[arg(long, env = "STELE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -46,42 +46,41 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Default, Clone, PartialEq, Args, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
-    /// Directory that holds all data; created if missing. [default: ./stele-data]
+    /// Data directory; created if missing. [default: ./stele-data]
     #[arg(long, env = "STELE_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 
-    /// Address of the Bigtable gRPC service; port 0 takes any free one. [default: 127.0.0.1:8086]
+    /// Address of the Bigtable gRPC service. Port 0 picks a free port. [default: 127.0.0.1:8086]
     #[arg(long, env = "STELE_BIGTABLE_LISTEN", value_name = "HOST:PORT")]
     pub(crate) bigtable_listen: Option<String>,
 
-    /// Address of /healthz, /readyz and /metrics; port 0 takes any free one.
+    /// Address of /healthz, /readyz and /metrics. Port 0 picks a free port.
     /// [default: 127.0.0.1:8087]
     #[arg(long, env = "STELE_HTTP_LISTEN", value_name = "HOST:PORT")]
     pub(crate) http_listen: Option<String>,
 
-    /// Allow listening beyond loopback although connections are neither encrypted nor
-    /// authenticated: everyone who reaches the port may read and write everything.
-    /// true or false. [default: false]
+    /// Allow listening beyond loopback. Connections are neither encrypted nor authenticated:
+    /// everyone who reaches the port can read and write all data. true or false.
+    /// [default: false]
     #[arg(long, env = "STELE_INSECURE_LISTEN", value_name = "BOOL",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) insecure_listen: Option<bool>,
 
-    /// When an acknowledged write is on disk: sync (before it is acknowledged), interval=MS
-    /// (synced every MS milliseconds, 1 to 60000; a crash of the machine loses at most that),
-    /// none (when the system likes; for bulk work that can be repeated). [default: sync]
+    /// When writes are synced to disk: sync (before they are acknowledged), interval=MS (every MS
+    /// milliseconds, 1 to 60000; a machine crash loses at most that much), none (never; the
+    /// operating system decides; for bulk work that can be repeated). [default: sync]
     #[arg(long, env = "STELE_DURABILITY", value_name = "MODE")]
     pub(crate) durability: Option<String>,
 
-    /// How long a stopping server waits for requests in flight, in seconds, 0 to 3600.
-    /// [default: 10]
+    /// Seconds that a stopping server waits for requests in flight, 0 to 3600. [default: 10]
     #[arg(long, env = "STELE_DRAIN_SECONDS", value_name = "SECONDS")]
     pub(crate) drain_seconds: Option<u64>,
 
-    /// Form of the log lines on standard error: text or json. [default: text]
+    /// Format of the log on standard error: text or json. [default: text]
     #[arg(long, env = "STELE_LOG_FORMAT", value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
 
-    /// What is logged: error, warn, info, debug, trace or off, also by part as in
+    /// Log level: error, warn, info, debug, trace or off. Levels can be set per crate, as in
     /// info,engine=debug. [default: info]
     #[arg(long, env = "STELE_LOG_LEVEL", value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
@@ -90,75 +89,75 @@ pub(crate) struct Settings {
     #[arg(long, env = "STELE_BACKGROUND_THREADS", value_name = "COUNT", help_heading = ENGINE)]
     pub(crate) background_threads: Option<usize>,
 
-    /// Memory for blocks read from disk, memtables of all tables, and what open tables and files
-    /// need: the one number to set. 1MiB or more. [default: 512MiB]
+    /// Memory budget, shared by the block cache, the memtables of all tables, and the metadata of
+    /// open tables and files. This is the most important setting. 1MiB or more. [default: 512MiB]
     #[arg(long, env = "STELE_MEMORY_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
     pub(crate) memory_bytes_max: Option<ByteSize>,
 
-    /// Blocks take no more than this of memory-bytes-max, to leave the rest to the page cache of
-    /// the system. 1MiB to memory-bytes-max. [default: all that is left]
+    /// Maximum size of the block cache within memory-bytes-max. Set it to leave memory to the
+    /// page cache of the operating system. 1MiB to memory-bytes-max.
+    /// [default: all of the budget that is not otherwise used]
     #[arg(long, env = "STELE_CACHE_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
     pub(crate) cache_bytes_max: Option<ByteSize>,
 
-    /// Read files past the page cache of the system. All memory for blocks is then that of
-    /// memory-bytes-max: give it what the page cache would have had. Pays where data is far larger
-    /// than memory. true or false. [default: false]
+    /// Read SSTables with direct I/O, bypassing the page cache of the operating system. Raise
+    /// memory-bytes-max by the memory that the page cache would have used. Helps when the data is
+    /// much larger than memory. true or false. [default: false]
     #[arg(long, env = "STELE_DIRECT_READS", value_name = "BOOL", help_heading = ENGINE,
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) direct_reads: Option<bool>,
 
-    /// Files of data that are open at a time; a colder one is closed for one that is read from disk.
-    /// 16 or more. At the start the server lets itself have as many open as it may (ulimit -Hn).
-    /// [default: three quarters of that]
+    /// Maximum SSTables kept open; cold ones are closed and reopened on demand. 16 or more. At
+    /// startup the server raises its limit of open files to the hard limit (ulimit -Hn).
+    /// [default: three quarters of the hard limit]
     #[arg(long, env = "STELE_OPEN_FILES_MAX", value_name = "COUNT", help_heading = ENGINE)]
     pub(crate) open_files_max: Option<usize>,
 
-    /// Parts of the read path to switch off, separated by commas, to find out which of them a slow
-    /// read or a suspected fault comes from; no answer depends on them. Some of huge-pages, hints,
-    /// filters, point-reads, batched-reads, prefix-index, readahead, heat-inheritance, admission; or
-    /// none.
-    /// [default: none]
+    /// Comma-separated read-path features to disable for diagnosis. Results never change, only
+    /// speed. The features are huge-pages, hints, filters, point-reads, batched-reads,
+    /// prefix-index, readahead, heat-inheritance and admission. [default: none]
     #[arg(long, env = "STELE_READ_PATH_OFF", value_name = "LIST", help_heading = ENGINE)]
     pub(crate) read_path_off: Option<String>,
 
-    /// Size of a table's memtable at which it is flushed, or sooner where they are many for half
-    /// of memory-bytes-max. Larger: fewer, bigger files and longer recovery. 64KiB to 4GiB.
-    /// [default: 64MiB]
+    /// Memtable size that triggers a flush. With many tables, memtables are flushed earlier, to
+    /// stay within half of memory-bytes-max. A larger value makes fewer, larger files and a
+    /// longer recovery. 64KiB to 4GiB. [default: 64MiB]
     #[arg(long, env = "STELE_MEMTABLE_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
     pub(crate) memtable_bytes_max: Option<ByteSize>,
 
-    /// Size of one commit log segment, preallocated. Larger: fewer files; smaller: space returns
-    /// sooner. 64KiB to 1GiB. [default: 64MiB]
+    /// Size of one preallocated segment of the commit log. A larger value makes fewer files, a
+    /// smaller value frees disk space sooner. 64KiB to 1GiB. [default: 64MiB]
     #[arg(long, env = "STELE_LOG_SEGMENT_BYTES", value_name = "SIZE", help_heading = ENGINE)]
     pub(crate) log_segment_bytes: Option<ByteSize>,
 
-    /// Runs of level 0 at which a compaction starts. Lower: faster reads, more rewriting.
-    /// 1 to 64. [default: 4]
+    /// Level-0 runs that trigger a compaction. A lower value makes reads faster and rewrites more
+    /// data. 1 to 64. [default: 4]
     #[arg(long, env = "STELE_L0_RUNS_COMPACT", value_name = "COUNT", help_heading = ENGINE)]
     pub(crate) l0_runs_compact: Option<usize>,
 
-    /// Runs of level 0 at which writes wait for compaction; more than l0-runs-compact.
+    /// Level-0 runs at which writes wait for compaction; must exceed l0-runs-compact.
     /// [default: 12]
     #[arg(long, env = "STELE_L0_RUNS_STALL", value_name = "COUNT", help_heading = ENGINE)]
     pub(crate) l0_runs_stall: Option<usize>,
 
-    /// Size at which a compaction starts another SSTable. 64KiB to 4GiB. [default: 128MiB]
+    /// SSTable size at which a compaction starts a new SSTable. 64KiB to 4GiB. [default: 128MiB]
     #[arg(long, env = "STELE_SST_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
     pub(crate) sst_bytes_max: Option<ByteSize>,
 
-    /// Size of the older run of level 1; the last level takes what exceeds it. 64KiB or more. [default:
-    /// 512MiB]
+    /// Target size of the older run of level 1; data above it moves to the last level. 64KiB or
+    /// more. [default: 512MiB]
     #[arg(long, env = "STELE_L1_BYTES_MAX", value_name = "SIZE", help_heading = ENGINE)]
     pub(crate) l1_bytes_max: Option<ByteSize>,
 
-    /// Pieces into which a large compaction is divided at most, for background threads that are idle;
-    /// one of them is left to flushes. 1 divides none. 1 to 64. [default: background-threads]
+    /// Maximum subcompactions that a large compaction is split into. Idle background threads run
+    /// them in parallel; one thread stays free for flushes. 1 disables splitting. 1 to 64.
+    /// [default: background-threads]
     #[arg(long, env = "STELE_SUBCOMPACTIONS_MAX", value_name = "COUNT", help_heading = ENGINE)]
     pub(crate) subcompactions_max: Option<usize>,
 
-    /// How fast flushes and compactions write, all tables together: off (as fast as they can), auto
-    /// (slower while reads wait for the disk longer than they use to, faster while writers are held
-    /// back), or bytes a second, 1MiB or more. [default: off]
+    /// Write rate limit of flushes and compactions over all tables: off (no limit), auto (slows
+    /// down when disk reads take longer than usual, speeds up when writers are throttled), or
+    /// bytes per second, 1MiB or more. [default: off]
     #[arg(long, env = "STELE_BACKGROUND_RATE", value_name = "RATE", help_heading = ENGINE)]
     pub(crate) background_rate: Option<String>,
 }
@@ -306,7 +305,7 @@ fn parse_durability(text: &str) -> Result<Durability, ConfigError> {
             Ok(Durability::Interval(Duration::from_millis(ms.parse().unwrap_or_default())))
         }
         _ => Err(ConfigError(format!(
-            "durability {text:?} must be sync, none or interval=MS with MS from 1 to 60000"
+            "invalid durability {text:?}; use sync, none or interval=MS with MS from 1 to 60000"
         ))),
     }
 }
@@ -319,7 +318,7 @@ fn parse_rate(text: &str) -> Result<BackgroundRate, ConfigError> {
         _ => match text.parse::<ByteSize>() {
             Ok(ByteSize(bytes)) => Ok(BackgroundRate::BytesPerSecond(bytes)),
             Err(error) => Err(ConfigError(format!(
-                "background_rate {text:?} must be off, auto or bytes a second: {error}"
+                "invalid background_rate {text:?}; use off, auto or bytes per second: {error}"
             ))),
         },
     }
@@ -341,8 +340,8 @@ fn parse_read_path_off(text: &str) -> Result<ReadPath, ConfigError> {
             "admission" => &mut parts.admission,
             _ => {
                 return Err(ConfigError(format!(
-                    "read_path_off {name:?} must be huge-pages, hints, filters, point-reads, \
-                     batched-reads, prefix-index, readahead, heat-inheritance or admission, or none"
+                    "invalid read_path_off {name:?}; use huge-pages, hints, filters, point-reads, \
+                     batched-reads, prefix-index, readahead, heat-inheritance, admission or none"
                 )));
             }
         };
@@ -369,15 +368,15 @@ fn in_range<T: PartialOrd + fmt::Display>(
         return Ok(());
     }
     let (start, end) = range.into_inner();
-    Err(ConfigError(format!("option {name} must be {start} to {end}, not {value}")))
+    Err(ConfigError(format!("option {name} must be from {start} to {end}, not {value}")))
 }
 
 fn read_file(path: &Path) -> anyhow::Result<Settings> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| ConfigError(error.to_string()))
-        .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+        .with_context(|| format!("could not read configuration file {}", path.display()))?;
     let settings = toml::from_str(&text).map_err(|error| ConfigError(error.to_string()));
-    settings.with_context(|| format!("configuration file {}", path.display()))
+    settings.with_context(|| format!("invalid configuration file {}", path.display()))
 }
 
 /// Refuses `STELE_...` variables that set nothing. Those that Kubernetes makes for services whose names
@@ -391,7 +390,7 @@ fn refuse_unknown_variables(
         let is_known = known.iter().any(|known| *known == name);
         if name.starts_with("STELE_") && !is_known && !is_service_link(&name, &value) {
             return Err(ConfigError(format!(
-                "unknown environment variable {name}; the known ones are {}",
+                "unknown environment variable {name}; the known variables are {}",
                 known.join(", ")
             )));
         }

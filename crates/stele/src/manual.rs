@@ -10,14 +10,14 @@ use std::process::ExitCode;
 /// Arguments of `man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Directory for the pages; created if missing. Pages of the same name are replaced.
+    /// Directory for the pages; created if missing. Existing pages are replaced.
     dir: PathBuf,
 }
 
 /// Arguments of `completions`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell.
+    /// Shell to print completions for.
     shell: Shell,
 }
 

@@ -39,7 +39,7 @@ impl FromStr for ByteSize {
             .find_map(|(unit, shift)| text.strip_suffix(unit).map(|number| (number, *shift)))
             .unwrap_or((text, 0));
         let number: u64 = number.trim().parse().map_err(|_| {
-            format!("{text:?} is no size: write a number of bytes, KiB, MiB or GiB, as in 64MiB")
+            format!("invalid size {text:?}; use bytes, KiB, MiB or GiB, e.g. 64MiB")
         })?;
         number
             .checked_mul(1 << shift)

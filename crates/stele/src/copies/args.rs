@@ -9,11 +9,11 @@ use std::path::PathBuf;
 /// Arguments of `checkpoint`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckpointArgs {
-    /// The data directory of a stopped server, or http://HOST:PORT, the HTTP address of a running
-    /// one on this machine.
+    /// Data directory of a stopped server, or HTTP address (http://HOST:PORT) of a running server
+    /// on this machine.
     #[arg(value_name = "DIR|SERVER")]
     pub(super) source: String,
-    /// A new or empty directory on the same file system.
+    /// New or empty directory on the same file system.
     #[arg(value_name = "NEW")]
     pub(super) into: PathBuf,
 }
@@ -21,31 +21,30 @@ pub(crate) struct CheckpointArgs {
 /// Arguments of `clone`.
 #[derive(Debug, Args)]
 pub(crate) struct CloneArgs {
-    /// The data directory of a stopped server, or a checkpoint.
+    /// Data directory of a stopped server, or a checkpoint.
     #[arg(value_name = "DIR")]
     pub(super) dir: PathBuf,
-    /// A new or empty directory on the same file system.
+    /// New or empty directory on the same file system.
     #[arg(value_name = "NEW")]
     pub(super) into: PathBuf,
 }
 
-/// What a URL does not say.
+/// Settings of an object store that its URL does not contain.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Object stores")]
 pub(crate) struct StoreArgs {
-    /// Address of an S3-compatible store that is not Amazon's. [default: AWS_ENDPOINT_URL]
+    /// URL of an S3-compatible object store other than Amazon S3. [default: AWS_ENDPOINT_URL]
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
-    /// Region. Credentials come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN,
-    /// or the role of the machine. [default: AWS_REGION]
+    /// Region. Credentials come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+    /// AWS_SESSION_TOKEN, or from the instance role. [default: AWS_REGION]
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
-    /// Certificates (PEM) of authorities to believe beside those of the system.
-    /// [default: AWS_CA_BUNDLE]
+    /// PEM file of additional trusted CA certificates. [default: AWS_CA_BUNDLE]
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
-    /// Speak to an endpoint without TLS that is not on this machine: everyone on the way can read
-    /// the data and change it.
+    /// Allow plain HTTP to an endpoint on another machine: anyone on the network path can read and
+    /// change the data.
     #[arg(long)]
     allow_http: bool,
 }
@@ -68,45 +67,46 @@ pub(crate) struct BackupArgs {
     pub(super) what: Option<BackupCommand>,
     #[command(flatten)]
     pub(super) create: Option<CreateArgs>,
-    // Here, for clap does not see that arguments which have others flattened into them are given.
+    // `store` is not inside `create`: clap does not detect whether an argument group that flattens
+    // another group was given.
     #[command(flatten)]
     pub(super) store: StoreArgs,
 }
 
-/// What to do with backups, if not to make one.
+/// Subcommands that manage existing backups.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BackupCommand {
-    /// Show which backups there are, what they hold, and which are unfinished.
+    /// List backups with their contents, and unfinished backups.
     List(ListArgs),
-    /// Read backups whole and compare every checksum. Changes nothing.
+    /// Read backups in full and verify every checksum, without changing anything.
     ///
-    /// Prints each finding with object and offset. Exit status: 0 whole, 1 damaged or it failed,
+    /// Prints each finding with its object and offset. Exit status: 0 intact, 1 damaged or failed,
     /// 2 refused.
     Verify(VerifyArgs),
-    /// Delete backups, and every object that no backup needs any more.
+    /// Delete backups and all objects that no other backup needs.
     ///
-    /// While a backup is being made, objects are left for the next time: it may count on them.
-    /// Naming the id of an unfinished backup that nobody makes any more gives it up.
+    /// While a backup runs, objects are kept, because the backup may rely on them; the next
+    /// deletion removes them. To abandon an interrupted backup, pass its id.
     Delete(DeleteArgs),
 }
 
 /// Arguments of `backup` itself.
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    /// The data directory of a stopped server, or http://HOST:PORT, the HTTP address of a running
-    /// one on this machine.
+    /// Data directory of a stopped server, or HTTP address (http://HOST:PORT) of a running server
+    /// on this machine.
     #[arg(value_name = "DIR|SERVER")]
     pub(super) source: String,
-    /// Where backups go: a directory, file:///DIR or s3://BUCKET/PREFIX. One place for each store.
+    /// Destination: a directory, file:///DIR or s3://BUCKET/PREFIX. Each store needs its own.
     #[arg(long, value_name = "URL")]
     pub(super) to: String,
-    /// Send no more than so many bytes in a second, as in 20MiB. [default: no limit]
+    /// Maximum upload rate in bytes per second, e.g. 20MiB. [default: no limit]
     #[arg(long, value_name = "SIZE")]
     pub(super) bytes_per_second: Option<ByteSize>,
-    /// Check the whole checkpoint before anything is sent, as `stele check` does.
+    /// Run `stele check` on the checkpoint before uploading it.
     #[arg(long)]
     pub(super) check: bool,
-    /// Make a new backup, where an interrupted one would be gone on with.
+    /// Start a new backup instead of resuming an interrupted one.
     #[arg(long)]
     pub(super) new: bool,
     /// Print one JSON object instead of text.
@@ -130,7 +130,7 @@ pub(crate) struct ListArgs {
 /// Arguments of `backup verify`.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// The backup to verify. [default: all]
+    /// Backup to verify. [default: all]
     #[arg(value_name = "ID")]
     pub(super) id: Option<BackupId>,
     /// Where the backups are.
@@ -149,10 +149,10 @@ pub(crate) struct VerifyArgs {
 /// Arguments of `backup delete`.
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
-    /// The backups to delete. Without any, only what is left over of others is.
+    /// Backups to delete. Without an id, only unneeded objects of earlier deletions are removed.
     #[arg(value_name = "ID")]
     pub(super) ids: Vec<BackupId>,
-    /// Delete all backups but so many, the newest.
+    /// Delete all backups except the newest COUNT.
     #[arg(long, value_name = "COUNT", conflicts_with = "ids",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) keep: Option<u32>,
@@ -166,17 +166,17 @@ pub(crate) struct DeleteArgs {
 /// Arguments of `restore`.
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
-    /// Where the backups are: a directory, file:///DIR or s3://BUCKET/PREFIX.
+    /// Location of the backups: a directory, file:///DIR or s3://BUCKET/PREFIX.
     #[arg(long, value_name = "URL")]
     pub(super) from: String,
-    /// The backup to restore. [default: the newest]
+    /// Backup to restore. [default: the newest]
     #[arg(long, value_name = "ID")]
     pub(super) backup: Option<BackupId>,
-    /// A new or empty directory. Until all is there, it is DIR.restoring.
+    /// New or empty directory. It is named DIR.restoring until the restore completes.
     #[arg(long, value_name = "DIR")]
     pub(super) to: PathBuf,
-    /// Check the whole directory before it gets its name, as `stele check` does. Every checksum of
-    /// the backup is compared in any case.
+    /// Run `stele check` on the restored directory before renaming it. The checksums of the backup
+    /// are always verified.
     #[arg(long)]
     pub(super) verify: bool,
     /// Read no more than so many bytes in a second, as in 20MiB. [default: no limit]

@@ -35,10 +35,10 @@ pub(crate) fn clone(args: &CloneArgs) -> Result<ExitCode> {
 pub(super) fn copy(dir: &Path, into: &Path, copied: Copied) -> Result<()> {
     match checkpoint_dir(&Env::real(1), dir, into, copied) {
         Err(error @ Error::Unusable { .. }) => Err(ConfigError(format!(
-            "{error}; of a running server name its HTTP address, as http://127.0.0.1:8087"
+            "{error}; for a running server, pass its HTTP address, e.g. http://127.0.0.1:8087"
         ))
         .into()),
-        copied => copied.with_context(|| format!("cannot copy {}", dir.display())),
+        copied => copied.with_context(|| format!("could not copy {}", dir.display())),
     }
 }
 

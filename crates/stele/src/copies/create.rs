@@ -34,11 +34,11 @@ pub(super) fn create(args: &CreateArgs, store: &StoreArgs) -> Result<ExitCode> {
             None => begin(&env, &store, &data_dir, &to).await?,
         };
         if args.check {
-            place.check(&env).context("the checkpoint is damaged, and nothing was sent")?;
+            place.check(&env).context("the checkpoint is damaged; nothing was uploaded")?;
         }
         let sent = send(args, &env, &to, &place).await;
         let created = sent.with_context(|| {
-            format!("the backup {} is not finished; the same command goes on with it", place.id)
+            format!("backup {} is incomplete; rerun the command to resume it", place.id)
         })?;
         // The backup is made. A checkpoint that stays is gone on with, which does nothing, and goes then.
         if let Err(error) = place.remove() {
@@ -58,7 +58,8 @@ async fn find(source: &str) -> Result<(Store, PathBuf)> {
     let data_dir = server.data_dir().await?.data_dir;
     if !data_dir.is_dir() {
         return Err(ConfigError(format!(
-            "the server's data directory {} is not to be found here: run this on its machine",
+            "the server's data directory {} does not exist on this machine; run this command on \
+             the machine of the server",
             data_dir.display()
         ))
         .into());
@@ -85,7 +86,10 @@ async fn resumed(
         let id = &place.id;
         if place.note.to != here {
             let other = &place.note.to;
-            say(&format!("the interrupted backup {id} to {other} keeps {}", place.dir().display()));
+            say(&format!(
+                "the interrupted backup {id} to {other} still uses {}",
+                place.dir().display()
+            ));
             continue;
         }
         if place.dir().exists() && place.lock(&*env.fs).is_none() {
@@ -93,7 +97,9 @@ async fn resumed(
         }
         let given_up = backup::is_given_up(to, id).await.map_err(super::failure)?;
         if given_up {
-            say(&format!("the interrupted backup {id} was given up at {to}; making a new one"));
+            say(&format!(
+                "the interrupted backup {id} was abandoned at {to}; starting a new backup"
+            ));
         }
         // Of two that are whole the later goes on.
         let over = match args.new || given_up || !place.is_whole() {
@@ -107,27 +113,27 @@ async fn resumed(
     }
     if let Some(place) = &found {
         let taken = super::time(place.note.taken_micros);
-        say(&format!("going on with the backup {} of {taken}; --new makes a new one", place.id));
+        say(&format!("resuming backup {} of {taken}; pass --new to start a new backup", place.id));
     }
     Ok(found)
 }
 
 fn busy(data_dir: &Path, id: &BackupId) -> anyhow::Error {
     let dir = place::directory(data_dir, id);
-    ConfigError(format!("{} is in use: by another backup?", dir.display())).into()
+    ConfigError(format!("{} is in use, probably by another backup", dir.display())).into()
 }
 
 /// Makes a checkpoint for a new backup.
 async fn begin(env: &Env, store: &Store, data_dir: &Path, to: &Destination) -> Result<Place> {
     let taken_micros = SystemClock.now_micros();
-    let random = env.fs.unique().context("cannot draw a random number")? as u32;
+    let random = env.fs.unique().context("could not draw a random number")? as u32;
     let id = backup::next_id(to, taken_micros, random).await.map_err(super::failure)?;
     if let Store::Closed = store {
         // Refused before anything is written, if it is in use or no data directory.
         let named = store_id(env, data_dir);
         named.map_err(|error| {
             ConfigError(format!(
-                "{error}; of a running server name its HTTP address, as http://127.0.0.1:8087"
+                "{error}; for a running server, pass its HTTP address, e.g. http://127.0.0.1:8087"
             ))
         })?;
     }
@@ -186,8 +192,8 @@ fn show(args: &CreateArgs, created: &Created) -> Result<()> {
     }
     writeln!(
         out,
-        "backup {id}: the store {} at {}, up to sequence number {}; {} in {} files, {} of them new, \
-         {} sent",
+        "backup {id}: store {} at {}, up to sequence number {}; {} in {} files; uploaded {} \
+         files, {}",
         record.store,
         super::time(record.taken_micros),
         record.point.sequence,

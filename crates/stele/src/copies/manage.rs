@@ -38,8 +38,8 @@ fn show_catalog(catalog: &Catalog, out: &mut dyn Write) -> std::io::Result<()> {
     for unfinished in &catalog.under_way {
         let begun = unfinished.begun.as_ref();
         let begun = begun.map(|begun| format!("{} by {}", super::time(begun.micros), begun.place));
-        let begun = begun.unwrap_or_else(|| "nobody knows when".to_owned());
-        writeln!(out, "{}  unfinished, begun at {begun}", unfinished.id)?;
+        let begun = begun.unwrap_or_else(|| "an unknown time".to_owned());
+        writeln!(out, "{}  unfinished, started at {begun}", unfinished.id)?;
     }
     if catalog.backups.is_empty() && catalog.under_way.is_empty() {
         writeln!(out, "no backups")?;
@@ -49,7 +49,7 @@ fn show_catalog(catalog: &Catalog, out: &mut dyn Write) -> std::io::Result<()> {
 
 fn line(record: &Record) -> String {
     format!(
-        "{}  sequence number {}  {} in {} files, {} sent",
+        "{}  sequence number {}  {} in {} files, {} uploaded",
         super::time(record.taken_micros),
         record.point.sequence,
         super::bytes(record.bytes()),
@@ -102,7 +102,7 @@ fn ids(backups: &[BackupId]) -> Vec<&str> {
 fn show_verified(verified: &Verified, out: &mut dyn Write) -> std::io::Result<()> {
     for Finding { object, offset, what, backups } in &verified.findings {
         let backups = ids(backups).join(", ");
-        writeln!(out, "{object} at offset {offset}: {what}\n  damaged by it: {backups}")?;
+        writeln!(out, "{object} at offset {offset}: {what}\n  affected backups: {backups}")?;
     }
     let verdict = if verified.findings.is_empty() { "whole" } else { "damaged" };
     writeln!(
@@ -141,11 +141,11 @@ pub(super) fn delete(args: &DeleteArgs) -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     backups.iter().try_for_each(|id| writeln!(out, "deleted {id}"))?;
     match under_way.is_empty() {
-        true => writeln!(out, "{objects} objects with {} freed", super::bytes(bytes))?,
+        true => writeln!(out, "freed {objects} objects with {}", super::bytes(bytes))?,
         false => writeln!(
             out,
-            "nothing freed: {} is being made. Delete again when it is finished; if nobody makes it \
-             any more, delete it too",
+            "nothing freed: backup {} is unfinished. Delete again after it completes, or delete \
+             it too if it was interrupted",
             ids(&under_way).join(", ")
         )?,
     }

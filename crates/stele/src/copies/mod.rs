@@ -29,7 +29,9 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<ExitCode> {
         (Some(BackupCommand::Verify(args)), _) => manage::verify(args),
         (Some(BackupCommand::Delete(args)), _) => manage::delete(args),
         (None, Some(create)) => create::create(create, &args.store),
-        (None, None) => Err(ConfigError("say what to back up, and --to where".into()).into()),
+        (None, None) => {
+            Err(ConfigError("pass a source, and a destination with --to".into()).into())
+        }
     }
 }
 
@@ -38,7 +40,7 @@ fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("cannot start threads")?;
+        .context("could not start threads")?;
     runtime.block_on(work)
 }
 
@@ -53,7 +55,7 @@ fn failure(error: backup::Error) -> anyhow::Error {
 /// An id for something that is begun now.
 fn new_id(env: &Env) -> Result<(BackupId, i64)> {
     let micros = SystemClock.now_micros();
-    let random = env.fs.unique().context("cannot draw a random number")?;
+    let random = env.fs.unique().context("could not draw a random number")?;
     Ok((BackupId::new(micros, random as u32), micros))
 }
 

@@ -84,7 +84,7 @@ impl Place {
             fs.sync_dir(data_dir)?;
             std::io::Result::Ok(held)
         };
-        let held = write().with_context(|| format!("cannot write {}", path.display()))?;
+        let held = write().with_context(|| format!("could not write {}", path.display()))?;
         Ok(Self { id, note, data_dir: data_dir.to_owned(), _held: held })
     }
 
@@ -134,7 +134,7 @@ fn remove(data_dir: &Path, id: &BackupId) -> Result<()> {
         let files = [NEW_NOTE, NOTE, LOCK].map(|end| file(data_dir, id, end));
         files.iter().try_for_each(|file| gone(std::fs::remove_file(file)))
     });
-    removed.with_context(|| format!("cannot remove the checkpoint {}", dir.display()))
+    removed.with_context(|| format!("could not remove the checkpoint {}", dir.display()))
 }
 
 /// The checkpoints in `data_dir`, oldest first. One without a note is removed, and told of to `say`.
@@ -157,7 +157,7 @@ pub(super) fn left_over(
                 continue;
             }
             Err(error) => {
-                return Err(error).with_context(|| format!("cannot lock {}", lock.display()));
+                return Err(error).with_context(|| format!("could not lock {}", lock.display()));
             }
         };
         // Read under the lock: who had it may have finished.
@@ -167,7 +167,7 @@ pub(super) fn left_over(
         }
         let dir = directory(data_dir, &id);
         if dir.exists() {
-            say(&format!("removing {}: nothing says where its backup was to go", dir.display()));
+            say(&format!("removing {}: the destination of its backup is unknown", dir.display()));
         }
         remove(data_dir, &id)?;
     }
@@ -179,7 +179,9 @@ fn ids(dir: &Path) -> Result<BTreeSet<BackupId>> {
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
-        Err(error) => return Err(error).with_context(|| format!("cannot list {}", dir.display())),
+        Err(error) => {
+            return Err(error).with_context(|| format!("could not list {}", dir.display()));
+        }
     };
     let mut ids = BTreeSet::new();
     for entry in entries {

@@ -25,13 +25,13 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<ExitCode> {
             Err(error @ Error::Refused(_)) => Err(super::failure(error)),
             Err(error) => Err(error).with_context(|| {
                 let id = &backup.id;
-                format!("the restore of {id} is not finished; the same command goes on with it")
+                format!("the restore of backup {id} is incomplete; rerun the command to resume it")
             }),
         }
     })?;
     writeln!(
         std::io::stdout(),
-        "restored {id} into {}: the store {} at {}, up to sequence number {}; {} in {} files",
+        "restored backup {id} to {}: store {} at {}, up to sequence number {}; {} in {} files",
         args.to.display(),
         record.store,
         super::time(record.taken_micros),

@@ -40,7 +40,7 @@ impl Server {
     async fn ask(&self, method: Method, body: Bytes) -> Result<Made> {
         let address = &self.address;
         let asked = self.exchange(method, body).await;
-        asked.with_context(|| format!("the server at http://{address}"))
+        asked.with_context(|| format!("could not query the server at http://{address}"))
     }
 
     async fn exchange(&self, method: Method, body: Bytes) -> Result<Made> {
@@ -52,10 +52,11 @@ impl Server {
             .header("content-type", "application/json")
             .header(HEADER, "1")
             .body(Full::new(body))
-            .map_err(|error| ConfigError(format!("{address:?} is no HOST:PORT: {error}")))?;
+            .map_err(|error| ConfigError(format!("{address:?} is not HOST:PORT: {error}")))?;
         let stream = TcpStream::connect(address).await;
-        let stream =
-            stream.context("it does not answer; is it running, and is this its HTTP address?")?;
+        let stream = stream.context(
+            "no connection; check that the server runs and that this is its HTTP address",
+        )?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let connection = tokio::spawn(connection);
         let response = sender.send_request(request).await?;
@@ -64,9 +65,9 @@ impl Server {
         connection.abort();
         let body = body.map_err(|error| anyhow!(error))?.to_bytes();
         if status != StatusCode::OK {
-            bail!("it answers {status}: {}", String::from_utf8_lossy(&body).trim_end());
+            bail!("the server responded {status}: {}", String::from_utf8_lossy(&body).trim_end());
         }
         serde_json::from_slice(&body)
-            .context("its answer is not understood; is it of this version?")
+            .context("invalid response; the server may have another version")
     }
 }

@@ -10,7 +10,7 @@ pub(crate) struct ImportArgs {
     #[command(flatten)]
     pub(super) source: SourceArgs,
 
-    /// Make the table and its families where they are missing.
+    /// Create the table and its column families if they are missing.
     #[arg(long)]
     pub(super) create_table: bool,
 
@@ -23,40 +23,40 @@ pub(crate) struct ImportArgs {
     )]
     pub(super) endpoint: String,
 
-    /// Write into this data directory instead of to a server; none may be running on it.
+    /// Write to this data directory instead of a server. No server may be running on it.
     #[arg(long, value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
 
-    /// Rows sent together, 1 to 10000.
+    /// Rows per request, 1 to 10000.
     #[arg(long, value_name = "COUNT", default_value_t = 500,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) batch_rows: u32,
 
-    /// Batches under way at once, 1 to 64.
+    /// Concurrent requests, 1 to 64.
     #[arg(long, value_name = "COUNT", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) batches: u32,
 
-    /// Stop when more lines than this were rejected.
+    /// Stop when more than COUNT lines are rejected.
     #[arg(long, value_name = "COUNT", default_value_t = 1000)]
     pub(super) max_rejects: u64,
 
-    /// File for rejected lines. [default: FILE.rejects; for standard input ./import.rejects]
+    /// File for rejected lines. [default: FILE.rejects, or ./import.rejects for standard input]
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
 
-    /// File that says how far the import is, so that the same command goes on where it stopped.
-    /// [default: FILE.import; for standard input none]
+    /// File that records progress, so that rerunning the command resumes the import.
+    /// [default: FILE.import; none for standard input]
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
 
-    /// Begin anew, at the timestamp of the import that was stopped unless --timestamp gives another: its
-    /// cells are written again as they were.
+    /// Start over and rewrite all cells. Uses the timestamp of the interrupted import, unless
+    /// --timestamp sets another.
     #[arg(long)]
     pub(super) restart: bool,
 
-    /// Go on though cells that the stopped import wrote are gone, as garbage collection takes old ones:
-    /// none of the rows that it counts is written again.
+    /// Resume even if cells that the interrupted import wrote are missing, for example because
+    /// garbage collection removed them. Rows already imported are not written again.
     #[arg(long, conflicts_with = "restart")]
     pub(super) assume_written: bool,
 }

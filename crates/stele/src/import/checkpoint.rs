@@ -91,11 +91,11 @@ impl CheckpointFile {
         match RealFileSystem.lock(&lock) {
             Ok(held) => Ok(Self { path, lock, _held: held }),
             Err(error) if error.kind() == ErrorKind::WouldBlock => bail!(
-                "another import is at work with the checkpoint {}: wait for it, or pass --checkpoint \
-                 to keep this one's elsewhere",
+                "another import uses checkpoint {}; wait for it, or pass --checkpoint to use \
+                 another file",
                 path.display()
             ),
-            Err(error) => Err(error).with_context(|| format!("cannot lock {}", lock.display())),
+            Err(error) => Err(error).with_context(|| format!("could not lock {}", lock.display())),
         }
     }
 
@@ -110,11 +110,11 @@ impl CheckpointFile {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => {
-                return Err(error).with_context(|| format!("cannot read the checkpoint {name}"));
+                return Err(error).with_context(|| format!("could not read checkpoint {name}"));
             }
         };
         let checkpoint = serde_json::from_slice(&bytes).with_context(|| {
-            format!("checkpoint {name} is malformed: pass --restart to import from the beginning")
+            format!("checkpoint {name} is malformed; pass --restart to import from the beginning")
         })?;
         Ok(Some(checkpoint))
     }
@@ -123,7 +123,7 @@ impl CheckpointFile {
     pub(super) fn save(&self, checkpoint: &Checkpoint) -> Result<()> {
         self.replace(&serde_json::to_vec(checkpoint)?).with_context(|| {
             format!(
-                "cannot write the checkpoint {}: pass --checkpoint to keep it elsewhere",
+                "could not write checkpoint {}; pass --checkpoint to use another file",
                 self.path.display()
             )
         })
@@ -143,7 +143,7 @@ impl CheckpointFile {
     pub(super) fn remove(&self) -> Result<()> {
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error)
-                .with_context(|| format!("cannot remove the checkpoint {}", self.path.display())),
+                .with_context(|| format!("could not remove checkpoint {}", self.path.display())),
             _ => Ok(()),
         }
     }

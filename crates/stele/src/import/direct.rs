@@ -28,7 +28,7 @@ pub(crate) struct Direct {
 impl Direct {
     /// Opens `dir`, creating it if it is missing. Blocks.
     pub(crate) fn open(dir: &Path, table: TableName) -> Result<Self> {
-        let context = || format!("cannot open the data directory {}", dir.display());
+        let context = || format!("could not open the data directory {}", dir.display());
         let engine = Engine::open(Env::real(BACKGROUND_THREADS), dir, Options::default())
             .with_context(context)?;
         let store = Local::open(engine.clone(), Arc::new(SystemClock)).with_context(context)?;
@@ -68,10 +68,10 @@ impl Target for Direct {
         match self.store.create_table(table).await {
             Ok(_) => return Ok(()),
             Err(Error::AlreadyExists { .. }) => {}
-            Err(error) => return Err(error).context("cannot create the table"),
+            Err(error) => return Err(error).context("could not create the table"),
         }
         for name in families {
-            self.add_family(name).await.with_context(|| format!("cannot add family {name}"))?;
+            self.add_family(name).await.with_context(|| format!("could not add family {name}"))?;
         }
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Target for Direct {
         let engine = self.engine.clone();
         tokio::task::spawn_blocking(move || engine.close())
             .await?
-            .context("cannot close the data directory cleanly")
+            .context("could not close the data directory cleanly")
     }
 }
 
@@ -124,9 +124,9 @@ fn failure(error: Error) -> Failure {
     let text = error.to_string();
     match error {
         Error::InvalidArgument { .. } => Failure::Refused(text),
-        Error::NotFound { .. } => {
-            Failure::Fatal(format!("{text}; pass --create-table to make what is missing"))
-        }
+        Error::NotFound { .. } => Failure::Fatal(format!(
+            "{text}; pass --create-table to create missing tables and families"
+        )),
         Error::ResourceExhausted(_) => Failure::Later(text),
         _ => Failure::Fatal(text),
     }

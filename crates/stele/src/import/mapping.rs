@@ -90,11 +90,11 @@ impl Mapping {
             mutations.push(RowMutation::SetCell { family, qualifier, timestamp, value });
         }
         if mutations.is_empty() {
-            return Err("no field but the key has a value, and a row without cells is none".into());
+            return Err("only the key has a value; a row needs at least one cell".into());
         }
         if mutations.len() > table::limits::MUTATIONS_MAX {
             let max = table::limits::MUTATIONS_MAX;
-            return Err(format!("{} fields are over the limit of {max}", mutations.len()));
+            return Err(format!("{} fields exceed the limit of {max}", mutations.len()));
         }
         Ok(RowMutations { row, mutations })
     }

@@ -30,8 +30,8 @@ impl Earlier {
         let found = file.load()?;
         if let Some(found) = found.as_ref().filter(|found| found.job != job) {
             bail!(
-                "checkpoint {} is of another import ({}; this is {job}): finish that one, \
-                 pass --restart to forget it, or --checkpoint to use another file",
+                "checkpoint {} belongs to another import ({}; this is {job}); finish that \
+                 import, pass --restart to discard it, or pass --checkpoint to use another file",
                 file.path().display(),
                 found.job
             );
@@ -61,19 +61,19 @@ impl Earlier {
         }
         if found.target != target {
             bail!(
-                "the import that was begun wrote to the table {}; this one is {target}, made anew or \
-                 in another store, where its rows are not: pass --restart to import all of them, or \
-                 --checkpoint to keep this import's place elsewhere",
+                "the interrupted import wrote to table {}; this table is {target}: it was \
+                 recreated or is in another store, and lacks those rows; pass --restart to \
+                 import all rows, or --checkpoint to use another file",
                 match found.target.as_str() {
-                    "" => "of a store that its version did not note",
+                    "" => "of an unknown store (the checkpoint is from an older version)",
                     target => target,
                 }
             );
         }
         if let Some(wanted) = wanted.filter(|wanted| *wanted != found.timestamp_micros) {
             bail!(
-                "the import that was begun writes at the timestamp {}, not {wanted}: leave --timestamp \
-                 out to go on with it, or pass --restart as well to write all rows at the other",
+                "the interrupted import uses timestamp {}, not {wanted}; omit --timestamp to \
+                 resume it, or pass --restart to write all rows at the new timestamp",
                 found.timestamp_micros
             );
         }
@@ -95,11 +95,11 @@ pub(super) async fn look(
         let column = (witness.family.as_str(), witness.qualifier.as_slice());
         if !persist(|| target.has(&witness.row, column, from)).await? {
             bail!(
-                "row \"{:.80}\" was written before the import was stopped, and has no cell in {}:{:.80} \
-                 any more: rows or families were deleted since, the store is a restored one, or garbage \
-                 collection takes cells of the timestamp {} that this import writes at. Pass --restart \
-                 to import all rows again; those that are there stay as they are. Or pass \
-                 --assume-written to go on and write none of the rows before again",
+                "row \"{:.80}\" was written before the import was interrupted, but its cell \
+                 {}:{:.80} is missing: rows or families were deleted, the store was restored, or \
+                 garbage collection removed cells of timestamp {}. Pass --restart to import all \
+                 rows again; existing rows do not change. Or pass --assume-written to resume \
+                 without writing earlier rows again",
                 witness.row.escape_ascii(),
                 witness.family,
                 witness.qualifier.escape_ascii(),

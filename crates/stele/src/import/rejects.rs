@@ -42,14 +42,15 @@ impl Rejects {
     pub(crate) fn resume(path: &Path, len: u64) -> Result<Self> {
         let mut rejects = Self { path: path.to_owned(), file: None, len };
         if len > 0 {
-            let mut file = OpenOptions::new().write(true).open(path).with_context(|| {
-                format!("cannot go on with the rejects file {}", path.display())
-            })?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .open(path)
+                .with_context(|| format!("could not reopen the rejects file {}", path.display()))?;
             let there = file.metadata()?.len();
             if there < len {
                 bail!(
-                    "the rejects file {} has {there} bytes, the import wrote {len}: pass --restart to \
-                     import from the beginning",
+                    "the rejects file {} has {there} bytes, but the import wrote {len}; pass \
+                     --restart to import from the beginning",
                     path.display()
                 );
             }

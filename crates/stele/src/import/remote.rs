@@ -31,11 +31,12 @@ impl Remote {
     /// Connects to `address` (`HOST:PORT`).
     pub(crate) async fn connect(address: &str, table: TableName) -> Result<Self> {
         let endpoint = Endpoint::from_shared(format!("http://{address}"))
-            .with_context(|| format!("{address:?} is not a HOST:PORT"))?;
+            .with_context(|| format!("{address:?} is not HOST:PORT"))?;
         let channel = endpoint.connect().await.with_context(|| {
             format!(
-                "no server answers at {address}: start one with `stele serve`, name another with \
-                 --endpoint, or import into a closed data directory with --data-dir"
+                "no server responds at {address}; start one with `stele serve`, pass another \
+                 address with --endpoint, or import into the data directory of a stopped server \
+                 with --data-dir"
             )
         })?;
         Ok(Self { channel, table })
@@ -62,7 +63,7 @@ impl Target for Remote {
         match client.create_table(request).await {
             Ok(_) => return Ok(()),
             Err(status) if status.code() == Code::AlreadyExists => {}
-            Err(status) => return Err(said(&status)).context("cannot create the table"),
+            Err(status) => return Err(said(&status)).context("could not create the table"),
         }
         for name in families {
             let create = Mod::Create(admin::ColumnFamily::default());
@@ -77,7 +78,8 @@ impl Target for Remote {
                 Ok(_) => {}
                 Err(status) if status.code() == Code::AlreadyExists => {}
                 Err(status) => {
-                    return Err(said(&status)).with_context(|| format!("cannot add family {name}"));
+                    return Err(said(&status))
+                        .with_context(|| format!("could not add family {name}"));
                 }
             }
         }
@@ -101,13 +103,15 @@ impl Target for Remote {
             ..Default::default()
         };
         let mut answers = client.mutate_rows(request).await.map_err(whole)?.into_inner();
-        let unanswered = Failure::Later("the server did not say what became of the row".into());
+        let unanswered = Failure::Later("the server returned no result for the row".into());
         let mut outcomes = vec![Err(unanswered); rows.len()];
         while let Some(answer) = answers.message().await.map_err(whole)? {
             for entry in answer.entries {
                 let index = usize::try_from(entry.index).unwrap_or(usize::MAX);
                 let Some(outcome) = outcomes.get_mut(index) else {
-                    return Err(Failure::Fatal("the server answered for a row not sent".into()));
+                    return Err(Failure::Fatal(
+                        "the server returned a result for a row that was not sent".into(),
+                    ));
                 };
                 let status = entry.status.unwrap_or_default();
                 *outcome = match Code::from(status.code) {
@@ -129,7 +133,7 @@ impl Target for Remote {
         };
         match client.check_consistency(request).await.map_err(whole)?.into_inner().consistent {
             true => Ok(()),
-            false => Err(Failure::Later("the server is not consistent yet".into())),
+            false => Err(Failure::Later("the server is not yet consistent".into())),
         }
     }
 
@@ -191,7 +195,7 @@ fn entry(row: &RowMutations) -> Entry {
                     value: value.clone(),
                 })
             }
-            other => unreachable!("an import only sets cells, not {other:?}"),
+            other => unreachable!("an import can only set cells, not {other:?}"),
         }),
     });
     Entry { row_key: row.row.clone(), mutations: mutations.collect(), ..Default::default() }
@@ -206,9 +210,9 @@ fn failure(code: Code, message: &str) -> Failure {
     let text = message.to_owned();
     match code {
         Code::InvalidArgument | Code::OutOfRange => Failure::Refused(text),
-        Code::NotFound => {
-            Failure::Fatal(format!("{text}; pass --create-table to make what is missing"))
-        }
+        Code::NotFound => Failure::Fatal(format!(
+            "{text}; pass --create-table to create missing tables and families"
+        )),
         Code::Unavailable | Code::ResourceExhausted | Code::Aborted | Code::DeadlineExceeded => {
             Failure::Later(text)
         }

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
     let file = args.checkpoint().map(CheckpointFile::hold).transpose()?;
     let earlier = Earlier::load(args, file.as_ref(), job)?;
 
-    let runtime = Runtime::new().context("cannot start threads")?;
+    let runtime = Runtime::new().context("could not start threads")?;
     let target: Arc<dyn Target> = match &args.data_dir {
         Some(dir) => Arc::new(Direct::open(dir, source.table()?)?),
         None => Arc::new(runtime.block_on(Remote::connect(&args.endpoint, source.table()?))?),
@@ -149,8 +149,8 @@ impl Import<'_> {
             Some(file) => file.save(&self.checkpoint)?,
             None if given => {}
             None => self.progress.say(&format!(
-                "no checkpoint is kept: should this be stopped, --timestamp {micros} begins it anew \
-                 without a second version of any cell"
+                "no checkpoint is written; if the import is interrupted, rerun it with \
+                 --timestamp {micros} to avoid duplicate versions"
             )),
         }
         Ok(())
@@ -163,7 +163,7 @@ impl Import<'_> {
             return Ok(());
         }
         self.progress.say(&format!(
-            "going on after {} of the input ({} rows, {} rejected)",
+            "resuming after {} of the input ({} rows, {} rejected)",
             HumanBytes(done.offset),
             HumanCount(self.checkpoint.rows),
             HumanCount(self.checkpoint.rejected),
@@ -176,8 +176,8 @@ impl Import<'_> {
         }
         if end != done {
             bail!(
-                "the input is not the one that the import was begun with, or another version of stele \
-                 began it: pass --restart to import it anew"
+                "the input has changed since the import began, or another version of stele began \
+                 the import; pass --restart to import it again"
             );
         }
         Ok(())
@@ -275,8 +275,8 @@ impl Import<'_> {
         if self.checkpoint.rejected > self.args.max_rejects {
             let last = batch.rejects.last().map(|r| format!(" (line {}: {})", r.line, r.reason));
             return Err(anyhow!(
-                "more than {} lines were rejected{}: mend the input, or the options, and pass \
-                 --restart; or go on with a larger --max-rejects",
+                "more than {} lines were rejected{}; fix the input or the options and pass \
+                 --restart, or resume with a larger --max-rejects",
                 self.args.max_rejects,
                 last.unwrap_or_default()
             ));
@@ -331,16 +331,14 @@ impl Import<'_> {
         }
         let micros = done.timestamp_micros;
         self.progress.say(&match (&self.file, kept) {
-            (Some(_), Ok(())) => {
-                "stopped; run the same command again to go on from there".to_owned()
-            }
+            (Some(_), Ok(())) => "interrupted; rerun the command to resume".to_owned(),
             (Some(_), Err(error)) => format!(
-                "stopped; run the same command again to go on from the last checkpoint, which is \
-                 older than this: {error:#}"
+                "interrupted; rerun the command to resume from the last checkpoint, which is \
+                 older: {error:#}"
             ),
             (None, _) => format!(
-                "stopped; run the same command again with --timestamp {micros} to begin anew without \
-                 a second version of any cell"
+                "interrupted; rerun the command with --timestamp {micros} to start over without \
+                 duplicate versions"
             ),
         });
         outcome.map(|()| ExitCode::SUCCESS)

@@ -18,31 +18,31 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// The input and its mapping to rows.
 #[derive(Debug, Args)]
 pub(crate) struct SourceArgs {
-    /// File to read; - is standard input.
+    /// Input file; - reads standard input.
     #[arg(value_name = "FILE")]
     input: PathBuf,
 
-    /// Table to write to: its id, or its full name projects/P/instances/I/tables/T.
+    /// Table: an id, or a full name projects/P/instances/I/tables/T.
     #[arg(long, value_name = "TABLE")]
     table: String,
 
-    /// Project of the table; any name, but readers must use the same.
+    /// Project of the table. Any name works; readers must use the same one.
     #[arg(long, value_name = "NAME", default_value = "local")]
     project: String,
 
-    /// Instance of the table; any name, but readers must use the same.
+    /// Instance of the table. Any name works; readers must use the same one.
     #[arg(long, value_name = "NAME", default_value = "local")]
     instance: String,
 
-    /// How the input is written. [default: by the file's name: .csv, .tsv, .jsonl, .deb822]
+    /// Input format. [default: from the file name: .csv, .tsv, .jsonl or .deb822]
     #[arg(long, value_enum)]
     format: Option<Format>,
 
-    /// Field that is the row key; several, in order, are joined with --key-separator.
+    /// Field that is the row key. Repeat the option to join several fields with --key-separator.
     #[arg(long = "key", value_name = "FIELD", required = true)]
     keys: Vec<String>,
 
-    /// What stands between the parts of a key.
+    /// Separator between the fields of a row key.
     #[arg(long, value_name = "TEXT", default_value = "#")]
     key_separator: String,
 
@@ -50,24 +50,24 @@ pub(crate) struct SourceArgs {
     #[arg(long, value_name = "FAMILY", default_value = "f")]
     family: String,
 
-    /// Puts a field into another column than FAMILY:FIELD; may be given many times.
+    /// Column of a field, instead of FAMILY:FIELD. Can be repeated.
     #[arg(long = "column", value_name = "FIELD=FAMILY:QUALIFIER")]
     columns: Vec<ColumnRule>,
 
-    /// Leaves a field out; may be given many times. [default: none]
+    /// Field to skip. Can be repeated. [default: none]
     #[arg(long = "skip", value_name = "FIELD")]
     skipped: Vec<String>,
 
-    /// Names of the fields of CSV or TSV without a header line, separated by commas.
-    /// [default: the first line names them]
+    /// Comma-separated field names, for CSV or TSV without a header line.
+    /// [default: taken from the first line]
     #[arg(long, value_name = "FIELDS", value_delimiter = ',')]
     header: Option<Vec<String>>,
 
-    /// One character between the fields of CSV or TSV. [default: comma or tab]
+    /// Field separator of CSV or TSV, one character. [default: comma or tab]
     #[arg(long, value_name = "CHARACTER")]
     delimiter: Option<char>,
 
-    /// Timestamp of all cells, in microseconds since 1970, a multiple of 1000. [default: now]
+    /// Timestamp of all cells in microseconds since 1970; a multiple of 1000. [default: now]
     #[arg(long, value_name = "MICROS")]
     timestamp: Option<i64>,
 }
@@ -91,7 +91,7 @@ impl SourceArgs {
         let by_name = || Format::of_name(self.input.to_str()?);
         self.format.or_else(by_name).ok_or_else(|| {
             ConfigError(format!(
-                "the name {} does not tell its format: pass --format csv, tsv, jsonl or deb822",
+                "cannot tell the format from the name {}; pass --format csv, tsv, jsonl or deb822",
                 self.input.display()
             ))
         })
@@ -102,7 +102,9 @@ impl SourceArgs {
         let delimiter =
             delimiter.ok().filter(|d| d.is_none_or(|d| d.is_ascii() && d != b'"' && d != b'\n'));
         let delimiter = delimiter.ok_or_else(|| {
-            ConfigError("--delimiter must be one ASCII character, no quote and no newline".into())
+            ConfigError(
+                "--delimiter must be one ASCII character other than a quote or a newline".into(),
+            )
         })?;
         Ok(Layout { columns: self.header.clone(), delimiter })
     }
@@ -147,7 +149,7 @@ impl SourceArgs {
         let timestamp = self.timestamp.unwrap_or(now - now.rem_euclid(step));
         if timestamp < 0 || timestamp % step != 0 {
             return Err(ConfigError(format!(
-                "--timestamp must be a multiple of {step}, 0 or more"
+                "--timestamp must be a multiple of {step} and at least 0"
             )));
         }
         Ok(timestamp)
@@ -159,7 +161,7 @@ impl SourceArgs {
             let input = BufReader::with_capacity(BUFFER_BYTES, std::io::stdin());
             return Ok((Lines::new(Box::new(input)), None));
         }
-        let context = || format!("cannot read {}", self.input.display());
+        let context = || format!("could not read {}", self.input.display());
         let file = File::open(&self.input).with_context(context)?;
         let meta = file.metadata().with_context(context)?;
         let len = meta.is_file().then_some(meta.len());

@@ -15,7 +15,7 @@ use table::local::check::{Misfits, check_tables};
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The data directory.
+    /// Data directory to check.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Print one JSON object instead of text.
@@ -64,7 +64,7 @@ fn with_tables(env: &Env, dir: &Path, mut report: Report) -> Report {
         }
         Ok(None) => {}
         Err(error) => {
-            report.notes.push(format!("tables were not compared with trees: {error}"));
+            report.notes.push(format!("could not compare tables with trees: {error}"));
         }
     }
     report

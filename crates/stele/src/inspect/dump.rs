@@ -13,23 +13,23 @@ use std::process::ExitCode;
 /// Arguments of `dump`.
 #[derive(Debug, Args)]
 pub(crate) struct DumpArgs {
-    /// A file of a data directory (CURRENT, MANIFEST-N, N.log, N.sst), or a data directory: its
-    /// trees, runs and files.
+    /// File of a data directory (CURRENT, MANIFEST-N, N.log, N.sst), or a data directory. For a
+    /// directory, its trees, runs and files are printed.
     #[arg(value_name = "FILE|DIR")]
     file: PathBuf,
-    /// Only this tree, of a directory, a manifest or a log.
+    /// Print only this tree; for a directory, a manifest or a log.
     #[arg(long, value_name = "NUMBER")]
     tree: Option<u32>,
-    /// Only rows from this key on, of an SSTable or a log; escaped as they are printed (\x00).
+    /// Print only rows from this key on; for an SSTable or a log. Escaped as in the output (\x00).
     #[arg(long, value_name = "KEY", value_parser = unescape)]
     from: Option<Key>,
-    /// Only rows before this key.
+    /// Print only rows before this key.
     #[arg(long, value_name = "KEY", value_parser = unescape)]
     to: Option<Key>,
-    /// Leave the entries out: of an SSTable show properties, index and blocks only.
+    /// Omit entries: print only properties, index and blocks of an SSTable.
     #[arg(long)]
     no_entries: bool,
-    /// Cut values after so many bytes.
+    /// Maximum bytes printed of each value.
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     value_bytes: usize,
 }
@@ -61,7 +61,7 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<ExitCode> {
         // The reader of a pipe (`head`) has seen enough.
         Err(Error::Io { op: "write", kind: ErrorKind::BrokenPipe, .. }) => {}
         Err(Error::InvalidArgument(what)) => return Err(ConfigError(what).into()),
-        Err(error) => return Err(error).context("it could not be shown to its end"),
+        Err(error) => return Err(error).context("the dump is incomplete"),
         Ok(()) => match flushed {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error.into()),
             _ => {}

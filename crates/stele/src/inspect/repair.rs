@@ -21,10 +21,10 @@ const INCOMPLETE: u8 = 1;
 /// Arguments of `repair`.
 #[derive(Debug, Args)]
 pub(crate) struct RepairArgs {
-    /// The damaged data directory. It is read, never written.
+    /// Damaged data directory; it is only read.
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
-    /// A new or empty directory for what can be saved. It needs as much room as the old one.
+    /// New or empty directory for the salvaged data. It needs as much disk space as the old one.
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
     /// Print one JSON object instead of text.
@@ -37,7 +37,7 @@ pub(crate) fn repair(args: &RepairArgs) -> Result<ExitCode> {
     let env = Env::real(THREADS);
     let (from, into) = (resolved(&args.data_dir)?, resolved(&args.into)?);
     if into.starts_with(&from) {
-        let text = format!("{} lies in the damaged directory", args.into.display());
+        let text = format!("{} is inside the damaged directory", args.into.display());
         return Err(ConfigError(text).into());
     }
     let mut progress = Progress::new();
@@ -48,9 +48,9 @@ pub(crate) fn repair(args: &RepairArgs) -> Result<ExitCode> {
     let report = match repaired {
         Ok(report) => report,
         Err(error @ Error::Unusable { .. }) => return Err(ConfigError(error.to_string()).into()),
-        Err(error) => return Err(error).context("nothing was repaired, and nothing changed"),
+        Err(error) => return Err(error).context("nothing was repaired or changed"),
     };
-    let tables = adopt(env, &args.into).context("the new directory does not open")?;
+    let tables = adopt(env, &args.into).context("could not open the new directory")?;
     let complete = report.is_complete() && tables.is_empty();
     let mut out = std::io::stdout().lock();
     match args.json {
@@ -96,15 +96,12 @@ fn show(
     if report.rebuilt {
         writeln!(
             out,
-            "the manifest could not be used: trees were put together from what their files say, and \
-             a file that is gone altogether is not missed"
+            "the manifest was unusable; trees were rebuilt from their SSTables, so a missing \
+             file cannot be detected"
         )?;
     }
     if !complete {
-        writeln!(
-            out,
-            "where something is lost, cells that it had overwritten or deleted may show again"
-        )?;
+        writeln!(out, "values that lost data had overwritten or deleted may reappear")?;
     }
     let verdict = match (report.losses.len(), complete) {
         (0, true) => "nothing is lost".to_owned(),
@@ -114,8 +111,8 @@ fn show(
     };
     writeln!(
         out,
-        "{verdict}: {} has {} trees; {} SSTables copied, {} written anew, {} entries; {} batches of \
-         the log taken over",
+        "{verdict}: {} has {} trees; {} SSTables copied, {} rewritten, {} entries; {} batches \
+         kept from the log",
         into.display(),
         HumanCount(report.trees),
         HumanCount(report.copied),

@@ -14,37 +14,37 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(super) source: SourceArgs,
 
-    /// Data directory to load into; no server may be running on it.
+    /// Data directory to load into. No server may be running on it.
     #[arg(long, value_name = "DIR")]
     pub(super) data_dir: PathBuf,
 
-    /// Make the table and its families where they are missing; they stay if the load fails.
+    /// Create the table and its column families if they are missing. They remain if the load fails.
     #[arg(long)]
     pub(super) create_table: bool,
 
-    /// The input is in any order: sort it by row key first, in the data directory.
+    /// Sort the input by row key first; temporary files go to the data directory.
     #[arg(long)]
     pub(super) sort: bool,
 
-    /// Memory for sorting, from 1MiB on; what does not fit goes to files.
+    /// Memory for sorting, 1MiB or more. Input that does not fit is sorted in temporary files.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", requires = "sort")]
     sort_memory: ByteSize,
 
-    /// Leave the compression of the rows to the compaction that rewrites them: loads cost less CPU
-    /// and more disk.
+    /// Leave compression to the compaction that rewrites the rows. The load uses less CPU and more
+    /// disk space.
     #[arg(long)]
     defer_compression: bool,
 
-    /// Leave filters to the compaction that rewrites the rows: loads cost less CPU, and until then
-    /// every read of a row that is not there reads a block.
+    /// Leave filters to the compaction that rewrites the rows. The load uses less CPU; until that
+    /// compaction, every read of a missing row reads a block.
     #[arg(long)]
     defer_filters: bool,
 
-    /// Stop, and load nothing, when more lines than this were rejected.
+    /// Stop without loading anything when more than COUNT lines are rejected.
     #[arg(long, value_name = "COUNT", default_value_t = 1000)]
     pub(super) max_rejects: u64,
 
-    /// File for rejected lines. [default: FILE.rejects; for standard input ./load.rejects]
+    /// File for rejected lines. [default: FILE.rejects, or ./load.rejects for standard input]
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
 }

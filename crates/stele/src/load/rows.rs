@@ -99,7 +99,8 @@ impl Merger {
                 let both = self.bytes + bytes;
                 if both > ROW_BYTES_MAX {
                     let text = format!(
-                        "with it its row has {both} bytes, over the limit of {ROW_BYTES_MAX} bytes"
+                        "this record makes its row {both} bytes, over the limit of \
+                         {ROW_BYTES_MAX} bytes"
                     );
                     return Merged::TooLarge(next.line, text);
                 }

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<ExitCode> {
     source.layout()?;
     let (mut lines, input_bytes) = source.open()?;
     let records = source.records(&mut lines)?;
-    let runtime = Runtime::new().context("cannot start threads")?;
+    let runtime = Runtime::new().context("could not start threads")?;
     let target = Direct::open(&args.data_dir, table.clone())?;
     if args.create_table {
         let families: Vec<String> = mapping.families().into_iter().map(Into::into).collect();
@@ -47,10 +47,10 @@ pub(crate) fn run(args: &LoadArgs) -> Result<ExitCode> {
         loading.straight(lines, records)
     };
     let outcome = written.and_then(|runs| {
-        let loaded = loading.load.finish().context("cannot finish the files")?;
+        let loaded = loading.load.finish().context("could not finish the SSTables")?;
         let summary = summary(&loaded, runs);
         let installed = runtime.block_on(store.install(loaded));
-        installed.context("the files are written, and are no part of the table")?;
+        installed.context("SSTables were written but not installed; the table is unchanged")?;
         Ok(summary)
     });
     loading.progress.finish();
@@ -79,7 +79,7 @@ fn summary(loaded: &LoadedRows, runs: usize) -> String {
 fn explained(error: Error) -> anyhow::Error {
     match error {
         Error::NotFound { .. } => {
-            anyhow!("{error}; pass --create-table to make what is missing")
+            anyhow!("{error}; pass --create-table to create missing tables and families")
         }
         error => error.into(),
     }
@@ -107,8 +107,8 @@ impl Loading<'_> {
                 Merged::After(row) => self.write(&row)?,
                 Merged::TooLarge(line, reason) => self.reject(&too_large(line, reason))?,
                 Merged::OutOfOrder(before, last) => bail!(
-                    "line {line}: key \"{:.80}\" comes before \"{:.80}\" of line {before}: the \
-                     input is not in order of its row keys; pass --sort to sort it first",
+                    "line {line}: key \"{:.80}\" is smaller than \"{:.80}\" on line {before}; \
+                     the input is not in row key order; pass --sort to sort it first",
                     key.escape_ascii(),
                     last.escape_ascii(),
                 ),
@@ -150,13 +150,15 @@ impl Loading<'_> {
     fn write_sorted(&mut self, mut sorted: SortedRows, packing: &Packing) -> Result<()> {
         let mut merger = Merger::default();
         let mut done = 0u64;
-        while let Some((row, packed)) = sorted.next_row().context("cannot read what was sorted")? {
+        while let Some((row, packed)) =
+            sorted.next_row().context("could not read the sorted input")?
+        {
             let loaded = packing.unpack(row, packed)?;
             match merger.add(loaded) {
                 Merged::Kept => {}
                 Merged::After(row) => self.write(&row)?,
                 Merged::TooLarge(line, reason) => self.reject(&too_large(line, reason))?,
-                Merged::OutOfOrder(..) => bail!("rows were not sorted as they should have been"),
+                Merged::OutOfOrder(..) => bail!("the sort produced rows out of order"),
             }
             done += 1;
             if done.is_multiple_of(SHOW_EVERY) {
@@ -169,7 +171,7 @@ impl Loading<'_> {
     /// The next record that can be loaded.
     fn next(&mut self, lines: &mut Lines, records: &mut dyn Records) -> Result<Option<Loaded>> {
         while let Some(Item { line, end, text, content }) =
-            records.next(lines).context("cannot read the input")?
+            records.next(lines).context("could not read the input")?
         {
             if line.is_multiple_of(SHOW_EVERY) {
                 self.progress.show(end.offset, self.load.rows(), self.rejected);
@@ -192,8 +194,8 @@ impl Loading<'_> {
         self.rejected += 1;
         if self.rejected > self.args.max_rejects {
             bail!(
-                "more than {} lines were rejected (line {}: {}): mend the input, or the options, or \
-                 pass a larger --max-rejects",
+                "more than {} lines were rejected (line {}: {}); fix the input or the options, \
+                 or pass a larger --max-rejects",
                 self.args.max_rejects,
                 reject.line,
                 reject.reason
@@ -204,6 +206,6 @@ impl Loading<'_> {
 
     fn write(&mut self, loaded: &Loaded) -> Result<()> {
         let added = self.load.add(&loaded.row);
-        added.with_context(|| format!("cannot write the row of line {}", loaded.line))
+        added.with_context(|| format!("could not write the row of line {}", loaded.line))
     }
 }

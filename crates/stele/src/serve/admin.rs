@@ -75,7 +75,7 @@ async fn act(
         return (StatusCode::FORBIDDEN, text).into_response();
     }
     let Some(engine) = server.engine() else {
-        let text = "opening the data directory; try again when /readyz says ready\n";
+        let text = "the data directory is still opening; retry when /readyz is ready\n";
         return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
     };
     act(engine);
@@ -96,7 +96,7 @@ impl Compaction {
             CompactionReason::Shape => "shape",
             CompactionReason::Garbage => "garbage",
             CompactionReason::Quiet => "reads",
-            CompactionReason::ByHand => "by hand",
+            CompactionReason::ByHand => "manual",
         };
         Self {
             tree: running.tree.0,

@@ -83,7 +83,7 @@ async fn make(server: &Server, headers: &HeaderMap, body: &[u8]) -> Result<Made,
         };
         (status, error.to_string())
     })?;
-    tracing::info!(dir = %into.display(), "a checkpoint was made");
+    tracing::info!(dir = %into.display(), "created a checkpoint");
     Ok(Made { data_dir, checkpoint: Some(into) })
 }
 
@@ -91,7 +91,7 @@ async fn make(server: &Server, headers: &HeaderMap, body: &[u8]) -> Result<Made,
 fn directory(wanted: &Wanted, data_dir: &Path) -> Result<PathBuf, String> {
     match wanted {
         Wanted::Into(dir) if dir.is_absolute() => Ok(dir.clone()),
-        Wanted::Into(dir) => Err(format!("{} is no absolute path", dir.display())),
+        Wanted::Into(dir) => Err(format!("{} is not an absolute path", dir.display())),
         Wanted::ForBackup(id) => {
             let id: BackupId = id.parse()?;
             let dir = std::path::absolute(data_dir).map_err(|error| error.to_string())?;
@@ -106,7 +106,7 @@ fn engine<'a>(server: &'a Server, headers: &HeaderMap) -> Result<&'a Engine, Ref
         return Err((StatusCode::FORBIDDEN, text));
     }
     server.engine().ok_or_else(|| {
-        let text = "opening the data directory; try again when /readyz says ready";
+        let text = "the data directory is still opening; retry when /readyz is ready";
         (StatusCode::SERVICE_UNAVAILABLE, text.to_owned())
     })
 }

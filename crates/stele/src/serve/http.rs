@@ -54,11 +54,11 @@ async fn metrics(extract::State(state): extract::State<Arc<State>>) -> impl Into
 fn render(state: &State) -> prometheus::Result<String> {
     let mut text = state.requests().render()?;
     let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
-    family(&mut text, "stele_build_info", "Always 1; the label says the version.", &version, 1);
+    family(&mut text, "stele_build_info", "Constant 1, labelled with the version.", &version, 1);
     let uptime = state.uptime().as_secs();
     family(&mut text, "stele_uptime_seconds", "Seconds since the server started.", "", uptime);
     let ready = u64::from(state.phase() == Phase::Serving);
-    family(&mut text, "stele_ready", "Whether clients are served.", "", ready);
+    family(&mut text, "stele_ready", "1 while the server accepts requests, else 0.", "", ready);
     let engine = state.engine().map(|engine| engine.metrics()).unwrap_or_default();
     for (name, help, value) in engine.values {
         family(&mut text, &format!("stele_{name}"), help, "", value);

@@ -15,18 +15,18 @@ pub(crate) async fn bind(
     let resolved: Vec<SocketAddr> = lookup_host(address)
         .await
         .map_err(|error| {
-            ConfigError(format!("{option} {address:?} is not a HOST:PORT to listen on: {error}"))
+            ConfigError(format!("invalid {option} {address:?}; use HOST:PORT: {error}"))
         })?
         .collect();
     if !insecure && let Some(open) = resolved.iter().find(|at| !at.ip().is_loopback()) {
         return Err(ConfigError(format!(
-            "{option} {open} can be reached from other machines, and connections are neither \
-             encrypted nor authenticated: listen on 127.0.0.1 (and put a TLS proxy in front), or \
-             pass --insecure-listen if everyone on that network may read and write everything"
+            "{option} {open} is reachable from other machines, and connections are neither \
+             encrypted nor authenticated; listen on 127.0.0.1 behind a TLS proxy, or pass \
+             --insecure-listen if everyone on that network may read and write all data"
         ))
         .into());
     }
     TcpListener::bind(resolved.as_slice()).await.with_context(|| {
-        format!("cannot listen on {address}; choose another address with {option}")
+        format!("could not listen on {address}; choose another address with {option}")
     })
 }

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     if !links.is_empty() {
         tracing::warn!(
             variables = links.join(" "),
-            "passed over: Kubernetes made them of services"
+            "ignored environment variables that Kubernetes set for services"
         );
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(config: &Config) -> anyhow::Result<()> {
-    let mut signals = Signals::catch().context("cannot catch signals")?;
+    let mut signals = Signals::catch().context("could not install signal handlers")?;
     let bigtable =
         listen::bind("bigtable_listen", &config.bigtable_listen, config.insecure_listen).await?;
     let http = listen::bind("http_listen", &config.http_listen, config.insecure_listen).await?;
@@ -86,13 +86,13 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let (drain, draining) = watch::channel(());
     let mut grpc = tokio::spawn(grpc(bigtable, store, Arc::clone(&state), draining));
     state.set_phase(Phase::Serving);
-    announce(config, &addresses).context("cannot write to standard output")?;
+    announce(config, &addresses).context("could not write to standard output")?;
 
     tokio::select! {
         () = signals.next() => {}
         ended = &mut grpc => {
             ended.context("the Bigtable service panicked")??;
-            return Err(anyhow!("the Bigtable service ended by itself"));
+            return Err(anyhow!("the Bigtable service ended unexpectedly"));
         }
     }
     tracing::info!("draining");
@@ -102,7 +102,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     drop(monitor);
     tokio::task::spawn_blocking(move || engine.close())
         .await?
-        .context("cannot close the data directory cleanly")?;
+        .context("could not close the data directory cleanly")?;
     drop(stop);
     let _ = tokio::time::timeout(LAST_WAIT, http).await;
     tracing::info!("stopped");
@@ -119,7 +119,7 @@ async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<Local>)> {
     let (dir, options) = (config.data_dir.clone(), config.engine.clone());
     let threads = config.background_threads;
     let opened = tokio::task::spawn_blocking(move || {
-        let context = || format!("cannot open the data directory {}", dir.display());
+        let context = || format!("could not open the data directory {}", dir.display());
         let engine = Engine::open(Env::real(threads), &dir, options).with_context(context)?;
         let store = Local::open(engine.clone(), Arc::new(SystemClock)).with_context(context)?;
         anyhow::Ok((engine, store))
@@ -160,12 +160,12 @@ async fn finish(
     tokio::select! {
         ended = &mut *grpc => ended.context("the Bigtable service panicked")?,
         () = tokio::time::sleep(limit) => {
-            tracing::warn!(seconds = limit.as_secs(), "requests were still in flight; ending them");
+            tracing::warn!(seconds = limit.as_secs(), "drain timeout: ending requests in flight");
             grpc.abort();
             Ok(())
         }
         () = signals.next() => {
-            tracing::warn!("second signal: ending the requests in flight");
+            tracing::warn!("second signal: ending requests in flight");
             grpc.abort();
             Ok(())
         }

@@ -37,13 +37,13 @@ impl Requests {
         let seconds = HistogramVec::new(
             HistogramOpts::new(
                 "stele_grpc_request_seconds",
-                "Time from a request's arrival to the end of its answer, by method and outcome.",
+                "Request latency until the end of the response, by method and status code.",
             )
             .buckets(BUCKETS.to_vec()),
             &["method", "code"],
         )
         .expect("the histogram's name, labels and buckets are well-formed");
-        let in_flight = IntGauge::new("stele_grpc_requests_in_flight", "Requests being answered.")
+        let in_flight = IntGauge::new("stele_grpc_requests_in_flight", "Requests in flight.")
             .expect("the gauge's name is well-formed");
         let registry = Registry::new();
         for collector in [

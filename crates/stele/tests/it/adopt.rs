@@ -44,7 +44,7 @@ fn what_a_server_refuses_it_serves_after_adopt() {
     let adopted = run(&["adopt", path]);
     assert!(adopted.status.success(), "{}", stderr(&adopted));
     let said = String::from_utf8(adopted.stdout).unwrap();
-    assert!(said.contains("tree 1 is now tree ") && said.contains("is a server's"), "{said}");
+    assert!(said.contains("tree 1 is now tree ") && said.contains("belongs to servers"), "{said}");
     let tables = said.split_whitespace().filter(|word| word.starts_with("projects/recovered/"));
     let tables: Vec<&str> = tables.collect();
     assert_eq!(tables.len(), TREES.len(), "{said}");

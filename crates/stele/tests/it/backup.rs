@@ -162,7 +162,7 @@ fn a_backup_that_was_killed_is_gone_on_with() {
     assert!(list.contains("unfinished"), "{list}");
     let (id, _) = list.lines().last().unwrap().split_once(' ').unwrap();
     let done = run(&arguments);
-    assert!(stderr(&done).contains(&format!("going on with the backup {id}")), "{}", stderr(&done));
+    assert!(stderr(&done).contains(&format!("resuming backup {id}")), "{}", stderr(&done));
     assert!(succeed(done).contains(id));
     assert_eq!(files(&dir.join("checkpoints")), []);
     let list = succeed(run(&["backup", "list", "--from", text(&to)]));
@@ -184,7 +184,7 @@ fn a_server_makes_no_checkpoint_for_a_web_page_or_outside_of_what_was_said() {
     assert!(stderr(&taken).contains("not empty"), "{}", stderr(&taken));
     let nobody = run(&["checkpoint", "http://127.0.0.1:1", text(&root.path().join("x"))]);
     assert_eq!(nobody.status.code(), Some(1));
-    assert!(stderr(&nobody).contains("is it running"), "{}", stderr(&nobody));
+    assert!(stderr(&nobody).contains("check that the server runs"), "{}", stderr(&nobody));
 }
 
 /// A store of a stopped server, and the directory of its checkpoints with something of a backup in it.
@@ -257,7 +257,7 @@ fn a_backup_that_was_given_up_at_its_destination_is_made_anew() {
     let (id, _) = list.lines().last().unwrap().split_once(' ').unwrap();
     succeed(run(&["backup", "delete", "--from", text(&to), id]));
     let done = run(&arguments);
-    assert!(stderr(&done).contains("given up"), "{}", stderr(&done));
+    assert!(stderr(&done).contains("abandoned"), "{}", stderr(&done));
     assert!(!succeed(done).contains(id));
     assert_eq!(files(&dir.join("checkpoints")), []);
     succeed(run(&["backup", "verify", "--from", text(&to)]));

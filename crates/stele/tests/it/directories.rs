@@ -157,7 +157,7 @@ fn a_table_without_its_tree_is_found_by_name_and_a_server_refuses_it() {
     let output = check(&dir);
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
     let (said, tree) = (stdout(&output), table.0);
-    assert!(said.contains(&format!("/tables/t names tree {tree}, which does not exist")), "{said}");
+    assert!(said.contains(&format!("/tables/t uses tree {tree}, which does not exist")), "{said}");
     assert!(stderr(&serve(&dir)).contains("which is missing"), "{}", stderr(&serve(&dir)));
 }
 
@@ -238,8 +238,8 @@ fn a_repair_is_refused_where_it_would_do_harm() {
     std::fs::write(full.join("letter.txt"), "dear").unwrap();
     let missing = root.path().join("missing");
     for (from, into, why) in [
-        (&dir, &dir, "lies in the damaged directory"),
-        (&dir, &dir.join("in"), "lies in the damaged directory"),
+        (&dir, &dir, "is inside the damaged directory"),
+        (&dir, &dir.join("in"), "is inside the damaged directory"),
         (&dir, &full, "not empty"),
         (&missing, &root.path().join("new"), "no such directory"),
         (&full, &root.path().join("new"), "no data directory"),

@@ -143,7 +143,7 @@ fn too_many_bad_lines_stop_the_import_and_a_larger_limit_goes_on() {
     assert!(before > 0 && before < 100, "{before}");
 
     let finished = setting.import(&file, &options);
-    assert!(stderr(&finished).contains("going on"), "{}", stderr(&finished));
+    assert!(stderr(&finished).contains("resuming"), "{}", stderr(&finished));
     let said = succeeded(&finished);
     assert!(said.contains("imported 100 rows") && said.contains("100 lines rejected"), "{said}");
     let (cells, timestamps) = read_all(setting.server.bigtable(), "t");
@@ -163,7 +163,7 @@ fn an_import_goes_on_after_the_server_was_killed() {
     setting.server.kill_9();
     let away = setting.import(&file, &options);
     assert_eq!(away.status.code(), Some(1));
-    assert!(stderr(&away).contains("no server answers"), "{}", stderr(&away));
+    assert!(stderr(&away).contains("no server responds"), "{}", stderr(&away));
     setting.server.restart();
     succeeded(&setting.import(&file, &options[..4]));
     assert_eq!(setting.cells().len(), 500);

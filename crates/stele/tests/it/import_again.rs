@@ -92,7 +92,7 @@ fn an_import_does_not_go_on_in_a_table_that_was_made_anew() {
         let delete = admin::DeleteTableRequest { name: TABLE.into() };
         admin.delete_table(delete).await.unwrap();
     });
-    refused(&setting.import(&file, &OPTIONS), "made anew");
+    refused(&setting.import(&file, &OPTIONS), "recreated");
     assert_eq!(setting.cells(), [""; 0]);
     succeeded(&setting.import(&file, &[&OPTIONS[..], &["--restart"]].concat()));
     all_once(setting.server.bigtable());
@@ -165,7 +165,7 @@ fn an_input_of_the_same_lengths_is_another_input() {
     let file = stopped(&setting);
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replacen("3,v", "3,w", 1)).unwrap();
-    refused(&setting.import(&file, &OPTIONS), "not the one");
+    refused(&setting.import(&file, &OPTIONS), "the input has changed");
 }
 
 /// An import of standard input.
@@ -242,7 +242,7 @@ fn rows_that_a_server_may_have_lost_are_written_again() {
     write!(import.stdin.take().unwrap(), "{}", lines(ROWS / 2..ROWS)).unwrap();
     let stopped = import.wait_with_output().unwrap();
     assert_eq!(stopped.status.code(), Some(1), "{}", stderr(&stopped));
-    assert!(stderr(&stopped).contains("started again"), "{}", stderr(&stopped));
+    assert!(stderr(&stopped).contains("the server restarted"), "{}", stderr(&stopped));
     // Nothing that was acknowledged by the server's first life counts, but what it had synced.
     let at = |text: &str| {
         serde_json::from_str::<serde_json::Value>(text).unwrap()["place"]["offset"].clone()

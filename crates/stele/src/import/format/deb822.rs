@@ -49,7 +49,10 @@ impl Stanza {
             Some(b'#') => {}
             Some(b' ' | b'\t') => {
                 let Some((_, value)) = self.fields.last_mut() else {
-                    return Err(format!("line {} continues a field but none began", line.number));
+                    return Err(format!(
+                        "line {} continues a field, but no field precedes it",
+                        line.number
+                    ));
                 };
                 value.push(b'\n');
                 value.extend_from_slice(&text[1..]);
@@ -62,7 +65,7 @@ impl Stanza {
                 let name = Bytes::copy_from_slice(&text[..colon]);
                 if !self.names.insert(name.clone()) {
                     let name = String::from_utf8_lossy(&name);
-                    return Err(format!("line {} names field {name} again", line.number));
+                    return Err(format!("line {} repeats field {name}", line.number));
                 }
                 self.fields.push((name, text[colon + 1..].trim_ascii().to_vec()));
             }

@@ -45,17 +45,17 @@ impl Delimited {
         };
         let mut seen = HashSet::new();
         if let Some(twice) = reader.names.iter().find(|name| !seen.insert(*name)) {
-            bail!("two columns are called {:?}", String::from_utf8_lossy(twice));
+            bail!("two columns have the name {:?}", String::from_utf8_lossy(twice));
         }
         Ok(reader)
     }
 
     fn header(&self, lines: &mut Lines) -> Result<Vec<Bytes>> {
-        let line = lines.next_filled()?.context("the input is empty: not even a header line")?;
+        let line = lines.next_filled()?.context("the input is empty; it has no header line")?;
         let mut splitter = Splitter::default();
         match splitter.feed(&line.text, self.delimiter, self.quoting) {
             Fed::Done => Ok(splitter.fields),
-            Fed::Open => bail!("line {}: the header has an open quote", line.number),
+            Fed::Open => bail!("line {}: the header has an unclosed quote", line.number),
             Fed::Bad(why) => bail!("line {}: the header is malformed: {why}", line.number),
         }
     }
@@ -63,7 +63,7 @@ impl Delimited {
     fn record(&self, fields: Vec<Bytes>) -> Result<Record, String> {
         if fields.len() != self.names.len() {
             return Err(format!(
-                "{} fields where the header has {}",
+                "{} fields, but the header has {}",
                 fields.len(),
                 self.names.len()
             ));
@@ -97,7 +97,7 @@ impl Delimited {
             }
         }
         lines.put_back(more.into_iter());
-        Ok(Item::of_line(first, Err("a quote that opens in this line is not closed".into())))
+        Ok(Item::of_line(first, Err("a quote opened on this line is not closed".into())))
     }
 }
 

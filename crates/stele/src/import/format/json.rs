@@ -22,7 +22,7 @@ impl Records for JsonLines {
 /// text, so that numbers keep all their digits.
 fn record(text: &[u8]) -> Result<Record, String> {
     let object: BTreeMap<String, &RawValue> =
-        serde_json::from_slice(text).map_err(|error| format!("no JSON object: {error}"))?;
+        serde_json::from_slice(text).map_err(|error| format!("not a JSON object: {error}"))?;
     let mut fields = Vec::with_capacity(object.len());
     for (name, value) in object {
         let value = match value.get() {

@@ -15,14 +15,14 @@ use std::io;
 /// How the input is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Comma-separated values, quoted as in RFC 4180; a quoted field may hold newlines.
+    /// Comma-separated values, quoted as in RFC 4180. Quoted fields may contain newlines.
     Csv,
-    /// Tab-separated values; nothing is quoted or escaped.
+    /// Tab-separated values without quoting or escaping.
     Tsv,
-    /// One JSON object a line (also called NDJSON).
+    /// One JSON object per line (NDJSON).
     Jsonl,
-    /// Stanzas of `Field: value` lines with blank lines between them, as `apt-cache dumpavail`
-    /// prints and Debian control files have.
+    /// Stanzas of `Field: value` lines separated by blank lines, as in Debian control files and
+    /// the output of `apt-cache dumpavail`.
     Deb822,
 }
 

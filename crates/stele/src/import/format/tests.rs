@@ -52,9 +52,9 @@ fn a_bad_csv_line_costs_only_itself() {
         Format::Csv,
         "a,b\n1\n1,\"2\"x\n\"open,2\n3,4\n",
         &[
-            "2@6 ! 1 fields where the header has 2",
+            "2@6 ! 1 fields, but the header has 2",
             "3@13 ! text between a closing quote and the next field",
-            "4@21 ! a quote that opens in this line is not closed",
+            "4@21 ! a quote opened on this line is not closed",
             "5@25 {a=3, b=4}",
         ],
     );
@@ -62,9 +62,9 @@ fn a_bad_csv_line_costs_only_itself() {
 
 #[test]
 fn a_header_that_is_none_is_refused() {
-    check(Format::Csv, "", &["! the input is empty: not even a header line"]);
-    check(Format::Csv, "a,a\n1,2\n", &["! two columns are called \"a\""]);
-    check(Format::Csv, "a,\"b\n1,2\n", &["! line 1: the header has an open quote"]);
+    check(Format::Csv, "", &["! the input is empty; it has no header line"]);
+    check(Format::Csv, "a,a\n1,2\n", &["! two columns have the name \"a\""]);
+    check(Format::Csv, "a,\"b\n1,2\n", &["! line 1: the header has an unclosed quote"]);
 }
 
 #[test]
@@ -88,8 +88,8 @@ fn json_keeps_numbers_as_written_and_skips_null() {
         &[
             r"1@73 {big=123456789012345678901234567890, n=1.50, s=\xc3\xa9\n}",
             r#"2@101 {o={\"x\":[1, 2]}, t=true}"#,
-            "3@105 ! no JSON object: invalid type: sequence, expected a map at line 1 column 0",
-            "4@111 ! no JSON object: EOF while parsing a value at line 1 column 5",
+            "3@105 ! not a JSON object: invalid type: sequence, expected a map at line 1 column 0",
+            "4@111 ! not a JSON object: EOF while parsing a value at line 1 column 5",
         ],
     );
 }
@@ -109,9 +109,9 @@ fn a_bad_stanza_is_rejected_whole() {
         Format::Deb822,
         " lost\nA: 1\n\nA: 1\nnothing\nB: 2\n\nA: 1\nA: 2\n\nA: 3\n",
         &[
-            "1@11 ! line 1 continues a field but none began",
+            "1@11 ! line 1 continues a field, but no field precedes it",
             "4@30 ! line 5 has no \"Field:\"",
-            "8@41 ! line 9 names field A again",
+            "8@41 ! line 9 repeats field A",
             "11@47 {A=3}",
         ],
     );
