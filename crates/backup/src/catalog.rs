@@ -78,9 +78,9 @@ impl Catalog {
 /// Why it cannot be told which backup is the newest: `later` was begun after `other`, and holds less.
 fn unclear(what: &str, later: &(u64, BackupId), other: &(u64, BackupId)) -> Error {
     Error::Refused(format!(
-        "{} is the later backup by its id and holds the store up to sequence number {}, {} holds it up to \
-         {}: a clock was wrong, or the store was restored from an older backup and went on from there. \
-         Name the backup {what}; `stele backup list` shows them",
+        "backup {} has the later id but ends at sequence number {}, while {} ends at {}: a clock \
+         was wrong, or the store was restored from an older backup. Pass the id of the backup \
+         {what}; `stele backup list` shows all ids",
         later.1, later.0, other.1, other.0
     ))
 }
@@ -93,7 +93,7 @@ pub async fn find(destination: &Destination, id: Option<&BackupId>) -> Result<Ba
     match record(destination, id).await? {
         Some(record) => Ok(Backup { id: id.clone(), record }),
         None => Err(Error::Refused(format!(
-            "{destination} has no backup {id}; `stele backup list` shows which it has"
+            "{destination} has no backup {id}; `stele backup list` shows all ids"
         ))),
     }
 }
@@ -121,8 +121,9 @@ async fn newest(destination: &Destination) -> Result<Backup> {
 fn with_another_to_name(error: Error) -> Error {
     match error {
         Error::Damaged { object, offset, what } => {
-            let advice = "it is the record of the newest backup: name another one (--backup); \
-                          `stele backup list` shows them, `stele backup verify` which are whole";
+            let advice = "the record of the newest backup is unreadable; choose another backup with \
+                 --backup (`stele backup list` shows all ids, `stele backup verify` finds intact \
+                 ones)";
             Error::damaged(object, offset, format_args!("{what}; {advice}"))
         }
         error => error,
@@ -172,8 +173,8 @@ pub(crate) async fn claim(destination: &Destination, store_id: StoreId) -> Resul
     }
     let owner = found.map_or("another".to_owned(), |owner| owner.to_string());
     Err(Error::Refused(format!(
-        "{destination} has the backups of the store {owner}, this is {store_id}: choose another \
-         destination"
+        "{destination} holds the backups of store {owner}, but this is store {store_id}; choose \
+         another destination"
     )))
 }
 

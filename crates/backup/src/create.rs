@@ -113,14 +113,14 @@ fn check(source: &Source) -> Result<StoreId> {
     if let Some(file) = too_long {
         let path = file.file.path(&source.dir);
         let (path, bytes) = (path.display(), file.bytes);
-        let text = format!("{path} has {bytes} bytes; {FILE_BYTES_MAX} is the limit of a backup");
+        let text = format!("{path} has {bytes} bytes, over the limit of {FILE_BYTES_MAX}");
         return Err(Error::Refused(text));
     }
     if files.len() > FILES_MAX {
-        let text = format!("{} files; {FILES_MAX} is the limit of a backup", files.len());
+        let text = format!("{} files, over the limit of {FILES_MAX}", files.len());
         return Err(Error::Refused(text));
     }
-    store.ok_or_else(|| Error::Refused("the store of the checkpoint has no id".to_owned()))
+    store.ok_or_else(|| Error::Refused("the checkpoint has no store id".to_owned()))
 }
 
 async fn refuse_beside_removal(destination: &Destination, intent: &str) -> Result<()> {
@@ -128,8 +128,8 @@ async fn refuse_beside_removal(destination: &Destination, intent: &str) -> Resul
     let Some(removal) = removals.first() else { return Ok(()) };
     destination.delete(vec![intent.to_owned()]).await?;
     Err(Error::Refused(format!(
-        "the removal {removal} deletes what no backup needs from {destination}: wait until it is \
-         done; if it was interrupted, `stele backup delete` without an id finishes it"
+        "deletion {removal} is removing objects from {destination}; wait until it completes, or \
+         if it was interrupted, run `stele backup delete` without an id to finish it"
     )))
 }
 
@@ -230,12 +230,12 @@ async fn all_there(destination: &Destination, id: &BackupId, record: &Record) ->
             Some(length) if length == object_len(file.bytes) => names.push(name),
             Some(length) => {
                 let what = format!(
-                    "{} bytes were written, the store has another length",
+                    "{} bytes were written, but the object store reports another length",
                     object_len(file.bytes)
                 );
                 return Err(Error::damaged(name, length, what));
             }
-            None => return Err(Error::damaged(name, 0, "it was written, and is missing now")),
+            None => return Err(Error::damaged(name, 0, "it was written but is missing")),
         }
     }
     // A try that was interrupted may have written some of them.
@@ -244,7 +244,7 @@ async fn all_there(destination: &Destination, id: &BackupId, record: &Record) ->
 
 fn given_up(id: &BackupId) -> Error {
     Error::Refused(format!(
-        "the backup {id} was given up by somebody else before it was made: make a new one"
+        "another command abandoned backup {id} before it completed; start a new backup"
     ))
 }
 
@@ -267,7 +267,7 @@ async fn publish(
             Some(State::Made(found)) if *found == *record => {}
             Some(State::GivenUp) => return Err(given_up(id)),
             _ => {
-                let text = format!("another backup {id} was made at the same time");
+                let text = format!("another command created backup {id} at the same time");
                 return Err(Error::Refused(text));
             }
         }

@@ -81,7 +81,7 @@ impl Destination {
         };
         let size = found.meta.size;
         if size > bytes_max {
-            let what = format!("it has {size} bytes; {bytes_max} is the limit");
+            let what = format!("it has {size} bytes, over the limit of {bytes_max}");
             return Err(Error::damaged(name, bytes_max, what));
         }
         let mut read = BytesMut::new();

@@ -44,7 +44,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store { op, object, source } => {
-                write!(f, "cannot {op} {object} at the destination: {source}")?;
+                write!(f, "could not {op} {object} at the destination: {source}")?;
                 write_causes(f, &**source)
             }
             Self::Local(error) => error.fmt(f),

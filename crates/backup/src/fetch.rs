@@ -34,7 +34,7 @@ impl Incoming {
         let BackupFile { bytes, sum, file, .. } = self.file;
         let trailer = read_trailer(destination, &self.object, bytes).await?;
         if trailer.sum() != sum || trailer.kind != kind_byte(file) {
-            let what = "its trailer is not that of the file in the record";
+            let what = "its trailer does not match the record of the file";
             return Err(Error::damaged(&self.object, bytes, what));
         }
         Ok(trailer)
@@ -90,14 +90,18 @@ impl Chunks<'_> {
         while self.buffer.len() < len {
             let Some(piece) = self.stream.next().await else {
                 let end = at + self.buffer.len() as u64;
-                return Err(Error::damaged(&of.object, end, "the store sent less than it has"));
+                return Err(Error::damaged(
+                    &of.object,
+                    end,
+                    "the object store returned too few bytes",
+                ));
             };
             self.buffer.extend_from_slice(&piece?);
         }
         let chunk = self.buffer.split_to(len).freeze();
         let sum = self.trailer.sums.get((at / CHUNK_BYTES as u64) as usize);
         if sum != Some(&xxh3(&chunk)) {
-            let what = format!("the checksum of the {len} bytes from there on does not fit");
+            let what = format!("wrong checksum of the {len} bytes from there");
             return Err(Error::damaged(&of.object, at, what));
         }
         self.meter.pass(len as u64).await;

@@ -63,12 +63,13 @@ pub(crate) fn decode(kind: Kind, bytes: &[u8]) -> Result<&[u8], Malformed> {
     let mut header = ByteReader::new(bytes);
     let magic = header.bytes(MAGIC.len(), "magic").map_err(|error| Malformed::new(0, error))?;
     if magic != MAGIC {
-        return Err(Malformed::new(0, "it is no object of a backup of Stele"));
+        return Err(Malformed::new(0, "it is not an object of a Stele backup"));
     }
     let version = header.u32("version").map_err(|error| Malformed::new(8, error))?;
     if version > VERSION {
         let what = format!(
-            "it has format version {version}, this Stele reads up to {VERSION}: use a newer one"
+            "it has format version {version}, but this Stele reads versions up to {VERSION}; use \
+             a newer Stele"
         );
         return Err(Malformed::new(8, what));
     }
@@ -76,7 +77,7 @@ pub(crate) fn decode(kind: Kind, bytes: &[u8]) -> Result<&[u8], Malformed> {
     let end = end.ok_or_else(|| Malformed::new(bytes.len(), "it ends early"))?;
     let sum = ByteReader::new(&bytes[end..]).u64("checksum")?;
     if sum != xxh3(&bytes[..end]) {
-        return Err(Malformed::new(0, "its checksum does not fit"));
+        return Err(Malformed::new(0, "wrong checksum"));
     }
     if version == 0 || bytes[12..HEADER_LEN] != [kind as u8, 0, 0, 0] {
         return Err(Malformed::new(8, format!("it is not of the kind {kind:?}")));

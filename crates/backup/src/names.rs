@@ -57,7 +57,7 @@ impl FromStr for BackupId {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refused = || format!("{text:?} is no id of a backup; `stele backup list` shows them");
+        let refused = || format!("{text:?} is not a backup id; `stele backup list` shows all ids");
         let (time, random) = text.split_at_checked(TIME_LEN).ok_or_else(refused)?;
         let time = NaiveDateTime::parse_from_str(time, TIME).map_err(|_| refused())?;
         let random = random.strip_prefix('-').ok_or_else(refused)?;

@@ -86,16 +86,17 @@ impl Trailer {
         }
         if version > VERSION {
             let what = format!(
-                "it has format version {version}, this Stele reads up to {VERSION}: use a newer one"
+                "it has format version {version}, but this Stele reads versions up to {VERSION}; \
+                 use a newer Stele"
             );
             return Err(wrong(footer, &what));
         }
         if sum != xxh3(&trailer[..checked]) {
-            return Err(wrong(0, "the checksum of its trailer does not fit"));
+            return Err(wrong(0, "wrong checksum of its trailer"));
         }
         let plain = version == VERSION && chunk == CHUNK_BYTES as u32 && reserved == 0;
         if !plain || length != bytes || !(1..=3).contains(&kind) {
-            return Err(wrong(footer, "its footer says something impossible"));
+            return Err(wrong(footer, "its footer is malformed"));
         }
         let sums = trailer[..footer].chunks_exact(8);
         let sums = sums.map(|sum| u64::from_le_bytes(sum.try_into().expect("eight bytes")));

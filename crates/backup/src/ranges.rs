@@ -80,7 +80,7 @@ impl Destination {
         read: &mut BytesMut,
     ) -> Result<(), Cut> {
         let ends_early = |size| {
-            let what = format!("it ends there; {end} bytes were expected");
+            let what = format!("it ends early; {end} bytes were expected");
             Cut::Final(Error::damaged(name, size, what))
         };
         let bounded = Some(GetRange::Bounded(range.clone()));
@@ -104,7 +104,7 @@ impl Destination {
         while let Some(piece) = body.next().await {
             let piece = piece.map_err(|error| self.cut(name, error))?;
             let Some(rest) = missing.checked_sub(piece.len() as u64) else {
-                let what = "the store sent more than was asked for";
+                let what = "the object store returned too many bytes";
                 return Err(Cut::Final(Error::damaged(name, range.end, what)));
             };
             missing = rest;
@@ -113,7 +113,7 @@ impl Destination {
         match missing {
             0 => Ok(()),
             _ => {
-                let what = "the store sent less than it has";
+                let what = "the object store returned too few bytes";
                 Err(Cut::Again(Error::damaged(name, range.end - missing, what)))
             }
         }

@@ -161,19 +161,21 @@ fn decode_file(reader: &mut ByteReader<'_>, at: usize) -> Result<BackupFile, Mal
         0 => Place::Own,
         1 => Place::Identity(FileIdentity(frame::u128_of(reader, "identity")?)),
         2 => Place::Content(frame::u128_of(reader, "content")?),
-        other => return Err(Malformed::new(at, format!("{other} is no place of an object"))),
+        other => {
+            return Err(Malformed::new(at, format!("{other} is not a valid place of an object")));
+        }
     };
     let file = match kind {
         1 => DirFile::Sst(FileNumber(number)),
         2 => DirFile::Log(SegmentNumber(number)),
         3 => DirFile::Manifest(number),
-        other => return Err(Malformed::new(at, format!("{other} is no kind of file"))),
+        other => return Err(Malformed::new(at, format!("{other} is not a valid kind of file"))),
     };
     if !NUMBERS.contains(&number) || bytes > FILE_BYTES_MAX {
         return Err(Malformed::new(at, "a number or a length out of range"));
     }
     if (kind == 1) == (place == Place::Own) {
-        return Err(Malformed::new(at, "a file in a place for another kind"));
+        return Err(Malformed::new(at, "a file in the place of another kind"));
     }
     Ok(BackupFile { file, bytes, sum, place })
 }

@@ -100,8 +100,8 @@ async fn remove_records(destination: &Destination, ids: &[BackupId], begun: &Beg
     let intents = catalog::ids(destination, names::UNDER_WAY).await?;
     if let Some(unknown) = ids.iter().find(|id| !records.contains(id) && !intents.contains(id)) {
         return Err(Error::Refused(format!(
-            "{destination} has no backup {unknown}, and nothing was removed; `stele backup list` \
-             shows which it has"
+            "{destination} has no backup {unknown}; nothing was removed; `stele backup list` \
+             shows all ids"
         )));
     }
     let mut going = Vec::new();
@@ -145,7 +145,7 @@ async fn free(destination: &Destination, own: &str, removed: &mut Removed) -> Re
     destination.remove_unfinished();
     for batch in unneeded.chunks(BATCH) {
         if !destination.exists(own).await? {
-            let text = "another removal finished the work of this one".to_owned();
+            let text = "another deletion completed this one".to_owned();
             return Err(Error::Refused(text));
         }
         destination.delete(batch.iter().map(|(name, _)| name.clone()).collect()).await?;

@@ -93,7 +93,7 @@ fn failed(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
 impl Target {
     fn new(fs: Arc<dyn FileSystem>, into: &Path) -> Result<Self> {
         let Some(name) = into.file_name() else {
-            let text = format!("{} has no name of its own: name a new directory", into.display());
+            let text = format!("{} does not end in a name; pass a new directory", into.display());
             return Err(Error::Refused(text));
         };
         let mut partial = name.to_owned();
@@ -110,7 +110,7 @@ impl Target {
         if names.is_empty() {
             return Ok(());
         }
-        let text = format!("{} is not empty: restore to a new directory", self.into.display());
+        let text = format!("{} is not empty; restore to a new directory", self.into.display());
         Err(Error::Refused(text))
     }
 
@@ -129,8 +129,8 @@ impl Target {
         let Err(error) = fs.rename(&empty, into) else { return Ok(()) };
         let _ = fs.remove_dir(&empty);
         Err(Error::Refused(format!(
-            "{} cannot be replaced by the restored directory ({error}); if a file system is mounted \
-             there, name a new directory below it",
+            "{} cannot be replaced by the restored directory ({error}); if a file system is \
+             mounted there, restore to a new directory below it",
             into.display()
         )))
     }
@@ -145,17 +145,18 @@ impl Target {
             fs.create_dir_all(partial).map_err(failed("create", partial))?;
         }
         let lock = fs.lock(&partial.join(LOCK)).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => {
-                Error::Refused(format!("{} is in use: by another restore?", partial.display()))
-            }
+            io::ErrorKind::WouldBlock => Error::Refused(format!(
+                "{} is in use, probably by another restore",
+                partial.display()
+            )),
             _ => failed("lock", partial)(error),
         })?;
         match self.restoring()? {
             Some(found) if found == id => return Ok(lock),
             Some(found) => {
                 return Err(Error::Refused(format!(
-                    "{} is what an interrupted restore of the backup {found} left: finish that \
-                     one, or remove the directory",
+                    "{} is left over from an interrupted restore of backup {found}; finish that \
+                     restore, or remove the directory",
                     partial.display()
                 )));
             }
@@ -163,13 +164,15 @@ impl Target {
         }
         let names = fs.list(partial).map_err(failed("list", partial))?;
         if names.iter().any(|name| name.as_os_str() != LOCK && name.as_os_str() != RESTORING) {
-            let text = format!("{} is in the way: remove it", partial.display());
+            let text = format!("{} already exists; remove it", partial.display());
             return Err(Error::Refused(text));
         }
         let free = fs.free_bytes(partial).map_err(failed("look at", partial))?;
         if free < bytes {
-            let text =
-                format!("{} has room for {free} bytes, the backup has {bytes}", partial.display());
+            let text = format!(
+                "{} has {free} bytes free, but the backup needs {bytes}",
+                partial.display()
+            );
             return Err(Error::Refused(text));
         }
         self.note(id)?;
@@ -234,7 +237,7 @@ impl Target {
         if same {
             return Ok(());
         }
-        let what = "the files are whole, and hold something else than the record says";
+        let what = "the files are intact but do not match the record";
         Err(Error::damaged(crate::verify::record_name(&backup.id), 0, what))
     }
 }

@@ -71,17 +71,18 @@ impl Destination {
             Ok(url) if url.scheme() == "s3" => open_s3(text, &url, s3),
             Ok(url) if url.scheme() == "file" => {
                 let path = url.to_file_path();
-                let path = path.map_err(|()| refused(format!("{text:?} names no directory")))?;
+                let path =
+                    path.map_err(|()| refused(format!("{text:?} does not name a directory")))?;
                 open_dir(path, missing)
             }
             Ok(url) if text.contains("://") => {
                 let scheme = url.scheme();
                 Err(refused(format!(
-                    "{text:?}: backups are kept in a directory, file:///DIR or s3://BUCKET/PREFIX, \
-                     not {scheme}://"
+                    "{text:?}: unknown scheme {scheme}://; use a directory, file:///DIR or \
+                     s3://BUCKET/PREFIX"
                 )))
             }
-            _ if text.is_empty() => Err(refused("an empty URL names no destination")),
+            _ if text.is_empty() => Err(refused("the URL of the destination is empty")),
             _ => open_dir(PathBuf::from(text), missing),
         }
     }
@@ -94,7 +95,7 @@ fn open_dir(path: PathBuf, missing: Missing) -> Result<Destination> {
     };
     if !path.is_dir() {
         if missing == Missing::Refuse {
-            return Err(refused(format!("there is no directory {}", path.display())));
+            return Err(refused(format!("directory {} does not exist", path.display())));
         }
         std::fs::create_dir_all(&path).map_err(failed("create"))?;
     }
@@ -114,11 +115,11 @@ fn open_dir(path: PathBuf, missing: Missing) -> Result<Destination> {
 
 fn open_s3(text: &str, url: &Url, options: &S3Options) -> Result<Destination> {
     let bucket = url.host_str().filter(|bucket| !bucket.is_empty());
-    let bucket = bucket.ok_or_else(|| refused(format!("{text:?} names no bucket")))?;
+    let bucket = bucket.ok_or_else(|| refused(format!("{text:?} does not name a bucket")))?;
     let plain = url.username().is_empty() && url.password().is_none() && url.port().is_none();
     if !plain || url.query().is_some() || url.fragment().is_some() {
         return Err(refused(format!(
-            "{text:?}: write s3://BUCKET/PREFIX; credentials come from the environment"
+            "{text:?}: use s3://BUCKET/PREFIX; credentials come from the environment"
         )));
     }
     let prefix = Path::from_url_path(url.path());
@@ -155,12 +156,12 @@ fn open_s3(text: &str, url: &Url, options: &S3Options) -> Result<Destination> {
 /// `client`, which also believes the authorities whose certificates `file` has.
 fn believe(client: ClientOptions, file: &std::path::Path) -> Result<ClientOptions> {
     let failed = |error: &dyn std::fmt::Display| {
-        refused(format!("certificates of authorities, {}: {error}", file.display()))
+        refused(format!("CA certificates {}: {error}", file.display()))
     };
     let pem = std::fs::read(file).map_err(|error| failed(&error))?;
     let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| failed(&error))?;
     if certificates.is_empty() {
-        return Err(failed(&"there is none in it; it has to be in PEM (BEGIN CERTIFICATE)"));
+        return Err(failed(&"the file has no PEM certificate (BEGIN CERTIFICATE)"));
     }
     Ok(certificates.into_iter().fold(client, ClientOptions::with_root_certificate))
 }
@@ -168,11 +169,14 @@ fn believe(client: ClientOptions, file: &std::path::Path) -> Result<ClientOption
 /// Whether `endpoint` is without TLS; refused if it may not be.
 fn allow(endpoint: &str, plain: PlainHttp) -> Result<bool> {
     let url = Url::parse(endpoint);
-    let url = url.map_err(|error| refused(format!("endpoint {endpoint:?} is no URL: {error}")))?;
+    let url =
+        url.map_err(|error| refused(format!("endpoint {endpoint:?} is not a URL: {error}")))?;
     match url.scheme() {
         "https" => return Ok(false),
         "http" => {}
-        other => return Err(refused(format!("endpoint {endpoint:?}: {other} is not spoken"))),
+        other => {
+            return Err(refused(format!("endpoint {endpoint:?}: scheme {other} is not supported")));
+        }
     }
     let loopback = match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -184,8 +188,8 @@ fn allow(endpoint: &str, plain: PlainHttp) -> Result<bool> {
         return Ok(true);
     }
     Err(refused(format!(
-        "endpoint {endpoint} is spoken to without encryption, and is not on this machine: use https, \
-         or pass --allow-http if everyone on the way may read the backups and change them"
+        "endpoint {endpoint} is on another machine and not encrypted; use https, or pass \
+         --allow-http if anyone on the network path may read and change the backups"
     )))
 }
 

@@ -184,8 +184,8 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
             return Err(invalid("consistency_token", "was not generated for this table"));
         }
         if then != now {
-            let text = "the server was started again since the token was generated: writes that it \
-                        had acknowledged may be gone, for its durability is not `sync`";
+            let text = "the server restarted after it generated the token; acknowledged writes may be \
+                 lost, because its durability is not `sync`";
             return Err(status::from_error(Error::FailedPrecondition(text.to_owned())));
         }
         self.store.sync().await.map_err(status::from_error)?;

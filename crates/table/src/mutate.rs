@@ -179,7 +179,7 @@ impl RowMutation {
         let needs = |aggregate: bool, what: &str| match family.value_type {
             ValueType::Raw if aggregate => {
                 let message =
-                    format!("{what} needs an aggregate family, '{}' is none", family.name);
+                    format!("{what} needs an aggregate family, but '{}' is not one", family.name);
                 Err(Error::invalid("family_name", message))
             }
             ValueType::Aggregate(_) if !aggregate => {
@@ -204,7 +204,7 @@ impl RowMutation {
                 needs(true, "MergeToCell")?;
                 qualifier_len(qualifier)?;
                 if state.len() != 8 {
-                    let message = format!("{} bytes, the state of an int64 has 8", state.len());
+                    let message = format!("{} bytes, but the state of an int64 has 8", state.len());
                     return Err(Error::invalid("input", message));
                 }
                 timestamp.check("timestamp")
@@ -312,7 +312,7 @@ pub(crate) fn check_rules<'s>(
     let check = |rule: &ReadModifyWriteRule| {
         let family = schema.family(&rule.family)?;
         if family.value_type != ValueType::Raw {
-            let message = format!("aggregate family '{}' takes no such rule", family.name);
+            let message = format!("aggregate family '{}' does not support this rule", family.name);
             return Err(Error::invalid("family_name", message));
         }
         limits::check_len("column_qualifier", rule.qualifier.len(), limits::QUALIFIER_BYTES_MAX)?;

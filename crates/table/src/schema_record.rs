@@ -28,8 +28,8 @@ impl fmt::Display for RecordError {
             Self::Decode(error) => write!(f, "table record: {error}"),
             Self::Version(version) => write!(
                 f,
-                "table record of version {version}, this Stele reads up to {VERSION}: use a newer \
-                 Stele"
+                "table record of version {version}, but this Stele reads versions up to \
+                 {VERSION}; use a newer Stele"
             ),
             Self::Invalid(what) => write!(f, "table record: invalid {what}"),
         }

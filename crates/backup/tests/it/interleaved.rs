@@ -78,7 +78,7 @@ async fn a_backup_during_any_call_of_a_removal_is_whole_or_refused() {
             }
             Err(error) => {
                 refused += 1;
-                assert!(error.to_string().contains("removal"), "{call}: {error}");
+                assert!(error.to_string().contains("deletion"), "{call}: {error}");
                 assert_eq!(seen, [], "{call}");
             }
         }
@@ -152,7 +152,7 @@ async fn a_backup_that_was_given_up_is_not_made_later() {
         assert_eq!((listed.backups.len(), listed.under_way.len()), (0, 0));
     }
     let refused = create(&at(&store), &source, &id).await.unwrap_err().to_string();
-    assert!(refused.contains("given up"), "{refused}");
+    assert!(refused.contains("abandoned"), "{refused}");
     let none = backup::find(&at(&store), None).await.unwrap_err().to_string();
     assert!(none.contains("has no backup"), "{none}");
 }

@@ -221,7 +221,7 @@ async fn a_restore_refuses_what_it_would_overwrite_or_mix() {
     std::fs::write(partial.join("RESTORING"), "").unwrap();
     std::fs::write(partial.join("mine"), "").unwrap();
     let refused = restore(&at(&store), &ids[0], &home.path("other")).await.unwrap_err();
-    assert!(refused.to_string().contains("in the way"), "{refused}");
+    assert!(refused.to_string().contains("already exists"), "{refused}");
 
     let unknown = home.id();
     let refused = restore(&at(&store), &unknown, &home.path("third")).await.unwrap_err();

@@ -32,18 +32,22 @@ pub const RECOVERED: &str = "projects/recovered/instances/recovered/tables/";
 /// something else than a schema.
 pub fn adopt_trees(engine: &Engine, now_micros: i64) -> Result<Vec<String>> {
     if engine.owner() == Some(Owner::Embedder) {
-        return Ok(vec!["the directory is not a server's: its trees are left as they are".into()]);
+        return Ok(vec![
+            "the directory does not belong to servers; its trees are unchanged".into(),
+        ]);
     }
     engine.claim(Owner::Server)?;
     let meta = EngineMeta::open(engine.clone())?;
     if !meta.is_schema()? {
-        return Ok(vec!["the directory is not a server's: its trees are left as they are".into()]);
+        return Ok(vec![
+            "the directory does not belong to servers; its trees are unchanged".into(),
+        ]);
     }
     let mut done = Vec::new();
     let (mut tables, damaged) = meta.readable_tables()?;
     for row in damaged {
         meta.remove_record(&row)?;
-        done.push(format!("the record '{}' cannot be read and is removed", row.escape_ascii()));
+        done.push(format!("record '{}' is unreadable and was removed", row.escape_ascii()));
     }
     // Of two that claim a tree, the newer one has it.
     tables.sort_by_key(|table| std::cmp::Reverse(table.created_micros));
@@ -53,7 +57,7 @@ pub fn adopt_trees(engine: &Engine, now_micros: i64) -> Result<Vec<String>> {
         let taken = trees.iter().any(|tree| claimed.contains(tree));
         if taken || !create_missing(engine, &table.name, &trees, &mut done)? {
             meta.remove_record(&table_row(&table.name))?;
-            done.push(format!("table {} was deleted; its record is removed", table.name));
+            done.push(format!("table {} was deleted; its record was removed", table.name));
         } else {
             claimed.extend(trees);
         }
@@ -74,11 +78,11 @@ fn adopt_tree(engine: &Engine, meta: &EngineMeta, tree: TreeId, now_micros: i64)
     let Some(table) = table_of(engine, tree, now_micros)? else {
         meta.intend(&[tree])?;
         drop_trees(engine, meta, &[tree])?;
-        return Ok(format!("tree {number} has neither data nor a table and is removed"));
+        return Ok(format!("tree {number} has no data and no table; it was removed"));
     };
     meta.create_table(&table)?;
     let name = &table.name;
-    Ok(format!("tree {number} has data and no table: it is now table {name}"))
+    Ok(format!("tree {number} has data but no table; it is now table {name}"))
 }
 
 /// Whether a tree is one of tables, and none of those that are claimed.
@@ -96,7 +100,10 @@ fn create_missing(
     let there: BTreeSet<TreeId> = engine.trees().into_iter().collect();
     for tree in trees.iter().filter(|tree| !there.contains(tree)) {
         match engine.create_tree(*tree, TreeOptions::default()) {
-            Ok(()) => done.push(format!("tree {} of table {table} is lost; it is empty", tree.0)),
+            Ok(()) => done.push(format!(
+                "tree {} of table {table} is lost; the table is now empty there",
+                tree.0
+            )),
             Err(engine::Error::InvalidArgument(_)) => return Ok(false),
             Err(error) => return Err(error.into()),
         }

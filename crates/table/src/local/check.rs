@@ -62,10 +62,10 @@ fn compare<'a>(trees: &[TreeId], records: impl Iterator<Item = (&'a [u8], &'a [u
         for tree in table.tablets.iter().map(|tablet| tablet.tree) {
             let (name, number) = (&table.name, tree.0);
             if let Some(other) = claimed.insert(tree, name.clone()) {
-                let what = format!("table {name} names tree {number}, as table {other} does");
+                let what = format!("tables {name} and {other} both use tree {number}");
                 misfits.findings.push(what);
             } else if !trees.contains(&tree) {
-                let what = format!("table {name} names tree {number}, which does not exist");
+                let what = format!("table {name} uses tree {number}, which does not exist");
                 misfits.findings.push(what);
             }
         }
@@ -73,7 +73,7 @@ fn compare<'a>(trees: &[TreeId], records: impl Iterator<Item = (&'a [u8], &'a [u
     let of_tablets = trees.iter().filter(|tree| **tree >= FIRST_TABLET_TREE);
     for tree in of_tablets.filter(|tree| !claimed.contains_key(tree)) {
         let then = match intended.contains(tree) {
-            true => "it was being created or deleted, and the next start of a server removes it",
+            true => "its creation or deletion was interrupted; the next server start removes it",
             false => "it is kept; 'stele adopt' makes it a table",
         };
         misfits.notes.push(format!("tree {} belongs to no table: {then}", tree.0));

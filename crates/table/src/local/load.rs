@@ -73,7 +73,7 @@ impl TableLoad {
             cells.push((family, qualifier, std::cmp::Reverse(at), value));
         }
         if cells.is_empty() {
-            return Err(Error::invalid("mutations", "a row without cells is none"));
+            return Err(Error::invalid("mutations", "a row needs at least one cell"));
         }
         limits::check_len("row", bytes, limits::ROW_BYTES_MAX)?;
         Ok(cells)
@@ -273,7 +273,7 @@ impl Core {
         let name = &table.schema.name;
         let now = self.table(name)?;
         if now.schema.tablets != table.schema.tablets {
-            let text = format!("table {name} was deleted since the load began, and made anew");
+            let text = format!("table {name} was deleted and recreated since the load began");
             return Err(Error::FailedPrecondition(text));
         }
         for family in families {

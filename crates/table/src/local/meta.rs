@@ -178,10 +178,10 @@ pub(super) fn decode_intent(row: &[u8], record: &[u8]) -> Result<Intent> {
     };
     let (version, trees) = decode().map_err(|error| damaged(row, error))?;
     if version != INTENT_VERSION {
-        return Err(damaged(row, format!("version {version} of an intent is not known")));
+        return Err(damaged(row, format!("unknown intent version {version}")));
     }
     if !reader.is_empty() || intent_row(&trees) != row {
-        return Err(damaged(row, "the intent is not of this row"));
+        return Err(damaged(row, "the intent belongs to another row"));
     }
     Ok(trees)
 }
@@ -194,7 +194,7 @@ pub(super) fn table_row(table: &TableName) -> Vec<u8> {
 pub(super) fn decode_table(row: &[u8], record: &[u8]) -> Result<TableSchema> {
     let table = schema_record::decode(record).map_err(|error| damaged(row, error))?;
     if table_row(&table.name) != row {
-        return Err(damaged(row, "the record is another table's"));
+        return Err(damaged(row, "the record belongs to another table"));
     }
     Ok(table)
 }

@@ -166,7 +166,7 @@ impl Local {
             let rules = Arc::new(TableRules::of(&schema));
             for tablet in &schema.tablets {
                 if !orphans.remove(&tablet.tree) {
-                    let text = format!("table {} names tree {}", schema.name, tablet.tree.0);
+                    let text = format!("table {} uses tree {}", schema.name, tablet.tree.0);
                     return Err(Error::DataLoss(format!("{text}, which is missing or taken")));
                 }
                 engine.set_elision_rules(tablet.tree, rules.clone())?;
@@ -176,14 +176,20 @@ impl Local {
         for intent in meta.intents()? {
             // A tree that a table names is the table's, whatever was intended.
             for tree in intent.iter().filter(|tree| orphans.remove(tree)) {
-                tracing::info!(tree = tree.0, "dropping a tree of a table that is none");
+                tracing::info!(
+                    tree = tree.0,
+                    "dropping the tree of a table whose creation or deletion was interrupted"
+                );
                 engine.drop_tree(*tree)?;
             }
             meta.forget(&intent)?;
         }
         for tree in orphans {
             let tree = tree.0;
-            tracing::warn!(tree, "belongs to no table, and is kept; 'stele adopt' makes it one");
+            tracing::warn!(
+                tree,
+                "kept a tree that belongs to no table; 'stele adopt' makes it a table"
+            );
         }
         let durable = engine.durability() == Durability::Sync;
         let opened_micros = (!durable).then(|| clock.now_micros());

@@ -55,7 +55,7 @@ impl Core {
     /// Drops trees that are noted to be dropped. What fails is left to the next open.
     fn drop_intended(&self, trees: &[TreeId]) {
         if let Err(error) = drop_trees(&self.engine, &*self.meta, trees) {
-            tracing::warn!(%error, ?trees, "left for the next open to drop");
+            tracing::warn!(%error, ?trees, "could not drop the trees of a table; the next open drops them");
         }
     }
 
@@ -254,7 +254,7 @@ fn create_family(schema: &mut TableSchema, name: &str, spec: FamilySpec) -> Resu
     }
     let id = FamilyId(schema.next_family);
     schema.next_family = schema.next_family.checked_add(1).ok_or_else(|| {
-        Error::ResourceExhausted(format!("table {} used up its family ids", schema.name))
+        Error::ResourceExhausted(format!("table {} has used all family ids", schema.name))
     })?;
     let name: Arc<str> = name.into();
     let family = FamilySchema { id, name: name.clone(), gc: spec.gc, value_type: spec.value_type };

@@ -69,9 +69,8 @@ async fn a_table_without_its_tree_is_named() {
         let misfits = checked(dir.path(), flushed, |engine| engine.drop_tree(trees[1]).unwrap());
         let Misfits { findings, notes } = misfits.unwrap();
         let tree = trees[1].0;
-        let what = format!(
-            "table projects/p/instances/i/tables/t names tree {tree}, which does not exist"
-        );
+        let what =
+            format!("table projects/p/instances/i/tables/t uses tree {tree}, which does not exist");
         assert_eq!((findings, notes), (vec![what], vec![]));
     }
 }
