@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// Mutations of one tree that take effect together, or not at all.
 ///
-/// They apply in their order: a put after a delete survives it, a put before it does not. A batch
-/// can be written more than once, to any tree, and changed in between.
+/// Mutations apply in order: a put after a delete survives, a put before it does not. A batch can
+/// be written more than once, to any tree, and changed in between.
 #[pyclass(frozen, module = "stele")]
 pub(crate) struct WriteBatch {
     /// Shared with the call that writes it, and changed by copying while such a call has it.
@@ -24,7 +24,7 @@ pub(crate) fn delete_target(family: Option<u16>, qualifier: Option<&[u8]>) -> Py
         (Some(family), Some(qualifier)) => Ok(Column::of(family, qualifier)),
         (Some(family), None) => Ok(Column::family(family)),
         (None, None) => Ok(Column::ROW),
-        (None, Some(_)) => Err(invalid("a qualifier is of a family: give the family too")),
+        (None, Some(_)) => Err(invalid("a qualifier needs a family")),
     }
 }
 
@@ -54,7 +54,7 @@ impl WriteBatch {
         let mut batch = self.batch.lock();
         if batch.encoded_len() + bytes > BATCH_BYTES_MAX {
             return Err(invalid(format!(
-                "the batch would be over the limit of {BATCH_BYTES_MAX} bytes: write it and begin \
+                "the batch would exceed the limit of {BATCH_BYTES_MAX} bytes; write it and start \
                  another"
             )));
         }
@@ -70,10 +70,10 @@ impl WriteBatch {
         Self { batch: Mutex::default() }
     }
 
-    /// Writes a cell, replacing one of the same row, column and timestamp.
+    /// Writes a cell, replacing the cell of the same row, column and timestamp.
     ///
     /// Families are 1 to 65535. The timestamp is the cell's version, by convention microseconds
-    /// since 1970; without one a column has one version, which is replaced.
+    /// since 1970. Without timestamps a column has one version, which every put replaces.
     #[pyo3(signature = (row, family, qualifier, value, timestamp = 0))]
     fn put(
         &self,
@@ -90,9 +90,9 @@ impl WriteBatch {
         })
     }
 
-    /// Folds a 64-bit integer into a cell, by "sum", "min" or "max".
+    /// Merges a 64-bit integer into a cell with "sum", "min" or "max".
     ///
-    /// The cell reads as eight bytes, an integer big-endian.
+    /// Reads return the cell as eight bytes, a big-endian integer.
     #[pyo3(signature = (row, family, qualifier, operator, operand, timestamp = 0))]
     fn merge(
         &self,
@@ -108,7 +108,9 @@ impl WriteBatch {
             "sum" => Operator::SumInt64,
             "min" => Operator::MinInt64,
             "max" => Operator::MaxInt64,
-            other => return Err(invalid(format!("operator {other:?} is not sum, min or max"))),
+            other => {
+                return Err(invalid(format!("invalid operator {other:?}; use sum, min or max")));
+            }
         };
         let column = Column::of(FamilyId(family), qualifier);
         self.add(row.len() + qualifier.len(), |batch| {
@@ -119,8 +121,8 @@ impl WriteBatch {
 
     /// Deletes a column of a row, or a whole family, or the whole row if no family is given.
     ///
-    /// `timestamps` is a half-open range `(start, end)` of versions, `end` None for no end; without
-    /// it all versions are deleted. What is written later is not deleted, whatever its timestamp.
+    /// `timestamps` is a half-open range `(start, end)` of versions; an `end` of None is unbounded.
+    /// Without it all versions are deleted. Cells written later survive, whatever their timestamp.
     #[pyo3(signature = (row, family = None, qualifier = None, *, timestamps = None))]
     fn delete(
         &self,
@@ -136,7 +138,7 @@ impl WriteBatch {
         })
     }
 
-    /// Deletes all rows from `start` up to, but without, `end`; None reaches to the end.
+    /// Deletes all rows from `start` (inclusive) to `end` (exclusive; None is unbounded).
     #[pyo3(signature = (start, end = None))]
     fn drop_row_range(&self, start: &[u8], end: Option<&[u8]>) -> PyResult<()> {
         check(start, &[], &[])?;

@@ -5,46 +5,47 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-create_exception!(stele, Error, PyException, "What every exception of this module is.");
+create_exception!(stele, Error, PyException, "Base class of all exceptions of this module.");
 create_exception!(stele, IoError, Error, "The file system failed; `path` is the file.");
 create_exception!(
     stele,
     NoSpaceError,
     IoError,
-    "The disk is full. Nothing acknowledged is lost; writes are taken again when there is space."
+    "The disk is full. Acknowledged writes are safe; writes succeed again once there is space."
 );
 create_exception!(
     stele,
     CorruptionError,
     Error,
-    "Bytes on disk break their format, in the file `path` at `offset`. `stele check` says more."
+    "The file `path` is damaged at `offset`. Run `stele check` for details."
 );
 create_exception!(
     stele,
     UnusableError,
     Error,
-    "The directory `path` cannot be used as it is; the text says why and what to do."
+    "The directory `path` cannot be used; the message states the reason and the remedy."
 );
 create_exception!(
     stele,
     InvalidArgumentError,
     Error,
-    "The call broke a documented limit, which the text names."
+    "The call broke a documented limit; the message names the limit."
 );
-create_exception!(stele, UnknownTreeError, Error, "There is no tree of that id.");
+create_exception!(stele, UnknownTreeError, Error, "No tree has this id.");
 create_exception!(
     stele,
     WritesStoppedError,
     Error,
-    "An earlier failure stopped writes; open the engine again. The text is that failure."
+    "An earlier failure stopped writes; reopen the engine. The message is that failure."
 );
 create_exception!(
     stele,
     UnavailableError,
     Error,
-    "Nothing was written: background work fails, and is tried again by itself. Try again later."
+    "Nothing was written, because background work is failing. The engine retries it; try again \
+     later."
 );
-create_exception!(stele, ClosedError, Error, "The engine, or the object itself, was closed.");
+create_exception!(stele, ClosedError, Error, "The engine or this object was closed.");
 
 /// Adds the exceptions to the module.
 pub(crate) fn add_to(py: Python<'_>, module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::Arc;
 
-/// Writes sorted cells into SSTables that nobody sees before `Engine.ingest`.
+/// Writes sorted cells into SSTables that stay invisible until `Engine.ingest`.
 ///
-/// Closed without `finish`, it removes what it wrote: use it in a `with` statement.
+/// Closing the writer without `finish` removes its files: use it in a `with` statement.
 #[pyclass(frozen, module = "stele")]
 pub(crate) struct SstWriter {
     pub(crate) handle: Arc<Handle>,
@@ -27,9 +27,9 @@ const FILES_ENDED: Failure = Failure::Ended("the files were appended to others")
 
 #[pymethods]
 impl SstWriter {
-    /// Adds a cell. Cells come in the order of a scan: rows, families and qualifiers ascending,
-    /// timestamps descending, none twice. InvalidArgumentError for one out of order, which is not
-    /// added; the writer can go on.
+    /// Adds a cell. Cells must be in scan order, without duplicates: rows, families and qualifiers
+    /// ascending, timestamps descending. Raises InvalidArgumentError for a cell out of order, which
+    /// is not added; the writer stays usable.
     #[pyo3(signature = (row, family, qualifier, value, timestamp = 0))]
     fn put(
         &self,
@@ -48,7 +48,7 @@ impl SstWriter {
         })
     }
 
-    /// Finishes the files: they are on disk, and nobody sees them yet.
+    /// Finishes the files: they are on disk but not yet visible.
     fn finish(&self, py: Python<'_>) -> PyResult<IngestFiles> {
         let files = self.handle.call(py, |_| {
             let writer = self.writer.lock().take().ok_or(WRITER_ENDED)?;
@@ -57,7 +57,7 @@ impl SstWriter {
         Ok(IngestFiles { handle: Arc::clone(&self.handle), files })
     }
 
-    /// Ends the writer; what it wrote and did not finish is removed.
+    /// Closes the writer and removes its unfinished files.
     fn close(&self, py: Python<'_>) {
         py.detach(|| drop(self.writer.lock().take()));
     }
@@ -72,8 +72,8 @@ impl SstWriter {
     }
 }
 
-/// Finished files for `Engine.ingest`. Dropped before, or left when the engine is closed, they are
-/// removed.
+/// Finished files for `Engine.ingest`. Files that were not ingested are removed with this object,
+/// or when the engine closes.
 #[pyclass(frozen, module = "stele")]
 pub(crate) struct IngestFiles {
     handle: Arc<Handle>,
@@ -104,9 +104,8 @@ impl IngestFiles {
 
 #[pymethods]
 impl IngestFiles {
-    /// Takes over the files of `other`, which is then used up, so that several writers are ingested
-    /// at once. InvalidArgumentError if they cannot be, being of another engine; `other` then keeps
-    /// them.
+    /// Moves the files of `other` into this object, so that several writers are ingested at once.
+    /// Raises InvalidArgumentError if `other` belongs to another engine; it then keeps its files.
     fn append(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
         self.handle.call(py, |_| {
             let refused = |what: &str| Err(engine::Error::InvalidArgument(what.to_owned()).into());
@@ -114,7 +113,7 @@ impl IngestFiles {
                 return refused("files cannot be appended to themselves");
             }
             if !Arc::ptr_eq(&self.handle, &other.handle) {
-                return refused("files of another engine");
+                return refused("the files belong to another engine");
             }
             let taken = other.files.lock().take().ok_or(FILES_ENDED)?;
             if let Some(files) = self.files.lock().as_mut() {
@@ -130,13 +129,13 @@ impl IngestFiles {
         self.look(py, engine::IngestFiles::len)
     }
 
-    /// Number of cells in them.
+    /// Number of cells.
     #[getter]
     fn cells(&self, py: Python<'_>) -> PyResult<u64> {
         self.look(py, engine::IngestFiles::cells)
     }
 
-    /// Their length, in bytes.
+    /// Total size in bytes.
     #[getter]
     fn bytes(&self, py: Python<'_>) -> PyResult<u64> {
         self.look(py, engine::IngestFiles::bytes)

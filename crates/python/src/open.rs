@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// An open data directory. Close it, or use it in a `with` statement.
 ///
-/// Any number of threads may use it and everything it gives. One process at a time has a directory
-/// open. What was written survives the end of the process, whether the engine was closed or not.
+/// Any number of threads may use an engine and its objects. Only one process can have a directory
+/// open. Writes survive the end of the process, even if the engine was not closed.
 #[pyclass(frozen, module = "stele")]
 pub(crate) struct Engine {
     pub(crate) handle: Arc<Handle>,
@@ -35,11 +35,13 @@ impl DurabilityArgument {
             Self::Named(name) if name == "sync" => Ok(Durability::Sync),
             Self::Named(name) if name == "none" => Ok(Durability::None),
             Self::Named(name) => Err(invalid(format!(
-                "durability {name:?} is not sync, none or a number of seconds"
+                "invalid durability {name:?}; use sync, none or a number of seconds"
             ))),
-            Self::Seconds(seconds) => Duration::try_from_secs_f64(seconds)
-                .map(Durability::Interval)
-                .map_err(|error| invalid(format!("durability of {seconds} seconds: {error}"))),
+            Self::Seconds(seconds) => {
+                Duration::try_from_secs_f64(seconds).map(Durability::Interval).map_err(|error| {
+                    invalid(format!("invalid durability of {seconds} seconds: {error}"))
+                })
+            }
         }
     }
 }
@@ -52,7 +54,7 @@ pub(crate) fn compression(name: &str) -> PyResult<Compression> {
         "none" => Ok(Compression::None),
         "lz4" => Ok(Compression::Lz4),
         "zstd" => Ok(Compression::Zstd),
-        other => Err(invalid(format!("compression {other:?} is not none, lz4 or zstd"))),
+        other => Err(invalid(format!("invalid compression {other:?}; use none, lz4 or zstd"))),
     }
 }
 
@@ -61,21 +63,23 @@ fn granularity(name: &str) -> PyResult<FilterGranularity> {
         "row" => Ok(FilterGranularity::Row),
         "family" => Ok(FilterGranularity::Family),
         "column" => Ok(FilterGranularity::Column),
-        other => Err(invalid(format!("filter granularity {other:?} is not row, family or column"))),
+        other => {
+            Err(invalid(format!("invalid filter granularity {other:?}; use row, family or column")))
+        }
     }
 }
 
 #[pymethods]
 impl Engine {
-    /// Opens the directory `path`, creating it if there is none, and recovers what its log holds.
+    /// Opens the directory `path`, creating it if it is missing, and replays its log.
     ///
     /// `durability` is "sync" (every write is on disk when it returns), "none" (never synced, for
     /// work that can be repeated) or a number of seconds from 0.001 to 60 (a crash of the machine
-    /// can lose the last of them). `memory_bytes_max` bounds blocks and memtables together. Options
-    /// that are not given have the engine's defaults.
+    /// can lose the writes of that time). `memory_bytes_max` limits blocks and memtables together.
+    /// Omitted options have the engine's defaults.
     ///
-    /// UnusableError if another process has it open or it is of a newer format; CorruptionError if
-    /// it is damaged.
+    /// Raises UnusableError if another process has the directory open or its format is newer, and
+    /// CorruptionError if it is damaged.
     #[staticmethod]
     #[pyo3(signature = (
         path, *, durability = None, memory_bytes_max = None, cache_bytes_max = None,
@@ -95,7 +99,7 @@ impl Engine {
     ) -> PyResult<Self> {
         if !(1..=BACKGROUND_THREADS_MAX).contains(&background_threads) {
             return Err(invalid(format!(
-                "option background_threads must be 1 to {BACKGROUND_THREADS_MAX}"
+                "option background_threads must be from 1 to {BACKGROUND_THREADS_MAX}"
             )));
         }
         let of = Options::default();
@@ -116,10 +120,10 @@ impl Engine {
         Ok(Self { handle: Handle::new(opened), path })
     }
 
-    /// Closes the engine. The second time it does nothing.
+    /// Closes the engine. Further calls do nothing.
     ///
-    /// Waits for calls of other threads. Scans, writers and files of it end, and whatever is left
-    /// of its objects raises ClosedError. The directory can be opened again when this returns.
+    /// Waits for calls of other threads, and ends all scans, writers and files. Afterwards the
+    /// engine's objects raise ClosedError. The directory can be opened again when this returns.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.handle.close(py)
     }
@@ -144,11 +148,11 @@ impl Engine {
         format!("<stele.Engine at {}{closed}>", self.path.display())
     }
 
-    /// Creates an empty tree and gives it. Durable when it returns.
+    /// Creates an empty tree and returns it. The tree is durable when this returns.
     ///
-    /// Compressions are "none", "lz4" and "zstd"; `compression_last` is that of the last level.
-    /// `filter_granularity` is "row", "family" or "column"; None learns it from reads. Options that
-    /// are not given have the engine's defaults. InvalidArgumentError if the id was ever used.
+    /// Compressions are "none", "lz4" and "zstd"; `compression_last` applies to the last level.
+    /// `filter_granularity` is "row", "family" or "column"; None learns it from reads. Omitted
+    /// options have the engine's defaults. Raises InvalidArgumentError if the id was ever used.
     #[pyo3(signature = (
         id, *, block_bytes = None, compression = None, compression_last = None,
         filter_bits_per_key = None, filter_granularity = None, row_prefix_bytes = 0,
@@ -184,48 +188,48 @@ impl Engine {
         Ok(Tree { handle: Arc::clone(&self.handle), id })
     }
 
-    /// Drops a tree and all it holds. Durable when it returns; open scans go on.
+    /// Drops a tree and its data. Durable when this returns; open scans continue.
     fn drop_tree(&self, py: Python<'_>, id: u32) -> PyResult<()> {
         self.handle.call(py, |engine| Ok(engine.drop_tree(TreeId(id))?))
     }
 
-    /// The tree of that id. UnknownTreeError if there is none.
+    /// Returns the tree with this id. Raises UnknownTreeError if it does not exist.
     fn tree(&self, py: Python<'_>, id: u32) -> PyResult<Tree> {
         let id = TreeId(id);
         self.handle.call(py, |engine| Ok(engine.tree(id).map(drop)?))?;
         Ok(Tree { handle: Arc::clone(&self.handle), id })
     }
 
-    /// The ids of all trees, ascending.
+    /// Returns the ids of all trees, ascending.
     fn trees(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
         self.handle.call(py, |engine| Ok(engine.trees().into_iter().map(|id| id.0).collect()))
     }
 
-    /// A moment of all trees, for reads that must agree. It keeps what it needs from vanishing
-    /// until it is closed: use it in a `with` statement.
+    /// Returns a snapshot of all trees, for consistent reads. A snapshot retains old data until it
+    /// is closed: use it in a `with` statement.
     fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         let snapshot = self.handle.call(py, |engine| Ok(engine.snapshot()))?;
         Ok(Snapshot::new(Arc::clone(&self.handle), snapshot))
     }
 
-    /// Makes every acknowledged write durable, whatever the durability is.
+    /// Syncs every acknowledged write to disk, whatever the durability is.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.handle.call(py, |engine| Ok(engine.sync()?))
     }
 
-    /// Copies the engine as it is at one moment into `path`, a directory that is new or empty and
-    /// on the same file system. Files are hard links; the copy is a data directory of its own.
+    /// Copies the engine at one point in time to `path`, a new or empty directory on the same file
+    /// system. SSTables are hard-linked. The copy is a complete data directory.
     fn checkpoint(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         self.handle.call(py, |engine| Ok(engine.checkpoint(&path)?))
     }
 
-    /// Makes the files of a writer part of their tree, all at once, and durable. They are then
-    /// empty. Gives the sequence number of their cells.
+    /// Adds the files of a writer to their tree, atomically and durably, and empties `files`.
+    /// Returns the sequence number of their cells.
     fn ingest(&self, py: Python<'_>, files: &IngestFiles) -> PyResult<u64> {
         self.handle.call(py, |engine| files.ingest_into(engine))
     }
 
-    /// Counters and gauges by name, over all trees since the engine was opened.
+    /// Returns counters and gauges by name, over all trees since the engine was opened.
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let metrics = self.handle.call(py, |engine| Ok(engine.metrics()))?;
         let all = PyDict::new(py);

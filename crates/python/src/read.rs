@@ -59,7 +59,7 @@ pub(crate) fn rows_of(
         (start, end, None) => {
             Ok(RowRange { start: start.unwrap_or_default().to_vec(), end: end.map(<[u8]>::to_vec) })
         }
-        _ => Err(invalid("rows are given by a prefix, or by start and end, not by both")),
+        _ => Err(invalid("pass a prefix, or start and end, but not both")),
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Cell {
     /// The column's name in its family.
     #[pyo3(get)]
     qualifier: Py<PyBytes>,
-    /// The version.
+    /// The version of the column.
     #[pyo3(get)]
     timestamp: i64,
     /// The value.
@@ -210,7 +210,7 @@ impl ScanState {
 
 /// Rows of a scan, in order: an iterator of `(row, cells)`.
 ///
-/// It sees one moment of the tree from beginning to end. Close it if it is not used to its end.
+/// A scan reads one snapshot of the tree. Close it if it is not read to the end.
 #[pyclass(frozen, module = "stele")]
 pub(crate) struct Scan {
     pub(crate) handle: Arc<Handle>,
@@ -245,7 +245,7 @@ impl Scan {
         row.map(|(row, cells)| Ok((PyBytes::new(py, &row), list_of(py, cells)?))).transpose()
     }
 
-    /// Ends the scan, so that it keeps no files from being deleted.
+    /// Ends the scan, so that obsolete files can be deleted.
     fn close(&self, py: Python<'_>) {
         py.detach(|| drop(self.state.lock().take()));
     }
@@ -260,9 +260,9 @@ impl Scan {
     }
 }
 
-/// A moment of the engine: reads that are given it see exactly what was committed before it.
+/// A point in time of the engine: reads with a snapshot see exactly what was committed before it.
 ///
-/// It keeps what it needs from vanishing until it is closed.
+/// A snapshot retains old data until it is closed.
 #[pyclass(frozen, module = "stele")]
 pub(crate) struct Snapshot {
     handle: Arc<Handle>,
@@ -280,7 +280,7 @@ impl Snapshot {
     /// The snapshot for a read of the engine of `handle`.
     fn for_read(&self, py: Python<'_>, handle: &Arc<Handle>) -> PyResult<engine::Snapshot> {
         if !Arc::ptr_eq(&self.handle, handle) {
-            return Err(invalid("the snapshot is of another engine"));
+            return Err(invalid("the snapshot belongs to another engine"));
         }
         let held = self.held.lock().clone();
         held.ok_or_else(|| Failure::Ended("the snapshot is closed").raise(py))
@@ -298,13 +298,13 @@ pub(crate) fn snapshot_of(
 
 #[pymethods]
 impl Snapshot {
-    /// The last sequence number that it sees.
+    /// The last sequence number that the snapshot includes.
     #[getter]
     fn sequence(&self) -> u64 {
         self.sequence.0
     }
 
-    /// Lets go of what it keeps.
+    /// Releases the snapshot.
     fn close(&self) {
         self.held.lock().take();
     }

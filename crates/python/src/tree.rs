@@ -56,11 +56,12 @@ impl Tree {
         format!("<stele.Tree {}>", self.id.0)
     }
 
-    /// Commits a batch: all of it or nothing. Durable, as the engine's durability says, and visible
-    /// when it returns. Gives the sequence number of its last mutation.
+    /// Commits a batch atomically. When this returns, the batch is visible, and durable according
+    /// to the engine's durability. Returns the sequence number of its last mutation.
     ///
-    /// NoSpaceError: nothing was written; try again when there is space. WritesStoppedError: after
-    /// a failed append or sync of the log; the batch may or may not be there after reopening.
+    /// Raises NoSpaceError if nothing was written for lack of space; try again later. Raises
+    /// WritesStoppedError after a failed append or sync of the log; after reopening, the batch may
+    /// or may not exist.
     fn write(&self, py: Python<'_>, batch: &WriteBatch) -> PyResult<u64> {
         self.commit(py, &batch.now())
     }
@@ -97,7 +98,7 @@ impl Tree {
         self.commit(py, &batch)
     }
 
-    /// The newest cell of a column, as `(timestamp, value)`; None if there is none.
+    /// Returns the newest cell of a column as `(timestamp, value)`, or None.
     #[pyo3(signature = (row, family, qualifier, *, snapshot = None))]
     fn get<'py>(
         &self,
@@ -114,8 +115,8 @@ impl Tree {
         Ok(cell.map(|cell| found(py, cell)))
     }
 
-    /// The newest cells of many columns `(row, family, qualifier)`, at one moment and in their
-    /// order; faster than one `get` after the other.
+    /// Returns the newest cells of many columns `(row, family, qualifier)`, in the same order and
+    /// at one point in time. Faster than repeated calls of `get`.
     #[pyo3(signature = (columns, *, snapshot = None))]
     fn multi_get<'py>(
         &self,
@@ -135,11 +136,12 @@ impl Tree {
         Ok(cells.into_iter().map(|cell| cell.map(|cell| found(py, cell))).collect())
     }
 
-    /// The cells of a row, by column and from the newest to the oldest; empty if it is not there.
+    /// Returns the cells of a row, by column, newest first. The list is empty if the row does not
+    /// exist.
     ///
-    /// `columns` is a list of families, of columns `(family, qualifier)` and of ranges
-    /// `(family, start, end)`; without it all are read. `versions_max` cells of a column at most,
-    /// of those in the half-open range `timestamps`.
+    /// `columns` is a list of families, columns `(family, qualifier)` and ranges
+    /// `(family, start, end)`; the default is all columns. At most `versions_max` cells of each
+    /// column are returned, only with timestamps in the half-open range `timestamps`.
     #[pyo3(signature = (
         row, *, columns = None, versions_max = None, timestamps = None, snapshot = None
     ))]
@@ -167,11 +169,11 @@ impl Tree {
         list_of(py, cells)
     }
 
-    /// Rows in order, as an iterator of `(row, cells)`, at one moment.
+    /// Returns an iterator of `(row, cells)` over rows in order, at one point in time.
     ///
-    /// The rows from `start` up to, but without, `end`, or those with `prefix`; from the last to
-    /// the first if `reverse`; `limit` of them at most. Cells are chosen as for `read_row`; a row
-    /// without any is passed over. Rows are read ahead, up to about a megabyte.
+    /// The scan covers rows from `start` (inclusive) to `end` (exclusive), or rows with `prefix`,
+    /// backwards if `reverse`, and at most `limit` rows. Cells are chosen as in `read_row`; rows
+    /// without cells are skipped. The scan reads ahead up to about a megabyte.
     #[pyo3(signature = (
         start = None, end = None, *, prefix = None, reverse = false, limit = None, columns = None,
         versions_max = None, timestamps = None, snapshot = None
@@ -204,13 +206,13 @@ impl Tree {
         Ok(Scan { handle: Arc::clone(&self.handle), state })
     }
 
-    /// Writes what is in memory into an SSTable, and waits for it. Happens by itself.
+    /// Flushes the memtable to an SSTable and waits. The engine also flushes by itself.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.handle.call(py, |engine| Ok(engine.flush(self.id)?))
     }
 
-    /// Merges everything in a range of rows down to the last level, and waits for it. Happens by
-    /// itself; of use after a bulk load or many deletes.
+    /// Compacts a range of rows into the last level and waits. The engine also compacts by itself;
+    /// this is useful after a bulk load or many deletes.
     #[pyo3(signature = (start = None, end = None, *, prefix = None))]
     fn compact_range(
         &self,
@@ -223,10 +225,10 @@ impl Tree {
         self.handle.call(py, |engine| Ok(engine.compact_range(self.id, &rows)?))
     }
 
-    /// A writer of sorted cells for a bulk load. Nobody sees them before `Engine.ingest`.
+    /// Returns a writer of sorted cells for a bulk load. Cells are invisible until `Engine.ingest`.
     ///
-    /// `compression` is "none", "lz4" or "zstd"; without it, that of the tree's last level. Files
-    /// without `filters` are a little faster to write.
+    /// `compression` is "none", "lz4" or "zstd"; the default is that of the tree's last level.
+    /// Files without `filters` are slightly faster to write.
     #[pyo3(signature = (*, compression = None, filters = true))]
     fn sst_writer(
         &self,
