@@ -134,7 +134,7 @@ fn a_stopped_store_is_copied_cloned_and_backed_up_without_opening_it() {
     assert!(deleted.contains("deleted 20"), "{deleted}");
     succeed(run(&["backup", "list", "--from", text(&to)]));
     refused(&run(&["backup", "list", "--from", "ftp://somewhere/x"]), "s3://BUCKET/PREFIX");
-    refused(&run(&["backup", "list", "--from", text(&root.path().join("none"))]), "no directory");
+    refused(&run(&["backup", "list", "--from", text(&root.path().join("none"))]), "does not exist");
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn rows_out_of_order_are_named_and_nothing_is_loaded() {
     let refused = setting.load(&input, &[]);
     assert_eq!(refused.status.code(), Some(1));
     let said = stderr(&refused);
-    for part in ["nothing was loaded", "line 4", "\"b\"", "\"c\" of line 3", "--sort"] {
+    for part in ["nothing was loaded", "line 4", "\"b\"", "\"c\" on line 3", "--sort"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert_eq!(setting.files("sst"), 0, "no file is left");

@@ -7,6 +7,7 @@ mod backup;
 mod configuration;
 mod directories;
 mod documents;
+mod english;
 mod import;
 mod import_again;
 mod imports;
