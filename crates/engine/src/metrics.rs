@@ -194,7 +194,7 @@ impl Shared {
         add("cache_evicted_total", "Blocks evicted from the block cache", cache.evicted);
         add("cache_not_kept_total", "Blocks read and not kept", cache.not_kept);
         let help = "Blocks read and not kept, since others were worth more";
-        add("cache_turned_away_total", help, cache.turned_away);
+        add("cache_rejected_total", help, cache.rejected);
         let help = "Blocks of compactions' outputs that took the place of those they came of";
         add("cache_inherited_total", help, cache.inherited);
         add("cache_inherited_bytes_total", "Bytes of those", cache.inherited_bytes);

@@ -66,7 +66,7 @@ impl Admission {
 impl<M: Plain> Cache<M> {
     /// Whether a block of `len` bytes, read from disk and not in memory, is worth keeping: there is
     /// room, or somebody asked for it lately. Asked once for each time the block was read. Who does
-    /// not keep it says so ([`Self::turned_away`]).
+    /// not keep it says so ([`Self::rejected`]).
     pub fn is_worth_keeping(&self, key: CacheKey, len: usize) -> bool {
         let Some(class) = self.arena.class_for(len, 0) else { return true };
         let full = self.admission.full[class].load(Ordering::Relaxed);
@@ -74,9 +74,9 @@ impl<M: Plain> Cache<M> {
     }
 
     /// Counts a block of `len` bytes that was read and not kept, for which the cache grows if it may.
-    pub fn turned_away(self: &Arc<Self>, len: usize) {
+    pub fn rejected(self: &Arc<Self>, len: usize) {
         self.count(Counted::Miss, 1);
-        self.count(Counted::TurnedAway, 1);
+        self.count(Counted::Rejected, 1);
         if self.bytes_max() < self.budget.blocks_limit() {
             self.grow_for(len);
         }

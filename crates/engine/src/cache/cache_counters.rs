@@ -8,7 +8,7 @@ pub(super) enum Counted {
     Inserted,
     Evicted,
     NotKept,
-    TurnedAway,
+    Rejected,
     Inherited,
     InheritedBytes,
     InheritedUsed,
@@ -33,7 +33,7 @@ pub struct CacheCounters {
     pub not_kept: u64,
     /// Blocks that were read, looked at and not kept, since others would have had to go that are
     /// worth more.
-    pub turned_away: u64,
+    pub rejected: u64,
     /// Blocks that took the place of those they came of, and their bytes.
     pub inherited: u64,
     /// See `inherited`.

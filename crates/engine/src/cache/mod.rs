@@ -391,7 +391,7 @@ impl<M: Plain> Cache<M> {
             inserted: self.counters.read(Counted::Inserted as usize),
             evicted: self.counters.read(Counted::Evicted as usize),
             not_kept: self.counters.read(Counted::NotKept as usize),
-            turned_away: self.counters.read(Counted::TurnedAway as usize),
+            rejected: self.counters.read(Counted::Rejected as usize),
             inherited: self.counters.read(Counted::Inherited as usize),
             inherited_bytes: self.counters.read(Counted::InheritedBytes as usize),
             inherited_used: self.counters.read(Counted::InheritedUsed as usize),

@@ -569,15 +569,15 @@ fn while_there_is_room_every_block_is_worth_keeping_and_then_what_comes_again() 
         }
         (few..many).for_each(|offset| load(&cache, offset, CachePriority::Normal, FILL));
         // Frames come free several at a time.
-        let turned_away = (3000..4000).find(|offset| {
+        let rejected = (3000..4000).find(|offset| {
             let kept = cache.is_worth_keeping(key(*offset), LEN);
             if kept {
                 load(&cache, *offset, CachePriority::Normal, FILL);
             }
             !kept
         });
-        let turned_away = turned_away.expect("others would have to go");
-        assert!(cache.is_worth_keeping(key(turned_away), LEN), "it came again");
+        let rejected = rejected.expect("others would have to go");
+        assert!(cache.is_worth_keeping(key(rejected), LEN), "it came again");
         assert!(cache.is_worth_keeping(key(5001), 4 << 20), "it takes no frame's place");
         cache.remove_file(FileNumber(7));
         // Frames come free after a grace period.
@@ -598,15 +598,15 @@ fn a_cache_that_grows_has_room_again() {
         let cache = TestCache::within(Arc::clone(&budget), CacheFeatures::PASSING);
         let mut others = budget.charge(Use::Building).of(size / 4 * 3);
         cache.balance();
-        let turned_away = (0..8000).find(|offset| {
+        let rejected = (0..8000).find(|offset| {
             load(&cache, *offset, CachePriority::Normal, FILL);
             !cache.is_worth_keeping(key(10_000 + offset), LEN)
         });
-        assert!(turned_away.is_some(), "it is full");
+        assert!(rejected.is_some(), "it is full");
         others.set(0);
         // It grows when so much was turned away that it would use the room.
         let grows = || {
-            cache.turned_away(LEN);
+            cache.rejected(LEN);
             cache.bytes_max() == size
         };
         assert!((0..60_000).any(|_| grows()), "{cache:?}");

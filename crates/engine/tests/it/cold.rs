@@ -246,16 +246,16 @@ fn fill(tree: &TreeReader) {
 fn once_the_cache_is_full_a_get_in_flight_keeps_only_what_was_asked_for_lately() {
     let dir = tempfile::tempdir().unwrap();
     let (engine, tree) = loaded(dir.path(), roomy());
-    let turned_away = || metric(&engine, "cache_turned_away_total");
+    let rejected = || metric(&engine, "cache_rejected_total");
     // While there is room, all is kept.
     get_in_flight(&engine, &tree, (0..200).step_by(4));
-    assert_eq!((get_in_flight(&engine, &tree, (0..200).step_by(4)), turned_away()), (0, 0));
+    assert_eq!((get_in_flight(&engine, &tree, (0..200).step_by(4)), rejected()), (0, 0));
     fill(&tree);
     let hot = || (0..400).step_by(4);
     hot().chain(hot()).for_each(|number| drop(tree.get(of(&row(number)), None).unwrap()));
     // Of 2,500 blocks that are asked for once, few cost another its place.
     let read = get_in_flight(&engine, &tree, (2000..12_000).step_by(4));
-    assert!(read >= 2400 && turned_away() > read * 4 / 5, "{} of {read}", turned_away());
+    assert!(read >= 2400 && rejected() > read * 4 / 5, "{} of {read}", rejected());
     let read = get_in_flight(&engine, &tree, hot());
     assert!(read <= 10, "{read} of 100 blocks had to go");
     // What is asked for again is kept.
@@ -280,7 +280,7 @@ fn damage_of_a_block_that_is_not_kept_fails_the_get_too() {
     // The rest of each page stays as it is, so other blocks are whole.
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xee; 64], 1_000_000).unwrap();
     let mut gets = tree.in_flight(8, None);
-    let before = metric(&engine, "cache_turned_away_total");
+    let before = metric(&engine, "cache_rejected_total");
     (0..2000).for_each(|number| gets.submit(u64::from(number), of(&row(number))));
     let mut damaged = 0;
     while let Some((number, answer)) = gets.wait() {
@@ -291,8 +291,8 @@ fn damage_of_a_block_that_is_not_kept_fails_the_get_too() {
         }
     }
     assert!((1..=5).contains(&damaged), "{damaged}");
-    let turned_away = metric(&engine, "cache_turned_away_total") - before;
-    assert!(turned_away > 100, "{turned_away}");
+    let rejected = metric(&engine, "cache_rejected_total") - before;
+    assert!(rejected > 100, "{rejected}");
 }
 
 /// A damaged block fails the reads that need it, with its file, and no others.

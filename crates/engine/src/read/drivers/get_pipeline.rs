@@ -186,7 +186,7 @@ impl InFlightGets {
         {
             load.gets = self.answer_from_passing(&load.block, framed, load.gets);
             if load.gets.is_empty() {
-                return self.tree.cache().turned_away(framed.len());
+                return self.tree.cache().rejected(framed.len());
             }
         }
         let outcome = load.block.enter(self.tree.cache(), read.result);
