@@ -248,7 +248,7 @@ impl Shared {
         let building = charged(Use::Building);
         add("memory_building_bytes", "What SSTables being written gather", building);
         let help = "What the process has beside all of these, where it tells the engine";
-        add("memory_beside_bytes", help, budget.beside() as u64);
+        add("memory_untracked_bytes", help, budget.untracked() as u64);
     }
 
     /// What was asked of filters, over all trees there are and were.

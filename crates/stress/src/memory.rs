@@ -33,7 +33,7 @@ fn allowed(run: &Run, budget: u64) -> u64 {
 pub(crate) struct Account(Vec<(&'static str, u64)>);
 
 impl Account {
-    const BESIDE: &'static str = "memory_beside_bytes";
+    const BESIDE: &'static str = "memory_untracked_bytes";
 
     /// What `engine` says now.
     pub(crate) fn of(engine: &Engine) -> Self {
@@ -136,7 +136,7 @@ mod tests {
             "111.0 MiB of memory where 110.0 MiB may be, with a budget of 100.0 MiB",
             "less 5.0 MiB before",
             "2.0 MiB that the expected state",
-            "account has 60.0 MiB: memory_beside_bytes 70.0 MiB, memory_blocks_bytes 60.0 MiB",
+            "account has 60.0 MiB: memory_untracked_bytes 70.0 MiB, memory_blocks_bytes 60.0 MiB",
         ];
         parts.iter().for_each(|part| assert!(what.contains(part), "{part}: {what}"));
         // A state that shrank is no memory of the engine's.

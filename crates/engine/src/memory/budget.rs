@@ -121,7 +121,7 @@ impl Budget {
     }
 
     /// Bytes that nobody charges, by what was told last.
-    pub fn beside(&self) -> usize {
+    pub fn untracked(&self) -> usize {
         self.outside.load(Ordering::Relaxed).saturating_sub(self.charged_in_all())
     }
 
@@ -275,8 +275,8 @@ mod tests {
     }
 
     #[test]
-    fn blocks_give_way_to_what_is_beside_and_memtables_do_not() {
-        for (case, outside, beside, blocks) in [
+    fn untracked_memory_shrinks_blocks_but_not_memtables() {
+        for (case, outside, untracked, blocks) in [
             ("never told", 0, 0, 540),
             ("less than is charged", 60, 0, 540),
             ("as much as is charged", 100, 0, 540),
@@ -288,7 +288,7 @@ mod tests {
             let budget = Budget::new(640, None);
             let _active = budget.charge(Use::Active).of(100);
             budget.set_outside(outside);
-            assert_eq!((budget.beside(), budget.blocks_max()), (beside, blocks), "{case}");
+            assert_eq!((budget.untracked(), budget.blocks_max()), (untracked, blocks), "{case}");
             assert_eq!(budget.memtables_max(), 320, "{case}");
         }
     }
@@ -300,21 +300,21 @@ mod tests {
         budget.set_outside(250);
         // What is charged later is taken for memory that was there already, up to what was told.
         active.set(250);
-        assert_eq!((budget.beside(), budget.blocks_max()), (0, 390));
+        assert_eq!((budget.untracked(), budget.blocks_max()), (0, 390));
         active.set(300);
-        assert_eq!((budget.beside(), budget.blocks_max()), (0, 340));
+        assert_eq!((budget.untracked(), budget.blocks_max()), (0, 340));
     }
 
     #[test]
-    fn what_is_beside_goes_little_by_little() {
+    fn untracked_memory_falls_gradually() {
         let budget = Budget::new(640, None);
         budget.set_outside(320);
         budget.set_outside(0);
-        assert_eq!(budget.beside(), 300);
+        assert_eq!(budget.untracked(), 300);
         budget.set_outside(310);
-        assert_eq!(budget.beside(), 310, "more counts at once");
+        assert_eq!(budget.untracked(), 310, "more counts at once");
         (0..100).for_each(|_| budget.set_outside(0));
-        assert_eq!((budget.beside(), budget.blocks_max()), (0, 640));
+        assert_eq!((budget.untracked(), budget.blocks_max()), (0, 640));
     }
 
     #[test]

@@ -151,7 +151,7 @@ fn what_an_ingest_gathers_is_charged_until_its_file_is_written() {
 }
 
 #[test]
-fn blocks_give_way_to_what_the_process_has_beside_and_come_back() {
+fn untracked_memory_shrinks_blocks_until_it_is_freed() {
     in_own_process(|| {
         const BUDGET: usize = 16 * MIB;
         let dir = tempfile::tempdir().unwrap();
@@ -169,22 +169,22 @@ fn blocks_give_way_to_what_the_process_has_beside_and_come_back() {
         }
         engine.ingest(&mut writer.finish().unwrap()).unwrap();
         let blocks = || metric(&engine, "memory_blocks_bytes");
-        let beside = || metric(&engine, "memory_beside_bytes");
+        let untracked = || metric(&engine, "memory_untracked_bytes");
         // Told as often as the scan goes on: what was beside and is not goes little by little.
-        let read_all = |beside: usize| {
+        let read_all = |untracked: usize| {
             for _ in 0..4 {
                 assert_eq!(rows_of(&engine, TREE), 20_000);
-                (0..50).for_each(|_| engine.note_process_memory(in_use(&engine) + beside));
+                (0..50).for_each(|_| engine.note_process_memory(in_use(&engine) + untracked));
             }
         };
         read_all(0);
-        assert!(blocks() > BUDGET / 8 * 6 && beside() == 0, "{} {}", blocks(), beside());
+        assert!(blocks() > BUDGET / 8 * 6 && untracked() == 0, "{} {}", blocks(), untracked());
         // So much that there is room for, so much that an eighth is left, and more than that.
         for (there, most, least) in [(6, 10, 7), (13, 3, 1), (40, 2, 1)] {
             read_all(there * MIB);
             eventually("blocks give way", || blocks() <= most * MIB);
             assert!(blocks() >= least * MIB, "{there} MiB beside: {}", blocks());
-            assert!(beside().abs_diff(there * MIB) < MIB, "{there} MiB beside: {}", beside());
+            assert!(untracked().abs_diff(there * MIB) < MIB, "{there} MiB beside: {}", untracked());
         }
         // Memtables keep their share.
         (0..150).for_each(|at| write(&engine, TREE, 100_000 + at * 20..100_000 + (at + 1) * 20));
@@ -194,7 +194,7 @@ fn blocks_give_way_to_what_the_process_has_beside_and_come_back() {
             assert_eq!(rows_of(&engine, TREE), 23_000);
             (0..50).for_each(|_| engine.note_process_memory(in_use(&engine)));
         }
-        assert!(blocks() > BUDGET / 8 * 6 && beside() == 0, "{} {}", blocks(), beside());
+        assert!(blocks() > BUDGET / 8 * 6 && untracked() == 0, "{} {}", blocks(), untracked());
     });
 }
 

@@ -21,12 +21,12 @@ fn a_started_server_is_healthy_and_ready_and_has_metrics() {
 }
 
 #[test]
-fn a_server_tells_its_engine_what_it_has_beside() {
+fn a_server_reports_its_untracked_memory() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
     let beside = || {
         let (_, metrics) = server.get("/metrics");
-        let value = |line: &str| line.strip_prefix("stele_memory_beside_bytes ")?.parse().ok();
+        let value = |line: &str| line.strip_prefix("stele_memory_untracked_bytes ")?.parse().ok();
         metrics.lines().find_map(value).unwrap_or(0u64)
     };
     // Its threads and listeners have some memory, and nobody charges it.
