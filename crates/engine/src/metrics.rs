@@ -211,11 +211,11 @@ impl Shared {
         add("sequence_oldest_snapshot", "Oldest sequence number a snapshot holds", oldest.0);
         let (held, held_bytes) = self.obsolete.held();
         add(
-            "held_ssts",
+            "obsolete_ssts",
             "SSTables kept only for reads and snapshots that began before a compaction",
             held,
         );
-        add("held_sst_bytes", "Bytes of those", held_bytes);
+        add("obsolete_sst_bytes", "Bytes of those", held_bytes);
         let open = self.open_files.count() as u64;
         add("ssts_open", "SSTables whose file is open", open);
         let help = "Files opened again after they were closed to keep to open_files_max";

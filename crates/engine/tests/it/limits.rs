@@ -285,14 +285,14 @@ fn a_scan_held_open_keeps_what_it_needs_and_no_more() {
     write(0);
     let (files, bytes) = (ssts(dir.path()), metric(&engine, "level2_bytes"));
     let live = || metric(&engine, "level2_bytes");
-    assert_eq!(metric(&engine, "held_ssts"), 0);
+    assert_eq!(metric(&engine, "obsolete_ssts"), 0);
     let mut scan = engine.scan(TREE, &ScanRequest::default(), None).unwrap();
     assert!(scan.next_row().unwrap().is_some());
     // An hour of a busy table, in little: everything is rewritten again and again.
     for round in 1..=size(60, 12) as u8 {
         write(round);
         // The files of the scan stay, and of all that came and went since nothing does.
-        let held = || (metric(&engine, "held_ssts"), metric(&engine, "held_sst_bytes"));
+        let held = || (metric(&engine, "obsolete_ssts"), metric(&engine, "obsolete_sst_bytes"));
         eventually(&format!("round {round}: the scan's files are held"), || {
             held() == (files, bytes)
         });
@@ -311,7 +311,7 @@ fn a_scan_held_open_keeps_what_it_needs_and_no_more() {
     }
     assert_eq!(rows, ROWS);
     drop(scan);
-    assert_eq!(metric(&engine, "held_ssts"), 0);
+    assert_eq!(metric(&engine, "obsolete_ssts"), 0);
     write(99);
     eventually("all but the newest files go", || ssts(dir.path()) <= files + 1);
 }

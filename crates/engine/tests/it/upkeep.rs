@@ -281,7 +281,7 @@ fn a_scan_held_for_an_hour_costs_what_it_began_with() {
             engine.compact_range(TREE, &RowRange::ALL).unwrap();
         }
         let want = if minute < 4 { 0..=began_with } else { began_with..=began_with };
-        let held = metric(&engine, "held_sst_bytes");
+        let held = metric(&engine, "obsolete_sst_bytes");
         assert!(want.contains(&held), "minute {minute}: {held} of {began_with}");
         assert!(metric(&engine, "memory_memtables_outlived_bytes") > 0);
     }
@@ -308,7 +308,8 @@ fn a_scan_held_for_an_hour_costs_what_it_began_with() {
     assert_eq!(rows, ROWS + 1);
     drop(scan);
     pass(&machine, A_LOOK);
-    let held = ["held_ssts", "memory_memtables_outlived_bytes"].map(|name| metric(&engine, name));
+    let held =
+        ["obsolete_ssts", "memory_memtables_outlived_bytes"].map(|name| metric(&engine, name));
     assert_eq!(held, [0; 2]);
 }
 

@@ -208,8 +208,8 @@ fn compacted_while_deleted(engine: &Engine, rules: &Rules) -> Seen {
     seen
 }
 
-fn held_ssts(engine: &Engine) -> u64 {
-    engine.metrics().get("held_ssts").expect("it is counted")
+fn obsolete_ssts(engine: &Engine) -> u64 {
+    engine.metrics().get("obsolete_ssts").expect("it is counted")
 }
 
 #[test]
@@ -229,9 +229,9 @@ fn a_snapshot_with_a_delete_amid_a_compaction_keeps_the_cell_that_it_brings_back
     drop(snapshot);
     seen.check(&engine, 1).unwrap();
     // Its files go with it.
-    assert_eq!(held_ssts(&engine), 1);
+    assert_eq!(obsolete_ssts(&engine), 1);
     drop((seen, tree));
-    assert_eq!(held_ssts(&engine), 0);
+    assert_eq!(obsolete_ssts(&engine), 0);
 }
 
 #[test]
@@ -239,9 +239,9 @@ fn a_tree_that_is_dropped_is_kept_by_no_snapshot() {
     let rules = Rules { versions: 1, ..Rules::default() };
     let engine = open(&Machine::new(2), &rules);
     let seen = compacted_while_deleted(&engine, &rules);
-    assert_eq!(held_ssts(&engine), 1);
+    assert_eq!(obsolete_ssts(&engine), 1);
     engine.drop_tree(TREE).unwrap();
-    assert_eq!(held_ssts(&engine), 0);
+    assert_eq!(obsolete_ssts(&engine), 0);
     drop(seen);
 }
 
@@ -322,7 +322,7 @@ fn history(seed: u64) -> Result<(), String> {
             let number = seen.snapshot.sequence().0;
             checked.map_err(|how| format!("step {step}, at {number}: {how}"))?;
         }
-        KEPT.fetch_add(u64::from(held_ssts(&engine) > 0), Ordering::Relaxed);
+        KEPT.fetch_add(u64::from(obsolete_ssts(&engine) > 0), Ordering::Relaxed);
     }
     Ok(())
 }
