@@ -70,7 +70,7 @@ base::lock_order! {
     /// Compactions that run.
     RunningCompactions {}
     /// The pieces of a merge.
-    MergePieces {}
+    SubcompactionState {}
     /// Files that wait to be deleted.
     ObsoleteFiles {}
     /// The slot of a file that is being opened, then that of the file that is closed for it.

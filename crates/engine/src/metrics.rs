@@ -42,8 +42,8 @@ pub(crate) struct Counters {
     pub(crate) compactions: AtomicU64,
     pub(crate) compacted_bytes: AtomicU64,
     /// Pieces of compactions that were divided, and those of them that another thread wrote.
-    pub(crate) compaction_pieces: AtomicU64,
-    pub(crate) compaction_pieces_helped: AtomicU64,
+    pub(crate) subcompactions: AtomicU64,
+    pub(crate) subcompactions_helped: AtomicU64,
     pub(crate) compactions_for_garbage: AtomicU64,
     pub(crate) compactions_for_reads: AtomicU64,
     pub(crate) ingests: AtomicU64,
@@ -153,11 +153,11 @@ impl Shared {
         add("compactions_total", "Compactions finished", read(&counters.compactions));
         let compacted = read(&counters.compacted_bytes);
         add("compacted_bytes_total", "Bytes written by compactions", compacted);
-        let pieces = read(&counters.compaction_pieces);
-        add("compaction_pieces_total", "Pieces that large compactions were divided into", pieces);
-        let helped = read(&counters.compaction_pieces_helped);
+        let pieces = read(&counters.subcompactions);
+        add("subcompactions_total", "Pieces that large compactions were divided into", pieces);
+        let helped = read(&counters.subcompactions_helped);
         let help = "Of these, those that another thread than the compaction's wrote";
-        add("compaction_pieces_helped_total", help, helped);
+        add("subcompactions_helped_total", help, helped);
         let garbage = read(&counters.compactions_for_garbage);
         let help = "Compactions of files that were mostly tombstones and expired cells";
         add("compactions_for_garbage_total", help, garbage);

@@ -176,8 +176,8 @@ base::shape! {
         move_part = 8, 1 => 1 << 20;
         /// Bytes of the level below that an output may overlap, in multiples of an SSTable's.
         overlap_factor = 8, 1 => 1 << 20;
-        /// Bytes of a piece of a compaction at least, in hundredths of an SSTable's.
-        piece_percent = 100, 1 => 1 << 20;
+        /// Bytes of a subcompaction of a compaction at least, in hundredths of an SSTable's.
+        subcompaction_percent = 100, 1 => 1 << 20;
         /// What goes up whole at once, in multiples of a full level 0.
         soon_factor = 4, 1 => 1 << 20;
         /// Part of the last level's size that the older run of level 1 takes.

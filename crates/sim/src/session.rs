@@ -22,7 +22,7 @@ use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const PIECES: &str = "compaction_pieces_total";
+const PIECES: &str = "subcompactions_total";
 
 /// Changes of which nobody knows whether they happened.
 #[derive(Debug, Default)]

@@ -415,7 +415,7 @@ impl Shared {
             };
             self.writing(tree, &|_| (), |writing| Merging::new(writing, Arc::clone(plan), inputs))
         };
-        self.write_pieces(tree, merging, running)
+        self.write_subcompactions(tree, merging, running)
     }
 
     /// Which blocks of what was written are to take the place of those in memory that they came of.

@@ -1,23 +1,23 @@
-//! A merge that several threads work on: who takes which piece, and who may help.
+//! A merge that several threads work on: who takes which subcompaction, and who may help.
 //!
 //! Invariants:
-//! 1. Who has the plan takes one piece after the other until none is left, so all are written though
-//!    nobody helps. Only then it waits, and only for pieces that others are writing; who writes one
+//! 1. Who has the plan takes one subcompaction after the other until none is left, so all are written though
+//!    nobody helps. Only then it waits, and only for subcompactions that others are writing; who writes one
 //!    waits for nobody.
 //! 2. Helpers are background threads that compactions leave idle. One is asked only if, beside it
 //!    and all that compactions have, another thread is left for flushes.
-//! 3. The first failure ends all pieces at their next rows, and the files of all are removed.
-//! 4. A piece whose writer panics is one that failed: nobody waits for it.
-//! 5. A helper holds input files only while it has a piece. So nobody but who has the plan holds
+//! 3. The first failure ends all subcompactions at their next rows, and the files of all are removed.
+//! 4. A subcompaction whose writer panics is one that failed: nobody waits for it.
+//! 5. A helper holds input files only while it has a subcompaction. So nobody but who has the plan holds
 //!    them when all are written.
 
 use super::compaction_jobs::Running;
 use super::io_rate::Writer;
-use crate::compaction::execute::{Merging, Piece, Writing, Written};
+use crate::compaction::execute::{Merging, Subcompaction, Writing, Written};
 use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::health::failure_policy::Task;
-use crate::locks::MergePieces;
+use crate::locks::SubcompactionState;
 use crate::marks::Mark;
 use crate::request::RowRange;
 use crate::tree::Tree;
@@ -55,10 +55,10 @@ impl Drop for Taken {
     }
 }
 
-/// The pieces of one merge.
-struct Pieces {
-    state: Mutex<State, MergePieces>,
-    /// Signalled when a piece ends.
+/// The subcompactions of one merge.
+struct Subcompactions {
+    state: Mutex<State, SubcompactionState>,
+    /// Signalled when a subcompaction ends.
     ended: Condvar,
     /// Relaxed: a hint to those who write. What went wrong is in `state`.
     failed: AtomicBool,
@@ -70,18 +70,18 @@ struct State {
     /// How many are being written.
     writing: usize,
     /// Those that are written, in their places.
-    written: Vec<Option<Piece>>,
+    written: Vec<Option<Subcompaction>>,
     failure: Option<Error>,
 }
 
-/// A piece that somebody writes, until this is dropped.
+/// A subcompaction that somebody writes, until this is dropped.
 struct Turn<'a> {
-    pieces: &'a Pieces,
+    subcompactions: &'a Subcompactions,
     place: usize,
     rows: RowRange,
 }
 
-impl Pieces {
+impl Subcompactions {
     fn new(rows: Vec<RowRange>) -> Self {
         let written = rows.iter().map(|_| None).collect();
         let waiting = rows.into_iter().enumerate().collect();
@@ -89,15 +89,15 @@ impl Pieces {
         Self { state: Mutex::new(state), ended: Condvar::new(), failed: AtomicBool::new(false) }
     }
 
-    /// The next piece, if one is left and none has failed.
+    /// The next subcompaction, if one is left and none has failed.
     fn take(&self) -> Option<Turn<'_>> {
         let mut state = self.state.lock();
         let (place, rows) = state.waiting.pop_front()?;
         state.writing += 1;
-        Some(Turn { pieces: self, place, rows })
+        Some(Turn { subcompactions: self, place, rows })
     }
 
-    /// Lets no further piece begin. Those that end because of it are told that all is closed.
+    /// Lets no further subcompaction begin. Those that end because of it are told that all is closed.
     fn fail(&self, state: &mut State, error: Error) {
         state.failure.get_or_insert(error);
         state.waiting.clear();
@@ -108,8 +108,8 @@ impl Pieces {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Waits for the pieces that are being written. Gives those that were, or what failed first.
-    fn wait(&self) -> (Vec<Piece>, Result<()>) {
+    /// Waits for the subcompactions that are being written. Gives those that were, or what failed first.
+    fn wait(&self) -> (Vec<Subcompaction>, Result<()>) {
         let mut state = self.state.lock();
         self.ended.wait_while(&mut state, |state| state.writing > 0);
         let failure = state.failure.take();
@@ -121,11 +121,11 @@ impl Pieces {
 }
 
 impl Turn<'_> {
-    fn end(self, outcome: Result<Piece>) {
-        let mut state = self.pieces.state.lock();
+    fn end(self, outcome: Result<Subcompaction>) {
+        let mut state = self.subcompactions.state.lock();
         match outcome {
-            Ok(piece) => state.written[self.place] = Some(piece),
-            Err(error) => self.pieces.fail(&mut state, error),
+            Ok(subcompaction) => state.written[self.place] = Some(subcompaction),
+            Err(error) => self.subcompactions.fail(&mut state, error),
         }
     }
 }
@@ -134,16 +134,17 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let why = "another thread of the compaction panicked".to_owned();
-            self.pieces.fail(&mut self.pieces.state.lock(), Error::WritesStopped(why));
+            self.subcompactions
+                .fail(&mut self.subcompactions.state.lock(), Error::WritesStopped(why));
         }
-        self.pieces.state.lock().writing -= 1;
-        self.pieces.ended.notify_all();
+        self.subcompactions.state.lock().writing -= 1;
+        self.subcompactions.ended.notify_all();
     }
 }
 
 impl Shared {
     /// Writes all that `merging` has to, with the help of idle threads if it is large.
-    pub(crate) fn write_pieces(
+    pub(crate) fn write_subcompactions(
         self: &Arc<Self>,
         tree: &Arc<Tree>,
         merging: Merging,
@@ -151,41 +152,41 @@ impl Shared {
     ) -> Result<Written> {
         let merging = Arc::new(merging);
         let (rows, helpers) = self.divide(&merging);
-        let pieces = Arc::new(Pieces::new(rows));
+        let subcompactions = Arc::new(Subcompactions::new(rows));
         for helper in helpers {
-            self.ask_for_help(tree, &pieces, &merging, running, helper);
+            self.ask_for_help(tree, &subcompactions, &merging, running, helper);
         }
         loop {
             // On a simulated machine who was asked helps now.
-            if Arc::strong_count(&pieces) > 1 {
+            if Arc::strong_count(&subcompactions) > 1 {
                 self.env.tasks.help();
             }
-            let Some(turn) = pieces.take() else { break };
-            let outcome = self.write_piece(tree, &merging, &turn, running);
+            let Some(turn) = subcompactions.take() else { break };
+            let outcome = self.write_subcompaction(tree, &merging, &turn, running);
             turn.end(outcome);
         }
-        let (written, outcome) = pieces.wait();
+        let (written, outcome) = subcompactions.wait();
         match outcome {
             Ok(()) => Ok(merging.finish(written)),
             Err(error) => {
                 self.writing(tree, &|_| (), |writing| {
-                    written.into_iter().for_each(|piece| piece.discard(writing));
+                    written.into_iter().for_each(|subcompaction| subcompaction.discard(writing));
                 });
                 Err(error)
             }
         }
     }
 
-    /// The rows of the pieces, and the threads that may help with them.
+    /// The rows of the subcompactions, and the threads that may help with them.
     fn divide(&self, merging: &Merging) -> (Vec<RowRange>, Vec<Taken>) {
         let threads = self.env.tasks.threads();
         let most = self.options.subcompactions_max.unwrap_or(threads);
         let mut helpers = self.compactions.threads.take_idle(most - 1, threads);
-        let rows = merging.pieces(1 + helpers.len());
+        let rows = merging.subcompactions(1 + helpers.len());
         helpers.truncate(rows.len() - 1);
         if rows.len() > 1 {
             Mark::CompactionDivided.hit();
-            self.counters.compaction_pieces.fetch_add(rows.len() as u64, Ordering::Relaxed);
+            self.counters.subcompactions.fetch_add(rows.len() as u64, Ordering::Relaxed);
         }
         (rows, helpers)
     }
@@ -193,41 +194,47 @@ impl Shared {
     fn ask_for_help(
         self: &Arc<Self>,
         tree: &Arc<Tree>,
-        pieces: &Arc<Pieces>,
+        subcompactions: &Arc<Subcompactions>,
         merging: &Arc<Merging>,
         running: &Arc<Running>,
         thread: Taken,
     ) {
-        let (tree, pieces) = (Arc::clone(tree), Arc::clone(pieces));
+        let (tree, subcompactions) = (Arc::clone(tree), Arc::clone(subcompactions));
         let (merging, running) = (Arc::downgrade(merging), Arc::clone(running));
         self.run_later(Duration::ZERO, Task::Compaction, "help with a compaction", move |shared| {
             let _thread = thread;
-            shared.help_with(&tree, &pieces, &merging, &running);
+            shared.help_with(&tree, &subcompactions, &merging, &running);
         });
     }
 
-    fn help_with(&self, tree: &Tree, pieces: &Pieces, merging: &Weak<Merging>, running: &Running) {
-        while let Some(turn) = pieces.take() {
+    fn help_with(
+        &self,
+        tree: &Tree,
+        subcompactions: &Subcompactions,
+        merging: &Weak<Merging>,
+        running: &Running,
+    ) {
+        while let Some(turn) = subcompactions.take() {
             let merging = merging.upgrade().expect("who has the plan waits for this piece");
-            let outcome = self.write_piece(tree, &merging, &turn, running);
+            let outcome = self.write_subcompaction(tree, &merging, &turn, running);
             drop(merging);
             turn.end(outcome);
-            self.counters.compaction_pieces_helped.fetch_add(1, Ordering::Relaxed);
+            self.counters.subcompactions_helped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn write_piece(
+    fn write_subcompaction(
         &self,
         tree: &Tree,
         merging: &Merging,
         turn: &Turn<'_>,
         running: &Running,
-    ) -> Result<Piece> {
+    ) -> Result<Subcompaction> {
         let wrote = |bytes| {
             running.wrote(bytes);
             self.keep_to_rate(tree, Writer::Compaction, bytes);
         };
-        let cancelled = || self.is_closing() || turn.pieces.has_failed();
+        let cancelled = || self.is_closing() || turn.subcompactions.has_failed();
         self.writing(tree, &wrote, |writing| {
             merging.write(&Writing { cancelled: &cancelled, ..*writing }, &turn.rows)
         })
@@ -256,30 +263,30 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_whose_writer_panics_has_failed() {
-        let pieces = Pieces::new(vec![RowRange::ALL, RowRange::ALL, RowRange::ALL]);
-        let own = pieces.take().unwrap();
+    fn a_subcompaction_that_panics_has_failed() {
+        let subcompactions = Subcompactions::new(vec![RowRange::ALL, RowRange::ALL, RowRange::ALL]);
+        let own = subcompactions.take().unwrap();
         let helped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _turn = pieces.take().unwrap();
+            let _turn = subcompactions.take().unwrap();
             std::panic::resume_unwind(Box::new("a defect"));
         }));
         assert!(helped.is_err());
-        assert!(pieces.has_failed() && pieces.take().is_none());
+        assert!(subcompactions.has_failed() && subcompactions.take().is_none());
         own.end(Err(Error::Closed));
-        assert!(matches!(pieces.wait().1, Err(Error::WritesStopped(_))));
+        assert!(matches!(subcompactions.wait().1, Err(Error::WritesStopped(_))));
     }
 
     #[test]
     fn after_a_failure_no_piece_begins_and_the_first_failure_is_told() {
         let rows = || RowRange::ALL;
-        let pieces = Pieces::new(vec![rows(), rows(), rows()]);
-        let (first, second) = (pieces.take().unwrap(), pieces.take().unwrap());
+        let subcompactions = Subcompactions::new(vec![rows(), rows(), rows()]);
+        let (first, second) = (subcompactions.take().unwrap(), subcompactions.take().unwrap());
         first.end(Err(Error::UnknownTree(crate::cell::TreeId(7))));
-        assert!(pieces.has_failed() && pieces.take().is_none());
+        assert!(subcompactions.has_failed() && subcompactions.take().is_none());
         second.end(Err(Error::Closed));
-        let (written, outcome) = pieces.wait();
+        let (written, outcome) = subcompactions.wait();
         assert!(written.is_empty());
         assert!(matches!(outcome, Err(Error::UnknownTree(_))));
-        assert!(pieces.take().is_none(), "who comes late finds nothing");
+        assert!(subcompactions.take().is_none(), "who comes late finds nothing");
     }
 }

@@ -1,9 +1,9 @@
-//! Where a large compaction is divided into pieces that several threads merge at the same time.
+//! Where a large compaction is divided into subcompactions that several threads merge at the same time.
 //!
-//! 1. A piece is all that the inputs hold of a range of rows, range tombstones clipped to it. The
-//!    ranges follow one another and are together all rows, so that what the pieces write is, one
+//! 1. A subcompaction is all that the inputs hold of a range of rows, range tombstones clipped to it. The
+//!    ranges follow one another and are together all rows, so that what the subcompactions write is, one
 //!    after the other, what the whole would have written, but for where files end.
-//! 2. Each piece has at least so many bytes of inputs that its files need not be small: a border
+//! 2. Each subcompaction has at least so many bytes of inputs that its files need not be small: a border
 //!    makes one file more, at most.
 //! 3. Borders are first rows that the inputs' metadata in memory names. Nothing is read to find
 //!    them, and any row key is a border between rows.
@@ -11,22 +11,22 @@
 use crate::request::RowRange;
 use crate::shape::Shape;
 
-/// Bytes of inputs that a piece has at least, of outputs of at most `sst_bytes_max` bytes.
+/// Bytes of inputs that a subcompaction has at least, of outputs of at most `sst_bytes_max` bytes.
 pub fn bytes_min(sst_bytes_max: u64, shape: &Shape) -> u64 {
-    (sst_bytes_max.saturating_mul(shape.piece_percent as u64) / 100).max(1)
+    (sst_bytes_max.saturating_mul(shape.subcompaction_percent as u64) / 100).max(1)
 }
 
-/// Divides all rows into at most `pieces_max` ranges of about the same weight, none below
+/// Divides all rows into at most `count_max` ranges of about the same weight, none below
 /// `bytes_min` unless it is the only one. `weights` are, in any order, rows from which on an input
 /// has so many bytes up to the next row that it names.
-pub fn divide(mut weights: Vec<(&[u8], u64)>, bytes_min: u64, pieces_max: usize) -> Vec<RowRange> {
+pub fn divide(mut weights: Vec<(&[u8], u64)>, bytes_min: u64, count_max: usize) -> Vec<RowRange> {
     let sum = |weights: &[(&[u8], u64)]| weights.iter().map(|(_, bytes)| *bytes).sum::<u64>();
     let total = sum(&weights);
-    let wanted = (total / bytes_min.max(1)).min(pieces_max as u64);
+    let wanted = (total / bytes_min.max(1)).min(count_max as u64);
     // In which of the shares of the whole a byte lies.
     let share = |byte: u64| u128::from(byte) * u128::from(wanted) / u128::from(total.max(1));
     weights.sort_unstable_by_key(|(row, _)| *row);
-    let mut pieces = Vec::new();
+    let mut subcompactions = Vec::new();
     let mut start = Vec::new();
     // Bytes before the row that is looked at, and before the last border.
     let (mut before, mut behind) = (0u64, 0u64);
@@ -34,13 +34,13 @@ pub fn divide(mut weights: Vec<(&[u8], u64)>, bytes_min: u64, pieces_max: usize)
         let large = before - behind >= bytes_min && total - before >= bytes_min;
         if share(before) > share(behind) && large {
             let border = same[0].0.to_vec();
-            pieces.push(RowRange { start, end: Some(border.clone()) });
+            subcompactions.push(RowRange { start, end: Some(border.clone()) });
             (start, behind) = (border, before);
         }
         before += sum(same);
     }
-    pieces.push(RowRange { start, end: None });
-    pieces
+    subcompactions.push(RowRange { start, end: None });
+    subcompactions
 }
 
 #[cfg(test)]
@@ -48,12 +48,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bytes that `weights` have in each of `pieces`.
-    fn bytes_of(pieces: &[RowRange], weights: &[(&[u8], u64)]) -> Vec<u64> {
-        let within = |piece: &RowRange| {
-            weights.iter().filter(|(row, _)| piece.contains(row)).map(|(_, bytes)| *bytes).sum()
+    /// Bytes that `weights` have in each of `subcompactions`.
+    fn bytes_of(subcompactions: &[RowRange], weights: &[(&[u8], u64)]) -> Vec<u64> {
+        let within = |subcompaction: &RowRange| {
+            weights
+                .iter()
+                .filter(|(row, _)| subcompaction.contains(row))
+                .map(|(_, bytes)| *bytes)
+                .sum()
         };
-        pieces.iter().map(within).collect()
+        subcompactions.iter().map(within).collect()
     }
 
     /// `testdata/pieces`: each line of the input is an input file, first rows with their bytes.
@@ -72,38 +76,38 @@ mod tests {
                 let owned: Vec<(String, u64)> = case.input.split_whitespace().map(weight).collect();
                 let weights: Vec<(&[u8], u64)> =
                     owned.iter().map(|(row, bytes)| (row.as_bytes(), *bytes)).collect();
-                let pieces = divide(weights.clone(), least, most);
-                let bytes = bytes_of(&pieces, &weights);
-                let show = |(piece, bytes): (&RowRange, u64)| {
-                    let start = String::from_utf8_lossy(&piece.start);
-                    let end = piece.end.as_deref().map(String::from_utf8_lossy);
+                let subcompactions = divide(weights.clone(), least, most);
+                let bytes = bytes_of(&subcompactions, &weights);
+                let show = |(subcompaction, bytes): (&RowRange, u64)| {
+                    let start = String::from_utf8_lossy(&subcompaction.start);
+                    let end = subcompaction.end.as_deref().map(String::from_utf8_lossy);
                     format!("[{start}, {}) {bytes}\n", end.as_deref().unwrap_or("∞"))
                 };
-                pieces.iter().zip(bytes).map(show).collect::<String>()
+                subcompactions.iter().zip(bytes).map(show).collect::<String>()
             });
         });
     }
 
     proptest! {
         #[test]
-        fn pieces_are_all_rows_once_and_none_is_small(
+        fn subcompactions_cover_all_rows_once_and_none_is_small(
             weights in proptest::collection::vec(("[a-d]{0,2}", 0u64..50), 0..40),
             bytes_min in 1u64..200,
-            pieces_max in 1usize..6,
+            count_max in 1usize..6,
         ) {
             let weights: Vec<(&[u8], u64)> =
                 weights.iter().map(|(row, bytes)| (row.as_bytes(), *bytes)).collect();
-            let pieces = divide(weights.clone(), bytes_min, pieces_max);
-            prop_assert!((1..=pieces_max).contains(&pieces.len()));
-            prop_assert_eq!(&pieces[0].start, &Vec::<u8>::new());
-            prop_assert_eq!(&pieces[pieces.len() - 1].end, &None);
-            for pair in pieces.windows(2) {
+            let subcompactions = divide(weights.clone(), bytes_min, count_max);
+            prop_assert!((1..=count_max).contains(&subcompactions.len()));
+            prop_assert_eq!(&subcompactions[0].start, &Vec::<u8>::new());
+            prop_assert_eq!(&subcompactions[subcompactions.len() - 1].end, &None);
+            for pair in subcompactions.windows(2) {
                 prop_assert_eq!(pair[0].end.as_ref(), Some(&pair[1].start));
                 prop_assert!(pair[0].start < pair[1].start);
                 prop_assert!(weights.iter().any(|(row, _)| *row == pair[1].start));
             }
-            let bytes = bytes_of(&pieces, &weights);
-            prop_assert!(pieces.len() == 1 || bytes.iter().all(|bytes| *bytes >= bytes_min));
+            let bytes = bytes_of(&subcompactions, &weights);
+            prop_assert!(subcompactions.len() == 1 || bytes.iter().all(|bytes| *bytes >= bytes_min));
         }
     }
 }

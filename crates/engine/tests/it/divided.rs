@@ -1,4 +1,4 @@
-//! Large compactions are divided into pieces: on a simulated machine, where helpers write some of
+//! Large compactions are divided into subcompactions: on a simulated machine, where helpers write some of
 //! them, power is lost and calls fail; and on real threads.
 
 use crate::support::{TREE, collect, eventually, open as open_real, small};
@@ -16,7 +16,7 @@ const DIR: &str = "data";
 const FAMILY: FamilyId = FamilyId(1);
 const ROWS: u16 = 800;
 
-/// The shape asks for no compaction, and pieces need not be large.
+/// The shape asks for no compaction, and subcompactions need not be large.
 fn options(subcompactions_max: Option<usize>) -> Options {
     let (durability, l0_runs_compact, l0_runs_stall) = (Durability::Sync, 40, 60);
     Options { durability, l0_runs_compact, l0_runs_stall, subcompactions_max, ..small() }
@@ -67,8 +67,8 @@ fn metric(engine: &Engine, name: &str) -> u64 {
     engine.metrics().get(name).unwrap()
 }
 
-fn pieces(engine: &Engine) -> [u64; 2] {
-    ["compaction_pieces_total", "compaction_pieces_helped_total"].map(|name| metric(engine, name))
+fn subcompactions(engine: &Engine) -> [u64; 2] {
+    ["subcompactions_total", "subcompactions_helped_total"].map(|name| metric(engine, name))
 }
 
 fn ssts(machine: &SimEnv) -> usize {
@@ -83,14 +83,14 @@ fn pieces_are_one_compaction_with_the_outcome_of_an_undivided_one() {
     for engine in [&divided, &whole] {
         fill(engine);
     }
-    let before = pieces(&divided);
+    let before = subcompactions(&divided);
     for engine in [&divided, &whole] {
         engine.compact_range(TREE, &RowRange::ALL).unwrap();
     }
-    let [count, helped] = [0, 1].map(|at| pieces(&divided)[at] - before[at]);
+    let [count, helped] = [0, 1].map(|at| subcompactions(&divided)[at] - before[at]);
     assert!((2..=4).contains(&count), "{count} pieces");
     assert!((1..=count).contains(&helped), "{helped} of {count} were written by others");
-    assert_eq!(pieces(&whole), [0, 0]);
+    assert_eq!(subcompactions(&whole), [0, 0]);
     for name in ["compactions_total", "level0_runs", "level1_runs", "level2_runs"] {
         assert_eq!(metric(&divided, name), metric(&whole, name), "{name}");
     }
@@ -101,7 +101,7 @@ fn pieces_are_one_compaction_with_the_outcome_of_an_undivided_one() {
 }
 
 #[test]
-fn power_lost_in_any_piece_loses_nothing() {
+fn power_lost_in_any_subcompaction_loses_nothing() {
     let begin = || {
         let machine = SimEnv::new(7);
         let engine = open(&machine, options(None));
@@ -112,7 +112,7 @@ fn power_lost_in_any_piece_loses_nothing() {
     let (want, first) = (all(&engine), machine.fs.operations());
     engine.compact_range(TREE, &RowRange::ALL).unwrap();
     let (last, after) = (machine.fs.operations(), ssts(&machine));
-    assert!(pieces(&engine)[0] > 1);
+    assert!(subcompactions(&engine)[0] > 1);
     for operation in (first..=last).step_by(3) {
         let (machine, engine) = begin();
         machine.fs.power_off_at(operation);
@@ -129,7 +129,7 @@ fn power_lost_in_any_piece_loses_nothing() {
 }
 
 #[test]
-fn a_failure_in_any_piece_leaves_no_file_of_any() {
+fn a_failed_subcompaction_leaves_no_file_of_any() {
     for call in [Call::Create, Call::WriteAt, Call::SyncFile, Call::SyncDir] {
         let machine = SimEnv::new(11);
         let engine = open(&machine, options(None));
@@ -153,13 +153,13 @@ fn a_failure_in_any_piece_leaves_no_file_of_any() {
             assert_eq!(all(&engine), want, "{call:?} {after}");
         }
         assert!(failures >= 2, "{call:?} failed {failures} times");
-        assert!(pieces(&engine)[0] > 2 * failures, "each time there were pieces");
-        assert!(pieces(&engine)[1] > 0, "and helpers");
+        assert!(subcompactions(&engine)[0] > 2 * failures, "each time there were pieces");
+        assert!(subcompactions(&engine)[1] > 0, "and helpers");
     }
 }
 
 #[test]
-fn threads_write_pieces_at_the_same_time() {
+fn threads_write_subcompactions_at_the_same_time() {
     let dir = tempfile::tempdir().unwrap();
     let engine = Engine::open(Env::real(4), dir.path(), options(None)).unwrap();
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
@@ -173,7 +173,7 @@ fn threads_write_pieces_at_the_same_time() {
         let rows = ScanRequest::rows(RowRange::ALL);
         assert_eq!(collect(engine.scan(TREE, &rows, Some(&snapshot)).unwrap()), before);
     }
-    assert!(pieces(&engine)[0] >= 12, "{:?}", pieces(&engine));
+    assert!(subcompactions(&engine)[0] >= 12, "{:?}", subcompactions(&engine));
     engine.close().unwrap();
     drop(engine);
     let report = check_dir(&Env::real(1), dir.path(), &mut |_| ()).unwrap();
@@ -186,7 +186,7 @@ fn threads_write_pieces_at_the_same_time() {
 }
 
 #[test]
-fn closing_ends_all_pieces() {
+fn closing_ends_all_subcompactions() {
     let dir = tempfile::tempdir().unwrap();
     // So slow that it takes half a second; whether closing comes before its end is not certain.
     let options =
@@ -197,7 +197,7 @@ fn closing_ends_all_pieces() {
     let want = all(&engine);
     std::thread::scope(|scope| {
         let compaction = scope.spawn(|| engine.compact_range(TREE, &RowRange::ALL));
-        eventually("it is divided", || pieces(&engine)[0] > 0);
+        eventually("it is divided", || subcompactions(&engine)[0] > 0);
         engine.close().unwrap();
         let outcome = compaction.join().unwrap();
         assert!(matches!(outcome, Ok(()) | Err(Error::Closed)), "{outcome:?}");

@@ -108,7 +108,7 @@ fn compactions_of_these_histories_are_divided_with_snapshots_held_and_outputs_in
         }
         session.check().unwrap();
         let names =
-            ["compaction_pieces_total", "compaction_pieces_helped_total", "cache_inherited_total"];
+            ["subcompactions_total", "subcompactions_helped_total", "cache_inherited_total"];
         let [pieces, helped, inherited] = names.map(|name| session.metric(name));
         assert!(pieces >= 6 && helped >= 2, "seed {seed}: {helped} of {pieces} pieces helped");
         assert!(inherited >= 20, "seed {seed}: {inherited} blocks inherited");

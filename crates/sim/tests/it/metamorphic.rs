@@ -92,7 +92,7 @@ fn run(
 }
 
 fn pieces(session: &Session) -> u64 {
-    session.engine().metrics().get("compaction_pieces_total").expect("it is counted")
+    session.engine().metrics().get("subcompactions_total").expect("it is counted")
 }
 
 fn ask_everything(session: &mut Session, dice: &mut Dice) -> Result<(), Trouble> {

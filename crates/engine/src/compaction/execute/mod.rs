@@ -7,7 +7,7 @@
 //! 3. A file whose every entry is hidden by range tombstones of the same compaction is not read.
 //! 4. What is written of some rows is the same whoever writes it, and whichever other rows are
 //!    written with it: all that decides about them is fixed when the inputs are opened (`Merging`),
-//!    and entries of one row have nothing to do with another's. So pieces of a compaction
+//!    and entries of one row have nothing to do with another's. So subcompactions of a compaction
 //!    (`subcompactions`) are written in any order, by any thread.
 //!
 //! A flush is the compaction of memtables above everything else: what newer entries of them hide
@@ -132,8 +132,8 @@ pub fn flush(
     let origin = Origin { tree: writing.tree, position, inputs: Vec::new() };
     let outputs = Outputs::new(writing, options, origin, surviving, splitter);
     let mut cursor = MergeCursor::new(memtables.iter().map(Memtable::cursor).collect());
-    let piece = merge.write(&mut cursor, writing, outputs, &RowRange::ALL)?;
-    Ok(joined(writing.tree, (0, run), vec![piece]))
+    let subcompaction = merge.write(&mut cursor, writing, outputs, &RowRange::ALL)?;
+    Ok(joined(writing.tree, (0, run), vec![subcompaction]))
 }
 
 /// A plan to move files, done: the inputs are the outputs.
@@ -146,7 +146,7 @@ pub fn moved(tree: TreeId, plan: &Plan) -> Written {
     Written { edits, readers, obsolete, bytes: 0, counts, deletes_known: None }
 }
 
-/// A plan to merge files, with all that writing any piece of it takes. The inputs stay as they are;
+/// A plan to merge files, with all that writing any subcompaction of it takes. The inputs stay as they are;
 /// they are of no use once the edits are installed.
 pub struct Merging {
     plan: Arc<Plan>,
@@ -168,9 +168,9 @@ pub struct Merging {
     origin: Origin,
 }
 
-/// What was written of the rows of one piece.
+/// What was written of the rows of one subcompaction.
 #[derive(Debug)]
-pub struct Piece {
+pub struct Subcompaction {
     metas: Vec<SstMeta>,
     readers: Vec<Arc<SstReader>>,
     counts: ElisionCounts,
@@ -215,16 +215,16 @@ impl Merging {
         }
     }
 
-    /// The rows of at most `pieces_max` pieces; see `subcompactions`.
-    pub fn pieces(&self, pieces_max: usize) -> Vec<RowRange> {
+    /// The rows of at most `count_max` subcompactions; see `subcompactions`.
+    pub fn subcompactions(&self, count_max: usize) -> Vec<RowRange> {
         let ssts = self.runs.iter().flat_map(|run| run.ssts().iter());
         let weights = ssts.flat_map(|sst| sst.partition_rows()).collect();
         let least = subcompactions::bytes_min(self.sst_bytes_max, &self.options.shape);
-        subcompactions::divide(weights, least, pieces_max)
+        subcompactions::divide(weights, least, count_max)
     }
 
     /// Writes what stays of `rows`.
-    pub fn write(&self, writing: &Writing<'_>, rows: &RowRange) -> Result<Piece> {
+    pub fn write(&self, writing: &Writing<'_>, rows: &RowRange) -> Result<Subcompaction> {
         let inside = |cut: &&Vec<u8>| rows.start < **cut && rows.contains(cut);
         let cuts = self.cuts.iter().filter(inside).cloned().collect();
         let splitter = Splitter::new(writing.options, cuts, self.plan.below.clone());
@@ -254,9 +254,9 @@ impl Merging {
         MergeCursor::new(self.runs.iter().map(cursor).collect())
     }
 
-    /// The outcome, if `pieces` are all that there are, in the order of their rows.
-    pub fn finish(&self, pieces: Vec<Piece>) -> Written {
-        let mut written = joined(self.tree, self.plan.place(), pieces);
+    /// The outcome, if `subcompactions` are all that there are, in the order of their rows.
+    pub fn finish(&self, subcompactions: Vec<Subcompaction>) -> Written {
+        let mut written = joined(self.tree, self.plan.place(), subcompactions);
         written.edits.splice(..0, self.plan.removals(self.tree));
         written.obsolete = self.plan.ssts().map(|sst| sst.number).collect();
         written.deletes_known = (written.counts.outnumbered > 0).then_some(self.published);
@@ -264,7 +264,7 @@ impl Merging {
     }
 }
 
-impl Piece {
+impl Subcompaction {
     /// Removes what was written, which nobody knows of.
     pub fn discard(self, writing: &Writing<'_>) {
         drop(self.readers);
@@ -272,16 +272,18 @@ impl Piece {
     }
 }
 
-/// What all of `pieces` add to a run.
-fn joined(tree: TreeId, place: (usize, RunId), pieces: Vec<Piece>) -> Written {
+/// What all of `subcompactions` add to a run.
+fn joined(tree: TreeId, place: (usize, RunId), subcompactions: Vec<Subcompaction>) -> Written {
     let (edits, readers, obsolete) = (Vec::new(), Vec::new(), Vec::new());
     let counts = ElisionCounts::default();
     let mut written = Written { edits, readers, obsolete, bytes: 0, counts, deletes_known: None };
-    for piece in pieces {
-        written.bytes += piece.metas.iter().map(|meta| meta.bytes).sum::<u64>();
-        written.edits.extend(piece.metas.into_iter().map(|meta| addition(tree, place, meta)));
-        written.readers.extend(piece.readers);
-        written.counts += piece.counts;
+    for subcompaction in subcompactions {
+        written.bytes += subcompaction.metas.iter().map(|meta| meta.bytes).sum::<u64>();
+        written
+            .edits
+            .extend(subcompaction.metas.into_iter().map(|meta| addition(tree, place, meta)));
+        written.readers.extend(subcompaction.readers);
+        written.counts += subcompaction.counts;
     }
     written
 }
@@ -328,13 +330,13 @@ impl Merge<'_> {
         writing: &Writing<'_>,
         mut outputs: Outputs<'_>,
         rows: &RowRange,
-    ) -> Result<Piece> {
+    ) -> Result<Subcompaction> {
         let mut elider = Elider::new(self.stripes, self.policy, self.above);
         let written = self
             .write_rows(cursor, writing, &mut elider, &mut outputs, rows)
             .and_then(|()| outputs.finish());
         match written {
-            Ok((metas, readers)) => Ok(Piece { metas, readers, counts: elider.counts() }),
+            Ok((metas, readers)) => Ok(Subcompaction { metas, readers, counts: elider.counts() }),
             Err(error) => {
                 outputs.discard();
                 Err(error)

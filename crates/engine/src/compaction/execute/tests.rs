@@ -207,7 +207,7 @@ impl Tree {
         self.compact_divided(plan, snapshots, &[])
     }
 
-    /// The same in pieces that end at `borders`, the last of them written first.
+    /// The same in subcompactions that end at `borders`, the last of them written first.
     fn compact_divided(
         &mut self,
         plan: &Plan,
@@ -238,23 +238,25 @@ impl Tree {
             ahead: Some(Arc::clone(&self.ahead)),
         };
         let merging = Merging::new(writing, Arc::new(plan.clone()), inputs);
-        let mut pieces = Vec::new();
+        let mut subcompactions = Vec::new();
         for rows in between(borders).iter().rev() {
             match merging.write(writing, rows) {
-                Ok(piece) => pieces.insert(0, piece),
+                Ok(subcompaction) => subcompactions.insert(0, subcompaction),
                 Err(error) => {
-                    pieces.into_iter().for_each(|piece| piece.discard(writing));
+                    subcompactions
+                        .into_iter()
+                        .for_each(|subcompaction| subcompaction.discard(writing));
                     return Err(error);
                 }
             }
         }
-        Ok(merging.finish(pieces))
+        Ok(merging.finish(subcompactions))
     }
 
     /// Divided at `borders`, `plan` writes the same entries and the same range tombstones.
     fn compare_divided(&self, plan: &Plan, snapshots: &[SequenceNumber], borders: &[Vec<u8>]) {
-        let written = |pieces: &[Vec<u8>]| {
-            let merge = |w: &Writing<'_>| self.merge(w, plan, snapshots, pieces);
+        let written = |subcompactions: &[Vec<u8>]| {
+            let merge = |w: &Writing<'_>| self.merge(w, plan, snapshots, subcompactions);
             let written = self.with_writing(merge).unwrap();
             let spans = added(&written).map(SstMeta::span).collect::<Vec<_>>();
             let apart =
