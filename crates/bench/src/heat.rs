@@ -112,7 +112,7 @@ impl<'a> Side<'a> {
             memory_bytes_max: cache + (256 << 20),
             cache_bytes_max: Some(cache),
             direct_reads: !args.buffered,
-            read_path: ReadPath { heat_inheritance: on, ..ReadPath::default() },
+            read_path: ReadPath { cache_warming: on, ..ReadPath::default() },
             ..Options::default()
         };
         let engine = Engine::open(base::env::Env::real(2), dir, options)?;

@@ -196,9 +196,9 @@ impl Shared {
         let help = "Blocks read and not kept, since others were worth more";
         add("cache_rejected_total", help, cache.rejected);
         let help = "Blocks of compactions' outputs that took the place of those they came of";
-        add("cache_inherited_total", help, cache.inherited);
-        add("cache_inherited_bytes_total", "Bytes of those", cache.inherited_bytes);
-        add("cache_inherited_used_total", "Those that were used afterwards", cache.inherited_used);
+        add("cache_warmed_total", help, cache.inherited);
+        add("cache_warmed_bytes_total", "Bytes of those", cache.inherited_bytes);
+        add("cache_warmed_used_total", "Those that were used afterwards", cache.inherited_used);
         let now = self.env.clock.monotonic();
         if let Some(huge) = counters.huge_pages.bytes(now, || self.cache.huge_bytes()) {
             add("cache_huge_page_bytes", "Bytes of the block cache on huge pages", huge);

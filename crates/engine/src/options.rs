@@ -112,7 +112,7 @@ pub struct ReadPath {
     /// Data blocks are found by the prefix index, in files that have one.
     pub prefix_index: bool,
     /// What a compaction writes takes the place in memory of what it came of, block by block.
-    pub heat_inheritance: bool,
+    pub cache_warming: bool,
     /// Once the cache is full, gets in flight leave it as it is for blocks that nobody asked for
     /// lately.
     pub admission: bool,
@@ -128,7 +128,7 @@ impl Default for ReadPath {
             batched_reads: true,
             readahead: true,
             prefix_index: true,
-            heat_inheritance: true,
+            cache_warming: true,
             admission: true,
         }
     }

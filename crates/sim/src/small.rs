@@ -170,7 +170,7 @@ pub fn options(dice: &mut Dice) -> Options {
             batched_reads: on(dice),
             readahead: on(dice),
             prefix_index: on(dice),
-            heat_inheritance: on(dice),
+            cache_warming: on(dice),
             admission: on(dice),
         },
         subcompactions_max: *dice.pick(&[None, Some(1), Some(3)]),

@@ -115,7 +115,7 @@ pub(crate) struct Settings {
 
     /// Comma-separated read-path features to disable for diagnosis. Results never change, only
     /// speed. The features are huge-pages, hints, filters, point-reads, batched-reads,
-    /// prefix-index, readahead, heat-inheritance and admission. [default: none]
+    /// prefix-index, readahead, cache-warming and admission. [default: none]
     #[arg(long, env = "STELE_READ_PATH_OFF", value_name = "LIST", help_heading = ENGINE)]
     pub(crate) read_path_off: Option<String>,
 
@@ -336,12 +336,12 @@ fn parse_read_path_off(text: &str) -> Result<ReadPath, ConfigError> {
             "batched-reads" => &mut parts.batched_reads,
             "prefix-index" => &mut parts.prefix_index,
             "readahead" => &mut parts.readahead,
-            "heat-inheritance" => &mut parts.heat_inheritance,
+            "cache-warming" => &mut parts.cache_warming,
             "admission" => &mut parts.admission,
             _ => {
                 return Err(ConfigError(format!(
                     "invalid read_path_off {name:?}; use huge-pages, hints, filters, point-reads, \
-                     batched-reads, prefix-index, readahead, heat-inheritance, admission or none"
+                     batched-reads, prefix-index, readahead, cache-warming, admission or none"
                 )));
             }
         };

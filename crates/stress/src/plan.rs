@@ -116,7 +116,7 @@ fn options(rng: &mut Rng) -> Options {
         batched_reads: on(),
         readahead: on(),
         prefix_index: on(),
-        heat_inheritance: on(),
+        cache_warming: on(),
         admission: on(),
     };
     Options {

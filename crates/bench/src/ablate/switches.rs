@@ -50,11 +50,7 @@ pub(super) const SWITCHES: &[Switch] = &[
         off: |parts| parts.prefix_index = false,
         published: &[("prefix-get", "RocksDB: index search CPU to nearly nothing")],
     },
-    Switch {
-        name: "heat_inheritance",
-        off: |parts| parts.heat_inheritance = false,
-        published: &[],
-    },
+    Switch { name: "cache_warming", off: |parts| parts.cache_warming = false, published: &[] },
     Switch { name: "admission", off: |parts| parts.admission = false, published: &[] },
 ];
 

@@ -421,7 +421,7 @@ impl Shared {
     /// Which blocks of what was written are to take the place of those in memory that they came of.
     /// To be asked before the inputs are let go.
     fn heirs(&self, tree: &Tree, plan: &Plan, written: &Written) -> Heirs {
-        if !self.options.read_path.heat_inheritance || written.obsolete.is_empty() {
+        if !self.options.read_path.cache_warming || written.obsolete.is_empty() {
             return Heirs::default();
         }
         let view = tree.view();

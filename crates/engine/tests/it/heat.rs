@@ -25,10 +25,10 @@ fn value(number: u32, version: i64) -> Vec<u8> {
     (0..400).map(|at| (seed.wrapping_add(at).wrapping_mul(0x9e37_79b1) >> 24) as u8).collect()
 }
 
-fn options(heat_inheritance: bool) -> Options {
+fn options(cache_warming: bool) -> Options {
     Options {
         cache_bytes_max: Some(8 << 20),
-        read_path: ReadPath { heat_inheritance, ..ReadPath::default() },
+        read_path: ReadPath { cache_warming, ..ReadPath::default() },
         ..Options::default()
     }
 }
@@ -72,7 +72,7 @@ fn metric(engine: &Engine, name: &str) -> u64 {
 
 fn inherited(engine: &Engine) -> [u64; 3] {
     ["total", "bytes_total", "used_total"]
-        .map(|what| metric(engine, &format!("cache_inherited_{what}")))
+        .map(|what| metric(engine, &format!("cache_warmed_{what}")))
 }
 
 /// Blocks that gets of `rows` read from disk.

@@ -107,8 +107,7 @@ fn compactions_of_these_histories_are_divided_with_snapshots_held_and_outputs_in
             session.step(&step).unwrap();
         }
         session.check().unwrap();
-        let names =
-            ["subcompactions_total", "subcompactions_helped_total", "cache_inherited_total"];
+        let names = ["subcompactions_total", "subcompactions_helped_total", "cache_warmed_total"];
         let [pieces, helped, inherited] = names.map(|name| session.metric(name));
         assert!(pieces >= 6 && helped >= 2, "seed {seed}: {helped} of {pieces} pieces helped");
         assert!(inherited >= 20, "seed {seed}: {inherited} blocks inherited");

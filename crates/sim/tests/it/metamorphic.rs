@@ -44,7 +44,7 @@ fn options(dice: &mut Dice) -> Options {
             batched_reads: *dice.pick(&[true, false]),
             readahead: *dice.pick(&[true, false]),
             prefix_index: *dice.pick(&[true, false]),
-            heat_inheritance: *dice.pick(&[true, false]),
+            cache_warming: *dice.pick(&[true, false]),
             admission: *dice.pick(&[true, false]),
         },
         subcompactions_max: *dice.pick(&[None, Some(1)]),
