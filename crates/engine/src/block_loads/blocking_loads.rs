@@ -4,7 +4,7 @@
 //! and ends all, before it waits for those that others claimed. So two calls whose blocks overlap
 //! never wait for each other in a circle, and no block is read twice at the same time.
 
-use crate::cache::{BlockHold, CacheKey, Claim, Claimed, Loading};
+use crate::cache::{BlockHold, CacheKey, CacheLookup, LoadTicket, Loading};
 use crate::engine::Shared;
 use crate::error::Result;
 use crate::marks::Mark;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(crate) type Missed = (Arc<SstReader>, Missing);
 
 /// A block to be read by the caller.
-pub(crate) type Own<'a> = (&'a BlockLoad, Claim<'a, Block>);
+pub(crate) type Own<'a> = (&'a BlockLoad, LoadTicket<'a, Block>);
 
 /// Brings in `missed`, with repetitions or without, and adds what it holds of them to `held`. A
 /// block may still be missing afterwards: the cache could not keep it, or the thread that was
@@ -28,7 +28,7 @@ pub(crate) fn fetch(shared: &Shared, missed: Vec<Missed>, held: &mut HeldBlocks)
     for (sst, missing) in missed {
         loads.extend(BlockLoad::new(sst, missing)?);
     }
-    let (own, others) = claim_all(shared, &loads, held);
+    let (own, others) = load_tickets(shared, &loads, held);
     let read = read_all(shared, own, held);
     for (key, other) in others {
         if let Some(outcome) = other.wait() {
@@ -39,17 +39,17 @@ pub(crate) fn fetch(shared: &Shared, missed: Vec<Missed>, held: &mut HeldBlocks)
 }
 
 /// Claims what nobody has claimed, holds what is resident, and gives the rest to be waited for.
-fn claim_all<'a>(
+fn load_tickets<'a>(
     shared: &'a Shared,
     loads: &'a [BlockLoad],
     held: &mut HeldBlocks,
 ) -> (Vec<Own<'a>>, Vec<(CacheKey, Loading<Block>)>) {
     let (mut own, mut others) = (Vec::with_capacity(loads.len()), Vec::new());
     for load in loads {
-        match load.claim(&shared.cache) {
-            Claimed::Resident(hold) => held.push(load.key(), hold),
-            Claimed::Free(claim) => own.push((load, claim)),
-            Claimed::Loading(other) => others.push((load.key(), other)),
+        match load.load_ticket(&shared.cache) {
+            CacheLookup::Resident(hold) => held.push(load.key(), hold),
+            CacheLookup::Free(ticket) => own.push((load, ticket)),
+            CacheLookup::Loading(other) => others.push((load.key(), other)),
         }
     }
     (own, others)
@@ -74,7 +74,7 @@ fn read_all(shared: &Shared, own: Vec<Own<'_>>, held: &mut HeldBlocks) -> Result
         let most = shared.options.shape.in_flight_bytes_max as u64;
         with_thread_queue(&shared.env.fs, |queue| read_together(queue, most, own, &mut keep));
     } else {
-        own.into_iter().for_each(|(load, claim)| keep(load, load.read(claim)));
+        own.into_iter().for_each(|(load, ticket)| keep(load, load.read(ticket)));
     }
     if any {
         shared.read_waits.record(shared.env.clock.monotonic().saturating_sub(begin));
@@ -95,14 +95,14 @@ pub(crate) fn read_together(
     let (mut left, mut bytes) = (own.into_iter(), 0);
     loop {
         while bytes < bytes_max
-            && let Some((load, claim)) = left.next()
+            && let Some((load, ticket)) = left.next()
         {
             match load.submit(queue, waiting.len() as u64) {
                 Ok(()) => {
                     bytes += load.bytes();
-                    waiting.push(Some((load, claim)));
+                    waiting.push(Some((load, ticket)));
                 }
-                Err(error) => keep(load, load.fail(claim, error)),
+                Err(error) => keep(load, load.fail(ticket, error)),
             }
         }
         if left.len() > 0 {
@@ -113,9 +113,9 @@ pub(crate) fn read_together(
         }
         queue.wait(1, &mut done);
         for completed in done.drain(..) {
-            let (load, claim) = waiting[completed.tag as usize].take().expect("a tag comes once");
+            let (load, ticket) = waiting[completed.tag as usize].take().expect("a tag comes once");
             bytes -= load.bytes();
-            keep(load, load.end(claim, completed.result));
+            keep(load, load.end(ticket, completed.result));
         }
     }
 }

@@ -7,25 +7,25 @@ use crate::error::Result;
 use std::sync::Arc;
 
 /// What came of asking for a block without waiting.
-pub enum Claimed<'a, M: Plain> {
+pub enum CacheLookup<'a, M: Plain> {
     /// It is in memory.
     Resident(BlockHold<M>),
     /// It is not: the caller is to load it.
-    Free(Claim<'a, M>),
+    Free(LoadTicket<'a, M>),
     /// It is being loaded, by another thread or by the caller itself.
     Loading(Loading<M>),
 }
 
 /// The duty to load a block. Others may be waiting for it: whoever claims several loads all of
 /// them before waiting for any other. Dropped, it lets those who wait try for themselves.
-pub struct Claim<'a, M: Plain> {
+pub struct LoadTicket<'a, M: Plain> {
     cache: &'a Arc<Cache<M>>,
     key: CacheKey,
     fill: CacheFill,
     leader: Leader<'a, BlockHold<M>>,
 }
 
-impl<M: Plain> Claim<'_, M> {
+impl<M: Plain> LoadTicket<'_, M> {
     /// Ends the load with its outcome. Keeps the block where the claim's `CacheFill` and the room
     /// there is allow, and sets `hint`.
     pub fn end(
@@ -62,27 +62,27 @@ impl<M: Plain> Loading<M> {
 
 impl<M: Plain> Cache<M> {
     /// Asks for the block of `key` without waiting. Counts as a hit or a miss.
-    pub fn claim<'a>(
+    pub fn load_ticket<'a>(
         self: &'a Arc<Self>,
         key: CacheKey,
         hint: &Hint,
         fill: CacheFill,
-    ) -> Claimed<'a, M> {
+    ) -> CacheLookup<'a, M> {
         let resident = self.hold(key, hint, fill);
         self.count(if resident.is_some() { Counted::Hit } else { Counted::Miss }, 1);
         if let Some(hold) = resident {
-            return Claimed::Resident(hold);
+            return CacheLookup::Resident(hold);
         }
         self.join(key, hint, fill)
     }
 
     /// The same for a block that was read already, so that it is probably not in memory.
-    pub fn claim_read<'a>(
+    pub fn load_ticket_of_read<'a>(
         self: &'a Arc<Self>,
         key: CacheKey,
         hint: &Hint,
         fill: CacheFill,
-    ) -> Claimed<'a, M> {
+    ) -> CacheLookup<'a, M> {
         self.count(Counted::Miss, 1);
         self.join(key, hint, fill)
     }
@@ -92,16 +92,16 @@ impl<M: Plain> Cache<M> {
         key: CacheKey,
         hint: &Hint,
         fill: CacheFill,
-    ) -> Claimed<'a, M> {
+    ) -> CacheLookup<'a, M> {
         match self.loading[key.shard(self.loading.len())].join(key) {
-            Joined::Follower(load) => Claimed::Loading(Loading(load)),
+            Joined::Follower(load) => CacheLookup::Loading(Loading(load)),
             // A load before ours may have ended just before we joined.
             Joined::Leader(leader) => match self.hold(key, hint, fill) {
                 Some(hold) => {
                     leader.finish(&Ok(hold.clone()));
-                    Claimed::Resident(hold)
+                    CacheLookup::Resident(hold)
                 }
-                None => Claimed::Free(Claim { cache: self, key, fill, leader }),
+                None => CacheLookup::Free(LoadTicket { cache: self, key, fill, leader }),
             },
         }
     }
@@ -114,13 +114,13 @@ impl<M: Plain> Cache<M> {
         key: CacheKey,
         hint: &Hint,
         fill: CacheFill,
-        load: impl FnOnce(Claim<'_, M>) -> Result<BlockHold<M>>,
+        load: impl FnOnce(LoadTicket<'_, M>) -> Result<BlockHold<M>>,
     ) -> Result<BlockHold<M>> {
         loop {
-            match self.claim(key, hint, fill) {
-                Claimed::Resident(hold) => return Ok(hold),
-                Claimed::Free(claim) => return load(claim),
-                Claimed::Loading(load) => {
+            match self.load_ticket(key, hint, fill) {
+                CacheLookup::Resident(hold) => return Ok(hold),
+                CacheLookup::Free(ticket) => return load(ticket),
+                CacheLookup::Loading(load) => {
                     if let Some(outcome) = load.wait() {
                         return outcome;
                     }

@@ -49,7 +49,7 @@ mod warmth;
 pub use cache_counters::CacheCounters;
 pub use frames::hint::Hint;
 pub use key::{CacheKey, KeyMap};
-pub use load_ticket::{Claim, Claimed, Loading};
+pub use load_ticket::{CacheLookup, LoadTicket, Loading};
 pub use pinned::{BlockHold, BlockRef};
 pub use prefetch::Approached;
 pub use warmth::Heat;

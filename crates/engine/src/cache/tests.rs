@@ -36,14 +36,14 @@ fn key(offset: u64) -> CacheKey {
 
 /// Ends a claim with the block that `check` knows.
 fn end(
-    claim: Claim<'_, CacheKey>,
+    ticket: LoadTicket<'_, CacheKey>,
     hint: &Hint,
     key: CacheKey,
     len: usize,
     priority: CachePriority,
 ) -> Result<BlockHold<CacheKey>> {
     let bytes = contents(key, len);
-    claim.end(hint, priority, Ok(Loaded { meta: key, bytes, hints: len % 5, aim: 0 }))
+    ticket.end(hint, priority, Ok(Loaded { meta: key, bytes, hints: len % 5, aim: 0 }))
 }
 
 fn check(block: BlockRef<'_, CacheKey>, key: CacheKey, len: usize) {
@@ -64,7 +64,7 @@ fn load_of(
     fill: CacheFill,
 ) {
     let hint = Hint::default();
-    let load = |claim: Claim<'_, CacheKey>| end(claim, &hint, key(offset), len, priority);
+    let load = |ticket: LoadTicket<'_, CacheKey>| end(ticket, &hint, key(offset), len, priority);
     let hold = cache.get_or_load(key(offset), &hint, fill, load).unwrap();
     check(hold.get(), key(offset), len);
 }
@@ -82,7 +82,7 @@ fn has_untouched(cache: &Arc<TestCache>, offset: u64) -> bool {
 fn a_second_read_is_a_hit() {
     let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
     load(&cache, 1, CachePriority::Normal, FILL);
-    let never = |_: Claim<'_, CacheKey>| panic!("it is resident");
+    let never = |_: LoadTicket<'_, CacheKey>| panic!("it is resident");
     let again = cache.get_or_load(key(1), &Hint::default(), FILL, never);
     check(again.unwrap().get(), key(1), LEN);
     let counters = cache.counters();
@@ -95,7 +95,7 @@ fn a_hint_leads_to_the_block_until_it_is_evicted() {
     let hint = Hint::default();
     assert!(cache.look(key(1), &hint, &epoch::pin()).is_none());
     let load_it =
-        |claim: Claim<'_, CacheKey>| end(claim, &hint, key(1), LEN, CachePriority::Normal);
+        |ticket: LoadTicket<'_, CacheKey>| end(ticket, &hint, key(1), LEN, CachePriority::Normal);
     cache.get_or_load(key(1), &hint, FILL, load_it).unwrap();
     check(cache.look(key(1), &hint, &epoch::pin()).unwrap(), key(1), LEN);
     let other = Hint::default();
@@ -216,8 +216,9 @@ fn memory_follows_demand_from_one_size_to_another() {
 fn an_error_reaches_the_reader_and_is_not_remembered() {
     let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
     let hint = Hint::default();
-    let failing =
-        |claim: Claim<'_, CacheKey>| claim.end(&hint, CachePriority::Normal, Err(Error::Closed));
+    let failing = |ticket: LoadTicket<'_, CacheKey>| {
+        ticket.end(&hint, CachePriority::Normal, Err(Error::Closed))
+    };
     let failed = cache.get_or_load(key(1), &hint, FILL, failing);
     assert!(matches!(failed.err(), Some(Error::Closed)));
     load(&cache, 1, CachePriority::Normal, FILL);
@@ -233,10 +234,10 @@ fn readers_of_one_block_share_one_load() {
             scope.spawn(|| {
                 start.wait();
                 let hint = Hint::default();
-                let load = |claim: Claim<'_, CacheKey>| {
+                let load = |ticket: LoadTicket<'_, CacheKey>| {
                     loads.fetch_add(1, Ordering::Relaxed);
                     std::thread::sleep(std::time::Duration::from_millis(20));
-                    end(claim, &hint, key(1), LEN, CachePriority::Normal)
+                    end(ticket, &hint, key(1), LEN, CachePriority::Normal)
                 };
                 let got = cache.get_or_load(key(1), &hint, FILL, load);
                 check(got.unwrap().get(), key(1), LEN);
@@ -267,22 +268,22 @@ fn claims_of_overlapping_sets_never_wait_in_a_circle() {
                     // Some keys come twice.
                     for at in 0..8 {
                         let offset = (at * (thread + 1) * 5 + round) % KEYS;
-                        match cache.claim(key(offset), &hint, FILL) {
-                            Claimed::Resident(hold) => check(hold.get(), key(offset), 1000),
-                            Claimed::Free(claim) => {
+                        match cache.load_ticket(key(offset), &hint, FILL) {
+                            CacheLookup::Resident(hold) => check(hold.get(), key(offset), 1000),
+                            CacheLookup::Free(ticket) => {
                                 let before = loading[offset as usize].swap(true, Ordering::SeqCst);
                                 assert!(!before, "loaded by two");
-                                own.push((claim, offset));
+                                own.push((ticket, offset));
                             }
-                            Claimed::Loading(load) => others.push((load, offset)),
+                            CacheLookup::Loading(load) => others.push((load, offset)),
                         }
                     }
-                    for (at, (claim, offset)) in own.into_iter().enumerate() {
+                    for (at, (ticket, offset)) in own.into_iter().enumerate() {
                         loading[offset as usize].store(false, Ordering::SeqCst);
                         if at == 3 {
-                            drop(claim);
+                            drop(ticket);
                         } else {
-                            end(claim, &hint, key(offset), 1000, CachePriority::Normal).unwrap();
+                            end(ticket, &hint, key(offset), 1000, CachePriority::Normal).unwrap();
                         }
                     }
                     for (load, offset) in others {
@@ -324,8 +325,8 @@ fn no_reader_sees_another_block() {
                                 check(found, key, len(offset));
                             }
                         }
-                        let load = |claim: Claim<'_, CacheKey>| {
-                            end(claim, hint, key, len(offset), CachePriority::Normal)
+                        let load = |ticket: LoadTicket<'_, CacheKey>| {
+                            end(ticket, hint, key, len(offset), CachePriority::Normal)
                         };
                         let hold = cache.get_or_load(key, hint, FILL, load).unwrap();
                         check(hold.get(), key, len(offset));
@@ -446,8 +447,8 @@ fn what_is_held_stays_until_it_is_let_go() {
         let hint = Hint::default();
         let len = 16_000;
         let load = |offset: u64| {
-            let load = |claim: Claim<'_, CacheKey>| {
-                end(claim, &hint, key(offset), len, CachePriority::Normal)
+            let load = |ticket: LoadTicket<'_, CacheKey>| {
+                end(ticket, &hint, key(offset), len, CachePriority::Normal)
             };
             cache.get_or_load(key(offset), &hint, FILL, load).unwrap()
         };
@@ -501,8 +502,8 @@ fn no_reader_sees_memory_go() {
                                 check(found, wanted, len(offset));
                             }
                         }
-                        let load = |claim: Claim<'_, CacheKey>| {
-                            end(claim, hint, wanted, len(offset), CachePriority::Normal)
+                        let load = |ticket: LoadTicket<'_, CacheKey>| {
+                            end(ticket, hint, wanted, len(offset), CachePriority::Normal)
                         };
                         let hold = cache.get_or_load(wanted, hint, FILL, load).unwrap();
                         kept.push((hold, offset));

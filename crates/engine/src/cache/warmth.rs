@@ -11,7 +11,7 @@
 use super::cache_counters::Counted;
 use super::frames::Retired;
 use super::frames::free_space::Taken;
-use super::load_ticket::Claimed;
+use super::load_ticket::CacheLookup;
 use super::{Cache, CacheFill, CacheKey, Hint, Plain};
 use crossbeam_epoch as epoch;
 use std::sync::Arc;
@@ -37,15 +37,15 @@ impl<M: Plain> Cache<M> {
         }
     }
 
-    /// [`Self::claim`] without counting; that it is in memory is no use of it.
-    pub fn claim_uncounted<'a>(
+    /// [`Self::ticket`] without counting; that it is in memory is no use of it.
+    pub fn load_ticket_uncounted<'a>(
         self: &'a Arc<Self>,
         key: CacheKey,
         hint: &Hint,
         fill: CacheFill,
-    ) -> Claimed<'a, M> {
+    ) -> CacheLookup<'a, M> {
         match self.hold(key, hint, CacheFill::Bypass) {
-            Some(hold) => Claimed::Resident(hold),
+            Some(hold) => CacheLookup::Resident(hold),
             None => self.join(key, hint, fill),
         }
     }

@@ -8,7 +8,7 @@
 //!    what was in memory, so both together read no more than the inputs.
 
 use crate::block_loads::blocking_loads::read_together;
-use crate::cache::{BlockHold, Claimed, KeyMap};
+use crate::cache::{BlockHold, CacheLookup, KeyMap};
 use crate::error::Result;
 use crate::shape::Shape;
 use crate::sstable::{Block, BlockCache, BlockLoad, Heir, Heirs};
@@ -70,11 +70,11 @@ fn bring_in(
     };
     let mut own = Vec::with_capacity(loads.len());
     for load in &loads {
-        match load.claim_uncounted(cache) {
-            Claimed::Resident(hold) => take(load, Ok(hold)),
-            Claimed::Free(claim) => own.push((load, claim)),
+        match load.load_ticket_uncounted(cache) {
+            CacheLookup::Resident(hold) => take(load, Ok(hold)),
+            CacheLookup::Free(ticket) => own.push((load, ticket)),
             // A reader is at it.
-            Claimed::Loading(_) => {}
+            CacheLookup::Loading(_) => {}
         }
     }
     with_thread_queue(fs, |queue| {

@@ -14,7 +14,7 @@ use super::point_lookup::Missing;
 use super::sst_reader::SstReader;
 use super::typed_refs::IndexRef;
 use crate::cache::{
-    BlockHold, BlockRef, CacheFill, CacheKey, CachePriority, Claim, Claimed, Hint, Loaded,
+    BlockHold, BlockRef, CacheFill, CacheKey, CacheLookup, CachePriority, Hint, LoadTicket, Loaded,
 };
 use crate::error::{Error, Result};
 use crate::sstable::block::{BlockView, DataMeta, LargeValue};
@@ -158,9 +158,9 @@ impl SstReader {
         if fill == CacheFill::Resident {
             return self.load_at_once(lead)?.map(|(hold, _)| hold).ok_or(Error::NotResident);
         }
-        self.cache().get_or_load(key, lead.hint, fill, |claim| {
+        self.cache().get_or_load(key, lead.hint, fill, |ticket| {
             *missed = true;
-            self.read_for(claim, lead)
+            self.read_for(ticket, lead)
         })
     }
 
@@ -179,10 +179,10 @@ impl SstReader {
     pub(crate) fn load_aside(&self, lead: &Lead<'_>) -> Result<BlockHold<Block>> {
         let key = self.key(lead.handle);
         loop {
-            match self.cache().claim_uncounted(key, lead.hint, CacheFill::Bypass) {
-                Claimed::Resident(hold) => return Ok(hold),
-                Claimed::Free(claim) => return self.read_for(claim, lead),
-                Claimed::Loading(load) => {
+            match self.cache().load_ticket_uncounted(key, lead.hint, CacheFill::Bypass) {
+                CacheLookup::Resident(hold) => return Ok(hold),
+                CacheLookup::Free(ticket) => return self.read_for(ticket, lead),
+                CacheLookup::Loading(load) => {
                     if let Some(outcome) = load.wait() {
                         return outcome;
                     }
@@ -203,32 +203,32 @@ impl SstReader {
             let Scratch { framed, raw } = scratch;
             let read = self.source.read_framed_at_once(lead.handle, lead.kind(), framed)?;
             let Some(framed) = read else { return Ok(None) };
-            Ok(match self.cache().claim(key, lead.hint, fill) {
-                Claimed::Resident(hold) => Some((hold, false)),
-                Claimed::Free(claim) => Some((self.end(claim, lead, Ok(framed), raw)?, true)),
-                Claimed::Loading(_) => None,
+            Ok(match self.cache().load_ticket(key, lead.hint, fill) {
+                CacheLookup::Resident(hold) => Some((hold, false)),
+                CacheLookup::Free(ticket) => Some((self.end(ticket, lead, Ok(framed), raw)?, true)),
+                CacheLookup::Loading(_) => None,
             })
         })
     }
 
     /// Reads the block that `lead` leads to and ends the claim with it.
-    fn read_for(&self, claim: Claim<'_, Block>, lead: &Lead<'_>) -> Result<BlockHold<Block>> {
+    fn read_for(&self, ticket: LoadTicket<'_, Block>, lead: &Lead<'_>) -> Result<BlockHold<Block>> {
         with_scratch(|scratch| {
             let framed = self.source.read_framed(lead.handle, lead.kind(), &mut scratch.framed);
-            self.end(claim, lead, framed, &mut scratch.raw)
+            self.end(ticket, lead, framed, &mut scratch.raw)
         })
     }
 
     /// Ends the claim of the block that `lead` leads to with what the file has for it.
     fn end(
         &self,
-        claim: Claim<'_, Block>,
+        ticket: LoadTicket<'_, Block>,
         lead: &Lead<'_>,
         framed: Result<&[u8]>,
         raw: &mut Vec<u8>,
     ) -> Result<BlockHold<Block>> {
         let loaded = framed.and_then(|framed| self.checked(lead, framed, raw));
-        claim.end(lead.hint, lead.priority(), loaded)
+        ticket.end(lead.hint, lead.priority(), loaded)
     }
 
     /// The block that `lead` leads to, of which the file has `framed`, after all checks.
@@ -381,20 +381,23 @@ impl BlockLoad {
     }
 
     /// Asks `cache`, through which the file's blocks go, for the block.
-    pub(crate) fn claim<'a>(&self, cache: &'a Arc<BlockCache>) -> Claimed<'a, Block> {
+    pub(crate) fn load_ticket<'a>(&self, cache: &'a Arc<BlockCache>) -> CacheLookup<'a, Block> {
         let lead = self.lead();
-        cache.claim(self.sst.key(lead.handle), lead.hint, self.fill)
+        cache.load_ticket(self.sst.key(lead.handle), lead.hint, self.fill)
     }
 
     /// Asks `cache`, through which the file's blocks go, for the block, without counting.
-    pub(crate) fn claim_uncounted<'a>(&self, cache: &'a Arc<BlockCache>) -> Claimed<'a, Block> {
+    pub(crate) fn load_ticket_uncounted<'a>(
+        &self,
+        cache: &'a Arc<BlockCache>,
+    ) -> CacheLookup<'a, Block> {
         let lead = self.lead();
-        cache.claim_uncounted(self.sst.key(lead.handle), lead.hint, self.fill)
+        cache.load_ticket_uncounted(self.sst.key(lead.handle), lead.hint, self.fill)
     }
 
     /// Reads the block and ends the claim with it.
-    pub(crate) fn read(&self, claim: Claim<'_, Block>) -> Result<BlockHold<Block>> {
-        self.sst.read_for(claim, &self.lead())
+    pub(crate) fn read(&self, ticket: LoadTicket<'_, Block>) -> Result<BlockHold<Block>> {
+        self.sst.read_for(ticket, &self.lead())
     }
 
     /// Submits the read of the block. `Error::Corruption` if it cannot lie in the file; nothing is
@@ -416,14 +419,14 @@ impl BlockLoad {
     /// Ends the claim of the block with what was read for it.
     pub(crate) fn end(
         &self,
-        claim: Claim<'_, Block>,
+        ticket: LoadTicket<'_, Block>,
         read: io::Result<ReadBuffer>,
     ) -> Result<BlockHold<Block>> {
         let lead = self.lead();
         let offset = lead.handle.offset;
         let read = read.map_err(|error| self.sst.source.read_error(offset, &error));
         let framed = read.as_deref().map_err(Error::clone);
-        with_scratch(|scratch| self.sst.end(claim, &lead, framed, &mut scratch.raw))
+        with_scratch(|scratch| self.sst.end(ticket, &lead, framed, &mut scratch.raw))
     }
 
     /// The block, if it can be had without waiting; with it, whether it was read. The caller is not
@@ -447,10 +450,10 @@ impl BlockLoad {
     ) -> Result<BlockHold<Block>> {
         let lead = self.lead();
         loop {
-            match cache.claim_read(self.sst.key(lead.handle), lead.hint, self.fill) {
-                Claimed::Resident(hold) => return Ok(hold),
-                Claimed::Free(claim) => return self.end(claim, read),
-                Claimed::Loading(load) => {
+            match cache.load_ticket_of_read(self.sst.key(lead.handle), lead.hint, self.fill) {
+                CacheLookup::Resident(hold) => return Ok(hold),
+                CacheLookup::Free(ticket) => return self.end(ticket, read),
+                CacheLookup::Loading(load) => {
                     if let Some(outcome) = load.wait() {
                         return outcome;
                     }
@@ -473,8 +476,12 @@ impl BlockLoad {
     }
 
     /// Ends the claim of the block with an error.
-    pub(crate) fn fail(&self, claim: Claim<'_, Block>, error: Error) -> Result<BlockHold<Block>> {
+    pub(crate) fn fail(
+        &self,
+        ticket: LoadTicket<'_, Block>,
+        error: Error,
+    ) -> Result<BlockHold<Block>> {
         let lead = self.lead();
-        claim.end(lead.hint, lead.priority(), Err(error))
+        ticket.end(lead.hint, lead.priority(), Err(error))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::block_loads::blocking_loads::read_together;
-use crate::cache::Claimed;
+use crate::cache::CacheLookup;
 use base::env::read_queue::{Completed, QueueKind, ReadQueue};
 use base::env::{FileSystem, RealFileSystem};
 use std::collections::HashMap;
@@ -60,8 +60,8 @@ fn however_many_blocks_are_asked_for_few_bytes_are_in_flight() {
         .map(|at| BlockLoad::new(Arc::clone(&sst), Missing::Data(0, at)).unwrap().unwrap())
         .collect();
     let cache = BlockCache::new(4 << 20, CacheFeatures::PASSING);
-    let own = loads.iter().map(|load| match load.claim(&cache) {
-        Claimed::Free(claim) => (load, claim),
+    let own = loads.iter().map(|load| match load.load_ticket(&cache) {
+        CacheLookup::Free(ticket) => (load, ticket),
         _ => panic!("the cache is empty"),
     });
     let queue = RealFileSystem.read_queue(64);
