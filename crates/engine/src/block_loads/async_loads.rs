@@ -9,12 +9,12 @@
 //!    is neither flying nor resident was never asked for, or has been evicted since.
 
 use crate::block_loads::blocking_loads::Missed;
-use crate::cache::{BlockHold, CacheKey};
+use crate::cache::{CacheKey, PinnedBlock};
 use crate::engine::Shared;
 use crate::error::Result;
 use crate::locks::{self, FlightStage};
 use crate::read::drivers::PointCount;
-use crate::sstable::{Block, BlockCache, BlockLoad, HeldBlocks};
+use crate::sstable::{Block, BlockCache, BlockLoad, PinnedBlocks};
 use base::env::fs::FileSystem;
 use base::env::read_queue::ReadBuffer;
 use base::env::read_threads::{ReadThreads, ThreadRead};
@@ -42,7 +42,7 @@ enum Stage {
     /// Those to be woken.
     Flying(Vec<Waker>),
     /// `None` if whoever read the block broke down.
-    Landed(Option<Result<BlockHold<Block>>>),
+    Landed(Option<Result<PinnedBlock<Block>>>),
 }
 
 impl Default for Stage {
@@ -57,7 +57,7 @@ struct Landing {
     key: CacheKey,
     flying: Arc<Flying>,
     flight: Arc<Flight>,
-    outcome: Option<Result<BlockHold<Block>>>,
+    outcome: Option<Result<PinnedBlock<Block>>>,
 }
 
 impl Landing {
@@ -79,7 +79,7 @@ impl Drop for Landing {
 
 impl Flight {
     /// The outcome; the task is woken when it is there.
-    fn poll(&self, context: &Context<'_>) -> Poll<Option<Result<BlockHold<Block>>>> {
+    fn poll(&self, context: &Context<'_>) -> Poll<Option<Result<PinnedBlock<Block>>>> {
         match &mut *self.0.lock() {
             Stage::Landed(outcome) => Poll::Ready(outcome.clone()),
             Stage::Flying(wakers) => {
@@ -104,14 +104,14 @@ impl Flights {
         self.threads.close();
     }
 
-    /// Brings in `missed`, with repetitions or without, and adds what it holds of them to `held`. A
+    /// Brings in `missed`, with repetitions or without, and adds what it holds of them to `pinned_blocks`. A
     /// block may still be missing afterwards, since the cache could not keep it. After an error
     /// some were not brought in. Dropped, it leaves what is on its way to come in by itself.
     pub(crate) async fn fetch(
         &self,
         shared: &Shared,
         missed: Vec<Missed>,
-        held: &mut HeldBlocks,
+        pinned_blocks: &mut PinnedBlocks,
     ) -> Result<()> {
         shared.point_counters.add(PointCount::Fetched as usize, missed.len() as u64);
         let together = shared.options.read_path.batched_reads;
@@ -119,10 +119,10 @@ impl Flights {
         while rest.len() > 0 {
             let group = if together { rest.len() } else { 1 };
             poll_fn(|context| self.threads.poll_room(context)).await;
-            let flights = self.begin(shared, rest.by_ref().take(group), held)?;
+            let flights = self.begin(shared, rest.by_ref().take(group), pinned_blocks)?;
             for (key, flight) in flights {
                 if let Some(outcome) = poll_fn(|context| flight.poll(context)).await {
-                    held.push(key, outcome?);
+                    pinned_blocks.push(key, outcome?);
                 }
             }
         }
@@ -135,14 +135,14 @@ impl Flights {
         &self,
         shared: &Shared,
         missed: impl Iterator<Item = Missed>,
-        held: &mut HeldBlocks,
+        pinned_blocks: &mut PinnedBlocks,
     ) -> Result<Vec<(CacheKey, Arc<Flight>)>> {
         let (mut flights, mut reads, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut failed = None;
         for (sst, missing) in missed {
             let Some(block) = BlockLoad::of_resident(sst, missing)? else { continue };
             let key = block.key();
-            match self.begin_one(shared, block, held) {
+            match self.begin_one(shared, block, pinned_blocks) {
                 Ok(Some((flight, read))) => {
                     flights.push((key, flight));
                     bytes += read.as_ref().map_or(0, |read| read.len as u64);
@@ -167,13 +167,13 @@ impl Flights {
         &self,
         shared: &Shared,
         block: BlockLoad,
-        held: &mut HeldBlocks,
+        pinned_blocks: &mut PinnedBlocks,
     ) -> Result<Option<(Arc<Flight>, Option<ThreadRead>)>> {
-        if let Some((hold, read)) = block.at_once()? {
+        if let Some((pin, read)) = block.at_once()? {
             let counters = &shared.point_counters;
             counters.add(PointCount::DiskReads as usize, read.into());
             counters.add(PointCount::DiskBytes as usize, if read { block.bytes() } else { 0 });
-            held.push(block.key(), hold);
+            pinned_blocks.push(block.key(), pin);
             return Ok(None);
         }
         let key = block.key();
@@ -184,8 +184,8 @@ impl Flights {
             if let Some(flight) = flying.get(&key) {
                 return Ok(Some((Arc::clone(flight), None)));
             }
-            if let Some(hold) = block.resident(&shared.cache) {
-                held.push(key, hold);
+            if let Some(pin) = block.resident(&shared.cache) {
+                pinned_blocks.push(key, pin);
                 return Ok(None);
             }
             Arc::clone(flying.entry(key).or_default())

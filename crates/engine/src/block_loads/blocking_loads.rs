@@ -4,12 +4,12 @@
 //! and ends all, before it waits for those that others claimed. So two calls whose blocks overlap
 //! never wait for each other in a circle, and no block is read twice at the same time.
 
-use crate::cache::{BlockHold, CacheKey, CacheLookup, LoadTicket, Loading};
+use crate::cache::{CacheKey, CacheLookup, LoadTicket, Loading, PinnedBlock};
 use crate::engine::Shared;
 use crate::error::Result;
 use crate::marks::Mark;
 use crate::read::drivers::PointCount;
-use crate::sstable::{Block, BlockLoad, HeldBlocks, Missing, SstReader};
+use crate::sstable::{Block, BlockLoad, Missing, PinnedBlocks, SstReader};
 use base::env::read_queue::{ReadQueue, with_thread_queue};
 use std::sync::Arc;
 
@@ -19,20 +19,24 @@ pub(crate) type Missed = (Arc<SstReader>, Missing);
 /// A block to be read by the caller.
 pub(crate) type Own<'a> = (&'a BlockLoad, LoadTicket<'a, Block>);
 
-/// Brings in `missed`, with repetitions or without, and adds what it holds of them to `held`. A
+/// Brings in `missed`, with repetitions or without, and adds what it holds of them to `pinned_blocks`. A
 /// block may still be missing afterwards: the cache could not keep it, or the thread that was
 /// loading it gave up. After an error some were not brought in. The caller is not pinned.
-pub(crate) fn fetch(shared: &Shared, missed: Vec<Missed>, held: &mut HeldBlocks) -> Result<()> {
+pub(crate) fn fetch(
+    shared: &Shared,
+    missed: Vec<Missed>,
+    pinned_blocks: &mut PinnedBlocks,
+) -> Result<()> {
     shared.point_counters.add(PointCount::Fetched as usize, missed.len() as u64);
     let mut loads = Vec::with_capacity(missed.len());
     for (sst, missing) in missed {
         loads.extend(BlockLoad::new(sst, missing)?);
     }
-    let (own, others) = load_tickets(shared, &loads, held);
-    let read = read_all(shared, own, held);
+    let (own, others) = load_tickets(shared, &loads, pinned_blocks);
+    let read = read_all(shared, own, pinned_blocks);
     for (key, other) in others {
         if let Some(outcome) = other.wait() {
-            held.push(key, outcome?);
+            pinned_blocks.push(key, outcome?);
         }
     }
     read
@@ -42,12 +46,12 @@ pub(crate) fn fetch(shared: &Shared, missed: Vec<Missed>, held: &mut HeldBlocks)
 fn load_tickets<'a>(
     shared: &'a Shared,
     loads: &'a [BlockLoad],
-    held: &mut HeldBlocks,
+    pinned_blocks: &mut PinnedBlocks,
 ) -> (Vec<Own<'a>>, Vec<(CacheKey, Loading<Block>)>) {
     let (mut own, mut others) = (Vec::with_capacity(loads.len()), Vec::new());
     for load in loads {
         match load.load_ticket(&shared.cache) {
-            CacheLookup::Resident(hold) => held.push(load.key(), hold),
+            CacheLookup::Resident(pin) => pinned_blocks.push(load.key(), pin),
             CacheLookup::Free(ticket) => own.push((load, ticket)),
             CacheLookup::Loading(other) => others.push((load.key(), other)),
         }
@@ -56,7 +60,7 @@ fn load_tickets<'a>(
 }
 
 /// Reads all blocks and ends all claims; gives the first error.
-fn read_all(shared: &Shared, own: Vec<Own<'_>>, held: &mut HeldBlocks) -> Result<()> {
+fn read_all(shared: &Shared, own: Vec<Own<'_>>, pinned_blocks: &mut PinnedBlocks) -> Result<()> {
     let counters = &shared.point_counters;
     counters.add(PointCount::DiskReads as usize, own.len() as u64);
     let bytes = own.iter().map(|(load, _)| load.bytes()).sum();
@@ -64,8 +68,8 @@ fn read_all(shared: &Shared, own: Vec<Own<'_>>, held: &mut HeldBlocks) -> Result
     let begin = shared.env.clock.monotonic();
     let any = !own.is_empty();
     let mut first_error = None;
-    let mut keep = |load: &BlockLoad, outcome: Result<BlockHold<Block>>| match outcome {
-        Ok(hold) => held.push(load.key(), hold),
+    let mut keep = |load: &BlockLoad, outcome: Result<PinnedBlock<Block>>| match outcome {
+        Ok(pin) => pinned_blocks.push(load.key(), pin),
         Err(error) => drop(first_error.get_or_insert(error)),
     };
     // A lone read is done soonest without a queue.
@@ -89,7 +93,7 @@ pub(crate) fn read_together(
     queue: &mut dyn ReadQueue,
     bytes_max: u64,
     own: Vec<Own<'_>>,
-    keep: &mut dyn FnMut(&BlockLoad, Result<BlockHold<Block>>),
+    keep: &mut dyn FnMut(&BlockLoad, Result<PinnedBlock<Block>>),
 ) {
     let (mut waiting, mut done) = (Vec::with_capacity(own.len()), Vec::new());
     let (mut left, mut bytes) = (own.into_iter(), 0);

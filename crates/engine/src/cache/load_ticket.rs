@@ -2,14 +2,14 @@
 
 use super::cache_counters::Counted;
 use super::loads_in_progress::{Follower, Joined, Leader};
-use super::{BlockHold, Cache, CacheFill, CacheKey, CachePriority, Hint, Loaded, Plain};
+use super::{Cache, CacheFill, CacheKey, CachePriority, Hint, Loaded, PinnedBlock, Plain};
 use crate::error::Result;
 use std::sync::Arc;
 
 /// What came of asking for a block without waiting.
 pub enum CacheLookup<'a, M: Plain> {
     /// It is in memory.
-    Resident(BlockHold<M>),
+    Resident(PinnedBlock<M>),
     /// It is not: the caller is to load it.
     Free(LoadTicket<'a, M>),
     /// It is being loaded, by another thread or by the caller itself.
@@ -22,7 +22,7 @@ pub struct LoadTicket<'a, M: Plain> {
     cache: &'a Arc<Cache<M>>,
     key: CacheKey,
     fill: CacheFill,
-    leader: Leader<'a, BlockHold<M>>,
+    leader: Leader<'a, PinnedBlock<M>>,
 }
 
 impl<M: Plain> LoadTicket<'_, M> {
@@ -33,7 +33,7 @@ impl<M: Plain> LoadTicket<'_, M> {
         hint: &Hint,
         priority: CachePriority,
         loaded: Result<Loaded<'_, M>>,
-    ) -> Result<BlockHold<M>> {
+    ) -> Result<PinnedBlock<M>> {
         let Self { cache, key, fill, leader } = self;
         let keep = fill == CacheFill::Insert || priority == CachePriority::High;
         let lives = match fill {
@@ -42,7 +42,7 @@ impl<M: Plain> LoadTicket<'_, M> {
         };
         let result = loaded.map(|loaded| match keep {
             true => cache.insert(key, hint, &loaded, lives),
-            false => BlockHold::apart(&loaded),
+            false => PinnedBlock::apart(&loaded),
         });
         leader.finish(&result);
         result
@@ -50,12 +50,12 @@ impl<M: Plain> LoadTicket<'_, M> {
 }
 
 /// A block that is being loaded.
-pub struct Loading<M: Plain>(Follower<BlockHold<M>>);
+pub struct Loading<M: Plain>(Follower<PinnedBlock<M>>);
 
 impl<M: Plain> Loading<M> {
     /// Waits for the outcome; `None` if the load was abandoned. The caller is not pinned, and has
     /// no claims.
-    pub fn wait(self) -> Option<Result<BlockHold<M>>> {
+    pub fn wait(self) -> Option<Result<PinnedBlock<M>>> {
         self.0.wait()
     }
 }
@@ -68,10 +68,10 @@ impl<M: Plain> Cache<M> {
         hint: &Hint,
         fill: CacheFill,
     ) -> CacheLookup<'a, M> {
-        let resident = self.hold(key, hint, fill);
+        let resident = self.pin(key, hint, fill);
         self.count(if resident.is_some() { Counted::Hit } else { Counted::Miss }, 1);
-        if let Some(hold) = resident {
-            return CacheLookup::Resident(hold);
+        if let Some(pin) = resident {
+            return CacheLookup::Resident(pin);
         }
         self.join(key, hint, fill)
     }
@@ -96,10 +96,10 @@ impl<M: Plain> Cache<M> {
         match self.loading[key.shard(self.loading.len())].join(key) {
             Joined::Follower(load) => CacheLookup::Loading(Loading(load)),
             // A load before ours may have ended just before we joined.
-            Joined::Leader(leader) => match self.hold(key, hint, fill) {
-                Some(hold) => {
-                    leader.finish(&Ok(hold.clone()));
-                    CacheLookup::Resident(hold)
+            Joined::Leader(leader) => match self.pin(key, hint, fill) {
+                Some(pin) => {
+                    leader.finish(&Ok(pin.clone()));
+                    CacheLookup::Resident(pin)
                 }
                 None => CacheLookup::Free(LoadTicket { cache: self, key, fill, leader }),
             },
@@ -114,11 +114,11 @@ impl<M: Plain> Cache<M> {
         key: CacheKey,
         hint: &Hint,
         fill: CacheFill,
-        load: impl FnOnce(LoadTicket<'_, M>) -> Result<BlockHold<M>>,
-    ) -> Result<BlockHold<M>> {
+        load: impl FnOnce(LoadTicket<'_, M>) -> Result<PinnedBlock<M>>,
+    ) -> Result<PinnedBlock<M>> {
         loop {
             match self.load_ticket(key, hint, fill) {
-                CacheLookup::Resident(hold) => return Ok(hold),
+                CacheLookup::Resident(pin) => return Ok(pin),
                 CacheLookup::Free(ticket) => return load(ticket),
                 CacheLookup::Loading(load) => {
                     if let Some(outcome) = load.wait() {

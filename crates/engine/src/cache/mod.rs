@@ -50,7 +50,7 @@ pub use cache_counters::CacheCounters;
 pub use frames::hint::Hint;
 pub use key::{CacheKey, KeyMap};
 pub use load_ticket::{CacheLookup, LoadTicket, Loading};
-pub use pinned::{BlockHold, BlockRef};
+pub use pinned::{BlockRef, PinnedBlock};
 pub use prefetch::Approached;
 pub use warmth::Heat;
 
@@ -156,7 +156,7 @@ pub struct Cache<M: Plain> {
     space: CachePadded<Mutex<Space, CacheSpace>>,
     table: Table,
     heap: Heap<HeapBlock<M>>,
-    loading: Box<[CachePadded<Loads<BlockHold<M>>>]>,
+    loading: Box<[CachePadded<Loads<PinnedBlock<M>>>]>,
     budget: Arc<Budget>,
     /// Apart from what reads look at.
     size: CachePadded<Size>,
@@ -356,10 +356,10 @@ impl<M: Plain> Cache<M> {
 
     /// The block of `key` if it is in memory. Counts as a hit or a miss.
     #[inline]
-    pub fn get(self: &Arc<Self>, key: CacheKey, hint: &Hint) -> Option<BlockHold<M>> {
-        let hold = self.hold(key, hint, CacheFill::Insert);
-        self.count(if hold.is_some() { Counted::Hit } else { Counted::Miss }, 1);
-        hold
+    pub fn get(self: &Arc<Self>, key: CacheKey, hint: &Hint) -> Option<PinnedBlock<M>> {
+        let pin = self.pin(key, hint, CacheFill::Insert);
+        self.count(if pin.is_some() { Counted::Hit } else { Counted::Miss }, 1);
+        pin
     }
 
     /// Forgets every block of `file`, which is about to be removed.
@@ -425,40 +425,40 @@ impl<M: Plain> Cache<M> {
     }
 
     /// Takes hold of the block of `key` if it is in memory. Not counted.
-    pub fn hold(
+    pub fn pin(
         self: &Arc<Self>,
         key: CacheKey,
         hint: &Hint,
         fill: CacheFill,
-    ) -> Option<BlockHold<M>> {
-        if let Some(hold) = self.hold_frame(key, hint, fill) {
-            return Some(hold);
+    ) -> Option<PinnedBlock<M>> {
+        if let Some(pin) = self.pin_frame(key, hint, fill) {
+            return Some(pin);
         }
         let found = self.heap.get(key, fill)?;
         if found.first_of_heir {
             self.count(Counted::InheritedUsed, 1);
         }
-        Some(BlockHold::on_heap(found.value))
+        Some(PinnedBlock::on_heap(found.value))
     }
 
-    fn hold_frame(
+    fn pin_frame(
         self: &Arc<Self>,
         key: CacheKey,
         hint: &Hint,
         fill: CacheFill,
-    ) -> Option<BlockHold<M>> {
+    ) -> Option<PinnedBlock<M>> {
         let pinned = epoch::pin();
         let live = |place| self.arena.find(place, key, &pinned).map(|(head, _)| (head, place));
         let hinted = self.follow(hint).and_then(|(place, _)| live(place));
         let (head, place) = hinted.or_else(|| self.table.get(key).and_then(live))?;
-        if !head.hold() {
+        if !head.pin() {
             return None;
         }
         if fill != CacheFill::Bypass {
             self.touch(head);
         }
         hint.set(Some((place, head.aim())));
-        Some(BlockHold::in_frame(Arc::clone(self), self.arena.held(place)))
+        Some(PinnedBlock::in_frame(Arc::clone(self), self.arena.pinned(place)))
     }
 
     /// Keeps a block that was just loaded, where there is room for it.
@@ -468,20 +468,20 @@ impl<M: Plain> Cache<M> {
         hint: &Hint,
         loaded: &Loaded<'_, M>,
         lives: (u8, u8),
-    ) -> BlockHold<M> {
+    ) -> PinnedBlock<M> {
         let Some(class) = self.arena.class_for(loaded.bytes.len(), loaded.hints) else {
             return self.insert_on_heap(key, loaded, lives);
         };
         let Some(frame) = self.free_frame(class) else {
             Mark::FrameNotFound.hit();
             self.count(Counted::NotKept, 1);
-            return BlockHold::apart(loaded);
+            return PinnedBlock::apart(loaded);
         };
         let frame = self.arena.fill(frame, key, loaded, lives);
         self.table.insert(key, frame.place());
         hint.set(Some((frame.place(), loaded.aim)));
         self.count(Counted::Inserted, 1);
-        BlockHold::in_frame(Arc::clone(self), frame)
+        PinnedBlock::in_frame(Arc::clone(self), frame)
     }
 
     fn insert_on_heap(
@@ -489,7 +489,7 @@ impl<M: Plain> Cache<M> {
         key: CacheKey,
         loaded: &Loaded<'_, M>,
         lives: (u8, u8),
-    ) -> BlockHold<M> {
+    ) -> PinnedBlock<M> {
         let charge = loaded.bytes.len() + loaded.hints * size_of::<Hint>();
         let block = Arc::new(HeapBlock::of(loaded));
         match self.heap.insert(key, &block, charge, lives) {
@@ -503,7 +503,7 @@ impl<M: Plain> Cache<M> {
             }
             None => self.count(Counted::NotKept, 1),
         }
-        BlockHold::on_heap(block)
+        PinnedBlock::on_heap(block)
     }
 
     /// A frame of `class`, for which others may have to go. `None` if none comes free in time:

@@ -1,6 +1,6 @@
 //! Blocks that are looked at, and blocks that are held.
 
-use super::frames::HeldFrame;
+use super::frames::PinnedFrame;
 use super::frames::free_space::Taken;
 use super::{Cache, Hint, Loaded, Plain};
 use std::sync::Arc;
@@ -26,18 +26,18 @@ impl<M> Copy for BlockRef<'_, M> {}
 
 /// A block that stays readable as long as this lives, whatever the cache evicts.
 #[derive(Debug)]
-pub struct BlockHold<M: Plain>(Held<M>);
+pub struct PinnedBlock<M: Plain>(Pin<M>);
 
 #[derive(Debug)]
-enum Held<M: Plain> {
-    Frame(FrameHold<M>),
+enum Pin<M: Plain> {
+    Frame(FramePin<M>),
     Heap(Arc<HeapBlock<M>>),
 }
 
 /// A count in a frame's head.
-struct FrameHold<M: Plain> {
+struct FramePin<M: Plain> {
     cache: Arc<Cache<M>>,
-    frame: HeldFrame<M>,
+    frame: PinnedFrame<M>,
 }
 
 /// A block outside of the arena.
@@ -56,44 +56,44 @@ impl<M: Plain> HeapBlock<M> {
     }
 }
 
-impl<M: Plain> BlockHold<M> {
+impl<M: Plain> PinnedBlock<M> {
     /// A block that no cache knows of.
     pub fn apart(loaded: &Loaded<'_, M>) -> Self {
         Self::on_heap(Arc::new(HeapBlock::of(loaded)))
     }
 
     pub(super) fn on_heap(block: Arc<HeapBlock<M>>) -> Self {
-        Self(Held::Heap(block))
+        Self(Pin::Heap(block))
     }
 
-    pub(super) fn in_frame(cache: Arc<Cache<M>>, frame: HeldFrame<M>) -> Self {
-        Self(Held::Frame(FrameHold { cache, frame }))
+    pub(super) fn in_frame(cache: Arc<Cache<M>>, frame: PinnedFrame<M>) -> Self {
+        Self(Pin::Frame(FramePin { cache, frame }))
     }
 
     /// The block.
     #[inline]
     pub fn get(&self) -> BlockRef<'_, M> {
         match &self.0 {
-            Held::Frame(hold) => hold.frame.block(),
-            Held::Heap(block) => {
+            Pin::Frame(pin) => pin.frame.block(),
+            Pin::Heap(block) => {
                 BlockRef { meta: &block.meta, bytes: &block.bytes, hints: &block.hints }
             }
         }
     }
 }
 
-impl<M: Plain> Clone for BlockHold<M> {
+impl<M: Plain> Clone for PinnedBlock<M> {
     fn clone(&self) -> Self {
         Self(match &self.0 {
-            Held::Frame(hold) => {
-                Held::Frame(FrameHold { cache: Arc::clone(&hold.cache), frame: hold.frame.again() })
+            Pin::Frame(pin) => {
+                Pin::Frame(FramePin { cache: Arc::clone(&pin.cache), frame: pin.frame.again() })
             }
-            Held::Heap(block) => Held::Heap(Arc::clone(block)),
+            Pin::Heap(block) => Pin::Heap(Arc::clone(block)),
         })
     }
 }
 
-impl<M: Plain> Drop for FrameHold<M> {
+impl<M: Plain> Drop for FramePin<M> {
     fn drop(&mut self) {
         if let Some(retired) = self.frame.let_go() {
             self.cache.retire(Taken { frames: vec![retired], ..Taken::default() });
@@ -101,7 +101,7 @@ impl<M: Plain> Drop for FrameHold<M> {
     }
 }
 
-impl<M: Plain> std::fmt::Debug for FrameHold<M> {
+impl<M: Plain> std::fmt::Debug for FramePin<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FrameHold").field("place", &self.frame.place()).finish_non_exhaustive()
     }

@@ -41,7 +41,7 @@ fn end(
     key: CacheKey,
     len: usize,
     priority: CachePriority,
-) -> Result<BlockHold<CacheKey>> {
+) -> Result<PinnedBlock<CacheKey>> {
     let bytes = contents(key, len);
     ticket.end(hint, priority, Ok(Loaded { meta: key, bytes, hints: len % 5, aim: 0 }))
 }
@@ -65,8 +65,8 @@ fn load_of(
 ) {
     let hint = Hint::default();
     let load = |ticket: LoadTicket<'_, CacheKey>| end(ticket, &hint, key(offset), len, priority);
-    let hold = cache.get_or_load(key(offset), &hint, fill, load).unwrap();
-    check(hold.get(), key(offset), len);
+    let pin = cache.get_or_load(key(offset), &hint, fill, load).unwrap();
+    check(pin.get(), key(offset), len);
 }
 
 fn has(cache: &Arc<TestCache>, offset: u64) -> bool {
@@ -166,11 +166,11 @@ fn a_removed_file_leaves_nothing() {
         for offset in 0..50 {
             load_of(&cache, offset, len, CachePriority::Normal, FILL);
         }
-        let held = cache.get(key(3), &Hint::default()).unwrap();
+        let pinned = cache.get(key(3), &Hint::default()).unwrap();
         cache.remove_file(FileNumber(7));
         assert!((0..50).all(|offset| !has(&cache, offset)));
-        check(held.get(), key(3), len);
-        drop(held);
+        check(pinned.get(), key(3), len);
+        drop(pinned);
         load_of(&cache, 3, len, CachePriority::Normal, FILL);
         assert!(has(&cache, 3));
     }
@@ -180,14 +180,14 @@ fn a_removed_file_leaves_nothing() {
 fn a_held_block_stays_readable_whatever_is_evicted() {
     let cache = TestCache::new(SMALL, CacheFeatures::PASSING);
     load(&cache, 0, CachePriority::Normal, FILL);
-    let held = cache.get(key(0), &Hint::default()).unwrap();
-    let again = held.clone();
+    let pinned = cache.get(key(0), &Hint::default()).unwrap();
+    let again = pinned.clone();
     for offset in 1..if cfg!(miri) { 100 } else { 5000 } {
         let len = LEN / 2 + offset as usize % 20 * 150 * (LEN / 1000);
         load_of(&cache, offset, len, CachePriority::Normal, FILL);
     }
-    check(held.get(), key(0), LEN);
-    drop(held);
+    check(pinned.get(), key(0), LEN);
+    drop(pinned);
     check(again.get(), key(0), LEN);
 }
 
@@ -269,7 +269,7 @@ fn claims_of_overlapping_sets_never_wait_in_a_circle() {
                     for at in 0..8 {
                         let offset = (at * (thread + 1) * 5 + round) % KEYS;
                         match cache.load_ticket(key(offset), &hint, FILL) {
-                            CacheLookup::Resident(hold) => check(hold.get(), key(offset), 1000),
+                            CacheLookup::Resident(pin) => check(pin.get(), key(offset), 1000),
                             CacheLookup::Free(ticket) => {
                                 let before = loading[offset as usize].swap(true, Ordering::SeqCst);
                                 assert!(!before, "loaded by two");
@@ -328,12 +328,12 @@ fn no_reader_sees_another_block() {
                         let load = |ticket: LoadTicket<'_, CacheKey>| {
                             end(ticket, hint, key, len(offset), CachePriority::Normal)
                         };
-                        let hold = cache.get_or_load(key, hint, FILL, load).unwrap();
-                        check(hold.get(), key, len(offset));
-                        kept.push((hold, offset));
+                        let pin = cache.get_or_load(key, hint, FILL, load).unwrap();
+                        check(pin.get(), key, len(offset));
+                        kept.push((pin, offset));
                         if kept.len() > 5 {
-                            let (hold, offset) = kept.swap_remove((state >> 20) as usize % 5);
-                            check(hold.get(), super::tests::key(offset), len(offset));
+                            let (pin, offset) = kept.swap_remove((state >> 20) as usize % 5);
+                            check(pin.get(), super::tests::key(offset), len(offset));
                         }
                     }
                 })
@@ -461,9 +461,9 @@ fn what_is_held_stays_until_it_is_let_go() {
             epoch::pin().flush();
         }
         assert!(cache.counters().memory_bytes as usize > size / 3, "held frames keep their slabs");
-        for (hold, offset) in &holds {
-            check(hold.get(), key(*offset), len);
-            check(hold.clone().get(), key(*offset), len);
+        for (pin, offset) in &holds {
+            check(pin.get(), key(*offset), len);
+            check(pin.clone().get(), key(*offset), len);
         }
         drop(holds);
         settle(&cache);
@@ -505,11 +505,11 @@ fn no_reader_sees_memory_go() {
                         let load = |ticket: LoadTicket<'_, CacheKey>| {
                             end(ticket, hint, wanted, len(offset), CachePriority::Normal)
                         };
-                        let hold = cache.get_or_load(wanted, hint, FILL, load).unwrap();
-                        kept.push((hold, offset));
+                        let pin = cache.get_or_load(wanted, hint, FILL, load).unwrap();
+                        kept.push((pin, offset));
                         if kept.len() > 5 {
-                            let (hold, offset) = kept.swap_remove((state >> 20) as usize % 5);
-                            check(hold.get(), key(offset), len(offset));
+                            let (pin, offset) = kept.swap_remove((state >> 20) as usize % 5);
+                            check(pin.get(), key(offset), len(offset));
                         }
                     }
                     reading.fetch_sub(1, Ordering::SeqCst);

@@ -44,8 +44,8 @@ impl<M: Plain> Cache<M> {
         hint: &Hint,
         fill: CacheFill,
     ) -> CacheLookup<'a, M> {
-        match self.hold(key, hint, CacheFill::Bypass) {
-            Some(hold) => CacheLookup::Resident(hold),
+        match self.pin(key, hint, CacheFill::Bypass) {
+            Some(pin) => CacheLookup::Resident(pin),
             None => self.join(key, hint, fill),
         }
     }

@@ -8,7 +8,7 @@
 //!    what was in memory, so both together read no more than the inputs.
 
 use crate::block_loads::blocking_loads::read_together;
-use crate::cache::{BlockHold, CacheLookup, KeyMap};
+use crate::cache::{CacheLookup, KeyMap, PinnedBlock};
 use crate::error::Result;
 use crate::shape::Shape;
 use crate::sstable::{Block, BlockCache, BlockLoad, Heir, Heirs};
@@ -59,7 +59,7 @@ fn bring_in(
         }
     }
     let mut sum = Ok(0);
-    let mut take = |load: &BlockLoad, came: Result<BlockHold<Block>>| match (came, &mut sum) {
+    let mut take = |load: &BlockLoad, came: Result<PinnedBlock<Block>>| match (came, &mut sum) {
         (Ok(hold), Ok(sum)) => {
             let bytes = hold.get().bytes.len();
             cache.inherit(load.key(), bytes, lives[&load.key()]);

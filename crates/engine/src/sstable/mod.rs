@@ -39,7 +39,7 @@ pub use format::origin::Origin;
 pub use format::properties::{Deferred, Properties};
 pub use format::{BlockType, FORMAT_VERSION, Footer, FooterError, Handle};
 pub(crate) use read::block_load::BlockLoad;
-pub(crate) use read::pinned_blocks::HeldBlocks;
+pub(crate) use read::pinned_blocks::PinnedBlocks;
 pub(crate) use read::point_lookup::{Ahead, Candidate, Descent, Missing, RowHit};
 pub(crate) use read::readahead::{Readahead, ReadaheadSource};
 pub use read::sst_reader::SstReader;

@@ -110,16 +110,16 @@ impl FrameHead {
     }
 
     /// Takes hold of a frame found live; `false` if it is doomed by now.
-    pub(crate) fn hold(&self) -> bool {
+    pub(crate) fn pin(&self) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
         while state & DOOMED == 0 {
-            let held = self.state.compare_exchange_weak(
+            let pinned = self.state.compare_exchange_weak(
                 state,
                 state + 1,
                 Ordering::Acquire,
                 Ordering::Relaxed,
             );
-            match held {
+            match pinned {
                 Ok(_) => return true,
                 Err(now) => state = now,
             }
@@ -128,7 +128,7 @@ impl FrameHead {
     }
 
     /// Takes hold once more for someone who holds the frame already.
-    pub(crate) fn hold_again(&self) {
+    pub(crate) fn pin_again(&self) {
         self.state.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -140,7 +140,7 @@ impl FrameHead {
 
     /// Dooms a live frame unless it is held; `true` if it did: the caller must retire it.
     #[must_use]
-    pub(crate) fn doom_if_unheld(&self) -> bool {
+    pub(crate) fn doom_if_unpinned(&self) -> bool {
         let doomed =
             self.state.compare_exchange(0, DOOMED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if doomed {
@@ -240,15 +240,15 @@ mod loom_tests {
                 })
             };
             let threads = [
-                act(|head| head.is(KEY) && head.hold() && head.let_go()),
-                act(|head| head.doom_if_unheld()),
+                act(|head| head.is(KEY) && head.pin() && head.let_go()),
+                act(|head| head.doom_if_unpinned()),
                 act(|head| head.let_go()),
             ];
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             let already = retired.load(Ordering::Relaxed);
             let now = head.doom();
             assert_eq!(already + u32::from(now), 1);
-            assert!(!head.hold() && !head.is(KEY));
+            assert!(!head.pin() && !head.is(KEY));
         });
     }
 
@@ -262,7 +262,7 @@ mod loom_tests {
                 thread::spawn(move || {
                     if head.is(KEY) {
                         assert_eq!(head.lengths(), (3, 4));
-                        assert!(head.hold());
+                        assert!(head.pin());
                     }
                 })
             };

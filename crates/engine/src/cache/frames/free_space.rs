@@ -293,7 +293,7 @@ impl Space {
     ) -> bool {
         let Some(head) = arena.head(place, pinned) else { return false };
         let Some(key) = head.key() else { return false };
-        let evicted = head.doom_if_unheld();
+        let evicted = head.doom_if_unpinned();
         if evicted {
             taken.frames.push(Retired::told(place));
             taken.keys.push((key, place));

@@ -233,12 +233,12 @@ impl<M: Plain> Arena<M> {
     }
 
     /// The frame at `place`, of whose head the caller has just taken hold.
-    pub(super) fn held(&self, place: Place) -> HeldFrame<M> {
+    pub(super) fn pinned(&self, place: Place) -> PinnedFrame<M> {
         let (frame, _) = self.frame(place).expect("a slab with a held frame keeps its class");
         // SAFETY: a held frame is live or doomed, never free, so its bytes stay (invariant 3).
         let (head, BlockRef { meta, bytes, hints }) =
             unsafe { (&raw const (*frame).head, block_in(frame)) };
-        HeldFrame { place, head, meta: meta.into(), bytes: bytes.into(), hints: hints.into() }
+        PinnedFrame { place, head, meta: meta.into(), bytes: bytes.into(), hints: hints.into() }
     }
 
     /// Writes a block into a free frame and makes the frame live, held by the caller.
@@ -248,7 +248,7 @@ impl<M: Plain> Arena<M> {
         key: CacheKey,
         loaded: &Loaded<'_, M>,
         lives: (u8, u8),
-    ) -> HeldFrame<M> {
+    ) -> PinnedFrame<M> {
         let place = free.0;
         let (frame, room) = self.frame(place).expect("a free frame lies in a carved slab");
         let (len, hints) = (loaded.bytes.len(), loaded.hints);
@@ -264,7 +264,7 @@ impl<M: Plain> Arena<M> {
             let holds = Contents { len: len as u32, hints: hints as u32, aim: loaded.aim };
             (*frame).head.publish(key, holds, lives);
         }
-        self.held(place)
+        self.pinned(place)
     }
 
     /// A frame that was doomed, let go by all, and given a grace period since.
@@ -355,7 +355,7 @@ unsafe fn block_in<'a, M: Plain>(frame: *mut Frame<M>) -> BlockRef<'a, M> {
 ///
 /// It has pointers: a reference in an argument has to stay good until the call returns, but whoever
 /// takes a hold by value to end it (`drop`) lets the frame be written anew before that.
-pub(super) struct HeldFrame<M> {
+pub(super) struct PinnedFrame<M> {
     place: Place,
     head: *const FrameHead,
     meta: NonNull<M>,
@@ -364,11 +364,11 @@ pub(super) struct HeldFrame<M> {
 }
 
 // SAFETY: it stands for shared references to the head and the block.
-unsafe impl<M: Send + Sync> Send for HeldFrame<M> {}
+unsafe impl<M: Send + Sync> Send for PinnedFrame<M> {}
 // SAFETY: as above.
-unsafe impl<M: Send + Sync> Sync for HeldFrame<M> {}
+unsafe impl<M: Send + Sync> Sync for PinnedFrame<M> {}
 
-impl<M: Plain> HeldFrame<M> {
+impl<M: Plain> PinnedFrame<M> {
     pub(super) fn place(&self) -> Place {
         self.place
     }
@@ -393,7 +393,7 @@ impl<M: Plain> HeldFrame<M> {
 
     /// Holds the frame once more.
     pub(super) fn again(&self) -> Self {
-        self.head().hold_again();
+        self.head().pin_again();
         Self { ..*self }
     }
 

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::marks::Mark;
 use crate::read::point::{PointRead, Step};
 use crate::request::Cell;
-use crate::sstable::{HeldBlocks, Missing};
+use crate::sstable::{Missing, PinnedBlocks};
 use crate::tree::read_view::{Blocks, ReadView};
 use crate::tree::snapshots::Snapshot;
 use crossbeam_epoch as epoch;
@@ -46,7 +46,7 @@ pub struct RowReads {
     tree: TreeReader,
     snapshot: Option<Snapshot>,
     /// What was brought in for rows to come.
-    held: HeldBlocks,
+    pinned_blocks: PinnedBlocks,
 }
 
 /// What came of looking at a row.
@@ -59,7 +59,11 @@ impl TreeReader {
     /// Reads of rows at `snapshot` (`None`: each sees the tree as it is at some moment between its
     /// beginning and its end), for tasks that must not wait on their thread.
     pub fn row_reads(&self, snapshot: Option<&Snapshot>) -> RowReads {
-        RowReads { tree: self.clone(), snapshot: snapshot.cloned(), held: HeldBlocks::default() }
+        RowReads {
+            tree: self.clone(),
+            snapshot: snapshot.cloned(),
+            pinned_blocks: PinnedBlocks::default(),
+        }
     }
 }
 
@@ -87,7 +91,7 @@ impl RowReads {
                 Looked::Missed(missed) => missed,
             };
             if round == 0 {
-                self.held.clear();
+                self.pinned_blocks.clear();
             }
             let own = all_missed.len();
             if looks_ahead {
@@ -105,7 +109,7 @@ impl RowReads {
             }
             looks_ahead &= all_missed.len() > own;
             let shared = self.tree.shared();
-            match shared.flights.fetch(shared, all_missed, &mut self.held).await {
+            match shared.flights.fetch(shared, all_missed, &mut self.pinned_blocks).await {
                 // It may be of another row; if it is of this one, it comes again.
                 Err(_) if looks_ahead => looks_ahead = false,
                 fetched => fetched?,
@@ -137,7 +141,7 @@ impl RowReads {
             let pinned = epoch::pin();
             let filters = &self.tree.tree.filter_counters;
             let cells = selection.wanted();
-            let wanted = match read.whole(&view, &cells, &self.held, &pinned, filters) {
+            let wanted = match read.whole(&view, &cells, &self.pinned_blocks, &pinned, filters) {
                 Step::Done(None) => return Ok(Looked::Ended(RowEnd::Lent(0))),
                 Step::Done(Some(row)) => {
                     return Ok(Looked::Ended(match row.lend(&cells, use_cell) {
@@ -146,7 +150,7 @@ impl RowReads {
                     }));
                 }
                 Step::Fetch { wanted, .. } => wanted,
-                Step::Merge => read.missing(&view, &cells, &self.held, &pinned),
+                Step::Merge => read.missing(&view, &cells, &self.pinned_blocks, &pinned),
             };
             if !wanted.is_empty() {
                 return Ok(Looked::Missed(missed(&view, row, &wanted)));
@@ -190,7 +194,7 @@ impl RowReads {
         let view = self.tree.tree.look_at(self.snapshot.as_ref());
         let at = self.tree.sequence(self.snapshot.as_ref());
         let read = PointRead::new(&queries, at, parts);
-        let wanted = read.missing(&view, &selection.wanted(), &self.held, &epoch::pin());
+        let wanted = read.missing(&view, &selection.wanted(), &self.pinned_blocks, &epoch::pin());
         missed(&view, row, &wanted)
     }
 }

@@ -27,7 +27,7 @@ use crate::cache::{BlockRef, CacheKey, KeyMap};
 use crate::cell::{FamilyId, Timestamp};
 use crate::error::{Error, Result};
 use crate::read::drivers::{ColumnOf, Planned, PointCount, TreeReader};
-use crate::sstable::{Block, BlockLoad, HeldBlocks};
+use crate::sstable::{Block, BlockLoad, PinnedBlocks};
 use crate::tree::snapshots::Snapshot;
 use base::env::read_queue::{Completed, ReadQueue};
 use std::collections::VecDeque;
@@ -65,7 +65,7 @@ struct Get {
     waits_for: usize,
     /// The block that it waits for decides it.
     decided: bool,
-    held: HeldBlocks,
+    pinned_blocks: PinnedBlocks,
     failed: Option<Error>,
 }
 
@@ -107,7 +107,7 @@ impl InFlightGets {
     /// bound.
     pub fn submit(&mut self, tag: u64, of: ColumnOf<'_>) {
         self.tree.count(PointCount::Reads, 1);
-        match self.tree.plan_get(of, self.snapshot.as_ref(), &HeldBlocks::default()) {
+        match self.tree.plan_get(of, self.snapshot.as_ref(), &PinnedBlocks::default()) {
             Ok(Planned::Done(cell)) => self.answered.push_back((tag, Ok(cell))),
             Ok(Planned::Missed { missed, decides }) => {
                 let slot = self.gets.insert(Get {
@@ -118,7 +118,7 @@ impl InFlightGets {
                     rounds: 0,
                     waits_for: 0,
                     decided: decides,
-                    held: HeldBlocks::default(),
+                    pinned_blocks: PinnedBlocks::default(),
                     failed: None,
                 });
                 self.want(slot, missed);
@@ -198,7 +198,7 @@ impl InFlightGets {
             }
             let get = self.gets.get(slot);
             match &outcome {
-                Ok(hold) => get.held.push(key, hold.clone()),
+                Ok(hold) => get.pinned_blocks.push(key, hold.clone()),
                 Err(error) => get.failed = Some(error.clone()),
             }
             get.waits_for -= 1;
@@ -254,7 +254,7 @@ impl InFlightGets {
             let planned = match get.failed.take() {
                 Some(error) => Err(error),
                 None if rounds >= rounds_max => Ok(Planned::ToMerge),
-                None => self.tree.plan_get(get.of(), self.snapshot.as_ref(), &get.held),
+                None => self.tree.plan_get(get.of(), self.snapshot.as_ref(), &get.pinned_blocks),
             };
             let answer = match planned {
                 Ok(Planned::Missed { missed, decides }) => {
@@ -291,7 +291,7 @@ impl InFlightGets {
         if let Some(load) = self.loading.get(&key) {
             self.loads.get(*load).gets.push(slot);
         } else if let Some(hold) = block.resident(self.tree.cache()) {
-            self.gets.get(slot).held.push(key, hold);
+            self.gets.get(slot).pinned_blocks.push(key, hold);
             return Ok(());
         } else {
             let tag = self.loads.next();

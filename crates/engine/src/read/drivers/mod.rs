@@ -23,7 +23,7 @@ use crate::read::drivers::get_pipeline::{Answer, InFlightGets};
 use crate::read::point::{PointRead, PointReads, Step, Wanted};
 use crate::read::read_parts::ReadParts;
 use crate::request::{Cell, Columns, QualifierRange, RowRange, ScanRequest};
-use crate::sstable::{Block, BlockCache, FilterQuery, HeldBlocks, RowHit, WantedCells};
+use crate::sstable::{Block, BlockCache, FilterQuery, PinnedBlocks, RowHit, WantedCells};
 use crate::tree::Tree;
 use crate::tree::read_view::{Blocks, ReadView};
 use crate::tree::snapshots::Snapshot;
@@ -210,11 +210,11 @@ impl TreeReader {
         let filters = &self.tree.filter_counters;
         let view = self.tree.look_at(snapshot);
         let read = PointRead::new(&queries, self.sequence(snapshot), parts);
-        let mut held = HeldBlocks::default();
+        let mut pinned_blocks = PinnedBlocks::default();
         for _ in 0..parts.fetches_max {
             let missed = {
                 let pinned = epoch::pin();
-                match read.whole(&view, &cells, &held, &pinned, filters) {
+                match read.whole(&view, &cells, &pinned_blocks, &pinned, filters) {
                     Step::Done(None) => return Ok(0),
                     Step::Done(Some(row)) => {
                         let lent = row.lend(&cells, |cell| {
@@ -228,7 +228,7 @@ impl TreeReader {
                     Step::Merge => break,
                 }
             };
-            fetch(self.shared(), missed, &mut held)?;
+            fetch(self.shared(), missed, &mut pinned_blocks)?;
         }
         self.count(PointCount::Merged, 1);
         let request = selection.request(row);
@@ -266,12 +266,12 @@ impl TreeReader {
         view.scan(request, at, self.parts(), filters, Blocks::Ahead(ahead), Some(pin))
     }
 
-    /// Takes the get of a column at `snapshot` as far as resident blocks, and what is `held`, lead.
+    /// Takes the get of a column at `snapshot` as far as resident blocks, and what is `pinned_blocks`, lead.
     pub(crate) fn plan_get(
         &self,
         of: ColumnOf<'_>,
         snapshot: Option<&Snapshot>,
-        held: &HeldBlocks,
+        pinned_blocks: &PinnedBlocks,
     ) -> Result<Planned> {
         self.check()?;
         let view = self.tree.look_at(snapshot);
@@ -279,7 +279,7 @@ impl TreeReader {
         let read = PointRead::new(&queries, self.sequence(snapshot), self.parts());
         let pinned = epoch::pin();
         let filters = &self.tree.filter_counters;
-        Ok(match read.newest(&view, &of.column(), held, &pinned, filters) {
+        Ok(match read.newest(&view, &of.column(), pinned_blocks, &pinned, filters) {
             Step::Done(cell) => {
                 Planned::Done(cell.map(|cell| (cell.timestamp, cell.value.to_vec())))
             }
@@ -333,12 +333,12 @@ impl TreeReader {
         let queries = [of.query()];
         let parts = self.parts();
         let read = PointRead::new(&queries, at, parts);
-        let mut held = HeldBlocks::default();
+        let mut pinned_blocks = PinnedBlocks::default();
         for _ in 0..parts.fetches_max {
             let missed = {
                 let pinned = epoch::pin();
                 let filters = &self.tree.filter_counters;
-                match read.newest(view, &of.column(), &held, &pinned, filters) {
+                match read.newest(view, &of.column(), &pinned_blocks, &pinned, filters) {
                     Step::Done(cell) => {
                         return Ok(cell.map(|cell| use_cell(cell.timestamp, cell.value)));
                     }
@@ -346,7 +346,7 @@ impl TreeReader {
                     Step::Merge => break,
                 }
             };
-            fetch(self.shared(), missed, &mut held)?;
+            fetch(self.shared(), missed, &mut pinned_blocks)?;
         }
         self.merge_newest(view, at, of, use_cell)
     }
@@ -382,11 +382,11 @@ impl TreeReader {
     ) -> Result<ArrayVec<usize, GROUP>> {
         let mut open: ArrayVec<usize, GROUP> = (0..columns.len()).collect();
         let mut to_merge = ArrayVec::new();
-        let mut held = HeldBlocks::default();
+        let mut pinned_blocks = PinnedBlocks::default();
         for _ in 0..self.parts().fetches_max {
             let mut all_missed = Vec::new();
             let mut missing = ArrayVec::new();
-            self.plan_group(view, at, columns, (&open, &held), |index, step| match step {
+            self.plan_group(view, at, columns, (&open, &pinned_blocks), |index, step| match step {
                 Step::Done(cell) => lend(index, cell),
                 Step::Merge => to_merge.push(index),
                 Step::Fetch { wanted, .. } => {
@@ -398,7 +398,7 @@ impl TreeReader {
             if open.is_empty() {
                 return Ok(to_merge);
             }
-            fetch(self.shared(), all_missed, &mut held)?;
+            fetch(self.shared(), all_missed, &mut pinned_blocks)?;
         }
         Mark::FetchesSpent.hit();
         to_merge.extend(open);
@@ -406,13 +406,13 @@ impl TreeReader {
     }
 
     /// Takes the reads of the columns at the places `open` as far as resident blocks, and what is
-    /// `held`, lead.
+    /// `pinned_blocks`, lead.
     fn plan_group(
         &self,
         view: &ReadView,
         at: SequenceNumber,
         columns: &[ColumnOf<'_>],
-        (open, held): (&[usize], &HeldBlocks),
+        (open, pinned_blocks): (&[usize], &PinnedBlocks),
         mut step: impl FnMut(usize, Step<Option<Cell<'_>>>),
     ) {
         let queries: ArrayVec<_, GROUP> = open.iter().map(|at| [columns[*at].query()]).collect();
@@ -424,7 +424,7 @@ impl TreeReader {
             reads.push(read, columns[*index].column(), view, &pinned);
         }
         let filters = &self.tree.filter_counters;
-        reads.run(view, held, &pinned, filters, |at, of_one| step(open[at], of_one));
+        reads.run(view, pinned_blocks, &pinned, filters, |at, of_one| step(open[at], of_one));
     }
 }
 

@@ -21,7 +21,7 @@ use crate::marks::Mark;
 use crate::request::Cell;
 use crate::sstable::FilterCounters;
 use crate::sstable::{
-    Ahead, Candidate, Descent, FilterQuery, HeldBlocks, Missing, RowBits, RowCells, WantedCells,
+    Ahead, Candidate, Descent, FilterQuery, Missing, PinnedBlocks, RowBits, RowCells, WantedCells,
 };
 use crate::tree::read_view::ReadView;
 use arrayvec::ArrayVec;
@@ -87,12 +87,12 @@ impl<'k> PointRead<'k> {
         self.queries[0].asked_row()
     }
 
-    /// The newest cell of `column`. Large values are also looked for in `held`.
+    /// The newest cell of `column`. Large values are also looked for in `pinned_blocks`.
     pub(crate) fn newest<'g>(
         &self,
         view: &'g ReadView,
         column: &Column<'_>,
-        held: &'g HeldBlocks,
+        pinned_blocks: &'g PinnedBlocks,
         pinned: &'g Guard,
         counters: &FilterCounters,
     ) -> Step<Option<Cell<'g>>> {
@@ -121,7 +121,7 @@ impl<'k> PointRead<'k> {
             let hit = descent.row();
             if let Some(hit) = hit.filter(|hit| !hit.is_plain(self.snapshot)) {
                 let met = NotPlain { run, descent: &descent, hit, older: &candidates[at + 1..] };
-                let memory = Memory { held, pinned, counters };
+                let memory = Memory { pinned_blocks, pinned, counters };
                 return self.newest_in_place(met, column, (newest, wanted), memory);
             }
             let cell = hit.and_then(|hit| hit.newest(column));
@@ -138,12 +138,12 @@ impl<'k> PointRead<'k> {
     }
 
     /// What is `cells_wanted` of the row, if a single file decides it without merging. Large values
-    /// are also looked for in `held`.
+    /// are also looked for in `pinned_blocks`.
     pub(crate) fn whole<'g>(
         &self,
         view: &'g ReadView,
         cells_wanted: &WantedCells<'_>,
-        held: &'g HeldBlocks,
+        pinned_blocks: &'g PinnedBlocks,
         pinned: &'g Guard,
         counters: &FilterCounters,
     ) -> Step<Option<RowCells<'g>>> {
@@ -173,7 +173,7 @@ impl<'k> PointRead<'k> {
                 Some(hit) => {
                     let older = &candidates[at + 1..];
                     let met = NotPlain { run, descent: &descent, hit, older };
-                    let memory = Memory { held, pinned, counters };
+                    let memory = Memory { pinned_blocks, pinned, counters };
                     return self.whole_in_place(met, cells_wanted, wanted, memory);
                 }
             }
@@ -242,13 +242,13 @@ impl<'k> PointRead<'k> {
     }
 
     /// The blocks that a merge of what is `cells_wanted` of the row needs first and that are neither
-    /// resident nor `held`: of each file that may have the row, the next on the way to it, or the
+    /// resident nor `pinned_blocks`: of each file that may have the row, the next on the way to it, or the
     /// large values there. Not counted.
     pub(crate) fn missing(
         &self,
         view: &ReadView,
         cells_wanted: &WantedCells<'_>,
-        held: &HeldBlocks,
+        pinned_blocks: &PinnedBlocks,
         pinned: &Guard,
     ) -> Vec<Wanted> {
         let (mut wanted, mut bits) = (Vec::new(), RowBits::default());
@@ -272,8 +272,13 @@ impl<'k> PointRead<'k> {
                 Ok(descent) => {
                     if let Some(hit) = descent.row().filter(|hit| !hit.is_plain(self.snapshot)) {
                         let most = self.parts.large_bytes_max;
-                        let large =
-                            descent.missing_large_values(&hit, cells_wanted, most, held, pinned);
+                        let large = descent.missing_large_values(
+                            &hit,
+                            cells_wanted,
+                            most,
+                            pinned_blocks,
+                            pinned,
+                        );
                         wanted.extend(large.into_iter().map(|missing| (at, missing)));
                     }
                 }
@@ -342,7 +347,7 @@ impl<'g, 'k, const N: usize> PointReads<'g, 'k, N> {
     pub(crate) fn run(
         &mut self,
         view: &'g ReadView,
-        held: &'g HeldBlocks,
+        pinned_blocks: &'g PinnedBlocks,
         pinned: &'g Guard,
         counters: &FilterCounters,
         mut step: impl FnMut(usize, Step<Option<Cell<'g>>>),
@@ -363,8 +368,8 @@ impl<'g, 'k, const N: usize> PointReads<'g, 'k, N> {
             });
         }
         for (at, (read, column, progress)) in self.reads.drain(..).enumerate() {
-            let concluded = read.conclude(&column, &progress, held, pinned, counters);
-            let alone = || read.newest(view, &column, held, pinned, counters);
+            let concluded = read.conclude(&column, &progress, pinned_blocks, pinned, counters);
+            let alone = || read.newest(view, &column, pinned_blocks, pinned, counters);
             step(at, concluded.unwrap_or_else(alone));
         }
     }
@@ -418,7 +423,7 @@ impl<'k> PointRead<'k> {
         &self,
         column: &Column<'_>,
         progress: &Progress<'g, 'k>,
-        held: &'g HeldBlocks,
+        pinned_blocks: &'g PinnedBlocks,
         pinned: &'g Guard,
         counters: &FilterCounters,
     ) -> Option<Step<Option<Cell<'g>>>> {
@@ -430,7 +435,7 @@ impl<'k> PointRead<'k> {
         let hit = descent.row();
         if let Some(hit) = hit.filter(|hit| !hit.is_plain(self.snapshot)) {
             let met = NotPlain { run, descent, hit, older: &[] };
-            let memory = Memory { held, pinned, counters };
+            let memory = Memory { pinned_blocks, pinned, counters };
             return Some(self.newest_in_place(met, column, (None, Vec::new()), memory));
         }
         let cell = hit.and_then(|hit| hit.newest(column));

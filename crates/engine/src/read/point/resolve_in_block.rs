@@ -7,8 +7,8 @@ use crate::marks::Mark;
 use crate::request::Cell;
 use crate::sstable::FilterCounters;
 use crate::sstable::{
-    Covers, Descent, HeldBlocks, LargeValues, Missing, RowCells, RowHit, SeenBy, SeenPut, ToMerge,
-    WantedCells,
+    Covers, Descent, LargeValues, Missing, PinnedBlocks, RowCells, RowHit, SeenBy, SeenPut,
+    ToMerge, WantedCells,
 };
 use crossbeam_epoch::Guard;
 
@@ -25,7 +25,7 @@ pub(super) struct NotPlain<'a, 'g, 'k> {
 /// What a plan looks at.
 #[derive(Clone, Copy)]
 pub(super) struct Memory<'a, 'g> {
-    pub(super) held: &'g HeldBlocks,
+    pub(super) pinned_blocks: &'g PinnedBlocks,
     pub(super) pinned: &'g Guard,
     pub(super) counters: &'a FilterCounters,
 }
@@ -62,7 +62,7 @@ impl<'g> Asked<'_, 'g> {
             self.newest.as_ref().is_none_or(|newest| newest.timestamp < put.timestamp())
         };
         if let Some(put) = put.filter(newer) {
-            let cell = descent.cell(&put, self.memory.held, self.memory.pinned);
+            let cell = descent.cell(&put, self.memory.pinned_blocks, self.memory.pinned);
             let cell = cell.map_err(|missing| (run, missing));
             self.newest = Some(Newest { timestamp: put.timestamp(), cell });
         }
@@ -132,7 +132,7 @@ impl<'k> PointRead<'k> {
         memory: Memory<'_, 'g>,
     ) -> Step<Option<RowCells<'g>>> {
         let NotPlain { run, descent, hit, older } = met;
-        let Memory { held, pinned, counters } = memory;
+        let Memory { pinned_blocks, pinned, counters } = memory;
         if !hit.is_whole() {
             return Step::Merge;
         }
@@ -151,7 +151,7 @@ impl<'k> PointRead<'k> {
         }
         let seen = SeenBy { snapshot: self.snapshot, covers_max };
         let most = self.parts.large_bytes_max;
-        match descent.large_values(&hit, cells_wanted, seen, most, held, pinned) {
+        match descent.large_values(&hit, cells_wanted, seen, most, pinned_blocks, pinned) {
             Ok(LargeValues::Found(large)) => {
                 Mark::RowInPlace.hit();
                 Step::Done(Some(RowCells::InPlace(hit, seen, large)))

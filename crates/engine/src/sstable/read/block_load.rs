@@ -14,7 +14,8 @@ use super::point_lookup::Missing;
 use super::sst_reader::SstReader;
 use super::typed_refs::IndexRef;
 use crate::cache::{
-    BlockHold, BlockRef, CacheFill, CacheKey, CacheLookup, CachePriority, Hint, LoadTicket, Loaded,
+    BlockRef, CacheFill, CacheKey, CacheLookup, CachePriority, Hint, LoadTicket, Loaded,
+    PinnedBlock,
 };
 use crate::error::{Error, Result};
 use crate::sstable::block::{BlockView, DataMeta, LargeValue};
@@ -143,7 +144,7 @@ impl SstReader {
     }
 
     /// The block that `lead` leads to, from the cache or from disk.
-    pub(crate) fn load(&self, lead: &Lead<'_>, fill: CacheFill) -> Result<BlockHold<Block>> {
+    pub(crate) fn load(&self, lead: &Lead<'_>, fill: CacheFill) -> Result<PinnedBlock<Block>> {
         self.load_noting(lead, fill, &mut false)
     }
 
@@ -153,10 +154,10 @@ impl SstReader {
         lead: &Lead<'_>,
         fill: CacheFill,
         missed: &mut bool,
-    ) -> Result<BlockHold<Block>> {
+    ) -> Result<PinnedBlock<Block>> {
         let key = self.key(lead.handle);
         if fill == CacheFill::Resident {
-            return self.load_at_once(lead)?.map(|(hold, _)| hold).ok_or(Error::NotResident);
+            return self.load_at_once(lead)?.map(|(pin, _)| pin).ok_or(Error::NotResident);
         }
         self.cache().get_or_load(key, lead.hint, fill, |ticket| {
             *missed = true;
@@ -165,22 +166,22 @@ impl SstReader {
     }
 
     /// The block that `lead` leads to, if it is in the cache. Not counted.
-    pub(crate) fn resident(&self, lead: &Lead<'_>) -> Option<BlockHold<Block>> {
-        self.cache().hold(self.key(lead.handle), lead.hint, CacheFill::Insert)
+    pub(crate) fn resident(&self, lead: &Lead<'_>) -> Option<PinnedBlock<Block>> {
+        self.cache().pin(self.key(lead.handle), lead.hint, CacheFill::Insert)
     }
 
     /// The same without a use of it.
-    pub(crate) fn peek(&self, lead: &Lead<'_>) -> Option<BlockHold<Block>> {
-        self.cache().hold(self.key(lead.handle), lead.hint, CacheFill::Bypass)
+    pub(crate) fn peek(&self, lead: &Lead<'_>) -> Option<PinnedBlock<Block>> {
+        self.cache().pin(self.key(lead.handle), lead.hint, CacheFill::Bypass)
     }
 
     /// The block that `lead` leads to, from the cache or from disk, for who neither uses nor counts
     /// it. The caller is not pinned, and has no claims.
-    pub(crate) fn load_aside(&self, lead: &Lead<'_>) -> Result<BlockHold<Block>> {
+    pub(crate) fn load_aside(&self, lead: &Lead<'_>) -> Result<PinnedBlock<Block>> {
         let key = self.key(lead.handle);
         loop {
             match self.cache().load_ticket_uncounted(key, lead.hint, CacheFill::Bypass) {
-                CacheLookup::Resident(hold) => return Ok(hold),
+                CacheLookup::Resident(pin) => return Ok(pin),
                 CacheLookup::Free(ticket) => return self.read_for(ticket, lead),
                 CacheLookup::Loading(load) => {
                     if let Some(outcome) = load.wait() {
@@ -194,17 +195,17 @@ impl SstReader {
     /// The block that `lead` leads to if it can be had without waiting, from the cache or from what
     /// the system keeps of the file; with it, whether it was read. The caller is not pinned, and has
     /// no claims.
-    fn load_at_once(&self, lead: &Lead<'_>) -> Result<Option<(BlockHold<Block>, bool)>> {
+    fn load_at_once(&self, lead: &Lead<'_>) -> Result<Option<(PinnedBlock<Block>, bool)>> {
         let (key, fill) = (self.key(lead.handle), CacheFill::Insert);
-        if let Some(hold) = self.cache().hold(key, lead.hint, fill) {
-            return Ok(Some((hold, false)));
+        if let Some(pin) = self.cache().pin(key, lead.hint, fill) {
+            return Ok(Some((pin, false)));
         }
         with_scratch(|scratch| {
             let Scratch { framed, raw } = scratch;
             let read = self.source.read_framed_at_once(lead.handle, lead.kind(), framed)?;
             let Some(framed) = read else { return Ok(None) };
             Ok(match self.cache().load_ticket(key, lead.hint, fill) {
-                CacheLookup::Resident(hold) => Some((hold, false)),
+                CacheLookup::Resident(pin) => Some((pin, false)),
                 CacheLookup::Free(ticket) => Some((self.end(ticket, lead, Ok(framed), raw)?, true)),
                 CacheLookup::Loading(_) => None,
             })
@@ -212,7 +213,11 @@ impl SstReader {
     }
 
     /// Reads the block that `lead` leads to and ends the claim with it.
-    fn read_for(&self, ticket: LoadTicket<'_, Block>, lead: &Lead<'_>) -> Result<BlockHold<Block>> {
+    fn read_for(
+        &self,
+        ticket: LoadTicket<'_, Block>,
+        lead: &Lead<'_>,
+    ) -> Result<PinnedBlock<Block>> {
         with_scratch(|scratch| {
             let framed = self.source.read_framed(lead.handle, lead.kind(), &mut scratch.framed);
             self.end(ticket, lead, framed, &mut scratch.raw)
@@ -226,7 +231,7 @@ impl SstReader {
         lead: &Lead<'_>,
         framed: Result<&[u8]>,
         raw: &mut Vec<u8>,
-    ) -> Result<BlockHold<Block>> {
+    ) -> Result<PinnedBlock<Block>> {
         let loaded = framed.and_then(|framed| self.checked(lead, framed, raw));
         ticket.end(lead.hint, lead.priority(), loaded)
     }
@@ -396,7 +401,7 @@ impl BlockLoad {
     }
 
     /// Reads the block and ends the claim with it.
-    pub(crate) fn read(&self, ticket: LoadTicket<'_, Block>) -> Result<BlockHold<Block>> {
+    pub(crate) fn read(&self, ticket: LoadTicket<'_, Block>) -> Result<PinnedBlock<Block>> {
         self.sst.read_for(ticket, &self.lead())
     }
 
@@ -421,7 +426,7 @@ impl BlockLoad {
         &self,
         ticket: LoadTicket<'_, Block>,
         read: io::Result<ReadBuffer>,
-    ) -> Result<BlockHold<Block>> {
+    ) -> Result<PinnedBlock<Block>> {
         let lead = self.lead();
         let offset = lead.handle.offset;
         let read = read.map_err(|error| self.sst.source.read_error(offset, &error));
@@ -431,14 +436,14 @@ impl BlockLoad {
 
     /// The block, if it can be had without waiting; with it, whether it was read. The caller is not
     /// pinned, and has no claims.
-    pub(crate) fn at_once(&self) -> Result<Option<(BlockHold<Block>, bool)>> {
+    pub(crate) fn at_once(&self) -> Result<Option<(PinnedBlock<Block>, bool)>> {
         self.sst.load_at_once(&self.lead())
     }
 
     /// The block, if it is in `cache`, through which the file's blocks go. Not counted.
-    pub(crate) fn resident(&self, cache: &Arc<BlockCache>) -> Option<BlockHold<Block>> {
+    pub(crate) fn resident(&self, cache: &Arc<BlockCache>) -> Option<PinnedBlock<Block>> {
         let lead = self.lead();
-        cache.hold(self.sst.key(lead.handle), lead.hint, self.fill)
+        cache.pin(self.sst.key(lead.handle), lead.hint, self.fill)
     }
 
     /// Brings what was read for the block into `cache`, unless another was faster; should one be
@@ -447,11 +452,11 @@ impl BlockLoad {
         &self,
         cache: &Arc<BlockCache>,
         read: io::Result<ReadBuffer>,
-    ) -> Result<BlockHold<Block>> {
+    ) -> Result<PinnedBlock<Block>> {
         let lead = self.lead();
         loop {
             match cache.load_ticket_of_read(self.sst.key(lead.handle), lead.hint, self.fill) {
-                CacheLookup::Resident(hold) => return Ok(hold),
+                CacheLookup::Resident(pin) => return Ok(pin),
                 CacheLookup::Free(ticket) => return self.end(ticket, read),
                 CacheLookup::Loading(load) => {
                     if let Some(outcome) = load.wait() {
@@ -480,7 +485,7 @@ impl BlockLoad {
         &self,
         ticket: LoadTicket<'_, Block>,
         error: Error,
-    ) -> Result<BlockHold<Block>> {
+    ) -> Result<PinnedBlock<Block>> {
         let lead = self.lead();
         ticket.end(lead.hint, lead.priority(), Err(error))
     }

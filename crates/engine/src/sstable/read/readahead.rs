@@ -176,7 +176,7 @@ impl Readahead {
             window.extend(sst, (&self.rows, self.direction), fill, &self.source);
         }
         let read = read.expect("the first block of a window is waited for");
-        Some(load.enter(sst.cache(), read).and_then(|hold| sst.data_of(hold, &load)))
+        Some(load.enter(sst.cache(), read).and_then(|pin| sst.data_of(pin, &load)))
     }
 
     /// Notes that the block at `place` was not in memory and has been read, and begins to read

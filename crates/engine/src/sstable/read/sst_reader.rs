@@ -13,7 +13,7 @@
 use super::block_load::{BlockLoad, Lead};
 use super::sst_file::Source;
 use super::typed_refs::{DataRef, FilterRef, IndexRef, ValueRef};
-use crate::cache::{BlockHold, CacheFill, CacheKey, Hint};
+use crate::cache::{CacheFill, CacheKey, Hint, PinnedBlock};
 use crate::cell::{RangeTombstone, SequenceNumber};
 use crate::error::{Error, Result};
 use crate::files::{FileIdentity, FileNumber};
@@ -388,8 +388,8 @@ impl SstReader {
     }
 
     /// The data block that `load` brought in.
-    pub(crate) fn data_of(&self, hold: BlockHold<Block>, load: &BlockLoad) -> Result<DataRef> {
-        DataRef::new(hold).ok_or_else(|| self.wrong_type(load.handle()))
+    pub(crate) fn data_of(&self, pin: PinnedBlock<Block>, load: &BlockLoad) -> Result<DataRef> {
+        DataRef::new(pin).ok_or_else(|| self.wrong_type(load.handle()))
     }
 
     /// The data block beside the one at `place`, in `direction`; `None` at the end of the file.

@@ -1,6 +1,6 @@
 //! Holds of cached blocks, each known to be of one type.
 
-use crate::cache::{BlockHold, Hint};
+use crate::cache::{Hint, PinnedBlock};
 use crate::sstable::block::BlockView;
 use crate::sstable::filter::FilterPartition;
 use crate::sstable::index::IndexPartition;
@@ -11,12 +11,12 @@ macro_rules! block_ref {
     ($(#[$doc:meta])* $name:ident, $variant:ident, $target:ty, $content:pat, $block:ident => $view:expr) => {
         $(#[$doc])*
         #[derive(Debug, Clone)]
-        pub(crate) struct $name(pub(crate) BlockHold<Block>);
+        pub(crate) struct $name(pub(crate) PinnedBlock<Block>);
 
         impl $name {
             /// The hold as one of such a block, if it is.
-            pub(crate) fn new(hold: BlockHold<Block>) -> Option<Self> {
-                matches!(hold.get().meta.0, Content::$variant { .. }).then_some(Self(hold))
+            pub(crate) fn new(pin: PinnedBlock<Block>) -> Option<Self> {
+                matches!(pin.get().meta.0, Content::$variant { .. }).then_some(Self(pin))
             }
 
             /// The block.

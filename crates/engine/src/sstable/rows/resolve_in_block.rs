@@ -18,7 +18,7 @@ use crate::cell::{Column, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
 use crate::marks::Mark;
 use crate::request::{Cell, Columns, QualifierRange};
 use crate::sstable::block::{BlockView, CellValue, LargeValue};
-use crate::sstable::read::pinned_blocks::HeldBlocks;
+use crate::sstable::read::pinned_blocks::PinnedBlocks;
 use crate::sstable::read::point_lookup::{Descent, Missing, RowHit};
 use crate::sstable::read::sst_reader::SstReader;
 use crate::sstable::{Block, Content};
@@ -382,13 +382,13 @@ impl<'g> Descent<'g, '_> {
     pub(crate) fn cell(
         &self,
         put: &SeenPut<'g>,
-        held: &'g HeldBlocks,
+        pinned_blocks: &'g PinnedBlocks,
         pinned: &'g Guard,
     ) -> Result<Cell<'g>, Missing> {
         let large = match put.hit.view.value(put.at) {
             CellValue::Inline(_) => None,
             CellValue::Large(large) => {
-                let found = self.large_value(put.hit.view, put.at, large, held, pinned);
+                let found = self.large_value(put.hit.view, put.at, large, pinned_blocks, pinned);
                 Some(found.ok_or(Missing::Large(large))?)
             }
         };
@@ -404,7 +404,7 @@ impl<'g> Descent<'g, '_> {
         wanted: &WantedCells<'_>,
         by: SeenBy,
         bytes_max: usize,
-        held: &'g HeldBlocks,
+        pinned_blocks: &'g PinnedBlocks,
         pinned: &'g Guard,
     ) -> Result<LargeValues<'g>, ToMerge> {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
@@ -413,7 +413,7 @@ impl<'g> Descent<'g, '_> {
         while let Some(at) = cells.next()? {
             let CellValue::Large(large) = hit.view.value(at) else { continue };
             bytes += large.len as usize;
-            match self.large_value(hit.view, at, large, held, pinned) {
+            match self.large_value(hit.view, at, large, pinned_blocks, pinned) {
                 Some(value) => found.push(value),
                 None => missing.push(Missing::Large(large)),
             }
@@ -435,7 +435,7 @@ impl<'g> Descent<'g, '_> {
         hit: &RowHit<'g>,
         wanted: &WantedCells<'_>,
         bytes_max: usize,
-        held: &'g HeldBlocks,
+        pinned_blocks: &'g PinnedBlocks,
         pinned: &'g Guard,
     ) -> Vec<Missing> {
         let view = hit.view;
@@ -445,7 +445,7 @@ impl<'g> Descent<'g, '_> {
         while let Some(at) = cells.next(view, wanted.columns, wanted.timestamps, None) {
             let CellValue::Large(large) = view.value(at) else { continue };
             bytes += large.len as usize;
-            if self.large_value(view, at, large, held, pinned).is_none() {
+            if self.large_value(view, at, large, pinned_blocks, pinned).is_none() {
                 missing.push(Missing::Large(large));
             }
         }
@@ -458,13 +458,13 @@ impl<'g> Descent<'g, '_> {
         view: BlockView<'_>,
         at: usize,
         large: LargeValue,
-        held: &'g HeldBlocks,
+        pinned_blocks: &'g PinnedBlocks,
         pinned: &'g Guard,
     ) -> Option<&'g [u8]> {
         // The block is where it just was, and the hints of its large values lie behind it.
         let hint =
             self.data_block(pinned).and_then(|block| block.hints.get(view.large_values_before(at)));
-        self.sst().lent_large_value(large, hint, held, pinned)
+        self.sst().lent_large_value(large, hint, pinned_blocks, pinned)
     }
 }
 
@@ -473,7 +473,7 @@ impl SstReader {
         &'g self,
         large: LargeValue,
         hint: Option<&Hint>,
-        held: &'g HeldBlocks,
+        pinned_blocks: &'g PinnedBlocks,
         pinned: &'g Guard,
     ) -> Option<&'g [u8]> {
         let key = self.key(large.handle);
@@ -483,7 +483,7 @@ impl SstReader {
         };
         match block {
             Some(block) if matches!(block.meta.0, Content::LargeValue) => Some(block.bytes),
-            _ => held.large_value(key),
+            _ => pinned_blocks.large_value(key),
         }
     }
 }

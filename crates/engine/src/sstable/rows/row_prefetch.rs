@@ -47,11 +47,11 @@ impl Ahead {
             }
             (Self::Unknown, None) => *self = Self::Absent,
             (Self::Sought, Some((index, block))) if left <= ROWS_HELD => {
-                let held = sst.resident_data(index, block);
-                if let Some(held) = &held {
-                    held.view().reach_directory();
+                let pinned_blocks = sst.resident_data(index, block);
+                if let Some(pinned_blocks) = &pinned_blocks {
+                    pinned_blocks.view().reach_directory();
                 }
-                *self = held.map_or(Self::Absent, Self::Held);
+                *self = pinned_blocks.map_or(Self::Absent, Self::Held);
             }
             (Self::Held(block), _) if left <= ROWS_REACHED => {
                 block.view().reach_row(ROWS_REACHED - left);

@@ -67,8 +67,8 @@ fn however_many_blocks_are_asked_for_few_bytes_are_in_flight() {
     let queue = RealFileSystem.read_queue(64);
     let mut queue = Watched { queue, asked: HashMap::new(), most: 0 };
     let mut came = Vec::new();
-    read_together(&mut queue, BYTES_MAX, own.collect(), &mut |load, hold| {
-        assert!(hold.unwrap().get().bytes.len() >= block);
+    read_together(&mut queue, BYTES_MAX, own.collect(), &mut |load, pin| {
+        assert!(pin.unwrap().get().bytes.len() >= block);
         came.push(load.key());
     });
     came.sort();
