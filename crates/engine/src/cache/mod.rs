@@ -51,7 +51,7 @@ pub use frames::hint::Hint;
 pub use key::{CacheKey, KeyMap};
 pub use load_ticket::{CacheLookup, LoadTicket, Loading};
 pub use pinned::{BlockRef, PinnedBlock};
-pub use prefetch::Approached;
+pub use prefetch::Prefetched;
 pub use warmth::Heat;
 
 use crate::counters::striped::Striped;
@@ -142,7 +142,7 @@ pub struct Loaded<'a, M> {
     /// Number of hints to keep beside it: one for each block it leads to.
     pub hints: usize,
     /// What hints that lead to it say beside its place: see [`Cache::prefetch`].
-    pub aim: u32,
+    pub prefetch_hint: u32,
 }
 
 /// What a block may be described by: plain data.
@@ -350,7 +350,7 @@ impl<M: Plain> Cache<M> {
         let place = self.table.get(key)?;
         let (head, block) = self.arena.find(place, key, pinned)?;
         self.touch(head);
-        hint.set(Some((place, head.aim())));
+        hint.set(Some((place, head.prefetch_hint())));
         Some(block)
     }
 
@@ -457,7 +457,7 @@ impl<M: Plain> Cache<M> {
         if fill != CacheFill::Bypass {
             self.touch(head);
         }
-        hint.set(Some((place, head.aim())));
+        hint.set(Some((place, head.prefetch_hint())));
         Some(PinnedBlock::in_frame(Arc::clone(self), self.arena.pinned(place)))
     }
 
@@ -479,7 +479,7 @@ impl<M: Plain> Cache<M> {
         };
         let frame = self.arena.fill(frame, key, loaded, lives);
         self.table.insert(key, frame.place());
-        hint.set(Some((frame.place(), loaded.aim)));
+        hint.set(Some((frame.place(), loaded.prefetch_hint)));
         self.count(Counted::Inserted, 1);
         PinnedBlock::in_frame(Arc::clone(self), frame)
     }

@@ -7,15 +7,15 @@ use crossbeam_epoch::Guard;
 use std::ops::Range;
 
 /// Where a hint led a pinned reader, if anywhere.
-pub struct Approached<'g, M>(Option<FrameAt<'g, M>>);
+pub struct Prefetched<'g, M>(Option<FrameAt<'g, M>>);
 
-impl<M> Clone for Approached<'_, M> {
+impl<M> Clone for Prefetched<'_, M> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M> Copy for Approached<'_, M> {}
+impl<M> Copy for Prefetched<'_, M> {}
 
 impl<M: Plain> Cache<M> {
     /// Goes where `hint` leads, if anywhere, and asks the processor to fetch what says which block is
@@ -23,17 +23,19 @@ impl<M: Plain> Cache<M> {
     /// many lines side by side), and the parts of the block that `parts` names by the block's aim.
     /// The parts may be wrong, which only costs time.
     #[inline]
-    pub fn approach<'g, const N: usize>(
+    pub fn prefetch_block<'g, const N: usize>(
         &'g self,
         hint: &Hint,
         meta: usize,
         parts: impl FnOnce(u32) -> [Range<usize>; N],
         pinned: &'g Guard,
-    ) -> Approached<'g, M> {
+    ) -> Prefetched<'g, M> {
         let followed = self.follow(hint);
-        let frame = followed.and_then(|(place, aim)| Some((self.arena.at(place, pinned)?, aim)));
-        Approached(frame.map(|(frame, aim)| {
-            frame.prefetch(meta, parts(aim));
+        let frame = followed.and_then(|(place, prefetch_hint)| {
+            Some((self.arena.at(place, pinned)?, prefetch_hint))
+        });
+        Prefetched(frame.map(|(frame, prefetch_hint)| {
+            frame.prefetch(meta, parts(prefetch_hint));
             frame
         }))
     }
@@ -45,21 +47,21 @@ impl<M: Plain> Cache<M> {
         hint: &Hint,
         parts: impl FnOnce(u32) -> [Range<usize>; N],
     ) {
-        if let Some((place, aim)) = self.follow(hint) {
-            self.arena.prefetch(place, parts(aim));
+        if let Some((place, prefetch_hint)) = self.follow(hint) {
+            self.arena.prefetch(place, parts(prefetch_hint));
         }
     }
 
     /// [`Self::find`] for who has followed `hint` to where it led.
     #[inline]
-    pub fn find_approached<'g>(
+    pub fn find_prefetched<'g>(
         &'g self,
-        approached: Approached<'g, M>,
+        prefetched: Prefetched<'g, M>,
         key: CacheKey,
         hint: &Hint,
         pinned: &'g Guard,
     ) -> Option<BlockRef<'g, M>> {
-        if let Some((head, block)) = approached.0.and_then(|frame| frame.find(key)) {
+        if let Some((head, block)) = prefetched.0.and_then(|frame| frame.find(key)) {
             self.touch(head);
             return Some(block);
         }

@@ -43,7 +43,7 @@ fn end(
     priority: CachePriority,
 ) -> Result<PinnedBlock<CacheKey>> {
     let bytes = contents(key, len);
-    ticket.end(hint, priority, Ok(Loaded { meta: key, bytes, hints: len % 5, aim: 0 }))
+    ticket.end(hint, priority, Ok(Loaded { meta: key, bytes, hints: len % 5, prefetch_hint: 0 }))
 }
 
 fn check(block: BlockRef<'_, CacheKey>, key: CacheKey, len: usize) {

@@ -38,7 +38,7 @@ pub(crate) struct FrameHead {
     /// Hints behind it.
     hints: AtomicU32,
     /// What hints say of it beside its place.
-    aim: AtomicU32,
+    prefetch_hint: AtomicU32,
     /// Turns of the hand that the frame survives without being used, now and after a use.
     lives: AtomicU8,
     lives_max: AtomicU8,
@@ -52,7 +52,7 @@ pub(crate) struct FrameHead {
 pub(crate) struct Contents {
     pub(crate) len: u32,
     pub(crate) hints: u32,
-    pub(crate) aim: u32,
+    pub(crate) prefetch_hint: u32,
 }
 
 impl FrameHead {
@@ -64,7 +64,7 @@ impl FrameHead {
             state: AtomicU32::new(0),
             len: AtomicU32::new(0),
             hints: AtomicU32::new(0),
-            aim: AtomicU32::new(0),
+            prefetch_hint: AtomicU32::new(0),
             lives: AtomicU8::new(0),
             lives_max: AtomicU8::new(0),
             _rest: std::array::from_fn(|_| AtomicU8::new(0)),
@@ -76,7 +76,7 @@ impl FrameHead {
         self.offset.store(key.offset, Ordering::Relaxed);
         self.len.store(holds.len, Ordering::Relaxed);
         self.hints.store(holds.hints, Ordering::Relaxed);
-        self.aim.store(holds.aim, Ordering::Relaxed);
+        self.prefetch_hint.store(holds.prefetch_hint, Ordering::Relaxed);
         self.lives.store(lives, Ordering::Relaxed);
         self.lives_max.store(lives_max, Ordering::Relaxed);
         self.state.store(1, Ordering::Relaxed);
@@ -105,8 +105,8 @@ impl FrameHead {
 
     /// The aim of the block. For a frame found live.
     #[inline]
-    pub(crate) fn aim(&self) -> u32 {
-        self.aim.load(Ordering::Relaxed)
+    pub(crate) fn prefetch_hint(&self) -> u32 {
+        self.prefetch_hint.load(Ordering::Relaxed)
     }
 
     /// Takes hold of a frame found live; `false` if it is doomed by now.
@@ -216,7 +216,7 @@ mod loom_tests {
     use loom::thread;
 
     const KEY: CacheKey = CacheKey { file: FileNumber(1), offset: 2 };
-    const CONTENTS: Contents = Contents { len: 3, hints: 4, aim: 5 };
+    const CONTENTS: Contents = Contents { len: 3, hints: 4, prefetch_hint: 5 };
 
     fn live() -> Arc<FrameHead> {
         let head = Arc::new(FrameHead::free());

@@ -45,7 +45,9 @@ impl Hint {
     }
 
     pub(crate) fn set(&self, place: Option<(Place, u32)>) {
-        let word = place.map_or(0, |(place, aim)| u64::from(aim) << 32 | u64::from(place.encode()));
+        let word = place.map_or(0, |(place, prefetch_hint)| {
+            u64::from(prefetch_hint) << 32 | u64::from(place.encode())
+        });
         if self.0.load(Ordering::Relaxed) != word {
             self.0.store(word, Ordering::Relaxed);
         }

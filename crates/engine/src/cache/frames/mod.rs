@@ -261,7 +261,11 @@ impl<M: Plain> Arena<M> {
             std::ptr::copy_nonoverlapping(loaded.bytes.as_ptr(), block, len);
             let hint = start.add(hints_at::<M>(len)).cast::<Hint>();
             (0..hints).for_each(|index| hint.add(index).write(Hint::default()));
-            let holds = Contents { len: len as u32, hints: hints as u32, aim: loaded.aim };
+            let holds = Contents {
+                len: len as u32,
+                hints: hints as u32,
+                prefetch_hint: loaded.prefetch_hint,
+            };
             (*frame).head.publish(key, holds, lives);
         }
         self.pinned(place)

@@ -68,17 +68,17 @@ pub(super) fn probable_rows(rows: usize, fraction: u32) -> Range<usize> {
 
 /// Where the directory starts, about, and bytes of a row there.
 #[inline]
-fn directory_by(aim: u32) -> (usize, usize) {
-    let stride = if aim & 1 == 0 { DIRECTORY_STRIDE } else { DIRECTORY_STRIDE_WIDE };
-    ((aim >> 1 & AIM_LINE_MAX) as usize * LINE_LEN, stride as usize)
+fn directory_by(prefetch_hint: u32) -> (usize, usize) {
+    let stride = if prefetch_hint & 1 == 0 { DIRECTORY_STRIDE } else { DIRECTORY_STRIDE_WIDE };
+    ((prefetch_hint >> 1 & AIM_LINE_MAX) as usize * LINE_LEN, stride as usize)
 }
 
 /// The bytes of a block that a search looks at first, by the block's aim and where in it the row
 /// probably lies: prefix, dictionary and samples, and part of the directory.
 #[inline]
-pub(crate) fn aimed(aim: u32, fraction: u32) -> [Range<usize>; 2] {
-    let rows = (aim >> 16) as usize;
-    let (directory, stride) = directory_by(aim);
+pub(crate) fn aimed(prefetch_hint: u32, fraction: u32) -> [Range<usize>; 2] {
+    let rows = (prefetch_hint >> 16) as usize;
+    let (directory, stride) = directory_by(prefetch_hint);
     let probable = probable_rows(rows, fraction);
     let before = probable.start.saturating_sub(1);
     [
@@ -89,19 +89,19 @@ pub(crate) fn aimed(aim: u32, fraction: u32) -> [Range<usize>; 2] {
 
 /// How many rows of a block, by its aim, lie from `fraction` of them on.
 #[inline]
-pub(crate) fn rows_left(aim: u32, fraction: u32) -> usize {
-    let rows = (aim >> 16) as usize;
+pub(crate) fn rows_left(prefetch_hint: u32, fraction: u32) -> usize {
+    let rows = (prefetch_hint >> 16) as usize;
     rows - scale(fraction, rows)
 }
 
 /// The bytes of a block that a walk which begins in it looks at first, by the block's aim: prefix,
 /// dictionary and samples, and the directory.
 #[inline]
-pub(crate) fn aimed_walk(aim: u32) -> [Range<usize>; 2] {
-    let (directory, stride) = directory_by(aim);
+pub(crate) fn aimed_walk(prefetch_hint: u32) -> [Range<usize>; 2] {
+    let (directory, stride) = directory_by(prefetch_hint);
     [
         super::HEADER_LEN..super::HEADER_LEN + LINE_LEN,
-        directory..directory + ((aim >> 16) as usize + 1) * stride,
+        directory..directory + ((prefetch_hint >> 16) as usize + 1) * stride,
     ]
 }
 
@@ -218,7 +218,7 @@ impl DataMeta {
 
     /// The aim of hints that lead to the block (`crate::cache`): rows, where the directory starts
     /// in lines, and its stride. 0 where that does not fit.
-    pub(crate) fn aim(&self) -> u32 {
+    pub(crate) fn prefetch_hint(&self) -> u32 {
         let line = self.directory / LINE_LEN as u32;
         let wide = u32::from(self.directory_stride != DIRECTORY_STRIDE);
         if line > AIM_LINE_MAX { 0 } else { u32::from(self.rows) << 16 | line << 1 | wide }

@@ -118,9 +118,9 @@ impl<'a> Lead<'a> {
 
 impl Content {
     /// What hints that lead to the block say of it.
-    fn aim(&self) -> u32 {
+    fn prefetch_hint(&self) -> u32 {
         match self {
-            Self::Data(meta) => meta.aim(),
+            Self::Data(meta) => meta.prefetch_hint(),
             // At most 64 KiB and a row more.
             Self::Filter(meta) => meta.lines() as u32,
             Self::Index(_) | Self::LargeValue => 0,
@@ -246,7 +246,7 @@ impl SstReader {
         let bytes = self.source.unseal(lead.handle, lead.kind(), framed, raw)?;
         let (content, hints) =
             self.content(lead, bytes).map_err(|damage| self.source.damage(lead.handle, &damage))?;
-        Ok(Loaded { meta: Block(content), bytes, hints, aim: content.aim() })
+        Ok(Loaded { meta: Block(content), bytes, hints, prefetch_hint: content.prefetch_hint() })
     }
 
     /// What the raw bytes of a block are, and the number of blocks that it leads to.

@@ -7,7 +7,7 @@
 //! again when a [`BlockLoad`](crate::sstable::BlockLoad) has brought it in.
 
 use super::sst_reader::SstReader;
-use crate::cache::{Approached, BlockRef, Hint};
+use crate::cache::{BlockRef, Hint, Prefetched};
 use crate::cell::Timestamp;
 use crate::sstable::block::{BlockView, LargeValue, Search, aimed};
 use crate::sstable::filter::{FilterPartition, FilterQuery, RowBits, line_at};
@@ -44,7 +44,7 @@ pub(crate) struct Candidate<'g> {
     sst: &'g SstReader,
     partition: u32,
     /// The partition's filter, then, once that let the row pass, its index.
-    ahead: Approached<'g, Block>,
+    ahead: Prefetched<'g, Block>,
 }
 
 /// What of a data block is fetched before anything of it was seen.
@@ -67,7 +67,7 @@ pub(crate) struct Descent<'g, 'k> {
     partition: usize,
     block: usize,
     /// The next block: the index, then the data block.
-    ahead: Approached<'g, Block>,
+    ahead: Prefetched<'g, Block>,
     /// Where in the block the row probably lies, in parts of 2^32; `None` if that is not used.
     fraction: Option<u32>,
     way: Option<(Handle, &'g Hint)>,
@@ -94,7 +94,7 @@ impl<'g> Candidate<'g> {
         let partition = sst.top.partition_of(query.asked_row())?;
         let hint = &sst.top.slots()[partition].filter_hint;
         let line = |lines: u32| [line_at(query.row_hash(), lines as usize)];
-        let ahead = sst.cache().approach(hint, Content::FILTER_BYTES, line, pinned);
+        let ahead = sst.cache().prefetch_block(hint, Content::FILTER_BYTES, line, pinned);
         Some(Self { sst, partition: partition as u32, ahead })
     }
 
@@ -129,7 +129,7 @@ impl<'g> Candidate<'g> {
                 && queries.iter().any(|query| filter.may_have_part(query))
         };
         if passes {
-            self.ahead = self.sst.approach(&slot.index_hint, |_| [], pinned);
+            self.ahead = self.sst.prefetch_block(&slot.index_hint, |_| [], pinned);
         }
         Ok(passes)
     }
@@ -181,9 +181,13 @@ impl<'g, 'k> Descent<'g, 'k> {
         self.ahead = match ahead {
             Ahead::Rows => {
                 self.fraction = Some(fraction);
-                self.sst.approach(hint, |aim| aimed(aim, fraction), pinned)
+                self.sst.prefetch_block(
+                    hint,
+                    |prefetch_hint| aimed(prefetch_hint, fraction),
+                    pinned,
+                )
             }
-            Ahead::Keys => self.sst.approach(hint, |_| [KEYS], pinned),
+            Ahead::Keys => self.sst.prefetch_block(hint, |_| [KEYS], pinned),
         };
         self.way = Some((index.handle(self.block), hint));
         Ok(())
@@ -248,23 +252,23 @@ impl<'g> RowHit<'g> {
 
 impl SstReader {
     #[inline]
-    fn approach<'g, const N: usize>(
+    fn prefetch_block<'g, const N: usize>(
         &'g self,
         hint: &Hint,
         parts: impl FnOnce(u32) -> [Range<usize>; N],
         pinned: &'g Guard,
-    ) -> Approached<'g, Block> {
-        self.cache().approach(hint, size_of::<Block>(), parts, pinned)
+    ) -> Prefetched<'g, Block> {
+        self.cache().prefetch_block(hint, size_of::<Block>(), parts, pinned)
     }
 
     #[inline]
     fn look<'g>(
         &'g self,
-        ahead: Approached<'g, Block>,
+        ahead: Prefetched<'g, Block>,
         handle: Handle,
         hint: &Hint,
         pinned: &'g Guard,
     ) -> Option<BlockRef<'g, Block>> {
-        self.cache().find_approached(ahead, self.key(handle), hint, pinned)
+        self.cache().find_prefetched(ahead, self.key(handle), hint, pinned)
     }
 }

@@ -277,9 +277,9 @@ impl SstCursor {
         let (block, fraction) = index.view().place_of(row, index.hints());
         let place = Place { partition, block };
         let mut left = 0;
-        self.sst.prefetch_data(&index, block, |aim| {
-            left = rows_left(aim, fraction);
-            aimed_walk(aim)
+        self.sst.prefetch_data(&index, block, |prefetch_hint| {
+            left = rows_left(prefetch_hint, fraction);
+            aimed_walk(prefetch_hint)
         });
         let sought = left <= ROWS_SOUGHT && block + 1 < index.view().blocks();
         if sought {
