@@ -39,9 +39,9 @@ base::marks! {
         /// A file was not searched since what was found is newer than all it has.
         FileOlder,
         /// A get was decided in place.
-        GetInPlace,
+        GetInBlock,
         /// A row was decided in place.
-        RowInPlace,
+        RowInBlock,
         /// A row had more tombstones than are kept in mind.
         CoversTooMany,
         /// A row had more bytes of large values than are brought in together.
@@ -61,10 +61,10 @@ base::marks! {
 
         // Scans.
 
-        /// Rows were lent as a stretch of a block.
-        StretchLent,
-        /// A stretch would have been too short.
-        StretchTooShort,
+        /// Rows were lent as a row span of a block.
+        RowSpanLent,
+        /// A row span would have been too short.
+        RowSpanTooShort,
         /// A walk began to read ahead.
         ReadAhead,
         /// Its window grew.

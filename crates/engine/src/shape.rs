@@ -75,7 +75,7 @@ base::shape! {
         /// it is merged.
         covers_max = 8, 0 => 8;
         /// Bytes of a row's large values up to which they are brought in together; more are merged.
-        large_bytes_in_place = 8 << 20, 0 => 1 << 40;
+        large_bytes_in_block = 8 << 20, 0 => 1 << 40;
         /// Times a point read brings in what it misses before it is merged.
         fetches_max = 5, 1 => 64;
         /// Gets of a multi-get that wait for memory together.
@@ -99,10 +99,10 @@ base::shape! {
         windows_budget_part = 16, 1 => 1 << 20;
         /// Reads that the device is given at once by a walk.
         window_queue_depth = 64, 1 => 4096;
-        /// Rows of the shortest stretch that a scan lends from one block.
-        stretch_rows_min = 4, 1 => 1 << 20;
-        /// Rows merged between two searches for stretches, at most, where they are in vain.
-        stretch_rest_max = 31, 0 => 127;
+        /// Rows of the shortest row span that a scan lends from one block.
+        row_span_rows_min = 4, 1 => 1 << 20;
+        /// Rows merged between two searches for row spans, at most, where they are in vain.
+        row_span_rest_max = 31, 0 => 127;
 
         // Commits, the log, the manifest, memtables.
 

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::request::{Direction, RowRange};
 use crate::semantics::row_cursor::RowCursor;
 use crate::sstable::FilterCounters;
-use crate::sstable::{Readahead, ReadaheadSource, RowHit, SstCursor, SstRun, Stretch, WantedCells};
+use crate::sstable::{Readahead, ReadaheadSource, RowHit, RowSpan, SstCursor, SstRun, WantedCells};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
@@ -68,24 +68,24 @@ impl RunCursor {
         self.at.as_ref().and_then(|(_, cursor)| cursor.row_in_block())
     }
 
-    /// A stretch that begins with the current row: see [`SstCursor::stretch`].
-    pub(crate) fn stretch(
+    /// A row span that begins with the current row: see [`SstCursor::row_span`].
+    pub(crate) fn row_span(
         &mut self,
         rows_min: u32,
         direction: Direction,
         limit: Bound<&[u8]>,
         wanted: &WantedCells<'_>,
         key: &mut Vec<u8>,
-    ) -> Option<Stretch> {
-        self.inside_mut().stretch(rows_min, direction, limit, wanted, key)
+    ) -> Option<RowSpan> {
+        self.inside_mut().row_span(rows_min, direction, limit, wanted, key)
     }
 
-    /// Moves to row `row` of a stretch that begins with the current row.
-    pub(crate) fn move_in_stretch(&mut self, row: usize) {
-        self.inside_mut().move_in_stretch(row);
+    /// Moves to row `row` of a row span that begins with the current row.
+    pub(crate) fn move_in_row_span(&mut self, row: usize) {
+        self.inside_mut().move_in_row_span(row);
     }
 
-    /// Looks for what comes after the block of a stretch, from row `row` of it.
+    /// Looks for what comes after the block of a row span, from row `row` of it.
     pub(crate) fn look_ahead(&mut self, row: usize) {
         self.inside_mut().look_ahead(row);
     }

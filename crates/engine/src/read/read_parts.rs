@@ -20,10 +20,10 @@ pub(crate) struct ReadParts {
     pub(crate) group: u8,
     /// Questions that a read of a row asks filters.
     pub(crate) questions_max: u8,
-    /// Rows merged after a search for a stretch in vain before the next, at most.
-    pub(crate) stretch_rest_max: u8,
-    /// Rows of a stretch that is worth being made: it holds its block once more.
-    pub(crate) stretch_rows_min: u32,
+    /// Rows merged after a search for a row span in vain before the next, at most.
+    pub(crate) row_span_rest_max: u8,
+    /// Rows of a row span that is worth being made: it holds its block once more.
+    pub(crate) row_span_rows_min: u32,
     /// Bytes of a row's large values that are brought in together.
     pub(crate) large_bytes_max: usize,
 }
@@ -40,9 +40,9 @@ impl ReadParts {
             fetches_max: byte(shape.fetches_max),
             group: byte(shape.multi_get_group),
             questions_max: byte(shape.questions_max),
-            stretch_rest_max: byte(shape.stretch_rest_max),
-            stretch_rows_min: shape.stretch_rows_min as u32,
-            large_bytes_max: shape.large_bytes_in_place,
+            row_span_rest_max: byte(shape.row_span_rest_max),
+            row_span_rows_min: shape.row_span_rows_min as u32,
+            large_bytes_max: shape.large_bytes_in_block,
         }
     }
 }

@@ -23,7 +23,7 @@ mod memory;
 mod prefixes;
 mod range_drops;
 mod readahead;
-mod stretches;
+mod row_spans;
 mod support;
 mod tasks;
 mod upkeep;

@@ -185,7 +185,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn rows_lent_in_stretches_are_those_of_the_model() {
+fn row_spans_return_the_rows_of_the_model() {
     match std::env::var("STELE_SEED").ok() {
         Some(seed) => run(seed.parse().expect("a number")),
         None => (0..12).for_each(run),

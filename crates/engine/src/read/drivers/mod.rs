@@ -302,7 +302,7 @@ impl TreeReader {
             return Some(Err(error));
         }
         let hit = match RowHit::in_block(block, of.row)? {
-            Some(hit) if !hit.is_plain(self.sequence(snapshot)) => return None,
+            Some(hit) if !hit.is_simple(self.sequence(snapshot)) => return None,
             hit => hit,
         };
         let cell = hit.and_then(|hit| hit.newest(&of.column()));

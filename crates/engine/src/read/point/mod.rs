@@ -7,10 +7,10 @@
 //! again. What needs merging (memtables that may have the row, aggregates, whole rows that several
 //! files have, rows over several blocks) is left to `read::scan` ([`Step::Merge`]).
 //!
-//! Invariant: an answer given here is the one that `read::scan` gives. Of a plain row all entries
+//! Invariant: an answer given here is the one that `read::scan` gives. Of a simple row all entries
 //! are puts visible to the reader, so the newest cell of a column is the one with the largest
 //! timestamp; among equal ones, that of the newest source. A row with tombstones, later entries or
-//! large values is decided where it lies (`sstable/rows/resolve_in_block.rs`); the path of plain rows ends where
+//! large values is decided where it lies (`sstable/rows/resolve_in_block.rs`); the path of simple rows ends where
 //! the first such row is met (`resolve_in_block`).
 
 mod resolve_in_block;
@@ -26,7 +26,7 @@ use crate::sstable::{
 use crate::tree::read_view::ReadView;
 use arrayvec::ArrayVec;
 use crossbeam_epoch::Guard;
-use resolve_in_block::{Memory, NotPlain};
+use resolve_in_block::{Memory, NotSimple};
 
 /// Runs that can be looked at here; a view of more is merged.
 pub(crate) const RUNS_MAX: usize = 16;
@@ -119,10 +119,10 @@ impl<'k> PointRead<'k> {
                 }
             };
             let hit = descent.row();
-            if let Some(hit) = hit.filter(|hit| !hit.is_plain(self.snapshot)) {
-                let met = NotPlain { run, descent: &descent, hit, older: &candidates[at + 1..] };
+            if let Some(hit) = hit.filter(|hit| !hit.is_simple(self.snapshot)) {
+                let met = NotSimple { run, descent: &descent, hit, older: &candidates[at + 1..] };
                 let memory = Memory { pinned_blocks, pinned, counters };
-                return self.newest_in_place(met, column, (newest, wanted), memory);
+                return self.newest_in_block(met, column, (newest, wanted), memory);
             }
             let cell = hit.and_then(|hit| hit.newest(column));
             counters.judge(self.queries, cell.is_some());
@@ -169,12 +169,12 @@ impl<'k> PointRead<'k> {
             match hit {
                 None => {}
                 Some(_) if found.is_some() => return Step::Merge,
-                Some(hit) if hit.is_plain(self.snapshot) => found = Some(hit),
+                Some(hit) if hit.is_simple(self.snapshot) => found = Some(hit),
                 Some(hit) => {
                     let older = &candidates[at + 1..];
-                    let met = NotPlain { run, descent: &descent, hit, older };
+                    let met = NotSimple { run, descent: &descent, hit, older };
                     let memory = Memory { pinned_blocks, pinned, counters };
-                    return self.whole_in_place(met, cells_wanted, wanted, memory);
+                    return self.whole_in_block(met, cells_wanted, wanted, memory);
                 }
             }
         }
@@ -270,7 +270,7 @@ impl<'k> PointRead<'k> {
             match self.search(candidate, pinned) {
                 Err(missing) => wanted.push((at, missing)),
                 Ok(descent) => {
-                    if let Some(hit) = descent.row().filter(|hit| !hit.is_plain(self.snapshot)) {
+                    if let Some(hit) = descent.row().filter(|hit| !hit.is_simple(self.snapshot)) {
                         let most = self.parts.large_bytes_max;
                         let large = descent.missing_large_values(
                             &hit,
@@ -433,10 +433,10 @@ impl<'k> PointRead<'k> {
             Progress::Searching(run, descent) => (*run, descent),
         };
         let hit = descent.row();
-        if let Some(hit) = hit.filter(|hit| !hit.is_plain(self.snapshot)) {
-            let met = NotPlain { run, descent, hit, older: &[] };
+        if let Some(hit) = hit.filter(|hit| !hit.is_simple(self.snapshot)) {
+            let met = NotSimple { run, descent, hit, older: &[] };
             let memory = Memory { pinned_blocks, pinned, counters };
-            return Some(self.newest_in_place(met, column, (None, Vec::new()), memory));
+            return Some(self.newest_in_block(met, column, (None, Vec::new()), memory));
         }
         let cell = hit.and_then(|hit| hit.newest(column));
         counters.judge(self.queries, cell.is_some());

@@ -1,5 +1,5 @@
 //! Point reads of rows that are not plain, decided in place: the way on from the first such row that
-//! a read met. Apart from the path of plain rows, so that it costs that path nothing.
+//! a read met. Apart from the path of simple rows, so that it costs that path nothing.
 
 use super::{Candidate, PointRead, Step, Wanted};
 use crate::cell::{Column, Timestamp};
@@ -13,7 +13,7 @@ use crate::sstable::{
 use crossbeam_epoch::Guard;
 
 /// The first row that is not plain.
-pub(super) struct NotPlain<'a, 'g, 'k> {
+pub(super) struct NotSimple<'a, 'g, 'k> {
     /// The run that it was found in, and how.
     pub(super) run: usize,
     pub(super) descent: &'a Descent<'g, 'k>,
@@ -74,17 +74,17 @@ impl<'k> PointRead<'k> {
     /// The newest cell of `column`, where `newest` is what newer files have, all plain, and `wanted`
     /// what they miss.
     #[inline(never)]
-    pub(super) fn newest_in_place<'g>(
+    pub(super) fn newest_in_block<'g>(
         &self,
-        met: NotPlain<'_, 'g, 'k>,
+        met: NotSimple<'_, 'g, 'k>,
         column: &Column<'_>,
         (newest, mut wanted): (Option<Cell<'g>>, Vec<Wanted>),
         memory: Memory<'_, 'g>,
     ) -> Step<Option<Cell<'g>>> {
-        let NotPlain { run, descent, hit, older } = met;
+        let NotSimple { run, descent, hit, older } = met;
         let Memory { pinned, counters, .. } = memory;
         let newest = newest.map(|cell| Newest { timestamp: cell.timestamp, cell: Ok(cell) });
-        Mark::GetInPlace.hit();
+        Mark::GetInBlock.hit();
         let covers = Covers::of(self.parts.covers_max);
         let mut asked = Asked { column, newest, covers, memory };
         match asked.take(run, descent, hit, self) {
@@ -124,14 +124,14 @@ impl<'k> PointRead<'k> {
 
     /// What is `cells_wanted` of a row that no newer file has; `wanted` is what those miss.
     #[inline(never)]
-    pub(super) fn whole_in_place<'g>(
+    pub(super) fn whole_in_block<'g>(
         &self,
-        met: NotPlain<'_, 'g, 'k>,
+        met: NotSimple<'_, 'g, 'k>,
         cells_wanted: &WantedCells<'_>,
         mut wanted: Vec<Wanted>,
         memory: Memory<'_, 'g>,
     ) -> Step<Option<RowCells<'g>>> {
-        let NotPlain { run, descent, hit, older } = met;
+        let NotSimple { run, descent, hit, older } = met;
         let Memory { pinned_blocks, pinned, counters } = memory;
         if !hit.is_whole() {
             return Step::Merge;
@@ -153,8 +153,8 @@ impl<'k> PointRead<'k> {
         let most = self.parts.large_bytes_max;
         match descent.large_values(&hit, cells_wanted, seen, most, pinned_blocks, pinned) {
             Ok(LargeValues::Found(large)) => {
-                Mark::RowInPlace.hit();
-                Step::Done(Some(RowCells::InPlace(hit, seen, large)))
+                Mark::RowInBlock.hit();
+                Step::Done(Some(RowCells::InBlock(hit, seen, large)))
             }
             Ok(LargeValues::Missing(missing)) => {
                 Step::of(missing.into_iter().map(|missing: Missing| (run, missing)).collect())

@@ -11,9 +11,9 @@ use crate::merge::merge_cursor::MergeCursor;
 use crate::request::{Cell, Direction, RowRange, ScanRequest};
 use crate::semantics::dropped_ranges::DroppedAt;
 use crate::semantics::row_cursor::RowCursor;
-use crate::sstable::{PlainCells, RowHit, Stretch};
+use crate::sstable::{RowHit, RowSpan, SimpleCells};
 use scan_source::Source;
-use span_search::StretchSearch;
+use span_search::RowSpanSearch;
 use std::any::Any;
 
 /// What a scan walks over.
@@ -38,14 +38,14 @@ pub struct Scan {
     from: Option<Vec<u8>>,
     selection: Selection,
     visible: VisibleRow,
-    /// The stretch that the scan is in: its current row is the scan's, and the merge stands on its
+    /// The row span that the scan is in: its current row is the scan's, and the merge stands on its
     /// first row.
-    stretch: Option<Stretch>,
-    search: StretchSearch,
-    /// Of a plain row, the cells still to be lent.
-    plain: PlainCells,
+    row_span: Option<RowSpan>,
+    search: RowSpanSearch,
+    /// Of a simple row, the cells still to be lent.
+    simple: SimpleCells,
     pass: Pass,
-    /// Of a stretch, its buffer of keys. Else a copy of the row's key where a cell has to borrow
+    /// Of a row span, its buffer of keys. Else a copy of the row's key where a cell has to borrow
     /// all else.
     key: Vec<u8>,
     state: State,
@@ -69,11 +69,11 @@ enum State {
 /// How the cells of the current row are found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
-    /// It is in a stretch.
-    Stretch,
+    /// It is in a row span.
+    RowSpan,
     /// One source has the row, and all its entries are cells as they lie in a block; the place
     /// there of the cell found last.
-    Plain(usize),
+    Simple(usize),
     /// By merging sources and hiding what is deleted.
     Merged,
 }
@@ -100,9 +100,9 @@ impl Scan {
             from: None,
             selection,
             visible: VisibleRow::default(),
-            stretch: None,
-            search: StretchSearch::new(parts),
-            plain: PlainCells::default(),
+            row_span: None,
+            search: RowSpanSearch::new(parts),
+            simple: SimpleCells::default(),
             pass: Pass::Merged,
             key: Vec::new(),
             state: State::Fresh,
@@ -114,7 +114,7 @@ impl Scan {
     /// the current one, and lends its key. `None` at the end.
     #[inline]
     pub fn next_row(&mut self) -> Result<Option<&[u8]>> {
-        if !self.step_in_stretch() {
+        if !self.step_in_row_span() {
             self.find_row()?;
         }
         Ok(self.row())
@@ -123,9 +123,9 @@ impl Scan {
     /// The key of the row the scan is in.
     #[inline]
     pub fn row(&self) -> Option<&[u8]> {
-        match (self.state, &self.stretch) {
+        match (self.state, &self.row_span) {
             (State::Fresh | State::Done, _) => None,
-            (_, Some(stretch)) => self.key.get(..stretch.key_len()),
+            (_, Some(row_span)) => self.key.get(..row_span.key_len()),
             (_, None) => self.merge.row(),
         }
     }
@@ -148,9 +148,9 @@ impl Scan {
             },
             State::Fresh | State::RowDone | State::Done => return Ok(None),
         }
-        match (self.pass, &self.stretch) {
-            (Pass::Stretch, stretch) => return Ok(stretch.as_ref().map(Stretch::cell)),
-            (Pass::Plain(at), _) => return Ok(self.plain_row().map(|row| row.cell(at))),
+        match (self.pass, &self.row_span) {
+            (Pass::RowSpan, row_span) => return Ok(row_span.as_ref().map(RowSpan::cell)),
+            (Pass::Simple(at), _) => return Ok(self.simple_row().map(|row| row.cell(at))),
             (Pass::Merged, _) => {}
         }
         let cell = self.visible.cell(&mut self.merge);
@@ -164,20 +164,23 @@ impl Scan {
     /// the end. `next_cell` then lends the row's other cells.
     #[inline]
     pub fn next_row_and_cell(&mut self) -> Result<Option<(&[u8], Cell<'_>)>> {
-        if !self.step_in_stretch() && !self.find_row()? {
+        if !self.step_in_row_span() && !self.find_row()? {
             return Ok(None);
         }
         self.state = State::InRow;
-        if self.pass != Pass::Stretch {
+        if self.pass != Pass::RowSpan {
             return self.merged_row_and_cell();
         }
-        Ok(self.stretch.as_ref().map(|stretch| (&self.key[..stretch.key_len()], stretch.cell())))
+        Ok(self
+            .row_span
+            .as_ref()
+            .map(|row_span| (&self.key[..row_span.key_len()], row_span.cell())))
     }
 
-    /// The row outside of any stretch that was just come to, with its first cell.
+    /// The row outside of any row span that was just come to, with its first cell.
     fn merged_row_and_cell(&mut self) -> Result<Option<(&[u8], Cell<'_>)>> {
-        if let Pass::Plain(at) = self.pass {
-            let cell = self.plain_row().map(|row| row.cell(at));
+        if let Pass::Simple(at) = self.pass {
+            let cell = self.simple_row().map(|row| row.cell(at));
             return Ok(self.merge.row().zip(cell));
         }
         self.key.clear();
@@ -197,13 +200,13 @@ impl Scan {
         let from = self.from.get_or_insert_default();
         from.clear();
         from.extend_from_slice(row);
-        self.stretch = None;
+        self.row_span = None;
         self.state = State::Fresh;
     }
 
     /// The current row, which is plain.
     #[inline]
-    fn plain_row(&self) -> Option<RowHit<'_>> {
+    fn simple_row(&self) -> Option<RowHit<'_>> {
         self.merge.only_source()?.row_in_block()
     }
 
@@ -211,40 +214,40 @@ impl Scan {
     #[inline]
     fn advance(&mut self) -> Result<bool> {
         Ok(match self.pass {
-            Pass::Stretch => {
+            Pass::RowSpan => {
                 let wanted = self.selection.wanted();
-                self.stretch.as_mut().is_some_and(|stretch| stretch.next_cell(&wanted))
+                self.row_span.as_mut().is_some_and(|row_span| row_span.next_cell(&wanted))
             }
-            Pass::Plain(_) => self.next_plain(),
+            Pass::Simple(_) => self.next_simple(),
             Pass::Merged => return self.visible.advance(&mut self.merge, &self.selection),
         })
     }
 
-    /// Moves to the plain row's next wanted cell; whether there is one.
-    fn next_plain(&mut self) -> bool {
+    /// Moves to the simple row's next wanted cell; whether there is one.
+    fn next_simple(&mut self) -> bool {
         let Some(row) = self.merge.only_source().and_then(Source::row_in_block) else {
             return false;
         };
         let Selection { columns, timestamps, versions_max, .. } = &self.selection;
-        let found = row.next_of(&mut self.plain, columns, *timestamps, *versions_max);
+        let found = row.next_of(&mut self.simple, columns, *timestamps, *versions_max);
         if let Some(at) = found {
-            self.pass = Pass::Plain(at);
+            self.pass = Pass::Simple(at);
         }
         found.is_some()
     }
 
-    /// Moves to the next row of the stretch that has a wanted cell; whether there is one.
+    /// Moves to the next row of the row span that has a wanted cell; whether there is one.
     #[inline]
-    fn step_in_stretch(&mut self) -> bool {
-        let Some(stretch) = &mut self.stretch else { return false };
+    fn step_in_row_span(&mut self) -> bool {
+        let Some(row_span) = &mut self.row_span else { return false };
         let wanted = self.selection.wanted();
-        while stretch.step(&mut self.key) {
-            if stretch.nears_the_end()
+        while row_span.step(&mut self.key) {
+            if row_span.nears_the_end()
                 && let Some(run) = self.merge.only_source_mut().and_then(Source::as_run)
             {
-                run.look_ahead(stretch.row());
+                run.look_ahead(row_span.row());
             }
-            if stretch.begin(&wanted) {
+            if row_span.begin(&wanted) {
                 self.state = State::Primed;
                 return true;
             }
@@ -252,12 +255,12 @@ impl Scan {
         false
     }
 
-    /// Ends the stretch: the merge moves to the row that was its current one.
-    fn leave_stretch(&mut self) {
-        if let Some(stretch) = self.stretch.take()
+    /// Ends the row span: the merge moves to the row that was its current one.
+    fn leave_row_span(&mut self) {
+        if let Some(row_span) = self.row_span.take()
             && let Some(run) = self.merge.only_source_mut().and_then(Source::as_run)
         {
-            run.move_in_stretch(stretch.row());
+            run.move_in_row_span(row_span.row());
         }
     }
 
@@ -267,25 +270,25 @@ impl Scan {
         let snapshot = self.selection.snapshot;
         let dropped = self.dropped.newest(row);
         let only = self.merge.only_source().and_then(Source::row_in_block);
-        let plain = only.filter(|row| dropped == SequenceNumber(0) && row.is_plain(snapshot));
-        let Some(plain) = plain else {
+        let simple = only.filter(|row| dropped == SequenceNumber(0) && row.is_simple(snapshot));
+        let Some(simple) = simple else {
             self.pass = Pass::Merged;
             self.visible.begin(dropped);
             return self.visible.advance(&mut self.merge, &self.selection);
         };
-        self.plain = plain.cells(&self.selection.columns);
+        self.simple = simple.cells(&self.selection.columns);
         let (ranges, wanted) = (&self.dropped, self.selection.wanted());
         let within = (&self.rows, self.direction);
-        self.stretch = self.search.find(&mut self.merge, within, ranges, &wanted, &mut self.key);
-        if let Some(stretch) = &mut self.stretch {
-            self.pass = Pass::Stretch;
-            return Ok(stretch.begin(&wanted));
+        self.row_span = self.search.find(&mut self.merge, within, ranges, &wanted, &mut self.key);
+        if let Some(row_span) = &mut self.row_span {
+            self.pass = Pass::RowSpan;
+            return Ok(row_span.begin(&wanted));
         }
-        self.pass = Pass::Plain(0);
-        Ok(self.next_plain())
+        self.pass = Pass::Simple(0);
+        Ok(self.next_simple())
     }
 
-    /// Moves to the next row with a wanted cell, behind the stretch if there is one; whether there
+    /// Moves to the next row with a wanted cell, behind the row span if there is one; whether there
     /// is such a row. At the end, and after an error, the scan is done.
     fn find_row(&mut self) -> Result<bool> {
         if self.state == State::Done {
@@ -294,18 +297,18 @@ impl Scan {
         let found = self.try_find_row();
         self.state = if matches!(found, Ok(true)) { State::Primed } else { State::Done };
         if self.state == State::Done {
-            self.stretch = None;
+            self.row_span = None;
         }
         found
     }
 
     fn try_find_row(&mut self) -> Result<bool> {
         loop {
-            self.leave_stretch();
+            self.leave_row_span();
             if !self.next_merged_row()? {
                 return Ok(false);
             }
-            if self.begin_row()? || self.step_in_stretch() {
+            if self.begin_row()? || self.step_in_row_span() {
                 return Ok(true);
             }
         }

@@ -1,7 +1,7 @@
-//! The search for stretches: rows of one block that a scan may lend without a look at its other
+//! The search for row spans: rows of one block that a scan may lend without a look at its other
 //! sources.
 //!
-//! Invariant: the rows of a stretch follow the scan's current row, in its direction, in the block of
+//! Invariant: the rows of a row span follow the scan's current row, in its direction, in the block of
 //! the only source that stands there. No other source has a row before the last of them, all lie
 //! within the scan's range, all are plain, and no dropped range covers one.
 
@@ -12,15 +12,15 @@ use crate::read::read_parts::ReadParts;
 use crate::request::{Direction, RowRange};
 use crate::semantics::dropped_ranges::DroppedAt;
 use crate::semantics::row_cursor::RowCursor;
-use crate::sstable::{Stretch, WantedCells};
+use crate::sstable::{RowSpan, WantedCells};
 use std::ops::Bound;
 
 /// Searches, but seldom where the rows of several sources alternate.
 #[derive(Debug)]
-pub(crate) struct StretchSearch {
+pub(crate) struct RowSpanSearch {
     /// Rows at most that are merged after a search in vain before the next.
     rest_max: u8,
-    /// Rows of a stretch that is worth being made.
+    /// Rows of a row span that is worth being made.
     rows_min: u32,
     /// Rows to be merged until the next search.
     rest: u8,
@@ -28,14 +28,14 @@ pub(crate) struct StretchSearch {
     next_rest: u8,
 }
 
-impl StretchSearch {
+impl RowSpanSearch {
     /// A search that was not made yet.
     pub(crate) fn new(parts: &ReadParts) -> Self {
-        let ReadParts { stretch_rest_max: rest_max, stretch_rows_min: rows_min, .. } = *parts;
+        let ReadParts { row_span_rest_max: rest_max, row_span_rows_min: rows_min, .. } = *parts;
         Self { rest_max, rows_min, rest: 0, next_rest: 0 }
     }
 
-    /// The stretch that begins with the current row of `merge`, which is plain and in no dropped
+    /// The row span that begins with the current row of `merge`, which is plain and in no dropped
     /// range, if there is one and it was searched for. The row's key is then in `key`.
     #[inline]
     pub(crate) fn find(
@@ -45,7 +45,7 @@ impl StretchSearch {
         dropped: &DroppedAt,
         wanted: &WantedCells<'_>,
         key: &mut Vec<u8>,
-    ) -> Option<Stretch> {
+    ) -> Option<RowSpan> {
         if self.rest > 0 {
             self.rest -= 1;
             return None;
@@ -57,9 +57,9 @@ impl StretchSearch {
             Direction::Forward => before(other, rows, dropped, row),
             Direction::Reverse => behind(other, rows, dropped, row),
         };
-        let found = run.stretch(self.rows_min, direction, limit, wanted, key);
+        let found = run.row_span(self.rows_min, direction, limit, wanted, key);
         if found.is_some() {
-            Mark::StretchLent.hit();
+            Mark::RowSpanLent.hit();
         }
         let in_vain = found.is_none() && other.is_some();
         self.next_rest = if in_vain { (2 * self.next_rest + 1).min(self.rest_max) } else { 0 };
@@ -68,7 +68,7 @@ impl StretchSearch {
     }
 }
 
-/// What rows of a stretch that goes forward come before.
+/// What rows of a row span that goes forward come before.
 fn before<'a>(
     other: Option<&'a [u8]>,
     rows: &'a RowRange,
@@ -80,7 +80,7 @@ fn before<'a>(
     limit.map_or(Bound::Unbounded, Bound::Excluded)
 }
 
-/// What rows of a stretch that goes backward come after, or end with.
+/// What rows of a row span that goes backward come after, or end with.
 fn behind<'a>(
     other: Option<&'a [u8]>,
     rows: &'a RowRange,

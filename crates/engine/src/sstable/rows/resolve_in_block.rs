@@ -12,7 +12,7 @@
 //! 3. What cannot be decided so ([`ToMerge`]) is found out before any cell is lent.
 
 use super::row_span::WantedCells;
-use super::simple_row::{self, PlainCells};
+use super::simple_row::{self, SimpleCells};
 use crate::cache::{BlockRef, Hint};
 use crate::cell::{Column, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
 use crate::marks::Mark;
@@ -327,10 +327,10 @@ impl<'a, 'w> SeenCells<'a, 'w> {
 
 /// What a read lends of a row that needs no merging.
 pub(crate) enum RowCells<'g> {
-    /// The row is plain.
+    /// The row is simple.
     Plain(RowHit<'g>),
     /// It is decided in place. All large values that are wanted, in the order of their cells.
-    InPlace(RowHit<'g>, SeenBy, Vec<&'g [u8]>),
+    InBlock(RowHit<'g>, SeenBy, Vec<&'g [u8]>),
 }
 
 impl RowCells<'_> {
@@ -353,7 +353,7 @@ impl RowCells<'_> {
                 let mut next = || hit.next_of(&mut cells, columns, timestamps, versions_max);
                 std::iter::from_fn(&mut next).try_for_each(|at| lend(&hit.cell(at)))
             }
-            Self::InPlace(hit, by, large) => {
+            Self::InBlock(hit, by, large) => {
                 let mut cells = SeenCells::of(hit, *wanted, *by);
                 let mut next = || cells.next().expect("the row was walked before");
                 let mut large = large.iter();
@@ -439,7 +439,7 @@ impl<'g> Descent<'g, '_> {
         pinned: &'g Guard,
     ) -> Vec<Missing> {
         let view = hit.view;
-        let mut cells = PlainCells::of(view.cells_of(hit.row), wanted.columns);
+        let mut cells = SimpleCells::of(view.cells_of(hit.row), wanted.columns);
         let mut missing = Vec::new();
         let mut bytes = 0;
         while let Some(at) = cells.next(view, wanted.columns, wanted.timestamps, None) {

@@ -1,11 +1,11 @@
-//! A stretch: rows of one block, all plain, that are lent one after another without a move of the
+//! A row span: rows of one block, all plain, that are lent one after another without a move of the
 //! cursor that found them.
 //!
 //! Invariant: the rows from the current one to the last are plain for the reader that asked for
 //! them, so every entry of them is a put of an inline value that the reader sees.
 
 use super::row_prefetch::{ROWS_REACHED, ROWS_SOUGHT};
-use super::simple_row::PlainCells;
+use super::simple_row::SimpleCells;
 use crate::batch::TimestampRange;
 use crate::cell::FamilyId;
 use crate::request::{Cell, Columns, Direction};
@@ -14,7 +14,7 @@ use crate::sstable::read::typed_refs::DataRef;
 use std::ops::Range;
 
 /// See the file header.
-pub(crate) struct Stretch {
+pub(crate) struct RowSpan {
     block: DataRef,
     direction: Direction,
     /// The current row, and how many come after it.
@@ -30,7 +30,7 @@ pub(crate) struct Stretch {
     /// Of a block whose rows have one entry each, all of one column: the column.
     narrow: Option<(FamilyId, Range<usize>)>,
     /// Of any other, the cells still to be lent, and the place of the one found last.
-    cells: PlainCells,
+    cells: SimpleCells,
     cell: usize,
 }
 
@@ -51,8 +51,8 @@ impl WantedCells<'_> {
     }
 }
 
-impl Stretch {
-    /// The stretch from row `row` of `block` over the `left` rows after it in `direction`. Puts
+impl RowSpan {
+    /// The row span from row `row` of `block` over the `left` rows after it in `direction`. Puts
     /// the key of the row into `key`, which is to be the buffer of all of its rows.
     pub(crate) fn new(
         block: DataRef,
@@ -67,7 +67,7 @@ impl Stretch {
         let reached = view.entry((row + ROWS_REACHED).min(view.rows()));
         let key_len = view.put_row(row, (from, to), key);
         let narrow = if wanted.all_newest() { view.narrow() } else { None };
-        let cells = PlainCells::default();
+        let cells = SimpleCells::default();
         Self { block, direction, row, left, key_len, from, to, reached, narrow, cells, cell: 0 }
     }
 
@@ -123,7 +123,7 @@ impl Stretch {
         if self.narrow.is_some() {
             return true;
         }
-        self.cells = PlainCells::of(self.block.view().cells_of(self.row), wanted.columns);
+        self.cells = SimpleCells::of(self.block.view().cells_of(self.row), wanted.columns);
         self.next_cell(wanted)
     }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// What is left to lend of such a row.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PlainCells {
+pub(crate) struct SimpleCells {
     /// Entries of the row in the wanted range of columns that is being read.
     cells: Range<usize>,
     /// Entries of the row behind it.
@@ -25,11 +25,11 @@ pub(crate) struct PlainCells {
 impl<'g> RowHit<'g> {
     /// Whether a reader at `snapshot` sees every entry of the row, and the block has them all.
     #[inline]
-    pub(crate) fn is_plain(&self, snapshot: SequenceNumber) -> bool {
+    pub(crate) fn is_simple(&self, snapshot: SequenceNumber) -> bool {
         self.is_whole() && self.view.all_visible(snapshot)
     }
 
-    /// The newest cell of a column, of a plain row.
+    /// The newest cell of a column, of a simple row.
     pub(crate) fn newest(&self, column: &Column<'_>) -> Option<Cell<'g>> {
         let cells = self.view.cells_of(self.row);
         let at = self.view.find_column(cells.clone(), column);
@@ -38,17 +38,17 @@ impl<'g> RowHit<'g> {
             .filter(|cell| cell.family == column.family && cell.qualifier == column.qualifier)
     }
 
-    /// The wanted cells of a plain row.
+    /// The wanted cells of a simple row.
     #[inline]
-    pub(crate) fn cells(&self, columns: &Columns) -> PlainCells {
-        PlainCells::of(self.view.cells_of(self.row), columns)
+    pub(crate) fn cells(&self, columns: &Columns) -> SimpleCells {
+        SimpleCells::of(self.view.cells_of(self.row), columns)
     }
 
     /// The place of the next of `cells`, which are this row's.
     #[inline]
     pub(crate) fn next_of(
         &self,
-        cells: &mut PlainCells,
+        cells: &mut SimpleCells,
         columns: &Columns,
         timestamps: TimestampRange,
         versions_max: Option<u32>,
@@ -63,7 +63,7 @@ impl<'g> RowHit<'g> {
     }
 }
 
-impl PlainCells {
+impl SimpleCells {
     /// Those of the wanted columns among `cells`, which are all of a row.
     #[inline]
     pub(crate) fn of(cells: Range<usize>, columns: &Columns) -> Self {

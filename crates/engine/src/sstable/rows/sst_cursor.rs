@@ -9,7 +9,7 @@
 //! the index alone.
 
 use super::row_prefetch::{Ahead, ROWS_REACHED, ROWS_SOUGHT};
-use super::row_span::{Stretch, WantedCells};
+use super::row_span::{RowSpan, WantedCells};
 use crate::cache::CacheFill;
 use crate::cell::{Column, Entry, EntryKey};
 use crate::error::{Error, Result};
@@ -451,19 +451,19 @@ impl SstCursor {
         Some(RowHit { view: at.block.view(), row: at.row_in_block() })
     }
 
-    /// A stretch that begins with the current row, a plain one, and goes on in `direction` within
+    /// A row span that begins with the current row, a plain one, and goes on in `direction` within
     /// `limit`; `None` if it would have fewer than `rows_min` rows. The first row's key is put into `key`.
-    pub(crate) fn stretch(
+    pub(crate) fn row_span(
         &mut self,
         rows_min: u32,
         direction: Direction,
         limit: Bound<&[u8]>,
         wanted: &WantedCells<'_>,
         key: &mut Vec<u8>,
-    ) -> Option<Stretch> {
-        let left = self.plain_rows_ahead(direction, limit);
+    ) -> Option<RowSpan> {
+        let left = self.simple_rows_ahead(direction, limit);
         if left + 1 < rows_min as usize {
-            Mark::StretchTooShort.hit();
+            Mark::RowSpanTooShort.hit();
             return None;
         }
         let at = standing(self.at.as_ref());
@@ -475,11 +475,11 @@ impl SstCursor {
                 });
             }
         }
-        Some(Stretch::new(at.block.clone(), direction, (at.start_row, left), wanted, key))
+        Some(RowSpan::new(at.block.clone(), direction, (at.start_row, left), wanted, key))
     }
 
-    /// Moves to row `row` of a stretch that begins with the current row.
-    pub(crate) fn move_in_stretch(&mut self, row: usize) {
+    /// Moves to row `row` of a row span that begins with the current row.
+    pub(crate) fn move_in_row_span(&mut self, row: usize) {
         let at = self.at.as_mut().expect("the cursor stands on a row");
         at.stand_in_start(row);
         at.block.view().replace_row(row, &mut self.row);
@@ -496,7 +496,7 @@ impl SstCursor {
 
     /// How many rows after a plain one, in `direction` and within `limit`, are plain as well and lie
     /// in the same block.
-    fn plain_rows_ahead(&self, direction: Direction, limit: Bound<&[u8]>) -> usize {
+    fn simple_rows_ahead(&self, direction: Direction, limit: Bound<&[u8]>) -> usize {
         let Some(RowHit { view, row }) = self.row_in_block() else { return 0 };
         match direction {
             Direction::Forward => {

@@ -17,7 +17,7 @@ fn newest(tree: &TreeReader, row: &[u8], qualifier: &[u8]) -> [Option<Timestamp>
 }
 
 /// An older file has `b:z` at 10, in the partition after the one in which `b` begins; that one has
-/// nothing that new. A newer file has `b:z` at 5. The newer file's part of the row is plain, or has
+/// nothing that new. A newer file has `b:z` at 5. The newer file's part of the row is simple, or has
 /// a tombstone. The rows before `b` move the end of the partition through it.
 #[test]
 fn a_newer_cell_behind_the_end_of_a_partition_is_found() {
