@@ -5,7 +5,7 @@ use crate::background::compaction_jobs::{Compactions, RunningCompaction};
 use crate::background::io_rate::{IoRate, ReadWaits};
 use crate::background::obsolete_files::Obsolete;
 use crate::batch::{OpenTimes, WriteBatch};
-use crate::block_loads::async_loads::Flights;
+use crate::block_loads::async_loads::AsyncLoads;
 use crate::cell::{FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::error::{Error, Result};
 use crate::files::open_files::OpenFiles;
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) cache: Arc<BlockCache>,
     /// Blocks on their way for reads that hold no thread.
-    pub(crate) flights: Flights,
+    pub(crate) async_loads: AsyncLoads,
     pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) obsolete: Obsolete,
     pub(crate) progress: Mutex<Progress, ProgressState>,
@@ -98,7 +98,7 @@ impl Drop for CloseWithLast {
         if let Err(error) = self.shared.close() {
             tracing::warn!(%error, "the log could not be closed; it is recovered at the next open");
         }
-        self.shared.flights.close();
+        self.shared.async_loads.close();
         self.shared.lock.lock().take();
     }
 }

@@ -8,7 +8,7 @@ use crate::engine::{Engine, Scan};
 use crate::error::Result;
 use crate::ingest::{IngestOptions, SstWriter};
 use crate::options::{FilterGranularity, Options, TreeOptions};
-use crate::read::drivers::get_pipeline::{Answer, InFlightGets};
+use crate::read::drivers::get_pipeline::{Answer, GetPipeline};
 use crate::read::drivers::{ColumnOf, TreeReader};
 use crate::request::{Direction, RowRange, ScanRequest};
 use crate::{Snapshot, WriteBatch};
@@ -172,8 +172,8 @@ impl Kv {
     }
 
     /// Gets that one thread keeps in flight: see [`TreeReader::in_flight`].
-    pub fn in_flight(&self, depth: usize, snapshot: Option<&Snapshot>) -> KvInFlight {
-        KvInFlight { gets: self.tree.in_flight(depth, snapshot) }
+    pub fn in_flight(&self, depth: usize, snapshot: Option<&Snapshot>) -> KvGetPipeline {
+        KvGetPipeline { gets: self.tree.in_flight(depth, snapshot) }
     }
 
     /// A moment of the map, for reads that must agree with each other.
@@ -226,13 +226,13 @@ impl Kv {
 
 /// Gets in flight. Dropped, it waits for the disk and gives no more answers.
 #[derive(Debug)]
-pub struct KvInFlight {
-    gets: InFlightGets,
+pub struct KvGetPipeline {
+    gets: GetPipeline,
 }
 
-impl KvInFlight {
+impl KvGetPipeline {
     /// Asks for the value of `key`. The answer comes out of [`wait`](Self::wait) or
-    /// [`poll`](Self::poll) with `tag`; see [`InFlightGets::submit`].
+    /// [`poll`](Self::poll) with `tag`; see [`GetPipeline::submit`].
     pub fn submit(&mut self, tag: u64, key: &[u8]) {
         self.gets.submit(tag, column_of(key));
     }

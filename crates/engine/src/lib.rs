@@ -243,7 +243,7 @@ pub use metrics::Metrics;
 pub use options::{
     BackgroundRate, Compression, Durability, FilterGranularity, Options, ReadPath, TreeOptions,
 };
-pub use read::drivers::get_pipeline::{Answer, InFlightGets};
+pub use read::drivers::get_pipeline::{Answer, GetPipeline};
 pub use read::drivers::{ColumnOf, RowEnd, RowReads, RowSelection, TreeReader};
 pub use request::{Cell, Columns, Direction, QualifierRange, RowRange, ScanRequest};
 pub use semantics::elision_policy::{ElisionPolicy, ElisionRules, Verdict};

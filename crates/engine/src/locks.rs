@@ -82,7 +82,7 @@ base::lock_order! {
     /// Blocks on their way for reads that hold no thread.
     Flying {}
     /// Who waits for such a block.
-    FlightStage {}
+    AsyncLoadStage {}
     /// The size of the block cache, while it changes.
     CacheSize {}
     /// The frames of the block cache.

@@ -1,18 +1,18 @@
 //! Brings in blocks for reads that wait without holding a thread: the blocks that they miss are
 //! read by threads of the environment, and a read is woken when all of its own are there.
 //!
-//! 1. A block that is being brought in here is one [`Flight`], whoever waits for it: it is read
+//! 1. A block that is being brought in here is one [`AsyncLoad`], whoever waits for it: it is read
 //!    once, and every waiter gets its outcome.
-//! 2. A flight belongs to nobody: a read that is dropped takes nothing with it. No claim is held
-//!    while a flight is on its way (as with `in_flight`); the block is claimed when it was read.
-//! 3. A flight that lands is in the cache, then out of `flying`, then told to its waiters. So what
+//! 2. A async load belongs to nobody: a read that is dropped takes nothing with it. No claim is held
+//!    while a async load is on its way (as with `in_flight`); the block is claimed when it was read.
+//! 3. A async load that lands is in the cache, then out of `flying`, then told to its waiters. So what
 //!    is neither flying nor resident was never asked for, or has been evicted since.
 
 use crate::block_loads::blocking_loads::Missed;
 use crate::cache::{CacheKey, PinnedBlock};
 use crate::engine::Shared;
 use crate::error::Result;
-use crate::locks::{self, FlightStage};
+use crate::locks::{self, AsyncLoadStage};
 use crate::read::drivers::PointCount;
 use crate::sstable::{Block, BlockCache, BlockLoad, PinnedBlocks};
 use base::env::fs::FileSystem;
@@ -26,17 +26,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// The blocks on their way for reads that hold no thread.
-pub(crate) struct Flights {
+pub(crate) struct AsyncLoads {
     threads: ReadThreads,
     flying: Arc<Flying>,
 }
 
-/// The flights that have not landed.
-type Flying = Mutex<HashMap<CacheKey, Arc<Flight>>, locks::Flying>;
+/// The async loads that have not landed.
+type Flying = Mutex<HashMap<CacheKey, Arc<AsyncLoad>>, locks::Flying>;
 
 /// A block on its way.
 #[derive(Default)]
-struct Flight(Mutex<Stage, FlightStage>);
+struct AsyncLoad(Mutex<Stage, AsyncLoadStage>);
 
 enum Stage {
     /// Those to be woken.
@@ -51,12 +51,12 @@ impl Default for Stage {
     }
 }
 
-/// The duty to end a flight; dropped, also by a panic, it lets the waiters go.
+/// The duty to end a async load; dropped, also by a panic, it lets the waiters go.
 struct Landing {
     block: BlockLoad,
     key: CacheKey,
     flying: Arc<Flying>,
-    flight: Arc<Flight>,
+    async_load: Arc<AsyncLoad>,
     outcome: Option<Result<PinnedBlock<Block>>>,
 }
 
@@ -70,14 +70,14 @@ impl Drop for Landing {
     fn drop(&mut self) {
         self.flying.lock().remove(&self.key);
         let landed = Stage::Landed(self.outcome.take());
-        let before = std::mem::replace(&mut *self.flight.0.lock(), landed);
+        let before = std::mem::replace(&mut *self.async_load.0.lock(), landed);
         if let Stage::Flying(wakers) = before {
             wakers.into_iter().for_each(Waker::wake);
         }
     }
 }
 
-impl Flight {
+impl AsyncLoad {
     /// The outcome; the task is woken when it is there.
     fn poll(&self, context: &Context<'_>) -> Poll<Option<Result<PinnedBlock<Block>>>> {
         match &mut *self.0.lock() {
@@ -93,7 +93,7 @@ impl Flight {
     }
 }
 
-impl Flights {
+impl AsyncLoads {
     /// Nothing on its way; no thread is started before something is.
     pub(crate) fn new(fs: Arc<dyn FileSystem>) -> Self {
         Self { threads: ReadThreads::new(fs), flying: Arc::default() }
@@ -119,9 +119,9 @@ impl Flights {
         while rest.len() > 0 {
             let group = if together { rest.len() } else { 1 };
             poll_fn(|context| self.threads.poll_room(context)).await;
-            let flights = self.begin(shared, rest.by_ref().take(group), pinned_blocks)?;
-            for (key, flight) in flights {
-                if let Some(outcome) = poll_fn(|context| flight.poll(context)).await {
+            let async_loads = self.begin(shared, rest.by_ref().take(group), pinned_blocks)?;
+            for (key, async_load) in async_loads {
+                if let Some(outcome) = poll_fn(|context| async_load.poll(context)).await {
                     pinned_blocks.push(key, outcome?);
                 }
             }
@@ -136,15 +136,15 @@ impl Flights {
         shared: &Shared,
         missed: impl Iterator<Item = Missed>,
         pinned_blocks: &mut PinnedBlocks,
-    ) -> Result<Vec<(CacheKey, Arc<Flight>)>> {
-        let (mut flights, mut reads, mut bytes) = (Vec::new(), Vec::new(), 0);
+    ) -> Result<Vec<(CacheKey, Arc<AsyncLoad>)>> {
+        let (mut async_loads, mut reads, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut failed = None;
         for (sst, missing) in missed {
             let Some(block) = BlockLoad::of_resident(sst, missing)? else { continue };
             let key = block.key();
             match self.begin_one(shared, block, pinned_blocks) {
-                Ok(Some((flight, read))) => {
-                    flights.push((key, flight));
+                Ok(Some((async_load, read))) => {
+                    async_loads.push((key, async_load));
                     bytes += read.as_ref().map_or(0, |read| read.len as u64);
                     reads.extend(read);
                 }
@@ -159,16 +159,16 @@ impl Flights {
             counters.add(PointCount::Batched as usize, reads.len() as u64);
         }
         self.threads.submit(reads);
-        failed.map_or(Ok(flights), Err)
+        failed.map_or(Ok(async_loads), Err)
     }
 
-    /// The flight that a block comes with and, if it is a new one, its read.
+    /// The async load that a block comes with and, if it is a new one, its read.
     fn begin_one(
         &self,
         shared: &Shared,
         block: BlockLoad,
         pinned_blocks: &mut PinnedBlocks,
-    ) -> Result<Option<(Arc<Flight>, Option<ThreadRead>)>> {
+    ) -> Result<Option<(Arc<AsyncLoad>, Option<ThreadRead>)>> {
         if let Some((pin, read)) = block.at_once()? {
             let counters = &shared.point_counters;
             counters.add(PointCount::DiskReads as usize, read.into());
@@ -179,10 +179,10 @@ impl Flights {
         let key = block.key();
         let (file, offset, len) = block.place()?;
         let file = Arc::clone(file);
-        let flight = {
+        let async_load = {
             let mut flying = self.flying.lock();
-            if let Some(flight) = flying.get(&key) {
-                return Ok(Some((Arc::clone(flight), None)));
+            if let Some(async_load) = flying.get(&key) {
+                return Ok(Some((Arc::clone(async_load), None)));
             }
             if let Some(pin) = block.resident(&shared.cache) {
                 pinned_blocks.push(key, pin);
@@ -194,11 +194,11 @@ impl Flights {
             block,
             key,
             flying: Arc::clone(&self.flying),
-            flight: Arc::clone(&flight),
+            async_load: Arc::clone(&async_load),
             outcome: None,
         };
         let cache = Arc::clone(&shared.cache);
         let done = Box::new(move |read| landing.land(&cache, read));
-        Ok(Some((flight, Some(ThreadRead { file, offset, len, done }))))
+        Ok(Some((async_load, Some(ThreadRead { file, offset, len, done }))))
     }
 }

@@ -22,7 +22,7 @@ mod tests;
 
 use crate::background::io_rate::IoRate;
 use crate::background::obsolete_files::{self, Obsolete};
-use crate::block_loads::async_loads::Flights;
+use crate::block_loads::async_loads::AsyncLoads;
 use crate::cache::CacheFeatures;
 use crate::cell::TreeId;
 use crate::engine::Shared;
@@ -109,7 +109,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         ReadaheadSource::new(Arc::clone(&env.fs), options.memory_bytes_max, &options.shape);
     let health = Arc::default();
     let shared = Arc::new(Shared {
-        flights: Flights::new(Arc::clone(&env.fs)),
+        async_loads: AsyncLoads::new(Arc::clone(&env.fs)),
         dir: dir.to_owned(),
         commits,
         log_segments,

@@ -5,7 +5,7 @@
 use engine::{
     Answer, BackgroundRate, Cell, Column, ColumnOf, Columns, CompactionReason, Compression,
     Deferred, Direction, Durability, ElisionPolicy, ElisionRules, Engine, Env, Error, FamilyId,
-    FilterGranularity, HistogramReading, InFlightGets, IngestFiles, IngestOptions, Metrics,
+    FilterGranularity, HistogramReading, GetPipeline, IngestFiles, IngestOptions, Metrics,
     Operand, Operator, Options, QualifierRange, ReadPath, Result, RowEnd, RowRange, RowReads,
     RowSelection, RowSorter, RunningCompaction, Scan, ScanRequest, Scope, SequenceNumber, Snapshot,
     SortOptions, SortedRows, SstWriter, Timestamp, TimestampRange, TreeId, TreeOptions, TreeReader,
@@ -16,7 +16,7 @@ use engine::{
     batch::{BATCH_BYTES_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX},
     check::check_dir,
     dump::{DumpOptions, dump_dir, dump_file},
-    kv::{Kv, KvBatch, KvInFlight, KvRange, KvScan, KvSortedWriter},
+    kv::{Kv, KvBatch, KvGetPipeline, KvRange, KvScan, KvSortedWriter},
     repair::{RepairReport, repair_dir},
 };
 
@@ -31,7 +31,7 @@ fn the_face_goes_to_threads() {
     shared_by_threads::<Kv>();
     shared_by_threads::<Error>();
     sent_to_threads::<Scan>();
-    sent_to_threads::<InFlightGets>();
+    sent_to_threads::<GetPipeline>();
     sent_to_threads::<SstWriter>();
     sent_to_threads::<IngestFiles>();
     sent_to_threads::<WriteBatch>();

@@ -109,7 +109,7 @@ impl RowReads {
             }
             looks_ahead &= all_missed.len() > own;
             let shared = self.tree.shared();
-            match shared.flights.fetch(shared, all_missed, &mut self.pinned_blocks).await {
+            match shared.async_loads.fetch(shared, all_missed, &mut self.pinned_blocks).await {
                 // It may be of another row; if it is of this one, it comes again.
                 Err(_) if looks_ahead => looks_ahead = false,
                 fetched => fetched?,

@@ -37,7 +37,7 @@ pub type Answer = Result<Option<(Timestamp, Vec<u8>)>>;
 
 /// Gets in flight: see [`TreeReader::in_flight`]. Dropped, it waits for the disk and gives no more
 /// answers.
-pub struct InFlightGets {
+pub struct GetPipeline {
     tree: TreeReader,
     snapshot: Option<Snapshot>,
     queue: Box<dyn ReadQueue>,
@@ -81,7 +81,7 @@ impl Get {
     }
 }
 
-impl InFlightGets {
+impl GetPipeline {
     pub(crate) fn new(
         tree: TreeReader,
         snapshot: Option<Snapshot>,
@@ -309,7 +309,7 @@ impl InFlightGets {
     }
 }
 
-impl std::fmt::Debug for InFlightGets {
+impl std::fmt::Debug for GetPipeline {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("InFlightGets").field("in_flight", &self.in_flight()).finish_non_exhaustive()
     }

@@ -19,7 +19,7 @@ use crate::counters::striped::Striped;
 use crate::engine::{Engine, Scan, Shared};
 use crate::error::{Error, Result};
 use crate::marks::Mark;
-use crate::read::drivers::get_pipeline::{Answer, InFlightGets};
+use crate::read::drivers::get_pipeline::{Answer, GetPipeline};
 use crate::read::point::{PointRead, PointReads, Step, Wanted};
 use crate::read::read_parts::ReadParts;
 use crate::request::{Cell, Columns, QualifierRange, RowRange, ScanRequest};
@@ -248,9 +248,9 @@ impl TreeReader {
     /// Gets that one thread keeps in flight, up to `depth` of them reading from disk at once
     /// (1..=4096; a depth outside is brought inside), at `snapshot`; `None`: each sees the tree as
     /// it is at some moment between its submission and its answer.
-    pub fn in_flight(&self, depth: usize, snapshot: Option<&Snapshot>) -> InFlightGets {
+    pub fn in_flight(&self, depth: usize, snapshot: Option<&Snapshot>) -> GetPipeline {
         let queue = self.shared().env.fs.read_queue(depth);
-        InFlightGets::new(self.clone(), snapshot.cloned(), queue)
+        GetPipeline::new(self.clone(), snapshot.cloned(), queue)
     }
 
     /// Starts a scan at `snapshot` (`None`: now). It sees one state of the tree from beginning to
