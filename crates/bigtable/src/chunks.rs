@@ -18,7 +18,7 @@
 use crate::wire::ReadRowsMessage;
 use bytes::{BufMut, BytesMut};
 use std::sync::Arc;
-use table::{RowSink, YieldedCell};
+use table::{RowOutput, YieldedCell};
 
 /// Longest piece of a value in one chunk.
 pub(crate) const VALUE_PIECE_BYTES_MAX: usize = 1 << 20;
@@ -78,7 +78,7 @@ pub(crate) struct ChunkWriter {
     column: Option<(Arc<str>, Vec<u8>)>,
 }
 
-impl RowSink for ChunkWriter {
+impl RowOutput for ChunkWriter {
     type Batch = Vec<ReadRowsMessage>;
 
     fn start(&mut self, key: &[u8]) {

@@ -1,7 +1,7 @@
 //! Tables over the engine: schema, row mutations, filters, GC rules, and the [`Store`] trait that
 //! every protocol front sees.
 //!
-//! A tour: `store.rs` is the contract; `schema.rs`, `identity.rs`, `row.rs`, `sink.rs`, `row_set.rs`,
+//! A tour: `store.rs` is the contract; `schema.rs`, `identity.rs`, `row.rs`, `row_output.rs`, `row_set.rs`,
 //! `mutate.rs` and `filter/` are the values that cross it; `limits.rs` holds every size limit, once.
 #![forbid(unsafe_code)]
 
@@ -15,12 +15,12 @@ pub mod local;
 pub mod marks;
 pub mod mutate;
 pub mod row;
+pub mod row_output;
 pub mod row_set;
 pub mod schema;
 mod schema_record;
 #[doc(hidden)]
 pub mod shape;
-pub mod sink;
 pub mod store;
 
 pub use bytes::Bytes;
@@ -32,10 +32,10 @@ pub use identity::TableIdentity;
 pub use local::Local;
 pub use mutate::{CheckAndMutate, ReadModifyWriteRule, RowMutation, RowMutations};
 pub use row::{Cell, ReadStats, Row, RowBatch, RowPiece, RowStream};
+pub use row_output::{Pieces, RowOutput, YieldedCell};
 pub use row_set::{KeyRange, RowSet};
 pub use schema::{
     Aggregate, CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName, TableSchema,
     ValueType,
 };
-pub use sink::{Pieces, RowSink, YieldedCell};
 pub use store::{DropRows, ReadRows, RowKeySample, Store};

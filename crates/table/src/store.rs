@@ -11,9 +11,9 @@ use crate::filter::RowFilter;
 use crate::identity::TableIdentity;
 use crate::mutate::{CheckAndMutate, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
+use crate::row_output::RowOutput;
 use crate::row_set::RowSet;
 use crate::schema::{CreateTable, FamilyChange, TableName, TableSchema};
-use crate::sink::RowSink;
 use async_trait::async_trait;
 use bytes::Bytes;
 use engine::Direction;
@@ -117,13 +117,13 @@ pub trait Store: Send + Sync + 'static {
         rules: Vec<ReadModifyWriteRule>,
     ) -> Result<Row>;
 
-    /// Reads rows into `sink`, whose batches come through the stream. Errors in the request come
+    /// Reads rows into `output`, whose batches come through the stream. Errors in the request come
     /// from the call, later ones through the stream.
-    fn read_rows<S: RowSink>(
+    fn read_rows<S: RowOutput>(
         &self,
         table: &TableName,
         request: ReadRows,
-        sink: S,
+        output: S,
     ) -> impl Future<Output = Result<RowStream<S::Batch>>> + Send
     where
         Self: Sized;

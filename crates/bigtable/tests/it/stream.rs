@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use table::{
     Bytes, CheckAndMutate, CreateTable, DropRows, Error, FamilyChange, ReadModifyWriteRule,
-    ReadRows, ReadStats, Result, Row, RowBatch, RowKeySample, RowMutations, RowSink, RowStream,
+    ReadRows, ReadStats, Result, Row, RowBatch, RowKeySample, RowMutations, RowOutput, RowStream,
     Store, TableIdentity, TableName, TableSchema, Timestamp, YieldedCell,
 };
 use tokio::sync::Notify;
@@ -24,18 +24,18 @@ struct Endless {
 
 struct EndlessStore(Arc<Endless>);
 
-fn batch<S: RowSink>(i: u64, sink: &mut S) -> RowBatch<S::Batch> {
-    sink.scanned(format!("row-{i:010}-before").as_bytes());
-    sink.start(format!("row-{i:010}").as_bytes());
-    sink.cell(&YieldedCell {
+fn batch<S: RowOutput>(i: u64, output: &mut S) -> RowBatch<S::Batch> {
+    output.scanned(format!("row-{i:010}-before").as_bytes());
+    output.start(format!("row-{i:010}").as_bytes());
+    output.cell(&YieldedCell {
         family: &"f".into(),
         qualifier: b"q",
         timestamp: Timestamp(0),
         value: &[b'v'; 4 << 10],
         label: None,
     });
-    sink.end();
-    RowBatch { rows: sink.take(), stats: ReadStats::default() }
+    output.end();
+    RowBatch { rows: output.take(), stats: ReadStats::default() }
 }
 
 fn none<T>() -> Result<T> {
@@ -44,17 +44,17 @@ fn none<T>() -> Result<T> {
 
 #[tonic::async_trait]
 impl Store for EndlessStore {
-    fn read_rows<S: RowSink>(
+    fn read_rows<S: RowOutput>(
         &self,
         _: &TableName,
         _: ReadRows,
-        mut sink: S,
+        mut output: S,
     ) -> impl Future<Output = Result<RowStream<S::Batch>>> + Send {
         let (sender, stream) = RowStream::channel(2);
         let state = self.0.clone();
         tokio::spawn(async move {
             for i in 0.. {
-                if sender.send(Ok(batch(i, &mut sink))).await.is_err() {
+                if sender.send(Ok(batch(i, &mut output))).await.is_err() {
                     state.dropped.notify_one();
                     return;
                 }

@@ -5,11 +5,11 @@
 use engine::{
     Answer, BackgroundRate, Cell, Column, ColumnOf, Columns, CompactionReason, Compression,
     Deferred, Direction, Durability, ElisionPolicy, ElisionRules, Engine, Env, Error, FamilyId,
-    FilterGranularity, HistogramReading, GetPipeline, IngestFiles, IngestOptions, Metrics,
-    Operand, Operator, Options, QualifierRange, ReadPath, Result, RowEnd, RowRange, RowReads,
-    RowSelection, RowSorter, RunningCompaction, Scan, ScanRequest, Scope, SequenceNumber, Snapshot,
-    SortOptions, SortedRows, SstWriter, Timestamp, TimestampRange, TreeId, TreeOptions, TreeReader,
-    Verdict, WriteBatch,
+    FilterGranularity, GetPipeline, HistogramReading, IngestFiles, IngestOptions, Metrics, Operand,
+    Operator, Options, QualifierRange, ReadPath, Result, RowEnd, RowRange, RowReads, RowSelection,
+    RowSorter, RunningCompaction, Scan, ScanRequest, Scope, SequenceNumber, Snapshot, SortOptions,
+    SortedRows, SstWriter, Timestamp, TimestampRange, TreeId, TreeOptions, TreeReader, Verdict,
+    WriteBatch,
 };
 #[allow(unused_imports, reason = "that they are there is the test")]
 use engine::{

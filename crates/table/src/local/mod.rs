@@ -33,9 +33,9 @@ use crate::identity::TableIdentity;
 use crate::limits;
 use crate::mutate::{self, CheckAndMutate, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
+use crate::row_output::RowOutput;
 use crate::schema::{CreateTable, FamilyChange, FamilySchema, TableName, TableSchema};
 use crate::shape::Shape;
-use crate::sink::RowSink;
 use crate::store::{DropRows, ReadRows, RowKeySample, Store};
 use async_trait::async_trait;
 use base::env::Clock;
@@ -380,11 +380,11 @@ impl Store for Local {
     }
 
     #[expect(clippy::manual_async_fn, reason = "`async_trait` would box the future")]
-    fn read_rows<S: RowSink>(
+    fn read_rows<S: RowOutput>(
         &self,
         table: &TableName,
         request: ReadRows,
-        sink: S,
+        output: S,
     ) -> impl Future<Output = Result<RowStream<S::Batch>>> + Send {
         async move {
             let table = self.core.table(table)?;
@@ -393,8 +393,8 @@ impl Store for Local {
             let ranges = request.rows.normalize()?;
             let (direction, limit) = (request.direction, request.rows_limit);
             let reader = Reader::new(&self.core, table, plan, &ranges, direction, limit);
-            let (reader, sink, first) = fill(&self.reads, reader, sink).await?;
-            Ok(self.stream(reader, sink, first))
+            let (reader, output, first) = fill(&self.reads, reader, output).await?;
+            Ok(self.stream(reader, output, first))
         }
     }
 
@@ -408,10 +408,10 @@ impl Store for Local {
 impl Local {
     /// The stream of a read whose first batch is there. A read that is not over goes on in a task
     /// of its own, until it ends or the stream is dropped.
-    fn stream<S: RowSink>(
+    fn stream<S: RowOutput>(
         &self,
         mut reader: Reader,
-        mut sink: S,
+        mut output: S,
         first: Filled<S::Batch>,
     ) -> RowStream<S::Batch> {
         if first.done {
@@ -423,7 +423,7 @@ impl Local {
             // Room first, then the batch: a slow client holds no batch beyond the channel's.
             while let Ok(room) = sender.reserve().await {
                 let filled;
-                (reader, sink, filled) = match fill(&reads, reader, sink).await {
+                (reader, output, filled) = match fill(&reads, reader, output).await {
                     Ok(next) => next,
                     Err(error) => return room.send(Err(error)),
                 };
@@ -440,21 +440,21 @@ impl Local {
 }
 
 /// The next batch of a read: in this task if it can be, else on a blocking thread.
-async fn fill<S: RowSink>(
+async fn fill<S: RowOutput>(
     reads: &Pool,
     mut reader: Reader,
-    mut sink: S,
+    mut output: S,
 ) -> Result<(Reader, S, Filled<S::Batch>)> {
     if reader.is_for_task() {
-        let filled = reader.fill_rows(&mut sink).await?;
+        let filled = reader.fill_rows(&mut output).await?;
         if filled.done || reader.is_for_task() {
-            return Ok((reader, sink, filled));
+            return Ok((reader, output, filled));
         }
     }
     reads
         .run(move || {
-            let filled = reader.fill(&mut sink)?;
-            Ok((reader, sink, filled))
+            let filled = reader.fill(&mut output)?;
+            Ok((reader, output, filled))
         })
         .await
 }

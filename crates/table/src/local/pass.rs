@@ -1,4 +1,4 @@
-//! The way of a row from the engine to the sink: GC rules, then the filter, cell by cell.
+//! The way of a row from the engine to the row output: GC rules, then the filter, cell by cell.
 //!
 //! Cells go out as they come in, so that a row of any size needs no memory of its own; only a
 //! filter with a condition holds a whole row.
@@ -7,7 +7,7 @@ use super::Table;
 use crate::filter::compile::Plan;
 use crate::filter::eval::{Evaluator, Shape};
 use crate::row::ReadStats;
-use crate::sink::{RowSink, YieldedCell};
+use crate::row_output::{RowOutput, YieldedCell};
 use engine::{FamilyId, Timestamp};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) struct RowPass {
     given: Given,
 }
 
-/// What went to the sink.
+/// Counts of what the row output got.
 #[derive(Default)]
 struct Given {
     /// Whether the row has yielded a cell.
@@ -84,7 +84,7 @@ impl RowPass {
         self.given.stats
     }
 
-    /// Bytes given to the sink since the batch began, and held for it, roughly.
+    /// Bytes given to the row output since the batch began, and held for it, roughly.
     pub(super) fn bytes(&self) -> usize {
         self.given.bytes
     }
@@ -119,10 +119,10 @@ impl RowPass {
     }
 
     /// Takes the row's next cell; breaks off when the row can yield no more.
-    pub(super) fn cell<S: RowSink>(
+    pub(super) fn cell<S: RowOutput>(
         &mut self,
         cell: &engine::Cell<'_>,
-        sink: &mut S,
+        output: &mut S,
     ) -> ControlFlow<()> {
         let Self { table, evaluator, column, shapes, given, key, .. } = self;
         let Some(Some(family)) = table.families.get(usize::from(cell.family.0)) else {
@@ -142,7 +142,7 @@ impl RowPass {
         }
         evaluator.cell(cell, shapes);
         for shape in shapes.drain(..) {
-            given.cell(key, &family.name, cell, shape, evaluator.plan(), sink);
+            given.cell(key, &family.name, cell, shape, evaluator.plan(), output);
         }
         match evaluator.row_is_done() {
             true => ControlFlow::Break(()),
@@ -151,18 +151,18 @@ impl RowPass {
     }
 
     /// Ends the row, all of whose cells were taken; whether it had a result.
-    pub(super) fn end<S: RowSink>(&mut self, sink: &mut S) -> bool {
+    pub(super) fn end<S: RowOutput>(&mut self, output: &mut S) -> bool {
         if !self.open {
             return false;
         }
         if !self.held.cells.is_empty() {
-            self.yield_held(sink);
+            self.yield_held(output);
         }
         self.open = false;
         let started = std::mem::take(&mut self.given.started);
         if started {
             self.barren = None;
-            sink.end();
+            output.end();
             self.given.stats.rows_returned += 1;
         } else {
             self.note_barren();
@@ -172,22 +172,22 @@ impl RowPass {
 
     /// Takes back the row that is open, if one is: it was not read to its end. `stats` are those
     /// before it.
-    pub(super) fn forget<S: RowSink>(&mut self, stats: ReadStats, sink: &mut S) {
+    pub(super) fn forget<S: RowOutput>(&mut self, stats: ReadStats, output: &mut S) {
         self.given.stats = stats;
         self.held.clear();
         self.open = false;
         if std::mem::take(&mut self.given.started) {
-            sink.forget();
+            output.forget();
         }
     }
 
     /// Ends a batch which is not the read's last: says how far the read is, if it has not said so
     /// by a row.
-    pub(super) fn pause<S: RowSink>(&mut self, sink: &mut S) {
+    pub(super) fn pause<S: RowOutput>(&mut self, output: &mut S) {
         if !self.open
             && let Some(key) = self.barren.take()
         {
-            sink.scanned(&key);
+            output.scanned(&key);
         }
         self.given.bytes = 0;
     }
@@ -199,12 +199,12 @@ impl RowPass {
     }
 
     /// Evaluates the held cells of the complete row and yields what is left of them.
-    fn yield_held<S: RowSink>(&mut self, sink: &mut S) {
+    fn yield_held<S: RowOutput>(&mut self, output: &mut S) {
         let Self { table, evaluator, held, given, key, .. } = self;
         let cells: Vec<engine::Cell<'_>> = held.cells().collect();
         for (at, shape) in evaluator.row(&cells) {
             if let Some(family) = &table.families[usize::from(cells[at].family.0)] {
-                given.cell(key, &family.name, &cells[at], shape, evaluator.plan(), sink);
+                given.cell(key, &family.name, &cells[at], shape, evaluator.plan(), output);
             }
         }
         held.clear();
@@ -212,24 +212,24 @@ impl RowPass {
 }
 
 impl Given {
-    fn cell<S: RowSink>(
+    fn cell<S: RowOutput>(
         &mut self,
         key: &[u8],
         family: &Arc<str>,
         cell: &engine::Cell<'_>,
         shape: Shape,
         plan: &Plan,
-        sink: &mut S,
+        output: &mut S,
     ) {
         if !self.started {
             self.started = true;
             self.bytes += key.len();
-            sink.start(key);
+            output.start(key);
         }
         let value = if shape.strip { &[] } else { cell.value };
         let label = usize::from(shape.label).checked_sub(1).and_then(|at| plan.labels.get(at));
         let (qualifier, timestamp) = (cell.qualifier, cell.timestamp);
-        sink.cell(&YieldedCell { family, qualifier, timestamp, value, label });
+        output.cell(&YieldedCell { family, qualifier, timestamp, value, label });
         self.bytes += CELL_BYTES + value.len();
         self.stats.cells_returned += 1;
     }

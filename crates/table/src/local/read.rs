@@ -1,5 +1,5 @@
 //! A read of rows: which scans and rows of the engine it consists of, and how they are read batch
-//! by batch into a sink. Between batches a read is a value that holds no thread.
+//! by batch into a row output. Between batches a read is a value that holds no thread.
 //!
 //! Two ways to a batch. [`Reader::fill`] scans, and waits for the disk on its thread: for ranges.
 //! [`Reader::fill_rows`] is for reads of named rows, and runs in a task: what is resident is read
@@ -23,9 +23,9 @@ use crate::filter::compile::Plan;
 use crate::filter::reach::Reach;
 use crate::marks::Mark;
 use crate::row::RowBatch;
+use crate::row_output::{Nothing, RowOutput};
 use crate::row_set;
 use crate::shape::Shape;
-use crate::sink::{Nothing, RowSink};
 use engine::{
     Direction, Engine, RowEnd, RowRange, RowReads, RowSelection, Scan, ScanRequest, Snapshot,
     TreeId,
@@ -103,7 +103,7 @@ impl Reader {
     }
 
     /// The next batch, by scans.
-    pub(super) fn fill<S: RowSink>(&mut self, sink: &mut S) -> Result<Filled<S::Batch>> {
+    pub(super) fn fill<S: RowOutput>(&mut self, output: &mut S) -> Result<Filled<S::Batch>> {
         let mut steps = 0;
         let done = loop {
             let Shape { batch_bytes, batch_steps, .. } = self.shape;
@@ -118,8 +118,8 @@ impl Reader {
             if !self.pass.is_open() && !self.next_row()? {
                 break true;
             }
-            if !self.next_cells(sink, &mut steps)? {
-                self.end_row(sink);
+            if !self.next_cells(output, &mut steps)? {
+                self.end_row(output);
             }
         };
         if !self.pass.is_open() && self.named {
@@ -127,7 +127,7 @@ impl Reader {
             self.scan = None;
             self.waits = false;
         }
-        Ok(self.batch(done, sink))
+        Ok(self.batch(done, output))
     }
 
     /// Whether the read yields any cell at all. Reads no further than it must.
@@ -145,7 +145,10 @@ impl Reader {
 
     /// The next batch of a read of named rows, without waiting on this thread. It may have nothing;
     /// then the next one is for `fill`.
-    pub(super) async fn fill_rows<S: RowSink>(&mut self, sink: &mut S) -> Result<Filled<S::Batch>> {
+    pub(super) async fn fill_rows<S: RowOutput>(
+        &mut self,
+        output: &mut S,
+    ) -> Result<Filled<S::Batch>> {
         let (mut steps, mut bytes) = (0, 0);
         let done = loop {
             if self.rows_left == 0 || self.parts.is_empty() {
@@ -159,23 +162,23 @@ impl Reader {
             let before = self.pass.stats();
             let first = steps == 0;
             steps += 1;
-            if self.fill_row(sink, &mut steps, &mut bytes).await? {
+            if self.fill_row(output, &mut steps, &mut bytes).await? {
                 self.parts.pop_front();
-                self.end_row(sink);
+                self.end_row(output);
             } else {
-                self.pass.forget(before, sink);
+                self.pass.forget(before, output);
                 self.waits = first;
                 break false;
             }
         };
-        Ok(self.batch(done, sink))
+        Ok(self.batch(done, output))
     }
 
     /// Reads the next named row; `false` if it was not read to its end, for there is too much of
     /// it or it has to wait for the disk on a thread.
-    async fn fill_row<S: RowSink>(
+    async fn fill_row<S: RowOutput>(
         &mut self,
-        sink: &mut S,
+        output: &mut S,
         steps: &mut usize,
         bytes: &mut usize,
     ) -> Result<bool> {
@@ -202,7 +205,7 @@ impl Reader {
                 return ControlFlow::Break(());
             }
             begun = true;
-            pass.cell(cell, sink)
+            pass.cell(cell, output)
         });
         let end = end.await;
         if too_much {
@@ -211,14 +214,14 @@ impl Reader {
         Ok(end.map_err(|error| gone(error, &pass.table))? != RowEnd::Waits && !too_much)
     }
 
-    fn batch<S: RowSink>(&mut self, done: bool, sink: &mut S) -> Filled<S::Batch> {
+    fn batch<S: RowOutput>(&mut self, done: bool, output: &mut S) -> Filled<S::Batch> {
         if !done {
             if self.pass.is_open() {
                 Mark::BatchEndsInRow.hit();
             }
-            self.pass.pause(sink);
+            self.pass.pause(output);
         }
-        Filled { batch: RowBatch { rows: sink.take(), stats: self.pass.stats() }, done }
+        Filled { batch: RowBatch { rows: output.take(), stats: self.pass.stats() }, done }
     }
 
     /// Enters the next row; `false` at the end of the read.
@@ -242,22 +245,22 @@ impl Reader {
     }
 
     /// Takes cells of the row until the batch is full; `false` when the row has no more.
-    fn next_cells<S: RowSink>(&mut self, sink: &mut S, steps: &mut usize) -> Result<bool> {
+    fn next_cells<S: RowOutput>(&mut self, output: &mut S, steps: &mut usize) -> Result<bool> {
         let Self { scan, pass, shape, .. } = self;
         let Some(scan) = scan.as_mut().filter(|_| pass.is_open()) else { return Ok(false) };
         let holds_rows = pass.holds_rows();
         while holds_rows || pass.bytes() < shape.batch_bytes && *steps < steps_max(pass, shape) {
             let Some(cell) = scan.next_cell()? else { return Ok(false) };
             *steps += 1;
-            if pass.cell(&cell, sink).is_break() {
+            if pass.cell(&cell, output).is_break() {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn end_row<S: RowSink>(&mut self, sink: &mut S) {
-        if self.pass.end(sink) {
+    fn end_row<S: RowOutput>(&mut self, output: &mut S) {
+        if self.pass.end(output) {
             self.rows_left -= 1;
         }
     }

@@ -8,10 +8,10 @@ use crate::filter::{ColumnRange, Condition, RowFilter, ValueRange};
 use crate::gc::GcRule;
 use crate::mutate::{RowMutation, WriteTime};
 use crate::row::{RowBatch, RowPiece};
+use crate::row_output::Pieces;
 use crate::row_set::{KeyRange, RowSet};
 use crate::schema::FamilySpec;
 use crate::shape::Shape;
-use crate::sink::Pieces;
 use base::env::Env;
 use engine::{Direction, Durability, Options, RowRange, ScanRequest, Timestamp, TimestampRange};
 use proptest::prelude::*;
@@ -123,9 +123,9 @@ fn read(local: &Local, name: &TableName, request: &ReadRows) -> Result<Batches> 
     let ranges = request.rows.normalize()?;
     let (direction, limit) = (request.direction, request.rows_limit);
     let mut reader = Reader::new(&local.core, table, plan, &ranges, direction, limit);
-    let (mut batches, mut sink) = (Vec::new(), Pieces::default());
+    let (mut batches, mut output) = (Vec::new(), Pieces::default());
     loop {
-        let filled = reader.fill(&mut sink)?;
+        let filled = reader.fill(&mut output)?;
         batches.push(filled.batch);
         if filled.done {
             return Ok(batches);

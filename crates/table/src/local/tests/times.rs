@@ -3,8 +3,8 @@
 use super::super::*;
 use crate::mutate::{Modify, RowMutation, WriteTime};
 use crate::row::Cell;
+use crate::row_output::Pieces;
 use crate::schema::FamilySpec;
-use crate::sink::Pieces;
 use base::env::Env;
 use base::env::sim::SimEnv;
 use engine::{IngestOptions, Options};

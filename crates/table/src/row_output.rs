@@ -1,8 +1,8 @@
-//! Where the rows of a read go. Whoever asks for a read brings a sink, and the read lends it each
+//! Where the rows of a read go. Whoever asks for a read brings a row output, and the read lends it each
 //! cell where it lies in memory, so that a front can encode rows without a copy in between.
 //!
-//! A sink is told of a row by [`start`](RowSink::start), one or more [`cell`](RowSink::cell)s, and
-//! [`end`](RowSink::end). Between any two calls it may be moved to another thread, and a batch may
+//! A row output is told of a row by [`start`](RowOutput::start), one or more [`cell`](RowOutput::cell)s, and
+//! [`end`](RowOutput::end). Between any two calls it may be moved to another thread, and a batch may
 //! be taken, also within a row.
 
 use crate::row::{Cell, RowPiece};
@@ -27,7 +27,7 @@ pub struct YieldedCell<'a> {
 
 /// Takes the rows of one read. Its calls must not wait: they may come from a thread that serves
 /// others, while the block cache waits to reuse memory.
-pub trait RowSink: Send + 'static {
+pub trait RowOutput: Send + 'static {
     /// What the caller of the read gets of some consecutive rows.
     type Batch: Send + 'static;
 
@@ -60,7 +60,7 @@ pub struct Pieces {
     qualifier: Bytes,
 }
 
-impl RowSink for Pieces {
+impl RowOutput for Pieces {
     type Batch = Vec<RowPiece>;
 
     fn start(&mut self, key: &[u8]) {
@@ -102,7 +102,7 @@ impl RowSink for Pieces {
 #[derive(Debug, Default)]
 pub(crate) struct Nothing;
 
-impl RowSink for Nothing {
+impl RowOutput for Nothing {
     type Batch = ();
 
     fn start(&mut self, _: &[u8]) {}
