@@ -1,4 +1,4 @@
-//! An ordered map of bytes on disk: the key-value face.
+//! An ordered map of bytes on disk: the key-value API.
 //!
 //! ```sh
 //! cargo run -p engine --example kv [DIR]

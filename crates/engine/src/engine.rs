@@ -1,4 +1,4 @@
-//! The engine's public face, and the state that its parts share. Wiring only.
+//! The engine's public API, and the state that its parts share. Wiring only.
 
 use crate::background::Progress;
 use crate::background::compaction_jobs::{Compactions, RunningCompaction};
@@ -122,8 +122,8 @@ impl Engine {
     }
 
     /// Makes the store `owner`'s if it is nobody's yet, durably when this returns. `Unusable` if it
-    /// is another's. A server calls it before it writes; without it the store belongs to an embedding
-    /// program from its first tree on, and all that writes to a server's store is refused
+    /// is another's. A server calls it before it writes; without it the store belongs to an
+    /// embedding program from its first tree on, and all that writes to a server's store is refused
     /// (`Unusable`).
     pub fn claim(&self, owner: Owner) -> Result<()> {
         self.shared.claim(owner)
@@ -191,11 +191,11 @@ impl Engine {
         self.write_timed(tree, batch, |_| ())
     }
 
-    /// [`Self::write`] of a batch whose open timestamps ([`WriteBatch::put_timed`]) `set_times` sets
-    /// when all waiting is done but that for the commit. What it returns is dropped when the batch
-    /// has its place in the order of commits: batches whose callers exclude each other by it commit
-    /// in the order in which their times were set. It must be quick, and must not call the engine.
-    /// No later time of a commit is below the times it sets, nor at the next open: see
+    /// [`Self::write`] of a batch whose open timestamps ([`WriteBatch::put_timed`]) `set_times`
+    /// sets when all waiting is done but that for the commit. What it returns is dropped when the
+    /// batch has its place in the order of commits: batches whose callers exclude each other by it
+    /// commit in the order in which their times were set. It must be quick, and must not call the
+    /// engine. No later time of a commit is below the times it sets, nor at the next open: see
     /// [`Self::commit_micros`].
     pub fn write_timed<H>(
         &self,
@@ -227,8 +227,9 @@ impl Engine {
         self.shared.commits.commit_time()
     }
 
-    /// The latest that the clock showed at a commit of this or an earlier process, in microseconds since
-    /// the epoch, as far as it is known: the last moments before a crash are not. 0 if nothing is.
+    /// The latest that the clock showed at a commit of this or an earlier process, in microseconds
+    /// since the epoch, as far as it is known: the last moments before a crash are not. 0 if
+    /// nothing is.
     pub fn clock_micros(&self) -> u64 {
         self.shared.commits.clock()
     }
@@ -285,8 +286,9 @@ impl Engine {
         self.shared.flush_and_wait(&tree)
     }
 
-    /// Merges all runs that overlap `rows` down to the last level, applying the elision rules. What is
-    /// still in the memtable is flushed first. An error is that of this try, which leaves all as it was.
+    /// Merges all runs that overlap `rows` down to the last level, applying the elision rules. What
+    /// is still in the memtable is flushed first. An error is that of this try, which leaves all as
+    /// it was.
     pub fn compact_range(&self, tree: TreeId, rows: &RowRange) -> Result<()> {
         let tree = self.shared.tree(tree)?;
         self.shared.flush_and_wait(&tree)?;
@@ -328,9 +330,9 @@ impl Engine {
     /// Tells the engine that this process has `bytes` bytes of memory for it, which are all but
     /// those that it would have without an engine. Blocks give way to what of that is in no charge
     /// (buffers of reads, requests, what the allocator keeps), down to an eighth of the budget, and
-    /// take it back when it is gone and they need it. What was told stands until told otherwise, and
-    /// less is believed little by little: who tells, tells again, some ten times a second. An engine
-    /// that is never told takes its charges for all there is. Costs microseconds, and
+    /// take it back when it is gone and they need it. What was told stands until told otherwise,
+    /// and less is believed little by little: who tells, tells again, some ten times a second. An
+    /// engine that is never told takes its charges for all there is. Costs microseconds, and
     /// milliseconds where many blocks have to go.
     pub fn note_process_memory(&self, bytes: usize) {
         self.shared.note_process_memory(bytes);
@@ -350,8 +352,8 @@ impl Engine {
     /// Copies the engine as it is at one moment into `dir`, which is new or empty and on the same
     /// file system: every write that was acknowledged before the call, of all trees, and none that
     /// is made after it returns. SSTables get a second name and take no more room; the log is
-    /// copied. Writes wait while the log is sealed. The copy is durable when this returns, is a data
-    /// directory of its own, and opens while this one is open.
+    /// copied. Writes wait while the log is sealed. The copy is durable when this returns, is a
+    /// data directory of its own, and opens while this one is open.
     ///
     /// `Unusable` if `dir` is not empty; `Io` if it is on another file system. After an error what
     /// was written to `dir` is removed, as far as that can be done, and it does not open as a copy;
@@ -393,19 +395,20 @@ impl Engine {
     /// nothing.
     ///
     /// `InvalidArgument` if the files are of another engine, or those of two writers overlap.
-    /// `UnknownTree` if one of the trees was dropped: then none gets its files. After `NoSpace` nothing was ingested, and `files`
-    /// can be ingested when there is space. After a failed write or sync of the manifest they
-    /// may or may not be there when the engine is opened again; until then writes are stopped.
-    /// After success, and then, `files` are empty; after other errors they are as before.
+    /// `UnknownTree` if one of the trees was dropped: then none gets its files. After `NoSpace`
+    /// nothing was ingested, and `files` can be ingested when there is space. After a failed write
+    /// or sync of the manifest they may or may not be there when the engine is opened again; until
+    /// then writes are stopped. After success, and then, `files` are empty; after other errors they
+    /// are as before.
     pub fn ingest(&self, files: &mut IngestFiles) -> Result<SequenceNumber> {
         self.shared.check_owner()?;
         self.shared.ingest(files)
     }
 
-    /// Does of [`Self::ingest`] what needs not be done at its moment: waits until the trees have room for
-    /// `files`, and writes what memtables hold of their rows. An ingest that follows soon waits for no
-    /// room, and writes only what came in between. Nobody sees anything of `files` yet. Errors as those
-    /// of an ingest; `files` are as before.
+    /// Does of [`Self::ingest`] what needs not be done at its moment: waits until the trees have
+    /// room for `files`, and writes what memtables hold of their rows. An ingest that follows soon
+    /// waits for no room, and writes only what came in between. Nobody sees anything of `files`
+    /// yet. Errors as those of an ingest; `files` are as before.
     pub fn ready_ingest(&self, files: &mut IngestFiles) -> Result<()> {
         self.shared.check_owner()?;
         self.shared.ready_ingest(files)

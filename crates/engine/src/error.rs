@@ -14,8 +14,9 @@ pub enum Error {
     /// The file system failed; the file is named, whichever it is. A failed append or sync of the
     /// commit log or manifest also stops writes until the engine is opened again; reads go on. A
     /// failed write or sync of an SSTable fails the flush, compaction or ingest it was for, which
-    /// leaves nothing of it: whoever waits for that gets this error. Flushes and compactions are tried
-    /// again, and writers of the tree are told it as `Unavailable` if they cannot go on meanwhile.
+    /// leaves nothing of it: whoever waits for that gets this error. Flushes and compactions are
+    /// tried again, and writers of the tree are told it as `Unavailable` if they cannot go on
+    /// meanwhile.
     Io {
         /// What was being done, a verb: `read`, `write`, `sync`, `create`.
         op: &'static str,
@@ -52,14 +53,15 @@ pub enum Error {
     InvalidArgument(String),
     /// No tree of that id.
     UnknownTree(crate::cell::TreeId),
-    /// An earlier failure, or a panic, stopped writes; open the engine again. The text is that failure.
-    WritesStopped(String),
-    /// Nothing was written: a flush or a compaction has to make room first, and has failed more than
-    /// once. The engine tries it again by itself, so the write can be tried again. The text is that
+    /// An earlier failure, or a panic, stopped writes; open the engine again. The text is that
     /// failure.
+    WritesStopped(String),
+    /// Nothing was written: a flush or a compaction has to make room first, and has failed more
+    /// than once. The engine tries it again by itself, so the write can be tried again. The text is
+    /// that failure.
     Unavailable(String),
     /// A block is not in memory, and the reader does not wait for the disk. It passes between parts
-    /// of the engine; no call of its face gives it.
+    /// of the engine; no call of its API returns it.
     #[doc(hidden)]
     NotResident,
     /// The engine is closing.

@@ -1,4 +1,4 @@
-//! The key-value face, for programs that embed Stele as an ordered map of bytes.
+//! The key-value API, for programs that embed Stele as an ordered map of bytes.
 //!
 //! A key is a row with one unnamed column and one version, so everything that makes rows fast and
 //! safe holds for keys.
@@ -151,7 +151,8 @@ impl Kv {
     }
 
     /// Reads many keys at one moment, faster than one after the other. Lends each value to
-    /// `use_value` with the key's place in `keys`, `None` for a key that is not there, in any order.
+    /// `use_value` with the key's place in `keys`, `None` for a key that is not there, in any
+    /// order.
     pub fn multi_get_with(
         &self,
         keys: &[&[u8]],

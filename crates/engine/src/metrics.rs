@@ -119,110 +119,138 @@ impl Shared {
         add("commit_bytes_total", "Bytes of committed batches", read(&self.commits.bytes));
         add("commit_syncs_total", "Syncs of the commit log", read(&self.commits.syncs));
         let segments = self.log_segments.numbers().len() as u64;
-        add("log_segments", "Commit log segments kept", segments);
+        add("log_segments", "Commit log segments", segments);
         add("scans_total", "Reads of one or more rows", read(&counters.scans));
         let points = |what: PointCount| self.point_counters.read(what as usize);
         add("point_reads_total", "Reads of a column or a row", points(PointCount::Reads));
         let merged = points(PointCount::Merged);
-        add("point_reads_merged_total", "Those that had to be merged", merged);
+        add("point_reads_merged_total", "Point reads that merged several sources", merged);
         let fetched = points(PointCount::Fetched);
-        add("point_blocks_fetched_total", "Blocks they had to bring in", fetched);
+        add("point_blocks_fetched_total", "Blocks that point reads loaded", fetched);
         let batched = points(PointCount::Batched);
-        add("point_blocks_batched_total", "Of these, read side by side with others", batched);
+        add("point_blocks_batched_total", "Blocks that point reads loaded in parallel", batched);
         let reads = points(PointCount::DiskReads);
         add("point_disk_reads_total", "Blocks that point reads read from disk", reads);
         let bytes = points(PointCount::DiskBytes);
         add("point_disk_bytes_total", "Bytes that point reads read from disk", bytes);
         let ahead = self.readahead.used();
         add("readahead_blocks_issued_total", "Blocks read ahead of scans", ahead.issued);
-        add("readahead_blocks_used_total", "Of these, those they came to", ahead.used);
-        add("readahead_blocks_wasted_total", "Of these, those they did not", ahead.wasted);
+        add("readahead_blocks_used_total", "Blocks read ahead that a scan used", ahead.used);
+        add("readahead_blocks_wasted_total", "Blocks read ahead that no scan used", ahead.wasted);
         let filters = self.filter_counts();
         for (asked, [probed, useful, wrong]) in Asked::ALL.into_iter().zip(FILTER_NAMES) {
             let of = filters.read(asked);
-            add(probed, "Filters asked by reads", of.probed);
-            add(useful, "Filters that kept a file from being read", of.useful);
-            add(wrong, "Filters that said maybe of what was not there", of.false_positives);
+            add(probed, "Filter checks by reads", of.probed);
+            add(useful, "Filter checks that avoided reading a file", of.useful);
+            add(wrong, "Filter checks with a false positive", of.false_positives);
         }
         add("flushes_total", "Memtables written to SSTables", read(&counters.flushes));
         let early = read(&counters.early_flushes);
-        add("flushes_for_memory_total", "Memtables flushed early to keep to the budget", early);
+        add(
+            "flushes_for_memory_total",
+            "Memtables flushed early to stay within the memory budget",
+            early,
+        );
         let most = read(&counters.runs_most);
-        add("sorted_runs_most", "Most sorted runs that a tree had at once since open", most);
+        add(
+            "sorted_runs_most",
+            "Highest number of sorted runs of a tree since the engine was opened",
+            most,
+        );
         add("flushed_bytes_total", "Bytes written by flushes", read(&counters.flushed_bytes));
         add("compactions_total", "Compactions finished", read(&counters.compactions));
         let compacted = read(&counters.compacted_bytes);
         add("compacted_bytes_total", "Bytes written by compactions", compacted);
-        let pieces = read(&counters.subcompactions);
-        add("subcompactions_total", "Pieces that large compactions were divided into", pieces);
+        let count = read(&counters.subcompactions);
+        add("subcompactions_total", "Subcompactions of large compactions", count);
         let helped = read(&counters.subcompactions_helped);
-        let help = "Of these, those that another thread than the compaction's wrote";
+        let help = "Subcompactions written by another thread than the compaction's";
         add("subcompactions_helped_total", help, helped);
         let garbage = read(&counters.compactions_for_garbage);
         let help = "Compactions of files that were mostly tombstones and expired cells";
         add("compactions_for_garbage_total", help, garbage);
         let reads = read(&counters.compactions_for_reads);
-        let help = "Compactions of quiet trees since reads looked at several runs";
+        let help = "Compactions of trees without writes whose reads visited several runs";
         add("compactions_for_reads_total", help, reads);
         let progress = self.compactions.progress();
-        add("compactions_running", "Compactions that run", progress.running);
-        add("compactions_running_bytes", "Bytes of their inputs", progress.bytes_total);
-        add("compactions_running_bytes_written", "Bytes they have written", progress.bytes_written);
+        add("compactions_running", "Running compactions", progress.running);
+        add(
+            "compactions_running_bytes",
+            "Input bytes of running compactions",
+            progress.bytes_total,
+        );
+        add(
+            "compactions_running_bytes_written",
+            "Bytes written by running compactions",
+            progress.bytes_written,
+        );
         let paused = u64::from(self.compactions.are_paused());
         add("compactions_paused", "1 while compactions are paused", paused);
         let rate = self.io_rate.rate();
-        add("background_bytes_per_second", "Limit of what is written, 0 for none", rate);
+        add(
+            "background_bytes_per_second",
+            "Write rate limit of flushes and compactions; 0 if unlimited",
+            rate,
+        );
         add("ingests_total", "Sets of SSTables ingested", read(&counters.ingests));
         add("ingested_bytes_total", "Bytes ingested", read(&counters.ingested_bytes));
-        add("write_stalls_total", "Times a write had to wait", read(&counters.write_stalls));
+        add(
+            "write_stalls_total",
+            "Writes that waited for background work",
+            read(&counters.write_stalls),
+        );
         let slowdowns = read(&counters.write_slowdowns);
-        add("write_slowdowns_total", "Times a write was slowed", slowdowns);
+        add("write_slowdowns_total", "Writes that were slowed down", slowdowns);
         let failures = read(&counters.background_failures);
         add("background_failures_total", "Flushes and compactions that failed", failures);
-        let help = "Panics of background work: defects, after which writes stop";
+        let help = "Panics of background work, after which writes stop";
         add("background_panics_total", help, self.health.panics());
         let stopped = u64::from(self.health.is_stopped());
-        add(
-            "writes_stopped",
-            "1 once writes are stopped until the engine is opened again",
-            stopped,
-        );
+        add("writes_stopped", "1 if writes are stopped until the engine is reopened", stopped);
         let cache = self.cache.counters();
-        add("cache_hits_total", "Blocks found in the block cache and held", cache.hits);
+        add("cache_hits_total", "Blocks found in the block cache", cache.hits);
         add("cache_misses_total", "Blocks read from disk", cache.misses);
-        add("cache_inserted_total", "Blocks put into the block cache", cache.inserted);
+        add("cache_inserted_total", "Blocks added to the block cache", cache.inserted);
         add("cache_evicted_total", "Blocks evicted from the block cache", cache.evicted);
-        add("cache_not_kept_total", "Blocks read and not kept", cache.not_kept);
-        let help = "Blocks read and not kept, since others were worth more";
+        add("cache_not_kept_total", "Blocks read but not added to the block cache", cache.not_kept);
+        let help = "Blocks that the full block cache did not admit";
         add("cache_rejected_total", help, cache.rejected);
-        let help = "Blocks of compactions' outputs that took the place of those they came of";
+        let help = "Blocks written by compactions that replaced their cached input blocks";
         add("cache_warmed_total", help, cache.inherited);
-        add("cache_warmed_bytes_total", "Bytes of those", cache.inherited_bytes);
-        add("cache_warmed_used_total", "Those that were used afterwards", cache.inherited_used);
+        add(
+            "cache_warmed_bytes_total",
+            "Bytes of blocks added by cache warming",
+            cache.inherited_bytes,
+        );
+        add(
+            "cache_warmed_used_total",
+            "Blocks added by cache warming that reads used later",
+            cache.inherited_used,
+        );
         let now = self.env.clock.monotonic();
         if let Some(huge) = counters.huge_pages.bytes(now, || self.cache.huge_bytes()) {
             add("cache_huge_page_bytes", "Bytes of the block cache on huge pages", huge);
         }
         add("cache_bytes", "Bytes in the block cache", cache.bytes);
-        add("cache_bytes_max", "Bytes the block cache may hold now", cache.bytes_max);
+        add("cache_bytes_max", "Current size limit of the block cache", cache.bytes_max);
         let published = self.snapshots.published();
         add("sequence_last", "Last sequence number committed", published.0);
         let oldest = self.snapshots.live().first().copied().unwrap_or(published);
-        add("sequence_oldest_snapshot", "Oldest sequence number a snapshot holds", oldest.0);
-        let (held, held_bytes) = self.obsolete.held();
+        add("sequence_oldest_snapshot", "Oldest sequence number that a snapshot needs", oldest.0);
+        let (obsolete, obsolete_bytes) = self.obsolete.held();
+        add("obsolete_ssts", "Replaced SSTables that open reads or snapshots still need", obsolete);
         add(
-            "obsolete_ssts",
-            "SSTables kept only for reads and snapshots that began before a compaction",
-            held,
+            "obsolete_sst_bytes",
+            "Bytes of replaced SSTables that open reads or snapshots still need",
+            obsolete_bytes,
         );
-        add("obsolete_sst_bytes", "Bytes of those", held_bytes);
         let open = self.open_files.count() as u64;
-        add("ssts_open", "SSTables whose file is open", open);
-        let help = "Files opened again after they were closed to keep to open_files_max";
+        add("ssts_open", "Open SSTables", open);
+        let help = "SSTables reopened after they were closed to stay within open_files_max";
         add("sst_reopens_total", help, self.open_files.reopened());
         self.add_memory(&cache, &mut values);
         self.add_shape(&mut values);
-        let help = "Time that writes waited for background work, of those that did";
+        let help = "Time that stalled writes waited for background work";
         let histograms = vec![self.stalls.waited.read("write_stall_seconds", help)];
         Metrics { values, histograms }
     }
@@ -235,19 +263,20 @@ impl Shared {
     ) {
         let budget = self.cache.budget();
         let mut add = |name, help, value| values.push((name, help, value));
-        add("memory_bytes_max", "Budget of memory", budget.bytes_max() as u64);
+        add("memory_bytes_max", "Memory budget", budget.bytes_max() as u64);
         add("memory_blocks_bytes", "Memory of the block cache", cache.memory_bytes);
         let charged = |what| budget.charged(what) as u64;
-        add("memory_memtables_active_bytes", "Memtables that take writes", charged(Use::Active));
+        add("memory_memtables_active_bytes", "Active memtables", charged(Use::Active));
         let frozen = charged(Use::Frozen);
-        add("memory_memtables_frozen_bytes", "Memtables that wait for their flush", frozen);
+        add("memory_memtables_frozen_bytes", "Memtables waiting for a flush", frozen);
         let outlived = charged(Use::Outlived);
-        add("memory_memtables_outlived_bytes", "Flushed memtables still read", outlived);
+        add("memory_memtables_outlived_bytes", "Flushed memtables that reads still use", outlived);
         let metadata = charged(Use::Metadata);
-        add("memory_metadata_bytes", "What open trees and files pin", metadata);
+        add("memory_metadata_bytes", "Metadata of open trees and files", metadata);
         let building = charged(Use::Building);
-        add("memory_building_bytes", "What SSTables being written gather", building);
-        let help = "What the process has beside all of these, where it tells the engine";
+        add("memory_building_bytes", "Buffers of SSTables being written", building);
+        let help =
+            "Memory of the process that the engine does not track, if the process reports it";
         add("memory_untracked_bytes", help, budget.untracked() as u64);
     }
 
@@ -270,7 +299,11 @@ impl Shared {
         values.push(("trees_failing", "Trees whose last flush or compaction failed", failing));
         for (granularity, name) in FilterGranularity::ALL.into_iter().zip(GRANULARITY_NAMES) {
             let of = trees.iter().filter(|tree| tree.granularity() == granularity).count();
-            values.push((name, "Trees whose next files have filters of this kind", of as u64));
+            values.push((
+                name,
+                "Trees whose next SSTables get filters of this granularity",
+                of as u64,
+            ));
         }
         values.push(("memtable_bytes", "Bytes in memtables", memtables as u64));
         let deferred = || {
@@ -278,18 +311,22 @@ impl Shared {
             ssts.filter(|sst| sst.properties().deferred.is_any())
         };
         let (count, bytes) = (deferred().count() as u64, deferred().map(|sst| sst.bytes()).sum());
-        values.push(("deferred_ssts", "SSTables without the compression or filters wanted", count));
-        values.push(("deferred_sst_bytes", "Bytes of those", bytes));
+        values.push(("deferred_ssts", "SSTables with deferred compression or filters", count));
+        values.push((
+            "deferred_sst_bytes",
+            "Bytes of SSTables with deferred compression or filters",
+            bytes,
+        ));
         for (level, [runs_name, bytes_name]) in LEVEL_NAMES.into_iter().enumerate() {
             let runs = || views.iter().flat_map(move |view| &view.version.levels[level]);
             values.push((
                 runs_name,
-                "Sorted runs of the level, over all trees",
+                "Sorted runs of this level, over all trees",
                 runs().count() as u64,
             ));
             values.push((
                 bytes_name,
-                "Bytes of SSTables of the level",
+                "Bytes of SSTables of this level",
                 runs().map(|run| run.bytes()).sum(),
             ));
         }

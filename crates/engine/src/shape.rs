@@ -12,13 +12,14 @@
 //!    place in the cache, shards of the cache's table and of its loads. Where a field bounds what is
 //!    put into an array (`runs_looked_at`, `covers_max`, `multi_get_group`, `questions_max`), the
 //!    array's length is the end of the field's range.
-//! 3. *How far the processor fetches ahead* (`sstable/rows/row_prefetch.rs`, `sstable/block/view/mod.rs`): it decides
-//!    nothing, and is asked for with every row.
+//! 3. *How far the processor fetches ahead* (`sstable/rows/row_prefetch.rs`,
+//!    `sstable/block/view/mod.rs`): it decides nothing, and is asked for with every row.
 //! 4. *Times* (retries, looks, delays), and rates that go with them: tests have a clock of their
 //!    own.
 //! 5. *How much is copied or looked at together* of a file that is read from its begin to its end
-//!    (`files/mod.rs`, `log/record_scan.rs`, `sstable/salvage/find_blocks.rs`, `log/written_len.rs`), what threads keep of their
-//!    scratch memory, and what tools take (`check`, `dump`, `repair`).
+//!    (`files/mod.rs`, `log/record_scan.rs`, `sstable/salvage/find_blocks.rs`,
+//!    `log/written_len.rs`), what threads keep of their scratch memory, and what tools take
+//!    (`check`, `dump`, `repair`).
 //! 6. *What the arithmetic of levels is made of*: that there are three, that level 1 has two runs.
 
 base::shape! {

@@ -1,9 +1,9 @@
-//! The Python module `stele`: the engine inside a Python program, with the face it has in Rust.
+//! The Python module `stele`: the engine inside a Python program, with the same API as in Rust.
 //!
 //! 1. No call into the engine is made while the interpreter's lock is held, and no lock of this
 //!    crate is waited for while it is, but those of batches and snapshots, which nobody keeps for
-//!    longer than a copy takes. So threads of Python read and write side by side, and none waits for
-//!    another in a circle.
+//!    longer than a copy takes. So threads of Python read and write side by side, and none waits
+//!    for another in a circle.
 //! 2. What outlives its engine says so: every object reaches the engine through its handle, and
 //!    closing ends what would keep the directory open (`handle`).
 //! 3. Bytes that Python hands in are borrowed for the call; bytes that it gets are its own.

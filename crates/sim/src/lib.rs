@@ -5,8 +5,8 @@
 //! prints the command that repeats it. `STELE_CRASH_POINTS` and its like (see the tests) ask for
 //! longer runs.
 
+pub mod apis;
 pub mod dice;
-pub mod faces;
 pub mod image;
 pub mod machine;
 pub mod names;

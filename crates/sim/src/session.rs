@@ -6,8 +6,8 @@
 //! 2. What failed in a way that leaves open whether it counts is in flight until the next open:
 //!    of batches at most one, as a batch that is committed later takes its numbers.
 
+use crate::apis;
 use crate::dice::Dice;
-use crate::faces;
 use crate::machine::Machine;
 use crate::oracle::{self, Commit, Oracle, Trouble};
 use crate::workload::Step;
@@ -301,10 +301,10 @@ impl Session {
     /// Asks for every column and row of `tree`, now and at one of the snapshots kept, in every way
     /// there is.
     pub fn ask_for_all(&self, tree: TreeId, dice: &mut Dice) -> Result<(), Trouble> {
-        faces::ask_for_all(&self.oracle, self.engine(), tree, None, dice)?;
+        apis::ask_for_all(&self.oracle, self.engine(), tree, None, dice)?;
         if !self.snapshots.is_empty() {
             let snapshot = &self.snapshots[dice.index(self.snapshots.len())];
-            faces::ask_for_all(&self.oracle, self.engine(), tree, Some(snapshot), dice)?;
+            apis::ask_for_all(&self.oracle, self.engine(), tree, Some(snapshot), dice)?;
         }
         Ok(())
     }
@@ -312,10 +312,10 @@ impl Session {
     /// Asks about some rows and columns of `tree`, now and at one of the snapshots kept, in every
     /// way there is.
     pub fn ask_every_way(&self, tree: TreeId, dice: &mut Dice) -> Result<(), Trouble> {
-        faces::ask(&self.oracle, self.engine(), tree, None, dice)?;
+        apis::ask(&self.oracle, self.engine(), tree, None, dice)?;
         if !self.snapshots.is_empty() {
             let snapshot = &self.snapshots[dice.index(self.snapshots.len())];
-            faces::ask(&self.oracle, self.engine(), tree, Some(snapshot), dice)?;
+            apis::ask(&self.oracle, self.engine(), tree, Some(snapshot), dice)?;
         }
         Ok(())
     }

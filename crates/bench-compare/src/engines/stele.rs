@@ -1,5 +1,5 @@
-//! Stele's engine: one tree, read through its lending faces. A key is a row with one unnamed
-//! column, as in the engine's own key-value face.
+//! Stele's engine: one tree, read through its lending APIs. A key is a row with one unnamed
+//! column, as in the engine's own key-value API.
 
 use crate::data::{Cell as Given, Model, QUALIFIERS};
 use crate::engines::{

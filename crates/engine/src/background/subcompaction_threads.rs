@@ -1,9 +1,9 @@
 //! A merge that several threads work on: who takes which subcompaction, and who may help.
 //!
 //! Invariants:
-//! 1. Who has the plan takes one subcompaction after the other until none is left, so all are written though
-//!    nobody helps. Only then it waits, and only for subcompactions that others are writing; who writes one
-//!    waits for nobody.
+//! 1. Who has the plan takes one subcompaction after the other until none is left, so all are
+//!    written though nobody helps. Only then it waits, and only for subcompactions that others are
+//!    writing; who writes one waits for nobody.
 //! 2. Helpers are background threads that compactions leave idle. One is asked only if, beside it
 //!    and all that compactions have, another thread is left for flushes.
 //! 3. The first failure ends all subcompactions at their next rows, and the files of all are removed.

@@ -104,9 +104,10 @@ impl AsyncLoads {
         self.threads.close();
     }
 
-    /// Brings in `missed`, with repetitions or without, and adds what it holds of them to `pinned_blocks`. A
-    /// block may still be missing afterwards, since the cache could not keep it. After an error
-    /// some were not brought in. Dropped, it leaves what is on its way to come in by itself.
+    /// Brings in `missed`, with repetitions or without, and adds what it holds of them to
+    /// `pinned_blocks`. A block may still be missing afterwards, since the cache could not keep it.
+    /// After an error some were not brought in. Dropped, it leaves what is on its way to come in by
+    /// itself.
     pub(crate) async fn fetch(
         &self,
         shared: &Shared,

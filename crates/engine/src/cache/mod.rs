@@ -4,12 +4,12 @@
 //! under a pin or held. `frames` has the arena, `heap` the blocks that fit no frame. May use `memory`
 //! and `counters`; knows nothing of cells or of what a block means.
 //!
-//! Blocks lie in frames of one arena on huge pages (cache/frames/mod.rs). What leads to a block on disk has
-//! a [`Hint`] beside it that says in which frame the block was last seen; a reader follows it and
-//! compares the frame's own key, so a resident block is found without a hash look-up, a lock or a
-//! count shared between cores. Readers that only look are pinned to an epoch; those that keep a
-//! block hold its frame. What does not fit a frame is kept on the heap (cache/heap/mod.rs), within an
-//! eighth of what blocks may take.
+//! Blocks lie in frames of one arena on huge pages (cache/frames/mod.rs). What leads to a block on
+//! disk has a [`Hint`] beside it that says in which frame the block was last seen; a reader follows
+//! it and compares the frame's own key, so a resident block is found without a hash look-up, a lock
+//! or a count shared between cores. Readers that only look are pinned to an epoch; those that keep
+//! a block hold its frame. What does not fit a frame is kept on the heap (cache/heap/mod.rs),
+//! within an eighth of what blocks may take.
 //!
 //! What a compaction writes can take the place of what it read (warmth.rs). What is not worth the
 //! place of another is not kept, where the reader can do without (admission.rs).

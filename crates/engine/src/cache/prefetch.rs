@@ -1,5 +1,6 @@
 //! Looking for a resident block in two steps, so that the processor fetches it meanwhile: a reader
-//! follows the hint to a frame, goes on with other things, and only then looks what the frame holds.
+//! follows the hint to a frame, goes on with other things, and only then looks what the frame
+//! holds.
 
 use super::frames::FrameAt;
 use super::{BlockRef, Cache, CacheKey, Hint, Plain};
@@ -18,10 +19,10 @@ impl<M> Clone for Prefetched<'_, M> {
 impl<M> Copy for Prefetched<'_, M> {}
 
 impl<M: Plain> Cache<M> {
-    /// Goes where `hint` leads, if anywhere, and asks the processor to fetch what says which block is
-    /// there, the first `meta` bytes of what the block is (of many blocks at once it fetches only so
-    /// many lines side by side), and the parts of the block that `parts` names by the block's aim.
-    /// The parts may be wrong, which only costs time.
+    /// Goes where `hint` leads, if anywhere, and asks the processor to fetch what says which block
+    /// is there, the first `meta` bytes of what the block is (of many blocks at once it fetches
+    /// only so many lines side by side), and the parts of the block that `parts` names by the
+    /// block's prefetch hint. The parts may be wrong, which only costs time.
     #[inline]
     pub fn prefetch_block<'g, const N: usize>(
         &'g self,

@@ -9,9 +9,9 @@
 //! memtables   a half; less where metadata is large, but never less than an eighth
 //! ```
 //!
-//! What the process has and nobody charges (buffers of reads, requests, what the allocator keeps) is
-//! **beside** the account. Who runs the process may tell how much there is outside of blocks
-//! (`set_outside`); blocks give way to it as well.
+//! Memory of the process that is not charged (buffers of reads, requests, memory that the allocator
+//! retains) is **untracked**. The program may report how much memory it has outside of blocks
+//! (`set_outside`); the block cache shrinks by it as well.
 //!
 //! Invariants:
 //! 1. A charge ends with the memory it stands for, so that the sum of charges is what is allocated
@@ -19,9 +19,9 @@
 //! 2. `Active` and `Frozen` are memory that a flush gives back; writers wait for nothing else, so a
 //!    reader that keeps a flushed memtable alive never stops a writer. It costs blocks.
 //! 3. Nothing here is touched by reads.
-//! 4. What is beside is memory seen, not charged: it takes from blocks alone, so that no allocator
-//!    can stop a writer. What was told includes what was charged then, and the larger of the two
-//!    counts: a memtable that takes the memory of one that went is not counted twice.
+//! 4. Untracked memory is measured, not charged: it takes from blocks alone, so that no allocator
+//!    can stop a writer. A report includes the memory charged at that time, and the larger of the
+//!    two counts: a memtable that reuses freed memory is not counted twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -149,7 +149,8 @@ impl Budget {
     }
 
     /// Whether a memtable is to be flushed although it is not full: those that take writes fill
-    /// three quarters of what memtables may take, and what is left is for writes until it is flushed.
+    /// three quarters of what memtables may take, and what is left is for writes until it is
+    /// flushed.
     pub(crate) fn wants_flush(&self) -> bool {
         self.charged(Use::Active) >= self.memtables_max() / 4 * 3
     }

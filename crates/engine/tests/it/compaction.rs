@@ -1,4 +1,4 @@
-//! Compaction through the public face, on a machine that loses power or has no space.
+//! Compaction through the public API, on a machine that loses power or has no space.
 
 use crate::support::{TREE, collect, small};
 use base::env::sim::{Fault, FaultPoint, SimEnv};

@@ -429,7 +429,7 @@ fn files_say_what_they_lack_until_a_compaction_rewrites_them() {
 }
 
 #[test]
-fn the_key_value_face_loads_sorted_keys() {
+fn the_key_value_api_loads_sorted_keys() {
     let dir = tempfile::tempdir().unwrap();
     let kv = Kv::open(dir.path(), Options::default()).unwrap();
     kv.put(b"b", b"old").unwrap();

@@ -1,4 +1,4 @@
-//! The key-value face.
+//! The key-value API.
 
 use crate::support::small;
 use engine::kv::{Kv, KvBatch};

@@ -1,4 +1,4 @@
-//! The engine through its public face, on the real file system.
+//! The engine through its public API, on the real file system.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "this is a test")]
 
@@ -10,12 +10,12 @@ mod concurrent;
 mod descriptors;
 mod divided;
 mod examples;
-mod face;
 mod failures;
 mod granularity;
 mod heat;
 mod ingest;
 mod kv;
+mod kv_api;
 mod lifecycle;
 mod limits;
 mod locks;

@@ -13,8 +13,8 @@ use engine::{
     Cell, Column, ColumnOf, Engine, FamilyId, RowEnd, RowRange, RowSelection, ScanRequest,
     Snapshot, Timestamp, TimestampRange, TreeId, TreeOptions, TreeReader, WriteBatch,
 };
+use sim::apis::block_on;
 use sim::dice::Dice;
-use sim::faces::block_on;
 use sim::machine::Machine;
 use sim::points::{Point, number, try_all, wanted};
 use std::ops::ControlFlow;
@@ -33,7 +33,8 @@ static KEPT: AtomicU64 = AtomicU64::new(0);
 /// Something that the user does in the midst of a compaction.
 type Act = Box<dyn FnOnce() + Send>;
 
-/// Keeps so many versions of a column. When a compaction has asked about so many cells, the user acts.
+/// Keeps so many versions of a column. When a compaction has asked about so many cells, the user
+/// acts.
 #[derive(Clone, Default)]
 struct Rules {
     versions: u32,

@@ -1,4 +1,4 @@
-//! Tests of the table layer through its public face.
+//! Tests of the table layer through its public API.
 #![expect(clippy::unwrap_used, reason = "a failure is the test's own verdict")]
 
 mod adopt;

@@ -42,12 +42,12 @@ pub(crate) struct FrameHead {
     /// Turns of the hand that the frame survives without being used, now and after a use.
     lives: AtomicU8,
     lives_max: AtomicU8,
-    /// Else padding. Where a hold ends, the frame may be carved anew before `let_go(&self)` returns,
-    /// which the aliasing rules allow of bytes in atomics only.
+    /// Else padding. Where a hold ends, the frame may be carved anew before `let_go(&self)`
+    /// returns, which the aliasing rules allow of bytes in atomics only.
     _rest: [AtomicU8; 6],
 }
 
-/// What a frame is filled with: bytes of the block, hints behind it, its aim.
+/// What a frame is filled with: bytes of the block, hints behind it, its prefetch hint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Contents {
     pub(crate) len: u32,
@@ -103,7 +103,7 @@ impl FrameHead {
         (self.len.load(Ordering::Relaxed) as usize, self.hints.load(Ordering::Relaxed) as usize)
     }
 
-    /// The aim of the block. For a frame found live.
+    /// The prefetch hint of the block. For a frame found live.
     #[inline]
     pub(crate) fn prefetch_hint(&self) -> u32 {
         self.prefetch_hint.load(Ordering::Relaxed)

@@ -1,11 +1,11 @@
 //! Which frames of the arena are free, and the hand that makes more.
 //!
-//! The hand goes over all live frames that may stay, slab after slab, as the hand of a clock: a frame
-//! that was used since it last came by loses a life, one without lives is evicted unless it is held. Frames
-//! evicted from slabs of another class than the one wanted go to their own class; a slab that has
-//! come to be free as a whole is cut anew for the class wanted. So memory follows demand. Where a
-//! class has few frames the hand would empty the others on its way, so it then clears one slab of
-//! which not much was used lately.
+//! The hand goes over all live frames that may stay, slab after slab, as the hand of a clock: a
+//! frame that was used since it last came by loses a life, one without lives is evicted unless it
+//! is held. Frames evicted from slabs of another class than the one wanted go to their own class; a
+//! slab that has come to be free as a whole is cut anew for the class wanted. So memory follows
+//! demand. Where a class has few frames the hand would empty the others on its way, so it then
+//! clears one slab of which not much was used lately.
 //!
 //! The first `allowed` slabs may have memory. The others are **leaving** while any of their frames
 //! is in use: what nobody holds was evicted, the rest goes as its holders let go. Then they lose

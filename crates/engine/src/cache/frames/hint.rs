@@ -1,7 +1,7 @@
-//! Where a block was last seen in the arena, and its **aim**: a word of the loader's that says
-//! where in the block a reader will look first, so that it can be fetched together with what says
-//! which block it is. A hint may be wrong at any time; whoever follows it compares the frame's own
-//! key, so a wrong one only costs the look-up it would have saved.
+//! Where a block was last seen in the arena, and its **prefetch hint**: a word of the loader's that
+//! says where in the block a reader will look first, so that it can be fetched together with what
+//! says which block it is. A hint may be wrong at any time; whoever follows it compares the frame's
+//! own key, so a wrong one only costs the look-up it would have saved.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,7 +37,7 @@ impl Place {
 pub struct Hint(AtomicU64);
 
 impl Hint {
-    /// The place and the aim.
+    /// The place and the prefetch hint.
     #[inline]
     pub(crate) fn get(&self) -> Option<(Place, u32)> {
         let word = self.0.load(Ordering::Relaxed);

@@ -8,8 +8,8 @@
 //! What makes the reads here sound:
 //! 1. A slab's frames lie where its class says. A class changes only from "none" (`carve`), and a
 //!    slab gets "none" only when all its frames are free; carving it anew waits for a grace period
-//!    (the caller's duty, as for free frames), and so does giving its memory back. So a place that passes the checks of `frame` names
-//!    an initialised head as long as the reader stays pinned.
+//!    (the caller's duty, as for free frames), and so does giving its memory back. So a place that
+//!    passes the checks of `frame` names an initialised head as long as the reader stays pinned.
 //! 2. Only the owner of a [`FreeFrame`] writes a frame. There is one for each free frame; it is
 //!    given up by `fill` and made again by `reclaim`, after the grace period.
 //! 3. A live frame's bytes do not change. Whoever found it live while pinned may read it until it

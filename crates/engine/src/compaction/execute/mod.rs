@@ -146,8 +146,8 @@ pub fn moved(tree: TreeId, plan: &Plan) -> Written {
     Written { edits, readers, obsolete, bytes: 0, counts, deletes_known: None }
 }
 
-/// A plan to merge files, with all that writing any subcompaction of it takes. The inputs stay as they are;
-/// they are of no use once the edits are installed.
+/// A plan to merge files, with all that writing any subcompaction of it takes. The inputs stay as
+/// they are; they are of no use once the edits are installed.
 pub struct Merging {
     plan: Arc<Plan>,
     tree: TreeId,

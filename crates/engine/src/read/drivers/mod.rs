@@ -266,7 +266,8 @@ impl TreeReader {
         view.scan(request, at, self.parts(), filters, Blocks::Ahead(ahead), Some(pin))
     }
 
-    /// Takes the get of a column at `snapshot` as far as resident blocks, and what is `pinned_blocks`, lead.
+    /// Takes the get of a column at `snapshot` as far as resident blocks, and what is
+    /// `pinned_blocks`, lead.
     pub(crate) fn plan_get(
         &self,
         of: ColumnOf<'_>,

@@ -10,8 +10,8 @@
 //! Invariant: an answer given here is the one that `read::scan` gives. Of a simple row all entries
 //! are puts visible to the reader, so the newest cell of a column is the one with the largest
 //! timestamp; among equal ones, that of the newest source. A row with tombstones, later entries or
-//! large values is decided where it lies (`sstable/rows/resolve_in_block.rs`); the path of simple rows ends where
-//! the first such row is met (`resolve_in_block`).
+//! large values is decided where it lies (`sstable/rows/resolve_in_block.rs`); the path of simple
+//! rows ends where the first such row is met (`resolve_in_block`).
 
 mod resolve_in_block;
 
@@ -241,9 +241,9 @@ impl<'k> PointRead<'k> {
         true
     }
 
-    /// The blocks that a merge of what is `cells_wanted` of the row needs first and that are neither
-    /// resident nor `pinned_blocks`: of each file that may have the row, the next on the way to it, or the
-    /// large values there. Not counted.
+    /// The blocks that a merge of what is `cells_wanted` of the row needs first and that are
+    /// neither resident nor `pinned_blocks`: of each file that may have the row, the next on the
+    /// way to it, or the large values there. Not counted.
     pub(crate) fn missing(
         &self,
         view: &ReadView,

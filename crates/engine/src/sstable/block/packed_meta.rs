@@ -73,8 +73,8 @@ fn directory_by(prefetch_hint: u32) -> (usize, usize) {
     ((prefetch_hint >> 1 & AIM_LINE_MAX) as usize * LINE_LEN, stride as usize)
 }
 
-/// The bytes of a block that a search looks at first, by the block's aim and where in it the row
-/// probably lies: prefix, dictionary and samples, and part of the directory.
+/// The bytes of a block that a search looks at first, by the block's prefetch hint and where in it
+/// the row probably lies: prefix, dictionary and samples, and part of the directory.
 #[inline]
 pub(crate) fn aimed(prefetch_hint: u32, fraction: u32) -> [Range<usize>; 2] {
     let rows = (prefetch_hint >> 16) as usize;
@@ -87,15 +87,15 @@ pub(crate) fn aimed(prefetch_hint: u32, fraction: u32) -> [Range<usize>; 2] {
     ]
 }
 
-/// How many rows of a block, by its aim, lie from `fraction` of them on.
+/// How many rows of a block, by its prefetch hint, lie from `fraction` of them on.
 #[inline]
 pub(crate) fn rows_left(prefetch_hint: u32, fraction: u32) -> usize {
     let rows = (prefetch_hint >> 16) as usize;
     rows - scale(fraction, rows)
 }
 
-/// The bytes of a block that a walk which begins in it looks at first, by the block's aim: prefix,
-/// dictionary and samples, and the directory.
+/// The bytes of a block that a walk which begins in it looks at first, by the block's prefetch
+/// hint: prefix, dictionary and samples, and the directory.
 #[inline]
 pub(crate) fn aimed_walk(prefetch_hint: u32) -> [Range<usize>; 2] {
     let (directory, stride) = directory_by(prefetch_hint);
@@ -216,8 +216,8 @@ impl DataMeta {
         }
     }
 
-    /// The aim of hints that lead to the block (`crate::cache`): rows, where the directory starts
-    /// in lines, and its stride. 0 where that does not fit.
+    /// The prefetch hint of hints that lead to the block (`crate::cache`): rows, where the
+    /// directory starts in lines, and its stride. 0 where that does not fit.
     pub(crate) fn prefetch_hint(&self) -> u32 {
         let line = self.directory / LINE_LEN as u32;
         let wide = u32::from(self.directory_stride != DIRECTORY_STRIDE);

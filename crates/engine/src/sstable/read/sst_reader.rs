@@ -418,8 +418,8 @@ impl SstReader {
         self.resident(&lead).and_then(DataRef::new)
     }
 
-    /// Asks the processor to fetch what says whether the block is where its hint says, and the parts
-    /// of the block that `parts` names by its aim.
+    /// Asks the processor to fetch what says whether the block is where its hint says, and the
+    /// parts of the block that `parts` names by its prefetch hint.
     pub(crate) fn prefetch_data<const N: usize>(
         &self,
         index: &IndexRef,

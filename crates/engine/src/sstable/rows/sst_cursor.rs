@@ -452,7 +452,8 @@ impl SstCursor {
     }
 
     /// A row span that begins with the current row, a plain one, and goes on in `direction` within
-    /// `limit`; `None` if it would have fewer than `rows_min` rows. The first row's key is put into `key`.
+    /// `limit`; `None` if it would have fewer than `rows_min` rows. The first row's key is put into
+    /// `key`.
     pub(crate) fn row_span(
         &mut self,
         rows_min: u32,

@@ -24,7 +24,7 @@ fn shared_by_threads<T: Send + Sync + Clone>() {}
 fn sent_to_threads<T: Send>() {}
 
 #[test]
-fn the_face_goes_to_threads() {
+fn the_api_works_across_threads() {
     shared_by_threads::<Engine>();
     shared_by_threads::<TreeReader>();
     shared_by_threads::<Snapshot>();
