@@ -86,7 +86,7 @@ pub(crate) fn run(args: &HeatArgs) -> Result<(), AnyError> {
     }
     for (name, side) in sides {
         let metrics = side.engine.metrics();
-        for counter in ["inherited_total", "inherited_bytes_total", "inherited_used_total"] {
+        for counter in ["warmed_total", "warmed_bytes_total", "warmed_used_total"] {
             let value = metrics.get(&format!("cache_{counter}")).unwrap_or(0);
             print(&format!("{name}: cache_{counter} {value}"));
         }
