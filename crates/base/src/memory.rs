@@ -68,7 +68,7 @@ impl Region {
                 madvise(start.cast(), bytes, Advice::LinuxDontNeed)
             };
             if let Err(error) = released {
-                tracing::debug!(%error, "memory of the block cache was not given back");
+                tracing::debug!(%error, "could not return memory of the block cache to the system");
             }
         }
         // SAFETY: as above.

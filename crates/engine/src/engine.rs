@@ -96,7 +96,7 @@ struct CloseWithLast {
 impl Drop for CloseWithLast {
     fn drop(&mut self) {
         if let Err(error) = self.shared.close() {
-            tracing::warn!(%error, "the log could not be closed; it is recovered at the next open");
+            tracing::warn!(%error, "could not close the log; the next open recovers it");
         }
         self.shared.async_loads.close();
         self.shared.lock.lock().take();

@@ -93,7 +93,7 @@ impl fmt::Display for Error {
             }
             Self::NoSpace { path } => write!(
                 f,
-                "disk full: {} cannot grow; writes resume when space returns",
+                "disk full: {} cannot grow; writes succeed again when there is space",
                 path.display()
             ),
             Self::Corruption { file, offset, what } => {
@@ -108,7 +108,10 @@ impl fmt::Display for Error {
                 write!(f, "writes are stopped until the engine is reopened: {why}")
             }
             Self::Unavailable(why) => {
-                write!(f, "not written, for background work fails and is tried again: {why}")
+                write!(
+                    f,
+                    "not written, because background work is failing and will be retried: {why}"
+                )
             }
             Self::NotResident => f.write_str("a block that is needed is not in memory"),
             Self::Closed => f.write_str("the engine is closed"),

@@ -165,7 +165,7 @@ impl Shared {
             match thread.spawn(move || shared.run(queue, reads_at_once)) {
                 Ok(thread) => state.threads.push(thread),
                 Err(error) => {
-                    tracing::warn!(%error, "no thread could be started to read");
+                    tracing::warn!(%error, "could not start a read thread");
                     return !state.threads.is_empty();
                 }
             }
@@ -233,7 +233,7 @@ impl Shared {
 
 fn tell(done: Done, result: io::Result<ReadBuffer>) {
     if catch_unwind(AssertUnwindSafe(|| done(result))).is_err() {
-        tracing::error!("what was told of the end of a read panicked");
+        tracing::error!("the completion callback of a read panicked");
     }
 }
 

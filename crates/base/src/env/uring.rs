@@ -326,7 +326,7 @@ impl UringQueue {
         if self.dropped {
             return self.fail(error);
         }
-        tracing::warn!(%error, reads = self.next_rest, "reads go on without io_uring for a while");
+        tracing::warn!(%error, reads = self.next_rest, "reading without io_uring for a while");
         self.rest(error);
         self.empty_slots().iter().for_each(|request| self.read_now(request));
     }
@@ -343,7 +343,7 @@ impl UringQueue {
 
     /// Gives the ring up for good: its reads end with `error`.
     fn fail(&mut self, error: &io::Error) {
-        tracing::warn!(%error, "io_uring failed; reads go on without it");
+        tracing::warn!(%error, "io_uring failed; reading without it");
         (self.ring, self.refusals) = (Ring::Failed, 0);
         for request in self.empty_slots() {
             let result = Err(io::Error::new(error.kind(), format!("io_uring failed: {error}")));

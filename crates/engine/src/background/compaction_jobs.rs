@@ -429,7 +429,7 @@ impl Shared {
         let inputs = view.ssts().filter(|sst| replaced.contains(&sst.number()));
         let inputs: Vec<_> = inputs.cloned().collect();
         Heirs::find(&inputs, &written.readers, &|| !self.is_closing()).unwrap_or_else(|error| {
-            tracing::debug!(%error, "blocks of a compaction's outputs stay on disk");
+            tracing::debug!(%error, "could not load blocks of a compaction's outputs into the cache");
             Heirs::default()
         })
     }

@@ -355,7 +355,7 @@ impl Shared {
         });
         let retired = from.and_then(|state| self.log_segments.retire(state.log_from));
         if let Err(error) = retired.map_err(|error| self.manifest_failed(error)) {
-            tracing::warn!(%error, "old commit log segments could not be removed; tried again later");
+            tracing::warn!(%error, "could not remove old commit log segments; retrying later");
         }
     }
 
@@ -396,7 +396,7 @@ impl Shared {
         if let Ok(Some(end)) = &log
             && let Err(error) = self.manifest.install(&[Edit::LogClosed(*end)])
         {
-            tracing::warn!(%error, "where the log ends was not noted; it is closed all the same");
+            tracing::warn!(%error, "could not record the end of the log; closing it anyway");
         }
         log.and(self.manifest.close())
     }

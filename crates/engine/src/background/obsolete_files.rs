@@ -176,7 +176,7 @@ fn remove(fs: &dyn FileSystem, path: &Path) -> bool {
         Ok(()) => true,
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "an obsolete file could not be deleted");
+            tracing::warn!(path = %path.display(), %error, "could not delete obsolete SSTable");
             false
         }
     }

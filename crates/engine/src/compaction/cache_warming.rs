@@ -31,7 +31,7 @@ pub(crate) fn inherit(
         match bring_in(fs, cache, heirs, &mut blocks) {
             Ok(bytes) => left = left.saturating_sub(bytes),
             Err(error) => {
-                tracing::debug!(%error, "blocks of a compaction's outputs stay on disk");
+                tracing::debug!(%error, "could not load blocks of a compaction's outputs into the cache");
                 return;
             }
         }

@@ -186,7 +186,7 @@ pub(super) fn remove(writing: &Writing<'_>, files: impl Iterator<Item = FileNumb
         if let Err(error) = writing.fs.remove_file(&path)
             && error.kind() != std::io::ErrorKind::NotFound
         {
-            tracing::warn!(path = %path.display(), %error, "an unfinished file stays");
+            tracing::warn!(path = %path.display(), %error, "could not delete unfinished SSTable");
         }
     }
 }

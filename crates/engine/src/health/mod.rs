@@ -64,7 +64,7 @@ impl Health {
     pub(crate) fn stop(&self, why: impl FnOnce() -> String) {
         self.stopped.get_or_init(|| {
             let why = why();
-            tracing::error!(%why, "writes are stopped until the engine is opened again");
+            tracing::error!(%why, "writes stopped until the engine is reopened");
             why
         });
     }

@@ -371,7 +371,7 @@ impl IngestFiles {
         if let Err(error) = self.shared.env.fs.remove_file(&path)
             && error.kind() != std::io::ErrorKind::NotFound
         {
-            tracing::warn!(path = %path.display(), %error, "a file that was not ingested stays");
+            tracing::warn!(path = %path.display(), %error, "could not delete an SSTable that was not ingested");
         }
     }
 }

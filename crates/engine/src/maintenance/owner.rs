@@ -104,13 +104,12 @@ impl Shared {
     fn refusal(&self, owner: Owner) -> Error {
         let what = match owner {
             Owner::Server => {
-                "it is a server's, and other programs write to it through that server; copy it and \
-                 read the copy, or choose another directory"
+                "it belongs to a server, and other programs write to it through that server; \
+                 copy it and read the copy, or choose another directory"
             }
             Owner::Embedder => {
-                "it is of a program that embeds the engine, whose trees a server does not know; \
-                 'stele adopt' makes tables of them and gives it to servers, or choose another \
-                 directory"
+                "it belongs to a program that embeds the engine, and servers do not know its \
+                 trees; make tables of them with 'stele adopt', or choose another directory"
             }
         };
         Error::Unusable { dir: self.dir.clone(), what: what.to_owned() }

@@ -58,7 +58,7 @@ fn say_if_not_direct(fs: &dyn FileSystem, dir: &Path) {
     let probe = fs.open_read_direct(&dir.join(CURRENT));
     if probe.is_ok_and(|file| !file.is_direct()) {
         let dir = dir.display();
-        tracing::info!(%dir, "no direct reads on this file system: the page cache is used");
+        tracing::info!(%dir, "this file system does not support direct I/O; using the page cache");
     }
 }
 
@@ -198,7 +198,7 @@ fn check_length(path: &Path, sst: &SstMeta, reader: &SstReader) -> Result<()> {
     if found == told {
         return Ok(());
     }
-    let what = format!("the file has {found} bytes; the manifest tells of {told}");
+    let what = format!("the file has {found} bytes, but the manifest states {told}");
     Err(Error::corruption(path, found.min(told), what))
 }
 

@@ -133,7 +133,7 @@ impl Shared {
                 None => return Ok(()),
                 Some(Error::Unavailable(why)) => {
                     let what = format!(
-                        "memory for memtables is used up, and tree {} cannot be flushed: {why}",
+                        "memory for memtables is exhausted, and tree {} cannot be flushed: {why}",
                         tree.id.0
                     );
                     failed = failed.and(Err(Error::Unavailable(what)));

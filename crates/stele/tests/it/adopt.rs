@@ -65,7 +65,7 @@ fn what_a_server_refuses_it_serves_after_adopt() {
     // The program that made it reads it, and writes to it no more; to adopt it again changes nothing.
     let engine = open(&dir);
     let refused = put(&engine, TREES[1], "c").unwrap_err().to_string();
-    assert!(refused.contains("it is a server's"), "{refused}");
+    assert!(refused.contains("it belongs to a server"), "{refused}");
     engine.close().unwrap();
     drop(engine);
     let again = String::from_utf8(run(&["adopt", path]).stdout).unwrap();

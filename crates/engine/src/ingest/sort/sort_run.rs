@@ -56,7 +56,7 @@ impl Drop for RunFile {
             && error.kind() != std::io::ErrorKind::NotFound
         {
             let path = self.path.display();
-            tracing::warn!(%path, %error, "a file of a sort stays until the next open");
+            tracing::warn!(%path, %error, "could not delete a sort file; the next open deletes it");
         }
     }
 }

@@ -35,9 +35,9 @@ pub(super) fn raise(repair: &mut Repair<'_>) -> Result<()> {
     let micros = u64::try_from(newest.0).unwrap_or(0).max(known);
     repair.apply(&[Edit::CommitTime(micros)])?;
     let beyond =
-        if later { "; there are later cells, which clients are taken to have timed" } else { "" };
+        if later { "; later cells exist, presumably with timestamps set by clients" } else { "" };
     repair.report.notes.push(format!(
-        "the newest commit time may be lost with the MANIFEST: the server's times go on after \
+        "the newest commit time may be lost with the MANIFEST: server times continue after \
          {micros}, the newest in the data up to ten minutes from now{beyond}"
     ));
     Ok(())
@@ -146,6 +146,6 @@ mod tests {
         let (kept, notes) = repaired(&machine);
         assert_eq!(kept, time);
         let told = |text: &str| notes.iter().any(|note| note.contains(text));
-        assert!(told(&format!("go on after {time}")) && told("there are later cells"), "{notes:?}");
+        assert!(told(&format!("continue after {time}")) && told("later cells exist"), "{notes:?}");
     }
 }

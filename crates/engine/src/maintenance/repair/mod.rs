@@ -189,8 +189,7 @@ impl Repair<'_> {
             Some(state) if self.is_believed(&state)? => self.by_manifest(&state),
             Some(state) => {
                 let path = self.dir.display();
-                let note =
-                    "the MANIFEST lost its end: other files know of changes that it does not";
+                let note = "the MANIFEST lost its end: other files have changes that it lacks";
                 self.report.notes.push(format!("{path}: {note}"));
                 self.by_files(&Hints::of(&state.to_edits()))?;
                 self.apply(&[Edit::LogFrom(state.log_from)])

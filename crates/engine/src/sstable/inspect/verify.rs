@@ -302,11 +302,11 @@ impl<'a> Check<'a> {
             ("bytes of rows, qualifiers and values", properties.raw_bytes, self.raw_bytes),
         ] {
             if told != found {
-                return fail(format!("properties tell of {told} {what}, there are {found}"));
+                return fail(format!("properties state {told} {what}, but there are {found}"));
             }
         }
         if properties.ages.as_ref().is_some_and(|ages| *ages != self.ages) {
-            return fail("properties tell of other ages of cells than there are".into());
+            return fail("properties state wrong ages of cells".into());
         }
         let bounds = properties.last_row == self.row
             && (properties.timestamp_min, properties.timestamp_max) == self.timestamps;
@@ -314,7 +314,7 @@ impl<'a> Check<'a> {
         let empty = properties.entries == 0 && properties.range_tombstones == 0;
         let sequences = (properties.sequence_min, properties.sequence_max) == self.sequences;
         if !bounds || !(empty || sequences) {
-            return fail("properties tell of other bounds than there are".into());
+            return fail("properties state wrong bounds".into());
         }
         self.extents.sort_by_key(|handle| handle.offset);
         let mut end = self.sst.source.frames.blocks_start();
