@@ -7,7 +7,7 @@
 
 use tonic_build::manual::{Builder, Method, Service};
 
-/// How many messages the answer has.
+/// Number of messages in the response.
 #[derive(Clone, Copy)]
 enum Answer {
     One,

@@ -206,7 +206,7 @@ pub(crate) async fn record(destination: &Destination, id: &BackupId) -> Result<O
     })
 }
 
-/// Whether somebody gave the backup `id` up before it was made. It cannot be made any more.
+/// Returns whether somebody gave the backup `id` up before it was made. It cannot be made any more.
 pub async fn is_given_up(destination: &Destination, id: &BackupId) -> Result<bool> {
     Ok(state(destination, id).await? == Some(State::GivenUp))
 }

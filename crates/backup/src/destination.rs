@@ -103,7 +103,7 @@ impl Destination {
         Ok(Some(read.freeze()))
     }
 
-    /// Whether the object exists.
+    /// Returns whether the object exists.
     pub(crate) async fn exists(&self, name: &str) -> Result<bool> {
         match self.store.head(&self.path(name)).await {
             Ok(_) => Ok(true),
@@ -242,7 +242,7 @@ impl Parts {
     }
 }
 
-/// Whether a file of that name is an object that is being written: its name, `#`, and a number.
+/// Returns whether a file of that name is an object that is being written: its name, `#`, and a number.
 fn is_unfinished(name: &str) -> bool {
     name.rsplit_once('#').is_some_and(|(name, number)| {
         let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

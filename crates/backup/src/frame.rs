@@ -85,7 +85,7 @@ pub(crate) fn decode(kind: Kind, bytes: &[u8]) -> Result<&[u8], Malformed> {
     Ok(&bytes[HEADER_LEN..end])
 }
 
-/// Whether `bytes` say that they are of `kind`. Nothing is checked.
+/// Returns whether `bytes` say that they are of `kind`. Nothing is checked.
 pub(crate) fn is_of(kind: Kind, bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) && bytes.get(12) == Some(&(kind as u8))
 }

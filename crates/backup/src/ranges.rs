@@ -27,7 +27,7 @@ pub(crate) enum Cut {
     Final(Error),
 }
 
-/// Whether the same request may do better.
+/// Returns whether the same request may do better.
 fn is_passing(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::Generic { .. })
 }

@@ -80,7 +80,7 @@ async fn prevent(destination: &Destination, id: &BackupId, begun: &Begun) -> Res
     }
 }
 
-/// Whether what stands in the place of the record of `id` is one, damaged or not.
+/// Returns whether what stands in the place of the record of `id` is one, damaged or not.
 async fn made(destination: &Destination, id: &BackupId) -> Result<Made> {
     match catalog::state(destination, id).await {
         Ok(Some(State::GivenUp)) => Ok(Made::No),
@@ -159,7 +159,7 @@ fn objects(id: &BackupId, record: &Record) -> Vec<String> {
     record.files.iter().map(|file| names::object(id, file.file, file.place)).collect()
 }
 
-/// Whether a backup may have written an object of this name. Others are left alone.
+/// Returns whether a backup may have written an object of this name. Others are left alone.
 fn is_ours(name: &str) -> bool {
     let hex = |text: &str| {
         text.len() == 32 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))

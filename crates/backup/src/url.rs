@@ -166,7 +166,7 @@ fn believe(client: ClientOptions, file: &std::path::Path) -> Result<ClientOption
     Ok(certificates.into_iter().fold(client, ClientOptions::with_root_certificate))
 }
 
-/// Whether `endpoint` is without TLS; refused if it may not be.
+/// Returns whether `endpoint` is without TLS; refused if it may not be.
 fn allow(endpoint: &str, plain: PlainHttp) -> Result<bool> {
     let url = Url::parse(endpoint);
     let url =

@@ -45,7 +45,7 @@ impl<'a> ByteReader<'a> {
         self.rest
     }
 
-    /// Whether every byte was read.
+    /// Returns whether every byte was read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }

@@ -95,9 +95,9 @@ pub trait LockClass: 'static {
     fn class() -> &'static Class;
 }
 
-/// Declares a lock order and the list of its locks, outermost first: for each lock `/// doc`, its name, the word `several`
-/// if a thread may hold more than one of them, and the kinds of I/O ([`Io`]) that may be done under
-/// it, each with its reason.
+/// Declares a lock order and the list of its locks, outermost first: for each lock `/// doc`, its
+/// name, the word `several` if a thread may hold more than one of them, and the kinds of I/O
+/// ([`Io`]) that may be done under it, each with its reason.
 ///
 /// ```
 /// use base::sync::Mutex;
@@ -162,8 +162,8 @@ pub fn before_io(io: Io, what: impl FnOnce() -> String) {
     let _ = (io, what);
 }
 
-/// Whether the calling thread holds a lock of an order. `false` in builds without debug assertions,
-/// which do not know.
+/// Returns whether the calling thread holds a lock of an order. `false` in builds without debug
+/// assertions, which do not know.
 pub fn holds_any() -> bool {
     #[cfg(debug_assertions)]
     let holds = held::any();

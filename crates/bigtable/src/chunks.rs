@@ -70,7 +70,7 @@ pub(crate) struct ChunkWriter {
     /// Bytes of the last finished message: the next may well be as long.
     message_len: usize,
     row_key: Vec<u8>,
-    /// Whether the next chunk has to carry it.
+    /// True if the next chunk has to carry it.
     row_key_due: bool,
     /// Bytes of the last chunk, at the end of `message`, without its field key and length.
     last_chunk_len: usize,

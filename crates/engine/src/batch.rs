@@ -34,12 +34,12 @@ impl TimestampRange {
     /// Every timestamp.
     pub const ALL: Self = Self { start: Timestamp::MIN, end: None };
 
-    /// Whether the range has no timestamp at all.
+    /// Returns whether the range has no timestamp at all.
     pub fn is_empty(&self) -> bool {
         self.end.is_some_and(|end| end <= self.start)
     }
 
-    /// Whether `timestamp` lies in the range.
+    /// Returns whether `timestamp` lies in the range.
     pub fn contains(&self, timestamp: Timestamp) -> bool {
         self.start <= timestamp && self.end.is_none_or(|end| timestamp < end)
     }
@@ -98,7 +98,7 @@ impl WriteBatch {
         self.count as usize
     }
 
-    /// Whether there are no mutations.
+    /// Returns whether there are no mutations.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -314,7 +314,7 @@ impl FrozenBatch {
         self.count() as usize
     }
 
-    /// Whether there are no mutations.
+    /// Returns whether there are no mutations.
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }

@@ -78,9 +78,9 @@ impl Scope {
 pub enum Kind {
     /// A cell with its value.
     Put = 1,
-    /// A merge operand: one byte of operator ([`crate::semantics::merge_operator::Operator`]), then its operand. All
-    /// operands of one `(row, column, timestamp)` down to the newest put or covering tombstone
-    /// fold into one cell.
+    /// A merge operand: one byte of operator ([`crate::semantics::merge_operator::Operator`]), then
+    /// its operand. All operands of one `(row, column, timestamp)` down to the newest put or
+    /// covering tombstone fold into one cell.
     Merge = 2,
     /// Hides cells of its scope whose sequence number is smaller and whose timestamp lies in
     /// `[oldest, entry timestamp]`, both included; `oldest` is the value, an `i64` little-endian.
@@ -217,7 +217,7 @@ pub struct RangeTombstone {
 }
 
 impl RangeTombstone {
-    /// Whether `row` lies in the dropped range.
+    /// Returns whether `row` lies in the dropped range.
     pub fn covers(&self, row: &[u8]) -> bool {
         self.start.as_slice() <= row && self.end.as_deref().is_none_or(|end| row < end)
     }

@@ -119,7 +119,7 @@ impl Handle {
         closed.map_err(|failure| failure.raise(py))
     }
 
-    /// Whether it was closed, or is about to be.
+    /// Returns whether it was closed, or is about to be.
     pub(crate) fn is_closed(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }

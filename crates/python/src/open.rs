@@ -128,7 +128,7 @@ impl Engine {
         self.handle.close(py)
     }
 
-    /// Whether it was closed.
+    /// Returns whether it was closed.
     #[getter]
     fn closed(&self) -> bool {
         self.handle.is_closed()

@@ -59,7 +59,7 @@ impl Machine {
         assert!(off.is_err(), "the power is out");
     }
 
-    /// Whether the power has failed.
+    /// Returns whether the power has failed.
     pub fn power_is_out(&self) -> bool {
         self.sim.fs.is_off()
     }

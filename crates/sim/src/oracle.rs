@@ -43,7 +43,7 @@ pub struct Commit {
     pub batch: WriteBatch,
     /// The number of its first mutation.
     pub first: SequenceNumber,
-    /// Whether it was ingested: all its mutations have that number.
+    /// True if it was ingested: all its mutations have that number.
     pub ingested: bool,
 }
 
@@ -94,7 +94,7 @@ impl Oracle {
         self.expired
     }
 
-    /// Whether a cell of `timestamp` counts.
+    /// Returns whether a cell of `timestamp` counts.
     pub fn shows(&self, timestamp: Timestamp) -> bool {
         timestamp >= self.expired
     }
@@ -113,12 +113,12 @@ impl Oracle {
         self.trees.keys().copied()
     }
 
-    /// Whether `tree` exists.
+    /// Returns whether `tree` exists.
     pub fn has(&self, tree: TreeId) -> bool {
         self.trees.contains_key(&tree)
     }
 
-    /// Whether the id may have been given away.
+    /// Returns whether the id may have been given away.
     pub fn was_used(&self, tree: TreeId) -> bool {
         self.used.contains(&tree)
     }

@@ -119,7 +119,7 @@ impl Session {
         &self.oracle
     }
 
-    /// Whether the engine is open.
+    /// Returns whether the engine is open.
     pub fn is_open(&self) -> bool {
         self.engine.is_some()
     }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// How long a server may take to answer.
+/// Time that a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// An answer is never larger.
 const ANSWER_BYTES_MAX: usize = 16 << 20;

@@ -419,7 +419,7 @@ fn known_variables() -> Vec<String> {
         .collect()
 }
 
-/// Whether Kubernetes makes such a variable, in every pod, for a service: `NAME_SERVICE_HOST`,
+/// Returns whether Kubernetes makes such a variable, in every pod, for a service: `NAME_SERVICE_HOST`,
 /// `NAME_SERVICE_PORT`, `NAME_SERVICE_PORT_LABEL`, `NAME_PORT` with an address, and
 /// `NAME_PORT_80_TCP` with `_PROTO`, `_PORT`, `_ADDR` or nothing behind it.
 fn is_service_link(name: &str, value: &str) -> bool {

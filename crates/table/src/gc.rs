@@ -33,7 +33,7 @@ pub enum GcRule {
 }
 
 impl GcRule {
-    /// Whether the cell that is version `version` of its column (0 is the newest) and carries
+    /// Returns whether the cell that is version `version` of its column (0 is the newest) and carries
     /// `timestamp` may vanish at `now_micros`.
     pub fn elides(&self, version: u32, timestamp: Timestamp, now_micros: i64) -> bool {
         match self {
@@ -50,7 +50,7 @@ impl GcRule {
         }
     }
 
-    /// How many versions of a column the rule keeps at most, whatever their age.
+    /// Returns the largest number of versions of a column that the rule keeps, whatever their age.
     pub fn versions_max(&self) -> Option<u32> {
         match self {
             Self::KeepAll | Self::MaxAge(_) => None,
@@ -62,7 +62,7 @@ impl GcRule {
         }
     }
 
-    /// Whether the rule counts versions, so that newer cells decide about older ones.
+    /// Returns whether the rule counts versions, so that newer cells decide about older ones.
     pub fn counts_versions(&self) -> bool {
         match self {
             Self::KeepAll | Self::MaxAge(_) => false,

@@ -157,7 +157,7 @@ pub(crate) fn intersect(left: &[RowRange], right: &[RowRange]) -> Vec<RowRange> 
     both
 }
 
-/// Whether the upper bound `a` is not after `b`; `None` is after everything.
+/// Returns whether the upper bound `a` is not after `b`; `None` is after everything.
 pub(crate) fn ends_first(a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => a <= b,

@@ -117,7 +117,7 @@ pub struct TableSchema {
     pub next_family: u16,
     /// Its tablets in row order; at least one, the first starts at the empty key.
     pub tablets: Vec<Tablet>,
-    /// Whether the table and its families are protected from deletion.
+    /// True if the table and its families are protected from deletion.
     pub deletion_protection: bool,
     /// When it was created, microseconds since the Unix epoch.
     pub created_micros: i64,
@@ -132,7 +132,7 @@ pub struct CreateTable {
     pub families: Vec<(String, FamilySpec)>,
     /// First rows of all tablets but the first; in any order, duplicates and empty keys ignored.
     pub splits: Vec<Bytes>,
-    /// Whether the table is protected from deletion.
+    /// True if the table is protected from deletion.
     pub deletion_protection: bool,
 }
 

@@ -41,7 +41,7 @@ struct State {
     answer_bytes: Option<usize>,
     /// Most bytes of a part that was asked for.
     asked_bytes: u64,
-    /// Whether it cannot write an object only if it is absent.
+    /// True if it cannot write an object only if it is absent.
     overwrites: bool,
 }
 
@@ -66,7 +66,7 @@ impl Watched {
         self.state.lock().unwrap().meanwhile = Some(act);
     }
 
-    /// Whether the chosen call was made.
+    /// Returns whether the chosen call was made.
     pub(crate) fn happened(&self) -> bool {
         let state = self.state.lock().unwrap();
         state.chosen.is_some_and(|(call, _)| state.calls > call)

@@ -66,7 +66,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Length of a file in bytes.
     fn size(&self, path: &Path) -> io::Result<u64>;
 
-    /// Whether a file or directory of that name exists.
+    /// Returns whether a file or directory of that name exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
     /// Makes the names in `dir` durable.
@@ -93,13 +93,13 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Bytes the file system of `path` can still take.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
 
-    /// How many files this process may have open; `None` where nothing is said.
+    /// Returns the number of files this process may have open; `None` where nothing is said.
     fn open_files_max(&self) -> Option<u64> {
         None
     }
 }
 
-/// Whether a call failed since the process, or the system, has as many files open as it may.
+/// Returns whether a call failed since the process, or the system, has as many files open as it may.
 pub fn is_out_of_files(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
@@ -119,7 +119,7 @@ pub trait ReadFile: Send + Sync + 'static {
     /// Length in bytes when the call is made.
     fn size(&self) -> io::Result<u64>;
 
-    /// Whether reads go past the page cache.
+    /// Returns whether reads go past the page cache.
     fn is_direct(&self) -> bool {
         false
     }

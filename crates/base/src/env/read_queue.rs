@@ -21,7 +21,7 @@ use std::sync::{Arc, Weak};
 const FREE_BYTES_PER_READ: usize = 64 << 10;
 const FREE_BYTES_MAX: usize = 1 << 20;
 
-/// How many reads the queue of a thread has in flight.
+/// Number of reads the queue of a thread has in flight.
 pub const THREAD_QUEUE_DEPTH: usize = 64;
 
 /// The deepest queue: more than any disk works on, and within the kernel's own limit.
@@ -56,7 +56,7 @@ pub trait ReadQueue: Send {
     /// Reads that were submitted and not yet handed out.
     fn in_flight(&self) -> usize;
 
-    /// How many reads the device is given at once.
+    /// Returns the number of reads that the device gets at once.
     fn depth(&self) -> usize;
 
     /// How it reads.
@@ -135,7 +135,7 @@ pub struct BatchRead<'a> {
     pub file: &'a Arc<dyn ReadFile>,
     /// Where the wanted bytes begin.
     pub offset: u64,
-    /// How many there are.
+    /// The number of them.
     pub len: usize,
     /// Set by [`read_batch`].
     pub result: Option<io::Result<ReadBuffer>>,

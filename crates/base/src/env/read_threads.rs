@@ -38,7 +38,7 @@ pub struct ThreadRead {
     pub file: Arc<dyn ReadFile>,
     /// Where the wanted bytes begin.
     pub offset: u64,
-    /// How many there are.
+    /// The number of them.
     pub len: usize,
     /// Told the bytes, as many as were asked for, or the error of [`ReadFile::read_exact_at`].
     pub done: Done,
@@ -80,7 +80,7 @@ impl ReadThreads {
         Self { shared: Arc::new(Shared { fs, state: Mutex::default(), wake: Condvar::new() }) }
     }
 
-    /// Whether there is room for more reads; if not, the task is woken when there may be.
+    /// Returns whether there is room for more reads; if not, the task is woken when there may be.
     pub fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
         let mut state = self.shared.state.lock();
         if state.under_way < READS_MAX {
@@ -139,7 +139,8 @@ impl std::fmt::Debug for ReadThreads {
     }
 }
 
-/// How many reads a thread with such a queue takes at once, and how many such threads there are.
+/// Returns the number of reads a thread with such a queue takes at once, and how many such threads
+/// there are.
 fn shape(kind: QueueKind) -> (usize, usize) {
     match kind {
         QueueKind::Uring => (DEPTH, THREADS_URING),

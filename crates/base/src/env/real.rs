@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(opened, LOCK_ROUNDS_MAX);
     }
 
-    /// Whether the page cache has a file is not for us to say: then it is read, and not wrongly.
+    /// The file may or may not be in the page cache; the test holds in both cases.
     #[test]
     fn what_is_read_at_once_is_what_the_file_has() {
         let dir = tempfile::tempdir().unwrap();

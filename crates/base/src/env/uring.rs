@@ -77,7 +77,7 @@ const KERNEL: Kernel = Kernel { set_up, enter: IoUring::submit_and_wait };
 pub(super) struct UringQueue {
     ring: Ring,
     kernel: Kernel,
-    /// How many reads the next rest lasts.
+    /// Number of reads that the next rest lasts.
     next_rest: u32,
     /// Reads that a ring has yet to do until it has lasted.
     unproven: u32,
@@ -159,7 +159,7 @@ impl UringQueue {
         }
     }
 
-    /// Whether the next read goes through the ring, for which another may be set up.
+    /// Returns whether the next read goes through the ring, for which another may be set up.
     fn uses_ring(&mut self) -> bool {
         match &mut self.ring {
             Ring::InUse(_) => true,
@@ -274,7 +274,7 @@ impl UringQueue {
         self.done.push(Completed { tag, result });
     }
 
-    /// Whether the kernel has not yet been told of all reads in the ring, or asks to be entered.
+    /// Returns whether the kernel has not yet been told of all reads in the ring, or asks to be entered.
     fn must_enter(&mut self) -> bool {
         let Ring::InUse(ring) = &mut self.ring else { return false };
         let submission = ring.submission();
@@ -435,7 +435,8 @@ fn wants_another_try(errno: i32) -> bool {
     matches!(errno, Errno::AGAIN | Errno::INTR | Errno::CANCELED | Errno::OPNOTSUPP)
 }
 
-/// Whether a ring could not be had, or was given up, for want of something that others may give back.
+/// Returns whether a ring could not be had, or was given up, for want of something that others may
+/// give back.
 fn may_pass(error: &io::Error) -> bool {
     let passing = [Errno::AGAIN, Errno::BUSY, Errno::NOMEM, Errno::MFILE, Errno::NFILE];
     Errno::from_io_error(error).is_some_and(|errno| passing.contains(&errno))

@@ -52,7 +52,7 @@ impl Admission {
         }
     }
 
-    /// Whether the name of `key` is there; it is afterwards, or was taken away if it was.
+    /// Returns whether the name of `key` is there; it is afterwards, or was taken away if it was.
     fn was_named(&self, key: CacheKey) -> bool {
         let new = || (0..self.names_max).map(|_| AtomicU16::new(0)).collect();
         let (place, tag) = key.name(self.names_max);
@@ -64,9 +64,9 @@ impl Admission {
 }
 
 impl<M: Plain> Cache<M> {
-    /// Whether a block of `len` bytes, read from disk and not in memory, is worth keeping: there is
-    /// room, or somebody asked for it lately. Asked once for each time the block was read. Who does
-    /// not keep it says so ([`Self::rejected`]).
+    /// Returns whether a block of `len` bytes, read from disk and not in memory, is worth keeping:
+    /// there is room, or somebody asked for it lately. Asked once for each time the block was read.
+    /// Who does not keep it says so ([`Self::rejected`]).
     pub fn is_worth_keeping(&self, key: CacheKey, len: usize) -> bool {
         let Some(class) = self.arena.class_for(len, 0) else { return true };
         let full = self.admission.full[class].load(Ordering::Relaxed);

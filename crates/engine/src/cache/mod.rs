@@ -76,7 +76,7 @@ use pinned::HeapBlock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// How long an entry is worth keeping compared with others.
+/// How long an entry is worth keeping, compared with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CachePriority {
     /// Data blocks and large values.

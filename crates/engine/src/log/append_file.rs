@@ -150,7 +150,7 @@ impl AppendFile {
         Ok(())
     }
 
-    /// Whether there is something to sync.
+    /// Returns whether there is something to sync.
     pub(crate) fn is_synced(&self) -> bool {
         self.synced == self.tail
     }

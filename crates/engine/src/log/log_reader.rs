@@ -56,7 +56,7 @@ pub struct LogEnd {
 }
 
 impl LogEnd {
-    /// Whether the log was closed cleanly (or is empty).
+    /// Returns whether the log was closed cleanly (or is empty).
     pub fn was_closed(&self) -> bool {
         self.last.is_none_or(|(_, _, ending)| ending == Ending::Closed)
     }
@@ -168,7 +168,7 @@ impl LogReader {
     }
 }
 
-/// Whether the last segment was never made usable (rule 5).
+/// Returns whether the last segment was never made usable (rule 5).
 fn is_torn_creation(fs: &dyn FileSystem, dir: &Path, segment: SegmentNumber) -> Result<bool> {
     let mut file = RecordFile::open(fs, &segment.path(dir), &LOG, segment.0)?;
     match file.header()? {

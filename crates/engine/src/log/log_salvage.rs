@@ -59,7 +59,7 @@ pub(crate) struct LogStop {
     pub(crate) segment: SegmentNumber,
     /// Where its records end.
     pub(crate) offset: u64,
-    /// Whether a seal or a clean close says that they do.
+    /// True if a seal or a clean close says that they do.
     pub(crate) ended: bool,
 }
 

@@ -296,7 +296,7 @@ fn check_fields(header: &RecordHeader, offset: u64, reserved: &[u8]) -> Result<(
     Ok(())
 }
 
-/// Whether `bytes` (at least a record header) may be one with `synced_to` in `range`: a cheap
+/// Returns whether `bytes` (at least a record header) may be one with `synced_to` in `range`: a cheap
 /// test before the checksum.
 pub(crate) fn may_be_header(bytes: &[u8], synced_above: Option<u64>) -> bool {
     let Some((fields, tail)) = bytes.split_at_checked(40) else { return false };

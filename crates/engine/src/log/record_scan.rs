@@ -123,7 +123,7 @@ impl RecordFile {
         Ok(None)
     }
 
-    /// Whether any header of a record of this file stands anywhere in it.
+    /// Returns whether any header of a record of this file stands anywhere in it.
     pub(crate) fn has_record(&mut self) -> Result<bool> {
         Ok(self.find_header(0, None)?.is_some())
     }

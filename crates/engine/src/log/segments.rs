@@ -84,7 +84,7 @@ pub(crate) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Listing> {
     Ok(listing)
 }
 
-/// Whether `dir` has no segment of a log.
+/// Returns whether `dir` has no segment of a log.
 pub(crate) fn is_empty(fs: &dyn FileSystem, dir: &Path) -> Result<bool> {
     Ok(list(fs, dir)?.segments.is_empty())
 }

@@ -81,7 +81,7 @@ enum Stopped {
     Closed,
 }
 
-/// Whether the next open may find edits whose install failed with `error` (rule 3 of the file
+/// Returns whether the next open may find edits whose install failed with `error` (rule 3 of the file
 /// header): nobody may remove files that they name.
 pub(crate) fn is_in_doubt(error: &Error) -> bool {
     matches!(error, Error::Io { .. })

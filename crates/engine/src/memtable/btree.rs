@@ -15,8 +15,9 @@
 //! 1. A slot is filled before it comes into the order (`Release`, met by `Acquire`) and keeps its
 //!    head, so an order, loaded once, is a page at one moment.
 //! 2. A full page is never changed again. It is replaced by two, or followed by a new one if the
-//!    entry that did not fit is the last of the level, so that ascending nodes fill pages. Readers that still come to the old page find a node that
-//!    is further back than need be; what they are looking for is found from there by links.
+//!    entry that did not fit is the last of the level, so that ascending nodes fill pages. Readers
+//!    that still come to the old page find a node that is further back than need be; what they are
+//!    looking for is found from there by links.
 //! 3. `low` of a page is a node, and its head is the head of the page's entry above. Whatever is
 //!    looked for in a page is behind its `low`. The first page of a level has no `low` (0): the
 //!    first entry of a page is never compared, but taken when no other is before the place.
@@ -176,7 +177,7 @@ impl<'a> Pages<'a> {
         Order(self.page(page)[0].load(Relaxed)).count() == SLOTS
     }
 
-    /// Whether the pages of `path` were left by their last entries.
+    /// Returns whether the pages of `path` were left by their last entries.
     fn is_last(self, path: &Path) -> bool {
         let mut steps = path.steps[..path.len].iter();
         steps.all(|(page, at)| Order(self.page(*page)[0].load(Relaxed)).count() == *at)
@@ -238,8 +239,8 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// How many entries of a page are before `target`, given that the first `known` are; `node` is the
-/// node of a slot.
+/// Returns the number of entries of a page that are before `target`, given that the first `known` are;
+/// `node` is the node of a slot.
 fn entries_before(
     page: &[AtomicU64],
     order: Order,

@@ -40,7 +40,7 @@ pub(super) struct Target<F> {
 }
 
 impl<F: Fn(u32) -> bool> Target<F> {
-    /// Whether the place is behind `node`, whose head is `head`.
+    /// Returns whether the place is behind `node`, whose head is `head`.
     pub(super) fn is_behind(&self, head: u64, node: impl FnOnce() -> u32) -> bool {
         head < self.head || head == self.head && (self.is_after)(node())
     }
@@ -76,7 +76,7 @@ impl Words {
         if node == 0 { &self.from(list.first)[0] } else { &self.from(node)[1] }
     }
 
-    /// Whether `node` is before `target`.
+    /// Returns whether `node` is before `target`.
     pub(super) fn is_before(&self, node: u32, target: &Target<impl Fn(u32) -> bool>) -> bool {
         target.is_behind(self.head(node), || node)
     }

@@ -215,8 +215,8 @@ impl Memtable {
         self.writer.lock().charge.turn(Use::Outlived);
     }
 
-    /// Whether it may have entries of the row with this hash (`base::checksum::xxh3` of its key).
-    /// No false negatives; few false positives. Range tombstones do not count.
+    /// Returns whether it may have entries of the row with this hash (`base::checksum::xxh3` of its
+    /// key). No false negatives; few false positives. Range tombstones do not count.
     pub fn may_have_row(&self, hash: u64) -> bool {
         self.rows.may_have(hash)
     }
@@ -231,7 +231,7 @@ impl Memtable {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing was ever applied.
+    /// Returns whether nothing was ever applied.
     pub fn is_empty(&self) -> bool {
         self.position.load(Ordering::Acquire) == 0
     }
@@ -260,7 +260,7 @@ impl Memtable {
         parts.iter().map(|part| part.index_at(snapshot)).collect()
     }
 
-    /// Whether it has a tombstone of `row`, whose hash is `hash`, or a range tombstone over it.
+    /// Returns whether it has a tombstone of `row`, whose hash is `hash`, or a range tombstone over it.
     pub(crate) fn deletes(&self, row: &[u8], hash: u64) -> Result<bool> {
         let covers = |part: &Part| part.index().may_cover(row, SequenceNumber::MAX);
         if self.has_dropped() && self.dropped.read().iter().any(covers) {
@@ -279,7 +279,7 @@ impl Memtable {
         Ok(false)
     }
 
-    /// Whether a range tombstone applied so far covers one of `rows`.
+    /// Returns whether a range tombstone applied so far covers one of `rows`.
     pub fn drops_any_of(&self, rows: &RowRange) -> bool {
         self.has_dropped()
             && self.dropped.read().iter().any(|part| part.index().covers_any_of(rows))
@@ -290,7 +290,7 @@ impl Memtable {
         &self.snapshots
     }
 
-    /// Whether any range tombstone was applied.
+    /// Returns whether any range tombstone was applied.
     pub fn has_dropped(&self) -> bool {
         self.any_dropped.load(Ordering::Acquire)
     }

@@ -9,9 +9,10 @@
 //! by their upper bits, so that the old table is copied in the order in which the new one is written.
 //!
 //! Whoever chooses row keys does not know the multiplier, and so cannot crowd them into few slots:
-//! two different hashes get the same upper bits with twice the likelihood of chance at most (Dietzfelbinger
-//! and others, 1997). Keys of one *hash* still share a slot: the hash is that of the filters on disk,
-//! has no key, and whoever inverts it makes searches for such rows walk over all of them.
+//! two different hashes get the same upper bits with twice the likelihood of chance at most
+//! (Dietzfelbinger and others, 1997). Keys of one *hash* still share a slot: the hash is that of
+//! the filters on disk, has no key, and whoever inverts it makes searches for such rows walk over
+//! all of them.
 //!
 //! No false negatives: a row's slot and filter bits are stored before the sequence number of its
 //! batch is published (`Release`). A reader that loads a sequence number (`Acquire`) before it
@@ -79,7 +80,7 @@ impl RowIndex {
         self.generations[self.newest.load(Acquire)].get()
     }
 
-    /// Whether there may be a row of this hash. One word is read.
+    /// Returns whether there may be a row of this hash. One word is read.
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         self.newest().is_some_and(|generation| generation.may_contain(self.tag_of(hash)))
     }

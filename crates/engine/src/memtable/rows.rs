@@ -15,8 +15,8 @@
 //! 1. A row that can be reached has a cell; fields of cells never change, and of rows only the
 //!    list and number of its cells.
 //! 2. Cells are unique in (column, timestamp, sequence): the order within a row is total.
-//! 3. The cells of a row get a tree when there are `Shape::row_cells_walked` of them, so that a narrow row
-//!    is small and a wide one is searched in logarithmic time.
+//! 3. The cells of a row get a tree when there are `Shape::row_cells_walked` of them, so that a
+//!    narrow row is small and a wide one is searched in logarithmic time.
 
 use super::arena::Arena;
 use super::list::{END, List, Target};
@@ -148,7 +148,7 @@ impl Rows {
         batch.expect("a batch is kept before its cells").encoding()
     }
 
-    /// Whether there may be a row of this hash.
+    /// Returns whether there may be a row of this hash.
     pub(super) fn may_have(&self, hash: u64) -> bool {
         self.index.may_contain(hash)
     }

@@ -73,12 +73,12 @@ impl DroppedRanges {
         self.all.memory_bytes() + self.stripes.iter().map(of_stripe).sum::<usize>()
     }
 
-    /// Whether no range was dropped.
+    /// Returns whether no range was dropped.
     pub fn is_empty(&self) -> bool {
         self.all.fragments() == 0
     }
 
-    /// Whether `newest` and `alike` are right for a reader at `snapshot` (invariant 2).
+    /// Returns whether `newest` and `alike` are right for a reader at `snapshot` (invariant 2).
     pub fn exact_at(&self, snapshot: SequenceNumber) -> bool {
         let whole = |oldest, newest| snapshot >= newest || snapshot < oldest;
         let stripe = |stripe: &Stripe| whole(stripe.oldest, stripe.newest);
@@ -86,14 +86,14 @@ impl DroppedRanges {
             || !self.stripes.is_empty() && self.stripes.iter().all(stripe)
     }
 
-    /// Whether a range may cover `row` for a reader at `snapshot`, whatever that is. `false` is
+    /// Returns whether a range may cover `row` for a reader at `snapshot`, whatever that is. `false` is
     /// certain.
     #[inline]
     pub fn may_cover(&self, row: &[u8], snapshot: SequenceNumber) -> bool {
         snapshot >= self.oldest && self.all.newest(row) > SequenceNumber(0)
     }
 
-    /// Whether a range covers one of `rows`.
+    /// Returns whether a range covers one of `rows`.
     pub fn covers_any_of(&self, rows: &RowRange) -> bool {
         self.all.over(rows).next().is_some()
     }

@@ -24,7 +24,7 @@ pub enum Verdict {
 /// that comes after it asked comes too late: it brings the cell back only until the outputs are
 /// installed. Snapshots taken in between go on seeing what they saw.
 pub trait ElisionPolicy: Send + Sync + 'static {
-    /// Whether the cell that is version `version` of its column (0 is the newest of those that
+    /// Returns whether the cell that is version `version` of its column (0 is the newest of those that
     /// no delete hides) and carries `timestamp` may vanish.
     fn verdict(&self, family: FamilyId, version: u32, timestamp: Timestamp) -> Verdict;
 }

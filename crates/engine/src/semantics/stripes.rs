@@ -23,7 +23,7 @@ impl Stripes {
         self.snapshots.partition_point(|snapshot| *snapshot < sequence)
     }
 
-    /// Whether no view can see `older` without `newer`.
+    /// Returns whether no view can see `older` without `newer`.
     pub fn together(&self, older: SequenceNumber, newer: SequenceNumber) -> bool {
         self.of(older) == self.of(newer)
     }

@@ -92,7 +92,7 @@ fn loaded(engine: &Engine) -> Result<Option<u8>, String> {
     }
 }
 
-/// How many steps were acknowledged: the trees, the first load, the second.
+/// Returns the number of steps that were acknowledged: the trees, the first load, the second.
 fn go_on(engine: &Engine, acknowledged: &mut u8) -> engine::Result<()> {
     if *acknowledged == 0 {
         begin(engine)?;

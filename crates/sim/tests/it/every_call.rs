@@ -74,7 +74,7 @@ pub(crate) struct Histories {
     /// Their seeds are those below.
     pub(crate) seeds: u64,
     pub(crate) of: fn(u64) -> Vec<Step>,
-    /// Whether only those calls fail that are made while compactions are divided, as long as all
+    /// True if only those calls fail that are made while compactions are divided, as long as all
     /// goes well.
     pub(crate) where_divided: bool,
 }

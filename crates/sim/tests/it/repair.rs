@@ -73,7 +73,7 @@ fn logged(image: &Image) -> Vec<(TreeId, SequenceNumber, Vec<RowRange>)> {
 }
 
 impl Expected {
-    /// Whether `report` says that something of the row may be missing.
+    /// Returns whether `report` says that something of the row may be missing.
     fn is_lost(&self, report: &RepairReport, tree: TreeId, row: &[u8]) -> bool {
         report.losses.iter().any(|loss| match &loss.lost {
             Lost::Rows { tree: of, rows } => of.is_none_or(|of| of == tree) && rows.contains(row),

@@ -18,7 +18,7 @@ const MILLI: i64 = 1_000;
 pub(crate) struct Family {
     pub(crate) name: &'static str,
     pub(crate) gc: GcRule,
-    /// Whether it was dropped.
+    /// True if it was dropped.
     pub(crate) gone: bool,
 }
 
@@ -82,7 +82,7 @@ impl Model {
         time
     }
 
-    /// Whether all families of the mutations exist.
+    /// Returns whether all families of the mutations exist.
     pub(crate) fn knows(&self, mutations: &[RowMutation]) -> bool {
         let known = |mutation: &RowMutation| match mutation {
             RowMutation::SetCell { family, .. }
@@ -219,14 +219,14 @@ impl Model {
         shown
     }
 
-    /// Whether the predicate of a check-and-mutate holds.
+    /// Returns whether the predicate of a check-and-mutate holds.
     pub(crate) fn holds(&self, row: &Bytes, predicate: Option<&RowFilter>) -> bool {
         let Some(cells) = self.shown().remove(row) else { return false };
         predicate.is_none_or(|filter| !filter_row(filter, row, cells).is_empty())
     }
 }
 
-/// Whether the server gives the time of the mutation's cell.
+/// Returns whether the server gives the time of the mutation's cell.
 fn is_timed(mutation: &RowMutation) -> bool {
     matches!(mutation, RowMutation::SetCell { timestamp: WriteTime::Server, .. })
 }

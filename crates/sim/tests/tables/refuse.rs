@@ -10,18 +10,18 @@ const COPIES_MAX: usize = 1_000;
 /// Most levels of a GC rule.
 const RULE_DEPTH_MAX: usize = 10;
 
-/// Whether a read is refused.
+/// Returns whether a read is refused.
 pub(crate) fn refuses(request: &ReadRows) -> bool {
     let inverted = |range: &KeyRange| is_inverted(&range.start, &range.end);
     request.rows.ranges.iter().any(inverted) || request.filter.as_ref().is_some_and(refuses_filter)
 }
 
-/// Whether a request with the filter is refused.
+/// Returns whether a request with the filter is refused.
 pub(crate) fn refuses_filter(filter: &RowFilter) -> bool {
     is_wrong(filter) || copies(filter) > COPIES_MAX
 }
 
-/// Whether a GC rule is refused: it is nested too deep.
+/// Returns whether a GC rule is refused: it is nested too deep.
 pub(crate) fn refuses_rule(rule: &GcRule) -> bool {
     depth(rule) > RULE_DEPTH_MAX
 }
@@ -35,7 +35,7 @@ fn depth(rule: &GcRule) -> usize {
     }
 }
 
-/// Whether the filter, or one in it, is none.
+/// Returns whether the filter, or one in it, is none.
 fn is_wrong(filter: &RowFilter) -> bool {
     match filter {
         RowFilter::Chain(filters) => {
@@ -65,7 +65,7 @@ fn parts(condition: &Condition) -> impl Iterator<Item = &RowFilter> {
     std::iter::once(predicate).chain(on_true).chain(on_false)
 }
 
-/// Whether the filter applies a label.
+/// Returns whether the filter applies a label.
 fn labels(filter: &RowFilter) -> bool {
     match filter {
         RowFilter::ApplyLabel(_) => true,

@@ -98,7 +98,7 @@ impl Place {
         &self.data_dir
     }
 
-    /// Whether the checkpoint was made to its end.
+    /// Returns whether the checkpoint was made to its end.
     pub(super) fn is_whole(&self) -> bool {
         self.dir().join("CURRENT").exists()
     }

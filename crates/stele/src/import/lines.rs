@@ -33,7 +33,7 @@ pub(crate) struct Line {
     pub(crate) end: Position,
     /// Its bytes, without the newline; a carriage return before that is kept.
     pub(crate) text: Vec<u8>,
-    /// Whether bytes beyond the limit were dropped.
+    /// True if bytes beyond the limit were dropped.
     pub(crate) cut: bool,
 }
 
@@ -43,7 +43,7 @@ impl Line {
         self.text.strip_suffix(b"\r").unwrap_or(&self.text)
     }
 
-    /// Whether there is nothing but white space on it.
+    /// Returns whether there is nothing but white space on it.
     pub(crate) fn is_blank(&self) -> bool {
         self.text.trim_ascii().is_empty()
     }

@@ -183,7 +183,8 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Whether the batch is to be sent before `row` is put into it, which would make it too large.
+    /// Returns whether the batch is to be sent before `row` is put into it, which would make it too
+    /// large.
     fn is_full_for(batch: &Batch, row: &SizedRow) -> bool {
         !batch.rows.is_empty()
             && (batch.bytes + row.bytes > BATCH_BYTES

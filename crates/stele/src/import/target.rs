@@ -34,7 +34,7 @@ pub(crate) trait Target: Send + Sync {
     /// may have lost some of them.
     async fn sync(&self, identity: &str) -> Result<(), Failure>;
 
-    /// Whether a cell of that column is there whose timestamp is `from` or later.
+    /// Returns whether a cell of that column is there whose timestamp is `from` or later.
     async fn has(
         &self,
         row: &[u8],

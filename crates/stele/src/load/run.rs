@@ -18,7 +18,7 @@ use table::Error;
 use table::local::{LoadedRows, TableLoad};
 use tokio::runtime::Runtime;
 
-/// How many records are read between looks at the clock.
+/// Number of records read between looks at the clock.
 const SHOW_EVERY: u64 = 1000;
 
 /// Runs a load to its end.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a tool may take to be made, and a suite to run.
+/// Time that a tool may take to be made, and a suite to run.
 const PATIENCE: Duration = Duration::from_secs(900);
 /// The release of `cbt` that is built where it can be had.
 const CBT: &str = "cloud.google.com/go/cbt@v1.13.0";

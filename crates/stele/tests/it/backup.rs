@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Small enough that a few thousand rows are flushed and compacted.
 const SMALL: [&str; 3] =
     ["--memtable-bytes-max=64KiB", "--log-segment-bytes=64KiB", "--sst-bytes-max=64KiB"];
-/// How long something may take to happen.
+/// Time that something may take to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn import(server: &Server, root: &Path, rows: std::ops::Range<u32>) -> Command {

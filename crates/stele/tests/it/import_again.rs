@@ -16,7 +16,7 @@ use admin::bigtable_table_admin_client::BigtableTableAdminClient;
 use admin::modify_column_families_request::{Modification, modification::Mod};
 
 const TABLE: &str = "projects/local/instances/local/tables/t";
-/// How long something may take to happen.
+/// Time that something may take to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 const ROWS: usize = 40;
 const OPTIONS: [&str; 6] = ["--key", "k", "--batch-rows", "5", "--batches", "1"];

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to open its directory, and to stop.
+/// Time that a server may take to open its directory, and to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server process, or one that was stopped and can be restarted.

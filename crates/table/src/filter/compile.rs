@@ -27,9 +27,9 @@ pub(crate) struct Plan {
     pub(crate) row_counters: usize,
     pub(crate) column_counters: usize,
     pub(crate) verdicts: usize,
-    /// Whether the whole row must be known before its first cell can be yielded.
+    /// True if the whole row must be known before its first cell can be yielded.
     pub(crate) whole_rows: bool,
-    /// Whether a limit of cells per row can end a row early.
+    /// True if a limit of cells per row can end a row early.
     pub(crate) row_limits: bool,
 }
 
@@ -324,7 +324,7 @@ fn check_order(field: &str, start: &Bound<Bytes>, end: &Bound<Bytes>) -> Result<
 }
 
 impl Node {
-    /// Whether `what` holds for this node or any below it.
+    /// Returns whether `what` holds for this node or any below it.
     pub(crate) fn has(&self, what: &dyn Fn(&Node) -> bool) -> bool {
         what(self)
             || match self {
@@ -366,7 +366,7 @@ impl Node {
         }
     }
 
-    /// Whether the node keeps all or none of the versions of each column within its own time
+    /// Returns whether the node keeps all or none of the versions of each column within its own time
     /// range, so that the newest of what it yields are the newest of what it gets in that range.
     fn is_uniform(&self) -> bool {
         match self {

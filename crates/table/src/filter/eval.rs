@@ -91,7 +91,7 @@ impl Evaluator {
         shapes.push(shape);
     }
 
-    /// Whether no later cell of this row can be yielded.
+    /// Returns whether no later cell of this row can be yielded.
     pub(crate) fn row_is_done(&self) -> bool {
         self.plan.row_limits && self.state.is_done(&self.plan.root)
     }
@@ -132,7 +132,7 @@ impl State {
         }
     }
 
-    /// Whether the verdicts leave room for anything to come out, by a sink or otherwise.
+    /// Returns whether the verdicts leave room for anything to come out, by a sink or otherwise.
     fn may_yield(&self, node: &Node) -> bool {
         match node {
             Node::Leaf(Leaf::BlockAll) => false,
@@ -156,7 +156,7 @@ impl State {
         }
     }
 
-    /// Whether limits of cells per row let nothing more through.
+    /// Returns whether limits of cells per row let nothing more through.
     fn is_done(&self, node: &Node) -> bool {
         match node {
             Node::Leaf(Leaf::RowLimit(max, at)) => self.row_counters[*at] >= *max,

@@ -55,9 +55,9 @@ struct Translator<'a> {
     groups: Vec<(Flags, usize)>,
     /// Where in `out` the last item begins that can be repeated.
     last: usize,
-    /// Whether that was repeated already, and only flags have come since.
+    /// True if that was repeated already, and only flags have come since.
     stacked: bool,
-    /// Whether the last item was a repetition: RE2 does not stack them.
+    /// True if the last item was a repetition: RE2 does not stack them.
     repeated: bool,
 }
 

@@ -43,7 +43,8 @@ impl ByteSet {
     }
 }
 
-/// Whether a character is in the class `\d`, `\s` or `\w` of this letter; `None` for other letters.
+/// Returns whether a character is in the class `\d`, `\s` or `\w` of this letter; `None` for other
+/// letters.
 pub(super) fn perl_class(letter: u8) -> Option<fn(u32) -> bool> {
     Some(match letter {
         b'd' => |c| byte(c).is_ascii_digit(),
@@ -53,7 +54,7 @@ pub(super) fn perl_class(letter: u8) -> Option<fn(u32) -> bool> {
     })
 }
 
-/// Whether a character is in the class `[:name:]`; `None` if there is none.
+/// Returns whether a character is in the class `[:name:]`; `None` if there is none.
 pub(super) fn posix_class(name: &[u8]) -> Option<fn(u32) -> bool> {
     Some(match name {
         b"alnum" => |c| byte(c).is_ascii_alphanumeric(),
@@ -79,8 +80,8 @@ fn byte(c: u32) -> u8 {
     u8::try_from(c).unwrap_or(u8::MAX)
 }
 
-/// Whether a character is in the Unicode class `name`; `None` if RE2 has none of that name: it takes
-/// general categories by their short names, and scripts by their full ones.
+/// Returns whether a character is in the Unicode class `name`; `None` if RE2 has none of that name:
+/// it takes general categories by their short names, and scripts by their full ones.
 pub(super) fn unicode_class(name: &str) -> Option<impl Fn(u32) -> bool> {
     let any = name == "Any";
     let known = any

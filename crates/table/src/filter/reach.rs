@@ -60,14 +60,14 @@ impl Reach {
         Self { columns: Columns::ranges(columns), ..Self::ALL }
     }
 
-    /// Whether no cell at all is in reach.
+    /// Returns whether no cell at all is in reach.
     pub(crate) fn is_nothing(&self) -> bool {
         self.rows.as_ref().is_some_and(Vec::is_empty)
             || matches!(&self.columns, Columns::Ranges(ranges) if ranges.is_empty())
             || self.timestamps.is_empty()
     }
 
-    /// Whether cells of `family` are in reach.
+    /// Returns whether cells of `family` are in reach.
     pub(crate) fn has_family(&self, family: FamilyId) -> bool {
         self.columns.wants_family(family)
     }

@@ -69,7 +69,7 @@ impl Matcher {
         Ok(Self::Regex(regex, prefix))
     }
 
-    /// Whether the whole of `text` matches.
+    /// Returns whether the whole of `text` matches.
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
         match self {
             Self::All => true,
@@ -94,7 +94,7 @@ fn parse(translated: &str) -> Result<Hir, String> {
         })
 }
 
-/// Whether no counted repetitions, one in the other, come to more than `left` in all.
+/// Returns whether no counted repetitions, one in the other, come to more than `left` in all.
 fn repeats_fit(hir: &Hir, left: u32) -> bool {
     match hir.kind() {
         HirKind::Repetition(repetition) => {

@@ -85,7 +85,7 @@ fn adopt_tree(engine: &Engine, meta: &EngineMeta, tree: TreeId, now_micros: i64)
     Ok(format!("tree {number} has data but no table; it is now table {name}"))
 }
 
-/// Whether a tree is one of tables, and none of those that are claimed.
+/// Returns whether a tree is one of tables, and none of those that are claimed.
 fn is_orphan(claimed: &BTreeSet<TreeId>) -> impl Fn(&TreeId) -> bool {
     |tree| *tree >= FIRST_TABLET_TREE && !claimed.contains(tree)
 }

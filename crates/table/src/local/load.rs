@@ -46,8 +46,9 @@ pub struct TableLoad {
 type LoadCell<'a> = (FamilyId, &'a Bytes, std::cmp::Reverse<Timestamp>, &'a Bytes);
 
 impl TableLoad {
-    /// Whether `row` could be loaded, wherever it stands in the order. `InvalidArgument` names the
-    /// limit it breaks, `NotFound` the family that the table lacks. Only `SetCell` can be loaded.
+    /// Returns whether `row` could be loaded, wherever it stands in the order. `InvalidArgument`
+    /// names the limit it breaks, `NotFound` the family that the table lacks. Only `SetCell` can be
+    /// loaded.
     pub fn check(&self, row: &RowMutations) -> Result<()> {
         self.cells_of(row, self.begun).map(|_| ())
     }
@@ -226,9 +227,10 @@ impl Local {
 
     /// Makes `loaded` part of its table, in all tablets at once or not at all. When it returns, it
     /// is durable and every later read sees it. It waits for read-modify-writes under way; they and
-    /// schema changes wait for it while commits do, but not for what it writes before. Errors as those of [`Engine::ingest`], and
-    /// `FailedPrecondition` if a family that has loaded cells was dropped since the load began, though
-    /// there may be another of that name; after one, `loaded` is removed.
+    /// schema changes wait for it while commits do, but not for what it writes before. Errors as
+    /// those of [`Engine::ingest`], and `FailedPrecondition` if a family that has loaded cells was
+    /// dropped since the load began, though there may be another of that name; after one, `loaded`
+    /// is removed.
     pub async fn install(&self, loaded: LoadedRows) -> Result<()> {
         let core = Arc::clone(&self.core);
         let loaded = self.loads.run(move || core.ready(loaded)).await?;

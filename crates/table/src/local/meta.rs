@@ -96,7 +96,7 @@ impl EngineMeta {
         Ok(())
     }
 
-    /// Whether the system tree holds nothing but a schema. It may be an engine's of another use.
+    /// Returns whether the system tree holds nothing but a schema. It may be an engine's of another use.
     pub(super) fn is_schema(&self) -> Result<bool> {
         let mut only = true;
         self.read(RowRange::ALL, |row, _| {
@@ -147,7 +147,7 @@ impl EngineMeta {
     }
 }
 
-/// Whether a row of the system tree is one of the schema.
+/// Returns whether a row of the system tree is one of the schema.
 pub(super) fn is_schema_row(row: &[u8]) -> bool {
     row == NEXT_TREE_ROW || row.starts_with(TABLE_PREFIX) || row.starts_with(INTENT_PREFIX)
 }

@@ -22,7 +22,7 @@ pub(super) struct RowPass {
     /// GC rules are applied as of the read's beginning.
     now_micros: i64,
     key: Vec<u8>,
-    /// Whether the read is inside a row.
+    /// True if the read is inside a row.
     open: bool,
     /// The last row without a result, if it came after the last one with a result. Told apart from
     /// `key`, whose row may be forgotten.
@@ -37,7 +37,7 @@ pub(super) struct RowPass {
 /// Counts of what the row output got.
 #[derive(Default)]
 struct Given {
-    /// Whether the row has yielded a cell.
+    /// True if the row has yielded a cell.
     started: bool,
     /// Bytes since the batch began, roughly.
     bytes: usize,
@@ -89,17 +89,17 @@ impl RowPass {
         self.given.bytes
     }
 
-    /// Whether the read is inside a row.
+    /// Returns whether the read is inside a row.
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Whether the row has yielded a cell.
+    /// Returns whether the row has yielded a cell.
     pub(super) fn has_started(&self) -> bool {
         self.given.started
     }
 
-    /// Whether the filter needs all cells of a row before it yields any.
+    /// Returns whether the filter needs all cells of a row before it yields any.
     pub(super) fn holds_rows(&self) -> bool {
         self.evaluator.plan().whole_rows
     }

@@ -12,8 +12,8 @@
 //! 2. What the engine is asked for (`request`) is a superset of what filter and GC rules need.
 //!    Versions of a column are counted from the newest, so a read whose GC rules count them must
 //!    not have newer ones cut off by timestamp.
-//! 3. A task has no more than `Shape::task_steps` cells and `Shape::task_bytes` bytes to look at before it
-//!    lets others run.
+//! 3. A task has no more than `Shape::task_steps` cells and `Shape::task_bytes` bytes to look at
+//!    before it lets others run.
 
 use super::pass::RowPass;
 use super::tables::parts;
@@ -97,7 +97,7 @@ impl Reader {
         }
     }
 
-    /// Whether the next batch is for [`Self::fill_rows`].
+    /// Returns whether the next batch is for [`Self::fill_rows`].
     pub(super) fn is_for_task(&self) -> bool {
         self.named && !self.waits && self.scan.is_none()
     }
@@ -130,7 +130,7 @@ impl Reader {
         Ok(self.batch(done, output))
     }
 
-    /// Whether the read yields any cell at all. Reads no further than it must.
+    /// Returns whether the read yields any cell at all. Reads no further than it must.
     pub(super) fn yields_anything(&mut self) -> Result<bool> {
         loop {
             let filled = self.fill(&mut Nothing)?;

@@ -78,7 +78,7 @@ pub(super) struct Disk {
     pub(super) power_off_at: Option<u64>,
     pub(super) off: bool,
     faults: Faults,
-    /// Whether a power loss takes every unsynced operation on names.
+    /// True if a power loss takes every unsynced operation on names.
     pub(super) loses_names: bool,
 }
 
@@ -109,17 +109,17 @@ impl Disk {
         self.faults.inject(point, after, times, fault);
     }
 
-    /// Whether there were any.
+    /// Returns whether there were any.
     pub(super) fn clear_faults(&mut self) -> bool {
         self.faults.clear()
     }
 
-    /// How many calls of the kind there were.
+    /// Returns the number of calls of the kind there were.
     pub(super) fn calls(&self, call: Call) -> u64 {
         self.faults.count(call)
     }
 
-    /// How many calls failed as they were told to.
+    /// Returns the number of calls that failed as they were told to.
     pub(super) fn struck(&self) -> u64 {
         self.faults.struck()
     }
@@ -327,7 +327,7 @@ impl Disk {
         live.map(|(_, file)| file.data.len() as u64).sum()
     }
 
-    /// How long file `id` may become if it wants to be `len` long.
+    /// Returns how long file `id` may become if it wants to be `len` long.
     fn room(&self, id: FileId, len: usize) -> usize {
         let now = self.files.get(&id).map_or(0, |file| file.data.len());
         if len <= now || self.capacity == u64::MAX {

@@ -93,7 +93,7 @@ impl Call {
 }
 
 impl FaultPoint {
-    /// Whether a fault at this point can hit `call`.
+    /// Returns whether a fault at this point can hit `call`.
     pub fn covers(self, call: Call) -> bool {
         use Call::*;
         match self {
@@ -155,12 +155,12 @@ impl Faults {
         !std::mem::take(&mut self.due).is_empty()
     }
 
-    /// How many calls of the kind there were.
+    /// Returns the number of calls of the kind there were.
     pub(super) fn count(&self, call: Call) -> u64 {
         self.counts.get(&call).copied().unwrap_or(0)
     }
 
-    /// How many calls failed.
+    /// Returns the number of calls that failed.
     pub(super) fn struck(&self) -> u64 {
         self.struck
     }

@@ -26,8 +26,8 @@ impl SimFs {
         Self { disk: Arc::new(Mutex::new(disk)) }
     }
 
-    /// How many operations changed or synced the disk: creating, renaming, removing, linking,
-    /// writing, allocating, cutting, syncing a file or directory.
+    /// Returns the number of operations that changed or synced the disk: creating, renaming, removing,
+    /// linking, writing, allocating, cutting, syncing a file or directory.
     pub fn operations(&self) -> u64 {
         self.disk.lock().operations
     }
@@ -38,7 +38,7 @@ impl SimFs {
         self.disk.lock().power_off_at = Some(operation);
     }
 
-    /// Whether the power has failed, or the machine was left for another.
+    /// Returns whether the power has failed, or the machine was left for another.
     pub fn is_off(&self) -> bool {
         self.disk.lock().off
     }
@@ -69,12 +69,12 @@ impl SimFs {
         self.disk.lock().clear_faults()
     }
 
-    /// How many calls of the kind there were, those that failed included.
+    /// Returns the number of calls of the kind there were, those that failed included.
     pub fn calls(&self, call: Call) -> u64 {
         self.disk.lock().calls(call)
     }
 
-    /// How many calls failed as they were told to by `inject`.
+    /// Returns the number of calls that failed as they were told to by `inject`.
     pub fn struck(&self) -> u64 {
         self.disk.lock().struck()
     }

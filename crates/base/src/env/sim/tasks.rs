@@ -15,7 +15,7 @@ thread_local! {
     static JOBS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether this thread runs a job.
+/// Returns whether this thread runs a job.
 pub(super) fn in_job() -> bool {
     JOBS.get() > 0
 }

@@ -130,7 +130,7 @@ fn a_kernel_that_stays_without_memory_is_asked_a_few_times_only() {
 }
 
 thread_local! {
-    /// How many calls the kernel refuses from now on.
+    /// Number of calls the kernel refuses from now on.
     static REFUSED: Cell<u32> = const { Cell::new(0) };
 }
 

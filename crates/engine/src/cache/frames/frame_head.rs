@@ -83,7 +83,7 @@ impl FrameHead {
         self.file.store(key.file.0, Ordering::Release);
     }
 
-    /// Whether the frame is live and holds the block of `key`.
+    /// Returns whether the frame is live and holds the block of `key`.
     #[inline]
     pub(crate) fn is(&self, key: CacheKey) -> bool {
         self.file.load(Ordering::Acquire) == key.file.0

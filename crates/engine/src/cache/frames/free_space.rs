@@ -86,13 +86,13 @@ impl Space {
         self.free_in_slab.len() - self.absent.len()
     }
 
-    /// Whether slabs have memory that may not.
+    /// Returns whether slabs have memory that may not.
     pub(crate) fn is_leaving(&self) -> bool {
         let absent = self.absent.iter().filter(|slab| slab.0 >= self.allowed).count();
         absent < self.free_in_slab.len() - self.allowed()
     }
 
-    /// Whether there is a slab to cut.
+    /// Returns whether there is a slab to cut.
     fn has_uncut(&self) -> bool {
         !self.uncut.is_empty() || self.absent.peek().is_some_and(|slab| slab.0 < self.allowed)
     }
@@ -179,21 +179,21 @@ impl Space {
         Some(frame)
     }
 
-    /// Whether a frame of `class` that is taken now has to be made free by the hand.
+    /// Returns whether a frame of `class` that is taken now has to be made free by the hand.
     pub(crate) fn is_full(&self, class: usize) -> bool {
         !self.has_uncut() && self.free[class].len() <= 2 * self.shape.frames_ahead_max
     }
 
-    /// Whether the hand should make frames of `class` free. While many wait for their grace period
-    /// it stands still: a reader that was interrupted while pinned must not cost the cache its
-    /// content.
+    /// Returns whether the hand should make frames of `class` free. While many wait for their grace
+    /// period it stands still: a reader that was interrupted while pinned must not cost the cache
+    /// its content.
     pub(crate) fn runs_short(&self, class: usize) -> bool {
         let Shape { frames_ahead_min, limbo_max, .. } = self.shape;
         !self.has_uncut() && self.free[class].len() < frames_ahead_min && self.limbo < limbo_max
     }
 
-    /// How many frames of `class` the hand frees at once: so many that taking the lock and waiting
-    /// for readers is shared among them, but never more than a small part of the arena.
+    /// Returns the number of frames of `class` the hand frees at once: so many that taking the lock
+    /// and waiting for readers is shared among them, but never more than a small part of the arena.
     fn ahead<M: Plain>(&self, arena: &Arena<M>, class: usize) -> usize {
         let Shape { frames_ahead_min, frames_ahead_max, frames_ahead_parts, .. } = self.shape;
         let part = self.allowed() * arena.slab_bytes() / frames_ahead_parts;
@@ -244,8 +244,8 @@ impl Space {
         taken
     }
 
-    /// Whether the hand is at the begin of a slab, of `class`, of which so little was used lately that
-    /// it can be cut anew.
+    /// Returns whether the hand is at the begin of a slab, of `class`, of which so little was used
+    /// lately that it can be cut anew.
     fn is_cold<M: Plain>(&self, arena: &Arena<M>, class: usize, pinned: &Guard) -> bool {
         let warm = |frame: &u32| {
             let head = arena.head(Place { frame: *frame, ..self.hand }, pinned);

@@ -37,7 +37,7 @@ impl<V> TreeMap<V> {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -49,7 +49,7 @@ impl<V> TreeMap<V> {
         Some(&part[at].1)
     }
 
-    /// Whether something is kept of `tree`.
+    /// Returns whether something is kept of `tree`.
     pub fn contains_key(&self, tree: &TreeId) -> bool {
         self.get(tree).is_some()
     }

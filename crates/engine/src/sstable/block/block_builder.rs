@@ -73,7 +73,7 @@ struct Timestamps {
     first: i64,
     min: i64,
     max: i64,
-    /// Whether all differ by multiples of the coarse unit.
+    /// True if all differ by multiples of the coarse unit.
     coarse: bool,
 }
 
@@ -137,7 +137,7 @@ impl BlockBuilder {
         self.start_row(row);
     }
 
-    /// Whether an entry of `key` comes after all that the block has of the row started last.
+    /// Returns whether an entry of `key` comes after all that the block has of the row started last.
     pub(crate) fn comes_last(&self, key: &EntryKey<'_>) -> bool {
         let Some(last) = self.last_of_row() else { return true };
         let column = decode(self.dictionary.column(last.id));
@@ -206,14 +206,15 @@ impl BlockBuilder {
         if self.is_empty() { 0 } else { Layout::of(&self.header(false)).end }
     }
 
-    /// Whether `estimated_len` is `len` or more, `len` being more than 0. Mostly known without it.
+    /// Returns whether `estimated_len` is `len` or more, `len` being more than 0. Mostly known
+    /// without it.
     pub(crate) fn reaches(&self, len: usize) -> bool {
         self.len_at_most() >= len && self.estimated_len() >= len
     }
 
-    /// Whether the block would be `len` bytes or longer with `row`, which comes after its rows, or
-    /// would gather too many bytes of keys. A block keeps what its keys share once: a row that
-    /// shares less makes every key longer. Never so of a block without entries.
+    /// Returns whether the block would be `len` bytes or longer with `row`, which comes after its
+    /// rows, or would gather too many bytes of keys. A block keeps what its keys share once: a row
+    /// that shares less makes every key longer. Never so of a block without entries.
     pub(crate) fn reaches_with(&self, row: &[u8], len: usize) -> bool {
         if self.is_empty() || self.len_at_most() + ROW_LEN_MAX + row.len() < len {
             return false;
@@ -559,7 +560,7 @@ fn decode(bytes: &[u8]) -> Column<'_> {
     decode_column(bytes).expect("the dictionary holds columns")
 }
 
-/// Whether `bytes` are what `put_column` makes of `column`.
+/// Returns whether `bytes` are what `put_column` makes of `column`.
 fn is_column(bytes: &[u8], column: &Column<'_>) -> bool {
     let Some((&[low, high, scope], qualifier)) = bytes.split_first_chunk::<3>() else {
         return false;

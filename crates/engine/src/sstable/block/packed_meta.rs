@@ -87,7 +87,7 @@ pub(crate) fn aimed(prefetch_hint: u32, fraction: u32) -> [Range<usize>; 2] {
     ]
 }
 
-/// How many rows of a block, by its prefetch hint, lie from `fraction` of them on.
+/// Returns the number of rows of a block, by its prefetch hint, that lie from `fraction` of them on.
 #[inline]
 pub(crate) fn rows_left(prefetch_hint: u32, fraction: u32) -> usize {
     let rows = (prefetch_hint >> 16) as usize;
@@ -229,8 +229,8 @@ impl DataMeta {
         self.timestamp_max
     }
 
-    /// Whether every entry is a put of an inline value visible at `snapshot`, and no two are of the
-    /// same cell.
+    /// Returns whether every entry is a put of an inline value visible at `snapshot`, and no two
+    /// are of the same cell.
     #[inline]
     pub(super) fn all_visible(&self, snapshot: SequenceNumber) -> bool {
         self.flags & PLAIN != 0 && self.sequence_max <= snapshot

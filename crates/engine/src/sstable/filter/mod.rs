@@ -4,10 +4,10 @@
 //! keys: the row (R), the row with each family (RF), the row with each column (RFQ), and "the row
 //! has a tombstone here" (RT). One cache miss so answers every question about a row.
 //!
-//! A row of more than `Shape::filter_line_keys_max` families or columns would fill its line. It is **wide**:
-//! it sets the marker W in its line, and the keys of the kind that is too many go to lines of
-//! their own, chosen by the key's hash. With more than `Shape::filter_row_keys_max` of them there
-//! are none, only the marker W*, which answers "maybe" to everything but the row itself.
+//! A row of more than `Shape::filter_line_keys_max` families or columns would fill its line. It is
+//! **wide**: it sets the marker W in its line, and the keys of the kind that is too many go to
+//! lines of their own, chosen by the key's hash. With more than `Shape::filter_row_keys_max` of
+//! them there are none, only the marker W*, which answers "maybe" to everything but the row itself.
 //!
 //! A question for a column must also ask for RT, W and W*, and each could be a false positive. So
 //! a line keeps three flags, whether any of its rows has such a marker; where none has, which is
@@ -214,7 +214,7 @@ impl FilterBuilder {
         self.flags.push((row, marker.flag));
     }
 
-    /// Whether no row was ended.
+    /// Returns whether no row was ended.
     pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -339,13 +339,13 @@ impl<'a> FilterPartition<'a> {
         Self { bytes, meta }
     }
 
-    /// Whether what `query` asks for may be here, or a tombstone of its row. `false` is certain.
+    /// Returns whether what `query` asks for may be here, or a tombstone of its row. `false` is certain.
     pub(super) fn may_contain(self, query: &FilterQuery<'_>) -> bool {
         self.may_have_row(query, &mut RowBits::default()) && self.may_have_part(query)
     }
 
-    /// Whether anything of the query's row may be here. `false` is certain. `bits` is only used for
-    /// questions about this row.
+    /// Returns whether anything of the query's row may be here. `false` is certain. `bits` is only
+    /// used for questions about this row.
     #[inline]
     pub(super) fn may_have_row(self, query: &FilterQuery<'_>, bits: &mut RowBits) -> bool {
         if bits.probes != self.meta.probes {
@@ -364,13 +364,13 @@ impl<'a> FilterPartition<'a> {
             || (self.has_marker(query.hash, WIDE) && self.has(mix(key, TAG_LINE), key))
     }
 
-    /// Whether a row with the query's prefix may begin here. `false` is certain if the filter has
-    /// keys of prefixes of this length.
+    /// Returns whether a row with the query's prefix may begin here. `false` is certain if the
+    /// filter has keys of prefixes of this length.
     pub(super) fn may_have_prefix(self, query: &FilterQuery<'_>) -> bool {
         self.has(query.hash, mix(query.hash, TAG_PREFIX))
     }
 
-    /// Whether the row may have a tombstone of any scope here. `false` is certain.
+    /// Returns whether the row may have a tombstone of any scope here. `false` is certain.
     pub(super) fn may_have_tombstone(self, query: &FilterQuery<'_>) -> bool {
         self.has_marker(query.hash, TOMBSTONE)
     }
@@ -384,7 +384,7 @@ impl<'a> FilterPartition<'a> {
         self.has_in(self.line(hash), key)
     }
 
-    /// Whether all of the key's bits are set. Stops at the first that is not: most are not, and
+    /// Returns whether all of the key's bits are set. Stops at the first that is not: most are not, and
     /// the processor then goes on with what follows.
     fn has_in(self, line: &[u8; LINE_LEN], key: u64) -> bool {
         (0..self.meta.probes).all(|probe| is_set(line, bit_of(key, probe)))

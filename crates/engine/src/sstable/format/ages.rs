@@ -80,7 +80,7 @@ impl Ages {
         self.buckets().fold(0, |sum, (_, _, cells)| sum.saturating_add(cells))
     }
 
-    /// Whether nothing was counted.
+    /// Returns whether nothing was counted.
     pub(crate) fn is_empty(&self) -> bool {
         self.families.is_empty()
     }

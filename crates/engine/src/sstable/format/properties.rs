@@ -74,7 +74,7 @@ pub struct Deferred {
 }
 
 impl Deferred {
-    /// Whether anything was left to compaction.
+    /// Returns whether anything was left to compaction.
     pub fn is_any(self) -> bool {
         self.compression || self.filters
     }

@@ -192,7 +192,7 @@ impl<'a> IndexPartition<'a> {
         (!bytes.is_empty()).then(|| decode_column(bytes).expect("columns were checked"))
     }
 
-    /// Whether a block's first row began in an earlier block.
+    /// Returns whether a block's first row began in an earlier block.
     pub(super) fn continued(self, block: usize) -> bool {
         !self.column_bytes(block).is_empty()
     }
@@ -204,7 +204,7 @@ impl<'a> IndexPartition<'a> {
         put_suffix(out, self.meta.header().form, self.head(block), self.tail(block));
     }
 
-    /// Whether a block's first row is `row`.
+    /// Returns whether a block's first row is `row`.
     pub(super) fn row_is(self, block: usize, row: &[u8]) -> bool {
         Target::against(row, self.prefix())
             .is_ok_and(|target| self.cmp_row(block, &target) == Ordering::Equal)
@@ -248,8 +248,8 @@ impl<'a> IndexPartition<'a> {
         self.buckets().find(xxh3(prefix))
     }
 
-    /// Whether the prefix index, if there is one, leads from a row of prefixes' length or more to
-    /// `block`, in which it begins.
+    /// Returns whether the prefix index, if there is one, leads from a row of prefixes' length or
+    /// more to `block`, in which it begins.
     pub(super) fn prefix_index_knows(self, row: &[u8], block: usize) -> bool {
         let len = self.meta.header().row_prefix_len;
         let has_prefix = len > 0 && row.len() >= len;
@@ -278,7 +278,7 @@ impl<'a> IndexPartition<'a> {
         partition(at, to, |block| self.cmp_row(block, target) == Ordering::Less)
     }
 
-    /// Whether the block at `block` may have a row of `rows`, as far as first rows tell.
+    /// Returns whether the block at `block` may have a row of `rows`, as far as first rows tell.
     pub(super) fn may_have(self, block: usize, rows: &RowRange) -> bool {
         let begins_behind = rows.end.as_deref().is_some_and(|end| block >= self.lower_bound(end));
         let ends_before = block + 1 < self.lower_bound(&rows.start);

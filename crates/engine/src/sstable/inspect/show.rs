@@ -42,7 +42,7 @@ impl SstReader {
         Ok(())
     }
 
-    /// Whether a block may have rows in `rows`, by the first rows of it and of the one after it.
+    /// Returns whether a block may have rows in `rows`, by the first rows of it and of the one after it.
     fn has_rows_of(
         &self,
         partition: usize,

@@ -184,7 +184,7 @@ impl<'a> Check<'a> {
         checked
     }
 
-    /// Whether row `at` of the block comes after all before it, as far as they were read.
+    /// Returns whether row `at` of the block comes after all before it, as far as they were read.
     fn row_comes_next(
         &self,
         handle: Handle,
@@ -209,7 +209,8 @@ impl<'a> Check<'a> {
         Err(self.sst.source.corruption(handle.offset, what))
     }
 
-    /// Whether filter and prefix index know the prefix of the current row, which begins in `block`.
+    /// Returns whether filter and prefix index know the prefix of the current row, which begins in
+    /// `block`.
     fn prefix_is_known(
         &self,
         handle: Handle,
@@ -234,7 +235,7 @@ impl<'a> Check<'a> {
         Err(sst.source.corruption(handle.offset, what))
     }
 
-    /// Whether the filter of the current row is one that cannot be read.
+    /// Returns whether the filter of the current row is one that cannot be read.
     fn filter_is_bad(&self) -> bool {
         let partition = self.sst.top.partition_of(&self.row);
         partition.is_some_and(|partition| self.bad_filters.contains(&partition))
@@ -266,7 +267,7 @@ impl<'a> Check<'a> {
         Err(self.sst.source.corruption(block.offset, what))
     }
 
-    /// Whether the filter says what it must of an entry of the current row: nothing that a read
+    /// Returns whether the filter says what it must of an entry of the current row: nothing that a read
     /// may ask on its way to the entry is denied.
     fn filter_knows(&self, key: &EntryKey<'_>) -> Result<bool> {
         let (sst, row, column) = (self.sst, &self.row, &key.column);

@@ -1,5 +1,5 @@
-//! Single blocks, filters and index partitions for the measurements of `crates/bench`, which a caller of the engine
-//! never meets.
+//! Single blocks, filters and index partitions for the measurements of `crates/bench`, which a
+//! caller of the engine never meets.
 
 mod find_block;
 
@@ -39,7 +39,7 @@ impl BlockWriter {
         self.0.estimated_len()
     }
 
-    /// Whether no entry was added.
+    /// Returns whether no entry was added.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -128,7 +128,7 @@ impl FilterWriter {
         self.0.end_row(hash);
     }
 
-    /// Whether a file's builder would cut the partition here.
+    /// Returns whether a file's builder would cut the partition here.
     pub fn is_full(&self) -> bool {
         self.0.len() >= Shape::DEFAULT.filter_bytes_cut
     }
@@ -148,12 +148,12 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether what `query` asks for may be here. `false` is certain.
+    /// Returns whether what `query` asks for may be here. `false` is certain.
     pub fn may_contain(&self, query: &FilterQuery<'_>) -> bool {
         FilterPartition::of(&self.bytes, &self.meta).may_contain(query)
     }
 
-    /// Whether the row may have a tombstone of any scope here. `false` is certain.
+    /// Returns whether the row may have a tombstone of any scope here. `false` is certain.
     pub fn may_have_tombstone(&self, query: &FilterQuery<'_>) -> bool {
         FilterPartition::of(&self.bytes, &self.meta).may_have_tombstone(query)
     }

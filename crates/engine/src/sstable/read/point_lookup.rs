@@ -108,7 +108,7 @@ impl<'g> Candidate<'g> {
         Timestamp(self.slot().newest_of_rows)
     }
 
-    /// Whether the filter lets the row pass for any of `queries`, of which `bits` are the row's.
+    /// Returns whether the filter lets the row pass for any of `queries`, of which `bits` are the row's.
     /// `false` is certain.
     #[inline]
     pub(crate) fn probe(

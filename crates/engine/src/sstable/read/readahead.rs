@@ -81,7 +81,7 @@ impl ReadaheadSource {
         })
     }
 
-    /// Whether a window may have `more` bytes; it has them then.
+    /// Returns whether a window may have `more` bytes; it has them then.
     fn grow(&self, more: u64) -> bool {
         let within = |grown: u64| grown.checked_add(more).filter(|sum| *sum <= self.grown_max);
         self.grown.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
@@ -199,8 +199,8 @@ impl Readahead {
         window.extend(sst, (rows, *direction), fill, source);
     }
 
-    /// Whether the walk still comes to the window after the block at `place`: that was resident when
-    /// it would have been asked for, and no longer when the walk came to it.
+    /// Returns whether the walk still comes to the window after the block at `place`: that was
+    /// resident when it would have been asked for, and no longer when the walk came to it.
     fn lies_before_the_window(&self, place: Place) -> bool {
         let first = self.window.as_ref().and_then(|window| window.blocks.front());
         let Some((first, missed)) = first.map(|block| block.place).zip(self.missed) else {

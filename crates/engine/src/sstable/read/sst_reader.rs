@@ -217,7 +217,7 @@ impl SstReader {
         size_of::<Self>() + self.top.memory_bytes() + ranges + path + rows + KNOWN_ELSEWHERE_BYTES
     }
 
-    /// Whether the file may have what `query` asks for, or any tombstone of its row: `false` is
+    /// Returns whether the file may have what `query` asks for, or any tombstone of its row: `false` is
     /// certain. Range tombstones are not asked. Reads a filter partition unless it is cached.
     pub fn may_contain(&self, query: &FilterQuery<'_>) -> Result<bool> {
         self.may_contain_for(query, CacheFill::Insert)
@@ -232,7 +232,8 @@ impl SstReader {
         })
     }
 
-    /// Whether the file may have a tombstone of the query's row, of any scope: `false` is certain.
+    /// Returns whether the file may have a tombstone of the query's row, of any scope: `false` is
+    /// certain.
     pub fn may_have_tombstone(&self, query: &FilterQuery<'_>) -> Result<bool> {
         if self.properties.tombstones == 0 {
             return Ok(false);
@@ -364,7 +365,7 @@ impl SstReader {
         IndexRef::new(self.load(&lead, fill)?).ok_or_else(|| self.wrong_type(lead.handle()))
     }
 
-    /// Whether prefix indexes are used.
+    /// Returns whether prefix indexes are used.
     pub(crate) fn uses_prefix_index(&self) -> bool {
         self.by_prefix
     }

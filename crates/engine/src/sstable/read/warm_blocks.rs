@@ -191,7 +191,7 @@ impl Share {
         self.lives += units * u64::from(heat.lives);
     }
 
-    /// Whether it makes half of `all` units.
+    /// Returns whether it makes half of `all` units.
     fn is_half_of(self, all: u64) -> bool {
         self.units > 0 && self.units.saturating_mul(2) >= all
     }

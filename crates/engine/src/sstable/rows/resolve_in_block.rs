@@ -44,9 +44,9 @@ struct Cover {
 #[derive(Debug, Clone)]
 pub(crate) struct Covers {
     all: ArrayVec<Cover, COVERS_MAX>,
-    /// How many there may be.
+    /// The largest number of them.
     max: u8,
-    /// How many are of the whole row, and how many are of that or of the family. They come first.
+    /// Number of entries of the whole row, and of that or of the family. They come first.
     of_row: usize,
     of_family: usize,
 }
@@ -104,7 +104,7 @@ impl Covers {
         })
     }
 
-    /// Whether one of them hides all that was written before it.
+    /// Returns whether one of them hides all that was written before it.
     pub(crate) fn hide_all_before(&self) -> bool {
         self.all
             .iter()
@@ -137,7 +137,7 @@ impl<'g> SeenPut<'g> {
 }
 
 impl<'g> RowHit<'g> {
-    /// Whether the block has all entries of the row.
+    /// Returns whether the block has all entries of the row.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         let view = self.view;
@@ -180,8 +180,8 @@ impl<'g> RowHit<'g> {
         Ok((None, met))
     }
 
-    /// Whether a tombstone of the row that a reader at `snapshot` sees hides all that was written
-    /// before it. The row is whole.
+    /// Returns whether a tombstone of the row that a reader at `snapshot` sees hides all that was
+    /// written before it. The row is whole.
     pub(crate) fn hides_all_before(&self, snapshot: SequenceNumber, covers_max: u8) -> bool {
         let view = self.view;
         let mut covers = Covers::of(covers_max);
@@ -294,7 +294,7 @@ impl<'a, 'w> SeenCells<'a, 'w> {
         true
     }
 
-    /// Whether an entry that the reader sees is a put that it is after.
+    /// Returns whether an entry that the reader sees is a put that it is after.
     fn judge(&mut self, at: usize) -> Result<bool, ToMerge> {
         let view = self.view;
         let id = view.id(at);

@@ -43,7 +43,7 @@ pub(crate) struct WantedCells<'a> {
 }
 
 impl WantedCells<'_> {
-    /// Whether it is the newest cell of each column, and perhaps more.
+    /// Returns whether it is the newest cell of each column, and perhaps more.
     fn all_newest(&self) -> bool {
         *self.columns == Columns::All
             && self.timestamps == TimestampRange::ALL
@@ -105,7 +105,7 @@ impl RowSpan {
         self.row
     }
 
-    /// Whether so few rows of the block are left that what comes after it should be looked for.
+    /// Returns whether so few rows of the block are left that what comes after it should be looked for.
     #[inline]
     pub(crate) fn nears_the_end(&self) -> bool {
         self.direction == Direction::Forward && self.block.view().rows() - self.row <= ROWS_SOUGHT

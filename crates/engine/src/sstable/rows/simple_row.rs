@@ -23,7 +23,7 @@ pub(crate) struct SimpleCells {
 }
 
 impl<'g> RowHit<'g> {
-    /// Whether a reader at `snapshot` sees every entry of the row, and the block has them all.
+    /// Returns whether a reader at `snapshot` sees every entry of the row, and the block has them all.
     #[inline]
     pub(crate) fn is_simple(&self, snapshot: SequenceNumber) -> bool {
         self.is_whole() && self.view.all_visible(snapshot)

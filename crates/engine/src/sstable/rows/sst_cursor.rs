@@ -89,7 +89,7 @@ impl At {
         if place == self.start { self.start_row } else { 0 }
     }
 
-    /// Whether the row goes on after the block being read.
+    /// Returns whether the row goes on after the block being read.
     fn continues(&self) -> bool {
         let view = self.block.view();
         view.continues() && self.row_in_block() + 1 == view.rows()
@@ -495,8 +495,8 @@ impl SstCursor {
         self.ahead.look(&self.sst, at.block.view().rows() - row, next);
     }
 
-    /// How many rows after a plain one, in `direction` and within `limit`, are plain as well and lie
-    /// in the same block.
+    /// Returns the number of rows after a plain one, in `direction` and within `limit`, that are plain
+    /// as well and lie in the same block.
     fn simple_rows_ahead(&self, direction: Direction, limit: Bound<&[u8]>) -> usize {
         let Some(RowHit { view, row }) = self.row_in_block() else { return 0 };
         match direction {

@@ -312,7 +312,7 @@ impl<'a, 's> Walk<'a, 's> {
         (self.sink)(Piece::Lost(lost))
     }
 
-    /// Whether what was read shows that this is another file than `known` is.
+    /// Returns whether what was read shows that this is another file than `known` is.
     pub(super) fn contradicts(&self, known: &Known) -> bool {
         let all = self.entries == known.entries
             && self.row.as_ref() == known.last_row()

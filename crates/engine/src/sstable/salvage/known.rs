@@ -31,14 +31,14 @@ impl Known {
         (self.entries > 0).then_some(&self.last_row)
     }
 
-    /// Whether the file may have an entry of this row and number.
+    /// Returns whether the file may have an entry of this row and number.
     pub(super) fn has_room_for(&self, row: &[u8], sequence: SequenceNumber) -> bool {
         self.entries > 0
             && (&*self.first_row..=&*self.last_row).contains(&row)
             && (self.sequence_min..=self.sequence_max).contains(&sequence)
     }
 
-    /// Whether these are the properties of the file that is meant.
+    /// Returns whether these are the properties of the file that is meant.
     pub(super) fn is_of(&self, own: &Properties) -> bool {
         let rows = (&self.first_row, &self.last_row) == (&own.first_row, &own.last_row);
         let sequences = (self.sequence_min, self.sequence_max);

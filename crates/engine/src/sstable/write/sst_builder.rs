@@ -237,7 +237,7 @@ impl SstBuilder {
         &self.row
     }
 
-    /// Whether nothing was added.
+    /// Returns whether nothing was added.
     pub fn is_empty(&self) -> bool {
         self.properties.entries == 0 && self.tombstones.is_empty()
     }
@@ -332,7 +332,7 @@ impl SstBuilder {
         }
     }
 
-    /// Whether the row goes on in another block.
+    /// Returns whether the row goes on in another block.
     fn must_cut_inside_row(&self) -> bool {
         self.block.reaches(self.overfull_bytes()) || self.has_cells_enough()
     }
@@ -343,7 +343,7 @@ impl SstBuilder {
         block_bytes * shape.block_overrun_percent / 100
     }
 
-    /// Whether the block being built takes no cell more.
+    /// Returns whether the block being built takes no cell more.
     fn has_cells_enough(&self) -> bool {
         let full = self.block.cells() >= self.options.shape.block_cells_max;
         if full {
@@ -352,7 +352,7 @@ impl SstBuilder {
         full
     }
 
-    /// Whether the partition being built takes no block more.
+    /// Returns whether the partition being built takes no block more.
     fn has_blocks_enough(&self) -> bool {
         let full = self.index.len() >= self.options.shape.partition_blocks_max;
         if full {
@@ -374,7 +374,7 @@ impl SstBuilder {
         Ok(())
     }
 
-    /// Whether the value of `entry` gets a block of its own.
+    /// Returns whether the value of `entry` gets a block of its own.
     fn lies_apart(&self, entry: &Entry<'_>) -> bool {
         entry.kind == Kind::Put && entry.value.len() >= self.options.large_value_bytes
     }

@@ -137,7 +137,7 @@ impl BlockView<'_> {
         Ok(seen)
     }
 
-    /// Whether every entry is a put of an inline value in a column, which needs no look at each.
+    /// Returns whether every entry is a put of an inline value in a column, which needs no look at each.
     pub(super) fn has_only_puts(self) -> bool {
         let cells = |id| self.column(id).scope == Scope::Column;
         let puts = self.meta.header().kind_width == 0 && self.meta.header().kind == Kind::Put as u8;

@@ -75,8 +75,8 @@ impl<'a> BlockView<'a> {
         CellValue::Large(LargeValue::decode(bytes).expect("handles were checked"))
     }
 
-    /// How many entries before `cell` have a value with a block of its own. Of `cells()`: how many
-    /// have one at all.
+    /// Returns the number of entries before `cell` that have a value with a block of its own. Of
+    /// `cells()`: how many have one at all.
     pub(crate) fn large_values_before(self, cell: usize) -> usize {
         let header = self.meta.header();
         match header.kind_width {

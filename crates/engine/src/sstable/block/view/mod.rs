@@ -110,7 +110,7 @@ impl<'a> BlockView<'a> {
         Self { bytes, meta }
     }
 
-    /// Whether a reader at `snapshot` sees every entry as a cell of its own: all are puts of
+    /// Returns whether a reader at `snapshot` sees every entry as a cell of its own: all are puts of
     /// different cells, and none is later.
     #[inline]
     pub(crate) fn all_visible(self, snapshot: SequenceNumber) -> bool {
@@ -133,13 +133,13 @@ impl<'a> BlockView<'a> {
         self.meta.header().cells
     }
 
-    /// Whether the first row began in an earlier block.
+    /// Returns whether the first row began in an earlier block.
     #[inline]
     pub(crate) fn continued(self) -> bool {
         self.meta.header().continued
     }
 
-    /// Whether the last row goes on in the next block.
+    /// Returns whether the last row goes on in the next block.
     #[inline]
     pub(crate) fn continues(self) -> bool {
         self.meta.header().continues
@@ -212,7 +212,7 @@ impl<'a> BlockView<'a> {
         prefetch(self.bytes.as_ptr().wrapping_add(self.directory(0)), bytes);
     }
 
-    /// How many of `rows` come before `limit`.
+    /// Returns the number of `rows` that come before `limit`.
     pub(crate) fn rows_before(self, rows: Range<usize>, limit: &[u8]) -> usize {
         let target = match Target::against(limit, self.prefix()) {
             Ok(target) => target,
@@ -377,8 +377,8 @@ impl<'a> BlockView<'a> {
         None
     }
 
-    /// How many rows of `window` have a head less than `head`. Without branches on what it finds,
-    /// since a search of random keys mispredicts half of them.
+    /// Returns the number of rows of `window` that have a head less than `head`. Without branches on
+    /// what it finds, since a search of random keys mispredicts half of them.
     #[inline]
     fn heads_below(self, window: Range<usize>, head: u64) -> usize {
         let (mut from, mut len) = (window.start, window.len());
@@ -391,7 +391,7 @@ impl<'a> BlockView<'a> {
         from + usize::from(len == 1 && self.head(from) < head) - window.start
     }
 
-    /// Whether `row` has the key `key`.
+    /// Returns whether `row` has the key `key`.
     pub(crate) fn row_is(self, row: usize, key: &[u8]) -> bool {
         Target::against(key, self.prefix())
             .is_ok_and(|target| self.cmp_row(row, &target) == Ordering::Equal)
