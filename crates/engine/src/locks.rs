@@ -69,7 +69,7 @@ base::lock_order! {
     MemtableDropped {}
     /// Compactions that run.
     RunningCompactions {}
-    /// The pieces of a merge.
+    /// The subcompactions of a merge.
     SubcompactionState {}
     /// Files that wait to be deleted.
     ObsoleteFiles {}

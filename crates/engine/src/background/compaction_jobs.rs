@@ -463,7 +463,7 @@ impl Shared {
                 Manual::Blocked => self.pause(LOOK_AGAIN),
                 Manual::Plan(plan) => {
                     let started = Started::new(tree, plan);
-                    let what = format!("a compaction of tree {} by hand", tree.id.0);
+                    let what = format!("a manual compaction of tree {}", tree.id.0);
                     let done = self.health.guard(Task::ByHand, &what, || {
                         self.run_plan(tree, &started.plan, CompactionReason::ByHand)
                     });

@@ -103,7 +103,7 @@ impl Shared {
         });
         let Some(last) = last else { return Ok(()) };
         let _turn = FlushTurn::take(self, tree)?;
-        let what = format!("a flush of tree {} by hand", tree.id.0);
+        let what = format!("a manual flush of tree {}", tree.id.0);
         let flushed = self.health.guard(Task::ByHand, &what, || {
             while tree.view().version.flushed < last {
                 self.flush_frozen(tree, || self.commits.sync())?;

@@ -36,7 +36,7 @@ impl fmt::Display for Task {
             Self::Compaction => "compaction",
             Self::Log => "log",
             Self::Manifest => "manifest",
-            Self::ByHand => "flush or compaction by hand",
+            Self::ByHand => "manual flush or compaction",
             Self::Ingest => "ingest",
             Self::Checkpoint => "checkpoint",
         })
@@ -223,10 +223,10 @@ mod tests {
         Task::Checkpoint,
     ];
     const KINDS: [(Kind, &str); 5] = [
-        (Kind::Transient, "error of the disk"),
+        (Kind::Transient, "disk error"),
         (Kind::FullDisk, "full disk"),
         (Kind::Corruption, "corruption"),
-        (Kind::Permanent, "for good"),
+        (Kind::Permanent, "permanent error"),
         (Kind::Panic, "panic"),
     ];
 
@@ -234,15 +234,15 @@ mod tests {
         let again = match again {
             Again::ByItself { first, longest } if first == longest => format!("every {first:?}"),
             Again::ByItself { first, longest } => {
-                format!("after {first:?}, doubled to {longest:?}")
+                format!("after {first:?}, doubling to {longest:?}")
             }
-            Again::WhenAsked => "when asked".to_owned(),
-            Again::WhenOpened => "when opened".to_owned(),
+            Again::WhenAsked => "on request".to_owned(),
+            Again::WhenOpened => "on reopen".to_owned(),
         };
         let writers = match writers {
-            Writers::GoOn => "writes go on",
+            Writers::GoOn => "writes continue",
             Writers::Wait => "writers wait, then `Unavailable`",
-            Writers::Refused => "writers are told it",
+            Writers::Refused => "writers get the error",
             Writers::Stopped => "**writes stop**",
         };
         format!("{again}; {writers}")
