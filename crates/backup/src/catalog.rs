@@ -1,4 +1,4 @@
-//! What a destination holds: whose backups, which are whole, which are being made.
+//! Catalog of a destination: its store, its complete backups and its unfinished backups.
 
 use crate::destination::{Destination, Put, malformed};
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ pub(crate) const SMALL_BYTES_MAX: u64 = 64 << 10;
 pub struct Backup {
     /// Its id.
     pub id: BackupId,
-    /// What it holds.
+    /// The record of the backup.
     pub record: Record,
 }
 
@@ -31,11 +31,11 @@ pub struct UnderWay {
 /// All that a destination holds, oldest first.
 #[derive(Debug)]
 pub struct Catalog {
-    /// Whose backups these are; `None` if there was never one.
+    /// The store of the backups; `None` if the destination never had a backup.
     pub store: Option<StoreId>,
     /// Backups; an error in place of a record that does not read.
     pub backups: Vec<(BackupId, Result<Record>)>,
-    /// Those that are none yet.
+    /// Unfinished backups.
     pub under_way: Vec<UnderWay>,
 }
 
@@ -151,7 +151,7 @@ pub async fn next_id(destination: &Destination, micros: i64, random: u32) -> Res
     Ok(BackupId::new(micros.max(after), random))
 }
 
-/// Which store the destination belongs to.
+/// Returns the store that the destination belongs to.
 pub(crate) async fn store(destination: &Destination) -> Result<Option<StoreId>> {
     let read = destination.get(names::STORE, SMALL_BYTES_MAX).await?;
     let store = read.map(|bytes| frame::decode_store(&bytes)).transpose();
@@ -178,7 +178,7 @@ pub(crate) async fn claim(destination: &Destination, store_id: StoreId) -> Resul
     )))
 }
 
-/// What stands in the place of a record.
+/// State of the place of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
     /// The record: the backup is made.
@@ -187,7 +187,7 @@ pub(crate) enum State {
     GivenUp,
 }
 
-/// What became of the backup `id`; `None` if nothing did yet.
+/// Returns the state of the backup `id`; `None` if it has no record yet.
 pub(crate) async fn state(destination: &Destination, id: &BackupId) -> Result<Option<State>> {
     let name = names::of_backup(names::RECORDS, id);
     let Some(bytes) = destination.get(&name, RECORD_BYTES_MAX).await? else { return Ok(None) };

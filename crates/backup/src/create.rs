@@ -23,24 +23,24 @@ pub(crate) const PARALLEL: usize = 4;
 
 /// A checkpoint to back up. Nobody changes it meanwhile.
 pub struct Source {
-    /// Where it is.
+    /// File system of the checkpoint.
     pub fs: Arc<dyn FileSystem>,
     /// Its directory.
     pub dir: PathBuf,
-    /// What it consists of.
+    /// Contents of the checkpoint.
     pub contents: Contents,
     /// When it was made, in microseconds since 1970.
     pub taken_micros: i64,
-    /// Where it was made, in words, for who meets the backup unfinished.
+    /// Description of the place where it was made, shown for an unfinished backup.
     pub place: String,
 }
 
-/// What a backup took.
+/// Result of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Created {
     /// The backup.
     pub id: BackupId,
-    /// What it holds.
+    /// The record of the backup.
     pub record: Record,
     /// Files sent by this call.
     pub sent_files: u64,
@@ -106,7 +106,7 @@ pub async fn create(
     Ok(Created { id: id.clone(), record, sent_files, kept_files })
 }
 
-/// What no record could hold is refused before anything is written.
+/// Refuses, before anything is written, a checkpoint that no record can hold.
 fn check(source: &Source) -> Result<StoreId> {
     let Contents { store, files, .. } = &source.contents;
     let too_long = files.iter().find(|file| file.bytes > FILE_BYTES_MAX);
@@ -133,7 +133,7 @@ async fn refuse_beside_removal(destination: &Destination, intent: &str) -> Resul
     )))
 }
 
-/// What is at the destination already.
+/// Objects that the destination already has.
 struct There {
     /// SSTables, with the lengths of their objects.
     ssts: BTreeMap<String, u64>,
@@ -164,7 +164,7 @@ impl There {
     }
 }
 
-/// What it takes to bring one file to the destination.
+/// State for sending one file to the destination.
 struct Bring<'a> {
     destination: &'a Destination,
     source: &'a Source,

@@ -1,4 +1,4 @@
-//! Where backups are kept: a few operations on an object store, with errors that name the object.
+//! A destination of backups: a few operations on an object store, with errors that name the object.
 
 use crate::error::{Error, Result};
 use crate::frame::Malformed;
@@ -31,7 +31,7 @@ struct Directory {
     path: PathBuf,
 }
 
-/// What became of an object that was to be written if absent.
+/// Outcome of a write that must not replace an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Put {
     Written,
@@ -250,7 +250,7 @@ fn is_unfinished(name: &str) -> bool {
     })
 }
 
-/// What a malformed object called `name` is to the caller.
+/// Returns the error for a malformed object called `name`.
 pub(crate) fn malformed(name: &str) -> impl Fn(Malformed) -> Error + '_ {
     move |Malformed { at, what }| Error::damaged(name, at, what)
 }

@@ -11,11 +11,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The object store did not do what it was asked. Do the same again: what was done is kept.
     Store {
-        /// What was being done, a verb: `read`, `write`, `list`, `delete`.
+        /// The operation as a verb: `read`, `write`, `list`, `delete`.
         op: &'static str,
         /// The object, or what was listed.
         object: String,
-        /// What the store said.
+        /// The error of the object store.
         source: Box<object_store::Error>,
     },
     /// The data directory, or the directory that is restored to.
@@ -25,9 +25,9 @@ pub enum Error {
     Damaged {
         /// The object.
         object: String,
-        /// Where in it, in bytes from its start.
+        /// Offset of the damage in the object, in bytes.
         offset: u64,
-        /// What was wrong.
+        /// Description of the damage.
         what: String,
     },
     /// Refused before anything was changed; the text says why and what to do.

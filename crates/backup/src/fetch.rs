@@ -20,7 +20,7 @@ use futures::stream::BoxStream;
 pub(crate) struct Incoming {
     /// The object it is kept in.
     pub(crate) object: String,
-    /// What the record says of it.
+    /// The file as the record describes it.
     pub(crate) file: BackupFile,
 }
 

@@ -14,7 +14,7 @@ const SUM_LEN: usize = 8;
 /// Longest text of where something was begun.
 const WHERE_BYTES_MAX: usize = 4096;
 
-/// What a small object is. The byte is frozen; 0 stays invalid.
+/// Kind of a small object. The byte is frozen; 0 stays invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
 pub(crate) struct Malformed {
     /// Offset in the object.
     pub(crate) at: u64,
-    /// What is wrong.
+    /// Description of the damage.
     pub(crate) what: String,
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn decode_store(bytes: &[u8]) -> Result<StoreId, Malformed> {
 pub struct Begun {
     /// When, in microseconds since 1970.
     pub micros: i64,
-    /// Where, in words.
+    /// Description of the place.
     pub place: String,
 }
 

@@ -1,4 +1,4 @@
-//! How far the work is, and how fast it may go.
+//! Progress and rate limit of a backup, a restore or a verification.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

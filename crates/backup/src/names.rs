@@ -67,7 +67,7 @@ impl FromStr for BackupId {
     }
 }
 
-/// Where the object of a file is.
+/// Place of the object of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// Among the backup's own.

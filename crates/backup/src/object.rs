@@ -23,7 +23,7 @@ pub(crate) fn object_len(bytes: u64) -> u64 {
     bytes + trailer_len(bytes)
 }
 
-/// What a trailer says.
+/// Contents of a trailer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trailer {
     /// The byte of the kind of file.

@@ -119,7 +119,7 @@ impl Destination {
         }
     }
 
-    /// What an error of a request is worth.
+    /// Decides whether a failed request is retried.
     pub(crate) fn cut(&self, name: &str, error: object_store::Error) -> Cut {
         let passing = is_passing(&error);
         let error = self.error("read", name, error);

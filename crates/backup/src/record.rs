@@ -21,13 +21,13 @@ const NUMBERS: std::ops::Range<u64> = 1..1 << 56;
 /// A file of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupFile {
-    /// Which.
+    /// The file.
     pub file: DirFile,
     /// Its length in bytes.
     pub bytes: u64,
     /// The sum of its object.
     pub sum: u64,
-    /// Where that is.
+    /// Place of its object.
     pub place: Place,
 }
 

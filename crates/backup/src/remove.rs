@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// Objects deleted between two looks at whether the removal still counts.
 const BATCH: usize = 100;
 
-/// What a removal did.
+/// Result of a deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Removed {
     /// Backups removed, and unfinished ones given up.

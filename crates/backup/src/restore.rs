@@ -227,7 +227,7 @@ impl Target {
         Ok(found)
     }
 
-    /// What was brought back must be what was taken away.
+    /// Verifies that the restored directory has the contents of the backup.
     fn compare(&self, backup: &Backup, found: &Contents) -> Result<()> {
         let record = &backup.record;
         let files = found.files.iter().map(|file| (file.file, file.bytes));
@@ -242,7 +242,7 @@ impl Target {
     }
 }
 
-/// What it takes to bring one file.
+/// State for restoring one file.
 struct Bring<'a> {
     destination: &'a Destination,
     target: &'a Target,

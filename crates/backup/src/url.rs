@@ -24,7 +24,7 @@ const REQUEST_TIME_MAX: Duration = Duration::from_secs(300);
 /// The variable by which the AWS tools are told of a file of authorities.
 const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
 
-/// What a URL does not say of an S3-compatible store. `None`: as the environment has it.
+/// Settings of an S3-compatible store besides its URL. `None` takes the value of the environment.
 #[derive(Clone, Default)]
 pub struct S3Options {
     /// Address of a store that is not Amazon's.
@@ -35,11 +35,11 @@ pub struct S3Options {
     pub access_key: Option<(String, String)>,
     /// A file of certificates (PEM) of authorities to believe beside those of the system.
     pub ca_bundle: Option<PathBuf>,
-    /// Whether an endpoint without TLS that is not on this machine may be spoken to.
+    /// Permission to use an endpoint without TLS on another machine.
     pub plain_http: PlainHttp,
 }
 
-/// Where connections without encryption may go.
+/// Hosts that connections without encryption may go to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PlainHttp {
     /// Only to this machine.
@@ -49,7 +49,7 @@ pub enum PlainHttp {
     Anywhere,
 }
 
-/// Whether a directory that does not exist is made.
+/// Treatment of a directory that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// It is created.

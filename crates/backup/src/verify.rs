@@ -16,18 +16,18 @@ use std::collections::BTreeMap;
 pub struct Finding {
     /// The object.
     pub object: String,
-    /// Where in it, in bytes from its start.
+    /// Offset of the damage in the object, in bytes.
     pub offset: u64,
-    /// What is wrong.
+    /// Description of the damage.
     pub what: String,
     /// Backups that need it.
     pub backups: Vec<BackupId>,
 }
 
-/// What was found, and how much was looked at.
+/// Findings of a verification, and the amount of data it read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// What is wrong; empty if all is well.
+    /// Damage that was found; empty if the backups are intact.
     pub findings: Vec<Finding>,
     /// Backups looked at.
     pub backups: u64,

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// What was wrong with bytes being decoded.
+/// Reason why bytes could not be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
     /// The input ended before the named item.

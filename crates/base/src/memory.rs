@@ -40,7 +40,7 @@ impl Region {
         region
     }
 
-    /// Where the region starts.
+    /// Returns the start of the region.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }

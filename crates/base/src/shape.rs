@@ -76,7 +76,7 @@ macro_rules! shape {
         }
 
         impl $shape {
-            /// What production uses.
+            /// The values of production.
             pub const DEFAULT: Self = Self { $($name: $default,)* };
 
             /// All fields, in their order.

@@ -22,7 +22,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// What takes long, and waits for others than this process.
+/// Slow work, which waits for others than this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Io {
     /// Opens a file, or asks whether one exists, how long it is, what a directory holds.
@@ -54,7 +54,7 @@ pub struct Class {
     level: usize,
     /// A thread may hold several locks of the class.
     several: bool,
-    /// What a thread may do that holds it, and why.
+    /// I/O that a thread may do while it holds the lock, with the reason.
     exceptions: &'static [(Io, &'static str)],
     /// The kinds of I/O that were done under it, as bits.
     met: AtomicU32,
@@ -206,7 +206,7 @@ impl<T, C: LockClass> Mutex<T, C> {
         Some(MutexGuard { inner, _held: Held::by_trying() })
     }
 
-    /// What it guards, which nobody else can have.
+    /// Returns the guarded value; `&mut self` proves that no one else has it.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
@@ -261,7 +261,7 @@ impl<T, C: LockClass> RwLock<T, C> {
     }
 }
 
-/// What threads that hold a [`Mutex`] wait on.
+/// Condition that threads with a [`Mutex`] wait for.
 #[derive(Debug, Default)]
 pub struct Condvar(parking_lot::Condvar);
 
@@ -356,7 +356,7 @@ impl<C: LockClass> Drop for Without<C> {
     }
 }
 
-/// What the calling thread holds.
+/// Locks that the calling thread holds.
 #[cfg(debug_assertions)]
 mod held {
     use super::{Class, Io, Ordering};

@@ -217,7 +217,7 @@ fn new_table(request: CreateTableRequest) -> Result<CreateTable, Status> {
     })
 }
 
-/// What we cannot keep is refused, never dropped in silence.
+/// Refuses a table with settings that are not supported, instead of dropping them silently.
 fn refuse_unsupported(table: &Table) -> Result<(), Status> {
     for (field, is_set) in [
         ("change_stream_config", table.change_stream_config.is_some()),

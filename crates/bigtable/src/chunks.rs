@@ -31,7 +31,7 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 240 << 20;
 /// piece of a value it stays below the 4 MiB that gRPC takes unless told otherwise.
 pub(crate) const PART_BYTES: usize = 2 << 20;
 
-/// How rows larger than a message are sent. Clients differ in what they take.
+/// Encoding of rows that are larger than a message. Clients accept different encodings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum LargeRows {
     /// In one message, as long as any client takes it: the Go client refuses messages that end
@@ -44,7 +44,7 @@ pub(crate) enum LargeRows {
 }
 
 impl LargeRows {
-    /// What suits the client that calls itself so in `x-goog-api-client`.
+    /// Returns the encoding for the client that calls itself `name` in `x-goog-api-client`.
     pub(crate) fn for_client(name: &str) -> Self {
         if name.contains("gl-python/") { Self::InParts } else { Self::Whole }
     }
@@ -209,7 +209,7 @@ fn scanned_to(row: &[u8]) -> ReadRowsMessage {
     ReadRowsMessage(message.freeze())
 }
 
-/// What only the first chunk of a cell carries. The default is what later chunks have.
+/// Fields that only the first chunk of a cell carries. Later chunks have the default.
 #[derive(Clone, Copy, Default)]
 struct Head<'a> {
     row_key: &'a [u8],
@@ -273,7 +273,7 @@ impl Chunk<'_> {
     }
 }
 
-/// What a chunk that commits its row ends with.
+/// Last bytes of a chunk that commits its row.
 const COMMIT: [u8; 2] = [chunk::COMMIT_ROW, 1];
 
 /// Field keys of `ReadRowsResponse`: number and wire type.

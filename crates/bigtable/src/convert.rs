@@ -16,7 +16,7 @@ use table::{
     RowMutations, RowSet, Timestamp, TimestampRange,
 };
 
-/// What a `ReadRows` call reads.
+/// Converts the request of a `ReadRows` call.
 pub(crate) fn read_rows(request: data::ReadRowsRequest) -> Result<ReadRows> {
     let rows_limit = u64::try_from(request.rows_limit)
         .map_err(|_| Error::invalid("rows_limit", "must not be negative"))?;

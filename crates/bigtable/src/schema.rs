@@ -19,7 +19,7 @@ use table::{
 };
 use tonic::Status;
 
-/// What a `view` of a table shows; `unspecified` is what the method shows when asked for none.
+/// Returns the parts of a table that `view` shows; `unspecified` is the default of the method.
 pub(crate) fn view(view: i32, unspecified: View) -> Result<View> {
     match View::try_from(view) {
         Ok(View::Unspecified) => Ok(unspecified),

@@ -22,7 +22,7 @@ pub const REQUEST_BYTES_MAX: usize = table::limits::ROW_BYTES_MAX + (1 << 20);
 
 /// Requests in flight on one connection; further ones wait at the client.
 const STREAMS_PER_CONNECTION_MAX: u32 = 1_000;
-/// What a client may send ahead on one stream, and on the whole connection.
+/// Flow-control window of one stream, and of the whole connection.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 /// A connection that is silent for this long is pinged, and closed if no answer comes in time.

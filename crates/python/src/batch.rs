@@ -44,7 +44,7 @@ fn check(row: &[u8], qualifier: &[u8], value: &[u8]) -> PyResult<()> {
 }
 
 impl WriteBatch {
-    /// What the batch holds now.
+    /// Returns the current contents of the batch.
     pub(crate) fn now(&self) -> Arc<engine::WriteBatch> {
         Arc::clone(&self.batch.lock())
     }

@@ -1,4 +1,4 @@
-//! What reads take and give: columns, timestamps, cells, scans and snapshots.
+//! Arguments and results of reads: columns, timestamps, cells, scans and snapshots.
 //!
 //! A scan reads rows ahead, a few at first and more as it goes, so that a loop over many rows gives
 //! the interpreter's lock away seldom and the first row comes at once.
@@ -160,7 +160,7 @@ pub(crate) struct ScanState {
     ahead_rows: usize,
     /// Rows that may still be read.
     left: u64,
-    /// What ended the scan, told when the rows before it were given.
+    /// The error that ended the scan; raised after the rows before it.
     failed: Option<engine::Error>,
 }
 

@@ -11,14 +11,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// A thing that the request names is not there. `NOT_FOUND`.
     NotFound {
-        /// What kind of thing: `table`, `column family`.
+        /// Kind of the thing: `table` or `column family`.
         what: &'static str,
         /// Its name as the request has it.
         name: String,
     },
     /// A thing to be created is there already. `ALREADY_EXISTS`.
     AlreadyExists {
-        /// What kind of thing.
+        /// Kind of the thing: `table` or `column family`.
         what: &'static str,
         /// Its name.
         name: String,
@@ -27,7 +27,7 @@ pub enum Error {
     InvalidArgument {
         /// The field at fault, as a path in the request: `mutations[3].set_cell.value`.
         field: String,
-        /// What is wrong with it, naming the limit.
+        /// Description of the problem; names the limit.
         message: String,
     },
     /// The disk is full, or a limit on stored things is reached. Nothing was changed.

@@ -47,7 +47,7 @@ pub enum RowMutation {
         qualifier: Bytes,
         /// Version.
         timestamp: WriteTime,
-        /// What is added.
+        /// The integer to add.
         input: i64,
     },
     /// Merges an accumulated state (the value of another cell of the same aggregate: eight bytes,
@@ -68,7 +68,7 @@ pub enum RowMutation {
         family: String,
         /// Qualifier; may be empty.
         qualifier: Bytes,
-        /// Which versions; bounds are multiples of 1000 microseconds.
+        /// Versions to delete; bounds are multiples of 1000 microseconds.
         range: TimestampRange,
     },
     /// Deletes a family of the row.
@@ -102,7 +102,7 @@ pub struct CheckAndMutate {
     pub on_false: Vec<RowMutation>,
 }
 
-/// How a new cell is made from the newest cell of its column.
+/// Change that makes a new cell from the newest cell of its column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Modify {
     /// These bytes after its value; an absent cell counts as empty.
@@ -119,7 +119,7 @@ pub struct ReadModifyWriteRule {
     pub family: String,
     /// Qualifier; may be empty.
     pub qualifier: Bytes,
-    /// What is done.
+    /// The change.
     pub modify: Modify,
 }
 
@@ -217,7 +217,7 @@ impl RowMutation {
         }
     }
 
-    /// What the mutation adds to its row, in bytes.
+    /// Returns the bytes that the mutation adds to its row.
     fn bytes(&self) -> usize {
         match self {
             Self::SetCell { qualifier, value, .. } => qualifier.len() + value.len(),

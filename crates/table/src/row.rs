@@ -48,7 +48,7 @@ pub enum RowPiece {
     Scanned(Bytes),
 }
 
-/// What a read did so far.
+/// Statistics of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadStats {
     /// Rows met.
@@ -61,10 +61,10 @@ pub struct ReadStats {
     pub cells_returned: u64,
 }
 
-/// What a read's sink made of some consecutive rows.
+/// Output of a read for some consecutive rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RowBatch<B> {
-    /// What the sink gave.
+    /// The batch of the row output.
     pub rows: B,
     /// The read's counts from its beginning to the end of this batch.
     pub stats: ReadStats,

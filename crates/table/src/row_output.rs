@@ -28,7 +28,7 @@ pub struct YieldedCell<'a> {
 /// Takes the rows of one read. Its calls must not wait: they may come from a thread that serves
 /// others, while the block cache waits to reuse memory.
 pub trait RowOutput: Send + 'static {
-    /// What the caller of the read gets of some consecutive rows.
+    /// Output for some consecutive rows.
     type Batch: Send + 'static;
 
     /// A row with at least one cell begins; its key.

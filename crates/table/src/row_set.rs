@@ -1,4 +1,4 @@
-//! Which rows a read wants, and their one form for the engine: sorted, disjoint, half-open ranges.
+//! Rows of a read, and their normal form for the engine: sorted, disjoint, half-open ranges.
 
 use crate::error::{Error, Result};
 use crate::limits;

@@ -43,7 +43,7 @@ impl fmt::Display for TableName {
     }
 }
 
-/// How operands of an aggregate family combine. All are over 64-bit integers.
+/// Operation of an aggregate family. All are over 64-bit integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Aggregate {
     /// Wrapping sum.
@@ -65,7 +65,7 @@ impl Aggregate {
     }
 }
 
-/// What the cells of a family hold.
+/// Type of the cells of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ValueType {
     /// Any bytes.
@@ -75,12 +75,12 @@ pub enum ValueType {
     Aggregate(Aggregate),
 }
 
-/// What a family is created with.
+/// Settings of a new family.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FamilySpec {
-    /// Which cells may vanish.
+    /// Rule for cells that may be removed.
     pub gc: GcRule,
-    /// What its cells hold.
+    /// Type of the cells.
     pub value_type: ValueType,
 }
 
@@ -91,9 +91,9 @@ pub struct FamilySchema {
     pub id: FamilyId,
     /// Its name, shared with every cell that reads yield.
     pub name: Arc<str>,
-    /// Which cells may vanish.
+    /// Rule for cells that may be removed.
     pub gc: GcRule,
-    /// What its cells hold.
+    /// Type of the cells.
     pub value_type: ValueType,
 }
 
@@ -143,7 +143,7 @@ pub enum FamilyChange {
     Create {
         /// Its name.
         name: String,
-        /// What it is created with.
+        /// Settings of the new family.
         spec: FamilySpec,
     },
     /// Changes what is given of a family. The value type can only be repeated, not changed.

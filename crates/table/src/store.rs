@@ -23,17 +23,17 @@ use std::sync::Arc;
 /// A read of rows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReadRows {
-    /// Which rows.
+    /// Rows to read.
     pub rows: RowSet,
-    /// What of each row; `None`: everything.
+    /// Filter of each row; `None` returns everything.
     pub filter: Option<RowFilter>,
     /// At most this many rows with a result; 0: all.
     pub rows_limit: u64,
-    /// Which way. Within a row cells always come in their order.
+    /// Order of rows. Within a row cells always come in their order.
     pub direction: Direction,
 }
 
-/// Which rows of a table to drop.
+/// Rows of a table to drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DropRows {
     /// Every row.
@@ -64,7 +64,7 @@ pub trait Store: Send + Sync + 'static {
     /// The tables whose full name starts with `prefix`, in order of name.
     async fn list_tables(&self, prefix: &str) -> Result<Vec<Arc<TableSchema>>>;
 
-    /// What the table is known by, however it is reached.
+    /// Returns the identity of the table, which does not depend on its address.
     async fn identity(&self, table: &TableName) -> Result<TableIdentity>;
 
     /// Makes every write whose call returned durable, whatever the durability mode.

@@ -53,7 +53,7 @@ impl AlignedBuffer {
 #[derive(Debug, Clone)]
 pub(super) struct AlignedRead {
     align: usize,
-    /// Where the rounded range begins in the file.
+    /// Start of the rounded range in the file.
     start: u64,
     /// Length of the rounded range.
     len: usize,
@@ -83,7 +83,7 @@ impl AlignedRead {
         Ok(Self { align, start, len: rounded, wanted: head..end, filled: 0 })
     }
 
-    /// How much memory the read needs.
+    /// Returns the memory that the read needs.
     pub(super) fn len(&self) -> usize {
         self.len
     }

@@ -14,13 +14,13 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// What to align to where the kernel does not say: no common device asks for more.
+/// Alignment if the kernel reports none; no common device needs more.
 const ALIGN_DEFAULT: usize = 4096;
 
 /// Above this a device is odd enough that its files are read through the page cache.
 const ALIGN_MAX: usize = 64 << 10;
 
-/// What one thread keeps for unaligned reads; longer ones go in pieces.
+/// Memory of one thread for unaligned reads; longer reads are split.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 /// Of it what a thread keeps from one read to the next: threads may be hundreds.
 const SCRATCH_KEPT_BYTES_MAX: usize = 128 << 10;

@@ -24,7 +24,7 @@ pub(super) struct DirectWriter {
     buffer: AlignedBuffer,
     /// Bytes in `buffer`.
     filled: usize,
-    /// Where `buffer` begins in the file.
+    /// Start of `buffer` in the file.
     start: u64,
 }
 

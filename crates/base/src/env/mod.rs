@@ -36,7 +36,7 @@ pub struct Env {
     pub fs: Arc<dyn FileSystem>,
     /// Wall-clock and monotonic time.
     pub clock: Arc<dyn Clock>,
-    /// Where background work (flush, compaction) runs.
+    /// Runs background work (flush, compaction).
     pub tasks: Arc<dyn Tasks>,
 }
 

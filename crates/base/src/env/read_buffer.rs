@@ -56,7 +56,7 @@ pub(super) struct BufferPool {
     free_bytes_max: usize,
 }
 
-/// What is free, by class of length.
+/// Free buffers by class of length.
 #[derive(Default)]
 struct Free {
     classes: [Vec<AlignedBuffer>; CLASSES],

@@ -27,7 +27,7 @@ pub const THREAD_QUEUE_DEPTH: usize = 64;
 /// The deepest queue: more than any disk works on, and within the kernel's own limit.
 pub(super) const DEPTH_MAX: usize = 4096;
 
-/// How a queue reads.
+/// Mechanism of a read queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueKind {
     /// Side by side, through io_uring.
@@ -59,14 +59,14 @@ pub trait ReadQueue: Send {
     /// Returns the number of reads that the device gets at once.
     fn depth(&self) -> usize;
 
-    /// How it reads.
+    /// Returns the mechanism of the queue.
     fn kind(&self) -> QueueKind;
 }
 
 /// A read that is done.
 #[derive(Debug)]
 pub struct Completed {
-    /// What it was submitted with.
+    /// The tag that the read was submitted with.
     pub tag: u64,
     /// Its bytes, as many as were asked for.
     pub result: io::Result<ReadBuffer>,
@@ -133,7 +133,7 @@ impl ReadQueue for PreadQueue {
 pub struct BatchRead<'a> {
     /// The file to read.
     pub file: &'a Arc<dyn ReadFile>,
-    /// Where the wanted bytes begin.
+    /// Offset of the wanted bytes.
     pub offset: u64,
     /// The number of them.
     pub len: usize,

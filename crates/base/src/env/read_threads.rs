@@ -36,7 +36,7 @@ const THREADS_PREAD: usize = 32;
 pub struct ThreadRead {
     /// The file to read.
     pub file: Arc<dyn ReadFile>,
-    /// Where the wanted bytes begin.
+    /// Offset of the wanted bytes.
     pub offset: u64,
     /// The number of them.
     pub len: usize,
@@ -44,7 +44,7 @@ pub struct ThreadRead {
     pub done: Done,
 }
 
-/// What is told of the outcome of a read.
+/// Callback that gets the result of a read.
 pub type Done = Box<dyn FnOnce(io::Result<ReadBuffer>) + Send>;
 
 /// Threads that read. Dropping them waits for the reads under way.
@@ -175,7 +175,7 @@ impl Shared {
         true
     }
 
-    /// What a thread does.
+    /// Runs a read thread.
     fn run(&self, mut queue: Box<dyn ReadQueue>, reads_at_once: usize) {
         let mut waiting: Vec<Option<Done>> = Vec::new();
         let mut completed: Vec<Completed> = Vec::new();

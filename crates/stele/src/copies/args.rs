@@ -117,7 +117,7 @@ pub(crate) struct CreateArgs {
 /// Arguments of `backup list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Where the backups are.
+    /// Location of the backups.
     #[arg(long, value_name = "URL")]
     pub(super) from: String,
     /// Print one JSON object instead of text.
@@ -133,7 +133,7 @@ pub(crate) struct VerifyArgs {
     /// Backup to verify. [default: all]
     #[arg(value_name = "ID")]
     pub(super) id: Option<BackupId>,
-    /// Where the backups are.
+    /// Location of the backups.
     #[arg(long, value_name = "URL")]
     pub(super) from: String,
     /// Read no more than so many bytes in a second, as in 20MiB. [default: no limit]
@@ -156,7 +156,7 @@ pub(crate) struct DeleteArgs {
     #[arg(long, value_name = "COUNT", conflicts_with = "ids",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) keep: Option<u32>,
-    /// Where the backups are.
+    /// Location of the backups.
     #[arg(long, value_name = "URL")]
     pub(super) from: String,
     #[command(flatten)]

@@ -44,7 +44,7 @@ fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     runtime.block_on(work)
 }
 
-/// What a failure of a backup means to the exit status: what was refused is status 2.
+/// Converts an error of the backup crate; a refusal becomes exit status 2.
 fn failure(error: backup::Error) -> anyhow::Error {
     match error {
         backup::Error::Refused(what) => ConfigError(what).into(),
@@ -59,7 +59,7 @@ fn new_id(env: &Env) -> Result<(BackupId, i64)> {
     Ok((BackupId::new(micros, random as u32), micros))
 }
 
-/// Where this is, for others to read.
+/// Describes this process and machine, for other commands.
 fn here(what: &str) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{}, process {}, {what}", host.trim(), std::process::id())

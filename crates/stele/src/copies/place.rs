@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 
 const CHECKPOINTS: &str = "checkpoints";
 
-/// Where the checkpoint of `id` is, of the data directory `data_dir`.
+/// Returns the directory of the checkpoint of `id` in the data directory `data_dir`.
 pub(crate) fn directory(data_dir: &Path, id: &BackupId) -> PathBuf {
     data_dir.join(CHECKPOINTS).join(id.as_str())
 }
 
-/// What is written beside a checkpoint.
+/// Note that is stored next to a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
     /// The destination.
@@ -43,7 +43,7 @@ pub(super) struct Place {
 
 type Lock = Box<dyn Send + Sync>;
 
-/// What there is of a checkpoint that some backup left, or is at work with.
+/// A checkpoint that an interrupted or running backup has.
 pub(super) enum Left {
     /// Somebody is at work with it, to there if that is known.
     InUse(BackupId, Option<Note>),

@@ -10,7 +10,7 @@ use std::time::Duration;
 const LINE_EVERY: Duration = Duration::from_secs(10);
 const BAR: &str = "{bar:30} {percent}% of {total_bytes}, {binary_bytes_per_sec}, {eta} left";
 
-/// What is told of bytes done and bytes in all.
+/// Returns a callback that shows bytes done and bytes in total.
 pub(super) fn watch() -> backup::Watch {
     let bar = std::io::stderr().is_terminal().then(|| {
         let style = ProgressStyle::with_template(BAR).expect("the template is well-formed");

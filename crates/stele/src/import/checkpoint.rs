@@ -22,17 +22,17 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use table::{RowMutation, RowMutations};
 
-/// What is kept.
+/// Contents of the checkpoint file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Checkpoint {
     /// Input, table and mapping in words; an import with others is another import.
     pub(super) job: String,
-    /// What the table is known by, whatever its name; empty in files of versions that did not ask.
+    /// Identity of the table, independent of its name; empty in files of older versions.
     #[serde(default)]
     pub(super) target: String,
     /// Timestamp of all cells.
     pub(super) timestamp_micros: i64,
-    /// How much of the input is done.
+    /// Amount of input that is done.
     #[serde(default)]
     pub(super) place: Position,
     /// Rows written.
@@ -103,7 +103,7 @@ impl CheckpointFile {
         &self.path
     }
 
-    /// What an earlier, unfinished import left.
+    /// Reads the checkpoint of an earlier, unfinished import.
     pub(super) fn load(&self) -> Result<Option<Checkpoint>> {
         let name = self.path.display();
         let bytes = match std::fs::read(&self.path) {

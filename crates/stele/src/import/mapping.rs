@@ -36,7 +36,7 @@ impl FromStr for ColumnRule {
     }
 }
 
-/// Where the parts of a record go.
+/// Maps the fields of a record to a row key and cells.
 #[derive(Debug, Clone)]
 pub(crate) struct Mapping {
     pub(crate) keys: Vec<Bytes>,

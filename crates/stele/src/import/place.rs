@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use engine::Timestamp;
 use table::TableIdentity;
 
-/// What an earlier run left, of the same job as far as its words say.
+/// Checkpoint of an earlier run of the same job.
 pub(super) struct Earlier {
     found: Option<Checkpoint>,
     job: String,

@@ -14,7 +14,7 @@ pub(crate) struct Progress {
     last: Duration,
 }
 
-/// What is counted, and how much there is.
+/// Unit and total of the progress.
 #[derive(Clone, Copy)]
 enum Total {
     Bytes(Option<u64>),

@@ -201,7 +201,7 @@ fn entry(row: &RowMutations) -> Entry {
     Entry { row_key: row.row.clone(), mutations: mutations.collect(), ..Default::default() }
 }
 
-/// What the refusal of a whole request means.
+/// Converts the error of a whole request.
 fn whole(status: Status) -> Failure {
     failure(status.code(), status.message())
 }

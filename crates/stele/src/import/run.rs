@@ -31,7 +31,7 @@ const BATCH_BYTES: usize = 4 << 20;
 const BATCH_MUTATIONS: usize = table::limits::MUTATIONS_MAX / 2;
 /// Bytes of a message beside names and values, for each cell and each row, rounded up.
 const CELL_BYTES: usize = 32;
-/// How often the checkpoint is written.
+/// Interval between writes of the checkpoint.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs an import to its end.
@@ -84,7 +84,7 @@ struct Import<'a> {
     args: &'a ImportArgs,
     mapping: Mapping,
     target: Arc<dyn Target>,
-    /// What the table was known by when the import began.
+    /// Identity of the table when the import began.
     identity: String,
     runtime: Runtime,
     rejects: Rejects,

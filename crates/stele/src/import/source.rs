@@ -1,4 +1,4 @@
-//! What `import` and `load-sorted` read and how records become rows: the options both have.
+//! Input of `import` and `load-sorted`, and its mapping to rows: the options of both commands.
 
 use super::format::{self, Format, Layout, Records};
 use super::lines::Lines;
@@ -114,7 +114,7 @@ impl SourceArgs {
         Mapping::new(keys, separator, &self.family, &self.columns, &self.skipped)
     }
 
-    /// Where rejected lines go unless an option says so: beside the input, or to `of_stdin`.
+    /// Returns the file for rejected lines by default: next to the input, or `of_stdin`.
     pub(crate) fn rejects(&self, of_stdin: &str) -> PathBuf {
         if self.reads_stdin() { of_stdin.into() } else { self.beside("rejects") }
     }
@@ -126,7 +126,7 @@ impl SourceArgs {
         name.into()
     }
 
-    /// What makes an import the same import when it is run again.
+    /// Describes the import; two runs with equal descriptions are the same import.
     pub(crate) fn job(&self) -> Result<String, ConfigError> {
         let format = self.format()?;
         let mut job = format!("{} as {format:?} into {}", self.input.display(), self.table()?);

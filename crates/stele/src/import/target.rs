@@ -1,4 +1,4 @@
-//! Where rows go: the Bigtable service of a running server, or a data directory opened here.
+//! Target of an import: the Bigtable service of a running server, or a data directory opened here.
 
 use anyhow::{Result, bail};
 use async_trait::async_trait;
@@ -24,7 +24,7 @@ pub(crate) trait Target: Send + Sync {
     /// Makes the table and its families where they are missing.
     async fn create_table(&self, families: &[String]) -> Result<()>;
 
-    /// What the table is known by ([`table::TableIdentity`] as text).
+    /// Returns the identity of the table ([`table::TableIdentity`] as text).
     async fn identity(&self) -> Result<String, Failure>;
 
     /// Writes rows: one outcome for each, in order. No two of them have the same key.

@@ -26,7 +26,7 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    /// What belongs to the row of `loaded` in a sort, written over `out`.
+    /// Packs the data that the row of `loaded` has in a sort, written over `out`.
     pub(super) fn pack(&self, loaded: &Loaded, out: &mut Vec<u8>) {
         out.clear();
         out.put_varint(loaded.line);
@@ -69,7 +69,7 @@ pub(super) struct Merger {
     bytes: usize,
 }
 
-/// What became of a record.
+/// Outcome of one record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Merged {
     /// It is part of the row being gathered.

@@ -75,7 +75,7 @@ fn summary(loaded: &LoadedRows, runs: usize) -> String {
     format!("{rows} rows with {cells} cells ({files} files, {bytes}{sorted})")
 }
 
-/// What to do about an error of the table.
+/// Adds the remedy to an error of the table.
 fn explained(error: Error) -> anyhow::Error {
     match error {
         Error::NotFound { .. } => {

@@ -1,4 +1,4 @@
-//! What `stele admin` asks of a running server, under `/admin` of its HTTP address.
+//! Requests of `stele admin` to a running server, under `/admin` of its HTTP address.
 //!
 //! | request | does |
 //! |---|---|
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Header without which nothing is answered; its value does not matter.
 pub(crate) const HEADER: &str = "x-stele-admin";
 
-/// What is known of compactions.
+/// State of compactions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Compactions {
     pub(crate) paused: bool,

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which checkpoint is wanted.
+/// Request for a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Wanted {
@@ -87,7 +87,7 @@ async fn make(server: &Server, headers: &HeaderMap, body: &[u8]) -> Result<Made,
     Ok(Made { data_dir, checkpoint: Some(into) })
 }
 
-/// Where the checkpoint goes.
+/// Returns the directory for the checkpoint.
 fn directory(wanted: &Wanted, data_dir: &Path) -> Result<PathBuf, String> {
     match wanted {
         Wanted::Into(dir) if dir.is_absolute() => Ok(dir.clone()),

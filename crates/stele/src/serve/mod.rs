@@ -36,7 +36,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic_health::ServingStatus;
 
-/// What blocking threads get to notice that all is over.
+/// Time that blocking threads get to end after the shutdown.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// Runs the server until a signal ends it.

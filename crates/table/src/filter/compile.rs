@@ -19,7 +19,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) root: Node,
-    /// What it needs to see.
+    /// Cells that the filter needs to see.
     pub(crate) reach: Reach,
     /// Labels by number; 0 stands for none.
     pub(crate) labels: Vec<Arc<str>>,
@@ -143,7 +143,7 @@ fn weight(filter: &RowFilter, depth: usize) -> Result<usize> {
     Ok(inner + 2)
 }
 
-/// What encloses a filter.
+/// Context that encloses a filter.
 #[derive(Clone, Copy, PartialEq)]
 enum Inside {
     Top,

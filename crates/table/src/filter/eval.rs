@@ -11,7 +11,7 @@ use base::checksum;
 use engine::{Cell, Column};
 use std::sync::Arc;
 
-/// What one copy of a cell looks like in the result.
+/// Properties of one copy of a cell in the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Shape {
     /// Its value is empty.
@@ -176,7 +176,7 @@ impl State {
         }
     }
 
-    /// What a node without conditions makes of the copies of one cell.
+    /// Applies a node without conditions to the copies of one cell.
     fn stage(
         &mut self,
         node: &Node,
@@ -204,7 +204,7 @@ impl State {
         }
     }
 
-    /// What a leaf makes of one copy of a cell.
+    /// Applies a leaf to one copy of a cell.
     fn leaf(&mut self, leaf: &Leaf, cell: &Cell<'_>, shape: Shape) -> Option<Shape> {
         let value = if shape.strip { &[] } else { cell.value };
         let pass = match leaf {
@@ -232,7 +232,7 @@ impl State {
         pass.then_some(shape)
     }
 
-    /// What `node` makes of a whole row.
+    /// Applies `node` to a whole row.
     fn rows(
         &mut self,
         node: &Node,

@@ -36,7 +36,7 @@ pub(super) fn translate(pattern: &[u8]) -> Result<String, String> {
     Ok(translator.out)
 }
 
-/// What the flags of groups have set.
+/// Flags that groups have set.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flags {
     /// `i`: letters match in either case.
@@ -53,7 +53,7 @@ struct Translator<'a> {
     flags: Flags,
     /// Of each open group, the flags before it and where in `out` it begins.
     groups: Vec<(Flags, usize)>,
-    /// Where in `out` the last item begins that can be repeated.
+    /// Offset in `out` of the last item that can be repeated.
     last: usize,
     /// True if that was repeated already, and only flags have come since.
     stacked: bool,

@@ -97,7 +97,7 @@ impl Reach {
         }
     }
 
-    /// What either needs.
+    /// Returns the reach that covers both.
     pub(crate) fn union(self, other: Self) -> Self {
         if self.is_nothing() {
             return other;

@@ -18,7 +18,7 @@ pub(crate) struct RefCell {
     pub(crate) label: Option<String>,
 }
 
-/// What `filter` makes of the row `key`; equal cells in some order.
+/// Applies `filter` to the row `key`; equal cells come in any order.
 pub(crate) fn filter_row(filter: &RowFilter, key: &[u8], cells: Vec<RefCell>) -> Vec<RefCell> {
     let mut sunk = Vec::new();
     let mut out = apply(filter, key, cells, &mut sunk);

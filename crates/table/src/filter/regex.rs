@@ -28,7 +28,7 @@ pub(crate) enum Matcher {
     Exact(Vec<Vec<u8>>),
     /// Every text that starts so.
     Prefix(Vec<u8>),
-    /// What the automaton says; every match starts with these bytes.
+    /// An automaton; every match starts with these bytes.
     Regex(Regex, Vec<u8>),
 }
 

@@ -14,7 +14,7 @@ use engine::{Engine, FamilyId, Owner, RowRange, ScanRequest, TreeId, TreeOptions
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Where tables are put that were found without their record; `tree-N` follows.
+/// Prefix of tables that were found without their record; `tree-N` follows.
 pub const RECOVERED: &str = "projects/recovered/instances/recovered/tables/";
 
 /// Makes the schema in `engine`, the outcome of a repair, fit its trees. Gives a line for each

@@ -15,10 +15,10 @@ use engine::check::{TreeReading, read_tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Where tables and trees do not fit each other.
+/// Mismatches between tables and trees.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Misfits {
-    /// What a server refuses.
+    /// Mismatches that a server refuses.
     pub findings: Vec<String>,
     /// Trees of no table: what the next start of a server removes, and what it keeps.
     pub notes: Vec<String>,

@@ -245,7 +245,7 @@ impl Local {
 }
 
 impl Core {
-    /// What of an install needs no lock, and takes long.
+    /// Does the part of an install that needs no lock and takes long.
     fn ready(&self, mut loaded: LoadedRows) -> Result<LoadedRows> {
         self.check_families(&loaded.table, &loaded.families)?;
         if let Some(files) = &mut loaded.files {

@@ -63,7 +63,7 @@ pub struct Local {
     loads: Pool,
 }
 
-/// What blocking calls work with.
+/// State that blocking calls work with.
 struct Core {
     engine: Engine,
     meta: Box<dyn MetaStore>,

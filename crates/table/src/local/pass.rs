@@ -12,7 +12,7 @@ use engine::{FamilyId, Timestamp};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// What a cell costs in a batch beside its bytes, roughly.
+/// Approximate cost of a cell in a batch, besides its bytes.
 const CELL_BYTES: usize = 16;
 
 /// The rows of a read, one after the other.
@@ -44,7 +44,7 @@ struct Given {
     stats: ReadStats,
 }
 
-/// Where in a column the read is.
+/// Position of the read in a column.
 #[derive(Default)]
 struct ColumnState {
     /// `None` before the first column of a row.
@@ -79,7 +79,7 @@ impl RowPass {
         }
     }
 
-    /// What the read did so far.
+    /// Returns the statistics of the read so far.
     pub(super) fn stats(&self) -> ReadStats {
         self.given.stats
     }

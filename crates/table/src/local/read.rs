@@ -46,7 +46,7 @@ pub(super) struct Reader {
     /// `None` for a read of one scan or row, which sees one state by itself.
     snapshot: Option<Snapshot>,
     request: ScanRequest,
-    /// What is still to be read.
+    /// Ranges that are still to be read.
     parts: VecDeque<(TreeId, RowRange)>,
     scan: Option<Scan>,
     /// Each part is one row.

@@ -40,7 +40,7 @@ const SLOTS: usize = 64;
 /// would miss its cells for longer, and so they would those of every row after a restart.
 const AHEAD_MAX: i64 = engine::TIMES_AHEAD_MICROS_MAX;
 
-/// What was given to the rows of one stripe: the latest time of each slot, in microseconds.
+/// Times given to the rows of one stripe: the latest time of each slot, in microseconds.
 type Stripe = [i64; SLOTS];
 
 /// Gives the server's times.
@@ -53,7 +53,7 @@ pub(super) struct RowTimes {
     shown: AtomicI64,
 }
 
-/// Where a row's times are kept: its stripe and its slot there.
+/// Place of a row's times: its stripe and its slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     stripe: usize,

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What the disk writes whole or not at all, but for the last one before the power fails.
+/// Unit that the disk writes atomically, except for the last write before a power loss.
 pub const SECTOR_BYTES: usize = 4096;
 
 pub(super) type FileId = u64;
@@ -41,11 +41,11 @@ enum FileOp {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct File {
-    /// What reads see.
+    /// The contents that reads see.
     pub(super) data: Vec<u8>,
-    /// What is on the disk.
+    /// The contents on the disk.
     durable: Vec<u8>,
-    /// What makes `data` of `durable`.
+    /// Operations that turn `durable` into `data`.
     pending: Vec<FileOp>,
     /// Open handles.
     pub(super) handles: usize,
@@ -427,7 +427,7 @@ fn apply_names(
     }
 }
 
-/// What `path`, which is `from` or below it, is called when that is `to`.
+/// Returns the new name of `path`, which is `from` or below it, after a rename of `from` to `to`.
 fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
     let below = path.strip_prefix(from).expect("it is below");
     if below.as_os_str().is_empty() { to.to_owned() } else { to.join(below) }

@@ -4,7 +4,7 @@ use crate::sync::Io;
 use std::collections::BTreeMap;
 use std::io;
 
-/// Which calls a fault can hit: one kind of call, or several together.
+/// Calls that a fault can hit: one kind of call, or several together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultPoint {
     /// `open_read`, `read_exact_at`.
@@ -109,7 +109,7 @@ impl FaultPoint {
     }
 }
 
-/// How a call fails.
+/// Effect of a fault on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The device reports an error (EIO).

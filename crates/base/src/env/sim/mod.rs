@@ -54,7 +54,7 @@ impl SimEnv {
         Self { fs, clock, tasks, rng }
     }
 
-    /// What the engine sees of it.
+    /// Returns the environment that the engine runs in.
     pub fn env(&self) -> Env {
         Env {
             fs: Arc::new(self.fs.clone()),

@@ -138,7 +138,7 @@ enum State {
     Closed,
 }
 
-/// What became of a line.
+/// Outcome of one line.
 enum Fed {
     /// The record is complete.
     Done,

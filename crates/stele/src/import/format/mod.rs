@@ -12,7 +12,7 @@ use bytes::Bytes;
 use clap::ValueEnum;
 use std::io;
 
-/// How the input is written.
+/// Format of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Comma-separated values, quoted as in RFC 4180. Quoted fields may contain newlines.
@@ -46,7 +46,7 @@ pub(crate) struct Record {
     pub(crate) fields: Vec<(Bytes, Bytes)>,
 }
 
-/// What stands next in the input.
+/// The next item of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Item {
     /// Number of its first line, or of the line that is wrong.
@@ -72,12 +72,12 @@ pub(crate) trait Records {
     fn next(&mut self, lines: &mut Lines) -> io::Result<Option<Item>>;
 }
 
-/// What a delimited format needs to know beyond its name.
+/// Options of a delimited format.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Layout {
     /// Names of the columns; `None`: the first line has them.
     pub(crate) columns: Option<Vec<String>>,
-    /// What separates fields, where it is not the format's own.
+    /// Field separator, if it differs from that of the format.
     pub(crate) delimiter: Option<u8>,
 }
 

@@ -12,7 +12,7 @@ use base::env::sim::SimEnv;
 use engine::{Direction, Durability, Options, RowRange, Timestamp};
 use std::path::Path;
 
-/// What the store shows: families of each table, and its cells.
+/// Visible state of the store: families of each table, and its cells.
 type View = BTreeMap<String, (Vec<(String, GcRule, u16)>, Vec<String>)>;
 
 fn open(machine: &SimEnv, durability: Durability) -> Result<Local> {

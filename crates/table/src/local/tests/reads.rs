@@ -302,7 +302,7 @@ fn request() -> impl Strategy<Value = ReadRows> {
     )
 }
 
-/// What the reference says that `request` yields of the visible rows.
+/// Returns the rows that the reference yields for `request`.
 fn wanted(
     visible: &BTreeMap<Bytes, Vec<RefCell>>,
     request: &ReadRows,
