@@ -1,10 +1,10 @@
 //! The same question in every way that the engine can be asked about rows and columns: gets,
 //! multi-gets, gets in flight, and reads of rows on a thread and as a task.
 
-use crate::dice::Dice;
 use crate::names;
 use crate::oracle::{Oracle, Trouble};
 use crate::workload::request;
+use base::env::Rng;
 use engine::request::{Columns, Direction, QualifierRange, RowRange, ScanRequest};
 use engine::semantics::model::OwnedCell;
 use engine::{Cell, ColumnOf, Engine, FamilyId, RowEnd, RowSelection, Snapshot, TreeReader};
@@ -53,13 +53,13 @@ pub fn ask(
     engine: &Engine,
     tree: TreeId,
     snapshot: Option<&Snapshot>,
-    dice: &mut Dice,
+    rng: &mut Rng,
 ) -> Result<(), Trouble> {
     let reader = engine.tree(tree)?;
     let wanted: Vec<Wanted> =
-        (0..1 + dice.below(40)).map(|_| draw(oracle, tree, snapshot, dice)).collect();
-    ask_columns(&reader, &wanted, snapshot, 1 + dice.index(20))?;
-    let ScanRequest { columns, timestamps, versions_max, .. } = request(dice);
+        (0..1 + rng.below(40)).map(|_| draw(oracle, tree, snapshot, rng)).collect();
+    ask_columns(&reader, &wanted, snapshot, 1 + rng.index(20))?;
+    let ScanRequest { columns, timestamps, versions_max, .. } = request(rng);
     let selection = RowSelection { columns: &columns, timestamps, versions_max };
     for (at, Wanted { row, .. }) in wanted.iter().enumerate().take(8) {
         let next = || wanted[at + 1..].iter().map(|wanted| wanted.row.as_slice());
@@ -80,7 +80,7 @@ pub fn ask_for_all(
     engine: &Engine,
     tree: TreeId,
     snapshot: Option<&Snapshot>,
-    dice: &mut Dice,
+    rng: &mut Rng,
 ) -> Result<(), Trouble> {
     let reader = engine.tree(tree)?;
     let at = snapshot.map_or(oracle.last(), Snapshot::sequence);
@@ -95,13 +95,13 @@ pub fn ask_for_all(
             expected: Some((column[0].timestamp, column[0].value.clone())),
             shown_from: oracle.shown_from(),
         }));
-        let (family, qualifier) = (names::family(dice), names::qualifier(dice));
+        let (family, qualifier) = (names::family(rng), names::qualifier(rng));
         if !cells.iter().any(|cell| cell.family == family && cell.qualifier == qualifier) {
             let (row, shown_from) = (row.clone(), oracle.shown_from());
             wanted.push(Wanted { row, family, qualifier, expected: None, shown_from });
         }
     }
-    ask_columns(&reader, &wanted, snapshot, 1 + dice.index(20))?;
+    ask_columns(&reader, &wanted, snapshot, 1 + rng.index(20))?;
     let selection = RowSelection::of(&Columns::All);
     for (at, (row, cells)) in rows.iter().enumerate() {
         let next = rows[at + 1..].iter().map(|(row, _)| row.as_slice());
@@ -110,17 +110,17 @@ pub fn ask_for_all(
     for direction in [Direction::Forward, Direction::Reverse] {
         let request = ScanRequest { direction, ..ScanRequest::rows(RowRange::ALL) };
         oracle.ask(engine, tree, &request, snapshot)?;
-        oracle.ask(engine, tree, &request_of(direction, dice), snapshot)?;
+        oracle.ask(engine, tree, &request_of(direction, rng), snapshot)?;
     }
     Ok(())
 }
 
-fn request_of(direction: Direction, dice: &mut Dice) -> ScanRequest {
-    ScanRequest { direction, ..request(dice) }
+fn request_of(direction: Direction, rng: &mut Rng) -> ScanRequest {
+    ScanRequest { direction, ..request(rng) }
 }
 
-fn draw(oracle: &Oracle, tree: TreeId, snapshot: Option<&Snapshot>, dice: &mut Dice) -> Wanted {
-    let (row, family, qualifier) = (names::row(dice), names::family(dice), names::qualifier(dice));
+fn draw(oracle: &Oracle, tree: TreeId, snapshot: Option<&Snapshot>, rng: &mut Rng) -> Wanted {
+    let (row, family, qualifier) = (names::row(rng), names::family(rng), names::qualifier(rng));
     let columns = Columns::ranges(vec![QualifierRange::column(family, &qualifier)]);
     let rows = ScanRequest::rows(RowRange::single(&row));
     let request = ScanRequest { columns, versions_max: Some(1), ..rows };

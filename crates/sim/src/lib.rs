@@ -6,7 +6,6 @@
 //! longer runs.
 
 pub mod apis;
-pub mod dice;
 pub mod image;
 pub mod machine;
 pub mod names;

@@ -3,11 +3,11 @@
 //! a store that has an id, and a manifest of many edits. The fixtures of released formats and the byte flips are made
 //! of it.
 
-use crate::dice::Dice;
 use crate::oracle::Trouble;
 use crate::session::Session;
 use crate::workload::{self, Step, small_options};
 use base::checksum::crc32c;
+use base::env::Rng;
 use engine::IngestOptions;
 use engine::batch::WriteBatch;
 use engine::cell::{Column, FamilyId, Timestamp, TreeId};
@@ -30,7 +30,7 @@ pub fn options() -> Options {
 
 /// How it comes to be.
 pub fn steps() -> Vec<Step> {
-    let mut dice = Dice::new(1);
+    let mut rng = Rng::new(1);
     let mut steps = Vec::new();
     for (tree, options) in trees() {
         steps.push(Step::Create(tree, options));
@@ -42,7 +42,7 @@ pub fn steps() -> Vec<Step> {
     steps.push(Step::Write(LOGGED, batch));
     let mut write = |steps: &mut Vec<Step>, tree, batches| {
         for _ in 0..batches {
-            steps.push(Step::Write(tree, workload::batch(&mut dice, 400)));
+            steps.push(Step::Write(tree, workload::batch(&mut rng, 400)));
         }
     };
     write(&mut steps, DROPPED, 3);

@@ -7,7 +7,7 @@
 //!    of batches at most one, as a batch that is committed later takes its numbers.
 
 use crate::apis;
-use crate::dice::Dice;
+use base::env::Rng;
 use crate::machine::Machine;
 use crate::oracle::{self, Commit, Oracle, Trouble};
 use crate::workload::Step;
@@ -300,22 +300,22 @@ impl Session {
 
     /// Asks for every column and row of `tree`, now and at one of the snapshots kept, in every way
     /// there is.
-    pub fn ask_for_all(&self, tree: TreeId, dice: &mut Dice) -> Result<(), Trouble> {
-        apis::ask_for_all(&self.oracle, self.engine(), tree, None, dice)?;
+    pub fn ask_for_all(&self, tree: TreeId, rng: &mut Rng) -> Result<(), Trouble> {
+        apis::ask_for_all(&self.oracle, self.engine(), tree, None, rng)?;
         if !self.snapshots.is_empty() {
-            let snapshot = &self.snapshots[dice.index(self.snapshots.len())];
-            apis::ask_for_all(&self.oracle, self.engine(), tree, Some(snapshot), dice)?;
+            let snapshot = &self.snapshots[rng.index(self.snapshots.len())];
+            apis::ask_for_all(&self.oracle, self.engine(), tree, Some(snapshot), rng)?;
         }
         Ok(())
     }
 
     /// Asks about some rows and columns of `tree`, now and at one of the snapshots kept, in every
     /// way there is.
-    pub fn ask_every_way(&self, tree: TreeId, dice: &mut Dice) -> Result<(), Trouble> {
-        apis::ask(&self.oracle, self.engine(), tree, None, dice)?;
+    pub fn ask_every_way(&self, tree: TreeId, rng: &mut Rng) -> Result<(), Trouble> {
+        apis::ask(&self.oracle, self.engine(), tree, None, rng)?;
         if !self.snapshots.is_empty() {
-            let snapshot = &self.snapshots[dice.index(self.snapshots.len())];
-            apis::ask(&self.oracle, self.engine(), tree, Some(snapshot), dice)?;
+            let snapshot = &self.snapshots[rng.index(self.snapshots.len())];
+            apis::ask(&self.oracle, self.engine(), tree, Some(snapshot), rng)?;
         }
         Ok(())
     }

@@ -4,8 +4,8 @@
 //! same history can be run on many engines and cut at any place. Sizes are chosen so that, with
 //! [`small_options`], a few hundred steps flush, compact, rotate and recycle the log many times.
 
-use crate::dice::Dice;
 use crate::names;
+use base::env::Rng;
 use engine::IngestOptions;
 use engine::batch::WriteBatch;
 use engine::cell::{Column, TreeId};
@@ -114,21 +114,21 @@ pub fn small_options(durability: Durability) -> Options {
 }
 
 /// Options of a tree, at random over their ranges.
-pub fn tree_options(dice: &mut Dice) -> TreeOptions {
+pub fn tree_options(rng: &mut Rng) -> TreeOptions {
     let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];
     let granularities =
         [FilterGranularity::Row, FilterGranularity::Family, FilterGranularity::Column];
-    // Dice of their own: those of known seeds fall as they did before there were row prefixes, or learned
+    // Generators of their own: known seeds draw what they drew before there were row prefixes, or learned
     // granularities.
-    let mut apart = Dice::new(dice.clone().next_u64());
-    let mut later = Dice::new(apart.clone().next_u64());
+    let mut apart = Rng::new(rng.clone().next_u64());
+    let mut later = Rng::new(apart.clone().next_u64());
     let row_prefix_bytes = *apart.pick(&[0, 0, 1, 5, 6]);
     TreeOptions {
-        block_bytes: *dice.pick(&[1 << 10, 1 << 10, 4 << 10, 16 << 10, 64 << 10]),
-        compression: *dice.pick(&compressions),
-        compression_last: *dice.pick(&compressions),
-        filter_bits_per_key: *dice.pick(&[0, 4, 12, 32]),
-        filter_granularity: Some(*dice.pick(&granularities)).filter(|_| !later.chance(25)),
+        block_bytes: *rng.pick(&[1 << 10, 1 << 10, 4 << 10, 16 << 10, 64 << 10]),
+        compression: *rng.pick(&compressions),
+        compression_last: *rng.pick(&compressions),
+        filter_bits_per_key: *rng.pick(&[0, 4, 12, 32]),
+        filter_granularity: Some(*rng.pick(&granularities)).filter(|_| !later.chance(25)),
         row_prefix_bytes,
         prefix_index: row_prefix_bytes > 0 && apart.chance(50),
     }
@@ -136,9 +136,9 @@ pub fn tree_options(dice: &mut Dice) -> TreeOptions {
 
 /// The history of `seed`.
 pub fn history(seed: u64, shape: &Shape) -> Vec<Step> {
-    let mut dice = Dice::new(seed);
-    let work = *dice.pick(&[1, 3, 10, 20]);
-    let mut author = Author { dice, shape, work, alive: Vec::new(), used: 0 };
+    let mut rng = Rng::new(seed);
+    let work = *rng.pick(&[1, 3, 10, 20]);
+    let mut author = Author { rng, shape, work, alive: Vec::new(), used: 0 };
     let mut steps = vec![author.create(), author.create()];
     while steps.len() < shape.steps {
         steps.push(author.step());
@@ -147,7 +147,7 @@ pub fn history(seed: u64, shape: &Shape) -> Vec<Step> {
 }
 
 struct Author<'a> {
-    dice: Dice,
+    rng: Rng,
     shape: &'a Shape,
     /// How much time the machine finds for background work.
     work: u64,
@@ -160,68 +160,68 @@ impl Author<'_> {
         self.used += 1;
         let tree = TreeId(self.used);
         self.alive.push(tree);
-        Step::Create(tree, tree_options(&mut self.dice))
+        Step::Create(tree, tree_options(&mut self.rng))
     }
 
     fn tree(&mut self) -> TreeId {
         // The first tree gets most, so that it grows deep.
-        let second = self.dice.index(self.alive.len());
-        self.alive[if self.dice.chance(60) { 0 } else { second }]
+        let second = self.rng.index(self.alive.len());
+        self.alive[if self.rng.chance(60) { 0 } else { second }]
     }
 
     fn step(&mut self) -> Step {
         let tree = self.tree();
-        if self.dice.chance(self.shape.reopen_percent) {
+        if self.rng.chance(self.shape.reopen_percent) {
             return Step::Reopen;
         }
-        match self.dice.weighted(&[60, 4, 3, 1, 1, 3, 4, 3, 10, self.work, 2, 3]) {
+        match self.rng.weighted(&[60, 4, 3, 1, 1, 3, 4, 3, 10, self.work, 2, 3]) {
             0 => Step::Write(tree, self.batch()),
             1 => Step::Flush(tree),
-            2 => Step::Compact(tree, names::rows(&mut self.dice)),
+            2 => Step::Compact(tree, names::rows(&mut self.rng)),
             3 if self.alive.len() < self.shape.trees_max => self.create(),
             4 if self.alive.len() > 1 => {
-                let index = self.dice.index(self.alive.len());
+                let index = self.rng.index(self.alive.len());
                 Step::Drop(self.alive.remove(index))
             }
             5 => Step::Sync,
             6 => Step::TakeSnapshot,
-            7 => Step::DropSnapshot(self.dice.index(100)),
-            8 => Step::Ask(tree, Box::new(request(&mut self.dice)), self.dice.index(100)),
-            9 => Step::Work(1 + self.dice.index(3)),
-            10 => Step::Wait(Duration::from_millis(1 << self.dice.below(12))),
+            7 => Step::DropSnapshot(self.rng.index(100)),
+            8 => Step::Ask(tree, Box::new(request(&mut self.rng)), self.rng.index(100)),
+            9 => Step::Work(1 + self.rng.index(3)),
+            10 => Step::Wait(Duration::from_millis(1 << self.rng.below(12))),
             _ => self.ingest(tree),
         }
     }
 
     fn ingest(&mut self, tree: TreeId) -> Step {
         let cells = self.sorted_cells();
-        // Dice are thrown only where it matters: those of known seeds fall as they always did.
-        if self.shape.sort_percent > 0 && self.dice.chance(self.shape.sort_percent) {
-            return Step::Sort(tree, cells, 1 << self.dice.below(20));
+        // A number is drawn only where it matters: known seeds draw what they always drew.
+        if self.shape.sort_percent > 0 && self.rng.chance(self.shape.sort_percent) {
+            return Step::Sort(tree, cells, 1 << self.rng.below(20));
         }
-        Step::Ingest(tree, cells, ingest_options(&mut self.dice))
+        Step::Ingest(tree, cells, ingest_options(&mut self.rng))
     }
 
     /// Cells for an ingest, in order: of a few rows of any place, or of many rows of one place
     /// where seldom anything else is; at times of several SSTables.
     fn sorted_cells(&mut self) -> WriteBatch {
-        let dice = &mut self.dice;
-        let place = dice.chance(50).then(|| format!("loaded-{}-", dice.below(20)));
-        let large = dice.chance(20);
+        let rng = &mut self.rng;
+        let place = rng.chance(50).then(|| format!("loaded-{}-", rng.below(20)));
+        let large = rng.chance(20);
         let mut cells = BTreeMap::new();
-        for _ in 0..1 + dice.below(30) {
+        for _ in 0..1 + rng.below(30) {
             let row = match &place {
-                Some(place) => format!("{place}{:03}", dice.below(100)).into_bytes(),
-                None => names::row(dice),
+                Some(place) => format!("{place}{:03}", rng.below(100)).into_bytes(),
+                None => names::row(rng),
             };
             let len = if large {
                 (12 << 10) / self.shape.smaller
             } else {
                 self.shape.value_bytes_max.min(2000)
             };
-            let value = names::value(dice, len);
-            let (family, qualifier) = (names::family(dice), names::qualifier(dice));
-            let timestamp = names::timestamp(dice);
+            let value = names::value(rng, len);
+            let (family, qualifier) = (names::family(rng), names::qualifier(rng));
+            let timestamp = names::timestamp(rng);
             cells.insert((row, family, qualifier, Reverse(timestamp)), value);
         }
         let mut batch = WriteBatch::new();
@@ -233,95 +233,95 @@ impl Author<'_> {
 
     fn batch(&mut self) -> WriteBatch {
         let mut batch = WriteBatch::new();
-        let dice = &mut self.dice;
+        let rng = &mut self.rng;
         let smaller = self.shape.smaller;
-        match dice.below(self.shape.odd_one_of) {
+        match rng.below(self.shape.odd_one_of) {
             // A row wider than a block.
             0 => {
-                let (row, family) = (names::row(dice), names::family(dice));
-                for index in 0..(100 + dice.below(200)) / smaller as u64 {
+                let (row, family) = (names::row(rng), names::family(rng));
+                for index in 0..(100 + rng.below(200)) / smaller as u64 {
                     let qualifier = format!("wide-{index:04}");
-                    let value = names::value(dice, (200 / smaller).max(40));
+                    let value = names::value(rng, (200 / smaller).max(40));
                     let column = Column::of(family, qualifier.as_bytes());
-                    batch.put(&row, column, names::timestamp(dice), &value);
+                    batch.put(&row, column, names::timestamp(rng), &value);
                 }
             }
             // A value larger than a block, at times than a segment of the log.
             1 => {
-                let (row, family) = (names::row(dice), names::family(dice));
-                let len = ((10 << 10) << dice.below(4)) / smaller;
+                let (row, family) = (names::row(rng), names::family(rng));
+                let len = ((10 << 10) << rng.below(4)) / smaller;
                 let column = Column::of(family, b"large");
-                let value = names::value(dice, 64).iter().copied().cycle().take(len).collect();
+                let value = names::value(rng, 64).iter().copied().cycle().take(len).collect();
                 let value: Vec<u8> = value;
-                batch.put(&row, column, names::timestamp(dice), &value);
+                batch.put(&row, column, names::timestamp(rng), &value);
             }
-            _ => return self::batch(dice, self.shape.value_bytes_max),
+            _ => return self::batch(rng, self.shape.value_bytes_max),
         }
         batch
     }
 }
 
 /// Options of an ingest, at random.
-fn ingest_options(dice: &mut Dice) -> IngestOptions {
+fn ingest_options(rng: &mut Rng) -> IngestOptions {
     let compressions = [None, Some(Compression::None), Some(Compression::Zstd)];
-    IngestOptions { compression: *dice.pick(&compressions), filters: dice.chance(70) }
+    IngestOptions { compression: *rng.pick(&compressions), filters: rng.chance(70) }
 }
 
 /// An ordinary batch: one to six mutations of any kind.
-pub fn batch(dice: &mut Dice, value_bytes_max: usize) -> WriteBatch {
+pub fn batch(rng: &mut Rng, value_bytes_max: usize) -> WriteBatch {
     let mut batch = WriteBatch::new();
     while batch.is_empty() {
-        (0..1 + dice.index(6)).for_each(|_| mutate(dice, &mut batch, value_bytes_max));
+        (0..1 + rng.index(6)).for_each(|_| mutate(rng, &mut batch, value_bytes_max));
     }
     batch
 }
 
 /// Adds one mutation of any kind; nothing if it happens to delete an empty range.
-fn mutate(dice: &mut Dice, batch: &mut WriteBatch, value_bytes_max: usize) {
-    let row = names::row(dice);
-    let (family, qualifier) = (names::family(dice), names::qualifier(dice));
+fn mutate(rng: &mut Rng, batch: &mut WriteBatch, value_bytes_max: usize) {
+    let row = names::row(rng);
+    let (family, qualifier) = (names::family(rng), names::qualifier(rng));
     let column = Column::of(family, &qualifier);
-    match dice.weighted(&[50, 15, 8, 5, 4, 1]) {
+    match rng.weighted(&[50, 15, 8, 5, 4, 1]) {
         0 => {
-            let value = names::value(dice, value_bytes_max);
-            batch.put(&row, column, names::timestamp(dice), &value);
+            let value = names::value(rng, value_bytes_max);
+            batch.put(&row, column, names::timestamp(rng), &value);
         }
-        1 => batch.merge(&row, column, names::timestamp(dice), names::operand(dice)),
-        2 => batch.delete(&row, column, names::timestamps(dice)),
-        3 => batch.delete(&row, Column::family(family), names::timestamps(dice)),
-        4 => batch.delete(&row, Column::ROW, names::timestamps(dice)),
+        1 => batch.merge(&row, column, names::timestamp(rng), names::operand(rng)),
+        2 => batch.delete(&row, column, names::timestamps(rng)),
+        3 => batch.delete(&row, Column::family(family), names::timestamps(rng)),
+        4 => batch.delete(&row, Column::ROW, names::timestamps(rng)),
         _ => {
-            let range = names::rows(dice);
+            let range = names::rows(rng);
             batch.drop_row_range(&range.start, range.end.as_deref());
         }
     }
 }
 
 /// A question about any rows, columns, timestamps and versions.
-pub fn request(dice: &mut Dice) -> ScanRequest {
-    let columns = if dice.chance(40) {
+pub fn request(rng: &mut Rng) -> ScanRequest {
+    let columns = if rng.chance(40) {
         Columns::All
     } else {
-        let ranges = (0..dice.below(4)).map(|_| qualifiers(dice)).collect();
+        let ranges = (0..rng.below(4)).map(|_| qualifiers(rng)).collect();
         Columns::ranges(ranges)
     };
     ScanRequest {
-        rows: names::rows(dice),
-        direction: *dice.pick(&[Direction::Forward, Direction::Reverse]),
+        rows: names::rows(rng),
+        direction: *rng.pick(&[Direction::Forward, Direction::Reverse]),
         columns,
-        timestamps: names::timestamps(dice),
-        versions_max: *dice.pick(&[None, None, Some(1), Some(1), Some(2), Some(0)]),
+        timestamps: names::timestamps(rng),
+        versions_max: *rng.pick(&[None, None, Some(1), Some(1), Some(2), Some(0)]),
     }
 }
 
-fn qualifiers(dice: &mut Dice) -> QualifierRange {
-    let family = names::family(dice);
-    match dice.below(3) {
+fn qualifiers(rng: &mut Rng) -> QualifierRange {
+    let family = names::family(rng);
+    match rng.below(3) {
         0 => QualifierRange::family(family),
-        1 => QualifierRange::column(family, &names::qualifier(dice)),
+        1 => QualifierRange::column(family, &names::qualifier(rng)),
         _ => {
-            let end = dice.chance(50).then(|| names::qualifier(dice));
-            QualifierRange { family, start: names::qualifier(dice), end }
+            let end = rng.chance(50).then(|| names::qualifier(rng));
+            QualifierRange { family, start: names::qualifier(rng), end }
         }
     }
 }

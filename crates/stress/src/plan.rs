@@ -55,10 +55,6 @@ fn rng(run: &Run, cycle: u64, what: u64) -> Rng {
     Rng::new(run.seed ^ cycle.rotate_left(24) ^ what.rotate_left(48))
 }
 
-fn pick<T: Clone>(rng: &mut Rng, choices: &[T]) -> T {
-    choices[rng.index(choices.len())].clone()
-}
-
 /// A time between `min` and `max`, short ones more often.
 fn time(rng: &mut Rng, min: Duration, max: Duration) -> Duration {
     let span = (max.as_secs_f64() / min.as_secs_f64()).max(1.0);
@@ -105,8 +101,8 @@ impl End {
 /// Options of the engine. Files are not so small that thousands would be open, caches at times so
 /// small that most reads go to the disk.
 fn options(rng: &mut Rng) -> Options {
-    let l0_runs_compact = pick(rng, &[1, 2, 4]);
-    let memory_bytes_max = pick(rng, &[8 << 20, 32 << 20, 64 << 20, 128 << 20]);
+    let l0_runs_compact = *rng.pick(&[1, 2, 4]);
+    let memory_bytes_max = *rng.pick(&[8 << 20, 32 << 20, 64 << 20, 128 << 20]);
     let mut on = || rng.chance(80);
     let read_path = ReadPath {
         huge_pages: on(),
@@ -120,28 +116,25 @@ fn options(rng: &mut Rng) -> Options {
         admission: on(),
     };
     Options {
-        durability: pick(
-            rng,
-            &[
-                Durability::Sync,
-                Durability::Interval(Duration::from_millis(20)),
-                Durability::None,
-                Durability::None,
-            ],
-        ),
+        durability: *rng.pick(&[
+            Durability::Sync,
+            Durability::Interval(Duration::from_millis(20)),
+            Durability::None,
+            Durability::None,
+        ]),
         memory_bytes_max,
-        cache_bytes_max: pick(rng, &[None, None, Some(1 << 20), Some(memory_bytes_max / 4)]),
-        memtable_bytes_max: pick(rng, &[64 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20]),
+        cache_bytes_max: *rng.pick(&[None, None, Some(1 << 20), Some(memory_bytes_max / 4)]),
+        memtable_bytes_max: *rng.pick(&[64 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20]),
         direct_reads: rng.chance(30),
         open_files_max: rng.chance(25).then_some(16),
         read_path,
-        log_segment_bytes: pick(rng, &[64 << 10, 1 << 20, 16 << 20]),
+        log_segment_bytes: *rng.pick(&[64 << 10, 1 << 20, 16 << 20]),
         l0_runs_compact,
-        l0_runs_stall: l0_runs_compact + pick(rng, &[1, 4, 8]),
-        sst_bytes_max: pick(rng, &[256 << 10, 1 << 20, 8 << 20, 128 << 20]),
-        l1_bytes_max: pick(rng, &[512 << 10, 4 << 20, 64 << 20]),
+        l0_runs_stall: l0_runs_compact + *rng.pick(&[1, 4, 8]),
+        sst_bytes_max: *rng.pick(&[256 << 10, 1 << 20, 8 << 20, 128 << 20]),
+        l1_bytes_max: *rng.pick(&[512 << 10, 4 << 20, 64 << 20]),
         subcompactions_max: rng.chance(30).then_some(1),
-        background_rate: pick(rng, &[BackgroundRate::Unlimited, BackgroundRate::Auto]),
+        background_rate: *rng.pick(&[BackgroundRate::Unlimited, BackgroundRate::Auto]),
         ..Options::default()
     }
 }
@@ -150,22 +143,19 @@ fn options(rng: &mut Rng) -> Options {
 pub(crate) fn tree_options(run: &Run, tree: TreeId) -> TreeOptions {
     let rng = &mut rng(run, tree.0.into(), 3);
     let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];
-    let row_prefix_bytes = pick(rng, &[0, 0, GROUP_LEN, WRITER_LEN]);
+    let row_prefix_bytes = *rng.pick(&[0, 0, GROUP_LEN, WRITER_LEN]);
     TreeOptions {
-        block_bytes: pick(rng, &[1 << 10, 4 << 10, 16 << 10, 64 << 10]),
-        compression: pick(rng, &compressions),
-        compression_last: pick(rng, &compressions),
-        filter_bits_per_key: pick(rng, &[0, 4, 12, 12, 20]),
-        filter_granularity: pick(
-            rng,
-            &[
-                None,
-                None,
-                Some(FilterGranularity::Row),
-                Some(FilterGranularity::Family),
-                Some(FilterGranularity::Column),
-            ],
-        ),
+        block_bytes: *rng.pick(&[1 << 10, 4 << 10, 16 << 10, 64 << 10]),
+        compression: *rng.pick(&compressions),
+        compression_last: *rng.pick(&compressions),
+        filter_bits_per_key: *rng.pick(&[0, 4, 12, 12, 20]),
+        filter_granularity: *rng.pick(&[
+            None,
+            None,
+            Some(FilterGranularity::Row),
+            Some(FilterGranularity::Family),
+            Some(FilterGranularity::Column),
+        ]),
         row_prefix_bytes,
         prefix_index: row_prefix_bytes > 0 && rng.chance(50),
     }

@@ -53,6 +53,23 @@ impl Rng {
         self.below(100) < percent
     }
 
+    /// One of `choices`, which is not empty.
+    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.index(choices.len())]
+    }
+
+    /// The index of one of `weights`, each as likely as its weight.
+    pub fn weighted(&mut self, weights: &[u64]) -> usize {
+        let mut left = self.below(weights.iter().sum());
+        for (index, weight) in weights.iter().enumerate() {
+            if left < *weight {
+                return index;
+            }
+            left -= weight;
+        }
+        unreachable!("a number below the sum of the weights falls into one of them")
+    }
+
     /// Fills `bytes`.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
@@ -91,6 +108,9 @@ mod tests {
         (0..1000).for_each(|_| seen[rng.index(5)] += 1);
         assert!(seen.iter().all(|count| (100..300).contains(count)), "{seen:?}");
         assert_eq!(rng.below(0), 0);
+        let mut drawn = [0; 3];
+        (0..1000).for_each(|_| drawn[rng.weighted(&[1, 0, 3])] += 1);
+        assert!(drawn[0] > 150 && drawn[1] == 0 && drawn[2] > 600, "{drawn:?}");
         let heads = (0..1000).filter(|_| rng.chance(25)).count();
         assert!((150..350).contains(&heads), "{heads}");
     }

@@ -1,8 +1,8 @@
 //! A map of bytes (`engine::kv`) in small worlds, against a map of the standard library.
 
+use base::env::Rng;
 use engine::kv::{Kv, KvBatch};
 use engine::{Direction, IngestOptions, RowRange, Snapshot};
-use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::{names, small};
 use std::collections::BTreeMap;
@@ -12,30 +12,30 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Lives through the history of `seed`.
 pub(crate) fn run(seed: u64) -> Result<(), String> {
-    let mut dice = Dice::new(seed ^ 0x3a95);
+    let mut rng = Rng::new(seed ^ 0x3a95);
     let machine = Machine::new(seed);
     let dir = Path::new("/data/map");
-    let mut kv = Kv::open_in(machine.env(), dir, small::options(&mut dice)).map_err(show)?;
+    let mut kv = Kv::open_in(machine.env(), dir, small::options(&mut rng)).map_err(show)?;
     let mut map = Map::new();
     let mut kept: Option<(Snapshot, Map)> = None;
     for step in 0..40 {
-        let said = step_once(&mut kv, &mut map, &machine, &mut dice).map_err(show);
+        let said = step_once(&mut kv, &mut map, &machine, &mut rng).map_err(show);
         said.map_err(|error| format!("map, step {step}: {error}"))?;
-        match dice.below(12) {
+        match rng.below(12) {
             0 => kept = Some((kv.snapshot(), map.clone())),
             1 => {
                 kept = None;
                 kv.close().map_err(show)?;
                 drop(kv);
-                let options = small::options(&mut dice);
+                let options = small::options(&mut rng);
                 kv = Kv::open_in(machine.env(), dir, options).map_err(show)?;
             }
             _ => {}
         }
-        let asked = ask(&kv, &map, None, &mut dice);
+        let asked = ask(&kv, &map, None, &mut rng);
         asked.map_err(|what| format!("map, step {step}, now: {what}"))?;
         if let Some((snapshot, map)) = &kept {
-            let asked = ask(&kv, map, Some(snapshot), &mut dice);
+            let asked = ask(&kv, map, Some(snapshot), &mut rng);
             asked.map_err(|what| format!("map, step {step}, at a snapshot: {what}"))?;
         }
     }
@@ -46,16 +46,16 @@ fn show(error: engine::Error) -> String {
     error.to_string()
 }
 
-fn step_once(kv: &mut Kv, map: &mut Map, machine: &Machine, dice: &mut Dice) -> engine::Result<()> {
+fn step_once(kv: &mut Kv, map: &mut Map, machine: &Machine, rng: &mut Rng) -> engine::Result<()> {
     let tree = kv.engine().trees()[0];
-    match dice.below(12) {
+    match rng.below(12) {
         0 => kv.engine().flush(tree)?,
-        1 => kv.engine().compact_range(tree, &names::rows(dice))?,
+        1 => kv.engine().compact_range(tree, &names::rows(rng))?,
         2 => machine.work(),
         3 => {
             let mut sorted = Map::new();
-            (0..dice.below(20)).for_each(|_| {
-                sorted.insert(names::row(dice), names::value(dice, 200));
+            (0..rng.below(20)).for_each(|_| {
+                sorted.insert(names::row(rng), names::value(rng, 200));
             });
             let mut writer = kv.sorted_writer(&IngestOptions::default())?;
             for (key, value) in &sorted {
@@ -66,8 +66,8 @@ fn step_once(kv: &mut Kv, map: &mut Map, machine: &Machine, dice: &mut Dice) -> 
         }
         _ => {
             let mut batch = KvBatch::default();
-            for _ in 0..1 + dice.below(8) {
-                change(&mut batch, map, dice);
+            for _ in 0..1 + rng.below(8) {
+                change(&mut batch, map, rng);
             }
             kv.write(&batch)?;
         }
@@ -75,29 +75,29 @@ fn step_once(kv: &mut Kv, map: &mut Map, machine: &Machine, dice: &mut Dice) -> 
     Ok(())
 }
 
-fn change(batch: &mut KvBatch, map: &mut Map, dice: &mut Dice) {
-    let key = names::row(dice);
-    match dice.below(12) {
+fn change(batch: &mut KvBatch, map: &mut Map, rng: &mut Rng) {
+    let key = names::row(rng);
+    match rng.below(12) {
         0 | 1 => {
             batch.delete(&key);
             map.remove(&key);
         }
         2 => {
-            let RowRange { start, end } = names::rows(dice);
+            let RowRange { start, end } = names::rows(rng);
             batch.delete_range(&start, end.as_deref());
             let range = RowRange { start, end };
             map.retain(|key, _| !range.contains(key));
         }
         _ => {
-            let value = names::value(dice, 200);
+            let value = names::value(rng, 200);
             batch.put(&key, &value);
             map.insert(key, value);
         }
     }
 }
 
-fn ask(kv: &Kv, map: &Map, at: Option<&Snapshot>, dice: &mut Dice) -> Result<(), String> {
-    let keys: Vec<Vec<u8>> = (0..10).map(|_| names::row(dice)).collect();
+fn ask(kv: &Kv, map: &Map, at: Option<&Snapshot>, rng: &mut Rng) -> Result<(), String> {
+    let keys: Vec<Vec<u8>> = (0..10).map(|_| names::row(rng)).collect();
     for key in &keys {
         let found = kv.get_at(key, at).map_err(show)?;
         same("a get", key, found.as_deref(), map)?;
@@ -112,7 +112,7 @@ fn ask(kv: &Kv, map: &Map, at: Option<&Snapshot>, dice: &mut Dice) -> Result<(),
     });
     many.map_err(show)?;
     outcome?;
-    let mut gets = kv.in_flight(1 + dice.index(8), at);
+    let mut gets = kv.in_flight(1 + rng.index(8), at);
     (0..).zip(&keys).for_each(|(tag, key)| gets.submit(tag, key));
     while let Some((tag, found)) = gets.wait() {
         lent += 1;
@@ -121,7 +121,7 @@ fn ask(kv: &Kv, map: &Map, at: Option<&Snapshot>, dice: &mut Dice) -> Result<(),
     if lent != 2 * keys.len() {
         return Err(format!("{lent} answers to {} questions", 2 * keys.len()));
     }
-    let range = names::rows(dice);
+    let range = names::rows(rng);
     for direction in [Direction::Forward, Direction::Reverse] {
         let mut scan = kv.scan(range.clone(), direction, at).map_err(show)?;
         let mut found = Vec::new();

@@ -4,10 +4,10 @@
 //! By default bytes of larger files are tried with a stride; `STELE_FLIPS=1` (the stride) tries
 //! every byte of every file.
 
+use base::env::Rng;
 use engine::cell::TreeId;
 use engine::semantics::model::OwnedRow;
 use engine::{Direction, Engine, Error, RowRange, ScanRequest};
-use sim::dice::Dice;
 use sim::image::Image;
 use sim::machine::Machine;
 use sim::oracle::{Content, answer, content, difference};
@@ -44,15 +44,15 @@ pub(crate) fn store() -> Store {
 
 /// Opens a damaged store and asks it everything. Whoever answers must answer as before; whoever
 /// fails must blame `damaged`. Returns whether there was an error.
-fn examine(store: &Store, image: &Image, damaged: &Path, dice: &mut Dice) -> Result<bool, String> {
-    let machine = Machine::new(dice.next_u64());
+fn examine(store: &Store, image: &Image, damaged: &Path, rng: &mut Rng) -> Result<bool, String> {
+    let machine = Machine::new(rng.next_u64());
     image.write(&*machine.env().fs, Path::new(DIR)).map_err(|error| error.to_string())?;
     let engine = match Engine::open(machine.env(), Path::new(DIR), sample::options()) {
         Ok(engine) => engine,
         Err(error) => return blames(&error, damaged).map(|()| true),
     };
-    let mut failed = compare(store, &engine, damaged, dice)?;
-    if dice.chance(10) {
+    let mut failed = compare(store, &engine, damaged, rng)?;
+    if rng.chance(10) {
         // Nor may damage be compacted away.
         for tree in engine.trees() {
             if let Err(error) = engine.compact_range(tree, &RowRange::ALL) {
@@ -60,17 +60,12 @@ fn examine(store: &Store, image: &Image, damaged: &Path, dice: &mut Dice) -> Res
                 failed = true;
             }
         }
-        failed |= compare(store, &engine, damaged, dice)?;
+        failed |= compare(store, &engine, damaged, rng)?;
     }
     Ok(failed)
 }
 
-fn compare(
-    store: &Store,
-    engine: &Engine,
-    damaged: &Path,
-    dice: &mut Dice,
-) -> Result<bool, String> {
+fn compare(store: &Store, engine: &Engine, damaged: &Path, rng: &mut Rng) -> Result<bool, String> {
     let trees: Vec<TreeId> = store.content.keys().copied().collect();
     if engine.trees() != trees {
         return Err(format!("trees {:?} instead of {trees:?}", engine.trees()));
@@ -93,7 +88,7 @@ fn compare(
             ask(*tree, &ScanRequest::rows(RowRange::single(&row.0)), std::slice::from_ref(row))?;
         }
         ask(*tree, &ScanRequest::rows(RowRange::ALL), rows)?;
-        if dice.chance(25) {
+        if rng.chance(25) {
             let backwards: Vec<OwnedRow> = rows.iter().rev().cloned().collect();
             let direction = Direction::Reverse;
             let request = ScanRequest { direction, ..ScanRequest::rows(RowRange::ALL) };
@@ -138,11 +133,11 @@ fn a_flipped_byte_is_harmless_or_reported() {
     let places = places(&store.image, 41);
     try_all("a_flipped_byte_is_harmless_or_reported", &points(&places), |point| {
         let (name, offset) = &places[point.at as usize];
-        let mut dice = Dice::new(point.at);
-        let mask = if dice.chance(50) { 1 << dice.below(8) } else { 1 + dice.below(255) as u8 };
+        let mut rng = Rng::new(point.at);
+        let mask = if rng.chance(50) { 1 << rng.below(8) } else { 1 + rng.below(255) as u8 };
         let mut image = store.image.clone();
         image.files.get_mut(name).expect("it is one of its files")[*offset] ^= mask;
-        let examined = examine(&store, &image, name, &mut dice);
+        let examined = examine(&store, &image, name, &mut rng);
         examined.map(drop).map_err(|e| format!("{} ^ {mask:#x} at {offset}: {e}", name.display()))
     });
 }
@@ -158,8 +153,8 @@ fn a_cut_file_is_reported() {
         }
         let mut image = store.image.clone();
         image.files.get_mut(name).expect("it is one of its files").truncate(*len);
-        let mut dice = Dice::new(point.at);
-        let examined = examine(&store, &image, name, &mut dice);
+        let mut rng = Rng::new(point.at);
+        let examined = examine(&store, &image, name, &mut rng);
         examined.map(drop).map_err(|e| format!("{} cut to {len}: {e}", name.display()))
     });
 }
@@ -198,7 +193,7 @@ fn a_missing_file_is_reported() {
         let mut image = store.image.clone();
         image.files.remove(name);
         let spare = name.extension() == Some("spare".as_ref());
-        match examine(&store, &image, name, &mut Dice::new(1)) {
+        match examine(&store, &image, name, &mut Rng::new(1)) {
             Ok(failed) => {
                 assert!(failed || spare || name == Path::new("LOCK"), "{name:?} is not missed");
             }

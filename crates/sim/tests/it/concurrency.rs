@@ -1,10 +1,10 @@
 //! Real threads on the real file system: batches are atomic, snapshots stand still, and time goes
 //! one way, while flushes and compactions run.
 
+use base::env::Rng;
 use engine::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
 use engine::options::{Durability, Options, TreeOptions};
 use engine::{Engine, RowRange, ScanRequest, Snapshot, WriteBatch};
-use sim::dice::Dice;
 use sim::oracle::answer;
 use sim::workload::small_options;
 use std::collections::BTreeMap;
@@ -23,20 +23,20 @@ fn column() -> Column<'static> {
 
 /// What writer `writer` does in `round`: deletes its rows now and then, and writes the round's
 /// number into all of them.
-fn batch(writer: u64, round: u64, dice: &mut Dice) -> WriteBatch {
+fn batch(writer: u64, round: u64, rng: &mut Rng) -> WriteBatch {
     let mut batch = WriteBatch::new();
     for part in 0..ROWS {
         let row = format!("{part}/{writer}").into_bytes();
-        match dice.below(4) {
+        match rng.below(4) {
             0 => batch.delete_row(&row),
             1 => batch.delete_family(&row, FamilyId(1)),
             _ => {}
         }
         let mut value = round.to_be_bytes().to_vec();
-        value.resize(8 + dice.index(700), dice.below(256) as u8);
+        value.resize(8 + rng.index(700), rng.below(256) as u8);
         // An older timestamp than before, now and then: the newest write need not be on top.
         batch.delete_column(&row, FamilyId(1), b"round");
-        batch.put(&row, column(), Timestamp(dice.below(5) as i64), &value);
+        batch.put(&row, column(), Timestamp(rng.below(5) as i64), &value);
     }
     batch
 }
@@ -62,12 +62,12 @@ fn rounds(engine: &Engine, request: &ScanRequest, snapshot: &Snapshot) -> BTreeM
 
 /// Writes at least one round, however late it begins.
 fn write(engine: &Engine, writer: u64, acknowledged: &AtomicU64, stop: &AtomicBool) {
-    let mut dice = Dice::new(writer);
+    let mut rng = Rng::new(writer);
     let mut before = SequenceNumber(0);
     let mut round = acknowledged.load(Ordering::Relaxed);
     loop {
         round += 1;
-        let last = engine.write(TREE, &batch(writer, round, &mut dice)).unwrap();
+        let last = engine.write(TREE, &batch(writer, round, &mut rng)).unwrap();
         assert!(last > before, "numbers grow");
         before = last;
         acknowledged.store(round, Ordering::Release);
@@ -79,7 +79,7 @@ fn write(engine: &Engine, writer: u64, acknowledged: &AtomicU64, stop: &AtomicBo
 
 /// Reads at least once, however late it begins.
 fn read(engine: &Engine, reader: u64, acknowledged: &[AtomicU64], stop: &AtomicBool) {
-    let mut dice = Dice::new(1000 + reader);
+    let mut rng = Rng::new(1000 + reader);
     let mut requests = [ScanRequest::rows(RowRange::ALL), ScanRequest::rows(RowRange::ALL)];
     requests[1].direction = engine::Direction::Reverse;
     let mut last = BTreeMap::new();
@@ -87,22 +87,22 @@ fn read(engine: &Engine, reader: u64, acknowledged: &[AtomicU64], stop: &AtomicB
     loop {
         let least: Vec<u64> = acknowledged.iter().map(|r| r.load(Ordering::Acquire)).collect();
         let snapshot = engine.snapshot();
-        let now = rounds(engine, dice.pick(&requests), &snapshot);
+        let now = rounds(engine, rng.pick(&requests), &snapshot);
         for (writer, least) in (0..).zip(least) {
             let seen = now.get(&writer).copied().unwrap_or(0);
             assert!(seen >= least, "writer {writer}: round {least} was acknowledged, {seen} seen");
             let before = last.get(&writer).copied().unwrap_or(0);
             assert!(seen >= before, "writer {writer}: round {before} seen before {seen}");
-            let row = format!("{}/{writer}", dice.below(ROWS));
+            let row = format!("{}/{writer}", rng.below(ROWS));
             let got = engine.get(TREE, row.as_bytes(), FamilyId(1), b"round", Some(&snapshot));
             let got =
                 got.unwrap().map_or(0, |(_, v)| u64::from_be_bytes(v[..8].try_into().unwrap()));
             assert_eq!(got, seen, "a get and a scan at {:?}", snapshot.sequence());
         }
         if let Some((snapshot, then)) = &kept {
-            assert_eq!(&rounds(engine, dice.pick(&requests), snapshot), then, "a snapshot moved");
+            assert_eq!(&rounds(engine, rng.pick(&requests), snapshot), then, "a snapshot moved");
         }
-        if kept.is_none() || dice.chance(10) {
+        if kept.is_none() || rng.chance(10) {
             kept = Some((snapshot, now.clone()));
         }
         last = now;
@@ -113,13 +113,13 @@ fn read(engine: &Engine, reader: u64, acknowledged: &[AtomicU64], stop: &AtomicB
 }
 
 fn shake(engine: &Engine, stop: &AtomicBool) {
-    let mut dice = Dice::new(77);
+    let mut rng = Rng::new(77);
     while !stop.load(Ordering::Relaxed) {
-        match dice.below(4) {
+        match rng.below(4) {
             0 => engine.flush(TREE).unwrap(),
-            1 => engine.compact_range(TREE, &sim::names::rows(&mut dice)).unwrap(),
+            1 => engine.compact_range(TREE, &sim::names::rows(&mut rng)).unwrap(),
             2 => engine.compact_range(TREE, &RowRange::prefix(b"3")).unwrap(),
-            _ => std::thread::sleep(Duration::from_millis(dice.below(20))),
+            _ => std::thread::sleep(Duration::from_millis(rng.below(20))),
         }
     }
 }

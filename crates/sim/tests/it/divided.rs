@@ -5,12 +5,12 @@
 
 use crate::every_call::Histories;
 use crate::power_loss::survive_in;
+use base::env::Rng;
 use base::env::sim::{Call, Fault};
 use engine::batch::TimestampRange;
 use engine::options::{Compression, Durability, TreeOptions};
 use engine::request::{Columns, Direction};
 use engine::{Column, FamilyId, RowRange, ScanRequest, Timestamp, TreeId, WriteBatch};
-use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::points::{Point, number, try_all, wanted};
 use sim::session::{Divided, Session};
@@ -33,41 +33,41 @@ fn row(number: u64) -> Vec<u8> {
 }
 
 /// A value that does not compress.
-fn value(dice: &mut Dice) -> Vec<u8> {
-    (0..250 + dice.index(250)).flat_map(|_| dice.next_u64().to_be_bytes()).collect()
+fn value(rng: &mut Rng) -> Vec<u8> {
+    (0..250 + rng.index(250)).flat_map(|_| rng.next_u64().to_be_bytes()).collect()
 }
 
 /// Writes to most rows, deletes some others, and drops a range of them at times.
-fn write(dice: &mut Dice, steps: &mut Vec<Step>) {
+fn write(rng: &mut Rng, steps: &mut Vec<Step>) {
     for first in (0..ROWS).step_by(16) {
         let mut batch = WriteBatch::new();
         for number in first..first + 16 {
-            match dice.below(12) {
+            match rng.below(12) {
                 0 => batch.delete_row(&row(number)),
                 1 => batch.delete(&row(number), Column::family(FAMILY), TimestampRange::ALL),
                 2 | 3 => continue,
                 _ => {
-                    let at = Timestamp(dice.below(4) as i64);
-                    let value = value(dice);
+                    let at = Timestamp(rng.below(4) as i64);
+                    let value = value(rng);
                     batch.put(&row(number), Column::of(FAMILY, b"q"), at, &value);
                 }
             }
         }
-        if dice.chance(15) {
-            let start = dice.below(ROWS);
-            batch.drop_row_range(&row(start), Some(&row(start + dice.below(20))));
+        if rng.chance(15) {
+            let start = rng.below(ROWS);
+            batch.drop_row_range(&row(start), Some(&row(start + rng.below(20))));
         }
         steps.push(Step::Write(TREE, batch));
     }
 }
 
 /// Reads some rows again and again, so that their blocks are in memory; at a snapshot too.
-fn read(dice: &mut Dice, steps: &mut Vec<Step>) {
-    let start = dice.below(ROWS / 2);
+fn read(rng: &mut Rng, steps: &mut Vec<Step>) {
+    let start = rng.below(ROWS / 2);
     let rows = RowRange { start: row(start), end: Some(row(start + ROWS / 3)) };
     for direction in [Direction::Forward, Direction::Reverse, Direction::Forward] {
         let request = ScanRequest { rows: rows.clone(), direction, ..everything() };
-        steps.push(Step::Ask(TREE, Box::new(request), dice.index(100)));
+        steps.push(Step::Ask(TREE, Box::new(request), rng.index(100)));
     }
 }
 
@@ -77,23 +77,23 @@ fn everything() -> ScanRequest {
 
 /// A last level of several files; then, again and again, runs above it that are merged into it.
 fn history(seed: u64) -> Vec<Step> {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let options = TreeOptions {
-        block_bytes: *dice.pick(&[1 << 10, 4 << 10]),
-        compression_last: *dice.pick(&[Compression::None, Compression::Lz4]),
+        block_bytes: *rng.pick(&[1 << 10, 4 << 10]),
+        compression_last: *rng.pick(&[Compression::None, Compression::Lz4]),
         ..TreeOptions::default()
     };
     let mut steps = vec![Step::Create(TREE, options)];
     for _ in 0..3 {
-        write(&mut dice, &mut steps);
+        write(&mut rng, &mut steps);
         steps.push(Step::TakeSnapshot);
-        write(&mut dice, &mut steps);
+        write(&mut rng, &mut steps);
         steps.push(Step::Flush(TREE));
-        read(&mut dice, &mut steps);
+        read(&mut rng, &mut steps);
         steps.push(Step::Compact(TREE, RowRange::ALL));
-        read(&mut dice, &mut steps);
-        steps.push(Step::DropSnapshot(dice.index(100)));
-        steps.push(Step::Work(1 + dice.index(3)));
+        read(&mut rng, &mut steps);
+        steps.push(Step::DropSnapshot(rng.index(100)));
+        steps.push(Step::Work(1 + rng.index(3)));
     }
     steps
 }

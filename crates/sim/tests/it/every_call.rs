@@ -6,11 +6,11 @@
 //! single one where there are not more.
 
 use crate::sick_disk::{again, go_on, heal};
+use base::env::Rng;
 use base::env::sim::{Call, Fault, FaultPoint};
 use engine::check::check_dir;
 use engine::options::Durability;
 use engine::{Column, Error, FamilyId, Timestamp, TreeId, WriteBatch};
-use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::oracle::Trouble;
 use sim::points::{Point, number, try_all};
@@ -31,7 +31,7 @@ fn session(seed: u64) -> Session {
 /// Goes through `steps`, leaving the engine and opening it again in between. What the disk refuses
 /// is part of it.
 fn live(session: &mut Session, seed: u64, steps: &[Step]) -> Result<(), String> {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     match session.open() {
         Err(Trouble::Refused(Error::Io { .. } | Error::NoSpace { .. })) => {
             session.lose_power();
@@ -45,7 +45,7 @@ fn live(session: &mut Session, seed: u64, steps: &[Step]) -> Result<(), String> 
         if parts.peek().is_none() {
             heal(session).map_err(|what| format!("once all is well: {what}"))?;
         }
-        again(session, &mut dice)?;
+        again(session, &mut rng)?;
     }
     match session.close() {
         Ok(()) | Err(Trouble::Refused(Error::Io { .. } | Error::NoSpace { .. })) => {}
@@ -113,9 +113,9 @@ impl Histories {
                 if !wanted.contains(&call) {
                     continue;
                 }
-                let mut dice = Dice::new(seed << 8 | call as u64);
+                let mut rng = Rng::new(seed << 8 | call as u64);
                 let share = usize::try_from(each.div_ceil(self.seeds)).unwrap();
-                let at = |n| if calls.len() <= share { calls[n] } else { *dice.pick(&calls) };
+                let at = |n| if calls.len() <= share { calls[n] } else { *rng.pick(&calls) };
                 let places = (0..share.min(calls.len())).map(at).collect::<Vec<_>>();
                 // The kind of the call goes into the number of the point.
                 points.extend(places.iter().map(|at| Point { seed, at: at << 8 | call as u64 }));
@@ -168,8 +168,8 @@ fn any_call_that_finds_no_descriptor_is_survived() {
 #[test]
 fn without_descriptors_reads_are_right_or_refused_and_nothing_is_lost() {
     let count = number("STELE_FAULT_POINTS").unwrap_or(30u64);
-    let mut dice = Dice::new(5);
-    let point = |n| Point { seed: n % SEEDS, at: dice.below(200) };
+    let mut rng = Rng::new(5);
+    let point = |n| Point { seed: n % SEEDS, at: rng.below(200) };
     let points: Vec<Point> = (0..count).map(point).collect();
     let test = "without_descriptors_reads_are_right_or_refused_and_nothing_is_lost";
     try_all(test, &points, |Point { seed, at }| {

@@ -1,9 +1,9 @@
 //! The disk fills up at any moment: writes fail with `NoSpace`, reads go on, and when space
 //! returns writes resume by themselves. Nothing acknowledged is lost, not even if the power goes.
 
+use base::env::Rng;
 use engine::Error;
 use engine::options::Durability;
-use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::oracle::Trouble;
 use sim::points::{Point, number, try_all};
@@ -67,17 +67,17 @@ fn with_space(session: &mut Session, steps: &[Step]) -> Result<(), String> {
 
 fn survive(Point { seed, at }: Point) -> Result<(), String> {
     let steps = workload::history(seed, &SHAPE);
-    let mut dice = Dice::new(seed << 32 | at);
+    let mut rng = Rng::new(seed << 32 | at);
     let mut session = session(seed << 32 | at);
     let trouble = |trouble| format!("{trouble:?}");
     session.open().map_err(trouble)?;
     session.machine().set_capacity(Some(at));
-    let refusals = 1 + dice.below(20) as u32;
+    let refusals = 1 + rng.below(20) as u32;
     let taken = until_full(&mut session, &steps, refusals)?;
-    match dice.below(4) {
+    match rng.below(4) {
         // Opened again while the disk is full.
         0 => {
-            if dice.chance(50) {
+            if rng.chance(50) {
                 session.lose_power()
             } else {
                 session.abandon()
@@ -111,8 +111,8 @@ fn writes_resume_when_space_returns() {
             let empty = session.machine().used();
             with_space(&mut session, &workload::history(seed, &SHAPE)).unwrap();
             let full = session.machine().used();
-            let mut dice = Dice::new(seed);
-            let at = move |_| Point { seed, at: empty + dice.below(full - empty) };
+            let mut rng = Rng::new(seed);
+            let at = move |_| Point { seed, at: empty + rng.below(full - empty) };
             (0..count / 5).map(at).collect::<Vec<_>>()
         })
         .collect();

@@ -1,8 +1,8 @@
 //! A clock that jumps and a budget of memory that is too small change no answer and lose nothing.
 
+use base::env::Rng;
 use engine::options::{Durability, Options};
 use engine::{Column, FamilyId, Timestamp, TreeId, WriteBatch};
-use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::points::{Point, number, try_all};
 use sim::session::Session;
@@ -45,14 +45,14 @@ fn a_clock_that_jumps_changes_nothing() {
     let shape = Shape { steps: 160, reopen_percent: 4, ..Shape::default() };
     try_all("a_clock_that_jumps_changes_nothing", &points(), |Point { seed, .. }| {
         let durabilities = [Durability::Sync, Durability::Interval(Duration::from_millis(50))];
-        let mut dice = Dice::new(seed);
-        let mut options = small_options(*dice.pick(&durabilities));
+        let mut rng = Rng::new(seed);
+        let mut options = small_options(*rng.pick(&durabilities));
         // A power loss takes nothing that the oracle holds for durable, in either mode.
         options.l0_runs_stall = 8;
         live(options, seed, &workload::history(seed, &shape), |session| {
-            if dice.chance(25) {
-                let far = *dice.pick(&[1, SECOND, 3600 * SECOND, YEAR, 100 * YEAR, i64::MAX / 2]);
-                let way = if dice.chance(50) { 1 } else { -1 };
+            if rng.chance(25) {
+                let far = *rng.pick(&[1, SECOND, 3600 * SECOND, YEAR, 100 * YEAR, i64::MAX / 2]);
+                let way = if rng.chance(50) { 1 } else { -1 };
                 session.machine().jump(way * far);
             }
         })

@@ -5,6 +5,7 @@
 //! No threads are needed. The compaction asks the rules of its tree about cells; the rules then let
 //! the user do something.
 
+use base::env::Rng;
 use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
 use engine::options::Options;
 use engine::request::{Columns, Direction};
@@ -14,7 +15,6 @@ use engine::{
     Snapshot, Timestamp, TimestampRange, TreeId, TreeOptions, TreeReader, WriteBatch,
 };
 use sim::apis::block_on;
-use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::points::{Point, number, try_all, wanted};
 use std::ops::ControlFlow;
@@ -247,21 +247,21 @@ fn a_tree_that_is_dropped_is_kept_by_no_snapshot() {
 }
 
 /// A batch of puts, and of deletes most of which spare older cells.
-fn change(dice: &mut Dice, batch: &mut WriteBatch) {
-    for _ in 0..1 + dice.below(6) {
-        let row = [b'a' + dice.below(5) as u8];
-        let qualifier = dice.pick(&[b"p", b"q"]);
-        let time = dice.below(5) as i64;
-        match dice.below(12) {
+fn change(rng: &mut Rng, batch: &mut WriteBatch) {
+    for _ in 0..1 + rng.below(6) {
+        let row = [b'a' + rng.below(5) as u8];
+        let qualifier = rng.pick(&[b"p", b"q"]);
+        let time = rng.below(5) as i64;
+        match rng.below(12) {
             0..=3 => batch.delete(&row, column(*qualifier), at(time)),
             4 => {
                 let since = TimestampRange { start: Timestamp(time), end: None };
                 batch.delete(&row, Column::family(FAMILY), since);
             }
             5 => batch.delete(&row, column(*qualifier), TimestampRange::ALL),
-            6 if dice.chance(30) => batch.delete_row(&row),
-            7 if dice.chance(30) => batch.drop_row_range(&row, None),
-            _ => batch.put(&row, column(*qualifier), Timestamp(time), &[dice.below(200) as u8]),
+            6 if rng.chance(30) => batch.delete_row(&row),
+            7 if rng.chance(30) => batch.drop_row_range(&row, None),
+            _ => batch.put(&row, column(*qualifier), Timestamp(time), &[rng.below(200) as u8]),
         }
     }
     if batch.is_empty() {
@@ -270,27 +270,27 @@ fn change(dice: &mut Dice, batch: &mut WriteBatch) {
 }
 
 /// Deletes the newer versions of a few columns.
-fn delete_newer(dice: &mut Dice, batch: &mut WriteBatch) {
+fn delete_newer(rng: &mut Rng, batch: &mut WriteBatch) {
     for _ in 0..3 {
-        let row = [b'a' + dice.below(3) as u8];
-        let since = TimestampRange { start: Timestamp(1 + dice.below(4) as i64), end: None };
-        batch.delete(&row, column(*dice.pick(&[b"p", b"q"])), since);
+        let row = [b'a' + rng.below(3) as u8];
+        let since = TimestampRange { start: Timestamp(1 + rng.below(4) as i64), end: None };
+        batch.delete(&row, column(*rng.pick(&[b"p", b"q"])), since);
     }
 }
 
 /// Lets the user write and take snapshots in the midst of the compaction of all rows.
-fn compact(engine: &Engine, rules: &Rules, seen: &Arc<Mutex<Vec<Seen>>>, dice: &mut Dice) {
+fn compact(engine: &Engine, rules: &Rules, seen: &Arc<Mutex<Vec<Seen>>>, rng: &mut Rng) {
     let (user, sees, versions) = (engine.clone(), Arc::clone(seen), rules.versions);
-    if dice.chance(70) {
+    if rng.chance(70) {
         // Only what all snapshots see can be garbage.
         seen.lock().unwrap().clear();
     }
-    let (cells, seed) = (1 + dice.below(30), dice.next_u64());
+    let (cells, seed) = (1 + rng.below(30), rng.next_u64());
     let act = move || {
-        let mut dice = Dice::new(seed);
-        write(&user, |batch| delete_newer(&mut dice, batch));
+        let mut rng = Rng::new(seed);
+        write(&user, |batch| delete_newer(&mut rng, batch));
         sees.lock().unwrap().push(Seen::now(&user, versions));
-        write(&user, |batch| change(&mut dice, batch));
+        write(&user, |batch| change(&mut rng, batch));
         sees.lock().unwrap().push(Seen::now(&user, versions));
     };
     *rules.act.lock().unwrap() = Some((cells, Box::new(act)));
@@ -299,24 +299,24 @@ fn compact(engine: &Engine, rules: &Rules, seen: &Arc<Mutex<Vec<Seen>>>, dice: &
 }
 
 fn history(seed: u64) -> Result<(), String> {
-    let mut dice = Dice::new(seed ^ 0xde1e7e);
-    let rules = Rules { versions: 1 + dice.below(2) as u32, ..Rules::default() };
+    let mut rng = Rng::new(seed ^ 0xde1e7e);
+    let rules = Rules { versions: 1 + rng.below(2) as u32, ..Rules::default() };
     let engine = open(&Machine::new(seed), &rules);
     let seen = Arc::new(Mutex::new(Vec::new()));
     for step in 0..40 {
-        match dice.below(12) {
+        match rng.below(12) {
             0 => seen.lock().unwrap().push(Seen::now(&engine, rules.versions)),
             1 | 2 => seen.lock().unwrap().clear(),
             3 => engine.flush(TREE).unwrap(),
-            4 | 5 => compact(&engine, &rules, &seen, &mut dice),
+            4 | 5 => compact(&engine, &rules, &seen, &mut rng),
             _ => {
-                write(&engine, |batch| change(&mut dice, batch));
+                write(&engine, |batch| change(&mut rng, batch));
                 continue;
             }
         }
         let mut seen = seen.lock().unwrap();
         while seen.len() > SNAPSHOTS_MAX {
-            seen.swap_remove(dice.index(SNAPSHOTS_MAX));
+            seen.swap_remove(rng.index(SNAPSHOTS_MAX));
         }
         for seen in seen.iter() {
             let checked = seen.check(&engine, rules.versions);

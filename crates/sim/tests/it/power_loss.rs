@@ -5,10 +5,10 @@
 //! `STELE_CRASH_POINTS=10000 cargo test --release -p sim power_loss` tries that many; a failure
 //! prints how to try just that one.
 
+use base::env::Rng;
 use base::env::sim::{Call, Fault, FaultPoint};
 use engine::options::{Compression, Durability, Options, TreeOptions};
 use engine::{Column, Engine, FamilyId, IngestOptions, RowRange, Timestamp, TreeId, WriteBatch};
-use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::oracle::Trouble;
 use sim::points::{Point, number, try_all};
@@ -77,7 +77,7 @@ pub(crate) fn survive_in(
     durability: Durability,
 ) -> Result<(), String> {
     let Point { seed, at } = point;
-    let mut dice = Dice::new(seed << 32 | at);
+    let mut rng = Rng::new(seed << 32 | at);
     session.machine().lose_power_at(at);
     let (mut next, mut losses) = (0, 0);
     loop {
@@ -90,10 +90,10 @@ pub(crate) fn survive_in(
                 session.lose_power();
                 if losses < 3 {
                     // Often within the next recovery.
-                    let soon = *dice.pick(&[8, 40, 400]);
+                    let soon = *rng.pick(&[8, 40, 400]);
                     session
                         .machine()
-                        .lose_power_at(session.machine().operations() + dice.below(soon));
+                        .lose_power_at(session.machine().operations() + rng.below(soon));
                 }
             }
             Ok(()) => return Ok(()),
@@ -122,8 +122,8 @@ fn try_many(
     let mut points = Vec::new();
     for seed in seeds {
         let operations = operations(seed, &workload::history(seed, shape), durability);
-        let mut dice = Dice::new(seed);
-        let at = |n| if operations <= each { n } else { dice.below(operations) };
+        let mut rng = Rng::new(seed);
+        let at = |n| if operations <= each { n } else { rng.below(operations) };
         points.extend((0..each.min(operations)).map(at).map(|at| Point { seed, at }));
     }
     try_all(test, &points, |point| {
@@ -267,8 +267,8 @@ fn a_name_that_was_not_synced_is_gone_and_nothing_acknowledged_with_it() {
     for seed in 40..44 {
         let steps = workload::history(seed, &shape);
         let operations = operations(seed, &steps, Durability::Sync);
-        let mut dice = Dice::new(seed);
-        points.extend((0..count / 4).map(|_| Point { seed, at: dice.below(operations) }));
+        let mut rng = Rng::new(seed);
+        points.extend((0..count / 4).map(|_| Point { seed, at: rng.below(operations) }));
     }
     try_all(test, &points, |point| {
         let mut session = session(point.seed << 32 | point.at, Durability::Sync);

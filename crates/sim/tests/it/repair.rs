@@ -9,6 +9,7 @@ use base::env::Env;
 use base::env::fs::FileSystem;
 use base::env::sim::{Fault, FaultPoint};
 
+use base::env::Rng;
 use engine::batch::{FrozenBatch, Mutation, WriteBatch};
 use engine::cell::{Column, FamilyId, Timestamp, TreeId};
 use engine::check::check_dir;
@@ -16,7 +17,6 @@ use engine::log::LogReader;
 use engine::repair::{Lost, RepairReport, repair_dir};
 use engine::semantics::model::OwnedRow;
 use engine::{Engine, Error, RowRange, SequenceNumber};
-use sim::dice::Dice;
 use sim::image::Image;
 use sim::machine::Machine;
 use sim::oracle::content;
@@ -191,16 +191,16 @@ impl Expected {
 }
 
 /// Damages the file at `offset` in one of four ways, and says how.
-fn damage(image: &mut Image, name: &Path, offset: usize, dice: &mut Dice) -> String {
+fn damage(image: &mut Image, name: &Path, offset: usize, rng: &mut Rng) -> String {
     let content = image.files.get_mut(name).expect("it is one of its files");
-    match dice.below(4) {
+    match rng.below(4) {
         0 | 1 => {
-            let mask = 1 + dice.below(255) as u8;
+            let mask = 1 + rng.below(255) as u8;
             content[offset] ^= mask;
             format!("flipped by {mask:#x} at {offset}")
         }
         2 => {
-            let end = content.len().min(offset + 1 + dice.below(600) as usize);
+            let end = content.len().min(offset + 1 + rng.below(600) as usize);
             content[offset..end].fill(0);
             format!("zeroed from {offset} to {end}")
         }
@@ -231,7 +231,7 @@ fn a_repair_saves_what_is_not_damaged_and_tells_what_is_lost() {
     try_all(test, &points(&places), |Point { at, .. }| {
         let (name, offset) = &places[at as usize];
         let mut image = expected.store.image.clone();
-        let how = damage(&mut image, name, *offset, &mut Dice::new(at));
+        let how = damage(&mut image, name, *offset, &mut Rng::new(at));
         // A manifest that was cut exactly after a record looks like one of an earlier time.
         let cut = is_manifest(name) && !how.starts_with("flipped");
         match expected.repair(&image, name, at) {

@@ -1,11 +1,11 @@
 //! Reads, writes and syncs fail now and then: reads give an error and then recover; a failure of
 //! the log stops writes until the engine is opened again, and nothing acknowledged is lost.
 
+use base::env::Rng;
 use base::env::sim::{Fault, FaultPoint};
 use engine::batch::WriteBatch;
 use engine::options::Durability;
 use engine::{Column, Error, FamilyId, Timestamp};
-use sim::dice::Dice;
 use sim::machine::Machine;
 use sim::oracle::Trouble;
 use sim::points::{Point, number, try_all};
@@ -88,8 +88,8 @@ pub(crate) fn heal(session: &mut Session) -> Result<(), String> {
 }
 
 /// Leaves the engine (by closing, by dropping it, or by a power loss) and opens it again.
-pub(crate) fn again(session: &mut Session, dice: &mut Dice) -> Result<(), String> {
-    match dice.below(3) {
+pub(crate) fn again(session: &mut Session, rng: &mut Rng) -> Result<(), String> {
+    match rng.below(3) {
         0 => match session.close() {
             Ok(()) => {}
             Err(Trouble::Refused(
@@ -124,24 +124,24 @@ struct Accident {
 
 fn survive(Point { seed, at }: Point, accident: Accident) -> Result<(), String> {
     let steps = workload::history(seed, &SHAPE);
-    let mut dice = Dice::new(seed << 32 | at);
+    let mut rng = Rng::new(seed << 32 | at);
     let mut session = session(seed << 32 | at);
     session.open().map_err(|trouble| format!("{trouble:?}"))?;
     session.machine().fail(accident.point, at, accident.fault);
     let (first, second) = steps.split_at(SHAPE.steps * 3 / 4);
     let wrong = |what: &str| format!("{accident:?} at {at}: {what}");
     let errors = go_on(&mut session, first).map_err(|what| wrong(&what))?;
-    again(&mut session, &mut dice).map_err(|what| wrong(&format!("{errors} errors; {what}")))?;
+    again(&mut session, &mut rng).map_err(|what| wrong(&format!("{errors} errors; {what}")))?;
     let errors = go_on(&mut session, second).map_err(|what| wrong(&what))?;
-    again(&mut session, &mut dice).map_err(|what| wrong(&format!("{errors} errors; {what}")))
+    again(&mut session, &mut rng).map_err(|what| wrong(&format!("{errors} errors; {what}")))
 }
 
 /// Lets the accident happen at one call in many histories, each of `calls` calls or so.
 fn try_many(test: &str, point: FaultPoint, fault: Fault, calls: u64) {
     let count: u64 = number("STELE_FAULT_POINTS").unwrap_or(60);
-    let mut dice = Dice::new(1);
+    let mut rng = Rng::new(1);
     let points: Vec<Point> =
-        (0..count).map(|n| Point { seed: n % 6, at: dice.below(calls) }).collect();
+        (0..count).map(|n| Point { seed: n % 6, at: rng.below(calls) }).collect();
     try_all(test, &points, |at| survive(at, Accident { point, fault }));
 }
 

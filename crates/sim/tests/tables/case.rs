@@ -1,8 +1,8 @@
 //! Histories of a table: what happens, drawn from a seed before any of it is done.
 
+use base::env::Rng;
 use bytes::Bytes;
 use engine::{Options, Timestamp, TimestampRange};
-use sim::dice::Dice;
 use sim::small;
 use std::ops::Bound;
 use std::time::Duration;
@@ -92,89 +92,89 @@ const PATTERNS: [&str; 20] = [
 
 /// The case of `seed`.
 pub(crate) fn case(seed: u64) -> Case {
-    let mut dice = Dice::new(seed ^ 0x7ab1_e5ee);
-    let acts = 15 + dice.index(30);
-    let mut acts: Vec<Act> = (0..acts).map(|_| act(&mut dice)).collect();
-    for what in [What::Compact, What::Reopen(Box::new(world(&mut dice)))] {
-        acts.push(Act { questions: dice.next_u64(), what });
+    let mut rng = Rng::new(seed ^ 0x7ab1_e5ee);
+    let acts = 15 + rng.index(30);
+    let mut acts: Vec<Act> = (0..acts).map(|_| act(&mut rng)).collect();
+    for what in [What::Compact, What::Reopen(Box::new(world(&mut rng)))] {
+        acts.push(Act { questions: rng.next_u64(), what });
     }
-    Case { seed, world: world(&mut dice), acts }
+    Case { seed, world: world(&mut rng), acts }
 }
 
-fn world(dice: &mut Dice) -> World {
-    let shape = Shape::any(dice.next_u64(), *dice.pick(&[10, 40, 80]));
-    World { options: small::options(dice), shape }
+fn world(rng: &mut Rng) -> World {
+    let shape = Shape::any(rng.next_u64(), *rng.pick(&[10, 40, 80]));
+    World { options: small::options(rng), shape }
 }
 
-fn act(dice: &mut Dice) -> Act {
-    let what = match dice.below(40) {
-        0..=9 => What::Mutate(vec![row_mutations(dice, &FAMILIES)]),
+fn act(rng: &mut Rng) -> Act {
+    let what = match rng.below(40) {
+        0..=9 => What::Mutate(vec![row_mutations(rng, &FAMILIES)]),
         10..=16 => {
-            let rows = 2 + dice.index(8);
-            What::Mutate((0..rows).map(|_| row_mutations(dice, &FAMILIES)).collect())
+            let rows = 2 + rng.index(8);
+            What::Mutate((0..rows).map(|_| row_mutations(rng, &FAMILIES)).collect())
         }
-        17..=19 => What::Check(check(dice)),
+        17..=19 => What::Check(check(rng)),
         20..=22 => {
-            let rules = 1 + dice.index(3);
-            What::Modify(text(dice, &KEYS), (0..rules).map(|_| rule(dice)).collect())
+            let rules = 1 + rng.index(3);
+            What::Modify(text(rng, &KEYS), (0..rules).map(|_| rule(rng)).collect())
         }
-        23 => What::Drop(match dice.chance(20) {
+        23 => What::Drop(match rng.chance(20) {
             true => DropRows::All,
-            false => DropRows::Prefix(Bytes::from(*dice.pick(&["a", "b", "c/"]))),
+            false => DropRows::Prefix(Bytes::from(*rng.pick(&["a", "b", "c/"]))),
         }),
-        24 => What::Tighten(RAW[dice.index(RAW.len())], gc(dice)),
+        24 => What::Tighten(RAW[rng.index(RAW.len())], gc(rng)),
         25 => What::Toggle,
-        26 | 27 => What::Load(load(dice)),
+        26 | 27 => What::Load(load(rng)),
         28..=30 => What::Flush,
         31 => What::Compact,
-        32 | 33 => What::Work(1 + dice.index(20)),
-        34..=37 => What::Wait(1 + dice.below(8)),
-        _ => What::Reopen(Box::new(world(dice))),
+        32 | 33 => What::Work(1 + rng.index(20)),
+        34..=37 => What::Wait(1 + rng.below(8)),
+        _ => What::Reopen(Box::new(world(rng))),
     };
-    Act { questions: dice.next_u64(), what }
+    Act { questions: rng.next_u64(), what }
 }
 
-fn text(dice: &mut Dice, choices: &[&'static str]) -> Bytes {
-    Bytes::from(*dice.pick(choices))
+fn text(rng: &mut Rng, choices: &[&'static str]) -> Bytes {
+    Bytes::from(*rng.pick(choices))
 }
 
-fn value(dice: &mut Dice) -> Bytes {
-    match dice.below(8) {
-        0 => Bytes::from(vec![b'l'; dice.index(400)]),
-        _ => text(dice, &VALUES),
+fn value(rng: &mut Rng) -> Bytes {
+    match rng.below(8) {
+        0 => Bytes::from(vec![b'l'; rng.index(400)]),
+        _ => text(rng, &VALUES),
     }
 }
 
 /// A time that clients give: near the clock, before and after.
-fn time(dice: &mut Dice) -> i64 {
-    BEGIN + 1_000 * (dice.below(50) as i64 - 10)
+fn time(rng: &mut Rng) -> i64 {
+    BEGIN + 1_000 * (rng.below(50) as i64 - 10)
 }
 
-fn write_time(dice: &mut Dice) -> WriteTime {
-    if dice.chance(30) { WriteTime::Server } else { WriteTime::At(Timestamp(time(dice))) }
+fn write_time(rng: &mut Rng) -> WriteTime {
+    if rng.chance(30) { WriteTime::Server } else { WriteTime::At(Timestamp(time(rng))) }
 }
 
-fn times(dice: &mut Dice) -> TimestampRange {
-    let start = if dice.chance(30) { 0 } else { time(dice) };
-    let end = dice.chance(60).then(|| Timestamp(start.max(time(dice))));
+fn times(rng: &mut Rng) -> TimestampRange {
+    let start = if rng.chance(30) { 0 } else { time(rng) };
+    let end = rng.chance(60).then(|| Timestamp(start.max(time(rng))));
     TimestampRange { start: Timestamp(start), end }
 }
 
-fn row_mutations(dice: &mut Dice, families: &[&'static str]) -> RowMutations {
-    let most = *dice.pick(&[1, 3, 12]);
-    let count = 1 + dice.index(most);
-    let mutations = (0..count).map(|_| mutation(dice, families)).collect();
-    RowMutations { row: text(dice, &KEYS), mutations }
+fn row_mutations(rng: &mut Rng, families: &[&'static str]) -> RowMutations {
+    let most = *rng.pick(&[1, 3, 12]);
+    let count = 1 + rng.index(most);
+    let mutations = (0..count).map(|_| mutation(rng, families)).collect();
+    RowMutations { row: text(rng, &KEYS), mutations }
 }
 
-fn mutation(dice: &mut Dice, families: &[&'static str]) -> RowMutation {
-    let name = *dice.pick(families);
-    let (family, qualifier) = (name.to_owned(), text(dice, &QUALIFIERS));
-    match dice.below(20) {
+fn mutation(rng: &mut Rng, families: &[&'static str]) -> RowMutation {
+    let name = *rng.pick(families);
+    let (family, qualifier) = (name.to_owned(), text(rng, &QUALIFIERS));
+    match rng.below(20) {
         // What newer versions hide may come back when they are deleted, or not: where versions are
         // counted, columns are deleted as a whole.
         0 | 1 if name == "all" || name == "sum" => {
-            RowMutation::DeleteFromColumn { family, qualifier, range: times(dice) }
+            RowMutation::DeleteFromColumn { family, qualifier, range: times(rng) }
         }
         0 | 1 => RowMutation::DeleteFromColumn { family, qualifier, range: TimestampRange::ALL },
         2 => RowMutation::DeleteFromFamily { family },
@@ -182,40 +182,40 @@ fn mutation(dice: &mut Dice, families: &[&'static str]) -> RowMutation {
         _ if name == "sum" => RowMutation::AddToCell {
             family,
             qualifier,
-            timestamp: WriteTime::At(Timestamp(time(dice))),
-            input: dice.below(100) as i64 - 50,
+            timestamp: WriteTime::At(Timestamp(time(rng))),
+            input: rng.below(100) as i64 - 50,
         },
         _ => RowMutation::SetCell {
             family,
             qualifier,
-            timestamp: write_time(dice),
-            value: value(dice),
+            timestamp: write_time(rng),
+            value: value(rng),
         },
     }
 }
 
-fn check(dice: &mut Dice) -> CheckAndMutate {
-    let row = text(dice, &KEYS);
-    let predicate = dice.chance(80).then(|| filter(dice));
+fn check(rng: &mut Rng) -> CheckAndMutate {
+    let row = text(rng, &KEYS);
+    let predicate = rng.chance(80).then(|| filter(rng));
     let mut list = |least: usize| -> Vec<RowMutation> {
-        (0..least + dice.index(3)).map(|_| mutation(dice, &FAMILIES)).collect()
+        (0..least + rng.index(3)).map(|_| mutation(rng, &FAMILIES)).collect()
     };
     CheckAndMutate { row, predicate, on_true: list(1), on_false: list(0) }
 }
 
-fn rule(dice: &mut Dice) -> ReadModifyWriteRule {
-    let modify = match dice.chance(50) {
-        true => Modify::Append(value(dice)),
-        false => Modify::Increment(dice.below(9) as i64 - 4),
+fn rule(rng: &mut Rng) -> ReadModifyWriteRule {
+    let modify = match rng.chance(50) {
+        true => Modify::Append(value(rng)),
+        false => Modify::Increment(rng.below(9) as i64 - 4),
     };
-    let qualifier = text(dice, &QUALIFIERS);
-    ReadModifyWriteRule { family: (*dice.pick(&RAW)).to_owned(), qualifier, modify }
+    let qualifier = text(rng, &QUALIFIERS);
+    ReadModifyWriteRule { family: (*rng.pick(&RAW)).to_owned(), qualifier, modify }
 }
 
-fn gc(dice: &mut Dice) -> GcRule {
-    let versions = GcRule::MaxVersions(1 + dice.below(3) as u32);
+fn gc(rng: &mut Rng) -> GcRule {
+    let versions = GcRule::MaxVersions(1 + rng.below(3) as u32);
     let age = GcRule::MaxAge(AGE);
-    match dice.below(4) {
+    match rng.below(4) {
         0 => age,
         1 => GcRule::Intersection(vec![versions, age]),
         _ => versions,
@@ -223,16 +223,16 @@ fn gc(dice: &mut Dice) -> GcRule {
 }
 
 /// Rows of one load: in order, each once.
-fn load(dice: &mut Dice) -> Vec<RowMutations> {
+fn load(rng: &mut Rng) -> Vec<RowMutations> {
     let mut keys = KEYS.to_vec();
     keys.sort_unstable();
-    keys.retain(|_| dice.chance(50));
+    keys.retain(|_| rng.chance(50));
     let rows = keys.into_iter().map(|key| {
-        let mutations = (0..1 + dice.index(6)).map(|_| RowMutation::SetCell {
-            family: (*dice.pick(&RAW[..3])).to_owned(),
-            qualifier: text(dice, &QUALIFIERS),
-            timestamp: write_time(dice),
-            value: value(dice),
+        let mutations = (0..1 + rng.index(6)).map(|_| RowMutation::SetCell {
+            family: (*rng.pick(&RAW[..3])).to_owned(),
+            qualifier: text(rng, &QUALIFIERS),
+            timestamp: write_time(rng),
+            value: value(rng),
         });
         RowMutations { mutations: mutations.collect(), row: Bytes::from(key) }
     });
@@ -240,28 +240,28 @@ fn load(dice: &mut Dice) -> Vec<RowMutations> {
 }
 
 /// A read.
-pub(crate) fn request(dice: &mut Dice) -> ReadRows {
-    let keys = |dice: &mut Dice, most| (0..dice.index(most)).map(|_| text(dice, &KEYS)).collect();
-    let rows = match dice.below(4) {
+pub(crate) fn request(rng: &mut Rng) -> ReadRows {
+    let keys = |rng: &mut Rng, most| (0..rng.index(most)).map(|_| text(rng, &KEYS)).collect();
+    let rows = match rng.below(4) {
         0 => RowSet::all(),
-        1 | 2 => RowSet { keys: keys(dice, 6), ranges: Vec::new() },
+        1 | 2 => RowSet { keys: keys(rng, 6), ranges: Vec::new() },
         _ => {
-            let ranges = (0..1 + dice.index(2)).map(|_| {
-                let (start, end) = (bound(dice, &KEYS), bound(dice, &KEYS));
+            let ranges = (0..1 + rng.index(2)).map(|_| {
+                let (start, end) = (bound(rng, &KEYS), bound(rng, &KEYS));
                 KeyRange { start, end }
             });
             let ranges = ranges.collect();
-            RowSet { keys: keys(dice, 3), ranges }
+            RowSet { keys: keys(rng, 3), ranges }
         }
     };
-    let direction = *dice.pick(&[Direction::Forward, Direction::Reverse]);
-    let rows_limit = if dice.chance(50) { 0 } else { dice.below(4) };
-    ReadRows { rows, filter: dice.chance(90).then(|| filter(dice)), rows_limit, direction }
+    let direction = *rng.pick(&[Direction::Forward, Direction::Reverse]);
+    let rows_limit = if rng.chance(50) { 0 } else { rng.below(4) };
+    ReadRows { rows, filter: rng.chance(90).then(|| filter(rng)), rows_limit, direction }
 }
 
-fn bound(dice: &mut Dice, choices: &[&'static str]) -> Bound<Bytes> {
-    let text = text(dice, choices);
-    match dice.below(3) {
+fn bound(rng: &mut Rng, choices: &[&'static str]) -> Bound<Bytes> {
+    let text = text(rng, choices);
+    match rng.below(3) {
         0 => Bound::Included(text),
         1 => Bound::Excluded(text),
         _ => Bound::Unbounded,
@@ -269,74 +269,74 @@ fn bound(dice: &mut Dice, choices: &[&'static str]) -> Bound<Bytes> {
 }
 
 /// Chains as a rule, what interests most of them: every pair of neighbours is a case of narrowing.
-fn filter(dice: &mut Dice) -> RowFilter {
-    match dice.below(10) {
-        0 => leaf(dice),
-        1..=5 => RowFilter::Chain(some(dice, part)),
-        6 | 7 => RowFilter::Interleave(some(dice, part)),
-        8 => condition(dice),
+fn filter(rng: &mut Rng) -> RowFilter {
+    match rng.below(10) {
+        0 => leaf(rng),
+        1..=5 => RowFilter::Chain(some(rng, part)),
+        6 | 7 => RowFilter::Interleave(some(rng, part)),
+        8 => condition(rng),
         _ => {
-            let inner = |dice: &mut Dice| match dice.chance(50) {
-                true => RowFilter::Chain(some(dice, part)),
-                false => RowFilter::Interleave(some(dice, leaf_or_sink)),
+            let inner = |rng: &mut Rng| match rng.chance(50) {
+                true => RowFilter::Chain(some(rng, part)),
+                false => RowFilter::Interleave(some(rng, leaf_or_sink)),
             };
-            RowFilter::Chain(some(dice, inner))
+            RowFilter::Chain(some(rng, inner))
         }
     }
 }
 
-fn some(dice: &mut Dice, one: impl Fn(&mut Dice) -> RowFilter) -> Vec<RowFilter> {
-    (0..2 + dice.index(2)).map(|_| one(dice)).collect()
+fn some(rng: &mut Rng, one: impl Fn(&mut Rng) -> RowFilter) -> Vec<RowFilter> {
+    (0..2 + rng.index(2)).map(|_| one(rng)).collect()
 }
 
-fn part(dice: &mut Dice) -> RowFilter {
-    match dice.below(8) {
-        0 => RowFilter::Interleave(some(dice, leaf_or_sink)),
-        1 => condition(dice),
+fn part(rng: &mut Rng) -> RowFilter {
+    match rng.below(8) {
+        0 => RowFilter::Interleave(some(rng, leaf_or_sink)),
+        1 => condition(rng),
         2 => {
-            let limit = RowFilter::CellsPerColumnLimit(1 + dice.below(2) as i32);
-            RowFilter::Chain(vec![RowFilter::TimestampRange(times(dice)), limit])
+            let limit = RowFilter::CellsPerColumnLimit(1 + rng.below(2) as i32);
+            RowFilter::Chain(vec![RowFilter::TimestampRange(times(rng)), limit])
         }
-        _ => leaf(dice),
+        _ => leaf(rng),
     }
 }
 
-fn leaf_or_sink(dice: &mut Dice) -> RowFilter {
-    if dice.chance(30) { RowFilter::Sink } else { leaf(dice) }
+fn leaf_or_sink(rng: &mut Rng) -> RowFilter {
+    if rng.chance(30) { RowFilter::Sink } else { leaf(rng) }
 }
 
-fn condition(dice: &mut Dice) -> RowFilter {
-    let predicate = leaf(dice);
-    let mut branch = || dice.chance(80).then(|| leaf(dice));
+fn condition(rng: &mut Rng) -> RowFilter {
+    let predicate = leaf(rng);
+    let mut branch = || rng.chance(80).then(|| leaf(rng));
     let (on_true, on_false) = (branch(), branch());
     RowFilter::Condition(Box::new(Condition { predicate, on_true, on_false }))
 }
 
-fn leaf(dice: &mut Dice) -> RowFilter {
-    match dice.below(27) {
+fn leaf(rng: &mut Rng) -> RowFilter {
+    match rng.below(27) {
         0 => RowFilter::PassAll,
         1 => RowFilter::BlockAll,
-        2 => RowFilter::RowKeyRegex(text(dice, &PATTERNS)),
+        2 => RowFilter::RowKeyRegex(text(rng, &PATTERNS)),
         3 | 4 => {
             let names = ["all", "two", "old", ".*", "two|old", "no", "gone", "sum|all"];
-            RowFilter::FamilyNameRegex((*dice.pick(&names)).to_owned())
+            RowFilter::FamilyNameRegex((*rng.pick(&names)).to_owned())
         }
-        5..=8 => RowFilter::ColumnQualifierRegex(text(dice, &PATTERNS)),
+        5..=8 => RowFilter::ColumnQualifierRegex(text(rng, &PATTERNS)),
         9 | 10 => {
-            let family = (*dice.pick(&FAMILIES)).to_owned();
-            let (start, end) = (bound(dice, &QUALIFIERS), bound(dice, &QUALIFIERS));
+            let family = (*rng.pick(&FAMILIES)).to_owned();
+            let (start, end) = (bound(rng, &QUALIFIERS), bound(rng, &QUALIFIERS));
             RowFilter::ColumnRange(ColumnRange { family, start, end })
         }
-        11..=13 => RowFilter::TimestampRange(times(dice)),
-        14 | 15 => RowFilter::ValueRegex(text(dice, &PATTERNS)),
+        11..=13 => RowFilter::TimestampRange(times(rng)),
+        14 | 15 => RowFilter::ValueRegex(text(rng, &PATTERNS)),
         16 => {
-            let (start, end) = (bound(dice, &VALUES), bound(dice, &VALUES));
+            let (start, end) = (bound(rng, &VALUES), bound(rng, &VALUES));
             RowFilter::ValueRange(ValueRange { start, end })
         }
-        17 | 18 => RowFilter::CellsPerRowOffset(dice.below(4) as i32),
-        19 | 20 => RowFilter::CellsPerRowLimit(1 + dice.below(5) as i32),
-        21..=24 => RowFilter::CellsPerColumnLimit(1 + dice.below(2) as i32),
+        17 | 18 => RowFilter::CellsPerRowOffset(rng.below(4) as i32),
+        19 | 20 => RowFilter::CellsPerRowLimit(1 + rng.below(5) as i32),
+        21..=24 => RowFilter::CellsPerColumnLimit(1 + rng.below(2) as i32),
         25 => RowFilter::StripValue,
-        _ => RowFilter::ApplyLabel((*dice.pick(&["l1", "l2"])).to_owned()),
+        _ => RowFilter::ApplyLabel((*rng.pick(&["l1", "l2"])).to_owned()),
     }
 }

@@ -4,10 +4,10 @@ use crate::ask::{self, Asked};
 use crate::case::{Act, BEGIN, Case, FAMILIES, What, World, request};
 use crate::model::{Family, Model, rule};
 use crate::refuse::{refuses_filter, refuses_rule};
+use base::env::Rng;
 use base::env::{Clock, Env};
 use bytes::Bytes;
 use engine::{Engine, IngestOptions, RowRange};
-use sim::dice::Dice;
 use sim::machine::Machine;
 use std::path::Path;
 use std::sync::Arc;
@@ -110,12 +110,12 @@ impl Life {
     async fn take(&mut self, act: &Act) -> Result<(), String> {
         self.act(&act.what).await?;
         self.finish_held().await?;
-        let mut dice = Dice::new(act.questions);
+        let mut rng = Rng::new(act.questions);
         for _ in 0..QUESTIONS {
-            let request = request(&mut dice);
+            let request = request(&mut rng);
             let asked = ask::begin(self.local(), &self.table, request, self.model.shown()).await?;
             let Some(mut asked) = asked else { continue };
-            if dice.chance(15) {
+            if rng.chance(15) {
                 asked.step().await?;
                 self.held.push(asked);
             } else {

@@ -3,8 +3,7 @@
 
 use crate::server::Server;
 use crate::setup;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use base::env::{Clock, Rng, SystemClock};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -102,7 +101,8 @@ fn histories_of_rows_are_linearizable_across_kill_9() {
         std::env::var(variable).ok().map(|value| value.parse().expect(variable))
     };
     let seconds = number("STELE_HISTORY_SECONDS").unwrap_or(20);
-    let seed = number("STELE_HISTORY_SEED").unwrap_or_else(|| rand::random::<u32>().into());
+    let seed = number("STELE_HISTORY_SEED")
+        .unwrap_or_else(|| SystemClock.now_micros() as u64 % 1_000_000_000);
     let dir = tempfile::tempdir().unwrap();
     let mut server = Server::start(dir.path(), &["--memtable-bytes-max=64KiB"]);
     let mut suite = Command::new(go);
@@ -110,12 +110,12 @@ fn histories_of_rows_are_linearizable_across_kill_9() {
     suite.env("BIGTABLE_EMULATOR_HOST", server.bigtable().to_string());
     suite.env("CLIENTS_PHASE", "histories").env("CLIENTS_SEED", seed.to_string());
     suite.env("CLIENTS_SECONDS", seconds.to_string());
-    let mut rng = StdRng::seed_from_u64(seed);
+    let mut rng = Rng::new(seed);
     let mut kills = 0;
     let printed = std::thread::scope(|scope| {
         let suite = scope.spawn(|| setup::run(&mut suite));
         while !suite.is_finished() {
-            std::thread::sleep(Duration::from_millis(rng.random_range(200..1_500)));
+            std::thread::sleep(Duration::from_millis(200 + rng.below(1_300)));
             server.kill_9();
             server.restart();
             kills += 1;

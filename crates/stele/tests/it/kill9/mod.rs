@@ -5,7 +5,7 @@
 //! midst of it, sometimes once more while it recovers, and reads everything back. What was
 //! acknowledged must be there; what was in flight may be there, whole or not at all. A failure
 //! names seed and cycle and keeps the data directory. `STELE_KILL_CYCLES` sets the number of
-//! cycles (default 50), `STELE_KILL_SEED` the seed (default: a random one).
+//! cycles (default 50), `STELE_KILL_SEED` the seed (default: from the clock).
 //!
 //! A killed process leaves the page cache behind, so this proves crash safety of the process;
 //! loss of power is simulated elsewhere.
@@ -15,9 +15,8 @@ mod wire;
 mod writer;
 
 use crate::server::{Server, run, stderr};
+use base::env::{Clock, Rng, SystemClock};
 use counters::Counters;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +42,8 @@ const FLAGS: &[&str] = &[
 #[test]
 fn no_acknowledged_write_is_lost_by_kill_9() {
     let cycles = number("STELE_KILL_CYCLES").unwrap_or(50);
-    let seed = number("STELE_KILL_SEED").unwrap_or_else(|| rand::random::<u32>().into());
+    let seed = number("STELE_KILL_SEED")
+        .unwrap_or_else(|| SystemClock.now_micros() as u64 % 1_000_000_000);
     let begun = Instant::now();
     let mut drill = Drill::new(seed);
     for cycle in 1..=cycles {
@@ -82,7 +82,7 @@ fn number(variable: &str) -> Option<u64> {
 struct Drill {
     seed: u64,
     cycle: u64,
-    rng: StdRng,
+    rng: Rng,
     runtime: Runtime,
     server: Server,
     writers: Vec<Writer>,
@@ -102,8 +102,8 @@ impl Drill {
             let mut client = Client::connect(server.bigtable()).await;
             client.create_table().await;
         });
-        let mut rng = StdRng::seed_from_u64(seed);
-        let writers = (0..WRITERS).map(|id| Writer::new(id, rng.random())).collect();
+        let mut rng = Rng::new(seed);
+        let writers = (0..WRITERS).map(|id| Writer::new(id, rng.next_u64())).collect();
         Self {
             seed,
             cycle: 0,
@@ -140,14 +140,14 @@ impl Drill {
                 })
             })
             .collect();
-        std::thread::sleep(Duration::from_micros(self.rng.random_range(5_000..400_000)));
+        std::thread::sleep(Duration::from_micros(5_000 + self.rng.below(395_000)));
         self.count_background_work();
         killed.store(true, Ordering::SeqCst);
         self.server.kill_9();
         let tasks = self.runtime.block_on(futures::future::join_all(tasks));
         self.writers = tasks.into_iter().map(|task| task.expect("a writer failed")).collect();
-        if self.rng.random_bool(0.2) {
-            let after = Duration::from_micros(self.rng.random_range(0..60_000));
+        if self.rng.chance(20) {
+            let after = Duration::from_micros(self.rng.below(60_000));
             self.server.start_and_kill_9(after);
             self.kills_in_recovery += 1;
         }

@@ -9,11 +9,9 @@
 
 use super::counters::Counters;
 use super::wire::{Cells, Client, add_one, delete_row, integer, set};
+use base::env::Rng;
 use bytes::Bytes;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::Mutation;
-use rand::rngs::StdRng;
-use rand::seq::index::sample;
-use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use tonic::Status;
 
@@ -29,7 +27,7 @@ type State = Option<u64>;
 
 pub(crate) struct Writer {
     id: u64,
-    rng: StdRng,
+    rng: Rng,
     /// The number of the last write, acknowledged or not.
     last: u64,
     rows: [State; ROWS],
@@ -59,7 +57,7 @@ impl Writer {
     pub(crate) fn new(id: u64, seed: u64) -> Self {
         Self {
             id,
-            rng: StdRng::seed_from_u64(seed),
+            rng: Rng::new(seed),
             last: 0,
             rows: [None; ROWS],
             rows_in_doubt: BTreeMap::new(),
@@ -81,7 +79,7 @@ impl Writer {
         counters: &Counters,
     ) -> Status {
         loop {
-            let done = match self.rng.random_range(0..100) {
+            let done = match self.rng.below(100) {
                 0..35 => self.write_row(client).await,
                 35..45 => self.delete(client).await,
                 45..60 => self.write_batch(client).await,
@@ -89,7 +87,7 @@ impl Writer {
                 70..80 => self.keep(client).await,
                 80..86 => self.increment(client).await,
                 86..93 => self.add(client).await,
-                _ => counters.increment(client, self.rng.random()).await,
+                _ => counters.increment(client, self.rng.next_u64()).await,
             };
             if let Err(error) = done {
                 self.doubts += 1;
@@ -104,14 +102,24 @@ impl Writer {
     }
 
     fn any_row(&mut self) -> usize {
-        self.rng.random_range(0..ROWS)
+        self.rng.index(ROWS)
+    }
+
+    /// Returns distinct rows for a batch.
+    fn some_rows(&mut self) -> Vec<usize> {
+        let mut rows: Vec<usize> = (0..ROWS).collect();
+        for at in 0..BATCH_ROWS {
+            rows.swap(at, at + self.rng.index(ROWS - at));
+        }
+        rows.truncate(BATCH_ROWS);
+        rows
     }
 
     /// The mutations of a new write, and its number. Half of them begin by deleting the row.
     fn new_write(&mut self) -> (u64, Vec<Mutation>) {
         self.last += 1;
         let mut mutations = Vec::new();
-        if self.rng.random_bool(0.5) {
+        if self.rng.chance(50) {
             mutations.push(delete_row());
         }
         let number = self.last;
@@ -144,7 +152,7 @@ impl Writer {
     }
 
     async fn write_batch(&mut self, client: &mut Client) -> Result<(), Status> {
-        let rows = sample(&mut self.rng, ROWS, BATCH_ROWS).into_vec();
+        let rows = self.some_rows();
         let mut numbers = Vec::new();
         let mut entries = Vec::new();
         for &row in &rows {
@@ -303,8 +311,9 @@ fn whole_row(key: &str, cells: &Cells) -> u64 {
 /// The value of a write: its number, and filling of 0 to 1,499 bytes that follows from it.
 fn value(number: u64) -> Bytes {
     let filling = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 1_500;
-    let mut rng = StdRng::seed_from_u64(number);
+    let mut rng = Rng::new(number);
     let mut value = format!("{number:08}").into_bytes();
-    value.extend((0..filling).map(|_| rng.random::<u8>()));
+    value.resize(value.len() + filling as usize, 0);
+    rng.fill(&mut value[8..]);
     value.into()
 }
