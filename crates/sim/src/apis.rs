@@ -5,16 +5,12 @@ use crate::names;
 use crate::oracle::{Oracle, Trouble};
 use crate::workload::request;
 use base::env::Rng;
+use base::testing::block_on;
 use engine::request::{Columns, Direction, QualifierRange, RowRange, ScanRequest};
 use engine::semantics::model::OwnedCell;
 use engine::{Cell, ColumnOf, Engine, FamilyId, RowEnd, RowSelection, Snapshot, TreeReader};
 use engine::{Timestamp, TreeId};
-use std::future::Future;
 use std::ops::ControlFlow;
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 
 /// A column of a row, and what a get of it must find.
 struct Wanted {
@@ -206,23 +202,5 @@ fn owned(cell: &Cell<'_>) -> OwnedCell {
         qualifier: cell.qualifier.to_vec(),
         timestamp: cell.timestamp,
         value: cell.value.to_vec(),
-    }
-}
-
-/// Polls a future on this thread until it is done.
-pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return done;
-        }
-        std::thread::park();
     }
 }

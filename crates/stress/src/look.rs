@@ -2,6 +2,7 @@
 
 use crate::ledger::{CellState, Expected, Possible, Question, Sighting, Window};
 use crate::names::{Spot, qualifier};
+use base::testing::block_on;
 use engine::batch::TimestampRange;
 use engine::cell::{FamilyId, Timestamp};
 use engine::request::{Columns, Direction, RowRange, ScanRequest};
@@ -145,9 +146,7 @@ pub(crate) fn row(
             seen.push(sighted(cell));
             ControlFlow::Continue(())
         });
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;
-        ended = runtime.block_on(read).map_err(|error| refused("a row read", &error))?;
+        ended = block_on(read).map_err(|error| refused("a row read", &error))?;
     }
     if ended == RowEnd::Waits {
         seen.clear();

@@ -6,6 +6,7 @@
 //! the user do something.
 
 use base::env::Rng;
+use base::testing::block_on;
 use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
 use engine::options::Options;
 use engine::request::{Columns, Direction};
@@ -14,7 +15,6 @@ use engine::{
     Cell, Column, ColumnOf, Engine, FamilyId, RowEnd, RowRange, RowSelection, ScanRequest,
     Snapshot, Timestamp, TimestampRange, TreeId, TreeOptions, TreeReader, WriteBatch,
 };
-use sim::apis::block_on;
 use sim::machine::Machine;
 use sim::points::{Point, number, try_all, wanted};
 use std::ops::ControlFlow;
