@@ -7,10 +7,10 @@
 //!    of batches at most one, as a batch that is committed later takes its numbers.
 
 use crate::apis;
-use base::env::Rng;
 use crate::machine::Machine;
 use crate::oracle::{self, Commit, Oracle, Trouble};
 use crate::workload::Step;
+use base::env::Rng;
 use engine::batch::{FrozenBatch, Mutation, WriteBatch};
 use engine::cell::{FamilyId, SequenceNumber, Timestamp, TreeId};
 use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
