@@ -48,7 +48,7 @@ impl SequenceNumber {
     pub const MAX: Self = Self((1 << 56) - 1);
 }
 
-/// What a tombstone names, and the middle part of the column order.
+/// Scope of a tombstone, and the middle part of the column order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Scope {
@@ -72,7 +72,7 @@ impl Scope {
     }
 }
 
-/// What an entry is. The byte on disk is frozen; 0 stays invalid to catch zeroed pages.
+/// Kind of an entry. The byte on disk is frozen; 0 stays invalid to catch zeroed pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -116,17 +116,17 @@ impl<'a> Column<'a> {
         Self { family, scope: Scope::Column, qualifier }
     }
 
-    /// Where the tombstones of a whole row stand.
+    /// Column of the tombstones of a whole row.
     pub const ROW: Column<'static> =
         Column { family: FamilyId::ROW, scope: Scope::Row, qualifier: &[] };
 
-    /// Where the tombstones of a whole family stand.
+    /// Returns the column of the tombstones of a whole family.
     pub fn family(family: FamilyId) -> Column<'static> {
         Column { family, scope: Scope::Family, qualifier: &[] }
     }
 }
 
-/// What an entry of a row is ordered by, and its kind: all but its value.
+/// Sort key of an entry of a row, and its kind: all but its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EntryKey<'a> {
     /// Family, scope and qualifier.

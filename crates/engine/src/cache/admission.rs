@@ -1,4 +1,4 @@
-//! Which blocks are worth the place of another.
+//! Admission: decides which blocks are worth the place of another.
 //!
 //! While there is room, every block is kept. Once there is none, a block that nobody asked for lately
 //! would cost another its place, and the copy and the locks that this takes; of data far larger than

@@ -1,4 +1,4 @@
-//! What the cache counts.
+//! Counters of the cache.
 
 /// Something that is counted.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,7 @@ pub struct CacheCounters {
     pub inherited: u64,
     /// See `inherited`.
     pub inherited_bytes: u64,
-    /// Those that were used afterwards.
+    /// Blocks added by cache warming that reads used later.
     pub inherited_used: u64,
     /// Bytes held now.
     pub bytes: u64,

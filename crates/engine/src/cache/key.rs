@@ -1,4 +1,4 @@
-//! What names a block, and how it is hashed.
+//! The key of a block, and its hash.
 
 use crate::files::FileNumber;
 use std::collections::HashMap;

@@ -6,7 +6,7 @@ use super::{Cache, CacheFill, CacheKey, CachePriority, Hint, Loaded, PinnedBlock
 use crate::error::Result;
 use std::sync::Arc;
 
-/// What came of asking for a block without waiting.
+/// Result of asking for a block without waiting.
 pub enum CacheLookup<'a, M: Plain> {
     /// It is in memory.
     Resident(PinnedBlock<M>),

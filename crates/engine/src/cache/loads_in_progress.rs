@@ -32,7 +32,7 @@ enum Outcome<T> {
     Done(Option<Result<T>>),
 }
 
-/// What came of asking to load a key.
+/// Result of asking to load a key.
 pub(super) enum Joined<'a, T: Clone> {
     /// The caller loads.
     Leader(Leader<'a, T>),

@@ -116,7 +116,7 @@ pub enum CacheFill {
     Resident,
 }
 
-/// What can be switched off of a cache.
+/// Features of a cache that can be disabled.
 #[derive(Debug, Clone, Copy)]
 pub struct CacheFeatures {
     /// How its memory is cut, and what its hand does.
@@ -135,7 +135,7 @@ impl CacheFeatures {
 /// A block as its loader gives it.
 #[derive(Debug)]
 pub struct Loaded<'a, M> {
-    /// What the block is.
+    /// Metadata of the block.
     pub meta: M,
     /// Its bytes.
     pub bytes: &'a [u8],
@@ -145,7 +145,7 @@ pub struct Loaded<'a, M> {
     pub prefetch_hint: u32,
 }
 
-/// What a block may be described by: plain data.
+/// Metadata of a block: plain data.
 pub trait Plain: Copy + Send + Sync + std::fmt::Debug + 'static {}
 
 impl<T: Copy + Send + Sync + std::fmt::Debug + 'static> Plain for T {}
@@ -168,7 +168,7 @@ pub struct Cache<M: Plain> {
     counters: Striped<COUNTED>,
 }
 
-/// What the cache may take now.
+/// Current size limit of the cache.
 struct Size {
     /// Held while it changes.
     changing: Mutex<(), CacheSize>,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// A block that is being looked at.
 #[derive(Debug)]
 pub struct BlockRef<'a, M> {
-    /// What the block is.
+    /// Metadata of the block.
     pub meta: &'a M,
     /// Its bytes.
     pub bytes: &'a [u8],

@@ -7,7 +7,7 @@ use super::{BlockRef, Cache, CacheKey, Hint, Plain};
 use crossbeam_epoch::Guard;
 use std::ops::Range;
 
-/// Where a hint led a pinned reader, if anywhere.
+/// The frame that a hint led a pinned reader to, if any.
 pub struct Prefetched<'g, M>(Option<FrameAt<'g, M>>);
 
 impl<M> Clone for Prefetched<'_, M> {

@@ -16,7 +16,7 @@ use super::{Cache, CacheFill, CacheKey, Hint, Plain};
 use crossbeam_epoch as epoch;
 use std::sync::Arc;
 
-/// How warm a resident block is.
+/// Warmth of a resident block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heat {
     /// Turns of the hand that it survives now without being used.
@@ -26,7 +26,7 @@ pub struct Heat {
 }
 
 impl<M: Plain> Cache<M> {
-    /// How warm the block of `key` is, if it is in memory.
+    /// Returns the warmth of the block of `key`, if it is in memory.
     pub fn heat(&self, key: CacheKey, hint: &Hint) -> Option<Heat> {
         let pinned = epoch::pin();
         let find = |place| self.arena.find(place, key, &pinned);

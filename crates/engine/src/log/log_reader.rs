@@ -32,7 +32,7 @@ impl LogItem<'_> {
     }
 }
 
-/// How the last segment ends.
+/// End of the last segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// With a seal.
@@ -188,11 +188,11 @@ enum Place {
 /// A record of a segment, of whatever kind, as `dump` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentItem<'a> {
-    /// Where the record starts.
+    /// Start of the record.
     pub offset: u64,
-    /// What it is.
+    /// Kind of the record.
     pub kind: RecordKind,
-    /// How much of the segment was known to be on disk when it was written.
+    /// Length of the segment that was known to be on disk when the record was written.
     pub synced_to: u64,
     /// Tree, sequence number, time and payload; empty if the kind has none.
     pub record: LogRecord<'a>,
@@ -202,7 +202,7 @@ pub struct SegmentItem<'a> {
 pub struct SegmentReader {
     file: RecordFile,
     place: Place,
-    /// Where the next record starts; once `done`, where the records end.
+    /// Start of the next record; once `done`, the end of the records.
     end: u64,
     ending: Ending,
     done: bool,

@@ -25,17 +25,17 @@ use std::sync::Arc;
 pub(crate) struct LogGap {
     /// The segment, which may be missing altogether.
     pub(crate) path: PathBuf,
-    /// Where the damage begins.
+    /// Start of the damage.
     pub(crate) offset: u64,
-    /// What is wrong there.
+    /// Description of the damage.
     pub(crate) what: String,
 }
 
-/// What comes next in a damaged log.
+/// Next item of a damaged log.
 pub(crate) enum Salvaged<'a> {
     /// A batch that verifies.
     Batch(LogItem<'a>),
-    /// What stood here does not.
+    /// A part that cannot be read.
     Gap(LogGap),
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct LogSalvage {
     current: Option<Segment>,
     /// Found and not yet given.
     gaps: VecDeque<LogGap>,
-    /// Where the records of the segment read last end, and whether it says so itself.
+    /// End of the records of the segment read last, and whether it says so itself.
     end: Option<LogStop>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct LogSalvage {
 pub(crate) struct LogStop {
     /// The last segment.
     pub(crate) segment: SegmentNumber,
-    /// Where its records end.
+    /// End of its records.
     pub(crate) offset: u64,
     /// True if a seal or a clean close says that they do.
     pub(crate) ended: bool,
@@ -88,7 +88,7 @@ impl LogSalvage {
         self.end
     }
 
-    /// What comes next; `None` at the end. `Error::Unusable` for a segment of a newer format.
+    /// Returns the next item; `None` at the end. `Error::Unusable` for a segment of a newer format.
     pub(crate) fn next(&mut self) -> Result<Option<Salvaged<'_>>> {
         loop {
             if let Some(gap) = self.gaps.pop_front() {

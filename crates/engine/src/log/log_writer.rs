@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// Length of a record without payload, as seals and closes are.
 const MARK_LEN: u64 = RECORD_HEADER_LEN as u64;
 
-/// Who wrote the segment that is being written.
+/// Writer of the current segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     /// This writer, which may append to it.
@@ -64,7 +64,7 @@ pub(crate) struct LogSizes {
 }
 
 impl LogSizes {
-    /// Those of an engine.
+    /// Returns the options of an engine.
     pub(crate) fn of(options: &Options) -> Self {
         let Shape { log_spares_max: spares_max, frame_bytes_kept, .. } = options.shape;
         Self { segment_bytes: options.log_segment_bytes, spares_max, frame_bytes_kept }
@@ -135,7 +135,7 @@ impl LogWriter {
         }
     }
 
-    /// What the segments hold; for retiring them after flushes.
+    /// Returns the contents of the segments; for retiring them after flushes.
     pub fn segments(&self) -> &Arc<LogSegments> {
         &self.segments
     }
@@ -297,7 +297,7 @@ pub(crate) fn make_durable(
     Ok(file)
 }
 
-/// What becomes of a file after its last record.
+/// Treatment of a file after its last record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AfterMark {
     /// It keeps its length, to be recycled.

@@ -24,7 +24,7 @@ pub(crate) struct Format {
     pub(crate) version: u32,
     /// Oldest Stele, major and minor, that reads this version.
     pub(crate) stele: (u16, u16),
-    /// What a record of such a file may be.
+    /// Kinds of record that the file may have.
     pub(crate) kinds: &'static [RecordKind],
 }
 
@@ -44,7 +44,7 @@ pub(crate) const MANIFEST: Format = Format {
     kinds: &[RecordKind::Edit, RecordKind::Synced, RecordKind::Close, RecordKind::SnapshotPart],
 };
 
-/// What a record is. The byte on disk is frozen; 0 stays invalid to catch zeroed pages.
+/// Kind of a record. The byte on disk is frozen; 0 stays invalid to catch zeroed pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -110,7 +110,7 @@ pub(crate) struct RecordHeader {
     pub(crate) kind: RecordKind,
 }
 
-/// What is wrong with the header of a file.
+/// Damage of the header of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileHeaderFault {
     /// The bytes are no header of this file.
@@ -141,7 +141,7 @@ impl Newer {
     }
 }
 
-/// What is wrong with a record.
+/// Damage of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordFault {
     /// The bytes are no record written here: nothing was, or a write was torn, or they rotted.

@@ -111,7 +111,7 @@ impl RecordFile {
         self.find_header(offset + 1, Some(offset))
     }
 
-    /// Where the first whole record at or behind `from` starts.
+    /// Returns the start of the first whole record at or behind `from`.
     pub(crate) fn next_record(&mut self, from: u64) -> Result<Option<u64>> {
         let mut from = from;
         while let Some(offset) = self.find_header(from, None)? {

@@ -97,11 +97,11 @@ pub(crate) type Contents = BTreeMap<SegmentNumber, BTreeMap<TreeId, LogPosition>
 struct State {
     contents: Contents,
     spares: Vec<SegmentNumber>,
-    /// Those who read segments (rule 4).
+    /// Number of readers of segments (rule 4).
     pins: usize,
 }
 
-/// What the segments of the log hold, and which of them may go. See the file header.
+/// Contents of the segments of the log, and the segments that can be removed. See the file header.
 pub struct LogSegments {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
@@ -279,7 +279,7 @@ mod tests {
     use base::env::{Rng, SimEnv};
     use std::cell::Cell;
 
-    /// What trees have in segments, and how far they are flushed: `None` for those dropped.
+    /// Data of trees in segments, and their flushed positions: `None` for dropped trees.
     #[derive(Default)]
     struct Plain {
         contents: Contents,

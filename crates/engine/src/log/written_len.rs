@@ -1,4 +1,4 @@
-//! How much of a segment was written: what a copy of it needs.
+//! Written length of a segment, which a copy of it needs.
 
 use super::log_reader::{Ending, SegmentReader};
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ pub(crate) fn written_len(fs: &dyn FileSystem, path: &Path) -> Result<u64> {
     Ok(if cut { end } else { len })
 }
 
-/// Where the records end, and how; `None` if one of them does not read.
+/// Returns the end of the records, and how; `None` if one of them does not read.
 fn records_end(fs: &dyn FileSystem, path: &Path) -> Option<(u64, Ending)> {
     let mut reader = SegmentReader::open_path(fs, path).ok()?;
     while reader.next().ok()?.is_some() {}

@@ -16,7 +16,7 @@ pub enum Edit {
     CreateTree {
         /// The tree.
         tree: TreeId,
-        /// What it was created with, kept as long as it lives.
+        /// Options of its creation, kept as long as the tree lives.
         options: TreeOptions,
     },
     /// The tree and all its SSTables are gone; its id is never given again.
@@ -67,7 +67,7 @@ pub enum Edit {
     LogFrom(SegmentNumber),
     /// The log was closed cleanly.
     LogClosed(LogClosed),
-    /// What the store is known by. Given once.
+    /// Id of the store. Set once.
     Store(StoreId),
     /// No commit before this one, nor anything it wrote, has a time after this: microseconds since
     /// the epoch. Never goes back.
@@ -75,11 +75,11 @@ pub enum Edit {
     /// The clock showed this at a commit before this edit: microseconds since the epoch. Never goes
     /// back.
     Clock(u64),
-    /// Whose store it is. The last one counts: a store can be given from one to the other.
+    /// Owner of the store. The last one counts: a store can be handed over.
     Owner(Owner),
 }
 
-/// Whose store it is: who may write to it, and says what its trees mean.
+/// Owner of a store: may write to it, and defines the meaning of its trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// A program that embeds the engine.
@@ -97,7 +97,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// What a store is known by, wherever it is copied, backed up and restored to. A clone has another.
+/// Id of a store, the same in its copies, backups and restored stores. A clone has another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(pub u128);
 
@@ -107,12 +107,12 @@ impl fmt::Display for StoreId {
     }
 }
 
-/// Where a log that was closed cleanly ends.
+/// End of a log that was closed cleanly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogClosed {
     /// Its last segment.
     pub segment: SegmentNumber,
-    /// Where the records of that segment end.
+    /// End of the records of that segment.
     pub end: u64,
 }
 
@@ -136,7 +136,7 @@ mod tag {
     pub(super) const CLOCK: u8 = 15;
 }
 
-/// What is wrong with encoded edits.
+/// Damage of encoded edits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EditError {
     /// The bytes end early or are malformed.

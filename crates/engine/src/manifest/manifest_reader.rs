@@ -21,9 +21,9 @@ pub fn load(fs: &dyn FileSystem, dir: &Path) -> Result<Option<State>> {
 pub(super) struct Loaded {
     pub(super) number: u64,
     pub(super) state: State,
-    /// Where the snapshot, the first record as a rule, ends.
+    /// End of the snapshot, which normally is the first record.
     pub(super) snapshot_end: u64,
-    /// Where the next record goes.
+    /// Offset of the next record.
     pub(super) end: u64,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn load_manifest(
 /// Reads the records of one manifest, as `dump` shows them.
 pub struct EditReader {
     file: RecordFile,
-    /// Where the next record starts.
+    /// Start of the next record.
     end: u64,
     /// The snapshot has not ended yet. A manifest counts only when all of it is on disk.
     pub(super) in_snapshot: bool,
@@ -92,7 +92,7 @@ impl EditReader {
         }
     }
 
-    /// Where the records read so far end.
+    /// Returns the end of the records read so far.
     pub fn end(&self) -> u64 {
         self.end
     }

@@ -17,20 +17,20 @@ use std::path::{Path, PathBuf};
 pub(crate) struct ManifestDamage {
     /// The manifest, or `CURRENT`.
     pub(crate) path: PathBuf,
-    /// Where the damage begins.
+    /// Start of the damage.
     pub(crate) offset: u64,
-    /// What is wrong there.
+    /// Description of the damage.
     pub(crate) what: String,
 }
 
-/// What is left of the manifest of a directory.
+/// Readable part of the manifest of a directory.
 #[derive(Debug, Default)]
 pub(crate) struct SalvagedManifest {
     /// The state, if a manifest that counts can be read to its end.
     pub(crate) state: Option<State>,
     /// Otherwise all edits that can be read, in order.
     pub(crate) edits: Vec<Edit>,
-    /// What is wrong.
+    /// Description of the damage.
     pub(crate) damage: Vec<ManifestDamage>,
 }
 

@@ -69,7 +69,7 @@ impl CommitTimes {
 
 struct Writer {
     file: AppendFile,
-    /// Where the snapshot this manifest begins with ends.
+    /// End of the snapshot this manifest begins with.
     snapshot_end: u64,
     stopped: Option<Stopped>,
     /// An install is under way, or was when a panic ended it.

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderin
 /// Words of a node.
 const NODE_WORDS: usize = 2;
 
-/// Where a list starts, and its tree.
+/// Start of a list, and its tree.
 #[derive(Clone, Copy)]
 pub(super) struct List {
     /// The word that is the link to the first node.

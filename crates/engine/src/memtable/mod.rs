@@ -53,7 +53,7 @@ pub struct Memtable {
     /// The range tombstones, for readers.
     dropped: RwLock<Vec<Part>, MemtableDropped>,
     any_dropped: AtomicBool,
-    /// Whose readers look here.
+    /// Snapshots whose readers use this memtable.
     snapshots: Arc<Snapshots>,
     bytes: AtomicUsize,
     entries: AtomicUsize,
@@ -65,7 +65,7 @@ pub struct Memtable {
     empty: Charge,
 }
 
-/// What the writer alone has.
+/// State that only the writer uses.
 struct Writing {
     writer: Writer,
     dropped: Dropped,

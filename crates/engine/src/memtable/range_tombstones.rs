@@ -75,7 +75,7 @@ impl Dropped {
         self.parts.push(part);
     }
 
-    /// What readers look at: parts that are together over all ranges, in commit order.
+    /// Returns the parts that readers look at; together they cover all ranges, in commit order.
     pub(super) fn parts(&self) -> Vec<Part> {
         self.parts.clone()
     }

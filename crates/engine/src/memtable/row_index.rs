@@ -45,7 +45,7 @@ struct Generation {
     slots: Box<[AtomicU64]>,
 }
 
-/// What only the writer knows: the rows in the index.
+/// State that only the writer uses: the rows in the index.
 #[derive(Default)]
 pub(super) struct RowCount(usize);
 

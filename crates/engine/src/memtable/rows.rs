@@ -45,7 +45,7 @@ pub(super) struct Rows {
     prefix: Box<[u8]>,
 }
 
-/// What only the writer knows.
+/// State that only the writer uses.
 pub(super) struct Writer {
     growth: Growth,
     next_batch: u32,

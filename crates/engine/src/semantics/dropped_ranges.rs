@@ -1,4 +1,4 @@
-//! Which rows lie in dropped ranges, and since when.
+//! Row ranges that were dropped, and the sequence numbers of the drops.
 //!
 //! Invariants:
 //! 1. Of ranges that lie over one another only the newest is kept that some reader sees: the newest
@@ -112,7 +112,7 @@ impl DroppedRanges {
         narrowest(self.covers(snapshot).map(|cover| cover.around(row)))
     }
 
-    /// What a reader at `snapshot` sees, newest first.
+    /// Returns the ranges that a reader at `snapshot` sees, newest first.
     fn covers(&self, snapshot: SequenceNumber) -> impl Iterator<Item = &Cover> {
         let all = (snapshot >= self.newest).then_some(&self.all);
         let stripes = if all.is_some() { &[] } else { self.stripes.as_slice() };
@@ -121,7 +121,7 @@ impl DroppedRanges {
     }
 }
 
-/// What one reader looks at: indexes of ranges, at its snapshot.
+/// Ranges that one reader sees: indexes of ranges, at its snapshot.
 #[derive(Debug, Default)]
 pub struct DroppedAt {
     ranges: Vec<Arc<DroppedRanges>>,
@@ -150,7 +150,7 @@ impl DroppedAt {
 
 type Bounds<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
-/// What all of `bounds`, which are around one row, have in common.
+/// Returns the intersection of `bounds`, which all contain one row.
 fn narrowest<'a>(bounds: impl Iterator<Item = Bounds<'a>>) -> Bounds<'a> {
     bounds.fold((None, None), |(start, end), (from, to)| {
         (start.max(from), [end, to].into_iter().flatten().min())

@@ -1,8 +1,8 @@
-//! What may vanish: the hook by which the table layer's GC rules reach compaction.
+//! The hook through which the table layer's GC rules reach compaction.
 
 use crate::cell::{FamilyId, Timestamp};
 
-/// Whether a cell must be kept.
+/// Decision to keep or remove a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The cell stays.

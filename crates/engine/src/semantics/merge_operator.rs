@@ -11,7 +11,7 @@
 //! Compaction folds neighbouring operands of the *same* operator into one operand, which keeps
 //! rule 2 true for whatever older entries it does not see.
 
-/// How operands combine. The byte on disk is frozen; 0 stays invalid.
+/// Operation that combines operands. The byte on disk is frozen; 0 stays invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Operator {
@@ -51,7 +51,7 @@ impl Operator {
 /// One operand: an operator and its 64-bit integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Operand {
-    /// How it combines.
+    /// The operation.
     pub operator: Operator,
     /// With what.
     pub value: i64,

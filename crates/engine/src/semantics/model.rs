@@ -147,7 +147,7 @@ impl Model {
         visible.chunk_by(|a, b| same_cell(a, b)).map(fold).collect()
     }
 
-    /// What a scan at `snapshot` yields.
+    /// Returns the rows that a scan at `snapshot` yields.
     pub fn scan(&self, request: &ScanRequest, snapshot: SequenceNumber) -> Vec<OwnedRow> {
         let mut rows: Vec<OwnedRow> = self
             .rows

@@ -18,7 +18,7 @@ pub(crate) struct Cover {
 #[derive(Debug, Clone)]
 struct Fragment {
     start: Arc<[u8]>,
-    /// Of the newest range here; 0 for a gap.
+    /// Sequence number of the newest range here; 0 for a gap.
     sequence: SequenceNumber,
 }
 

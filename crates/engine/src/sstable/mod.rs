@@ -60,7 +60,7 @@ use index::IndexMeta;
 /// The cache of the engine's blocks.
 pub type BlockCache = Cache<Block>;
 
-/// What a cached block is, beside its bytes, which were checked.
+/// Metadata of a cached block, whose bytes were checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Block(Content);
 

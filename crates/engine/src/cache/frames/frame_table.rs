@@ -1,4 +1,4 @@
-//! Where each block in the arena is, for readers without a good hint.
+//! The table of blocks in the arena, for readers without a valid hint.
 
 use super::hint::Place;
 use crate::cache::{CacheKey, KeyMap};

@@ -1,4 +1,4 @@
-//! Which frames of the arena are free, and the hand that makes more.
+//! Free frames of the arena, and the clock hand that frees more.
 //!
 //! The hand goes over all live frames that may stay, slab after slab, as the hand of a clock: a
 //! frame that was used since it last came by loses a life, one without lives is evicted unless it
@@ -46,7 +46,7 @@ pub(crate) struct Space {
     limbo: usize,
 }
 
-/// What the hand took away: unreachable for new readers, not yet reusable.
+/// Frames that the hand took: unreachable for new readers, not yet reusable.
 #[derive(Default)]
 pub(crate) struct Taken {
     pub(crate) frames: Vec<Retired>,

@@ -185,7 +185,7 @@ impl<M: Plain> Arena<M> {
         unsafe { self.region.release(slab as usize * self.slab_bytes, self.slab_bytes) }
     }
 
-    /// Where a frame of a slab with frames of `bytes` bytes starts.
+    /// Returns the start of a frame of a slab with frames of `bytes` bytes.
     #[inline]
     fn address(&self, place: Place, bytes: usize) -> *mut u8 {
         let offset = place.slab as usize * self.slab_bytes + place.frame as usize * bytes;

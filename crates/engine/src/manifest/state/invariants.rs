@@ -45,7 +45,7 @@ pub fn run_is_not_empty(run: &Run) -> Result<(), String> {
     if run.ssts.is_empty() { Err(format!("run {} is empty", run.id.0)) } else { Ok(()) }
 }
 
-/// What an SSTable says of itself does not contradict itself.
+/// Checks that the metadata of an SSTable is consistent.
 pub fn sst_is_plausible(sst: &SstMeta) -> Result<(), String> {
     let check = |holds: bool, what: &str| {
         if holds { Ok(()) } else { Err(format!("SSTable {}: {what}", sst.number.0)) }

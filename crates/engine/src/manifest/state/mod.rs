@@ -31,7 +31,7 @@ pub struct State {
     pub log_from: SegmentNumber,
     /// Where the log ended when it was last closed cleanly.
     pub log_closed: Option<LogClosed>,
-    /// What the store is known by; `None` until somebody asked.
+    /// Id of the store; `None` until it is first needed.
     pub store: Option<StoreId>,
     /// No commit so far has a time after this, but for those in the log: microseconds since the
     /// epoch.
@@ -39,7 +39,7 @@ pub struct State {
     /// The latest the clock showed at a commit, as far as it was written down: microseconds since the
     /// epoch.
     pub clock: u64,
-    /// Whose store it is; `None` in one without trees, or of before owners.
+    /// Owner of the store; `None` in a store without trees, or older than owners.
     pub owner: Option<Owner>,
 }
 

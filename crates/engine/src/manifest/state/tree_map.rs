@@ -42,7 +42,7 @@ impl<V> TreeMap<V> {
         self.len == 0
     }
 
-    /// What is kept of `tree`.
+    /// Returns the value of `tree`.
     pub fn get(&self, tree: &TreeId) -> Option<&V> {
         let part = self.parts.get(self.part_of(*tree))?;
         let at = find(part, *tree).ok()?;
@@ -64,7 +64,7 @@ impl<V> TreeMap<V> {
         self.iter().map(|(tree, _)| tree)
     }
 
-    /// What is kept of each tree, in their order.
+    /// Returns the value of each tree, in order.
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &V> {
         self.iter().map(|(_, value)| value)
     }
@@ -81,7 +81,7 @@ fn find<V>(part: &[(TreeId, V)], tree: TreeId) -> Result<usize, usize> {
 }
 
 impl<V: Clone> TreeMap<V> {
-    /// What is kept of `tree`, to be changed.
+    /// Returns the value of `tree` for changes.
     pub fn get_mut(&mut self, tree: &TreeId) -> Option<&mut V> {
         let index = self.part_of(*tree);
         let at = find(self.parts.get(index)?, *tree).ok()?;

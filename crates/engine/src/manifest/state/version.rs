@@ -22,7 +22,7 @@ pub use crate::files::FileNumber;
 /// Number of levels: fresh runs, a tier of larger runs, and the one last run (lazy levelling).
 pub const LEVELS: usize = 3;
 
-/// What the manifest knows of an SSTable.
+/// Metadata of an SSTable in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SstMeta {
     /// Its number; the file is `NNNNNNNNNN.sst`.

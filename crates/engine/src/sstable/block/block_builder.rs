@@ -40,7 +40,7 @@ pub(crate) struct BlockBuilder {
 #[derive(Clone, Copy)]
 struct Keys {
     rows: usize,
-    /// Of all keys together.
+    /// Total bytes of all keys.
     bytes: usize,
     /// Length of the shortest.
     len_min: usize,
@@ -67,7 +67,7 @@ struct NewCell {
     kind: u8,
 }
 
-/// What is known of the timestamps of the block.
+/// Statistics of the timestamps of the block.
 #[derive(Clone, Copy)]
 struct Timestamps {
     first: i64,
@@ -451,16 +451,16 @@ struct Dictionary {
 #[derive(Clone, Copy)]
 struct Follower {
     id: u16,
-    /// How it compares to the one it follows.
+    /// Order relative to the preceding column.
     order: Ordering,
 }
 
-/// What a look for a column found.
+/// Result of a column lookup.
 #[derive(Clone, Copy)]
 struct Found {
     /// Its id, or its place among the sorted ones if it is new.
     id: Result<u16, usize>,
-    /// How it compares to the column looked up before; equal if there is none.
+    /// Order relative to the column looked up before; equal if there is none.
     after_last: Ordering,
 }
 

@@ -53,7 +53,7 @@ const KIND_LARGE: u8 = 0x80;
 /// Length of the handle of a large value: offset u64, stored length u32, raw length u32.
 const LARGE_HANDLE_LEN: usize = 16;
 
-/// How the place of a value is known. The byte on disk is frozen; 0 stays invalid.
+/// Encoding of the place of a value. The byte on disk is frozen; 0 stays invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum ValueLayout {
@@ -187,7 +187,7 @@ impl Header {
 /// The coarse unit of timestamp differences: milliseconds among microseconds.
 const TIMESTAMP_UNIT_COARSE: u64 = 1000;
 
-/// Where each section starts, and the widths that follow from lengths.
+/// Start of each section, and the widths that follow from lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Layout {
     dictionary_offset_width: usize,

@@ -66,7 +66,7 @@ pub(super) fn probable_rows(rows: usize, fraction: u32) -> Range<usize> {
     guess.saturating_sub(around)..(guess + around).min(rows)
 }
 
-/// Where the directory starts, about, and bytes of a row there.
+/// Returns the approximate start of the directory, and the bytes of a row there.
 #[inline]
 fn directory_by(prefetch_hint: u32) -> (usize, usize) {
     let stride = if prefetch_hint & 1 == 0 { DIRECTORY_STRIDE } else { DIRECTORY_STRIDE_WIDE };
@@ -193,7 +193,7 @@ impl DataMeta {
         }
     }
 
-    /// Where each section starts. What is not asked of it costs nothing.
+    /// Returns the start of each section. What is not asked of it costs nothing.
     #[inline(always)]
     pub(super) fn layout(&self) -> Layout {
         Layout {

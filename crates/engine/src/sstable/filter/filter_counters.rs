@@ -1,4 +1,4 @@
-//! How well filters serve reads, by what is asked of them, and how many sources scans look at.
+//! Counters of filter checks by kind of question, and of the sources of scans.
 
 use crate::counters::striped::Striped;
 use crate::sstable::{Asked, FilterQuery};
@@ -8,7 +8,7 @@ use crate::sstable::{Asked, FilterQuery};
 pub struct FilterUse {
     /// Filters asked.
     pub probed: u64,
-    /// Of these, the times the answer was no and a file was not read.
+    /// Checks that avoided reading a file.
     pub useful: u64,
     /// The times the answer was maybe and the file did not have it.
     pub false_positives: u64,
@@ -76,7 +76,7 @@ impl FilterCounters {
     }
 }
 
-/// What a read asks for: its questions are of one kind, or nearly.
+/// Returns the kind of question of a read; nearly all of its questions are of one kind.
 fn asked(queries: &[FilterQuery<'_>]) -> Asked {
     queries.first().map_or(Asked::Row, FilterQuery::asked)
 }

@@ -1,4 +1,4 @@
-//! What reads ask the filters.
+//! Questions of reads to filters.
 
 use super::{column_key, family_key};
 use crate::cell::FamilyId;
@@ -65,7 +65,7 @@ impl<'a> FilterQuery<'a> {
         Self { asked: Asked::Column, family, qualifier, ..*self }
     }
 
-    /// What of the row is asked for.
+    /// Returns the part of the row that the query asks for.
     pub fn asked(&self) -> Asked {
         self.asked
     }

@@ -268,7 +268,7 @@ fn push_distinct(keys: &mut Vec<u64>, dropped: &mut bool, key: u64, max: usize) 
     }
 }
 
-/// What a checked filter partition is, beside its bytes.
+/// Metadata of a checked filter partition.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FilterMeta {
     lines: usize,

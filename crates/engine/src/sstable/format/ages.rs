@@ -26,7 +26,7 @@ const SHIFT_MAX: u8 = 63;
 pub struct Ages {
     /// Ascending by family.
     families: Vec<FamilyAges>,
-    /// Where the family of the last cell is.
+    /// Place of the family of the last cell.
     last: usize,
 }
 

@@ -24,12 +24,12 @@ const HEADER_CHECKED_LEN: usize = 32;
 /// The first bytes of an SSTable since version 2: `STELEHDR`.
 const MAGIC: u64 = u64::from_le_bytes(*b"STELEHDR");
 
-/// How the checksums of a file's blocks are made.
+/// Form of the checksums of a file's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Frames {
-    /// Of the block alone: version 1. The file has no header.
+    /// Checksum of the block alone: version 1. The file has no header.
     Unmarked,
-    /// Of the block, its file and its offset.
+    /// Checksum of the block, its file and its offset.
     Of(FileIdentity),
 }
 
@@ -43,7 +43,7 @@ impl Frames {
         xxh3(&place)
     }
 
-    /// Where the first block of the file begins.
+    /// Returns the start of the first block of the file.
     pub(crate) fn blocks_start(self) -> u64 {
         match self {
             Self::Unmarked => 0,

@@ -1,4 +1,4 @@
-//! What is wrong with bytes that break a format, before it is known in which file they lie.
+//! Damage of bytes that break a format, before their file is known.
 
 use base::codec::DecodeError;
 use std::borrow::Cow;
@@ -6,9 +6,9 @@ use std::borrow::Cow;
 /// Damage found in a block, at `at` bytes from its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// Where, from the start of the bytes that were being checked.
+    /// Offset from the start of the checked bytes.
     pub at: usize,
-    /// What was wrong.
+    /// Description of the damage.
     pub what: Cow<'static, str>,
 }
 

@@ -105,7 +105,7 @@ impl<'a> Target<'a> {
         Ok(Self { head: head_of(suffix), head_len: head_len as u8, rest: &suffix[head_len..] })
     }
 
-    /// How a checked key compares to the target.
+    /// Compares a checked key with the target.
     pub(crate) fn cmp_key(&self, form: TailForm, head: u64, tail: &[u8]) -> Ordering {
         head.cmp(&self.head).then_with(|| {
             let (head_len, rest) = split_tail(form, tail);

@@ -64,7 +64,7 @@ pub(super) const BLOCK_RAW_BYTES_MAX: usize = 512 << 20;
 /// say, with room for the trailer.
 pub(super) const WHOLE_FILE_BYTES_MAX: usize = u32::MAX as usize - 64;
 
-/// Where a block lies: its first byte and the length of its stored bytes, trailer not included.
+/// Place of a block: its first byte and the length of its stored bytes, trailer not included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Handle {
     /// From the start of the file.
@@ -94,7 +94,7 @@ impl Handle {
     }
 }
 
-/// What a block is. The byte on disk is frozen; 0 stays invalid to catch zeroed pages.
+/// Kind of a block. The byte on disk is frozen; 0 stays invalid to catch zeroed pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum BlockType {
@@ -161,7 +161,7 @@ pub struct Footer {
     pub ingested: bool,
     /// Index partitions may have a prefix index.
     pub prefix_index: bool,
-    /// What the file is known by; `None` in version 1.
+    /// Identity of the file; `None` in version 1.
     pub identity: Option<FileIdentity>,
 }
 
@@ -301,7 +301,7 @@ impl Footer {
         properties.end().map(|_| (ranges, properties))
     }
 
-    /// How the checksums of the file's blocks are made.
+    /// Returns the form of the checksums of the file's blocks.
     pub(super) fn frames(&self) -> Frames {
         self.identity.map_or(Frames::Unmarked, Frames::Of)
     }

@@ -5,7 +5,7 @@ use crate::cell::TreeId;
 use crate::files::FileNumber;
 use base::codec::{ByteReader, DecodeError, PutBytes};
 
-/// Where a file comes from.
+/// Origin of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     /// The tree it was written for.

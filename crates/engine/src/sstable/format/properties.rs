@@ -52,11 +52,11 @@ pub struct Properties {
     pub filter_bits_per_key: u8,
     /// Length of the row prefixes for which filters have keys; 0 without such keys.
     pub row_prefix_bytes: u16,
-    /// Where the file comes from, for a repair; `None` in files from before this was written.
+    /// Origin of the file, for a repair; `None` in older files.
     pub origin: Option<Origin>,
-    /// How old its cells are; `None` in files from before this was written and without cells.
+    /// Ages of its cells; `None` in older files and in files without cells.
     pub ages: Option<Ages>,
-    /// What was left to compaction.
+    /// Work that was left to compaction.
     pub deferred: Deferred,
     /// What the file is known by wherever it is copied to; `None` in files from before this was
     /// written.

@@ -42,14 +42,14 @@ pub(super) const PARTITION_BLOCKS_MAX: usize = 256;
 
 const HEADER_LEN: usize = 64;
 
-/// What an index knows of a block, as its builder gives it.
+/// Index entry of a block, as its builder gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IndexEntry {
     /// The block's first row.
     pub(super) row: Vec<u8>,
     /// For a block that continues a row: its first column, encoded as in dictionaries.
     pub(super) column: Option<Vec<u8>>,
-    /// Where the block lies.
+    /// Place of the block.
     pub(super) handle: Handle,
     /// The newest timestamp of its entries.
     pub(super) timestamp_max: i64,
@@ -171,7 +171,7 @@ impl<'a> IndexPartition<'a> {
         self.meta.header().blocks
     }
 
-    /// Where a block lies.
+    /// Returns the place of a block.
     pub(super) fn handle(self, block: usize) -> Handle {
         let Header { offset_width, offset_base, .. } = self.meta.header();
         let delta = int_at(self.bytes, self.meta.layout().offsets, offset_width, block);

@@ -92,7 +92,7 @@ impl Header {
     }
 }
 
-/// Where each section of a partition starts.
+/// Start of each section of a partition.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     pub(super) heads: usize,
@@ -220,7 +220,7 @@ impl IndexMeta {
         }
     }
 
-    /// Where each section starts. What is not asked of it costs nothing.
+    /// Returns the start of each section. What is not asked of it costs nothing.
     #[inline(always)]
     pub(super) fn layout(&self) -> Layout {
         Layout {

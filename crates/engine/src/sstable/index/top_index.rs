@@ -18,7 +18,7 @@ use crate::sstable::format::key_heads::{common_prefix, head_of, heads_below, suf
 use base::codec::{ByteReader, PutBytes};
 use std::cmp::Ordering;
 
-/// What the top index knows of a partition.
+/// Entry of a partition in the top index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Partition {
     /// The first row of its first block.
@@ -36,7 +36,7 @@ pub(crate) struct Partition {
     pub(crate) blocks: u16,
 }
 
-/// What leads from the top index to a partition's blocks, in one cache line.
+/// Reference from the top index to a partition's blocks, in one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Slot {

@@ -38,7 +38,7 @@ impl SstReader {
     }
 }
 
-/// What is known of the file up to where the check stands.
+/// State of the check of a file.
 struct Check<'a> {
     sst: &'a SstReader,
     found: &'a mut dyn FnMut(Error),

@@ -8,7 +8,7 @@ use super::Damage;
 use base::checksum::xxh3;
 use std::ops::RangeInclusive;
 
-/// How a [`BlockFinder`] finds blocks.
+/// Method by which a [`BlockFinder`] finds blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindBy {
     /// A search of the first rows' heads.

@@ -60,7 +60,7 @@ pub(crate) fn with_scratch<R>(run: impl FnOnce(&mut Scratch) -> R) -> R {
     })
 }
 
-/// What leads to a block, and what the block is checked against.
+/// Reference to a block, and the data that the block is checked against.
 #[derive(Clone, Copy)]
 pub(crate) struct Lead<'a> {
     handle: Handle,
@@ -68,7 +68,7 @@ pub(crate) struct Lead<'a> {
     expected: Expected<'a>,
 }
 
-/// What a block must be.
+/// Expected kind of a block.
 #[derive(Clone, Copy)]
 enum Expected<'a> {
     Filter,
@@ -117,7 +117,7 @@ impl<'a> Lead<'a> {
 }
 
 impl Content {
-    /// What hints that lead to the block say of it.
+    /// Returns the prefetch hint of the block.
     fn prefetch_hint(&self) -> u32 {
         match self {
             Self::Data(meta) => meta.prefetch_hint(),
@@ -370,7 +370,7 @@ impl BlockLoad {
         }
     }
 
-    /// Where the block lies.
+    /// Returns the place of the block.
     pub(crate) fn handle(&self) -> Handle {
         self.lead().handle
     }

@@ -346,7 +346,7 @@ impl SstReader {
         Ok(self.index(after, CacheFill::Insert)?.view().handle(0).offset)
     }
 
-    /// Where the data blocks end.
+    /// Returns the end of the data blocks.
     pub(crate) fn data_end(&self) -> u64 {
         let partitions = self.top.partitions().iter();
         let handles =

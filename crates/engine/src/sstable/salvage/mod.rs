@@ -50,9 +50,9 @@ use std::sync::Arc;
 /// Rows of which entries may be missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LostRows {
-    /// Where the damage begins.
+    /// Start of the damage.
     pub(crate) offset: u64,
-    /// What is wrong there.
+    /// Description of the damage.
     pub(crate) what: String,
     /// The rows.
     pub(crate) rows: RowRange,

@@ -1,4 +1,4 @@
-//! What `DataMeta::check` asks of a data block, once, when it enters the cache.
+//! The check of a data block by `DataMeta::check`, once, when it enters the cache.
 
 use super::{BlockView, Seen, decode_column};
 use crate::batch::{ROW_BYTES_MAX, VALUE_BYTES_MAX, check_entry};

@@ -50,7 +50,7 @@ impl<'a> BlockView<'a> {
         }
     }
 
-    /// What an entry is ordered by, and its kind.
+    /// Returns the sort key of an entry, and its kind.
     pub(crate) fn key(self, cell: usize) -> EntryKey<'a> {
         EntryKey {
             column: self.column(self.id(cell)),
@@ -60,7 +60,7 @@ impl<'a> BlockView<'a> {
         }
     }
 
-    /// What an entry is.
+    /// Returns the kind of an entry.
     pub(crate) fn kind(self, cell: usize) -> Kind {
         split_kind(self.kind_byte(cell)).expect("kinds were checked").0
     }

@@ -19,7 +19,7 @@ use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-/// What a check of all entries has seen.
+/// State of a check of all entries.
 pub(super) struct Seen {
     /// The newest timestamp of any entry.
     pub(super) timestamp_max: Timestamp,
