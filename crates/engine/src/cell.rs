@@ -19,6 +19,11 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreeId(pub u32);
 
+impl TreeId {
+    /// The first tree that a server gives to a table. It keeps smaller ids for itself.
+    pub const FIRST_OF_TABLES: Self = Self(16);
+}
+
 /// A column family, by its id in the user's schema. 0 is reserved for row tombstones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FamilyId(pub u16);

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use base::env::{Clock, Env, SystemClock};
 use clap::Args;
-use engine::owner::give_to_server;
+use engine::owner::{give_to_server, trees_with_moved_ssts};
 use engine::{Engine, Options, RowRange};
 use std::io::Write;
 use std::path::PathBuf;
@@ -27,9 +27,10 @@ pub(crate) fn run(args: &AdoptArgs) -> Result<ExitCode> {
     let moved = give_to_server(&env, dir, Options::default()).with_context(context)?;
     let engine = Engine::open(env, dir, Options::default()).with_context(context)?;
     let done = adopt_trees(&engine, SystemClock.now_micros()).with_context(context)?;
-    // Files say of which tree they are, for a repair without a manifest.
-    for (_, tree) in &moved {
-        engine.compact_range(*tree, &RowRange::ALL).with_context(context)?;
+    // Files say of which tree they are, for a repair without a manifest. An adoption that was
+    // interrupted is finished here.
+    for tree in trees_with_moved_ssts(&engine).with_context(context)? {
+        engine.compact_range(tree, &RowRange::ALL).with_context(context)?;
     }
     engine.close().with_context(context)?;
     let mut out = std::io::stdout().lock();

@@ -14,14 +14,13 @@ use crate::error::{Error, Result};
 use crate::manifest::{Edit, LogPosition, ManifestSet, Owner, State};
 use crate::options::Options;
 use crate::request::{RowRange, ScanRequest};
+use crate::tree::Tree;
 use base::env::Env;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The tree of a server's schema.
 const SCHEMA: TreeId = TreeId(1);
-/// The first tree of a server's tables.
-const FIRST_OF_TABLES: TreeId = TreeId(16);
 /// The row of a server's schema that is there before any tree of a table is.
 const NEXT_TREE: &[u8] = b"next_tree";
 /// How all others began, before there were owners.
@@ -159,7 +158,7 @@ pub fn give_to_server(env: &Env, dir: &Path, options: Options) -> Result<Vec<(Tr
         engine.close()?;
         return Ok(Vec::new());
     }
-    for tree in engine.trees().into_iter().filter(|tree| *tree < FIRST_OF_TABLES) {
+    for tree in engine.trees().into_iter().filter(|tree| *tree < TreeId::FIRST_OF_TABLES) {
         engine.flush(tree)?;
     }
     engine.close()?;
@@ -176,12 +175,28 @@ pub fn give_to_server(env: &Env, dir: &Path, options: Options) -> Result<Vec<(Tr
     Ok(moved)
 }
 
+/// Returns the trees of `engine` that have SSTables which name another tree as their own, in order:
+/// those that [`give_to_server`] moved, until they are compacted whole. A repair that finds no
+/// manifest believes what files name.
+pub fn trees_with_moved_ssts(engine: &Engine) -> Result<Vec<TreeId>> {
+    let mut moved = engine.trees();
+    moved.retain(|tree| engine.shared().tree(*tree).is_ok_and(|tree| has_moved_ssts(&tree)));
+    Ok(moved)
+}
+
+fn has_moved_ssts(tree: &Tree) -> bool {
+    let view = tree.view();
+    let mut origins =
+        view.files.iter().flat_map(|run| run.iter()).map(|sst| &sst.properties().origin);
+    origins.any(|origin| origin.as_ref().is_some_and(|origin| origin.tree != tree.id))
+}
+
 /// Moves all that trees below 16 have to new ones.
 fn move_low_trees(state: &State, edits: &mut Vec<Edit>) -> Vec<(TreeId, TreeId)> {
     let used = state.trees.keys().chain(state.used.keys()).map(|tree| tree.0).max().unwrap_or(0);
-    let mut next = FIRST_OF_TABLES.0.max(used.saturating_add(1));
+    let mut next = TreeId::FIRST_OF_TABLES.0.max(used.saturating_add(1));
     let mut moved = Vec::new();
-    let low = state.trees.iter().filter(|(tree, _)| **tree < FIRST_OF_TABLES);
+    let low = state.trees.iter().filter(|(tree, _)| **tree < TreeId::FIRST_OF_TABLES);
     for (from, version) in low {
         let (from, to) = (*from, TreeId(next));
         if version.runs().next().is_some() {

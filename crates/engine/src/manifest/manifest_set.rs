@@ -149,6 +149,12 @@ impl ManifestSet {
         number.ok_or_else(|| Error::WritesStopped("file numbers are used up".to_owned()))
     }
 
+    /// Returns whether [`Self::new_file`] has a number left to give.
+    pub(crate) fn has_numbers(&self) -> bool {
+        let next = self.next_file.load(Ordering::Relaxed);
+        (next..FileNumber::END).any(|number| self.is_free(number))
+    }
+
     fn is_free(&self, number: u64) -> bool {
         !self.passed_over.contains(&FileNumber(number))
     }

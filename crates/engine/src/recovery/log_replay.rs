@@ -110,7 +110,11 @@ impl Replay<'_> {
             let largest = self.trees.values().max_by_key(bytes);
             let Some(tree) = largest.filter(|tree| bytes(tree) > 0) else { break };
             match self.flush(tree, reached) {
-                Err(Error::NoSpace { .. } | Error::WritesStopped(_)) => reached.is_full = true,
+                Err(Error::NoSpace { .. }) => reached.is_full = true,
+                // A manifest that failed refuses as well: then the log must not fill memory.
+                Err(Error::WritesStopped(_)) if !self.manifest.has_numbers() => {
+                    reached.is_full = true;
+                }
                 flushed => flushed?,
             }
         }

@@ -11,7 +11,7 @@ use crate::manifest::{Edit, ManifestSet, RunId, SstMeta};
 use crate::options::{Options, TreeOptions};
 use crate::request::{RowRange, ScanRequest};
 use base::env::FileSystem;
-use base::env::sim::SimEnv;
+use base::env::sim::{Fault, FaultPoint, SimEnv};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -194,31 +194,36 @@ fn a_store_with_the_greatest_segment_refuses_nothing_that_it_wrote() {
     }
 }
 
+/// A closed store whose log is larger than `small` memory; and its rows.
+fn long_log() -> (SimEnv, Vec<Vec<u8>>) {
+    let machine = SimEnv::new(1);
+    let engine = open(&machine).unwrap();
+    engine.create_tree(TREE, TreeOptions::default()).unwrap();
+    let mut rows = Vec::new();
+    for row in 0..200u8 {
+        let mut batch = WriteBatch::new();
+        let value = vec![row; 100_000];
+        batch.put(&[row], Column::of(FamilyId(1), b"q"), Timestamp(1), &value);
+        engine.write(TREE, &batch).unwrap();
+        rows.push(vec![row]);
+    }
+    engine.close().unwrap();
+    (machine, rows)
+}
+
+fn small() -> Options {
+    let shape = Options::default().shape;
+    let (memory_bytes_max, memtable_bytes_max) = (shape.memory_bytes_min, 1 << 20);
+    Options { memory_bytes_max, memtable_bytes_max, ..Options::default() }
+}
+
 /// Numbers that are used up stop flushes, not reads.
 #[test]
 fn a_log_that_memory_is_too_small_for_is_replayed_though_file_numbers_are_used_up() {
     for next in [NUMBERS_END, NUMBERS_END - 1] {
-        let machine = SimEnv::new(1);
-        let engine = open(&machine).unwrap();
-        engine.create_tree(TREE, TreeOptions::default()).unwrap();
-        let mut want = Vec::new();
-        for row in 0..200u8 {
-            let mut batch = WriteBatch::new();
-            let value = vec![row; 100_000];
-            batch.put(&[row], Column::of(FamilyId(1), b"q"), Timestamp(1), &value);
-            engine.write(TREE, &batch).unwrap();
-            want.push(vec![row]);
-        }
-        engine.close().unwrap();
-        drop(engine);
+        let (machine, want) = long_log();
         manifest(&machine).install(&[Edit::NextFile(FileNumber(next))]).unwrap();
-        let shape = Options::default().shape;
-        let small = Options {
-            memory_bytes_max: shape.memory_bytes_min,
-            memtable_bytes_max: 1 << 20,
-            ..Options::default()
-        };
-        let engine = Engine::open(machine.env(), dir(), small).unwrap();
+        let engine = Engine::open(machine.env(), dir(), small()).unwrap();
         assert_eq!(rows(&engine), want);
         drop(engine);
         let named = manifest(&machine).state().files();
@@ -226,6 +231,35 @@ fn a_log_that_memory_is_too_small_for_is_replayed_though_file_numbers_are_used_u
         let there = names.iter().filter_map(|name| FileNumber::of_sst(name)).collect();
         assert_eq!(named, there, "files that nobody names are left");
     }
+}
+
+/// Nothing could be flushed by it, and memory has no room for the log.
+#[test]
+fn a_log_that_memory_is_too_small_for_is_not_replayed_into_a_manifest_that_failed() {
+    let mut failed = 0;
+    for after in 0..40 {
+        let (machine, want) = long_log();
+        machine.fs.inject(FaultPoint::Write, after, 1, Fault::Io);
+        match Engine::open(machine.env(), dir(), small()) {
+            Ok(engine) => {
+                machine.fs.clear_faults();
+                assert_eq!(rows(&engine), want);
+                // The last flush of the replay may be the one that failed.
+                if engine.flush(TREE).is_err() {
+                    let values = engine.metrics().values;
+                    let left =
+                        values.iter().find(|(name, ..)| *name == "memtable_bytes").unwrap().2;
+                    let most = small().memory_bytes_max as u64;
+                    assert!(left <= most, "{after}: {left} bytes are not flushed");
+                }
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("simulated I/O error"), "{error}");
+                failed += 1;
+            }
+        }
+    }
+    assert!(failed > 5, "{failed} opens failed");
 }
 
 /// Whoever puts a file there takes its number only, and no other one.

@@ -4,7 +4,7 @@
 //! are missing. A repair may have saved a tree and lost the record of its table, or the reverse; and
 //! a store that servers are given by another program has trees and no tables at all.
 
-use super::meta::{EngineMeta, FIRST_TABLET_TREE, MetaStore, table_row};
+use super::meta::{EngineMeta, MetaStore, table_row};
 use super::tables::drop_trees;
 use crate::error::Result;
 use crate::gc::GcRule;
@@ -87,7 +87,7 @@ fn adopt_tree(engine: &Engine, meta: &EngineMeta, tree: TreeId, now_micros: i64)
 
 /// Returns whether a tree is one of tables, and none of those that are claimed.
 fn is_orphan(claimed: &BTreeSet<TreeId>) -> impl Fn(&TreeId) -> bool {
-    |tree| *tree >= FIRST_TABLET_TREE && !claimed.contains(tree)
+    |tree| *tree >= TreeId::FIRST_OF_TABLES && !claimed.contains(tree)
 }
 
 /// Creates the trees of `table` that are missing; `false` if one of them was dropped.

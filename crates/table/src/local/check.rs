@@ -6,8 +6,8 @@
 //! table's, is damage: no crash leaves one, and a server refuses it.
 
 use super::meta::{
-    FIRST_TABLET_TREE, INTENT_PREFIX, NEXT_TREE_ROW, SYSTEM_TREE, TABLE_PREFIX, decode_intent,
-    decode_table, is_schema_row,
+    INTENT_PREFIX, NEXT_TREE_ROW, SYSTEM_TREE, TABLE_PREFIX, decode_intent, decode_table,
+    is_schema_row,
 };
 use base::env::Env;
 use engine::TreeId;
@@ -70,7 +70,7 @@ fn compare<'a>(trees: &[TreeId], records: impl Iterator<Item = (&'a [u8], &'a [u
             }
         }
     }
-    let of_tablets = trees.iter().filter(|tree| **tree >= FIRST_TABLET_TREE);
+    let of_tablets = trees.iter().filter(|tree| **tree >= TreeId::FIRST_OF_TABLES);
     for tree in of_tablets.filter(|tree| !claimed.contains_key(tree)) {
         let then = match intended.contains(tree) {
             true => "its creation or deletion was interrupted; the next server start removes it",

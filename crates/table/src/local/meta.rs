@@ -12,8 +12,6 @@ use std::ops::Range;
 
 /// The tree of the schema.
 pub(crate) const SYSTEM_TREE: TreeId = TreeId(1);
-/// The first tree of a tablet.
-pub(crate) const FIRST_TABLET_TREE: TreeId = TreeId(16);
 
 const FAMILY: FamilyId = FamilyId(1);
 pub(super) const NEXT_TREE_ROW: &[u8] = b"next_tree";
@@ -127,7 +125,7 @@ impl EngineMeta {
     }
 
     fn next_tree(&self) -> Result<TreeId> {
-        let mut next = FIRST_TABLET_TREE;
+        let mut next = TreeId::FIRST_OF_TABLES;
         self.read(RowRange::single(NEXT_TREE_ROW), |_, value| {
             let value = value.try_into().map_err(|_| damaged(NEXT_TREE_ROW, "not a u32"))?;
             next = next.max(TreeId(u32::from_le_bytes(value)));

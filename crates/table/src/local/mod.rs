@@ -42,7 +42,7 @@ use base::env::Clock;
 use bytes::Bytes;
 use engine::{Durability, Engine, Owner, TreeId, WriteBatch};
 use locks::RowLocks;
-use meta::{EngineMeta, FIRST_TABLET_TREE};
+use meta::EngineMeta;
 use parking_lot::{Mutex, RwLock};
 use read::{Filled, Reader};
 use std::collections::{BTreeMap, BTreeSet};
@@ -161,7 +161,7 @@ impl Local {
         engine.claim(Owner::Server)?;
         let mut tables = BTreeMap::new();
         let mut orphans: BTreeSet<TreeId> = engine.trees().into_iter().collect();
-        orphans.retain(|tree| *tree >= FIRST_TABLET_TREE);
+        orphans.retain(|tree| *tree >= TreeId::FIRST_OF_TABLES);
         for schema in meta.tables()? {
             let rules = Arc::new(TableRules::of(&schema));
             for tablet in &schema.tablets {

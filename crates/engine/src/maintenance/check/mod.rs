@@ -261,7 +261,7 @@ impl Check<'_> {
             return Err(Error::corruption(path, 0, format!("the manifest tells of {what}")));
         }
         match &sst.properties().origin {
-            Some(origin) if origin.tree != tree => {
+            Some(origin) if !origin.fits(tree) => {
                 let (own, tree) = (origin.tree.0, tree.0);
                 let what = format!("it was written for tree {own}, the manifest has it in {tree}");
                 Err(Error::corruption(path, 0, what))

@@ -182,9 +182,6 @@ impl Repair<'_> {
             let (path, offset) = (damage.path.display(), damage.offset);
             self.report.notes.push(format!("{path} at offset {offset}: {}", damage.what));
         }
-        let largest = self.files.keys().last().map_or(0, |number| number.0);
-        let next = state.as_ref().map_or(0, |state| state.next_file.0);
-        self.next_file.set(next.max(largest.saturating_add(1)));
         match state {
             Some(state) if self.is_believed(&state)? => self.by_manifest(&state),
             Some(state) => {
@@ -209,6 +206,7 @@ impl Repair<'_> {
 
     /// Brings over what the manifest names, each file to its place.
     fn by_manifest(&mut self, state: &State) -> Result<()> {
+        self.begin_numbers(state.next_file.0, state.files().into_iter());
         let mut edits = Vec::new();
         for edit in state.to_edits() {
             match edit {
@@ -258,6 +256,13 @@ impl Repair<'_> {
         self.report.losses.push(Loss { file, offset: 0, reason, lost: Lost::Rows { tree, rows } });
     }
 
+    /// Has new files numbered from `next` on, and after all `taken`: the files that are brought over.
+    /// Others, whatever their names, use no numbers up.
+    fn begin_numbers(&self, next: u64, taken: impl Iterator<Item = FileNumber>) {
+        let after = taken.map(|number| number.0.saturating_add(1)).max();
+        self.next_file.set(next.max(after.unwrap_or(1)));
+    }
+
     /// Puts the trees together from what the files say.
     fn by_files(&mut self, hints: &Hints) -> Result<()> {
         self.report.rebuilt = true;
@@ -298,7 +303,7 @@ impl Repair<'_> {
         edits.push(Edit::Clock(hints.clock));
         edits.extend(hints.owner.map(Edit::Owner));
         self.apply(&edits)?;
-        self.next_file.set(self.next_file.get().max(hints.next_file));
+        self.begin_numbers(hints.next_file, trees.values().flatten().copied());
         for (tree, files) in trees {
             self.tree_by_files(tree, &files, hints)?;
         }

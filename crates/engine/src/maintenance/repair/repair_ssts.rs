@@ -76,7 +76,7 @@ fn verify(fs: &dyn FileSystem, source: &Source<'_>, read: &mut dyn FnMut(u64)) -
     }
     let Some(meta) = source.meta else { return Ok(meta_of(&sst)) };
     let origin = sst.properties().origin.as_ref();
-    let other_tree = origin.is_some_and(|origin| origin.tree != source.tree);
+    let other_tree = origin.is_some_and(|origin| !origin.fits(source.tree));
     match disagreement(meta, &sst).or(other_tree.then_some("another tree")) {
         Some(what) => {
             Err(Error::corruption(source.path, 0, format!("the manifest tells of {what}")))

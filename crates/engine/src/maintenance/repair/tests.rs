@@ -6,9 +6,11 @@ use crate::cell::{Column, FamilyId, Timestamp, TreeId};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::FileNumber;
-use crate::manifest::{ManifestSet, SstMeta};
+use crate::maintenance::check::check_dir;
+use crate::maintenance::owner::{give_to_server, trees_with_moved_ssts};
+use crate::manifest::{ManifestSet, Owner, SstMeta};
 use crate::options::{Options, TreeOptions};
-use crate::request::ScanRequest;
+use crate::request::{RowRange, ScanRequest};
 use base::env::FileSystem;
 use base::env::sim::SimEnv;
 use std::path::Path;
@@ -71,8 +73,12 @@ fn repair(machine: &SimEnv) -> Result<RepairReport> {
 
 /// The rows of the repaired store.
 fn rows(machine: &SimEnv) -> Vec<Vec<u8>> {
+    rows_of(machine, TREE)
+}
+
+fn rows_of(machine: &SimEnv, tree: TreeId) -> Vec<Vec<u8>> {
     let engine = Engine::open(machine.env(), into(), Options::default()).unwrap();
-    let mut scan = engine.scan(TREE, &ScanRequest::default(), None).unwrap();
+    let mut scan = engine.scan(tree, &ScanRequest::default(), None).unwrap();
     let mut rows = Vec::new();
     while let Some(row) = scan.next_row().unwrap() {
         rows.push(row.to_vec());
@@ -165,4 +171,61 @@ fn a_repair_that_runs_out_of_file_numbers_says_so() {
     let Err(Error::WritesStopped(what)) = repaired else { panic!("{repaired:?}") };
     assert!(what.contains("file numbers are used up"), "{what}");
     assert!(fs.list(into()).unwrap().is_empty(), "what was written is left");
+}
+
+/// The last commands of `stele adopt` may not have come to their end.
+#[test]
+fn files_of_a_tree_that_was_given_to_a_server_are_its_own() {
+    for is_damaged in [false, true] {
+        let (machine, meta) = store(TREE, "a", 10, false);
+        let give = || give_to_server(&machine.env(), dir(), Options::default()).unwrap();
+        let moved = TreeId::FIRST_OF_TABLES;
+        assert_eq!((give(), give()), (vec![(TREE, moved)], vec![]));
+        let checked = check_dir(&machine.env(), dir(), &mut |_| ()).unwrap();
+        assert!(checked.findings.is_empty(), "{:?}", checked.findings);
+        if is_damaged {
+            // The footer, without which the file is read from its start.
+            let path = meta.number.sst_path(dir());
+            let mut bytes = content(&*machine.env().fs, &path);
+            let footer = bytes.len() - 30;
+            bytes[footer] ^= 1;
+            put(&machine, &path, &bytes);
+        }
+        let report = repair(&machine).unwrap();
+        assert!(report.losses.is_empty(), "{:?}", report.losses);
+        assert_eq!(rows_of(&machine, moved).len(), 10);
+        // Until they are written anew they are told.
+        let engine = Engine::open(machine.env(), into(), Options::default()).unwrap();
+        let told = if is_damaged { vec![] } else { vec![moved] };
+        assert_eq!(trees_with_moved_ssts(&engine).unwrap(), told);
+        engine.claim(Owner::Server).unwrap();
+        engine.compact_range(moved, &RowRange::ALL).unwrap();
+        assert_eq!(trees_with_moved_ssts(&engine).unwrap(), []);
+    }
+}
+
+#[test]
+fn a_stray_file_leaves_numbers_to_what_is_repaired() {
+    for with_manifest in [true, false] {
+        let (machine, _) = store(TREE, "a", 10, false);
+        let fs = machine.env().fs;
+        put(&machine, &FileNumber(FileNumber::END - 1).sst_path(dir()), &[]);
+        if !with_manifest {
+            for name in fs.list(dir()).unwrap() {
+                if name.extension().is_none_or(|kind| kind != "sst") {
+                    fs.remove_file(&dir().join(name)).unwrap();
+                }
+            }
+        }
+        let report = repair(&machine).unwrap();
+        assert_eq!(report.losses.is_empty(), with_manifest, "{:?}", report.losses);
+        let engine = Engine::open(machine.env(), into(), Options::default()).unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put(b"new", Column::of(FamilyId(1), b"q"), Timestamp(1), b"value");
+        engine.write(TREE, &batch).unwrap();
+        engine.flush(TREE).unwrap();
+        engine.close().unwrap();
+        drop(engine);
+        assert_eq!(rows(&machine).len(), 11);
+    }
 }

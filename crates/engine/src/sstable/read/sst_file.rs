@@ -118,12 +118,7 @@ impl Source {
     /// The footer, which must have the identity of the header if that is sound. From then on, if it
     /// is sound, blocks end where it begins and have the checksums that it wants.
     pub(crate) fn read_footer(&mut self) -> Result<Footer> {
-        let Some(start) = self.len.checked_sub(FOOTER_LEN as u64) else {
-            return Err(self.corruption(self.len, "the file is shorter than an SSTable's footer"));
-        };
-        let mut bytes = [0; FOOTER_LEN];
-        self.read_exact(&mut bytes, start)?;
-        let footer = Footer::decode(&bytes).map_err(|error| self.refusal(start, error))?;
+        let (start, footer) = self.decode_footer()?;
         if let (Some(identity), Ok(other)) = (footer.identity, self.read_header())
             && other != identity
         {
@@ -131,6 +126,17 @@ impl Source {
         }
         (self.blocks_end, self.frames) = (start, footer.frames());
         Ok(footer)
+    }
+
+    /// Where the footer begins, and the footer, whatever the header says.
+    pub(crate) fn decode_footer(&self) -> Result<(u64, Footer)> {
+        let Some(start) = self.len.checked_sub(FOOTER_LEN as u64) else {
+            return Err(self.corruption(self.len, "the file is shorter than an SSTable's footer"));
+        };
+        let mut bytes = [0; FOOTER_LEN];
+        self.read_exact(&mut bytes, start)?;
+        let footer = Footer::decode(&bytes).map_err(|error| self.refusal(start, error))?;
+        Ok((start, footer))
     }
 
     /// What the header says that the file is known by. Files of version 1 have none: there it is

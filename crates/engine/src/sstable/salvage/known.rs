@@ -48,6 +48,6 @@ impl Known {
             && (rows || own.entries == 0)
             && self.range_tombstones == own.range_tombstones
             && (given || sequences == (own.sequence_min, own.sequence_max))
-            && own.origin.as_ref().is_none_or(|origin| origin.tree == self.tree)
+            && own.origin.as_ref().is_none_or(|origin| origin.fits(self.tree))
     }
 }

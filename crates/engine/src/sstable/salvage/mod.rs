@@ -17,7 +17,8 @@
 //! 6. A footer that leads to nothing that verifies is none, unless the header has its identity: a
 //!    file may have been cut where an SSTable ends that a value holds. A header is none if the file
 //!    begins with a value of version 1: no other block can begin like a header. Without either, the
-//!    identity is that of the properties.
+//!    identity is that of the properties. Where header and footer have two identities, the footer's
+//!    counts if the properties that it leads to are those that the manifest means.
 //! 7. A file is held against its entry in the manifest, where there is one. If its properties are not
 //!    those of the entry, nothing of it is taken; if only its rows show that it is another file,
 //!    those are told as lost that it had and those that it should have had, and its range
@@ -137,6 +138,23 @@ impl SstSalvage {
         Ok(())
     }
 
+    /// Takes the footer's word against the header's if the properties that it leads to are `known`.
+    fn believe_footer(&mut self, known: &Known) -> Result<()> {
+        let Some((start, footer)) = damaged_is_none(self.source.decode_footer())? else {
+            return Ok(());
+        };
+        let before = (self.source.frames, self.source.blocks_end);
+        (self.source.frames, self.source.blocks_end) = (footer.frames(), start);
+        self.read_properties(footer.properties)?;
+        if self.properties.as_ref().is_some_and(|own| known.is_of(own)) {
+            self.footer = Some(footer);
+            return self.read_by_footer(footer);
+        }
+        self.properties = None;
+        (self.source.frames, self.source.blocks_end) = before;
+        Ok(())
+    }
+
     /// The identity that the properties seem to have, at the end of the file, if the first block has
     /// the checksum that it wants.
     fn identity_of_properties(&mut self) -> Result<Option<FileIdentity>> {
@@ -185,6 +203,9 @@ impl SstSalvage {
     /// Gives all that verifies to `sink`, in order. The errors are those of `sink`.
     /// `known` is what the manifest says of the file.
     pub(crate) fn read(&mut self, known: Option<&Known>, sink: Sink<'_>) -> Result<()> {
+        if let (Some(known), None, None) = (known, &self.footer, &self.properties) {
+            self.believe_footer(known)?;
+        }
         if let (Some(known), Some(own)) = (known, &self.properties)
             && !known.is_of(own)
         {

@@ -294,7 +294,7 @@ fn a_first_value_that_is_an_sstable_is_not_the_file() {
 /// The end of another file, or of an older one that was overwritten, may follow the start of this one.
 #[test]
 fn a_footer_of_another_identity_than_the_header_is_none() {
-    let (_, bytes, meta, _) = file_with_value(&[0; 5000], 2);
+    let (rows, bytes, meta, _) = file_with_value(&[0; 5000], 2);
     let mut other = bytes.clone();
     other[..40].copy_from_slice(&encode_header(FileIdentity(1)));
     let opened = open(other.clone()).map(|_| ());
@@ -302,9 +302,13 @@ fn a_footer_of_another_identity_than_the_header_is_none() {
         Err(Error::Corruption { what, .. }) => assert!(what.contains("identity"), "{what}"),
         other => panic!("{other:?}"),
     }
-    for meta in [None, Some(&meta)] {
+    let longer = SstMeta { entries: meta.entries + 1, ..meta.clone() };
+    for meta in [None, Some(&longer)] {
         let (rows, lost, ranges) = salvage(other.clone(), meta).unwrap();
         assert!(rows.is_empty() && !lost.is_empty(), "{lost:?}");
         assert!(ranges.is_none_or(|ranges| ranges.is_empty()));
     }
+    // The manifest tells that the header is the other file's.
+    let (found, lost, _) = salvage(other, Some(&meta)).unwrap();
+    assert_eq!((found == rows, lost), (true, vec![]));
 }
