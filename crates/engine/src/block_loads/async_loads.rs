@@ -3,9 +3,10 @@
 //!
 //! 1. A block that is being brought in here is one [`AsyncLoad`], whoever waits for it: it is read
 //!    once, and every waiter gets its outcome.
-//! 2. A async load belongs to nobody: a read that is dropped takes nothing with it. No claim is held
-//!    while a async load is on its way (as with `in_flight`); the block is claimed when it was read.
-//! 3. A async load that lands is in the cache, then out of `flying`, then told to its waiters. So what
+//! 2. An async load belongs to nobody: a read that is dropped takes nothing with it. No load ticket
+//!    is kept while an async load is on its way (as with `in_flight`); the block is claimed when it
+//!    was read.
+//! 3. An async load that lands is in the cache, then out of `flying`, then told to its waiters. So what
 //!    is neither flying nor resident was never asked for, or has been evicted since.
 
 use crate::block_loads::blocking_loads::Missed;
@@ -51,7 +52,7 @@ impl Default for Stage {
     }
 }
 
-/// The duty to end a async load; dropped, also by a panic, it lets the waiters go.
+/// The duty to end an async load; dropped, also by a panic, it lets the waiters go.
 struct Landing {
     block: BlockLoad,
     key: CacheKey,

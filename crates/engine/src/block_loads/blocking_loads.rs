@@ -1,8 +1,9 @@
 //! Brings in the blocks that point reads miss, all that are known together at once.
 //!
-//! Claims: of the blocks that a call finds neither resident nor claimed, it claims all, reads all,
-//! and ends all, before it waits for those that others claimed. So two calls whose blocks overlap
-//! never wait for each other in a circle, and no block is read twice at the same time.
+//! Load tickets: of the blocks that a call finds neither resident nor claimed, it takes tickets for
+//! all, reads all, and ends all, before it waits for those that others claimed. So two calls whose
+//! blocks overlap never wait for each other in a circle, and no block is read twice at the same
+//! time.
 
 use crate::cache::{CacheKey, CacheLookup, LoadTicket, Loading, PinnedBlock};
 use crate::engine::Shared;
@@ -59,7 +60,7 @@ fn load_tickets<'a>(
     (own, others)
 }
 
-/// Reads all blocks and ends all claims; gives the first error.
+/// Reads all blocks and ends all load tickets; gives the first error.
 fn read_all(shared: &Shared, own: Vec<Own<'_>>, pinned_blocks: &mut PinnedBlocks) -> Result<()> {
     let counters = &shared.point_counters;
     counters.add(PointCount::DiskReads as usize, own.len() as u64);

@@ -16,7 +16,7 @@ pub enum CacheLookup<'a, M: Plain> {
     Loading(Loading<M>),
 }
 
-/// The duty to load a block. Others may be waiting for it: whoever claims several loads all of
+/// The duty to load a block. Others may be waiting for it: whoever takes several loads all of
 /// them before waiting for any other. Dropped, it lets those who wait try for themselves.
 pub struct LoadTicket<'a, M: Plain> {
     cache: &'a Arc<Cache<M>>,
@@ -26,7 +26,7 @@ pub struct LoadTicket<'a, M: Plain> {
 }
 
 impl<M: Plain> LoadTicket<'_, M> {
-    /// Ends the load with its outcome. Keeps the block where the claim's `CacheFill` and the room
+    /// Ends the load with its outcome. Keeps the block where the ticket's `CacheFill` and the room
     /// there is allow, and sets `hint`.
     pub fn end(
         self,
@@ -54,7 +54,7 @@ pub struct Loading<M: Plain>(Follower<PinnedBlock<M>>);
 
 impl<M: Plain> Loading<M> {
     /// Waits for the outcome; `None` if the load was abandoned. The caller is not pinned, and has
-    /// no claims.
+    /// no load tickets.
     pub fn wait(self) -> Option<Result<PinnedBlock<M>>> {
         self.0.wait()
     }
@@ -106,9 +106,9 @@ impl<M: Plain> Cache<M> {
         }
     }
 
-    /// The block of `key`, loaded by `load`, which ends the claim, if it is not in memory. An
+    /// The block of `key`, loaded by `load`, which ends the load ticket, if it is not in memory. An
     /// error is given to every reader that waited for the same load, and is not remembered. The
-    /// caller is not pinned, and has no claims.
+    /// caller is not pinned, and has no load tickets.
     pub fn get_or_load(
         self: &Arc<Self>,
         key: CacheKey,

@@ -1,7 +1,7 @@
 //! Loads in progress: whoever asks for a block that is being loaded waits for that load.
 //!
-//! Asking never waits; waiting is a step of its own. A thread that has claimed several keys ends
-//! all of its own loads before it waits for those of others, so claims cannot wait in a circle.
+//! Asking never waits; waiting is a step of its own. A thread that has tickets for several keys ends
+//! all of its own loads before it waits for those of others, so tickets cannot wait in a circle.
 
 use super::{CacheKey, KeyMap};
 use crate::error::Result;

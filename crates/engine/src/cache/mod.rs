@@ -22,10 +22,10 @@
 //! Invariants:
 //! 1. A key names bytes that never change: file numbers are never reused and SSTables are
 //!    immutable. An entry therefore never goes stale; it is only evicted.
-//! 2. While one thread loads a key that it claimed, others that ask for it can wait for that load
-//!    and share its outcome, so no block is read twice at the same time. A claim is ended by the
-//!    call that took it: who reads across calls claims a block when it has been read. No lock is
-//!    held during a load, nor may the loader be pinned.
+//! 2. While one thread loads a key that it has the ticket of, others that ask for it can wait for
+//!    that load and share its outcome, so no block is read twice at the same time. A load ticket is
+//!    ended by the call that took it: who reads across calls takes the ticket of a block when it
+//!    has been read. No lock is held during a load, nor may the loader be pinned.
 //! 3. Arena and heap together are at most what blocks may take, but for frames that were held when
 //!    memory was given up; the arena's memory is only taken from the system as it is used.
 //! 4. Lock order: `Size::changing`, `space`, a shard of the table. A heap shard's lock is taken alone.

@@ -34,7 +34,7 @@ fn key(offset: u64) -> CacheKey {
     CacheKey { file: FileNumber(7), offset }
 }
 
-/// Ends a claim with the block that `check` knows.
+/// Ends a load ticket with the block that `check` knows.
 fn end(
     ticket: LoadTicket<'_, CacheKey>,
     hint: &Hint,

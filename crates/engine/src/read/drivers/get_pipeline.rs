@@ -14,7 +14,7 @@
 //! misses by itself.
 //!
 //! 1. A get waits exactly for the loads that list it, each in flight in the queue.
-//! 2. A block is loaded once at a time here. No claim is held between calls: whoever drives the
+//! 2. A block is loaded once at a time here. No load ticket is kept between calls: whoever drives the
 //!    gets may read by other means, or do nothing, and nobody must wait for that. A block is
 //!    claimed when it has been read, so it enters the cache once.
 //! 3. Blocks that have come together are worked through one at a time, as answers are asked for: a

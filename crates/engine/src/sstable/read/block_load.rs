@@ -176,7 +176,7 @@ impl SstReader {
     }
 
     /// The block that `lead` leads to, from the cache or from disk, for who neither uses nor counts
-    /// it. The caller is not pinned, and has no claims.
+    /// it. The caller is not pinned, and has no load tickets.
     pub(crate) fn load_aside(&self, lead: &Lead<'_>) -> Result<PinnedBlock<Block>> {
         let key = self.key(lead.handle);
         loop {
@@ -194,7 +194,7 @@ impl SstReader {
 
     /// The block that `lead` leads to if it can be had without waiting, from the cache or from what
     /// the system keeps of the file; with it, whether it was read. The caller is not pinned, and has
-    /// no claims.
+    /// no load tickets.
     fn load_at_once(&self, lead: &Lead<'_>) -> Result<Option<(PinnedBlock<Block>, bool)>> {
         let (key, fill) = (self.key(lead.handle), CacheFill::Insert);
         if let Some(pin) = self.cache().pin(key, lead.hint, fill) {
@@ -212,7 +212,7 @@ impl SstReader {
         })
     }
 
-    /// Reads the block that `lead` leads to and ends the claim with it.
+    /// Reads the block that `lead` leads to and ends the load ticket with it.
     fn read_for(
         &self,
         ticket: LoadTicket<'_, Block>,
@@ -224,7 +224,7 @@ impl SstReader {
         })
     }
 
-    /// Ends the claim of the block that `lead` leads to with what the file has for it.
+    /// Ends the load ticket of the block that `lead` leads to with what the file has for it.
     fn end(
         &self,
         ticket: LoadTicket<'_, Block>,
@@ -326,7 +326,7 @@ enum Way {
 impl BlockLoad {
     /// The load of what `sst` misses; `None` if it has no such block. Brings in the partition that
     /// leads to a data block, should it have left the cache. The caller is not pinned, and has no
-    /// claims.
+    /// load tickets.
     pub(crate) fn new(sst: Arc<SstReader>, missing: Missing) -> Result<Option<Self>> {
         let way = match missing {
             Missing::Filter(at) if sst.filter_lead(at).is_none() => return Ok(None),
@@ -400,7 +400,7 @@ impl BlockLoad {
         cache.load_ticket_uncounted(self.sst.key(lead.handle), lead.hint, self.fill)
     }
 
-    /// Reads the block and ends the claim with it.
+    /// Reads the block and ends the load ticket with it.
     pub(crate) fn read(&self, ticket: LoadTicket<'_, Block>) -> Result<PinnedBlock<Block>> {
         self.sst.read_for(ticket, &self.lead())
     }
@@ -421,7 +421,7 @@ impl BlockLoad {
         Ok((self.sst.source.file(), lead.handle.offset, len))
     }
 
-    /// Ends the claim of the block with what was read for it.
+    /// Ends the load ticket of the block with what was read for it.
     pub(crate) fn end(
         &self,
         ticket: LoadTicket<'_, Block>,
@@ -435,7 +435,7 @@ impl BlockLoad {
     }
 
     /// The block, if it can be had without waiting; with it, whether it was read. The caller is not
-    /// pinned, and has no claims.
+    /// pinned, and has no load tickets.
     pub(crate) fn at_once(&self) -> Result<Option<(PinnedBlock<Block>, bool)>> {
         self.sst.load_at_once(&self.lead())
     }
@@ -447,7 +447,7 @@ impl BlockLoad {
     }
 
     /// Brings what was read for the block into `cache`, unless another was faster; should one be
-    /// about to, waits for it. The caller is not pinned, and has no claims.
+    /// about to, waits for it. The caller is not pinned, and has no load tickets.
     pub(crate) fn enter(
         &self,
         cache: &Arc<BlockCache>,
@@ -480,7 +480,7 @@ impl BlockLoad {
         })
     }
 
-    /// Ends the claim of the block with an error.
+    /// Ends the load ticket of the block with an error.
     pub(crate) fn fail(
         &self,
         ticket: LoadTicket<'_, Block>,

@@ -8,7 +8,7 @@
 //!    above 64 KiB is together no more than a sixteenth of the budget of memory: a window that
 //!    would take more does not grow.
 //! 2. Blocks that are resident, and those that lie outside of the walk's rows, are not read.
-//! 3. No claim is held between calls (cache, invariant 2). A block enters the cache when the walk
+//! 3. No load ticket is kept between calls (cache, invariant 2). A block enters the cache when the walk
 //!    comes to it, or is kept by the walk alone, as its `CacheFill` says; it is checked then.
 //! 4. What goes wrong with a block shows when the walk comes to it, and never otherwise: a window
 //!    ends before a block to which the index does not lead or that cannot lie in the file, and that
