@@ -66,7 +66,7 @@ async fn what_cannot_be_loaded_is_refused_by_name_and_the_load_goes_on() {
     }
     refused(load.add(&row("", vec![set("f", "q", 1, "v")])), "row_key");
     refused(load.add(&row(&"n".repeat(5000), vec![set("f", "q", 1, "v")])), "4096");
-    refused(load.add(&row("n", vec![])), "without cells");
+    refused(load.add(&row("n", vec![])), "at least one cell");
     refused(load.add(&row("n", vec![RowMutation::DeleteFromRow])), "only cells");
     refused(load.add(&row("n", vec![set("sum", "q", 1, "v")])), "aggregate");
     let long = "q".repeat((16 << 10) + 1);
