@@ -7,7 +7,7 @@
 use crate::cell::{
     Column, Entry, FamilyId, Kind, RangeTombstone, Scope, SequenceNumber, Timestamp,
 };
-use crate::semantics::merge_operator::Operand;
+use crate::merge_operator::Operand;
 use base::codec::{ByteReader, DecodeError, PutBytes};
 use std::ops::Range;
 use std::sync::Arc;

@@ -83,7 +83,7 @@ impl Scope {
 pub enum Kind {
     /// A cell with its value.
     Put = 1,
-    /// A merge operand: one byte of operator ([`crate::semantics::merge_operator::Operator`]), then
+    /// A merge operand: one byte of operator ([`crate::merge_operator::Operator`]), then
     /// its operand. All operands of one `(row, column, timestamp)` down to the newest put or
     /// covering tombstone fold into one cell.
     Merge = 2,

@@ -1,106 +1,31 @@
 //! The engine's public API, and the state that its parts share. Wiring only.
 
-use crate::background::Progress;
-use crate::background::compaction_jobs::{Compactions, RunningCompaction};
-use crate::background::io_rate::{IoRate, ReadWaits};
-use crate::background::obsolete_files::Obsolete;
 use crate::batch::{OpenTimes, WriteBatch};
-use crate::block_loads::async_loads::AsyncLoads;
 use crate::cell::{FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::error::{Error, Result};
-use crate::files::open_files::OpenFiles;
-use crate::health::Health;
 use crate::ingest::sort::{RowSorter, SortOptions};
 use crate::ingest::{IngestFiles, IngestOptions, SstWriter};
-use crate::locks::{DirectoryLock, ProgressState, Trees};
-use crate::maintenance::owner::Ownership;
-use crate::manifest::{ManifestSet, Owner, StoreId};
-use crate::metrics::{Counters, Metrics};
+use crate::manifest::{Owner, StoreId};
+use crate::metrics::Metrics;
 use crate::options::{Durability, Options, TreeOptions};
-use crate::read::drivers::{ColumnOf, PointCounters, TreeReader};
-use crate::read::read_parts::ReadParts;
-pub use crate::read::scan::Scan;
+use crate::read::drivers::{ColumnOf, TreeReader};
+use crate::recovery::owner_of_contents::told_by_contents;
 use crate::request::{RowRange, ScanRequest};
 use crate::semantics::elision_policy::ElisionRules;
-use crate::sstable::FilterCounters;
-use crate::sstable::{BlockCache, ReadaheadSource};
-use crate::tree::Tree;
-pub use crate::tree::snapshots::Snapshot;
-use crate::tree::snapshots::Snapshots;
-use crate::write::group_commit::Commits;
-use crate::write::write_stalls::Stalls;
+use crate::state::ownership::{Ownership, SCHEMA};
+use crate::state::running_compactions::RunningCompaction;
+use crate::state::{Handle, Shared};
 use base::env::Env;
-use base::sync::{Condvar, Mutex, RwLock};
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::path::Path;
+use std::sync::Arc;
+
+pub use crate::read::scan::Scan;
+pub use crate::tree::snapshots::Snapshot;
 
 /// An open data directory. Cheap to clone; dropping the last clone closes it.
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<Shared>,
-    _close_with_last: Arc<CloseWithLast>,
-}
-
-/// What the parts of an open engine share.
-pub(crate) struct Shared {
-    pub(crate) env: Env,
-    pub(crate) dir: PathBuf,
-    pub(crate) options: Options,
-    /// What reads need of `options`, in one place.
-    pub(crate) read_parts: ReadParts,
-    pub(crate) commits: Commits,
-    pub(crate) log_segments: Arc<crate::log::LogSegments>,
-    pub(crate) manifest: ManifestSet,
-    pub(crate) trees: RwLock<BTreeMap<TreeId, Arc<Tree>>, Trees>,
-    pub(crate) snapshots: Arc<Snapshots>,
-    pub(crate) cache: Arc<BlockCache>,
-    /// Blocks on their way for reads that hold no thread.
-    pub(crate) async_loads: AsyncLoads,
-    pub(crate) open_files: Arc<OpenFiles>,
-    pub(crate) obsolete: Obsolete,
-    pub(crate) progress: Mutex<Progress, ProgressState>,
-    /// Signalled with `progress` whenever background work ends.
-    pub(crate) progressed: Condvar,
-    pub(crate) health: Arc<Health>,
-    pub(crate) counters: Counters,
-    pub(crate) stalls: Stalls,
-    pub(crate) compactions: Compactions,
-    pub(crate) io_rate: IoRate,
-    /// How long reads that went to the disk waited.
-    pub(crate) read_waits: ReadWaits,
-    pub(crate) point_counters: PointCounters,
-    /// What was asked of the filters of trees that were dropped.
-    pub(crate) past_filter_counters: FilterCounters,
-    pub(crate) readahead: Arc<ReadaheadSource>,
-    /// Whose the store is; set before the engine is given to anybody.
-    pub(crate) ownership: OnceLock<Ownership>,
-    /// The directory's lock, held until the last handle is dropped and no job runs any more.
-    pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>, DirectoryLock>,
-}
-
-impl Shared {
-    pub(crate) fn tree(&self, id: TreeId) -> Result<Arc<Tree>> {
-        self.trees.read().get(&id).cloned().ok_or(Error::UnknownTree(id))
-    }
-
-    pub(crate) fn is_closing(&self) -> bool {
-        self.health.is_closing()
-    }
-}
-
-struct CloseWithLast {
-    shared: Arc<Shared>,
-}
-
-impl Drop for CloseWithLast {
-    fn drop(&mut self) {
-        if let Err(error) = self.shared.close() {
-            tracing::warn!(%error, "could not close the log; the next open recovers it");
-        }
-        self.shared.async_loads.close();
-        self.shared.lock.lock().take();
-    }
+    handle: Handle,
 }
 
 impl Engine {
@@ -108,17 +33,22 @@ impl Engine {
     /// log holds. `Error::Unusable` if another process has it open or it is of a newer format,
     /// `Error::Corruption` if it is damaged; it is then left as it was.
     pub fn open(env: Env, dir: &Path, options: Options) -> Result<Self> {
-        let shared = crate::recovery::open(env, dir, options)?;
-        let close = CloseWithLast { shared: Arc::clone(&shared) };
-        let engine = Self { shared, _close_with_last: Arc::new(close) };
-        let ownership = Ownership::look(&engine)?;
-        let _ = engine.shared.ownership.set(ownership);
+        let handle = Handle::new(crate::recovery::open(env, dir, options)?);
+        let engine = Self { handle };
+        let shared = engine.shared();
+        let schema = || engine.scan(SCHEMA, &ScanRequest::rows(RowRange::ALL), None);
+        let owner = shared.manifest.state().owner;
+        let told = match owner {
+            Some(_) => None,
+            None => told_by_contents(&engine.trees(), schema)?,
+        };
+        let _ = shared.ownership.set(Ownership::new(owner, told));
         Ok(engine)
     }
 
     /// Whose the store is: `None` while it has no trees, and nobody claimed it.
     pub fn owner(&self) -> Option<Owner> {
-        self.shared.owner()
+        self.shared().owner()
     }
 
     /// Makes the store `owner`'s if it is nobody's yet, durably when this returns. `Unusable` if it
@@ -126,52 +56,53 @@ impl Engine {
     /// embedding program from its first tree on, and all that writes to a server's store is refused
     /// (`Unusable`).
     pub fn claim(&self, owner: Owner) -> Result<()> {
-        self.shared.claim(owner)
+        self.shared().claim(owner)
     }
 
     /// Makes the store `owner`'s, whoever had it: for tools, which know what they do.
     pub fn give_to(&self, owner: Owner) -> Result<()> {
-        self.shared.give_to(owner)
+        self.shared().give_to(owner)
     }
 
     /// Creates an empty tree. Durable when it returns. `InvalidArgument` if the id was ever used.
     pub fn create_tree(&self, tree: TreeId, options: TreeOptions) -> Result<()> {
         options.validate()?;
-        self.shared.check_owner()?;
-        self.shared.create_tree(tree, options)
+        self.shared().check_owner()?;
+        crate::state::tree_ddl::create_tree(self.shared(), tree, options)
     }
 
     /// Drops a tree and all it holds. Durable when it returns; open scans go on.
     pub fn drop_tree(&self, tree: TreeId) -> Result<()> {
-        self.shared.check_owner()?;
-        self.shared.drop_tree(tree)
+        self.shared().check_owner()?;
+        crate::state::tree_ddl::drop_tree(self.shared(), tree)
     }
 
     /// The ids of all trees, ascending.
     pub fn trees(&self) -> Vec<TreeId> {
-        self.shared.trees.read().keys().copied().collect()
+        self.shared().trees.read().keys().copied().collect()
     }
 
     /// The smallest id above those of all trees that ever were.
     pub fn first_unused_tree(&self) -> TreeId {
-        let state = self.shared.manifest.state();
+        let state = self.shared().manifest.state();
         let used = state.trees.keys().chain(state.used.keys()).max();
         TreeId(used.map_or(1, |tree| tree.0.saturating_add(1)))
     }
 
     /// A tree to read from, looked up once for many reads.
     pub fn tree(&self, tree: TreeId) -> Result<TreeReader> {
-        Ok(TreeReader::new(self.clone(), self.shared.tree(tree)?))
+        Ok(TreeReader::new(self.handle.clone(), self.shared().tree(tree)?))
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.shared
+    #[inline]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        self.handle.shared()
     }
 
     /// Sets what compactions of `tree` may elide, from the next one on. Not kept on disk: the
     /// layer above sets it after every open. Until then everything is kept.
     pub fn set_elision_rules(&self, tree: TreeId, rules: Arc<dyn ElisionRules>) -> Result<()> {
-        self.shared.tree(tree)?.set_rules(rules);
+        self.shared().tree(tree)?.set_rules(rules);
         Ok(())
     }
 
@@ -205,18 +136,18 @@ impl Engine {
     ) -> Result<SequenceNumber> {
         let frozen = batch.freeze().map_err(|error| Error::InvalidArgument(error.to_string()));
         let mut frozen = frozen?;
-        let tree = self.shared.tree(tree)?;
-        self.shared.check_owner()?;
+        let tree = self.shared().tree(tree)?;
+        self.shared().check_owner()?;
         if batch.is_empty() {
-            return Ok(self.shared.snapshots.published());
+            return Ok(self.shared().snapshots.published());
         }
-        self.shared.wait_for_room(&tree, batch.encoded_len())?;
+        crate::background::write_stalls::wait_for_room(self.shared(), &tree, batch.encoded_len())?;
         let mut times = OpenTimes::of(batch, &mut frozen);
         let held = set_times(&mut times);
         let newest = times.newest();
-        let last = self.shared.commits.submit(Arc::clone(&tree), frozen, newest, held);
-        let last = last.map_err(|error| self.shared.log_failed(error))?;
-        self.shared.after_commit(&tree, batch.encoded_len());
+        let last = self.shared().commits.submit(Arc::clone(&tree), frozen, newest, held);
+        let last = last.map_err(|error| self.shared().log_failed(error))?;
+        crate::background::scheduler::after_commit(self.shared(), &tree, batch.encoded_len());
         Ok(last)
     }
 
@@ -224,25 +155,25 @@ impl Engine {
     /// commit carried ([`Self::write_timed`]) or that was noted ([`Self::note_commit_micros`]), and
     /// kept from one open to the next, whatever the clock does. 0 if nothing was ever committed.
     pub fn commit_micros(&self) -> u64 {
-        self.shared.commits.commit_time()
+        self.shared().commits.commit_time()
     }
 
     /// The latest that the clock showed at a commit of this or an earlier process, in microseconds
     /// since the epoch, as far as it is known: the last moments before a crash are not. 0 if
     /// nothing is.
     pub fn clock_micros(&self) -> u64 {
-        self.shared.commits.clock()
+        self.shared().commits.clock()
     }
 
     /// Raises the time of the newest commit to `micros`, for files that carry it and are ingested
     /// later. May wait for a commit under way.
     pub fn note_commit_micros(&self, micros: u64) {
-        self.shared.commits.note_time(micros);
+        self.shared().commits.note_time(micros);
     }
 
     /// A snapshot of everything committed so far, over all trees.
     pub fn snapshot(&self) -> Snapshot {
-        self.shared.snapshots.take()
+        self.shared().snapshots.take()
     }
 
     /// Starts a scan of `tree` at `snapshot` (`None`: now). It sees one state of the tree from
@@ -271,60 +202,61 @@ impl Engine {
     /// Row keys that cut `tree` into parts of about `part_bytes` bytes on disk, ascending, each
     /// with the approximate bytes before it. Empty for a small tree.
     pub fn sample_rows(&self, tree: TreeId, part_bytes: u64) -> Result<Vec<(Vec<u8>, u64)>> {
-        self.shared.tree(tree)?.view().sample_rows(part_bytes)
+        self.shared().tree(tree)?.view().sample_rows(part_bytes)
     }
 
     /// Approximate bytes on disk and in memory of the rows in `rows`.
     pub fn approximate_bytes(&self, tree: TreeId, rows: &RowRange) -> Result<u64> {
-        self.shared.tree(tree)?.view().approximate_bytes(rows)
+        self.shared().tree(tree)?.view().approximate_bytes(rows)
     }
 
     /// Writes the memtable of `tree` into an SSTable. An error is that of this try, whatever failed
     /// before; the memtable is kept, and the engine goes on trying.
     pub fn flush(&self, tree: TreeId) -> Result<()> {
-        let tree = self.shared.tree(tree)?;
-        self.shared.flush_and_wait(&tree)
+        let tree = self.shared().tree(tree)?;
+        crate::background::by_hand::flush_and_wait(self.shared(), &tree)
     }
 
     /// Merges all runs that overlap `rows` down to the last level, applying the elision rules. What
     /// is still in the memtable is flushed first. An error is that of this try, which leaves all as
     /// it was.
     pub fn compact_range(&self, tree: TreeId, rows: &RowRange) -> Result<()> {
-        let tree = self.shared.tree(tree)?;
-        self.shared.flush_and_wait(&tree)?;
-        self.shared.compact_and_wait(&tree, rows)
+        let tree = self.shared().tree(tree)?;
+        crate::background::by_hand::flush_and_wait(self.shared(), &tree)?;
+        crate::background::by_hand::compact_and_wait(self.shared(), &tree, rows)
     }
 
     /// Lets no compaction start by itself until [`Self::resume_compactions`]; not kept on disk.
     /// Those that run go on, and so do those by hand. A tree whose level 0 grows until it would
     /// hold its writers back is compacted all the same, so writes never wait for the pause to end.
     pub fn pause_compactions(&self) {
-        self.shared.set_compactions_paused(true);
+        crate::background::scheduler::set_compactions_paused(self.shared(), true);
     }
 
     /// Ends a pause; what became due meanwhile starts.
     pub fn resume_compactions(&self) {
-        self.shared.set_compactions_paused(false);
+        crate::background::scheduler::set_compactions_paused(self.shared(), false);
     }
 
     /// Whether compactions are paused.
     pub fn compactions_paused(&self) -> bool {
-        self.shared.compactions.are_paused()
+        self.shared().compactions.are_paused()
     }
 
     /// The compactions that run, of all trees, oldest first.
     pub fn compactions(&self) -> Vec<RunningCompaction> {
-        self.shared.running_compactions()
+        let shared = self.shared();
+        shared.compactions.running(shared.env.clock.monotonic())
     }
 
     /// When an acknowledged write is on disk.
     pub fn durability(&self) -> Durability {
-        self.shared.options.durability
+        self.shared().options.durability
     }
 
     /// Makes every acknowledged write durable, whatever the durability mode.
     pub fn sync(&self) -> Result<()> {
-        self.shared.commits.sync().map_err(|error| self.shared.log_failed(error))
+        self.shared().commits.sync().map_err(|error| self.shared().log_failed(error))
     }
 
     /// Tells the engine that this process has `bytes` bytes of memory for it, which are all but
@@ -335,18 +267,18 @@ impl Engine {
     /// engine that is never told takes its charges for all there is. Costs microseconds, and
     /// milliseconds where many blocks have to go.
     pub fn note_process_memory(&self, bytes: usize) {
-        self.shared.note_process_memory(bytes);
+        self.shared().note_process_memory(bytes);
     }
 
     /// Counters and gauges.
     pub fn metrics(&self) -> Metrics {
-        self.shared.metrics()
+        crate::metrics::metrics(self.shared())
     }
 
     /// Stops background work, syncs the log whatever the durability mode, writes its closing
     /// record, and refuses further writes; reads go on. Flushes nothing.
     pub fn close(&self) -> Result<()> {
-        self.shared.close()
+        self.shared().close()
     }
 
     /// Copies the engine as it is at one moment into `dir`, which is new or empty and on the same
@@ -359,32 +291,32 @@ impl Engine {
     /// was written to `dir` is removed, as far as that can be done, and it does not open as a copy;
     /// the engine goes on as before, unless the failure was one of its own log.
     pub fn checkpoint(&self, dir: &Path) -> Result<()> {
-        self.shared.checkpoint(dir)
+        crate::maintenance::checkpoint::checkpoint(self.shared(), dir)
     }
 
     /// The data directory, as it was given to [`Self::open`].
     pub fn dir(&self) -> &Path {
-        &self.shared.dir
+        &self.shared().dir
     }
 
     /// What this store is known by, wherever it is copied and restored to; it is given an id if it
     /// has none, durably when this returns.
     pub fn store_id(&self) -> Result<StoreId> {
-        self.shared.store_id()
+        crate::maintenance::checkpoint::id_of_open_store(self.shared())
     }
 
     /// A writer of sorted cells for `tree`, for bulk loads: see [`SstWriter`]. Any number may
     /// write at the same time. It keeps the data directory open until it, or the files it
     /// finished, are dropped.
     pub fn sst_writer(&self, tree: TreeId, options: &IngestOptions) -> Result<SstWriter> {
-        SstWriter::new(self.clone(), Arc::clone(&self.shared), tree, options)
+        SstWriter::new(self.handle.clone(), tree, options)
     }
 
     /// Sorts rows that come in any order, within a given memory, for an [`SstWriter`] or anything
     /// else that wants them in order. Its files lie in the data directory, which it keeps open.
     /// `InvalidArgument` if it is given too little memory.
     pub fn row_sorter(&self, options: &SortOptions) -> Result<RowSorter> {
-        RowSorter::new(self.clone(), Arc::clone(&self.shared), options)
+        RowSorter::new(self.handle.clone(), options)
     }
 
     /// Makes `files` part of their trees, all of them or none, whatever happens. When it returns
@@ -401,8 +333,8 @@ impl Engine {
     /// then writes are stopped. After success, and then, `files` are empty; after other errors they
     /// are as before.
     pub fn ingest(&self, files: &mut IngestFiles) -> Result<SequenceNumber> {
-        self.shared.check_owner()?;
-        self.shared.ingest(files)
+        self.shared().check_owner()?;
+        crate::ingest::install::ingest(self.shared(), files)
     }
 
     /// Does of [`Self::ingest`] what needs not be done at its moment: waits until the trees have
@@ -410,7 +342,7 @@ impl Engine {
     /// waits for no room, and writes only what came in between. Nobody sees anything of `files`
     /// yet. Errors as those of an ingest; `files` are as before.
     pub fn ready_ingest(&self, files: &mut IngestFiles) -> Result<()> {
-        self.shared.check_owner()?;
-        self.shared.ready_ingest(files)
+        self.shared().check_owner()?;
+        crate::ingest::install::ready_ingest(self.shared(), files)
     }
 }

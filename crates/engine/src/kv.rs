@@ -62,6 +62,7 @@ fn column() -> Column<'static> {
 /// ```
 #[derive(Clone)]
 pub struct Kv {
+    engine: Engine,
     tree: TreeReader,
 }
 
@@ -107,7 +108,7 @@ impl Kv {
             };
             engine.create_tree(TREE, options)?;
         }
-        Ok(Self { tree: engine.tree(TREE)? })
+        Ok(Self { tree: engine.tree(TREE)?, engine })
     }
 
     /// Sets `key` (up to 64 KiB) to `value` (up to 256 MiB).
@@ -211,7 +212,7 @@ impl Kv {
 
     /// The engine below, for metrics, flushes and compaction; the map is its tree 1.
     pub fn engine(&self) -> &Engine {
-        self.tree.engine()
+        &self.engine
     }
 
     /// Syncs the log, stops background work and refuses further writes.
@@ -221,7 +222,8 @@ impl Kv {
 
     /// A writer for a bulk load of sorted keys, which become visible all at once.
     pub fn sorted_writer(&self, options: &IngestOptions) -> Result<KvSortedWriter> {
-        Ok(KvSortedWriter { writer: self.engine().sst_writer(TREE, options)? })
+        let writer = self.engine.sst_writer(TREE, options)?;
+        Ok(KvSortedWriter { writer, engine: self.engine.clone() })
     }
 }
 
@@ -259,9 +261,15 @@ fn value_of((tag, answer): (u64, Answer)) -> (u64, Result<Option<Vec<u8>>>) {
 }
 
 /// Writes keys in order, past the log. Dropped without `ingest`, it leaves nothing behind.
-#[derive(Debug)]
 pub struct KvSortedWriter {
+    engine: Engine,
     writer: SstWriter,
+}
+
+impl std::fmt::Debug for KvSortedWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KvSortedWriter").field("writer", &self.writer).finish_non_exhaustive()
+    }
 }
 
 impl KvSortedWriter {
@@ -274,8 +282,7 @@ impl KvSortedWriter {
     /// then not in the map, or it shows at the next open whether they are.
     pub fn ingest(self) -> Result<()> {
         let mut files = self.writer.finish()?;
-        let engine = files.engine().clone();
-        engine.ingest(&mut files).map(|_| ())
+        self.engine.ingest(&mut files).map(|_| ())
     }
 }
 

@@ -210,9 +210,11 @@ pub mod memory;
 pub mod memtable;
 #[doc(hidden)]
 pub mod merge;
+pub mod merge_operator;
 pub mod metrics;
 #[doc(hidden)]
 pub mod options;
+pub mod owner;
 #[doc(hidden)]
 pub mod read;
 mod recovery;
@@ -224,11 +226,11 @@ pub mod semantics;
 pub mod shape;
 #[doc(hidden)]
 pub mod sstable;
+mod state;
 mod tree;
 #[doc(hidden)]
 pub mod write;
 
-pub use background::compaction_jobs::{CompactionReason, RunningCompaction};
 pub use base::env::Env;
 pub use batch::{OpenTimes, TimestampRange, WriteBatch};
 pub use cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp, TreeId};
@@ -237,8 +239,9 @@ pub use engine::{Engine, Scan, Snapshot};
 pub use error::{Error, Result};
 pub use ingest::sort::{RowSorter, SortOptions, SortedRows};
 pub use ingest::{IngestFiles, IngestOptions, SstWriter};
-pub use maintenance::{check, checkpoint, dump, owner, repair};
+pub use maintenance::{check, checkpoint, dump, repair};
 pub use manifest::{Owner, StoreId};
+pub use merge_operator::{Operand, Operator};
 pub use metrics::Metrics;
 pub use options::{
     BackgroundRate, Compression, Durability, FilterGranularity, Options, ReadPath, TreeOptions,
@@ -246,8 +249,8 @@ pub use options::{
 pub use read::drivers::get_pipeline::{Answer, GetPipeline};
 pub use read::drivers::{ColumnOf, RowEnd, RowReads, RowSelection, TreeReader};
 pub use request::{Cell, Columns, Direction, QualifierRange, RowRange, ScanRequest};
+pub use semantics::elision_policy;
 pub use semantics::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
-pub use semantics::merge_operator::{Operand, Operator};
-pub use semantics::{elision_policy, merge_operator};
 pub use sstable::Deferred;
+pub use state::running_compactions::{CompactionReason, RunningCompaction};
 pub use write::group_commit::TIMES_AHEAD_MICROS_MAX;

@@ -11,49 +11,24 @@
 //! 5. A helper holds input files only while it has a subcompaction. So nobody but who has the plan holds
 //!    them when all are written.
 
-use super::compaction_jobs::Running;
-use super::io_rate::Writer;
-use crate::compaction::execute::{Merging, Subcompaction, Writing, Written};
-use crate::engine::Shared;
+use crate::background::{jobs, throttle};
+use crate::compaction::execute::{Merging, Subcompaction, Written};
+use crate::compaction::writing::Writing;
 use crate::error::{Error, Result};
 use crate::health::failure_policy::Task;
 use crate::locks::SubcompactionState;
 use crate::marks::Mark;
 use crate::request::RowRange;
+use crate::state::Shared;
+use crate::state::idle_threads::Taken;
+use crate::state::io_rate::Writer;
+use crate::state::running_compactions::Running;
 use crate::tree::Tree;
 use base::sync::{Condvar, Mutex};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// Background threads that compactions have, or will have when their jobs come to run.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Threads(Arc<AtomicUsize>);
-
-/// A background thread of a compaction, as long as this lives.
-pub(crate) struct Taken(Threads);
-
-impl Threads {
-    /// Takes a thread, be it there or not.
-    pub(crate) fn take(&self) -> Taken {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Taken(self.clone())
-    }
-
-    /// Takes up to `wanted` threads that are idle, of `all`; leaves one to flushes.
-    fn take_idle(&self, wanted: usize, all: usize) -> Vec<Taken> {
-        let one_more = |taken: usize| (taken + 1 < all).then_some(taken + 1);
-        let take = |_| self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        (0..wanted).map_while(|at| take(at).ok()).map(|_| Taken(self.clone())).collect()
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// The subcompactions of one merge.
 struct Subcompactions {
@@ -142,125 +117,112 @@ impl Drop for Turn<'_> {
     }
 }
 
-impl Shared {
-    /// Writes all that `merging` has to, with the help of idle threads if it is large.
-    pub(crate) fn write_subcompactions(
-        self: &Arc<Self>,
-        tree: &Arc<Tree>,
-        merging: Merging,
-        running: &Arc<Running>,
-    ) -> Result<Written> {
-        let merging = Arc::new(merging);
-        let (rows, helpers) = self.divide(&merging);
-        let subcompactions = Arc::new(Subcompactions::new(rows));
-        for helper in helpers {
-            self.ask_for_help(tree, &subcompactions, &merging, running, helper);
+/// Writes all that `merging` has to, with the help of idle threads if it is large.
+pub(crate) fn write_subcompactions(
+    shared: &Arc<Shared>,
+    tree: &Arc<Tree>,
+    merging: Merging,
+    running: &Arc<Running>,
+) -> Result<Written> {
+    let merging = Arc::new(merging);
+    let (rows, helpers) = divide(shared, &merging);
+    let subcompactions = Arc::new(Subcompactions::new(rows));
+    for helper in helpers {
+        ask_for_help(shared, tree, &subcompactions, &merging, running, helper);
+    }
+    loop {
+        // On a simulated machine who was asked helps now.
+        if Arc::strong_count(&subcompactions) > 1 {
+            shared.env.tasks.help();
         }
-        loop {
-            // On a simulated machine who was asked helps now.
-            if Arc::strong_count(&subcompactions) > 1 {
-                self.env.tasks.help();
-            }
-            let Some(turn) = subcompactions.take() else { break };
-            let outcome = self.write_subcompaction(tree, &merging, &turn, running);
-            turn.end(outcome);
-        }
-        let (written, outcome) = subcompactions.wait();
-        match outcome {
-            Ok(()) => Ok(merging.finish(written)),
-            Err(error) => {
-                self.writing(tree, &|_| (), |writing| {
-                    written.into_iter().for_each(|subcompaction| subcompaction.discard(writing));
-                });
-                Err(error)
-            }
+        let Some(turn) = subcompactions.take() else { break };
+        let outcome = write_subcompaction(shared, tree, &merging, &turn, running);
+        turn.end(outcome);
+    }
+    let (written, outcome) = subcompactions.wait();
+    match outcome {
+        Ok(()) => Ok(merging.finish(written)),
+        Err(error) => {
+            shared.writing(tree, &|_| (), |writing| {
+                written.into_iter().for_each(|subcompaction| subcompaction.discard(writing));
+            });
+            Err(error)
         }
     }
+}
 
-    /// The rows of the subcompactions, and the threads that may help with them.
-    fn divide(&self, merging: &Merging) -> (Vec<RowRange>, Vec<Taken>) {
-        let threads = self.env.tasks.threads();
-        let most = self.options.subcompactions_max.unwrap_or(threads);
-        let mut helpers = self.compactions.threads.take_idle(most - 1, threads);
-        let rows = merging.subcompactions(1 + helpers.len());
-        helpers.truncate(rows.len() - 1);
-        if rows.len() > 1 {
-            Mark::CompactionDivided.hit();
-            self.counters.subcompactions.fetch_add(rows.len() as u64, Ordering::Relaxed);
-        }
-        (rows, helpers)
+/// The rows of the subcompactions, and the threads that may help with them.
+fn divide(shared: &Shared, merging: &Merging) -> (Vec<RowRange>, Vec<Taken>) {
+    let threads = shared.env.tasks.threads();
+    let most = shared.options.subcompactions_max.unwrap_or(threads);
+    let mut helpers = shared.compactions.threads.take_idle(most - 1, threads);
+    let rows = merging.subcompactions(1 + helpers.len());
+    helpers.truncate(rows.len() - 1);
+    if rows.len() > 1 {
+        Mark::CompactionDivided.hit();
+        shared.counters.subcompactions.fetch_add(rows.len() as u64, Ordering::Relaxed);
     }
+    (rows, helpers)
+}
 
-    fn ask_for_help(
-        self: &Arc<Self>,
-        tree: &Arc<Tree>,
-        subcompactions: &Arc<Subcompactions>,
-        merging: &Arc<Merging>,
-        running: &Arc<Running>,
-        thread: Taken,
-    ) {
-        let (tree, subcompactions) = (Arc::clone(tree), Arc::clone(subcompactions));
-        let (merging, running) = (Arc::downgrade(merging), Arc::clone(running));
-        self.run_later(Duration::ZERO, Task::Compaction, "help with a compaction", move |shared| {
+fn ask_for_help(
+    shared: &Arc<Shared>,
+    tree: &Arc<Tree>,
+    subcompactions: &Arc<Subcompactions>,
+    merging: &Arc<Merging>,
+    running: &Arc<Running>,
+    thread: Taken,
+) {
+    let (tree, subcompactions) = (Arc::clone(tree), Arc::clone(subcompactions));
+    let (merging, running) = (Arc::downgrade(merging), Arc::clone(running));
+    jobs::run_later(
+        shared,
+        Duration::ZERO,
+        Task::Compaction,
+        "help with a compaction",
+        move |shared| {
             let _thread = thread;
-            shared.help_with(&tree, &subcompactions, &merging, &running);
-        });
-    }
+            help_with(shared, &tree, &subcompactions, &merging, &running);
+        },
+    );
+}
 
-    fn help_with(
-        &self,
-        tree: &Tree,
-        subcompactions: &Subcompactions,
-        merging: &Weak<Merging>,
-        running: &Running,
-    ) {
-        while let Some(turn) = subcompactions.take() {
-            let merging = merging.upgrade().expect("who has the plan waits for this piece");
-            let outcome = self.write_subcompaction(tree, &merging, &turn, running);
-            drop(merging);
-            turn.end(outcome);
-            self.counters.subcompactions_helped.fetch_add(1, Ordering::Relaxed);
-        }
+fn help_with(
+    shared: &Shared,
+    tree: &Tree,
+    subcompactions: &Subcompactions,
+    merging: &Weak<Merging>,
+    running: &Running,
+) {
+    while let Some(turn) = subcompactions.take() {
+        let merging = merging.upgrade().expect("who has the plan waits for this piece");
+        let outcome = write_subcompaction(shared, tree, &merging, &turn, running);
+        drop(merging);
+        turn.end(outcome);
+        shared.counters.subcompactions_helped.fetch_add(1, Ordering::Relaxed);
     }
+}
 
-    fn write_subcompaction(
-        &self,
-        tree: &Tree,
-        merging: &Merging,
-        turn: &Turn<'_>,
-        running: &Running,
-    ) -> Result<Subcompaction> {
-        let wrote = |bytes| {
-            running.wrote(bytes);
-            self.keep_to_rate(tree, Writer::Compaction, bytes);
-        };
-        let cancelled = || self.is_closing() || turn.subcompactions.has_failed();
-        self.writing(tree, &wrote, |writing| {
-            merging.write(&Writing { cancelled: &cancelled, ..*writing }, &turn.rows)
-        })
-    }
+fn write_subcompaction(
+    shared: &Shared,
+    tree: &Tree,
+    merging: &Merging,
+    turn: &Turn<'_>,
+    running: &Running,
+) -> Result<Subcompaction> {
+    let wrote = |bytes| {
+        running.wrote(bytes);
+        throttle::keep_to_rate(shared, tree, Writer::Compaction, bytes);
+    };
+    let cancelled = || shared.is_closing() || turn.subcompactions.has_failed();
+    shared.writing(tree, &wrote, |writing| {
+        merging.write(&Writing { cancelled: &cancelled, ..*writing }, &turn.rows)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn idle_threads_are_lent_and_one_is_left() {
-        let threads = Threads::default();
-        assert!(threads.take_idle(5, 1).is_empty(), "one thread, for flushes");
-        let by_hand = threads.take_idle(5, 4);
-        assert_eq!(by_hand.len(), 3);
-        drop(by_hand);
-        let _compaction = threads.take();
-        assert!(threads.take_idle(5, 2).is_empty());
-        let first = threads.take_idle(1, 4);
-        assert_eq!((first.len(), threads.take_idle(5, 4).len()), (1, 1));
-        drop(first);
-        assert_eq!(threads.take_idle(0, 4).len(), 0);
-        let _another = (threads.take(), threads.take(), threads.take());
-        assert!(threads.take_idle(1, 4).is_empty(), "more compactions than threads");
-    }
 
     #[test]
     fn a_subcompaction_that_panics_has_failed() {

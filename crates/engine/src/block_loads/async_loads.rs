@@ -9,12 +9,12 @@
 //! 3. An async load that lands is in the cache, then out of `flying`, then told to its waiters. So what
 //!    is neither flying nor resident was never asked for, or has been evicted since.
 
+use crate::block_loads::LoadContext;
 use crate::block_loads::blocking_loads::Missed;
 use crate::cache::{CacheKey, PinnedBlock};
-use crate::engine::Shared;
+use crate::counters::point_counters::PointCount;
 use crate::error::Result;
 use crate::locks::{self, AsyncLoadStage};
-use crate::read::drivers::PointCount;
 use crate::sstable::{Block, BlockCache, BlockLoad, PinnedBlocks};
 use base::env::fs::FileSystem;
 use base::env::read_queue::ReadBuffer;
@@ -111,19 +111,19 @@ impl AsyncLoads {
     /// itself.
     pub(crate) async fn fetch(
         &self,
-        shared: &Shared,
+        context: LoadContext<'_>,
         missed: Vec<Missed>,
         pinned_blocks: &mut PinnedBlocks,
     ) -> Result<()> {
-        shared.point_counters.add(PointCount::Fetched as usize, missed.len() as u64);
-        let together = shared.options.read_path.batched_reads;
+        context.counters.add(PointCount::Fetched as usize, missed.len() as u64);
+        let together = context.batched;
         let mut rest = missed.into_iter();
         while rest.len() > 0 {
             let group = if together { rest.len() } else { 1 };
-            poll_fn(|context| self.threads.poll_room(context)).await;
-            let async_loads = self.begin(shared, rest.by_ref().take(group), pinned_blocks)?;
+            poll_fn(|task| self.threads.poll_room(task)).await;
+            let async_loads = self.begin(context, rest.by_ref().take(group), pinned_blocks)?;
             for (key, async_load) in async_loads {
-                if let Some(outcome) = poll_fn(|context| async_load.poll(context)).await {
+                if let Some(outcome) = poll_fn(|task| async_load.poll(task)).await {
                     pinned_blocks.push(key, outcome?);
                 }
             }
@@ -135,7 +135,7 @@ impl AsyncLoads {
     /// on its way, and lets the others begin.
     fn begin(
         &self,
-        shared: &Shared,
+        context: LoadContext<'_>,
         missed: impl Iterator<Item = Missed>,
         pinned_blocks: &mut PinnedBlocks,
     ) -> Result<Vec<(CacheKey, Arc<AsyncLoad>)>> {
@@ -144,7 +144,7 @@ impl AsyncLoads {
         for (sst, missing) in missed {
             let Some(block) = BlockLoad::of_resident(sst, missing)? else { continue };
             let key = block.key();
-            match self.begin_one(shared, block, pinned_blocks) {
+            match self.begin_one(context, block, pinned_blocks) {
                 Ok(Some((async_load, read))) => {
                     async_loads.push((key, async_load));
                     bytes += read.as_ref().map_or(0, |read| read.len as u64);
@@ -154,7 +154,7 @@ impl AsyncLoads {
                 Err(error) => failed = Some(error),
             }
         }
-        let counters = &shared.point_counters;
+        let counters = context.counters;
         counters.add(PointCount::DiskReads as usize, reads.len() as u64);
         counters.add(PointCount::DiskBytes as usize, bytes);
         if reads.len() > 1 {
@@ -167,12 +167,12 @@ impl AsyncLoads {
     /// The async load that a block comes with and, if it is a new one, its read.
     fn begin_one(
         &self,
-        shared: &Shared,
+        context: LoadContext<'_>,
         block: BlockLoad,
         pinned_blocks: &mut PinnedBlocks,
     ) -> Result<Option<(Arc<AsyncLoad>, Option<ThreadRead>)>> {
         if let Some((pin, read)) = block.at_once()? {
-            let counters = &shared.point_counters;
+            let counters = context.counters;
             counters.add(PointCount::DiskReads as usize, read.into());
             counters.add(PointCount::DiskBytes as usize, if read { block.bytes() } else { 0 });
             pinned_blocks.push(block.key(), pin);
@@ -186,7 +186,7 @@ impl AsyncLoads {
             if let Some(async_load) = flying.get(&key) {
                 return Ok(Some((Arc::clone(async_load), None)));
             }
-            if let Some(pin) = block.resident(&shared.cache) {
+            if let Some(pin) = block.resident(context.cache) {
                 pinned_blocks.push(key, pin);
                 return Ok(None);
             }
@@ -199,7 +199,7 @@ impl AsyncLoads {
             async_load: Arc::clone(&async_load),
             outcome: None,
         };
-        let cache = Arc::clone(&shared.cache);
+        let cache = Arc::clone(context.cache);
         let done = Box::new(move |read| landing.land(&cache, read));
         Ok(Some((async_load, Some(ThreadRead { file, offset, len, done }))))
     }

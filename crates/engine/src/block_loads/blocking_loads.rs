@@ -5,11 +5,11 @@
 //! blocks overlap never wait for each other in a circle, and no block is read twice at the same
 //! time.
 
+use crate::block_loads::LoadContext;
 use crate::cache::{CacheKey, CacheLookup, LoadTicket, Loading, PinnedBlock};
-use crate::engine::Shared;
+use crate::counters::point_counters::PointCount;
 use crate::error::Result;
 use crate::marks::Mark;
-use crate::read::drivers::PointCount;
 use crate::sstable::{Block, BlockLoad, Missing, PinnedBlocks, SstReader};
 use base::env::read_queue::{ReadQueue, with_thread_queue};
 use std::sync::Arc;
@@ -24,17 +24,17 @@ pub(crate) type Own<'a> = (&'a BlockLoad, LoadTicket<'a, Block>);
 /// block may still be missing afterwards: the cache could not keep it, or the thread that was
 /// loading it gave up. After an error some were not brought in. The caller is not pinned.
 pub(crate) fn fetch(
-    shared: &Shared,
+    context: LoadContext<'_>,
     missed: Vec<Missed>,
     pinned_blocks: &mut PinnedBlocks,
 ) -> Result<()> {
-    shared.point_counters.add(PointCount::Fetched as usize, missed.len() as u64);
+    context.counters.add(PointCount::Fetched as usize, missed.len() as u64);
     let mut loads = Vec::with_capacity(missed.len());
     for (sst, missing) in missed {
         loads.extend(BlockLoad::new(sst, missing)?);
     }
-    let (own, others) = load_tickets(shared, &loads, pinned_blocks);
-    let read = read_all(shared, own, pinned_blocks);
+    let (own, others) = load_tickets(context, &loads, pinned_blocks);
+    let read = read_all(context, own, pinned_blocks);
     for (key, other) in others {
         if let Some(outcome) = other.wait() {
             pinned_blocks.push(key, outcome?);
@@ -45,13 +45,13 @@ pub(crate) fn fetch(
 
 /// Claims what nobody has claimed, holds what is resident, and gives the rest to be waited for.
 fn load_tickets<'a>(
-    shared: &'a Shared,
+    context: LoadContext<'a>,
     loads: &'a [BlockLoad],
     pinned_blocks: &mut PinnedBlocks,
 ) -> (Vec<Own<'a>>, Vec<(CacheKey, Loading<Block>)>) {
     let (mut own, mut others) = (Vec::with_capacity(loads.len()), Vec::new());
     for load in loads {
-        match load.load_ticket(&shared.cache) {
+        match load.load_ticket(context.cache) {
             CacheLookup::Resident(pin) => pinned_blocks.push(load.key(), pin),
             CacheLookup::Free(ticket) => own.push((load, ticket)),
             CacheLookup::Loading(other) => others.push((load.key(), other)),
@@ -61,12 +61,16 @@ fn load_tickets<'a>(
 }
 
 /// Reads all blocks and ends all load tickets; gives the first error.
-fn read_all(shared: &Shared, own: Vec<Own<'_>>, pinned_blocks: &mut PinnedBlocks) -> Result<()> {
-    let counters = &shared.point_counters;
+fn read_all(
+    context: LoadContext<'_>,
+    own: Vec<Own<'_>>,
+    pinned_blocks: &mut PinnedBlocks,
+) -> Result<()> {
+    let counters = context.counters;
     counters.add(PointCount::DiskReads as usize, own.len() as u64);
     let bytes = own.iter().map(|(load, _)| load.bytes()).sum();
     counters.add(PointCount::DiskBytes as usize, bytes);
-    let begin = shared.env.clock.monotonic();
+    let begin = context.env.clock.monotonic();
     let any = !own.is_empty();
     let mut first_error = None;
     let mut keep = |load: &BlockLoad, outcome: Result<PinnedBlock<Block>>| match outcome {
@@ -74,15 +78,15 @@ fn read_all(shared: &Shared, own: Vec<Own<'_>>, pinned_blocks: &mut PinnedBlocks
         Err(error) => drop(first_error.get_or_insert(error)),
     };
     // A lone read is done soonest without a queue.
-    if own.len() > 1 && shared.options.read_path.batched_reads {
+    if own.len() > 1 && context.batched {
         counters.add(PointCount::Batched as usize, own.len() as u64);
-        let most = shared.options.shape.in_flight_bytes_max as u64;
-        with_thread_queue(&shared.env.fs, |queue| read_together(queue, most, own, &mut keep));
+        let most = context.bytes_max;
+        with_thread_queue(&context.env.fs, |queue| read_together(queue, most, own, &mut keep));
     } else {
         own.into_iter().for_each(|(load, ticket)| keep(load, load.read(ticket)));
     }
     if any {
-        shared.read_waits.record(shared.env.clock.monotonic().saturating_sub(begin));
+        context.waits.record(context.env.clock.monotonic().saturating_sub(begin));
     }
     first_error.map_or(Ok(()), Err)
 }

@@ -47,10 +47,11 @@ mod tests;
 mod warmth;
 
 pub use cache_counters::CacheCounters;
+pub use frames::block_ref::BlockRef;
 pub use frames::hint::Hint;
 pub use key::{CacheKey, KeyMap};
 pub use load_ticket::{CacheLookup, LoadTicket, Loading};
-pub use pinned::{BlockRef, PinnedBlock};
+pub use pinned::PinnedBlock;
 pub use prefetch::Prefetched;
 pub use warmth::Heat;
 

@@ -2,27 +2,8 @@
 
 use super::frames::PinnedFrame;
 use super::frames::free_space::Taken;
-use super::{Cache, Hint, Loaded, Plain};
+use super::{BlockRef, Cache, Hint, Loaded, Plain};
 use std::sync::Arc;
-
-/// A block that is being looked at.
-#[derive(Debug)]
-pub struct BlockRef<'a, M> {
-    /// Metadata of the block.
-    pub meta: &'a M,
-    /// Its bytes.
-    pub bytes: &'a [u8],
-    /// The hints kept beside it.
-    pub hints: &'a [Hint],
-}
-
-impl<M> Clone for BlockRef<'_, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M> Copy for BlockRef<'_, M> {}
 
 /// A block that stays readable as long as this lives, whatever the cache evicts.
 #[derive(Debug)]

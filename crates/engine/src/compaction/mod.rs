@@ -42,5 +42,6 @@ pub mod signals;
 pub mod subcompactions;
 #[cfg(test)]
 mod testing;
+pub mod writing;
 
 pub(crate) use outputs::{Outputs, sst_meta};

@@ -10,9 +10,9 @@
 //!    after an error, nobody knows of them: `discard` removes them, and so does the next open.
 
 use super::covering_tombstones::Dropped;
-use super::execute::Writing;
 use super::output_split::Splitter;
 use super::row_elision::EntrySink;
+use super::writing::Writing;
 use crate::cell::Entry;
 use crate::error::{Error, Result};
 use crate::files::{FileIdentity, FileNumber};

@@ -19,11 +19,10 @@
 //! Turns and locks of several trees are taken in order of the trees' ids.
 
 use super::sst_writer::{IngestFiles, IngestSst};
-use crate::background::flush_jobs::FlushTurn;
-use crate::background::io_rate::Writer;
+use crate::background::by_hand::FlushTurn;
+use crate::background::{flush_jobs, throttle, write_stalls};
 use crate::cell::{SequenceNumber, TreeId};
 use crate::compaction::pick::{LAST_RUN, overlap};
-use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::health::failure_policy::Task;
 use crate::manifest::state::version::LEVELS;
@@ -32,6 +31,8 @@ use crate::memtable::Memtable;
 use crate::request::RowRange;
 use crate::semantics::row_cursor::RowCursor;
 use crate::sstable::SstReader;
+use crate::state::Shared;
+use crate::state::io_rate::Writer;
 use crate::tree::Tree;
 use crate::write::group_commit::Failure;
 use std::cell::Cell;
@@ -51,159 +52,162 @@ struct Part {
     hull: RowRange,
 }
 
-impl Shared {
-    /// See [`crate::Engine::ingest`].
-    pub(crate) fn ingest(self: &Arc<Self>, files: &mut IngestFiles) -> Result<SequenceNumber> {
-        let ingested = self.health.guard(Task::Ingest, "an ingest", || self.ingest_files(files));
-        ingested.map_err(|error| self.failed(Task::Ingest, error))
-    }
+/// See [`crate::Engine::ingest`].
+pub(crate) fn ingest(shared: &Arc<Shared>, files: &mut IngestFiles) -> Result<SequenceNumber> {
+    let ingested = shared.health.guard(Task::Ingest, "an ingest", || ingest_files(shared, files));
+    ingested.map_err(|error| shared.failed(Task::Ingest, error))
+}
 
-    /// See [`crate::Engine::ready_ingest`].
-    pub(crate) fn ready_ingest(self: &Arc<Self>, files: &mut IngestFiles) -> Result<()> {
-        let act = || {
-            let parts = self.parts(files)?;
-            let _turns = self.begin(&parts, files, false)?;
-            files.ready = true;
-            Ok(())
+/// See [`crate::Engine::ready_ingest`].
+pub(crate) fn ready_ingest(shared: &Arc<Shared>, files: &mut IngestFiles) -> Result<()> {
+    let act = || {
+        let parts = parts(shared, files)?;
+        let _turns = begin(shared, &parts, files, false)?;
+        files.ready = true;
+        Ok(())
+    };
+    let ready = shared.health.guard(Task::Ingest, "an ingest", act);
+    ready.map_err(|error| shared.failed(Task::Ingest, error))
+}
+
+/// Step 1, when there is room, which there was a moment ago if it is `ready`. The turns are for
+/// the steps that follow.
+fn begin<'a>(
+    shared: &'a Arc<Shared>,
+    parts: &'a [Part],
+    files: &IngestFiles,
+    ready: bool,
+) -> Result<Vec<FlushTurn<'a>>> {
+    if !ready {
+        parts.iter().try_for_each(|part| write_stalls::wait_for_room(shared, &part.tree, 0))?;
+    }
+    // In order of their trees, as everybody who takes several does.
+    let turns = parts.iter().map(|part| FlushTurn::take(shared, &part.tree));
+    let turns = turns.collect::<Result<Vec<_>>>()?;
+    for Part { tree, .. } in parts {
+        flush_early(shared, tree, &files.trees[&tree.id])?;
+    }
+    Ok(turns)
+}
+
+fn ingest_files(shared: &Arc<Shared>, files: &mut IngestFiles) -> Result<SequenceNumber> {
+    // It holds for one ingest: who tries again may find the trees full.
+    let ready = std::mem::take(&mut files.ready);
+    let parts = parts(shared, files)?;
+    if parts.is_empty() {
+        return Ok(shared.snapshots.published());
+    }
+    let _turns = begin(shared, &parts, files, ready)?;
+    let bytes = files.bytes();
+    let owed = Cell::new(Duration::ZERO);
+    let number = shared.commits.number_apart(|number| {
+        for Part { tree, .. } in &parts {
+            flush_late(shared, tree, &files.trees[&tree.id], &owed).map_err(Failure::Undone)?;
+        }
+        install_ingested(shared, &parts, files, number)
+    });
+    throttle::wait_for_rate(shared, owed.get());
+    flush_jobs::clear_away(shared, number.is_ok());
+    let number = number?;
+    shared.counters.ingests.fetch_add(1, Ordering::Relaxed);
+    shared.counters.ingested_bytes.fetch_add(bytes, Ordering::Relaxed);
+    Ok(number)
+}
+
+/// The trees of `files`, which are of this engine, in order; their files are then in order, too.
+fn parts(shared: &Shared, files: &mut IngestFiles) -> Result<Vec<Part>> {
+    if !std::ptr::eq(shared, Arc::as_ptr(&files.shared)) {
+        return Err(Error::InvalidArgument("files of another engine".to_owned()));
+    }
+    let mut parts = Vec::with_capacity(files.trees.len());
+    for (id, ssts) in &mut files.trees {
+        let tree = shared.tree(*id)?;
+        sort(ssts)?;
+        let (Some(first), Some(last)) = (ssts.first(), ssts.last()) else { continue };
+        let start = first.meta.first_row.clone();
+        let end = RowRange::single(&last.meta.last_row).end;
+        parts.push(Part { tree, hull: RowRange { start, end } });
+    }
+    Ok(parts)
+}
+
+/// Step 1.
+fn flush_early(shared: &Shared, tree: &Tree, ssts: &[IngestSst]) -> Result<()> {
+    for round in 0..EARLY_FLUSHES_MAX {
+        let little = round > 0 && tree.look().memtable_bytes() <= LATE_BYTES_MAX;
+        if little || !in_memory(tree, ssts)? {
+            break;
+        }
+        shared.commits.between_groups(|| tree.freeze());
+        flush_jobs::flush_frozen(shared, tree, || shared.commits.sync())?;
+    }
+    Ok(())
+}
+
+/// Step 3. Only while no group is being committed. Sets `owed` to the time until which whoever
+/// wrote this is to wait, if it is later.
+fn flush_late(
+    shared: &Shared,
+    tree: &Tree,
+    ssts: &[IngestSst],
+    owed: &Cell<Duration>,
+) -> Result<()> {
+    if in_memory(tree, ssts)? {
+        tree.freeze();
+        let wrote = |bytes| {
+            owed.set(owed.get().max(throttle::owes_rate(shared, tree, Writer::Flush, bytes)));
         };
-        let ready = self.health.guard(Task::Ingest, "an ingest", act);
-        ready.map_err(|error| self.failed(Task::Ingest, error))
+        flush_jobs::write_frozen(shared, tree, || Ok(()), &wrote)?;
     }
+    Ok(())
+}
 
-    /// Step 1, when there is room, which there was a moment ago if it is `ready`. The turns are for
-    /// the steps that follow.
-    fn begin<'a>(
-        self: &'a Arc<Self>,
-        parts: &'a [Part],
-        files: &IngestFiles,
-        ready: bool,
-    ) -> Result<Vec<FlushTurn<'a>>> {
-        if !ready {
-            parts.iter().try_for_each(|part| self.wait_for_room(&part.tree, 0))?;
-        }
-        // In order of their trees, as everybody who takes several does.
-        let turns = parts.iter().map(|part| FlushTurn::take(self, &part.tree));
-        let turns = turns.collect::<Result<Vec<_>>>()?;
-        for Part { tree, .. } in parts {
-            self.flush_early(tree, &files.trees[&tree.id])?;
-        }
-        Ok(turns)
-    }
-
-    fn ingest_files(self: &Arc<Self>, files: &mut IngestFiles) -> Result<SequenceNumber> {
-        // It holds for one ingest: who tries again may find the trees full.
-        let ready = std::mem::take(&mut files.ready);
-        let parts = self.parts(files)?;
-        if parts.is_empty() {
-            return Ok(self.snapshots.published());
-        }
-        let _turns = self.begin(&parts, files, ready)?;
-        let bytes = files.bytes();
-        let owed = Cell::new(Duration::ZERO);
-        let number = self.commits.number_apart(|number| {
-            for Part { tree, .. } in &parts {
-                self.flush_late(tree, &files.trees[&tree.id], &owed).map_err(Failure::Undone)?;
-            }
-            self.install_ingested(&parts, files, number)
-        });
-        self.wait_for_rate(owed.get());
-        self.clear_away(number.is_ok());
-        let number = number?;
-        self.counters.ingests.fetch_add(1, Ordering::Relaxed);
-        self.counters.ingested_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Ok(number)
-    }
-
-    /// The trees of `files`, which are of this engine, in order; their files are then in order, too.
-    fn parts(&self, files: &mut IngestFiles) -> Result<Vec<Part>> {
-        if !std::ptr::eq(self, Arc::as_ptr(&files.shared)) {
-            return Err(Error::InvalidArgument("files of another engine".to_owned()));
-        }
-        let mut parts = Vec::with_capacity(files.trees.len());
-        for (id, ssts) in &mut files.trees {
-            let tree = self.tree(*id)?;
-            sort(ssts)?;
-            let (Some(first), Some(last)) = (ssts.first(), ssts.last()) else { continue };
-            let start = first.meta.first_row.clone();
-            let end = RowRange::single(&last.meta.last_row).end;
-            parts.push(Part { tree, hull: RowRange { start, end } });
-        }
-        Ok(parts)
-    }
-
-    /// Step 1.
-    fn flush_early(&self, tree: &Tree, ssts: &[IngestSst]) -> Result<()> {
-        for round in 0..EARLY_FLUSHES_MAX {
-            let little = round > 0 && tree.look().memtable_bytes() <= LATE_BYTES_MAX;
-            if little || !in_memory(tree, ssts)? {
-                break;
-            }
-            self.commits.between_groups(|| tree.freeze());
-            self.flush_frozen(tree, || self.commits.sync())?;
-        }
-        Ok(())
-    }
-
-    /// Step 3. Only while no group is being committed. Sets `owed` to the time until which whoever
-    /// wrote this is to wait, if it is later.
-    fn flush_late(&self, tree: &Tree, ssts: &[IngestSst], owed: &Cell<Duration>) -> Result<()> {
-        if in_memory(tree, ssts)? {
-            tree.freeze();
-            let wrote = |bytes| {
-                owed.set(owed.get().max(self.owes_rate(tree, Writer::Flush, bytes)));
-            };
-            self.write_frozen(tree, || Ok(()), &wrote)?;
-        }
-        Ok(())
-    }
-
-    /// Steps 4 and 5. Only while no group is being committed.
-    fn install_ingested(
-        &self,
-        parts: &[Part],
-        files: &mut IngestFiles,
-        number: SequenceNumber,
-    ) -> Result<(), Failure> {
-        let _installing: Vec<_> = parts.iter().map(|part| part.tree.installing.lock()).collect();
-        let state = self.manifest.state();
-        let mut edits = Vec::new();
-        let mut reserved = Vec::new();
-        for part in parts {
-            let id = part.tree.id;
-            let Some(version) = state.tree(id) else {
-                release(&reserved);
-                return Err(Failure::Undone(Error::UnknownTree(id)));
-            };
-            let ssts = &files.trees[&id];
-            let apart = !ssts.iter().any(|sst| overlaps(version, &sst.meta));
-            let last = apart && part.tree.work.lock().busy.reserve_last(&part.hull);
-            reserved.extend(last.then_some(part));
-            let place = if last { (LEVELS - 1, LAST_RUN) } else { (0, version.next_run()) };
-            edits.extend(ssts.iter().map(|sst| edit(id, sst, place, number)));
-        }
-        let installed = self.manifest.install(&edits);
-        // Nothing is picked in any of them before the number is published.
-        let mut works: Vec<_> = parts.iter().map(|part| part.tree.work.lock()).collect();
-        for (part, work) in parts.iter().zip(&mut works) {
-            if reserved.iter().any(|reserved| reserved.tree.id == part.tree.id) {
-                work.busy.release_last(&part.hull);
-            }
-        }
-        let after = match installed {
-            Ok(after) => after,
-            Err(error) => return Err(failure(files, self.manifest_failed(error))),
+/// Steps 4 and 5. Only while no group is being committed.
+fn install_ingested(
+    shared: &Shared,
+    parts: &[Part],
+    files: &mut IngestFiles,
+    number: SequenceNumber,
+) -> Result<(), Failure> {
+    let _installing: Vec<_> = parts.iter().map(|part| part.tree.installing.lock()).collect();
+    let state = shared.manifest.state();
+    let mut edits = Vec::new();
+    let mut reserved = Vec::new();
+    for part in parts {
+        let id = part.tree.id;
+        let Some(version) = state.tree(id) else {
+            release(&reserved);
+            return Err(Failure::Undone(Error::UnknownTree(id)));
         };
-        let mut ssts = std::mem::take(&mut files.trees);
-        for Part { tree, .. } in parts {
-            let version = after.tree(tree.id).expect("an edit that adds to a tree leaves it there");
-            self.counters.runs_most.fetch_max(version.runs().count() as u64, Ordering::Relaxed);
-            let ssts = ssts.remove(&tree.id).into_iter().flatten();
-            let readers: Vec<_> = ssts.map(|sst| SstReader::numbered(sst.reader, number)).collect();
-            tree.install(Arc::clone(version), &readers, None);
-        }
-        self.snapshots.publish(number);
-        Ok(())
+        let ssts = &files.trees[&id];
+        let apart = !ssts.iter().any(|sst| overlaps(version, &sst.meta));
+        let last = apart && part.tree.work.lock().busy.reserve_last(&part.hull);
+        reserved.extend(last.then_some(part));
+        let place = if last { (LEVELS - 1, LAST_RUN) } else { (0, version.next_run()) };
+        edits.extend(ssts.iter().map(|sst| edit(id, sst, place, number)));
     }
+    let installed = shared.manifest.install(&edits);
+    // Nothing is picked in any of them before the number is published.
+    let mut works: Vec<_> = parts.iter().map(|part| part.tree.work.lock()).collect();
+    for (part, work) in parts.iter().zip(&mut works) {
+        if reserved.iter().any(|reserved| reserved.tree.id == part.tree.id) {
+            work.busy.release_last(&part.hull);
+        }
+    }
+    let after = match installed {
+        Ok(after) => after,
+        Err(error) => return Err(failure(files, shared.manifest_failed(error))),
+    };
+    let mut ssts = std::mem::take(&mut files.trees);
+    for Part { tree, .. } in parts {
+        let version = after.tree(tree.id).expect("an edit that adds to a tree leaves it there");
+        shared.counters.runs_most.fetch_max(version.runs().count() as u64, Ordering::Relaxed);
+        let ssts = ssts.remove(&tree.id).into_iter().flatten();
+        let readers: Vec<_> = ssts.map(|sst| SstReader::numbered(sst.reader, number)).collect();
+        tree.install(Arc::clone(version), &readers, None);
+    }
+    shared.snapshots.publish(number);
+    Ok(())
 }
 
 /// Gives back what was reserved of last levels.

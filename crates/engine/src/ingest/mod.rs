@@ -17,7 +17,7 @@
 //!    (docs/format/sstable.md).
 //! 3. The log is on disk up to the ingest before the edit is.
 
-mod install;
+pub(crate) mod install;
 pub mod sort;
 mod sst_writer;
 

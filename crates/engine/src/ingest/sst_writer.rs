@@ -8,7 +8,6 @@
 use crate::batch::{BatchError, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_entry};
 use crate::cell::{Column, Entry, Kind, SequenceNumber, Timestamp, TreeId};
 use crate::compaction::sst_meta;
-use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::files::{FileIdentity, FileNumber};
 use crate::manifest::SstMeta;
@@ -17,6 +16,7 @@ use crate::memory::budget::{Charge, Use};
 use crate::options::Compression;
 use crate::shape::Shape;
 use crate::sstable::{Deferred, Origin, SstBuilder, SstOptions, SstReader};
+use crate::state::{Handle, Shared};
 use crate::tree::Tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -106,16 +106,12 @@ struct Building {
 
 impl SstWriter {
     /// A writer of files for `tree` of `engine`.
-    pub(crate) fn new(
-        engine: Engine,
-        shared: Arc<Shared>,
-        tree: TreeId,
-        options: &IngestOptions,
-    ) -> Result<Self> {
+    pub(crate) fn new(handle: Handle, tree: TreeId, options: &IngestOptions) -> Result<Self> {
+        let shared = Arc::clone(handle.shared());
         let (options, deferred) = options.of_files(&*shared.tree(tree)?, &shared.options.shape);
         let sst_bytes_max = shared.options.sst_bytes_max;
         let charge = shared.budget().charge(Use::Building);
-        let files = IngestFiles { trees: BTreeMap::new(), shared, ready: false, engine };
+        let files = IngestFiles { trees: BTreeMap::new(), shared, ready: false, handle };
         Ok(Self {
             tree,
             files,
@@ -253,7 +249,7 @@ impl SstWriter {
             trees: BTreeMap::new(),
             shared: Arc::clone(&files.shared),
             ready: false,
-            engine: files.engine.clone(),
+            handle: files.handle.clone(),
         };
         Ok(std::mem::replace(files, nothing))
     }
@@ -307,7 +303,7 @@ pub struct IngestFiles {
     /// There was room for them a moment ago (`Engine::ready_ingest`), and no ingest was tried since.
     pub(super) ready: bool,
     /// Keeps it open (rule 2).
-    engine: Engine,
+    handle: Handle,
 }
 
 pub(super) struct IngestSst {
@@ -353,11 +349,6 @@ impl IngestFiles {
         }
         self.ready &= other.ready;
         Ok(())
-    }
-
-    /// The engine they were written for.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
     }
 
     /// Gives the files away: the manifest names them, or it is not known whether it does.

@@ -3,53 +3,21 @@
 
 use crate::batch::{FrozenBatch, Mutation};
 use crate::cache::CacheFeatures;
-use crate::cell::{SequenceNumber, TreeId};
+use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
 use crate::files::FileNumber;
 use crate::log::{RecordKind, SegmentReader};
 use crate::manifest::{self, Edit, EditReader, LogClosed, SstMeta, State};
-use crate::request::RowRange;
 use crate::sstable::{BlockCache, SstReader};
 use base::env::FileSystem;
 use std::io::{self, Write};
 use std::path::Path;
 
+pub use crate::sstable::DumpOptions;
+
 /// Longest file of unknown inner form that is shown.
 const TEXT_BYTES_MAX: u64 = 4096;
 const CACHE_BYTES: usize = 4 << 20;
-
-/// What of a file is shown.
-#[derive(Debug, Clone)]
-pub struct DumpOptions {
-    /// Only this tree, of manifests and logs; an SSTable is of one tree anyway.
-    pub tree: Option<TreeId>,
-    /// Only these rows, of SSTables and logs.
-    pub rows: RowRange,
-    /// Whether entries are shown, or only what leads to them.
-    pub entries: bool,
-    /// Values are shown up to this many bytes.
-    pub value_bytes_max: usize,
-}
-
-impl Default for DumpOptions {
-    fn default() -> Self {
-        Self { tree: None, rows: RowRange::ALL, entries: true, value_bytes_max: 64 }
-    }
-}
-
-impl DumpOptions {
-    /// A value as it is shown.
-    pub(crate) fn value(&self, value: &[u8]) -> String {
-        match value.len() {
-            len if len <= self.value_bytes_max => value.escape_ascii().to_string(),
-            len => format!("{}... ({len} bytes)", value[..self.value_bytes_max].escape_ascii()),
-        }
-    }
-
-    fn wants(&self, tree: Option<TreeId>) -> bool {
-        self.tree.is_none() || tree.is_none() || tree == self.tree
-    }
-}
 
 /// Writes the state of the data directory `dir` to `out` as text: its trees with their options,
 /// levels, runs and SSTables. Reads nothing but the manifest.

@@ -1,4 +1,4 @@
-//! What tools do with a data directory: check, dump, repair, copy, and give it to an owner.
+//! What tools do with a data directory: check, dump, repair, and copy it.
 //!
 //! In: a directory, open or closed. Out: reports, text, or a new directory; the old one is never
 //! changed. May use all other rooms.
@@ -6,5 +6,4 @@
 pub mod check;
 pub mod checkpoint;
 pub mod dump;
-pub mod owner;
 pub mod repair;

@@ -22,8 +22,7 @@
 //!    looked for in a page is behind its `low`. The first page of a level has no `low` (0): the
 //!    first entry of a page is never compared, but taken when no other is before the place.
 
-use super::list::Target;
-use super::words::{Growth, Words, join, split};
+use super::words::{Growth, Target, Words, join, split};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// Entries of a page.

@@ -16,7 +16,7 @@
 //!    perhaps not the last, since nodes go to the list first; from there the links are followed.
 
 use super::btree::{Pages, Path};
-use super::words::{Growth, Words};
+use super::words::{Growth, Target, Words};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// Words of a node.
@@ -29,21 +29,6 @@ pub(super) struct List {
     pub(super) first: u32,
     /// The word that is the root of the tree; 0 while the list has none and is walked.
     pub(super) root: u32,
-}
-
-/// A place in a list.
-pub(super) struct Target<F> {
-    /// The head of nodes there.
-    pub(super) head: u64,
-    /// Whether the place is behind a node that has this head.
-    pub(super) is_after: F,
-}
-
-impl<F: Fn(u32) -> bool> Target<F> {
-    /// Returns whether the place is behind `node`, whose head is `head`.
-    pub(super) fn is_behind(&self, head: u64, node: impl FnOnce() -> u32) -> bool {
-        head < self.head || head == self.head && (self.is_after)(node())
-    }
 }
 
 /// The end of a list.

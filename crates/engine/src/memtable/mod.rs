@@ -35,8 +35,8 @@ use crate::memory::budget::{Budget, Charge, Use};
 use crate::request::RowRange;
 use crate::semantics::dropped_ranges::DroppedRanges;
 use crate::semantics::row_cursor::RowCursor;
+use crate::semantics::stripes::{Borders, NoSnapshots};
 use crate::shape::Shape;
-use crate::tree::snapshots::Snapshots;
 use base::sync::{Mutex, RwLock};
 use range_tombstones::{Dropped, Part};
 use rows::{Rows, Writer};
@@ -54,7 +54,7 @@ pub struct Memtable {
     dropped: RwLock<Vec<Part>, MemtableDropped>,
     any_dropped: AtomicBool,
     /// Snapshots whose readers use this memtable.
-    snapshots: Arc<Snapshots>,
+    snapshots: Arc<dyn Borders>,
     bytes: AtomicUsize,
     entries: AtomicUsize,
     /// Tombstones among the entries.
@@ -83,14 +83,14 @@ impl Default for Memtable {
 impl Memtable {
     /// An empty memtable that is charged to `budget`, and of which nobody holds a snapshot.
     pub fn new(budget: &Arc<Budget>) -> Self {
-        Self::shaped(budget, &Arc::default(), &Shape::DEFAULT, 0)
+        Self::shaped(budget, Arc::new(NoSnapshots), &Shape::DEFAULT, 0)
     }
 
     /// The same in a shape of its own, read at `snapshots`. `seed`, which those who choose row keys
     /// should not know, scatters rows in memory.
     pub(crate) fn shaped(
         budget: &Arc<Budget>,
-        snapshots: &Arc<Snapshots>,
+        snapshots: Arc<dyn Borders>,
         shape: &Shape,
         seed: u64,
     ) -> Self {
@@ -99,7 +99,7 @@ impl Memtable {
 
     fn with_prefix(
         budget: &Arc<Budget>,
-        snapshots: &Arc<Snapshots>,
+        snapshots: Arc<dyn Borders>,
         prefix: &[u8],
         cells_walked: u32,
         seed: u64,
@@ -117,7 +117,7 @@ impl Memtable {
             empty,
             dropped: RwLock::default(),
             any_dropped: AtomicBool::new(false),
-            snapshots: Arc::clone(snapshots),
+            snapshots,
             bytes: AtomicUsize::new(0),
             entries: AtomicUsize::new(0),
             tombstones: AtomicUsize::new(0),
@@ -141,7 +141,7 @@ impl Memtable {
 
     fn with_same_shape(&self, prefix: &[u8]) -> Self {
         let (cells_walked, seed) = (self.rows.cells_walked(), self.rows.seed());
-        Self::with_prefix(self.budget(), &self.snapshots, prefix, cells_walked, seed)
+        Self::with_prefix(self.budget(), self.snapshots.clone(), prefix, cells_walked, seed)
     }
 
     /// Applies `batch`, which it keeps, whose mutations are numbered from `first` and which lies
@@ -286,7 +286,7 @@ impl Memtable {
     }
 
     /// The snapshots at which it is read.
-    pub(crate) fn snapshots(&self) -> &Arc<Snapshots> {
+    pub(crate) fn snapshots(&self) -> &Arc<dyn Borders> {
         &self.snapshots
     }
 
@@ -314,7 +314,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn with_prefix(prefix: &[u8]) -> Memtable {
-        Memtable::with_prefix(&Budget::new(usize::MAX, None), &Arc::default(), prefix, 16, 0)
+        Memtable::with_prefix(&Budget::new(usize::MAX, None), Arc::new(NoSnapshots), prefix, 16, 0)
     }
 
     /// Applies `entries`, some to a batch. Their sequence numbers are those they get.

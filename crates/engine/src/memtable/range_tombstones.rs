@@ -121,7 +121,7 @@ mod tests {
             ),
         ) {
             let snapshots = Arc::new(Snapshots::default());
-            let memtable = Memtable::shaped(&Budget::new(usize::MAX, None), &snapshots, &Shape::DEFAULT, 0);
+            let memtable = Memtable::shaped(&Budget::new(usize::MAX, None), snapshots.clone(), &Shape::DEFAULT, 0);
             let (mut all, mut held) = (Vec::new(), Vec::new());
             for (ranges, hold) in &batches {
                 let ranges: Vec<_> = ranges.iter().map(|(start, len)| (*start, start + len)).collect();
@@ -152,7 +152,7 @@ mod tests {
     fn a_reader_who_is_late_does_not_wait_for_the_writer() {
         let snapshots = Arc::new(Snapshots::default());
         let budget = Budget::new(usize::MAX, None);
-        let memtable = Memtable::shaped(&budget, &snapshots, &Shape::DEFAULT, 0);
+        let memtable = Memtable::shaped(&budget, snapshots.clone(), &Shape::DEFAULT, 0);
         for _ in 0..3 {
             commit(&memtable, &snapshots, &[(1, 5), (2, 9)]);
         }
@@ -170,7 +170,7 @@ mod tests {
         const RANGES: u64 = if cfg!(miri) { 60 } else { 20_000 };
         let snapshots = Arc::new(Snapshots::default());
         let memtable =
-            Memtable::shaped(&Budget::new(usize::MAX, None), &snapshots, &Shape::DEFAULT, 0);
+            Memtable::shaped(&Budget::new(usize::MAX, None), snapshots.clone(), &Shape::DEFAULT, 0);
         let mut held = Vec::new();
         for number in 0..RANGES {
             if number % (RANGES / 10) == 1 {

@@ -19,9 +19,9 @@
 //!    narrow row is small and a wide one is searched in logarithmic time.
 
 use super::arena::Arena;
-use super::list::{END, List, Target};
+use super::list::{END, List};
 use super::row_index::{RowCount, RowIndex};
-use super::words::{Growth, Words, join, split};
+use super::words::{Growth, Target, Words, join, split};
 use crate::batch::FrozenBatch;
 use crate::cell::{Column, Entry, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
 use crate::marks::Mark;

@@ -3,6 +3,21 @@
 use super::arena::Arena;
 use std::sync::atomic::AtomicU64;
 
+/// A place in a list.
+pub(super) struct Target<F> {
+    /// The head of nodes there.
+    pub(super) head: u64,
+    /// Whether the place is behind a node that has this head.
+    pub(super) is_after: F,
+}
+
+impl<F: Fn(u32) -> bool> Target<F> {
+    /// Returns whether the place is behind `node`, whose head is `head`.
+    pub(super) fn is_behind(&self, head: u64, node: impl FnOnce() -> u32) -> bool {
+        head < self.head || head == self.head && (self.is_after)(node())
+    }
+}
+
 /// Words by index; 0 is none.
 #[derive(Default)]
 pub(super) struct Words {

@@ -7,6 +7,5 @@
 
 pub(crate) mod drivers;
 pub(crate) mod point;
-pub(crate) mod read_parts;
 pub mod scan;
 pub mod visible_cells;

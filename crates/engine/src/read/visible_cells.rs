@@ -12,8 +12,8 @@
 use crate::batch::TimestampRange;
 use crate::cell::{Column, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
 use crate::error::Result;
+use crate::merge_operator::{Fold, Operand};
 use crate::request::{Cell, Columns, Wanted};
-use crate::semantics::merge_operator::{Fold, Operand};
 use crate::semantics::row_cursor::RowCursor;
 use crate::sstable::WantedCells;
 

@@ -12,12 +12,13 @@
 use super::Trees;
 use crate::batch::FrozenBatch;
 use crate::cell::SequenceNumber;
-use crate::compaction::execute::{self, Writing, Written};
+use crate::compaction::execute::{self, Written};
+use crate::compaction::writing::Writing;
+use crate::counters::engine_counters::Counters;
 use crate::error::{Error, Result};
 use crate::files::open_files::OpenFiles;
 use crate::log::{self, LogEnd, LogItem, LogReader, SegmentNumber};
 use crate::manifest::{Edit, LogPosition, ManifestSet, State};
-use crate::metrics::Counters;
 use crate::options::Options;
 use crate::sstable::BlockCache;
 use crate::tree::Tree;

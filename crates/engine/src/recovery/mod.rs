@@ -17,25 +17,27 @@
 //! What fills a memtable is frozen, and flushed once the engine is open.
 
 mod log_replay;
+pub(crate) mod owner_of_contents;
 #[cfg(test)]
 mod tests;
 
-use crate::background::io_rate::IoRate;
-use crate::background::obsolete_files::{self, Obsolete};
+use crate::background;
 use crate::block_loads::async_loads::AsyncLoads;
 use crate::cache::CacheFeatures;
 use crate::cell::TreeId;
-use crate::engine::Shared;
+use crate::counters::engine_counters::Counters;
 use crate::error::{Error, Result};
 use crate::files::open_files::OpenFiles;
 use crate::log::{Ending, LogEnd, LogSizes, LogWriter, SegmentNumber};
 use crate::manifest::current::CURRENT;
 use crate::manifest::{ManifestSet, SstMeta, State};
 use crate::memory::budget::Budget;
-use crate::metrics::Counters;
 use crate::options::{Options, ReadPath};
-use crate::read::read_parts::ReadParts;
 use crate::sstable::{BlockCache, ReadaheadSource, SstReader};
+use crate::state::Shared;
+use crate::state::io_rate::IoRate;
+use crate::state::obsolete_files::{self, Obsolete};
+use crate::tree::read_parts::ReadParts;
 use crate::tree::read_view::OpenRun;
 use crate::tree::snapshots::Snapshots;
 use crate::tree::{Tree, draw_seed};
@@ -139,7 +141,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     // A process that was killed may have said which segments go, and not have removed them; the next
     // flush would, but may be long in coming.
     shared.retire_log();
-    shared.start_background();
+    background::start_background(&shared);
     Ok(shared)
 }
 

@@ -7,7 +7,6 @@
 
 pub mod dropped_ranges;
 pub mod elision_policy;
-pub mod merge_operator;
 #[doc(hidden)]
 pub mod model;
 pub(crate) mod range_cover;

@@ -13,9 +13,9 @@ use crate::batch::{Mutation, WriteBatch};
 use crate::cell::{
     Column, Entry, FamilyId, Kind, RangeTombstone, Scope, SequenceNumber, Timestamp,
 };
+use crate::merge_operator::{Fold, Operand};
 use crate::request::{Direction, ScanRequest, Wanted};
 use crate::semantics::elision_policy::{ElisionPolicy, Verdict};
-use crate::semantics::merge_operator::{Fold, Operand};
 use std::collections::BTreeMap;
 
 /// An entry that owns its bytes.
@@ -224,8 +224,8 @@ fn select(cells: Vec<OwnedCell>, request: &ScanRequest) -> Vec<OwnedCell> {
 pub(crate) mod testing {
     use super::*;
     use crate::batch::TimestampRange;
+    use crate::merge_operator::Operator;
     use crate::request::{Columns, QualifierRange, RowRange};
-    use crate::semantics::merge_operator::Operator;
     use proptest::option;
     use proptest::prelude::*;
 

@@ -2,6 +2,22 @@
 
 use crate::cell::SequenceNumber;
 
+/// What tells where readers can tell entries apart.
+pub(crate) trait Borders: std::fmt::Debug + Send + Sync {
+    /// The sequence numbers that are held, ascending, and what is published.
+    fn borders(&self) -> Vec<SequenceNumber>;
+}
+
+/// Nobody holds a snapshot, and nothing is published.
+#[derive(Debug)]
+pub(crate) struct NoSnapshots;
+
+impl Borders for NoSnapshots {
+    fn borders(&self) -> Vec<SequenceNumber> {
+        vec![SequenceNumber(0)]
+    }
+}
+
 /// The live snapshots, as borders between stripes. Stripe 0 holds what every view sees, that is
 /// what is at or below the oldest snapshot; the last stripe what only reads of "now" see.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

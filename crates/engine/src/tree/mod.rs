@@ -16,15 +16,16 @@
 //!    which the compaction dropped, reads the view of before (`replace`, `look_at`).
 
 pub(crate) mod learned_granularity;
+pub(crate) mod read_parts;
 pub(crate) mod read_view;
 pub(crate) mod snapshots;
-pub(crate) mod tree_ddl;
+pub(crate) mod work;
+
+pub(crate) use work::Work;
 
 use crate::batch::FrozenBatch;
 use crate::cell::{SequenceNumber, TreeId};
-use crate::compaction::pick::{Busy, Plan};
 use crate::error::{Error, Result};
-use crate::health::failure_policy::Attempts;
 use crate::locks::{TreeInstalling, TreeLull, TreeRules, TreeView, TreeWork};
 use crate::manifest::{FileNumber, LogPosition, TreeVersion};
 use crate::memory::budget::{Budget, Charge, Use};
@@ -32,15 +33,14 @@ use crate::memtable::Memtable;
 use crate::options::FilterGranularity;
 use crate::semantics::elision_policy::{ElisionRules, KeepAll};
 use crate::shape::Shape;
-use crate::sstable::FilterCounters;
-use crate::sstable::SstReader;
+use crate::sstable::{FilterCounters, SstReader};
 use crate::tree::learned_granularity::Learned;
 use crate::tree::read_view::{OpenRun, ReadView};
 use crate::tree::snapshots::{Snapshot, Snapshots};
 use arc_swap::ArcSwap;
 use base::env::FileSystem;
 use base::sync::{Mutex, RwLock};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,33 +64,12 @@ pub(crate) struct Tree {
     pub(crate) filter_counters: Arc<FilterCounters>,
     granularity: Learned,
     lull: Mutex<Lull, TreeLull>,
+    snapshots: Arc<Snapshots>,
     _charge: Charge,
 }
 
 /// What a tree takes beside its memtables and files.
 const TREE_BYTES: usize = size_of::<Tree>() + size_of::<FilterCounters>() + size_of::<ReadView>();
-
-/// The background work of a tree.
-#[derive(Default)]
-pub(crate) struct Work {
-    /// A flush is queued or runs.
-    pub(crate) flushing: bool,
-    /// Compactions that are queued or run.
-    pub(crate) compactions: usize,
-    /// What those that run hold.
-    pub(crate) busy: Busy,
-    /// The tree is being dropped; no new work starts.
-    pub(crate) dropped: bool,
-    /// Files that a compaction for garbage wrote and that are garbage still.
-    pub(crate) fruitless: HashSet<FileNumber>,
-    /// How flushes and compactions that the engine starts went lately.
-    pub(crate) flush: Attempts,
-    pub(crate) compaction: Attempts,
-    /// The same of compactions that met damaged files.
-    pub(crate) damaged: Attempts,
-    /// What these were to do: it stays busy, so that others go on.
-    pub(crate) set_aside: Vec<Arc<Plan>>,
-}
 
 /// What the last look at a tree saw, by which the next one knows whether it was quiet since.
 #[derive(Default)]
@@ -122,11 +101,12 @@ impl Tree {
     ) -> Self {
         let newest = runs.iter().flat_map(|run| run.iter()).max_by_key(|sst| sst.number());
         let newest = newest.map(|sst| sst.properties().filter_granularity);
-        let active = Arc::new(Memtable::shaped(budget, snapshots, shape, seed));
+        let active = Arc::new(Memtable::shaped(budget, snapshots.clone(), shape, seed));
         let view = ReadView::new(active, version, runs);
         Self {
             id,
             view: ArcSwap::from_pointee(view),
+            snapshots: Arc::clone(snapshots),
             replacing: Mutex::default(),
             gone: AtomicBool::new(false),
             newest_sparing_delete: AtomicU64::new(0),
@@ -281,7 +261,7 @@ impl Tree {
         deletes_known: Option<SequenceNumber>,
     ) {
         let Some(known) = deletes_known else { return self.view.store(view) };
-        let held = current.active.snapshots().hold_still();
+        let held = self.snapshots.hold_still();
         if self.newest_sparing_delete.load(Ordering::Relaxed) > known.0 {
             held.keep(known, self.id, current);
         }

@@ -12,6 +12,7 @@
 
 use crate::cell::{SequenceNumber, TreeId};
 use crate::locks::{HeldSnapshots, KeptViews};
+use crate::semantics::stripes::Borders;
 use crate::tree::read_view::ReadView;
 use base::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -116,15 +117,6 @@ impl Snapshots {
         self.held.lock().keys().copied().collect()
     }
 
-    /// Where the readers that there are, and those to come, can tell entries apart: the held
-    /// numbers, and what is published. Only a reader that holds nothing, and was late to look, may
-    /// be at another.
-    pub(crate) fn borders(&self) -> Vec<SequenceNumber> {
-        let mut borders = self.live();
-        borders.push(self.published());
-        borders
-    }
-
     fn release(&self, sequence: SequenceNumber) {
         let mut held = self.held.lock();
         if let Some(of_number) = held.get_mut(&sequence) {
@@ -133,6 +125,17 @@ impl Snapshots {
                 held.remove(&sequence);
             }
         }
+    }
+}
+
+impl Borders for Snapshots {
+    /// Where the readers that there are, and those to come, can tell entries apart: the held
+    /// numbers, and what is published. Only a reader that holds nothing, and was late to look, may
+    /// be at another.
+    fn borders(&self) -> Vec<SequenceNumber> {
+        let mut borders = self.live();
+        borders.push(self.published());
+        borders
     }
 }
 

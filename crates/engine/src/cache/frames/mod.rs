@@ -17,14 +17,16 @@
 #![allow(unsafe_code)]
 
 pub(super) mod atomics;
+pub(super) mod block_ref;
 pub(super) mod frame_head;
 pub(super) mod frame_table;
 pub(super) mod free_space;
 pub(super) mod hint;
 
-use super::{BlockRef, CacheKey, Loaded, Plain};
+use super::{CacheKey, Loaded, Plain};
 use crate::shape::Shape;
 use base::memory::{Region, prefetch, undefine};
+use block_ref::BlockRef;
 use crossbeam_epoch::Guard;
 use frame_head::{Contents, FrameHead};
 use hint::{Hint, Place};

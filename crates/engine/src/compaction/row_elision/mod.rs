@@ -15,7 +15,7 @@
 //!    covers in the inputs is of stripe 0 and vanishes by rule 2, and there is nothing below.
 //! 4. *Operands.* Neighbours of one operator and one stripe fold into one operand that carries
 //!    the newer number: every view sees both or none, no tombstone of their stripe lies between
-//!    them (the older would be covered), and `crate::semantics::merge_operator` makes early folding exact. At the
+//!    them (the older would be covered), and `crate::merge_operator` makes early folding exact. At the
 //!    bottom, in stripe 0, an operand also absorbs the put below it. The result stays an
 //!    *operand*: as a put it would forget its operator, and a later operand of another operator,
 //!    which must start afresh, would fold into it. Above the bottom the put stays, since it hides
@@ -36,8 +36,8 @@
 
 use crate::cell::{Entry, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
 use crate::error::Result;
+use crate::merge_operator::{Fold, Operand};
 use crate::semantics::elision_policy::{ElisionPolicy, Verdict};
-use crate::semantics::merge_operator::{Fold, Operand};
 use crate::semantics::row_cursor::RowCursor;
 use crate::semantics::stripes::Stripes;
 

@@ -22,10 +22,10 @@ mod tests;
 pub use sort_run::fuzz;
 
 use crate::batch::ROW_BYTES_MAX;
-use crate::engine::{Engine, Shared};
 use crate::error::{Error, Result};
 use crate::marks::Mark;
 use crate::shape::Shape;
+use crate::state::{Handle, Shared};
 use merge_runs::Merge;
 use row_buffer::Buffer;
 use sort_run::{RunFile, RunWriter};
@@ -91,13 +91,14 @@ pub struct RowSorter {
 struct Place {
     shared: Arc<Shared>,
     /// Keeps it open (invariant 2).
-    _engine: Engine,
+    _open: Handle,
 }
 
 impl RowSorter {
     /// A sort whose files lie in the directory of `engine`.
-    pub(crate) fn new(engine: Engine, shared: Arc<Shared>, options: &SortOptions) -> Result<Self> {
+    pub(crate) fn new(handle: Handle, options: &SortOptions) -> Result<Self> {
         let memory_bytes = options.memory_bytes;
+        let shared = Arc::clone(handle.shared());
         let least = shared.options.shape.sort_memory_bytes_min;
         if memory_bytes < least {
             return Err(Error::InvalidArgument(format!(
@@ -106,7 +107,7 @@ impl RowSorter {
         }
         Ok(Self {
             buffer: Buffer::new(shared.options.shape.sort_chunk_bytes),
-            place: Place { shared, _engine: engine },
+            place: Place { shared, _open: handle },
             memory_bytes,
             runs: Vec::new(),
             rows: 0,

@@ -1,5 +1,6 @@
 use super::sort_run::HEADER_LEN;
 use super::*;
+use crate::engine::Engine;
 use crate::options::Options;
 use base::env::sim::SimEnv;
 use proptest::prelude::*;

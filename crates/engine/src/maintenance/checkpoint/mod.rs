@@ -19,46 +19,44 @@ pub use closed_copy::{Copied, checkpoint_dir, store_id};
 pub use contents::{ContentFile, Contents, DirFile, Point, contents, make_current};
 
 use crate::cell::SequenceNumber;
-use crate::engine::Shared;
 use crate::error::{Error, Result};
 use crate::files::copy_start;
 use crate::health::failure_policy::Task;
 use crate::log::{LogItem, SegmentNumber, written_len};
 use crate::manifest::{self, ManifestSet, State, StoreId};
+use crate::state::Shared;
 use base::env::FileSystem;
 use std::path::Path;
 
-impl Shared {
-    /// See [`crate::Engine::store_id`].
-    pub(crate) fn store_id(&self) -> Result<StoreId> {
-        store_of(&self.manifest, &*self.env.fs, &self.dir)
-    }
+/// See [`crate::Engine::store_id`].
+pub(crate) fn id_of_open_store(shared: &Shared) -> Result<StoreId> {
+    store_of(&shared.manifest, &*shared.env.fs, &shared.dir)
+}
 
-    /// See [`crate::Engine::checkpoint`].
-    pub(crate) fn checkpoint(&self, into: &Path) -> Result<()> {
-        let fs = &*self.env.fs;
-        prepare(fs, into)?;
-        let made = self.fill(into);
-        // What was given up meanwhile.
-        self.obsolete.collect();
-        self.retire_log();
-        if made.is_err() {
-            discard(fs, into);
-        }
-        made.map_err(|error| self.failed(Task::Checkpoint, error))
+/// See [`crate::Engine::checkpoint`].
+pub(crate) fn checkpoint(shared: &Shared, into: &Path) -> Result<()> {
+    let fs = &*shared.env.fs;
+    prepare(fs, into)?;
+    let made = fill(shared, into);
+    // What was given up meanwhile.
+    shared.obsolete.collect();
+    shared.retire_log();
+    if made.is_err() {
+        discard(fs, into);
     }
+    made.map_err(|error| shared.failed(Task::Checkpoint, error))
+}
 
-    fn fill(&self, into: &Path) -> Result<()> {
-        let fs = &*self.env.fs;
-        // Before the manifest is asked: what it names then is not deleted.
-        let _pinned = (self.obsolete.pin(), self.log_segments.pin());
-        let (state, segments) =
-            self.commits.sealed(|| Ok((self.manifest.state(), self.log_segments.numbers())))?;
-        link_ssts(fs, &self.dir, into, &state)?;
-        copy_segments(fs, &self.dir, into, segments, &state)?;
-        fs.sync_dir(into).map_err(|error| Error::io("sync", into, &error))?;
-        manifest::create(fs, into, &state)
-    }
+fn fill(shared: &Shared, into: &Path) -> Result<()> {
+    let fs = &*shared.env.fs;
+    // Before the manifest is asked: what it names then is not deleted.
+    let _pinned = (shared.obsolete.pin(), shared.log_segments.pin());
+    let (state, segments) =
+        shared.commits.sealed(|| Ok((shared.manifest.state(), shared.log_segments.numbers())))?;
+    link_ssts(fs, &shared.dir, into, &state)?;
+    copy_segments(fs, &shared.dir, into, segments, &state)?;
+    fs.sync_dir(into).map_err(|error| Error::io("sync", into, &error))?;
+    manifest::create(fs, into, &state)
 }
 
 /// Makes the directory, which is new or empty.

@@ -26,8 +26,8 @@ pub use report::{Loss, Lost, RepairReport};
 
 use crate::cache::CacheFeatures;
 use crate::cell::{SequenceNumber, TreeId};
-use crate::compaction::execute::Writing;
 use crate::compaction::pick::LAST_RUN;
+use crate::compaction::writing::Writing;
 use crate::error::{Error, Result};
 use crate::files::FileNumber;
 use crate::files::open_files::OpenFiles;

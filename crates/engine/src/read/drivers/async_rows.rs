@@ -16,15 +16,17 @@
 //!    large values of megabytes together, a cache too small to keep what was brought in), the read
 //!    ends as [`RowEnd::Waits`] and is for the blocking driver.
 
-use super::{PointCount, RowSelection, TreeReader, missed};
+use super::{RowSelection, TreeReader, missed};
 use crate::block_loads::blocking_loads::Missed;
 use crate::cell::SequenceNumber;
+use crate::counters::point_counters::PointCount;
 use crate::error::{Error, Result};
 use crate::marks::Mark;
 use crate::read::point::{PointRead, Step};
+use crate::read::scan::view_scan::{self, Blocks};
 use crate::request::Cell;
 use crate::sstable::{Missing, PinnedBlocks};
-use crate::tree::read_view::{Blocks, ReadView};
+use crate::tree::read_view::ReadView;
 use crate::tree::snapshots::Snapshot;
 use crossbeam_epoch as epoch;
 use std::ops::ControlFlow;
@@ -109,7 +111,11 @@ impl RowReads {
             }
             looks_ahead &= all_missed.len() > own;
             let shared = self.tree.shared();
-            match shared.async_loads.fetch(shared, all_missed, &mut self.pinned_blocks).await {
+            match shared
+                .async_loads
+                .fetch(shared.loads(), all_missed, &mut self.pinned_blocks)
+                .await
+            {
                 // It may be of another row; if it is of this one, it comes again.
                 Err(_) if looks_ahead => looks_ahead = false,
                 fetched => fetched?,
@@ -174,7 +180,7 @@ impl RowReads {
     ) -> Result<RowEnd> {
         let (request, parts) = (selection.request(row), self.tree.parts());
         let filters = &self.tree.tree.filter_counters;
-        let mut scan = view.scan(&request, at, parts, filters, Blocks::AtOnce, None)?;
+        let mut scan = view_scan::scan(&view, &request, at, parts, filters, Blocks::AtOnce, None)?;
         let mut lent = 0;
         if scan.next_row()?.is_some() {
             while let Some(cell) = scan.next_cell()? {

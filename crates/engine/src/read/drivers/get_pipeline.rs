@@ -25,8 +25,9 @@
 use crate::block_loads::blocking_loads::Missed;
 use crate::cache::{BlockRef, CacheKey, KeyMap};
 use crate::cell::{FamilyId, Timestamp};
+use crate::counters::point_counters::PointCount;
 use crate::error::{Error, Result};
-use crate::read::drivers::{ColumnOf, Planned, PointCount, TreeReader};
+use crate::read::drivers::{ColumnOf, Planned, TreeReader};
 use crate::sstable::{Block, BlockLoad, PinnedBlocks};
 use crate::tree::snapshots::Snapshot;
 use base::env::read_queue::{Completed, ReadQueue};

@@ -15,17 +15,19 @@ use crate::batch::TimestampRange;
 use crate::block_loads::blocking_loads::{Missed, fetch};
 use crate::cache::BlockRef;
 use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
-use crate::counters::striped::Striped;
-use crate::engine::{Engine, Scan, Shared};
+use crate::counters::point_counters::PointCount;
 use crate::error::{Error, Result};
 use crate::marks::Mark;
 use crate::read::drivers::get_pipeline::{Answer, GetPipeline};
 use crate::read::point::{PointRead, PointReads, Step, Wanted};
-use crate::read::read_parts::ReadParts;
+use crate::read::scan::Scan;
+use crate::read::scan::view_scan::{self, Blocks};
 use crate::request::{Cell, Columns, QualifierRange, RowRange, ScanRequest};
 use crate::sstable::{Block, BlockCache, FilterQuery, PinnedBlocks, RowHit, WantedCells};
+use crate::state::{Handle, Shared};
 use crate::tree::Tree;
-use crate::tree::read_view::{Blocks, ReadView};
+use crate::tree::read_parts::ReadParts;
+use crate::tree::read_view::ReadView;
 use crate::tree::snapshots::Snapshot;
 use arrayvec::ArrayVec;
 use crossbeam_epoch as epoch;
@@ -42,32 +44,9 @@ const QUESTIONS_MAX: usize = 16;
 /// open. Cheap to clone. After the tree is dropped its reads give [`Error::UnknownTree`].
 #[derive(Clone)]
 pub struct TreeReader {
-    engine: Engine,
+    handle: Handle,
     tree: Arc<Tree>,
 }
-
-/// What point reads count.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum PointCount {
-    /// Reads.
-    Reads,
-    /// Those that had to be merged.
-    Merged,
-    /// Blocks they had to bring in.
-    Fetched,
-    /// Of these, those they read from disk themselves.
-    DiskReads,
-    /// Bytes of these.
-    DiskBytes,
-    /// Blocks read side by side with others.
-    Batched,
-}
-
-/// Kinds of [`PointCount`].
-pub(crate) const POINT_COUNTS: usize = 6;
-
-/// Counters of point reads.
-pub(crate) type PointCounters = Striped<POINT_COUNTS>;
 
 /// A column of a row, for [`TreeReader::multi_get`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,8 +70,8 @@ pub(crate) enum Planned {
 }
 
 impl TreeReader {
-    pub(crate) fn new(engine: Engine, tree: Arc<Tree>) -> Self {
-        Self { engine, tree }
+    pub(crate) fn new(handle: Handle, tree: Arc<Tree>) -> Self {
+        Self { handle, tree }
     }
 
     /// The tree's id.
@@ -100,13 +79,8 @@ impl TreeReader {
         self.tree.id
     }
 
-    /// The engine it is of.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
     fn shared(&self) -> &Shared {
-        self.engine.shared()
+        self.handle.shared()
     }
 
     pub(crate) fn parts(&self) -> ReadParts {
@@ -228,13 +202,20 @@ impl TreeReader {
                     Step::Merge => break,
                 }
             };
-            fetch(self.shared(), missed, &mut pinned_blocks)?;
+            fetch(self.shared().loads(), missed, &mut pinned_blocks)?;
         }
         self.count(PointCount::Merged, 1);
         let request = selection.request(row);
         let filters = &self.tree.filter_counters;
-        let mut scan =
-            view.scan(&request, read.snapshot(), self.parts(), filters, Blocks::Waits, None)?;
+        let mut scan = view_scan::scan(
+            &view,
+            &request,
+            read.snapshot(),
+            self.parts(),
+            filters,
+            Blocks::Waits,
+            None,
+        )?;
         let mut lent = 0;
         if scan.next_row()?.is_some() {
             while let Some(cell) = scan.next_cell()? {
@@ -263,7 +244,7 @@ impl TreeReader {
         let pin = snapshot.cloned().map(|snapshot| Box::new((snapshot, Arc::clone(&view))) as _);
         let pin = pin.unwrap_or_else(|| Box::new(Arc::clone(&view)) as _);
         let (filters, ahead) = (&self.tree.filter_counters, &self.shared().readahead);
-        view.scan(request, at, self.parts(), filters, Blocks::Ahead(ahead), Some(pin))
+        view_scan::scan(&view, request, at, self.parts(), filters, Blocks::Ahead(ahead), Some(pin))
     }
 
     /// Takes the get of a column at `snapshot` as far as resident blocks, and what is
@@ -347,7 +328,7 @@ impl TreeReader {
                     Step::Merge => break,
                 }
             };
-            fetch(self.shared(), missed, &mut pinned_blocks)?;
+            fetch(self.shared().loads(), missed, &mut pinned_blocks)?;
         }
         self.merge_newest(view, at, of, use_cell)
     }
@@ -365,7 +346,8 @@ impl TreeReader {
         let rows = ScanRequest::rows(RowRange::single(of.row));
         let request = ScanRequest { columns, versions_max: Some(1), ..rows };
         let filters = &self.tree.filter_counters;
-        let mut scan = view.scan(&request, at, self.parts(), filters, Blocks::Waits, None)?;
+        let mut scan =
+            view_scan::scan(&view, &request, at, self.parts(), filters, Blocks::Waits, None)?;
         if scan.next_row()?.is_none() {
             return Ok(None);
         }
@@ -399,7 +381,7 @@ impl TreeReader {
             if open.is_empty() {
                 return Ok(to_merge);
             }
-            fetch(self.shared(), all_missed, &mut pinned_blocks)?;
+            fetch(self.shared().loads(), all_missed, &mut pinned_blocks)?;
         }
         Mark::FetchesSpent.hit();
         to_merge.extend(open);

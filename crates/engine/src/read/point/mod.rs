@@ -15,21 +15,18 @@
 
 mod resolve_in_block;
 
-use super::read_parts::ReadParts;
 use crate::cell::{Column, SequenceNumber};
 use crate::marks::Mark;
 use crate::request::Cell;
-use crate::sstable::FilterCounters;
 use crate::sstable::{
-    Ahead, Candidate, Descent, FilterQuery, Missing, PinnedBlocks, RowBits, RowCells, WantedCells,
+    Ahead, Candidate, Descent, FilterCounters, FilterQuery, Missing, PinnedBlocks, RowBits,
+    RowCells, WantedCells,
 };
+use crate::tree::read_parts::{RUNS_MAX, ReadParts};
 use crate::tree::read_view::ReadView;
 use arrayvec::ArrayVec;
 use crossbeam_epoch::Guard;
 use resolve_in_block::{Memory, NotSimple};
-
-/// Runs that can be looked at here; a view of more is merged.
-pub(crate) const RUNS_MAX: usize = 16;
 
 /// A block to be brought in: of which run, for which row, and which.
 pub(crate) type Wanted = (usize, Missing);

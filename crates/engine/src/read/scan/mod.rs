@@ -2,8 +2,8 @@
 
 pub mod scan_source;
 pub(crate) mod span_search;
+pub(crate) mod view_scan;
 
-use super::read_parts::ReadParts;
 use super::visible_cells::{Selection, VisibleRow};
 use crate::cell::SequenceNumber;
 use crate::error::Result;
@@ -12,6 +12,7 @@ use crate::request::{Cell, Direction, RowRange, ScanRequest};
 use crate::semantics::dropped_ranges::DroppedAt;
 use crate::semantics::row_cursor::RowCursor;
 use crate::sstable::{RowHit, RowSpan, SimpleCells};
+use crate::tree::read_parts::ReadParts;
 use scan_source::Source;
 use span_search::RowSpanSearch;
 use std::any::Any;

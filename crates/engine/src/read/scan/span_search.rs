@@ -8,11 +8,11 @@
 use super::scan_source::Source;
 use crate::marks::Mark;
 use crate::merge::merge_cursor::MergeCursor;
-use crate::read::read_parts::ReadParts;
 use crate::request::{Direction, RowRange};
 use crate::semantics::dropped_ranges::DroppedAt;
 use crate::semantics::row_cursor::RowCursor;
 use crate::sstable::{RowSpan, WantedCells};
+use crate::tree::read_parts::ReadParts;
 use std::ops::Bound;
 
 /// Searches, but seldom where the rows of several sources alternate.

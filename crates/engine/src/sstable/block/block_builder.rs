@@ -1,10 +1,11 @@
 //! Collects rows and entries column by column and writes them as a data block.
 
 use super::{
-    DATA_BLOCK_BYTES_MAX, Header, KIND_LARGE, LargeValue, Layout, SAMPLE_EVERY,
-    TIMESTAMP_UNIT_COARSE, ValueLayout, decode_column,
+    Header, KIND_LARGE, LargeValue, Layout, SAMPLE_EVERY, TIMESTAMP_UNIT_COARSE, ValueLayout,
+    decode_column,
 };
 use crate::cell::{Column, EntryKey, SequenceNumber, Timestamp};
+use crate::sstable::format::DATA_BLOCK_BYTES_MAX;
 use crate::sstable::format::ints::{put_ints, width_for};
 use crate::sstable::format::key_heads::{HEAD_LEN, TailForm, common_prefix, head_of};
 use base::codec::PutBytes;

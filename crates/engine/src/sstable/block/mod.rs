@@ -33,11 +33,6 @@ use super::format::key_heads::TailForm;
 use crate::cell::Kind;
 use base::codec::PutBytes;
 
-/// Longest raw data block. A block is cut when it is full, and before a row that would make it
-/// overfull by what keys no longer share. So the longest is a full one with the longest row key,
-/// qualifier and inline value on top, and with every column of integers as wide as can be.
-pub(super) const DATA_BLOCK_BYTES_MAX: usize = 4 << 20;
-
 const HEADER_LEN: usize = 64;
 /// Bytes of a row in the directory.
 const DIRECTORY_STRIDE: u8 = 16;

@@ -3,12 +3,21 @@
 //!
 //! Invariant: `header()` and `layout()` give back what `pack` was given.
 
-use super::view::Seen;
 use super::{DIRECTORY_STRIDE, DIRECTORY_STRIDE_WIDE, Header, Layout, ValueLayout};
 use crate::cell::{SequenceNumber, Timestamp};
 use crate::sstable::format::ints::{scale, spread};
 use crate::sstable::format::key_heads::TailForm;
 use std::ops::Range;
+
+/// State of a check of all entries.
+pub(super) struct Seen {
+    /// The newest timestamp of any entry.
+    pub(super) timestamp_max: Timestamp,
+    /// The largest sequence number.
+    pub(super) sequence_max: SequenceNumber,
+    /// No two entries of a row have the same column and timestamp.
+    pub(super) distinct: bool,
+}
 
 const CONTINUED: u8 = 1;
 const CONTINUES: u8 = 2;

@@ -35,6 +35,11 @@ use base::codec::{ByteReader, DecodeError, PutBytes};
 use block_identity::Frames;
 use damage::{Damage, ensure};
 
+/// Longest raw data block. A block is cut when it is full, and before a row that would make it
+/// overfull by what keys no longer share. So the longest is a full one with the longest row key,
+/// qualifier and inline value on top, and with every column of integers as wide as can be.
+pub(in crate::sstable) const DATA_BLOCK_BYTES_MAX: usize = 4 << 20;
+
 /// Newest version of the format that this code reads, and the one it writes.
 pub const FORMAT_VERSION: u16 = 2;
 
@@ -131,7 +136,7 @@ impl BlockType {
 
     fn raw_bytes_max(self) -> usize {
         match self {
-            Self::Data => super::block::DATA_BLOCK_BYTES_MAX,
+            Self::Data => DATA_BLOCK_BYTES_MAX,
             Self::LargeValue => VALUE_BYTES_MAX,
             Self::TopIndex | Self::RangeTombstones => WHOLE_FILE_BYTES_MAX,
             Self::Filter | Self::Index | Self::Properties => BLOCK_RAW_BYTES_MAX,

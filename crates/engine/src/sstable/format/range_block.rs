@@ -9,7 +9,16 @@
 use super::damage::{Damage, ensure};
 use crate::batch::ROW_BYTES_MAX;
 use crate::cell::{RangeTombstone, SequenceNumber};
+use crate::request::RowRange;
 use base::codec::{ByteReader, DecodeError, PutBytes};
+
+/// From the smallest start to the largest end.
+pub(crate) fn hull(tombstones: &[RangeTombstone]) -> Option<RowRange> {
+    let start = tombstones.iter().map(|tombstone| &tombstone.start).min()?.clone();
+    let unbounded = tombstones.iter().any(|tombstone| tombstone.end.is_none());
+    let end = tombstones.iter().filter_map(|tombstone| tombstone.end.as_ref()).max();
+    Some(RowRange { start, end: end.filter(|_| !unbounded).cloned() })
+}
 
 /// Encodes tombstones that are in order.
 pub(crate) fn encode(tombstones: &[RangeTombstone]) -> Vec<u8> {

@@ -1,8 +1,8 @@
 //! Shows an SSTable as text.
 
 use crate::cache::CacheFill;
+use crate::cell::TreeId;
 use crate::error::{Error, Result};
-use crate::maintenance::dump::DumpOptions;
 use crate::request::RowRange;
 use crate::sstable::SstReader;
 use crate::sstable::block::{BlockView, CellValue};
@@ -11,6 +11,39 @@ use crate::sstable::read::typed_refs::IndexRef;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+/// What of a file is shown.
+#[derive(Debug, Clone)]
+pub struct DumpOptions {
+    /// Only this tree, of manifests and logs; an SSTable is of one tree anyway.
+    pub tree: Option<TreeId>,
+    /// Only these rows, of SSTables and logs.
+    pub rows: RowRange,
+    /// Whether entries are shown, or only what leads to them.
+    pub entries: bool,
+    /// Values are shown up to this many bytes.
+    pub value_bytes_max: usize,
+}
+
+impl Default for DumpOptions {
+    fn default() -> Self {
+        Self { tree: None, rows: RowRange::ALL, entries: true, value_bytes_max: 64 }
+    }
+}
+
+impl DumpOptions {
+    /// A value as it is shown.
+    pub(crate) fn value(&self, value: &[u8]) -> String {
+        match value.len() {
+            len if len <= self.value_bytes_max => value.escape_ascii().to_string(),
+            len => format!("{}... ({len} bytes)", value[..self.value_bytes_max].escape_ascii()),
+        }
+    }
+
+    pub(crate) fn wants(&self, tree: Option<TreeId>) -> bool {
+        self.tree.is_none() || tree.is_none() || tree == self.tree
+    }
+}
 
 impl SstReader {
     /// Writes the file as text: its frame, properties, range tombstones, index, and every block

@@ -11,6 +11,7 @@
 //! it was read.
 
 use super::point_lookup::Missing;
+use super::sst_file::{Scratch, with_scratch};
 use super::sst_reader::SstReader;
 use super::typed_refs::IndexRef;
 use crate::cache::{
@@ -27,38 +28,8 @@ use crate::sstable::index::{IndexMeta, IndexPartition, encode_column};
 use crate::sstable::{Block, BlockCache, Content};
 use base::env::fs::ReadFile;
 use base::env::read_queue::{ReadBuffer, ReadQueue};
-use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
-
-/// Memory of a thread that is kept from one read to the next, for each of its two buffers: enough
-/// for data blocks. A larger one is rare and dwarfs an allocation, and threads may be hundreds.
-const KEPT_BYTES_MAX: usize = 80 << 10;
-
-/// Memory that blocks pass through.
-#[derive(Default)]
-pub(crate) struct Scratch {
-    /// A block as it lies in the file.
-    pub(crate) framed: Vec<u8>,
-    /// A block decompressed.
-    pub(crate) raw: Vec<u8>,
-}
-
-/// Calls `run` with the scratch memory of this thread; what it holds is arbitrary.
-pub(crate) fn with_scratch<R>(run: impl FnOnce(&mut Scratch) -> R) -> R {
-    thread_local! {
-        static SCRATCH: RefCell<Scratch> = RefCell::default();
-    }
-    SCRATCH.with_borrow_mut(|scratch| {
-        let result = run(scratch);
-        for buffer in [&mut scratch.framed, &mut scratch.raw] {
-            if buffer.len() > KEPT_BYTES_MAX {
-                *buffer = Vec::new();
-            }
-        }
-        result
-    })
-}
 
 /// Reference to a block, and the data that the block is checked against.
 #[derive(Clone, Copy)]

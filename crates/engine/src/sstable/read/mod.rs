@@ -4,9 +4,9 @@
 //! May use `format`, `block`, `index` and `filter`.
 
 pub(super) mod block_load;
+mod block_reads;
 pub(super) mod pinned_blocks;
 pub(super) mod point_lookup;
-pub(super) mod readahead;
 pub(super) mod sst_file;
 pub(super) mod sst_reader;
 pub(super) mod sst_run;

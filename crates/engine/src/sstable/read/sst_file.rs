@@ -3,16 +3,45 @@
 //! A block is read whole, with its trailer, and its checksum verified before anybody looks at it.
 //! Every failure to make sense of bytes is `Error::Corruption` with the file and an absolute offset.
 
-use super::block_load::with_scratch;
 use crate::error::{Error, Result};
 use crate::files::{FileIdentity, FileNumber};
 use crate::sstable::format::block_identity::{Frames, HEADER_LEN, decode_header};
 use crate::sstable::format::damage::Damage;
 use crate::sstable::format::{BlockType, FOOTER_LEN, Footer, FooterError, Handle, unseal};
 use base::env::fs::ReadFile;
+use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Memory of a thread that is kept from one read to the next, for each of its two buffers: enough
+/// for data blocks. A larger one is rare and dwarfs an allocation, and threads may be hundreds.
+const KEPT_BYTES_MAX: usize = 80 << 10;
+
+/// Memory that blocks pass through.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    /// A block as it lies in the file.
+    pub(crate) framed: Vec<u8>,
+    /// A block decompressed.
+    pub(crate) raw: Vec<u8>,
+}
+
+/// Calls `run` with the scratch memory of this thread; what it holds is arbitrary.
+pub(crate) fn with_scratch<R>(run: impl FnOnce(&mut Scratch) -> R) -> R {
+    thread_local! {
+        static SCRATCH: RefCell<Scratch> = RefCell::default();
+    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        let result = run(scratch);
+        for buffer in [&mut scratch.framed, &mut scratch.raw] {
+            if buffer.len() > KEPT_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
+        result
+    })
+}
 
 /// The file of an SSTable, its name for messages, and its length when it was opened.
 pub(crate) struct Source {

@@ -10,26 +10,21 @@
 //!
 //! Readers are shared freely between threads; nothing in them changes after `open`.
 
-use super::block_load::{BlockLoad, Lead};
 use super::sst_file::Source;
-use super::typed_refs::{DataRef, FilterRef, IndexRef, ValueRef};
-use crate::cache::{CacheFill, CacheKey, Hint, PinnedBlock};
+use super::typed_refs::{FilterRef, IndexRef};
+use crate::cache::{CacheFill, CacheKey};
 use crate::cell::{RangeTombstone, SequenceNumber};
 use crate::error::{Error, Result};
 use crate::files::{FileIdentity, FileNumber};
 use crate::memory::budget::{Charge, Use};
 use crate::options::ReadPath;
 use crate::request::{Direction, RowRange};
-use crate::sstable::block::LargeValue;
+use crate::sstable::BlockCache;
 use crate::sstable::filter::FilterQuery;
 use crate::sstable::format::damage::ensure;
 use crate::sstable::format::properties::Properties;
-use crate::sstable::format::range_block;
-use crate::sstable::format::{BlockType, Footer, Handle};
+use crate::sstable::format::{BlockType, Footer, Handle, range_block};
 use crate::sstable::index::top_index::TopIndex;
-use crate::sstable::rows::sst_cursor::{Place, SstCursor};
-use crate::sstable::write::sst_builder::hull;
-use crate::sstable::{Block, BlockCache};
 use base::env::fs::ReadFile;
 use std::ops::Range;
 use std::path::Path;
@@ -37,6 +32,20 @@ use std::sync::Arc;
 
 /// What the version, its run and the file handle take for an open SSTable, about.
 const KNOWN_ELSEWHERE_BYTES: usize = 400;
+
+/// A data block of the file, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) partition: usize,
+    pub(crate) block: usize,
+}
+
+impl Place {
+    /// The place after it, if the partition goes on.
+    pub(crate) fn following(self) -> Self {
+        Self { block: self.block + 1, ..self }
+    }
+}
 
 /// An open SSTable.
 pub struct SstReader {
@@ -200,7 +209,7 @@ impl SstReader {
 
     /// From the smallest start to the largest end of the dropped row ranges; `None` without any.
     pub fn dropped(&self) -> Option<RowRange> {
-        hull(&self.range_tombstones)
+        range_block::hull(&self.range_tombstones)
     }
 
     /// Bytes of memory held while the file is open, cached blocks not counted: what is read of it,
@@ -280,11 +289,6 @@ impl SstReader {
         Ok(filter.map_or(FilterOf::Absent, FilterOf::Found))
     }
 
-    /// A cursor over the file's entries.
-    pub fn cursor(self: &Arc<Self>, fill: CacheFill) -> SstCursor {
-        SstCursor::new(Arc::clone(self), fill)
-    }
-
     /// The first row of each index partition, in order, a row of several partitions several times;
     /// each with about the bytes that the file has for it. Nothing is read.
     pub(crate) fn partition_rows(&self) -> impl Iterator<Item = (&[u8], u64)> {
@@ -359,38 +363,9 @@ impl SstReader {
         self.given
     }
 
-    /// The index partition at `at`.
-    pub(crate) fn index(&self, at: usize, fill: CacheFill) -> Result<IndexRef> {
-        let lead = self.index_lead(at);
-        IndexRef::new(self.load(&lead, fill)?).ok_or_else(|| self.wrong_type(lead.handle()))
-    }
-
     /// Returns whether prefix indexes are used.
     pub(crate) fn uses_prefix_index(&self) -> bool {
         self.by_prefix
-    }
-
-    /// The data block at `block` of `index`.
-    pub(crate) fn data(&self, index: &IndexRef, block: usize, fill: CacheFill) -> Result<DataRef> {
-        self.data_noting(index, block, fill, &mut false)
-    }
-
-    /// The same; sets `missed` if it was read from disk.
-    pub(crate) fn data_noting(
-        &self,
-        index: &IndexRef,
-        block: usize,
-        fill: CacheFill,
-        missed: &mut bool,
-    ) -> Result<DataRef> {
-        let lead = Lead::data(index, block);
-        DataRef::new(self.load_noting(&lead, fill, missed)?)
-            .ok_or_else(|| self.wrong_type(lead.handle()))
-    }
-
-    /// The data block that `load` brought in.
-    pub(crate) fn data_of(&self, pin: PinnedBlock<Block>, load: &BlockLoad) -> Result<DataRef> {
-        DataRef::new(pin).ok_or_else(|| self.wrong_type(load.handle()))
     }
 
     /// The data block beside the one at `place`, in `direction`; `None` at the end of the file.
@@ -413,12 +388,6 @@ impl SstReader {
         }
     }
 
-    /// The data block at `block` of `index`, if it is in memory. Not counted.
-    pub(crate) fn resident_data(&self, index: &IndexRef, block: usize) -> Option<DataRef> {
-        let lead = Lead::data(index, block);
-        self.resident(&lead).and_then(DataRef::new)
-    }
-
     /// Asks the processor to fetch what says whether the block is where its hint says, and the
     /// parts of the block that `parts` names by its prefetch hint.
     pub(crate) fn prefetch_data<const N: usize>(
@@ -428,24 +397,6 @@ impl SstReader {
         parts: impl FnOnce(u32) -> [Range<usize>; N],
     ) {
         self.cache.prefetch(&index.hints()[block], parts);
-    }
-
-    /// The filter partition at `at`; `None` if it has none.
-    pub(crate) fn filter(&self, at: usize, fill: CacheFill) -> Result<Option<FilterRef>> {
-        let Some(lead) = self.filter_lead(at) else { return Ok(None) };
-        let filter = FilterRef::new(self.load(&lead, fill)?);
-        filter.ok_or_else(|| self.wrong_type(lead.handle())).map(Some)
-    }
-
-    /// A large value, of the length its entry says, to which `hint` leads.
-    pub(crate) fn large_value(
-        &self,
-        large: LargeValue,
-        hint: &Hint,
-        fill: CacheFill,
-    ) -> Result<ValueRef> {
-        let lead = Lead::large_value(large, hint);
-        ValueRef::new(self.load(&lead, fill)?).ok_or_else(|| self.wrong_type(lead.handle()))
     }
 
     pub(crate) fn key(&self, handle: Handle) -> CacheKey {

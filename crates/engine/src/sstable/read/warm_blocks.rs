@@ -23,7 +23,7 @@ use crate::request::Direction;
 use crate::sstable::block::{BlockView, decode_column};
 use crate::sstable::index::encode_column;
 use crate::sstable::index::top_index::Partition;
-use crate::sstable::rows::sst_cursor::Place;
+use crate::sstable::read::sst_reader::Place;
 use std::cmp::Reverse;
 use std::sync::Arc;
 

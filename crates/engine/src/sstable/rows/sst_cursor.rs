@@ -19,11 +19,18 @@ use crate::semantics::row_cursor::RowCursor;
 use crate::sstable::block::{CellValue, aimed_walk, rows_left};
 use crate::sstable::format::ints::partition;
 use crate::sstable::read::point_lookup::RowHit;
-use crate::sstable::read::readahead::Readahead;
-use crate::sstable::read::sst_reader::SstReader;
+use crate::sstable::read::sst_reader::{Place, SstReader};
 use crate::sstable::read::typed_refs::{DataRef, IndexRef, ValueRef};
+use crate::sstable::rows::readahead::Readahead;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
+
+impl SstReader {
+    /// A cursor over the file's entries.
+    pub fn cursor(self: &Arc<Self>, fill: CacheFill) -> SstCursor {
+        SstCursor::new(Arc::clone(self), fill)
+    }
+}
 
 /// A cursor over one SSTable.
 pub struct SstCursor {
@@ -41,20 +48,6 @@ pub struct SstCursor {
     row: Vec<u8>,
     /// The large value lent last.
     value: Option<ValueRef>,
-}
-
-/// A data block of the file, in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) partition: usize,
-    pub(crate) block: usize,
-}
-
-impl Place {
-    /// The place after it, if the partition goes on.
-    fn following(self) -> Self {
-        Self { block: self.block + 1, ..self }
-    }
 }
 
 /// Where the cursor stands.

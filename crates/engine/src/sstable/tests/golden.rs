@@ -172,10 +172,7 @@ fn a_dump_shows_every_entry() {
     let (rows, dropped) = golden_rows();
     let (bytes, _) = build(&rows, &dropped, &options());
     let mut text = Vec::new();
-    open(bytes)
-        .unwrap()
-        .dump(&crate::maintenance::dump::DumpOptions::default(), &mut text)
-        .unwrap();
+    open(bytes).unwrap().dump(&crate::sstable::DumpOptions::default(), &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     for shown in
         ["row ab\\x00\n", "300:large Column Put @1700000000000000 #16 at ", "dropped [x, end) #21"]

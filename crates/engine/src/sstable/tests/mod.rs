@@ -12,15 +12,14 @@ mod together;
 
 use super::*;
 use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX};
-use crate::cache::CacheFeatures;
-use crate::cache::CacheFill;
+use crate::cache::{CacheFeatures, CacheFill};
 use crate::cell::{
     Column, Entry, FamilyId, Kind, RangeTombstone, Scope, SequenceNumber, Timestamp,
 };
 use crate::error::{Error, Result};
+use crate::merge_operator::{Operand, Operator};
 use crate::options::{Compression, FilterGranularity, ReadPath};
 use crate::request::RowRange;
-use crate::semantics::merge_operator::{Operand, Operator};
 use crate::semantics::model::OwnedEntry;
 use crate::semantics::row_cursor::RowCursor;
 use crate::shape::Shape;

@@ -25,8 +25,7 @@ use crate::sstable::format::ages::Ages;
 use crate::sstable::format::block_identity::Frames;
 use crate::sstable::format::origin::Origin;
 use crate::sstable::format::properties::{Deferred, Properties};
-use crate::sstable::format::range_block;
-use crate::sstable::format::{BlockType, Footer, Handle, Sealer};
+use crate::sstable::format::{BlockType, Footer, Handle, Sealer, range_block};
 use crate::sstable::index::top_index::{Partition, TopIndex};
 use crate::sstable::index::{IndexEntry, RowPrefixes, encode_column, encode_partition};
 use base::env::fs::WriteFile;
@@ -478,7 +477,7 @@ impl SstBuilder {
     }
 
     fn summary(self) -> SstSummary {
-        let dropped = hull(&self.tombstones);
+        let dropped = range_block::hull(&self.tombstones);
         let start = dropped.as_ref().map(|range| range.start.clone()).unwrap_or_default();
         let without_entries = self.properties.entries == 0;
         let Properties { first_row, last_row, .. } = self.properties;
@@ -508,14 +507,6 @@ impl std::fmt::Debug for SstBuilder {
 enum Continues {
     Yes,
     No,
-}
-
-/// From the smallest start to the largest end.
-pub(crate) fn hull(tombstones: &[RangeTombstone]) -> Option<RowRange> {
-    let start = tombstones.iter().map(|tombstone| &tombstone.start).min()?.clone();
-    let unbounded = tombstones.iter().any(|tombstone| tombstone.end.is_none());
-    let end = tombstones.iter().filter_map(|tombstone| tombstone.end.as_ref()).max();
-    Some(RowRange { start, end: end.filter(|_| !unbounded).cloned() })
 }
 
 fn empty_properties(options: &SstOptions) -> Properties {

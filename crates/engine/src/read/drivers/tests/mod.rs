@@ -3,6 +3,7 @@ mod wide_rows;
 
 use super::*;
 use crate::batch::WriteBatch;
+use crate::engine::Engine;
 use crate::options::{Durability, FilterGranularity, Options, TreeOptions};
 use crate::request::Direction;
 use crate::semantics::model::testing::{batches, put_and_delete_batches, put_batches, requests};

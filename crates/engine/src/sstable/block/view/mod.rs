@@ -7,7 +7,7 @@
 mod block_check;
 mod entries;
 
-use super::packed_meta::probable_rows;
+use super::packed_meta::{Seen, probable_rows};
 use super::{DataMeta, Header, LargeValue, Layout, SAMPLE_EVERY};
 use crate::batch::QUALIFIER_BYTES_MAX;
 use crate::cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp};
@@ -18,16 +18,6 @@ use base::memory::{prefetch, prefetch_rest};
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 use std::ops::Range;
-
-/// State of a check of all entries.
-pub(super) struct Seen {
-    /// The newest timestamp of any entry.
-    pub(super) timestamp_max: Timestamp,
-    /// The largest sequence number.
-    pub(super) sequence_max: SequenceNumber,
-    /// No two entries of a row have the same column and timestamp.
-    distinct: bool,
-}
 
 /// A data block whose every byte was checked.
 #[derive(Debug, Clone, Copy)]

@@ -8,138 +8,15 @@
 //! 3. Nobody writes to the store of another owner: no batch, no tree, no file. Reads, flushes and
 //!    compactions, which change nothing of what it holds, go on.
 
-use crate::cell::{FamilyId, TreeId};
-use crate::engine::{Engine, Shared};
+use crate::cell::TreeId;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::manifest::{Edit, LogPosition, ManifestSet, Owner, State};
 use crate::options::Options;
-use crate::request::{RowRange, ScanRequest};
+use crate::state::ownership::SCHEMA;
 use crate::tree::Tree;
 use base::env::Env;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// The tree of a server's schema.
-const SCHEMA: TreeId = TreeId(1);
-/// The row of a server's schema that is there before any tree of a table is.
-const NEXT_TREE: &[u8] = b"next_tree";
-/// How all others began, before there were owners.
-const TABLES: &[u8] = b"table/";
-
-/// What an open engine knows of its owner.
-#[derive(Debug, Default)]
-pub(crate) struct Ownership {
-    /// Of a store of before owners: what it has tells.
-    told_by_contents: Option<Owner>,
-    /// Whether the store is a server's, and was not claimed by one.
-    foreign: AtomicBool,
-}
-
-impl Ownership {
-    /// Reads whose store `engine` has open.
-    pub(crate) fn look(engine: &Engine) -> Result<Self> {
-        let owner = engine.shared().manifest.state().owner;
-        let told_by_contents = match owner {
-            Some(_) => None,
-            // Whoever opens it finds the damage where it matters to him.
-            None => match by_contents(engine) {
-                Err(Error::Corruption { .. }) => None,
-                told => told?,
-            },
-        };
-        let foreign = owner.or(told_by_contents) == Some(Owner::Server);
-        Ok(Self { told_by_contents, foreign: AtomicBool::new(foreign) })
-    }
-}
-
-/// The owner that the contents of a store of before owners tell.
-fn by_contents(engine: &Engine) -> Result<Option<Owner>> {
-    let trees = engine.trees();
-    if trees.is_empty() {
-        return Ok(None);
-    }
-    if !trees.contains(&SCHEMA) {
-        return Ok(Some(Owner::Embedder));
-    }
-    let mut scan = engine.scan(SCHEMA, &ScanRequest::rows(RowRange::ALL), None)?;
-    let mut numbered = false;
-    let mut rows = 0;
-    while let Some(row) = scan.next_row()? {
-        rows += 1;
-        numbered |= row == NEXT_TREE;
-        if row != NEXT_TREE && !row.starts_with(TABLES) {
-            return Ok(Some(Owner::Embedder));
-        }
-        match scan.next_cell()? {
-            Some(cell) if cell.family == FamilyId(1) && cell.qualifier.is_empty() => {}
-            _ => return Ok(Some(Owner::Embedder)),
-        }
-    }
-    Ok(match (numbered, rows, trees.len()) {
-        (true, ..) => Some(Owner::Server),
-        // Both make tree 1 before anything is in it.
-        (false, 0, 1) => None,
-        _ => Some(Owner::Embedder),
-    })
-}
-
-impl Shared {
-    /// Whose the store is; `None` while it is nobody's.
-    pub(crate) fn owner(&self) -> Option<Owner> {
-        let told_by_contents = self.ownership.get().and_then(|known| known.told_by_contents);
-        self.manifest.state().owner.or(told_by_contents)
-    }
-
-    /// Refuses to write to the store of a server that did not claim it.
-    pub(crate) fn check_owner(&self) -> Result<()> {
-        match self.ownership.get() {
-            Some(known) if known.foreign.load(Ordering::Relaxed) => {
-                Err(self.refusal(Owner::Server))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn refusal(&self, owner: Owner) -> Error {
-        let what = match owner {
-            Owner::Server => {
-                "it belongs to a server, and other programs write to it through that server; \
-                 copy it and read the copy, or choose another directory"
-            }
-            Owner::Embedder => {
-                "it belongs to a program that embeds the engine, and servers do not know its \
-                 trees; make tables of them with 'stele adopt', or choose another directory"
-            }
-        };
-        Error::Unusable { dir: self.dir.clone(), what: what.to_owned() }
-    }
-
-    /// The edit that tells the owner, if `state` does not and a tree is about to be made.
-    pub(crate) fn owning(&self, state: &State) -> Option<Edit> {
-        let owner = self.owner().unwrap_or(Owner::Embedder);
-        state.owner.is_none().then_some(Edit::Owner(owner))
-    }
-
-    /// See [`Engine::claim`].
-    pub(crate) fn claim(&self, owner: Owner) -> Result<()> {
-        match self.owner() {
-            Some(other) if other != owner => Err(self.refusal(other)),
-            _ => self.give_to(owner),
-        }
-    }
-
-    /// See [`Engine::give_to`].
-    pub(crate) fn give_to(&self, owner: Owner) -> Result<()> {
-        self.manifest.change(|state| match state.owner {
-            Some(known) if known == owner => Ok(Vec::new()),
-            _ => Ok(vec![Edit::Owner(owner)]),
-        })?;
-        if let Some(known) = self.ownership.get() {
-            known.foreign.store(false, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-}
 
 /// Gives the store in `dir`, which nobody has open, from an embedding program to servers. The trees
 /// that a server keeps for itself, those below 16, get other ids; tells from which to which. Trees
@@ -229,8 +106,10 @@ fn move_low_trees(state: &State, edits: &mut Vec<Edit>) -> Vec<(TreeId, TreeId)>
 mod tests {
     use super::*;
     use crate::batch::WriteBatch;
-    use crate::cell::{Column, Timestamp};
+    use crate::cell::{Column, FamilyId, Timestamp};
     use crate::options::TreeOptions;
+    use crate::recovery::owner_of_contents::by_contents;
+    use crate::request::{RowRange, ScanRequest};
     use base::env::sim::SimEnv;
 
     const DIR: &str = "data";
@@ -291,7 +170,9 @@ mod tests {
                 engine.create_tree(TreeId(*tree), TreeOptions::default()).unwrap();
             }
             rows.iter().for_each(|row| write(&engine, TreeId(1), row));
-            assert_eq!(by_contents(&engine).unwrap(), owner, "{trees:?} {rows:?}");
+            let schema = || engine.scan(SCHEMA, &ScanRequest::rows(RowRange::ALL), None);
+            let told = by_contents(&engine.trees(), schema).unwrap();
+            assert_eq!(told, owner, "{trees:?} {rows:?}");
         }
     }
 

@@ -14,16 +14,15 @@
 //!    ends before a block to which the index does not lead or that cannot lie in the file, and that
 //!    block is read, and its error found, in the usual way.
 
-use super::block_load::BlockLoad;
-use super::sst_reader::SstReader;
-use super::typed_refs::{DataRef, IndexRef};
 use crate::cache::CacheFill;
 use crate::counters::striped::Striped;
 use crate::error::Result;
 use crate::marks::Mark;
 use crate::request::{Direction, RowRange};
 use crate::shape::Shape;
-use crate::sstable::rows::sst_cursor::Place;
+use crate::sstable::read::block_load::BlockLoad;
+use crate::sstable::read::sst_reader::{Place, SstReader};
+use crate::sstable::read::typed_refs::{DataRef, IndexRef};
 use base::env::FileSystem;
 use base::env::read_queue::{Completed, ReadBuffer, ReadQueue};
 use std::collections::VecDeque;

@@ -1,7 +1,9 @@
 //! What reads need of an engine's options, in one small value, so that a read finds it together.
 
-use super::point::RUNS_MAX;
 use crate::options::{Options, ReadPath};
+
+/// Runs that can be looked at here; a view of more is merged.
+pub(crate) const RUNS_MAX: usize = 16;
 
 /// See the file header.
 #[derive(Debug, Clone, Copy)]
