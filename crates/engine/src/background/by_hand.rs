@@ -45,7 +45,7 @@ impl Drop for FlushTurn<'_> {
     fn drop(&mut self) {
         self.tree.work.lock().flushing = false;
         self.shared.progressed.notify_all();
-        scheduler::schedule(&self.shared, self.tree);
+        scheduler::schedule(self.shared, self.tree);
     }
 }
 

@@ -180,7 +180,7 @@ impl RowReads {
     ) -> Result<RowEnd> {
         let (request, parts) = (selection.request(row), self.tree.parts());
         let filters = &self.tree.tree.filter_counters;
-        let mut scan = view_scan::scan(&view, &request, at, parts, filters, Blocks::AtOnce, None)?;
+        let mut scan = view_scan::scan(view, &request, at, parts, filters, Blocks::AtOnce, None)?;
         let mut lent = 0;
         if scan.next_row()?.is_some() {
             while let Some(cell) = scan.next_cell()? {

@@ -347,7 +347,7 @@ impl TreeReader {
         let request = ScanRequest { columns, versions_max: Some(1), ..rows };
         let filters = &self.tree.filter_counters;
         let mut scan =
-            view_scan::scan(&view, &request, at, self.parts(), filters, Blocks::Waits, None)?;
+            view_scan::scan(view, &request, at, self.parts(), filters, Blocks::Waits, None)?;
         if scan.next_row()?.is_none() {
             return Ok(None);
         }
