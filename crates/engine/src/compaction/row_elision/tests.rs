@@ -208,3 +208,19 @@ fn a_version_that_is_deleted_above_the_inputs_does_not_count() {
     assert_eq!(left(0), 2, "the older version may be the newest that there is");
     assert_eq!(left(1), 1, "another row's delete keeps nothing");
 }
+
+#[test]
+fn counts_are_added_up_each_by_itself() {
+    let of = |n: u64| ElisionCounts {
+        seen: n,
+        shadowed: 2 * n,
+        covered: 3 * n,
+        tombstones: 4 * n,
+        folded: 5 * n,
+        garbage: 6 * n,
+        outnumbered: 7 * n,
+    };
+    let mut sum = of(10);
+    sum += of(3);
+    assert_eq!(sum, of(13));
+}
