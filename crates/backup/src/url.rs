@@ -213,10 +213,10 @@ mod tests {
         for (text, says) in [
             ("", "empty"),
             ("gs://bucket/prefix", "s3://BUCKET/PREFIX"),
-            ("s3:///prefix", "no bucket"),
+            ("s3:///prefix", "does not name a bucket"),
             ("s3://key:secret@bucket/prefix", "credentials"),
             ("s3://bucket/prefix?x=1", "s3://BUCKET/PREFIX"),
-            ("/nowhere/at/all", "no directory"),
+            ("/nowhere/at/all", "does not exist"),
         ] {
             let refused = open(text, &S3Options::default()).err().map(|error| error.to_string());
             assert!(
