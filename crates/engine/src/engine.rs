@@ -238,7 +238,7 @@ impl Engine {
         crate::background::scheduler::set_compactions_paused(self.shared(), false);
     }
 
-    /// Whether compactions are paused.
+    /// Returns whether compactions are paused.
     pub fn compactions_paused(&self) -> bool {
         self.shared().compactions.are_paused()
     }

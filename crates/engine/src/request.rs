@@ -44,17 +44,17 @@ impl RowRange {
         within.then_some(prefix)
     }
 
-    /// Whether `row` lies in the range.
+    /// Returns whether `row` lies in the range.
     pub fn contains(&self, row: &[u8]) -> bool {
         self.start.as_slice() <= row && self.end.as_deref().is_none_or(|end| row < end)
     }
 
-    /// Whether no row can lie in the range.
+    /// Returns whether no row can lie in the range.
     pub fn is_empty(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end <= &self.start)
     }
 
-    /// Whether the range can hold only the row it starts with.
+    /// Returns whether the range can hold only the row it starts with.
     pub fn is_single(&self) -> bool {
         self.end.as_ref().is_some_and(|end| {
             end.split_last().is_some_and(|(last, head)| *last == 0 && head == self.start)
@@ -156,7 +156,7 @@ impl Columns {
             .map_or(Wanted::NoMore, |next| Wanted::NotBefore(Column::of(next.family, &next.start)))
     }
 
-    /// Whether any column of `family` is wanted.
+    /// Returns whether any column of `family` is wanted.
     pub fn wants_family(&self, family: FamilyId) -> bool {
         match self {
             Self::All => true,

@@ -27,7 +27,7 @@ pub(crate) struct Batch {
     pub(crate) slot: u8,
     pub(crate) writer: u8,
     pub(crate) number: u64,
-    /// Whether its cells, which are in order then, go past the log.
+    /// True if its cells, which are in order then, go past the log.
     pub(crate) ingested: bool,
     changes: Vec<Change>,
 }

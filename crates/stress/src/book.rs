@@ -30,7 +30,7 @@ pub(crate) struct Book {
 /// What is saved; `Row` is the cells of a row.
 #[derive(Serialize, Deserialize)]
 struct Saved<Row> {
-    /// Whether trees were being replaced: some of `trees` may not be there yet, and are empty;
+    /// True if trees were being replaced: some of `trees` may not be there yet, and are empty;
     /// others may still be there.
     replacing: bool,
     trees: Vec<u32>,

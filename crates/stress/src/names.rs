@@ -45,7 +45,7 @@ impl Spot {
         (spot.key() == key).then_some(spot)
     }
 
-    /// Whether the row is wider than a block.
+    /// Returns whether the row is wider than a block.
     pub(crate) fn is_wide(self) -> bool {
         self.row % GROUP == GROUP - 1
     }

@@ -30,7 +30,7 @@ pub(crate) const SLOTS: u8 = 3;
 #[derive(Debug)]
 pub(crate) struct Cycle {
     pub(crate) options: Options,
-    /// Whether reads of files go through io_uring.
+    /// True if reads of files go through io_uring.
     pub(crate) uring: bool,
     /// Background threads.
     pub(crate) threads: usize,

@@ -75,7 +75,7 @@ struct Worker {
     cycle: Cycle,
     book: Book,
     expected: Expected,
-    /// Whether trees were being replaced when the last worker was killed.
+    /// True if trees were being replaced when the last worker was killed.
     replacing: bool,
     store: PathBuf,
     copy: PathBuf,

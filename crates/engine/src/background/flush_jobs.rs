@@ -100,7 +100,7 @@ fn give_up(shared: &Shared, written: &Written) {
     shared.obsolete.add(written.readers.iter().cloned());
 }
 
-/// Whether memtables of `tree` wait until a compaction leaves a place for a run.
+/// Returns whether memtables of `tree` wait until a compaction leaves a place for a run.
 pub(crate) fn holds_flushes(shared: &Shared, tree: &Tree) -> bool {
     let view = tree.look();
     if view.frozen.is_empty() {

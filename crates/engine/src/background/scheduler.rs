@@ -216,7 +216,7 @@ pub(crate) fn keep_looking(shared: &Arc<Shared>) {
     });
 }
 
-/// Whether compactions of `tree` may start by themselves now.
+/// Returns whether compactions of `tree` may start by themselves now.
 fn may_compact(shared: &Shared, tree: &Tree) -> bool {
     let runs = tree.look().version.levels[0].len();
     // One run before writers are slowed.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub(super) struct Started {
     pub(super) tree: Arc<Tree>,
     pub(super) plan: Arc<Plan>,
-    /// Whether it is then set aside.
+    /// True if it is then set aside.
     pub(super) damaged: bool,
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct LoadContext<'a> {
     pub(crate) counters: &'a PointCounters,
     /// How long reads that went to the disk waited.
     pub(crate) waits: &'a ReadWaits,
-    /// Whether blocks are read side by side.
+    /// True if blocks are read side by side.
     pub(crate) batched: bool,
     /// Bytes that are in flight at once.
     pub(crate) bytes_max: u64,

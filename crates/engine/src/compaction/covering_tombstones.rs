@@ -63,7 +63,7 @@ impl Dropped {
         Self { stripes: stripes.collect() }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.stripes.is_empty()
     }

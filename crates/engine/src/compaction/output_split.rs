@@ -48,7 +48,7 @@ impl Splitter {
         Some(cut.clone())
     }
 
-    /// Whether an output that has `bytes` bytes ends before `row`.
+    /// Returns whether an output that has `bytes` bytes ends before `row`.
     pub fn is_full(&mut self, row: &[u8], bytes: u64) -> bool {
         while let Some(sst) = self.below.get(self.next_below)
             && sst.first_row.as_slice() <= row

@@ -73,7 +73,7 @@ pub(super) struct MemoryRun {
 }
 
 impl MemoryRun {
-    /// Whether it has a tombstone of `row`, or a range over it.
+    /// Returns whether it has a tombstone of `row`, or a range over it.
     pub(super) fn deletes(&self, row: &[u8]) -> bool {
         let of_row = |(at, entry): &Owned| at == row && entry.kind == Kind::Tombstone;
         self.entries.iter().any(of_row) || self.dropped.iter().any(|range| range.covers(row))

@@ -55,7 +55,7 @@ impl FileNumber {
         dir.join(format!("{:010}.sort", self.0))
     }
 
-    /// Whether `name` is that of a sort run.
+    /// Returns whether `name` is that of a sort run.
     pub(crate) fn is_sort(name: &Path) -> bool {
         let digits = name.to_str().and_then(|name| name.strip_suffix(".sort"));
         digits.is_some_and(|digits| {

@@ -185,12 +185,12 @@ impl Attempts {
         }
     }
 
-    /// Whether the next try is to wait.
+    /// Returns whether the next try is to wait.
     pub(crate) fn waits(&self, now: Duration) -> bool {
         self.last.as_ref().and_then(|failed| failed.again).is_some_and(|again| now < again)
     }
 
-    /// Whether the last try failed.
+    /// Returns whether the last try failed.
     pub(crate) fn is_failing(&self) -> bool {
         self.last.is_some()
     }

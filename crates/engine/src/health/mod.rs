@@ -37,7 +37,7 @@ impl Health {
         self.closing.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether the engine closes, or is closed.
+    /// Returns whether the engine closes, or is closed.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
@@ -50,12 +50,12 @@ impl Health {
         }
     }
 
-    /// Whether writes have stopped.
+    /// Returns whether writes have stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.get().is_some()
     }
 
-    /// Whether no work is to begin: writes have stopped, or the engine closes.
+    /// Returns whether no work is to begin: writes have stopped, or the engine closes.
     pub(crate) fn is_over(&self) -> bool {
         self.is_stopped() || self.is_closing()
     }

@@ -231,7 +231,7 @@ fn sort(ssts: &mut [IngestSst]) -> Result<()> {
     }
 }
 
-/// Whether any memtable of `tree` has something of the rows of `ssts`.
+/// Returns whether any memtable of `tree` has something of the rows of `ssts`.
 fn in_memory(tree: &Tree, ssts: &[IngestSst]) -> Result<bool> {
     let view = tree.view();
     for memtable in std::iter::once(&view.active).chain(&view.frozen) {
@@ -254,7 +254,7 @@ fn holds(memtable: &Arc<Memtable>, ssts: &[IngestSst]) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether any file of `version` knows something of the rows of `meta`.
+/// Returns whether any file of `version` knows something of the rows of `meta`.
 fn overlaps(version: &TreeVersion, meta: &SstMeta) -> bool {
     let span = meta.span();
     version.runs().flat_map(|run| &run.ssts).any(|sst| overlap(&span, &sst.span()))

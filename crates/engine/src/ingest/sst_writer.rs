@@ -31,7 +31,7 @@ const SHOWN_BYTES: usize = 64;
 pub struct IngestOptions {
     /// Compression of the files. `None`, the default: that of the tree's last level.
     pub compression: Option<Compression>,
-    /// Whether the files get filters, as the tree's options say. Without them, loading is a
+    /// True if the files get filters, as the tree's options say. Without them, loading is a
     /// little faster and every read of a missing row reads a data block. Default `true`.
     pub filters: bool,
 }
@@ -321,7 +321,7 @@ impl IngestFiles {
         self.ssts().count()
     }
 
-    /// Whether there is no file: nothing was written, or all was ingested.
+    /// Returns whether there is no file: nothing was written, or all was ingested.
     pub fn is_empty(&self) -> bool {
         self.trees.is_empty()
     }

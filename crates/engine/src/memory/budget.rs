@@ -143,7 +143,7 @@ impl Budget {
         self.charged(Use::Active) + self.charged(Use::Frozen)
     }
 
-    /// Whether memtables are to be flushed before more is replayed into them.
+    /// Returns whether memtables are to be flushed before more is replayed into them.
     pub(crate) fn replay_wants_flush(&self) -> bool {
         self.unflushed() >= self.memtables_max() / 4 * 3
     }
@@ -161,7 +161,7 @@ impl Budget {
         (self.charged(Use::Frozen) > 0).then(|| (self.unflushed(), self.memtables_max()))
     }
 
-    /// Whether writers are to wait for the flushes that run.
+    /// Returns whether writers are to wait for the flushes that run.
     pub(crate) fn stops_writers(&self) -> bool {
         self.charged(Use::Frozen) > 0 && self.unflushed() >= self.memtables_max()
     }

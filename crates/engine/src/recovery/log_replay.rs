@@ -48,7 +48,7 @@ struct Reached {
     end: u64,
     /// Up to where that segment was made durable.
     durable: u64,
-    /// Whether there was no room, or no number, for a flush.
+    /// True if there was no room, or no number, for a flush.
     is_full: bool,
 }
 

@@ -51,7 +51,7 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// What the waiters of an engine wait on.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Jobs queued or running.
+    /// Number of jobs that are queued or running.
     pub(crate) jobs: usize,
     /// Bytes committed since the last look at the log's length.
     pub(crate) uninspected: usize,

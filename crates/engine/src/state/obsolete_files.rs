@@ -43,7 +43,7 @@ pub(crate) struct Obsolete {
 struct Shared {
     env: Env,
     waiting: Mutex<Queue, ObsoleteFiles>,
-    /// Whether a job is to look again.
+    /// True if a job is to look again.
     looks: AtomicBool,
     /// Once the engine closes nobody looks again.
     health: Arc<Health>,
@@ -121,7 +121,7 @@ impl Obsolete {
         self.shared.waiting.lock().files.len()
     }
 
-    /// Whether no file waits.
+    /// Returns whether no file waits.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0

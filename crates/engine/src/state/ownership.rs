@@ -12,7 +12,7 @@ pub(crate) const SCHEMA: TreeId = TreeId(1);
 pub(crate) struct Ownership {
     /// Of a store of before owners: what it has tells.
     pub(super) told_by_contents: Option<Owner>,
-    /// Whether the store is a server's, and was not claimed by one.
+    /// True if the store is a server's, and was not claimed by one.
     pub(super) foreign: AtomicBool,
 }
 

@@ -175,7 +175,7 @@ impl Tree {
         }
     }
 
-    /// Whether the tree was dropped.
+    /// Returns whether the tree was dropped.
     #[inline]
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)

@@ -142,7 +142,7 @@ impl ReadView {
         self.memtables().any(|memtable| memtable.may_have_row(hash))
     }
 
-    /// Whether a dropped range may cover `row` for a reader at `snapshot`.
+    /// Returns whether a dropped range may cover `row` for a reader at `snapshot`.
     #[inline]
     pub(crate) fn drops(&self, row: &[u8], snapshot: SequenceNumber) -> bool {
         self.active.has_dropped()

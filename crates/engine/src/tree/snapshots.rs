@@ -41,7 +41,7 @@ struct Held {
 /// The views that the snapshots of one number read instead of the newest (invariant 2).
 #[derive(Default)]
 struct Kept {
-    /// Whether `views` has any. Set (`Release`) before the view that replaces them is stored, and
+    /// True if `views` has any. Set (`Release`) before the view that replaces them is stored, and
     /// read (`Acquire`) after a view was loaded: who sees the new view sees this.
     any: AtomicBool,
     /// One of a tree at most: the first is right for good.

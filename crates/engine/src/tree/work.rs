@@ -63,7 +63,7 @@ impl Work {
         self.damaged.begin_now();
     }
 
-    /// Whether work of the tree failed and is to be tried again.
+    /// Returns whether work of the tree failed and is to be tried again.
     pub(crate) fn is_failing(&self) -> bool {
         self.flush.is_failing() || self.compaction.is_failing() || !self.set_aside.is_empty()
     }

@@ -75,12 +75,12 @@ impl Busy {
         }
     }
 
-    /// Whether nothing runs.
+    /// Returns whether nothing runs.
     pub fn is_idle(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Whether nothing works on `run`.
+    /// Returns whether nothing works on `run`.
     pub(super) fn leaves(&self, run: &Run) -> bool {
         run.ssts.iter().all(|sst| !self.has(sst))
     }

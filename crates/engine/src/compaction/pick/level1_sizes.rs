@@ -48,7 +48,7 @@ impl L1Target {
         self.younger.saturating_add(self.older)
     }
 
-    /// Whether `run`, the younger one, must become smaller before more comes to it.
+    /// Returns whether `run`, the younger one, must become smaller before more comes to it.
     pub(super) fn is_overdue(&self, run: &Run) -> bool {
         run.bytes() > self.overdue
     }

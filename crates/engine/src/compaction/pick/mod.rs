@@ -160,7 +160,7 @@ pub enum Manual {
     Plan(Plan),
 }
 
-/// Whether two ranges that are not empty share a row.
+/// Returns whether two ranges that are not empty share a row.
 pub(crate) fn overlap(a: &RowRange, b: &RowRange) -> bool {
     let before = |a: &RowRange, b: &RowRange| a.end.as_ref().is_some_and(|end| *end <= b.start);
     !before(a, b) && !before(b, a)
@@ -290,7 +290,7 @@ fn older_or_at(
     runs.skip_while(move |(at, _)| newer(*at)).peekable()
 }
 
-/// Whether the inputs can be moved as they are.
+/// Returns whether the inputs can be moved as they are.
 fn how(plan: &Plan, options: &Options) -> Work {
     let mut spans: Vec<RowRange> = plan.ssts().map(|sst| sst.span()).collect();
     spans.sort_by(|a, b| a.start.cmp(&b.start));

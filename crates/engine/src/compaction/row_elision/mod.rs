@@ -126,7 +126,7 @@ struct CurrentCell {
     timestamp: Timestamp,
     /// Stripe of the last put: older entries of this stripe are shadowed.
     put: Option<usize>,
-    /// Whether an entry above stripe 0 stays.
+    /// True if an entry above stripe 0 stays.
     newer_stays: bool,
     /// What the policy said, once it was asked.
     verdict: Option<Verdict>,
@@ -242,7 +242,7 @@ impl<'a> Elider<'a> {
         self.cell = CurrentCell::at(Timestamp::MAX);
     }
 
-    /// Whether the entry may stay, as far as its key tells.
+    /// Returns whether the entry may stay, as far as its key tells.
     fn admit(&mut self, row: &[u8], key: &EntryKey<'_>, sink: &mut dyn EntrySink) -> Result<bool> {
         self.counts.seen += 1;
         self.move_to(key, sink)?;
@@ -296,7 +296,7 @@ impl<'a> Elider<'a> {
         Ok(())
     }
 
-    /// Whether a tombstone of `stripe` (`None`: of any) hides the entry of `key`.
+    /// Returns whether a tombstone of `stripe` (`None`: of any) hides the entry of `key`.
     fn covered(&self, key: &EntryKey<'_>, stripe: Option<usize>) -> bool {
         let right = |of| stripe.is_none_or(|stripe| of == stripe);
         let all = [&self.column_tombstones, &self.family_tombstones, &self.row_tombstones];

@@ -11,7 +11,7 @@ pub(super) struct Merge {
     runs: Vec<RunReader>,
     /// Indexes of `runs`; no child comes before its parent.
     heap: Vec<usize>,
-    /// Whether the row at the top was lent, so that its run must step on first.
+    /// True if the row at the top was lent, so that its run must step on first.
     lent: bool,
 }
 

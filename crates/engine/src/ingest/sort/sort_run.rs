@@ -173,7 +173,7 @@ struct Frames {
     frame: Vec<u8>,
     row: Range<usize>,
     payload: Range<usize>,
-    /// Whether it stands behind the last row.
+    /// True if it stands behind the last row.
     ended: bool,
 }
 

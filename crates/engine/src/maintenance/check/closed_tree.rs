@@ -134,7 +134,7 @@ impl Gathering<'_> {
         Ok(true)
     }
 
-    /// Whether `entry` of `row` may come too.
+    /// Returns whether `entry` of `row` may come too.
     fn takes(&mut self, row: &[u8], entry: &Entry<'_>) -> bool {
         let bytes = row.len() + entry.column.qualifier.len() + entry.value.len();
         self.bytes = self.bytes.saturating_add(bytes);

@@ -74,7 +74,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether nothing is wrong.
+    /// Returns whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }

@@ -35,7 +35,7 @@ pub(super) struct Merging<'a> {
     pub(super) remove: &'a dyn Fn(&SstMeta) -> Result<()>,
 }
 
-/// Whether no row of `after`, and no range that it drops, comes before the end of `before`.
+/// Returns whether no row of `after`, and no range that it drops, comes before the end of `before`.
 fn follows(before: &SstMeta, after: &SstMeta) -> bool {
     let end = before.span().end;
     end.is_some_and(|end| end <= after.span().start) && before.first_row < after.first_row

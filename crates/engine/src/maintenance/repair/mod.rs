@@ -195,7 +195,7 @@ impl Repair<'_> {
         }
     }
 
-    /// Whether nothing shows that the manifest had more to say than `state`.
+    /// Returns whether nothing shows that the manifest had more to say than `state`.
     fn is_believed(&self, state: &State) -> Result<bool> {
         Ok(match places::unlisted(&self.files, state) {
             Unlisted::None => true,

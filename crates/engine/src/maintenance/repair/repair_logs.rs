@@ -80,7 +80,7 @@ pub(super) fn replay(repair: &mut Repair<'_>) -> Result<()> {
     repair.apply(&[last, Edit::CommitTime(replay.commit_time)])
 }
 
-/// Whether the log knows of changes that `state` does not: then the manifest lost its end.
+/// Returns whether the log knows of changes that `state` does not: then the manifest lost its end.
 pub(super) fn contradicts(repair: &Repair<'_>, state: &State) -> Result<bool> {
     let mut log = LogSalvage::open(Arc::clone(&repair.env.fs), repair.dir)?;
     if log.first_segment().is_some_and(|first| first > state.log_from) {

@@ -90,7 +90,7 @@ pub struct RepairReport {
 }
 
 impl RepairReport {
-    /// Whether the new directory holds all that the old one held, with certainty.
+    /// Returns whether the new directory holds all that the old one held, with certainty.
     pub fn is_complete(&self) -> bool {
         self.losses.is_empty() && !self.rebuilt
     }

@@ -39,7 +39,7 @@ pub(crate) enum Step<T> {
     Fetch {
         /// Which.
         wanted: Vec<Wanted>,
-        /// Whether there is one, and the answer is what it has of the row, whatever that be.
+        /// True if there is one, and the answer is what it has of the row, whatever that be.
         decides: bool,
     },
     /// The row has to be merged.

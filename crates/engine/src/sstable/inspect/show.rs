@@ -19,7 +19,7 @@ pub struct DumpOptions {
     pub tree: Option<TreeId>,
     /// Only these rows, of SSTables and logs.
     pub rows: RowRange,
-    /// Whether entries are shown, or only what leads to them.
+    /// True if entries are shown, or only what leads to them.
     pub entries: bool,
     /// Values are shown up to this many bytes.
     pub value_bytes_max: usize,
