@@ -94,7 +94,7 @@ impl Life {
         let engine = Engine::open(env, Path::new("/data/table"), world.options.clone());
         let engine = engine.map_err(show)?;
         let local = Local::open_shaped(engine.clone(), self.clock.clone(), world.shape);
-        self.model.open_after(engine.commit_micros())?;
+        self.model.open_after(engine.commit_micros());
         self.opened = Some((engine, local.map_err(show)?));
         Ok(())
     }

@@ -57,16 +57,10 @@ impl Model {
         Self { families, rows: BTreeMap::new(), given: BTreeMap::new(), floor: -MILLI, now }
     }
 
-    /// A store was opened whose newest commit time is `micros`, 0 if it has none: none that it gave
-    /// before may be later.
-    pub(crate) fn open_after(&mut self, micros: u64) -> Result<(), String> {
-        let newest = self.given.values().max().copied().unwrap_or(0);
-        if newest > 0 && (micros as i64) < newest {
-            return Err(format!("opened at {micros} after {newest} was given"));
-        }
+    /// A store was opened whose newest commit time is `micros`, 0 if it has none.
+    pub(crate) fn open_after(&mut self, micros: u64) {
         self.floor = if micros == 0 { -MILLI } else { micros as i64 / MILLI * MILLI };
         self.given.clear();
-        Ok(())
     }
 
     /// The id of a family, less one; `None` if there is none of that name.
