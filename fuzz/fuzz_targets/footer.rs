@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| engine::sstable::fuzz::footer(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| engine::internals::fuzz::footer(data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| engine::log::fuzz::log_record(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| engine::internals::fuzz::log_record(data));

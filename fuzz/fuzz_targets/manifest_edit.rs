@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| engine::manifest::fuzz::manifest_edit(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| engine::internals::fuzz::manifest_edit(data));

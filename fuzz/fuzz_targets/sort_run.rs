@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| engine::ingest::sort::fuzz(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| engine::internals::fuzz::sort_run(data));

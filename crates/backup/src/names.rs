@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, NaiveDateTime};
 use engine::checkpoint::DirFile;
-use engine::files::FileIdentity;
+use engine::internals::FileIdentity;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;

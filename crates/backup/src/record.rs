@@ -6,8 +6,8 @@ use crate::object::FILE_BYTES_MAX;
 use base::codec::{ByteReader, PutBytes};
 use engine::StoreId;
 use engine::checkpoint::{DirFile, Point};
-use engine::files::{FileIdentity, FileNumber};
-use engine::log::SegmentNumber;
+use engine::internals::SegmentNumber;
+use engine::internals::{FileIdentity, FileNumber};
 
 /// Most files of a backup.
 pub(crate) const FILES_MAX: usize = 4_000_000;

@@ -6,8 +6,8 @@ use crate::measure::Phase;
 use bench_core::{SplitMix64, print, random_value};
 use clap::{Args, ValueEnum};
 use engine::{
-    Column, Compression, Durability, Engine, FamilyId, FilterGranularity, IngestOptions, Options,
-    Result, RowRange, ScanRequest, Timestamp, TreeId, TreeOptions,
+    Column, ColumnOf, Compression, Durability, Engine, FamilyId, FilterGranularity, IngestOptions,
+    Options, Result, RowRange, ScanRequest, Timestamp, TreeId, TreeOptions,
 };
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -115,7 +115,7 @@ impl Round<'_> {
         let args = self.args;
         let generator = Phase::measure("generator", || generate(args, |_, _, _, _| Ok(())))?;
         let options = Options { durability: Durability::None, ..Options::default() };
-        let engine = Engine::open(base::env::Env::real(2), dir, options)?;
+        let engine = Engine::open(dir, options)?;
         let granularity = match args.columns {
             1 => FilterGranularity::Row,
             _ => FilterGranularity::Column,
@@ -131,7 +131,7 @@ impl Round<'_> {
         if args.reads > 0 {
             self.read(&engine, "before")?;
             let compact = self.phase("compact", || {
-                engine.compact_range(TREE, &RowRange::ALL)?;
+                engine.tree(TREE)?.compact_range(&RowRange::ALL)?;
                 Ok(args.rows)
             })?;
             self.show(&compact, &engine);
@@ -151,7 +151,8 @@ impl Round<'_> {
         let compression = deferred.then_some(Compression::None);
         let filters = !matches!(self.defer, Defer::Filters | Defer::Both);
         self.phase("load", || {
-            let mut writer = engine.sst_writer(TREE, &IngestOptions { compression, filters })?;
+            let mut writer =
+                engine.tree(TREE)?.sst_writer(&IngestOptions { compression, filters })?;
             let put = |row: &[u8], column: Column<'_>, at, value: &[u8]| {
                 writer.put(row, column, at, value)
             };
@@ -176,7 +177,9 @@ impl Round<'_> {
                         row_key(draw.below(args.rows), &mut key);
                         let last = key.len() - 1;
                         key[last] ^= u8::from(!there);
-                        let found = engine.get(TREE, &key, *family, qualifier.as_bytes(), None)?;
+                        let found = engine
+                            .tree(TREE)?
+                            .get(ColumnOf::new(&key, *family, qualifier.as_bytes()), None)?;
                         assert_eq!(found.is_some(), there, "what was loaded is there");
                     }
                     Ok(args.reads)
@@ -187,7 +190,7 @@ impl Round<'_> {
             }
         }
         let scan = self.phase(&format!("scan {when}"), || {
-            let mut scan = engine.scan(TREE, &ScanRequest::default(), None)?;
+            let mut scan = engine.tree(TREE)?.scan(&ScanRequest::default(), None)?;
             let mut rows = 0;
             while scan.next_row()?.is_some() {
                 rows += 1;

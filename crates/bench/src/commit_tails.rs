@@ -69,7 +69,7 @@ pub(crate) fn run(args: &CommitTailsArgs) -> Result<(), AnyError> {
         background_rate: BackgroundRate::BytesPerSecond(args.rate_mib << 20),
         ..Options::default()
     };
-    let engine = Engine::open(base::env::Env::real(2), &dir.path().join("store"), options)?;
+    let engine = Engine::open(dir.path().join("store"), options)?;
     engine.create_tree(TREE, TreeOptions::default())?;
     let tails =
         Tails { engine: &engine, args, copy: dir.path().join("copy"), rows: AtomicU64::new(0) };
@@ -131,7 +131,7 @@ impl Tails<'_> {
             let row = random.next_u64().to_be_bytes();
             batch.put(&row, Column::of(FAMILY, b"q"), Timestamp(1), &[1; 100]);
             let (start, waited) = (Instant::now(), core.so_far());
-            self.engine.write(TREE, &batch)?;
+            self.engine.tree(TREE)?.write(&batch)?;
             let took = start.elapsed().saturating_sub(core.so_far() - waited);
             nanos.record(u64::try_from(took.as_nanos())?)?;
             std::thread::sleep(BETWEEN_COMMITS);
@@ -154,7 +154,7 @@ impl Tails<'_> {
 
     fn ingest(&self) -> Result<(), AnyError> {
         let first = self.rows.fetch_add(self.args.ingest_rows, Ordering::Relaxed);
-        let mut writer = self.engine.sst_writer(TREE, &IngestOptions::default())?;
+        let mut writer = self.engine.tree(TREE)?.sst_writer(&IngestOptions::default())?;
         let (mut random, mut value) = (SplitMix64(first), vec![0; 1024]);
         for number in first..first + self.args.ingest_rows {
             value

@@ -160,7 +160,7 @@ mod tests {
         let shown = simulate(10 << 30, &Options::default(), &args(200.0), 2);
         assert!(shown.stopped > 0.3, "{shown:?}");
         assert!(
-            shown.runs_max as usize <= engine::compaction::pick::runs_max(&Options::default()),
+            shown.runs_max as usize <= engine::internals::runs_max(&Options::default()),
             "{shown:?}"
         );
     }

@@ -3,10 +3,11 @@
 
 use crate::measure::Phase;
 use crate::timing::nanos_per_item;
-use base::env::{Env, RealFileSystem};
+use base::env::RealFileSystem;
 use bench_core::{SplitMix64, random_value, thread_cpu};
-use engine::cell::{Entry, Kind, SequenceNumber};
-use engine::sstable::measure::{FilterWriter, SstMemory, sst_memory};
+use engine::SequenceNumber;
+use engine::internals::{Entry, Kind};
+use engine::internals::{FilterWriter, SstMemory, sst_memory};
 use engine::{
     Column, Columns, Durability, Engine, FamilyId, FilterGranularity, IngestOptions, Options,
     Result, RowRange, RowSelection, Timestamp, TreeId, TreeOptions,
@@ -114,7 +115,7 @@ fn family(args: &GranularityArgs, column: usize) -> FamilyId {
 /// Adds one more run of all rows.
 fn ingest(args: &GranularityArgs, engine: &Engine, time: i64) -> Result<()> {
     let names: Vec<String> = (0..args.columns).map(|at| format!("column-{at:05}")).collect();
-    let mut writer = engine.sst_writer(TREE, &IngestOptions::default())?;
+    let mut writer = engine.tree(TREE)?.sst_writer(&IngestOptions::default())?;
     let mut bytes = [0; VALUE_BYTES];
     for row in 0..args.rows {
         for (at, name) in names.iter().enumerate() {
@@ -138,13 +139,14 @@ fn measure(
         l0_runs_compact: 8,
         ..Options::default()
     };
-    let engine = Engine::open(Env::real(2), dir, options)?;
+    let engine = Engine::open(dir, options)?;
     engine.create_tree(TREE, TreeOptions { filter_granularity, ..TreeOptions::default() })?;
     ingest(args, &engine, 1)?;
     ingest(args, &engine, 2)?;
     read(args, &engine, READS_TO_LEARN, 0)?;
-    let compacted =
-        Phase::measure("", || engine.compact_range(TREE, &RowRange::ALL).map(|()| args.rows))?;
+    let compacted = Phase::measure("", || {
+        engine.tree(TREE).and_then(|tree| tree.compact_range(&RowRange::ALL)).map(|()| args.rows)
+    })?;
     let memory = memory_of(dir)?;
     read(args, &engine, args.reads, 0)?;
     let present = read(args, &engine, args.reads, 0)?;

@@ -7,9 +7,10 @@
 use crate::AnyError;
 use bench_core::{SplitMix64, print, random_value};
 use clap::{Args, ValueEnum};
+use engine::internals::ReadPath;
 use engine::{
-    Column, ColumnOf, Durability, Engine, FamilyId, IngestOptions, Options, ReadPath, RowRange,
-    Timestamp, TreeId, TreeOptions, WriteBatch,
+    Column, ColumnOf, Durability, Engine, FamilyId, IngestOptions, Options, RowRange, Timestamp,
+    TreeId, TreeOptions, WriteBatch,
 };
 use hdrhistogram::Histogram;
 use std::cell::Cell;
@@ -115,18 +116,18 @@ impl<'a> Side<'a> {
             read_path: ReadPath { cache_warming: on, ..ReadPath::default() },
             ..Options::default()
         };
-        let engine = Engine::open(base::env::Env::real(2), dir, options)?;
+        let engine = Engine::open(dir, options)?;
         engine
             .create_tree(TREE, TreeOptions { block_bytes: args.block, ..TreeOptions::default() })?;
         engine.pause_compactions();
-        let mut writer = engine.sst_writer(TREE, &IngestOptions::default())?;
+        let mut writer = engine.tree(TREE)?.sst_writer(&IngestOptions::default())?;
         let mut bytes = vec![0; args.value_bytes];
         for row in 0..args.rows {
             random_value(row, &mut bytes);
             writer.put(&row.to_be_bytes(), Column::of(FAMILY, b"q"), Timestamp(0), &bytes)?;
         }
         engine.ingest(&mut writer.finish()?)?;
-        engine.compact_range(TREE, &RowRange::ALL)?;
+        engine.tree(TREE)?.compact_range(&RowRange::ALL)?;
         Ok(Self { engine, args, draw: SplitMix64(1), seed: 0 })
     }
 
@@ -139,7 +140,8 @@ impl<'a> Side<'a> {
         let (during, time) = std::thread::scope(|scope| {
             let compact = scope.spawn(|| {
                 let start = Instant::now();
-                let done = self.engine.compact_range(TREE, &RowRange::ALL);
+                let done =
+                    self.engine.tree(TREE).and_then(|tree| tree.compact_range(&RowRange::ALL));
                 over.store(true, Ordering::Relaxed);
                 done.map(|()| start.elapsed())
             });
@@ -166,10 +168,10 @@ impl<'a> Side<'a> {
                 self.draw.fill(&mut bytes);
                 batch.put(&row.to_be_bytes(), Column::of(FAMILY, b"q"), Timestamp(0), &bytes);
             }
-            self.engine.write(TREE, &batch)?;
+            self.engine.tree(TREE)?.write(&batch)?;
             left -= left.min(100);
         }
-        Ok(self.engine.flush(TREE)?)
+        Ok(self.engine.tree(TREE)?.flush()?)
     }
 
     fn gets(&self, part: u64, count: u64) -> Result<Gets, AnyError> {

@@ -5,9 +5,9 @@ use base::checksum::xxh3;
 use bench_core::{KeyKind, SplitMix64, print, random_key};
 use clap::Args;
 use engine::batch::FrozenBatch;
-use engine::manifest::LogPosition;
-use engine::memtable::{Memtable, MemtableCursor};
-use engine::semantics::row_cursor::RowCursor;
+use engine::internals::LogPosition;
+use engine::internals::RowCursor;
+use engine::internals::{Memtable, MemtableCursor};
 use engine::{Column, FamilyId, Result, SequenceNumber, Timestamp, WriteBatch};
 
 /// Options of `bench memtable`.

@@ -6,10 +6,10 @@
 use crate::timing::nanos_per_item;
 use bench_core::{SplitMix64, print};
 use clap::Args;
-use engine::sstable::measure::{BlockFinder, FindBy};
+use engine::internals::{BlockFinder, FindBy};
 use engine::{
-    Column, Durability, Engine, FamilyId, Options, Result, RowRange, ScanRequest, Timestamp,
-    TreeId, TreeOptions, WriteBatch,
+    Column, ColumnOf, Durability, Engine, FamilyId, Options, Result, RowRange, ScanRequest,
+    Timestamp, TreeId, TreeOptions, WriteBatch,
 };
 
 /// Options of `bench prefix-index`.
@@ -145,7 +145,7 @@ impl<'a> Tree<'a> {
             memory_bytes_max: 16 << 30,
             ..Options::default()
         };
-        let engine = Engine::open(base::env::Env::real(2), dir.path(), options)?;
+        let engine = Engine::open(dir.path(), options)?;
         engine.create_tree(TREE, tree)?;
         let column = Column::of(FAMILY, b"");
         for run in 0..args.runs {
@@ -153,12 +153,12 @@ impl<'a> Tree<'a> {
             for number in (0..args.rows).filter(|row| row / args.per_prefix % args.runs == run) {
                 batch.put(&Self::row(args, number), column, Timestamp(0), &[7; 100]);
                 if batch.len() == 1000 {
-                    engine.write(TREE, &batch)?;
+                    engine.tree(TREE)?.write(&batch)?;
                     batch.clear();
                 }
             }
-            engine.write(TREE, &batch)?;
-            engine.flush(TREE)?;
+            engine.tree(TREE)?.write(&batch)?;
+            engine.tree(TREE)?.flush()?;
         }
         Ok(Self { args, engine, dir })
     }
@@ -175,7 +175,8 @@ impl<'a> Tree<'a> {
         for (kind, offset) in [("present", 0), ("absent", self.args.rows)] {
             let nanos = self.nanos(|number| {
                 let row = Self::row(self.args, number + offset);
-                let found = self.engine.get(TREE, &row, FAMILY, b"", None)?.is_some();
+                let found =
+                    self.engine.tree(TREE)?.get(ColumnOf::new(&row, FAMILY, b""), None)?.is_some();
                 assert_eq!(found, offset == 0, "a get finds what is there");
                 Ok(())
             })?;
@@ -185,7 +186,7 @@ impl<'a> Tree<'a> {
             let nanos = self.nanos(|number| {
                 let row = Self::row(self.args, number + offset);
                 let request = ScanRequest::rows(RowRange::prefix(&row[..PREFIX_BYTES.into()]));
-                let mut scan = self.engine.scan(TREE, &request, None)?;
+                let mut scan = self.engine.tree(TREE)?.scan(&request, None)?;
                 let mut rows = 0;
                 while scan.next_row()?.is_some() {
                     rows += 1;

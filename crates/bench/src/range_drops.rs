@@ -50,14 +50,14 @@ fn measure(ranges: u64, in_batch: u64) -> Result<String, AnyError> {
     for number in 0..1000 {
         batch.put(&key(number * ranges / 100), Column::of(FAMILY, b""), Timestamp(1), b"value");
     }
-    engine.write(TREE, &batch)?;
+    engine.tree(TREE)?.write(&batch)?;
     let begun = Instant::now();
     for first in (0..ranges).step_by(usize::try_from(in_batch)?) {
         let mut batch = WriteBatch::new();
         for number in first..first + in_batch {
             batch.drop_row_range(&key(number), Some(&key(9 * ranges - number)));
         }
-        engine.write(TREE, &batch)?;
+        engine.tree(TREE)?.write(&batch)?;
     }
     let commit = begun.elapsed().as_secs_f64();
     let metric = |engine: &Engine, name: &str| engine.metrics().get(name).unwrap_or(0);
@@ -66,7 +66,7 @@ fn measure(ranges: u64, in_batch: u64) -> Result<String, AnyError> {
     let (again, from_log) = reopen(engine, dir.path())?;
     engine = again;
     let begun = Instant::now();
-    engine.flush(TREE)?;
+    engine.tree(TREE)?.flush()?;
     let flush = begun.elapsed().as_secs_f64();
     let disk = metric(&engine, "flushed_bytes_total") / ranges;
     let (again, from_files) = reopen(engine, dir.path())?;
@@ -82,7 +82,7 @@ fn measure(ranges: u64, in_batch: u64) -> Result<String, AnyError> {
 
 fn open(dir: &Path) -> Result<Engine, AnyError> {
     let options = Options { durability: Durability::None, ..Options::default() };
-    Ok(Engine::open(base::env::Env::real(2), dir, options)?)
+    Ok(Engine::open(dir, options)?)
 }
 
 /// Closes and opens again; tells the seconds that opening took.

@@ -6,8 +6,8 @@ use crate::timing::WaitForCore;
 use bench_core::{SplitMix64, print};
 use clap::{Args, ValueEnum};
 use engine::{
-    BackgroundRate, Column, Durability, Engine, FamilyId, HistogramReading, Options, RowRange,
-    Timestamp, TreeId, TreeOptions, WriteBatch,
+    BackgroundRate, Column, ColumnOf, Durability, Engine, FamilyId, HistogramReading, Options,
+    RowRange, Timestamp, TreeId, TreeOptions, WriteBatch,
 };
 use hdrhistogram::Histogram;
 use std::path::PathBuf;
@@ -72,11 +72,11 @@ pub(crate) fn run(args: &SoakWritesArgs) -> Result<(), AnyError> {
         },
         ..Options::default()
     };
-    let engine = Engine::open(base::env::Env::real(2), dir.path(), options)?;
+    let engine = Engine::open(dir.path(), options)?;
     engine.create_tree(TREE, TreeOptions::default())?;
     let soak = Soak { engine: &engine, args, written: AtomicU64::new(0) };
     soak.fill()?;
-    engine.compact_range(TREE, &RowRange::ALL)?;
+    engine.tree(TREE)?.compact_range(&RowRange::ALL)?;
     let time = Duration::from_secs_f64(args.minutes * 60.0);
     soak.reads(time / 10, 1)?;
     let quiet = soak.reads(time / 5, 2)?;
@@ -123,7 +123,7 @@ impl Soak<'_> {
         let mut random = SplitMix64(1);
         for first in (0..self.args.rows).step_by(100) {
             let numbers = first..(first + 100).min(self.args.rows);
-            self.engine.write(TREE, &self.batch(&mut random, numbers))?;
+            self.engine.tree(TREE)?.write(&self.batch(&mut random, numbers))?;
         }
         Ok(())
     }
@@ -136,7 +136,8 @@ impl Soak<'_> {
         while begin.elapsed() < time {
             let number = random.next_u64() % self.args.rows;
             let (start, waited) = (Instant::now(), core.so_far());
-            let found = self.engine.get(TREE, &key(number), FAMILY, b"q", None)?;
+            let found =
+                self.engine.tree(TREE)?.get(ColumnOf::new(&key(number), FAMILY, b"q"), None)?;
             latencies.record(start.elapsed(), core.so_far().saturating_sub(waited))?;
             if found.is_none() {
                 return Err(format!("row {number} is not there").into());
@@ -170,7 +171,7 @@ impl Soak<'_> {
             let numbers: Vec<u64> =
                 (0..self.args.batch).map(|_| random.next_u64() % self.args.rows).collect();
             let batch = self.batch(&mut random, numbers.into_iter());
-            self.engine.write(TREE, &batch)?;
+            self.engine.tree(TREE)?.write(&batch)?;
             let bytes = self.args.batch * (self.args.value_bytes as u64 + 8);
             self.written.fetch_add(bytes, Ordering::Relaxed);
         }

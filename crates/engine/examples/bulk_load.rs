@@ -7,8 +7,8 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use engine::{
-    Column, Engine, Env, FamilyId, IngestFiles, IngestOptions, Options, Result, RowRange,
-    ScanRequest, Timestamp, TreeId, TreeOptions,
+    Column, Engine, FamilyId, IngestFiles, IngestOptions, Options, Result, RowRange, ScanRequest,
+    Timestamp, Tree, TreeId, TreeOptions,
 };
 use std::ops::Range;
 use std::path::Path;
@@ -18,13 +18,11 @@ const ROWS: u32 = 20_000;
 
 /// Loads rows into `dir`, each thread a range of them of its own.
 pub(crate) fn run(dir: &Path) -> Result<()> {
-    let engine = Engine::open(Env::real(2), dir, Options::default())?;
-    if !engine.trees().contains(&TREE) {
-        engine.create_tree(TREE, TreeOptions::default())?;
-    }
+    let engine = Engine::open(dir, Options::default())?;
+    let tree = engine.tree_or_create(TREE, TreeOptions::default())?;
     let (low, high) = std::thread::scope(|threads| {
-        let low = threads.spawn(|| write_part(&engine, 0..ROWS / 2));
-        let high = write_part(&engine, ROWS / 2..ROWS);
+        let low = threads.spawn(|| write_part(&tree, 0..ROWS / 2));
+        let high = write_part(&tree, ROWS / 2..ROWS);
         (low.join().expect("a part is written without a panic"), high)
     });
     let mut files = low?;
@@ -34,7 +32,7 @@ pub(crate) fn run(dir: &Path) -> Result<()> {
     // Nobody sees a row before this, and everybody all of them after it. It is durable.
     engine.ingest(&mut files)?;
 
-    let mut scan = engine.scan(TREE, &ScanRequest::rows(RowRange::ALL), None)?;
+    let mut scan = tree.scan(&ScanRequest::rows(RowRange::ALL), None)?;
     let mut rows = 0;
     while scan.next_row()?.is_some() {
         rows += 1;
@@ -44,8 +42,8 @@ pub(crate) fn run(dir: &Path) -> Result<()> {
 }
 
 /// Writes the rows with the numbers in `part`. They come in order, as a scan would give them.
-fn write_part(engine: &Engine, part: Range<u32>) -> Result<IngestFiles> {
-    let mut writer = engine.sst_writer(TREE, &IngestOptions::default())?;
+fn write_part(tree: &Tree, part: Range<u32>) -> Result<IngestFiles> {
+    let mut writer = tree.sst_writer(&IngestOptions::default())?;
     for number in part {
         let value = format!("the value of row {number}");
         let column = Column::of(FamilyId(1), b"text");

@@ -25,7 +25,7 @@ pub(crate) fn run(dir: &Path) -> Result<()> {
         }
         kv.write(&batch)?;
     }
-    kv.engine().compact_range(engine::TreeId(1), &engine::RowRange::ALL)?;
+    kv.engine().tree(engine::TreeId(1))?.compact_range(&engine::RowRange::ALL)?;
 
     let mut gets = kv.in_flight(DEPTH, None);
     let mut found = 0;

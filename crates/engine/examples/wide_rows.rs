@@ -7,7 +7,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use engine::{
-    Column, Columns, Direction, Engine, Env, FamilyId, Options, QualifierRange, Result, RowRange,
+    Column, Columns, Direction, Engine, FamilyId, Options, QualifierRange, Result, RowRange,
     RowSelection, ScanRequest, Timestamp, TimestampRange, TreeId, TreeOptions, WriteBatch,
 };
 use std::path::Path;
@@ -21,14 +21,11 @@ const HOUR: i64 = 3_600_000_000;
 
 /// Writes a day of readings of a hundred stations and looks at them in several ways.
 pub(crate) fn run(dir: &Path) -> Result<()> {
-    let engine = Engine::open(Env::real(2), dir, Options::default())?;
-    if !engine.trees().contains(&STATIONS) {
-        engine.create_tree(STATIONS, TreeOptions::default())?;
-    }
+    let engine = Engine::open(dir, Options::default())?;
+    let stations = engine.tree_or_create(STATIONS, TreeOptions::default())?;
     for station in 0..100u32 {
-        engine.write(STATIONS, &day_of(station))?;
+        stations.write(&day_of(station))?;
     }
-    let stations = engine.tree(STATIONS)?;
 
     // The newest reading of each quantity of one station.
     let columns = Columns::ranges(vec![QualifierRange::family(MEASURED)]);

@@ -50,7 +50,7 @@ impl TimestampRange {
     }
 }
 
-/// Mutations of one tree that commit together. Limits are checked by `Engine::write`.
+/// Mutations of one tree that commit together. Limits are checked by `Tree::write`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteBatch {
     /// The encoding; nothing at all while there are no mutations.

@@ -1,13 +1,16 @@
 //! The engine's errors, grouped by what the caller can do.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A result of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why the engine could not do what it was asked.
+/// Why the engine could not do what it was asked. [`source`](StdError::source) gives the system's
+/// error, or the failure that an error is the consequence of.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,25 +25,18 @@ pub enum Error {
         op: &'static str,
         /// The file.
         path: PathBuf,
-        /// Kind of the system's error.
-        kind: io::ErrorKind,
-        /// Its text.
-        message: String,
+        /// The system's error.
+        source: Arc<io::Error>,
     },
     /// The disk is full. Nothing acknowledged is lost; writes are taken again when space returns.
     NoSpace {
         /// The file that could not grow.
         path: PathBuf,
+        /// The system's error.
+        source: Arc<io::Error>,
     },
     /// Bytes on disk break their format. Never retried; `stele dump` shows the spot.
-    Corruption {
-        /// The damaged file.
-        file: PathBuf,
-        /// Where in it, in bytes from its start.
-        offset: u64,
-        /// What was wrong.
-        what: String,
-    },
+    Corruption(Corruption),
     /// The data directory cannot be used as it is: locked by another process, written by a newer
     /// Stele, or not a data directory. The text says what to do.
     Unusable {
@@ -53,19 +49,33 @@ pub enum Error {
     InvalidArgument(String),
     /// No tree of that id.
     UnknownTree(crate::cell::TreeId),
-    /// An earlier failure, or a panic, stopped writes; open the engine again. The text is that
-    /// failure.
-    WritesStopped(String),
+    /// An earlier failure, or a panic, stopped writes; open the engine again.
+    WritesStopped(Cause),
     /// Nothing was written: a flush or a compaction has to make room first, and has failed more
-    /// than once. The engine tries it again by itself, so the write can be tried again. The text is
-    /// that failure.
-    Unavailable(String),
-    /// A block is not in memory, and the reader does not wait for the disk. It passes between parts
-    /// of the engine; no call of its API returns it.
-    #[doc(hidden)]
-    NotResident,
+    /// than once. The engine tries it again by itself, so the write can be tried again.
+    Unavailable(Cause),
     /// The engine is closing.
     Closed,
+}
+
+/// Damage of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Corruption {
+    /// The damaged file.
+    pub file: PathBuf,
+    /// Where in it, in bytes from its start.
+    pub offset: u64,
+    /// What was wrong.
+    pub what: String,
+}
+
+/// Why writes are refused.
+#[derive(Debug, Clone)]
+pub struct Cause {
+    /// The failure, in words.
+    pub why: String,
+    /// The failure itself; `None` for a panic, and where numbers are used up.
+    pub source: Option<Arc<Error>>,
 }
 
 impl Error {
@@ -73,32 +83,87 @@ impl Error {
     pub fn io(op: &'static str, path: &Path, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Self::NoSpace { path: path.to_owned() }
+                Self::NoSpace { path: path.to_owned(), source: Arc::new(copy_of(error)) }
             }
-            kind => Self::Io { op, path: path.to_owned(), kind, message: error.to_string() },
+            _ => Self::unforgiven(op, path, error),
         }
+    }
+
+    /// An I/O failure that more space does not mend, even if want of space is its kind: one of a
+    /// sync or a cut of a log.
+    pub(crate) fn unforgiven(op: &'static str, path: &Path, error: &io::Error) -> Self {
+        Self::Io { op, path: path.to_owned(), source: Arc::new(copy_of(error)) }
     }
 
     /// Damage found in `file` at `offset`.
     pub fn corruption(file: &Path, offset: u64, what: impl fmt::Display) -> Self {
-        Self::Corruption { file: file.to_owned(), offset, what: what.to_string() }
+        Self::Corruption(Corruption { file: file.to_owned(), offset, what: what.to_string() })
+    }
+
+    /// Writes are stopped because of `why`, which no error of the engine tells.
+    pub(crate) fn stopped(why: impl Into<String>) -> Self {
+        Self::WritesStopped(Cause { why: why.into(), source: None })
+    }
+
+    /// A block is not in memory, and its reader does not wait for the disk: what a read that would
+    /// block gives.
+    pub(crate) fn not_resident(path: &Path) -> Self {
+        let source = Arc::new(io::ErrorKind::WouldBlock.into());
+        Self::Io { op: "read", path: path.to_owned(), source }
+    }
+
+    /// Returns whether it is [`Self::not_resident`].
+    pub(crate) fn is_not_resident(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+/// Copies a system's error, which cannot be cloned, as far as that goes: its number, or its kind and
+/// text.
+fn copy_of(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+impl From<&Error> for Cause {
+    /// The cause of refusals that follow `error`; that of `error` itself if it is such a refusal.
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::WritesStopped(cause) => cause.clone(),
+            _ => Self { why: error.to_string(), source: Some(Arc::new(error.clone())) },
+        }
+    }
+}
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, offset, what } = self;
+        write!(f, "corruption in {} at offset {offset}: {what}", file.display())
+    }
+}
+
+impl StdError for Corruption {}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io { op, path, message, .. } => {
-                write!(f, "cannot {op} {}: {message}", path.display())
+            Self::Io { op, path, source } => {
+                write!(f, "cannot {op} {}: {source}", path.display())
             }
-            Self::NoSpace { path } => write!(
+            Self::NoSpace { path, .. } => write!(
                 f,
                 "disk full: {} cannot grow; writes succeed again when there is space",
                 path.display()
             ),
-            Self::Corruption { file, offset, what } => {
-                write!(f, "corruption in {} at offset {offset}: {what}", file.display())
-            }
+            Self::Corruption(corruption) => corruption.fmt(f),
             Self::Unusable { dir, what } => {
                 write!(f, "data directory {}: {what}", dir.display())
             }
@@ -113,10 +178,63 @@ impl fmt::Display for Error {
                     "not written, because background work is failing and will be retried: {why}"
                 )
             }
-            Self::NotResident => f.write_str("a block that is needed is not in memory"),
             Self::Closed => f.write_str("the engine is closed"),
         }
     }
 }
 
-impl std::error::Error for Error {}
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Io { source, .. } | Self::NoSpace { source, .. } => Some(&**source),
+            Self::Corruption(corruption) => Some(corruption),
+            Self::WritesStopped(cause) | Self::Unavailable(cause) => {
+                cause.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+            }
+            Self::Unusable { .. }
+            | Self::InvalidArgument(_)
+            | Self::UnknownTree(_)
+            | Self::Closed => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(error: &Error) -> Vec<String> {
+        let first: &(dyn StdError + 'static) = error;
+        std::iter::successors(Some(first), |at| (*at).source()).map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_error_leads_to_what_the_system_said() {
+        let path = Path::new("7.sst");
+        let failed = Error::io("sync", path, &io::Error::from_raw_os_error(5));
+        let Error::Io { source, .. } = &failed else { panic!("{failed:?}") };
+        assert_eq!(source.raw_os_error(), Some(5));
+        let stopped = Error::WritesStopped((&failed).into());
+        let texts = chain(&stopped);
+        assert_eq!(texts.len(), 3, "{texts:?}");
+        assert!(texts[0].contains("cannot sync 7.sst") && texts[2].contains("os error 5"));
+        // A refusal that follows a refusal has the same cause.
+        assert_eq!(chain(&Error::WritesStopped((&stopped).into())), texts);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_apart_and_what_is_no_error_of_the_system_keeps_its_text() {
+        let path = Path::new("7.log");
+        let full = Error::io("write", path, &io::Error::from_raw_os_error(28));
+        assert!(matches!(full, Error::NoSpace { .. }), "{full:?}");
+        let other = Error::io("open", path, &io::Error::other("broken"));
+        assert_eq!(chain(&other).last().unwrap(), "broken");
+    }
+
+    #[test]
+    fn a_block_that_is_not_resident_is_known_by_the_kind_of_its_error() {
+        assert!(Error::not_resident(Path::new("7.sst")).is_not_resident());
+        assert!(!Error::io("read", Path::new("7.sst"), &io::Error::other("x")).is_not_resident());
+        assert!(!Error::Closed.is_not_resident());
+    }
+}

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::ingest::{IngestOptions, SstWriter};
 use crate::options::{FilterGranularity, Options, TreeOptions};
 use crate::read::drivers::get_pipeline::{Answer, GetPipeline};
-use crate::read::drivers::{ColumnOf, TreeReader};
+use crate::read::drivers::{ColumnOf, Tree};
 use crate::request::{Direction, RowRange, ScanRequest};
 use crate::{Snapshot, WriteBatch};
 use base::env::Env;
@@ -63,7 +63,7 @@ fn column() -> Column<'static> {
 #[derive(Clone)]
 pub struct Kv {
     engine: Engine,
-    tree: TreeReader,
+    tree: Tree,
 }
 
 /// Changes that commit together.
@@ -90,25 +90,23 @@ impl KvBatch {
 }
 
 impl Kv {
-    /// Opens the map in directory `dir`, creating it if it does not exist, on the real machine
-    /// with two background threads. Errors as [`Engine::open`].
-    pub fn open(dir: &Path, options: Options) -> Result<Self> {
-        Self::open_in(Env::real(2), dir, options)
+    /// Opens the map in directory `dir`, creating it if it does not exist. Errors as
+    /// [`Engine::open`].
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::of(Engine::open(dir, options)?)
     }
 
-    /// The same in another environment.
-    pub fn open_in(env: Env, dir: &Path, options: Options) -> Result<Self> {
-        let engine = Engine::open(env, dir, options)?;
+    /// [`Self::open`] in another environment, as [`Engine::open_with_env`].
+    pub fn open_with_env(env: Env, dir: &Path, options: Options) -> Result<Self> {
+        Self::of(Engine::open_with_env(env, dir, options)?)
+    }
+
+    fn of(engine: Engine) -> Result<Self> {
         // What a server keeps in that tree are no keys.
         engine.shared().check_owner()?;
-        if !engine.trees().contains(&TREE) {
-            let options = TreeOptions {
-                filter_granularity: Some(FilterGranularity::Row),
-                ..Default::default()
-            };
-            engine.create_tree(TREE, options)?;
-        }
-        Ok(Self { tree: engine.tree(TREE)?, engine })
+        let filter_granularity = Some(FilterGranularity::Row);
+        let options = TreeOptions { filter_granularity, ..TreeOptions::default() };
+        Ok(Self { tree: engine.tree_or_create(TREE, options)?, engine })
     }
 
     /// Sets `key` (up to 64 KiB) to `value` (up to 256 MiB).
@@ -125,9 +123,9 @@ impl Kv {
         self.write(&batch)
     }
 
-    /// Commits `batch`: all of it or nothing. Errors as [`Engine::write`].
+    /// Commits `batch`: all of it or nothing. Errors as [`Tree::write`].
     pub fn write(&self, batch: &KvBatch) -> Result<()> {
-        self.engine().write(TREE, &batch.batch).map(|_| ())
+        self.tree.write(&batch.batch).map(|_| ())
     }
 
     /// The value of `key`; `None` if it is not there.
@@ -173,7 +171,7 @@ impl Kv {
         Ok(values)
     }
 
-    /// Gets that one thread keeps in flight: see [`TreeReader::in_flight`].
+    /// Gets that one thread keeps in flight: see [`Tree::in_flight`].
     pub fn in_flight(&self, depth: usize, snapshot: Option<&Snapshot>) -> KvGetPipeline {
         KvGetPipeline { gets: self.tree.in_flight(depth, snapshot) }
     }
@@ -222,7 +220,7 @@ impl Kv {
 
     /// A writer for a bulk load of sorted keys, which become visible all at once.
     pub fn sorted_writer(&self, options: &IngestOptions) -> Result<KvSortedWriter> {
-        let writer = self.engine.sst_writer(TREE, options)?;
+        let writer = self.tree.sst_writer(options)?;
         Ok(KvSortedWriter { writer, engine: self.engine.clone() })
     }
 }

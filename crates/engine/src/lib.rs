@@ -8,30 +8,26 @@
 //! # Open, write, read
 //!
 //! ```
-//! use engine::{Column, ColumnOf, Engine, Env, FamilyId, Options, Timestamp};
+//! use engine::{Column, ColumnOf, Engine, FamilyId, Options, Timestamp};
 //! use engine::{TreeId, TreeOptions, WriteBatch};
 //!
 //! # fn main() -> engine::Result<()> {
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let dir = dir.path();
-//! // The real machine, with two background threads. The directory is made if there is none.
-//! let engine = Engine::open(Env::real(2), dir, Options::default())?;
+//! // The directory is made if there is none.
+//! let engine = Engine::open(dir, Options::default())?;
 //! const PEOPLE: TreeId = TreeId(1);
 //! const FACTS: FamilyId = FamilyId(1);
-//! if !engine.trees().contains(&PEOPLE) {
-//!     engine.create_tree(PEOPLE, TreeOptions::default())?;
-//! }
+//! let people = engine.tree_or_create(PEOPLE, TreeOptions::default())?;
 //!
 //! // All mutations of a batch take effect, or none. When `write` returns they are on disk.
 //! let mut batch = WriteBatch::new();
 //! batch.put(b"ada", Column::of(FACTS, b"born"), Timestamp(0), b"1815");
 //! batch.put(b"ada", Column::of(FACTS, b"field"), Timestamp(0), b"engines");
 //! batch.delete_row(b"nobody");
-//! engine.write(PEOPLE, &batch)?;
+//! people.write(&batch)?;
 //!
-//! // A tree is looked up once for many reads.
-//! let people = engine.tree(PEOPLE)?;
-//! let born = ColumnOf { row: b"ada", family: FACTS, qualifier: b"born" };
+//! let born = ColumnOf::new(b"ada", FACTS, b"born");
 //! assert_eq!(people.get(born, None)?, Some((Timestamp(0), b"1815".to_vec())));
 //! // The same without a copy.
 //! let digits = people.get_with(born, None, |_, value| value.len())?;
@@ -46,36 +42,31 @@
 //! # Rows, many gets, scans
 //!
 //! ```
-//! # use engine::{Column, ColumnOf, Engine, Env, FamilyId, Options, Timestamp};
+//! # use engine::{Column, ColumnOf, Engine, FamilyId, Options, Timestamp};
 //! # use engine::{TreeId, TreeOptions, WriteBatch};
 //! use engine::{Columns, Direction, QualifierRange, RowRange, RowSelection, ScanRequest};
 //!
 //! # fn main() -> engine::Result<()> {
 //! # let dir = tempfile::tempdir().unwrap();
-//! # let engine = Engine::open(Env::real(2), dir.path(), Options::default())?;
-//! # let (tree, f) = (TreeId(1), FamilyId(1));
-//! # engine.create_tree(tree, TreeOptions::default())?;
+//! # let engine = Engine::open(dir.path(), Options::default())?;
+//! # let f = FamilyId(1);
+//! # let people = engine.create_tree(TreeId(1), TreeOptions::default())?;
 //! # let mut batch = WriteBatch::new();
 //! # for row in [b"ada", b"bob", b"eve"] {
 //! #     batch.put(row, Column::of(f, b"age"), Timestamp(0), b"36");
 //! #     batch.put(row, Column::of(f, b"name"), Timestamp(0), row);
 //! # }
-//! # engine.write(tree, &batch)?;
-//! # let people = engine.tree(tree)?;
-//! // Cells of one row, lent one after the other.
+//! # people.write(&batch)?;
+//! // Cells of one row. `read_row_with` lends them without a copy.
 //! let columns = Columns::ranges(vec![QualifierRange::family(f)]);
 //! let selection = RowSelection { versions_max: Some(1), ..RowSelection::of(&columns) };
-//! let mut names = Vec::new();
-//! people.read_row_with(b"ada", &selection, None, |cell| names.push(cell.qualifier.to_vec()))?;
-//! assert_eq!(names, [b"age".to_vec(), b"name".to_vec()]);
+//! let cells = people.read_row(b"ada", &selection, None)?;
+//! assert_eq!(cells[1].qualifier, b"name");
 //!
 //! // Columns of many rows, at one moment: they wait for memory and for the disk together.
-//! let of = |row| ColumnOf { row, family: f, qualifier: b"name" };
-//! let mut found = 0;
-//! people.multi_get_with(&[of(b"ada"), of(b"zoe")], None, |_, cell| {
-//!     found += usize::from(cell.is_some());
-//! })?;
-//! assert_eq!(found, 1);
+//! let names = [ColumnOf::new(b"ada", f, b"name"), ColumnOf::new(b"zoe", f, b"name")];
+//! let found = people.multi_get(&names, None)?;
+//! assert_eq!(found, [Some((Timestamp(0), b"ada".to_vec())), None]);
 //!
 //! // Rows of a range, here from the last to the first.
 //! let rows = RowRange { start: b"b".to_vec(), end: None };
@@ -93,46 +84,46 @@
 //! # }
 //! ```
 //!
-//! One thread keeps many gets at work on the disk with [`TreeReader::in_flight`]; tasks of an
-//! asynchronous program read rows with [`TreeReader::row_reads`], which needs no runtime and holds
+//! One thread keeps many gets at work on the disk with [`Tree::in_flight`]; tasks of an
+//! asynchronous program read rows with [`Tree::row_reads`], which needs no runtime and holds
 //! no thread.
 //!
 //! # Snapshots, bulk loads, copies
 //!
 //! ```
-//! # use engine::{Column, ColumnOf, Engine, Env, FamilyId, Options, Timestamp};
+//! # use engine::{Column, ColumnOf, Engine, FamilyId, Options, Timestamp};
 //! # use engine::{TreeId, TreeOptions, WriteBatch};
 //! use engine::{IngestOptions, RowRange};
 //!
 //! # fn main() -> engine::Result<()> {
 //! # let root = tempfile::tempdir().unwrap();
 //! # let (dir, copy) = (root.path().join("data"), root.path().join("copy"));
-//! # let engine = Engine::open(Env::real(2), &dir, Options::default())?;
-//! # let (tree, f) = (TreeId(1), FamilyId(1));
-//! # engine.create_tree(tree, TreeOptions::default())?;
-//! # let people = engine.tree(tree)?;
+//! # let engine = Engine::open(&dir, Options::default())?;
+//! # let f = FamilyId(1);
+//! # let people = engine.create_tree(TreeId(1), TreeOptions::default())?;
 //! // A moment of all trees. It keeps what it needs from vanishing until it is dropped.
 //! let before = engine.snapshot();
 //!
 //! // Sorted cells go straight into SSTables, and join the tree all at once.
-//! let mut writer = engine.sst_writer(tree, &IngestOptions::default())?;
+//! let mut writer = people.sst_writer(&IngestOptions::default())?;
 //! for number in 0..1000u32 {
 //!     writer.put(&number.to_be_bytes(), Column::of(f, b"n"), Timestamp(0), b"loaded")?;
 //! }
 //! let mut files = writer.finish()?;
 //! engine.ingest(&mut files)?;
-//! let seventh = ColumnOf { row: &7u32.to_be_bytes(), family: f, qualifier: b"n" };
+//! let seven = 7u32.to_be_bytes();
+//! let seventh = ColumnOf::new(&seven, f, b"n");
 //! assert!(people.get(seventh, None)?.is_some());
 //! assert!(people.get(seventh, Some(&before))?.is_none());
 //!
 //! // Both happen by themselves; calling them is for tests, and for the end of a bulk load.
-//! engine.flush(tree)?;
-//! engine.compact_range(tree, &RowRange::ALL)?;
+//! people.flush()?;
+//! people.compact_range(&RowRange::ALL)?;
 //!
 //! // A copy of the live engine that opens by itself; SSTables are hard links.
 //! engine.checkpoint(&copy)?;
-//! let copied = Engine::open(Env::real(1), &copy, Options::default())?;
-//! assert!(copied.tree(tree)?.get(seventh, None)?.is_some());
+//! let copied = Engine::open(&copy, Options::default())?;
+//! assert!(copied.tree(people.id())?.get(seventh, None)?.is_some());
 //!
 //! assert_eq!(engine.metrics().get("ingests_total"), Some(1));
 //! # Ok(())
@@ -159,84 +150,60 @@
 //!
 //! # Threads and memory
 //!
-//! [`Engine`], [`TreeReader`] and [`Snapshot`] are shared freely among threads and cheap to clone.
-//! Calls block, save those of [`TreeReader::row_reads`]. Closures that are lent a cell should be
+//! [`Engine`], [`Tree`] and [`Snapshot`] are shared freely among threads and cheap to clone.
+//! Calls block, save those of [`Tree::row_reads`]. Closures that are lent a cell should be
 //! short, and must not call the engine. Memory is bounded by [`Options::memory_bytes_max`], over
 //! all trees. A scan and a snapshot keep files from being deleted while they live.
 //!
 //! # What is stable
 //!
-//! The names at the root of this crate, and the modules that this page lists. Modules that it does
-//! not list are public for the tests, fuzz targets and benchmarks of Stele itself, and change at
-//! any time. `docs/embedding.md` has the whole promise, files on disk included.
+//! The names at the root of this crate, and the modules that this page lists. The hidden module
+//! `internals` is for the tests, fuzz targets and benchmarks of Stele itself, and changes at any
+//! time. `docs/embedding.md` has the whole promise, files on disk included.
 
-// Hidden modules are public for what is not the engine: its integration tests, `sim`, fuzz targets
-// and the benchmarks of its parts. What of them is for embedders is exported at the root.
 mod background;
 pub mod batch;
+mod block_loads;
+mod cache;
+mod cell;
+mod compaction;
+mod counters;
+mod engine;
+mod error;
+mod files;
+mod health;
+mod ingest;
 #[doc(hidden)]
-pub mod block_loads;
-#[doc(hidden)]
-pub mod cache;
-#[doc(hidden)]
-pub mod cell;
-#[doc(hidden)]
-pub mod compaction;
-#[doc(hidden)]
-pub mod counters;
-#[doc(hidden)]
-pub mod engine;
-#[doc(hidden)]
-pub mod error;
-#[doc(hidden)]
-pub mod files;
-pub(crate) mod health;
-#[doc(hidden)]
-pub mod ingest;
+pub mod internals;
 pub mod kv;
-#[doc(hidden)]
-pub mod locks;
-#[doc(hidden)]
-pub mod log;
-#[doc(hidden)]
-pub mod maintenance;
-#[doc(hidden)]
-pub mod manifest;
-#[doc(hidden)]
-pub mod marks;
-#[doc(hidden)]
-pub mod memory;
-#[doc(hidden)]
-pub mod memtable;
-#[doc(hidden)]
-pub mod merge;
+mod locks;
+mod log;
+mod maintenance;
+mod manifest;
+mod marks;
+mod memory;
+mod memtable;
+mod merge;
 pub mod merge_operator;
 pub mod metrics;
-#[doc(hidden)]
-pub mod options;
+mod options;
 pub mod owner;
-#[doc(hidden)]
-pub mod read;
+mod read;
 mod recovery;
-#[doc(hidden)]
-pub mod request;
-#[doc(hidden)]
-pub mod semantics;
-#[doc(hidden)]
-pub mod shape;
-#[doc(hidden)]
-pub mod sstable;
+mod request;
+mod semantics;
+mod shape;
+mod sstable;
 mod state;
 mod tree;
-#[doc(hidden)]
-pub mod write;
+mod write;
 
 pub use base::env::Env;
 pub use batch::{OpenTimes, TimestampRange, WriteBatch};
 pub use cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp, TreeId};
 pub use counters::histogram::HistogramReading;
 pub use engine::{Engine, Scan, Snapshot};
-pub use error::{Error, Result};
+pub use error::{Cause, Corruption, Error, Result};
 pub use ingest::sort::{RowSorter, SortOptions, SortedRows};
 pub use ingest::{IngestFiles, IngestOptions, SstWriter};
 pub use maintenance::{check, checkpoint, dump, repair};
@@ -244,11 +211,11 @@ pub use manifest::{Owner, StoreId};
 pub use merge_operator::{Operand, Operator};
 pub use metrics::Metrics;
 pub use options::{
-    BackgroundRate, Compression, Durability, FilterGranularity, Options, ReadPath, TreeOptions,
+    BackgroundRate, Compression, Durability, FilterGranularity, Options, TreeOptions,
 };
 pub use read::drivers::get_pipeline::{Answer, GetPipeline};
-pub use read::drivers::{ColumnOf, RowEnd, RowReads, RowSelection, TreeReader};
-pub use request::{Cell, Columns, Direction, QualifierRange, RowRange, ScanRequest};
+pub use read::drivers::{ColumnOf, FoundCell, RowEnd, RowReads, RowSelection, Tree};
+pub use request::{Cell, Columns, Direction, OwnedCell, QualifierRange, RowRange, ScanRequest};
 pub use semantics::elision_policy;
 pub use semantics::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
 pub use sstable::Deferred;

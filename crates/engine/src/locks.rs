@@ -32,7 +32,7 @@ base::lock_order! {
     CommitQueue {}
     /// The outcome of a batch that is being committed.
     CommitOutcome {}
-    /// `Tree::installing`: a change of files, from the manifest to the view. An ingest takes those of
+    /// `TreeState::installing`: a change of files, from the manifest to the view. An ingest takes those of
     /// several trees, and their `TreeWork`, in order of id.
     TreeInstalling several {
         Open: "a new manifest begins with a look at which there are",
@@ -53,11 +53,11 @@ base::lock_order! {
     LogSegmentList {}
     /// The state of the manifest that counts.
     ManifestPublished {}
-    /// `Tree::work`.
+    /// `TreeState::work`.
     TreeWork several {}
-    /// `Tree::view`, while it is replaced.
+    /// `TreeState::view`, while it is replaced.
     TreeView {}
-    /// `Tree::rules`.
+    /// `TreeState::rules`.
     TreeRules {}
     /// What the last look at a tree saw.
     TreeLull {}

@@ -39,7 +39,7 @@ pub struct Options {
     /// SSTables are read past the page cache of the system: what the block cache keeps is then in
     /// memory once, and reads of data far larger than memory cost less. All memory for blocks is
     /// then in `memory_bytes_max`: give it what the page cache would have had. Scans and compactions
-    /// read ahead by themselves ([`ReadPath::readahead`]), so they do not wait for each block; a
+    /// read ahead by themselves, so they do not wait for each block; a
     /// scan shorter than three blocks waits for each it misses. Where the file system cannot, files
     /// are read through the page cache, and the log says so once. Default false.
     pub direct_reads: bool,
@@ -49,7 +49,8 @@ pub struct Options {
     /// default: three quarters of what the process may open when the engine is (`RLIMIT_NOFILE`).
     /// Reads under way may hold a few more.
     pub open_files_max: Option<usize>,
-    /// Parts of the read path that can be switched off. All are on by default.
+    /// Parts of the read path that diagnosis switches off; all are on by default.
+    #[doc(hidden)]
     pub read_path: ReadPath,
     /// Size of one log segment, preallocated. Larger: fewer files; smaller: space returns
     /// sooner. 64 KiB..=1 GiB, default 64 MiB.
@@ -75,6 +76,9 @@ pub struct Options {
     pub subcompactions_max: Option<usize>,
     /// How fast flushes and compactions write. Default [`BackgroundRate::Unlimited`].
     pub background_rate: BackgroundRate,
+    /// Threads for flushes and compactions. An engine that is opened in an environment uses the
+    /// threads of the environment. 1..=64, default 2.
+    pub background_threads: usize,
     /// Internal constants; for the tests of Stele itself.
     #[doc(hidden)]
     pub shape: Shape,
@@ -151,6 +155,7 @@ impl Default for Options {
             l1_bytes_max: 512 << 20,
             subcompactions_max: None,
             background_rate: BackgroundRate::Unlimited,
+            background_threads: 2,
             shape: Shape::DEFAULT,
         }
     }
@@ -202,7 +207,8 @@ impl Options {
         };
         let files = self.open_files_max.is_none_or(|files| files >= shape.open_files_min);
         check("open_files_max", files, "16 or more")?;
-        check("background_rate", rate >= 1 << 20, "1 MiB a second or more")
+        check("background_rate", rate >= 1 << 20, "1 MiB a second or more")?;
+        check("background_threads", (1..=64).contains(&self.background_threads), "1 to 64")
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::manifest::{Edit, LogPosition, ManifestSet, Owner, State};
 use crate::options::Options;
 use crate::state::ownership::SCHEMA;
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use base::env::Env;
 use std::path::Path;
 
@@ -29,14 +29,14 @@ pub fn give_to_server(env: &Env, dir: &Path, options: Options) -> Result<Vec<(Tr
         let what = "no data directory: it has no CURRENT".to_owned();
         return Err(Error::Unusable { dir: dir.to_owned(), what });
     }
-    let engine = Engine::open(env.clone(), dir, options)?;
+    let engine = Engine::open_with_env(env.clone(), dir, options)?;
     if engine.owner() == Some(Owner::Server) {
         engine.claim(Owner::Server)?;
         engine.close()?;
         return Ok(Vec::new());
     }
     for tree in engine.trees().into_iter().filter(|tree| *tree < TreeId::FIRST_OF_TABLES) {
-        engine.flush(tree)?;
+        engine.tree(tree)?.flush()?;
     }
     engine.close()?;
     drop(engine);
@@ -61,7 +61,7 @@ pub fn trees_with_moved_ssts(engine: &Engine) -> Result<Vec<TreeId>> {
     Ok(moved)
 }
 
-fn has_moved_ssts(tree: &Tree) -> bool {
+fn has_moved_ssts(tree: &TreeState) -> bool {
     let view = tree.view();
     let mut origins =
         view.files.iter().flat_map(|run| run.iter()).map(|sst| &sst.properties().origin);
@@ -108,6 +108,7 @@ mod tests {
     use crate::batch::WriteBatch;
     use crate::cell::{Column, FamilyId, Timestamp};
     use crate::options::TreeOptions;
+    use crate::read::drivers::ColumnOf;
     use crate::recovery::owner_of_contents::by_contents;
     use crate::request::{RowRange, ScanRequest};
     use base::env::sim::SimEnv;
@@ -115,13 +116,13 @@ mod tests {
     const DIR: &str = "data";
 
     fn open(machine: &SimEnv) -> Engine {
-        Engine::open(machine.env(), Path::new(DIR), Options::default()).unwrap()
+        Engine::open_with_env(machine.env(), Path::new(DIR), Options::default()).unwrap()
     }
 
     fn write(engine: &Engine, tree: TreeId, row: &[u8]) {
         let mut batch = WriteBatch::new();
         batch.put(row, Column::of(FamilyId(1), b""), Timestamp(0), b"value");
-        engine.write(tree, &batch).unwrap();
+        engine.tree(tree).unwrap().write(&batch).unwrap();
     }
 
     #[test]
@@ -170,7 +171,11 @@ mod tests {
                 engine.create_tree(TreeId(*tree), TreeOptions::default()).unwrap();
             }
             rows.iter().for_each(|row| write(&engine, TreeId(1), row));
-            let schema = || engine.scan(SCHEMA, &ScanRequest::rows(RowRange::ALL), None);
+            let schema = || {
+                engine
+                    .tree(SCHEMA)
+                    .and_then(|tree| tree.scan(&ScanRequest::rows(RowRange::ALL), None))
+            };
             let told = by_contents(&engine.trees(), schema).unwrap();
             assert_eq!(told, owner, "{trees:?} {rows:?}");
         }
@@ -210,7 +215,9 @@ mod tests {
             };
             given += usize::from(places[0] == 31);
             for (tree, row) in places.into_iter().zip(["row 1", "row 3", "row 30"]) {
-                let cell = engine.get(TreeId(tree), row.as_bytes(), FamilyId(1), b"", None);
+                let cell = engine.tree(TreeId(tree)).and_then(|tree| {
+                    tree.get(ColumnOf::new(row.as_bytes(), FamilyId(1), b""), None)
+                });
                 assert!(cell.unwrap().is_some(), "{row} after a loss at {operation}");
             }
         }

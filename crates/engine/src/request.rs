@@ -223,6 +223,30 @@ pub struct Cell<'a> {
     pub value: &'a [u8],
 }
 
+/// A visible cell that owns its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OwnedCell {
+    /// Its family.
+    pub family: FamilyId,
+    /// Its qualifier.
+    pub qualifier: Vec<u8>,
+    /// Its version.
+    pub timestamp: Timestamp,
+    /// Its value, as that of a [`Cell`].
+    pub value: Vec<u8>,
+}
+
+impl From<&Cell<'_>> for OwnedCell {
+    fn from(cell: &Cell<'_>) -> Self {
+        Self {
+            family: cell.family,
+            qualifier: cell.qualifier.to_vec(),
+            timestamp: cell.timestamp,
+            value: cell.value.to_vec(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

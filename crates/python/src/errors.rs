@@ -91,8 +91,8 @@ impl Failure {
         let text = error.to_string();
         let (raised, path, offset) = match error {
             EngineError::Io { path, .. } => (IoError::new_err(text), Some(path), None),
-            EngineError::NoSpace { path } => (NoSpaceError::new_err(text), Some(path), None),
-            EngineError::Corruption { file, offset, .. } => {
+            EngineError::NoSpace { path, .. } => (NoSpaceError::new_err(text), Some(path), None),
+            EngineError::Corruption(engine::Corruption { file, offset, .. }) => {
                 (CorruptionError::new_err(text), Some(file), Some(offset))
             }
             EngineError::Unusable { dir, .. } => (UnusableError::new_err(text), Some(dir), None),

@@ -5,7 +5,7 @@ use crate::handle::Handle;
 use crate::load::IngestFiles;
 use crate::read::Snapshot;
 use crate::tree::Tree;
-use engine::{Compression, Durability, Env, FilterGranularity, Options, TreeId, TreeOptions};
+use engine::{Compression, Durability, FilterGranularity, Options, TreeId, TreeOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
@@ -45,9 +45,6 @@ impl DurabilityArgument {
         }
     }
 }
-
-/// Most threads for background work.
-const BACKGROUND_THREADS_MAX: usize = 64;
 
 pub(crate) fn compression(name: &str) -> PyResult<Compression> {
     match name {
@@ -97,11 +94,6 @@ impl Engine {
         direct_reads: bool,
         background_threads: usize,
     ) -> PyResult<Self> {
-        if !(1..=BACKGROUND_THREADS_MAX).contains(&background_threads) {
-            return Err(invalid(format!(
-                "option background_threads must be from 1 to {BACKGROUND_THREADS_MAX}"
-            )));
-        }
         let of = Options::default();
         let options = Options {
             durability: durability.map_or(Ok(of.durability), DurabilityArgument::value)?,
@@ -110,12 +102,10 @@ impl Engine {
             memtable_bytes_max: memtable_bytes_max.unwrap_or(of.memtable_bytes_max),
             log_segment_bytes: log_segment_bytes.unwrap_or(of.log_segment_bytes),
             direct_reads,
+            background_threads,
             ..of
         };
-        let opened = py.detach(|| {
-            options.validate()?;
-            engine::Engine::open(Env::real(background_threads), &path, options)
-        });
+        let opened = py.detach(|| engine::Engine::open(&path, options));
         let opened = opened.map_err(|error| crate::errors::Failure::from(error).raise(py))?;
         Ok(Self { handle: Handle::new(opened), path })
     }

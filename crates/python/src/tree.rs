@@ -40,7 +40,7 @@ fn column_of((row, family, qualifier): &Named) -> ColumnOf<'_> {
 
 impl Tree {
     fn commit(&self, py: Python<'_>, batch: &engine::WriteBatch) -> PyResult<u64> {
-        self.handle.call(py, |engine| Ok(engine.write(self.id, batch)?.0))
+        self.handle.call(py, |engine| Ok(engine.tree(self.id)?.write(batch)?.0))
     }
 }
 
@@ -208,7 +208,7 @@ impl Tree {
 
     /// Flushes the memtable to an SSTable and waits. The engine also flushes by itself.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.handle.call(py, |engine| Ok(engine.flush(self.id)?))
+        self.handle.call(py, |engine| Ok(engine.tree(self.id)?.flush()?))
     }
 
     /// Compacts a range of rows into the last level and waits. The engine also compacts by itself;
@@ -222,7 +222,7 @@ impl Tree {
         prefix: Option<&[u8]>,
     ) -> PyResult<()> {
         let rows = rows_of(start, end, prefix)?;
-        self.handle.call(py, |engine| Ok(engine.compact_range(self.id, &rows)?))
+        self.handle.call(py, |engine| Ok(engine.tree(self.id)?.compact_range(&rows)?))
     }
 
     /// Returns a writer of sorted cells for a bulk load. Cells are invisible until `Engine.ingest`.
@@ -241,7 +241,7 @@ impl Tree {
         let options = IngestOptions { compression, filters, ..IngestOptions::default() };
         let writer = self
             .handle
-            .call(py, |engine| Ok(self.handle.keep(engine.sst_writer(self.id, &options)?)))?;
+            .call(py, |engine| Ok(self.handle.keep(engine.tree(self.id)?.sst_writer(&options)?)))?;
         Ok(SstWriter { handle: Arc::clone(&self.handle), writer })
     }
 }

@@ -6,9 +6,9 @@ use crate::oracle::{Oracle, Trouble};
 use crate::workload::request;
 use base::env::Rng;
 use base::testing::block_on;
-use engine::request::{Columns, Direction, QualifierRange, RowRange, ScanRequest};
-use engine::semantics::model::OwnedCell;
-use engine::{Cell, ColumnOf, Engine, FamilyId, RowEnd, RowSelection, Snapshot, TreeReader};
+use engine::OwnedCell;
+use engine::{Cell, ColumnOf, Engine, FamilyId, RowEnd, RowSelection, Snapshot, Tree};
+use engine::{Columns, Direction, QualifierRange, RowRange, ScanRequest};
 use engine::{Timestamp, TreeId};
 use std::ops::ControlFlow;
 
@@ -127,7 +127,7 @@ fn draw(oracle: &Oracle, tree: TreeId, snapshot: Option<&Snapshot>, rng: &mut Rn
 }
 
 fn ask_columns(
-    reader: &TreeReader,
+    reader: &Tree,
     wanted: &[Wanted],
     snapshot: Option<&Snapshot>,
     depth: usize,
@@ -165,7 +165,7 @@ fn ask_columns(
 /// Asks for a row, where rows are to come that a task may look at beforehand.
 fn ask_row<'a>(
     oracle: &Oracle,
-    reader: &TreeReader,
+    reader: &Tree,
     (row, next): (&[u8], impl Iterator<Item = &'a [u8]> + Clone),
     selection: &RowSelection<'_>,
     snapshot: Option<&Snapshot>,

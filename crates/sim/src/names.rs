@@ -2,10 +2,10 @@
 //! cells, odd enough to try the ends of every order.
 
 use base::env::Rng;
+use engine::RowRange;
 use engine::batch::TimestampRange;
-use engine::cell::{FamilyId, Timestamp};
 use engine::merge_operator::{Operand, Operator};
-use engine::request::RowRange;
+use engine::{FamilyId, Timestamp};
 
 /// Rows with ordinary names.
 const ROWS: u64 = 40;

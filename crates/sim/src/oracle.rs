@@ -6,11 +6,13 @@
 //!    be left out.
 //! 2. `durable` never exceeds `last`.
 
+use engine::OwnedCell;
 use engine::batch::{Mutation, WriteBatch};
-use engine::cell::{Entry, SequenceNumber, Timestamp, TreeId};
-use engine::request::{Direction, RowRange, ScanRequest};
-use engine::semantics::model::{Model, OwnedCell, OwnedEntry, OwnedRow};
+use engine::internals::Entry;
+use engine::internals::{Model, OwnedEntry, OwnedRow};
+use engine::{Direction, RowRange, ScanRequest};
 use engine::{Engine, Error, Result, Snapshot};
+use engine::{SequenceNumber, Timestamp, TreeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a step could not be taken.
@@ -299,7 +301,7 @@ pub fn answer(
     request: &ScanRequest,
     snapshot: Option<&Snapshot>,
 ) -> Result<Vec<OwnedRow>> {
-    let mut scan = engine.scan(tree, request, snapshot)?;
+    let mut scan = engine.tree(tree)?.scan(request, snapshot)?;
     let mut rows = Vec::new();
     while let Some(row) = scan.next_row()? {
         let row = row.to_vec();

@@ -10,10 +10,10 @@ use base::checksum::crc32c;
 use base::env::Rng;
 use engine::IngestOptions;
 use engine::batch::WriteBatch;
-use engine::cell::{Column, FamilyId, Timestamp, TreeId};
-use engine::options::{Compression, Durability, FilterGranularity, Options, TreeOptions};
-use engine::request::{RowRange, ScanRequest};
-use engine::semantics::model::OwnedRow;
+use engine::internals::OwnedRow;
+use engine::{Column, FamilyId, Timestamp, TreeId};
+use engine::{Compression, Durability, FilterGranularity, Options, TreeOptions};
+use engine::{RowRange, ScanRequest};
 use std::fmt::Write;
 
 /// Trees whose data is mostly in SSTables.

@@ -11,12 +11,12 @@ use crate::machine::Machine;
 use crate::oracle::{self, Commit, Oracle, Trouble};
 use crate::workload::Step;
 use base::env::Rng;
+use engine::ScanRequest;
 use engine::batch::{FrozenBatch, Mutation, WriteBatch};
-use engine::cell::{FamilyId, SequenceNumber, Timestamp, TreeId};
 use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
-use engine::options::{Durability, Options};
-use engine::request::ScanRequest;
+use engine::{Durability, Options};
 use engine::{Engine, Error, IngestFiles, IngestOptions, Snapshot, SortOptions};
+use engine::{FamilyId, SequenceNumber, Timestamp, TreeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ impl Session {
     /// Opens the engine, and settles what of the history before is there.
     pub fn open(&mut self) -> Result<(), Trouble> {
         assert!(self.engine.is_none(), "open twice");
-        let engine = Engine::open(self.machine.env(), &self.dir, self.options.clone())?;
+        let engine = Engine::open_with_env(self.machine.env(), &self.dir, self.options.clone())?;
         let in_flight = std::mem::take(&mut self.in_flight);
         let found = engine.trees();
         for tree in in_flight.trees {
@@ -214,7 +214,7 @@ impl Session {
         match step {
             Step::Write(tree, batch) if self.oracle.has(*tree) => {
                 let commit = self.oracle.next(*tree, batch);
-                let written = self.engine().write(*tree, batch);
+                let written = self.engine().tree(*tree).and_then(|tree| tree.write(batch));
                 self.wrote(commit, written)
             }
             Step::Ingest(tree, cells, options) if self.oracle.has(*tree) => {
@@ -227,7 +227,7 @@ impl Session {
             }
             Step::Create(tree, options) if !self.oracle.was_used(*tree) => {
                 let created = self.engine().create_tree(*tree, options.clone());
-                self.changed_trees(*tree, created)?;
+                self.changed_trees(*tree, created.map(drop))?;
                 self.set_rules(self.engine(), *tree)?;
                 self.oracle.create(*tree);
                 Ok(())
@@ -264,11 +264,11 @@ impl Session {
     fn quiet_step(&mut self, step: &Step) -> Result<(), Trouble> {
         match step {
             Step::Flush(tree) if self.oracle.has(*tree) => {
-                self.engine().flush(*tree)?;
+                self.engine().tree(*tree)?.flush()?;
                 self.oracle.tree_durable(*tree);
             }
             Step::Compact(tree, rows) if self.oracle.has(*tree) => {
-                self.engine().compact_range(*tree, rows)?;
+                self.engine().tree(*tree)?.compact_range(rows)?;
                 self.oracle.tree_durable(*tree);
             }
             Step::Sync => {
@@ -336,7 +336,7 @@ impl Session {
         cells: &WriteBatch,
         options: &IngestOptions,
     ) -> engine::Result<IngestFiles> {
-        let mut writer = self.engine().sst_writer(tree, options)?;
+        let mut writer = self.engine().tree(tree)?.sst_writer(options)?;
         for cell in cells.mutations(SequenceNumber(0)) {
             let Mutation::Entry { row, entry } = cell else { continue };
             writer.put(row, entry.column, entry.timestamp, entry.value)?;
@@ -366,7 +366,7 @@ impl Session {
             sorter.add(row, frozen.encoding())?;
         }
         let mut sorted = sorter.finish()?;
-        let mut writer = self.engine().sst_writer(tree, &IngestOptions::default())?;
+        let mut writer = self.engine().tree(tree)?.sst_writer(&IngestOptions::default())?;
         while let Some((row, payload)) = sorted.next_row()? {
             let batch = FrozenBatch::decode(payload);
             let batch = batch.map_err(|error| Error::InvalidArgument(error.to_string()))?;
@@ -380,7 +380,9 @@ impl Session {
 
     fn set_rules(&self, engine: &Engine, tree: TreeId) -> engine::Result<()> {
         match &self.rules {
-            Some(rules) => engine.set_elision_rules(tree, Arc::clone(rules)),
+            Some(rules) => {
+                engine.tree(tree).and_then(|tree| tree.set_elision_rules(Arc::clone(rules)))
+            }
             None => Ok(()),
         }
     }

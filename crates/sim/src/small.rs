@@ -13,11 +13,12 @@ use crate::oracle::Trouble;
 use crate::session::Session;
 use crate::workload::{self, Step};
 use base::env::Rng;
+use engine::RowRange;
 use engine::batch::WriteBatch;
-use engine::cell::{Column, FamilyId, Timestamp, TreeId};
-use engine::options::{BackgroundRate, Durability, Options, ReadPath};
-use engine::request::RowRange;
-use engine::shape::Shape;
+use engine::internals::ReadPath;
+use engine::internals::Shape;
+use engine::{BackgroundRate, Durability, Options};
+use engine::{Column, FamilyId, Timestamp, TreeId};
 use std::path::Path;
 use std::time::Duration;
 
@@ -175,6 +176,8 @@ pub fn options(rng: &mut Rng) -> Options {
         },
         subcompactions_max: *rng.pick(&[None, Some(1), Some(3)]),
         background_rate: *rng.pick(&[BackgroundRate::Unlimited, BackgroundRate::Auto]),
+        // The environment brings its own.
+        background_threads: 2,
         // How much of it is small: nearly all of it, or one thing alone.
         shape: Shape::drawn(rng.next_u64(), *rng.pick(&[3, 20, 50, 80])),
     }

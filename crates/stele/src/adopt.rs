@@ -25,12 +25,15 @@ pub(crate) fn run(args: &AdoptArgs) -> Result<ExitCode> {
     let context = || format!("could not adopt {}", dir.display());
     let env = Env::real(2);
     let moved = give_to_server(&env, dir, Options::default()).with_context(context)?;
-    let engine = Engine::open(env, dir, Options::default()).with_context(context)?;
+    let engine = Engine::open_with_env(env, dir, Options::default()).with_context(context)?;
     let done = adopt_trees(&engine, SystemClock.now_micros()).with_context(context)?;
     // Files say of which tree they are, for a repair without a manifest. An adoption that was
     // interrupted is finished here.
     for tree in trees_with_moved_ssts(&engine).with_context(context)? {
-        engine.compact_range(tree, &RowRange::ALL).with_context(context)?;
+        engine
+            .tree(tree)
+            .and_then(|tree| tree.compact_range(&RowRange::ALL))
+            .with_context(context)?;
     }
     engine.close().with_context(context)?;
     let mut out = std::io::stdout().lock();

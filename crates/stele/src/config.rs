@@ -9,7 +9,8 @@
 use crate::size::ByteSize;
 use anyhow::Context;
 use clap::{Args, CommandFactory};
-use engine::{BackgroundRate, Durability, Options, ReadPath};
+use engine::internals::ReadPath;
+use engine::{BackgroundRate, Durability, Options};
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::fmt;
@@ -184,7 +185,6 @@ pub(crate) struct Config {
     pub(crate) drain: Duration,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: String,
-    pub(crate) background_threads: usize,
     pub(crate) engine: Options,
 }
 
@@ -198,7 +198,6 @@ impl Default for Config {
             drain: Duration::from_secs(10),
             log_format: LogFormat::Text,
             log_level: "info".into(),
-            background_threads: 2,
             engine: Options::default(),
         }
     }
@@ -218,8 +217,6 @@ impl Config {
         let engine = engine_options(&settings, default.engine)?;
         let drain_seconds = settings.drain_seconds.unwrap_or(default.drain.as_secs());
         in_range("drain_seconds", drain_seconds, 0..=3600)?;
-        let background_threads = settings.background_threads.unwrap_or(default.background_threads);
-        in_range("background_threads", background_threads, 1..=64)?;
         Ok(Self {
             data_dir: settings.data_dir.unwrap_or(default.data_dir),
             bigtable_listen: settings.bigtable_listen.unwrap_or(default.bigtable_listen),
@@ -228,7 +225,6 @@ impl Config {
             drain: Duration::from_secs(drain_seconds),
             log_format: settings.log_format.unwrap_or(default.log_format),
             log_level: settings.log_level.unwrap_or(default.log_level),
-            background_threads,
             engine,
         })
     }
@@ -290,6 +286,7 @@ fn engine_options(settings: &Settings, default: Options) -> Result<Options, Conf
         l1_bytes_max: size(settings.l1_bytes_max, default.l1_bytes_max),
         subcompactions_max: settings.subcompactions_max.or(default.subcompactions_max),
         background_rate: rate.unwrap_or(default.background_rate),
+        background_threads: settings.background_threads.unwrap_or(default.background_threads),
         shape: default.shape,
     };
     options.validate().map_err(|error| ConfigError(error.to_string()))?;

@@ -7,8 +7,8 @@ use crate::names::{
 };
 use base::env::Rng;
 use engine::batch::{TimestampRange, WriteBatch};
-use engine::cell::{Column, FamilyId, Timestamp};
 use engine::merge_operator::{Operand, Operator};
+use engine::{Column, FamilyId, Timestamp};
 use engine::{IngestFiles, SstWriter};
 
 /// What batches are drawn for.
@@ -332,8 +332,8 @@ impl Author {
 mod tests {
     use super::*;
     use engine::SequenceNumber;
-    use engine::request::{RowRange, ScanRequest};
-    use engine::semantics::model::{Model, OwnedEntry};
+    use engine::internals::{Model, OwnedEntry};
+    use engine::{RowRange, ScanRequest};
 
     const FIELD: Field = Field { seed: 7, slots: 1, rows: 100 };
 
@@ -363,7 +363,7 @@ mod tests {
         let mut found = vec![Vec::new(); FIELD.rows.into()];
         for (key, cells) in rows {
             let spot = Spot::of(0, &key).unwrap();
-            let state = |cell: engine::semantics::model::OwnedCell| {
+            let state = |cell: engine::OwnedCell| {
                 CellState::of(spot, cell.family, &cell.qualifier, cell.timestamp, &cell.value)
             };
             found[spot.row as usize] = cells.into_iter().map(|c| state(c).unwrap()).collect();

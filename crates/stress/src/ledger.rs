@@ -14,8 +14,9 @@
 use crate::batch::{Batch, Field};
 use crate::names::{GROUP, Place, SUMS, Spot, qualifier, qualifier_number, version};
 use engine::batch::TimestampRange;
-use engine::cell::{Column, FamilyId, Timestamp};
-use engine::request::{Columns, Direction, ScanRequest, Wanted};
+use engine::internals::Wanted;
+use engine::{Column, FamilyId, Timestamp};
+use engine::{Columns, Direction, ScanRequest};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -4,9 +4,9 @@ use crate::ledger::{CellState, Expected, Possible, Question, Sighting, Window};
 use crate::names::{Spot, qualifier};
 use base::testing::block_on;
 use engine::batch::TimestampRange;
-use engine::cell::{FamilyId, Timestamp};
-use engine::request::{Columns, Direction, RowRange, ScanRequest};
 use engine::{ColumnOf, Engine, RowEnd, RowSelection, Snapshot};
+use engine::{Columns, Direction, RowRange, ScanRequest};
+use engine::{FamilyId, Timestamp};
 use std::ops::ControlFlow;
 
 /// What was wrong, in words.
@@ -63,7 +63,9 @@ pub(crate) fn get(engine: &Engine, expected: &Expected, wanted: Wanted) -> Judge
     let Wanted { spot, family, qualifier: number } = wanted;
     let window = expected.window([spot.writer]);
     let (tree, row, name) = (expected.tree(spot.slot), spot.key(), qualifier(number));
-    let found = engine.get(tree, &row, FamilyId(family.into()), &name, None);
+    let found = engine
+        .tree(tree)
+        .and_then(|tree| tree.get(ColumnOf::new(&row, FamilyId(family.into()), &name), None));
     let found = found.map_err(|error| refused("a get", &error))?;
     wanted.judge(&window, found.as_ref().map(|(time, value)| (*time, value.as_slice())))
 }
@@ -173,7 +175,10 @@ pub(crate) fn scan(
     mut each: impl FnMut(&Sighting) -> Judged<()>,
 ) -> Judged<u64> {
     let failed = |error| refused("a scan", &error);
-    let mut scan = engine.scan(expected.tree(slot), request, snapshot).map_err(failed)?;
+    let mut scan = engine
+        .tree(expected.tree(slot))
+        .and_then(|tree| tree.scan(request, snapshot))
+        .map_err(failed)?;
     let due = expected.spots(slot, request);
     let mut due = due.as_slice();
     let mut found = 0;

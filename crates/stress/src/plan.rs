@@ -4,9 +4,8 @@
 use crate::names::{GROUP_LEN, WRITER_LEN};
 use base::env::{Env, OneByOne, RealFileSystem, Rng};
 use engine::TreeId;
-use engine::options::{
-    BackgroundRate, Compression, Durability, FilterGranularity, Options, ReadPath, TreeOptions,
-};
+use engine::internals::ReadPath;
+use engine::{BackgroundRate, Compression, Durability, FilterGranularity, Options, TreeOptions};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Memory and open files of this process, as the system tells them.
 
 use crate::report::Tally;
-use engine::manifest::{self, FileNumber, State};
+use engine::internals::{FileNumber, State, load_manifest};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ fn descriptors() -> Result<Vec<PathBuf>, String> {
 /// be there.
 pub(crate) fn files(dir: &Path, tally: &mut Tally) -> Result<usize, String> {
     let fs = &base::env::RealFileSystem;
-    let state = manifest::load(fs, dir).map_err(|error| error.to_string())?;
+    let state = load_manifest(fs, dir).map_err(|error| error.to_string())?;
     let state = state.ok_or("the store has no manifest")?;
     let named = state.files();
     let listed = base::env::FileSystem::list(fs, dir).map_err(|error| error.to_string())?;

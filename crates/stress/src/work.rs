@@ -9,12 +9,12 @@ use crate::names::{self, QUALIFIERS, SUMS, Spot, TIMESTAMPS, WIDE_QUALIFIERS};
 use crate::plan::Run;
 use crate::report::Tally;
 use base::env::{Clock, Env, FileSystem, Rng, SystemClock};
+use engine::Options;
 use engine::batch::TimestampRange;
-use engine::cell::{FamilyId, Timestamp};
 use engine::check::check_dir;
-use engine::options::Options;
-use engine::request::{Columns, Direction, QualifierRange, RowRange, ScanRequest};
+use engine::{Columns, Direction, QualifierRange, RowRange, ScanRequest};
 use engine::{Engine, IngestOptions};
+use engine::{FamilyId, Timestamp};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ impl Site<'_> {
             let files = batch.ingested.then(|| {
                 let compression = None;
                 let options = IngestOptions { compression, filters: rng.chance(70) };
-                batch.write_sorted(self.engine.sst_writer(tree, &options)?)
+                batch.write_sorted(self.engine.tree(tree)?.sst_writer(&options)?)
             });
             let files = files.transpose().map_err(|e| refused("writing sorted cells", &e))?;
             self.expected.begin(&batch);
@@ -96,9 +96,11 @@ impl Site<'_> {
                     tally.ingests += 1;
                     self.engine.ingest(&mut files).map_err(|error| refused("an ingest", &error))
                 }
-                None => {
-                    self.engine.write(tree, &encoded).map_err(|error| refused("a write", &error))
-                }
+                None => self
+                    .engine
+                    .tree(tree)
+                    .and_then(|tree| tree.write(&encoded))
+                    .map_err(|error| refused("a write", &error)),
             };
             tally.latencies.note(SystemClock.monotonic().saturating_sub(begun));
             written?;
@@ -158,11 +160,15 @@ impl Site<'_> {
             let tree = self.expected.tree(slot);
             match rng.below(100) {
                 0..8 => {
-                    self.engine.flush(tree).map_err(|error| refused("a flush", &error))?;
+                    self.engine
+                        .tree(tree)
+                        .and_then(|tree| tree.flush())
+                        .map_err(|error| refused("a flush", &error))?;
                 }
                 8..14 => {
                     let rows = self.rows(rng);
-                    let compacted = self.engine.compact_range(tree, &rows);
+                    let compacted =
+                        self.engine.tree(tree).and_then(|tree| tree.compact_range(&rows));
                     compacted.map_err(|error| refused("a compaction", &error))?;
                 }
                 14..24 => {
@@ -175,7 +181,10 @@ impl Site<'_> {
                 }
                 27..32 => self.engine.sync().map_err(|error| refused("a sync", &error))?,
                 32..36 => {
-                    let sampled = self.engine.sample_rows(tree, 1 << rng.below(24));
+                    let sampled = self
+                        .engine
+                        .tree(tree)
+                        .and_then(|tree| tree.sample_rows(1 << rng.below(24)));
                     sampled.map_err(|error| refused("a sample of rows", &error))?;
                 }
                 _ => std::thread::sleep(Duration::from_millis(rng.below(40))),
@@ -228,7 +237,7 @@ impl Site<'_> {
             ..Options::default()
         };
         let failed = |error| refused("opening a checkpoint", &error);
-        let copy = Engine::open(Env::real(1), &self.copy, options).map_err(failed)?;
+        let copy = Engine::open_with_env(Env::real(1), &self.copy, options).map_err(failed)?;
         let seen = look::everything(&copy, self.expected, &window, way(rng));
         seen.map_err(|what| format!("in a checkpoint: {what}"))?;
         copy.close().map_err(|error| refused("closing a checkpoint", &error))?;

@@ -12,7 +12,7 @@ use crate::{batch::Field, watch};
 use anyhow::{Context, Result};
 use base::env::{Clock, SystemClock};
 use base::rss_monitor::RssMonitor;
-use engine::request::Direction;
+use engine::Direction;
 use engine::{Engine, TreeId};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -111,7 +111,8 @@ impl Worker {
 
     fn go(&mut self) -> Judged<()> {
         check_leftover(&self.copy)?;
-        let opened = Engine::open(self.cycle.env(), &self.store, self.cycle.options.clone());
+        let opened =
+            Engine::open_with_env(self.cycle.env(), &self.store, self.cycle.options.clone());
         let engine = opened.map_err(|error| refused("opening", &error))?;
         let _monitor = self.monitor(&engine)?;
         if self.replacing {

@@ -101,7 +101,7 @@ impl From<engine::Error> for Error {
         let text = error.to_string();
         match error {
             E::NoSpace { .. } => Self::ResourceExhausted(text),
-            E::Corruption { .. } => Self::DataLoss(text),
+            E::Corruption(_) => Self::DataLoss(text),
             E::WritesStopped(_) | E::Unavailable(_) | E::Closed => Self::Unavailable(text),
             E::InvalidArgument(_) => Self::invalid("", text),
             // A tree is dropped only with its table, after the table's record is gone.

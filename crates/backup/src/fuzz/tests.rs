@@ -4,8 +4,8 @@ use crate::record::BackupFile;
 use base::env::Rng;
 use engine::StoreId;
 use engine::checkpoint::{DirFile, Point};
-use engine::files::{FileIdentity, FileNumber};
-use engine::log::SegmentNumber;
+use engine::internals::SegmentNumber;
+use engine::internals::{FileIdentity, FileNumber};
 
 pub(crate) fn example() -> Record {
     let file = |file, place| BackupFile { file, bytes: 5 << 20, sum: 77, place };

@@ -37,7 +37,7 @@ async fn only_what_is_new_is_sent_and_every_backup_gives_its_moment_back() {
             ssts.map(|file| file.identity.unwrap()).collect::<Vec<_>>()
         };
         let all = ssts(&source.contents.files);
-        let old = |id: &&engine::files::FileIdentity| {
+        let old = |id: &&engine::internals::FileIdentity| {
             before.keys().any(|name| name.ends_with(&id.to_string()))
         };
         assert_eq!(created.kept_files, all.iter().filter(old).count() as u64, "round {round}");
@@ -121,14 +121,14 @@ async fn a_destination_belongs_to_one_store_its_copies_and_what_was_restored_of_
 
     // The restored store and the old one go on apart, and give new files the same numbers.
     restore(&to, &first, &home.path("restored")).await.unwrap();
-    let restored = Engine::open(Env::real(1), &home.path("restored"), options()).unwrap();
+    let restored = Engine::open_with_env(Env::real(1), &home.path("restored"), options()).unwrap();
     for (engine, value) in [(home.engine(), 7), (&restored, 8)] {
         for tree in TREES {
             let mut batch = engine::WriteBatch::new();
             let column = engine::Column::of(FamilyId(1), b"q");
             batch.put(b"new", column, engine::Timestamp(0), &[value; 100]);
-            engine.write(tree, &batch).unwrap();
-            engine.flush(tree).unwrap();
+            engine.tree(tree).unwrap().write(&batch).unwrap();
+            engine.tree(tree).unwrap().flush().unwrap();
         }
     }
     let restored_content = content(&restored);

@@ -53,7 +53,8 @@ impl Home {
 
     fn with(options: Options) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let engine = Engine::open(Env::real(1), &root.path().join("data"), options).unwrap();
+        let engine =
+            Engine::open_with_env(Env::real(1), &root.path().join("data"), options).unwrap();
         let home = Self { root, engine, backups: Default::default() };
         for tree in TREES {
             home.engine().create_tree(tree, TreeOptions::default()).unwrap();
@@ -76,25 +77,25 @@ impl Home {
                 let mut batch = WriteBatch::new();
                 let column = Column::of(FamilyId(1), b"q");
                 batch.put(&row.to_be_bytes(), column, Timestamp(0), &noise(row, value, 300));
-                self.engine().write(tree, &batch).unwrap();
+                self.engine().tree(tree).unwrap().write(&batch).unwrap();
             }
         }
     }
 
     pub(crate) fn flush(&self) {
-        TREES.iter().for_each(|tree| self.engine().flush(*tree).unwrap());
+        TREES.iter().for_each(|tree| self.engine().tree(*tree).unwrap().flush().unwrap());
     }
 
     pub(crate) fn compact(&self) {
         for tree in TREES {
-            self.engine().compact_range(tree, &RowRange::ALL).unwrap();
+            self.engine().tree(tree).unwrap().compact_range(&RowRange::ALL).unwrap();
         }
     }
 
     /// Puts one SSTable of more than `bytes` into the first tree.
     pub(crate) fn ingest(&self, bytes: u32) {
         let options = IngestOptions::default();
-        let mut writer = self.engine().sst_writer(TREES[0], &options).unwrap();
+        let mut writer = self.engine().tree(TREES[0]).unwrap().sst_writer(&options).unwrap();
         for row in 0..bytes / 10_000 + 1 {
             let key = [&b"large"[..], &row.to_be_bytes()].concat();
             let column = Column::of(FamilyId(1), b"q");
@@ -149,7 +150,7 @@ pub(crate) fn content(engine: &Engine) -> Content {
     let mut content = Content::new();
     for tree in engine.trees() {
         let request = ScanRequest::rows(RowRange::ALL);
-        let mut scan = engine.scan(tree, &request, None).unwrap();
+        let mut scan = engine.tree(tree).unwrap().scan(&request, None).unwrap();
         while let Some(row) = scan.next_row().unwrap() {
             let row = row.to_vec();
             while let Some(cell) = scan.next_cell().unwrap() {
@@ -165,7 +166,7 @@ pub(crate) fn content(engine: &Engine) -> Content {
 pub(crate) fn content_of(dir: &Path) -> Content {
     let report = engine::check::check_dir(&Env::real(1), dir, &mut |_| ()).unwrap();
     assert_eq!(report.findings, []);
-    content(&Engine::open(Env::real(1), dir, options()).unwrap())
+    content(&Engine::open_with_env(Env::real(1), dir, options()).unwrap())
 }
 
 pub(crate) fn memory() -> Arc<dyn ObjectStore> {

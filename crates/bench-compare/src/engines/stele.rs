@@ -7,11 +7,10 @@ use crate::engines::{
 };
 use crate::source::Source;
 use crate::touched::Touched;
-use base::env::Env;
 use engine::{
     Cell, Column, ColumnOf, Columns, Compression, Durability, Engine, FamilyId, FilterGranularity,
     IngestOptions, Options, QualifierRange, RowRange, RowSelection, Scan, ScanRequest, Timestamp,
-    TreeId, TreeOptions, TreeReader, WriteBatch,
+    Tree, TreeId, TreeOptions, WriteBatch,
 };
 use hdrhistogram::Histogram;
 use std::path::Path;
@@ -44,6 +43,7 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
         cache_bytes_max: Some(setup.cache_bytes),
         memtable_bytes_max: setup.memtable_bytes,
         direct_reads: setup.disk_bound,
+        background_threads: BACKGROUND_THREADS,
         ..Options::default()
     };
     if setup.merging == Merging::Never {
@@ -64,21 +64,20 @@ fn open(dir: &Path, setup: &Setup, configuration: &str) -> Result<Box<dyn BenchE
         }),
         ..TreeOptions::default()
     };
-    let engine = Engine::open(Env::real(BACKGROUND_THREADS), dir, options.clone())?;
+    let engine = Engine::open(dir, options.clone())?;
     if setup.merging == Merging::Never {
         // Else reads of a tree that nobody writes would have its runs merged.
         engine.pause_compactions();
     }
-    if engine.trees().is_empty() {
-        engine.create_tree(TREE, tree_options.clone())?;
-    }
+    let tree = engine.tree_or_create(TREE, tree_options.clone())?;
     let options = format!("{options:?} {tree_options:?}");
     let threads = if configuration.ends_with(TWO_THREADS) { 2 } else { 1 };
-    Ok(Box::new(Stele { engine, options, model: setup.model, threads }))
+    Ok(Box::new(Stele { engine, tree, options, model: setup.model, threads }))
 }
 
 struct Stele {
     engine: Engine,
+    tree: Tree,
     options: String,
     model: Model,
     /// Threads that share the gets in flight.
@@ -113,12 +112,12 @@ impl BenchEngine for Stele {
                 None => batch.delete_row(cell.row),
             }
         }
-        self.engine.write(TREE, &batch)?;
+        self.tree.write(&batch)?;
         Ok(())
     }
 
     fn bulk_load(&self, source: &mut Source<'_>) -> Result<()> {
-        let mut writer = self.engine.sst_writer(TREE, &IngestOptions::default())?;
+        let mut writer = self.tree.sst_writer(&IngestOptions::default())?;
         while let Some(cells) = source.next_chunk() {
             for cell in &cells {
                 let column = Column::of(family(cell.family), cell.qualifier);
@@ -131,7 +130,7 @@ impl BenchEngine for Stele {
     }
 
     fn flush(&self) -> Result<()> {
-        Ok(self.engine.flush(TREE)?)
+        Ok(self.tree.flush()?)
     }
 
     fn in_flight(&self) -> InFlight {
@@ -139,11 +138,7 @@ impl BenchEngine for Stele {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(SteleReader {
-            tree: self.engine.tree(TREE)?,
-            model: self.model,
-            seeking: None,
-        }))
+        Ok(Box::new(SteleReader { tree: self.tree.clone(), model: self.model, seeking: None }))
     }
 
     fn disk_reads(&self) -> Option<DiskReads> {
@@ -167,7 +162,7 @@ impl BenchEngine for Stele {
 }
 
 struct SteleReader {
-    tree: TreeReader,
+    tree: Tree,
     model: Model,
     /// The scan that every seek uses again.
     seeking: Option<Scan>,

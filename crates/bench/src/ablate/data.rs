@@ -3,9 +3,10 @@
 use super::AnyError;
 use base::env::Env;
 use bench_core::{KeyKind, random_key, random_value};
+use engine::internals::ReadPath;
 use engine::{
-    Column, Durability, Engine, FamilyId, FilterGranularity, IngestOptions, Options, ReadPath,
-    Result, RowRange, Timestamp, TreeId, TreeOptions, TreeReader, WriteBatch,
+    Column, Durability, Engine, FamilyId, FilterGranularity, IngestOptions, Options, Result,
+    RowRange, Timestamp, Tree, TreeId, TreeOptions, WriteBatch,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -86,7 +87,7 @@ impl DataSet {
             Self::Runs | Self::Prefixes => rows / 4 / RUNS * RUNS,
         };
         fs::create_dir_all(dir)?;
-        let engine = Engine::open(Env::real(THREADS), dir, options(1 << 28))?;
+        let engine = Engine::open_with_env(Env::real(THREADS), dir, options(1 << 28))?;
         let filter_granularity = Some(match self {
             Self::Wide => FilterGranularity::Column,
             Self::Keys | Self::Runs | Self::Prefixes => FilterGranularity::Row,
@@ -117,12 +118,12 @@ impl DataSet {
         let mut sorted: Vec<([u8; KEY_BYTES], u64)> =
             (0..rows).map(|number| (row(number, KeyKind::Present), number)).collect();
         sorted.sort_unstable();
-        let mut writer = engine.sst_writer(TREE, &IngestOptions::default())?;
+        let mut writer = engine.tree(TREE)?.sst_writer(&IngestOptions::default())?;
         for (row, number) in &sorted {
             self.cells(*number, |column, value| writer.put(row, column, Timestamp(0), value))?;
         }
         engine.ingest(&mut writer.finish()?)?;
-        engine.compact_range(TREE, &RowRange::ALL)
+        engine.tree(TREE).and_then(|tree| tree.compact_range(&RowRange::ALL))
     }
 
     /// Writes an eighth of the rows, flushes them, and so on.
@@ -138,9 +139,9 @@ impl DataSet {
                         Ok(())
                     })?;
                 }
-                engine.write(TREE, &batch)?;
+                engine.tree(TREE)?.write(&batch)?;
             }
-            engine.flush(TREE)?;
+            engine.tree(TREE)?.flush()?;
         }
         Ok(())
     }
@@ -233,7 +234,7 @@ impl Loaded {
         // What is not in the cache is then on disk, and not in the system's page cache.
         options.direct_reads = room == Room::Twentieth;
         change(&mut options.read_path);
-        let engine = Engine::open(Env::real(THREADS), dir, options)?;
+        let engine = Engine::open_with_env(Env::real(THREADS), dir, options)?;
         // Else reads of a tree that nobody writes would have its runs merged.
         engine.pause_compactions();
         let tree = engine.tree(TREE)?;
@@ -244,7 +245,7 @@ impl Loaded {
 /// An open data set.
 pub(super) struct Opened {
     pub(super) engine: Engine,
-    pub(super) tree: TreeReader,
+    pub(super) tree: Tree,
     set: DataSet,
     pub(super) rows: u64,
     pub(super) room: Room,

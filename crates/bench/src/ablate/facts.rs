@@ -4,7 +4,7 @@ use super::data::{Loaded, Opened};
 use super::workloads::Workload;
 use super::{AblateArgs, AnyError};
 use base::env::RealFileSystem;
-use engine::sstable::measure::{SstMemory, sst_memory};
+use engine::internals::{SstMemory, sst_memory};
 use serde::Serialize;
 
 /// Bytes of a data set's files in memory.

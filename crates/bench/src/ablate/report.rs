@@ -6,7 +6,7 @@ use super::pairs::Compared;
 use super::switches::Switch;
 use super::workloads::{Warmth, Workload};
 use bench_core::print;
-use engine::sstable::measure::SstMemory;
+use engine::internals::SstMemory;
 use serde_json::{Value, json};
 
 /// Published of index memory, of filters asked, and of reads that go to disk.

@@ -1,6 +1,6 @@
 //! The parts of the read path that can be switched off, and what others published of theirs.
 
-use engine::ReadPath;
+use engine::internals::ReadPath;
 
 /// A part of the read path.
 #[derive(Debug)]

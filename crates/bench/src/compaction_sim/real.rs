@@ -18,7 +18,7 @@ const BATCH: u64 = 64;
 pub(super) fn run(bytes: u64, options: &Options) -> Result<Shown, AnyError> {
     let dir = tempfile::tempdir()?;
     let options = Options { durability: Durability::None, ..options.clone() };
-    let engine = Engine::open(base::env::Env::real(2), dir.path(), options)?;
+    let engine = Engine::open(dir.path(), options)?;
     let tree = TreeOptions {
         compression: Compression::None,
         compression_last: Compression::None,
@@ -29,7 +29,7 @@ pub(super) fn run(bytes: u64, options: &Options) -> Result<Shown, AnyError> {
     for first in (0..rows).step_by(BATCH as usize) {
         write(&engine, (first..(first + BATCH).min(rows)).map(spread))?;
     }
-    engine.compact_range(TREE, &RowRange::ALL)?;
+    engine.tree(TREE)?.compact_range(&RowRange::ALL)?;
     let live = metric(&engine, "level2_bytes") as f64;
     let (flushed, compacted) = written(&engine);
     let mut random = SplitMix64(1);
@@ -65,7 +65,7 @@ fn write(engine: &Engine, rows: impl Iterator<Item = [u8; 8]>) -> Result<(), Any
     for row in rows {
         batch.put(&row, Column::of(FamilyId(1), b"q"), Timestamp(1), &[7; VALUE_BYTES]);
     }
-    engine.write(TREE, &batch)?;
+    engine.tree(TREE)?.write(&batch)?;
     Ok(())
 }
 

@@ -4,12 +4,12 @@
 //! So the bytes of a merge follow from the spans of its inputs alone.
 
 use super::Shown;
-use engine::compaction::output_split::Splitter;
-use engine::compaction::pick::{Busy, Destination, L1Target, Plan, Work, is_full, pick};
-use engine::compaction::signals::Signals;
-use engine::files::FileNumber;
-use engine::manifest::state::version::LEVELS;
-use engine::manifest::{Run, RunId, SstMeta, TreeVersion};
+use engine::internals::FileNumber;
+use engine::internals::LEVELS;
+use engine::internals::Signals;
+use engine::internals::Splitter;
+use engine::internals::{Busy, Destination, L1Target, Plan, Work, is_full, pick};
+use engine::internals::{Run, RunId, SstMeta, TreeVersion};
 use engine::{Options, SequenceNumber, Timestamp, TreeOptions};
 use std::sync::Arc;
 

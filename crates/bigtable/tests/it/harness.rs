@@ -59,7 +59,7 @@ pub(crate) fn store() -> (Arc<Local>, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::real(2);
     let clock = env.clock.clone();
-    let engine = Engine::open(env, dir.path(), engine::Options::default()).unwrap();
+    let engine = Engine::open_with_env(env, dir.path(), engine::Options::default()).unwrap();
     (Arc::new(Local::open(engine, clock).unwrap()), dir)
 }
 

@@ -9,18 +9,18 @@ use crate::health::failure_policy::Task;
 use crate::request::RowRange;
 use crate::state::running_compactions::CompactionReason;
 use crate::state::{LOOK_AGAIN, Shared};
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use std::sync::Arc;
 
 /// The turn of a caller. What became due meanwhile is started when it is given back.
 pub(crate) struct FlushTurn<'a> {
     shared: &'a Arc<Shared>,
-    tree: &'a Arc<Tree>,
+    tree: &'a Arc<TreeState>,
 }
 
 impl<'a> FlushTurn<'a> {
     /// Waits for it.
-    pub(crate) fn take(shared: &'a Arc<Shared>, tree: &'a Arc<Tree>) -> Result<Self> {
+    pub(crate) fn take(shared: &'a Arc<Shared>, tree: &'a Arc<TreeState>) -> Result<Self> {
         loop {
             if shared.is_closing() {
                 return Err(Error::Closed);
@@ -50,7 +50,7 @@ impl Drop for FlushTurn<'_> {
 }
 
 /// Freezes and flushes what `tree` holds in memory.
-pub(crate) fn flush_and_wait(shared: &Arc<Shared>, tree: &Arc<Tree>) -> Result<()> {
+pub(crate) fn flush_and_wait(shared: &Arc<Shared>, tree: &Arc<TreeState>) -> Result<()> {
     let mut last = None;
     shared.commits.between_groups(|| {
         tree.freeze();
@@ -77,7 +77,7 @@ pub(crate) fn flush_and_wait(shared: &Arc<Shared>, tree: &Arc<Tree>) -> Result<(
 /// Merges `rows` down to the last level, one plan after the other.
 pub(crate) fn compact_and_wait(
     shared: &Arc<Shared>,
-    tree: &Arc<Tree>,
+    tree: &Arc<TreeState>,
     rows: &RowRange,
 ) -> Result<()> {
     loop {

@@ -15,21 +15,21 @@ use crate::shape::Shape;
 use crate::sstable::{Heirs, SstReader};
 use crate::state::Shared;
 use crate::state::running_compactions::{CompactionReason, Running};
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What of `tree` is newer than the inputs of `plan`, as long as those stay: at the bottom nothing
 /// else is older.
-fn deletes_above(tree: &Arc<Tree>, plan: &Plan) -> Box<DeletesAbove<'static>> {
+fn deletes_above(tree: &Arc<TreeState>, plan: &Plan) -> Box<DeletesAbove<'static>> {
     let tree = Arc::clone(tree);
     let inputs: HashSet<FileNumber> = plan.ssts().map(|sst| sst.number).collect();
     Box::new(move |row, newest_range| tree.view().may_delete(row, newest_range, &inputs))
 }
 
 /// What asks for a compaction of `tree` although its shape does not.
-pub(super) fn signals_of(shared: &Shared, tree: &Tree) -> Signals {
+pub(super) fn signals_of(shared: &Shared, tree: &TreeState) -> Signals {
     let view = tree.view();
     let metas = view.version.runs().flat_map(|run| &run.ssts);
     let files = view.ssts().map(|sst| (sst.number(), sst)).collect::<HashMap<_, _>>();
@@ -54,7 +54,7 @@ pub(super) fn signals_of(shared: &Shared, tree: &Tree) -> Signals {
 /// Runs `plan` and installs what it wrote.
 pub(super) fn run_plan(
     shared: &Arc<Shared>,
-    tree: &Arc<Tree>,
+    tree: &Arc<TreeState>,
     plan: &Arc<Plan>,
     reason: CompactionReason,
 ) -> Result<()> {
@@ -87,7 +87,7 @@ pub(super) fn run_plan(
 /// deleted once the outputs are installed.
 fn merge(
     shared: &Arc<Shared>,
-    tree: &Arc<Tree>,
+    tree: &Arc<TreeState>,
     plan: &Arc<Plan>,
     running: &Arc<Running>,
 ) -> Result<Written> {
@@ -114,7 +114,7 @@ fn merge(
 
 /// Which blocks of what was written are to take the place of those in memory that they came of.
 /// To be asked before the inputs are let go.
-fn heirs(shared: &Shared, tree: &Tree, plan: &Plan, written: &Written) -> Heirs {
+fn heirs(shared: &Shared, tree: &TreeState, plan: &Plan, written: &Written) -> Heirs {
     if !shared.options.read_path.cache_warming || written.obsolete.is_empty() {
         return Heirs::default();
     }
@@ -130,7 +130,7 @@ fn heirs(shared: &Shared, tree: &Tree, plan: &Plan, written: &Written) -> Heirs 
 
 /// Remembers outputs that are as much garbage as the inputs were, so that they are not written
 /// again and again for nothing.
-fn note_fruitless(tree: &Tree, plan: &Plan, written: &Written, shape: &Shape) {
+fn note_fruitless(tree: &TreeState, plan: &Plan, written: &Written, shape: &Shape) {
     if plan.destination != Destination::LastRun || plan.work == How::Move {
         return;
     }

@@ -13,14 +13,14 @@ use crate::health::failure_policy::Task;
 use crate::manifest::{Edit, is_in_doubt};
 use crate::state::Shared;
 use crate::state::io_rate::Writer;
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use std::sync::atomic::Ordering;
 
 /// Writes what is frozen of `tree` into one run of level 0, at the rate of background work. Only
 /// for whoever has the turn. `sync_log` makes durable what was committed up to now.
 pub(crate) fn flush_frozen(
     shared: &Shared,
-    tree: &Tree,
+    tree: &TreeState,
     sync_log: impl Fn() -> Result<()>,
 ) -> Result<()> {
     let wrote = |bytes| throttle::keep_to_rate(shared, tree, Writer::Flush, bytes);
@@ -43,7 +43,7 @@ pub(crate) fn clear_away(shared: &Shared, flushed: bool) {
 /// told now and then how many bytes more were written.
 pub(crate) fn write_frozen(
     shared: &Shared,
-    tree: &Tree,
+    tree: &TreeState,
     sync_log: impl Fn() -> Result<()>,
     wrote: &dyn Fn(u64),
 ) -> Result<()> {
@@ -70,7 +70,7 @@ pub(crate) fn write_frozen(
 
 /// Makes `written` part of `tree`: first in the manifest, then in the view. If the manifest
 /// does not take it, the next `clear_away` removes what was written.
-pub(crate) fn install(shared: &Shared, tree: &Tree, written: &Written) -> Result<()> {
+pub(crate) fn install(shared: &Shared, tree: &TreeState, written: &Written) -> Result<()> {
     let mut edits = written.edits.clone();
     edits.push(Edit::LastSequence(shared.snapshots.published()));
     if let Err(error) = install_edits(shared, tree, written, &edits) {
@@ -83,7 +83,12 @@ pub(crate) fn install(shared: &Shared, tree: &Tree, written: &Written) -> Result
     Ok(())
 }
 
-fn install_edits(shared: &Shared, tree: &Tree, written: &Written, edits: &[Edit]) -> Result<()> {
+fn install_edits(
+    shared: &Shared,
+    tree: &TreeState,
+    written: &Written,
+    edits: &[Edit],
+) -> Result<()> {
     let _installing = tree.installing.lock();
     let state = shared.manifest.install(edits)?;
     let version = state.tree(tree.id).cloned().ok_or(Error::UnknownTree(tree.id))?;
@@ -101,7 +106,7 @@ fn give_up(shared: &Shared, written: &Written) {
 }
 
 /// Returns whether memtables of `tree` wait until a compaction leaves a place for a run.
-pub(crate) fn holds_flushes(shared: &Shared, tree: &Tree) -> bool {
+pub(crate) fn holds_flushes(shared: &Shared, tree: &TreeState) -> bool {
     let view = tree.look();
     if view.frozen.is_empty() {
         return false;

@@ -15,7 +15,7 @@
 //!    (`pick::is_full`); then it writes all memtables that wait, as one run. While it waits a
 //!    compaction that makes the place runs or has failed, and writers wait as memory fills
 //!    (`pressure`). So a scan meets `pick::runs_max` runs at most, but for runs made by
-//!    `Engine::flush`, by ingests, and by a replay that memory was too small for.
+//!    `Tree::flush`, by ingests, and by a replay that memory was too small for.
 //! 4. Whoever waits (a stalled writer, a flush on demand) waits on `progressed`, which is
 //!    signalled after every change of a flag; before sleeping it offers to run a queued job itself
 //!    (`Tasks::help`), so that a single-threaded simulation makes progress. It looks whether the
@@ -80,19 +80,19 @@ mod tests {
         let shape = Shape { log_segments_max: 2, ..Shape::DEFAULT };
         let options = Options { log_segment_bytes: 64 << 10, shape, ..Options::default() };
         let machine = SimEnv::new(1);
-        let engine = Engine::open(machine.env(), Path::new("/data"), options).unwrap();
+        let engine = Engine::open_with_env(machine.env(), Path::new("/data"), options).unwrap();
         engine.create_tree(TREE, TreeOptions::default()).unwrap();
         let (shared, tree) = (engine.shared(), engine.shared().tree(TREE).unwrap());
         let write = |batches: u8| {
             for row in 0..batches {
                 let mut batch = WriteBatch::new();
                 batch.put(&[row], Column::of(FamilyId(1), b"q"), Timestamp(1), &[7; 20 << 10]);
-                engine.write(TREE, &batch).unwrap();
+                engine.tree(TREE).unwrap().write(&batch).unwrap();
             }
         };
         let pinned = shared.log_segments.pin();
         write(20);
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
         assert!(shared.log_segments.numbers().len() > 5, "they are kept for the checkpoint");
         write(1);
         assert!(tree.look().frozen.is_empty() && !tree.look().active.is_empty());

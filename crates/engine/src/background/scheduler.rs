@@ -2,7 +2,7 @@
 //! failed is tried again. A job that ends looks for what follows from it, so all of this is one file.
 //!
 //! Invariants:
-//! 1. A plan is picked and its files are marked busy under one lock of `Tree::work`.
+//! 1. A plan is picked and its files are marked busy under one lock of `TreeState::work`.
 //! 2. While compactions are paused none starts by itself, but for a tree that would stop its
 //!    writers: pausing never stops a write. Those that run go on, and so do those by hand.
 //! 3. A plan that met a damaged file is set aside: its files stay busy, so that others are picked,
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::health::failure_policy::{Kind, Task};
 use crate::marks::Mark;
 use crate::state::Shared;
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// The turn of a job.
-struct JobTurn(Arc<Tree>);
+struct JobTurn(Arc<TreeState>);
 
 impl Drop for JobTurn {
     fn drop(&mut self) {
@@ -45,8 +45,8 @@ pub(crate) fn keep_to_budget(shared: &Arc<Shared>) {
 /// Freezes and flushes the largest memtable that takes writes, unless that has become
 /// needless; `false` if all are empty.
 fn freeze_largest(shared: &Arc<Shared>) -> bool {
-    let trees: Vec<Arc<Tree>> = shared.trees.read().values().cloned().collect();
-    let bytes = |tree: &&Arc<Tree>| tree.look().active.bytes();
+    let trees: Vec<Arc<TreeState>> = shared.trees.read().values().cloned().collect();
+    let bytes = |tree: &&Arc<TreeState>| tree.look().active.bytes();
     let Some(tree) = trees.iter().max_by_key(bytes).filter(|tree| bytes(tree) > 0) else {
         return false;
     };
@@ -56,7 +56,7 @@ fn freeze_largest(shared: &Arc<Shared>) -> bool {
 }
 
 /// After a commit of `bytes` to `tree`: starts the flushes that are due.
-pub(crate) fn after_commit(shared: &Arc<Shared>, tree: &Arc<Tree>, bytes: usize) {
+pub(crate) fn after_commit(shared: &Arc<Shared>, tree: &Arc<TreeState>, bytes: usize) {
     if tree.view().active.bytes() >= shared.options.memtable_bytes_max {
         freeze_if(shared, tree, |bytes, frozen| {
             bytes >= shared.options.memtable_bytes_max && frozen == 0
@@ -79,7 +79,7 @@ pub(crate) fn after_commit(shared: &Arc<Shared>, tree: &Arc<Tree>, bytes: usize)
 
 /// Freezes the active memtable of `tree` if `due` (told its bytes and the number of frozen
 /// ones) says so, and flushes.
-fn freeze_if(shared: &Arc<Shared>, tree: &Arc<Tree>, due: impl Fn(usize, usize) -> bool) {
+fn freeze_if(shared: &Arc<Shared>, tree: &Arc<TreeState>, due: impl Fn(usize, usize) -> bool) {
     shared.commits.between_groups(|| {
         let view = tree.view();
         if due(view.active.bytes(), view.frozen.len()) {
@@ -105,7 +105,7 @@ fn inspect(shared: &Arc<Shared>) {
     }
 }
 
-pub(crate) fn schedule(shared: &Arc<Shared>, tree: &Arc<Tree>) {
+pub(crate) fn schedule(shared: &Arc<Shared>, tree: &Arc<TreeState>) {
     if !shared.health.is_over() {
         schedule_flush(shared, tree);
         schedule_compaction(shared, tree);
@@ -116,9 +116,9 @@ pub(crate) fn schedule(shared: &Arc<Shared>, tree: &Arc<Tree>) {
 /// follows from it.
 pub(crate) fn submit(
     shared: &Arc<Shared>,
-    tree: &Arc<Tree>,
+    tree: &Arc<TreeState>,
     task: Task,
-    job: impl FnOnce(&Arc<Shared>, &Arc<Tree>) -> Result<()> + Send + 'static,
+    job: impl FnOnce(&Arc<Shared>, &Arc<TreeState>) -> Result<()> + Send + 'static,
 ) {
     let tree = Arc::clone(tree);
     let what = format!("a {task} of tree {}", tree.id.0);
@@ -128,7 +128,7 @@ pub(crate) fn submit(
     });
 }
 
-fn note(shared: &Arc<Shared>, tree: &Arc<Tree>, task: Task, outcome: Result<()>) {
+fn note(shared: &Arc<Shared>, tree: &Arc<TreeState>, task: Task, outcome: Result<()>) {
     let Err(error) = outcome else {
         tree.work.lock().attempts(task, None).succeeded();
         return schedule(shared, tree);
@@ -146,7 +146,7 @@ fn note(shared: &Arc<Shared>, tree: &Arc<Tree>, task: Task, outcome: Result<()>)
     schedule(shared, tree);
 }
 
-fn try_again(shared: &Arc<Shared>, tree: &Arc<Tree>, task: Task, kind: Kind, wait: Duration) {
+fn try_again(shared: &Arc<Shared>, tree: &Arc<TreeState>, task: Task, kind: Kind, wait: Duration) {
     let tree = Arc::downgrade(tree);
     jobs::run_later(shared, wait, task, "another try", move |shared| {
         let Some(tree) = tree.upgrade() else { return };
@@ -163,7 +163,7 @@ fn try_again(shared: &Arc<Shared>, tree: &Arc<Tree>, task: Task, kind: Kind, wai
 
 /// Starts flushing `tree` unless that is under way, there is nothing to flush, or it has to wait
 /// (`background`, invariant 3; `health::failure_policy`, invariant 2).
-pub(crate) fn schedule_flush(shared: &Arc<Shared>, tree: &Arc<Tree>) {
+pub(crate) fn schedule_flush(shared: &Arc<Shared>, tree: &Arc<TreeState>) {
     if shared.health.is_over() {
         return;
     }
@@ -217,7 +217,7 @@ pub(crate) fn keep_looking(shared: &Arc<Shared>) {
 }
 
 /// Returns whether compactions of `tree` may start by themselves now.
-fn may_compact(shared: &Shared, tree: &Tree) -> bool {
+fn may_compact(shared: &Shared, tree: &TreeState) -> bool {
     let runs = tree.look().version.levels[0].len();
     // One run before writers are slowed.
     !shared.compactions.are_paused()
@@ -227,7 +227,7 @@ fn may_compact(shared: &Shared, tree: &Tree) -> bool {
 
 /// Starts a compaction of `tree` if one is due and not too many run. The rules of the tree are
 /// asked here, whoever calls: a panic of theirs ends here, too.
-pub(crate) fn schedule_compaction(shared: &Arc<Shared>, tree: &Arc<Tree>) {
+pub(crate) fn schedule_compaction(shared: &Arc<Shared>, tree: &Arc<TreeState>) {
     if shared.health.is_over() || !may_compact(shared, tree) {
         return;
     }
@@ -240,7 +240,7 @@ pub(crate) fn schedule_compaction(shared: &Arc<Shared>, tree: &Arc<Tree>) {
     }
 }
 
-fn start_compaction(shared: &Arc<Shared>, tree: &Arc<Tree>) {
+fn start_compaction(shared: &Arc<Shared>, tree: &Arc<TreeState>) {
     let now = shared.env.clock.monotonic();
     let signals = compaction_jobs::signals_of(shared, tree);
     let picked = {
@@ -260,7 +260,7 @@ fn start_compaction(shared: &Arc<Shared>, tree: &Arc<Tree>) {
         submit(shared, tree, Task::Compaction, move |shared, tree| {
             let (mut started, _thread) = (started, thread);
             let done = compaction_jobs::run_plan(shared, tree, &started.plan, reason.into());
-            started.damaged = matches!(done, Err(Error::Corruption { .. }));
+            started.damaged = matches!(done, Err(Error::Corruption(_)));
             done
         });
     }

@@ -1,12 +1,12 @@
 //! A compaction that is marked as running.
 
 use crate::compaction::pick::Plan;
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use std::sync::Arc;
 
 /// A plan that runs, until this is dropped.
 pub(super) struct Started {
-    pub(super) tree: Arc<Tree>,
+    pub(super) tree: Arc<TreeState>,
     pub(super) plan: Arc<Plan>,
     /// True if it is then set aside.
     pub(super) damaged: bool,
@@ -14,7 +14,7 @@ pub(super) struct Started {
 
 impl Started {
     /// A plan that was just marked as running.
-    pub(super) fn new(tree: &Arc<Tree>, plan: Plan) -> Self {
+    pub(super) fn new(tree: &Arc<TreeState>, plan: Plan) -> Self {
         Self { tree: Arc::clone(tree), plan: Arc::new(plan), damaged: false }
     }
 }

@@ -23,7 +23,7 @@ use crate::state::Shared;
 use crate::state::idle_threads::Taken;
 use crate::state::io_rate::Writer;
 use crate::state::running_compactions::Running;
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use base::sync::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,9 +108,8 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let why = "another thread of the compaction panicked".to_owned();
-            self.subcompactions
-                .fail(&mut self.subcompactions.state.lock(), Error::WritesStopped(why));
+            let why = Error::stopped("another thread of the compaction panicked");
+            self.subcompactions.fail(&mut self.subcompactions.state.lock(), why);
         }
         self.subcompactions.state.lock().writing -= 1;
         self.subcompactions.ended.notify_all();
@@ -120,7 +119,7 @@ impl Drop for Turn<'_> {
 /// Writes all that `merging` has to, with the help of idle threads if it is large.
 pub(crate) fn write_subcompactions(
     shared: &Arc<Shared>,
-    tree: &Arc<Tree>,
+    tree: &Arc<TreeState>,
     merging: Merging,
     running: &Arc<Running>,
 ) -> Result<Written> {
@@ -167,7 +166,7 @@ fn divide(shared: &Shared, merging: &Merging) -> (Vec<RowRange>, Vec<Taken>) {
 
 fn ask_for_help(
     shared: &Arc<Shared>,
-    tree: &Arc<Tree>,
+    tree: &Arc<TreeState>,
     subcompactions: &Arc<Subcompactions>,
     merging: &Arc<Merging>,
     running: &Arc<Running>,
@@ -189,7 +188,7 @@ fn ask_for_help(
 
 fn help_with(
     shared: &Shared,
-    tree: &Tree,
+    tree: &TreeState,
     subcompactions: &Subcompactions,
     merging: &Weak<Merging>,
     running: &Running,
@@ -205,7 +204,7 @@ fn help_with(
 
 fn write_subcompaction(
     shared: &Shared,
-    tree: &Tree,
+    tree: &TreeState,
     merging: &Merging,
     turn: &Turn<'_>,
     running: &Running,

@@ -2,18 +2,18 @@
 
 use crate::state::io_rate::{Feedback, Writer};
 use crate::state::{LOOK_AGAIN, Shared};
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use crate::write::pressure::{Backlog, Share, pressure};
 use std::time::Duration;
 
 /// Waits as the rate of background work demands of `writer`, who has just written `bytes` bytes
 /// for `tree`.
-pub(crate) fn keep_to_rate(shared: &Shared, tree: &Tree, writer: Writer, bytes: u64) {
+pub(crate) fn keep_to_rate(shared: &Shared, tree: &TreeState, writer: Writer, bytes: u64) {
     wait_for_rate(shared, owes_rate(shared, tree, writer, bytes));
 }
 
 /// The same, but does not wait: until when `writer` is to wait, by the monotonic clock.
-pub(crate) fn owes_rate(shared: &Shared, tree: &Tree, writer: Writer, bytes: u64) -> Duration {
+pub(crate) fn owes_rate(shared: &Shared, tree: &TreeState, writer: Writer, bytes: u64) -> Duration {
     let now = shared.env.clock.monotonic();
     let wait = shared.io_rate.wrote(writer, bytes, now, || Feedback {
         pressure: pressure_of(shared, tree),
@@ -36,7 +36,7 @@ pub(crate) fn wait_for_rate(shared: &Shared, until: Duration) {
 }
 
 /// What writers of `tree` have to wait for, as a pressure.
-pub(crate) fn pressure_of(shared: &Shared, tree: &Tree) -> u64 {
+pub(crate) fn pressure_of(shared: &Shared, tree: &TreeState) -> u64 {
     let view = tree.look();
     let memory = shared.budget().behind();
     let backlog = Backlog {

@@ -7,15 +7,19 @@
 //!    of another tree is told only when no flush can.
 
 use crate::background::{scheduler, throttle};
-use crate::error::{Error, Result};
+use crate::error::{Cause, Error, Result};
 use crate::state::{LOOK_AGAIN, Shared};
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use crate::write::pressure::{STOP, rate};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Waits before a write of `bytes` bytes to `tree` as background work demands.
-pub(crate) fn wait_for_room(shared: &Arc<Shared>, tree: &Arc<Tree>, bytes: usize) -> Result<()> {
+pub(crate) fn wait_for_room(
+    shared: &Arc<Shared>,
+    tree: &Arc<TreeState>,
+    bytes: usize,
+) -> Result<()> {
     if shared.is_closing() {
         return Err(Error::Closed);
     }
@@ -30,7 +34,7 @@ pub(crate) fn wait_for_room(shared: &Arc<Shared>, tree: &Arc<Tree>, bytes: usize
     outcome
 }
 
-fn wait_under_pressure(shared: &Arc<Shared>, tree: &Arc<Tree>, bytes: u64) -> Result<()> {
+fn wait_under_pressure(shared: &Arc<Shared>, tree: &Arc<TreeState>, bytes: u64) -> Result<()> {
     let (mut turn, mut stopped) = (None, false);
     loop {
         if shared.is_closing() {
@@ -63,7 +67,7 @@ fn wait_under_pressure(shared: &Arc<Shared>, tree: &Arc<Tree>, bytes: u64) -> Re
 }
 
 /// Sees to it that what stops a writer of `tree` is being done, or says why it cannot.
-fn make_room(shared: &Arc<Shared>, tree: &Arc<Tree>) -> Result<()> {
+fn make_room(shared: &Arc<Shared>, tree: &Arc<TreeState>) -> Result<()> {
     scheduler::schedule(shared, tree);
     if let Some(refusal) = tree.work.lock().refusal() {
         return Err(refusal);
@@ -73,19 +77,19 @@ fn make_room(shared: &Arc<Shared>, tree: &Arc<Tree>) -> Result<()> {
 
 /// Sees to it that every frozen memtable is being flushed; an error if none can be.
 fn push_flushes(shared: &Arc<Shared>) -> Result<()> {
-    let trees: Vec<Arc<Tree>> = shared.trees.read().values().cloned().collect();
+    let trees: Vec<Arc<TreeState>> = shared.trees.read().values().cloned().collect();
     let mut failed = Ok(());
     for tree in trees.iter().filter(|tree| !tree.look().frozen.is_empty()) {
         scheduler::schedule_flush(shared, tree);
         let refusal = tree.work.lock().refusal();
         match refusal {
             None => return Ok(()),
-            Some(Error::Unavailable(why)) => {
-                let what = format!(
-                    "memory for memtables is exhausted, and tree {} cannot be flushed: {why}",
+            Some(Error::Unavailable(cause)) => {
+                let why = format!(
+                    "memory for memtables is exhausted, and tree {} cannot be flushed: {cause}",
                     tree.id.0
                 );
-                failed = failed.and(Err(Error::Unavailable(what)));
+                failed = failed.and(Err(Error::Unavailable(Cause { why, ..cause })));
             }
             Some(other) => failed = failed.and(Err(other)),
         }

@@ -29,11 +29,11 @@ impl CacheKey {
 }
 
 /// A map of blocks.
-pub type KeyMap<V> = HashMap<CacheKey, V, BuildHasherDefault<Mixer>>;
+pub(crate) type KeyMap<V> = HashMap<CacheKey, V, BuildHasherDefault<Mixer>>;
 
 /// Multiplies and folds; keys are the engine's own numbers, not a client's.
 #[derive(Debug, Default)]
-pub struct Mixer(u64);
+pub(crate) struct Mixer(u64);
 
 impl Hasher for Mixer {
     fn finish(&self) -> u64 {

@@ -46,14 +46,14 @@ mod prefetch;
 mod tests;
 mod warmth;
 
-pub use cache_counters::CacheCounters;
-pub use frames::block_ref::BlockRef;
-pub use frames::hint::Hint;
-pub use key::{CacheKey, KeyMap};
-pub use load_ticket::{CacheLookup, LoadTicket, Loading};
-pub use pinned::PinnedBlock;
-pub use prefetch::Prefetched;
-pub use warmth::Heat;
+pub(crate) use cache_counters::CacheCounters;
+pub(crate) use frames::block_ref::BlockRef;
+pub(crate) use frames::hint::Hint;
+pub(crate) use key::{CacheKey, KeyMap};
+pub(crate) use load_ticket::{CacheLookup, LoadTicket, Loading};
+pub(crate) use pinned::PinnedBlock;
+pub(crate) use prefetch::Prefetched;
+pub(crate) use warmth::Heat;
 
 use crate::counters::striped::Striped;
 use crate::files::FileNumber;

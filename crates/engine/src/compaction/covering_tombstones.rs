@@ -13,14 +13,14 @@ static ALL_ROWS: RowRange = RowRange::ALL;
 
 /// All range tombstones of the inputs.
 #[derive(Debug, Clone, Default)]
-pub struct Dropped {
+pub(crate) struct Dropped {
     /// The stripes that have any, newest first, and the newest of each over each row.
     stripes: Vec<(usize, Cover)>,
 }
 
 /// What covers the row that was looked up last. Rows are best looked up in order.
 #[derive(Debug, Default)]
-pub struct Covering {
+pub(crate) struct Covering {
     /// Rows of which the same is true; `None` before the first.
     rows: Option<RowRange>,
     sequences: Vec<SequenceNumber>,
@@ -55,7 +55,7 @@ fn intersection(a: &RowRange, b: &RowRange) -> Option<RowRange> {
 
 impl Dropped {
     /// What `tombstones` say, which come in any order and may overlap.
-    pub fn new(tombstones: &[RangeTombstone], stripes: &Stripes) -> Self {
+    pub(crate) fn new(tombstones: &[RangeTombstone], stripes: &Stripes) -> Self {
         let spans = Spans::new(tombstones.iter());
         let of = |sequence| stripes.of(sequence);
         let alike = spans.newest_first().chunk_by(|a, b| of(a.sequence) == of(b.sequence));
@@ -64,18 +64,20 @@ impl Dropped {
     }
 
     /// Returns whether there are none.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.stripes.is_empty()
     }
 
     /// Number of fragments that are kept, a measure of its memory.
-    pub fn fragments(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn fragments(&self) -> usize {
         self.stripes.iter().map(|(_, cover)| cover.fragments()).sum()
     }
 
     /// The sequence numbers that cover `row`: the newest of each stripe, newest first. They are put
     /// into `found`, if it is not for `row` already.
-    pub fn covering<'a>(&self, row: &[u8], found: &'a mut Covering) -> &'a [SequenceNumber] {
+    pub(crate) fn covering<'a>(&self, row: &[u8], found: &'a mut Covering) -> &'a [SequenceNumber] {
         if !found.rows.as_ref().is_some_and(|rows| rows.contains(row)) {
             let (mut start, mut end) = (None, None);
             found.sequences.clear();
@@ -92,7 +94,7 @@ impl Dropped {
 
     /// Whether tombstones of one stripe with everything numbered from `oldest` to `newest`, all
     /// newer than `newest`, cover the whole of `rows`. A file of such rows need not be read.
-    pub fn hides_all(
+    pub(crate) fn hides_all(
         &self,
         rows: &RowRange,
         oldest: SequenceNumber,
@@ -113,7 +115,7 @@ impl Dropped {
 
     /// What a compaction must write: of tombstones that every view sees, only the parts over rows
     /// in one of `older` (the hulls of older runs that stay); the others whole.
-    pub fn surviving(&self, older: &[RowRange], stripes: &Stripes) -> Self {
+    pub(crate) fn surviving(&self, older: &[RowRange], stripes: &Stripes) -> Self {
         let mut pieces = Vec::new();
         for (stripe, cover) in &self.stripes {
             if *stripe > 0 {
@@ -128,7 +130,7 @@ impl Dropped {
 
     /// Borders between which the pieces take no more than about the bytes of a file, and no more than
     /// `Shape::dropped_bytes_max`; ascending.
-    pub fn cuts(&self, options: &Options) -> Vec<Vec<u8>> {
+    pub(crate) fn cuts(&self, options: &Options) -> Vec<Vec<u8>> {
         self.cuts_by(options.sst_bytes_max.min(options.shape.dropped_bytes_max as u64))
     }
 
@@ -159,7 +161,7 @@ impl Dropped {
     }
 
     /// The pieces over `rows`, each as long as it can be, ordered by start.
-    pub fn within(&self, rows: &RowRange) -> Vec<RangeTombstone> {
+    pub(crate) fn within(&self, rows: &RowRange) -> Vec<RangeTombstone> {
         let within = |(_, cover): &(usize, Cover)| {
             cover.over(rows).filter_map(|piece| clipped(piece, rows)).collect::<Vec<_>>()
         };

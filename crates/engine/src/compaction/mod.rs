@@ -32,16 +32,16 @@
 //! entry was published before, so that any later view sees all of them.
 
 pub(crate) mod cache_warming;
-pub mod covering_tombstones;
-pub mod execute;
-pub mod output_split;
+pub(crate) mod covering_tombstones;
+pub(crate) mod execute;
+pub(crate) mod output_split;
 mod outputs;
-pub mod pick;
-pub mod row_elision;
-pub mod signals;
-pub mod subcompactions;
+pub(crate) mod pick;
+pub(crate) mod row_elision;
+pub(crate) mod signals;
+pub(crate) mod subcompactions;
 #[cfg(test)]
 mod testing;
-pub mod writing;
+pub(crate) mod writing;
 
 pub(crate) use outputs::{Outputs, sst_meta};

@@ -9,7 +9,7 @@ use crate::sstable::Ages;
 use std::collections::HashMap;
 
 /// All of something, in the unit of shares: thousandths.
-pub const WHOLE: u64 = 1000;
+pub(crate) const WHOLE: u64 = 1000;
 
 /// What is known of a tree beside its version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Signals {
 /// How much of a file would vanish if it were rewritten at the bottom now, in thousandths of its
 /// entries: its tombstones, and its cells that `policy` lets vanish for their age alone. 0 as long
 /// as a view that sees less than `settled` says may need them.
-pub fn garbage_share(
+pub(crate) fn garbage_share(
     meta: &SstMeta,
     ages: Option<&Ages>,
     policy: &dyn ElisionPolicy,

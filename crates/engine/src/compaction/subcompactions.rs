@@ -12,14 +12,18 @@ use crate::request::RowRange;
 use crate::shape::Shape;
 
 /// Bytes of inputs that a subcompaction has at least, of outputs of at most `sst_bytes_max` bytes.
-pub fn bytes_min(sst_bytes_max: u64, shape: &Shape) -> u64 {
+pub(crate) fn bytes_min(sst_bytes_max: u64, shape: &Shape) -> u64 {
     (sst_bytes_max.saturating_mul(shape.subcompaction_percent as u64) / 100).max(1)
 }
 
 /// Divides all rows into at most `count_max` ranges of about the same weight, none below
 /// `bytes_min` unless it is the only one. `weights` are, in any order, rows from which on an input
 /// has so many bytes up to the next row that it names.
-pub fn divide(mut weights: Vec<(&[u8], u64)>, bytes_min: u64, count_max: usize) -> Vec<RowRange> {
+pub(crate) fn divide(
+    mut weights: Vec<(&[u8], u64)>,
+    bytes_min: u64,
+    count_max: usize,
+) -> Vec<RowRange> {
     let sum = |weights: &[(&[u8], u64)]| weights.iter().map(|(_, bytes)| *bytes).sum::<u64>();
     let total = sum(&weights);
     let wanted = (total / bytes_min.max(1)).min(count_max as u64);

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What writing files needs of the engine.
-pub struct Writing<'a> {
+pub(crate) struct Writing<'a> {
     /// Where files are.
     pub fs: &'a dyn FileSystem,
     /// The data directory.

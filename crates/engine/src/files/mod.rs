@@ -4,7 +4,7 @@
 //! process (`open_files`). Knows nothing of what a file holds; uses no other room.
 
 #[doc(hidden)]
-pub mod open_files;
+pub(crate) mod open_files;
 
 use crate::error::{Error, Result};
 use base::env::FileSystem;

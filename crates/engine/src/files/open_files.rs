@@ -34,7 +34,7 @@ use std::sync::{Arc, Weak};
 const SHARE_FOURTHS: u64 = 3;
 
 /// The SSTables of one engine that are open.
-pub struct OpenFiles {
+pub(crate) struct OpenFiles {
     fs: Arc<dyn FileSystem>,
     direct: bool,
     max: usize,
@@ -60,7 +60,7 @@ struct SstFile {
 
 impl OpenFiles {
     /// Files of `fs`, opened as `options` say.
-    pub fn new(fs: Arc<dyn FileSystem>, options: &Options) -> Arc<Self> {
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, options: &Options) -> Arc<Self> {
         let allowed = fs.open_files_max().map_or(u64::MAX, |all| all / 4 * SHARE_FOURTHS);
         let max = options.open_files_max;
         let max = max.unwrap_or(usize::try_from(allowed).unwrap_or(usize::MAX));
@@ -77,7 +77,7 @@ impl OpenFiles {
 
     /// Opens the SSTable at `path`. It is closed when others need its descriptor, and opened again
     /// when it is read: its name must stay while the result is used.
-    pub fn open(self: &Arc<Self>, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+    pub(crate) fn open(self: &Arc<Self>, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.make_room();
         let open = self.open_now(path)?;
         let file = Arc::new_cyclic(|this| SstFile {

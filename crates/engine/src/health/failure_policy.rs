@@ -21,7 +21,7 @@ pub(crate) enum Task {
     Log,
     /// An edit of the manifest.
     Manifest,
-    /// What a caller waits for: `Engine::flush` and `compact_range`.
+    /// What a caller waits for: `Tree::flush` and `compact_range`.
     ByHand,
     /// An ingest.
     Ingest,
@@ -66,11 +66,10 @@ impl Kind {
             Error::Closed | Error::UnknownTree(_) => None,
             Error::Io { .. } | Error::Unavailable(_) => Some(Self::Transient),
             Error::NoSpace { .. } => Some(Self::FullDisk),
-            Error::Corruption { .. } => Some(Self::Corruption),
-            Error::Unusable { .. }
-            | Error::InvalidArgument(_)
-            | Error::WritesStopped(_)
-            | Error::NotResident => Some(Self::Permanent),
+            Error::Corruption(_) => Some(Self::Corruption),
+            Error::Unusable { .. } | Error::InvalidArgument(_) | Error::WritesStopped(_) => {
+                Some(Self::Permanent)
+            }
         }
     }
 }
@@ -201,9 +200,9 @@ impl Attempts {
         match writers {
             Writers::GoOn => None,
             Writers::Wait if *times < PATIENCE => None,
-            Writers::Wait => Some(Error::Unavailable(error.to_string())),
+            Writers::Wait => Some(Error::Unavailable(error.into())),
             Writers::Refused => Some(error.clone()),
-            Writers::Stopped => Some(Error::WritesStopped(error.to_string())),
+            Writers::Stopped => Some(Error::WritesStopped(error.into())),
         }
     }
 }
@@ -301,7 +300,8 @@ mod tests {
         assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 10_000]);
         attempts.succeeded();
         assert!(!attempts.is_failing());
-        let none = Error::NoSpace { path: "7.sst".into() };
+        let full = std::io::ErrorKind::StorageFull.into();
+        let none = Error::io("write", Path::new("7.sst"), &full);
         assert_eq!(attempts.failed(Task::Flush, none, now), Some(second));
         assert!(matches!(attempts.refusal(), Some(Error::NoSpace { .. })));
         attempts.begin_now();
@@ -313,7 +313,7 @@ mod tests {
         let mut attempts = Attempts::default();
         assert_eq!(attempts.failed(Task::Flush, Error::Closed, Duration::ZERO), None);
         assert!(!attempts.is_failing());
-        let stopped = Error::WritesStopped("the log".to_owned());
+        let stopped = Error::stopped("the log");
         assert_eq!(attempts.failed(Task::Flush, stopped, Duration::ZERO), None);
         assert!(attempts.waits(Duration::from_secs(1 << 40)));
         assert!(matches!(attempts.refusal(), Some(Error::WritesStopped(_))));

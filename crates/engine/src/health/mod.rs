@@ -13,7 +13,7 @@
 
 pub(crate) mod failure_policy;
 
-use crate::error::{Error, Result};
+use crate::error::{Cause, Error, Result};
 use failure_policy::{Kind, Task, Writers, rule};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +26,7 @@ pub(crate) struct Health {
     /// Raised by whoever closes the engine (`Release`, read with `Acquire`).
     closing: AtomicBool,
     /// Why writes stopped.
-    stopped: OnceLock<String>,
+    stopped: OnceLock<Cause>,
     /// Relaxed: stands by itself.
     panics: AtomicU64,
 }
@@ -61,7 +61,7 @@ impl Health {
     }
 
     /// Stops writes until the engine is opened again. The first reason counts.
-    pub(crate) fn stop(&self, why: impl FnOnce() -> String) {
+    pub(crate) fn stop(&self, why: impl FnOnce() -> Cause) {
         self.stopped.get_or_init(|| {
             let why = why();
             tracing::error!(%why, "writes stopped until the engine is reopened");
@@ -86,6 +86,7 @@ impl Health {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
             self.panics.fetch_add(1, Ordering::Relaxed);
             let why = format!("{what} panicked: {}", text_of(&*panic));
+            let why = Cause { why, source: None };
             if rule(task, Kind::Panic).writers == Writers::Stopped {
                 self.stop(|| why.clone());
             }
@@ -112,13 +113,13 @@ mod tests {
         let first = health.guard(Task::Flush, "a flush", || -> Result<()> { panic!("row {}", 7) });
         for refused in [first, health.check()] {
             let Err(Error::WritesStopped(why)) = refused else { panic!("{refused:?}") };
-            assert_eq!(why, "a flush panicked: row 7");
+            assert_eq!(why.why, "a flush panicked: row 7");
         }
         let second = health
             .guard(Task::Compaction, "a merge", || -> Result<()> { std::panic::panic_any(7) });
         let Err(Error::WritesStopped(why)) = second else { panic!("{second:?}") };
-        assert_eq!(why, "a merge panicked: without a text");
+        assert_eq!(why.why, "a merge panicked: without a text");
         let Err(Error::WritesStopped(why)) = health.check() else { panic!("it is stopped") };
-        assert_eq!((why.as_str(), health.panics()), ("a flush panicked: row 7", 2));
+        assert_eq!((why.why.as_str(), health.panics()), ("a flush panicked: row 7", 2));
     }
 }

@@ -33,7 +33,7 @@ use crate::semantics::row_cursor::RowCursor;
 use crate::sstable::SstReader;
 use crate::state::Shared;
 use crate::state::io_rate::Writer;
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use crate::write::group_commit::Failure;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ const EARLY_FLUSHES_MAX: usize = 4;
 
 /// A tree that gets files.
 struct Part {
-    tree: Arc<Tree>,
+    tree: Arc<TreeState>,
     /// From the first row of its files to the last.
     hull: RowRange,
 }
@@ -132,7 +132,7 @@ fn parts(shared: &Shared, files: &mut IngestFiles) -> Result<Vec<Part>> {
 }
 
 /// Step 1.
-fn flush_early(shared: &Shared, tree: &Tree, ssts: &[IngestSst]) -> Result<()> {
+fn flush_early(shared: &Shared, tree: &TreeState, ssts: &[IngestSst]) -> Result<()> {
     for round in 0..EARLY_FLUSHES_MAX {
         let little = round > 0 && tree.look().memtable_bytes() <= LATE_BYTES_MAX;
         if little || !in_memory(tree, ssts)? {
@@ -148,7 +148,7 @@ fn flush_early(shared: &Shared, tree: &Tree, ssts: &[IngestSst]) -> Result<()> {
 /// wrote this is to wait, if it is later.
 fn flush_late(
     shared: &Shared,
-    tree: &Tree,
+    tree: &TreeState,
     ssts: &[IngestSst],
     owed: &Cell<Duration>,
 ) -> Result<()> {
@@ -232,7 +232,7 @@ fn sort(ssts: &mut [IngestSst]) -> Result<()> {
 }
 
 /// Returns whether any memtable of `tree` has something of the rows of `ssts`.
-fn in_memory(tree: &Tree, ssts: &[IngestSst]) -> Result<bool> {
+fn in_memory(tree: &TreeState, ssts: &[IngestSst]) -> Result<bool> {
     let view = tree.view();
     for memtable in std::iter::once(&view.active).chain(&view.frozen) {
         if !memtable.is_empty() && holds(memtable, ssts)? {

@@ -18,7 +18,7 @@
 //! 3. The log is on disk up to the ingest before the edit is.
 
 pub(crate) mod install;
-pub mod sort;
+pub(crate) mod sort;
 mod sst_writer;
 
 pub use sst_writer::{IngestFiles, IngestOptions, SstWriter};

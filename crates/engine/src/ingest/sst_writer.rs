@@ -17,7 +17,7 @@ use crate::options::Compression;
 use crate::shape::Shape;
 use crate::sstable::{Deferred, Origin, SstBuilder, SstOptions, SstReader};
 use crate::state::{Handle, Shared};
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Default for IngestOptions {
 
 impl IngestOptions {
     /// What shapes the files, and what they lack.
-    fn of_files(&self, tree: &Tree, shape: &Shape) -> (SstOptions, Deferred) {
+    fn of_files(&self, tree: &TreeState, shape: &Shape) -> (SstOptions, Deferred) {
         let of_tree = &tree.view().version.options;
         let compression = self.compression.unwrap_or(of_tree.compression_last);
         let mut options = SstOptions::new(of_tree, compression, tree.learn_granularity(), shape);
@@ -61,16 +61,16 @@ impl IngestOptions {
 }
 
 /// Writes sorted cells into SSTables that nobody sees before [`Engine::ingest`]. Made by
-/// [`Engine::sst_writer`]. Dropped without `finish`, it removes what it wrote.
+/// [`Tree::sst_writer`]. Dropped without `finish`, it removes what it wrote.
 ///
 /// ```
-/// # use engine::{Column, Engine, FamilyId, IngestOptions, Options, Timestamp, TreeId, TreeOptions};
+/// # use engine::{Column, ColumnOf, Engine, FamilyId, IngestOptions};
+/// # use engine::{Options, Timestamp, TreeId, TreeOptions};
 /// # fn main() -> engine::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
-/// # let engine = Engine::open(base::env::Env::real(2), dir.path(), Options::default())?;
-/// # let tree = TreeId(1);
-/// # engine.create_tree(tree, TreeOptions::default())?;
-/// let mut writer = engine.sst_writer(tree, &IngestOptions::default())?;
+/// # let engine = Engine::open(dir.path(), Options::default())?;
+/// # let tree = engine.create_tree(TreeId(1), TreeOptions::default())?;
+/// let mut writer = tree.sst_writer(&IngestOptions::default())?;
 /// for number in 0..1000u32 {
 ///     let column = Column::of(FamilyId(1), b"square");
 ///     let value = u64::from(number).pow(2).to_be_bytes();
@@ -78,7 +78,9 @@ impl IngestOptions {
 /// }
 /// let mut files = writer.finish()?;
 /// engine.ingest(&mut files)?;
-/// assert!(engine.get(tree, &7u32.to_be_bytes(), FamilyId(1), b"square", None)?.is_some());
+/// let row = 7u32.to_be_bytes();
+/// let seven = ColumnOf::new(&row, FamilyId(1), b"square");
+/// assert!(tree.get(seven, None)?.is_some());
 /// # Ok(())
 /// # }
 /// ```

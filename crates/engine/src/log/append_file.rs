@@ -15,7 +15,6 @@ use super::record::{self, FILE_HEADER_LEN, Format, LogRecord, RECORD_HEADER_LEN,
 use crate::error::{Error, Result};
 use crate::shape::Shape;
 use base::env::fs::{FileSystem, WriteFile};
-use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -32,12 +31,6 @@ pub(crate) struct AppendFile {
     frame: Vec<u8>,
     /// Memory of it that is kept between writes.
     frame_bytes_kept: usize,
-}
-
-/// A failed sync or cut, even one for want of space: never forgiven.
-pub(crate) fn unforgiven(op: &'static str, path: &Path, error: &io::Error) -> Error {
-    let (path, kind) = (path.to_owned(), error.kind());
-    Error::Io { op, path, kind, message: error.to_string() }
 }
 
 /// Bytes written again at a time.
@@ -78,7 +71,7 @@ impl AppendFile {
         allocated
             .and_then(|()| file.write_all_at(&header, 0))
             .map_err(|error| Error::io("create", &path, &error))?;
-        file.sync().map_err(|error| unforgiven("sync", &path, &error))?;
+        file.sync().map_err(|error| Error::unforgiven("sync", &path, &error))?;
         Self::resume(file, path, number, FILE_HEADER_LEN)
     }
 
@@ -145,7 +138,7 @@ impl AppendFile {
     /// Cuts the file at the tail. Durable after `sync`.
     pub(crate) fn cut(&mut self) -> Result<()> {
         let cut = self.file.set_len(self.tail);
-        cut.map_err(|error| unforgiven("truncate", &self.path, &error))?;
+        cut.map_err(|error| Error::unforgiven("truncate", &self.path, &error))?;
         self.allocated = self.tail;
         Ok(())
     }
@@ -157,7 +150,7 @@ impl AppendFile {
 
     /// Makes everything below the tail durable.
     pub(crate) fn sync(&mut self) -> Result<()> {
-        self.file.sync().map_err(|error| unforgiven("sync", &self.path, &error))?;
+        self.file.sync().map_err(|error| Error::unforgiven("sync", &self.path, &error))?;
         self.synced = self.tail;
         Ok(())
     }

@@ -3,10 +3,10 @@
 //!
 //! The target is in `/fuzz`; ordinary tests call the body as well, with mutated segments.
 
-use super::record::{self, LOG, RECORD_HEADER_LEN, RecordKind};
+use super::record::{self, LOG, RECORD_HEADER_LEN};
 use super::{LogReader, LogRecord, LogWriter, SegmentNumber};
 use crate::cell::{SequenceNumber, TreeId};
-use crate::error::{Error, Result};
+use crate::error::{Corruption, Error, Result};
 use base::checksum::crc32c;
 use base::env::fs::FileSystem;
 use base::env::sim::SimFs;
@@ -39,7 +39,7 @@ pub fn log_record(data: &[u8]) {
             assert_eq!(after[..before.len()], before, "nothing is lost");
             assert_eq!(after[before.len()..], [b"new".to_vec()], "nothing is invented");
         }
-        Err(Error::Corruption { file, offset, .. }) => {
+        Err(Error::Corruption(Corruption { file, offset, .. })) => {
             assert!(file == path && offset <= content.len() as u64);
         }
         Err(Error::Unusable { .. }) => {}
@@ -66,26 +66,4 @@ fn read(fs: &Arc<dyn FileSystem>) -> Result<(Vec<Vec<u8>>, super::LogEnd)> {
         payloads.push(item.record.payload.to_vec());
     }
     Ok((payloads, reader.finish()?))
-}
-
-/// A good record of each kind, to begin with.
-pub fn log_record_seeds() -> Vec<Vec<u8>> {
-    let payload = b"\x00\x00\x00\x00".as_slice();
-    let (tree, first) = (TreeId(7), SequenceNumber(10));
-    let record = LogRecord::new(tree, first, 1000, payload);
-    let header = record::encode_file_header(&LOG, 1);
-    let kinds = [RecordKind::Seal, RecordKind::Close];
-    let content = kinds.map(|kind| {
-        let mut out = header.clone();
-        for _ in 0..2 {
-            let (at, synced) = (out.len() as u64, 32);
-            record::encode_record(&mut out, 1, at, synced, RecordKind::Batch, &record);
-        }
-        let at = out.len() as u64;
-        record::encode_mark(&mut out, 1, at, at, kind);
-        out
-    });
-    let whole = content.iter().map(|content| [&[0], &content[..]].concat());
-    let single = content.iter().map(|content| [&[2], &content[32..]].concat());
-    whole.chain(single).collect()
 }

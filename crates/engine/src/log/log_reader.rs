@@ -187,7 +187,7 @@ enum Place {
 
 /// A record of a segment, of whatever kind, as `dump` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SegmentItem<'a> {
+pub(crate) struct SegmentItem<'a> {
     /// Start of the record.
     pub offset: u64,
     /// Kind of the record.
@@ -199,7 +199,7 @@ pub struct SegmentItem<'a> {
 }
 
 /// Reads one segment.
-pub struct SegmentReader {
+pub(crate) struct SegmentReader {
     file: RecordFile,
     place: Place,
     /// Start of the next record; once `done`, the end of the records.
@@ -211,7 +211,7 @@ pub struct SegmentReader {
 impl SegmentReader {
     /// Opens the segment at `path` alone, as if it were the last of its log. `InvalidArgument` if
     /// the name is not that of a segment.
-    pub fn open_path(fs: &dyn FileSystem, path: &Path) -> Result<Self> {
+    pub(crate) fn open_path(fs: &dyn FileSystem, path: &Path) -> Result<Self> {
         let number = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
         let (Some(dir), Some(number)) = (path.parent(), number.map(SegmentNumber)) else {
             let text = format!("{} is not named like a segment of the log", path.display());
@@ -231,12 +231,12 @@ impl SegmentReader {
     }
 
     /// The segment's number.
-    pub fn segment(&self) -> SegmentNumber {
+    pub(crate) fn segment(&self) -> SegmentNumber {
         SegmentNumber(self.file.number())
     }
 
     /// After `next` gave `None`: where the records end.
-    pub fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
@@ -246,8 +246,7 @@ impl SegmentReader {
     }
 
     /// The next record, `None` after the last.
-    #[expect(clippy::should_implement_trait, reason = "the item borrows from the reader")]
-    pub fn next(&mut self) -> Result<Option<SegmentItem<'_>>> {
+    pub(crate) fn next(&mut self) -> Result<Option<SegmentItem<'_>>> {
         let Some((offset, header)) = self.advance()? else { return Ok(None) };
         let record = self.batch(offset, &header)?;
         Ok(Some(SegmentItem { offset, kind: header.kind, synced_to: header.synced_to, record }))

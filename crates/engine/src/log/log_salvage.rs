@@ -14,7 +14,7 @@ use super::record::{
 };
 use super::record_scan::RecordFile;
 use super::segments::{self, SegmentNumber};
-use crate::error::{Error, Result};
+use crate::error::{Corruption, Error, Result};
 use base::env::fs::FileSystem;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -164,8 +164,8 @@ impl LogSalvage {
 /// given back.
 fn unreadable(error: Error) -> Result<String> {
     match error {
-        Error::Io { op, message, .. } => Ok(format!("cannot {op} it: {message}")),
-        Error::Corruption { what, .. } => Ok(what),
+        Error::Io { op, source, .. } => Ok(format!("cannot {op} it: {source}")),
+        Error::Corruption(Corruption { what, .. }) => Ok(what),
         other => Err(other),
     }
 }

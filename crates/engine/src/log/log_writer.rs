@@ -7,13 +7,13 @@
 //! 2. Any other failure latches the writer: the call returns it, and every later one
 //!    `WritesStopped` with its text. Of the bytes after the last sync nothing is known.
 
-use super::append_file::{AppendFile, unforgiven, write_again};
+use super::append_file::{AppendFile, write_again};
 use super::log_reader::{Ending, LogEnd};
 use super::record::{
     FILE_HEADER_LEN, LOG, LogRecord, PAYLOAD_BYTES_MAX, RECORD_HEADER_LEN, RecordKind,
 };
 use super::segments::{LogSegments, SegmentNumber};
-use crate::error::{Error, Result};
+use crate::error::{Cause, Error, Result};
 use crate::marks::Mark;
 use crate::options::Options;
 use crate::shape::Shape;
@@ -39,12 +39,12 @@ enum State {
     Between(SegmentNumber),
     Active(AppendFile, Origin),
     /// Why writes stopped.
-    Latched(String),
+    Latched(Cause),
     Closed,
 }
 
 /// Writes the log. See the file header.
-pub struct LogWriter {
+pub(crate) struct LogWriter {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
     sizes: LogSizes,
@@ -74,7 +74,8 @@ impl LogSizes {
 impl LogWriter {
     /// A new log in `dir`, which exists and holds no segment yet. Nothing is written before the
     /// first append.
-    pub fn create(fs: Arc<dyn FileSystem>, dir: &Path, segment_bytes: u64) -> Result<Self> {
+    #[cfg(test)]
+    pub(crate) fn create(fs: Arc<dyn FileSystem>, dir: &Path, segment_bytes: u64) -> Result<Self> {
         let end = super::LogReader::open(Arc::clone(&fs), dir)?.finish()?;
         if end.last.is_some() {
             let what = "it holds a commit log already".to_owned();
@@ -86,7 +87,7 @@ impl LogWriter {
     /// Goes on after `end`, the end of the log in `dir`, repairing a torn tail. When it returns,
     /// all that was read is on disk. A full disk does not stop it: the repair is then finished by
     /// the first append that finds space. Segments are preallocated to `segment_bytes`.
-    pub fn open(
+    pub(crate) fn open(
         fs: Arc<dyn FileSystem>,
         dir: &Path,
         segment_bytes: u64,
@@ -136,7 +137,7 @@ impl LogWriter {
     }
 
     /// Returns the contents of the segments; for retiring them after flushes.
-    pub fn segments(&self) -> &Arc<LogSegments> {
+    pub(crate) fn segments(&self) -> &Arc<LogSegments> {
         &self.segments
     }
 
@@ -144,7 +145,7 @@ impl LogWriter {
     /// one. They are durable after `sync`. Each payload may have up to 2^30 bytes, else
     /// `InvalidArgument`. After `NoSpace` nothing was written and the call can be repeated; after
     /// any other failure see the file header.
-    pub fn append(&mut self, records: &[LogRecord<'_>]) -> Result<()> {
+    pub(crate) fn append(&mut self, records: &[LogRecord<'_>]) -> Result<()> {
         self.check_writable()?;
         if records.iter().any(|record| record.payload.len() > PAYLOAD_BYTES_MAX) {
             let text = format!("a record of the log is over {PAYLOAD_BYTES_MAX} bytes");
@@ -164,7 +165,7 @@ impl LogWriter {
     }
 
     /// Makes everything appended durable. Costs nothing if it is already.
-    pub fn sync(&mut self) -> Result<()> {
+    pub(crate) fn sync(&mut self) -> Result<()> {
         self.check_writable()?;
         let State::Active(file, _) = &mut self.state else { return Ok(()) };
         if file.is_synced() {
@@ -177,20 +178,20 @@ impl LogWriter {
     /// Seals and syncs the current segment, if there is one; the next append starts a new one. No
     /// segment that exists when this returns changes any more: one that holds nothing, as a full
     /// disk leaves it behind, is sealed, too.
-    pub fn rotate(&mut self) -> Result<()> {
+    pub(crate) fn rotate(&mut self) -> Result<()> {
         self.check_writable()?;
         self.seal()
     }
 
     /// Refuses all that follows with `WritesStopped` and `why`, as after a failed append.
-    pub fn stop(&mut self, why: String) {
+    pub(crate) fn stop(&mut self, why: Cause) {
         self.state = State::Latched(why);
     }
 
     /// Syncs, writes the closing record and syncs it. Afterwards every call fails with `Closed`.
     /// Returns the segment it closed and where its records end; `None` if it wrote to none since
     /// it was opened. On failure the log is as after a crash: whole up to the last sync.
-    pub fn close(&mut self) -> Result<Option<(SegmentNumber, u64)>> {
+    pub(crate) fn close(&mut self) -> Result<Option<(SegmentNumber, u64)>> {
         self.sync()?;
         let mut closed_at = None;
         if let State::Active(file, origin) = &mut self.state {
@@ -218,7 +219,7 @@ impl LogWriter {
         if let Err(error) = &result
             && !matches!(error, Error::NoSpace { .. })
         {
-            self.state = State::Latched(error.to_string());
+            self.state = State::Latched(error.into());
         }
         result
     }
@@ -257,7 +258,7 @@ impl LogWriter {
     /// Creates segment `number` from a spare or from nothing, usable when it returns (rule 1).
     fn create_segment(&self, number: SegmentNumber) -> Result<AppendFile> {
         if number.0 >= SegmentNumber::END {
-            return Err(Error::WritesStopped("segment numbers are used up".to_owned()));
+            return Err(Error::stopped("segment numbers are used up"));
         }
         let path = number.path(&self.dir);
         let failed = |error| Error::io("create", &path, &error);
@@ -276,7 +277,9 @@ impl LogWriter {
         }
         let mut file = file?;
         file.keep_frame_bytes(self.sizes.frame_bytes_kept);
-        self.fs.sync_dir(&self.dir).map_err(|error| unforgiven("sync", &self.dir, &error))?;
+        self.fs
+            .sync_dir(&self.dir)
+            .map_err(|error| Error::unforgiven("sync", &self.dir, &error))?;
         self.segments.add(number);
         Ok(file)
     }

@@ -30,7 +30,7 @@
 //!    sync is forgiven, after the tail was cut back to its place and synced.
 
 pub(crate) mod append_file;
-pub mod fuzz;
+pub(crate) mod fuzz;
 mod log_reader;
 pub(crate) mod log_salvage;
 mod log_writer;
@@ -39,14 +39,12 @@ pub(crate) mod record_scan;
 mod segments;
 mod written_len;
 
-pub(crate) use log_reader::Ending;
-pub use log_reader::{LogEnd, LogItem, LogReader, SegmentItem, SegmentReader};
-pub use log_writer::LogWriter;
-pub(crate) use log_writer::{LogSizes, make_durable};
-pub(crate) use record::COMMIT_TIME_END;
-pub use record::{LogRecord, RecordKind};
-pub(crate) use segments::is_empty;
-pub use segments::{LogSegments, SegmentNumber};
+pub use log_reader::LogReader;
+pub(crate) use log_reader::{Ending, LogEnd, LogItem, SegmentReader};
+pub(crate) use log_writer::{LogSizes, LogWriter, make_durable};
+pub(crate) use record::{COMMIT_TIME_END, LogRecord, RecordKind};
+pub use segments::SegmentNumber;
+pub(crate) use segments::{LogSegments, is_empty};
 pub(crate) use written_len::written_len;
 
 /// A position in whatever log feeds the engine; grows with every batch of a tree. With the

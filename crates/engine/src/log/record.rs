@@ -47,7 +47,7 @@ pub(crate) const MANIFEST: Format = Format {
 /// Kind of a record. The byte on disk is frozen; 0 stays invalid to catch zeroed pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum RecordKind {
+pub(crate) enum RecordKind {
     /// A batch of one tree.
     Batch = 1,
     /// The segment ends here.

@@ -102,7 +102,7 @@ struct State {
 }
 
 /// Contents of the segments of the log, and the segments that can be removed. See the file header.
-pub struct LogSegments {
+pub(crate) struct LogSegments {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
     /// Spares that are kept.
@@ -144,7 +144,7 @@ impl LogSegments {
     /// A tree that needs a segment no more never does again, but for what is noted later, and is
     /// forgotten: over all calls each batch of [`Self::note`] costs one question at most, and each
     /// call one more.
-    pub fn first_needed(
+    pub(crate) fn first_needed(
         &self,
         flushed: impl Fn(TreeId) -> Option<LogPosition>,
     ) -> Option<SegmentNumber> {
@@ -164,7 +164,7 @@ impl LogSegments {
     /// Retires every segment before `first`, oldest first, but never the newest, and none while
     /// segments are pinned; returns how many. Touches the disk. After an error the segments not yet
     /// retired are kept and the call can be repeated.
-    pub fn retire(&self, first: SegmentNumber) -> Result<usize> {
+    pub(crate) fn retire(&self, first: SegmentNumber) -> Result<usize> {
         let _turn = self.retiring.lock();
         let mut retired = 0;
         loop {
@@ -212,14 +212,14 @@ impl LogSegments {
     }
 
     /// The segments that exist, ascending.
-    pub fn numbers(&self) -> Vec<SegmentNumber> {
+    pub(crate) fn numbers(&self) -> Vec<SegmentNumber> {
         self.state.lock().contents.keys().copied().collect()
     }
 
     /// The tree to flush if that can make the log shorter: one that needs the oldest segment of all
     /// that trees need, if these and the ones after are more than `segments_max`. Older segments,
     /// which are there because they are pinned, do not count.
-    pub fn tree_to_flush(
+    pub(crate) fn tree_to_flush(
         &self,
         segments_max: usize,
         flushed: impl Fn(TreeId) -> Option<LogPosition>,

@@ -1,7 +1,6 @@
 //! The names of manifests and the file `CURRENT`, which says which of them counts.
 
 use crate::error::{Error, Result};
-use crate::log::append_file::unforgiven;
 use base::checksum::crc32c;
 use base::env::fs::FileSystem;
 use std::io;
@@ -89,11 +88,11 @@ pub(crate) fn point_to(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<(
     let mut file = fs.create(&new).map_err(|error| Error::io("create", &new, &error))?;
     let text = encode(number);
     file.write_all_at(text.as_bytes(), 0).map_err(|error| Error::io("write", &new, &error))?;
-    file.sync().map_err(|error| unforgiven("sync", &new, &error))?;
+    file.sync().map_err(|error| Error::unforgiven("sync", &new, &error))?;
     drop(file);
     let current = dir.join(CURRENT);
-    fs.rename(&new, &current).map_err(|error| unforgiven("rename", &current, &error))?;
-    fs.sync_dir(dir).map_err(|error| unforgiven("sync", dir, &error))
+    fs.rename(&new, &current).map_err(|error| Error::unforgiven("rename", &current, &error))?;
+    fs.sync_dir(dir).map_err(|error| Error::unforgiven("sync", dir, &error))
 }
 
 /// Removes what crashes and rolls left over: every manifest but `number`, and `CURRENT.new`. A

@@ -5,7 +5,7 @@
 
 use super::current;
 use super::{Edit, ManifestSet, State, load};
-use crate::error::Error;
+use crate::error::{Corruption, Error};
 use crate::log::append_file::AppendFile;
 use crate::log::record::{LogRecord, MANIFEST, RecordKind, encode_file_header};
 use crate::{SequenceNumber, TreeId};
@@ -38,7 +38,9 @@ fn file(content: &[u8]) {
             let set = ManifestSet::open(Arc::new(fs), dir).expect("what can be read is opened");
             assert_eq!(state.as_ref(), Some(&*set.state()));
         }
-        Err(Error::Corruption { offset, .. }) => assert!(offset <= content.len() as u64 + 32),
+        Err(Error::Corruption(Corruption { offset, .. })) => {
+            assert!(offset <= content.len() as u64 + 32)
+        }
         Err(Error::Unusable { .. }) => {}
         Err(error) => panic!("not an answer to bytes on disk: {error}"),
     }

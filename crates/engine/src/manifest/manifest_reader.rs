@@ -66,7 +66,7 @@ pub(super) fn load_manifest(
 }
 
 /// Reads the records of one manifest, as `dump` shows them.
-pub struct EditReader {
+pub(crate) struct EditReader {
     file: RecordFile,
     /// Start of the next record.
     end: u64,
@@ -78,7 +78,7 @@ pub struct EditReader {
 impl EditReader {
     /// Opens the manifest at `path`. `InvalidArgument` if its name is not that of a manifest,
     /// `Unusable` if its format is newer than this code.
-    pub fn open(fs: &dyn FileSystem, path: &Path) -> Result<Self> {
+    pub(crate) fn open(fs: &dyn FileSystem, path: &Path) -> Result<Self> {
         let name = Path::new(path.file_name().unwrap_or_default());
         let Some(number) = current::manifest_number(name) else {
             let text = format!("{} is not named like a manifest", path.display());
@@ -93,13 +93,12 @@ impl EditReader {
     }
 
     /// Returns the end of the records read so far.
-    pub fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
     /// The edits of the next record and where it starts; `None` at the end.
-    #[expect(clippy::should_implement_trait, reason = "it can fail")]
-    pub fn next(&mut self) -> Result<Option<(u64, Vec<Edit>)>> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, Vec<Edit>)>> {
         while !self.done {
             let offset = self.end;
             let header = match self.file.record(offset)? {

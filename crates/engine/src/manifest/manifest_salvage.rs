@@ -4,7 +4,7 @@ use super::current;
 use super::edit::Edit;
 use super::manifest_reader::load_manifest;
 use super::state::State;
-use crate::error::{Error, Result};
+use crate::error::{Corruption, Error, Result};
 use crate::log::record::{
     FILE_HEADER_LEN, FileHeaderFault, MANIFEST, RECORD_HEADER_LEN, RecordFault, RecordKind,
 };
@@ -76,8 +76,8 @@ impl SalvagedManifest {
     /// Notes damage; what is none is given back.
     fn note(&mut self, error: Error) -> Result<()> {
         let (path, offset, what) = match error {
-            Error::Corruption { file, offset, what } => (file, offset, what),
-            Error::Io { op, path, message, .. } => (path, 0, format!("cannot {op} it: {message}")),
+            Error::Corruption(Corruption { file, offset, what }) => (file, offset, what),
+            Error::Io { op, path, source } => (path, 0, format!("cannot {op} it: {source}")),
             other => return Err(other),
         };
         self.damage.push(ManifestDamage { path, offset, what });

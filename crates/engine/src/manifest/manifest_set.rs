@@ -17,9 +17,9 @@ use super::manifest_reader::{Loaded, load_with_end};
 use super::state::State;
 use super::state::version::FileNumber;
 use crate::cell::{SequenceNumber, TreeId};
-use crate::error::{Error, Result};
+use crate::error::{Cause, Error, Result};
 use crate::locks::{ManifestPublished, ManifestTurn};
-use crate::log::append_file::{AppendFile, unforgiven, write_again};
+use crate::log::append_file::{AppendFile, write_again};
 use crate::log::record::{LogRecord, MANIFEST, RecordKind};
 use crate::marks::Mark;
 use crate::shape::Shape;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// See the file header.
-pub struct ManifestSet {
+pub(crate) struct ManifestSet {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
     roll_bytes: u64,
@@ -77,7 +77,7 @@ struct Writer {
 }
 
 enum Stopped {
-    Failed(String),
+    Failed(Cause),
     Closed,
 }
 
@@ -94,7 +94,7 @@ impl ManifestSet {
     ///
     /// `Unusable` if the directory is of a newer format, `Corruption` with the file and offset
     /// if the manifest is damaged or missing though there is data.
-    pub fn open(fs: Arc<dyn FileSystem>, dir: &Path) -> Result<Self> {
+    pub(crate) fn open(fs: Arc<dyn FileSystem>, dir: &Path) -> Result<Self> {
         Self::open_shaped(fs, dir, &Shape::DEFAULT)
     }
 
@@ -127,26 +127,26 @@ impl ManifestSet {
     }
 
     /// Corruption of the manifest that counts: something is missing at its end.
-    pub fn corruption(&self, what: &str) -> Error {
+    pub(crate) fn corruption(&self, what: &str) -> Error {
         let writer = self.turn.lock();
         let path = current::manifest_path(&self.dir, writer.file.number());
         Error::corruption(&path, writer.file.tail(), what)
     }
 
     /// The state that counts now.
-    pub fn state(&self) -> Arc<State> {
+    pub(crate) fn state(&self) -> Arc<State> {
         Arc::clone(&self.published.lock())
     }
 
     /// A number for a new file, never given before by this process. It becomes durable with the
     /// next install; until then a crash may give it again, to a file that nobody knows of.
     /// `WritesStopped` when there is none left.
-    pub fn new_file(&self) -> Result<FileNumber> {
+    pub(crate) fn new_file(&self) -> Result<FileNumber> {
         let from = |next: u64| (next..FileNumber::END).find(|number| self.is_free(*number));
         let after = |next: u64| from(next).map(|number| number + 1);
         let next = self.next_file.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
         let number = next.ok().and_then(from).map(FileNumber);
-        number.ok_or_else(|| Error::WritesStopped("file numbers are used up".to_owned()))
+        number.ok_or_else(|| Error::stopped("file numbers are used up"))
     }
 
     /// Returns whether [`Self::new_file`] has a number left to give.
@@ -177,13 +177,16 @@ impl ManifestSet {
     /// `UnknownTree`, `InvalidArgument`: the edits do not fit the state or break an invariant;
     /// nothing was written. Nor was it after `WritesStopped` for numbers that no reader takes. Other
     /// errors: see the file header.
-    pub fn install(&self, edits: &[Edit]) -> Result<Arc<State>> {
+    pub(crate) fn install(&self, edits: &[Edit]) -> Result<Arc<State>> {
         self.change(|_| Ok(edits.to_vec()))
     }
 
     /// Installs the edits that `decide` makes of the current state, with no other install in
     /// between. No edits: nothing is written. `decide` must not install.
-    pub fn change(&self, decide: impl FnOnce(&State) -> Result<Vec<Edit>>) -> Result<Arc<State>> {
+    pub(crate) fn change(
+        &self,
+        decide: impl FnOnce(&State) -> Result<Vec<Edit>>,
+    ) -> Result<Arc<State>> {
         let mut writer = self.turn.lock();
         let before = self.state();
         let mut edits = decide(&before)?;
@@ -242,7 +245,7 @@ impl ManifestSet {
     }
 
     /// Marks the manifest as cleanly closed. Further installs fail with `Closed`.
-    pub fn close(&self) -> Result<()> {
+    pub(crate) fn close(&self) -> Result<()> {
         let mut writer = self.turn.lock();
         writer.check_writable()?;
         let closed = writer.file.append_mark(RecordKind::Close).and_then(|()| writer.file.sync());
@@ -268,7 +271,7 @@ pub(crate) fn sync_parents(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
                     error.kind(),
                     InvalidInput | PermissionDenied | ReadOnlyFilesystem | Unsupported
                 ) => {}
-            Err(error) => return Err(unforgiven("sync", parent, &error)),
+            Err(error) => return Err(Error::unforgiven("sync", parent, &error)),
         }
     }
     Ok(())
@@ -291,7 +294,7 @@ fn encode(edits: &[Edit]) -> Vec<u8> {
 /// Refuses encoded edits whose numbers no reader takes, with `WritesStopped`.
 fn check_readable(payload: &[u8]) -> Result<()> {
     let read = Edit::decode_all(payload);
-    read.map(drop).map_err(|unreadable| Error::WritesStopped(unreadable.to_string()))
+    read.map(drop).map_err(|unreadable| Error::stopped(unreadable.to_string()))
 }
 
 /// Creates manifest `number` with `state` as its snapshot, in records of about `record_bytes` bytes,
@@ -319,7 +322,7 @@ fn begin(
     check_readable(&part)?;
     writer.append(&part)?;
     writer.snapshot_end = writer.file.tail();
-    fs.sync_dir(dir).map_err(|error| unforgiven("sync", dir, &error))?;
+    fs.sync_dir(dir).map_err(|error| Error::unforgiven("sync", dir, &error))?;
     current::point_to(fs, dir, number)?;
     Ok(writer)
 }
@@ -333,16 +336,14 @@ fn resume(fs: &dyn FileSystem, dir: &Path, loaded: Loaded) -> Result<(Writer, St
     let mut file = AppendFile::resume(file, path, number, end)?;
     file.cut()?;
     file.sync()?;
-    fs.sync_dir(dir).map_err(|error| unforgiven("sync", dir, &error))?;
+    fs.sync_dir(dir).map_err(|error| Error::unforgiven("sync", dir, &error))?;
     Ok((Writer { file, snapshot_end, stopped: None, installing: false }, state))
 }
 
 impl Writer {
     fn check_writable(&self) -> Result<()> {
         match &self.stopped {
-            None if self.installing => {
-                Err(Error::WritesStopped("a panic ended an edit of the manifest".to_owned()))
-            }
+            None if self.installing => Err(Error::stopped("a panic ended an edit of the manifest")),
             None => Ok(()),
             Some(Stopped::Failed(why)) => Err(Error::WritesStopped(why.clone())),
             Some(Stopped::Closed) => Err(Error::Closed),
@@ -353,7 +354,7 @@ impl Writer {
         if let Err(error) = &result
             && !matches!(error, Error::NoSpace { .. })
         {
-            self.stopped = Some(Stopped::Failed(error.to_string()));
+            self.stopped = Some(Stopped::Failed(error.into()));
         }
         result
     }

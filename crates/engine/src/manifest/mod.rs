@@ -9,21 +9,22 @@
 //! touching it.
 
 pub(crate) mod current;
-pub mod edit;
-pub mod fuzz;
+pub(crate) mod edit;
+pub(crate) mod fuzz;
 mod manifest_reader;
 pub(crate) mod manifest_salvage;
 mod manifest_set;
-pub mod state;
+pub(crate) mod state;
 
 pub use crate::log::LogPosition;
-pub use edit::{Edit, EditError, LogClosed, Owner, StoreId};
-pub use manifest_reader::{EditReader, load};
-pub use manifest_set::ManifestSet;
-pub(crate) use manifest_set::{CommitTimes, create, is_in_doubt, sync_parents};
-pub use state::tree_map::TreeMap;
-pub use state::version::{FileNumber, Run, RunId, SstMeta, TreeVersion};
-pub use state::{Refusal, State};
+pub(crate) use edit::{Edit, LogClosed};
+pub use edit::{Owner, StoreId};
+pub(crate) use manifest_reader::EditReader;
+pub use manifest_reader::load;
+pub(crate) use manifest_set::{CommitTimes, ManifestSet, create, is_in_doubt, sync_parents};
+pub use state::State;
+pub(crate) use state::version::FileNumber;
+pub use state::version::{Run, RunId, SstMeta, TreeVersion};
 
 #[cfg(test)]
 mod tests;

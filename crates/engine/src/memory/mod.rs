@@ -4,4 +4,4 @@
 //! and whether memtables must be flushed. Uses no other room.
 
 #[doc(hidden)]
-pub mod budget;
+pub(crate) mod budget;

@@ -15,7 +15,7 @@ use crate::request::Direction;
 use crate::semantics::row_cursor::RowCursor;
 
 /// Merges cursors. Also a cursor; after an error only a seek is legal, as for each of them.
-pub struct MergeCursor<C> {
+pub(crate) struct MergeCursor<C> {
     sources: Vec<C>,
     active: Vec<usize>,
     current: Option<usize>,
@@ -24,7 +24,7 @@ pub struct MergeCursor<C> {
 
 impl<C: RowCursor> MergeCursor<C> {
     /// A merge of `sources`, newest first, standing on no row.
-    pub fn new(sources: Vec<C>) -> Self {
+    pub(crate) fn new(sources: Vec<C>) -> Self {
         let active = Vec::with_capacity(sources.len());
         Self { sources, active, current: None, direction: Direction::Forward }
     }

@@ -3,5 +3,5 @@
 //! In: cursors of memtables and SSTables, newest first. Out: rows in order, the entries of each
 //! merged. Reads and compactions stand on it. May use `semantics` and `sstable`.
 
-pub mod merge_cursor;
-pub mod run_cursor;
+pub(crate) mod merge_cursor;
+pub(crate) mod run_cursor;

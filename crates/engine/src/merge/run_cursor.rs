@@ -14,7 +14,7 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 /// A cursor over the SSTables of one run. Opens only those that it comes to.
-pub struct RunCursor {
+pub(crate) struct RunCursor {
     run: Arc<SstRun>,
     /// The SSTables it walks over, by their place in the run.
     part: Range<usize>,

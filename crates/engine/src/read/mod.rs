@@ -7,5 +7,5 @@
 
 pub(crate) mod drivers;
 pub(crate) mod point;
-pub mod scan;
-pub mod visible_cells;
+pub(crate) mod scan;
+pub(crate) mod visible_cells;

@@ -18,7 +18,7 @@ use crate::semantics::row_cursor::RowCursor;
 use crate::sstable::WantedCells;
 
 /// What of each row is asked for.
-pub struct Selection {
+pub(crate) struct Selection {
     /// Which columns.
     pub columns: Columns,
     /// Which timestamps.
@@ -76,7 +76,7 @@ impl Hiding {
 }
 
 /// The pass over the rows of a cursor. Reused from row to row, so that it rarely allocates.
-pub struct VisibleRow {
+pub(crate) struct VisibleRow {
     hiding: Hiding,
     /// Family of `hiding.family` and of the current column.
     family: FamilyId,
@@ -137,7 +137,7 @@ impl Default for VisibleRow {
 
 impl VisibleRow {
     /// Begins a row, of which `dropped` is the newest dropped range that the reader sees.
-    pub fn begin(&mut self, dropped: SequenceNumber) {
+    pub(crate) fn begin(&mut self, dropped: SequenceNumber) {
         self.hiding.row.clear();
         self.hiding.family.clear();
         self.hiding.column.clear();
@@ -148,7 +148,7 @@ impl VisibleRow {
     }
 
     /// Moves to the row's next visible cell that `selection` wants; whether there is one.
-    pub fn advance<C: RowCursor + ?Sized>(
+    pub(crate) fn advance<C: RowCursor + ?Sized>(
         &mut self,
         cursor: &mut C,
         selection: &Selection,
@@ -194,7 +194,7 @@ impl VisibleRow {
     }
 
     /// The cell that `advance` found.
-    pub fn cell<'a, C: RowCursor + ?Sized>(&'a self, cursor: &'a mut C) -> Result<Cell<'a>> {
+    pub(crate) fn cell<'a, C: RowCursor + ?Sized>(&'a self, cursor: &'a mut C) -> Result<Cell<'a>> {
         match &self.found {
             Found::AtCursor => {
                 let entry = cursor.entry_with_value()?;

@@ -21,7 +21,7 @@ use crate::log::{self, LogEnd, LogItem, LogReader, SegmentNumber};
 use crate::manifest::{Edit, LogPosition, ManifestSet, State};
 use crate::options::Options;
 use crate::sstable::BlockCache;
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use crate::write::group_commit::LogStart;
 use base::env::Env;
 use std::path::Path;
@@ -105,7 +105,7 @@ impl Replay<'_> {
     /// Flushes what is too much for memory.
     fn keep_to_budget(&self, reached: &mut Reached) -> Result<()> {
         while !reached.is_full && self.cache.budget().replay_wants_flush() {
-            let bytes = |tree: &&Arc<Tree>| -> usize {
+            let bytes = |tree: &&Arc<TreeState>| -> usize {
                 tree.look().memtables().map(|memtable| memtable.bytes()).sum()
             };
             let largest = self.trees.values().max_by_key(bytes);
@@ -123,7 +123,7 @@ impl Replay<'_> {
     }
 
     /// Flushes all of `tree`.
-    fn flush(&self, tree: &Tree, reached: &mut Reached) -> Result<()> {
+    fn flush(&self, tree: &TreeState, reached: &mut Reached) -> Result<()> {
         tree.freeze();
         let memtables = tree.view().frozen.clone();
         let Some(newest) = memtables.first() else { return Ok(()) };
@@ -138,7 +138,7 @@ impl Replay<'_> {
         self.install(tree, &written)
     }
 
-    fn writing<T>(&self, tree: &Tree, act: impl FnOnce(&Writing<'_>) -> T) -> T {
+    fn writing<T>(&self, tree: &TreeState, act: impl FnOnce(&Writing<'_>) -> T) -> T {
         let version = Arc::clone(&tree.view().version);
         act(&Writing {
             fs: &*self.env.fs,
@@ -157,7 +157,7 @@ impl Replay<'_> {
     }
 
     /// If the manifest does not take it, this open or the next one removes what was written.
-    fn install(&self, tree: &Tree, written: &Written) -> Result<()> {
+    fn install(&self, tree: &TreeState, written: &Written) -> Result<()> {
         let state = self.manifest.install(&written.edits)?;
         let version = state.tree(tree.id).cloned().ok_or(Error::UnknownTree(tree.id))?;
         tree.install(Arc::clone(&version), &written.readers, None);
@@ -243,13 +243,13 @@ mod tests {
     fn open_after(firsts: &[u64], commit_time: u64) -> Result<Engine> {
         let machine = SimEnv::new(1);
         let dir = Path::new("/data");
-        let engine = Engine::open(machine.env(), dir, Options::default()).unwrap();
+        let engine = Engine::open_with_env(machine.env(), dir, Options::default()).unwrap();
         engine.create_tree(TREE, TreeOptions::default()).unwrap();
         let mut batch = WriteBatch::new();
         for qualifier in [b"a", b"b"] {
             batch.put(b"row", Column::of(FamilyId(1), qualifier), Timestamp(1), b"");
         }
-        engine.write(TREE, &batch).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
         let machine = machine.kill();
         drop(engine);
         let env = machine.env();
@@ -265,7 +265,7 @@ mod tests {
         }
         writer.sync().unwrap();
         drop(writer);
-        Engine::open(env, dir, Options::default())
+        Engine::open_with_env(env, dir, Options::default())
     }
 
     #[test]
@@ -273,11 +273,11 @@ mod tests {
         assert!(open_after(&[3, 5], 7).is_ok());
         for firsts in [&[0][..], &[1], &[2], &[3, 3], &[3, 4], &[3, 1], &[SequenceNumber::MAX.0]] {
             let opened = open_after(firsts, 7).map(|_| ());
-            assert!(matches!(opened, Err(Error::Corruption { .. })), "{firsts:?}: {opened:?}");
+            assert!(matches!(opened, Err(Error::Corruption(_))), "{firsts:?}: {opened:?}");
         }
         for time in [u64::MAX, u64::MAX - 1, 3 << 62] {
             let opened = open_after(&[3], time).map(|_| ());
-            assert!(matches!(opened, Err(Error::Corruption { .. })), "{time}: {opened:?}");
+            assert!(matches!(opened, Err(Error::Corruption(_))), "{time}: {opened:?}");
         }
     }
 
@@ -287,11 +287,11 @@ mod tests {
         let engine = open_after(&[3], (3 << 62) - 1).unwrap();
         let mut batch = WriteBatch::new();
         batch.put(b"row", Column::of(FamilyId(1), b"c"), Timestamp(1), b"");
-        let written = engine.write(TREE, &batch);
+        let written = engine.tree(TREE).and_then(|tree| tree.write(&batch));
         assert!(matches!(written, Err(Error::WritesStopped(_))), "{written:?}");
         let engine = open_after(&[3], 7).unwrap();
         engine.note_commit_micros(u64::MAX);
-        let written = engine.write(TREE, &batch);
+        let written = engine.tree(TREE).and_then(|tree| tree.write(&batch));
         assert!(matches!(written, Err(Error::WritesStopped(_))), "{written:?}");
     }
 }

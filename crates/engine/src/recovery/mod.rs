@@ -40,7 +40,7 @@ use crate::state::obsolete_files::{self, Obsolete};
 use crate::tree::read_parts::ReadParts;
 use crate::tree::read_view::OpenRun;
 use crate::tree::snapshots::Snapshots;
-use crate::tree::{Tree, draw_seed};
+use crate::tree::{TreeState, draw_seed};
 use crate::write::group_commit::Commits;
 use base::env::{Env, FileSystem};
 use base::sync::{Mutex, RwLock};
@@ -64,7 +64,7 @@ fn say_if_not_direct(fs: &dyn FileSystem, dir: &Path) {
     }
 }
 
-type Trees = BTreeMap<TreeId, Arc<Tree>>;
+type Trees = BTreeMap<TreeId, Arc<TreeState>>;
 
 /// Opens `dir`. See [`crate::Engine::open`].
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>> {
@@ -188,7 +188,7 @@ fn open_trees(
         let runs = runs.collect::<Result<Vec<_>>>()?;
         let (version, budget) = (Arc::clone(version), cache.budget());
         let shape = &options.shape;
-        Ok((*id, Arc::new(Tree::new(*id, version, runs, budget, snapshots, shape, seed))))
+        Ok((*id, Arc::new(TreeState::new(*id, version, runs, budget, snapshots, shape, seed))))
     };
     state.trees.iter().map(open).collect()
 }

@@ -18,7 +18,7 @@ pub(crate) fn told_by_contents(
     scan: impl FnOnce() -> Result<Scan>,
 ) -> Result<Option<Owner>> {
     match by_contents(trees, scan) {
-        Err(Error::Corruption { .. }) => Ok(None),
+        Err(Error::Corruption(_)) => Ok(None),
         told => told,
     }
 }

@@ -4,7 +4,7 @@
 use crate::batch::WriteBatch;
 use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Corruption, Error, Result};
 use crate::files::FileNumber;
 use crate::log::{COMMIT_TIME_END, LogEnd, LogPosition, LogRecord, LogWriter, SegmentNumber};
 use crate::manifest::{Edit, ManifestSet, RunId, SstMeta};
@@ -24,17 +24,17 @@ fn dir() -> &'static Path {
 }
 
 fn open(machine: &SimEnv) -> Result<Engine> {
-    Engine::open(machine.env(), dir(), Options::default())
+    Engine::open_with_env(machine.env(), dir(), Options::default())
 }
 
 fn write(engine: &Engine, row: &[u8]) -> Result<SequenceNumber> {
     let mut batch = WriteBatch::new();
     batch.put(row, Column::of(FamilyId(1), b"q"), Timestamp(1), b"value");
-    engine.write(TREE, &batch)
+    engine.tree(TREE).and_then(|tree| tree.write(&batch))
 }
 
 fn rows(engine: &Engine) -> Vec<Vec<u8>> {
-    let mut scan = engine.scan(TREE, &ScanRequest::default(), None).unwrap();
+    let mut scan = engine.tree(TREE).unwrap().scan(&ScanRequest::default(), None).unwrap();
     let mut rows = Vec::new();
     while let Some(row) = scan.next_row().unwrap() {
         rows.push(row.to_vec());
@@ -50,7 +50,7 @@ fn store(count: u8) -> (SimEnv, SstMeta) {
     for row in 0..count {
         write(&engine, &[row]).unwrap();
     }
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     engine.close().unwrap();
     let state = manifest(&machine).state();
     let meta = state.tree(TREE).unwrap().runs().next().unwrap().ssts[0].as_ref().clone();
@@ -79,7 +79,7 @@ fn a_file_of_another_length_than_the_manifest_says_is_refused() {
     file.write_all_at(&bytes, 0).unwrap();
     file.sync().unwrap();
     match open(&machine).map(|_| ()) {
-        Err(Error::Corruption { file, what, .. }) => {
+        Err(Error::Corruption(Corruption { file, what, .. })) => {
             let lengths = [longer.bytes, meta.bytes].map(|bytes| bytes.to_string());
             assert!(file == path && lengths.iter().all(|len| what.contains(len)), "{what}");
         }
@@ -102,8 +102,8 @@ fn lives(machine: &SimEnv, case: &str) {
         if fits(write(&engine, &[round]).map(|_| ()), "write") {
             want.push(vec![round]);
         }
-        fits(engine.flush(TREE), "flush");
-        fits(engine.compact_range(TREE, &RowRange::ALL), "compaction");
+        fits(engine.tree(TREE).and_then(|tree| tree.flush()), "flush");
+        fits(engine.tree(TREE).and_then(|tree| tree.compact_range(&RowRange::ALL)), "compaction");
         assert_eq!(rows(&engine), want, "{case}, round {round}");
         let closed = engine.close();
         assert!(matches!(closed, Ok(()) | Err(Error::WritesStopped(_))), "{case}: {closed:?}");
@@ -188,7 +188,7 @@ fn a_store_with_the_greatest_segment_refuses_nothing_that_it_wrote() {
             if write(&engine, &[round]).is_ok() {
                 written.push(vec![round]);
             }
-            let flushed = engine.flush(TREE);
+            let flushed = engine.tree(TREE).and_then(|tree| tree.flush());
             assert!(matches!(flushed, Ok(()) | Err(Error::WritesStopped(_))), "{flushed:?}");
         }
     }
@@ -204,7 +204,7 @@ fn long_log() -> (SimEnv, Vec<Vec<u8>>) {
         let mut batch = WriteBatch::new();
         let value = vec![row; 100_000];
         batch.put(&[row], Column::of(FamilyId(1), b"q"), Timestamp(1), &value);
-        engine.write(TREE, &batch).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
         rows.push(vec![row]);
     }
     engine.close().unwrap();
@@ -223,7 +223,7 @@ fn a_log_that_memory_is_too_small_for_is_replayed_though_file_numbers_are_used_u
     for next in [NUMBERS_END, NUMBERS_END - 1] {
         let (machine, want) = long_log();
         manifest(&machine).install(&[Edit::NextFile(FileNumber(next))]).unwrap();
-        let engine = Engine::open(machine.env(), dir(), small()).unwrap();
+        let engine = Engine::open_with_env(machine.env(), dir(), small()).unwrap();
         assert_eq!(rows(&engine), want);
         drop(engine);
         let named = manifest(&machine).state().files();
@@ -240,12 +240,12 @@ fn a_log_that_memory_is_too_small_for_is_not_replayed_into_a_manifest_that_faile
     for after in 0..40 {
         let (machine, want) = long_log();
         machine.fs.inject(FaultPoint::Write, after, 1, Fault::Io);
-        match Engine::open(machine.env(), dir(), small()) {
+        match Engine::open_with_env(machine.env(), dir(), small()) {
             Ok(engine) => {
                 machine.fs.clear_faults();
                 assert_eq!(rows(&engine), want);
                 // The last flush of the replay may be the one that failed.
-                if engine.flush(TREE).is_err() {
+                if engine.tree(TREE).and_then(|tree| tree.flush()).is_err() {
                     let values = engine.metrics().values;
                     let left =
                         values.iter().find(|(name, ..)| *name == "memtable_bytes").unwrap().2;
@@ -274,7 +274,7 @@ fn a_stray_sstable_uses_no_numbers_up() {
         for _ in 0..3 {
             let engine = open(&machine).unwrap();
             write(&engine, &[written]).unwrap();
-            engine.flush(TREE).unwrap();
+            engine.tree(TREE).unwrap().flush().unwrap();
             written += 1;
             assert_eq!(rows(&engine).len(), usize::from(written));
             engine.close().unwrap();
@@ -296,7 +296,7 @@ fn a_stray_file_of_the_log_takes_no_place_in_it() {
             fs.sync_dir(dir()).unwrap();
             let case = format!("{}", stray.display());
             match open(&machine) {
-                Err(Error::Corruption { what, .. }) if kind == "log" => {
+                Err(Error::Corruption(Corruption { what, .. })) if kind == "log" => {
                     assert!(what.contains("missing"), "{case}: {what}");
                 }
                 Err(error) => panic!("{case}: {error}"),

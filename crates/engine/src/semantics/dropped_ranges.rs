@@ -123,27 +123,27 @@ impl DroppedRanges {
 
 /// Ranges that one reader sees: indexes of ranges, at its snapshot.
 #[derive(Debug, Default)]
-pub struct DroppedAt {
+pub(crate) struct DroppedAt {
     ranges: Vec<Arc<DroppedRanges>>,
     snapshot: SequenceNumber,
 }
 
 impl DroppedAt {
     /// Those of `ranges`, all of which are exact at `snapshot`.
-    pub fn new(mut ranges: Vec<Arc<DroppedRanges>>, snapshot: SequenceNumber) -> Self {
+    pub(crate) fn new(mut ranges: Vec<Arc<DroppedRanges>>, snapshot: SequenceNumber) -> Self {
         ranges.retain(|ranges| !ranges.is_empty());
         Self { ranges, snapshot }
     }
 
     /// Sequence number of the newest tombstone over `row`; 0 if there is none.
     #[inline]
-    pub fn newest(&self, row: &[u8]) -> SequenceNumber {
+    pub(crate) fn newest(&self, row: &[u8]) -> SequenceNumber {
         let newest = self.ranges.iter().map(|ranges| ranges.newest(row, self.snapshot));
         newest.max().unwrap_or_default()
     }
 
     /// The largest first row, and the least row behind, of `DroppedRanges::alike`.
-    pub fn alike(&self, row: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
+    pub(crate) fn alike(&self, row: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
         narrowest(self.ranges.iter().map(|ranges| ranges.alike(row, self.snapshot)))
     }
 }

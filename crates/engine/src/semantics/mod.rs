@@ -5,12 +5,12 @@
 //! range tombstones as ranges, and the contract of row cursors. In and out: values of the root
 //! (`cell`, `batch`, `request`). Uses no other room.
 
-pub mod dropped_ranges;
+pub(crate) mod dropped_ranges;
 pub mod elision_policy;
 #[doc(hidden)]
-pub mod model;
+pub(crate) mod model;
 pub(crate) mod range_cover;
 #[doc(hidden)]
-pub mod row_cursor;
+pub(crate) mod row_cursor;
 #[doc(hidden)]
-pub mod stripes;
+pub(crate) mod stripes;

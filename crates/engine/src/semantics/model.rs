@@ -14,8 +14,7 @@ use crate::cell::{
     Column, Entry, FamilyId, Kind, RangeTombstone, Scope, SequenceNumber, Timestamp,
 };
 use crate::merge_operator::{Fold, Operand};
-use crate::request::{Direction, ScanRequest, Wanted};
-use crate::semantics::elision_policy::{ElisionPolicy, Verdict};
+use crate::request::{Direction, OwnedCell, ScanRequest, Wanted};
 use std::collections::BTreeMap;
 
 /// An entry that owns its bytes.
@@ -75,19 +74,6 @@ impl OwnedEntry {
             && cell.timestamp <= self.timestamp
             && oldest.is_some_and(|oldest| oldest <= cell.timestamp)
     }
-}
-
-/// A visible cell that owns its bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct OwnedCell {
-    /// The family.
-    pub family: FamilyId,
-    /// The qualifier.
-    pub qualifier: Vec<u8>,
-    /// The timestamp.
-    pub timestamp: Timestamp,
-    /// The value.
-    pub value: Vec<u8>,
 }
 
 /// A row and its visible cells.
@@ -161,19 +147,6 @@ impl Model {
         }
         rows
     }
-}
-
-/// What stays of `cells`, the visible ones of a row in order, when `policy` was applied to them.
-pub fn kept(cells: Vec<OwnedCell>, policy: &dyn ElisionPolicy) -> Vec<OwnedCell> {
-    let mut kept = Vec::new();
-    for column in cells.chunk_by(|a, b| (a.family, &a.qualifier) == (b.family, &b.qualifier)) {
-        for (version, cell) in (0u32..).zip(column) {
-            if policy.verdict(cell.family, version, cell.timestamp) == Verdict::Keep {
-                kept.push(cell.clone());
-            }
-        }
-    }
-    kept
 }
 
 fn same_cell(a: &OwnedEntry, b: &OwnedEntry) -> bool {

@@ -21,26 +21,26 @@ impl Borders for NoSnapshots {
 /// The live snapshots, as borders between stripes. Stripe 0 holds what every view sees, that is
 /// what is at or below the oldest snapshot; the last stripe what only reads of "now" see.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stripes {
+pub(crate) struct Stripes {
     snapshots: Vec<SequenceNumber>,
 }
 
 impl Stripes {
     /// The stripes between `snapshots`, which come in any order and may repeat. Without any there
     /// is one stripe.
-    pub fn new(mut snapshots: Vec<SequenceNumber>) -> Self {
+    pub(crate) fn new(mut snapshots: Vec<SequenceNumber>) -> Self {
         snapshots.sort_unstable();
         snapshots.dedup();
         Self { snapshots }
     }
 
     /// The stripe of `sequence`. Entries of one stripe are seen by the same views.
-    pub fn of(&self, sequence: SequenceNumber) -> usize {
+    pub(crate) fn of(&self, sequence: SequenceNumber) -> usize {
         self.snapshots.partition_point(|snapshot| *snapshot < sequence)
     }
 
     /// Returns whether no view can see `older` without `newer`.
-    pub fn together(&self, older: SequenceNumber, newer: SequenceNumber) -> bool {
+    pub(crate) fn together(&self, older: SequenceNumber, newer: SequenceNumber) -> bool {
         self.of(older) == self.of(newer)
     }
 }

@@ -14,30 +14,27 @@
 mod block;
 mod filter;
 mod format;
-#[doc(hidden)]
-pub mod fuzz;
+pub(crate) mod fuzz;
 mod inspect;
 mod read;
 mod rows;
 mod write;
 
 mod index;
-#[doc(hidden)]
-pub mod measure;
+pub(crate) mod measure;
 pub(crate) mod salvage;
 #[cfg(test)]
 mod tests;
 
-pub use crate::files::FileNumber;
+pub(crate) use crate::files::FileNumber;
 pub(crate) use filter::RowBits;
-pub use filter::filter_counters::FilterCounters;
-pub use filter::{Asked, FilterQuery};
-pub use format::ages::Ages;
-pub use format::damage::Damage;
+pub(crate) use filter::filter_counters::FilterCounters;
+pub(crate) use filter::{Asked, FilterQuery};
+pub(crate) use format::ages::Ages;
 pub(crate) use format::key_heads::head_of;
-pub use format::origin::Origin;
-pub use format::properties::{Deferred, Properties};
-pub use format::{BlockType, FORMAT_VERSION, Footer, FooterError, Handle};
+pub(crate) use format::origin::Origin;
+pub use format::properties::Deferred;
+pub(crate) use format::properties::Properties;
 pub use inspect::show::DumpOptions;
 pub(crate) use read::block_load::BlockLoad;
 pub(crate) use read::pinned_blocks::PinnedBlocks;
@@ -49,9 +46,9 @@ pub(crate) use rows::readahead::{Readahead, ReadaheadSource};
 pub(crate) use rows::resolve_in_block::{Covers, LargeValues, RowCells, SeenBy, SeenPut, ToMerge};
 pub(crate) use rows::row_span::{RowSpan, WantedCells};
 pub(crate) use rows::simple_row::SimpleCells;
-pub use rows::sst_cursor::SstCursor;
-pub use write::sst_builder::{SstBuilder, SstSummary};
-pub use write::sst_options::SstOptions;
+pub(crate) use rows::sst_cursor::SstCursor;
+pub(crate) use write::sst_builder::{SstBuilder, SstSummary};
+pub(crate) use write::sst_options::SstOptions;
 
 use crate::cache::Cache;
 use block::DataMeta;

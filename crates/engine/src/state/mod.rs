@@ -19,7 +19,7 @@ use crate::compaction::writing::Writing;
 use crate::counters::engine_counters::Counters;
 use crate::counters::point_counters::PointCounters;
 use crate::counters::read_waits::ReadWaits;
-use crate::error::{Error, Result};
+use crate::error::{Cause, Error, Result};
 use crate::files::open_files::OpenFiles;
 use crate::health::Health;
 use crate::health::failure_policy::{Kind, Task, Writers, rule};
@@ -28,7 +28,7 @@ use crate::manifest::{Edit, ManifestSet, Owner, State, is_in_doubt};
 use crate::memory::budget::Budget;
 use crate::options::Options;
 use crate::sstable::{BlockCache, FilterCounters, ReadaheadSource};
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use crate::tree::read_parts::ReadParts;
 use crate::tree::snapshots::Snapshots;
 use crate::write::group_commit::Commits;
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     pub(crate) commits: Commits,
     pub(crate) log_segments: Arc<crate::log::LogSegments>,
     pub(crate) manifest: ManifestSet,
-    pub(crate) trees: RwLock<BTreeMap<TreeId, Arc<Tree>>, Trees>,
+    pub(crate) trees: RwLock<BTreeMap<TreeId, Arc<TreeState>>, Trees>,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) cache: Arc<BlockCache>,
     /// Blocks on their way for reads that hold no thread.
@@ -129,7 +129,7 @@ impl Drop for CloseWithLast {
 }
 
 impl Shared {
-    pub(crate) fn tree(&self, id: TreeId) -> Result<Arc<Tree>> {
+    pub(crate) fn tree(&self, id: TreeId) -> Result<Arc<TreeState>> {
         self.trees.read().get(&id).cloned().ok_or(Error::UnknownTree(id))
     }
 
@@ -173,8 +173,8 @@ impl Shared {
         let rule = Kind::of(&error).map(|kind| rule(task, kind));
         if rule.is_some_and(|rule| rule.writers == Writers::Stopped) {
             self.health.stop(|| match &error {
-                Error::WritesStopped(why) => why.clone(),
-                other => format!("{task}: {other}"),
+                Error::WritesStopped(cause) => cause.clone(),
+                other => Cause { why: format!("{task}: {other}"), ..other.into() },
             });
             self.progressed.notify_all();
         }
@@ -195,7 +195,7 @@ impl Shared {
     /// Lends `act` what a flush or compaction of `tree` needs of the engine.
     pub(crate) fn writing<T>(
         &self,
-        tree: &Tree,
+        tree: &TreeState,
         wrote: &dyn Fn(u64),
         act: impl FnOnce(&Writing<'_>) -> T,
     ) -> T {

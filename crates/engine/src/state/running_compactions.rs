@@ -19,7 +19,7 @@ pub enum CompactionReason {
     Garbage,
     /// Reads looked at several runs of a tree that nobody wrote.
     Quiet,
-    /// `Engine::compact_range`.
+    /// `Tree::compact_range`.
     ByHand,
 }
 

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::manifest::{Edit, TreeVersion};
 use crate::options::TreeOptions;
 use crate::state::Shared;
-use crate::tree::{Tree, draw_seed};
+use crate::tree::{TreeState, draw_seed};
 use std::sync::Arc;
 
 /// See [`crate::Engine::create_tree`].
@@ -25,7 +25,7 @@ pub(crate) fn create_tree(shared: &Shared, id: TreeId, options: TreeOptions) -> 
     });
     created.map_err(|error| shared.manifest_failed(error))?;
     let (budget, shape) = (shared.cache.budget(), &shared.options.shape);
-    let tree = Tree::new(id, version, Vec::new(), budget, &shared.snapshots, shape, seed);
+    let tree = TreeState::new(id, version, Vec::new(), budget, &shared.snapshots, shape, seed);
     shared.trees.write().insert(id, Arc::new(tree));
     Ok(())
 }

@@ -46,7 +46,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// See the file header.
-pub(crate) struct Tree {
+pub(crate) struct TreeState {
     pub(crate) id: TreeId,
     view: ArcSwap<ReadView>,
     /// Held while a view is replaced by one made from it.
@@ -69,7 +69,8 @@ pub(crate) struct Tree {
 }
 
 /// What a tree takes beside its memtables and files.
-const TREE_BYTES: usize = size_of::<Tree>() + size_of::<FilterCounters>() + size_of::<ReadView>();
+const TREE_BYTES: usize =
+    size_of::<TreeState>() + size_of::<FilterCounters>() + size_of::<ReadView>();
 
 /// What the last look at a tree saw, by which the next one knows whether it was quiet since.
 #[derive(Default)]
@@ -87,7 +88,7 @@ pub(crate) fn draw_seed(fs: &dyn FileSystem, dir: &Path) -> Result<u64> {
     fs.unique().map(|drawn| drawn as u64).map_err(|error| Error::io("draw a seed for", dir, &error))
 }
 
-impl Tree {
+impl TreeState {
     /// A tree of these files with an empty memtable, read at `snapshots`. `seed` is for its memtables
     /// ([`draw_seed`]).
     pub(crate) fn new(

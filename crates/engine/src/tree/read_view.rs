@@ -266,13 +266,13 @@ mod tests {
     fn a_tree_knows_which_rows_something_newer_may_delete() {
         const TREE: TreeId = TreeId(1);
         let dir = tempfile::tempdir().unwrap();
-        let engine = Engine::open(Env::real(1), dir.path(), Options::default()).unwrap();
+        let engine = Engine::open_with_env(Env::real(1), dir.path(), Options::default()).unwrap();
         engine.create_tree(TREE, TreeOptions::default()).unwrap();
         let tree = engine.shared().tree(TREE).unwrap();
         let commit = |write: &dyn Fn(&mut WriteBatch)| {
             let mut batch = WriteBatch::new();
             write(&mut batch);
-            engine.write(TREE, &batch).unwrap();
+            engine.tree(TREE).unwrap().write(&batch).unwrap();
         };
         let files = || tree.view().ssts().map(|sst| sst.number()).collect::<HashSet<_>>();
         let deleted = |inputs: &HashSet<FileNumber>| -> String {
@@ -287,7 +287,7 @@ mod tests {
             ('a'..='h')
                 .for_each(|row| batch.put(row.to_string().as_bytes(), column, Timestamp(1), b""));
         });
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
         let puts = files();
         assert_eq!(deleted(&puts), "");
         commit(&|batch| batch.put(b"b", column, Timestamp(2), b""));
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(deleted(&puts), "c", "a memtable");
         commit(&|batch| batch.drop_row_range(b"e", Some(b"g")));
         assert_eq!(deleted(&puts), "cef", "a range in a memtable");
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
         assert_eq!(deleted(&puts), "cef", "a file");
         assert_eq!(deleted(&HashSet::new()), "cef", "an input without tombstones");
         let newest = |row: &[u8]| tree.view().on_disk.index.newest(row, SequenceNumber::MAX);
@@ -308,15 +308,15 @@ mod tests {
     fn range_tombstones_on_disk_are_indexed_when_other_files_have_some() {
         const TREE: TreeId = TreeId(1);
         let dir = tempfile::tempdir().unwrap();
-        let engine = Engine::open(Env::real(1), dir.path(), Options::default()).unwrap();
+        let engine = Engine::open_with_env(Env::real(1), dir.path(), Options::default()).unwrap();
         engine.create_tree(TREE, TreeOptions::default()).unwrap();
         let tree = engine.shared().tree(TREE).unwrap();
         let index = || Arc::clone(&tree.view().on_disk.index);
         let flushed = |change: &dyn Fn(&mut WriteBatch)| {
             let mut batch = WriteBatch::new();
             change(&mut batch);
-            engine.write(TREE, &batch).unwrap();
-            engine.flush(TREE).unwrap();
+            engine.tree(TREE).unwrap().write(&batch).unwrap();
+            engine.tree(TREE).unwrap().flush().unwrap();
             index()
         };
         let put = |row: &'static [u8]| {
@@ -332,7 +332,7 @@ mod tests {
         let two = flushed(&|batch| batch.drop_row_range(b"d", None));
         assert!(two.newest(b"e", SequenceNumber::MAX) > one.newest(b"e", SequenceNumber::MAX));
         drop(snapshot);
-        engine.compact_range(TREE, &RowRange::ALL).unwrap();
+        engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
         assert!(index().is_empty());
     }
 }

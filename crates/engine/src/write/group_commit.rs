@@ -28,7 +28,7 @@ use crate::locks::{CommitApplying, CommitLog, CommitOutcome, CommitQueue};
 use crate::log::{COMMIT_TIME_END, LogRecord, LogWriter};
 use crate::manifest::{CommitTimes, LogClosed, LogPosition};
 use crate::options::{Durability, Options};
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use crate::tree::snapshots::Snapshots;
 use base::checksum::crc32c;
 use base::env::Clock;
@@ -94,7 +94,7 @@ pub(crate) enum Failure {
 }
 
 struct Request {
-    tree: Arc<Tree>,
+    tree: Arc<TreeState>,
     batch: FrozenBatch,
     /// The newest time that the batch carries of those its writer was given; 0 if of none.
     time: u64,
@@ -140,7 +140,7 @@ impl Commits {
     /// in the order of commits.
     pub(crate) fn submit<H>(
         &self,
-        tree: Arc<Tree>,
+        tree: Arc<TreeState>,
         batch: FrozenBatch,
         time: u64,
         held: H,
@@ -199,7 +199,7 @@ impl Commits {
         let first = SequenceNumber(log.last.0 + 1);
         let last = SequenceNumber(log.last.0 + count(group));
         if last > SequenceNumber::MAX {
-            return Err(Error::WritesStopped("sequence numbers are used up".to_owned()));
+            return Err(Error::stopped("sequence numbers are used up"));
         }
         self.append(log, group, first)?;
         log.last = last;
@@ -248,7 +248,7 @@ impl Commits {
         let before = self.times.newest.load(Ordering::Relaxed);
         let time = now.max(before.saturating_add(1)).max(least);
         if time >= COMMIT_TIME_END {
-            return Err(Error::WritesStopped("commit times are used up".to_owned()));
+            return Err(Error::stopped("commit times are used up"));
         }
         self.times.newest.store(time, Ordering::Release);
         Ok(time)
@@ -322,7 +322,7 @@ impl Commits {
         }
         let number = SequenceNumber(log.last.0 + 1);
         if number > SequenceNumber::MAX {
-            return Err(Error::WritesStopped("sequence numbers are used up".to_owned()));
+            return Err(Error::stopped("sequence numbers are used up"));
         }
         // As with a flush: a power loss may take the newest of what was written, not some of its
         // midst. An unsynced log that is latched is refused here, too.
@@ -338,7 +338,7 @@ impl Commits {
             }
             Err(Failure::Undone(error)) => Err(error),
             Err(Failure::InDoubt(error)) => {
-                log.writer.stop(error.to_string());
+                log.writer.stop((&error).into());
                 Err(error)
             }
         }

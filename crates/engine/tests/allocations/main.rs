@@ -4,9 +4,9 @@
 #![allow(unsafe_code)]
 
 use engine::batch::WriteBatch;
-use engine::manifest::LogPosition;
-use engine::memory::budget::{Budget, Use};
-use engine::memtable::Memtable;
+use engine::internals::LogPosition;
+use engine::internals::Memtable;
+use engine::internals::{Budget, Use};
 use engine::{
     Column, Durability, Engine, FamilyId, Options, RowRange, SequenceNumber, Timestamp, TreeId,
     TreeOptions,
@@ -153,16 +153,16 @@ fn what_an_engine_allocates_stays_near_its_budget() {
         ..Options::default()
     };
     let before = ALLOCATED.load(Ordering::Relaxed);
-    let engine = Engine::open(base::env::Env::real(1), dir.path(), options).unwrap();
+    let engine = Engine::open_with_env(base::env::Env::real(1), dir.path(), options).unwrap();
     let trees: Vec<TreeId> = (0..200).map(TreeId).collect();
-    trees.iter().for_each(|id| engine.create_tree(*id, TreeOptions::default()).unwrap());
+    trees.iter().for_each(|id| drop(engine.create_tree(*id, TreeOptions::default()).unwrap()));
     let shape = Shape { batches: 0, rows: 8, columns: 3, value: 100 };
     for number in 0..4_000u64 {
         let tree = trees[(number % 200) as usize];
-        engine.write(tree, &batch(&shape, number / 200 * 50)).unwrap();
+        engine.tree(tree).unwrap().write(&batch(&shape, number / 200 * 50)).unwrap();
     }
     trees.iter().take(100).for_each(|tree| {
-        engine.compact_range(*tree, &RowRange::ALL).unwrap();
+        engine.tree(*tree).unwrap().compact_range(&RowRange::ALL).unwrap();
     });
     let allocated = ALLOCATED.load(Ordering::Relaxed) - before;
     let metrics = engine.metrics();

@@ -2,8 +2,8 @@
 //! and compared with the model.
 
 use crate::support::{TREE, collect, open, owned, small};
+use engine::internals::Model;
 use engine::merge_operator::{Operand, Operator};
-use engine::semantics::model::Model;
 use engine::{
     Column, ColumnOf, Columns, Direction, Engine, FamilyId, QualifierRange, RowRange, RowSelection,
     ScanRequest, SequenceNumber, Snapshot, Timestamp, TimestampRange, TreeOptions, WriteBatch,
@@ -81,7 +81,7 @@ impl History {
             return;
         }
         let first = SequenceNumber(self.last.0 + 1);
-        self.last = engine.write(TREE, &batch).expect("writes are taken");
+        self.last = engine.tree(TREE).unwrap().write(&batch).expect("writes are taken");
         assert_eq!(self.last.0, first.0 + batch.len() as u64 - 1, "numbers are consecutive");
         self.model.apply(&batch, first);
     }
@@ -114,7 +114,7 @@ impl History {
         let at = snapshots.get(self.random.random_range(0..=snapshots.len()));
         let request = self.request();
         let sequence = at.map_or(self.last, Snapshot::sequence);
-        let got = collect(engine.scan(TREE, &request, at).expect("scans start"));
+        let got = collect(engine.tree(TREE).unwrap().scan(&request, at).expect("scans start"));
         let want = self.model.scan(&request, sequence);
         assert_eq!(got, want, "{request:?} at {sequence:?}");
         self.compare_row(engine, at, sequence, request);
@@ -166,10 +166,10 @@ fn run(seed: u64, steps: usize) {
     let mut snapshots = Vec::new();
     for _ in 0..steps {
         match history.random.random_range(0..1000) {
-            0..8 => engine.flush(TREE).unwrap(),
+            0..8 => engine.tree(TREE).unwrap().flush().unwrap(),
             8..11 => {
                 let rows = RowRange { start: history.row(), end: Some(history.row()) };
-                engine.compact_range(TREE, &rows).unwrap();
+                engine.tree(TREE).unwrap().compact_range(&rows).unwrap();
             }
             11..14 => {
                 snapshots.clear();
@@ -184,12 +184,12 @@ fn run(seed: u64, steps: usize) {
             _ => history.write(&engine),
         }
     }
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     for _ in 0..20 {
         history.compare(&engine, &snapshots);
     }
     snapshots.clear();
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     for _ in 0..20 {
         history.compare(&engine, &[]);
     }

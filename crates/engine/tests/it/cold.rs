@@ -2,9 +2,10 @@
 //! an end, and what damage does to them.
 
 use crate::support::{TREE, open};
+use engine::internals::ReadPath;
 use engine::{
-    Column, ColumnOf, Compression, Engine, Error, FamilyId, FilterGranularity, IngestOptions,
-    Options, ReadPath, Timestamp, TreeOptions, TreeReader,
+    Column, ColumnOf, Compression, Corruption, Engine, Error, FamilyId, FilterGranularity,
+    IngestOptions, Options, Timestamp, Tree, TreeOptions,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -52,7 +53,7 @@ fn load(engine: &Engine) {
         ..TreeOptions::default()
     };
     engine.create_tree(TREE, tree).unwrap();
-    let mut writer = engine.sst_writer(TREE, &IngestOptions::default()).unwrap();
+    let mut writer = engine.tree(TREE).unwrap().sst_writer(&IngestOptions::default()).unwrap();
     for number in 0..ROWS {
         let column = Column::of(FAMILY, b"");
         writer.put(&row(number), column, Timestamp(1), &value(number)).unwrap();
@@ -60,7 +61,7 @@ fn load(engine: &Engine) {
     engine.ingest(&mut writer.finish().unwrap()).unwrap();
 }
 
-fn loaded(dir: &Path, options: Options) -> (Engine, TreeReader) {
+fn loaded(dir: &Path, options: Options) -> (Engine, Tree) {
     let engine = open(dir, options);
     if engine.trees().is_empty() {
         load(&engine);
@@ -213,7 +214,7 @@ fn a_get_in_flight_is_answered_from_the_block_that_decides_it_without_another_pl
 }
 
 /// Gets `numbers`, eight in flight, checks the answers, and says how many blocks were read.
-fn get_in_flight(engine: &Engine, tree: &TreeReader, numbers: impl Iterator<Item = u32>) -> u64 {
+fn get_in_flight(engine: &Engine, tree: &Tree, numbers: impl Iterator<Item = u32>) -> u64 {
     let before = metric(engine, "point_disk_reads_total");
     let mut gets = tree.in_flight(8, None);
     let check = |(number, answer): (u64, engine::Answer)| {
@@ -236,7 +237,7 @@ fn roomy() -> Options {
 }
 
 /// Fills the cache: what waits for a block keeps it.
-fn fill(tree: &TreeReader) {
+fn fill(tree: &Tree) {
     for number in (ROWS / 2..ROWS).step_by(3) {
         drop(tree.get(of(&row(number)), None).unwrap());
     }
@@ -286,7 +287,7 @@ fn damage_of_a_block_that_is_not_kept_fails_the_get_too() {
     while let Some((number, answer)) = gets.wait() {
         match answer {
             Ok(cell) => assert_eq!(cell.unwrap().1, value(number as u32)),
-            Err(Error::Corruption { file, .. }) if file == sst => damaged += 1,
+            Err(Error::Corruption(Corruption { file, .. })) if file == sst => damaged += 1,
             Err(error) => panic!("{error}"),
         }
     }
@@ -308,7 +309,7 @@ fn damage_fails_the_reads_that_need_the_block() {
     std::fs::write(&sst, bytes).unwrap();
     let (_engine, tree) = loaded(dir.path(), options());
     let is_damage = |error: &Error| match error {
-        Error::Corruption { file, offset, .. } => {
+        Error::Corruption(Corruption { file, offset, .. }) => {
             *file == sst && (95_000..=100_000).contains(offset)
         }
         _ => false,

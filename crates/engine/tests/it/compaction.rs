@@ -3,7 +3,7 @@
 use crate::support::{TREE, collect, small};
 use base::env::sim::{Fault, FaultPoint, SimEnv};
 use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
-use engine::semantics::model::OwnedRow;
+use engine::internals::OwnedRow;
 use engine::{
     Column, Durability, Engine, Error, FamilyId, Options, RowRange, ScanRequest, Timestamp,
     TreeOptions, WriteBatch,
@@ -16,7 +16,7 @@ const FAMILY: FamilyId = FamilyId(1);
 
 fn open(machine: &SimEnv) -> Engine {
     let options = Options { durability: Durability::Sync, ..small() };
-    let engine = Engine::open(machine.env(), Path::new(DIR), options).unwrap();
+    let engine = Engine::open_with_env(machine.env(), Path::new(DIR), options).unwrap();
     if engine.trees().is_empty() {
         engine.create_tree(TREE, TreeOptions::default()).unwrap();
     }
@@ -24,7 +24,7 @@ fn open(machine: &SimEnv) -> Engine {
 }
 
 fn all(engine: &Engine) -> Vec<OwnedRow> {
-    collect(engine.scan(TREE, &ScanRequest::rows(RowRange::ALL), None).unwrap())
+    collect(engine.tree(TREE).unwrap().scan(&ScanRequest::rows(RowRange::ALL), None).unwrap())
 }
 
 fn ssts(machine: &SimEnv) -> usize {
@@ -46,8 +46,8 @@ fn fill(engine: &Engine) {
         if round == 2 {
             batch.drop_row_range(&[5], Some(&[15]));
         }
-        engine.write(TREE, &batch).unwrap();
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
     }
 }
 
@@ -58,7 +58,7 @@ fn power_lost_at_any_step_of_a_compaction_loses_nothing() {
     fill(&engine);
     let want = all(&engine);
     let first = machine.fs.operations();
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     let last = machine.fs.operations();
     assert!(last - first > 5, "{first} to {last}");
     for operation in first..=last {
@@ -66,12 +66,12 @@ fn power_lost_at_any_step_of_a_compaction_loses_nothing() {
         let engine = open(&machine);
         fill(&engine);
         machine.fs.power_off_at(operation);
-        let _ = engine.compact_range(TREE, &RowRange::ALL);
+        let _ = engine.tree(TREE).and_then(|tree| tree.compact_range(&RowRange::ALL));
         drop(engine);
         let machine = machine.power_loss();
         let engine = open(&machine);
         assert_eq!(all(&engine), want, "power lost at {operation}");
-        engine.compact_range(TREE, &RowRange::ALL).unwrap();
+        engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
         assert_eq!(all(&engine), want, "compacted after power was lost at {operation}");
         assert_eq!(ssts(&machine), 1, "power lost at {operation}");
     }
@@ -84,14 +84,16 @@ fn a_full_disk_fails_a_compaction_and_nothing_else() {
     fill(&engine);
     let (want, before) = (all(&engine), ssts(&machine));
     machine.fs.set_capacity(machine.fs.used() + 100);
-    let failed = engine.compact_range(TREE, &RowRange::ALL);
+    let failed = engine.tree(TREE).and_then(|tree| tree.compact_range(&RowRange::ALL));
     assert!(matches!(failed, Err(Error::NoSpace { .. })), "{failed:?}");
     assert_eq!((all(&engine), ssts(&machine)), (want.clone(), before));
     machine.fs.set_capacity(u64::MAX);
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert_eq!((all(&engine), ssts(&machine)), (want, 1));
     engine
-        .write(TREE, &{
+        .tree(TREE)
+        .unwrap()
+        .write(&{
             let mut batch = WriteBatch::new();
             batch.delete_row(&[39]);
             batch
@@ -105,16 +107,16 @@ fn a_failed_sync_of_an_sstable_names_it_and_the_next_flush_succeeds() {
     let engine = open(&machine);
     let mut batch = WriteBatch::new();
     batch.put(b"row", Column::of(FAMILY, b"q"), Timestamp(1), b"value");
-    engine.write(TREE, &batch).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
     machine.fs.inject(FaultPoint::Sync, 0, 1, Fault::Io);
-    match engine.flush(TREE) {
+    match engine.tree(TREE).and_then(|tree| tree.flush()) {
         Err(Error::Io { op: "sync", path, .. }) => {
             assert!(path.extension().is_some_and(|extension| extension == "sst"), "{path:?}");
         }
         other => panic!("{other:?}"),
     }
     assert_eq!((all(&engine).len(), ssts(&machine)), (1, 0));
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     assert_eq!((all(&engine).len(), ssts(&machine)), (1, 1));
 }
 
@@ -143,31 +145,36 @@ fn compaction_drops_what_the_rules_call_garbage_unless_a_snapshot_needs_it() {
     let machine = SimEnv::new(9);
     machine.clock.set_micros(6);
     let engine = open(&machine);
-    engine.set_elision_rules(TREE, Arc::new(Rules)).unwrap();
+    engine.tree(TREE).unwrap().set_elision_rules(Arc::new(Rules)).unwrap();
     let mut batch = WriteBatch::new();
     for timestamp in 0..5 {
         batch.put(b"old", Column::of(FAMILY, b"q"), Timestamp(timestamp), b"v");
         batch.put(b"many", Column::of(FAMILY, b"q"), Timestamp(timestamp + 10), b"v");
     }
-    engine.write(TREE, &batch).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
     let snapshot = engine.snapshot();
     let mut batch = WriteBatch::new();
     batch.put(b"many", Column::of(FAMILY, b"q"), Timestamp(20), b"v");
-    engine.write(TREE, &batch).unwrap();
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
 
     let timestamps = |row: &[u8]| {
-        let rows =
-            collect(engine.scan(TREE, &ScanRequest::rows(RowRange::single(row)), None).unwrap());
+        let rows = collect(
+            engine
+                .tree(TREE)
+                .unwrap()
+                .scan(&ScanRequest::rows(RowRange::single(row)), None)
+                .unwrap(),
+        );
         let cells = rows.into_iter().flat_map(|(_, cells)| cells);
         cells.map(|cell| cell.timestamp.0).collect::<Vec<_>>()
     };
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert_eq!(timestamps(b"old"), [4]);
     assert_eq!(timestamps(b"many"), [20, 14, 13], "13 is the snapshot's second version");
     drop(snapshot);
     machine.clock.set_micros(7);
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert_eq!(timestamps(b"old"), [0i64; 0]);
     assert_eq!(timestamps(b"many"), [20, 14]);
 }

@@ -37,14 +37,14 @@ fn write(engine: &Engine, writer: u8) {
             batch.delete(&row(writer, r), Column::of(FamilyId(1), b"n"), TimestampRange::ALL);
             batch.put(&row(writer, r), Column::of(FamilyId(1), b"n"), at, &value);
         }
-        engine.write(TREE, &batch).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
     }
 }
 
 /// The number that all rows of `writer` have; `None` if there are no rows yet.
 fn read(engine: &Engine, writer: u8, snapshot: Option<&Snapshot>) -> Option<u64> {
     let request = ScanRequest::rows(RowRange::ALL);
-    let mut scan = engine.scan(TREE, &request, snapshot).unwrap();
+    let mut scan = engine.tree(TREE).unwrap().scan(&request, snapshot).unwrap();
     let (mut rows, mut seen) = (0, None);
     while let Some(row) = scan.next_row().unwrap() {
         if row.last() != Some(&(b'0' + writer)) {
@@ -98,7 +98,7 @@ fn reads_agree_with_themselves_while_everything_runs() {
         }
         scope.spawn(move || {
             while !done.load(Ordering::Relaxed) {
-                engine.compact_range(TREE, &RowRange::prefix(b"01")).unwrap();
+                engine.tree(TREE).unwrap().compact_range(&RowRange::prefix(b"01")).unwrap();
                 std::thread::sleep(Duration::from_millis(50));
             }
         });
@@ -109,8 +109,8 @@ fn reads_agree_with_themselves_while_everything_runs() {
     for writer in 0..2 {
         assert_eq!(read(&engine, writer, None), Some(BATCHES));
     }
-    engine.flush(TREE).unwrap();
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     for writer in 0..2 {
         assert_eq!(read(&engine, writer, None), Some(BATCHES));
     }
@@ -122,7 +122,7 @@ fn reads_agree_with_themselves_while_everything_runs() {
 fn a_scan_meets_six_runs_at_most_however_fast_writers_are() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { l0_runs_compact: 4, l0_runs_stall: 12, ..small() };
-    let most = engine::compaction::pick::runs_max(&options) as u64;
+    let most = engine::internals::runs_max(&options) as u64;
     let engine = open(dir.path(), options);
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
     std::thread::scope(|scope| {
@@ -133,7 +133,7 @@ fn a_scan_meets_six_runs_at_most_however_fast_writers_are() {
                     let row = (number.wrapping_mul(0x9e37_79b9) ^ writer).to_be_bytes();
                     let mut batch = WriteBatch::new();
                     batch.put(&row, Column::of(FamilyId(1), b"n"), Timestamp(1), &[7; 1000]);
-                    engine.write(TREE, &batch).unwrap();
+                    engine.tree(TREE).unwrap().write(&batch).unwrap();
                 }
             });
         }

@@ -37,8 +37,8 @@ fn write(engine: &Engine, round: u8) {
             let value = value(tree, row, round);
             batch.put(&row.to_be_bytes(), Column::of(FAMILY, b"q"), Timestamp(1), &value);
         }
-        engine.write(TreeId(tree), &batch).unwrap();
-        engine.flush(TreeId(tree)).unwrap();
+        engine.tree(TreeId(tree)).unwrap().write(&batch).unwrap();
+        engine.tree(TreeId(tree)).unwrap().flush().unwrap();
     }
 }
 
@@ -94,12 +94,13 @@ fn a_store_of_more_files_than_may_be_open_works() {
         read(&engine, 1);
         assert!(metric(&engine, "sst_reopens_total") > before, "files were closed");
         // A scan that began in files that go afterwards, though they are not open.
-        let scans = [1, 7, TREES]
-            .map(|tree| (tree, engine.scan(TreeId(tree), &ScanRequest::default(), None).unwrap()));
+        let scans = [1, 7, TREES].map(|tree| {
+            (tree, engine.tree(TreeId(tree)).unwrap().scan(&ScanRequest::default(), None).unwrap())
+        });
         write(&engine, 2);
         read(&engine, 2);
         for tree in 1..=TREES {
-            engine.compact_range(TreeId(tree), &RowRange::ALL).unwrap();
+            engine.tree(TreeId(tree)).unwrap().compact_range(&RowRange::ALL).unwrap();
         }
         few_are_open(&engine);
         for (tree, scan) in scans {

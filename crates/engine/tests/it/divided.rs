@@ -5,7 +5,7 @@ use crate::support::{TREE, collect, eventually, open as open_real, small};
 use base::env::sim::{Call, Fault, FaultPoint, SimEnv};
 use base::env::{Env, Rng};
 use engine::check::check_dir;
-use engine::semantics::model::OwnedRow;
+use engine::internals::OwnedRow;
 use engine::{
     BackgroundRate, Column, Durability, Engine, Error, FamilyId, Options, RowRange, ScanRequest,
     Timestamp, TreeOptions, WriteBatch,
@@ -23,7 +23,7 @@ fn options(subcompactions_max: Option<usize>) -> Options {
 }
 
 fn open(machine: &SimEnv, options: Options) -> Engine {
-    let engine = Engine::open(machine.env(), Path::new(DIR), options).unwrap();
+    let engine = Engine::open_with_env(machine.env(), Path::new(DIR), options).unwrap();
     if engine.trees().is_empty() {
         engine.create_tree(TREE, TreeOptions::default()).unwrap();
     }
@@ -47,20 +47,20 @@ fn write_round(engine: &Engine, round: u16) {
         if first == 150 {
             batch.drop_row_range(&120u16.to_be_bytes(), Some(&330u16.to_be_bytes()));
         }
-        engine.write(TREE, &batch).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
     }
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
 }
 
 /// A last level of several files, and newer runs above all of them.
 fn fill(engine: &Engine) {
     write_round(engine, 0);
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     write_round(engine, 1);
 }
 
 fn all(engine: &Engine) -> Vec<OwnedRow> {
-    collect(engine.scan(TREE, &ScanRequest::rows(RowRange::ALL), None).unwrap())
+    collect(engine.tree(TREE).unwrap().scan(&ScanRequest::rows(RowRange::ALL), None).unwrap())
 }
 
 fn metric(engine: &Engine, name: &str) -> u64 {
@@ -85,7 +85,7 @@ fn pieces_are_one_compaction_with_the_outcome_of_an_undivided_one() {
     }
     let before = subcompactions(&divided);
     for engine in [&divided, &whole] {
-        engine.compact_range(TREE, &RowRange::ALL).unwrap();
+        engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     }
     let [count, helped] = [0, 1].map(|at| subcompactions(&divided)[at] - before[at]);
     assert!((2..=4).contains(&count), "{count} pieces");
@@ -110,18 +110,18 @@ fn power_lost_in_any_subcompaction_loses_nothing() {
     };
     let (machine, engine) = begin();
     let (want, first) = (all(&engine), machine.fs.operations());
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     let (last, after) = (machine.fs.operations(), ssts(&machine));
     assert!(subcompactions(&engine)[0] > 1);
     for operation in (first..=last).step_by(3) {
         let (machine, engine) = begin();
         machine.fs.power_off_at(operation);
-        let _ = engine.compact_range(TREE, &RowRange::ALL);
+        let _ = engine.tree(TREE).and_then(|tree| tree.compact_range(&RowRange::ALL));
         drop(engine);
         let machine = machine.power_loss();
         let engine = open(&machine, options(None));
         assert_eq!(all(&engine), want, "power lost at {operation}");
-        engine.compact_range(TREE, &RowRange::ALL).unwrap();
+        engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
         assert_eq!(all(&engine), want, "compacted after power was lost at {operation}");
         // Where the compaction was installed before, its files are merged once more, undivided.
         assert!(ssts(&machine) <= after, "power lost at {operation}");
@@ -138,7 +138,7 @@ fn a_failed_subcompaction_leaves_no_file_of_any() {
         let mut failures = 0;
         for after in 0.. {
             machine.fs.inject(FaultPoint::Call(call), after, 1, Fault::Io);
-            match engine.compact_range(TREE, &RowRange::ALL) {
+            match engine.tree(TREE).and_then(|tree| tree.compact_range(&RowRange::ALL)) {
                 // That of a file, or of the directory that names them.
                 Err(Error::Io { path, .. })
                     if path == Path::new(DIR) || path.extension().is_some_and(|e| e == "sst") =>
@@ -161,17 +161,20 @@ fn a_failed_subcompaction_leaves_no_file_of_any() {
 #[test]
 fn threads_write_subcompactions_at_the_same_time() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = Engine::open(Env::real(4), dir.path(), options(None)).unwrap();
+    let engine = Engine::open_with_env(Env::real(4), dir.path(), options(None)).unwrap();
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
     fill(&engine);
     for round in 2..8 {
         let (before, snapshot) = (all(&engine), engine.snapshot());
         write_round(&engine, round);
         let now = all(&engine);
-        engine.compact_range(TREE, &RowRange::ALL).unwrap();
+        engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
         assert_eq!(all(&engine), now, "round {round}");
         let rows = ScanRequest::rows(RowRange::ALL);
-        assert_eq!(collect(engine.scan(TREE, &rows, Some(&snapshot)).unwrap()), before);
+        assert_eq!(
+            collect(engine.tree(TREE).unwrap().scan(&rows, Some(&snapshot)).unwrap()),
+            before
+        );
     }
     assert!(subcompactions(&engine)[0] >= 12, "{:?}", subcompactions(&engine));
     engine.close().unwrap();
@@ -191,12 +194,13 @@ fn closing_ends_all_subcompactions() {
     // So slow that it takes half a second; whether closing comes before its end is not certain.
     let options =
         Options { background_rate: BackgroundRate::BytesPerSecond(1 << 20), ..options(None) };
-    let engine = Engine::open(Env::real(4), dir.path(), options.clone()).unwrap();
+    let engine = Engine::open_with_env(Env::real(4), dir.path(), options.clone()).unwrap();
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
     fill(&engine);
     let want = all(&engine);
     std::thread::scope(|scope| {
-        let compaction = scope.spawn(|| engine.compact_range(TREE, &RowRange::ALL));
+        let compaction =
+            scope.spawn(|| engine.tree(TREE).and_then(|tree| tree.compact_range(&RowRange::ALL)));
         eventually("it is divided", || subcompactions(&engine)[0] > 0);
         engine.close().unwrap();
         let outcome = compaction.join().unwrap();

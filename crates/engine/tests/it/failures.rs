@@ -3,11 +3,11 @@
 
 use crate::support::{TREE, small};
 use base::env::sim::{Call, Fault, FaultPoint, SimEnv};
+use engine::Options;
 use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
-use engine::options::Options;
 use engine::{
-    Column, Durability, Engine, Env, Error, FamilyId, RowRange, SequenceNumber, Timestamp, TreeId,
-    TreeOptions, WriteBatch,
+    Column, ColumnOf, Durability, Engine, Error, FamilyId, RowRange, SequenceNumber, Timestamp,
+    TreeId, TreeOptions, WriteBatch,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn options() -> Options {
 }
 
 fn open(machine: &SimEnv, options: Options) -> Engine {
-    let engine = Engine::open(machine.env(), Path::new(DIR), options).unwrap();
+    let engine = Engine::open_with_env(machine.env(), Path::new(DIR), options).unwrap();
     if !engine.trees().contains(&TREE) {
         engine.create_tree(TREE, TreeOptions::default()).unwrap();
     }
@@ -38,7 +38,7 @@ fn batch(row: u64) -> WriteBatch {
 }
 
 fn write(engine: &Engine, row: u64) -> engine::Result<SequenceNumber> {
-    engine.write(TREE, &batch(row))
+    engine.tree(TREE).and_then(|tree| tree.write(&batch(row)))
 }
 
 fn fill(engine: &Engine, mut rows: std::ops::Range<u64>) {
@@ -46,7 +46,12 @@ fn fill(engine: &Engine, mut rows: std::ops::Range<u64>) {
 }
 
 fn has(engine: &Engine, row: u64) -> bool {
-    engine.get(TREE, &row.to_be_bytes(), FamilyId(1), b"q", None).unwrap().is_some()
+    engine
+        .tree(TREE)
+        .unwrap()
+        .get(ColumnOf::new(&row.to_be_bytes(), FamilyId(1), b"q"), None)
+        .unwrap()
+        .is_some()
 }
 
 fn metric(engine: &Engine, name: &str) -> u64 {
@@ -112,15 +117,15 @@ fn a_flush_by_hand_tells_how_its_own_try_went() {
         assert!(machine.tasks.run_ready(), "a flush was begun");
     }
     assert_eq!(metric(&engine, "flushes_total"), 0);
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     assert!(metric(&engine, "flushes_total") > 0 && !ssts(&machine).is_empty());
     // And when it is its own try that fails.
     write(&engine, 100).unwrap();
     machine.fs.inject(FaultPoint::Call(Call::Create), 0, 1, Fault::Io);
-    let failed = engine.flush(TREE);
+    let failed = engine.tree(TREE).and_then(|tree| tree.flush());
     assert!(matches!(failed, Err(Error::Io { op: "create", .. })), "{failed:?}");
-    engine.flush(TREE).unwrap();
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
 }
 
 #[test]
@@ -130,7 +135,7 @@ fn files_that_are_not_installed_are_removed() {
         let engine = open(&machine, Options { durability: Durability::None, ..options() });
         fill(&engine, 0..10);
         machine.fs.inject(FaultPoint::Call(Call::SyncFile), after, 1, Fault::Io);
-        let failed = engine.flush(TREE);
+        let failed = engine.tree(TREE).and_then(|tree| tree.flush());
         let came = !machine.fs.clear_faults();
         let Err(error) = failed else {
             assert!(came || after > 1, "the sync of the log was among them");
@@ -155,14 +160,14 @@ fn a_panic_in_the_background_stops_writes_and_leaves_nobody_waiting() {
         machine.fs.inject(FaultPoint::Call(point), after, 1, Fault::Panic);
         let (row, error) = until_refused(&engine, 0);
         let Error::WritesStopped(why) = &error else { panic!("{error}") };
-        assert!(why.contains("simulated panic") && why.contains("tree 1"), "{why}");
+        assert!(why.why.contains("simulated panic") && why.why.contains("tree 1"), "{why}");
         assert_eq!(metric(&engine, "background_panics_total"), 1);
         assert_eq!(metric(&engine, "writes_stopped"), 1);
         for refused in [
             write(&engine, row).map(|_| ()),
-            engine.flush(TREE),
-            engine.compact_range(TREE, &RowRange::ALL),
-            engine.create_tree(TreeId(2), TreeOptions::default()),
+            engine.tree(TREE).and_then(|tree| tree.flush()),
+            engine.tree(TREE).and_then(|tree| tree.compact_range(&RowRange::ALL)),
+            engine.create_tree(TreeId(2), TreeOptions::default()).map(drop),
         ] {
             assert!(matches!(refused, Err(Error::WritesStopped(_))), "{refused:?}");
         }
@@ -196,16 +201,16 @@ impl ElisionPolicy for Broken {
 #[test]
 fn writers_on_other_threads_are_told_of_a_panic() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = Engine::open(Env::real(2), dir.path(), small()).unwrap();
+    let engine = Engine::open(dir.path(), small()).unwrap();
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
-    engine.set_elision_rules(TREE, Arc::new(Broken)).unwrap();
+    engine.tree(TREE).unwrap().set_elision_rules(Arc::new(Broken)).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..3u64 {
             let engine = &engine;
             scope.spawn(move || {
                 let (_, error) = until_refused(engine, thread << 32);
                 let Error::WritesStopped(why) = &error else { panic!("{error}") };
-                assert!(why.contains("a defect of the rules"), "{why}");
+                assert!(why.why.contains("a defect of the rules"), "{why}");
             });
         }
     });
@@ -219,14 +224,16 @@ fn a_compaction_by_hand_that_panics_says_so() {
     engine.pause_compactions();
     for row in 0..2 {
         write(&engine, row).unwrap();
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
     }
-    engine.set_elision_rules(TREE, Arc::new(Broken)).unwrap();
-    let Err(Error::WritesStopped(why)) = engine.compact_range(TREE, &RowRange::ALL) else {
+    engine.tree(TREE).unwrap().set_elision_rules(Arc::new(Broken)).unwrap();
+    let Err(Error::WritesStopped(why)) =
+        engine.tree(TREE).and_then(|tree| tree.compact_range(&RowRange::ALL))
+    else {
         panic!("it went well")
     };
-    assert!(why.contains("a manual compaction of tree"), "{why}");
-    assert!(why.contains("panicked: a defect of the rules"), "{why}");
+    assert!(why.why.contains("a manual compaction of tree"), "{why}");
+    assert!(why.why.contains("panicked: a defect of the rules"), "{why}");
     assert_eq!(engine.compactions(), []);
     assert!((0..2).all(|row| has(&engine, row)));
     engine.close().unwrap();
@@ -239,7 +246,7 @@ fn a_damaged_file_is_left_alone_until_it_is_tried_again() {
     engine.pause_compactions();
     for row in 0..3 {
         write(&engine, row).unwrap();
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
     }
     let damaged = ssts(&machine).remove(0);
     let intact = machine.fs.read(&damaged).unwrap();
@@ -253,8 +260,8 @@ fn a_damaged_file_is_left_alone_until_it_is_tried_again() {
     pass(&machine, 15);
     assert_eq!(failures(), 2);
     // Whoever asks for it is told the place.
-    let by_hand = engine.compact_range(TREE, &RowRange::ALL);
-    assert!(matches!(by_hand, Err(Error::Corruption { .. })), "{by_hand:?}");
+    let by_hand = engine.tree(TREE).and_then(|tree| tree.compact_range(&RowRange::ALL));
+    assert!(matches!(by_hand, Err(Error::Corruption(_))), "{by_hand:?}");
     machine.fs.overwrite(&damaged, &intact).unwrap();
     pass(&machine, 1);
     assert_eq!((failures(), metric(&engine, "trees_failing")), (2, 0));
@@ -269,13 +276,13 @@ fn who_compacts_by_hand_does_not_wait_for_what_was_set_aside() {
     engine.pause_compactions();
     for row in 0..2 {
         write(&engine, row).unwrap();
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
     }
     machine.fs.flip(&ssts(&machine)[0], 100, 1).unwrap();
     // It is queued, and ends while the call below waits for it.
     engine.resume_compactions();
     assert_eq!(engine.metrics().get("background_failures_total"), Some(0));
-    let by_hand = engine.compact_range(TREE, &RowRange::ALL);
-    assert!(matches!(by_hand, Err(Error::Corruption { .. })), "{by_hand:?}");
+    let by_hand = engine.tree(TREE).and_then(|tree| tree.compact_range(&RowRange::ALL));
+    assert!(matches!(by_hand, Err(Error::Corruption(_))), "{by_hand:?}");
     assert!(metric(&engine, "background_failures_total") > 0);
 }

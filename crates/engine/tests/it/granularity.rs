@@ -2,12 +2,12 @@
 
 use crate::support::{TREE, collect, eventually, open, small};
 use base::env::{FileSystem, RealFileSystem};
-use engine::cache::CacheFeatures;
-use engine::files::FileNumber;
-use engine::sstable::{BlockCache, SstReader};
+use engine::internals::CacheFeatures;
+use engine::internals::FileNumber;
+use engine::internals::{BlockCache, SstReader};
 use engine::{
-    Column, Columns, Engine, FamilyId, FilterGranularity, IngestOptions, QualifierRange, RowRange,
-    RowSelection, ScanRequest, Timestamp, TreeOptions, WriteBatch,
+    Column, ColumnOf, Columns, Engine, FamilyId, FilterGranularity, IngestOptions, QualifierRange,
+    RowRange, RowSelection, ScanRequest, Timestamp, TreeOptions, WriteBatch,
 };
 use std::path::Path;
 
@@ -32,12 +32,12 @@ fn load(engine: &Engine, time: i64) {
             batch.put(&row(number), column, Timestamp(time), &time.to_be_bytes());
         }
     }
-    engine.write(TREE, &batch).unwrap();
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
 }
 
 fn compact(engine: &Engine) {
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
 }
 
 /// The granularities of the files in `dir`, oldest first; `None` if one went meanwhile.
@@ -75,12 +75,16 @@ fn read_rows(engine: &Engine, columns: &Columns, times: usize) {
 
 fn read_columns(engine: &Engine, times: usize) {
     for number in (0..ROWS).cycle().take(times * ROWS as usize) {
-        engine.get(TREE, &row(number), FAMILY, &qualifier(number % 6), None).unwrap();
+        engine
+            .tree(TREE)
+            .unwrap()
+            .get(ColumnOf::new(&row(number), FAMILY, &qualifier(number % 6)), None)
+            .unwrap();
     }
 }
 
-fn everything(engine: &Engine) -> Vec<engine::semantics::model::OwnedRow> {
-    collect(engine.scan(TREE, &ScanRequest::rows(RowRange::ALL), None).unwrap())
+fn everything(engine: &Engine) -> Vec<engine::internals::OwnedRow> {
+    collect(engine.tree(TREE).unwrap().scan(&ScanRequest::rows(RowRange::ALL), None).unwrap())
 }
 
 /// Every way to ask for a column gives what the scan of everything says.
@@ -92,11 +96,19 @@ fn answers_agree(engine: &Engine) {
         for column in 0..6 {
             let qualifier = qualifier(column);
             let want = cells.iter().find(|cell| cell.qualifier == qualifier);
-            let got = engine.get(TREE, key, FAMILY, &qualifier, None).unwrap();
+            let got = engine
+                .tree(TREE)
+                .unwrap()
+                .get(ColumnOf::new(key, FAMILY, &qualifier), None)
+                .unwrap();
             assert_eq!(got.map(|(_, value)| value), want.map(|cell| cell.value.clone()));
         }
         assert_eq!(
-            engine.get(TREE, &[key, &b"x"[..]].concat(), FAMILY, b"q0", None).unwrap(),
+            engine
+                .tree(TREE)
+                .unwrap()
+                .get(ColumnOf::new(&[key, &b"x"[..]].concat(), FAMILY, b"q0"), None)
+                .unwrap(),
             None
         );
     }
@@ -146,14 +158,14 @@ fn what_was_learned_is_known_after_reopening() {
     // As the layer above reads a single row: by a scan.
     for number in (0..ROWS).cycle().take(5 * ROWS as usize) {
         let request = ScanRequest::rows(RowRange::single(&row(number)));
-        assert_eq!(collect(engine.scan(TREE, &request, None).unwrap()).len(), 1);
+        assert_eq!(collect(engine.tree(TREE).unwrap().scan(&request, None).unwrap()).len(), 1);
     }
     compact(&engine);
     drop(engine);
     let engine = open(dir.path(), small());
     assert_eq!(trees_by(&engine, "row"), 1);
     load(&engine, 2);
-    let mut writer = engine.sst_writer(TREE, &IngestOptions::default()).unwrap();
+    let mut writer = engine.tree(TREE).unwrap().sst_writer(&IngestOptions::default()).unwrap();
     writer.put(b"z", Column::of(FAMILY, b"q"), Timestamp(1), b"").unwrap();
     engine.ingest(&mut writer.finish().unwrap()).unwrap();
     files_have(dir.path(), &[FilterGranularity::Row; 3], "all new files");

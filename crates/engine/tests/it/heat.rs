@@ -4,8 +4,9 @@ use crate::support::TREE;
 use base::env::SimEnv;
 use base::env::sim::{Fault, FaultPoint};
 use base::testing::in_own_process;
+use engine::internals::ReadPath;
 use engine::{
-    Column, Compression, Engine, FamilyId, FilterGranularity, Options, ReadPath, RowRange,
+    Column, ColumnOf, Compression, Engine, FamilyId, FilterGranularity, Options, RowRange,
     ScanRequest, Timestamp, TreeOptions, WriteBatch,
 };
 use std::path::Path;
@@ -35,7 +36,7 @@ fn options(cache_warming: bool) -> Options {
 
 /// Each row in the last run, and every tenth again in a newer one.
 fn filled(machine: &SimEnv, options: Options) -> Engine {
-    let engine = Engine::open(machine.env(), Path::new(DIR), options).unwrap();
+    let engine = Engine::open_with_env(machine.env(), Path::new(DIR), options).unwrap();
     let tree = TreeOptions {
         block_bytes: 4 << 10,
         compression: Compression::None,
@@ -45,7 +46,7 @@ fn filled(machine: &SimEnv, options: Options) -> Engine {
     engine.create_tree(TREE, tree).unwrap();
     engine.pause_compactions();
     write(&engine, (0..ROWS).map(|number| (number, 0)));
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     write(&engine, (0..ROWS).step_by(10).map(|number| (number, 1)));
     engine
 }
@@ -55,14 +56,15 @@ fn write(engine: &Engine, rows: impl Iterator<Item = (u32, i64)>) {
         let mut batch = WriteBatch::new();
         let bytes = value(number, version);
         batch.put(&row(number), Column::of(FAMILY, b"q"), Timestamp(version), &bytes);
-        engine.write(TREE, &batch).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
     }
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
 }
 
 fn get(engine: &Engine, number: u32) {
     let version = i64::from(number.is_multiple_of(10));
-    let cell = engine.get(TREE, &row(number), FAMILY, b"q", None).unwrap();
+    let cell =
+        engine.tree(TREE).unwrap().get(ColumnOf::new(&row(number), FAMILY, b"q"), None).unwrap();
     assert_eq!(cell.unwrap().1, value(number, version), "row {number}");
 }
 
@@ -92,7 +94,7 @@ fn what_was_hot_before_a_compaction_is_in_memory_after_it_and_what_was_cold_is_n
             .map(|name| metric(&engine, name))
     };
     let before = counted();
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert_eq!(counted(), before, "no read was counted");
     let [blocks, bytes, used] = inherited(&engine);
     // Nine rows a block; the index and the filter beside them.
@@ -112,7 +114,7 @@ fn what_was_hot_before_a_compaction_is_in_memory_after_it_and_what_was_cold_is_n
 fn switched_off_what_was_hot_is_read_again() {
     let engine = filled(&SimEnv::new(1), options(false));
     disk_reads(&engine, HOT);
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert!(disk_reads(&engine, HOT) > 100);
     assert_eq!(inherited(&engine), [0; 3]);
 }
@@ -127,7 +129,7 @@ fn blocks_of_the_inputs_leave_and_the_cache_keeps_to_its_size() {
                 disk_reads(&engine, 0..ROWS);
                 disk_reads(&engine, HOT);
                 let before = inherited(&engine);
-                engine.compact_range(TREE, &RowRange::ALL).unwrap();
+                engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
                 let after = inherited(&engine);
                 assert!(after[0] > before[0], "round {round}");
                 let bytes = after[1] - before[1];
@@ -142,7 +144,7 @@ fn blocks_of_the_inputs_leave_and_the_cache_keeps_to_its_size() {
 #[test]
 fn blocks_within_a_wide_row_inherit_by_column() {
     let machine = SimEnv::new(1);
-    let engine = Engine::open(machine.env(), Path::new(DIR), options(true)).unwrap();
+    let engine = Engine::open_with_env(machine.env(), Path::new(DIR), options(true)).unwrap();
     let tree = TreeOptions { block_bytes: 4 << 10, ..TreeOptions::default() };
     engine.create_tree(TREE, tree).unwrap();
     engine.pause_compactions();
@@ -152,17 +154,21 @@ fn blocks_within_a_wide_row_inherit_by_column() {
             let qualifier = number.to_be_bytes();
             let bytes = value(number, version);
             batch.put(b"wide", Column::of(FAMILY, &qualifier), Timestamp(version), &bytes);
-            engine.write(TREE, &batch).unwrap();
+            engine.tree(TREE).unwrap().write(&batch).unwrap();
         }
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
     };
     put(&mut (0..4000), 0);
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     put(&mut (0..4000).step_by(10), 1);
     let disk_reads = |columns: std::ops::Range<u32>| {
         let before = metric(&engine, "cache_misses_total");
         for number in columns {
-            let cell = engine.get(TREE, b"wide", FAMILY, &number.to_be_bytes(), None).unwrap();
+            let cell = engine
+                .tree(TREE)
+                .unwrap()
+                .get(ColumnOf::new(b"wide", FAMILY, &number.to_be_bytes()), None)
+                .unwrap();
             let version = i64::from(number.is_multiple_of(10));
             assert_eq!(cell.unwrap().1, value(number, version));
         }
@@ -170,7 +176,7 @@ fn blocks_within_a_wide_row_inherit_by_column() {
     };
     disk_reads(2000..2500);
     assert_eq!(disk_reads(2000..2500), 0);
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     let again = disk_reads(2000..2500);
     assert!(again < 8, "{again} of some 40 blocks were read again");
     let cold = disk_reads(500..1000);
@@ -188,12 +194,13 @@ fn a_failed_read_costs_heat_and_nothing_else() {
         // All that the compaction reads itself is in memory.
         disk_reads(&engine, 0..ROWS);
         machine.fs.inject(FaultPoint::Read, 5 * at, 1, Fault::Io);
-        let done = engine.compact_range(TREE, &RowRange::ALL);
+        let done = engine.tree(TREE).and_then(|tree| tree.compact_range(&RowRange::ALL));
         machine.fs.clear_faults();
         failed_compactions += u32::from(done.is_err());
         if done.is_ok() {
             short += u32::from(disk_reads(&engine, HOT) > 0);
-            let all = engine.scan(TREE, &ScanRequest::rows(RowRange::ALL), None).unwrap();
+            let all =
+                engine.tree(TREE).unwrap().scan(&ScanRequest::rows(RowRange::ALL), None).unwrap();
             assert_eq!(crate::support::collect(all).len(), ROWS as usize);
         }
     }

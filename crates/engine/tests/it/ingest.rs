@@ -1,13 +1,13 @@
 //! Sorted bulk load: what it yields, where its files go, and what is refused.
 
 use crate::support::{TREE, collect, eventually, open, small};
-use engine::cell::{Entry, Kind};
+use engine::internals::{Entry, Kind};
+use engine::internals::{Model, OwnedEntry};
 use engine::kv::Kv;
-use engine::semantics::model::{Model, OwnedEntry};
 use engine::{
-    Column, Compression, Direction, Engine, Error, FamilyId, FilterGranularity, IngestFiles,
-    IngestOptions, Options, RowRange, ScanRequest, SequenceNumber, Snapshot, SstWriter, Timestamp,
-    TreeId, TreeOptions, WriteBatch,
+    Column, ColumnOf, Compression, Direction, Engine, Error, FamilyId, FilterGranularity,
+    IngestFiles, IngestOptions, Options, RowRange, ScanRequest, SequenceNumber, Snapshot,
+    SstWriter, Timestamp, TreeId, TreeOptions, WriteBatch,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ fn engine(dir: &Path) -> Engine {
 }
 
 fn writer(engine: &Engine) -> SstWriter {
-    engine.sst_writer(TREE, &IngestOptions::default()).unwrap()
+    engine.tree(TREE).unwrap().sst_writer(&IngestOptions::default()).unwrap()
 }
 
 /// Files with one cell in each of `rows`.
@@ -41,14 +41,18 @@ fn files(engine: &Engine, rows: impl Iterator<Item = u32>, value: &[u8]) -> Inge
 }
 
 fn get(engine: &Engine, row: u32, snapshot: Option<&Snapshot>) -> Option<Vec<u8>> {
-    let found = engine.get(TREE, &row.to_be_bytes(), FAMILY, b"q", snapshot).unwrap();
+    let found = engine
+        .tree(TREE)
+        .unwrap()
+        .get(ColumnOf::new(&row.to_be_bytes(), FAMILY, b"q"), snapshot)
+        .unwrap();
     found.map(|(_, value)| value)
 }
 
 fn put(engine: &Engine, row: u32, value: &[u8]) {
     let mut batch = WriteBatch::new();
     batch.put(&row.to_be_bytes(), column(b"q"), Timestamp(1), value);
-    engine.write(TREE, &batch).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
 }
 
 fn ssts(dir: &Path) -> usize {
@@ -69,7 +73,9 @@ fn a_fresh_load_is_one_run_at_the_bottom_and_survives() {
     let mut all = files(&loaded, 0..3_000, &[7; 100]);
     assert!(all.len() > 3, "{} files", all.len());
     assert_eq!((all.cells(), ssts(dir.path())), (3_000, all.len()));
-    let scan = |engine: &Engine| collect(engine.scan(TREE, &ScanRequest::default(), None).unwrap());
+    let scan = |engine: &Engine| {
+        collect(engine.tree(TREE).unwrap().scan(&ScanRequest::default(), None).unwrap())
+    };
     assert_eq!(scan(&loaded).len(), 0, "nobody sees it yet");
     let number = loaded.ingest(&mut all).unwrap();
     assert_eq!(number, loaded.snapshot().sequence());
@@ -85,7 +91,7 @@ fn a_fresh_load_is_one_run_at_the_bottom_and_survives() {
     drop(all);
     let again = open(dir.path(), small());
     assert_eq!(scan(&again), before);
-    again.compact_range(TREE, &RowRange::ALL).unwrap();
+    again.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert_eq!(scan(&again), before);
     drop(again);
     let report =
@@ -98,11 +104,11 @@ fn it_is_newer_than_all_before_and_older_than_all_after() {
     let dir = tempfile::tempdir().unwrap();
     let engine = engine(dir.path());
     put(&engine, 1, b"flushed");
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     put(&engine, 2, b"in memory");
     let mut batch = WriteBatch::new();
     batch.drop_row_range(&5u32.to_be_bytes(), Some(&9u32.to_be_bytes()));
-    engine.write(TREE, &batch).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
     let mut all = files(&engine, 0..10, b"loaded");
     put(&engine, 3, b"written meanwhile");
     let before = engine.snapshot();
@@ -111,7 +117,7 @@ fn it_is_newer_than_all_before_and_older_than_all_after() {
     put(&engine, 4, b"after");
     let mut batch = WriteBatch::new();
     batch.delete_row(&5u32.to_be_bytes());
-    engine.write(TREE, &batch).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
     for round in 0..2 {
         for row in 0..10 {
             let old: &[Option<&[u8]>] =
@@ -126,7 +132,7 @@ fn it_is_newer_than_all_before_and_older_than_all_after() {
             };
             assert_eq!(get(&engine, row, None).as_deref(), new, "{round}: row {row}");
         }
-        engine.compact_range(TREE, &RowRange::ALL).unwrap();
+        engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     }
 }
 
@@ -152,7 +158,7 @@ fn a_writer_keeps_the_directory_from_others() {
     let engine = engine(dir.path());
     let kept = writer(&engine);
     drop(engine);
-    let second = Engine::open(base::env::Env::real(1), dir.path(), small());
+    let second = Engine::open_with_env(base::env::Env::real(1), dir.path(), small());
     assert!(matches!(second, Err(Error::Unusable { .. })));
     drop(kept);
     open(dir.path(), small());
@@ -195,7 +201,7 @@ fn cells_out_of_order_or_over_a_limit_are_refused_and_the_writer_goes_on() {
     let mut files = writer.finish().unwrap();
     assert_eq!(files.cells(), 4);
     engine.ingest(&mut files).unwrap();
-    let rows = collect(engine.scan(TREE, &ScanRequest::default(), None).unwrap());
+    let rows = collect(engine.tree(TREE).unwrap().scan(&ScanRequest::default(), None).unwrap());
     assert_eq!(rows.iter().map(|(_, cells)| cells.len()).collect::<Vec<_>>(), [3, 1]);
 }
 
@@ -216,7 +222,10 @@ fn order_is_kept_over_the_borders_of_files_and_blocks() {
     let mut files = writer.finish().unwrap();
     assert!(files.len() > 3, "{} files", files.len());
     engine.ingest(&mut files).unwrap();
-    assert_eq!(collect(engine.scan(TREE, &ScanRequest::default(), None).unwrap()).len(), 30);
+    assert_eq!(
+        collect(engine.tree(TREE).unwrap().scan(&ScanRequest::default(), None).unwrap()).len(),
+        30
+    );
 }
 
 #[test]
@@ -235,7 +244,7 @@ fn nothing_to_ingest_is_nothing() {
 fn the_wrong_tree_engine_or_time_is_refused() {
     let (dir, other_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (here, there) = (engine(dir.path()), engine(other_dir.path()));
-    let unknown = here.sst_writer(TreeId(9), &IngestOptions::default());
+    let unknown = here.tree(TreeId(9)).and_then(|tree| tree.sst_writer(&IngestOptions::default()));
     assert!(matches!(unknown, Err(Error::UnknownTree(TreeId(9)))));
     let mut mine = files(&here, 0..10, b"v");
     refused(there.ingest(&mut mine), "another engine");
@@ -273,7 +282,10 @@ fn parts_written_by_several_threads_are_ingested_at_once() {
     });
     let before = engine.snapshot().sequence();
     assert_eq!(engine.ingest(&mut all.unwrap()).unwrap().0, before.0 + 1);
-    assert_eq!(collect(engine.scan(TREE, &ScanRequest::default(), None).unwrap()).len(), 3_000);
+    assert_eq!(
+        collect(engine.tree(TREE).unwrap().scan(&ScanRequest::default(), None).unwrap()).len(),
+        3_000
+    );
     assert_eq!(shape(&engine), [0, 0, 1]);
 }
 
@@ -287,7 +299,8 @@ fn files_of_several_trees_are_ingested_at_once_or_not_at_all() {
     }
     let load = |value: &[u8]| {
         let parts = trees.iter().rev().map(|tree| {
-            let mut writer = engine.sst_writer(*tree, &IngestOptions::default()).unwrap();
+            let mut writer =
+                engine.tree(*tree).unwrap().sst_writer(&IngestOptions::default()).unwrap();
             for row in 0..100u32 {
                 writer.put(&row.to_be_bytes(), column(b"q"), Timestamp(1), value).unwrap();
             }
@@ -301,7 +314,7 @@ fn files_of_several_trees_are_ingested_at_once_or_not_at_all() {
     };
     let values = |snapshot: Option<&Snapshot>| {
         trees.map(|tree| {
-            let scan = engine.scan(tree, &ScanRequest::default(), snapshot).unwrap();
+            let scan = engine.tree(tree).unwrap().scan(&ScanRequest::default(), snapshot).unwrap();
             let rows = collect(scan);
             assert!(rows.is_empty() || rows.len() == 100, "{} rows", rows.len());
             rows.first().map(|(_, cells)| cells[0].value.clone())
@@ -322,7 +335,7 @@ fn files_of_several_trees_are_ingested_at_once_or_not_at_all() {
     assert_eq!(get(&engine, 9, None).unwrap(), b"second");
     drop(third);
     for tree in [trees[0], trees[2]] {
-        engine.compact_range(tree, &RowRange::ALL).unwrap();
+        engine.tree(tree).unwrap().compact_range(&RowRange::ALL).unwrap();
     }
     eventually("there is one file for each tree", || ssts(dir.path()) == 2);
 }
@@ -341,7 +354,8 @@ fn writers_go_on_during_ingests_and_both_are_seen_whole() {
         let mut before = 0;
         for round in 1..=ROUNDS {
             engine.ingest(&mut files(&engine, 50..150, &round.to_be_bytes())).unwrap();
-            let rows = collect(engine.scan(TREE, &ScanRequest::default(), None).unwrap());
+            let rows =
+                collect(engine.tree(TREE).unwrap().scan(&ScanRequest::default(), None).unwrap());
             let number = |cell: &[u8]| u32::from_be_bytes(cell[..4].try_into().unwrap());
             let mine = rows.iter().filter(|(row, _)| number(row) >= 100);
             let seen: Vec<u32> = mine.map(|(_, cells)| number(&cells[0].value)).collect();
@@ -364,7 +378,7 @@ fn options_of_files_change_no_answer() {
     {
         for filters in [true, false] {
             let options = IngestOptions { compression, filters };
-            let mut writer = engine.sst_writer(TREE, &options).unwrap();
+            let mut writer = engine.tree(TREE).unwrap().sst_writer(&options).unwrap();
             for row in 0..1_000u32 {
                 let value = [round as u8; 100];
                 writer.put(&row.to_be_bytes(), column(b"q"), Timestamp(1), &value).unwrap();
@@ -388,7 +402,7 @@ fn files_say_what_they_lack_until_a_compaction_rewrites_them() {
     engine.create_tree(TREE, options).unwrap();
     let deferred = || engine.metrics().get("deferred_ssts").unwrap();
     let load = |rows: std::ops::Range<u32>, options: IngestOptions| {
-        let mut writer = engine.sst_writer(TREE, &options).unwrap();
+        let mut writer = engine.tree(TREE).unwrap().sst_writer(&options).unwrap();
         for row in rows {
             writer.put(&row.to_be_bytes(), column(b"q"), Timestamp(1), &[7; 100]).unwrap();
         }
@@ -415,7 +429,7 @@ fn files_say_what_they_lack_until_a_compaction_rewrites_them() {
     assert_eq!(deferred(), lacking.iter().sum::<u64>());
     let bytes = engine.metrics().get("level2_bytes").unwrap();
     all_there();
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert_eq!((deferred(), engine.metrics().get("deferred_sst_bytes").unwrap()), (0, 0));
     assert!(engine.metrics().get("level2_bytes").unwrap() < bytes, "compressed now");
     let asked = || {
@@ -530,16 +544,16 @@ fn ingest(
 fn same(engine: &Engine, model: &Model, last: SequenceNumber, snapshots: &[Snapshot]) {
     for direction in [Direction::Forward, Direction::Reverse] {
         let request = ScanRequest { direction, ..ScanRequest::default() };
-        let got = collect(engine.scan(TREE, &request, None).unwrap());
+        let got = collect(engine.tree(TREE).unwrap().scan(&request, None).unwrap());
         assert_eq!(got, model.scan(&request, last));
         for at in snapshots {
-            let got = collect(engine.scan(TREE, &request, Some(at)).unwrap());
+            let got = collect(engine.tree(TREE).unwrap().scan(&request, Some(at)).unwrap());
             assert_eq!(got, model.scan(&request, at.sequence()));
         }
     }
     for row in 0..60u8 {
         let request = ScanRequest::rows(RowRange::single(&[row]));
-        let got = collect(engine.scan(TREE, &request, None).unwrap());
+        let got = collect(engine.tree(TREE).unwrap().scan(&request, None).unwrap());
         assert_eq!(got, model.scan(&request, last), "row {row}");
     }
 }
@@ -563,7 +577,7 @@ proptest! {
             match act {
                 Act::Write(changes) => {
                     let (batch, first) = (batch(changes), SequenceNumber(last.0 + 1));
-                    last = engine.write(TREE, &batch).unwrap();
+                    last = engine.tree(TREE).unwrap().write(&batch).unwrap();
                     model.apply(&batch, first);
                 }
                 Act::Ingest(cells) => {
@@ -571,10 +585,10 @@ proptest! {
                     prop_assert_eq!(number.0, last.0 + 1);
                     last = number;
                 }
-                Act::Flush => engine.flush(TREE).unwrap(),
+                Act::Flush => engine.tree(TREE).unwrap().flush().unwrap(),
                 Act::Compact(from, rows) => {
                     let rows = RowRange { start: vec![*from], end: Some(vec![from + rows]) };
-                    engine.compact_range(TREE, &rows).unwrap();
+                    engine.tree(TREE).unwrap().compact_range(&rows).unwrap();
                 }
                 Act::Snapshot => snapshots.push(engine.snapshot()),
                 Act::Forget => drop(snapshots.pop()),
@@ -587,7 +601,7 @@ proptest! {
             same(&engine, &model, last, &snapshots);
         }
         snapshots.clear();
-        engine.compact_range(TREE, &RowRange::ALL).unwrap();
+        engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
         same(&engine, &model, last, &[]);
     }
 }

@@ -20,7 +20,7 @@ fn ranges_walk_both_ways_and_snapshots_stay() {
     batch.delete_range(&number(500), Some(&number(1_500)));
     batch.put(&number(700), b"back");
     kv.write(&batch).unwrap();
-    kv.engine().compact_range(engine::TreeId(1), &RowRange::ALL).unwrap();
+    kv.engine().tree(engine::TreeId(1)).unwrap().compact_range(&RowRange::ALL).unwrap();
 
     let keys = |direction, snapshot| {
         let range = kv.range_at(RowRange::ALL, direction, snapshot);

@@ -3,13 +3,13 @@
 
 #[allow(unused_imports, reason = "that they are there is the test")]
 use engine::{
-    Answer, BackgroundRate, Cell, Column, ColumnOf, Columns, CompactionReason, Compression,
-    Deferred, Direction, Durability, ElisionPolicy, ElisionRules, Engine, Env, Error, FamilyId,
-    FilterGranularity, GetPipeline, HistogramReading, IngestFiles, IngestOptions, Metrics, Operand,
-    Operator, Options, QualifierRange, ReadPath, Result, RowEnd, RowRange, RowReads, RowSelection,
-    RowSorter, RunningCompaction, Scan, ScanRequest, Scope, SequenceNumber, Snapshot, SortOptions,
-    SortedRows, SstWriter, Timestamp, TimestampRange, TreeId, TreeOptions, TreeReader, Verdict,
-    WriteBatch,
+    Answer, BackgroundRate, Cause, Cell, Column, ColumnOf, Columns, CompactionReason, Compression,
+    Corruption, Deferred, Direction, Durability, ElisionPolicy, ElisionRules, Engine, Env, Error,
+    FamilyId, FilterGranularity, GetPipeline, HistogramReading, IngestFiles, IngestOptions,
+    Metrics, Operand, Operator, Options, OwnedCell, Owner, QualifierRange, Result, RowEnd,
+    RowRange, RowReads, RowSelection, RowSorter, RunningCompaction, Scan, ScanRequest, Scope,
+    SequenceNumber, Snapshot, SortOptions, SortedRows, SstWriter, StoreId, Timestamp,
+    TimestampRange, Tree, TreeId, TreeOptions, Verdict, WriteBatch,
 };
 #[allow(unused_imports, reason = "that they are there is the test")]
 use engine::{
@@ -26,7 +26,7 @@ fn sent_to_threads<T: Send>() {}
 #[test]
 fn the_api_works_across_threads() {
     shared_by_threads::<Engine>();
-    shared_by_threads::<TreeReader>();
+    shared_by_threads::<Tree>();
     shared_by_threads::<Snapshot>();
     shared_by_threads::<Kv>();
     shared_by_threads::<Error>();

@@ -19,7 +19,7 @@ fn put(row: &[u8], value: &[u8]) -> WriteBatch {
 fn a_directory_in_use_is_refused_with_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let first = open(dir.path(), small());
-    let second = Engine::open(base::env::Env::real(1), dir.path(), small());
+    let second = Engine::open_with_env(base::env::Env::real(1), dir.path(), small());
     match second.map(|_| ()) {
         Err(Error::Unusable { what, .. }) => assert!(what.contains("another process"), "{what}"),
         other => panic!("{other:?}"),
@@ -36,12 +36,12 @@ fn unflushed_writes_are_there_after_reopening_however_it_ended() {
         if round == 1 {
             engine.create_tree(TREE, TreeOptions::default()).unwrap();
         }
-        engine.write(TREE, &put(&[round], b"v")).unwrap();
-        let rows = collect(engine.scan(TREE, &ScanRequest::default(), None).unwrap());
+        engine.tree(TREE).unwrap().write(&put(&[round], b"v")).unwrap();
+        let rows = collect(engine.tree(TREE).unwrap().scan(&ScanRequest::default(), None).unwrap());
         assert_eq!(rows.len(), usize::from(round));
         if clean {
             engine.close().unwrap();
-            let refused = engine.write(TREE, &put(b"x", b"v"));
+            let refused = engine.tree(TREE).and_then(|tree| tree.write(&put(b"x", b"v")));
             assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
         }
     }
@@ -53,11 +53,14 @@ fn a_dropped_tree_is_gone_and_its_id_is_not_given_again() {
     let engine = open(dir.path(), small());
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
     for n in 0..2_000u32 {
-        engine.write(TREE, &put(&n.to_be_bytes(), &[1; 100])).unwrap();
+        engine.tree(TREE).unwrap().write(&put(&n.to_be_bytes(), &[1; 100])).unwrap();
     }
-    let mut open_scan = engine.scan(TREE, &ScanRequest::default(), None).unwrap();
+    let mut open_scan = engine.tree(TREE).unwrap().scan(&ScanRequest::default(), None).unwrap();
     engine.drop_tree(TREE).unwrap();
-    assert!(matches!(engine.write(TREE, &put(b"x", b"v")), Err(Error::UnknownTree(TREE))));
+    assert!(matches!(
+        engine.tree(TREE).and_then(|tree| tree.write(&put(b"x", b"v"))),
+        Err(Error::UnknownTree(TREE))
+    ));
     assert!(open_scan.next_row().unwrap().is_some(), "an open scan goes on");
     assert!(matches!(
         engine.create_tree(TREE, TreeOptions::default()),
@@ -78,13 +81,13 @@ fn a_dropped_tree_is_gone_and_its_id_is_not_given_again() {
 fn limits_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let bad = Options { memory_bytes_max: 5, ..Options::default() };
-    match Engine::open(base::env::Env::real(1), dir.path(), bad).map(|_| ()) {
+    match Engine::open_with_env(base::env::Env::real(1), dir.path(), bad).map(|_| ()) {
         Err(Error::InvalidArgument(what)) => assert!(what.contains("memory_bytes_max"), "{what}"),
         other => panic!("{other:?}"),
     }
     let engine = open(dir.path(), small());
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
-    match engine.write(TREE, &put(&[0; (64 << 10) + 1], b"v")) {
+    match engine.tree(TREE).and_then(|tree| tree.write(&put(&[0; (64 << 10) + 1], b"v"))) {
         Err(Error::InvalidArgument(what)) => assert!(what.contains("65536"), "{what}"),
         other => panic!("{other:?}"),
     }
@@ -97,16 +100,16 @@ fn compaction_leaves_one_run_and_samples_cut_it() {
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
     for n in 0..5_000u32 {
         let row = (n.wrapping_mul(2_654_435_761)).to_be_bytes();
-        engine.write(TREE, &put(&row, &[1; 100])).unwrap();
+        engine.tree(TREE).unwrap().write(&put(&row, &[1; 100])).unwrap();
     }
-    engine.compact_range(TREE, &engine::RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&engine::RowRange::ALL).unwrap();
     let metrics = engine.metrics();
     assert_eq!(metrics.get("level0_runs"), Some(0));
     assert_eq!(metrics.get("level1_runs"), Some(0));
     assert_eq!(metrics.get("level2_runs"), Some(1));
     assert!(metrics.get("flushes_total") > Some(1), "{metrics:?}");
-    let bytes = engine.approximate_bytes(TREE, &engine::RowRange::ALL).unwrap();
-    let samples = engine.sample_rows(TREE, bytes / 8).unwrap();
+    let bytes = engine.tree(TREE).unwrap().approximate_bytes(&engine::RowRange::ALL).unwrap();
+    let samples = engine.tree(TREE).unwrap().sample_rows(bytes / 8).unwrap();
     assert!((4..=16).contains(&samples.len()), "{}", samples.len());
     assert!(samples.is_sorted());
 }
@@ -127,11 +130,11 @@ fn segments_that_a_kill_left_behind_go_with_the_next_open() {
     let engine = open(dir, options.clone());
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
     for row in 0..300u32 {
-        engine.write(TREE, &put(&row.to_be_bytes(), &[7; 1000])).unwrap();
+        engine.tree(TREE).unwrap().write(&put(&row.to_be_bytes(), &[7; 1000])).unwrap();
     }
     let before = segments();
     before.iter().for_each(|name| copy(name, dir, aside.path()));
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     engine.close().unwrap();
     drop(engine);
     let gone: Vec<_> = before.difference(&segments()).cloned().collect();
@@ -141,6 +144,9 @@ fn segments_that_a_kill_left_behind_go_with_the_next_open() {
     let engine = open(dir, options);
     let left = segments();
     assert!(gone.iter().all(|name| !left.contains(name)), "{left:?} have some of {gone:?}");
-    assert_eq!(collect(engine.scan(TREE, &ScanRequest::default(), None).unwrap()).len(), 300);
+    assert_eq!(
+        collect(engine.tree(TREE).unwrap().scan(&ScanRequest::default(), None).unwrap()).len(),
+        300
+    );
     engine.close().unwrap();
 }

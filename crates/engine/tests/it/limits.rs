@@ -3,8 +3,8 @@
 
 use crate::support::{TREE, collect, eventually, open, small};
 use engine::{
-    Column, Durability, Engine, FamilyId, Options, RowRange, ScanRequest, Snapshot, Timestamp,
-    TreeId, TreeOptions, WriteBatch,
+    Column, ColumnOf, Durability, Engine, FamilyId, Options, RowRange, ScanRequest, Snapshot,
+    Timestamp, TreeId, TreeOptions, WriteBatch,
 };
 use std::path::Path;
 use std::time::Instant;
@@ -55,7 +55,7 @@ fn ssts(dir: &Path) -> u64 {
 
 /// Columns of the one row, as a scan meets them.
 fn columns(engine: &Engine) -> u64 {
-    let mut scan = engine.scan(TREE, &ScanRequest::default(), None).unwrap();
+    let mut scan = engine.tree(TREE).unwrap().scan(&ScanRequest::default(), None).unwrap();
     let mut columns = 0u64;
     assert_eq!(scan.next_row().unwrap(), Some(&b"row"[..]));
     while let Some(cell) = scan.next_cell().unwrap() {
@@ -79,22 +79,33 @@ fn a_row_of_a_million_columns() {
         let (qualifier, value) = (column.to_be_bytes(), (column * 7).to_be_bytes());
         batch.put(b"row", Column::of(FAMILY, &qualifier), Timestamp(1), &value);
         if batch.len() as u64 == all / 10 {
-            engine.write(TREE, &batch).unwrap();
+            engine.tree(TREE).unwrap().write(&batch).unwrap();
             batch.clear();
         }
     }
     took("a row of a million columns: written", start);
     let get = || {
         for column in [0, 1, all / 2, all - 1] {
-            let found = engine.get(TREE, b"row", FAMILY, &column.to_be_bytes(), None).unwrap();
+            let found = engine
+                .tree(TREE)
+                .unwrap()
+                .get(ColumnOf::new(b"row", FAMILY, &column.to_be_bytes()), None)
+                .unwrap();
             assert_eq!(found.unwrap().1, (column * 7).to_be_bytes());
         }
-        assert_eq!(engine.get(TREE, b"row", FAMILY, &all.to_be_bytes(), None).unwrap(), None);
+        assert_eq!(
+            engine
+                .tree(TREE)
+                .unwrap()
+                .get(ColumnOf::new(b"row", FAMILY, &all.to_be_bytes()), None)
+                .unwrap(),
+            None
+        );
     };
     for what in ["in memory", "flushed", "compacted"] {
         match what {
-            "flushed" => engine.flush(TREE).unwrap(),
-            "compacted" => engine.compact_range(TREE, &RowRange::ALL).unwrap(),
+            "flushed" => engine.tree(TREE).unwrap().flush().unwrap(),
+            "compacted" => engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap(),
             _ => {}
         }
         let start = Instant::now();
@@ -124,7 +135,7 @@ fn a_value_of_100_mib() {
     let start = Instant::now();
     let mut batch = WriteBatch::new();
     batch.put(b"row", Column::of(FAMILY, b"q"), Timestamp(1), &value);
-    engine.write(TREE, &batch).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
     batch.clear();
     took("a value of 100 MiB: written", start);
     for what in ["in memory", "replayed", "flushed", "compacted", "opened"] {
@@ -133,14 +144,20 @@ fn a_value_of_100_mib() {
                 drop(engine);
                 engine = open(dir.path(), options());
             }
-            "flushed" => engine.flush(TREE).unwrap(),
-            "compacted" => engine.compact_range(TREE, &RowRange::ALL).unwrap(),
+            "flushed" => engine.tree(TREE).unwrap().flush().unwrap(),
+            "compacted" => engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap(),
             _ => {}
         }
         let start = Instant::now();
-        let found = engine.get(TREE, b"row", FAMILY, b"q", None).unwrap().unwrap().1;
+        let found = engine
+            .tree(TREE)
+            .unwrap()
+            .get(ColumnOf::new(b"row", FAMILY, b"q"), None)
+            .unwrap()
+            .unwrap()
+            .1;
         assert!(found == value, "{what}");
-        let rows = collect(engine.scan(TREE, &ScanRequest::default(), None).unwrap());
+        let rows = collect(engine.tree(TREE).unwrap().scan(&ScanRequest::default(), None).unwrap());
         assert!(rows[0].1[0].value == value, "{what}");
         drop((found, rows));
         took(&format!("a value of 100 MiB: {what}, read twice"), start);
@@ -169,7 +186,7 @@ fn ten_thousand_trees() {
         for tree in 1..=trees {
             let mut batch = WriteBatch::new();
             batch.put(b"row", Column::of(FAMILY, b"q"), Timestamp(1), value);
-            engine.write(TreeId(tree), &batch).unwrap();
+            engine.tree(TreeId(tree)).unwrap().write(&batch).unwrap();
         }
     };
     write(&engine, b"first");
@@ -182,7 +199,7 @@ fn ten_thousand_trees() {
     // What is idle is flushed by whoever asks; it then holds no memory but what it pins.
     let start = Instant::now();
     for tree in 1..=trees {
-        engine.flush(TreeId(tree)).unwrap();
+        engine.tree(TreeId(tree)).unwrap().flush().unwrap();
     }
     took("10,000 trees: flushed one after the other", start);
     assert_eq!(metric(&engine, "level0_runs"), u64::from(trees));
@@ -199,7 +216,11 @@ fn ten_thousand_trees() {
     took("10,000 trees: opened", start);
     assert_eq!(engine.trees().len(), trees as usize);
     for tree in (1..=trees).step_by(97) {
-        let found = engine.get(TreeId(tree), b"row", FAMILY, b"q", None).unwrap();
+        let found = engine
+            .tree(TreeId(tree))
+            .unwrap()
+            .get(ColumnOf::new(b"row", FAMILY, b"q"), None)
+            .unwrap();
         assert_eq!(found.unwrap().1, b"second", "tree {tree}");
     }
 }
@@ -226,11 +247,11 @@ fn sixty_four_snapshots_each_see_their_time() {
                 ),
             }
         }
-        engine.write(TREE, &batch).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
         snapshots.push(engine.snapshot());
         match round % 16 {
-            7 => engine.flush(TREE).unwrap(),
-            15 => engine.compact_range(TREE, &RowRange::ALL).unwrap(),
+            7 => engine.tree(TREE).unwrap().flush().unwrap(),
+            15 => engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap(),
             _ => {}
         }
     }
@@ -243,7 +264,9 @@ fn sixty_four_snapshots_each_see_their_time() {
     };
     let check = |snapshots: &[Snapshot], from: u8| {
         for (round, snapshot) in (from..).zip(snapshots) {
-            let rows = collect(engine.scan(TREE, &ScanRequest::default(), Some(snapshot)).unwrap());
+            let rows = collect(
+                engine.tree(TREE).unwrap().scan(&ScanRequest::default(), Some(snapshot)).unwrap(),
+            );
             let found = rows.iter().map(|(row, cells)| {
                 (u32::from_be_bytes(row[..].try_into().unwrap()), cells[0].value[0])
             });
@@ -259,8 +282,8 @@ fn sixty_four_snapshots_each_see_their_time() {
     drop(snapshots);
     let mut batch = WriteBatch::new();
     batch.put(&0u32.to_be_bytes(), Column::of(FAMILY, b"other"), Timestamp(1), b"");
-    engine.write(TREE, &batch).unwrap();
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     check(&late, 32);
     assert!(metric(&engine, "level2_bytes") < held);
 }
@@ -278,15 +301,15 @@ fn a_scan_held_open_keeps_what_it_needs_and_no_more() {
                 let value = [round; 100];
                 batch.put(&row.to_be_bytes(), Column::of(FAMILY, b"q"), Timestamp(1), &value);
             }
-            engine.write(TREE, &batch).unwrap();
+            engine.tree(TREE).unwrap().write(&batch).unwrap();
         }
-        engine.compact_range(TREE, &RowRange::ALL).unwrap();
+        engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     };
     write(0);
     let (files, bytes) = (ssts(dir.path()), metric(&engine, "level2_bytes"));
     let live = || metric(&engine, "level2_bytes");
     assert_eq!(metric(&engine, "obsolete_ssts"), 0);
-    let mut scan = engine.scan(TREE, &ScanRequest::default(), None).unwrap();
+    let mut scan = engine.tree(TREE).unwrap().scan(&ScanRequest::default(), None).unwrap();
     assert!(scan.next_row().unwrap().is_some());
     // An hour of a busy table, in little: everything is rewritten again and again.
     for round in 1..=size(60, 12) as u8 {
@@ -318,7 +341,7 @@ fn a_scan_held_open_keeps_what_it_needs_and_no_more() {
 
 /// Rows of the tree, whose keys count up.
 fn rows(engine: &Engine, snapshot: Option<&Snapshot>) -> u32 {
-    let mut scan = engine.scan(TREE, &ScanRequest::default(), snapshot).unwrap();
+    let mut scan = engine.tree(TREE).unwrap().scan(&ScanRequest::default(), snapshot).unwrap();
     let mut rows = 0u32;
     while let Some(row) = scan.next_row().unwrap() {
         assert_eq!(row, rows.to_be_bytes());
@@ -339,13 +362,13 @@ fn a_batch_of_a_hundred_thousand_mutations_is_whole() {
     }
     let start = Instant::now();
     let before = engine.snapshot();
-    let last = engine.write(TREE, &batch).unwrap();
+    let last = engine.tree(TREE).unwrap().write(&batch).unwrap();
     took("a batch of 100,000 mutations: written", start);
     assert_eq!(last.0, before.sequence().0 + u64::from(MUTATIONS));
     assert_eq!((rows(&engine, None), rows(&engine, Some(&before))), (MUTATIONS, 0));
     drop((before, engine));
     let engine = open(dir.path(), small());
     assert_eq!(rows(&engine, None), MUTATIONS, "replayed");
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert_eq!(rows(&engine, None), MUTATIONS, "compacted");
 }

@@ -5,12 +5,12 @@ use crate::support::{TREE, small};
 use base::env::sim::SimClock;
 use base::env::{Clock, SimEnv};
 use base::testing::in_own_process;
-use engine::locks::LOCKS;
-use engine::options::BackgroundRate;
-use engine::shape::Shape;
+use engine::BackgroundRate;
+use engine::internals::LOCKS;
+use engine::internals::Shape;
 use engine::{
-    Column, Engine, FamilyId, IngestOptions, Options, RowRange, ScanRequest, Timestamp, TreeId,
-    TreeOptions, WriteBatch,
+    Column, ColumnOf, Engine, FamilyId, IngestOptions, Options, RowRange, ScanRequest, Timestamp,
+    TreeId, TreeOptions, WriteBatch,
 };
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -44,7 +44,7 @@ fn hooked(machine: &SimEnv, options: Options) -> (Engine, Arc<Hooked>) {
     let hooked = Arc::new(Hooked { clock, act });
     let mut env = machine.env();
     env.clock = Arc::<Hooked>::clone(&hooked);
-    let engine = Engine::open(env, Path::new("/data"), options).unwrap();
+    let engine = Engine::open_with_env(env, Path::new("/data"), options).unwrap();
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
     (engine, hooked)
 }
@@ -52,18 +52,18 @@ fn hooked(machine: &SimEnv, options: Options) -> (Engine, Arc<Hooked>) {
 fn put(engine: &Engine, row: u8, value: &[u8]) {
     let mut batch = WriteBatch::new();
     batch.put(&[row], Column::of(FAMILY, b"q"), Timestamp(1), value);
-    engine.write(TREE, &batch).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
 }
 
 fn get(engine: &Engine, row: u8) -> Option<Vec<u8>> {
-    let found = engine.get(TREE, &[row], FAMILY, b"q", None).unwrap();
+    let found = engine.tree(TREE).unwrap().get(ColumnOf::new(&[row], FAMILY, b"q"), None).unwrap();
     found.map(|(_, value)| value)
 }
 
 /// Ingests rows 0 to 9, of which some are in memory before and one is written while these are
 /// flushed: it has to be flushed while commits stop.
 fn ingest_beside_a_write(engine: &Engine, clock: &Hooked) {
-    let mut writer = engine.sst_writer(TREE, &IngestOptions::default()).unwrap();
+    let mut writer = engine.tree(TREE).unwrap().sst_writer(&IngestOptions::default()).unwrap();
     for row in 0..10 {
         writer.put(&[row], Column::of(FAMILY, b"q"), Timestamp(1), b"ingested").unwrap();
     }
@@ -105,12 +105,13 @@ fn every_reason_for_io_under_a_lock_is_met() {
         for round in 0..20 {
             put(&engine, 100, &[round; 50 << 10]);
             put(&engine, round, &[round; 50 << 10]);
-            engine.flush(TREE).unwrap();
+            engine.tree(TREE).unwrap().flush().unwrap();
         }
         engine.create_tree(TreeId(2), TreeOptions::default()).unwrap();
         engine.drop_tree(TreeId(2)).unwrap();
-        engine.compact_range(TREE, &RowRange::ALL).unwrap();
-        let mut scan = engine.scan(TREE, &ScanRequest::rows(RowRange::ALL), None).unwrap();
+        engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
+        let mut scan =
+            engine.tree(TREE).unwrap().scan(&ScanRequest::rows(RowRange::ALL), None).unwrap();
         while scan.next_row().unwrap().is_some() {}
         engine.close().unwrap();
         let left = LOCKS.iter().map(|lock| (lock.name(), lock.not_met()));

@@ -7,8 +7,8 @@
 use crate::support::{TREE, collect, eventually, open};
 use base::testing::in_own_process;
 use engine::{
-    Column, Durability, Engine, FamilyId, IngestOptions, Options, RowRange, ScanRequest, SstWriter,
-    Timestamp, TreeId, TreeOptions, WriteBatch,
+    Column, ColumnOf, Durability, Engine, FamilyId, IngestOptions, Options, RowRange, ScanRequest,
+    SstWriter, Timestamp, TreeId, TreeOptions, WriteBatch,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,11 +33,11 @@ fn write(engine: &Engine, tree: TreeId, rows: std::ops::Range<u64>) {
         let column = Column::of(FamilyId(1), b"q");
         batch.put(&row.to_be_bytes(), column, Timestamp(1), &VALUE);
     }
-    engine.write(tree, &batch).unwrap();
+    engine.tree(tree).unwrap().write(&batch).unwrap();
 }
 
 fn rows_of(engine: &Engine, tree: TreeId) -> usize {
-    collect(engine.scan(tree, &ScanRequest::rows(RowRange::ALL), None).unwrap()).len()
+    collect(engine.tree(tree).unwrap().scan(&ScanRequest::rows(RowRange::ALL), None).unwrap()).len()
 }
 
 fn with_budget(memory_bytes_max: usize) -> Options {
@@ -51,7 +51,8 @@ fn a_thousand_trees_stay_within_the_budget() {
         let budget = 48 * MIB;
         let dir = tempfile::tempdir().unwrap();
         let engine = open(dir.path(), with_budget(budget));
-        (0..TREES).for_each(|id| engine.create_tree(TreeId(id), TreeOptions::default()).unwrap());
+        (0..TREES)
+            .for_each(|id| drop(engine.create_tree(TreeId(id), TreeOptions::default()).unwrap()));
         let mut most = 0;
         for round in 0..6u64 {
             for tree in 0..TREES {
@@ -79,7 +80,7 @@ fn a_budget_smaller_than_a_memtable_stops_nobody_for_ever() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path(), with_budget(MIB));
     let trees = [TreeId(1), TreeId(2), TreeId(3)];
-    trees.iter().for_each(|id| engine.create_tree(*id, TreeOptions::default()).unwrap());
+    trees.iter().for_each(|id| drop(engine.create_tree(*id, TreeOptions::default()).unwrap()));
     std::thread::scope(|scope| {
         for tree in trees {
             let engine = &engine;
@@ -102,7 +103,7 @@ fn a_log_larger_than_the_memory_there_is_now_is_flushed_as_it_is_replayed() {
     let dir = tempfile::tempdir().unwrap();
     let trees = [TreeId(1), TreeId(2), TreeId(3)];
     let engine = open(dir.path(), with_budget(256 * MIB));
-    trees.iter().for_each(|id| engine.create_tree(*id, TreeOptions::default()).unwrap());
+    trees.iter().for_each(|id| drop(engine.create_tree(*id, TreeOptions::default()).unwrap()));
     for at in 0..300 {
         write(&engine, trees[0], at * 20..(at + 1) * 20);
         write(&engine, trees[at as usize % 3], 100_000 + at * 20..100_000 + (at + 1) * 20);
@@ -136,14 +137,14 @@ fn what_an_ingest_gathers_is_charged_until_its_file_is_written() {
             writer.put(&row.to_be_bytes(), column, Timestamp(1), &VALUE).unwrap();
         }
     };
-    let mut writer = engine.sst_writer(TreeId(1), &IngestOptions::default()).unwrap();
+    let mut writer = engine.tree(TreeId(1)).unwrap().sst_writer(&IngestOptions::default()).unwrap();
     fill(&mut writer);
     // 12 bits of filter a row, less what comes after the last whole 256 KiB.
     assert!(building() > 20_000, "{}", building());
     let files = writer.finish().unwrap();
     assert_eq!(building(), 0);
     drop(files);
-    let mut writer = engine.sst_writer(TreeId(1), &IngestOptions::default()).unwrap();
+    let mut writer = engine.tree(TreeId(1)).unwrap().sst_writer(&IngestOptions::default()).unwrap();
     fill(&mut writer);
     assert!(building() > 0);
     drop(writer);
@@ -157,7 +158,7 @@ fn untracked_memory_shrinks_blocks_until_it_is_freed() {
         let dir = tempfile::tempdir().unwrap();
         let engine = open(dir.path(), with_budget(BUDGET));
         engine.create_tree(TREE, TreeOptions::default()).unwrap();
-        let mut writer = engine.sst_writer(TREE, &IngestOptions::default()).unwrap();
+        let mut writer = engine.tree(TREE).unwrap().sst_writer(&IngestOptions::default()).unwrap();
         let column = Column::of(FamilyId(1), b"q");
         // More than the budget, whatever compression makes of it.
         let value: Vec<u8> =
@@ -189,7 +190,7 @@ fn untracked_memory_shrinks_blocks_until_it_is_freed() {
         // Memtables keep their share.
         (0..150).for_each(|at| write(&engine, TREE, 100_000 + at * 20..100_000 + (at + 1) * 20));
         assert_eq!(metric(&engine, "flushes_total"), 0);
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
         for _ in 0..8 {
             assert_eq!(rows_of(&engine, TREE), 23_000);
             (0..50).for_each(|_| engine.note_process_memory(in_use(&engine)));
@@ -203,15 +204,21 @@ fn a_scan_that_keeps_old_memtables_stops_no_writer() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path(), with_budget(2 * MIB));
     let (read, dropped) = (TreeId(1), TreeId(2));
-    [read, dropped].iter().for_each(|id| engine.create_tree(*id, TreeOptions::default()).unwrap());
+    [read, dropped]
+        .iter()
+        .for_each(|id| drop(engine.create_tree(*id, TreeOptions::default()).unwrap()));
     write(&engine, dropped, 0..500);
-    let of_dropped = engine.scan(dropped, &ScanRequest::rows(RowRange::ALL), None).unwrap();
+    let of_dropped =
+        engine.tree(dropped).unwrap().scan(&ScanRequest::rows(RowRange::ALL), None).unwrap();
     engine.drop_tree(dropped).unwrap();
     let mut scans = Vec::new();
     for round in 0..30u64 {
         write(&engine, read, round * 100..(round + 1) * 100);
-        scans.push((engine.scan(read, &ScanRequest::rows(RowRange::ALL), None).unwrap(), round));
-        engine.flush(read).unwrap();
+        scans.push((
+            engine.tree(read).unwrap().scan(&ScanRequest::rows(RowRange::ALL), None).unwrap(),
+            round,
+        ));
+        engine.tree(read).unwrap().flush().unwrap();
     }
     assert!(metric(&engine, "memory_memtables_outlived_bytes") > MIB);
     for (scan, round) in scans {
@@ -230,10 +237,10 @@ fn blocks_give_way_to_memtables_while_they_are_read() {
         let (data, other) = (TreeId(1), TreeId(2));
         [data, other]
             .iter()
-            .for_each(|id| engine.create_tree(*id, TreeOptions::default()).unwrap());
+            .for_each(|id| drop(engine.create_tree(*id, TreeOptions::default()).unwrap()));
         let rows = 20_000;
         (0..rows / 100).for_each(|at| write(&engine, data, at * 100..(at + 1) * 100));
-        engine.compact_range(data, &RowRange::ALL).unwrap();
+        engine.tree(data).unwrap().compact_range(&RowRange::ALL).unwrap();
         let writing = AtomicBool::new(true);
         let (mut least, mut most) = (usize::MAX, 0);
         std::thread::scope(|scope| {
@@ -243,7 +250,9 @@ fn blocks_give_way_to_memtables_while_they_are_read() {
                     let mut row = reader;
                     while writing.load(Ordering::Relaxed) {
                         row = (row * 31 + 7) % rows;
-                        let got = engine.get(data, &row.to_be_bytes(), FamilyId(1), b"q", None);
+                        let got = engine.tree(data).and_then(|tree| {
+                            tree.get(ColumnOf::new(&row.to_be_bytes(), FamilyId(1), b"q"), None)
+                        });
                         assert_eq!(got.unwrap().unwrap().1, VALUE);
                     }
                 });

@@ -1,9 +1,10 @@
 //! Scans of a row prefix skip SSTables whose filters do not know it.
 
 use crate::support::{TREE, collect, open, small};
+use engine::internals::ReadPath;
 use engine::{
-    Column, Direction, Engine, FamilyId, Options, ReadPath, RowRange, ScanRequest, Timestamp,
-    TreeOptions, WriteBatch,
+    Column, Direction, Engine, FamilyId, Options, RowRange, ScanRequest, Timestamp, TreeOptions,
+    WriteBatch,
 };
 
 /// Runs of the tree; each has rows of one prefix of four bytes and of two that all have.
@@ -24,8 +25,8 @@ fn load(engine: &Engine) {
                 batch.put(row.as_bytes(), column, Timestamp(run as i64), b"value");
             }
         }
-        engine.write(TREE, &batch).unwrap();
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
     }
 }
 
@@ -41,7 +42,7 @@ fn asked(engine: &Engine, work: impl FnOnce()) -> [u64; 3] {
 fn rows_of(engine: &Engine, rows: RowRange) -> usize {
     let both = [Direction::Forward, Direction::Reverse].map(|direction| {
         let request = ScanRequest { direction, ..ScanRequest::rows(rows.clone()) };
-        collect(engine.scan(TREE, &request, None).unwrap()).len()
+        collect(engine.tree(TREE).unwrap().scan(&request, None).unwrap()).len()
     });
     assert_eq!(both[0], both[1], "both ways meet the same rows");
     both[0]
@@ -83,7 +84,7 @@ fn a_scan_of_a_prefix_skips_files_without_it() {
         assert_eq!(probed, 0, "these ranges have rows of several prefixes");
         assert_eq!(rows_of(&engine, RowRange::prefix(b"aaaa")), 20);
         assert_eq!(rows_of(&engine, RowRange::ALL), 40 + 20 * RUNS as usize);
-        engine.compact_range(TREE, &RowRange::ALL).unwrap();
+        engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
         assert_eq!(rows_of(&engine, RowRange::prefix(b"m005")), 20);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{TREE, collect};
 use base::env::sim::SimEnv;
-use engine::shape::Shape;
+use engine::internals::Shape;
 use engine::{
     Column, ColumnOf, Engine, FamilyId, Options, RowRange, ScanRequest, Snapshot, Timestamp,
     TreeOptions, WriteBatch,
@@ -34,7 +34,7 @@ fn drop_range(batch: &mut WriteBatch, number: u64) {
 fn put_all(engine: &Engine, timestamp: i64) {
     let mut batch = WriteBatch::new();
     (0..ROWS).for_each(|number| batch.put(&row(number), column(), Timestamp(timestamp), b""));
-    engine.write(TREE, &batch).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
 }
 
 /// The timestamps of the newest cells of all rows, by gets and by a scan.
@@ -64,7 +64,7 @@ fn left(ranges: u64, timestamp: i64) -> Vec<Option<i64>> {
 
 fn open(machine: &SimEnv, shape: Shape) -> Engine {
     let options = Options { shape, ..Options::default() };
-    Engine::open(machine.env(), Path::new(DIR), options).unwrap()
+    Engine::open_with_env(machine.env(), Path::new(DIR), options).unwrap()
 }
 
 /// Drops ranges `in_batch` at a time, with snapshots in between, and reads at each of those after
@@ -81,7 +81,7 @@ fn live_through(in_batch: u64, shape: Shape) {
         }
         let mut batch = WriteBatch::new();
         (first..first + in_batch).for_each(|number| drop_range(&mut batch, number));
-        engine.write(TREE, &batch).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
     }
     let memory = engine.metrics().get("memory_memtables_active_bytes").unwrap();
     assert!(memory <= RANGES * 1_000, "{memory} bytes for {RANGES} ranges");
@@ -92,12 +92,12 @@ fn live_through(in_batch: u64, shape: Shape) {
         }
     };
     check(&engine, &snapshots, "in memory");
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     check(&engine, &snapshots, "flushed");
     put_all(&engine, 0);
     let now: Vec<_> = left(RANGES, 1).into_iter().map(|left| left.or(Some(0))).collect();
     assert_eq!(read(&engine, None), now);
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert_eq!(read(&engine, None), now);
     for (snapshot, want) in &snapshots {
         assert_eq!(&read(&engine, Some(snapshot)), want, "compacted");
@@ -105,7 +105,7 @@ fn live_through(in_batch: u64, shape: Shape) {
     drop(snapshots);
     let mut batch = WriteBatch::new();
     (0..RANGES).for_each(|number| drop_range(&mut batch, number));
-    engine.write(TREE, &batch).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
     for step in ["from the log", "from a file"] {
         machine = machine.kill();
         drop(engine);
@@ -115,9 +115,9 @@ fn live_through(in_batch: u64, shape: Shape) {
         let memory = engine.metrics().get("memory_memtables_active_bytes").unwrap();
         assert!(memory <= RANGES * 1_000, "{memory} bytes for {RANGES} ranges, {step}");
         check(&engine, &[], step);
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
     }
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     check(&engine, &[], "at the bottom");
 }
 
@@ -138,11 +138,11 @@ fn ranges_that_are_too_many_for_one_file_go_to_several() {
     let engine = open(&machine, shape);
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
     put_all(&engine, 1);
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     let mut batch = WriteBatch::new();
     (0..RANGES).for_each(|number| drop_range(&mut batch, number));
-    engine.write(TREE, &batch).unwrap();
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     let is_sst = |path: &Path| path.extension().is_some_and(|extension| extension == "sst");
     let ssts = machine.fs.files().iter().filter(|(path, _)| is_sst(path)).count();
     assert!(ssts > 50, "{ssts} files");

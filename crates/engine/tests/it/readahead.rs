@@ -4,8 +4,9 @@
 use crate::support::{TREE, open};
 use base::env::SimEnv;
 use base::env::sim::{Fault, FaultPoint};
+use engine::internals::ReadPath;
 use engine::{
-    Column, Compression, Direction, Engine, Error, FamilyId, IngestOptions, Options, ReadPath,
+    Column, Compression, Corruption, Direction, Engine, Error, FamilyId, IngestOptions, Options,
     Result, RowRange, Scan, ScanRequest, Timestamp, TreeOptions,
 };
 use std::path::Path;
@@ -31,7 +32,7 @@ fn value(number: u32) -> Vec<u8> {
 
 /// Every `step`-th row from `first` on, in one run of blocks of 4 KiB.
 fn ingest(engine: &Engine, (first, step): (u32, u32)) {
-    let mut writer = engine.sst_writer(TREE, &IngestOptions::default()).unwrap();
+    let mut writer = engine.tree(TREE).unwrap().sst_writer(&IngestOptions::default()).unwrap();
     for number in (first..ROWS).step_by(step as usize) {
         writer
             .put(&row(number), Column::of(FamilyId(1), b""), Timestamp(1), &value(number))
@@ -63,7 +64,11 @@ fn loaded(dir: &Path, options: Options) -> Engine {
 
 fn scan(engine: &Engine, direction: Direction, (from, to): (u32, u32)) -> Scan {
     let rows = RowRange { start: row(from), end: Some(row(to)) };
-    engine.scan(TREE, &ScanRequest { direction, ..ScanRequest::rows(rows) }, None).unwrap()
+    engine
+        .tree(TREE)
+        .unwrap()
+        .scan(&ScanRequest { direction, ..ScanRequest::rows(rows) }, None)
+        .unwrap()
 }
 
 /// Reads up to `count` rows and checks that they are the numbers that `expected` gives.
@@ -207,7 +212,7 @@ fn runs_that_overlap_read_ahead_each_for_itself() {
     assert!(used > blocks * 9 / 10, "{used} of some {blocks} blocks");
     // A compaction reads its inputs ahead as well, past the cache.
     let inserted = metric(&engine, "cache_inserted_total");
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     let [issued, used_then, wasted] = counts(&engine);
     assert_eq!((issued, wasted), (used_then, 0));
     // The cache may have up to 256 of them, which nobody reads again.
@@ -247,7 +252,7 @@ fn damage_shows_where_the_scan_comes_to_it_and_nowhere_else() {
                 Err(error) => break error,
             }
         };
-        let Error::Corruption { file, offset, .. } = &error else { panic!("{error}") };
+        let Error::Corruption(Corruption { file, offset, .. }) = &error else { panic!("{error}") };
         assert_eq!(*file, sst);
         assert!((damaged_at - 5000..=damaged_at).contains(&(*offset as usize)), "{offset}");
         assert!(matches!(scan.next_row_and_cell(), Ok(None)), "the scan is over");
@@ -270,11 +275,11 @@ fn a_failed_read_is_an_error_or_nothing() {
     for at in 0..90 {
         let sim = SimEnv::new(at);
         let dir = Path::new("/data");
-        let engine = Engine::open(sim.env(), dir, options(true)).unwrap();
+        let engine = Engine::open_with_env(sim.env(), dir, options(true)).unwrap();
         engine.create_tree(TREE, tree_options()).unwrap();
         ingest(&engine, (0, 4));
         drop(engine);
-        let engine = Engine::open(sim.env(), dir, options(true)).unwrap();
+        let engine = Engine::open_with_env(sim.env(), dir, options(true)).unwrap();
         let direction = [Direction::Forward, Direction::Reverse][at as usize % 2];
         let expected = || -> Box<dyn Iterator<Item = u32>> {
             match direction {

@@ -2,7 +2,7 @@
 //! runs, by memtables, by dropped ranges, by deletes, by snapshots, by bounds and by seeks.
 
 use crate::support::{TREE, open, owned};
-use engine::semantics::model::{Model, OwnedRow};
+use engine::internals::{Model, OwnedRow};
 use engine::{
     Column, Columns, Direction, Engine, FamilyId, Options, QualifierRange, RowRange, Scan,
     ScanRequest, SequenceNumber, Timestamp, TimestampRange, TreeOptions, WriteBatch,
@@ -26,7 +26,7 @@ impl Data {
 
     fn write(&mut self, batch: &WriteBatch) {
         let first = SequenceNumber(self.last.0 + 1);
-        self.last = self.engine.write(TREE, batch).unwrap();
+        self.last = self.engine.tree(TREE).unwrap().write(batch).unwrap();
         self.model.apply(batch, first);
     }
 
@@ -96,7 +96,7 @@ impl Data {
     fn compare(&mut self, at: SequenceNumber, snapshot: Option<&engine::Snapshot>) {
         let request = self.request();
         let all = self.model.scan(&request, at);
-        let mut scan = self.engine.scan(TREE, &request, snapshot).unwrap();
+        let mut scan = self.engine.tree(TREE).unwrap().scan(&request, snapshot).unwrap();
         let mut rest = all.iter();
         for _ in 0..self.random.random_range(1..5) {
             for _ in 0..self.random.random_range(0..2 * ROWS) {
@@ -167,7 +167,7 @@ fn run(seed: u64) {
         }
         snapshots.push((data.last, data.engine.snapshot()));
         if data.random.random_bool(0.8) {
-            data.engine.flush(TREE).unwrap();
+            data.engine.tree(TREE).unwrap().flush().unwrap();
         }
         for _ in 0..10 {
             let of = data.random.random_range(0..=snapshots.len());
@@ -178,7 +178,7 @@ fn run(seed: u64) {
         }
     }
     drop(snapshots);
-    data.engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    data.engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     for _ in 0..10 {
         data.compare(data.last, None);
     }

@@ -1,6 +1,7 @@
 //! What the tests share: a small engine, and reading all of a scan.
 
-use engine::semantics::model::{OwnedCell, OwnedRow};
+use engine::OwnedCell;
+use engine::internals::OwnedRow;
 use engine::{Cell, Durability, Engine, Options, Scan, TreeId};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ pub(crate) fn small() -> Options {
 }
 
 pub(crate) fn open(dir: &Path, options: Options) -> Engine {
-    Engine::open(base::env::Env::real(2), dir, options).expect("the directory opens")
+    Engine::open(dir, options).expect("the directory opens")
 }
 
 pub(crate) fn owned(cell: &Cell<'_>) -> OwnedCell {

@@ -3,11 +3,11 @@
 
 use crate::support::{TREE, open, owned, small};
 use base::env::sim::{Fault, FaultPoint, SimEnv};
-use engine::semantics::model::OwnedCell;
+use engine::OwnedCell;
+use engine::internals::ReadPath;
 use engine::{
-    Cell, Column, Columns, Compression, Engine, Error, FamilyId, Options, QualifierRange, ReadPath,
-    Result, RowEnd, RowReads, RowSelection, Snapshot, Timestamp, TreeOptions, TreeReader,
-    WriteBatch,
+    Cell, Column, Columns, Compression, Engine, Error, FamilyId, Options, QualifierRange, Result,
+    RowEnd, RowReads, RowSelection, Snapshot, Timestamp, Tree, TreeOptions, WriteBatch,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -61,11 +61,11 @@ fn fill(engine: &Engine, random: &mut StdRng, writes: u32) {
                 _ => batch.put(&key, column, timestamp, &vec![random.random(); len]),
             }
         }
-        engine.write(TREE, &batch).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
     }
 }
 
-fn filled(dir: &Path, options: Options, seed: u64) -> (Engine, TreeReader) {
+fn filled(dir: &Path, options: Options, seed: u64) -> (Engine, Tree) {
     let engine = open(dir, options);
     let tree = TreeOptions {
         block_bytes: 4 << 10,
@@ -103,7 +103,7 @@ fn run_for<F: Future>(future: F, polls: usize) -> Option<F::Output> {
 }
 
 fn blocking(
-    tree: &TreeReader,
+    tree: &Tree,
     row: &[u8],
     selection: &RowSelection<'_>,
     snapshot: Option<&Snapshot>,
@@ -210,9 +210,9 @@ fn rows_of_large_values_need_no_thread() {
             let column = Column::of(FamilyId(1), qualifier);
             batch.put(row, column, Timestamp(1), &vec![random.random(); len]);
         }
-        engine.write(TREE, &batch).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
     }
-    engine.compact_range(TREE, &engine::RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&engine::RowRange::ALL).unwrap();
     let tree = engine.tree(TREE).unwrap();
     for columns in &[Columns::All, Columns::ranges(vec![QualifierRange::column(FamilyId(1), b"b")])]
     {
@@ -261,7 +261,7 @@ fn a_row_that_is_resident_is_read_in_one_poll_and_by_nobody_else() {
     let options = Options { cache_bytes_max: Some(64 << 20), ..options() };
     let (engine, tree) = filled(dir.path(), options, 3);
     // Nothing is left to be done in the background.
-    engine.compact_range(TREE, &engine::RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&engine::RowRange::ALL).unwrap();
     fill(&engine, &mut StdRng::seed_from_u64(4), 100);
     let columns = Columns::All;
     let selection = RowSelection::of(&columns);
@@ -350,7 +350,7 @@ fn a_failing_disk_fails_both_kinds_of_read_with_the_same_error() {
     let machine = SimEnv::new(5);
     let open = || {
         let options = Options { direct_reads: false, ..options() };
-        Engine::open(machine.env(), Path::new("data"), options).unwrap()
+        Engine::open_with_env(machine.env(), Path::new("data"), options).unwrap()
     };
     let engine = open();
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
@@ -358,14 +358,14 @@ fn a_failing_disk_fails_both_kinds_of_read_with_the_same_error() {
     for number in 0..ROWS {
         batch.put(&row(number), Column::of(FamilyId(1), b"q"), Timestamp(1), &[7; 200]);
     }
-    engine.write(TREE, &batch).unwrap();
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     drop(engine);
     let columns = Columns::All;
     let selection = RowSelection::of(&columns);
     let fails = |error: &Error| matches!(error, Error::Io { op: "read", .. });
     for after in 0..3 {
-        let failure = |read: &dyn Fn(&TreeReader) -> Result<bool>| {
+        let failure = |read: &dyn Fn(&Tree) -> Result<bool>| {
             let tree = open().tree(TREE).unwrap();
             machine.fs.inject(FaultPoint::Read, after, 1, Fault::Io);
             let error = read(&tree).unwrap_err();
@@ -390,7 +390,7 @@ fn a_failing_disk_fails_both_kinds_of_read_with_the_same_error() {
 fn damage_fails_the_rows_that_need_the_block_and_no_others() {
     let dir = tempfile::tempdir().unwrap();
     let (engine, tree) = filled(dir.path(), options(), 13);
-    engine.compact_range(TREE, &engine::RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&engine::RowRange::ALL).unwrap();
     drop((engine, tree));
     let ssts = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
     let sst = ssts.filter(|path| path.extension().is_some_and(|end| end == "sst")).min().unwrap();

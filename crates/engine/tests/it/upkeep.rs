@@ -5,8 +5,8 @@ use crate::support::{TREE, collect, small};
 use base::env::sim::SimEnv;
 use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
 use engine::{
-    BackgroundRate, Column, Durability, Engine, Error, FamilyId, IngestOptions, Options, RowRange,
-    ScanRequest, Timestamp, TreeOptions, WriteBatch,
+    BackgroundRate, Column, ColumnOf, Durability, Engine, Error, FamilyId, IngestOptions, Options,
+    RowRange, ScanRequest, Timestamp, TreeOptions, WriteBatch,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const HOUR_MICROS: i64 = 3_600_000_000;
 /// An engine whose shape asks for nothing unless `l0_runs_compact` says so.
 fn open(machine: &SimEnv, options: Options) -> Engine {
     let options = Options { durability: Durability::Sync, ..options };
-    let engine = Engine::open(machine.env(), Path::new("data"), options).unwrap();
+    let engine = Engine::open_with_env(machine.env(), Path::new("data"), options).unwrap();
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
     engine
 }
@@ -34,8 +34,8 @@ fn fill(engine: &Engine, rows: u16, timestamp: i64) {
         let column = Column::of(FAMILY, b"q");
         batch.put(&row.to_be_bytes(), column, Timestamp(timestamp), &[7; 100]);
     }
-    engine.write(TREE, &batch).unwrap();
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
 }
 
 fn metric(engine: &Engine, name: &str) -> u64 {
@@ -47,7 +47,7 @@ fn runs(engine: &Engine) -> u64 {
 }
 
 fn rows(engine: &Engine) -> usize {
-    collect(engine.scan(TREE, &ScanRequest::rows(RowRange::ALL), None).unwrap()).len()
+    collect(engine.tree(TREE).unwrap().scan(&ScanRequest::rows(RowRange::ALL), None).unwrap()).len()
 }
 
 /// Lets `time` pass and does what is due then.
@@ -79,10 +79,10 @@ impl ElisionPolicy for After {
 fn expired_cells_leave_the_disk_although_nobody_asks() {
     let machine = SimEnv::new(1);
     let engine = open(&machine, calm());
-    engine.set_elision_rules(TREE, Arc::new(AnHour)).unwrap();
+    engine.tree(TREE).unwrap().set_elision_rules(Arc::new(AnHour)).unwrap();
     let now = machine.env().clock.now_micros();
     fill(&engine, 300, now);
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     pass(&machine, A_LOOK);
     assert_eq!(metric(&engine, "compactions_for_garbage_total"), 0, "nothing has expired");
     let before = metric(&engine, "level2_bytes");
@@ -96,7 +96,7 @@ fn expired_cells_leave_the_disk_although_nobody_asks() {
 fn expired_cells_that_a_snapshot_sees_wait_for_it_and_are_not_rewritten_in_vain() {
     let machine = SimEnv::new(2);
     let engine = open(&machine, calm());
-    engine.set_elision_rules(TREE, Arc::new(AnHour)).unwrap();
+    engine.tree(TREE).unwrap().set_elision_rules(Arc::new(AnHour)).unwrap();
     let snapshot = engine.snapshot();
     let now = machine.env().clock.now_micros();
     fill(&engine, 300, now);
@@ -115,11 +115,11 @@ fn tombstones_of_a_quiet_tree_leave_the_disk_with_what_they_hide() {
     let machine = SimEnv::new(3);
     let engine = open(&machine, calm());
     fill(&engine, 300, 1);
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     let mut batch = WriteBatch::new();
     (0..299u16).for_each(|row| batch.delete_row(&row.to_be_bytes()));
-    engine.write(TREE, &batch).unwrap();
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     pass(&machine, A_LOOK);
     assert_eq!(metric(&engine, "compactions_for_garbage_total"), 1);
     assert_eq!((runs(&engine), rows(&engine)), (1, 1));
@@ -135,8 +135,8 @@ fn a_dropped_range_leaves_the_disk_with_what_it_hides() {
     fill(&engine, 300, 1);
     let mut batch = WriteBatch::new();
     batch.drop_row_range(&[], None);
-    engine.write(TREE, &batch).unwrap();
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     pass(&machine, A_LOOK);
     assert_eq!((runs(&engine), rows(&engine)), (0, 0));
 }
@@ -195,7 +195,7 @@ fn a_compaction_by_hand_runs_during_a_pause() {
     let engine = open(&machine, calm());
     (0..3).for_each(|round| fill(&engine, 50, round));
     engine.pause_compactions();
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert_eq!(runs(&engine), 1);
 }
 
@@ -213,7 +213,7 @@ fn writers_are_slowed_before_they_stop_and_the_histogram_says_so() {
     for timestamp in 3..6 {
         let mut batch = WriteBatch::new();
         batch.put(b"row", Column::of(FAMILY, b"q"), Timestamp(timestamp), &[7; 10_000]);
-        engine.write(TREE, &batch).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
     }
     assert!(metric(&engine, "write_slowdowns_total") > 0);
     assert_eq!(metric(&engine, "write_stalls_total"), 0);
@@ -225,21 +225,21 @@ fn an_ingest_that_failed_waits_for_room_when_it_is_tried_again() {
     let machine = SimEnv::new(13);
     let engine = open(&machine, Options { l0_runs_compact: 1, l0_runs_stall: 3, ..small() });
     engine.pause_compactions();
-    let mut writer = engine.sst_writer(TREE, &IngestOptions::default()).unwrap();
+    let mut writer = engine.tree(TREE).unwrap().sst_writer(&IngestOptions::default()).unwrap();
     writer.put(b"row", Column::of(FAMILY, b"q"), Timestamp(1), b"value").unwrap();
     let mut files = writer.finish().unwrap();
     engine.ready_ingest(&mut files).unwrap();
     // The row is in memory: that is to be flushed before, and there is no space.
     let mut batch = WriteBatch::new();
     batch.put(b"row", Column::of(FAMILY, b"q"), Timestamp(1), &[7; 1_000]);
-    engine.write(TREE, &batch).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
     machine.fs.set_capacity(machine.fs.used());
     let failed = engine.ingest(&mut files);
     assert!(matches!(failed, Err(Error::NoSpace { .. })), "{failed:?}");
     machine.fs.set_capacity(u64::MAX);
     (0..2).for_each(|round| fill(&engine, 50, round));
     batch.put(b"other", Column::of(FAMILY, b"q"), Timestamp(1), &[7; 30_000]);
-    engine.write(TREE, &batch).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
     let slowed = metric(&engine, "write_slowdowns_total");
     engine.ingest(&mut files).unwrap();
     assert_eq!(metric(&engine, "write_slowdowns_total"), slowed + 1);
@@ -267,18 +267,19 @@ fn a_scan_held_for_an_hour_costs_what_it_began_with() {
     let options = Options { l0_runs_compact: 2, l0_runs_stall: 6, ..small() };
     let engine = open(&machine, options);
     fill(&engine, ROWS, 1);
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     let mut batch = WriteBatch::new();
     batch.put(b"in memory", Column::of(FAMILY, b"q"), Timestamp(1), b"value");
-    engine.write(TREE, &batch).unwrap();
-    let mut scan = engine.scan(TREE, &ScanRequest::rows(RowRange::ALL), None).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
+    let mut scan =
+        engine.tree(TREE).unwrap().scan(&ScanRequest::rows(RowRange::ALL), None).unwrap();
     assert!(scan.next_row().unwrap().is_some());
     let began_with = metric(&engine, "level2_bytes");
     for minute in 0..60 {
         fill(&engine, ROWS, i64::from(minute) + 2);
         pass(&machine, Duration::from_secs(60));
         if minute % 10 == 4 {
-            engine.compact_range(TREE, &RowRange::ALL).unwrap();
+            engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
         }
         let want = if minute < 4 { 0..=began_with } else { began_with..=began_with };
         let held = metric(&engine, "obsolete_sst_bytes");
@@ -289,7 +290,14 @@ fn a_scan_held_for_an_hour_costs_what_it_began_with() {
     let all_resident = (0..1_000).any(|_| {
         let before = metric(&engine, "cache_misses_total");
         for row in 0..ROWS {
-            assert!(engine.get(TREE, &row.to_be_bytes(), FAMILY, b"q", None).unwrap().is_some());
+            assert!(
+                engine
+                    .tree(TREE)
+                    .unwrap()
+                    .get(ColumnOf::new(&row.to_be_bytes(), FAMILY, b"q"), None)
+                    .unwrap()
+                    .is_some()
+            );
         }
         metric(&engine, "cache_misses_total") == before
     });
@@ -319,7 +327,7 @@ fn overfill(engine: &Engine, timestamp: i64) {
         let mut batch = WriteBatch::new();
         let column = Column::of(FAMILY, b"q");
         batch.put(&row.to_be_bytes(), column, Timestamp(timestamp), &[7; 1000]);
-        engine.write(TREE, &batch).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
     }
 }
 
@@ -327,7 +335,7 @@ fn overfill(engine: &Engine, timestamp: i64) {
 fn memtables_wait_in_memory_while_a_tree_has_all_the_runs_it_may() {
     let machine = SimEnv::new(10);
     let options = Options { l0_runs_compact: 4, l0_runs_stall: 40, ..small() };
-    let most = engine::compaction::pick::runs_max(&options) as u64;
+    let most = engine::internals::runs_max(&options) as u64;
     assert_eq!(most, 6);
     let engine = open(&machine, options);
     // Who asks for a flush gets one.

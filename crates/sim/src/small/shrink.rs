@@ -3,11 +3,13 @@
 
 use super::{Act, Case, What};
 use crate::workload::Step;
+use engine::Options;
 use engine::batch::{Mutation, TimestampRange, WriteBatch};
-use engine::cell::{Kind, SequenceNumber, Timestamp};
+use engine::internals::Kind;
+use engine::internals::ReadPath;
+use engine::internals::Shape;
 use engine::merge_operator::Operand;
-use engine::options::{Options, ReadPath};
-use engine::shape::Shape;
+use engine::{SequenceNumber, Timestamp};
 use std::fmt::Write as _;
 
 /// The smallest case found that `fails`, as `case` does, within about `tries` tries.

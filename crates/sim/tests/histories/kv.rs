@@ -15,7 +15,7 @@ pub(crate) fn run(seed: u64) -> Result<(), String> {
     let mut rng = Rng::new(seed ^ 0x3a95);
     let machine = Machine::new(seed);
     let dir = Path::new("/data/map");
-    let mut kv = Kv::open_in(machine.env(), dir, small::options(&mut rng)).map_err(show)?;
+    let mut kv = Kv::open_with_env(machine.env(), dir, small::options(&mut rng)).map_err(show)?;
     let mut map = Map::new();
     let mut kept: Option<(Snapshot, Map)> = None;
     for step in 0..40 {
@@ -28,7 +28,7 @@ pub(crate) fn run(seed: u64) -> Result<(), String> {
                 kv.close().map_err(show)?;
                 drop(kv);
                 let options = small::options(&mut rng);
-                kv = Kv::open_in(machine.env(), dir, options).map_err(show)?;
+                kv = Kv::open_with_env(machine.env(), dir, options).map_err(show)?;
             }
             _ => {}
         }
@@ -49,8 +49,8 @@ fn show(error: engine::Error) -> String {
 fn step_once(kv: &mut Kv, map: &mut Map, machine: &Machine, rng: &mut Rng) -> engine::Result<()> {
     let tree = kv.engine().trees()[0];
     match rng.below(12) {
-        0 => kv.engine().flush(tree)?,
-        1 => kv.engine().compact_range(tree, &names::rows(rng))?,
+        0 => kv.engine().tree(tree)?.flush()?,
+        1 => kv.engine().tree(tree)?.compact_range(&names::rows(rng))?,
         2 => machine.work(),
         3 => {
             let mut sorted = Map::new();

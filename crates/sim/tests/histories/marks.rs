@@ -1,6 +1,6 @@
 //! The coverage marks of the engine, with how often each was hit.
 
-use engine::marks::Mark;
+use engine::internals::Mark;
 use std::fmt::Write as _;
 use std::time::Duration;
 

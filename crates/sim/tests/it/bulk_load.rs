@@ -4,12 +4,12 @@
 //! same load can be made again.
 
 use base::env::sim::{Fault, FaultPoint};
-use engine::ingest::sort::SORT_MEMORY_BYTES_MIN;
-use engine::options::{Durability, TreeOptions};
+use engine::internals::SORT_MEMORY_BYTES_MIN;
 use engine::{
     Column, Engine, Error, FamilyId, IngestOptions, ScanRequest, SortOptions, Timestamp, TreeId,
     WriteBatch,
 };
+use engine::{Durability, TreeOptions};
 use sim::machine::Machine;
 use sim::points::{Point, try_all};
 use sim::workload::small_options;
@@ -25,7 +25,7 @@ const PAYLOAD_BYTES: usize = 300 << 10;
 const VALUE_BYTES: usize = 12_000;
 
 fn open(machine: &Machine) -> engine::Result<Engine> {
-    Engine::open(machine.env(), Path::new(DIR), small_options(Durability::Sync))
+    Engine::open_with_env(machine.env(), Path::new(DIR), small_options(Durability::Sync))
 }
 
 fn column() -> Column<'static> {
@@ -44,9 +44,9 @@ fn begin(engine: &Engine) -> engine::Result<()> {
         for number in 0..ROWS {
             batch.put(row(number).as_bytes(), column(), Timestamp(1), &[0; VALUE_BYTES / 10]);
         }
-        engine.write(tree, &batch)?;
+        engine.tree(tree)?.write(&batch)?;
     }
-    engine.flush(TREES[0])
+    engine.tree(TREES[0]).and_then(|tree| tree.flush())
 }
 
 /// The whole load: what it writes is `value`.
@@ -58,7 +58,8 @@ fn load(engine: &Engine, value: u8) -> engine::Result<()> {
     }
     assert!(sorter.runs() > 1, "{} runs", sorter.runs());
     let mut sorted = sorter.finish()?;
-    let writers = TREES.map(|tree| engine.sst_writer(tree, &IngestOptions::default()));
+    let writers = TREES
+        .map(|tree| engine.tree(tree).and_then(|tree| tree.sst_writer(&IngestOptions::default())));
     let [mut first, mut second] = writers;
     while let Some((row, payload)) = sorted.next_row()? {
         for writer in [&mut first, &mut second] {
@@ -77,7 +78,10 @@ fn loaded(engine: &Engine) -> Result<Option<u8>, String> {
     let mut values = Vec::new();
     for tree in engine.trees() {
         let text = |error: Error| error.to_string();
-        let mut scan = engine.scan(tree, &ScanRequest::default(), None).map_err(text)?;
+        let mut scan = engine
+            .tree(tree)
+            .and_then(|tree| tree.scan(&ScanRequest::default(), None))
+            .map_err(text)?;
         while scan.next_row().map_err(text)?.is_some() {
             while let Some(cell) = scan.next_cell().map_err(text)? {
                 values.push(cell.value[0]);

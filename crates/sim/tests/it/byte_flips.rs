@@ -5,9 +5,9 @@
 //! every byte of every file.
 
 use base::env::Rng;
-use engine::cell::TreeId;
-use engine::semantics::model::OwnedRow;
-use engine::{Direction, Engine, Error, RowRange, ScanRequest};
+use engine::TreeId;
+use engine::internals::OwnedRow;
+use engine::{Corruption, Direction, Engine, Error, RowRange, ScanRequest};
 use sim::image::Image;
 use sim::machine::Machine;
 use sim::oracle::{Content, answer, content, difference};
@@ -47,7 +47,7 @@ pub(crate) fn store() -> Store {
 fn examine(store: &Store, image: &Image, damaged: &Path, rng: &mut Rng) -> Result<bool, String> {
     let machine = Machine::new(rng.next_u64());
     image.write(&*machine.env().fs, Path::new(DIR)).map_err(|error| error.to_string())?;
-    let engine = match Engine::open(machine.env(), Path::new(DIR), sample::options()) {
+    let engine = match Engine::open_with_env(machine.env(), Path::new(DIR), sample::options()) {
         Ok(engine) => engine,
         Err(error) => return blames(&error, damaged).map(|()| true),
     };
@@ -55,7 +55,9 @@ fn examine(store: &Store, image: &Image, damaged: &Path, rng: &mut Rng) -> Resul
     if rng.chance(10) {
         // Nor may damage be compacted away.
         for tree in engine.trees() {
-            if let Err(error) = engine.compact_range(tree, &RowRange::ALL) {
+            if let Err(error) =
+                engine.tree(tree).and_then(|tree| tree.compact_range(&RowRange::ALL))
+            {
                 blames(&error, damaged)?;
                 failed = true;
             }
@@ -101,7 +103,7 @@ fn compare(store: &Store, engine: &Engine, damaged: &Path, rng: &mut Rng) -> Res
 /// An error must name the damaged file and a place in it, or say that the version is unknown.
 fn blames(error: &Error, damaged: &Path) -> Result<(), String> {
     let right = match error {
-        Error::Corruption { file, .. } => file == &Path::new(DIR).join(damaged),
+        Error::Corruption(Corruption { file, .. }) => file == &Path::new(DIR).join(damaged),
         Error::Unusable { what, .. } => what.contains("newer"),
         _ => false,
     };
@@ -171,8 +173,8 @@ fn cut_manifest(store: &Store, name: &Path, len: usize) -> Result<(), String> {
     let mut image = store.image.clone();
     image.files.get_mut(name).expect("it is one of its files").truncate(len);
     image.write(&*machine.env().fs, Path::new(DIR)).map_err(|error| error.to_string())?;
-    match Engine::open(machine.env(), Path::new(DIR), sample::options()) {
-        Err(Error::Corruption { .. }) => Ok(()),
+    match Engine::open_with_env(machine.env(), Path::new(DIR), sample::options()) {
+        Err(Error::Corruption(_)) => Ok(()),
         Err(error) => Err(format!("cut to {len}: {error:?}")),
         Ok(engine) => {
             let mut found = content(&engine).map_err(|error| format!("cut to {len}: {error:?}"))?;

@@ -27,7 +27,7 @@ fn files(report: &Report) -> BTreeSet<PathBuf> {
 
 /// Damage that a check passes over changes nothing that the store holds.
 fn passes_over(store: &Store, machine: &Machine) -> Result<(), String> {
-    let engine = Engine::open(machine.env(), Path::new(DIR), sample::options());
+    let engine = Engine::open_with_env(machine.env(), Path::new(DIR), sample::options());
     let engine = engine.map_err(|error| format!("clean, and yet: {error}"))?;
     let found = content(&engine).map_err(|error| format!("clean, and yet: {error}"))?;
     if found == store.content { Ok(()) } else { Err("clean, with other content".to_owned()) }

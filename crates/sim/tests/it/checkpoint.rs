@@ -2,8 +2,8 @@
 //! was not finished does not open; and the engine it was taken of is none the worse for it.
 
 use base::env::sim::{Fault, FaultPoint};
+use engine::Durability;
 use engine::check::check_dir;
-use engine::options::Durability;
 use engine::{Engine, Error, RowRange};
 use sim::machine::Machine;
 use sim::oracle::{Content, content};
@@ -37,7 +37,7 @@ fn holds(machine: &Machine, expected: &Content) -> Result<(), String> {
         return Err(format!("{:?}", checked.findings));
     }
     let options = small_options(Durability::Sync);
-    let copy = Engine::open(machine.env(), Path::new(INTO), options);
+    let copy = Engine::open_with_env(machine.env(), Path::new(INTO), options);
     let copy = copy.map_err(|error| error.to_string())?;
     let found = content(&copy).map_err(|error| error.to_string())?;
     if found == *expected { Ok(()) } else { Err("the checkpoint holds something else".to_owned()) }
@@ -53,7 +53,7 @@ fn a_checkpoint_holds_its_moment_whatever_comes_after() {
             let _ = session.step(&step);
         }
         for tree in session.engine().trees() {
-            session.engine().compact_range(tree, &RowRange::ALL).unwrap();
+            session.engine().tree(tree).unwrap().compact_range(&RowRange::ALL).unwrap();
         }
         holds(session.machine(), &shown).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         let again = session.engine().checkpoint(Path::new(INTO));
@@ -85,14 +85,14 @@ fn power_lost_while_a_checkpoint_is_made_leaves_none_or_a_whole_one() {
             return Err("the engine lost something".to_owned());
         }
         let options = small_options(Durability::Sync);
-        match Engine::open(session.machine().env(), Path::new(INTO), options) {
+        match Engine::open_with_env(session.machine().env(), Path::new(INTO), options) {
             // Nothing but an empty directory: the copy was not begun, or it was cleaned up.
             Ok(copy) if copy.trees().is_empty() => Ok(()),
             Ok(copy) => {
                 drop(copy);
                 holds(session.machine(), &shown)
             }
-            Err(Error::Corruption { .. } | Error::Unusable { .. }) => Ok(()),
+            Err(Error::Corruption(_) | Error::Unusable { .. }) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     });

@@ -2,9 +2,9 @@
 //! one way, while flushes and compactions run.
 
 use base::env::Rng;
-use engine::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
-use engine::options::{Durability, Options, TreeOptions};
-use engine::{Engine, RowRange, ScanRequest, Snapshot, WriteBatch};
+use engine::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
+use engine::{ColumnOf, Engine, RowRange, ScanRequest, Snapshot, WriteBatch};
+use engine::{Durability, Options, TreeOptions};
 use sim::oracle::answer;
 use sim::workload::small_options;
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ fn write(engine: &Engine, writer: u64, acknowledged: &AtomicU64, stop: &AtomicBo
     let mut round = acknowledged.load(Ordering::Relaxed);
     loop {
         round += 1;
-        let last = engine.write(TREE, &batch(writer, round, &mut rng)).unwrap();
+        let last = engine.tree(TREE).unwrap().write(&batch(writer, round, &mut rng)).unwrap();
         assert!(last > before, "numbers grow");
         before = last;
         acknowledged.store(round, Ordering::Release);
@@ -94,7 +94,9 @@ fn read(engine: &Engine, reader: u64, acknowledged: &[AtomicU64], stop: &AtomicB
             let before = last.get(&writer).copied().unwrap_or(0);
             assert!(seen >= before, "writer {writer}: round {before} seen before {seen}");
             let row = format!("{}/{writer}", rng.below(ROWS));
-            let got = engine.get(TREE, row.as_bytes(), FamilyId(1), b"round", Some(&snapshot));
+            let got = engine.tree(TREE).and_then(|tree| {
+                tree.get(ColumnOf::new(row.as_bytes(), FamilyId(1), b"round"), Some(&snapshot))
+            });
             let got =
                 got.unwrap().map_or(0, |(_, v)| u64::from_be_bytes(v[..8].try_into().unwrap()));
             assert_eq!(got, seen, "a get and a scan at {:?}", snapshot.sequence());
@@ -116,9 +118,9 @@ fn shake(engine: &Engine, stop: &AtomicBool) {
     let mut rng = Rng::new(77);
     while !stop.load(Ordering::Relaxed) {
         match rng.below(4) {
-            0 => engine.flush(TREE).unwrap(),
-            1 => engine.compact_range(TREE, &sim::names::rows(&mut rng)).unwrap(),
-            2 => engine.compact_range(TREE, &RowRange::prefix(b"3")).unwrap(),
+            0 => engine.tree(TREE).unwrap().flush().unwrap(),
+            1 => engine.tree(TREE).unwrap().compact_range(&sim::names::rows(&mut rng)).unwrap(),
+            2 => engine.tree(TREE).unwrap().compact_range(&RowRange::prefix(b"3")).unwrap(),
             _ => std::thread::sleep(Duration::from_millis(rng.below(20))),
         }
     }
@@ -165,7 +167,7 @@ fn stopping(stop: &AtomicBool, work: impl FnOnce()) {
 fn threads_agree(durability: Durability) {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { l0_runs_stall: 8, ..small_options(durability) };
-    let open = || Engine::open(base::env::Env::real(2), dir.path(), options.clone()).unwrap();
+    let open = || Engine::open(dir.path(), options.clone()).unwrap();
     let engine = open();
     engine
         .create_tree(TREE, TreeOptions { block_bytes: 1 << 10, ..TreeOptions::default() })

@@ -8,8 +8,8 @@
 use crate::sick_disk::{again, go_on, heal};
 use base::env::Rng;
 use base::env::sim::{Call, Fault, FaultPoint};
+use engine::Durability;
 use engine::check::check_dir;
-use engine::options::Durability;
 use engine::{Column, Error, FamilyId, Timestamp, TreeId, WriteBatch};
 use sim::machine::Machine;
 use sim::oracle::Trouble;

@@ -84,7 +84,8 @@ fn stores_of_every_step_open_and_hold_what_they_held() {
             let checked = check_dir(&Env::real(1), scratch.path(), &mut |_| ()).unwrap();
             assert_eq!(checked.findings, [], "{case}");
             assert_eq!(repaired(scratch.path()), expected, "{case}");
-            let open = || Engine::open(Env::real(1), scratch.path(), sample::options()).unwrap();
+            let open =
+                || Engine::open_with_env(Env::real(1), scratch.path(), sample::options()).unwrap();
             let engine = open();
             assert_eq!(content(&engine), expected, "{case}");
             write_and_compact(&engine);
@@ -101,7 +102,7 @@ fn repaired(dir: &Path) -> String {
     let into = tempfile::tempdir().unwrap();
     let report = repair_dir(&Env::real(1), dir, into.path(), &mut |_| ()).unwrap();
     assert!(report.is_complete(), "{report:?}");
-    content(&Engine::open(Env::real(1), into.path(), sample::options()).unwrap())
+    content(&Engine::open_with_env(Env::real(1), into.path(), sample::options()).unwrap())
 }
 
 /// Rewrites what is old, with something new in it.
@@ -110,8 +111,8 @@ fn write_and_compact(engine: &Engine) {
         let mut batch = WriteBatch::new();
         let column = engine::Column::of(engine::FamilyId(9), b"new");
         batch.put(b"row-new", column, engine::Timestamp(1), b"value");
-        engine.write(tree, &batch).unwrap();
-        engine.compact_range(tree, &RowRange::ALL).unwrap();
+        engine.tree(tree).unwrap().write(&batch).unwrap();
+        engine.tree(tree).unwrap().compact_range(&RowRange::ALL).unwrap();
     }
 }
 
@@ -162,7 +163,7 @@ fn what_is_newer_is_refused_with_file_versions_and_what_to_do() {
         image.write(&RealFileSystem, &dir).unwrap();
         let env = || Env::real(1);
         let refusals = [
-            Engine::open(env(), &dir, sample::options()).map(drop),
+            Engine::open_with_env(env(), &dir, sample::options()).map(drop),
             check_dir(&env(), &dir, &mut |_| ()).map(drop),
             repair_dir(&env(), &dir, &into, &mut |_| ()).map(drop),
         ];

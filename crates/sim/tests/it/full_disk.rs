@@ -2,8 +2,8 @@
 //! returns writes resume by themselves. Nothing acknowledged is lost, not even if the power goes.
 
 use base::env::Rng;
+use engine::Durability;
 use engine::Error;
-use engine::options::Durability;
 use sim::machine::Machine;
 use sim::oracle::Trouble;
 use sim::points::{Point, number, try_all};

@@ -1,8 +1,8 @@
 //! A clock that jumps and a budget of memory that is too small change no answer and lose nothing.
 
 use base::env::Rng;
-use engine::options::{Durability, Options};
 use engine::{Column, FamilyId, Timestamp, TreeId, WriteBatch};
+use engine::{Durability, Options};
 use sim::machine::Machine;
 use sim::points::{Point, number, try_all};
 use sim::session::Session;

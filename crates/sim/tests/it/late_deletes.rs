@@ -7,14 +7,15 @@
 
 use base::env::Rng;
 use base::testing::block_on;
+use engine::Options;
+use engine::OwnedCell;
 use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
-use engine::options::Options;
-use engine::request::{Columns, Direction};
-use engine::semantics::model::{OwnedCell, OwnedRow};
+use engine::internals::OwnedRow;
 use engine::{
     Cell, Column, ColumnOf, Engine, FamilyId, RowEnd, RowRange, RowSelection, ScanRequest,
-    Snapshot, Timestamp, TimestampRange, TreeId, TreeOptions, TreeReader, WriteBatch,
+    Snapshot, Timestamp, TimestampRange, Tree, TreeId, TreeOptions, WriteBatch,
 };
+use engine::{Columns, Direction};
 use sim::machine::Machine;
 use sim::points::{Point, number, try_all, wanted};
 use std::ops::ControlFlow;
@@ -67,9 +68,9 @@ impl ElisionPolicy for Rules {
 fn open(machine: &Machine, rules: &Rules) -> Engine {
     let (memory_bytes_max, cache_bytes_max) = (16 << 20, Some(1 << 20));
     let options = Options { memory_bytes_max, cache_bytes_max, ..Options::default() };
-    let engine = Engine::open(machine.env(), Path::new("/data"), options).unwrap();
+    let engine = Engine::open_with_env(machine.env(), Path::new("/data"), options).unwrap();
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
-    engine.set_elision_rules(TREE, Arc::new(rules.clone())).unwrap();
+    engine.tree(TREE).unwrap().set_elision_rules(Arc::new(rules.clone())).unwrap();
     engine
 }
 
@@ -85,7 +86,7 @@ fn at(time: i64) -> TimestampRange {
 fn write(engine: &Engine, change: impl FnOnce(&mut WriteBatch)) {
     let mut batch = WriteBatch::new();
     change(&mut batch);
-    engine.write(TREE, &batch).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
 }
 
 fn owned(cell: &Cell<'_>) -> OwnedCell {
@@ -94,7 +95,7 @@ fn owned(cell: &Cell<'_>) -> OwnedCell {
 }
 
 /// The rows from `a` to `e` with the newest `versions` of each column, by a scan.
-fn scan(tree: &TreeReader, snapshot: &Snapshot, versions: u32, way: Direction) -> Vec<OwnedRow> {
+fn scan(tree: &Tree, snapshot: &Snapshot, versions: u32, way: Direction) -> Vec<OwnedRow> {
     let rows = ScanRequest::rows(RowRange::ALL);
     let request = ScanRequest { versions_max: Some(versions), direction: way, ..rows };
     let mut scan = tree.scan(&request, Some(snapshot)).unwrap();
@@ -114,7 +115,7 @@ fn scan(tree: &TreeReader, snapshot: &Snapshot, versions: u32, way: Direction) -
 
 /// What differs from `expected` at `snapshot`, asked in every way.
 fn difference(
-    tree: &TreeReader,
+    tree: &Tree,
     snapshot: &Snapshot,
     versions: u32,
     expected: &[OwnedRow],
@@ -193,7 +194,7 @@ fn compacted_while_deleted(engine: &Engine, rules: &Rules) -> Seen {
             batch.put(b"c", column(b"q"), Timestamp(time), b"value");
         }
     });
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     let seen = Arc::new(Mutex::new(None));
     let (user, sees) = (engine.clone(), Arc::clone(&seen));
     let act = move || {
@@ -202,7 +203,7 @@ fn compacted_while_deleted(engine: &Engine, rules: &Rules) -> Seen {
     };
     // The fourth question is about row "c": row "a" is decided.
     *rules.act.lock().unwrap() = Some((4, Box::new(act)));
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     let seen = seen.lock().unwrap().take();
     let seen = seen.expect("the compaction asked about row c");
     assert_eq!(seen.rows[0].1[0].timestamp, Timestamp(1), "the older version is back");
@@ -225,8 +226,8 @@ fn a_snapshot_with_a_delete_amid_a_compaction_keeps_the_cell_that_it_brings_back
     write(&engine, |batch| batch.put(b"b", column(b"q"), Timestamp(1), b"value"));
     assert_eq!(Seen::now(&engine, 1).rows[0].0, b"b");
     // What comes after does not matter: flushes, compactions, the first of two handles dropped.
-    engine.flush(TREE).unwrap();
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     drop(snapshot);
     seen.check(&engine, 1).unwrap();
     // Its files go with it.
@@ -294,7 +295,7 @@ fn compact(engine: &Engine, rules: &Rules, seen: &Arc<Mutex<Vec<Seen>>>, rng: &m
         sees.lock().unwrap().push(Seen::now(&user, versions));
     };
     *rules.act.lock().unwrap() = Some((cells, Box::new(act)));
-    engine.compact_range(TREE, &RowRange::ALL).unwrap();
+    engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     *rules.act.lock().unwrap() = None;
 }
 
@@ -307,7 +308,7 @@ fn history(seed: u64) -> Result<(), String> {
         match rng.below(12) {
             0 => seen.lock().unwrap().push(Seen::now(&engine, rules.versions)),
             1 | 2 => seen.lock().unwrap().clear(),
-            3 => engine.flush(TREE).unwrap(),
+            3 => engine.tree(TREE).unwrap().flush().unwrap(),
             4 | 5 => compact(&engine, &rules, &seen, &mut rng),
             _ => {
                 write(&engine, |batch| change(&mut rng, batch));

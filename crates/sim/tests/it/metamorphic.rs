@@ -5,8 +5,9 @@
 
 use base::env::Rng;
 use base::env::{Env, OneByOne};
-use engine::cell::TreeId;
-use engine::options::{BackgroundRate, Durability, Options, ReadPath};
+use engine::TreeId;
+use engine::internals::ReadPath;
+use engine::{BackgroundRate, Durability, Options};
 use sim::machine::Machine;
 use sim::oracle::Trouble;
 use sim::points::{Point, number, try_all, wanted};

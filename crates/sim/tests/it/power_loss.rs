@@ -7,8 +7,8 @@
 
 use base::env::Rng;
 use base::env::sim::{Call, Fault, FaultPoint};
-use engine::options::{Compression, Durability, Options, TreeOptions};
 use engine::{Column, Engine, FamilyId, IngestOptions, RowRange, Timestamp, TreeId, WriteBatch};
+use engine::{Compression, Durability, Options, TreeOptions};
 use sim::machine::Machine;
 use sim::oracle::Trouble;
 use sim::points::{Point, number, try_all};
@@ -233,12 +233,14 @@ fn power_loss_leaves_a_prefix_in_bulk_mode() {
 fn numbers_of_a_dropped_tree_are_not_given_out_again() {
     let mut machine = Machine::new(1);
     let options = || Options { memtable_bytes_max: 64 << 20, ..small_options(Durability::None) };
-    let open = |machine: &Machine| Engine::open(machine.env(), Path::new(DIR), options()).unwrap();
+    let open = |machine: &Machine| {
+        Engine::open_with_env(machine.env(), Path::new(DIR), options()).unwrap()
+    };
     let write = |engine: &Engine, tree: TreeId| {
         let mut batch = WriteBatch::new();
         let column = Column::of(FamilyId(1), b"q");
         batch.put(b"row", column, Timestamp(1), &[7; 40 << 10]);
-        engine.write(tree, &batch).unwrap()
+        engine.tree(tree).unwrap().write(&batch).unwrap()
     };
     let (dropped, kept) = (TreeId(1), TreeId(2));
     let engine = open(&machine);

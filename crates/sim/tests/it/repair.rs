@@ -11,12 +11,12 @@ use base::env::sim::{Fault, FaultPoint};
 
 use base::env::Rng;
 use engine::batch::{FrozenBatch, Mutation, WriteBatch};
-use engine::cell::{Column, FamilyId, Timestamp, TreeId};
 use engine::check::check_dir;
-use engine::log::LogReader;
+use engine::internals::LogReader;
+use engine::internals::OwnedRow;
 use engine::repair::{Lost, RepairReport, repair_dir};
-use engine::semantics::model::OwnedRow;
-use engine::{Engine, Error, RowRange, SequenceNumber};
+use engine::{Column, FamilyId, Timestamp, TreeId};
+use engine::{ColumnOf, Engine, Error, RowRange, SequenceNumber};
 use sim::image::Image;
 use sim::machine::Machine;
 use sim::oracle::content;
@@ -134,12 +134,16 @@ impl Expected {
         batch.put(b"row-new", column, Timestamp(7), b"value");
         let trees = engine.trees();
         for tree in &trees {
-            engine.write(*tree, &batch).map_err(told)?;
+            engine.tree(*tree).and_then(|tree| tree.write(&batch)).map_err(told)?;
         }
         drop(engine);
-        let engine = Engine::open(env, Path::new(INTO), sample::options()).map_err(told)?;
+        let engine =
+            Engine::open_with_env(env, Path::new(INTO), sample::options()).map_err(told)?;
         for tree in trees {
-            let found = engine.get(tree, b"row-new", FamilyId(1), b"new", None).map_err(told)?;
+            let found = engine
+                .tree(tree)
+                .and_then(|tree| tree.get(ColumnOf::new(b"row-new", FamilyId(1), b"new"), None))
+                .map_err(told)?;
             if found.is_none() {
                 return Err(format!("{tree:?} lost what was written after the repair"));
             }
@@ -179,10 +183,14 @@ impl Expected {
         if !checked.is_clean() || !checked.notes.is_empty() {
             return Err(format!("{:?} {:?}", checked.findings, checked.notes));
         }
-        let engine = Engine::open(env, into, sample::options()).map_err(|e| e.to_string())?;
+        let engine =
+            Engine::open_with_env(env, into, sample::options()).map_err(|e| e.to_string())?;
         self.compare(&report, &engine)?;
         for tree in engine.trees() {
-            engine.compact_range(tree, &RowRange::ALL).map_err(|error| error.to_string())?;
+            engine
+                .tree(tree)
+                .and_then(|tree| tree.compact_range(&RowRange::ALL))
+                .map_err(|error| error.to_string())?;
         }
         self.compare(&report, &engine)?;
         self.write(engine, machine.env())?;
@@ -294,12 +302,12 @@ fn a_repair_that_fails_leaves_nothing_that_opens() {
         match check_dir(&env, into, &mut |_| ()) {
             Err(Error::Unusable { .. }) => {}
             Ok(report) if report.is_clean() => {
-                let engine = Engine::open(env, into, sample::options()).unwrap();
+                let engine = Engine::open_with_env(env, into, sample::options()).unwrap();
                 let report = RepairReport::default();
                 expected.compare(&report, &engine).unwrap_or_else(|what| panic!("{at}: {what}"));
             }
             Ok(report) => {
-                let engine = Engine::open(env, into, sample::options());
+                let engine = Engine::open_with_env(env, into, sample::options());
                 assert!(engine.is_err(), "{at}: opens, and yet {:?}", report.findings);
             }
             Err(error) => panic!("{at}: {error}"),
@@ -330,7 +338,9 @@ fn a_full_disk_ends_a_repair_with_its_name_and_nothing_left_behind() {
         machine.set_capacity(Some(before + room));
         let repaired = repair_dir(&machine.env(), Path::new(DIR), Path::new(INTO), &mut |_| ());
         match repaired {
-            Err(Error::NoSpace { path }) => assert!(path.starts_with(INTO), "{}", path.display()),
+            Err(Error::NoSpace { path, .. }) => {
+                assert!(path.starts_with(INTO), "{}", path.display())
+            }
             other => panic!("with {room} of {needed} bytes: {other:?}"),
         }
         assert_eq!(left_behind(&machine), Vec::<PathBuf>::new(), "with {room} bytes");
@@ -351,11 +361,12 @@ fn a_sick_disk_is_survived_or_ends_a_repair() {
             match repaired {
                 Ok(report) => {
                     let engine =
-                        Engine::open(machine.env(), Path::new(INTO), sample::options()).unwrap();
+                        Engine::open_with_env(machine.env(), Path::new(INTO), sample::options())
+                            .unwrap();
                     let compared = expected.compare(&report, &engine);
                     compared.unwrap_or_else(|what| panic!("{point:?} {after}: {what}"));
                 }
-                Err(Error::Io { .. } | Error::Corruption { .. }) => {}
+                Err(Error::Io { .. } | Error::Corruption(_)) => {}
                 Err(error) => panic!("{point:?} {after}: {error:?}"),
             }
             if !came {

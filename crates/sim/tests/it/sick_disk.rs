@@ -3,8 +3,8 @@
 
 use base::env::Rng;
 use base::env::sim::{Fault, FaultPoint};
+use engine::Durability;
 use engine::batch::WriteBatch;
-use engine::options::Durability;
 use engine::{Column, Error, FamilyId, Timestamp};
 use sim::machine::Machine;
 use sim::oracle::Trouble;

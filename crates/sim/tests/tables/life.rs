@@ -91,7 +91,7 @@ impl Life {
 
     fn open(&mut self, world: &World) -> Result<(), String> {
         let env = Env { clock: self.clock.clone(), ..self.machine.env() };
-        let engine = Engine::open(env, Path::new("/data/table"), world.options.clone());
+        let engine = Engine::open_with_env(env, Path::new("/data/table"), world.options.clone());
         let engine = engine.map_err(show)?;
         let local = Local::open_shaped(engine.clone(), self.clock.clone(), world.shape);
         self.model.open_after(engine.commit_micros());
@@ -148,11 +148,13 @@ impl Life {
                 self.engine()
                     .trees()
                     .into_iter()
-                    .try_for_each(|tree| self.engine().flush(tree))
+                    .try_for_each(|tree| self.engine().tree(tree).and_then(|tree| tree.flush()))
                     .map_err(show)?;
             }
             What::Compact => {
-                let compact = |tree| self.engine().compact_range(tree, &RowRange::ALL);
+                let compact = |tree| {
+                    self.engine().tree(tree).and_then(|tree| tree.compact_range(&RowRange::ALL))
+                };
                 self.engine().trees().into_iter().try_for_each(compact).map_err(show)?;
             }
             What::Work(jobs) => (0..*jobs).for_each(|_| self.machine.work()),

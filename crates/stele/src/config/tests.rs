@@ -23,7 +23,7 @@ fn documented_defaults_are_the_real_ones() {
         ("drain_seconds", config.drain.as_secs().to_string()),
         ("log_format", "text".into()),
         ("log_level", config.log_level),
-        ("background_threads", config.background_threads.to_string()),
+        ("background_threads", config.engine.background_threads.to_string()),
         ("memory_bytes_max", ByteSize(config.engine.memory_bytes_max as u64).to_string()),
         ("cache_bytes_max", "all of the budget that is not otherwise used".into()),
         ("direct_reads", config.engine.direct_reads.to_string()),

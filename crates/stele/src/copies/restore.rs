@@ -49,7 +49,8 @@ fn check(dir: &Path) -> backup::Result<()> {
         None => Ok(()),
         Some(finding) => {
             let (file, offset) = (finding.file, finding.offset);
-            Err(engine::Error::Corruption { file, offset, what: finding.what }.into())
+            Err(engine::Error::Corruption(engine::Corruption { file, offset, what: finding.what })
+                .into())
         }
     }
 }

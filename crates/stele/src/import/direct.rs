@@ -3,7 +3,7 @@
 use super::target::{Failure, Target};
 use anyhow::{Context, Result};
 use async_trait::async_trait;
-use base::env::{Env, SystemClock};
+use base::env::SystemClock;
 use bytes::Bytes;
 use engine::{Engine, Options, Timestamp, TimestampRange};
 use std::ops::Bound;
@@ -14,9 +14,6 @@ use table::{
     CreateTable, Error, FamilyChange, FamilySpec, Local, Pieces, ReadRows, RowFilter, RowMutations,
     RowSet, Store, TableName,
 };
-
-/// Threads for flushes and compactions.
-const BACKGROUND_THREADS: usize = 2;
 
 /// An open data directory.
 pub(crate) struct Direct {
@@ -29,8 +26,7 @@ impl Direct {
     /// Opens `dir`, creating it if it is missing. Blocks.
     pub(crate) fn open(dir: &Path, table: TableName) -> Result<Self> {
         let context = || format!("could not open the data directory {}", dir.display());
-        let engine = Engine::open(Env::real(BACKGROUND_THREADS), dir, Options::default())
-            .with_context(context)?;
+        let engine = Engine::open(dir, Options::default()).with_context(context)?;
         let store = Local::open(engine.clone(), Arc::new(SystemClock)).with_context(context)?;
         Ok(Self { engine, store, table })
     }

@@ -59,7 +59,7 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<ExitCode> {
     let flushed = out.flush();
     match shown {
         // The reader of a pipe (`head`) has seen enough.
-        Err(Error::Io { op: "write", kind: ErrorKind::BrokenPipe, .. }) => {}
+        Err(Error::Io { op: "write", source, .. }) if source.kind() == ErrorKind::BrokenPipe => {}
         Err(Error::InvalidArgument(what)) => return Err(ConfigError(what).into()),
         Err(error) => return Err(error).context("the dump is incomplete"),
         Ok(()) => match flushed {

@@ -71,7 +71,7 @@ fn resolved(path: &Path) -> Result<PathBuf> {
 
 /// Opens the new directory and makes its tables fit its trees; says what that took.
 fn adopt(env: Env, into: &Path) -> Result<Vec<String>> {
-    let engine = Engine::open(env, into, Options::default())?;
+    let engine = Engine::open_with_env(env, into, Options::default())?;
     let done = adopt_trees(&engine, SystemClock.now_micros())?;
     engine.close()?;
     Ok(done)

@@ -4,7 +4,7 @@ use crate::config::ConfigError;
 use crate::import::source::SourceArgs;
 use crate::size::ByteSize;
 use clap::Args;
-use engine::ingest::sort::SORT_MEMORY_BYTES_MIN;
+use engine::internals::SORT_MEMORY_BYTES_MIN;
 use engine::{Compression, IngestOptions, SortOptions};
 use std::path::PathBuf;
 

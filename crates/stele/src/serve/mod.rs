@@ -19,7 +19,7 @@ mod state;
 use crate::config::{Config, ServeArgs, describe_durability};
 use crate::logging;
 use anyhow::{Context, anyhow};
-use base::env::{Env, SystemClock};
+use base::env::SystemClock;
 use base::rss_monitor::RssMonitor;
 use engine::Engine;
 use observe::Observe;
@@ -117,10 +117,9 @@ struct Addresses {
 /// Opens the data directory and its tables.
 async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<Local>)> {
     let (dir, options) = (config.data_dir.clone(), config.engine.clone());
-    let threads = config.background_threads;
     let opened = tokio::task::spawn_blocking(move || {
         let context = || format!("could not open the data directory {}", dir.display());
-        let engine = Engine::open(Env::real(threads), &dir, options).with_context(context)?;
+        let engine = Engine::open(&dir, options).with_context(context)?;
         let store = Local::open(engine.clone(), Arc::new(SystemClock)).with_context(context)?;
         anyhow::Ok((engine, store))
     });

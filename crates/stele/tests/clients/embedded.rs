@@ -40,12 +40,12 @@ const SERVERS_STORE: &str = "servers-store";
 /// Makes the store of a server, with a cell in a tree.
 fn make_servers_store(dir: &Path) {
     let tree = TreeId(16);
-    let engine = Engine::open(base::env::Env::real(1), dir, Options::default()).unwrap();
+    let engine = Engine::open_with_env(base::env::Env::real(1), dir, Options::default()).unwrap();
     engine.claim(Owner::Server).unwrap();
     engine.create_tree(tree, TreeOptions::default()).unwrap();
     let mut batch = WriteBatch::new();
     batch.put(b"row", Column::of(FamilyId(1), b"q"), Timestamp(1), b"value");
-    engine.write(tree, &batch).unwrap();
+    engine.tree(tree).unwrap().write(&batch).unwrap();
     engine.close().unwrap();
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 const TREES: [TreeId; 2] = [TreeId(1), TreeId(40)];
 
 fn open(dir: &Path) -> Engine {
-    Engine::open(base::env::Env::real(1), dir, Options::default()).unwrap()
+    Engine::open_with_env(base::env::Env::real(1), dir, Options::default()).unwrap()
 }
 
 fn put(engine: &Engine, tree: TreeId, row: &str) -> engine::Result<()> {
@@ -18,7 +18,7 @@ fn put(engine: &Engine, tree: TreeId, row: &str) -> engine::Result<()> {
         let column = Column::of(FamilyId(family), b"q");
         batch.put(row.as_bytes(), column, Timestamp(1_000), format!("{}", tree.0).as_bytes());
     }
-    engine.write(tree, &batch).map(drop)
+    engine.tree(tree).and_then(|tree| tree.write(&batch)).map(drop)
 }
 
 #[test]

@@ -68,21 +68,25 @@ fn flip(file: &Path, at: usize) {
 /// As docs/embedding.md says: the tables are trees, and the server finds all as it was.
 #[test]
 fn a_servers_directory_opens_with_the_engine_alone() {
-    use engine::{Engine, FamilyId, Options, ScanRequest};
+    use engine::{ColumnOf, Engine, FamilyId, Options, ScanRequest};
     let root = tempfile::tempdir().unwrap();
     let dir = used_directory(root.path());
-    let engine = Engine::open(base::env::Env::real(1), &dir, Options::default()).unwrap();
+    let engine = Engine::open_with_env(base::env::Env::real(1), &dir, Options::default()).unwrap();
     let trees = engine.trees();
     engine.claim(engine::Owner::Server).unwrap();
     let [_system, table] = trees[..] else { panic!("{trees:?}") };
-    let mut scan = engine.scan(table, &ScanRequest::default(), None).unwrap();
+    let mut scan = engine.tree(table).unwrap().scan(&ScanRequest::default(), None).unwrap();
     for number in 0..4000 {
         assert_eq!(scan.next_row().unwrap(), Some(format!("row{number:05}").as_bytes()));
         let cell = scan.next_cell().unwrap().unwrap();
         assert_eq!((cell.qualifier, cell.value), (&b"v"[..], &[b'v'; 80][..]));
     }
     assert_eq!(scan.next_row().unwrap(), None);
-    let got = engine.get(table, b"row00042", FamilyId(1), b"v", None).unwrap();
+    let got = engine
+        .tree(table)
+        .unwrap()
+        .get(ColumnOf::new(b"row00042", FamilyId(1), b"v"), None)
+        .unwrap();
     assert_eq!(got.unwrap().1, [b'v'; 80]);
     drop((scan, engine));
     let mut server = Server::start(&dir, &SMALL);
@@ -149,7 +153,7 @@ fn a_table_without_its_tree_is_found_by_name_and_a_server_refuses_it() {
     use engine::{Engine, Options, Owner};
     let root = tempfile::tempdir().unwrap();
     let dir = used_directory(root.path());
-    let engine = Engine::open(base::env::Env::real(1), &dir, Options::default()).unwrap();
+    let engine = Engine::open_with_env(base::env::Env::real(1), &dir, Options::default()).unwrap();
     engine.claim(Owner::Server).unwrap();
     let [_system, table] = engine.trees()[..] else { panic!("{:?}", engine.trees()) };
     engine.drop_tree(table).unwrap();

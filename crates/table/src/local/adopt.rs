@@ -100,7 +100,7 @@ fn create_missing(
     let there: BTreeSet<TreeId> = engine.trees().into_iter().collect();
     for tree in trees.iter().filter(|tree| !there.contains(tree)) {
         match engine.create_tree(*tree, TreeOptions::default()) {
-            Ok(()) => done.push(format!(
+            Ok(_) => done.push(format!(
                 "tree {} of table {table} is lost; the table is now empty there",
                 tree.0
             )),
@@ -134,7 +134,7 @@ fn table_of(engine: &Engine, tree: TreeId, now_micros: i64) -> Result<Option<Tab
 /// The families that any cell of the tree has.
 fn families_of(engine: &Engine, tree: TreeId) -> Result<BTreeSet<FamilyId>> {
     let mut families = BTreeSet::new();
-    let mut scan = engine.scan(tree, &ScanRequest::rows(RowRange::ALL), None)?;
+    let mut scan = engine.tree(tree)?.scan(&ScanRequest::rows(RowRange::ALL), None)?;
     while scan.next_row()?.is_some() {
         while let Some(cell) = scan.next_cell()? {
             families.insert(cell.family);

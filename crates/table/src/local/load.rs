@@ -119,7 +119,8 @@ impl TableLoad {
         if self.writing.as_ref().is_none_or(|(writing, _)| *writing != tablet) {
             self.end_tablet()?;
             let tree = self.table.schema.tablets[tablet].tree;
-            let writer = self.core.engine.sst_writer(tree, &self.options);
+            let writer =
+                self.core.engine.tree(tree).and_then(|tree| tree.sst_writer(&self.options));
             let writer = writer.map_err(|error| of_engine(error, &self.table))?;
             self.writing = Some((tablet, writer));
         }

@@ -77,14 +77,14 @@ impl EngineMeta {
     }
 
     fn write(&self, batch: &WriteBatch) -> Result<()> {
-        self.engine.write(SYSTEM_TREE, batch)?;
+        self.engine.tree(SYSTEM_TREE)?.write(batch)?;
         // Whatever the durability of the log: the trees this change is about are next.
         Ok(self.engine.sync()?)
     }
 
     /// Calls `each` with row and value of every cell in `rows`.
     fn read(&self, rows: RowRange, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
-        let mut scan = self.engine.scan(SYSTEM_TREE, &ScanRequest::rows(rows), None)?;
+        let mut scan = self.engine.tree(SYSTEM_TREE)?.scan(&ScanRequest::rows(rows), None)?;
         while let Some(row) = scan.next_row()? {
             let row = row.to_vec();
             if let Some(cell) = scan.next_cell()? {

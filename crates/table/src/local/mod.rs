@@ -169,7 +169,7 @@ impl Local {
                     let text = format!("table {} uses tree {}", schema.name, tablet.tree.0);
                     return Err(Error::DataLoss(format!("{text}, which is missing or taken")));
                 }
-                engine.set_elision_rules(tablet.tree, rules.clone())?;
+                engine.tree(tablet.tree)?.set_elision_rules(rules.clone())?;
             }
             tables.insert(schema.name.clone(), Arc::new(Table::new(schema)));
         }

@@ -239,7 +239,10 @@ impl Reader {
             }
             let Some((tree, rows)) = self.parts.pop_front() else { return Ok(false) };
             self.request.rows = rows;
-            let scan = self.engine.scan(tree, &self.request, self.snapshot.as_ref());
+            let scan = self
+                .engine
+                .tree(tree)
+                .and_then(|tree| tree.scan(&self.request, self.snapshot.as_ref()));
             self.scan = Some(scan.map_err(|error| gone(error, &self.pass.table))?);
         }
     }

@@ -130,7 +130,11 @@ impl Core {
         let tablets = &table.schema.tablets;
         let bytes: Vec<u64> = tablets
             .iter()
-            .map(|tablet| self.engine.approximate_bytes(tablet.tree, &RowRange::ALL))
+            .map(|tablet| {
+                self.engine
+                    .tree(tablet.tree)
+                    .and_then(|tree| tree.approximate_bytes(&RowRange::ALL))
+            })
             .collect::<Result<_, _>>()?;
         let part_bytes = bytes.iter().sum::<u64>() / self.shape.sample_parts as u64;
         let part_bytes = part_bytes.max(self.shape.sample_bytes_min as u64);
@@ -138,7 +142,7 @@ impl Core {
         let mut before = 0;
         for (at, tablet) in tablets.iter().enumerate() {
             let end = tablets.get(at + 1).map(|next| next.start.clone()).unwrap_or_default();
-            for (key, offset) in self.engine.sample_rows(tablet.tree, part_bytes)? {
+            for (key, offset) in self.engine.tree(tablet.tree)?.sample_rows(part_bytes)? {
                 let last = samples.last().map_or(&tablet.start, |sample| &sample.key);
                 if key > *last && (end.is_empty() || key < end) {
                     let offset_bytes = before + offset.min(bytes[at]);
@@ -154,7 +158,7 @@ impl Core {
     fn set_rules(&self, schema: &TableSchema) -> Result<()> {
         let rules = Arc::new(TableRules::of(schema));
         for tablet in &schema.tablets {
-            self.engine.set_elision_rules(tablet.tree, rules.clone())?;
+            self.engine.tree(tablet.tree)?.set_elision_rules(rules.clone())?;
         }
         Ok(())
     }

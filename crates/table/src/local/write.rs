@@ -28,7 +28,7 @@ pub(super) fn check_request(request: &CheckAndMutate) -> Result<()> {
 impl Core {
     /// Writes a batch that leaves no time to the server.
     pub(super) fn write(&self, table: &Table, tree: TreeId, batch: &WriteBatch) -> Result<()> {
-        written(table, self.engine.write(tree, batch))
+        written(table, self.engine.tree(tree).and_then(|tree| tree.write(batch)))
     }
 
     /// Writes the changes of one row.
@@ -60,7 +60,7 @@ impl Core {
             rows().for_each(|(place, open)| times.set(open.clone(), drawing.next(*place)));
             drawing
         };
-        written(table, self.engine.write_timed(tree, batch, set))
+        written(table, self.engine.tree(tree).and_then(|tree| tree.write_timed(batch, set)))
     }
 
     /// Applies each entry on its own. Entries of one tablet share batches, so that many rows cost
@@ -164,7 +164,12 @@ impl Core {
             let family = schema.name.clone();
             cells.push(Cell { family, qualifier, timestamp, value, label: None });
         }
-        written(table, self.engine.write_timed(tree, &batch, |times| times.note(now)))?;
+        written(
+            table,
+            self.engine
+                .tree(tree)
+                .and_then(|tree| tree.write_timed(&batch, |times| times.note(now))),
+        )?;
         Ok(Row { key: row, cells })
     }
 
@@ -183,7 +188,7 @@ impl Core {
             ..ScanRequest::rows(RowRange::single(row))
         };
         let now_micros = self.clock.now_micros();
-        let mut scan = self.engine.scan(tree, &request, None)?;
+        let mut scan = self.engine.tree(tree)?.scan(&request, None)?;
         if scan.next_row()?.is_none() {
             return Ok(());
         }

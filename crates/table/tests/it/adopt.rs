@@ -22,7 +22,7 @@ async fn store(dir: &Path) -> Vec<TreeId> {
 /// Changes the closed store in `dir` as a repair may leave it, and adopts.
 fn adopt(dir: &Path, change: impl FnOnce(&Engine)) -> Vec<String> {
     let env = base::env::Env::real(1);
-    let engine = Engine::open(env, dir, engine::Options::default()).unwrap();
+    let engine = Engine::open_with_env(env, dir, engine::Options::default()).unwrap();
     if engine.owner() == Some(Owner::Server) {
         engine.claim(Owner::Server).unwrap();
     }
@@ -35,7 +35,7 @@ fn adopt(dir: &Path, change: impl FnOnce(&Engine)) -> Vec<String> {
 fn lose_record(engine: &Engine) {
     let mut batch = WriteBatch::new();
     batch.delete_row(b"table/projects/p/instances/i/tables/t");
-    engine.write(SYSTEM, &batch).unwrap();
+    engine.tree(SYSTEM).unwrap().write(&batch).unwrap();
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn a_damaged_record_is_removed_and_its_trees_are_adopted() {
         let column = engine::Column::of(FamilyId(1), b"");
         let row = b"table/projects/p/instances/i/tables/t";
         batch.put(row, column, Timestamp(0), b"no record");
-        engine.write(SYSTEM, &batch).unwrap();
+        engine.tree(SYSTEM).unwrap().write(&batch).unwrap();
     });
     assert!(done[0].contains("unreadable") && done.len() == 3, "{done:?}");
     Harness::open(dir.path());
@@ -97,7 +97,7 @@ fn a_directory_of_another_program_is_left_as_it_is() {
             let mut batch = WriteBatch::new();
             let column = engine::Column::of(FamilyId(1), b"");
             batch.put(b"row", column, Timestamp(0), b"value");
-            engine.write(tree, &batch).unwrap();
+            engine.tree(tree).unwrap().write(&batch).unwrap();
         }
     });
     assert!(done[0].contains("does not belong to servers") && done.len() == 1, "{done:?}");

@@ -103,7 +103,7 @@ async fn writes_and_schema_changes_go_on_while_a_load_waits_for_its_disk() {
     let fs = Arc::new(Blocking::default());
     let env = Env { fs: fs.clone(), ..Env::real(1) };
     let (clock, engine) =
-        (env.clock.clone(), Engine::open(env, dir.path(), Options::default()).unwrap());
+        (env.clock.clone(), Engine::open_with_env(env, dir.path(), Options::default()).unwrap());
     let shape = Shape { writes_max: 1, ..Shape::DEFAULT };
     let local = Local::open_shaped(engine.clone(), clock, shape).unwrap();
     let name = |name: &str| TableName::new(format!("projects/p/instances/i/tables/{name}"));

@@ -23,13 +23,13 @@ async fn store(dir: &Path) -> Vec<TreeId> {
 
 /// Changes the closed store in `dir`, and checks it: with what was written in the log, or `flushed`.
 fn checked(dir: &Path, flushed: bool, change: impl FnOnce(&Engine)) -> Option<Misfits> {
-    let engine = Engine::open(Env::real(1), dir, engine::Options::default()).unwrap();
+    let engine = Engine::open_with_env(Env::real(1), dir, engine::Options::default()).unwrap();
     if engine.owner() == Some(Owner::Server) {
         engine.claim(Owner::Server).unwrap();
     }
     change(&engine);
     if flushed {
-        engine.flush(SYSTEM).unwrap();
+        engine.tree(SYSTEM).unwrap().flush().unwrap();
     }
     engine.close().unwrap();
     drop(engine);
@@ -49,7 +49,7 @@ fn checked(dir: &Path, flushed: bool, change: impl FnOnce(&Engine)) -> Option<Mi
 fn write(engine: &Engine, fill: impl FnOnce(&mut WriteBatch)) {
     let mut batch = WriteBatch::new();
     fill(&mut batch);
-    engine.write(SYSTEM, &batch).unwrap();
+    engine.tree(SYSTEM).unwrap().write(&batch).unwrap();
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ impl Harness {
         let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
         let env = Env { clock: clock.clone(), ..Env::real(1) };
         let options = Options { durability: Durability::None, ..Options::default() };
-        let engine = Engine::open(env, dir, options).unwrap();
+        let engine = Engine::open_with_env(env, dir, options).unwrap();
         let local = Local::open(engine.clone(), clock.clone()).unwrap();
         let name = TableName::new("projects/p/instances/i/tables/t").unwrap();
         Self { local, engine, clock, name }

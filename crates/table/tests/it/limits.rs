@@ -158,10 +158,12 @@ async fn sixty_four_reads_held_open_each_see_their_time() {
         if round % 16 == 0 {
             let engine = t.engine.clone();
             let tree = t.local.get_table(&t.name).await.unwrap().tablets[0].tree;
-            tokio::task::spawn_blocking(move || engine.compact_range(tree, &engine::RowRange::ALL))
-                .await
-                .unwrap()
-                .unwrap();
+            tokio::task::spawn_blocking(move || {
+                engine.tree(tree).and_then(|tree| tree.compact_range(&engine::RowRange::ALL))
+            })
+            .await
+            .unwrap()
+            .unwrap();
         }
     }
     // Those that began last end first.

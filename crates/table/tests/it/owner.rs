@@ -3,14 +3,14 @@
 use crate::harness::{Harness, set, show};
 use engine::kv::Kv;
 use engine::owner::give_to_server;
-use engine::{Column, Engine, Env, Options, Owner, TreeId, TreeOptions, WriteBatch};
+use engine::{Column, ColumnOf, Engine, Env, Options, Owner, TreeId, TreeOptions, WriteBatch};
 use std::path::Path;
 use std::sync::Arc;
 use table::local::adopt::{RECOVERED, adopt_trees};
 use table::*;
 
 fn open(dir: &Path) -> Engine {
-    Engine::open(Env::real(1), dir, Options::default()).unwrap()
+    Engine::open_with_env(Env::real(1), dir, Options::default()).unwrap()
 }
 
 /// A store of a program that embeds the engine: keys in tree 1, and a tree where a server has tables.
@@ -20,7 +20,7 @@ fn embedded(dir: &Path) {
     engine.create_tree(TreeId(20), TreeOptions::default()).unwrap();
     let mut batch = WriteBatch::new();
     batch.put(b"row", Column::of(FamilyId(3), b"q"), Timestamp(5_000), b"cell");
-    engine.write(TreeId(20), &batch).unwrap();
+    engine.tree(TreeId(20)).unwrap().write(&batch).unwrap();
     engine.close().unwrap();
 }
 
@@ -87,14 +87,24 @@ async fn nobody_but_a_server_writes_to_a_store_of_a_server() {
     let tree = *engine.trees().last().unwrap();
     let mut batch = WriteBatch::new();
     batch.delete_row(b"a");
-    refused(engine.write(tree, &batch).map(|_| ()));
+    refused(engine.tree(tree).and_then(|tree| tree.write(&batch)).map(|_| ()));
     refused(engine.drop_tree(tree));
-    refused(engine.create_tree(TreeId(99), TreeOptions::default()));
-    let mut writer = engine.sst_writer(tree, &engine::IngestOptions::default()).unwrap();
+    refused(engine.create_tree(TreeId(99), TreeOptions::default()).map(drop));
+    let mut writer =
+        engine.tree(tree).unwrap().sst_writer(&engine::IngestOptions::default()).unwrap();
     writer.put(b"b", Column::of(FamilyId(1), b"q"), Timestamp(0), b"v").unwrap();
     refused(engine.ingest(&mut writer.finish().unwrap()).map(|_| ()));
     // It can be read, and written once it is claimed.
-    assert_eq!(engine.get(tree, b"a", FamilyId(1), b"q", None).unwrap().unwrap().1, b"v");
+    assert_eq!(
+        engine
+            .tree(tree)
+            .unwrap()
+            .get(ColumnOf::new(b"a", FamilyId(1), b"q"), None)
+            .unwrap()
+            .unwrap()
+            .1,
+        b"v"
+    );
     engine.claim(Owner::Server).unwrap();
-    engine.write(tree, &batch).unwrap();
+    engine.tree(tree).unwrap().write(&batch).unwrap();
 }

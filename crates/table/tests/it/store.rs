@@ -506,7 +506,11 @@ async fn gc_hides_at_once_and_compaction_changes_nothing_that_is_seen() {
         let cells = (1..=10).map(|at| set(family, "q", at * 100, &at.to_string()));
         h.mutate("r", cells.collect()).await.unwrap();
         if *family == "age" {
-            h.engine.flush(h.local.get_table(&h.name).await.unwrap().tablets[0].tree).unwrap();
+            h.engine
+                .tree(h.local.get_table(&h.name).await.unwrap().tablets[0].tree)
+                .unwrap()
+                .flush()
+                .unwrap();
         }
     }
     let seen = async || {
@@ -522,12 +526,12 @@ async fn gc_hides_at_once_and_compaction_changes_nothing_that_is_seen() {
     let want = ["10 9", "10 9 8 7 6 5", "10 9 8", "10 9 8 7"];
     assert_eq!(seen().await, want);
     let tree = h.local.get_table(&h.name).await.unwrap().tablets[0].tree;
-    h.engine.compact_range(tree, &RowRange::ALL).unwrap();
+    h.engine.tree(tree).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert_eq!(seen().await, want);
     h.clock.set(1_250_000);
     let later = ["10 9", "10 9 8", "10", "10"];
     assert_eq!(seen().await, later);
-    h.engine.compact_range(tree, &RowRange::ALL).unwrap();
+    h.engine.tree(tree).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert_eq!(seen().await, later);
 
     // A relaxed rule shows no more than what is left, a tightened one hides at once.
@@ -537,7 +541,7 @@ async fn gc_hides_at_once_and_compaction_changes_nothing_that_is_seen() {
         vec![update("versions", GcRule::MaxVersions(1)), FamilyChange::Drop { name: "age".into() }];
     h.local.modify_families(&h.name, changes).await.unwrap();
     assert_eq!(seen().await, ["10", "", "10", "10"]);
-    h.engine.compact_range(tree, &RowRange::ALL).unwrap();
+    h.engine.tree(tree).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert_eq!(seen().await, ["10", "", "10", "10"]);
 }
 

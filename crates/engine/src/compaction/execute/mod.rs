@@ -36,7 +36,7 @@ use crate::sstable::{Origin, ReadaheadSource, SstOptions, SstReader, SstRun};
 use std::sync::Arc;
 
 /// What a compaction needs beside.
-pub struct Inputs<'a> {
+pub(crate) struct Inputs<'a> {
     /// An open input file. Every file of the plan is open.
     pub open: &'a dyn Fn(FileNumber) -> Arc<SstReader>,
     /// The live snapshots, asked for after the plan was made (`compaction`, last paragraph).
@@ -53,7 +53,7 @@ pub struct Inputs<'a> {
 
 /// The outcome of a flush or compaction.
 #[derive(Debug)]
-pub struct Written {
+pub(crate) struct Written {
     /// The outputs in the place of the inputs.
     pub edits: Vec<Edit>,
     /// The files that were written, open.
@@ -71,7 +71,7 @@ pub struct Written {
 
 /// Writes `memtables`, which are frozen and all published, newest first, as the run `run` of level
 /// 0. `snapshots` are the live ones. Nothing is written of empty ones.
-pub fn flush(
+pub(crate) fn flush(
     writing: &Writing<'_>,
     memtables: &[Arc<Memtable>],
     run: RunId,
@@ -99,7 +99,7 @@ pub fn flush(
 }
 
 /// A plan to move files, done: the inputs are the outputs.
-pub fn moved(tree: TreeId, plan: &Plan) -> Written {
+pub(crate) fn moved(tree: TreeId, plan: &Plan) -> Written {
     let mut edits = plan.removals(tree);
     let place = plan.place();
     edits.extend(plan.ssts().map(|meta| addition(tree, place, SstMeta::clone(meta))));
@@ -110,7 +110,7 @@ pub fn moved(tree: TreeId, plan: &Plan) -> Written {
 
 /// A plan to merge files, with all that writing any subcompaction of it takes. The inputs stay as
 /// they are; they are of no use once the edits are installed.
-pub struct Merging {
+pub(crate) struct Merging {
     plan: Arc<Plan>,
     tree: TreeId,
     /// The inputs that have something visible, newest run first.
@@ -132,7 +132,7 @@ pub struct Merging {
 
 /// What was written of the rows of one subcompaction.
 #[derive(Debug)]
-pub struct Subcompaction {
+pub(crate) struct Subcompaction {
     metas: Vec<SstMeta>,
     readers: Vec<Arc<SstReader>>,
     counts: ElisionCounts,
@@ -140,7 +140,7 @@ pub struct Subcompaction {
 
 impl Merging {
     /// The merge that `plan` says. Of `writing` counts what is of the tree and its files.
-    pub fn new(writing: &Writing<'_>, plan: Arc<Plan>, inputs: Inputs<'_>) -> Self {
+    pub(crate) fn new(writing: &Writing<'_>, plan: Arc<Plan>, inputs: Inputs<'_>) -> Self {
         assert!(plan.work == Work::Merge, "there is something to write");
         let stripes = Stripes::new(inputs.snapshots);
         let tombstones = plan.ssts().filter(|sst| sst.range_tombstones > 0);
@@ -178,7 +178,7 @@ impl Merging {
     }
 
     /// The rows of at most `count_max` subcompactions; see `subcompactions`.
-    pub fn subcompactions(&self, count_max: usize) -> Vec<RowRange> {
+    pub(crate) fn subcompactions(&self, count_max: usize) -> Vec<RowRange> {
         let ssts = self.runs.iter().flat_map(|run| run.ssts().iter());
         let weights = ssts.flat_map(|sst| sst.partition_rows()).collect();
         let least = subcompactions::bytes_min(self.sst_bytes_max, &self.options.shape);
@@ -186,7 +186,7 @@ impl Merging {
     }
 
     /// Writes what stays of `rows`.
-    pub fn write(&self, writing: &Writing<'_>, rows: &RowRange) -> Result<Subcompaction> {
+    pub(crate) fn write(&self, writing: &Writing<'_>, rows: &RowRange) -> Result<Subcompaction> {
         let inside = |cut: &&Vec<u8>| rows.start < **cut && rows.contains(cut);
         let cuts = self.cuts.iter().filter(inside).cloned().collect();
         let splitter = Splitter::new(writing.options, cuts, self.plan.below.clone());
@@ -217,7 +217,7 @@ impl Merging {
     }
 
     /// The outcome, if `subcompactions` are all that there are, in the order of their rows.
-    pub fn finish(&self, subcompactions: Vec<Subcompaction>) -> Written {
+    pub(crate) fn finish(&self, subcompactions: Vec<Subcompaction>) -> Written {
         let mut written = joined(self.tree, self.plan.place(), subcompactions);
         written.edits.splice(..0, self.plan.removals(self.tree));
         written.obsolete = self.plan.ssts().map(|sst| sst.number).collect();
@@ -228,7 +228,7 @@ impl Merging {
 
 impl Subcompaction {
     /// Removes what was written, which nobody knows of.
-    pub fn discard(self, writing: &Writing<'_>) {
+    pub(crate) fn discard(self, writing: &Writing<'_>) {
         drop(self.readers);
         outputs::remove(writing, self.metas.iter().map(|meta| meta.number));
     }

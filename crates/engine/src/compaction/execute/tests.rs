@@ -117,7 +117,7 @@ fn between(borders: &[Vec<u8>]) -> Vec<RowRange> {
 }
 
 /// A tree on disk.
-struct Tree {
+struct TreeState {
     dir: tempfile::TempDir,
     fs: FaultyFs,
     options: Options,
@@ -131,7 +131,7 @@ struct Tree {
     position: u64,
 }
 
-impl Tree {
+impl TreeState {
     fn new(sst_bytes_max: u64, l1_bytes_max: u64) -> Self {
         let tree_options = TreeOptions { block_bytes: 1 << 10, ..TreeOptions::default() };
         let create = Edit::CreateTree { tree: TREE, options: tree_options.clone() };
@@ -376,7 +376,7 @@ proptest! {
         borders in proptest::collection::btree_set("[a-j][ab\\x00]?", 0..4),
     ) {
         let borders: Vec<Vec<u8>> = borders.into_iter().map(String::into_bytes).collect();
-        let mut tree = Tree::new(sst, l1);
+        let mut tree = TreeState::new(sst, l1);
         let mut waiting = Vec::new();
         for (changes, choice) in &flushes {
             let views: Vec<_> = snapshots.iter().copied().map(SequenceNumber).collect();
@@ -409,14 +409,14 @@ proptest! {
 }
 
 /// What the shape of the tree asks for.
-fn picked(tree: &Tree) -> Option<Plan> {
+fn picked(tree: &TreeState) -> Option<Plan> {
     let picked = pick(tree.version(), &tree.options, &Busy::default(), &Signals::default());
     picked.map(|(plan, _)| plan)
 }
 
 /// Rows enough for several files, overwritten once.
-fn two_runs() -> Tree {
-    let mut tree = Tree::new(2_000, 1 << 20);
+fn two_runs() -> TreeState {
+    let mut tree = TreeState::new(2_000, 1 << 20);
     for round in 0..2 {
         let change = |n: u8| (n % 15, n % 26, 1, 0, i64::from(n % 4), round);
         let changes: Vec<Change> = (0..200).map(change).collect();
@@ -481,7 +481,7 @@ fn a_cancelled_compaction_leaves_nothing() {
 
 #[test]
 fn memtables_that_waited_become_one_run() {
-    let mut tree = Tree::new(1 << 20, 1 << 20);
+    let mut tree = TreeState::new(1 << 20, 1 << 20);
     let older = tree.memtable(&[(1, 1, 1, 0, 1, 0), (2, 1, 1, 0, 1, 0)]);
     let newer = tree.memtable(&[(1, 1, 1, 0, 1, 1)]);
     let flushed = newer.position();
@@ -494,7 +494,7 @@ fn memtables_that_waited_become_one_run() {
 
 #[test]
 fn an_empty_memtable_writes_no_file() {
-    let mut tree = Tree::new(1_000, 1_000);
+    let mut tree = TreeState::new(1_000, 1_000);
     tree.flush(&Arc::default(), &[]).unwrap();
     assert!(tree.files().is_empty());
 }
@@ -522,7 +522,7 @@ fn dropped_files_are_not_read() {
 
 #[test]
 fn what_a_file_gathers_is_charged_until_it_is_finished() {
-    let tree = Tree::new(64 << 20, 64 << 20);
+    let tree = TreeState::new(64 << 20, 64 << 20);
     let memtable = Arc::new(Memtable::default());
     let mut random = base::env::Rng::new(5);
     for row in 0..3000u64 {

@@ -151,7 +151,7 @@ impl Plan {
 
 /// What a compaction by hand has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Manual {
+pub(crate) enum Manual {
     /// No file overlaps the rows.
     Nothing,
     /// Running compactions are in the way; ask again when one ends.
@@ -305,7 +305,12 @@ fn how(plan: &Plan, options: &Options) -> Work {
 }
 
 /// The compaction that takes everything that overlaps `rows` down to the last level.
-pub fn manual(version: &TreeVersion, rows: &RowRange, options: &Options, busy: &Busy) -> Manual {
+pub(crate) fn manual(
+    version: &TreeVersion,
+    rows: &RowRange,
+    options: &Options,
+    busy: &Busy,
+) -> Manual {
     let mut spans = vec![rows.clone()];
     let mut inputs = Vec::new();
     for (level, runs) in version.levels.iter().enumerate() {

@@ -43,7 +43,7 @@ use crate::semantics::stripes::Stripes;
 
 /// Whether older data of a row may exist outside a compaction's inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
+pub(crate) enum Depth {
     /// An older run that is not an input may hold the row.
     Above,
     /// Nothing older exists.
@@ -53,11 +53,11 @@ pub enum Depth {
 /// What lies above the inputs of a compaction: memtables, and SSTables that are none of them.
 /// Whether those may have a tombstone of a row, of any scope, or a dropped range over it that is newer
 /// than the given one. `false` is certain of all that was committed before the question.
-pub type DeletesAbove<'a> = dyn Fn(&[u8], SequenceNumber) -> Result<bool> + Send + Sync + 'a;
+pub(crate) type DeletesAbove<'a> = dyn Fn(&[u8], SequenceNumber) -> Result<bool> + Send + Sync + 'a;
 
 /// How many entries were seen, and why those that vanished did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ElisionCounts {
+pub(crate) struct ElisionCounts {
     /// Entries judged.
     pub seen: u64,
     /// Shadowed by a newer put (rule 1).
@@ -147,13 +147,13 @@ struct Pending {
 }
 
 /// Where the entries go that stay.
-pub trait EntrySink {
+pub(crate) trait EntrySink {
     /// Takes the next entry of the current row.
     fn entry(&mut self, entry: Entry<'_>) -> Result<()>;
 }
 
 /// Decides, entry by entry, what of the rows of one compaction is written.
-pub struct Elider<'a> {
+pub(crate) struct Elider<'a> {
     stripes: &'a Stripes,
     policy: &'a dyn ElisionPolicy,
     above: &'a DeletesAbove<'a>,
@@ -173,7 +173,7 @@ pub struct Elider<'a> {
 
 impl<'a> Elider<'a> {
     /// A core for one compaction, below `above`.
-    pub fn new(
+    pub(crate) fn new(
         stripes: &'a Stripes,
         policy: &'a dyn ElisionPolicy,
         above: &'a DeletesAbove<'a>,
@@ -201,14 +201,14 @@ impl<'a> Elider<'a> {
     }
 
     /// Sums over all rows so far.
-    pub fn counts(&self) -> ElisionCounts {
+    pub(crate) fn counts(&self) -> ElisionCounts {
         self.counts
     }
 
     /// Passes what stays of the row on which `cursor` stands to `sink`, and leaves the cursor past
     /// the row's last entry. `ranges` are the range tombstones over the row, the newest of each
     /// stripe (`Dropped::covering`).
-    pub fn row(
+    pub(crate) fn row(
         &mut self,
         cursor: &mut dyn RowCursor,
         ranges: &[SequenceNumber],

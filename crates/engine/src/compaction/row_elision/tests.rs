@@ -4,11 +4,24 @@
 use super::*;
 use crate::compaction::covering_tombstones::{Covering, Dropped};
 use crate::compaction::testing::{Collect, MemoryRun, changes, model_of, runs_of};
-use crate::request::RowRange;
-use crate::semantics::elision_policy::KeepAll;
-use crate::semantics::model::{Model, kept};
+use crate::request::{OwnedCell, RowRange};
+use crate::semantics::elision_policy::{KeepAll, Verdict};
+use crate::semantics::model::Model;
 use crate::semantics::row_cursor::testing::{Owned, VecCursor, sorted};
 use proptest::prelude::*;
+
+/// What stays of `cells`, the visible ones of a row in order, when `policy` was applied to them.
+fn kept(cells: Vec<OwnedCell>, policy: &dyn ElisionPolicy) -> Vec<OwnedCell> {
+    let mut kept = Vec::new();
+    for column in cells.chunk_by(|a, b| (a.family, &a.qualifier) == (b.family, &b.qualifier)) {
+        for (version, cell) in (0u32..).zip(column) {
+            if policy.verdict(cell.family, version, cell.timestamp) == Verdict::Keep {
+                kept.push(cell.clone());
+            }
+        }
+    }
+    kept
+}
 
 /// Compacts `inputs`, which lie just below `above` and above `below`.
 fn compact(

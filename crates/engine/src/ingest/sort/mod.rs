@@ -32,7 +32,7 @@ use sort_run::{RunFile, RunWriter};
 use std::sync::Arc;
 
 /// Longest payload of a row.
-pub const SORT_PAYLOAD_BYTES_MAX: usize = 512 << 20;
+pub(crate) const SORT_PAYLOAD_BYTES_MAX: usize = 512 << 20;
 /// Least memory that a sort works with.
 pub const SORT_MEMORY_BYTES_MIN: usize = Shape::DEFAULT.sort_memory_bytes_min;
 
@@ -60,7 +60,7 @@ impl Default for SortOptions {
 /// # use engine::{Engine, Options, SortOptions};
 /// # fn main() -> engine::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
-/// # let engine = Engine::open(base::env::Env::real(2), dir.path(), Options::default())?;
+/// # let engine = Engine::open(dir.path(), Options::default())?;
 /// let mut sorter = engine.row_sorter(&SortOptions::default())?;
 /// for (row, payload) in [("b", "1"), ("a", "2"), ("b", "3")] {
 ///     sorter.add(row.as_bytes(), payload.as_bytes())?;

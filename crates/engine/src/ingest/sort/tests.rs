@@ -1,6 +1,7 @@
 use super::sort_run::HEADER_LEN;
 use super::*;
 use crate::engine::Engine;
+use crate::error::Corruption;
 use crate::options::Options;
 use base::env::sim::SimEnv;
 use proptest::prelude::*;
@@ -14,7 +15,7 @@ fn sort_files(machine: &SimEnv) -> Vec<PathBuf> {
 }
 
 fn engine(machine: &SimEnv) -> Engine {
-    Engine::open(machine.env(), Path::new(DIR), Options::default()).unwrap()
+    Engine::open_with_env(machine.env(), Path::new(DIR), Options::default()).unwrap()
 }
 
 /// A sorter with less memory than a caller may ask for, so that few rows make many runs.
@@ -118,7 +119,7 @@ fn a_sort_that_is_given_up_leaves_nothing_and_one_that_crashed_until_the_next_op
     let report =
         crate::maintenance::check::check_dir(&machine.env(), Path::new(DIR), &mut |_| ()).unwrap();
     assert!(report.is_clean() && report.notes.len() == 2, "{:?}", report.notes);
-    drop(Engine::open(machine.env(), Path::new(DIR), Options::default()).unwrap());
+    drop(Engine::open_with_env(machine.env(), Path::new(DIR), Options::default()).unwrap());
     assert_eq!(sort_files(&machine).len(), 0);
 }
 
@@ -170,13 +171,13 @@ fn every_damaged_byte_of_a_run_is_noticed_with_file_and_place() {
             Ok(())
         });
         match read {
-            Err(Error::Corruption { file, .. }) => assert_eq!(file, path),
+            Err(Error::Corruption(Corruption { file, .. })) => assert_eq!(file, path),
             other => panic!("byte {at}: {other:?}"),
         }
         let (sorter, path) = spilled();
         fs.open_write(&path).unwrap().set_len(at).unwrap();
         let read = sorter.finish().map(|_| ());
-        assert!(matches!(read, Err(Error::Corruption { .. })), "cut at {at}: {read:?}");
+        assert!(matches!(read, Err(Error::Corruption(_))), "cut at {at}: {read:?}");
     }
 }
 

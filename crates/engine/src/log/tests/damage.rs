@@ -2,6 +2,7 @@
 //! exception is the unsynced end of a log that was not closed cleanly.
 
 use super::*;
+use crate::error::Corruption;
 use base::env::Rng;
 use base::env::sim::SimFs;
 use std::path::PathBuf;
@@ -59,7 +60,7 @@ fn check(fs: &SimFs, whole: &[Batch], least: usize, damaged: (&Path, usize), cas
             assert!(seen.len() >= least, "{case}: {} of {} are left", seen.len(), whole.len());
             assert_eq!(seen, whole[..seen.len()], "{case}");
         }
-        Err(Error::Corruption { file, offset, .. }) => {
+        Err(Error::Corruption(Corruption { file, offset, .. })) => {
             assert_eq!(file, damaged.0, "{case}");
             assert!(offset as usize <= damaged.1, "{case}: reported at {offset}");
         }
@@ -110,7 +111,9 @@ fn a_missing_segment_is_corruption() {
     let (missing, _) = &files[1];
     fs.remove_file(missing).unwrap();
     let shared: Arc<dyn FileSystem> = Arc::new(fs);
-    let Err(Error::Corruption { file, .. }) = read(&shared, dir()) else { panic!("it was read") };
+    let Err(Error::Corruption(Corruption { file, .. })) = read(&shared, dir()) else {
+        panic!("it was read")
+    };
     assert_eq!(&file, missing);
 }
 
@@ -129,7 +132,7 @@ fn damage_before_a_synced_record_is_told_from_a_torn_tail() {
         fs.flip(&path, start + 2, 1).unwrap();
         let shared: Arc<dyn FileSystem> = Arc::new(fs.clone());
         match read(&shared, dir()) {
-            Err(Error::Corruption { offset, .. }) => {
+            Err(Error::Corruption(Corruption { offset, .. })) => {
                 assert!(start < last_group);
                 assert_eq!(offset as usize, start);
             }
@@ -173,7 +176,9 @@ fn the_name_of_the_next_segment_proves_that_one_was_sealed() {
     fs.create(&SegmentNumber(writer_number(&fs) + 1).path(dir())).unwrap();
     fs.flip(&last.0, last.1 - 1, 1).unwrap();
     let shared: Arc<dyn FileSystem> = Arc::new(fs);
-    let Err(Error::Corruption { file, .. }) = read(&shared, dir()) else { panic!("it was read") };
+    let Err(Error::Corruption(Corruption { file, .. })) = read(&shared, dir()) else {
+        panic!("it was read")
+    };
     assert_eq!(file, last.0);
 }
 
@@ -185,7 +190,7 @@ fn fuzz_bodies_stand_mutated_segments() {
     batch.delete_row(b"row");
     batch.drop_row_range(b"a", Some(b"b"));
     let encoded = batch.encode();
-    let seeds = fuzz::log_record_seeds();
+    let seeds = log_record_seeds();
     for _ in 0..4000 {
         let seed = &seeds[rng.index(seeds.len())];
         fuzz::log_record(&mutate(&mut rng, seed));
@@ -213,4 +218,26 @@ fn mutate(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
 fn writer_number(fs: &SimFs) -> u64 {
     let (path, _) = logs(fs).pop().unwrap();
     SegmentReader::open_path(fs, &path).unwrap().segment().0
+}
+
+/// A good record of each kind, to begin with.
+fn log_record_seeds() -> Vec<Vec<u8>> {
+    let payload = b"\x00\x00\x00\x00".as_slice();
+    let (tree, first) = (TreeId(7), SequenceNumber(10));
+    let record = LogRecord::new(tree, first, 1000, payload);
+    let header = record::encode_file_header(&record::LOG, 1);
+    let kinds = [RecordKind::Seal, RecordKind::Close];
+    let content = kinds.map(|kind| {
+        let mut out = header.clone();
+        for _ in 0..2 {
+            let (at, synced) = (out.len() as u64, 32);
+            record::encode_record(&mut out, 1, at, synced, RecordKind::Batch, &record);
+        }
+        let at = out.len() as u64;
+        record::encode_mark(&mut out, 1, at, at, kind);
+        out
+    });
+    let whole = content.iter().map(|content| [&[0], &content[..]].concat());
+    let single = content.iter().map(|content| [&[2], &content[32..]].concat());
+    whole.chain(single).collect()
 }

@@ -14,7 +14,7 @@ pub use closed_tree::{TreeReading, read_tree};
 
 use crate::cache::CacheFeatures;
 use crate::cell::{SequenceNumber, TreeId};
-use crate::error::{Error, Result};
+use crate::error::{Corruption, Error, Result};
 use crate::files::FileNumber;
 use crate::manifest::{self, SstMeta, State};
 use crate::recovery::LOCK_FILE;
@@ -82,9 +82,9 @@ impl Report {
     /// Notes an error as a finding about `file`; what is no damage is given back.
     fn note(&mut self, file: &Path, error: Error) -> Result<()> {
         let (file, offset, what, advice) = match error {
-            Error::Corruption { file, offset, what } => (file, offset, what, SALVAGE),
-            Error::Io { op, path, message, .. } => {
-                (path, 0, format!("cannot {op} it: {message}"), READ_AGAIN)
+            Error::Corruption(Corruption { file, offset, what }) => (file, offset, what, SALVAGE),
+            Error::Io { op, path, source } => {
+                (path, 0, format!("cannot {op} it: {source}"), READ_AGAIN)
             }
             Error::InvalidArgument(what) => (file.to_owned(), 0, what, SALVAGE),
             unusable => return Err(unusable),

@@ -91,7 +91,11 @@ mod tests {
         let time = machine.env().clock.now_micros() + ahead;
         let mut batch = WriteBatch::new();
         batch.put_timed(b"row", column(), b"value");
-        engine.write_timed(TREE, &batch, |times| times.set(0..1, Timestamp(time))).unwrap();
+        engine
+            .tree(TREE)
+            .unwrap()
+            .write_timed(&batch, |times| times.set(0..1, Timestamp(time)))
+            .unwrap();
         time
     }
 
@@ -99,12 +103,13 @@ mod tests {
     fn repaired(machine: &SimEnv) -> (i64, Vec<String>) {
         let (dir, into) = (Path::new("/data"), Path::new("/repaired"));
         let report = repair_dir(&machine.env(), dir, into, &mut |_| ()).unwrap();
-        let engine = Engine::open(machine.env(), into, Options::default()).unwrap();
+        let engine = Engine::open_with_env(machine.env(), into, Options::default()).unwrap();
         (engine.commit_micros() as i64, report.notes)
     }
 
     fn store(machine: &SimEnv) -> Engine {
-        let engine = Engine::open(machine.env(), Path::new("/data"), Options::default()).unwrap();
+        let engine =
+            Engine::open_with_env(machine.env(), Path::new("/data"), Options::default()).unwrap();
         engine.create_tree(TREE, TreeOptions::default()).unwrap();
         engine
     }
@@ -125,13 +130,13 @@ mod tests {
         let machine = SimEnv::new(1);
         let engine = store(&machine);
         let time = write_ahead(&engine, &machine, 5 * MINUTE);
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
         let of_client = |after: i64| {
             let mut batch = WriteBatch::new();
             batch.put(b"row", column(), Timestamp(time + after), b"value");
             batch.delete_row(b"deleted");
-            engine.write(TREE, &batch).unwrap();
-            engine.flush(TREE).unwrap();
+            engine.tree(TREE).unwrap().write(&batch).unwrap();
+            engine.tree(TREE).unwrap().flush().unwrap();
         };
         of_client(-MINUTE);
         of_client(20 * MINUTE);

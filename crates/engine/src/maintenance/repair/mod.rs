@@ -169,7 +169,7 @@ impl Repair<'_> {
     fn new_file(&self) -> Result<FileNumber> {
         let next = self.next_file.get();
         if next >= FileNumber::END {
-            return Err(Error::WritesStopped("file numbers are used up".to_owned()));
+            return Err(Error::stopped("file numbers are used up"));
         }
         self.next_file.set(next + 1);
         Ok(FileNumber(next))

@@ -53,7 +53,7 @@ pub(super) fn bring(
             report.copied += 1;
             return Ok(Some(meta));
         }
-        Err(error @ (Error::Corruption { .. } | Error::Io { .. })) => error,
+        Err(error @ (Error::Corruption(_) | Error::Io { .. })) => error,
         Err(error) => return Err(error),
     };
     let losses = report.losses.len();

@@ -33,20 +33,20 @@ fn row(prefix: &str, row: u32) -> Vec<u8> {
 /// tombstone; and what the manifest says of it.
 fn store(tree: TreeId, prefix: &str, count: u32, drops: bool) -> (SimEnv, SstMeta) {
     let machine = SimEnv::new(1);
-    let engine = Engine::open(machine.env(), dir(), Options::default()).unwrap();
+    let engine = Engine::open_with_env(machine.env(), dir(), Options::default()).unwrap();
     engine.create_tree(tree, TreeOptions::default()).unwrap();
     for at in 0..count {
         let mut batch = WriteBatch::new();
         let value = [at as u8; 1000];
         batch.put(&row(prefix, at), Column::of(FamilyId(1), b"q"), Timestamp(1), &value);
-        engine.write(tree, &batch).unwrap();
+        engine.tree(tree).unwrap().write(&batch).unwrap();
     }
     if drops {
         let mut batch = WriteBatch::new();
         batch.drop_row_range(b"", None);
-        engine.write(tree, &batch).unwrap();
+        engine.tree(tree).unwrap().write(&batch).unwrap();
     }
-    engine.flush(tree).unwrap();
+    engine.tree(tree).unwrap().flush().unwrap();
     engine.close().unwrap();
     drop(engine);
     let state = ManifestSet::open(machine.env().fs, dir()).unwrap().state();
@@ -77,8 +77,8 @@ fn rows(machine: &SimEnv) -> Vec<Vec<u8>> {
 }
 
 fn rows_of(machine: &SimEnv, tree: TreeId) -> Vec<Vec<u8>> {
-    let engine = Engine::open(machine.env(), into(), Options::default()).unwrap();
-    let mut scan = engine.scan(tree, &ScanRequest::default(), None).unwrap();
+    let engine = Engine::open_with_env(machine.env(), into(), Options::default()).unwrap();
+    let mut scan = engine.tree(tree).unwrap().scan(&ScanRequest::default(), None).unwrap();
     let mut rows = Vec::new();
     while let Some(row) = scan.next_row().unwrap() {
         rows.push(row.to_vec());
@@ -147,13 +147,13 @@ fn a_file_of_other_rows_without_its_properties_is_told_as_lost() {
 #[test]
 fn a_repair_that_runs_out_of_file_numbers_says_so() {
     let machine = SimEnv::new(1);
-    let engine = Engine::open(machine.env(), dir(), Options::default()).unwrap();
+    let engine = Engine::open_with_env(machine.env(), dir(), Options::default()).unwrap();
     engine.create_tree(TREE, TreeOptions::default()).unwrap();
     for _ in 0..2 {
         let mut batch = WriteBatch::new();
         batch.put(b"row", Column::of(FamilyId(1), b"q"), Timestamp(1), b"value");
-        engine.write(TREE, &batch).unwrap();
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
     }
     engine.close().unwrap();
     drop(engine);
@@ -169,7 +169,7 @@ fn a_repair_that_runs_out_of_file_numbers_says_so() {
     }
     let repaired = repair(&machine).map(|_| ());
     let Err(Error::WritesStopped(what)) = repaired else { panic!("{repaired:?}") };
-    assert!(what.contains("file numbers are used up"), "{what}");
+    assert!(what.why.contains("file numbers are used up"), "{what}");
     assert!(fs.list(into()).unwrap().is_empty(), "what was written is left");
 }
 
@@ -195,11 +195,11 @@ fn files_of_a_tree_that_was_given_to_a_server_are_its_own() {
         assert!(report.losses.is_empty(), "{:?}", report.losses);
         assert_eq!(rows_of(&machine, moved).len(), 10);
         // Until they are written anew they are told.
-        let engine = Engine::open(machine.env(), into(), Options::default()).unwrap();
+        let engine = Engine::open_with_env(machine.env(), into(), Options::default()).unwrap();
         let told = if is_damaged { vec![] } else { vec![moved] };
         assert_eq!(trees_with_moved_ssts(&engine).unwrap(), told);
         engine.claim(Owner::Server).unwrap();
-        engine.compact_range(moved, &RowRange::ALL).unwrap();
+        engine.tree(moved).unwrap().compact_range(&RowRange::ALL).unwrap();
         assert_eq!(trees_with_moved_ssts(&engine).unwrap(), []);
     }
 }
@@ -219,11 +219,11 @@ fn a_stray_file_leaves_numbers_to_what_is_repaired() {
         }
         let report = repair(&machine).unwrap();
         assert_eq!(report.losses.is_empty(), with_manifest, "{:?}", report.losses);
-        let engine = Engine::open(machine.env(), into(), Options::default()).unwrap();
+        let engine = Engine::open_with_env(machine.env(), into(), Options::default()).unwrap();
         let mut batch = WriteBatch::new();
         batch.put(b"new", Column::of(FamilyId(1), b"q"), Timestamp(1), b"value");
-        engine.write(TREE, &batch).unwrap();
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().write(&batch).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
         engine.close().unwrap();
         drop(engine);
         assert_eq!(rows(&machine).len(), 11);

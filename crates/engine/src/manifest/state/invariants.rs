@@ -7,7 +7,7 @@ use crate::cell::SequenceNumber;
 use std::collections::BTreeSet;
 
 /// Checks everything that one tree can tell.
-pub fn tree(version: &TreeVersion) -> Result<(), String> {
+pub(crate) fn tree(version: &TreeVersion) -> Result<(), String> {
     version.options.validate().map_err(|error| error.to_string())?;
     runs_stand_in_order(version)?;
     last_level_has_one_run(version)?;
@@ -20,7 +20,7 @@ pub fn tree(version: &TreeVersion) -> Result<(), String> {
 }
 
 /// Invariant 1: within a level, runs are ordered newest first, by falling ids.
-pub fn runs_stand_in_order(version: &TreeVersion) -> Result<(), String> {
+pub(crate) fn runs_stand_in_order(version: &TreeVersion) -> Result<(), String> {
     for (level, runs) in version.levels.iter().enumerate() {
         for pair in runs.windows(2) {
             if pair[0].id <= pair[1].id {
@@ -33,7 +33,7 @@ pub fn runs_stand_in_order(version: &TreeVersion) -> Result<(), String> {
 }
 
 /// Invariant 1: the last level has at most one run.
-pub fn last_level_has_one_run(version: &TreeVersion) -> Result<(), String> {
+pub(crate) fn last_level_has_one_run(version: &TreeVersion) -> Result<(), String> {
     match version.levels.last() {
         Some(last) if last.len() > 1 => Err(format!("the last level has {} runs", last.len())),
         _ => Ok(()),
@@ -41,12 +41,12 @@ pub fn last_level_has_one_run(version: &TreeVersion) -> Result<(), String> {
 }
 
 /// Invariant 1: no run is empty.
-pub fn run_is_not_empty(run: &Run) -> Result<(), String> {
+pub(crate) fn run_is_not_empty(run: &Run) -> Result<(), String> {
     if run.ssts.is_empty() { Err(format!("run {} is empty", run.id.0)) } else { Ok(()) }
 }
 
 /// Checks that the metadata of an SSTable is consistent.
-pub fn sst_is_plausible(sst: &SstMeta) -> Result<(), String> {
+pub(crate) fn sst_is_plausible(sst: &SstMeta) -> Result<(), String> {
     let check = |holds: bool, what: &str| {
         if holds { Ok(()) } else { Err(format!("SSTable {}: {what}", sst.number.0)) }
     };
@@ -66,7 +66,7 @@ pub fn sst_is_plausible(sst: &SstMeta) -> Result<(), String> {
 
 /// Invariant 2: the SSTables of a run are sorted by first row and share no row, range tombstones
 /// included.
-pub fn ssts_are_sorted_and_disjoint(run: &Run) -> Result<(), String> {
+pub(crate) fn ssts_are_sorted_and_disjoint(run: &Run) -> Result<(), String> {
     for pair in run.ssts.windows(2) {
         let (left, right) = (&pair[0], &pair[1]);
         let apart = match (&left.dropped, &right.dropped) {
@@ -85,7 +85,7 @@ pub fn ssts_are_sorted_and_disjoint(run: &Run) -> Result<(), String> {
 /// Invariant 3, as far as metadata can tell: if the first or last row of an SSTable is also the
 /// first or last row of one in an older run, the newer SSTable has the larger sequence number.
 /// Numbers that compaction has cleared (0) prove nothing.
-pub fn newer_runs_hold_newer_entries(version: &TreeVersion) -> Result<(), String> {
+pub(crate) fn newer_runs_hold_newer_entries(version: &TreeVersion) -> Result<(), String> {
     let mut newer: Vec<&Run> = Vec::new();
     for run in version.runs() {
         for (new, old) in newer.iter().flat_map(|new| neighbours(new, run)) {
@@ -118,7 +118,7 @@ fn neighbours<'a>(new: &'a Run, old: &'a Run) -> impl Iterator<Item = (&'a SstMe
 }
 
 /// No SSTable is in two places, and every number is below the next one.
-pub fn files_are_listed_once(state: &State) -> Result<(), String> {
+pub(crate) fn files_are_listed_once(state: &State) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     for run in state.trees.values().flat_map(|tree| tree.runs()) {
         for sst in &run.ssts {

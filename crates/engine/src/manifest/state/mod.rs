@@ -1,8 +1,8 @@
 //! The whole state the manifest holds at one moment, and what an edit makes of it. Pure.
 
-pub mod invariants;
+pub(crate) mod invariants;
 pub(super) mod tree_map;
-pub mod version;
+pub(crate) mod version;
 
 use super::edit::{Edit, LogClosed, Owner, StoreId};
 use crate::cell::{SequenceNumber, TreeId};

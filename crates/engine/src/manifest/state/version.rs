@@ -17,7 +17,7 @@ use crate::options::TreeOptions;
 use crate::request::RowRange;
 use std::sync::Arc;
 
-pub use crate::files::FileNumber;
+pub(crate) use crate::files::FileNumber;
 
 /// Number of levels: fresh runs, a tier of larger runs, and the one last run (lazy levelling).
 pub const LEVELS: usize = 3;

@@ -1,6 +1,7 @@
 //! Damaged manifests: each is read as it was, or refused with the file and a place in it.
 
 use super::*;
+use crate::error::Corruption;
 use base::env::Rng;
 use std::path::PathBuf;
 
@@ -45,7 +46,7 @@ fn flip_every_byte(record_bytes: usize) {
                 let case = format!("{} byte {at} mask {mask}", path.display());
                 match load(&fs, dir()) {
                     Ok(found) => assert_eq!(found.as_ref(), Some(&state), "{case}"),
-                    Err(Error::Corruption { file, offset, .. }) => {
+                    Err(Error::Corruption(Corruption { file, offset, .. })) => {
                         assert_eq!(file, path, "{case}");
                         assert!(offset as usize <= at, "{case}: reported at {offset}");
                     }
@@ -85,7 +86,7 @@ fn cut_everywhere(record_bytes: usize) {
                 let left = states.iter().rev().find(|(end, _)| *end <= at).map(|(_, state)| state);
                 assert_eq!(found.as_ref(), left, "cut at {at}");
             }
-            Err(Error::Corruption { file, offset, .. }) => {
+            Err(Error::Corruption(Corruption { file, offset, .. })) => {
                 assert!(file == path && at < first_end.unwrap() && offset as usize <= at);
             }
             Err(error) => panic!("cut at {at}: {error}"),
@@ -98,7 +99,9 @@ fn a_missing_manifest_is_corruption() {
     let (fs, _) = directory(RECORDS[0]);
     let (path, _) = files(&fs).pop().unwrap();
     fs.remove_file(&path).unwrap();
-    let Err(Error::Corruption { file, .. }) = load(&fs, dir()) else { panic!("it was read") };
+    let Err(Error::Corruption(Corruption { file, .. })) = load(&fs, dir()) else {
+        panic!("it was read")
+    };
     assert_eq!(file, path);
 }
 

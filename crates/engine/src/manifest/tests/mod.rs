@@ -154,7 +154,7 @@ fn numbers_that_cannot_be_counted_on_are_refused() {
             edit.encode_into(&mut bytes);
             let read = Edit::decode_all(&bytes);
             assert!(
-                matches!(read, Err(EditError::Number(_, n)) if n == last),
+                matches!(read, Err(crate::manifest::edit::EditError::Number(_, n)) if n == last),
                 "{edit:?}: {read:?}"
             );
         }
@@ -322,7 +322,7 @@ fn data_without_current_is_no_new_directory() {
         let (fs, dir) = real();
         std::fs::write(dir.path().join(name), b"x").unwrap();
         let Err(error) = open(&fs, dir.path()) else { panic!("{name}: it was opened") };
-        assert!(matches!(error, Error::Corruption { .. }), "{name}: {error}");
+        assert!(matches!(error, Error::Corruption(_)), "{name}: {error}");
     }
 }
 

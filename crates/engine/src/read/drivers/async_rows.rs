@@ -16,11 +16,11 @@
 //!    large values of megabytes together, a cache too small to keep what was brought in), the read
 //!    ends as [`RowEnd::Waits`] and is for the blocking driver.
 
-use super::{RowSelection, TreeReader, missed};
+use super::{RowSelection, Tree, missed};
 use crate::block_loads::blocking_loads::Missed;
 use crate::cell::SequenceNumber;
 use crate::counters::point_counters::PointCount;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::marks::Mark;
 use crate::read::point::{PointRead, Step};
 use crate::read::scan::view_scan::{self, Blocks};
@@ -38,14 +38,14 @@ pub enum RowEnd {
     Lent(u64),
     /// The caller wanted no more.
     Stopped,
-    /// The read has to wait for the disk on a thread, as [`TreeReader::read_row_with`] does. What
+    /// The read has to wait for the disk on a thread, as [`Tree::read_row_with`] does. What
     /// was lent does not count.
     Waits,
 }
 
-/// Reads of rows without a thread that waits: see [`TreeReader::row_reads`].
+/// Reads of rows without a thread that waits: see [`Tree::row_reads`].
 pub struct RowReads {
-    tree: TreeReader,
+    tree: Tree,
     snapshot: Option<Snapshot>,
     /// What was brought in for rows to come.
     pinned_blocks: PinnedBlocks,
@@ -57,7 +57,7 @@ enum Looked {
     Missed(Vec<Missed>),
 }
 
-impl TreeReader {
+impl Tree {
     /// Reads of rows at `snapshot` (`None`: each sees the tree as it is at some moment between its
     /// beginning and its end), for tasks that must not wait on their thread.
     pub fn row_reads(&self, snapshot: Option<&Snapshot>) -> RowReads {
@@ -74,7 +74,7 @@ impl RowReads {
     /// that breaks off. If all that it needs is resident, the future is ready at once. Otherwise
     /// what is missing of it, and of the rows that come next (`ahead`, of which it looks at a few
     /// dozen), is brought in together. After an error, and after [`RowEnd::Waits`], some cells may
-    /// have been lent, all in one poll. Errors are those of [`TreeReader::read_row_with`]. May be
+    /// have been lent, all in one poll. Errors are those of [`Tree::read_row_with`]. May be
     /// dropped at any time. `use_cell` should be short: while it runs, the cache may have to wait
     /// before it reuses memory.
     pub async fn read<'a>(
@@ -164,7 +164,7 @@ impl RowReads {
         }
         self.tree.count(PointCount::Merged, 1);
         match self.merge(&view, row, at, selection, use_cell) {
-            Err(Error::NotResident) => Ok(Looked::Ended(RowEnd::Waits)),
+            Err(error) if error.is_not_resident() => Ok(Looked::Ended(RowEnd::Waits)),
             end => end.map(Looked::Ended),
         }
     }

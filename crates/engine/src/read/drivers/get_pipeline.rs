@@ -27,7 +27,7 @@ use crate::cache::{BlockRef, CacheKey, KeyMap};
 use crate::cell::{FamilyId, Timestamp};
 use crate::counters::point_counters::PointCount;
 use crate::error::{Error, Result};
-use crate::read::drivers::{ColumnOf, Planned, TreeReader};
+use crate::read::drivers::{ColumnOf, Planned, Tree};
 use crate::sstable::{Block, BlockLoad, PinnedBlocks};
 use crate::tree::snapshots::Snapshot;
 use base::env::read_queue::{Completed, ReadQueue};
@@ -36,10 +36,10 @@ use std::collections::VecDeque;
 /// What a get came to: the newest visible cell's timestamp and value; `None` if there is none.
 pub type Answer = Result<Option<(Timestamp, Vec<u8>)>>;
 
-/// Gets in flight: see [`TreeReader::in_flight`]. Dropped, it waits for the disk and gives no more
+/// Gets in flight: see [`Tree::in_flight`]. Dropped, it waits for the disk and gives no more
 /// answers.
 pub struct GetPipeline {
-    tree: TreeReader,
+    tree: Tree,
     snapshot: Option<Snapshot>,
     queue: Box<dyn ReadQueue>,
     /// Those that wait for blocks.
@@ -83,11 +83,7 @@ impl Get {
 }
 
 impl GetPipeline {
-    pub(crate) fn new(
-        tree: TreeReader,
-        snapshot: Option<Snapshot>,
-        queue: Box<dyn ReadQueue>,
-    ) -> Self {
+    pub(crate) fn new(tree: Tree, snapshot: Option<Snapshot>, queue: Box<dyn ReadQueue>) -> Self {
         Self {
             tree,
             snapshot,

@@ -1,4 +1,5 @@
-//! Reads of one tree: what a program calls, and the blocking driver of point reads.
+//! Reads of one tree: what a program calls, and the blocking driver of point reads. Writes of the
+//! same handle lie in `engine::tree`.
 //!
 //! A point read is planned without I/O (`read::point`). While what it needs is resident it runs to
 //! its end here, pinned, without a lock. Otherwise the driver unpins, brings in what is missing
@@ -22,10 +23,10 @@ use crate::read::drivers::get_pipeline::{Answer, GetPipeline};
 use crate::read::point::{PointRead, PointReads, Step, Wanted};
 use crate::read::scan::Scan;
 use crate::read::scan::view_scan::{self, Blocks};
-use crate::request::{Cell, Columns, QualifierRange, RowRange, ScanRequest};
+use crate::request::{Cell, Columns, OwnedCell, QualifierRange, RowRange, ScanRequest};
 use crate::sstable::{Block, BlockCache, FilterQuery, PinnedBlocks, RowHit, WantedCells};
 use crate::state::{Handle, Shared};
-use crate::tree::Tree;
+use crate::tree::TreeState;
 use crate::tree::read_parts::ReadParts;
 use crate::tree::read_view::ReadView;
 use crate::tree::snapshots::Snapshot;
@@ -40,15 +41,18 @@ const GROUP: usize = 32;
 /// Ranges of columns for each of which a read of a row can ask the filters.
 const QUESTIONS_MAX: usize = 16;
 
-/// A tree of an open engine, looked up once; reads through it look nothing up. Keeps the engine
-/// open. Cheap to clone. After the tree is dropped its reads give [`Error::UnknownTree`].
+/// A tree of an open engine, looked up once; calls through it look nothing up. Keeps the engine
+/// open. Cheap to clone. After the tree is dropped its calls give [`Error::UnknownTree`].
 #[derive(Clone)]
-pub struct TreeReader {
+pub struct Tree {
     handle: Handle,
-    tree: Arc<Tree>,
+    tree: Arc<TreeState>,
 }
 
-/// A column of a row, for [`TreeReader::multi_get`].
+/// The timestamp and value of a cell that a get found.
+pub type FoundCell = (Timestamp, Vec<u8>);
+
+/// A column of a row, for [`Tree::multi_get`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ColumnOf<'a> {
     /// The row.
@@ -69,9 +73,19 @@ pub(crate) enum Planned {
     ToMerge,
 }
 
-impl TreeReader {
-    pub(crate) fn new(handle: Handle, tree: Arc<Tree>) -> Self {
+impl Tree {
+    pub(crate) fn new(handle: Handle, tree: Arc<TreeState>) -> Self {
         Self { handle, tree }
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// The store's shared state and the tree's own. [`Error::UnknownTree`] if the tree was dropped.
+    pub(crate) fn parts_of_store(&self) -> Result<(&Arc<Shared>, &Arc<TreeState>)> {
+        self.check()?;
+        Ok((self.handle.shared(), &self.tree))
     }
 
     /// The tree's id.
@@ -164,6 +178,33 @@ impl TreeReader {
             }
         }
         Ok(())
+    }
+
+    /// Returns the newest visible cells of many columns, of any rows, at one moment, in the order of
+    /// `wanted`. Errors as [`Self::get`].
+    pub fn multi_get(
+        &self,
+        wanted: &[ColumnOf<'_>],
+        snapshot: Option<&Snapshot>,
+    ) -> Result<Vec<Option<FoundCell>>> {
+        let mut cells = vec![None; wanted.len()];
+        self.multi_get_with(wanted, snapshot, |at, cell| {
+            cells[at] = cell.map(|(timestamp, value)| (timestamp, value.to_vec()));
+        })?;
+        Ok(cells)
+    }
+
+    /// Returns the visible cells of `row` that `selection` wants, in their order, at `snapshot`
+    /// (`None`: now); none for a row that is not there.
+    pub fn read_row(
+        &self,
+        row: &[u8],
+        selection: &RowSelection<'_>,
+        snapshot: Option<&Snapshot>,
+    ) -> Result<Vec<OwnedCell>> {
+        let mut cells = Vec::new();
+        self.read_row_with(row, selection, snapshot, |cell| cells.push(cell.into()))?;
+        Ok(cells)
     }
 
     /// Lends the visible cells of `row` that `selection` wants, in their order, to `use_cell`, at
@@ -420,7 +461,18 @@ fn missed(view: &ReadView, row: &[u8], wanted: &[Wanted]) -> Vec<Missed> {
     wanted.iter().map(of).collect()
 }
 
+impl std::fmt::Debug for Tree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tree").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
 impl<'a> ColumnOf<'a> {
+    /// The column `qualifier` of `family` in `row`.
+    pub fn new(row: &'a [u8], family: FamilyId, qualifier: &'a [u8]) -> Self {
+        Self { row, family, qualifier }
+    }
+
     fn query(&self) -> FilterQuery<'a> {
         FilterQuery::column(self.row, self.family, self.qualifier)
     }

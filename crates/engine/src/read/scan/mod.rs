@@ -1,6 +1,6 @@
 //! A scan in progress: rows of one view, at one snapshot, in either direction.
 
-pub mod scan_source;
+pub(crate) mod scan_source;
 pub(crate) mod span_search;
 pub(crate) mod view_scan;
 
@@ -18,7 +18,7 @@ use span_search::RowSpanSearch;
 use std::any::Any;
 
 /// What a scan walks over.
-pub struct ScanSources {
+pub(crate) struct ScanSources {
     /// The sources, newest first.
     pub cursors: Vec<Source>,
     /// Every range tombstone of the view, for the scan's snapshot.
@@ -351,8 +351,9 @@ mod tests {
     use crate::manifest::LogPosition;
     use crate::memtable::Memtable;
     use crate::options::Options;
+    use crate::request::OwnedCell;
     use crate::semantics::model::testing::{batches, requests};
-    use crate::semantics::model::{Model, OwnedCell, OwnedRow};
+    use crate::semantics::model::{Model, OwnedRow};
     use proptest::prelude::*;
     use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use crate::sstable::{Asked, FilterQuery};
 
 /// Filter counts of one granularity since the engine was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FilterUse {
+pub(crate) struct FilterUse {
     /// Filters asked.
     pub probed: u64,
     /// Checks that avoided reading a file.
@@ -16,7 +16,7 @@ pub struct FilterUse {
 
 /// Counts by granularity.
 #[derive(Default)]
-pub struct FilterCounters(Striped<13>);
+pub(crate) struct FilterCounters(Striped<13>);
 
 /// Where sources of scans are counted.
 const SCANNED: usize = 12;
@@ -70,7 +70,7 @@ impl FilterCounters {
     }
 
     /// The counts of one granularity.
-    pub fn read(&self, asked: Asked) -> FilterUse {
+    pub(crate) fn read(&self, asked: Asked) -> FilterUse {
         let sum = |what: usize| self.0.read(asked as usize * 3 + what);
         FilterUse { probed: sum(0), useful: sum(1), false_positives: sum(2) }
     }

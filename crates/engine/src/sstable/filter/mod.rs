@@ -32,7 +32,7 @@ use crate::options::FilterGranularity;
 use crate::shape::Shape;
 use base::checksum::xxh3;
 use base::codec::PutBytes;
-pub use filter_query::{Asked, FilterQuery};
+pub(crate) use filter_query::{Asked, FilterQuery};
 use std::ops::Range;
 
 const HEADER_LEN: usize = 64;

@@ -41,7 +41,7 @@ use damage::{Damage, ensure};
 pub(in crate::sstable) const DATA_BLOCK_BYTES_MAX: usize = 4 << 20;
 
 /// Newest version of the format that this code reads, and the one it writes.
-pub const FORMAT_VERSION: u16 = 2;
+pub(crate) const FORMAT_VERSION: u16 = 2;
 
 /// Length of the footer, of this and every later version.
 pub(super) const FOOTER_LEN: usize = 64;
@@ -71,7 +71,7 @@ pub(super) const WHOLE_FILE_BYTES_MAX: usize = u32::MAX as usize - 64;
 
 /// Place of a block: its first byte and the length of its stored bytes, trailer not included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Handle {
+pub(crate) struct Handle {
     /// From the start of the file.
     pub offset: u64,
     /// Stored bytes.
@@ -80,7 +80,7 @@ pub struct Handle {
 
 impl Handle {
     /// Where the block ends in the file, trailer included; `None` past the end of `u64`.
-    pub fn end(self) -> Option<u64> {
+    pub(crate) fn end(self) -> Option<u64> {
         self.offset.checked_add(u64::from(self.len) + TRAILER_LEN as u64)
     }
 
@@ -102,7 +102,7 @@ impl Handle {
 /// Kind of a block. The byte on disk is frozen; 0 stays invalid to catch zeroed pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum BlockType {
+pub(crate) enum BlockType {
     /// Rows and their entries.
     Data = 1,
     /// One value that was too large for its data block.
@@ -121,7 +121,7 @@ pub enum BlockType {
 
 impl BlockType {
     /// The type of a byte on disk; `None` for a byte that names none.
-    pub fn from_byte(byte: u8) -> Option<Self> {
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Data,
             2 => Self::LargeValue,
@@ -155,7 +155,7 @@ impl BlockType {
 /// 44 zero u16   46 version u16   48 XXH3-64 of bytes 0..48   56 magic
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Footer {
+pub(crate) struct Footer {
     /// The top index.
     pub top_index: Handle,
     /// The properties.
@@ -176,7 +176,7 @@ const FOOTER_PLACES_LEN: usize = 36;
 
 /// Why a footer was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FooterError {
+pub(crate) enum FooterError {
     /// The bytes are damaged.
     Damage(Damage),
     /// The file is whole but of a version or with features this program does not know.
@@ -200,7 +200,7 @@ impl From<Damage> for FooterError {
 
 impl Footer {
     /// The 64 bytes. Since version 2, range tombstones and properties follow the top index.
-    pub fn encode(&self) -> [u8; FOOTER_LEN] {
+    pub(crate) fn encode(&self) -> [u8; FOOTER_LEN] {
         let mut out = Vec::with_capacity(FOOTER_LEN);
         self.top_index.put(&mut out);
         match self.identity {
@@ -230,7 +230,7 @@ impl Footer {
     }
 
     /// The footer in the last 64 bytes of a file.
-    pub fn decode(bytes: &[u8; FOOTER_LEN]) -> Result<Self, FooterError> {
+    pub(crate) fn decode(bytes: &[u8; FOOTER_LEN]) -> Result<Self, FooterError> {
         let decode = |error| Damage::decode(0, error);
         let (places, rest) = bytes.split_at(FOOTER_PLACES_LEN);
         let mut reader = ByteReader::new(rest);

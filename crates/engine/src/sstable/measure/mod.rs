@@ -1,116 +1,20 @@
-//! Single blocks, filters and index partitions for the measurements of `crates/bench`, which a
+//! Single filters and index partitions for the measurements of `crates/bench`, which a
 //! caller of the engine never meets.
 
 mod find_block;
 
 pub use find_block::{BlockFinder, FindBy};
 
-use super::block::{BlockBuilder, BlockView, CellValue, DataMeta, NewValue};
 use super::filter::{FilterBuilder, FilterMeta, FilterPartition, FilterQuery};
 use super::format::damage::Damage;
-use super::format::{BlockType, Sealer};
 use super::{BlockCache, FileNumber, SstReader};
 use crate::cache::{CacheFeatures, CacheFill, Hint};
-use crate::cell::{Column, Entry, Timestamp};
+use crate::cell::Entry;
 use crate::error::{Error, Result};
-use crate::options::{Compression, FilterGranularity};
+use crate::options::FilterGranularity;
 use crate::shape::Shape;
 use base::env::FileSystem;
 use std::path::Path;
-
-/// Writes one data block.
-#[derive(Default)]
-pub struct BlockWriter(BlockBuilder);
-
-impl BlockWriter {
-    /// Starts a row.
-    pub fn start_row(&mut self, row: &[u8]) {
-        self.0.start_row(row);
-    }
-
-    /// Adds an entry to the row started last.
-    pub fn push(&mut self, entry: &Entry<'_>) {
-        let ordered = self.0.push(&entry.key(), &NewValue::Inline(entry.value));
-        assert!(ordered, "entries of a row come in order");
-    }
-
-    /// Length of the block if it were finished now.
-    pub fn len(&self) -> usize {
-        self.0.estimated_len()
-    }
-
-    /// Returns whether no entry was added.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The block; the writer is empty afterwards.
-    pub fn finish(&mut self) -> Vec<u8> {
-        let mut block = Vec::new();
-        self.0.finish(&mut block, false);
-        block
-    }
-}
-
-/// A checked data block.
-pub struct DataBlock {
-    bytes: Vec<u8>,
-    meta: DataMeta,
-}
-
-impl DataBlock {
-    /// Checks the block in `bytes`.
-    pub fn new(bytes: Vec<u8>) -> std::result::Result<Self, Damage> {
-        let meta = DataMeta::check(&bytes)?;
-        Ok(Self { bytes, meta })
-    }
-
-    fn view(&self) -> BlockView<'_> {
-        BlockView::of(&self.bytes, &self.meta)
-    }
-
-    /// The newest value of the column in the row that is not newer than `newest`.
-    pub fn get(&self, row: &[u8], column: &Column<'_>, newest: Timestamp) -> Option<&[u8]> {
-        let view = self.view();
-        let at = view.lower_bound(row);
-        if at == view.rows() || !view.row_is(at, row) {
-            return None;
-        }
-        let cells = view.cells_of(at);
-        let first = view.find_column(cells.clone(), column);
-        for cell in first..cells.end {
-            let key = view.key(cell);
-            if key.column != *column {
-                return None;
-            }
-            if key.timestamp <= newest {
-                let CellValue::Inline(value) = view.value(cell) else { return None };
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    /// Reads every entry; gives their count and the sum of their values' lengths and timestamps.
-    pub fn read_all(&self) -> (usize, u64) {
-        let view = self.view();
-        let (mut entries, mut sum) = (0, 0u64);
-        for row in 0..view.rows() {
-            for cell in view.cells_of(row) {
-                let key = view.key(cell);
-                let CellValue::Inline(value) = view.value(cell) else { continue };
-                entries += 1;
-                sum = sum.wrapping_add(key.timestamp.0 as u64).wrapping_add(value.len() as u64);
-            }
-        }
-        (entries, sum)
-    }
-}
-
-/// Bytes of a data block in a file under LZ4.
-pub fn lz4_len(raw: &[u8]) -> usize {
-    Sealer::new(Compression::Lz4, 0).seal(&mut raw.to_vec(), 0, BlockType::Data, 0) as usize
-}
 
 /// Builds the filter of one partition.
 pub struct FilterWriter(FilterBuilder);

@@ -128,7 +128,8 @@ impl SstReader {
     ) -> Result<PinnedBlock<Block>> {
         let key = self.key(lead.handle);
         if fill == CacheFill::Resident {
-            return self.load_at_once(lead)?.map(|(pin, _)| pin).ok_or(Error::NotResident);
+            let resident = self.load_at_once(lead)?.map(|(pin, _)| pin);
+            return resident.ok_or_else(|| Error::not_resident(self.path()));
         }
         self.cache().get_or_load(key, lead.hint, fill, |ticket| {
             *missed = true;
@@ -326,7 +327,7 @@ impl BlockLoad {
         let Missing::Data(at, block) = missing else { return Self::new(sst, missing) };
         let way = match sst.index(at, CacheFill::Resident) {
             Ok(index) => Way::Data(index, block),
-            Err(Error::NotResident) => Way::Index(at),
+            Err(error) if error.is_not_resident() => Way::Index(at),
             Err(error) => return Err(error),
         };
         Ok(Some(Self { sst, way, fill: CacheFill::Insert }))

@@ -39,7 +39,7 @@ use super::index::top_index::TopIndex;
 use super::read::sst_file::Source;
 use crate::batch::VALUE_BYTES_MAX;
 use crate::cell::{Entry, RangeTombstone, SequenceNumber};
-use crate::error::{Error, Result};
+use crate::error::{Corruption, Error, Result};
 use crate::files::{FileIdentity, FileNumber};
 use crate::request::RowRange;
 use base::env::fs::ReadFile;
@@ -305,7 +305,7 @@ fn told_by(own: &Properties) -> Told {
 fn damaged_is_none<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
-        Err(Error::Corruption { .. } | Error::Io { .. }) => Ok(None),
+        Err(Error::Corruption(_) | Error::Io { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -313,8 +313,8 @@ fn damaged_is_none<T>(read: Result<T>) -> Result<Option<T>> {
 /// The text of damage; what is none is given back.
 fn text(error: Error) -> Result<(u64, String)> {
     match error {
-        Error::Corruption { offset, what, .. } => Ok((offset, what)),
-        Error::Io { op, message, .. } => Ok((0, format!("cannot {op} it: {message}"))),
+        Error::Corruption(Corruption { offset, what, .. }) => Ok((offset, what)),
+        Error::Io { op, source, .. } => Ok((0, format!("cannot {op} it: {source}"))),
         other => Err(other),
     }
 }

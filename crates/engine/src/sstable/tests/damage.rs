@@ -3,6 +3,8 @@
 //! targets stand mutated blocks.
 
 use super::*;
+use crate::error::Corruption;
+use crate::sstable::format::BlockType;
 use crate::sstable::fuzz;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -57,7 +59,7 @@ fn everything(bytes: Vec<u8>) -> Result<(Rows, Vec<RangeTombstone>, Vec<bool>)> 
 
 fn assert_is_corruption(error: &Error, len: usize) {
     match error {
-        Error::Corruption { file, offset, what } => {
+        Error::Corruption(Corruption { file, offset, what }) => {
             assert_eq!(file, Path::new("7.sst"));
             assert!(*offset <= len as u64, "offset {offset} of {len}: {what}");
         }

@@ -3,6 +3,7 @@
 
 use super::salvage::{Salvaged, salvage};
 use super::*;
+use crate::error::Corruption;
 use crate::files::FileIdentity;
 use crate::manifest::SstMeta;
 use crate::sstable::block::{BlockBuilder, NewValue};
@@ -299,7 +300,9 @@ fn a_footer_of_another_identity_than_the_header_is_none() {
     other[..40].copy_from_slice(&encode_header(FileIdentity(1)));
     let opened = open(other.clone()).map(|_| ());
     match opened {
-        Err(Error::Corruption { what, .. }) => assert!(what.contains("identity"), "{what}"),
+        Err(Error::Corruption(Corruption { what, .. })) => {
+            assert!(what.contains("identity"), "{what}")
+        }
         other => panic!("{other:?}"),
     }
     let longer = SstMeta { entries: meta.entries + 1, ..meta.clone() };

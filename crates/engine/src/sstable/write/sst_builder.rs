@@ -34,7 +34,7 @@ use std::path::Path;
 
 /// What a finished file is: all that the manifest keeps of it but its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SstSummary {
+pub(crate) struct SstSummary {
     /// Length of the file.
     pub bytes: u64,
     /// Smallest row with an entry. Without entries, the start of `dropped`.
@@ -61,7 +61,7 @@ pub struct SstSummary {
 
 /// Writes one file. Dropped without `finish`, or after an error, it leaves a file without a
 /// footer, which the caller removes.
-pub struct SstBuilder {
+pub(crate) struct SstBuilder {
     output: Output,
     options: SstOptions,
     block: BlockBuilder,
@@ -94,7 +94,7 @@ struct NewPartition {
 
 impl SstBuilder {
     /// A builder that writes to `file`, which is empty and whose name `path` is for messages.
-    pub fn new(file: Box<dyn WriteFile>, path: &Path, options: SstOptions) -> Self {
+    pub(crate) fn new(file: Box<dyn WriteFile>, path: &Path, options: SstOptions) -> Self {
         options.assert_valid();
         let shape = options.shape;
         let sealer = Sealer::new(options.compression, shape.incompressible_skip_max);
@@ -123,12 +123,12 @@ impl SstBuilder {
 
     /// The same for a file to be ingested: its entries come with the sequence number 0, and get
     /// theirs when the manifest takes the file. It takes no range tombstones.
-    pub fn for_ingest(file: Box<dyn WriteFile>, path: &Path, options: SstOptions) -> Self {
+    pub(crate) fn for_ingest(file: Box<dyn WriteFile>, path: &Path, options: SstOptions) -> Self {
         Self { ingested: true, ..Self::new(file, path, options) }
     }
 
     /// Has the file tell where it comes from.
-    pub fn with_origin(mut self, origin: Origin) -> Self {
+    pub(crate) fn with_origin(mut self, origin: Origin) -> Self {
         self.properties.origin = Some(origin);
         self
     }
@@ -141,7 +141,7 @@ impl SstBuilder {
 
     /// Has the file tell what it is known by wherever it is copied to, and its blocks be blocks of
     /// that file only. Comes before any entry.
-    pub fn with_identity(mut self, identity: FileIdentity) -> Self {
+    pub(crate) fn with_identity(mut self, identity: FileIdentity) -> Self {
         assert!(self.is_empty(), "an identity comes before entries");
         self.properties.identity = Some(identity);
         self.output.frames = Frames::Of(identity);
@@ -157,7 +157,7 @@ impl SstBuilder {
 
     /// Adds an entry. Entries come in the order of `crate::cell`, each larger than the one before
     /// and within the limits of a batch; anything else is a bug of the caller and panics.
-    pub fn add(&mut self, row: &[u8], entry: &Entry<'_>) -> Result<()> {
+    pub(crate) fn add(&mut self, row: &[u8], entry: &Entry<'_>) -> Result<()> {
         check_entry(entry).expect("entries were checked when they were written");
         assert!(row.len() <= ROW_BYTES_MAX, "a row key over its limit");
         assert!(entry.column.qualifier.len() <= QUALIFIER_BYTES_MAX, "a qualifier over its limit");
@@ -207,7 +207,7 @@ impl SstBuilder {
 
     /// Adds a dropped row range, in any order among themselves and the entries. One that is there
     /// already adds nothing; an empty one is a bug of the caller and panics.
-    pub fn add_range_tombstone(&mut self, tombstone: &RangeTombstone) {
+    pub(crate) fn add_range_tombstone(&mut self, tombstone: &RangeTombstone) {
         let bounded = tombstone.end.as_ref().is_none_or(|end| tombstone.start < *end);
         assert!(bounded, "a dropped range that is empty");
         assert!(tombstone.sequence <= SequenceNumber::MAX, "a sequence number over its limit");
@@ -216,7 +216,7 @@ impl SstBuilder {
     }
 
     /// Bytes of the file if it were finished now, about.
-    pub fn estimated_bytes(&self) -> u64 {
+    pub(crate) fn estimated_bytes(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::len);
         self.output.len() + (self.block.estimated_len() + self.partitions_len + filter) as u64
     }
@@ -237,13 +237,13 @@ impl SstBuilder {
     }
 
     /// Returns whether nothing was added.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.properties.entries == 0 && self.tombstones.is_empty()
     }
 
     /// Writes the rest of the file and syncs it. The file is durable when this returns, its name
     /// when its directory is synced.
-    pub fn finish(mut self) -> Result<SstSummary> {
+    pub(crate) fn finish(mut self) -> Result<SstSummary> {
         if self.properties.entries > 0 {
             self.properties.last_row.clone_from(&self.row);
             self.end_row();

@@ -5,7 +5,7 @@ use crate::shape::Shape;
 
 /// What shapes the bytes of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SstOptions {
+pub(crate) struct SstOptions {
     /// Bytes of a data block before compression, a target. 1 KiB..=64 KiB; fewer where `shape`
     /// says so.
     pub block_bytes: usize,
@@ -29,7 +29,7 @@ pub struct SstOptions {
 impl SstOptions {
     /// The options of a file of a tree, with the compression of its level and the granularity that
     /// the tree has now.
-    pub fn new(
+    pub(crate) fn new(
         tree: &TreeOptions,
         compression: Compression,
         filter_granularity: FilterGranularity,

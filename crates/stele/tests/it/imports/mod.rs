@@ -103,6 +103,7 @@ const ROOMS: &[(&str, &str)] = &[
     ),
     ("kv", "cell error batch request options tree ingest read engine"),
     ("owner", "cell error options log manifest tree state recovery engine"),
+    ("internals", ""),
 ];
 
 /// Files that a folder of the engine may have, `mod.rs` included.

@@ -24,7 +24,7 @@ fn open(machine: &SimEnv, durability: Durability) -> Result<Local> {
         log_segment_bytes: 64 << 10,
         ..Options::default()
     };
-    let engine = Engine::open(machine.env(), Path::new("data"), options)?;
+    let engine = Engine::open_with_env(machine.env(), Path::new("data"), options)?;
     Local::open(engine, machine.env().clock)
 }
 

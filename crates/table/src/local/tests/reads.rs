@@ -54,7 +54,7 @@ fn store(cells: &[Written]) -> (Local, TableName, tempfile::TempDir) {
     let options = Options { durability: Durability::None, ..Options::default() };
     let clock = Arc::new(FixedClock(NOW));
     let env = Env { clock: clock.clone(), ..Env::real(1) };
-    let engine = Engine::open(env, dir.path(), options).unwrap();
+    let engine = Engine::open_with_env(env, dir.path(), options).unwrap();
     let local = Local::open_shaped(engine, clock, SHAPE).unwrap();
     let name = TableName::new("p/t").unwrap();
     let spec = |family: &&str| {
@@ -352,8 +352,9 @@ fn compacted(local: &Local, name: &TableName) -> usize {
     let engine = &local.core.engine;
     let mut cells = 0;
     for tablet in &local.core.table(name).unwrap().schema.tablets {
-        engine.compact_range(tablet.tree, &RowRange::ALL).unwrap();
-        let mut scan = engine.scan(tablet.tree, &ScanRequest::default(), None).unwrap();
+        engine.tree(tablet.tree).unwrap().compact_range(&RowRange::ALL).unwrap();
+        let mut scan =
+            engine.tree(tablet.tree).unwrap().scan(&ScanRequest::default(), None).unwrap();
         while scan.next_row().unwrap().is_some() {
             while scan.next_cell().unwrap().is_some() {
                 cells += 1;
@@ -378,7 +379,7 @@ proptest! {
             if at == 20 {
                 // From here on there are rows in files.
                 for tablet in &local.core.table(&name).unwrap().schema.tablets {
-                    local.core.engine.flush(tablet.tree).unwrap();
+                    local.core.engine.tree(tablet.tree).unwrap().flush().unwrap();
                 }
             }
             let direction = request.direction;

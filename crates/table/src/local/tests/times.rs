@@ -17,7 +17,7 @@ fn open(machine: &SimEnv) -> Local {
         log_segment_bytes: 64 << 10,
         ..Options::default()
     };
-    let engine = Engine::open(machine.env(), Path::new("data"), options).unwrap();
+    let engine = Engine::open_with_env(machine.env(), Path::new("data"), options).unwrap();
     Local::open(engine, machine.env().clock).unwrap()
 }
 
@@ -92,7 +92,7 @@ async fn times_ascend_in_the_order_of_commits() {
     let dir = tempfile::tempdir().unwrap();
     let clock = SimEnv::new(1).clock;
     let env = Env { clock: clock.clone(), ..Env::real(1) };
-    let engine = Engine::open(env, dir.path(), Options::default()).unwrap();
+    let engine = Engine::open_with_env(env, dir.path(), Options::default()).unwrap();
     let local = Local::open(engine, clock).unwrap();
     create(&local);
     let writers: Vec<_> = (0..WRITERS)
@@ -195,7 +195,7 @@ fn times_ascend_over_a_restart_with_a_clock_that_went_back() {
             if matches!(again, Again::FlushedAndClosed) {
                 let engine = &local.core.engine;
                 for tree in engine.trees() {
-                    engine.flush(tree).unwrap();
+                    engine.tree(tree).unwrap().flush().unwrap();
                 }
             }
             if !matches!(again, Again::PowerLost) {
@@ -237,7 +237,10 @@ fn how_far_rows_are_ahead_of_the_clock_does_not_add_up_over_restarts() {
             assert_eq!(newest(&local).timestamp.0, limit / 1000 * 1000 + 1000 * process);
             if matches!(again, Again::FlushedAndClosed) {
                 let engine = &local.core.engine;
-                engine.trees().into_iter().for_each(|tree| engine.flush(tree).unwrap());
+                engine
+                    .trees()
+                    .into_iter()
+                    .for_each(|tree| engine.tree(tree).unwrap().flush().unwrap());
             }
             if !matches!(again, Again::PowerLost) {
                 local.core.engine.close().unwrap();

@@ -63,7 +63,7 @@ fn meta(number: u64, content: &MemoryRun) -> SstMeta {
 }
 
 /// A tree in memory, and the plans it runs.
-struct Tree {
+struct TreeState {
     version: TreeVersion,
     state: State,
     files: BTreeMap<FileNumber, MemoryRun>,
@@ -73,7 +73,7 @@ struct Tree {
     options: Options,
 }
 
-impl Tree {
+impl TreeState {
     fn new(options: Options) -> Self {
         let (tree, tree_options) = (TreeId(1), TreeOptions::default());
         let create = Edit::CreateTree { tree, options: tree_options.clone() };
@@ -265,7 +265,7 @@ proptest! {
         (l0, sst, l1) in (1usize..4, 1u64..5, 1u64..12),
     ) {
         let mut waiting = runs_of(&changes, &cuts);
-        let mut tree = Tree::new(options(l0, sst, l1));
+        let mut tree = TreeState::new(options(l0, sst, l1));
         let mut model = Model::default();
         let mut flushed = 0;
         let mut snapshots: Vec<SequenceNumber> = snapshots.into_iter().map(SequenceNumber).collect();
@@ -323,7 +323,7 @@ proptest! {
     }
 }
 
-fn come_to_rest(tree: &mut Tree, model: &Model) {
+fn come_to_rest(tree: &mut TreeState, model: &Model) {
     while !tree.running.is_empty() {
         tree.install(0);
     }

@@ -6,8 +6,9 @@ use crate::batch::WriteBatch;
 use crate::engine::Engine;
 use crate::options::{Durability, FilterGranularity, Options, TreeOptions};
 use crate::request::Direction;
+use crate::request::OwnedCell;
+use crate::semantics::model::Model;
 use crate::semantics::model::testing::{batches, put_and_delete_batches, put_batches, requests};
-use crate::semantics::model::{Model, OwnedCell};
 use base::env::Env;
 use proptest::prelude::*;
 
@@ -16,7 +17,7 @@ const TREE: TreeId = TreeId(3);
 fn engine(dir: &std::path::Path, granularity: Option<FilterGranularity>, bits: u8) -> Engine {
     let options =
         Options { durability: Durability::None, memory_bytes_max: 4 << 20, ..Options::default() };
-    let engine = Engine::open(Env::real(1), dir, options).unwrap();
+    let engine = Engine::open_with_env(Env::real(1), dir, options).unwrap();
     let tree = TreeOptions {
         filter_granularity: granularity,
         filter_bits_per_key: bits,
@@ -81,7 +82,7 @@ fn owned(cell: &Cell<'_>) -> OwnedCell {
 
 /// The cells of a row, if it can be read without a thread that waits.
 fn read_in_task<'a>(
-    tree: &TreeReader,
+    tree: &Tree,
     row: &[u8],
     ahead: impl Iterator<Item = &'a [u8]> + Clone,
     selection: &RowSelection<'_>,
@@ -141,13 +142,13 @@ proptest! {
         for event in &events {
             match event {
                 Event::Write(batch) => {
-                    let last = engine.write(TREE, batch).unwrap();
+                    let last = engine.tree(TREE).unwrap().write(batch).unwrap();
                     if !batch.is_empty() {
                         model.apply(batch, SequenceNumber(last.0 + 1 - batch.len() as u64));
                     }
                 }
-                Event::Flush => engine.flush(TREE).unwrap(),
-                Event::Compact => engine.compact_range(TREE, &RowRange::ALL).unwrap(),
+                Event::Flush => engine.tree(TREE).unwrap().flush().unwrap(),
+                Event::Compact => engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap(),
                 Event::Snapshot => snapshots.push(engine.snapshot()),
             }
         }
@@ -256,8 +257,8 @@ fn counters_tell_how_a_row_was_read() {
         let column = Column::of(FamilyId(1), b"q");
         batch.put(&row.to_be_bytes(), column, Timestamp(1), b"value");
     }
-    engine.write(TREE, &batch).unwrap();
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     let get = |row: u32, qualifier: &[u8]| {
         let row = row.to_be_bytes();
         tree.get(ColumnOf { row: &row, family: FamilyId(1), qualifier }, None).unwrap()

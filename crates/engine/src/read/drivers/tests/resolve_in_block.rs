@@ -7,14 +7,14 @@ type Cells = Vec<(Vec<u8>, i64, Vec<u8>)>;
 
 /// What each way of reading rows gives of `row`, which is the same; a get of column `q` as well.
 /// All that is needed stays in the cache, so that no way has to wait.
-fn by_every_way(tree: &TreeReader, row: &[u8], snapshot: Option<&Snapshot>) -> Cells {
+fn by_every_way(tree: &Tree, row: &[u8], snapshot: Option<&Snapshot>) -> Cells {
     let (cells, by_task) = by_each_way(tree, row, snapshot);
     assert!(by_task, "{}", row.escape_ascii());
     cells
 }
 
 /// The same where the cache may not keep it; and whether the row was read without a thread.
-fn by_each_way(tree: &TreeReader, row: &[u8], snapshot: Option<&Snapshot>) -> (Cells, bool) {
+fn by_each_way(tree: &Tree, row: &[u8], snapshot: Option<&Snapshot>) -> (Cells, bool) {
     let columns = Columns::All;
     let selection = RowSelection::of(&columns);
     let mut cells = Vec::new();
@@ -156,8 +156,8 @@ fn tombstones_are_decided_in_place() {
         before(&mut older, name.as_bytes());
         after(&mut newer, name.as_bytes());
     }
-    engine.write(TREE, &older).unwrap();
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().write(&older).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     let early = engine.snapshot();
     let read_early = || {
         let rows =
@@ -166,8 +166,8 @@ fn tombstones_are_decided_in_place() {
     };
     let merged = || engine.metrics().get("point_reads_merged_total").unwrap();
     let before = read_early();
-    engine.write(TREE, &newer).unwrap();
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().write(&newer).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     assert_eq!(merged(), 0, "none before the newer file");
     for (name, _, _, want, in_place) in &cases {
         let merged_before = merged();
@@ -192,7 +192,7 @@ fn large_values_are_lent_without_merging() {
         let cache_bytes_max = Some(cache_bytes);
         let options =
             Options { durability, memory_bytes_max, cache_bytes_max, ..Options::default() };
-        Engine::open(Env::real(1), dir.path(), options).unwrap()
+        Engine::open_with_env(Env::real(1), dir.path(), options).unwrap()
     };
     // Of which the last is larger than any frame of the smallest cache.
     let lens = [10, 4095, 4096, 20_000, 70_000];
@@ -208,8 +208,8 @@ fn large_values_are_lent_without_merging() {
             batch.put(&row(number), column, Timestamp(version as i64), &value(number, len));
         }
     }
-    engine.write(TREE, &batch).unwrap();
-    engine.flush(TREE).unwrap();
+    engine.tree(TREE).unwrap().write(&batch).unwrap();
+    engine.tree(TREE).unwrap().flush().unwrap();
     drop(engine);
     for cache_bytes in [1 << 20, 32 << 20] {
         let engine = open(cache_bytes);

@@ -4,7 +4,7 @@
 use super::*;
 
 /// What a get, a get of many and a get in flight give of a column of family 1, as timestamps.
-fn newest(tree: &TreeReader, row: &[u8], qualifier: &[u8]) -> [Option<Timestamp>; 3] {
+fn newest(tree: &Tree, row: &[u8], qualifier: &[u8]) -> [Option<Timestamp>; 3] {
     let of = ColumnOf { row, family: FamilyId(1), qualifier };
     let alone = tree.get(of, None).unwrap().map(|(timestamp, _)| timestamp);
     let mut of_many = None;
@@ -37,15 +37,15 @@ fn a_newer_cell_behind_the_end_of_a_partition_is_found() {
             }
             older.put(row, Column::of(FamilyId(1), b"z"), Timestamp(10), b"newest");
         }
-        engine.write(TREE, &older).unwrap();
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().write(&older).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
         let mut newer = WriteBatch::new();
         for row in [b"b", b"c"] {
             newer.put(row, Column::of(FamilyId(1), b"z"), Timestamp(5), b"older");
         }
         newer.delete_column(b"c", FamilyId(1), b"c\0");
-        engine.write(TREE, &newer).unwrap();
-        engine.flush(TREE).unwrap();
+        engine.tree(TREE).unwrap().write(&newer).unwrap();
+        engine.tree(TREE).unwrap().flush().unwrap();
         for row in [b"b", b"c"] {
             let case = format!("{fillers} rows before, row {}", row.escape_ascii());
             assert_eq!(newest(&tree, row, b"z"), [Some(Timestamp(10)); 3], "{case}");
@@ -56,7 +56,7 @@ fn a_newer_cell_behind_the_end_of_a_partition_is_found() {
 fn engine_of_small_blocks(dir: &std::path::Path) -> Engine {
     let options =
         Options { durability: Durability::None, memory_bytes_max: 4 << 20, ..Options::default() };
-    let engine = Engine::open(Env::real(1), dir, options).unwrap();
+    let engine = Engine::open_with_env(Env::real(1), dir, options).unwrap();
     let tree = TreeOptions {
         block_bytes: 1 << 10,
         compression: crate::options::Compression::None,

@@ -1,17 +1,20 @@
-//! The engine's public API, and the state that its parts share. Wiring only.
+//! The engine's public API: a store and what concerns all of it ([`Engine`]), and one tree of it
+//! (`tree`). Wiring only.
+//!
+//! In: calls of a program. Out: calls of the rooms that do the work. May use every room below.
 
-use crate::batch::{OpenTimes, WriteBatch};
-use crate::cell::{FamilyId, SequenceNumber, Timestamp, TreeId};
+mod tree;
+
+use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
+use crate::ingest::IngestFiles;
 use crate::ingest::sort::{RowSorter, SortOptions};
-use crate::ingest::{IngestFiles, IngestOptions, SstWriter};
 use crate::manifest::{Owner, StoreId};
 use crate::metrics::Metrics;
 use crate::options::{Durability, Options, TreeOptions};
-use crate::read::drivers::{ColumnOf, TreeReader};
+use crate::read::drivers::Tree;
 use crate::recovery::owner_of_contents::told_by_contents;
 use crate::request::{RowRange, ScanRequest};
-use crate::semantics::elision_policy::ElisionRules;
 use crate::state::ownership::{Ownership, SCHEMA};
 use crate::state::running_compactions::RunningCompaction;
 use crate::state::{Handle, Shared};
@@ -32,11 +35,18 @@ impl Engine {
     /// Opens the data directory `dir`, creating it if it does not exist, and recovers what the
     /// log holds. `Error::Unusable` if another process has it open or it is of a newer format,
     /// `Error::Corruption` if it is damaged; it is then left as it was.
-    pub fn open(env: Env, dir: &Path, options: Options) -> Result<Self> {
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        options.validate()?;
+        Self::open_with_env(Env::real(options.background_threads), dir.as_ref(), options)
+    }
+
+    /// [`Self::open`] in an environment of the caller's, whose background threads count in place of
+    /// [`Options::background_threads`]: for tests, and for a program that opens several engines.
+    pub fn open_with_env(env: Env, dir: &Path, options: Options) -> Result<Self> {
         let handle = Handle::new(crate::recovery::open(env, dir, options)?);
         let engine = Self { handle };
         let shared = engine.shared();
-        let schema = || engine.scan(SCHEMA, &ScanRequest::rows(RowRange::ALL), None);
+        let schema = || engine.tree(SCHEMA)?.scan(&ScanRequest::rows(RowRange::ALL), None);
         let owner = shared.manifest.state().owner;
         let told = match owner {
             Some(_) => None,
@@ -65,10 +75,19 @@ impl Engine {
     }
 
     /// Creates an empty tree. Durable when it returns. `InvalidArgument` if the id was ever used.
-    pub fn create_tree(&self, tree: TreeId, options: TreeOptions) -> Result<()> {
+    pub fn create_tree(&self, tree: TreeId, options: TreeOptions) -> Result<Tree> {
         options.validate()?;
         self.shared().check_owner()?;
-        crate::state::tree_ddl::create_tree(self.shared(), tree, options)
+        crate::state::tree_ddl::create_tree(self.shared(), tree, options)?;
+        self.tree(tree)
+    }
+
+    /// Returns the tree if it exists, whatever its options are, and creates it otherwise.
+    pub fn tree_or_create(&self, tree: TreeId, options: TreeOptions) -> Result<Tree> {
+        match self.tree(tree) {
+            Err(Error::UnknownTree(_)) => self.create_tree(tree, options),
+            found => found,
+        }
     }
 
     /// Drops a tree and all it holds. Durable when it returns; open scans go on.
@@ -89,66 +108,14 @@ impl Engine {
         TreeId(used.map_or(1, |tree| tree.0.saturating_add(1)))
     }
 
-    /// A tree to read from, looked up once for many reads.
-    pub fn tree(&self, tree: TreeId) -> Result<TreeReader> {
-        Ok(TreeReader::new(self.handle.clone(), self.shared().tree(tree)?))
+    /// Returns a tree, looked up once for many reads and writes. `UnknownTree` if it does not exist.
+    pub fn tree(&self, tree: TreeId) -> Result<Tree> {
+        Ok(Tree::new(self.handle.clone(), self.shared().tree(tree)?))
     }
 
     #[inline]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         self.handle.shared()
-    }
-
-    /// Sets what compactions of `tree` may elide, from the next one on. Not kept on disk: the
-    /// layer above sets it after every open. Until then everything is kept.
-    pub fn set_elision_rules(&self, tree: TreeId, rules: Arc<dyn ElisionRules>) -> Result<()> {
-        self.shared().tree(tree)?.set_rules(rules);
-        Ok(())
-    }
-
-    /// Commits `batch` to `tree`: all of it or nothing. When it returns the batch is as durable
-    /// as `Options::durability` says and visible to every later read. Blocks, also while
-    /// flushes and compactions are too far behind. Returns the sequence number of its last
-    /// mutation.
-    ///
-    /// `NoSpace`, `Unavailable`: nothing was written; try again when there is space, or later.
-    /// `WritesStopped`: after a failed append or sync, or a panic of background work; the batch may
-    /// or may not be there after reopening. `Corruption`: nothing was written; a compaction has to
-    /// make room first, and its input is damaged.
-    pub fn write(&self, tree: TreeId, batch: &WriteBatch) -> Result<SequenceNumber> {
-        if batch.open_times() > 0 {
-            return Err(Error::InvalidArgument("timestamps of the batch are not set".to_owned()));
-        }
-        self.write_timed(tree, batch, |_| ())
-    }
-
-    /// [`Self::write`] of a batch whose open timestamps ([`WriteBatch::put_timed`]) `set_times`
-    /// sets when all waiting is done but that for the commit. What it returns is dropped when the
-    /// batch has its place in the order of commits: batches whose callers exclude each other by it
-    /// commit in the order in which their times were set. It must be quick, and must not call the
-    /// engine. No later time of a commit is below the times it sets, nor at the next open: see
-    /// [`Self::commit_micros`].
-    pub fn write_timed<H>(
-        &self,
-        tree: TreeId,
-        batch: &WriteBatch,
-        set_times: impl FnOnce(&mut OpenTimes<'_>) -> H,
-    ) -> Result<SequenceNumber> {
-        let frozen = batch.freeze().map_err(|error| Error::InvalidArgument(error.to_string()));
-        let mut frozen = frozen?;
-        let tree = self.shared().tree(tree)?;
-        self.shared().check_owner()?;
-        if batch.is_empty() {
-            return Ok(self.shared().snapshots.published());
-        }
-        crate::background::write_stalls::wait_for_room(self.shared(), &tree, batch.encoded_len())?;
-        let mut times = OpenTimes::of(batch, &mut frozen);
-        let held = set_times(&mut times);
-        let newest = times.newest();
-        let last = self.shared().commits.submit(Arc::clone(&tree), frozen, newest, held);
-        let last = last.map_err(|error| self.shared().log_failed(error))?;
-        crate::background::scheduler::after_commit(self.shared(), &tree, batch.encoded_len());
-        Ok(last)
     }
 
     /// The time of the newest commit, in microseconds since the epoch: not below any time that a
@@ -174,56 +141,6 @@ impl Engine {
     /// A snapshot of everything committed so far, over all trees.
     pub fn snapshot(&self) -> Snapshot {
         self.shared().snapshots.take()
-    }
-
-    /// Starts a scan of `tree` at `snapshot` (`None`: now). It sees one state of the tree from
-    /// beginning to end.
-    pub fn scan(
-        &self,
-        tree: TreeId,
-        request: &ScanRequest,
-        snapshot: Option<&Snapshot>,
-    ) -> Result<Scan> {
-        self.tree(tree)?.scan(request, snapshot)
-    }
-
-    /// The newest visible cell of a column at `snapshot` (`None`: now): its timestamp and value.
-    pub fn get(
-        &self,
-        tree: TreeId,
-        row: &[u8],
-        family: FamilyId,
-        qualifier: &[u8],
-        snapshot: Option<&Snapshot>,
-    ) -> Result<Option<(Timestamp, Vec<u8>)>> {
-        self.tree(tree)?.get(ColumnOf { row, family, qualifier }, snapshot)
-    }
-
-    /// Row keys that cut `tree` into parts of about `part_bytes` bytes on disk, ascending, each
-    /// with the approximate bytes before it. Empty for a small tree.
-    pub fn sample_rows(&self, tree: TreeId, part_bytes: u64) -> Result<Vec<(Vec<u8>, u64)>> {
-        self.shared().tree(tree)?.view().sample_rows(part_bytes)
-    }
-
-    /// Approximate bytes on disk and in memory of the rows in `rows`.
-    pub fn approximate_bytes(&self, tree: TreeId, rows: &RowRange) -> Result<u64> {
-        self.shared().tree(tree)?.view().approximate_bytes(rows)
-    }
-
-    /// Writes the memtable of `tree` into an SSTable. An error is that of this try, whatever failed
-    /// before; the memtable is kept, and the engine goes on trying.
-    pub fn flush(&self, tree: TreeId) -> Result<()> {
-        let tree = self.shared().tree(tree)?;
-        crate::background::by_hand::flush_and_wait(self.shared(), &tree)
-    }
-
-    /// Merges all runs that overlap `rows` down to the last level, applying the elision rules. What
-    /// is still in the memtable is flushed first. An error is that of this try, which leaves all as
-    /// it was.
-    pub fn compact_range(&self, tree: TreeId, rows: &RowRange) -> Result<()> {
-        let tree = self.shared().tree(tree)?;
-        crate::background::by_hand::flush_and_wait(self.shared(), &tree)?;
-        crate::background::by_hand::compact_and_wait(self.shared(), &tree, rows)
     }
 
     /// Lets no compaction start by itself until [`Self::resume_compactions`]; not kept on disk.
@@ -305,13 +222,6 @@ impl Engine {
         crate::maintenance::checkpoint::id_of_open_store(self.shared())
     }
 
-    /// A writer of sorted cells for `tree`, for bulk loads: see [`SstWriter`]. Any number may
-    /// write at the same time. It keeps the data directory open until it, or the files it
-    /// finished, are dropped.
-    pub fn sst_writer(&self, tree: TreeId, options: &IngestOptions) -> Result<SstWriter> {
-        SstWriter::new(self.handle.clone(), tree, options)
-    }
-
     /// Sorts rows that come in any order, within a given memory, for an [`SstWriter`] or anything
     /// else that wants them in order. Its files lie in the data directory, which it keeps open.
     /// `InvalidArgument` if it is given too little memory.
@@ -322,7 +232,7 @@ impl Engine {
     /// Makes `files` part of their trees, all of them or none, whatever happens. When it returns
     /// they are durable, and with them all that was committed before; every later read sees them,
     /// and none at an earlier snapshot. Their cells are newer than all that was committed before.
-    /// Blocks like [`Self::write`], and stops other writes for as long as it takes to write an
+    /// Blocks like [`Tree::write`], and stops other writes for as long as it takes to write an
     /// edit of the manifest. Returns the sequence number of the cells. Without files it does
     /// nothing.
     ///

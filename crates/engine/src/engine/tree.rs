@@ -1,0 +1,98 @@
+//! Writes to one tree, its upkeep, and what is known of its size. Its reads: `read::drivers`.
+
+use crate::background::{by_hand, scheduler, write_stalls};
+use crate::batch::{OpenTimes, WriteBatch};
+use crate::cell::SequenceNumber;
+use crate::error::{Error, Result};
+use crate::ingest::{IngestOptions, SstWriter};
+use crate::read::drivers::Tree;
+use crate::request::RowRange;
+use crate::semantics::elision_policy::ElisionRules;
+use std::sync::Arc;
+
+impl Tree {
+    /// Commits `batch`: all of it or nothing. When it returns the batch is as durable as
+    /// `Options::durability` says and visible to every later read. Blocks, also while flushes and
+    /// compactions are too far behind. Returns the sequence number of its last mutation.
+    ///
+    /// `NoSpace`, `Unavailable`: nothing was written; try again when there is space, or later.
+    /// `WritesStopped`: after a failed append or sync, or a panic of background work; the batch may
+    /// or may not be there after reopening. `Corruption`: nothing was written; a compaction has to
+    /// make room first, and its input is damaged.
+    pub fn write(&self, batch: &WriteBatch) -> Result<SequenceNumber> {
+        if batch.open_times() > 0 {
+            return Err(Error::InvalidArgument("timestamps of the batch are not set".to_owned()));
+        }
+        self.write_timed(batch, |_| ())
+    }
+
+    /// [`Self::write`] of a batch whose open timestamps ([`WriteBatch::put_timed`]) `set_times`
+    /// sets when all waiting is done but that for the commit. What it returns is dropped when the
+    /// batch has its place in the order of commits: batches whose callers exclude each other by it
+    /// commit in the order in which their times were set. It must be quick, and must not call the
+    /// engine. No later time of a commit is below the times it sets, nor at the next open: see
+    /// [`Engine::commit_micros`](crate::Engine::commit_micros).
+    pub fn write_timed<H>(
+        &self,
+        batch: &WriteBatch,
+        set_times: impl FnOnce(&mut OpenTimes<'_>) -> H,
+    ) -> Result<SequenceNumber> {
+        let frozen = batch.freeze().map_err(|error| Error::InvalidArgument(error.to_string()));
+        let mut frozen = frozen?;
+        let (shared, tree) = self.parts_of_store()?;
+        shared.check_owner()?;
+        if batch.is_empty() {
+            return Ok(shared.snapshots.published());
+        }
+        write_stalls::wait_for_room(shared, tree, batch.encoded_len())?;
+        let mut times = OpenTimes::of(batch, &mut frozen);
+        let held = set_times(&mut times);
+        let newest = times.newest();
+        let last = shared.commits.submit(Arc::clone(tree), frozen, newest, held);
+        let last = last.map_err(|error| shared.log_failed(error))?;
+        scheduler::after_commit(shared, tree, batch.encoded_len());
+        Ok(last)
+    }
+
+    /// Sets what compactions of the tree may elide, from the next one on. Not kept on disk: the
+    /// layer above sets it after every open. Until then everything is kept.
+    pub fn set_elision_rules(&self, rules: Arc<dyn ElisionRules>) -> Result<()> {
+        self.parts_of_store()?.1.set_rules(rules);
+        Ok(())
+    }
+
+    /// Writes the memtable into an SSTable. An error is that of this try, whatever failed before;
+    /// the memtable is kept, and the engine goes on trying.
+    pub fn flush(&self) -> Result<()> {
+        let (shared, tree) = self.parts_of_store()?;
+        by_hand::flush_and_wait(shared, tree)
+    }
+
+    /// Merges all runs that overlap `rows` down to the last level, applying the elision rules. What
+    /// is still in the memtable is flushed first. An error is that of this try, which leaves all as
+    /// it was.
+    pub fn compact_range(&self, rows: &RowRange) -> Result<()> {
+        let (shared, tree) = self.parts_of_store()?;
+        by_hand::flush_and_wait(shared, tree)?;
+        by_hand::compact_and_wait(shared, tree, rows)
+    }
+
+    /// Returns a writer of sorted cells, for bulk loads: see [`SstWriter`]. Any number may write at
+    /// the same time. It keeps the data directory open until it, or the files it finished, are
+    /// dropped.
+    pub fn sst_writer(&self, options: &IngestOptions) -> Result<SstWriter> {
+        self.parts_of_store()?;
+        SstWriter::new(self.handle().clone(), self.id(), options)
+    }
+
+    /// Row keys that cut the tree into parts of about `part_bytes` bytes on disk, ascending, each
+    /// with the approximate bytes before it. Empty for a small tree.
+    pub fn sample_rows(&self, part_bytes: u64) -> Result<Vec<(Vec<u8>, u64)>> {
+        self.parts_of_store()?.1.view().sample_rows(part_bytes)
+    }
+
+    /// Approximate bytes on disk and in memory of the rows in `rows`.
+    pub fn approximate_bytes(&self, rows: &RowRange) -> Result<u64> {
+        self.parts_of_store()?.1.view().approximate_bytes(rows)
+    }
+}
