@@ -15,7 +15,7 @@ mod report;
 mod switches;
 mod workloads;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use data::{DataSet, Loaded, Opened, Room};
 use pairs::Compared;
 use report::Report;
@@ -44,6 +44,9 @@ pub(crate) struct AblateArgs {
     /// Switches to turn off, by name. Default: each of them.
     #[arg(long, value_delimiter = ',')]
     switches: Vec<String>,
+    /// Data sets to read, by name. Default: each of them.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    data: Vec<DataSet>,
     /// Directory to create for the data; must not exist. Default: a temporary one. Removed at the
     /// end if it is temporary.
     #[arg(long)]
@@ -75,7 +78,8 @@ pub(crate) fn run(args: &AblateArgs) -> Result<(), AnyError> {
         None => temporary.path().join("ablate"),
     };
     let mut report = Report::new(args.json);
-    for set in DataSet::ALL {
+    let sets = if args.data.is_empty() { DataSet::value_variants() } else { &args.data };
+    for set in sets {
         measure(args, &set.load(args.rows, &dir.join(set.name()))?, &dir, &mut report)?;
     }
     report.finish();
@@ -153,7 +157,8 @@ mod tests {
     #[test]
     fn the_benchmark_runs_small() {
         run(&small(&["--pairs", "1"])).unwrap();
-        run(&small(&["--pairs", "2", "--switches", "filters", "--json"])).unwrap();
+        run(&small(&["--pairs", "2", "--switches", "filters", "--data", "wide", "--json"]))
+            .unwrap();
     }
 
     #[test]

@@ -1,23 +1,33 @@
-//! `bench prefix-index`: what row prefixes buy. From a row to its data block by the search of an
-//! index partition, by the prefix index, and by one that stores the prefixes: CPU and memory. Then
-//! whole reads and scans of a tree without row prefixes, with them in its filters, and with the
-//! prefix index as well.
+//! `bench prefix-index`: what row prefixes buy. First the way to a data block by three kinds of
+//! index (search.rs). Then whole reads and scans of a tree without row prefixes, with them in its
+//! filters, and with the prefix index as well.
 
+mod search;
+
+use crate::AnyError;
 use crate::timing::nanos_per_item;
 use bench_core::{SplitMix64, print};
 use clap::Args;
-use engine::internals::{BlockFinder, FindBy};
 use engine::{
-    Column, ColumnOf, Durability, Engine, FamilyId, Options, Result, RowRange, ScanRequest,
-    Timestamp, TreeId, TreeOptions, WriteBatch,
+    Column, ColumnOf, Durability, Engine, FamilyId, Options, RowRange, ScanRequest, Timestamp,
+    TreeId, TreeOptions, WriteBatch,
 };
 
 /// Options of `bench prefix-index`.
 #[derive(Debug, Args)]
 pub(crate) struct PrefixIndexArgs {
-    /// Index partitions that are searched in turn: few lie in the processor's caches, many do not.
-    #[arg(long, value_delimiter = ',', default_values_t = [4, 8192])]
+    /// Index partitions of all files together: few lie in the processor's caches, many do not.
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 4096])]
     partitions: Vec<usize>,
+    /// Files that they are in.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
+    files: Vec<usize>,
+    /// Rows that share a prefix in each file.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 60, 480, 4000])]
+    prefix_rows: Vec<u64>,
+    /// Form of the prefixes in searches of indexes.
+    #[arg(long, value_enum, default_value_t = search::Prefixes::Short)]
+    prefixes: search::Prefixes,
     /// Searches in a round.
     #[arg(long, default_value_t = 400_000)]
     searches: usize,
@@ -40,25 +50,13 @@ pub(crate) struct PrefixIndexArgs {
 
 /// Bytes of a prefix.
 const PREFIX_BYTES: u16 = 8;
-/// Data blocks of a partition, and rows of each.
-const BLOCKS: usize = 256;
-const BLOCK_ROWS: usize = 60;
-/// Partitions that differ; the rest are copies of them in other memory.
-const DISTINCT: usize = 16;
 
 const TREE: TreeId = TreeId(1);
 const FAMILY: FamilyId = FamilyId(1);
 
 /// Runs the benchmark.
-pub(crate) fn run(args: &PrefixIndexArgs) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    print("from a row to its block; ns of CPU, the middle of all rounds; bytes of one partition");
-    for partitions in &args.partitions {
-        for per_prefix in [1, 8, 60, 480, 4000] {
-            for present in [true, false] {
-                search(args, *partitions, per_prefix, present)?;
-            }
-        }
-    }
+pub(crate) fn run(args: &PrefixIndexArgs) -> Result<(), AnyError> {
+    search::run(args)?;
     print("whole reads; ns of CPU, the middle of all rounds; bytes of SSTables");
     for (name, row_prefix_bytes, prefix_index) in [
         ("no row prefixes", 0, false),
@@ -76,53 +74,6 @@ fn scattered(number: u64) -> u64 {
     SplitMix64(number).next_u64()
 }
 
-/// The `at`-th row of a partition: a prefix of 8 bytes, then 16 bytes that ascend in it. Prefixes
-/// ascend in even steps, so that odd numbers give absent ones.
-fn partition_row(partition: usize, prefix: u64, at: u64) -> Vec<u8> {
-    let prefix = (prefix << 36) + (scattered(prefix / 2 + partition as u64) >> 30);
-    [&prefix.to_be_bytes()[..], &at.to_be_bytes(), &scattered(at).to_be_bytes()].concat()
-}
-
-fn search(
-    args: &PrefixIndexArgs,
-    partitions: usize,
-    per_prefix: u64,
-    present: bool,
-) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let count = (BLOCKS * BLOCK_ROWS) as u64;
-    let row = |partition: usize, at: u64, absent: u64| {
-        partition_row(partition, at / per_prefix * 2 + absent, at)
-    };
-    let asked: Vec<(usize, Vec<u8>)> = (0..args.searches as u64)
-        .map(|at| {
-            let (partition, place) = (scattered(at) as usize % partitions, scattered(!at) % count);
-            (partition, row(partition % DISTINCT, place, u64::from(!present)))
-        })
-        .collect();
-    let kind = if present { "present" } else { "absent " };
-    let mut line = format!("{partitions:>5} partitions, {per_prefix:>4} rows a prefix, {kind}: ");
-    for by in FindBy::ALL {
-        let mut distinct = Vec::new();
-        for partition in 0..DISTINCT.min(partitions) {
-            let rows: Vec<Vec<u8>> = (0..count).map(|at| row(partition, at, 0)).collect();
-            let finder = BlockFinder::new(&rows, BLOCK_ROWS, PREFIX_BYTES, by);
-            distinct.push(finder.map_err(|damage| damage.to_string())?);
-        }
-        let finders: Vec<BlockFinder> =
-            (0..partitions).map(|at| distinct[at % distinct.len()].clone()).collect();
-        let mut sum = 0;
-        let (_, nanos) = nanos_per_item(args.rounds, asked.len(), || {
-            for (partition, row) in &asked {
-                sum += finders[*partition].block_of(row);
-            }
-        });
-        std::hint::black_box(sum);
-        line += &format!(" {by:?} {nanos:.1} ns {} B |", distinct[0].bytes());
-    }
-    print(&line);
-    Ok(())
-}
-
 /// A tree of several runs.
 struct Tree<'a> {
     args: &'a PrefixIndexArgs,
@@ -132,10 +83,7 @@ struct Tree<'a> {
 
 impl<'a> Tree<'a> {
     /// Writes rows whose prefixes lie in one run each; the runs overlap.
-    fn load(
-        args: &'a PrefixIndexArgs,
-        tree: TreeOptions,
-    ) -> std::result::Result<Self, Box<dyn std::error::Error>> {
+    fn load(args: &'a PrefixIndexArgs, tree: TreeOptions) -> Result<Self, AnyError> {
         let dir = tempfile::tempdir()?;
         let options = Options {
             durability: Durability::None,
@@ -170,7 +118,7 @@ impl<'a> Tree<'a> {
             .concat()
     }
 
-    fn measure(&self, name: &str) -> Result<()> {
+    fn measure(&self, name: &str) -> engine::Result<()> {
         let mut line = format!("{name:>26}:");
         for (kind, offset) in [("present", 0), ("absent", self.args.rows)] {
             let nanos = self.nanos(|number| {
@@ -206,7 +154,7 @@ impl<'a> Tree<'a> {
     }
 
     /// CPU of one call of `read` with the number of a row; one round warms the cache.
-    fn nanos(&self, mut read: impl FnMut(u64) -> Result<()>) -> Result<f64> {
+    fn nanos(&self, mut read: impl FnMut(u64) -> engine::Result<()>) -> engine::Result<f64> {
         let mut failed = Ok(());
         let mut round = || {
             for at in 0..self.args.reads as u64 {
@@ -242,8 +190,12 @@ mod tests {
 
     #[test]
     fn the_benchmark_runs_small() {
-        let args = ["prefix-index", "--partitions", "2", "--searches", "500", "--rounds", "1"];
-        let args = [&args[..], &["--rows", "2000", "--runs", "2", "--reads", "200"]].concat();
-        run(&Cli::parse_from(args).args).unwrap();
+        let args = ["prefix-index", "--partitions", "2", "--files", "1,2", "--searches", "500"];
+        for prefixes in ["short", "long"] {
+            let more = ["--rounds", "1", "--rows", "2000", "--runs", "2", "--reads", "200"];
+            let args =
+                [&args[..], &more, &["--prefix-rows", "1,480", "--prefixes", prefixes]].concat();
+            run(&Cli::parse_from(args).args).unwrap();
+        }
     }
 }

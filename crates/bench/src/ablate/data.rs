@@ -3,6 +3,7 @@
 use super::AnyError;
 use base::env::Env;
 use bench_core::{KeyKind, random_key, random_value};
+use clap::ValueEnum;
 use engine::internals::ReadPath;
 use engine::{
     Column, Durability, Engine, FamilyId, FilterGranularity, IngestOptions, Options, Result,
@@ -36,7 +37,7 @@ const CACHE_BYTES_MIN: u64 = 1 << 20;
 const THREADS: usize = 2;
 
 /// What is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum DataSet {
     /// Rows of one column, in one run.
     Keys,
@@ -58,9 +59,6 @@ pub(super) enum Room {
 }
 
 impl DataSet {
-    /// Each of them.
-    pub(super) const ALL: [Self; 4] = [Self::Keys, Self::Wide, Self::Runs, Self::Prefixes];
-
     /// Its name.
     pub(super) fn name(self) -> &'static str {
         match self {
