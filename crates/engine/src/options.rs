@@ -283,8 +283,9 @@ pub struct TreeOptions {
     /// none. 0..=1024, default 0.
     pub row_prefix_bytes: u16,
     /// Indexes lead from the hash of a row prefix to its data blocks, which costs about 4 bytes of
-    /// memory for each distinct prefix in every 256 blocks and seldom pays: measure before setting
-    /// it. Needs `row_prefix_bytes`. Default off.
+    /// memory for each distinct prefix in every 256 blocks. It pays, a little, only for prefixes of
+    /// more than 8 bytes that each fill a block: measure before setting it. Needs
+    /// `row_prefix_bytes`. Default off.
     pub prefix_index: bool,
 }
 

@@ -212,19 +212,33 @@ impl<'a> IndexPartition<'a> {
 
     /// The first block whose first row is not less than `row`; `blocks()` if there is none.
     pub(super) fn lower_bound(self, row: &[u8]) -> usize {
-        self.lower_bound_among(row, self.blocks_of_prefix(row))
-    }
-
-    /// The same, tried first among `blocks` and the one after. They are a hint: `None` and any
-    /// blocks of the partition lead to the same answer.
-    fn lower_bound_among(self, row: &[u8], blocks: Option<RangeInclusive<usize>>) -> usize {
         let target = match Target::against(row, self.prefix()) {
             Ok(target) => target,
             Err(Ordering::Greater) => return self.blocks(),
             Err(_) => return 0,
         };
-        let found = blocks.and_then(|blocks| self.search_among(&target, blocks));
+        let len = self.meta.header().row_prefix_len;
+        let found = self.by_heads(&target, len).or_else(|| self.by_bucket(row, len, &target));
         found.unwrap_or_else(|| self.search(&target, 0, self.blocks()))
+    }
+
+    /// The lower bound, unless heads tie that hold less than a prefix of `len` bytes. Heads are
+    /// fetched ahead ([`Self::reach_block`]) and buckets of prefixes are not. If heads hold whole
+    /// prefixes, a bucket tells no more than they do.
+    #[inline]
+    fn by_heads(self, target: &Target<'_>, len: usize) -> Option<usize> {
+        let at = self.search_heads(target.head, 0, self.blocks());
+        if at == self.blocks() || self.head(at) != target.head {
+            return Some(at);
+        }
+        let known = len <= self.prefix().len() + HEAD_LEN;
+        known.then(|| self.search_tails(target, at, self.blocks()))
+    }
+
+    /// The lower bound, if the bucket of the first `len` bytes of `row` leads to it.
+    #[inline(never)]
+    fn by_bucket(self, row: &[u8], len: usize, target: &Target<'_>) -> Option<usize> {
+        self.search_among(target, self.buckets().find(xxh3(row.get(..len)?))?)
     }
 
     /// The lower bound among `blocks` and the one after, if the first rows beside it say that it is
@@ -238,22 +252,12 @@ impl<'a> IndexPartition<'a> {
         (all_before && none_after).then_some(at)
     }
 
-    /// The blocks in which rows with the prefix of `row` can begin, by the prefix index. `None`
-    /// without one, or if it has none, or if the row is shorter than prefixes are.
-    fn blocks_of_prefix(self, row: &[u8]) -> Option<RangeInclusive<usize>> {
-        let prefix = match self.meta.header().row_prefix_len {
-            0 => return None,
-            len => row.get(..len)?,
-        };
-        self.buckets().find(xxh3(prefix))
-    }
-
     /// Returns whether the prefix index, if there is one, leads from a row of prefixes' length or
     /// more to `block`, in which it begins.
     pub(super) fn prefix_index_knows(self, row: &[u8], block: usize) -> bool {
         let len = self.meta.header().row_prefix_len;
-        let has_prefix = len > 0 && row.len() >= len;
-        !has_prefix || self.blocks_of_prefix(row).is_some_and(|blocks| blocks.contains(&block))
+        let Some(prefix) = row.get(..len).filter(|_| len > 0) else { return true };
+        self.buckets().find(xxh3(prefix)).is_some_and(|blocks| blocks.contains(&block))
     }
 
     /// Length of the prefixes in the prefix index; `None` without one.
@@ -268,14 +272,24 @@ impl<'a> IndexPartition<'a> {
     /// The first of the blocks `from..to` whose first row is not less than the target; `to` if there
     /// is none.
     fn search(self, target: &Target<'_>, from: usize, to: usize) -> usize {
-        let start = self.meta.layout().heads;
-        let heads = &self.bytes[start + 8 * from..start + 8 * to];
-        let at = from + guessed_lower_bound(heads, target.head);
+        let at = self.search_heads(target.head, from, to);
         if at == to || self.head(at) != target.head {
             return at;
         }
         // Heads tie: only now do the tails decide.
-        partition(at, to, |block| self.cmp_row(block, target) == Ordering::Less)
+        self.search_tails(target, at, to)
+    }
+
+    /// The first of the blocks `from..to` whose head is not less than `head`; `to` without one.
+    #[inline]
+    fn search_heads(self, head: u64, from: usize, to: usize) -> usize {
+        let start = self.meta.layout().heads;
+        from + guessed_lower_bound(&self.bytes[start + 8 * from..start + 8 * to], head)
+    }
+
+    /// The same by whole first rows, in steps of half the blocks.
+    fn search_tails(self, target: &Target<'_>, from: usize, to: usize) -> usize {
+        partition(from, to, |block| self.cmp_row(block, target) == Ordering::Less)
     }
 
     /// Returns whether the block at `block` may have a row of `rows`, as far as first rows tell.
@@ -288,7 +302,9 @@ impl<'a> IndexPartition<'a> {
     /// The block in which `row` begins if the partition has it. `row` is not less than the
     /// partition's first row.
     pub(super) fn block_of(self, row: &[u8]) -> usize {
-        self.block_of_among(row, self.blocks_of_prefix(row))
+        let after = self.lower_bound(row);
+        let begins = after < self.blocks() && self.row_is(after, row) && !self.continued(after);
+        if begins { after } else { after.saturating_sub(1) }
     }
 
     /// The same, and where in the block the row lies, in parts of 2^32, if rows are spread evenly.
@@ -308,13 +324,6 @@ impl<'a> IndexPartition<'a> {
             false => first.saturating_add((first - self.head(0)) / last.max(1) as u64),
         };
         (block, fraction(first, end, head_of(suffix)))
-    }
-
-    /// The same, looked for first among `blocks`, which are a hint.
-    pub(super) fn block_of_among(self, row: &[u8], blocks: Option<RangeInclusive<usize>>) -> usize {
-        let after = self.lower_bound_among(row, blocks);
-        let begins = after < self.blocks() && self.row_is(after, row) && !self.continued(after);
-        if begins { after } else { after.saturating_sub(1) }
     }
 
     /// Asks the processor to fetch what a search for `head` probably looks at.
@@ -434,4 +443,52 @@ pub(super) fn encode_column(column: &Column<'_>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(3 + column.qualifier.len());
     put_column(&mut bytes, column);
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A partition of a block for each of `rows`, with a prefix index of their first `len` bytes
+    /// whose buckets all lead to the first block, and thus to nothing.
+    fn misled(rows: &[Vec<u8>], len: usize) -> Vec<u8> {
+        let mut blocks = PrefixIndexBuilder::default();
+        let mut entries = Vec::new();
+        for (at, row) in rows.iter().enumerate() {
+            blocks.add(xxh3(&row[..len]), 0);
+            let handle = Handle { offset: at as u64 * 1000, len: 100 };
+            entries.push(IndexEntry { row: row.clone(), column: None, handle, timestamp_max: 0 });
+        }
+        encode_partition(&entries, &RowPrefixes { bytes: len as u16, blocks })
+    }
+
+    /// The share of searches in which the buckets are not asked, for rows between first rows that
+    /// differ from them in their last byte. Each search finds its block, whatever the buckets say.
+    fn share_without_buckets(rows: &[Vec<u8>], len: usize) -> f64 {
+        let bytes = misled(rows, len);
+        let meta = IndexMeta::check(&bytes).unwrap();
+        let index = IndexPartition::of(&bytes, &meta);
+        let mut without = 0;
+        for (at, first) in rows.iter().enumerate() {
+            let mut row = first.clone();
+            *row.last_mut().unwrap() += 1;
+            assert_eq!([first, &row].map(|row| index.lower_bound(row)), [at, at + 1]);
+            let target = Target::against(&row, index.prefix()).unwrap();
+            without += usize::from(index.by_heads(&target, len).is_some());
+        }
+        without as f64 / rows.len() as f64
+    }
+
+    #[test]
+    fn buckets_are_asked_only_where_heads_do_not_decide() {
+        let mut spread: Vec<_> =
+            (0..250u64).map(|at| (xxh3(&at.to_le_bytes()) << 8).to_be_bytes().to_vec()).collect();
+        spread.sort();
+        assert!(share_without_buckets(&spread, 8) > 0.99, "no head ties");
+        let tied = |at: u64| [at / 5, at].map(u64::to_le_bytes).concat();
+        let mut tied: Vec<_> = (0..250).map(tied).collect();
+        tied.sort();
+        assert!(share_without_buckets(&tied, 16) < 0.01, "a head holds half of a prefix");
+        assert!(share_without_buckets(&tied, 8) > 0.99, "a head holds a prefix");
+    }
 }

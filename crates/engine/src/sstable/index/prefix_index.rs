@@ -8,6 +8,9 @@
 //! have any of its prefixes, or 255 and 0 if there are none. Prefixes that share a bucket widen
 //! it.
 //!
+//! A search asks a bucket only if heads tie that hold less than a prefix. Heads are fetched ahead,
+//! but a bucket is a cache miss of its own.
+//!
 //! Invariant: a bucket is a hint. A search within it is checked against the first rows of the
 //! blocks around what it found, and made again over all blocks if they say otherwise
 //! (`IndexPartition::lower_bound`); so no bucket whatever can make an answer wrong.
