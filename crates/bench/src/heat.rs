@@ -2,7 +2,10 @@
 //! is compacted: what goes to disk right after a compaction, with and without heat inheritance.
 //!
 //! Two engines with the same rows take turns. A round updates random rows, flushes them, reads until
-//! the cache is warm, compacts everything while it goes on reading, and reads on.
+//! the cache is warm, compacts everything while it goes on reading, and reads on. Steady turns
+//! (steady.rs) leave compactions to the engine.
+
+mod steady;
 
 use crate::AnyError;
 use bench_core::{SplitMix64, print, random_value};
@@ -10,7 +13,7 @@ use clap::{Args, ValueEnum};
 use engine::internals::ReadPath;
 use engine::{
     Column, ColumnOf, Durability, Engine, FamilyId, IngestOptions, Options, RowRange, Timestamp,
-    TreeId, TreeOptions, WriteBatch,
+    Tree, TreeId, TreeOptions, WriteBatch,
 };
 use hdrhistogram::Histogram;
 use std::cell::Cell;
@@ -50,6 +53,19 @@ pub(crate) struct HeatArgs {
     /// Where the rows lie that are asked for often.
     #[arg(long, value_enum, default_value_t = Hot::Apart)]
     hot: Hot,
+    /// Instead of rounds: turns of so many gets, with a write for every `--gets-a-write` of them,
+    /// while compactions run when they are due.
+    #[arg(long)]
+    steady: Option<u64>,
+    /// Gets for each write of a steady turn.
+    #[arg(long, default_value_t = 4)]
+    gets_a_write: u64,
+    /// Bytes of a memtable of a steady turn.
+    #[arg(long, default_value_t = 4 << 20)]
+    memtable: usize,
+    /// Rows that a steady turn writes.
+    #[arg(long, value_enum, default_value_t = Written::AsRead)]
+    written: Written,
     /// Read through the page cache.
     #[arg(long)]
     buffered: bool,
@@ -66,10 +82,18 @@ enum Hot {
     Together,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Written {
+    /// A row is written as often as it is read, compared with other rows.
+    AsRead,
+    /// Every row is written as often as any other.
+    Any,
+}
+
 /// Runs the benchmark.
 pub(crate) fn run(args: &HeatArgs) -> Result<(), AnyError> {
-    if args.rows == 0 || args.times == 0 || args.updates == 0 {
-        return Err("there are rows, a cache and updates".into());
+    if [args.rows, args.times, args.updates, args.gets_a_write].contains(&0) {
+        return Err("there are rows, a cache, updates and gets".into());
     }
     let dir = match &args.dir {
         Some(dir) => tempfile::tempdir_in(dir)?,
@@ -81,7 +105,11 @@ pub(crate) fn run(args: &HeatArgs) -> Result<(), AnyError> {
         .collect::<Result<Vec<_>, _>>()?;
     for round in 0..args.rounds {
         for (name, side) in &mut sides {
-            side.round(&format!("round {round}, {name}"))?;
+            let name = format!("round {round}, {name}");
+            match args.steady {
+                Some(gets) => steady::turn(side, &name, gets)?,
+                None => side.round(&name)?,
+            }
         }
         sides.reverse();
     }
@@ -114,7 +142,7 @@ impl<'a> Side<'a> {
             cache_bytes_max: Some(cache),
             direct_reads: !args.buffered,
             read_path: ReadPath { cache_warming: on, ..ReadPath::default() },
-            ..Options::default()
+            ..steady::options(args)
         };
         let engine = Engine::open(dir, options)?;
         engine
@@ -186,13 +214,7 @@ impl<'a> Side<'a> {
         let before = self.disk_reads();
         let mut latencies = Histogram::<u64>::new(3)?;
         while go_on() {
-            let row = self.row(&mut draw).to_be_bytes();
-            let column = ColumnOf { row: &row, family: FAMILY, qualifier: b"q" };
-            let start = Instant::now();
-            if tree.get_with(column, None, |_, value| value.len())?.is_none() {
-                return Err("a row is not there".into());
-            }
-            latencies.record(u64::try_from(start.elapsed().as_nanos())?.max(1))?;
+            latencies.record(get(&tree, self.row(&mut draw))?)?;
         }
         Ok(Gets { latencies, disk_reads: self.disk_reads() - before })
     }
@@ -210,6 +232,17 @@ impl<'a> Side<'a> {
     fn disk_reads(&self) -> u64 {
         self.engine.metrics().get("point_disk_reads_total").unwrap_or(0)
     }
+}
+
+/// Gets a row; gives the time in nanoseconds.
+fn get(tree: &Tree, row: u64) -> Result<u64, AnyError> {
+    let row = row.to_be_bytes();
+    let column = ColumnOf { row: &row, family: FAMILY, qualifier: b"q" };
+    let start = Instant::now();
+    if tree.get_with(column, None, |_, value| value.len())?.is_none() {
+        return Err("a row is not there".into());
+    }
+    Ok(u64::try_from(start.elapsed().as_nanos())?.max(1))
 }
 
 struct Gets {
@@ -247,5 +280,7 @@ mod tests {
             let args = ["heat", "--rows", "6000", "--gets", "500", "--rounds", "1", "--hot", hot];
             run(&Cli::parse_from(args).args).unwrap();
         }
+        let args = ["heat", "--rows", "6000", "--rounds", "1", "--steady", "3000"];
+        run(&Cli::parse_from(args).args).unwrap();
     }
 }
