@@ -16,7 +16,7 @@ const LOOK: u64 = 100;
 /// Gets before a turn that only warm the cache, as a share of it.
 const WARMING: u64 = 4;
 
-/// The options of an engine, beside those of the cache.
+/// Returns the options that depend on the kind of turns.
 pub(super) fn options(args: &HeatArgs) -> Options {
     match args.steady {
         Some(_) => Options {

@@ -249,7 +249,7 @@ impl FileTable {
         let (first, last) = self.bucket(xxh3(row.get(..self.len)?))?;
         let head = head_of(row.strip_prefix(self.prefix.as_slice())?);
         let at = |block: usize| self.blocks[block].0;
-        // Where the rows of a prefix begin needs no search, unless the bucket is shared.
+        // The first block of a prefix needs no search, unless the bucket is shared.
         let is_prefix = row.len() == self.len;
         let begins_after = |block: usize| block == self.blocks.len() || at(block) >= head;
         if is_prefix && at(first) <= head && begins_after(first + 1) {
