@@ -13,7 +13,6 @@ pub(crate) const SMALL_BYTES_MAX: u64 = 64 << 10;
 /// A backup that has a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backup {
-    /// Its id.
     pub id: BackupId,
     /// The record of the backup.
     pub record: Record,
@@ -22,7 +21,6 @@ pub struct Backup {
 /// A backup that is being made, or was interrupted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnderWay {
-    /// Its id.
     pub id: BackupId,
     /// When and where it was begun; `None` if the intent does not read.
     pub begun: Option<Begun>,

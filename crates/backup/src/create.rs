@@ -38,7 +38,6 @@ pub struct Source {
 /// Result of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Created {
-    /// The backup.
     pub id: BackupId,
     /// The record of the backup.
     pub record: Record,

@@ -23,7 +23,6 @@ pub enum Error {
     /// An object is not what was written. Restore another backup; `stele backup verify` tells which
     /// are whole.
     Damaged {
-        /// The object.
         object: String,
         /// Offset of the damage in the object, in bytes.
         offset: u64,

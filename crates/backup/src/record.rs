@@ -21,7 +21,6 @@ const NUMBERS: std::ops::Range<u64> = 1..1 << 56;
 /// A file of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupFile {
-    /// The file.
     pub file: DirFile,
     /// Its length in bytes.
     pub bytes: u64,
@@ -42,7 +41,6 @@ pub struct Record {
     pub finished_micros: i64,
     /// The point it holds.
     pub point: Point,
-    /// Bytes sent for it.
     pub sent_bytes: u64,
     /// The Stele that made it.
     pub version: String,

@@ -18,7 +18,6 @@ pub struct Removed {
     pub backups: Vec<BackupId>,
     /// Objects deleted.
     pub objects: u64,
-    /// Their bytes.
     pub bytes: u64,
     /// Backups that were being made: nothing but records was deleted because of them.
     pub under_way: Vec<BackupId>,

@@ -29,7 +29,6 @@ const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
 pub struct S3Options {
     /// Address of a store that is not Amazon's.
     pub endpoint: Option<String>,
-    /// Region.
     pub region: Option<String>,
     /// Key and secret.
     pub access_key: Option<(String, String)>,
@@ -52,9 +51,7 @@ pub enum PlainHttp {
 /// Treatment of a directory that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// It is created.
     Create,
-    /// It is refused.
     Refuse,
 }
 

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 /// Something wrong with a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The object.
     pub object: String,
     /// Offset of the damage in the object, in bytes.
     pub offset: u64,

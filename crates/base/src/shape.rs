@@ -10,13 +10,11 @@ use std::ops::RangeInclusive;
 /// A field of the shape `S`.
 #[derive(Debug)]
 pub struct Field<S> {
-    /// Its name.
     pub name: &'static str,
     /// The values that the code bears.
     pub range: RangeInclusive<usize>,
     /// Reads it.
     pub get: fn(&S) -> usize,
-    /// Sets it.
     pub set: fn(&mut S, usize),
 }
 

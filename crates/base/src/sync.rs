@@ -124,7 +124,7 @@ macro_rules! lock_order {
         /// Every lock, outermost first.
         $vis static $all: &[&$crate::sync::Class] = &[$(&lock_order_classes::$name,)*];
 
-        #[allow(non_upper_case_globals, missing_docs)]
+        #[allow(non_upper_case_globals)]
         mod lock_order_classes {
             use $crate::sync::{Class, Io};
 

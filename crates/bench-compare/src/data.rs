@@ -41,9 +41,7 @@ pub(crate) enum Arrival {
 pub(crate) struct DataSpec {
     /// Rows (keys) loaded.
     pub(crate) rows: u64,
-    /// Their keys.
     pub(crate) shape: KeyShape,
-    /// Bytes of each value.
     pub(crate) value_bytes: usize,
     /// What a row holds.
     pub(crate) model: Model,

@@ -10,9 +10,7 @@ use std::path::Path;
 /// One engine's figures for one workload: medians over the pairs.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Figures {
-    /// The workload.
     pub(crate) workload: String,
-    /// The engine.
     pub(crate) engine: String,
     /// Operations a second on the clock.
     pub(crate) ops_per_s: f64,
@@ -50,7 +48,6 @@ pub(crate) struct Tried {
 /// How Stele compares with RocksDB in one workload.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Compared {
-    /// The workload.
     pub(crate) workload: String,
     /// Over the pairs; above 1 Stele is ahead.
     pub(crate) ratio_vs_rocksdb: Spread,
@@ -65,9 +62,7 @@ pub(crate) struct Compared {
 /// A workload that an engine did not do.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Skipped {
-    /// The workload.
     pub(crate) workload: String,
-    /// The engine.
     pub(crate) engine: String,
     /// Why.
     pub(crate) skipped: String,

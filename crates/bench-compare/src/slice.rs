@@ -23,7 +23,6 @@ pub(crate) struct Keys {
 /// A key that was drawn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drawn {
-    /// Its number.
     pub(crate) number: u64,
     /// Whether it was loaded.
     pub(crate) kind: KeyKind,
@@ -58,7 +57,6 @@ impl Keys {
 
 /// A workload that reads: what a call asks, does, and must answer.
 pub(crate) trait Reads: Sync {
-    /// Keys of one call.
     fn keys_per_call(&self) -> usize {
         1
     }

@@ -12,7 +12,7 @@ use prost_types::Any;
 pub(crate) type Empty = ();
 
 /// Server traits and routers of the methods listed in `build.rs`.
-#[allow(missing_docs, unreachable_pub, clippy::all)]
+#[allow(unreachable_pub, clippy::all)]
 pub(crate) mod server {
     include!(concat!(env!("OUT_DIR"), "/google.bigtable.v2.Bigtable.rs"));
     include!(concat!(env!("OUT_DIR"), "/google.bigtable.admin.v2.BigtableTableAdmin.rs"));

@@ -161,6 +161,8 @@
 //! `internals` is for the tests, fuzz targets and benchmarks of Stele itself, and changes at any
 //! time. `docs/embedding.md` has the whole promise, files on disk included.
 
+#![warn(missing_docs)]
+
 mod background;
 pub mod batch;
 mod block_loads;

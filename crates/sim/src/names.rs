@@ -10,7 +10,6 @@ use engine::{FamilyId, Timestamp};
 /// Rows with ordinary names.
 const ROWS: u64 = 40;
 
-/// A row.
 pub fn row(rng: &mut Rng) -> Vec<u8> {
     match rng.below(20) {
         0 => rng.pick(&[vec![], vec![0], vec![0, 0], vec![255], vec![255, 255]]).clone(),
@@ -31,12 +30,10 @@ pub fn rows(rng: &mut Rng) -> RowRange {
     }
 }
 
-/// A family.
 pub fn family(rng: &mut Rng) -> FamilyId {
     FamilyId(*rng.pick(&[1, 1, 1, 2, 2, 3, u16::MAX]))
 }
 
-/// A qualifier.
 pub fn qualifier(rng: &mut Rng) -> Vec<u8> {
     match rng.below(12) {
         0 => vec![],
@@ -46,7 +43,6 @@ pub fn qualifier(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// A timestamp.
 pub fn timestamp(rng: &mut Rng) -> Timestamp {
     match rng.below(30) {
         0 => Timestamp::MIN,

@@ -39,7 +39,6 @@ impl From<String> for Trouble {
 /// A batch that was committed, or may have been.
 #[derive(Debug, Clone)]
 pub struct Commit {
-    /// Its tree.
     pub tree: TreeId,
     /// Its mutations.
     pub batch: WriteBatch,

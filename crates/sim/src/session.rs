@@ -104,7 +104,6 @@ impl Session {
         self
     }
 
-    /// The machine.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }

@@ -24,13 +24,10 @@ pub enum Step {
     Ingest(TreeId, WriteBatch, IngestOptions),
     /// Ingests cells into a tree, which it has sorted first within so many bytes of memory.
     Sort(TreeId, WriteBatch, usize),
-    /// Flushes a tree.
     Flush(TreeId),
     /// Compacts rows of a tree.
     Compact(TreeId, RowRange),
-    /// Creates a tree.
     Create(TreeId, TreeOptions),
-    /// Drops a tree.
     Drop(TreeId),
     /// Syncs the log.
     Sync,

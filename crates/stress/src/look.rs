@@ -202,7 +202,6 @@ pub(crate) fn scan(
     Ok(found)
 }
 
-/// Scans and judges.
 pub(crate) fn scan_and_judge(
     engine: &Engine,
     expected: &Expected,

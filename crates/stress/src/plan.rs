@@ -138,7 +138,6 @@ fn options(rng: &mut Rng) -> Options {
     }
 }
 
-/// Options of a tree.
 pub(crate) fn tree_options(run: &Run, tree: TreeId) -> TreeOptions {
     let rng = &mut rng(run, tree.0.into(), 3);
     let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];

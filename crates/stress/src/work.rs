@@ -111,7 +111,6 @@ impl Site<'_> {
         });
     }
 
-    /// Reads.
     pub(crate) fn read(&self, reader: u8) {
         self.go_on(2000 + u64::from(reader), |rng, tally| {
             let (engine, expected) = (self.engine, self.expected);

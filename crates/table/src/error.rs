@@ -20,7 +20,6 @@ pub enum Error {
     AlreadyExists {
         /// Kind of the thing: `table` or `column family`.
         what: &'static str,
-        /// Its name.
         name: String,
     },
     /// The request breaks a documented rule; sending it again cannot help. `INVALID_ARGUMENT`.

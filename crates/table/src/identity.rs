@@ -12,7 +12,6 @@ use std::fmt;
 /// acknowledged when the machine loses its power.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableIdentity {
-    /// Its name.
     pub name: TableName,
     /// When it was created, microseconds since the Unix epoch.
     pub created_micros: i64,

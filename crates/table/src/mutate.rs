@@ -59,7 +59,6 @@ pub enum RowMutation {
         qualifier: Bytes,
         /// Version.
         timestamp: WriteTime,
-        /// The state.
         state: Bytes,
     },
     /// Deletes the cells of a column in a range of timestamps ([`TimestampRange::ALL`]: all).
@@ -76,14 +75,12 @@ pub enum RowMutation {
         /// Name of the family.
         family: String,
     },
-    /// Deletes the row.
     DeleteFromRow,
 }
 
 /// Changes of one row, which take effect together, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowMutations {
-    /// The row.
     pub row: Bytes,
     /// The changes; at least one.
     pub mutations: Vec<RowMutation>,
@@ -92,7 +89,6 @@ pub struct RowMutations {
 /// A change that depends on what the row holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckAndMutate {
-    /// The row.
     pub row: Bytes,
     /// Holds if it yields any cell of the row. `None`: if the row has any cell.
     pub predicate: Option<RowFilter>,

@@ -14,9 +14,7 @@ use tokio::sync::mpsc;
 pub struct Cell {
     /// Name of its family.
     pub family: Arc<str>,
-    /// Its qualifier.
     pub qualifier: Bytes,
-    /// Its timestamp.
     pub timestamp: Timestamp,
     /// Its value; empty if a filter stripped it.
     pub value: Bytes,
@@ -27,7 +25,6 @@ pub struct Cell {
 /// A row in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Its key.
     pub key: Bytes,
     /// Its cells: families in order of creation, qualifiers ascending, timestamps descending.
     pub cells: Vec<Cell>,

@@ -15,9 +15,7 @@ use std::sync::Arc;
 pub struct YieldedCell<'a> {
     /// Name of its family.
     pub family: &'a Arc<str>,
-    /// Its qualifier.
     pub qualifier: &'a [u8],
-    /// Its timestamp.
     pub timestamp: Timestamp,
     /// Its value; empty if a filter stripped it.
     pub value: &'a [u8],

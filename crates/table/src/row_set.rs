@@ -22,7 +22,6 @@ pub struct KeyRange {
 pub struct RowSet {
     /// Single rows.
     pub keys: Vec<Bytes>,
-    /// Ranges.
     pub ranges: Vec<KeyRange>,
 }
 

@@ -109,7 +109,6 @@ pub struct Tablet {
 /// A table at one moment. Immutable; a schema change makes another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSchema {
-    /// Its name.
     pub name: TableName,
     /// Its families by name.
     pub families: BTreeMap<Arc<str>, FamilySchema>,
@@ -126,9 +125,7 @@ pub struct TableSchema {
 /// A table to be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateTable {
-    /// Its name.
     pub name: TableName,
-    /// Its families.
     pub families: Vec<(String, FamilySpec)>,
     /// First rows of all tablets but the first; in any order, duplicates and empty keys ignored.
     pub splits: Vec<Bytes>,
@@ -141,14 +138,12 @@ pub struct CreateTable {
 pub enum FamilyChange {
     /// Creates a family; `AlreadyExists` if there is one of that name.
     Create {
-        /// Its name.
         name: String,
         /// Settings of the new family.
         spec: FamilySpec,
     },
     /// Changes what is given of a family. The value type can only be repeated, not changed.
     Update {
-        /// Its name.
         name: String,
         /// Its new GC rule.
         gc: Option<GcRule>,
@@ -157,7 +152,6 @@ pub enum FamilyChange {
     },
     /// Drops a family and all its cells.
     Drop {
-        /// Its name.
         name: String,
     },
 }

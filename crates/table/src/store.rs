@@ -20,7 +20,6 @@ use engine::Direction;
 use std::future::Future;
 use std::sync::Arc;
 
-/// A read of rows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReadRows {
     /// Rows to read.

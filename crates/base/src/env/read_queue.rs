@@ -131,7 +131,6 @@ impl ReadQueue for PreadQueue {
 
 /// One read of a batch.
 pub struct BatchRead<'a> {
-    /// The file to read.
     pub file: &'a Arc<dyn ReadFile>,
     /// Offset of the wanted bytes.
     pub offset: u64,

@@ -34,7 +34,6 @@ const THREADS_PREAD: usize = 32;
 
 /// A read to be done.
 pub struct ThreadRead {
-    /// The file to read.
     pub file: Arc<dyn ReadFile>,
     /// Offset of the wanted bytes.
     pub offset: u64,

@@ -16,7 +16,6 @@ pub(super) enum Which {
     Popular(Zipfian),
     /// Keys that were never loaded.
     Absent,
-    /// Half and half.
     Half,
 }
 

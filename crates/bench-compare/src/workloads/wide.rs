@@ -14,7 +14,6 @@ const COLUMN: u8 = 2;
 
 /// Reads part of one row a call.
 pub(super) struct Wide {
-    /// Which part.
     pub(super) part: Part,
 }
 

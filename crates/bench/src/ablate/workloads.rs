@@ -49,7 +49,6 @@ const fn workload(
     Workload { name, data, warmth: Warmth::Cached, kind, one_in: 1, run }
 }
 
-/// Each workload.
 pub(super) const WORKLOADS: &[Workload] = {
     use DataSet::{Keys, Prefixes, Runs, Wide};
     use KeyKind::{Absent, Present};

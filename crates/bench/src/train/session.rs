@@ -44,7 +44,6 @@ impl Table {
     /// Each of them.
     const ALL: [Self; 4] = [Self::Narrow, Self::Wide, Self::Churn, Self::Imported];
 
-    /// Its id.
     pub(super) fn id(self) -> &'static str {
         match self {
             Self::Narrow => "narrow",
@@ -148,7 +147,6 @@ impl Session {
         Ok(())
     }
 
-    /// Rows of a table.
     pub(super) fn rows_of(&self, table: Table) -> u64 {
         if table == Table::Wide { self.rows.div_ceil(8) } else { self.rows }
     }

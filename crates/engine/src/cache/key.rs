@@ -7,7 +7,6 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// A block: its file and its offset there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CacheKey {
-    /// The file.
     pub file: FileNumber,
     /// Where the block starts in it.
     pub offset: u64,

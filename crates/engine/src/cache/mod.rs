@@ -138,7 +138,6 @@ impl CacheFeatures {
 pub struct Loaded<'a, M> {
     /// Metadata of the block.
     pub meta: M,
-    /// Its bytes.
     pub bytes: &'a [u8],
     /// Number of hints to keep beside it: one for each block it leads to.
     pub hints: usize,

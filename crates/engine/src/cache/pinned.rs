@@ -51,7 +51,6 @@ impl<M: Plain> PinnedBlock<M> {
         Self(Pin::Frame(FramePin { cache, frame }))
     }
 
-    /// The block.
     #[inline]
     pub fn get(&self) -> BlockRef<'_, M> {
         match &self.0 {

@@ -19,7 +19,6 @@ pub(crate) struct Writing<'a> {
     pub dir: &'a Path,
     /// Sizes.
     pub options: &'a Options,
-    /// The tree.
     pub tree: TreeId,
     /// Up to where the tree is in SSTables already.
     pub flushed: LogPosition,

@@ -5,7 +5,6 @@ use super::striped::Striped;
 /// What point reads count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PointCount {
-    /// Reads.
     Reads,
     /// Those that had to be merged.
     Merged,

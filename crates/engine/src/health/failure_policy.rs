@@ -23,7 +23,6 @@ pub(crate) enum Task {
     Manifest,
     /// What a caller waits for: `Tree::flush` and `compact_range`.
     ByHand,
-    /// An ingest.
     Ingest,
     /// A checkpoint, or a backup, which begins with one.
     Checkpoint,

@@ -16,7 +16,6 @@ use std::sync::Arc;
 /// A batch and where it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogItem<'a> {
-    /// The segment.
     pub segment: SegmentNumber,
     /// Where the record starts in it.
     pub offset: u64,
@@ -35,7 +34,6 @@ impl LogItem<'_> {
 /// End of the last segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// With a seal.
     Sealed,
     /// With a clean close.
     Closed,
@@ -190,7 +188,6 @@ enum Place {
 pub(crate) struct SegmentItem<'a> {
     /// Start of the record.
     pub offset: u64,
-    /// Kind of the record.
     pub kind: RecordKind,
     /// Length of the segment that was known to be on disk when the record was written.
     pub synced_to: u64,

@@ -52,7 +52,6 @@ pub(crate) struct LogWriter {
     segments: Arc<LogSegments>,
 }
 
-/// Sizes of a log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogSizes {
     /// Bytes to which segments are preallocated.

@@ -36,7 +36,6 @@ pub(crate) const LOG: Format = Format {
     kinds: &[RecordKind::Batch, RecordKind::Seal, RecordKind::Close],
 };
 
-/// Manifests.
 pub(crate) const MANIFEST: Format = Format {
     magic: *b"STELEMAN",
     version: 1,

@@ -14,24 +14,20 @@ use std::fmt;
 pub enum Edit {
     /// A new tree without files. Its id was never used before.
     CreateTree {
-        /// The tree.
         tree: TreeId,
         /// Options of its creation, kept as long as the tree lives.
         options: TreeOptions,
     },
     /// The tree and all its SSTables are gone; its id is never given again.
     DropTree {
-        /// The tree.
         tree: TreeId,
     },
     /// A tree of this id was dropped. Only snapshots need to say so.
     UsedTree {
-        /// The tree.
         tree: TreeId,
     },
     /// An SSTable joins a run, which comes into being if it is its first.
     AddSst {
-        /// The tree.
         tree: TreeId,
         /// 0..[`super::state::version::LEVELS`].
         level: usize,
@@ -42,18 +38,13 @@ pub enum Edit {
     },
     /// An SSTable leaves its run, which ends if it was its last.
     RemoveSst {
-        /// The tree.
         tree: TreeId,
-        /// Its level.
         level: usize,
-        /// Its run.
         run: RunId,
-        /// The file.
         number: FileNumber,
     },
     /// Every batch of the tree up to `position` is in SSTables. Never goes back.
     Flushed {
-        /// The tree.
         tree: TreeId,
         /// Position of the last batch.
         position: LogPosition,

@@ -19,7 +19,6 @@ use super::btree::{Pages, Path};
 use super::words::{Growth, Target, Words};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-/// Words of a node.
 const NODE_WORDS: usize = 2;
 
 /// Start of a list, and its tree.

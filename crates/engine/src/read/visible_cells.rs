@@ -19,9 +19,7 @@ use crate::sstable::WantedCells;
 
 /// What of each row is asked for.
 pub(crate) struct Selection {
-    /// Which columns.
     pub columns: Columns,
-    /// Which timestamps.
     pub timestamps: TimestampRange,
     /// At most this many cells of a column, the newest; `None` for all.
     pub versions_max: Option<u32>,

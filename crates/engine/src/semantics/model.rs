@@ -20,19 +20,12 @@ use std::collections::BTreeMap;
 /// An entry that owns its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedEntry {
-    /// The family.
     pub family: FamilyId,
-    /// The scope.
     pub scope: Scope,
-    /// The qualifier.
     pub qualifier: Vec<u8>,
-    /// The timestamp.
     pub timestamp: Timestamp,
-    /// The sequence number.
     pub sequence: SequenceNumber,
-    /// The kind.
     pub kind: Kind,
-    /// The value.
     pub value: Vec<u8>,
 }
 
@@ -50,7 +43,6 @@ impl OwnedEntry {
         }
     }
 
-    /// The entry, borrowed.
     pub fn borrow(&self) -> Entry<'_> {
         Entry {
             column: Column { family: self.family, scope: self.scope, qualifier: &self.qualifier },

@@ -60,7 +60,6 @@ impl Spans {
         Self { borders: borders.into_iter().map(Arc::from).collect(), spans }
     }
 
-    /// All, newest first.
     pub(crate) fn newest_first(&self) -> &[Span] {
         &self.spans
     }

@@ -194,7 +194,6 @@ impl ReadView {
         DroppedAt::new(ranges, snapshot)
     }
 
-    /// Bytes of its memtables.
     pub(crate) fn memtable_bytes(&self) -> usize {
         self.memtables().map(|memtable| memtable.bytes()).sum()
     }

@@ -239,7 +239,6 @@ fn load(rng: &mut Rng) -> Vec<RowMutations> {
     rows.collect()
 }
 
-/// A read.
 pub(crate) fn request(rng: &mut Rng) -> ReadRows {
     let keys = |rng: &mut Rng, most| (0..rng.index(most)).map(|_| text(rng, &KEYS)).collect();
     let rows = match rng.below(4) {

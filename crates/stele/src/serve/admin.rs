@@ -41,7 +41,6 @@ pub(crate) struct Compaction {
     pub(crate) seconds: u64,
 }
 
-/// The routes.
 pub(super) fn routes() -> Router<Arc<Server>> {
     Router::new()
         .route("/admin/compactions", get(|server, headers| act(server, headers, |_| ())))

@@ -44,7 +44,6 @@ pub(crate) struct Made {
 
 type Refusal = (StatusCode, String);
 
-/// The routes.
 pub(super) fn routes() -> Router<Arc<Server>> {
     Router::new().route("/admin/checkpoint", get(data_dir).post(checkpoint))
 }

@@ -4,7 +4,6 @@
 
 use regex_syntax::hir::{Class, HirKind};
 
-/// A set of bytes.
 pub(super) struct ByteSet([bool; 256]);
 
 impl Default for ByteSet {

@@ -28,7 +28,6 @@ pub type Intent = Vec<TreeId>;
 /// Keeps the schema of all tables. Every change is durable when its call returns. Calls block, and
 /// changes come one at a time.
 pub trait MetaStore: Send + Sync + 'static {
-    /// All tables.
     fn tables(&self) -> Result<Vec<TableSchema>>;
 
     /// Replaces the record of a table.
@@ -40,7 +39,6 @@ pub trait MetaStore: Send + Sync + 'static {
     /// Removes an intent that was carried out.
     fn forget(&self, trees: &[TreeId]) -> Result<()>;
 
-    /// All intents.
     fn intents(&self) -> Result<Vec<Intent>>;
 
     /// Creates the record of a table whose trees were intended and are there, and removes the

@@ -7,7 +7,6 @@ use super::hint::Hint;
 pub struct BlockRef<'a, M> {
     /// Metadata of the block.
     pub meta: &'a M,
-    /// Its bytes.
     pub bytes: &'a [u8],
     /// The hints kept beside it.
     pub hints: &'a [Hint],

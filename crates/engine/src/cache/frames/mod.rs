@@ -379,7 +379,6 @@ impl<M: Plain> PinnedFrame<M> {
         self.place
     }
 
-    /// The block.
     #[inline]
     pub(super) fn block(&self) -> BlockRef<'_, M> {
         // SAFETY: the frame is held and its arena lives, so the block does not change (invariant 3).

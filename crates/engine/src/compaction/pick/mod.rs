@@ -86,7 +86,6 @@ pub enum Work {
 pub struct InputRun {
     /// The level of the run.
     pub level: usize,
-    /// The run.
     pub run: RunId,
     /// In row order.
     pub ssts: Vec<Arc<SstMeta>>,

@@ -27,7 +27,6 @@ use std::path::PathBuf;
 /// What is known of the directory without its manifest's word on the whole.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
-    /// Trees and their options.
     pub(super) trees: BTreeMap<TreeId, TreeOptions>,
     /// Trees that were dropped.
     pub(super) dropped: BTreeSet<TreeId>,

@@ -10,7 +10,6 @@ use crate::sstable::RowHit;
 /// A memtable or a run.
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each scan")]
 pub(crate) enum Source {
-    /// A memtable.
     Memtable(MemtableCursor),
     /// A run of SSTables.
     Run(RunCursor),

@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 /// How a scan comes by blocks that are not resident.
 pub(crate) enum Blocks<'a> {
-    /// It waits for each.
     Waits,
     /// It may read ahead.
     Ahead(&'a Arc<ReadaheadSource>),

@@ -20,9 +20,7 @@ pub struct FilterQuery<'a> {
 pub enum Asked {
     /// Anything.
     Row,
-    /// A family.
     Family,
-    /// A column.
     Column,
     /// Any row with a prefix.
     Prefix,

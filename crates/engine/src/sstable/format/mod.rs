@@ -156,9 +156,7 @@ impl BlockType {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
-    /// The top index.
     pub top_index: Handle,
-    /// The properties.
     pub properties: Handle,
     /// The range tombstones; `None` when the file has none.
     pub range_tombstones: Option<Handle>,

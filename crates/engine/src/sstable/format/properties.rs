@@ -28,7 +28,6 @@ pub struct Properties {
     pub entries: u64,
     /// Tombstones among the entries.
     pub tombstones: u64,
-    /// Range tombstones.
     pub range_tombstones: u64,
     /// Smallest sequence number of any entry or range tombstone.
     pub sequence_min: SequenceNumber,
@@ -38,7 +37,6 @@ pub struct Properties {
     pub timestamp_min: Timestamp,
     /// Newest; `Timestamp::MIN` without entries.
     pub timestamp_max: Timestamp,
-    /// Data blocks.
     pub data_blocks: u64,
     /// Values that have a block of their own.
     pub large_values: u64,

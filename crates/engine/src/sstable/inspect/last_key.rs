@@ -26,7 +26,6 @@ impl LastKey {
         }
     }
 
-    /// The key.
     pub(crate) fn get(&self) -> EntryKey<'_> {
         EntryKey {
             column: Column { family: self.family, scope: self.scope, qualifier: &self.qualifier },

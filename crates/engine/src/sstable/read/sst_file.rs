@@ -73,7 +73,6 @@ impl Source {
         self.corruption(handle.offset + within, damage)
     }
 
-    /// The file.
     pub(crate) fn file(&self) -> &Arc<dyn ReadFile> {
         &self.file
     }

@@ -120,7 +120,6 @@ pub(crate) struct SeenPut<'g> {
 }
 
 impl<'g> SeenPut<'g> {
-    /// Its timestamp.
     pub(crate) fn timestamp(&self) -> Timestamp {
         self.hit.view.timestamp(self.at)
     }

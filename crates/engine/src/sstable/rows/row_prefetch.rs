@@ -22,7 +22,6 @@ pub(crate) enum Ahead {
     Unknown,
     /// The processor was asked for what says which block its frame holds.
     Sought,
-    /// It is held.
     Held(DataRef),
     /// It is not in memory, or not known.
     Absent,

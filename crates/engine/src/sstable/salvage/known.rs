@@ -9,13 +9,11 @@ use crate::request::RowRange;
 pub(crate) struct Known {
     /// The tree it is in.
     pub(crate) tree: TreeId,
-    /// Its entries.
     pub(crate) entries: u64,
     /// Its first row, if it has entries.
     pub(crate) first_row: Vec<u8>,
     /// Its last row, if it has entries.
     pub(crate) last_row: Vec<u8>,
-    /// Its range tombstones.
     pub(crate) range_tombstones: u64,
     /// All the rows that it knows anything of.
     pub(crate) span: RowRange,

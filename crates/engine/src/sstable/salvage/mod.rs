@@ -55,7 +55,6 @@ pub(crate) struct LostRows {
     pub(crate) offset: u64,
     /// Description of the damage.
     pub(crate) what: String,
-    /// The rows.
     pub(crate) rows: RowRange,
 }
 

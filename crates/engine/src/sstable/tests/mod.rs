@@ -29,7 +29,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A file in memory.
 #[derive(Clone, Default)]
 struct MemoryFile(Arc<Mutex<Vec<u8>>>);
 

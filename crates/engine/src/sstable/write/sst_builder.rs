@@ -45,7 +45,6 @@ pub(crate) struct SstSummary {
     pub entries: u64,
     /// Tombstones among the entries.
     pub tombstones: u64,
-    /// Range tombstones.
     pub range_tombstones: u64,
     /// From the smallest start to the largest end of the range tombstones; `None` without any.
     pub dropped: Option<RowRange>,
