@@ -151,9 +151,7 @@ pub enum FamilyChange {
         value_type: Option<ValueType>,
     },
     /// Drops a family and all its cells.
-    Drop {
-        name: String,
-    },
+    Drop { name: String },
 }
 
 impl TableSchema {

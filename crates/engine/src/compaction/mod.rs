@@ -44,4 +44,4 @@ pub(crate) mod subcompactions;
 mod testing;
 pub(crate) mod writing;
 
-pub(crate) use outputs::{Outputs, sst_meta};
+pub(crate) use outputs::Outputs;

@@ -19,7 +19,7 @@ use crate::files::{FileIdentity, FileNumber};
 use crate::manifest::SstMeta;
 use crate::memory::budget::{Charge, Use};
 use crate::request::RowRange;
-use crate::sstable::{Origin, SstBuilder, SstOptions, SstReader, SstSummary};
+use crate::sstable::{Origin, SstBuilder, SstOptions, SstReader};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -141,7 +141,7 @@ impl<'a> Outputs<'a> {
             pieces.iter().for_each(|piece| builder.add_range_tombstone(piece));
         }
         if let Some(Building { number, builder }) = self.building.take() {
-            let meta = sst_meta(number, builder.finish()?);
+            let meta = builder.finish(number)?;
             (self.writing.wrote)(meta.bytes.saturating_sub(std::mem::take(&mut self.told)));
             self.done.push(meta);
             self.charge.set(0);
@@ -188,23 +188,5 @@ pub(super) fn remove(writing: &Writing<'_>, files: impl Iterator<Item = FileNumb
         {
             tracing::warn!(path = %path.display(), %error, "could not delete unfinished SSTable");
         }
-    }
-}
-
-/// What the manifest keeps of a finished file.
-pub(crate) fn sst_meta(number: FileNumber, summary: SstSummary) -> SstMeta {
-    SstMeta {
-        number,
-        bytes: summary.bytes,
-        first_row: summary.first_row,
-        last_row: summary.last_row,
-        entries: summary.entries,
-        tombstones: summary.tombstones,
-        range_tombstones: summary.range_tombstones,
-        dropped: summary.dropped,
-        sequence_min: summary.sequence_min,
-        sequence_max: summary.sequence_max,
-        timestamp_min: summary.timestamp_min,
-        timestamp_max: summary.timestamp_max,
     }
 }

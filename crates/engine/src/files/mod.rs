@@ -1,10 +1,10 @@
 //! Numbers and names of the engine's SSTable files, and which of them are open.
 //!
 //! In: file numbers and paths. Out: names, identities, and descriptors within the limit of the
-//! process (`open_files`). Knows nothing of what a file holds; uses no other room.
+//! process (`open_files`), and what is kept of a finished SSTable (`sst_meta`). Reads no SSTable.
 
-#[doc(hidden)]
 pub(crate) mod open_files;
+pub(crate) mod sst_meta;
 
 use crate::error::{Error, Result};
 use base::env::FileSystem;

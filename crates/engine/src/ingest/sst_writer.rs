@@ -7,7 +7,6 @@
 
 use crate::batch::{BatchError, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_entry};
 use crate::cell::{Column, Entry, Kind, SequenceNumber, Timestamp, TreeId};
-use crate::compaction::sst_meta;
 use crate::error::{Error, Result};
 use crate::files::{FileIdentity, FileNumber};
 use crate::manifest::SstMeta;
@@ -195,7 +194,7 @@ impl SstWriter {
         let Some(Building { number, builder }) = self.building.take() else { return Ok(()) };
         self.last_row = builder.last_row().to_vec();
         self.charged_at = 0;
-        let finished = builder.finish().and_then(|summary| {
+        let finished = builder.finish(number).and_then(|meta| {
             let shared = &self.files.shared;
             let path = number.sst_path(&shared.dir);
             let file = shared.open_files.open(&path);
@@ -203,7 +202,7 @@ impl SstWriter {
             let cache = Arc::clone(&shared.cache);
             let sst = SstReader::open(file, &path, number, cache)?;
             let sst = SstReader::with_read_path(sst, shared.options.read_path);
-            Ok((sst_meta(number, summary), sst))
+            Ok((meta, sst))
         });
         self.charge.set(0);
         match finished {

@@ -19,13 +19,9 @@ pub enum Edit {
         options: TreeOptions,
     },
     /// The tree and all its SSTables are gone; its id is never given again.
-    DropTree {
-        tree: TreeId,
-    },
+    DropTree { tree: TreeId },
     /// A tree of this id was dropped. Only snapshots need to say so.
-    UsedTree {
-        tree: TreeId,
-    },
+    UsedTree { tree: TreeId },
     /// An SSTable joins a run, which comes into being if it is its first.
     AddSst {
         tree: TreeId,
@@ -37,12 +33,7 @@ pub enum Edit {
         meta: SstMeta,
     },
     /// An SSTable leaves its run, which ends if it was its last.
-    RemoveSst {
-        tree: TreeId,
-        level: usize,
-        run: RunId,
-        number: FileNumber,
-    },
+    RemoveSst { tree: TreeId, level: usize, run: RunId, number: FileNumber },
     /// Every batch of the tree up to `position` is in SSTables. Never goes back.
     Flushed {
         tree: TreeId,

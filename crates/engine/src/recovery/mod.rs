@@ -54,9 +54,12 @@ use std::sync::Arc;
 /// Name of the lock file.
 pub(crate) const LOCK_FILE: &str = "LOCK";
 
-/// Logs that the file system of `dir` cannot read past its page cache, if it cannot. An error here
-/// will show again where it matters.
-fn say_if_not_direct(fs: &dyn FileSystem, dir: &Path) {
+/// Logs that the file system of `dir` cannot read past its page cache, if it cannot and `options`
+/// ask for it. An error here will show again where it matters.
+fn say_if_not_direct(fs: &dyn FileSystem, dir: &Path, options: &Options) {
+    if !options.direct_reads {
+        return;
+    }
     let probe = fs.open_read_direct(&dir.join(CURRENT));
     if probe.is_ok_and(|file| !file.is_direct()) {
         let dir = dir.display();
@@ -74,13 +77,8 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let mut manifest = ManifestSet::open_shaped(Arc::clone(&env.fs), dir, &options.shape)?;
     let state = manifest.state();
     manifest.pass_over(obsolete_files::unnamed(&*env.fs, dir, &state.files())?);
-    if options.direct_reads {
-        say_if_not_direct(&*env.fs, dir);
-    }
-    let ReadPath { huge_pages, hints, .. } = options.read_path;
-    let features = CacheFeatures { huge_pages, hints, shape: options.shape };
-    let budget = Budget::new(options.memory_bytes_max, options.cache_bytes_max);
-    let cache = BlockCache::within(budget, features);
+    say_if_not_direct(&*env.fs, dir, &options);
+    let cache = open_cache(&options);
     let open_files = OpenFiles::new(Arc::clone(&env.fs), &options);
     let snapshots = Arc::new(Snapshots::default());
     let seed = draw_seed(&*env.fs, dir)?;
@@ -99,14 +97,11 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     let (end, start) = replay.run()?;
     check_log(dir, &state, &end)?;
     obsolete_files::remove_unnamed(&*env.fs, dir, &manifest.state().files())?;
-    let sizes = LogSizes::of(&options);
-    let writer = LogWriter::open_sized(Arc::clone(&env.fs), dir, sizes, end)?;
-    let log_segments = Arc::clone(writer.segments());
     snapshots.publish(start.last);
-    let clock = Arc::clone(&env.clock);
-    let times = manifest.commit_times();
-    let published = Arc::clone(&snapshots);
-    let commits = Commits::new(writer, start, times, published, clock, &options);
+    let writer = LogWriter::open_sized(Arc::clone(&env.fs), dir, LogSizes::of(&options), end)?;
+    let log_segments = Arc::clone(writer.segments());
+    let (times, clock) = (manifest.commit_times(), Arc::clone(&env.clock));
+    let commits = Commits::new(writer, start, times, Arc::clone(&snapshots), clock, &options);
     let readahead =
         ReadaheadSource::new(Arc::clone(&env.fs), options.memory_bytes_max, &options.shape);
     let health = Arc::default();
@@ -143,6 +138,14 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
     shared.retire_log();
     background::start_background(&shared);
     Ok(shared)
+}
+
+/// The block cache, within the memory that `options` give.
+fn open_cache(options: &Options) -> Arc<BlockCache> {
+    let ReadPath { huge_pages, hints, .. } = options.read_path;
+    let features = CacheFeatures { huge_pages, hints, shape: options.shape };
+    let budget = Budget::new(options.memory_bytes_max, options.cache_bytes_max);
+    BlockCache::within(budget, features)
 }
 
 pub(crate) fn lock(fs: &dyn FileSystem, dir: &Path) -> Result<Box<dyn Send + Sync>> {

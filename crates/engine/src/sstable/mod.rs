@@ -47,7 +47,7 @@ pub(crate) use rows::resolve_in_block::{Covers, LargeValues, RowCells, SeenBy, S
 pub(crate) use rows::row_span::{RowSpan, WantedCells};
 pub(crate) use rows::simple_row::SimpleCells;
 pub(crate) use rows::sst_cursor::SstCursor;
-pub(crate) use write::sst_builder::{SstBuilder, SstSummary};
+pub(crate) use write::sst_builder::SstBuilder;
 pub(crate) use write::sst_options::SstOptions;
 
 use crate::cache::Cache;

@@ -234,7 +234,7 @@ mod tests {
             value: b"value",
         };
         builder.add(b"row", &entry).unwrap();
-        builder.finish().unwrap();
+        builder.finish(number).unwrap();
         let cache = BlockCache::new(1 << 20, CacheFeatures::PASSING);
         SstReader::open(fs.open_read(&path).unwrap(), &path, number, cache).unwrap()
     }

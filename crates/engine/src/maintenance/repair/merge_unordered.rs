@@ -153,7 +153,6 @@ mod tests {
     use super::*;
     use crate::cache::CacheFeatures;
     use crate::cell::{Column, Entry, FamilyId, SequenceNumber, Timestamp, TreeId};
-    use crate::compaction::sst_meta;
     use crate::files::FileNumber;
     use crate::files::open_files::OpenFiles;
     use crate::log::LogPosition;
@@ -197,7 +196,7 @@ mod tests {
                 let entry = Entry { column, timestamp, sequence, kind: Kind::Put, value: &value };
                 builder.add(&row.to_be_bytes(), &entry).unwrap();
             }
-            sst_meta(number, builder.finish().unwrap())
+            builder.finish(number).unwrap()
         };
         let metas: Vec<SstMeta> = files.iter().map(write).collect();
         let (opened, most) = (RefCell::new(Vec::<Weak<SstReader>>::new()), Cell::new(0));

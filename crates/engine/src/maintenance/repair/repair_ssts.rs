@@ -4,7 +4,6 @@ use super::report::{Loss, Lost, RepairReport};
 use crate::batch::check_entry;
 use crate::cache::CacheFeatures;
 use crate::cell::{SequenceNumber, TreeId};
-use crate::compaction::sst_meta;
 use crate::error::{Error, Result};
 use crate::files::{FileIdentity, FileNumber, copy_file};
 use crate::maintenance::check::disagreement;
@@ -175,5 +174,5 @@ fn salvage(
         return Ok(None);
     }
     report.rewritten += 1;
-    builder.finish().map(|summary| Some(sst_meta(number, summary)))
+    builder.finish(number).map(Some)
 }

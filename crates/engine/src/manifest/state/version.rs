@@ -11,63 +11,16 @@
 //!    Merging only neighbouring runs keeps this. It holds row by row, not file by file, and an
 //!    old put at the bottom may have lost its number (it is then 0).
 
-use crate::cell::{SequenceNumber, Timestamp};
+use crate::cell::SequenceNumber;
 use crate::log::LogPosition;
 use crate::options::TreeOptions;
-use crate::request::RowRange;
 use std::sync::Arc;
 
 pub(crate) use crate::files::FileNumber;
+pub use crate::files::sst_meta::SstMeta;
 
 /// Number of levels: fresh runs, a tier of larger runs, and the one last run (lazy levelling).
 pub const LEVELS: usize = 3;
-
-/// Metadata of an SSTable in the manifest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SstMeta {
-    /// Its number; the file is `NNNNNNNNNN.sst`.
-    pub number: FileNumber,
-    /// Length of the file.
-    pub bytes: u64,
-    /// Smallest row with an entry. Without entries, the start of `dropped`.
-    pub first_row: Vec<u8>,
-    /// Largest row with an entry; range tombstones stand apart and may begin before `first_row`
-    /// and reach beyond `last_row`. Without entries, the start of `dropped`.
-    pub last_row: Vec<u8>,
-    /// Entries, tombstones included.
-    pub entries: u64,
-    /// Tombstones among the entries.
-    pub tombstones: u64,
-    /// Range tombstones.
-    pub range_tombstones: u64,
-    /// From the smallest start to the largest end of its range tombstones; `None` without any.
-    pub dropped: Option<RowRange>,
-    /// Smallest sequence number of any entry or range tombstone.
-    pub sequence_min: SequenceNumber,
-    /// Largest.
-    pub sequence_max: SequenceNumber,
-    /// Oldest timestamp of any entry.
-    pub timestamp_min: Timestamp,
-    /// Newest.
-    pub timestamp_max: Timestamp,
-}
-
-impl SstMeta {
-    /// The smallest range that holds every row the file knows anything of: its entries' rows and
-    /// its range tombstones.
-    pub fn span(&self) -> RowRange {
-        let mut span = RowRange::single(&self.last_row);
-        span.start.clone_from(&self.first_row);
-        match &self.dropped {
-            None => span,
-            Some(dropped) if self.entries == 0 => dropped.clone(),
-            Some(dropped) => RowRange {
-                start: span.start.min(dropped.start.clone()),
-                end: span.end.zip(dropped.end.clone()).map(|(a, b)| a.max(b)),
-            },
-        }
-    }
-}
 
 /// Names a run within its level. In one level, a larger id is a newer run: a flush takes
 /// [`TreeVersion::next_run`], a merge the largest id of the runs it replaces.

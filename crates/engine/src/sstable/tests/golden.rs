@@ -120,7 +120,7 @@ fn build_ingested(rows: &Rows, version: u16) -> Vec<u8> {
     for (row, entries) in rows {
         entries.iter().for_each(|entry| builder.add(row, &entry.borrow()).unwrap());
     }
-    builder.finish().unwrap();
+    builder.finish(FileNumber(7)).unwrap();
     std::mem::take(&mut *file.0.lock())
 }
 

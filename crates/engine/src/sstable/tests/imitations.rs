@@ -23,7 +23,7 @@ pub(super) fn file_with_value(value: &[u8], version: u16) -> (Rows, Vec<u8>, Sst
         1 => builder.of_version_1(),
         _ => builder.with_identity(IDENTITY),
     };
-    let (bytes, summary) = build_by(&rows, &[], &options(), with);
+    let (bytes, meta) = build_by(&rows, &[], &options(), with);
     let sst = open(bytes.clone()).unwrap();
     let index = sst.index(0, CacheFill::Bypass).unwrap();
     let mut handles = (0..index.view().blocks()).map(|block| index.view().handle(block));
@@ -35,7 +35,7 @@ pub(super) fn file_with_value(value: &[u8], version: u16) -> (Rows, Vec<u8>, Sst
         }
         end = handle.end().unwrap();
     }
-    (rows, bytes, crate::compaction::sst_meta(FileNumber(7), summary), end)
+    (rows, bytes, meta, end)
 }
 
 /// The bytes that a data block with one row would have at the place of `seed`.
@@ -237,9 +237,8 @@ fn a_first_value_that_imitates_a_header_is_none() {
         let row = |row: u32| (format!("row{row:04}").into_bytes(), vec![put(1, b"q", 5, 9, b"v")]);
         let mut rows: Rows = (0..100).map(row).collect();
         rows[0].1[0].value = value;
-        let (mut bytes, summary) = build_by(&rows, &[], &options(), SstBuilder::of_version_1);
+        let (mut bytes, meta) = build_by(&rows, &[], &options(), SstBuilder::of_version_1);
         assert!(bytes.starts_with(b"STELEHDR"), "the test wants the value first");
-        let meta = crate::compaction::sst_meta(FileNumber(7), summary);
         let footer = bytes.len() - 30;
         bytes[footer] ^= 1;
         for meta in [None, Some(&meta)] {
@@ -280,11 +279,10 @@ fn a_first_value_that_is_an_sstable_is_not_the_file() {
         let row = |row: u32| (format!("row{row:04}").into_bytes(), vec![put(1, b"q", 5, 9, b"v")]);
         let mut rows: Rows = (0..100).map(row).collect();
         rows[0].1[0].value = long;
-        let (bytes, summary) = build_by(&rows, &[], &options(), |builder| match version {
+        let (bytes, meta) = build_by(&rows, &[], &options(), |builder| match version {
             1 => builder.of_version_1(),
             _ => builder.with_identity(IDENTITY),
         });
-        let meta = crate::compaction::sst_meta(FileNumber(7), summary);
         let start = bytes.windows(value.len()).position(|part| part == value).unwrap();
         let cut = bytes[..start + value.len()].to_vec();
         let salvaged = salvage(cut, Some(&meta)).unwrap();

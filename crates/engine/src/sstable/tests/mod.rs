@@ -17,6 +17,7 @@ use crate::cell::{
     Column, Entry, FamilyId, Kind, RangeTombstone, Scope, SequenceNumber, Timestamp,
 };
 use crate::error::{Error, Result};
+use crate::files::sst_meta::SstMeta;
 use crate::merge_operator::{Operand, Operator};
 use crate::options::{Compression, FilterGranularity, ReadPath};
 use crate::request::RowRange;
@@ -98,7 +99,7 @@ fn prefixed_options() -> SstOptions {
     SstOptions { row_prefix_bytes: 2, prefix_index: true, ..options() }
 }
 
-fn build(rows: &Rows, dropped: &[RangeTombstone], options: &SstOptions) -> (Vec<u8>, SstSummary) {
+fn build(rows: &Rows, dropped: &[RangeTombstone], options: &SstOptions) -> (Vec<u8>, SstMeta) {
     build_by(rows, dropped, options, |builder| builder)
 }
 
@@ -108,7 +109,7 @@ fn build_by(
     dropped: &[RangeTombstone],
     options: &SstOptions,
     with: impl FnOnce(SstBuilder) -> SstBuilder,
-) -> (Vec<u8>, SstSummary) {
+) -> (Vec<u8>, SstMeta) {
     let file = MemoryFile::default();
     let builder = SstBuilder::new(Box::new(file.clone()), Path::new("7.sst"), options.clone());
     let mut builder = with(builder);
@@ -118,10 +119,10 @@ fn build_by(
         }
     }
     dropped.iter().for_each(|range| builder.add_range_tombstone(range));
-    let summary = builder.finish().unwrap();
+    let meta = builder.finish(FileNumber(7)).unwrap();
     let bytes = file.0.lock().clone();
-    assert_eq!(summary.bytes, bytes.len() as u64);
-    (bytes, summary)
+    assert_eq!(meta.bytes, bytes.len() as u64);
+    (bytes, meta)
 }
 
 fn open(bytes: Vec<u8>) -> Result<Arc<SstReader>> {

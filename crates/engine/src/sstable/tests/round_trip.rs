@@ -213,17 +213,17 @@ fn check_filter(sst: &SstReader, rows: &Rows) {
     }
 }
 
-fn check_summary(summary: &SstSummary, rows: &Rows) {
+fn check_meta(meta: &SstMeta, rows: &Rows) {
     let entries = || rows.iter().flat_map(|(_, entries)| entries);
-    assert_eq!(summary.first_row, rows.first().unwrap().0);
-    assert_eq!(summary.last_row, rows.last().unwrap().0);
-    assert_eq!(summary.entries, entries().count() as u64);
+    assert_eq!(meta.first_row, rows.first().unwrap().0);
+    assert_eq!(meta.last_row, rows.last().unwrap().0);
+    assert_eq!(meta.entries, entries().count() as u64);
     let tombstones = entries().filter(|entry| entry.kind == Kind::Tombstone).count();
-    assert_eq!(summary.tombstones, tombstones as u64);
-    assert_eq!(Some(summary.sequence_min), entries().map(|entry| entry.sequence).min());
-    assert_eq!(Some(summary.sequence_max), entries().map(|entry| entry.sequence).max());
-    assert_eq!(Some(summary.timestamp_min), entries().map(|entry| entry.timestamp).min());
-    assert_eq!(Some(summary.timestamp_max), entries().map(|entry| entry.timestamp).max());
+    assert_eq!(meta.tombstones, tombstones as u64);
+    assert_eq!(Some(meta.sequence_min), entries().map(|entry| entry.sequence).min());
+    assert_eq!(Some(meta.sequence_max), entries().map(|entry| entry.sequence).max());
+    assert_eq!(Some(meta.timestamp_min), entries().map(|entry| entry.timestamp).min());
+    assert_eq!(Some(meta.timestamp_max), entries().map(|entry| entry.timestamp).max());
 }
 
 proptest! {
@@ -235,8 +235,8 @@ proptest! {
         options in sst_options(),
         moves in moves(),
     ) {
-        let (bytes, summary) = build(&rows, &[], &options);
-        check_summary(&summary, &rows);
+        let (bytes, meta) = build(&rows, &[], &options);
+        check_meta(&meta, &rows);
         let sst = open(bytes).unwrap();
         prop_assert_eq!(&read_all(&sst).unwrap(), &rows);
         sst.verify().unwrap();
@@ -364,11 +364,11 @@ fn a_file_of_dropped_ranges_alone_has_no_rows() {
         sequence: SequenceNumber(sequence),
     };
     let dropped = [range(b"m", Some(b"p"), 9), range(b"b", None, 4), range(b"m", Some(b"p"), 9)];
-    let (bytes, summary) = build(&Vec::new(), &dropped, &options());
-    assert_eq!((summary.entries, summary.range_tombstones), (0, 2));
-    assert_eq!(summary.first_row, b"b");
-    assert_eq!(summary.dropped, Some(RowRange { start: b"b".to_vec(), end: None }));
-    assert_eq!((summary.sequence_min.0, summary.sequence_max.0), (4, 9));
+    let (bytes, meta) = build(&Vec::new(), &dropped, &options());
+    assert_eq!((meta.entries, meta.range_tombstones), (0, 2));
+    assert_eq!(meta.first_row, b"b");
+    assert_eq!(meta.dropped, Some(RowRange { start: b"b".to_vec(), end: None }));
+    assert_eq!((meta.sequence_min.0, meta.sequence_max.0), (4, 9));
     let sst = open(bytes).unwrap();
     assert_eq!(sst.range_tombstones(), [dropped[1].clone(), dropped[0].clone()]);
     assert_eq!(read_all(&sst).unwrap(), Vec::new());

@@ -31,8 +31,8 @@ fn example(filter_bits_per_key: u8) -> (Rows, Vec<RangeTombstone>, Vec<u8>, SstM
         filter_bits_per_key,
         ..options()
     };
-    let (bytes, summary) = build(&rows, &dropped, &options);
-    (rows, dropped, bytes, crate::compaction::sst_meta(FileNumber(7), summary))
+    let (bytes, meta) = build(&rows, &dropped, &options);
+    (rows, dropped, bytes, meta)
 }
 
 pub(super) type Salvaged = (Rows, Vec<LostRows>, Option<Vec<RangeTombstone>>);
@@ -235,9 +235,8 @@ fn an_ingested_file_keeps_its_number_when_its_footer_is_lost() {
     let path = Path::new("7.sst");
     let mut builder = SstBuilder::for_ingest(Box::new(file.clone()), path, options());
     builder.add(b"a", &rows[0].1[0].borrow()).unwrap();
-    let summary = builder.finish().unwrap();
+    let mut meta = builder.finish(FileNumber(7)).unwrap();
     let bytes = file.0.lock().clone();
-    let mut meta = crate::compaction::sst_meta(FileNumber(7), summary);
     (meta.sequence_min, meta.sequence_max) = (SequenceNumber(44), SequenceNumber(44));
     for at in [60, bytes.len() - 10] {
         let mut damaged = bytes.clone();

@@ -17,8 +17,9 @@ use crate::batch::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX, check_en
 use crate::cell::{Column, Entry, Kind, RangeTombstone, SequenceNumber, Timestamp};
 use crate::error::{Error, Result};
 use crate::files::FileIdentity;
+use crate::files::FileNumber;
+use crate::files::sst_meta::SstMeta;
 use crate::marks::Mark;
-use crate::request::RowRange;
 use crate::sstable::block::{BlockBuilder, LargeValue, NewValue};
 use crate::sstable::filter::FilterBuilder;
 use crate::sstable::format::ages::Ages;
@@ -31,32 +32,6 @@ use crate::sstable::index::{IndexEntry, RowPrefixes, encode_column, encode_parti
 use base::env::fs::WriteFile;
 use std::cmp::Ordering;
 use std::path::Path;
-
-/// What a finished file is: all that the manifest keeps of it but its number.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SstSummary {
-    /// Length of the file.
-    pub bytes: u64,
-    /// Smallest row with an entry. Without entries, the start of `dropped`.
-    pub first_row: Vec<u8>,
-    /// Largest row with an entry. Without entries, the start of `dropped`.
-    pub last_row: Vec<u8>,
-    /// Entries, tombstones included.
-    pub entries: u64,
-    /// Tombstones among the entries.
-    pub tombstones: u64,
-    pub range_tombstones: u64,
-    /// From the smallest start to the largest end of the range tombstones; `None` without any.
-    pub dropped: Option<RowRange>,
-    /// Smallest sequence number of any entry or range tombstone.
-    pub sequence_min: SequenceNumber,
-    /// Largest.
-    pub sequence_max: SequenceNumber,
-    /// Oldest timestamp of any entry; `Timestamp::MAX` without entries.
-    pub timestamp_min: Timestamp,
-    /// Newest; `Timestamp::MIN` without entries.
-    pub timestamp_max: Timestamp,
-}
 
 /// Writes one file. Dropped without `finish`, or after an error, it leaves a file without a
 /// footer, which the caller removes.
@@ -241,8 +216,8 @@ impl SstBuilder {
     }
 
     /// Writes the rest of the file and syncs it. The file is durable when this returns, its name
-    /// when its directory is synced.
-    pub(crate) fn finish(mut self) -> Result<SstSummary> {
+    /// when its directory is synced. `number` is that of the file.
+    pub(crate) fn finish(mut self, number: FileNumber) -> Result<SstMeta> {
         if self.properties.entries > 0 {
             self.properties.last_row.clone_from(&self.row);
             self.end_row();
@@ -270,7 +245,7 @@ impl SstBuilder {
         self.output.flush()?;
         let Output { file, path, .. } = &mut self.output;
         file.sync().map_err(|error| Error::io("sync", path, &error))?;
-        Ok(self.summary())
+        Ok(self.meta(number))
     }
 
     /// Ends the row before, if there is one, and begins `row`.
@@ -475,12 +450,13 @@ impl SstBuilder {
         self.output.write_block(&block, BlockType::RangeTombstones).map(Some)
     }
 
-    fn summary(self) -> SstSummary {
+    fn meta(self, number: FileNumber) -> SstMeta {
         let dropped = range_block::hull(&self.tombstones);
         let start = dropped.as_ref().map(|range| range.start.clone()).unwrap_or_default();
         let without_entries = self.properties.entries == 0;
         let Properties { first_row, last_row, .. } = self.properties;
-        SstSummary {
+        SstMeta {
+            number,
             bytes: self.output.written,
             first_row: if without_entries { start.clone() } else { first_row },
             last_row: if without_entries { start } else { last_row },

@@ -49,7 +49,7 @@ const ROOMS: &[(&str, &str)] = &[
     ("shape", ""),
     ("options", "error shape"),
     ("counters", "locks"),
-    ("files", "error locks marks options"),
+    ("files", "cell error locks marks request options"),
     ("health", "error"),
     ("log", "cell error locks marks shape options"),
     ("manifest", "cell error locks marks request shape options files log"),
