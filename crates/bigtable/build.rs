@@ -126,14 +126,12 @@ fn service(package: &str, name: &str, methods: &[MethodRow]) -> Service {
 }
 
 fn method(&(route, request, reply, answer): &MethodRow) -> Method {
-    let codec =
-        if route == "ReadRows" { "crate::wire::ReadRowsCodec" } else { "tonic_prost::ProstCodec" };
     let method = Method::builder()
         .name(snake_case(route))
         .route_name(route)
         .input_type(request)
         .output_type(reply)
-        .codec_path(codec);
+        .codec_path("crate::wire::Codec");
     match answer {
         One => method.build(),
         Stream => method.server_streaming().build(),
@@ -151,12 +149,33 @@ fn snake_case(name: &str) -> String {
     out
 }
 
-fn main() {
+/// Package, name and methods of each service.
+const SERVICES: &[(&str, &str, &[MethodRow])] = &[
+    ("google.bigtable.v2", "Bigtable", DATA),
+    ("google.bigtable.admin.v2", "BigtableTableAdmin", TABLE_ADMIN),
+    ("google.bigtable.admin.v2", "BigtableInstanceAdmin", INSTANCE_ADMIN),
+    ("google.longrunning", "Operations", OPERATIONS),
+];
+
+/// Writes the paths of all methods, and the names of all services, as constants.
+fn write_names() -> std::io::Result<()> {
+    let (mut services, mut methods) = (Vec::new(), Vec::new());
+    for (package, name, rows) in SERVICES {
+        services.push(format!("{package}.{name}"));
+        methods.extend(rows.iter().map(|(route, ..)| format!("/{package}.{name}/{route}")));
+    }
+    let text = format!(
+        "/// Full names of the services.\npub const SERVICES: &[&str] = &{services:?};\n\
+         /// Paths of the methods that are served.\npub const METHODS: &[&str] = &{methods:?};\n"
+    );
+    let out = std::env::var_os("OUT_DIR").ok_or(std::io::ErrorKind::NotFound)?;
+    std::fs::write(std::path::Path::new(&out).join("names.rs"), text)
+}
+
+fn main() -> std::io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
-    Builder::new().build_client(false).compile(&[
-        service("google.bigtable.v2", "Bigtable", DATA),
-        service("google.bigtable.admin.v2", "BigtableTableAdmin", TABLE_ADMIN),
-        service("google.bigtable.admin.v2", "BigtableInstanceAdmin", INSTANCE_ADMIN),
-        service("google.longrunning", "Operations", OPERATIONS),
-    ]);
+    let services: Vec<_> =
+        SERVICES.iter().map(|(package, name, methods)| service(package, name, methods)).collect();
+    Builder::new().build_client(false).compile(&services);
+    write_names()
 }

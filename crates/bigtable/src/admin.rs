@@ -12,7 +12,7 @@ use crate::api::any;
 use crate::api::longrunning::Operation;
 use crate::api::server::bigtable_table_admin_server;
 use crate::operations::Operations;
-use crate::{names, schema, status};
+use crate::{maps, names, schema, status};
 use std::sync::Arc;
 use table::{CreateTable, DropRows, Error, Store, TableIdentity, TableName, TableSchema};
 use tonic::{Request, Response, Status};
@@ -111,8 +111,8 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         let metadata = UpdateTableMetadata { name: table.name.clone(), ..Default::default() };
         let operation = self.operations.finished(
             name.as_str(),
-            any("google.bigtable.admin.v2.UpdateTableMetadata", &metadata),
-            any("google.bigtable.admin.v2.Table", &table),
+            any("google.bigtable.admin.v2.UpdateTableMetadata", maps::encode(&metadata)),
+            any("google.bigtable.admin.v2.Table", maps::encode(&table)),
         );
         Ok(Response::new(operation))
     }

@@ -5,7 +5,6 @@ pub(crate) use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data
 pub(crate) use googleapis_tonic_google_longrunning::google::longrunning;
 pub(crate) use googleapis_tonic_google_rpc::google::rpc;
 
-use prost::Message;
 use prost_types::Any;
 
 /// `google.protobuf.Empty`.
@@ -20,7 +19,12 @@ pub(crate) mod server {
     include!(concat!(env!("OUT_DIR"), "/google.longrunning.Operations.rs"));
 }
 
-/// `message`, of the protobuf type `type_name`, as a self-describing value.
-pub(crate) fn any(type_name: &str, message: &impl Message) -> Any {
-    Any { type_url: format!("type.googleapis.com/{type_name}"), value: message.encode_to_vec() }
+/// Names of what is served.
+pub(crate) mod served {
+    include!(concat!(env!("OUT_DIR"), "/names.rs"));
+}
+
+/// An encoded message of the protobuf type `type_name` as a self-describing value.
+pub(crate) fn any(type_name: &str, value: Vec<u8>) -> Any {
+    Any { type_url: format!("type.googleapis.com/{type_name}"), value }
 }

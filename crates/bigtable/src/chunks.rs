@@ -15,6 +15,7 @@
 //! 5. A message is sent at the first end of a row at which it has [`MESSAGE_BYTES`]. When larger
 //!    rows are spread over messages is the client's choice ([`LargeRows`]).
 
+use crate::fields::put_varint;
 use crate::wire::ReadRowsMessage;
 use bytes::{BufMut, BytesMut};
 use std::sync::Arc;
@@ -323,14 +324,6 @@ fn wrapped_len(bytes: &[u8]) -> usize {
     }
     let inner = bytes_len(bytes);
     1 + varint_len(inner as u64) + inner
-}
-
-fn put_varint(out: &mut impl BufMut, mut n: u64) {
-    while n >= 0x80 {
-        out.put_u8(n as u8 | 0x80);
-        n >>= 7;
-    }
-    out.put_u8(n as u8);
 }
 
 fn varint_len(n: u64) -> usize {

@@ -25,7 +25,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
-use table::{CheckAndMutate, ReadStats, RowBatch, RowStream, Store, TableName};
+use table::{CheckAndMutate, Error, ReadStats, RowBatch, RowStream, Store, TableName};
 use tonic::{Request, Response, Status};
 
 /// Entries of one `MutateRowsResponse`.
@@ -99,6 +99,10 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
     ) -> Result<Response<Self::MutateRowsStream>, Status> {
         let request = request.into_inner();
         let table = table_of(&request.table_name, &[&request.authorized_view_name])?;
+        if request.entries.is_empty() {
+            let error = Error::invalid("entries", "at least one entry is needed");
+            return Err(status::from_error(error));
+        }
         // An entry that cannot be understood fails alone, as one that cannot be applied.
         let mut results = Vec::with_capacity(request.entries.len());
         let mut rows = Vec::with_capacity(request.entries.len());

@@ -6,6 +6,7 @@ use crate::api::server::bigtable_server::BigtableServer;
 use crate::api::server::bigtable_table_admin_server::BigtableTableAdminServer;
 use crate::api::server::operations_server::OperationsServer;
 use crate::data::DataService;
+use crate::deadline::InTime;
 use crate::explain::Explained;
 use crate::instance::InstanceAdminService;
 use crate::operations::Operations;
@@ -33,7 +34,8 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 const PENDING_RESETS_MAX: usize = 1_000;
 
 /// The gRPC services of the Bigtable API over `store`, to be added to a [`Server`]. Methods that
-/// are not served are answered with `Unimplemented` and a message that names them.
+/// are not served are answered with `Unimplemented` and a message that names them. A call ends with
+/// `DeadlineExceeded` at the deadline that its client gave it.
 pub fn routes<S: Store>(store: Arc<S>) -> Routes {
     let operations = Operations::default();
     let data = BigtableServer::new(DataService::new(store.clone()))
@@ -41,10 +43,10 @@ pub fn routes<S: Store>(store: Arc<S>) -> Routes {
     let tables =
         BigtableTableAdminServer::new(TableAdminService::new(store.clone(), operations.clone()));
     let instances = BigtableInstanceAdminServer::new(InstanceAdminService::new(store));
-    Routes::new(Explained(data))
-        .add_service(Explained(tables))
-        .add_service(Explained(instances))
-        .add_service(Explained(OperationsServer::new(operations)))
+    Routes::new(Explained(InTime(data)))
+        .add_service(Explained(InTime(tables)))
+        .add_service(Explained(InTime(instances)))
+        .add_service(Explained(InTime(OperationsServer::new(operations))))
 }
 
 /// A server with the connection settings that suit [`routes`].

@@ -8,8 +8,14 @@ use crate::api::{any, rpc};
 use bytes::Bytes;
 use prost::Message;
 use prost_types::Any;
+use std::time::Duration;
 use table::Error;
 use tonic::{Code, Status};
+
+/// Wait before the next try when the disk is full: an operator has to make room.
+const FULL_RETRY: Duration = Duration::from_secs(5);
+/// Wait before the next try when the store cannot serve: another server may take its place.
+const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
 
 /// The status of a failed call.
 pub(crate) fn from_error(error: Error) -> Status {
@@ -58,7 +64,7 @@ fn detail(error: &Error) -> Option<Any> {
                 resource_name: name.clone(),
                 ..Default::default()
             };
-            Some(any("google.rpc.ResourceInfo", &info))
+            Some(any("google.rpc.ResourceInfo", info.encode_to_vec()))
         }
         Error::InvalidArgument { field, message } => {
             let violation = rpc::bad_request::FieldViolation {
@@ -67,10 +73,18 @@ fn detail(error: &Error) -> Option<Any> {
                 ..Default::default()
             };
             let bad = rpc::BadRequest { field_violations: vec![violation] };
-            Some(any("google.rpc.BadRequest", &bad))
+            Some(any("google.rpc.BadRequest", bad.encode_to_vec()))
         }
+        Error::ResourceExhausted(_) => Some(retry_after(FULL_RETRY)),
+        Error::Unavailable(_) => Some(retry_after(UNAVAILABLE_RETRY)),
         _ => None,
     }
+}
+
+/// Tells the client when to try again.
+fn retry_after(delay: Duration) -> Any {
+    let info = rpc::RetryInfo { retry_delay: delay.try_into().ok() };
+    any("google.rpc.RetryInfo", info.encode_to_vec())
 }
 
 #[cfg(test)]
@@ -96,5 +110,19 @@ mod tests {
         let bad = rpc::BadRequest::decode(&whole.details[0].value[..]).unwrap();
         assert_eq!(bad.field_violations[0].field, "row_key");
         assert_eq!(of_entry(Ok(())), rpc::Status::default());
+    }
+
+    #[test]
+    fn errors_that_pass_say_when_to_try_again() {
+        let delay = |error: Error| {
+            let whole = of_entry(Err(error));
+            let info = whole.details.first()?;
+            assert_eq!(info.type_url, "type.googleapis.com/google.rpc.RetryInfo");
+            Some(rpc::RetryInfo::decode(&info.value[..]).unwrap().retry_delay.unwrap().seconds)
+        };
+        assert_eq!(delay(Error::ResourceExhausted("disk full".into())), Some(5));
+        assert_eq!(delay(Error::Unavailable("closing".into())), Some(1));
+        assert_eq!(delay(Error::FailedPrecondition("protected".into())), None);
+        assert_eq!(delay(Error::DataLoss("file 7".into())), None);
     }
 }

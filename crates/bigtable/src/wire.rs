@@ -1,46 +1,92 @@
-//! The codec of `ReadRows`: requests are decoded as usual, replies come as bytes that are already
-//! a `ReadRowsResponse` (see `chunks.rs`).
+//! The codec of all methods.
+//!
+//! Requests with an unknown member of a oneof are refused before they are decoded (`members.rs`),
+//! and replies have all values of their maps (`maps.rs`). Replies of `ReadRows` come as bytes that
+//! are already a `ReadRowsResponse` (see `chunks.rs`).
 
-use crate::api::data::ReadRowsRequest;
-use bytes::{BufMut, Bytes};
+use crate::forms::Formed;
+use crate::{maps, members, status};
+use bytes::{Buf, BufMut, Bytes};
+use std::marker::PhantomData;
+use table::Error;
 use tonic::Status;
-use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
-use tonic_prost::{ProstCodec, ProstDecoder};
+use tonic::codec::{DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 /// An encoded `ReadRowsResponse`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReadRowsMessage(pub(crate) Bytes);
 
-/// Decodes the request, passes encoded replies through.
-#[derive(Debug, Default)]
-pub(crate) struct ReadRowsCodec;
+/// A message that a method answers with.
+pub(crate) trait Reply: Send + 'static {
+    /// Appends the encoded message to `into`.
+    fn put(self, into: &mut EncodeBuf<'_>);
+}
 
-impl Codec for ReadRowsCodec {
-    type Encode = ReadRowsMessage;
-    type Decode = ReadRowsRequest;
-    type Encoder = PassEncoded;
-    type Decoder = ProstDecoder<ReadRowsRequest>;
-
-    fn encoder(&mut self) -> Self::Encoder {
-        PassEncoded
-    }
-
-    fn decoder(&mut self) -> Self::Decoder {
-        ProstCodec::<ReadRowsRequest, ReadRowsRequest>::raw_decoder(BufferSettings::default())
+impl<M: Formed> Reply for M {
+    fn put(self, into: &mut EncodeBuf<'_>) {
+        if M::FORM.children.is_empty() {
+            self.encode(into).expect("the buffer grows");
+        } else {
+            let encoded = maps::encode(&self);
+            into.reserve(encoded.len());
+            into.put_slice(&encoded);
+        }
     }
 }
 
-/// Copies an encoded message into the frame.
-#[derive(Debug)]
-pub(crate) struct PassEncoded;
+impl Reply for ReadRowsMessage {
+    fn put(self, into: &mut EncodeBuf<'_>) {
+        into.reserve(self.0.len());
+        into.put(self.0);
+    }
+}
 
-impl Encoder for PassEncoded {
-    type Item = ReadRowsMessage;
+/// Encodes replies `R` and decodes requests `Q`.
+#[derive(Debug)]
+pub(crate) struct Codec<R, Q> {
+    messages: PhantomData<fn(R) -> Q>,
+}
+
+impl<R, Q> Default for Codec<R, Q> {
+    fn default() -> Self {
+        Self { messages: PhantomData }
+    }
+}
+
+impl<R: Reply, Q: Formed + Default> tonic::codec::Codec for Codec<R, Q> {
+    type Encode = R;
+    type Decode = Q;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self::default()
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self::default()
+    }
+}
+
+impl<R: Reply, Q> Encoder for Codec<R, Q> {
+    type Item = R;
     type Error = Status;
 
-    fn encode(&mut self, item: Self::Item, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        into.reserve(item.0.len());
-        into.put(item.0);
+    fn encode(&mut self, reply: R, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        reply.put(into);
         Ok(())
+    }
+}
+
+impl<R, Q: Formed + Default> Decoder for Codec<R, Q> {
+    type Item = Q;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Q>, Status> {
+        let message = from.copy_to_bytes(from.remaining());
+        members::check(Q::FORM, &message).map_err(status::from_error)?;
+        Q::decode(message).map(Some).map_err(|error| {
+            status::from_error(Error::invalid("", format!("malformed request: {error}")))
+        })
     }
 }

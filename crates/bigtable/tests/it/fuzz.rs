@@ -1,7 +1,11 @@
 //! Row filters of any bytes: seeded mutations of encoded filters, on the body of the fuzz target.
 
-use crate::harness::{TABLE, chain, filter, interleave, store};
+use crate::harness::{
+    TABLE, add, aggregate, chain, create_table, entry, filter, interleave, read_all, set, store,
+};
+use admin::r#type::aggregate::Aggregator;
 use data::row_filter::{Condition, Filter};
+use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
 use prost::Message;
 use rand::rngs::StdRng;
@@ -59,6 +63,32 @@ fn corpus() -> Vec<Filter> {
         ]),
         (0..18).fold(labelled, |inner, _| chain([Filter::PassAllFilter(true), inner])),
     ]
+}
+
+/// Requests with filters, mutations and types in them.
+fn requests() -> Vec<Vec<u8>> {
+    let filters = corpus().into_iter().map(|kind| {
+        data::ReadRowsRequest { filter: Some(filter(kind)), ..read_all() }.encode_to_vec()
+    });
+    let mutations = vec![set("f:q", 1_000, b"v"), add("sum:q", 0, 7)];
+    let write = data::MutateRowRequest { mutations: mutations.clone(), ..Default::default() };
+    let writes =
+        data::MutateRowsRequest { entries: vec![entry("r", mutations)], ..Default::default() };
+    let create = create_table("t", [("sum", aggregate(Aggregator::Sum(Default::default())))]);
+    let others = [write.encode_to_vec(), writes.encode_to_vec(), create.encode_to_vec()];
+    filters.chain(others).collect()
+}
+
+#[test]
+fn any_bytes_are_walked_for_unknown_members() {
+    let corpus = requests();
+    for wire in &corpus {
+        assert!(bigtable::fuzz::requests(wire) > 0);
+    }
+    let mut rng = StdRng::seed_from_u64(8);
+    let taken: usize =
+        (0..INPUTS).map(|_| bigtable::fuzz::requests(&mutate(&mut rng, &corpus))).sum();
+    assert!(taken > INPUTS, "only {taken} requests were taken");
 }
 
 /// `bytes` as a length-delimited field.

@@ -12,9 +12,11 @@ use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as ad
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
 use googleapis_tonic_google_longrunning::google::longrunning::operations_client::OperationsClient;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use table::{Local, Store};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tonic::codegen::http::Request;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
@@ -32,12 +34,48 @@ pub(crate) struct Clients {
     _dir: Option<tempfile::TempDir>,
 }
 
-/// Serves `store` until the test's runtime ends.
-pub(crate) async fn connect<S: Store>(store: Arc<S>) -> Clients {
+/// Serves `store` until the test's runtime ends; its address.
+pub(crate) async fn serve<S: Store>(store: Arc<S>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = bigtable::server().add_routes(bigtable::routes(store));
     tokio::spawn(server.serve_with_incoming(bigtable::incoming(listener)));
+    address
+}
+
+/// Calls the method at `path` with the bytes of a message, by HTTP/2 and nothing else; returns how it
+/// ended.
+pub(crate) async fn raw_call(
+    address: SocketAddr,
+    path: &str,
+    message: &[u8],
+    timeout: Option<&str>,
+) -> Status {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let mut request = Request::post(format!("http://{address}{path}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
+    if let Some(timeout) = timeout {
+        request = request.header("grpc-timeout", timeout);
+    }
+    let (answer, mut upload) = client.send_request(request.body(()).unwrap(), false).unwrap();
+    let frame = [&[0], &(message.len() as u32).to_be_bytes()[..], message].concat();
+    upload.send_data(frame.into(), true).unwrap();
+    let answer = answer.await.unwrap();
+    let mut headers = answer.headers().clone();
+    let mut body = answer.into_body();
+    while let Some(data) = body.data().await {
+        body.flow_control().release_capacity(data.unwrap().len()).unwrap();
+    }
+    headers.extend(body.trailers().await.unwrap().unwrap_or_default());
+    Status::from_header_map(&headers).expect("the call has a status")
+}
+
+/// Serves `store` until the test's runtime ends; clients of it.
+pub(crate) async fn connect<S: Store>(store: Arc<S>) -> Clients {
+    let address = serve(store).await;
     let channel =
         Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
     let message_max = 300 << 20;

@@ -1,8 +1,9 @@
 //! What streaming promises, over a store that never ends: back-pressure, cancellation, progress,
 //! and what a client sees of methods that are not served.
 
-use crate::harness::{TABLE, connect};
+use crate::harness::{TABLE, connect, raw_call, serve};
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
+use prost::Message;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -112,8 +113,9 @@ impl Store for EndlessStore {
     ) -> Result<Row> {
         none()
     }
+    /// Never answers, for tests of deadlines.
     async fn sample_row_keys(&self, _: &TableName) -> Result<Vec<RowKeySample>> {
-        none()
+        std::future::pending().await
     }
 }
 
@@ -155,6 +157,25 @@ async fn a_full_disk_is_resource_exhausted() {
     let row = data::MutateRowRequest { table_name: TABLE.into(), ..Default::default() };
     let status = clients.data.mutate_row(row).await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "disk full"));
+}
+
+/// The transport has a timer for the same deadline and another code.
+#[tokio::test]
+async fn late_calls_end_with_deadline_exceeded() {
+    let state = Arc::new(Endless::default());
+    let address = serve(Arc::new(EndlessStore(state.clone()))).await;
+    let sample = data::SampleRowKeysRequest { table_name: TABLE.into(), ..Default::default() };
+    for _ in 0..20 {
+        let path = "/google.bigtable.v2.Bigtable/SampleRowKeys";
+        let status = raw_call(address, path, &sample.encode_to_vec(), Some("20m")).await;
+        assert_eq!(status.code(), Code::DeadlineExceeded);
+    }
+    let path = "/google.bigtable.v2.Bigtable/ReadRows";
+    let status = raw_call(address, path, &read().encode_to_vec(), Some("200m")).await;
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+    tokio::time::timeout(Duration::from_secs(60), state.dropped.notified())
+        .await
+        .expect("the scan goes on after its deadline");
 }
 
 #[tokio::test]

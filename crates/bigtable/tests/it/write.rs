@@ -1,10 +1,14 @@
 //! Writes: each mutation, batches with bad entries, check-and-mutate, read-modify-write.
 
-use crate::harness::{Clients, TABLE, add, entry, filter, mutation, read_all, set, with_table};
+use crate::harness::{
+    Clients, TABLE, add, entry, filter, mutation, raw_call, read_all, serve, set, store, with_table,
+};
 use data::mutation::{DeleteFromColumn, DeleteFromFamily, DeleteFromRow, Mutation};
 use data::read_modify_write_rule::Rule;
 use data::row_filter::Filter;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
+use prost::Message;
+use table::{CreateTable, FamilySpec, Pieces, ReadRows, Store, TableName};
 use tonic::{Code, Status};
 
 #[tokio::test]
@@ -225,4 +229,50 @@ async fn read_modify_write_returns_the_new_cells_only() {
     assert!(matches!(status.code(), Code::InvalidArgument | Code::FailedPrecondition), "{status}");
     let status = modify(&mut t, vec![]).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_batch_without_entries_is_refused() {
+    let mut t = with_table().await;
+    let status = t.write_rows(Vec::new()).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert_eq!(status.message(), "error in field 'entries': at least one entry is needed");
+}
+
+/// A member of `RowFilter` that this version of the API does not have, as a newer client sends it.
+const UNKNOWN_FILTER: [u8; 5] = [0xc2, 0x01, 0x02, 0x08, 0x01];
+
+#[tokio::test]
+async fn a_check_by_an_unknown_filter_writes_nothing() {
+    let (store, _dir) = store();
+    let families = [("f".to_owned(), FamilySpec::default())];
+    let name = TableName::new(TABLE).unwrap();
+    let table = CreateTable {
+        name: name.clone(),
+        families: families.into(),
+        splits: Vec::new(),
+        deletion_protection: false,
+    };
+    store.create_table(table).await.unwrap();
+    let address = serve(store.clone()).await;
+    let request = data::CheckAndMutateRowRequest {
+        table_name: TABLE.into(),
+        row_key: "r".into(),
+        false_mutations: vec![set("f:q", 1_000, b"v")],
+        ..Default::default()
+    };
+    let path = "/google.bigtable.v2.Bigtable/CheckAndMutateRow";
+    let known = request.encode_to_vec();
+    let predicate = [&[6 << 3 | 2, UNKNOWN_FILTER.len() as u8], &UNKNOWN_FILTER[..]].concat();
+    let status = raw_call(address, path, &[&known[..], &predicate].concat(), None).await;
+    assert_eq!(status.code(), Code::InvalidArgument);
+    let want = "error in field 'predicate_filter.filter': field 24 of google.bigtable.v2.RowFilter \
+                is not known to this server";
+    assert_eq!(status.message(), want);
+    let rows = store.read_rows(&name, ReadRows::default(), Pieces::default()).await.unwrap();
+    assert_eq!(rows.collect_rows().await.unwrap(), []);
+    let status = raw_call(address, path, &known, None).await;
+    assert_eq!(status.code(), Code::Ok);
+    let malformed = raw_call(address, path, &[0x0a, 200], None).await;
+    assert_eq!(malformed.code(), Code::InvalidArgument, "{malformed}");
 }
