@@ -35,6 +35,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
 
 /// Time that blocking threads get to end after the shutdown.
 const LAST_WAIT: Duration = Duration::from_secs(2);
@@ -135,19 +136,24 @@ async fn grpc(
     mut draining: watch::Receiver<()>,
 ) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
-    for service in ["google.bigtable.v2.Bigtable", "google.bigtable.admin.v2.BigtableTableAdmin"] {
-        health.set_service_status(service, ServingStatus::Serving).await;
-    }
+    set_health(&health, ServingStatus::Serving).await;
     bigtable::server()
         .layer(Observe::new(state.requests().clone()))
         .add_routes(bigtable::routes(store))
         .add_service(health_service)
         .serve_with_incoming_shutdown(bigtable::incoming(listener), async move {
             let _ = draining.changed().await;
-            health.set_service_status("", ServingStatus::NotServing).await;
+            set_health(&health, ServingStatus::NotServing).await;
         })
         .await
         .context("the Bigtable service failed")
+}
+
+/// Tells those who ask for the health of the server, or of one of its services.
+async fn set_health(health: &HealthReporter, status: ServingStatus) {
+    for service in bigtable::SERVICES.iter().chain(&[""]) {
+        health.set_service_status(*service, status).await;
+    }
 }
 
 /// Waits for the requests in flight, no longer than `limit` or until another signal.
@@ -185,4 +191,31 @@ fn announce(config: &Config, addresses: &Addresses) -> std::io::Result<()> {
     writeln!(out, "Any Bigtable client connects, with any project and instance name, after")?;
     writeln!(out, "  export BIGTABLE_EMULATOR_HOST={}", addresses.bigtable)?;
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_server::Health;
+    use tonic_health::server::HealthService;
+
+    #[tokio::test]
+    async fn health_is_told_of_the_server_and_of_each_service() {
+        let health = HealthReporter::new();
+        let service = HealthService::from_health_reporter(health.clone());
+        for status in [ServingStatus::Serving, ServingStatus::NotServing] {
+            set_health(&health, status).await;
+            for name in ["", "google.bigtable.v2.Bigtable", "google.longrunning.Operations"] {
+                let request = HealthCheckRequest { service: name.to_owned() };
+                let answer = service.check(tonic::Request::new(request)).await.unwrap();
+                let told = answer.into_inner().status();
+                let want = matches!(status, ServingStatus::Serving);
+                assert_eq!(
+                    told == tonic_health::pb::health_check_response::ServingStatus::Serving,
+                    want
+                );
+            }
+        }
+    }
 }

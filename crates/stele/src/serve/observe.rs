@@ -2,8 +2,8 @@
 //!
 //! A gRPC outcome stands in the `grpc-status` header of a response without a body, else in the
 //! trailers after it. So the response body is watched to its end; a body dropped before its end
-//! is a request the client cancelled. Method names come from clients: one that the server does
-//! not know (`UNIMPLEMENTED`) is counted as `unknown`, so that labels stay few.
+//! is a request the client cancelled. Paths come from clients: one that is of no method of ours is
+//! counted as `unknown`, however it ends, so that labels stay few.
 
 use http_body::{Frame, SizeHint};
 use prometheus::{HistogramOpts, HistogramVec, IntGauge, Registry, TextEncoder};
@@ -60,7 +60,7 @@ impl Requests {
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 
-    fn start(&self, method: String) -> InFlight {
+    fn start(&self, method: &'static str) -> InFlight {
         self.in_flight.inc();
         InFlight { requests: self.clone(), method, started: Instant::now(), code: CANCELLED }
     }
@@ -69,7 +69,7 @@ impl Requests {
 /// One request from its arrival on; counted when dropped.
 struct InFlight {
     requests: Requests,
-    method: String,
+    method: &'static str,
     started: Instant,
     code: &'static str,
 }
@@ -84,10 +84,8 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let known = self.code != code_name(Code::Unimplemented);
-        let method = if known { self.method.as_str() } else { "unknown" };
         let seconds = self.started.elapsed().as_secs_f64();
-        self.requests.seconds.with_label_values(&[method, self.code]).observe(seconds);
+        self.requests.seconds.with_label_values(&[self.method, self.code]).observe(seconds);
         self.requests.in_flight.dec();
     }
 }
@@ -166,9 +164,15 @@ where
     }
 }
 
-/// `MutateRow` of `/google.bigtable.v2.Bigtable/MutateRow`.
-fn method(path: &str) -> String {
-    path.rsplit('/').next().unwrap_or_default().to_owned()
+/// Paths of the methods that are served besides the Bigtable ones.
+const OTHER_METHODS: [&str; 2] = ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"];
+/// Label of all paths of no method.
+const UNKNOWN: &str = "unknown";
+
+/// Returns the name of the method at `path`: `MutateRow` of `/google.bigtable.v2.Bigtable/MutateRow`.
+fn method(path: &str) -> &'static str {
+    let known = bigtable::METHODS.iter().chain(&OTHER_METHODS).find(|known| **known == path);
+    known.and_then(|known| known.rsplit('/').next()).unwrap_or(UNKNOWN)
 }
 
 /// A response body that counts its request when it ends or is dropped.
@@ -217,18 +221,25 @@ mod tests {
     fn a_request_is_counted_by_method_and_outcome() {
         let requests = Requests::new();
         requests.start(method("/google.bigtable.v2.Bigtable/MutateRow")).set_code(&headers("0"));
-        drop(requests.start("ReadRows".into()));
-        requests.start("Invented".into()).set_code(&headers("12"));
-        let open = requests.start("ReadRows".into());
+        drop(requests.start(method("/google.bigtable.v2.Bigtable/ReadRows")));
+        requests.start(method("/grpc.health.v1.Health/Check")).set_code(&headers("0"));
+        for path in ["/google.bigtable.v2.Bigtable/Invented", "/Invented/ReadRows", "/", ""] {
+            requests.start(method(path)).set_code(&headers("12"));
+            drop(requests.start(method(path)));
+        }
+        let open = requests.start(method("/google.bigtable.v2.Bigtable/ReadRows"));
         let text = requests.render().unwrap();
         drop(open);
         for line in [
             "stele_grpc_request_seconds_count{code=\"OK\",method=\"MutateRow\"} 1",
             "stele_grpc_request_seconds_count{code=\"CANCELLED\",method=\"ReadRows\"} 1",
-            "stele_grpc_request_seconds_count{code=\"UNIMPLEMENTED\",method=\"unknown\"} 1",
+            "stele_grpc_request_seconds_count{code=\"OK\",method=\"Check\"} 1",
+            "stele_grpc_request_seconds_count{code=\"UNIMPLEMENTED\",method=\"unknown\"} 4",
+            "stele_grpc_request_seconds_count{code=\"CANCELLED\",method=\"unknown\"} 4",
             "stele_grpc_requests_in_flight 1",
         ] {
             assert!(text.lines().any(|have| have == line), "{line} not in\n{text}");
         }
+        assert!(!text.contains("Invented"), "{text}");
     }
 }
