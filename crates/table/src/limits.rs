@@ -29,6 +29,9 @@ pub const FILTER_BYTES_MAX: usize = 20 << 10;
 pub const FILTER_DEPTH_MAX: usize = 20;
 /// Most copies of one cell that the interleaves of a filter may make.
 pub const FILTER_COPIES_MAX: usize = 1_000;
+/// Most conditions of a row filter of which each depends on the one before: one in the predicate of
+/// the next, or before it in a chain.
+pub const FILTER_RANKS_MAX: usize = 20;
 /// Longest label.
 pub const LABEL_BYTES_MAX: usize = 15;
 /// Deepest nesting of a GC rule.

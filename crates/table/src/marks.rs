@@ -13,6 +13,10 @@ base::marks! {
         TaskBatchFull,
         /// A row was too much for a task.
         TaskRowTooMuch,
+        /// A row was read again for a filter with conditions.
+        RowReadAgain,
+        /// Copies of one cell went into several batches.
+        CopiesInBatches,
         /// Entries of one request were written in several engine batches.
         WriteInBatches,
         /// A filter was narrowed to columns one by one.

@@ -16,6 +16,13 @@ base::shape! {
         task_steps = 1 << 10, 1 => 1 << 30;
         /// Bytes of their values: with `task_steps` some 100 µs of work.
         task_bytes = 256 << 10, 0 => 1 << 30;
+        /// Bytes of a row that are kept for a filter with conditions, which needs it several times. A
+        /// larger row is read several times.
+        held_bytes = 256 << 10, 0 => 1 << 30;
+        /// Most copies of a cell that a filter makes in a task.
+        task_copies = 16, 1 => 1 << 20;
+        /// Large filters that may be compiled at a time.
+        filters_max = 2, 1 => 1 << 10;
         /// Reads that may block at a time. More would only queue at the disk.
         reads_max = 64, 1 => 1 << 16;
         /// Writes that may block at a time. Most of them wait for one sync together.

@@ -44,6 +44,8 @@ fn is_wrong(filter: &RowFilter) -> bool {
         }
         RowFilter::Interleave(filters) => filters.iter().any(is_wrong),
         RowFilter::Condition(condition) => parts(condition).any(is_wrong),
+        RowFilter::RowKeyRegex(pattern) => pattern.is_empty(),
+        RowFilter::FamilyNameRegex(pattern) => pattern.is_empty(),
         RowFilter::ColumnRange(ColumnRange { start, end, .. })
         | RowFilter::ValueRange(ValueRange { start, end }) => is_inverted(start, end),
         _ => false,

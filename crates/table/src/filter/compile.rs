@@ -2,7 +2,7 @@
 //! works out what of the table it needs to see ([`Reach`]).
 
 use super::reach::{Locality, Reach};
-use super::regex::Matcher;
+use super::regex::{self, Caches, Matcher, Patterns};
 use super::{ColumnRange, Condition, RowFilter, ValueRange};
 use crate::error::{Error, Result};
 use crate::limits;
@@ -23,12 +23,17 @@ pub(crate) struct Plan {
     pub(crate) reach: Reach,
     /// Labels by number; 0 stands for none.
     pub(crate) labels: Vec<Arc<str>>,
-    /// Counters per row and per column, and verdicts on the row's key, that its nodes own.
+    /// Counters per row and per column, verdicts on the row's key, conditions and automata, that its
+    /// nodes own.
     pub(crate) row_counters: usize,
     pub(crate) column_counters: usize,
     pub(crate) verdicts: usize,
-    /// True if the whole row must be known before its first cell can be yielded.
-    pub(crate) whole_rows: bool,
+    pub(crate) choices: usize,
+    pub(crate) automata: usize,
+    /// Highest rank of a condition; 0 without conditions.
+    pub(crate) ranks: usize,
+    /// Most copies of one cell that come out.
+    pub(crate) copies: usize,
     /// True if a limit of cells per row can end a row early.
     pub(crate) row_limits: bool,
 }
@@ -46,6 +51,11 @@ pub(crate) enum Node {
 /// A condition; an absent branch is `BlockAll`.
 #[derive(Debug)]
 pub(crate) struct Choice {
+    /// The number of the condition, from 0.
+    pub(crate) at: usize,
+    /// One more than the ranks of the conditions that decide what comes to its predicate's end: those
+    /// in the predicate, and those before it in chains.
+    pub(crate) rank: usize,
     pub(crate) predicate: Node,
     pub(crate) on_true: Node,
     pub(crate) on_false: Node,
@@ -81,6 +91,11 @@ impl Plan {
         schema: &TableSchema,
         shape: &Shape,
     ) -> Result<Self> {
+        let weight = filter.map_or(Ok(0), |filter| weight(filter, 0))?;
+        if weight > limits::FILTER_BYTES_MAX {
+            let max = limits::FILTER_BYTES_MAX;
+            return Err(Error::invalid("filter", format!("larger than {max} bytes")));
+        }
         let mut compiler = Compiler {
             schema,
             shape,
@@ -88,31 +103,40 @@ impl Plan {
             row_counters: 0,
             column_counters: 0,
             verdicts: 0,
+            choices: 0,
             row_limits: false,
+            patterns: Patterns::new(filter.map_or(0, |filter| patterns_of(filter).count())),
         };
-        let root = match filter {
+        let mut root = match filter {
             None => Node::Leaf(Leaf::PassAll),
             Some(filter) => {
-                if weight(filter, 0)? > limits::FILTER_BYTES_MAX {
-                    let max = limits::FILTER_BYTES_MAX;
-                    return Err(Error::invalid("filter", format!("larger than {max} bytes")));
-                }
                 compiler.node(filter, Inside::Top).map_err(|error| error.within("filter"))?
             }
         };
-        if root.copies() > limits::FILTER_COPIES_MAX {
+        let copies = root.copies();
+        if copies > limits::FILTER_COPIES_MAX {
             let max = limits::FILTER_COPIES_MAX;
             let message = format!("interleaves multiply a cell into more than {max} copies");
             return Err(Error::invalid("filter", message));
         }
+        let ranks = root.rank(0);
+        if ranks > limits::FILTER_RANKS_MAX {
+            let max = limits::FILTER_RANKS_MAX;
+            let message =
+                format!("more than {max} conditions depend on each other, one on the next");
+            return Err(Error::invalid("filter", message));
+        }
         Ok(Self {
             reach: root.reach(&(schema, shape)),
-            whole_rows: root.has(&|node| matches!(node, Node::Condition(_))),
+            ranks,
+            copies,
             root,
             labels: compiler.labels,
             row_counters: compiler.row_counters,
             column_counters: compiler.column_counters,
             verdicts: compiler.verdicts,
+            choices: compiler.choices,
+            automata: compiler.patterns.automata(),
             row_limits: compiler.row_limits,
         })
     }
@@ -143,6 +167,34 @@ fn weight(filter: &RowFilter, depth: usize) -> Result<usize> {
     Ok(inner + 2)
 }
 
+/// Returns the patterns of `filter`, which is not deeper than filters may be.
+fn patterns_of(filter: &RowFilter) -> Box<dyn Iterator<Item = &[u8]> + '_> {
+    match filter {
+        RowFilter::Chain(filters) | RowFilter::Interleave(filters) => {
+            Box::new(filters.iter().flat_map(patterns_of))
+        }
+        RowFilter::Condition(condition) => {
+            let Condition { predicate, on_true, on_false } = condition.as_ref();
+            let filters = std::iter::once(predicate).chain(on_true).chain(on_false);
+            Box::new(filters.flat_map(patterns_of))
+        }
+        RowFilter::RowKeyRegex(pattern)
+        | RowFilter::ColumnQualifierRegex(pattern)
+        | RowFilter::ValueRegex(pattern) => Box::new(std::iter::once(&pattern[..])),
+        RowFilter::FamilyNameRegex(pattern) => Box::new(std::iter::once(pattern.as_bytes())),
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+/// Most effort of the patterns of a filter that is compiled at once, on the thread of others.
+const EFFORT_MAX: usize = 1 << 10;
+
+/// Returns whether compiling `filter` is a matter of microseconds.
+pub(crate) fn is_light(filter: &RowFilter) -> bool {
+    weight(filter, 0).is_err()
+        || patterns_of(filter).map(regex::effort).fold(0, usize::saturating_add) <= EFFORT_MAX
+}
+
 /// Context that encloses a filter.
 #[derive(Clone, Copy, PartialEq)]
 enum Inside {
@@ -157,7 +209,9 @@ struct Compiler<'a> {
     row_counters: usize,
     column_counters: usize,
     verdicts: usize,
+    choices: usize,
     row_limits: bool,
+    patterns: Patterns,
 }
 
 fn next(counter: &mut usize) -> usize {
@@ -207,10 +261,15 @@ impl Compiler<'_> {
                 .node(filter, Inside::Condition)
                 .map_err(|error| error.within(&format!("condition.{name}"))),
         };
+        let predicate = part("predicate_filter", Some(&condition.predicate))?;
+        let on_true = part("true_filter", condition.on_true.as_ref())?;
+        let on_false = part("false_filter", condition.on_false.as_ref())?;
         Ok(Node::Condition(Box::new(Choice {
-            predicate: part("predicate_filter", Some(&condition.predicate))?,
-            on_true: part("true_filter", condition.on_true.as_ref())?,
-            on_false: part("false_filter", condition.on_false.as_ref())?,
+            at: next(&mut self.choices),
+            rank: 0,
+            predicate,
+            on_true,
+            on_false,
         })))
     }
 
@@ -218,7 +277,9 @@ impl Compiler<'_> {
         Ok(match filter {
             RowFilter::BlockAll => Leaf::BlockAll,
             RowFilter::RowKeyRegex(pattern) => {
-                let matcher = Matcher::compile("row_key_regex_filter", pattern, self.shape)?;
+                let field = "row_key_regex_filter";
+                not_empty(field, pattern)?;
+                let matcher = self.matcher(field, pattern)?;
                 Leaf::RowKey(matcher, next(&mut self.verdicts))
             }
             RowFilter::RowSample(share) => {
@@ -231,18 +292,16 @@ impl Compiler<'_> {
                 Leaf::RowSample(threshold, next(&mut self.verdicts))
             }
             RowFilter::FamilyNameRegex(pattern) => self.families(pattern)?,
-            RowFilter::ColumnQualifierRegex(pattern) => Leaf::Qualifier(Matcher::compile(
-                "column_qualifier_regex_filter",
-                pattern,
-                self.shape,
-            )?),
+            RowFilter::ColumnQualifierRegex(pattern) => {
+                Leaf::Qualifier(self.matcher("column_qualifier_regex_filter", pattern)?)
+            }
             RowFilter::ColumnRange(range) => self.column_range(range)?,
             RowFilter::TimestampRange(range) => {
                 limits::check_timestamp_range("timestamp_range_filter", *range)?;
                 Leaf::Timestamps(*range)
             }
             RowFilter::ValueRegex(pattern) => {
-                Leaf::Value(Matcher::compile("value_regex_filter", pattern, self.shape)?)
+                Leaf::Value(self.matcher("value_regex_filter", pattern)?)
             }
             RowFilter::ValueRange(ValueRange { start, end }) => {
                 check_order("value_range_filter", start, end)?;
@@ -268,16 +327,22 @@ impl Compiler<'_> {
         })
     }
 
-    fn families(&self, pattern: &str) -> Result<Leaf> {
+    fn matcher(&mut self, field: &str, pattern: &[u8]) -> Result<Matcher> {
+        Matcher::compile(field, pattern, self.shape, &mut self.patterns)
+    }
+
+    fn families(&mut self, pattern: &str) -> Result<Leaf> {
         let field = "family_name_regex_filter";
+        not_empty(field, pattern.as_bytes())?;
         if pattern.contains(':') {
             let message = format!("pattern '{pattern}' must not contain ':'");
             return Err(Error::invalid(field, message));
         }
-        let matcher = Matcher::compile(field, pattern.as_bytes(), self.shape)?;
+        let matcher = self.matcher(field, pattern.as_bytes())?;
+        let mut caches = Caches::default();
         let families = self.schema.families.values();
         let mut ids: Vec<FamilyId> = families
-            .filter(|family| matcher.matches(family.name.as_bytes()))
+            .filter(|family| matcher.matches(family.name.as_bytes(), &mut caches))
             .map(|family| family.id)
             .collect();
         ids.sort_unstable();
@@ -309,6 +374,14 @@ impl Compiler<'_> {
 
 fn is_label(node: &Node) -> bool {
     matches!(node, Node::Leaf(Leaf::Label(_)))
+}
+
+/// Refuses a pattern that no name and no key can match, as the service does.
+fn not_empty(field: &str, pattern: &[u8]) -> Result<()> {
+    if pattern.is_empty() {
+        return Err(Error::invalid(field, "argument must not be empty"));
+    }
+    Ok(())
 }
 
 fn count_of(field: &str, count: i32, min: u32) -> Result<u32> {
@@ -349,6 +422,22 @@ impl Node {
             Self::Condition(choice) => {
                 let branch = choice.on_true.copies().max(choice.on_false.copies());
                 branch.max(choice.predicate.copies())
+            }
+        }
+    }
+
+    /// Ranks the conditions at and below this node, which takes what conditions up to the rank `before`
+    /// let through; returns the highest rank that decides what comes out.
+    fn rank(&mut self, before: usize) -> usize {
+        match self {
+            Self::Leaf(_) | Self::Sink => before,
+            Self::Chain(nodes) => nodes.iter_mut().fold(before, |before, node| node.rank(before)),
+            Self::Interleave(nodes) => {
+                nodes.iter_mut().map(|node| node.rank(before)).max().unwrap_or(before)
+            }
+            Self::Condition(choice) => {
+                choice.rank = choice.predicate.rank(before) + 1;
+                choice.on_true.rank(choice.rank).max(choice.on_false.rank(choice.rank))
             }
         }
     }
@@ -421,11 +510,10 @@ impl Leaf {
             Self::RowKey(Matcher::Exact(keys), _) => {
                 Reach::rows(keys.iter().map(|key| RowRange::single(key)).collect())
             }
-            Self::RowKey(Matcher::Prefix(prefix) | Matcher::Regex(_, prefix), _)
-                if !prefix.is_empty() =>
-            {
-                Reach::rows(vec![RowRange::prefix(prefix)])
-            }
+            Self::RowKey(matcher, _) => match matcher.prefix() {
+                Some(prefix) if !prefix.is_empty() => Reach::rows(vec![RowRange::prefix(prefix)]),
+                _ => Reach::ALL,
+            },
             Self::Families(ids) => {
                 Reach::columns(ids.iter().map(|id| QualifierRange::family(*id)).collect())
             }
@@ -440,16 +528,18 @@ impl Leaf {
 
 fn qualifiers_reach(matcher: &Matcher, (schema, shape): &(&TableSchema, &Shape)) -> Reach {
     let families = || schema.families.values().map(|family| family.id);
-    match matcher {
-        Matcher::Exact(texts) if texts.len() * schema.families.len() <= shape.columns_max => {
+    match (matcher, matcher.prefix()) {
+        (Matcher::Exact(texts), _) if texts.len() * schema.families.len() <= shape.columns_max => {
             Mark::ColumnsReached.hit();
             let columns = families()
                 .flat_map(|id| texts.iter().map(move |text| QualifierRange::column(id, text)));
             Reach::columns(columns.collect())
         }
-        Matcher::Prefix(prefix) | Matcher::Regex(_, prefix)
-            if !prefix.is_empty() && schema.families.len() <= shape.columns_max =>
-        {
+        (Matcher::Exact(_), _) => {
+            Mark::ColumnsTooMany.hit();
+            Reach::ALL
+        }
+        (_, Some(prefix)) if !prefix.is_empty() && schema.families.len() <= shape.columns_max => {
             let range = RowRange::prefix(prefix);
             let columns = families().map(|family| QualifierRange {
                 family,
@@ -457,10 +547,6 @@ fn qualifiers_reach(matcher: &Matcher, (schema, shape): &(&TableSchema, &Shape))
                 end: range.end.clone(),
             });
             Reach::columns(columns.collect())
-        }
-        Matcher::Exact(_) => {
-            Mark::ColumnsTooMany.hit();
-            Reach::ALL
         }
         _ => Reach::ALL,
     }

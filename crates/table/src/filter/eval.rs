@@ -3,12 +3,22 @@
 //! A cell goes in as borrowed bytes; what comes out is, for each copy that the filter yields, a
 //! [`Shape`]: whether its value is stripped and which label it carries. Interleaves and sinks only
 //! multiply shapes, and every filter but a condition decides on a cell as soon as it sees it, so
-//! output is in order without any sorting or holding back. A condition needs the whole row: then
-//! the caller gives all cells of the row at once to [`Evaluator::row`].
+//! output is in order without any sorting or holding back.
+//!
+//! A condition decides when its predicate has seen all that reaches it. So a row goes through a plan
+//! with conditions several times: once for each rank of conditions, to decide those, and once more for
+//! its output. A pass needs no memory of the cells, only a bit for each condition.
+//!
+//! Invariants:
+//! 1. In the pass of rank `r`, all conditions of lower rank are decided, and what reaches a predicate
+//!    of rank `r` is what reaches it in every later pass. Conditions that are not decided let nothing
+//!    through.
+//! 2. All passes over a row see the same cells, and begin with counters at zero.
 
 use super::compile::{Choice, Leaf, Node, Plan};
+use super::regex::Caches;
 use base::checksum;
-use engine::{Cell, Column};
+use engine::Cell;
 use std::sync::Arc;
 
 /// Properties of one copy of a cell in the result.
@@ -34,6 +44,13 @@ struct State {
     row_counters: Vec<u32>,
     column_counters: Vec<u32>,
     verdicts: Vec<bool>,
+    caches: Caches,
+    /// Conditions whose predicate has yielded a cell.
+    choices: Vec<bool>,
+    /// Rank of the conditions that this pass decides; above all of them in the pass for output.
+    rank: usize,
+    /// Conditions of this rank that are not known to hold.
+    open: usize,
 }
 
 impl Evaluator {
@@ -43,6 +60,10 @@ impl Evaluator {
             row_counters: vec![0; plan.row_counters],
             column_counters: vec![0; plan.column_counters],
             verdicts: vec![false; plan.verdicts],
+            caches: Caches::new(plan.automata),
+            choices: vec![false; plan.choices],
+            rank: 1,
+            open: 0,
         };
         Self { plan, state }
     }
@@ -53,7 +74,8 @@ impl Evaluator {
 
     /// Begins a row; returns whether any of its cells can be yielded.
     pub(crate) fn begin_row(&mut self, key: &[u8]) -> bool {
-        self.state.row_counters.fill(0);
+        self.state.choices.fill(false);
+        self.begin_pass(1);
         if self.state.verdicts.is_empty() {
             return true;
         }
@@ -66,7 +88,38 @@ impl Evaluator {
         self.state.column_counters.fill(0);
     }
 
-    /// Adds the copies of `cell` that the filter yields. Only for plans without conditions.
+    /// Begins the pass of `rank`, or of the next one that has something to decide.
+    fn begin_pass(&mut self, rank: usize) {
+        self.state.row_counters.fill(0);
+        self.state.column_counters.fill(0);
+        self.state.rank = rank;
+        while self.is_deciding() {
+            self.state.open = self.state.undecided(&self.plan.root);
+            if self.state.open > 0 {
+                return;
+            }
+            self.state.rank += 1;
+        }
+    }
+
+    /// Returns whether this pass over the row is to decide conditions and yields nothing.
+    pub(crate) fn is_deciding(&self) -> bool {
+        self.state.rank <= self.plan.ranks
+    }
+
+    /// Lets the conditions of this pass see `cell`; returns whether they need no more of the row.
+    pub(crate) fn decide(&mut self, cell: &Cell<'_>, shapes: &mut Vec<Shape>) -> bool {
+        self.cell(cell, shapes);
+        shapes.clear();
+        self.state.open == 0
+    }
+
+    /// Ends a pass that decides conditions, and begins the next one.
+    pub(crate) fn end_pass(&mut self) {
+        self.begin_pass(self.state.rank + 1);
+    }
+
+    /// Adds the copies of `cell` that the filter yields in this pass.
     pub(crate) fn cell(&mut self, cell: &Cell<'_>, shapes: &mut Vec<Shape>) {
         let nodes = match &self.plan.root {
             Node::Chain(nodes) => nodes.as_slice(),
@@ -95,26 +148,15 @@ impl Evaluator {
     pub(crate) fn row_is_done(&self) -> bool {
         self.plan.row_limits && self.state.is_done(&self.plan.root)
     }
-
-    /// The copies that the filter yields of the row made of `cells`: index of the cell and shape,
-    /// in order. For any plan; `begin_row` comes first.
-    pub(crate) fn row(&mut self, cells: &[Cell<'_>]) -> Vec<(usize, Shape)> {
-        let input = (0..cells.len()).map(|at| (at, Shape::default())).collect();
-        let mut sunk = Vec::new();
-        let mut yielded = self.state.rows(&self.plan.root, cells, input, &mut sunk);
-        if !sunk.is_empty() {
-            yielded.append(&mut sunk);
-            yielded.sort_by_key(|(at, _)| *at);
-        }
-        yielded
-    }
 }
 
 impl State {
     /// Settles every filter that looks at the row key only.
     fn judge(&mut self, node: &Node, key: &[u8]) {
         match node {
-            Node::Leaf(Leaf::RowKey(matcher, at)) => self.verdicts[*at] = matcher.matches(key),
+            Node::Leaf(Leaf::RowKey(matcher, at)) => {
+                self.verdicts[*at] = matcher.matches(key, &mut self.caches);
+            }
             Node::Leaf(Leaf::RowSample(threshold, at)) => {
                 // Each sample filter of a request draws on its own.
                 let draw = mix(checksum::xxh3(key) ^ mix(self.seed.wrapping_add(*at as u64)));
@@ -156,11 +198,36 @@ impl State {
         }
     }
 
+    /// Returns the number of conditions of this rank that cells can reach.
+    fn undecided(&self, node: &Node) -> usize {
+        match node {
+            Node::Leaf(_) | Node::Sink => 0,
+            Node::Chain(nodes) | Node::Interleave(nodes) => {
+                nodes.iter().map(|node| self.undecided(node)).sum()
+            }
+            Node::Condition(choice) => match self.branch(choice) {
+                Some(branch) => self.undecided(branch),
+                None if choice.rank == self.rank => 1,
+                None => self.undecided(&choice.predicate),
+            },
+        }
+    }
+
+    /// Returns the branch that a condition takes, if it is decided.
+    fn branch<'a>(&self, choice: &'a Choice) -> Option<&'a Node> {
+        let Choice { at, rank, on_true, on_false, .. } = choice;
+        let decided = *rank < self.rank;
+        decided.then_some(if self.choices[*at] { on_true } else { on_false })
+    }
+
     /// Returns whether limits of cells per row let nothing more through.
     fn is_done(&self, node: &Node) -> bool {
         match node {
             Node::Leaf(Leaf::RowLimit(max, at)) => self.row_counters[*at] >= *max,
-            Node::Leaf(_) | Node::Sink | Node::Condition(_) => false,
+            Node::Leaf(_) | Node::Sink => false,
+            Node::Condition(choice) => {
+                self.branch(choice).is_some_and(|branch| self.is_done(branch))
+            }
             Node::Chain(nodes) => {
                 for node in nodes {
                     if self.is_done(node) {
@@ -176,7 +243,7 @@ impl State {
         }
     }
 
-    /// Applies a node without conditions to the copies of one cell.
+    /// Applies a node to the copies of one cell.
     fn stage(
         &mut self,
         node: &Node,
@@ -200,7 +267,27 @@ impl State {
                 let parts = nodes.iter().map(|node| self.stage(node, cell, copies.clone(), sunk));
                 parts.collect::<Vec<_>>().concat()
             }
-            Node::Condition(_) => unreachable!("a plan with conditions takes whole rows"),
+            Node::Condition(choice) => match self.branch(choice) {
+                Some(branch) => self.stage(branch, cell, copies, sunk),
+                None => {
+                    self.try_predicate(choice, cell, copies);
+                    Vec::new()
+                }
+            },
+        }
+    }
+
+    /// Shows copies of a cell to the predicate of a condition that is not decided.
+    fn try_predicate(&mut self, choice: &Choice, cell: &Cell<'_>, copies: Vec<Shape>) {
+        let decides = choice.rank == self.rank;
+        if decides && self.choices[choice.at] {
+            return;
+        }
+        // Sinks cannot be inside a condition.
+        let yielded = self.stage(&choice.predicate, cell, copies, &mut Vec::new());
+        if decides && !yielded.is_empty() {
+            self.choices[choice.at] = true;
+            self.open -= 1;
         }
     }
 
@@ -212,14 +299,14 @@ impl State {
             Leaf::BlockAll => false,
             Leaf::RowKey(_, at) | Leaf::RowSample(_, at) => self.verdicts[*at],
             Leaf::Families(ids) => ids.binary_search(&cell.family).is_ok(),
-            Leaf::Qualifier(matcher) => matcher.matches(cell.qualifier),
+            Leaf::Qualifier(matcher) => matcher.matches(cell.qualifier, &mut self.caches),
             Leaf::Column(range) => range.as_ref().is_some_and(|range| {
                 range.family == cell.family
                     && range.start.as_slice() <= cell.qualifier
                     && range.end.as_deref().is_none_or(|end| cell.qualifier < end)
             }),
             Leaf::Timestamps(range) => range.contains(cell.timestamp),
-            Leaf::Value(matcher) => matcher.matches(value),
+            Leaf::Value(matcher) => matcher.matches(value, &mut self.caches),
             Leaf::Values(start, end) => {
                 start.as_slice() <= value && end.as_deref().is_none_or(|end| value < end)
             }
@@ -230,69 +317,6 @@ impl State {
             Leaf::Label(label) => return Some(Shape { label: *label, ..shape }),
         };
         pass.then_some(shape)
-    }
-
-    /// Applies `node` to a whole row.
-    fn rows(
-        &mut self,
-        node: &Node,
-        cells: &[Cell<'_>],
-        input: Vec<(usize, Shape)>,
-        sunk: &mut Vec<(usize, Shape)>,
-    ) -> Vec<(usize, Shape)> {
-        if input.is_empty() {
-            return input;
-        }
-        if !node.has(&|node| matches!(node, Node::Condition(_))) {
-            return self.stream(node, cells, &input, sunk);
-        }
-        match node {
-            Node::Chain(nodes) => {
-                nodes.iter().fold(input, |input, node| self.rows(node, cells, input, sunk))
-            }
-            Node::Interleave(nodes) => {
-                let mut pool = Vec::new();
-                for node in nodes {
-                    pool.append(&mut self.rows(node, cells, input.clone(), sunk));
-                }
-                pool.sort_by_key(|(at, _)| *at);
-                pool
-            }
-            Node::Condition(choice) => {
-                let Choice { predicate, on_true, on_false } = choice.as_ref();
-                // Sinks cannot be inside a condition.
-                let holds = !self.rows(predicate, cells, input.clone(), sunk).is_empty();
-                self.rows(if holds { on_true } else { on_false }, cells, input, sunk)
-            }
-            Node::Leaf(_) | Node::Sink => self.stream(node, cells, &input, sunk),
-        }
-    }
-
-    /// Sends the copies in `input`, cell by cell, through a node without conditions.
-    fn stream(
-        &mut self,
-        node: &Node,
-        cells: &[Cell<'_>],
-        input: &[(usize, Shape)],
-        sunk: &mut Vec<(usize, Shape)>,
-    ) -> Vec<(usize, Shape)> {
-        let mut yielded = Vec::new();
-        let mut column = None;
-        let mut sinks = Vec::new();
-        for copies in input.chunk_by(|a, b| a.0 == b.0) {
-            let at = copies[0].0;
-            let cell = &cells[at];
-            let this = Some(Column::of(cell.family, cell.qualifier));
-            if column != this {
-                column = this;
-                self.column_counters.fill(0);
-            }
-            let shapes = copies.iter().map(|(_, shape)| *shape).collect();
-            let shapes = self.stage(node, cell, shapes, &mut sinks);
-            yielded.extend(shapes.into_iter().map(|shape| (at, shape)));
-            sunk.extend(sinks.drain(..).map(|shape| (at, shape)));
-        }
-        yielded
     }
 }
 

@@ -27,7 +27,8 @@ pub use load::{LoadedRows, TableLoad};
 pub use meta::{Intent, MetaStore};
 
 use crate::error::{Error, Result};
-use crate::filter::compile::Plan;
+use crate::filter::RowFilter;
+use crate::filter::compile::{self, Plan};
 use crate::gc::TableRules;
 use crate::identity::TableIdentity;
 use crate::limits;
@@ -57,6 +58,8 @@ use tokio::sync::Semaphore;
 pub struct Local {
     core: Arc<Core>,
     locks: Arc<RowLocks>,
+    /// Compilations of filters with large patterns.
+    filters: Pool,
     reads: Pool,
     writes: Pool,
     /// Of loads, while they wait for I/O: no write waits for a place that one of them has.
@@ -209,6 +212,7 @@ impl Local {
         Ok(Self {
             core: Arc::new(core),
             locks: Arc::new(RowLocks::new(shape.lock_stripes)),
+            filters: Pool::new(shape.filters_max),
             reads: Pool::new(shape.reads_max),
             writes: Pool::new(shape.writes_max),
             loads: Pool::new(shape.loads_max),
@@ -346,7 +350,8 @@ impl Store for Local {
         request: CheckAndMutate,
     ) -> Result<bool> {
         let table = self.core.table(table)?;
-        let plan = Plan::compile(request.predicate.as_ref(), &table.schema, &self.core.shape);
+        let (request, plan) =
+            self.compile(&table, request, |request| request.predicate.as_ref()).await?;
         let plan = Arc::new(plan.map_err(|error| error.within("predicate"))?);
         write::check_request(&request)?;
         let guard = self.locks.exclusive(&request.row).await;
@@ -388,8 +393,9 @@ impl Store for Local {
     ) -> impl Future<Output = Result<RowStream<S::Batch>>> + Send {
         async move {
             let table = self.core.table(table)?;
-            let filter = request.filter.as_ref();
-            let plan = Arc::new(Plan::compile(filter, &table.schema, &self.core.shape)?);
+            let (request, plan) =
+                self.compile(&table, request, |request| request.filter.as_ref()).await?;
+            let plan = Arc::new(plan?);
             let ranges = request.rows.normalize()?;
             let (direction, limit) = (request.direction, request.rows_limit);
             let reader = Reader::new(&self.core, table, plan, &ranges, direction, limit);
@@ -406,6 +412,28 @@ impl Store for Local {
 }
 
 impl Local {
+    /// Compiles the filter that `filter_of` finds in a request: in this task if that takes
+    /// microseconds, else on a blocking thread. Returns the request with the plan.
+    async fn compile<R: Send + 'static>(
+        &self,
+        table: &Arc<Table>,
+        request: R,
+        filter_of: fn(&R) -> Option<&RowFilter>,
+    ) -> Result<(R, Result<Plan>)> {
+        let shape = &self.core.shape;
+        let filter = filter_of(&request);
+        if filter.is_none_or(compile::is_light) {
+            let plan = Plan::compile(filter, &table.schema, shape);
+            return Ok((request, plan));
+        }
+        let (table, shape) = (Arc::clone(table), *shape);
+        let compile = move || {
+            let plan = Plan::compile(filter_of(&request), &table.schema, &shape);
+            Ok((request, plan))
+        };
+        self.filters.run(compile).await
+    }
+
     /// The stream of a read whose first batch is there. A read that is not over goes on in a task
     /// of its own, until it ends or the stream is dropped.
     fn stream<S: RowOutput>(

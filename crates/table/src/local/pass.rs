@@ -1,19 +1,32 @@
 //! The way of a row from the engine to the row output: GC rules, then the filter, cell by cell.
 //!
-//! Cells go out as they come in, so that a row of any size needs no memory of its own; only a
-//! filter with a condition holds a whole row.
+//! Cells go out as they come in, so that a row of any size needs no memory of its own. A filter with
+//! conditions needs a row several times (see `filter/eval.rs`): a row of up to `Shape::held_bytes` is
+//! held while it is read, a larger one is read again.
+//!
+//! The reader asks what a row [needs](RowPass::needs) next: more cells, room in the output, the row
+//! once more, or its end.
+//!
+//! Invariants:
+//! 1. Between two batches at most one cell is held, of whose copies only some went into the output, or
+//!    the cells of one row of at most `Shape::held_bytes`.
+//! 2. A batch ends after the cell copy with which it has `Shape::batch_bytes`.
 
 use super::Table;
 use crate::filter::compile::Plan;
-use crate::filter::eval::{Evaluator, Shape};
+use crate::filter::eval::{Evaluator, Shape as CopyShape};
+use crate::marks::Mark;
 use crate::row::ReadStats;
 use crate::row_output::{RowOutput, YieldedCell};
+use crate::shape::Shape;
 use engine::{FamilyId, Timestamp};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// Approximate cost of a cell in a batch, besides its bytes.
 const CELL_BYTES: usize = 16;
+/// Most memory of held cells that is kept from row to row.
+const KEPT_BYTES: usize = 256 << 10;
 
 /// The rows of a read, one after the other.
 pub(super) struct RowPass {
@@ -29,9 +42,31 @@ pub(super) struct RowPass {
     barren: Option<Vec<u8>>,
     column: ColumnState,
     held: HeldCells,
-    /// Empty; kept for its memory.
-    shapes: Vec<Shape>,
+    /// Copies of the cell of this pass; those before `copies_given` are in the output.
+    copies: Vec<CopyShape>,
+    copies_given: usize,
+    /// No more cells of the row are wanted from this reading of it.
+    taken: bool,
+    /// The row is too large to be held.
+    too_large: bool,
+    /// The row is read for the first time.
+    first_reading: bool,
     given: Given,
+    batch_bytes: usize,
+    held_bytes: usize,
+}
+
+/// The next thing that a row needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// The next cells of the row.
+    Cells,
+    /// Room in the output, for cells that are held.
+    Output,
+    /// Another reading from its start.
+    Again,
+    /// The end of the row.
+    End,
 }
 
 /// Counts of what the row output got.
@@ -54,9 +89,11 @@ struct ColumnState {
     versions: u32,
 }
 
-/// The cells of a row, for a filter that needs all of them.
+/// Cells of a row that are not yet in the output.
 #[derive(Default)]
 struct HeldCells {
+    /// The index of the next one.
+    next: usize,
     cells: Vec<(FamilyId, Timestamp, Range<usize>, Range<usize>)>,
     /// Their qualifiers and values.
     bytes: Vec<u8>,
@@ -64,7 +101,13 @@ struct HeldCells {
 
 impl RowPass {
     /// Rows of `table` through `plan`, at the time `now_micros`.
-    pub(super) fn new(table: Arc<Table>, plan: Arc<Plan>, seed: u64, now_micros: i64) -> Self {
+    pub(super) fn new(
+        table: Arc<Table>,
+        plan: Arc<Plan>,
+        seed: u64,
+        now_micros: i64,
+        shape: &Shape,
+    ) -> Self {
         Self {
             table,
             evaluator: Evaluator::new(plan, seed),
@@ -74,8 +117,14 @@ impl RowPass {
             barren: None,
             column: ColumnState::default(),
             held: HeldCells::default(),
-            shapes: Vec::new(),
+            copies: Vec::new(),
+            copies_given: 0,
+            taken: false,
+            too_large: false,
+            first_reading: true,
             given: Given::default(),
+            batch_bytes: shape.batch_bytes,
+            held_bytes: shape.held_bytes,
         }
     }
 
@@ -84,9 +133,14 @@ impl RowPass {
         self.given.stats
     }
 
-    /// Bytes given to the row output since the batch began, and held for it, roughly.
-    pub(super) fn bytes(&self) -> usize {
-        self.given.bytes
+    /// Returns whether the output has the bytes of a batch, roughly.
+    pub(super) fn is_full(&self) -> bool {
+        self.given.bytes >= self.batch_bytes
+    }
+
+    /// Lets a batch end after its first cell.
+    pub(super) fn stop_at_first_cell(&mut self) {
+        self.batch_bytes = 1;
     }
 
     /// Returns whether the read is inside a row.
@@ -99,9 +153,21 @@ impl RowPass {
         self.given.started
     }
 
-    /// Returns whether the filter needs all cells of a row before it yields any.
-    pub(super) fn holds_rows(&self) -> bool {
-        self.evaluator.plan().whole_rows
+    /// Returns the key of the row.
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Returns what the open row needs next.
+    pub(super) fn needs(&self) -> Needs {
+        if self.taken && self.too_large {
+            return Needs::Again;
+        }
+        match (self.taken, self.evaluator.is_deciding() || self.held.cells.is_empty()) {
+            (_, false) => Needs::Output,
+            (false, true) => Needs::Cells,
+            (true, true) => Needs::End,
+        }
     }
 
     /// Begins a row; `false` if nothing of it can be yielded, and then it is over.
@@ -109,6 +175,7 @@ impl RowPass {
         self.key.clear();
         self.key.extend_from_slice(key);
         self.column.family = None;
+        (self.taken, self.too_large, self.first_reading) = (false, false, true);
         self.given.stats.rows_seen += 1;
         self.given.started = false;
         self.open = self.evaluator.begin_row(key);
@@ -118,13 +185,21 @@ impl RowPass {
         self.open
     }
 
-    /// Takes the row's next cell; breaks off when the row can yield no more.
+    /// Begins to read the row again, from its first cell.
+    pub(super) fn begin_again(&mut self) {
+        Mark::RowReadAgain.hit();
+        self.column.family = None;
+        (self.taken, self.first_reading) = (false, false);
+        self.too_large = self.evaluator.is_deciding();
+    }
+
+    /// Takes the row's next cell; breaks off when it [needs](Self::needs) something else then.
     pub(super) fn cell<S: RowOutput>(
         &mut self,
         cell: &engine::Cell<'_>,
         output: &mut S,
     ) -> ControlFlow<()> {
-        let Self { table, evaluator, column, shapes, given, key, .. } = self;
+        let Self { table, evaluator, column, copies, given, .. } = self;
         let Some(Some(family)) = table.families.get(usize::from(cell.family.0)) else {
             return ControlFlow::Continue(()); // A dropped family.
         };
@@ -135,28 +210,111 @@ impl RowPass {
         if family.gc.elides(version, cell.timestamp, self.now_micros) {
             return ControlFlow::Continue(());
         }
-        given.stats.cells_seen += 1;
-        if evaluator.plan().whole_rows {
-            given.bytes += self.held.push(cell) + CELL_BYTES;
-            return ControlFlow::Continue(());
+        given.stats.cells_seen += u64::from(self.first_reading);
+        if evaluator.is_deciding() {
+            return self.decide(cell);
         }
-        evaluator.cell(cell, shapes);
-        for shape in shapes.drain(..) {
-            given.cell(key, &family.name, cell, shape, evaluator.plan(), output);
+        evaluator.cell(cell, copies);
+        if !self.give_copies(cell, output) {
+            Mark::CopiesInBatches.hit();
+            self.held.push(cell);
+            return ControlFlow::Break(());
         }
-        match evaluator.row_is_done() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        self.stop_if_done()
     }
 
-    /// Ends the row, all of whose cells were taken; whether it had a result.
+    /// Lets conditions see a cell, and holds it for the passes to come.
+    fn decide(&mut self, cell: &engine::Cell<'_>) -> ControlFlow<()> {
+        let decided = self.evaluator.decide(cell, &mut self.copies);
+        if !self.too_large {
+            self.too_large = self.held.bytes_with(cell) > self.held_bytes;
+            match self.too_large {
+                true => self.held.clear(),
+                false => self.held.push(cell),
+            }
+        }
+        if self.too_large && decided {
+            self.all_taken();
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Tells that the row has no more cells.
+    pub(super) fn all_taken(&mut self) {
+        self.taken = true;
+        if self.evaluator.is_deciding() {
+            self.evaluator.end_pass();
+        }
+        if self.too_large {
+            return;
+        }
+        while self.evaluator.is_deciding() {
+            let mut column = ColumnState::default();
+            for cell in self.held.cells() {
+                if column.enter(cell.family, cell.qualifier) == 0 {
+                    self.evaluator.begin_column();
+                }
+                if self.evaluator.decide(&cell, &mut self.copies) {
+                    break;
+                }
+            }
+            self.evaluator.end_pass();
+        }
+        self.column.family = None;
+    }
+
+    /// Gives held cells to the output until it is full.
+    pub(super) fn drain<S: RowOutput>(&mut self, output: &mut S) {
+        let mut held = std::mem::take(&mut self.held);
+        while let Some(cell) = held.next() {
+            if self.copies.is_empty() {
+                if self.column.enter(cell.family, cell.qualifier) == 0 {
+                    self.evaluator.begin_column();
+                }
+                self.evaluator.cell(&cell, &mut self.copies);
+            }
+            if !self.give_copies(&cell, output) {
+                self.held = held;
+                return;
+            }
+            held.next += 1;
+            if self.stop_if_done().is_break() {
+                break;
+            }
+        }
+        held.clear();
+        self.held = held;
+    }
+
+    /// Gives copies of `cell` to the output; `false` if it became full before the last of them.
+    fn give_copies<S: RowOutput>(&mut self, cell: &engine::Cell<'_>, output: &mut S) -> bool {
+        let family = self.table.families[usize::from(cell.family.0)].as_ref();
+        let plan = self.evaluator.plan();
+        while let (Some(family), Some(copy)) = (family, self.copies.get(self.copies_given)) {
+            if self.copies_given > 0 && self.given.bytes >= self.batch_bytes {
+                return false;
+            }
+            self.given.cell(&self.key, &family.name, cell, *copy, plan, output);
+            self.copies_given += 1;
+        }
+        self.copies.clear();
+        self.copies_given = 0;
+        true
+    }
+
+    fn stop_if_done(&mut self) -> ControlFlow<()> {
+        if self.evaluator.row_is_done() {
+            self.taken = true;
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Ends the row, which needs nothing else; whether it had a result.
     pub(super) fn end<S: RowOutput>(&mut self, output: &mut S) -> bool {
         if !self.open {
             return false;
-        }
-        if !self.held.cells.is_empty() {
-            self.yield_held(output);
         }
         self.open = false;
         let started = std::mem::take(&mut self.given.started);
@@ -175,6 +333,8 @@ impl RowPass {
     pub(super) fn forget<S: RowOutput>(&mut self, stats: ReadStats, output: &mut S) {
         self.given.stats = stats;
         self.held.clear();
+        self.copies.clear();
+        self.copies_given = 0;
         self.open = false;
         if std::mem::take(&mut self.given.started) {
             output.forget();
@@ -197,18 +357,6 @@ impl RowPass {
         barren.clear();
         barren.extend_from_slice(&self.key);
     }
-
-    /// Evaluates the held cells of the complete row and yields what is left of them.
-    fn yield_held<S: RowOutput>(&mut self, output: &mut S) {
-        let Self { table, evaluator, held, given, key, .. } = self;
-        let cells: Vec<engine::Cell<'_>> = held.cells().collect();
-        for (at, shape) in evaluator.row(&cells) {
-            if let Some(family) = &table.families[usize::from(cells[at].family.0)] {
-                given.cell(key, &family.name, &cells[at], shape, evaluator.plan(), output);
-            }
-        }
-        held.clear();
-    }
 }
 
 impl Given {
@@ -217,7 +365,7 @@ impl Given {
         key: &[u8],
         family: &Arc<str>,
         cell: &engine::Cell<'_>,
-        shape: Shape,
+        shape: CopyShape,
         plan: &Plan,
         output: &mut S,
     ) {
@@ -251,19 +399,29 @@ impl ColumnState {
 }
 
 impl HeldCells {
-    /// Adds a copy of `cell`; returns the bytes it takes.
-    fn push(&mut self, cell: &engine::Cell<'_>) -> usize {
+    /// Adds a copy of `cell`.
+    fn push(&mut self, cell: &engine::Cell<'_>) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(cell.qualifier);
         let middle = self.bytes.len();
         self.bytes.extend_from_slice(cell.value);
         let end = self.bytes.len();
         self.cells.push((cell.family, cell.timestamp, start..middle, middle..end));
-        end - start
+    }
+
+    /// Returns the bytes of all cells and `cell`, roughly.
+    fn bytes_with(&self, cell: &engine::Cell<'_>) -> usize {
+        let cells = self.cells.len() + 1;
+        self.bytes.len() + cell.qualifier.len() + cell.value.len() + cells * CELL_BYTES
     }
 
     fn cells(&self) -> impl Iterator<Item = engine::Cell<'_>> {
-        self.cells.iter().map(|(family, timestamp, qualifier, value)| engine::Cell {
+        (0..self.cells.len()).filter_map(|at| self.get(at))
+    }
+
+    fn get(&self, at: usize) -> Option<engine::Cell<'_>> {
+        let (family, timestamp, qualifier, value) = self.cells.get(at)?;
+        Some(engine::Cell {
             family: *family,
             qualifier: &self.bytes[qualifier.clone()],
             timestamp: *timestamp,
@@ -271,8 +429,15 @@ impl HeldCells {
         })
     }
 
+    fn next(&self) -> Option<engine::Cell<'_>> {
+        self.get(self.next)
+    }
+
     fn clear(&mut self) {
+        self.next = 0;
         self.cells.clear();
         self.bytes.clear();
+        // The memory of a large value is not kept for the rest of the read.
+        self.bytes.shrink_to(KEPT_BYTES);
     }
 }

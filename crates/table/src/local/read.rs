@@ -12,10 +12,11 @@
 //! 2. What the engine is asked for (`request`) is a superset of what filter and GC rules need.
 //!    Versions of a column are counted from the newest, so a read whose GC rules count them must
 //!    not have newer ones cut off by timestamp.
-//! 3. A task has no more than `Shape::task_steps` cells and `Shape::task_bytes` bytes to look at
+//! 3. A row that a filter with conditions needs again is read again in the same snapshot.
+//! 4. A task has no more than `Shape::task_steps` cells and `Shape::task_bytes` bytes to look at
 //!    before it lets others run.
 
-use super::pass::RowPass;
+use super::pass::{Needs, RowPass};
 use super::tables::parts;
 use super::{Core, Table};
 use crate::error::{Error, Result};
@@ -49,8 +50,14 @@ pub(super) struct Reader {
     /// Ranges that are still to be read.
     parts: VecDeque<(TreeId, RowRange)>,
     scan: Option<Scan>,
+    /// The tree that it reads.
+    tree: Option<TreeId>,
+    /// The scan that goes on after the row which `scan` reads again.
+    scan_after_row: Option<Scan>,
     /// Each part is one row.
     named: bool,
+    /// The filter makes few copies of a cell.
+    few_copies: bool,
     /// The next row is not for a task.
     waits: bool,
     rows: Option<(TreeId, RowReads)>,
@@ -82,33 +89,36 @@ impl Reader {
                 scans.make_contiguous().reverse();
             }
         }
+        let may_read_again = plan.ranks > 0;
         Self {
             engine: core.engine.clone(),
-            snapshot: (scans.len() > 1).then(|| core.engine.snapshot()),
+            snapshot: (scans.len() > 1 || may_read_again).then(|| core.engine.snapshot()),
             request,
+            few_copies: plan.copies <= core.shape.task_copies,
             named: scans.iter().all(|(_, rows)| rows.is_single()),
             parts: scans,
             scan: None,
+            tree: None,
+            scan_after_row: None,
             waits: false,
             rows: None,
             rows_left: if rows_limit == 0 { u64::MAX } else { rows_limit },
-            pass: RowPass::new(table, plan, core.seed(), core.clock.now_micros()),
+            pass: RowPass::new(table, plan, core.seed(), core.clock.now_micros(), &core.shape),
             shape: core.shape,
         }
     }
 
     /// Returns whether the next batch is for [`Self::fill_rows`].
     pub(super) fn is_for_task(&self) -> bool {
-        self.named && !self.waits && self.scan.is_none()
+        self.named && self.few_copies && !self.waits && self.scan.is_none()
     }
 
     /// The next batch, by scans.
     pub(super) fn fill<S: RowOutput>(&mut self, output: &mut S) -> Result<Filled<S::Batch>> {
         let mut steps = 0;
         let done = loop {
-            let Shape { batch_bytes, batch_steps, .. } = self.shape;
-            if self.pass.bytes() >= batch_bytes || steps >= batch_steps {
-                match self.pass.bytes() >= batch_bytes {
+            if self.pass.is_full() || steps >= self.shape.batch_steps {
+                match self.pass.is_full() {
                     true => Mark::BatchFull.hit(),
                     false => Mark::BatchOfSteps.hit(),
                 }
@@ -118,20 +128,37 @@ impl Reader {
             if !self.pass.is_open() && !self.next_row()? {
                 break true;
             }
-            if !self.next_cells(output, &mut steps)? {
-                self.end_row(output);
-            }
+            self.advance(output, &mut steps)?;
         };
         if !self.pass.is_open() && self.named {
             // A named row has no other row after it.
-            self.scan = None;
+            (self.scan, self.scan_after_row) = (None, None);
             self.waits = false;
         }
         Ok(self.batch(done, output))
     }
 
-    /// Returns whether the read yields any cell at all. Reads no further than it must.
+    /// Does what the row needs next.
+    fn advance<S: RowOutput>(&mut self, output: &mut S, steps: &mut usize) -> Result<()> {
+        if !self.pass.is_open() {
+            return Ok(()); // Nothing of the row can be yielded.
+        }
+        match self.pass.needs() {
+            Needs::Cells => self.next_cells(output, steps)?,
+            Needs::Output => self.pass.drain(output),
+            Needs::Again => self.read_again()?,
+            Needs::End => {}
+        }
+        // At once, so that a batch that ends here ends after the row.
+        if self.pass.needs() == Needs::End {
+            self.end_row(output);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the read yields any cell at all. Reads no further than the first.
     pub(super) fn yields_anything(&mut self) -> Result<bool> {
+        self.pass.stop_at_first_cell();
         loop {
             let filled = self.fill(&mut Nothing)?;
             if filled.batch.stats.cells_returned > 0 {
@@ -154,8 +181,7 @@ impl Reader {
             if self.rows_left == 0 || self.parts.is_empty() {
                 break true;
             }
-            let Shape { batch_bytes, task_steps, .. } = self.shape;
-            if self.pass.bytes() >= batch_bytes || steps >= task_steps {
+            if self.pass.is_full() || steps >= self.shape.task_steps {
                 Mark::TaskBatchFull.hit();
                 break false;
             }
@@ -207,11 +233,14 @@ impl Reader {
             begun = true;
             pass.cell(cell, output)
         });
-        let end = end.await;
+        let end = end.await.map_err(|error| gone(error, &pass.table))?;
+        if begun && !too_much && end != RowEnd::Waits {
+            too_much = !finish(pass, output);
+        }
         if too_much {
             Mark::TaskRowTooMuch.hit();
         }
-        Ok(end.map_err(|error| gone(error, &pass.table))? != RowEnd::Waits && !too_much)
+        Ok(end != RowEnd::Waits && !too_much)
     }
 
     fn batch<S: RowOutput>(&mut self, done: bool, output: &mut S) -> Filled<S::Batch> {
@@ -235,31 +264,55 @@ impl Reader {
                     self.pass.begin(key);
                     return Ok(true);
                 }
-                self.scan = None;
+                self.scan = self.scan_after_row.take();
+                continue;
             }
             let Some((tree, rows)) = self.parts.pop_front() else { return Ok(false) };
-            self.request.rows = rows;
-            let scan = self
-                .engine
-                .tree(tree)
-                .and_then(|tree| tree.scan(&self.request, self.snapshot.as_ref()));
-            self.scan = Some(scan.map_err(|error| gone(error, &self.pass.table))?);
+            self.scan = Some(self.start_scan(tree, rows)?);
+            self.tree = Some(tree);
         }
     }
 
-    /// Takes cells of the row until the batch is full; `false` when the row has no more.
-    fn next_cells<S: RowOutput>(&mut self, output: &mut S, steps: &mut usize) -> Result<bool> {
-        let Self { scan, pass, shape, .. } = self;
-        let Some(scan) = scan.as_mut().filter(|_| pass.is_open()) else { return Ok(false) };
-        let holds_rows = pass.holds_rows();
-        while holds_rows || pass.bytes() < shape.batch_bytes && *steps < steps_max(pass, shape) {
-            let Some(cell) = scan.next_cell()? else { return Ok(false) };
+    fn start_scan(&mut self, tree: TreeId, rows: RowRange) -> Result<Scan> {
+        self.request.rows = rows;
+        let scan = self
+            .engine
+            .tree(tree)
+            .and_then(|tree| tree.scan(&self.request, self.snapshot.as_ref()));
+        scan.map_err(|error| gone(error, &self.pass.table))
+    }
+
+    /// Goes back to the first cell of the row.
+    fn read_again(&mut self) -> Result<()> {
+        let Some(tree) = self.tree else { return Ok(()) };
+        let mut scan = self.start_scan(tree, RowRange::single(self.pass.key()))?;
+        let is_there = scan.next_row()?.is_some();
+        self.pass.begin_again();
+        let scan = self.scan.replace(scan);
+        if self.scan_after_row.is_none() {
+            self.scan_after_row = scan;
+        }
+        if !is_there {
+            // GC rules may have taken the rest of the row meanwhile.
+            self.pass.all_taken();
+        }
+        Ok(())
+    }
+
+    /// Takes cells of the row until it needs something else or the batch is full.
+    fn next_cells<S: RowOutput>(&mut self, output: &mut S, steps: &mut usize) -> Result<()> {
+        let Self { scan: Some(scan), pass, shape, .. } = self else { return Ok(()) };
+        while !pass.is_full() && *steps < steps_max(pass, shape) {
+            let Some(cell) = scan.next_cell()? else {
+                pass.all_taken();
+                return Ok(());
+            };
             *steps += 1;
             if pass.cell(&cell, output).is_break() {
-                return Ok(false);
+                return Ok(());
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn end_row<S: RowOutput>(&mut self, output: &mut S) {
@@ -267,6 +320,17 @@ impl Reader {
             self.rows_left -= 1;
         }
     }
+}
+
+/// Finishes a row that was read to its end; `false` if it is not for a task.
+fn finish<S: RowOutput>(pass: &mut RowPass, output: &mut S) -> bool {
+    if pass.needs() == Needs::Cells {
+        pass.all_taken();
+    }
+    if pass.needs() == Needs::Output {
+        pass.drain(output);
+    }
+    pass.needs() == Needs::End
 }
 
 /// Steps at which a batch may end inside this row. A row without a result so far gets as many

@@ -45,8 +45,15 @@ fn rule(family: &str) -> GcRule {
 type Written = (Bytes, usize, Bytes, i64, Bytes);
 
 /// Batches are cut every few cells.
-const SHAPE: Shape =
-    Shape { batch_bytes: 60, batch_steps: 5, task_steps: 5, task_bytes: 20, ..Shape::DEFAULT };
+const SHAPE: Shape = Shape {
+    batch_bytes: 60,
+    batch_steps: 5,
+    task_steps: 5,
+    task_bytes: 20,
+    held_bytes: 50,
+    task_copies: 2,
+    ..Shape::DEFAULT
+};
 
 /// A store with `cells`, split at `b`, whose family `gone` is dropped after writing.
 fn store(cells: &[Written]) -> (Local, TableName, tempfile::TempDir) {
@@ -241,9 +248,16 @@ fn some(filters: impl Strategy<Value = RowFilter>) -> impl Strategy<Value = Vec<
     proptest::collection::vec(filters, 2..4)
 }
 
-/// Conditions of shallow parts, so that both branches and what follows them matter.
+/// Conditions of shallow parts, so that both branches and what follows them matter; some parts are
+/// conditions themselves.
 fn condition() -> impl Strategy<Value = RowFilter> {
-    let part = || prop_oneof![leaf(), some(leaf()).prop_map(RowFilter::Chain)];
+    let flat = || prop_oneof![leaf(), some(leaf()).prop_map(RowFilter::Chain)];
+    let inner = condition_of(flat().boxed()).boxed();
+    condition_of(prop_oneof![4 => flat(), 1 => inner].boxed())
+}
+
+fn condition_of(part: BoxedStrategy<RowFilter>) -> impl Strategy<Value = RowFilter> {
+    let part = || part.clone();
     let branch = || proptest::option::weighted(0.8, part());
     (part(), branch(), branch()).prop_map(|(predicate, on_true, on_false)| {
         RowFilter::Condition(Box::new(Condition { predicate, on_true, on_false }))
@@ -402,5 +416,97 @@ proptest! {
         let all = rows_of(read(&local, &name, &ReadRows::default()).unwrap(), Direction::Forward);
         let all: Vec<_> = all.into_iter().map(|row| comparable(row, &visible)).collect();
         prop_assert_eq!(all, wanted(&visible, &ReadRows::default()));
+    }
+}
+
+fn cell(row: &'static str, qualifier: String, value: &'static str) -> Written {
+    (row.into(), 0, qualifier.into(), 1_000, value.into())
+}
+
+fn if_all(then: RowFilter) -> RowFilter {
+    let (predicate, on_true) = (RowFilter::PassAll, Some(then));
+    RowFilter::Condition(Box::new(Condition { predicate, on_true, on_false: None }))
+}
+
+fn plan(local: &Local, name: &TableName, filter: &RowFilter) -> Result<Plan> {
+    let table = local.core.table(name)?;
+    Plan::compile(Some(filter), &table.schema, &local.core.shape)
+}
+
+#[test]
+fn copies_of_a_row_under_a_condition_go_out_batch_by_batch() {
+    let cells: Vec<_> = (0..40).map(|i| cell("r", format!("q{i:02}"), "value")).collect();
+    let (local, name, _dir) = store(&cells);
+    let copies = RowFilter::Interleave(vec![RowFilter::PassAll; 100]);
+    for filter in [copies.clone(), if_all(copies)] {
+        let request = ReadRows { filter: Some(filter), ..ReadRows::default() };
+        let batches = read(&local, &name, &request).unwrap();
+        let most = batches.iter().map(|batch| batch.rows.len()).max().unwrap();
+        assert!(most <= 10, "a batch of {most} pieces");
+        assert_eq!(rows_of(batches, Direction::Forward)[0].cells.len(), 4_000);
+    }
+    let first = RowFilter::CellsPerRowLimit(1);
+    let one = RowFilter::Chain(vec![
+        if_all(RowFilter::Interleave(vec![RowFilter::PassAll; 1_000])),
+        first,
+    ]);
+    let request = ReadRows { filter: Some(one), ..ReadRows::default() };
+    let rows = rows_of(read(&local, &name, &request).unwrap(), Direction::Forward);
+    assert_eq!(rows[0].cells.len(), 1);
+}
+
+#[test]
+fn whether_a_read_yields_anything_is_known_at_its_first_cell() {
+    let cells: Vec<_> = (0..40).map(|i| cell("r", format!("q{i:02}"), "v")).collect();
+    let (local, name, _dir) = store(&cells);
+    let table = local.core.table(&name).unwrap();
+    let plan = Arc::new(Plan::compile(None, &table.schema, &local.core.shape).unwrap());
+    let ranges = RowSet::all().normalize().unwrap();
+    let mut reader = Reader::new(&local.core, table, plan, &ranges, Direction::Forward, 0);
+    assert!(reader.yields_anything().unwrap());
+    let next = reader.fill(&mut Pieces::default()).unwrap();
+    assert_eq!(next.batch.stats.cells_seen, 2, "one by each batch");
+}
+
+#[test]
+fn conditions_that_depend_on_each_other_are_limited() {
+    let (local, name, _dir) = store(&[]);
+    let chain = |count| RowFilter::Chain(vec![if_all(RowFilter::PassAll); count]);
+    assert!(plan(&local, &name, &chain(20)).is_ok());
+    let refusal = plan(&local, &name, &chain(21)).unwrap_err().to_string();
+    assert!(refusal.contains("more than 20 conditions depend on each other"), "{refusal}");
+    let beside = RowFilter::Interleave(vec![if_all(RowFilter::PassAll); 500]);
+    assert!(plan(&local, &name, &beside).is_ok());
+}
+
+#[test]
+fn patterns_that_no_name_and_no_key_can_match_are_refused() {
+    let (local, name, _dir) = store(&[]);
+    for (filter, field) in [
+        (RowFilter::RowKeyRegex(Bytes::new()), "row_key_regex_filter"),
+        (RowFilter::FamilyNameRegex(String::new()), "family_name_regex_filter"),
+    ] {
+        let refusal = plan(&local, &name, &filter).unwrap_err();
+        assert_eq!(
+            refusal,
+            Error::invalid(format!("filter.{field}"), "argument must not be empty")
+        );
+    }
+    // Qualifiers and values may be empty.
+    for filter in
+        [RowFilter::ColumnQualifierRegex(Bytes::new()), RowFilter::ValueRegex(Bytes::new())]
+    {
+        assert!(plan(&local, &name, &filter).is_ok());
+    }
+}
+
+#[test]
+fn filters_with_much_to_compile_are_known_as_such() {
+    let light = RowFilter::Chain(vec![RowFilter::RowKeyRegex("user-.*[0-9]{4}".into()); 2]);
+    assert!(compile::is_light(&light));
+    let many = RowFilter::Interleave(vec![RowFilter::ValueRegex("a.*b".into()); 300]);
+    let deep = RowFilter::ValueRegex("(a|b.*){1000}x".into());
+    for heavy in [many, deep] {
+        assert!(!compile::is_light(&heavy));
     }
 }
