@@ -29,6 +29,7 @@ impl<'a> Fields<'a> {
 impl<'a> Iterator for Fields<'a> {
     type Item = Field<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Field<'a>> {
         let mut rest = self.rest;
         let key = varint(&mut rest)?;
@@ -86,7 +87,18 @@ fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
+#[inline]
 fn varint(rest: &mut &[u8]) -> Option<u64> {
+    match rest.split_first()? {
+        (&byte, after) if byte < 0x80 => {
+            *rest = after;
+            Some(u64::from(byte))
+        }
+        _ => long_varint(rest),
+    }
+}
+
+fn long_varint(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for (at, byte) in rest.iter().take(10).enumerate() {
         number |= u64::from(byte & 0x7f) << (7 * at);

@@ -29,6 +29,8 @@ pub(crate) struct Form {
     pub(crate) known: u64,
     /// Fields that are messages with oneofs or maps in them.
     pub(crate) children: &'static [Child],
+    /// The field numbers of the children, as a set.
+    nested: u64,
 }
 
 /// Fields of which a message has at most one.
@@ -59,6 +61,9 @@ pub(crate) enum Holds {
 impl Form {
     /// Returns the child that is the field of `bit`.
     pub(crate) fn child(&self, bit: u64) -> Option<&'static Child> {
+        if self.nested & bit == 0 {
+            return None;
+        }
         self.children.iter().find(|child| child.bit & bit != 0)
     }
 }
@@ -99,6 +104,7 @@ macro_rules! forms {
             oneofs: &[$(Oneof { name: $oneof, members: bits(&$members) }),*],
             known: bits(&$others) $(| bits(&$members))*,
             children: &[$($child),*],
+            nested: 0 $(| $child.bit)*,
         };
     )*};
 }

@@ -34,9 +34,10 @@ fn walk(form: &'static Form, message: &[u8], depth: usize) -> Result<()> {
         if form.known & bit == 0 {
             unknown.get_or_insert(field.number);
         }
-        if let (Some(child), Some(content)) = (form.child(bit), field.content) {
-            let walked = enter(child, content, below);
-            walked.map_err(|error| error.within(&path(child, &field, message)))?;
+        if let (Some(child), Some(content)) = (form.child(bit), field.content)
+            && let Err(error) = enter(child, content, below)
+        {
+            return Err(error.within(&path(child, &field, message)));
         }
     }
     let unset = || form.oneofs.iter().find(|oneof| oneof.members & present == 0);
