@@ -3,11 +3,11 @@
 
 mod ablate;
 mod bulk;
+mod cache_warming;
 mod commit_tails;
 mod compaction_sim;
 mod front;
 mod granularity;
-mod heat;
 mod measure;
 mod memtable;
 mod prefix_index;
@@ -31,8 +31,8 @@ enum Bench {
     Ablate(ablate::AblateArgs),
     /// Wide rows that are only read whole: filters of every column, and filters as reads ask.
     Granularity(granularity::GranularityArgs),
-    /// Gets before, during and after a compaction, with and without heat inheritance.
-    Heat(heat::HeatArgs),
+    /// Gets before, during and after a compaction, with and without cache warming.
+    CacheWarming(cache_warming::CacheWarmingArgs),
     /// A memtable by itself: inserts, seeks, reads by hash.
     Memtable(memtable::MemtableArgs),
     /// Row prefixes: the prefix index against other ways to a block, and scans of prefixes.
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     let done = match Bench::parse() {
         Bench::Ablate(args) => ablate::run(&args).map_err(|error| error.to_string()),
         Bench::Granularity(args) => granularity::run(&args).map_err(|error| error.to_string()),
-        Bench::Heat(args) => heat::run(&args).map_err(|error| error.to_string()),
+        Bench::CacheWarming(args) => cache_warming::run(&args).map_err(|error| error.to_string()),
         Bench::Memtable(args) => memtable::run(&args).map_err(|error| error.to_string()),
         Bench::PrefixIndex(args) => prefix_index::run(&args).map_err(|error| error.to_string()),
         Bench::Bulk(args) => bulk::run(&args).map_err(|error| error.to_string()),

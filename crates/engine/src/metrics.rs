@@ -204,16 +204,12 @@ fn add_cache(shared: &Shared, cache: &CacheCounters, values: &mut Values) {
     let help = "Blocks that the full block cache did not admit";
     add("cache_rejected_total", help, cache.rejected);
     let help = "Blocks written by compactions that replaced their cached input blocks";
-    add("cache_warmed_total", help, cache.inherited);
-    add(
-        "cache_warmed_bytes_total",
-        "Bytes of blocks added by cache warming",
-        cache.inherited_bytes,
-    );
+    add("cache_warmed_total", help, cache.warmed);
+    add("cache_warmed_bytes_total", "Bytes of blocks added by cache warming", cache.warmed_bytes);
     add(
         "cache_warmed_used_total",
         "Blocks added by cache warming that reads used later",
-        cache.inherited_used,
+        cache.warmed_used,
     );
     let now = shared.env.clock.monotonic();
     if let Some(huge) = shared.counters.huge_pages.bytes(now, || shared.cache.huge_bytes()) {

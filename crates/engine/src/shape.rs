@@ -196,10 +196,10 @@ base::shape! {
         filters_asked_min = 1_000, 1 => 1 << 40;
         /// Bytes after which an output is charged, and the limiter of rates told.
         tell_bytes = 256 << 10, 1 => 1 << 40;
-        /// Blocks that a compaction's outputs inherit side by side.
-        inherited_blocks = 64, 1 => 4096;
+        /// Blocks that a compaction's outputs are warmed with side by side.
+        warmed_blocks = 64, 1 => 4096;
         /// And their bytes, but for the last one's.
-        inherited_bytes = 1 << 20, 1 => 1 << 40;
+        warmed_bytes = 1 << 20, 1 => 1 << 40;
         /// Bytes after which a file to be ingested is charged again.
         ingest_charge_bytes = 256 << 10, 1 => 1 << 40;
         /// Smallest memory of a sort.

@@ -12,7 +12,7 @@ use crate::files::FileNumber;
 use crate::manifest::Edit;
 use crate::marks::Mark;
 use crate::shape::Shape;
-use crate::sstable::{Heirs, SstReader};
+use crate::sstable::{SstReader, WarmBlocks};
 use crate::state::Shared;
 use crate::state::running_compactions::{CompactionReason, Running};
 use crate::tree::TreeState;
@@ -61,12 +61,12 @@ pub(super) fn run_plan(
     let now = shared.env.clock.monotonic();
     let written = shared.compactions.listed(tree.id, plan, reason, now, |running| {
         let written = merge(shared, tree, plan, running)?;
-        let heirs = heirs(shared, tree, plan, &written);
+        let warm_blocks = warm_blocks(shared, tree, plan, &written);
         let installed = flush_jobs::install(shared, tree, &written);
         flush_jobs::clear_away(shared, false);
         installed?;
         let go_on = || !shared.is_closing();
-        cache_warming::inherit(&shared.env.fs, &shared.cache, &heirs, &go_on);
+        cache_warming::warm(&shared.env.fs, &shared.cache, &warm_blocks, &go_on);
         Ok::<_, Error>(written)
     })?;
     shared.counters.compactions.fetch_add(1, Ordering::Relaxed);
@@ -114,17 +114,17 @@ fn merge(
 
 /// Which blocks of what was written are to take the place of those in memory that they came of.
 /// To be asked before the inputs are let go.
-fn heirs(shared: &Shared, tree: &TreeState, plan: &Plan, written: &Written) -> Heirs {
+fn warm_blocks(shared: &Shared, tree: &TreeState, plan: &Plan, written: &Written) -> WarmBlocks {
     if !shared.options.read_path.cache_warming || written.obsolete.is_empty() {
-        return Heirs::default();
+        return WarmBlocks::default();
     }
     let view = tree.view();
     let replaced = plan.ssts().map(|sst| sst.number).collect::<HashSet<_>>();
     let inputs = view.ssts().filter(|sst| replaced.contains(&sst.number()));
     let inputs: Vec<_> = inputs.cloned().collect();
-    Heirs::find(&inputs, &written.readers, &|| !shared.is_closing()).unwrap_or_else(|error| {
+    WarmBlocks::find(&inputs, &written.readers, &|| !shared.is_closing()).unwrap_or_else(|error| {
         tracing::debug!(%error, "could not load blocks of a compaction's outputs into the cache");
-        Heirs::default()
+        WarmBlocks::default()
     })
 }
 

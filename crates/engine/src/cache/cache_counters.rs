@@ -9,9 +9,9 @@ pub(super) enum Counted {
     Evicted,
     NotKept,
     Rejected,
-    Inherited,
-    InheritedBytes,
-    InheritedUsed,
+    Warmed,
+    WarmedBytes,
+    WarmedUsed,
 }
 
 /// Kinds of [`Counted`].
@@ -35,11 +35,11 @@ pub struct CacheCounters {
     /// worth more.
     pub rejected: u64,
     /// Blocks that took the place of those they came of, and their bytes.
-    pub inherited: u64,
-    /// See `inherited`.
-    pub inherited_bytes: u64,
+    pub warmed: u64,
+    /// See `warmed`.
+    pub warmed_bytes: u64,
     /// Blocks added by cache warming that reads used later.
-    pub inherited_used: u64,
+    pub warmed_used: u64,
     /// Bytes held now.
     pub bytes: u64,
     /// Bytes of memory taken from the system for them: what is free in the arena's slabs included.

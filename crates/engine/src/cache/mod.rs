@@ -53,7 +53,7 @@ pub(crate) use key::{CacheKey, KeyMap};
 pub(crate) use load_ticket::{CacheLookup, LoadTicket, Loading};
 pub(crate) use pinned::PinnedBlock;
 pub(crate) use prefetch::Prefetched;
-pub(crate) use warmth::Heat;
+pub(crate) use warmth::Warmth;
 
 use crate::counters::striped::Striped;
 use crate::files::FileNumber;
@@ -392,9 +392,9 @@ impl<M: Plain> Cache<M> {
             evicted: self.counters.read(Counted::Evicted as usize),
             not_kept: self.counters.read(Counted::NotKept as usize),
             rejected: self.counters.read(Counted::Rejected as usize),
-            inherited: self.counters.read(Counted::Inherited as usize),
-            inherited_bytes: self.counters.read(Counted::InheritedBytes as usize),
-            inherited_used: self.counters.read(Counted::InheritedUsed as usize),
+            warmed: self.counters.read(Counted::Warmed as usize),
+            warmed_bytes: self.counters.read(Counted::WarmedBytes as usize),
+            warmed_used: self.counters.read(Counted::WarmedUsed as usize),
             bytes: (frame_bytes + heap_bytes) as u64,
             memory_bytes: self.memory_bytes() as u64,
             bytes_max: self.bytes_max() as u64,
@@ -411,7 +411,7 @@ impl<M: Plain> Cache<M> {
     #[inline]
     fn touch(&self, head: &FrameHead) {
         if head.touch() {
-            self.count(Counted::InheritedUsed, 1);
+            self.count(Counted::WarmedUsed, 1);
         }
     }
 
@@ -435,8 +435,8 @@ impl<M: Plain> Cache<M> {
             return Some(pin);
         }
         let found = self.heap.get(key, fill)?;
-        if found.first_of_heir {
-            self.count(Counted::InheritedUsed, 1);
+        if found.first_use_of_warmed {
+            self.count(Counted::WarmedUsed, 1);
         }
         Some(PinnedBlock::on_heap(found.value))
     }

@@ -75,7 +75,7 @@ fn has(cache: &Arc<TestCache>, offset: u64) -> bool {
 
 /// The same without a use.
 fn has_untouched(cache: &Arc<TestCache>, offset: u64) -> bool {
-    cache.heat(key(offset), &Hint::default()).is_some()
+    cache.warmth(key(offset), &Hint::default()).is_some()
 }
 
 #[test]

@@ -3,9 +3,9 @@
 //! the former.
 //!
 //! 1. Nothing here counts as a read, nor as a use.
-//! 2. A block that inherits is as warm as it was told, and no warmer than a use would make it; one
+//! 2. A block that is warmed is as warm as it was told, and no warmer than a use would make it; one
 //!    that was just used keeps what it has.
-//! 3. The first use of a block that inherited is counted: its lives say until then that there was
+//! 3. The first use of a block that was warmed is counted: its lives say until then that there was
 //!    none (frame_head.rs), so a look at any other block costs nothing more.
 
 use super::cache_counters::Counted;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Warmth of a resident block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heat {
+pub struct Warmth {
     /// Turns of the hand that it survives now without being used.
     pub lives: u8,
     /// Bytes of the block.
@@ -27,13 +27,13 @@ pub struct Heat {
 
 impl<M: Plain> Cache<M> {
     /// Returns the warmth of the block of `key`, if it is in memory.
-    pub fn heat(&self, key: CacheKey, hint: &Hint) -> Option<Heat> {
+    pub fn warmth(&self, key: CacheKey, hint: &Hint) -> Option<Warmth> {
         let pinned = epoch::pin();
         let find = |place| self.arena.find(place, key, &pinned);
         let hinted = self.follow(hint).and_then(|(place, _)| find(place));
         match hinted.or_else(|| self.table.get(key).and_then(find)) {
-            Some((head, block)) => Some(Heat { lives: head.lives(), bytes: block.bytes.len() }),
-            None => self.heap.heat(key).map(|(lives, bytes)| Heat { lives, bytes }),
+            Some((head, block)) => Some(Warmth { lives: head.lives(), bytes: block.bytes.len() }),
+            None => self.heap.warmth(key).map(|(lives, bytes)| Warmth { lives, bytes }),
         }
     }
 
@@ -50,18 +50,18 @@ impl<M: Plain> Cache<M> {
         }
     }
 
-    /// Has the block of `key`, of `bytes` bytes, inherit `lives` lives, if it is in memory and was
+    /// Gives the block of `key`, of `bytes` bytes, `lives` lives, if it is in memory and was
     /// not just used.
-    pub fn inherit(&self, key: CacheKey, bytes: usize, lives: u8) {
+    pub fn warm(&self, key: CacheKey, bytes: usize, lives: u8) {
         let pinned = epoch::pin();
         let find = |place| self.arena.find(place, key, &pinned);
-        let inherits = match self.table.get(key).and_then(find) {
-            Some((head, _)) => head.inherit(lives),
-            None => self.heap.inherit(key, lives),
+        let warmed = match self.table.get(key).and_then(find) {
+            Some((head, _)) => head.warm(lives),
+            None => self.heap.warm(key, lives),
         };
-        if inherits {
-            self.count(Counted::Inherited, 1);
-            self.count(Counted::InheritedBytes, bytes as u64);
+        if warmed {
+            self.count(Counted::Warmed, 1);
+            self.count(Counted::WarmedBytes, bytes as u64);
         }
     }
 

@@ -11,24 +11,24 @@ use crate::block_loads::blocking_loads::read_together;
 use crate::cache::{CacheLookup, KeyMap, PinnedBlock};
 use crate::error::Result;
 use crate::shape::Shape;
-use crate::sstable::{Block, BlockCache, BlockLoad, Heir, Heirs};
+use crate::sstable::{Block, BlockCache, BlockLoad, WarmBlock, WarmBlocks};
 use base::env::FileSystem;
 use base::env::read_queue::with_thread_queue;
 use std::slice::Iter;
 use std::sync::Arc;
 
-/// Has `heirs` inherit from what they came of. Asks after each batch whether
+/// Brings `warm_blocks` into memory, as warm as what they came of. Asks after each batch whether
 /// to go on.
-pub(crate) fn inherit(
+pub(crate) fn warm(
     fs: &Arc<dyn FileSystem>,
     cache: &Arc<BlockCache>,
-    heirs: &Heirs,
+    warm_blocks: &WarmBlocks,
     go_on: &dyn Fn() -> bool,
 ) {
-    cache.forget(&heirs.former);
-    let (mut left, mut blocks) = (heirs.bytes, heirs.blocks.iter());
+    cache.forget(&warm_blocks.former);
+    let (mut left, mut blocks) = (warm_blocks.bytes, warm_blocks.blocks.iter());
     while left > 0 && blocks.len() > 0 && go_on() {
-        match bring_in(fs, cache, heirs, &mut blocks) {
+        match bring_in(fs, cache, warm_blocks, &mut blocks) {
             Ok(bytes) => left = left.saturating_sub(bytes),
             Err(error) => {
                 tracing::debug!(%error, "could not load blocks of a compaction's outputs into the cache");
@@ -42,19 +42,19 @@ pub(crate) fn inherit(
 fn bring_in(
     fs: &Arc<dyn FileSystem>,
     cache: &Arc<BlockCache>,
-    heirs: &Heirs,
-    blocks: &mut Iter<'_, Heir>,
+    warm_blocks: &WarmBlocks,
+    blocks: &mut Iter<'_, WarmBlock>,
 ) -> Result<usize> {
     let (mut loads, mut lives, mut bytes) = (Vec::new(), KeyMap::default(), 0);
     // Read side by side.
-    let Shape { inherited_blocks, inherited_bytes, in_flight_bytes_max, .. } = *cache.shape();
-    while loads.len() < inherited_blocks
-        && bytes < inherited_bytes as u64
-        && let Some(heir) = blocks.next()
+    let Shape { warmed_blocks, warmed_bytes, in_flight_bytes_max, .. } = *cache.shape();
+    while loads.len() < warmed_blocks
+        && bytes < warmed_bytes as u64
+        && let Some(warm_block) = blocks.next()
     {
-        if let Some(load) = heirs.load(heir)? {
+        if let Some(load) = warm_blocks.load(warm_block)? {
             bytes += load.bytes();
-            lives.insert(load.key(), heir.lives);
+            lives.insert(load.key(), warm_block.lives);
             loads.push(load);
         }
     }
@@ -62,7 +62,7 @@ fn bring_in(
     let mut take = |load: &BlockLoad, came: Result<PinnedBlock<Block>>| match (came, &mut sum) {
         (Ok(hold), Ok(sum)) => {
             let bytes = hold.get().bytes.len();
-            cache.inherit(load.key(), bytes, lives[&load.key()]);
+            cache.warm(load.key(), bytes, lives[&load.key()]);
             *sum += bytes;
         }
         (Err(error), Ok(_)) => sum = Err(error),

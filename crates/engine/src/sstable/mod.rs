@@ -41,7 +41,7 @@ pub(crate) use read::pinned_blocks::PinnedBlocks;
 pub(crate) use read::point_lookup::{Ahead, Candidate, Descent, Missing, RowHit};
 pub use read::sst_reader::SstReader;
 pub(crate) use read::sst_run::SstRun;
-pub(crate) use read::warm_blocks::{Heir, Heirs};
+pub(crate) use read::warm_blocks::{WarmBlock, WarmBlocks};
 pub(crate) use rows::readahead::{Readahead, ReadaheadSource};
 pub(crate) use rows::resolve_in_block::{Covers, LargeValues, RowCells, SeenBy, SeenPut, ToMerge};
 pub(crate) use rows::row_span::{RowSpan, WantedCells};

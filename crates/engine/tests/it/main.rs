@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "this is a test")]
 
 mod against_model;
+mod cache_warming;
 mod checkpoint;
 mod cold;
 mod compaction;
@@ -12,7 +13,6 @@ mod divided;
 mod examples;
 mod failures;
 mod granularity;
-mod heat;
 mod ingest;
 mod kv;
 mod kv_api;

@@ -99,7 +99,7 @@ fn history(seed: u64) -> Vec<Step> {
 }
 
 #[test]
-fn compactions_of_these_histories_are_divided_with_snapshots_held_and_outputs_inherit() {
+fn compactions_of_these_histories_are_divided_with_snapshots_held_and_outputs_warmed() {
     for seed in 0..SEEDS {
         let mut session = session(seed);
         session.open().unwrap();
@@ -108,9 +108,9 @@ fn compactions_of_these_histories_are_divided_with_snapshots_held_and_outputs_in
         }
         session.check().unwrap();
         let names = ["subcompactions_total", "subcompactions_helped_total", "cache_warmed_total"];
-        let [pieces, helped, inherited] = names.map(|name| session.metric(name));
+        let [pieces, helped, warmed] = names.map(|name| session.metric(name));
         assert!(pieces >= 6 && helped >= 2, "seed {seed}: {helped} of {pieces} pieces helped");
-        assert!(inherited >= 20, "seed {seed}: {inherited} blocks inherited");
+        assert!(warmed >= 20, "seed {seed}: {warmed} blocks warmed");
         let Divided { steps, struck, with_snapshots } = session.divided();
         assert!(
             steps >= 3 && with_snapshots >= 3,

@@ -24,8 +24,8 @@ use crate::files::FileNumber;
 const NO_FILE: u64 = u64::MAX;
 /// In `state`: the frame is on its way out. The bits below count holders.
 const DOOMED: u32 = 1 << 31;
-/// In `lives`: the block inherited its place (warmth.rs), and nobody has used it since.
-const INHERITED: u8 = 1 << 7;
+/// In `lives`: the block was warmed (warmth.rs), and nobody has used it since.
+const WARMED: u8 = 1 << 7;
 
 /// See the file header.
 #[repr(C)]
@@ -157,7 +157,7 @@ impl FrameHead {
         before == 0
     }
 
-    /// Notes a use; `true` if it is the first of a block that inherited its place.
+    /// Notes a use; `true` if it is the first of a block that was warmed.
     #[inline]
     #[must_use]
     pub(crate) fn touch(&self) -> bool {
@@ -167,8 +167,8 @@ impl FrameHead {
         if lives == max {
             return false;
         }
-        if lives & INHERITED != 0 {
-            return self.lives.swap(max, Ordering::Relaxed) & INHERITED != 0;
+        if lives & WARMED != 0 {
+            return self.lives.swap(max, Ordering::Relaxed) & WARMED != 0;
         }
         self.lives.store(max, Ordering::Relaxed);
         false
@@ -178,7 +178,7 @@ impl FrameHead {
     /// none left.
     pub(crate) fn take_life(&self) -> bool {
         let lives = self.lives.load(Ordering::Relaxed);
-        if lives & !INHERITED == 0 {
+        if lives & !WARMED == 0 {
             return false;
         }
         let one_less = lives - 1;
@@ -190,18 +190,18 @@ impl FrameHead {
 
     /// Turns of the hand that the frame survives now without being used.
     pub(crate) fn lives(&self) -> u8 {
-        self.lives.load(Ordering::Relaxed) & !INHERITED
+        self.lives.load(Ordering::Relaxed) & !WARMED
     }
 
-    /// Gives the frame `lives` lives, or as many as it may have, by inheritance; `false` if it was
-    /// just used, or has inherited already.
+    /// Gives the frame `lives` lives, or as many as it may have, for being warmed; `false` if it was
+    /// just used, or was warmed already.
     #[must_use]
-    pub(crate) fn inherit(&self, lives: u8) -> bool {
+    pub(crate) fn warm(&self, lives: u8) -> bool {
         let max = self.lives_max.load(Ordering::Relaxed);
-        let lives = lives.min(max) | INHERITED;
+        let lives = lives.min(max) | WARMED;
         let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
         let has = self.lives.load(Ordering::Relaxed);
-        has & INHERITED == 0
+        has & WARMED == 0
             && has != max
             && self.lives.compare_exchange(has, lives, order, failed).is_ok()
     }

@@ -13,15 +13,15 @@ struct Slot<V> {
     charge: usize,
     lives: u8,
     lives_max: u8,
-    /// It inherited its place (warmth.rs), and nobody has used it since.
-    inherited: bool,
+    /// It was warmed (warmth.rs), and nobody has used it since.
+    warmed: bool,
 }
 
 /// An entry that was found.
 pub(crate) struct Found<V> {
     pub(crate) value: Arc<V>,
-    /// This is the first use of an entry that inherited its place.
-    pub(crate) first_of_heir: bool,
+    /// This is the first use of an entry that was warmed.
+    pub(crate) first_use_of_warmed: bool,
 }
 
 /// Entries of a share of all keys. `slots` has holes, listed in `free`; `places` finds a key's
@@ -53,30 +53,30 @@ impl<V> Shard<V> {
 
     pub(crate) fn get(&mut self, key: CacheKey, fill: CacheFill) -> Option<Found<V>> {
         let slot = self.slots[*self.places.get(&key)?].as_mut()?;
-        let mut first_of_heir = false;
+        let mut first_use_of_warmed = false;
         if fill != CacheFill::Bypass {
             slot.lives = slot.lives_max;
-            first_of_heir = std::mem::take(&mut slot.inherited);
+            first_use_of_warmed = std::mem::take(&mut slot.warmed);
         }
-        Some(Found { value: Arc::clone(&slot.value), first_of_heir })
+        Some(Found { value: Arc::clone(&slot.value), first_use_of_warmed })
     }
 
     /// Turns of the hand that the entry of `key` survives without being used, and its charge.
-    pub(crate) fn heat(&self, key: CacheKey) -> Option<(u8, usize)> {
+    pub(crate) fn warmth(&self, key: CacheKey) -> Option<(u8, usize)> {
         let slot = self.slots[*self.places.get(&key)?].as_ref()?;
         Some((slot.lives, slot.charge))
     }
 
-    /// As [`FrameHead::inherit`](crate::cache::frames::frame_head::FrameHead::inherit).
-    pub(crate) fn inherit(&mut self, key: CacheKey, lives: u8) -> bool {
+    /// As [`FrameHead::warm`](crate::cache::frames::frame_head::FrameHead::warm).
+    pub(crate) fn warm(&mut self, key: CacheKey, lives: u8) -> bool {
         let Some(place) = self.places.get(&key) else { return false };
         let Some(slot) = &mut self.slots[*place] else { return false };
-        let inherits = slot.lives != slot.lives_max && !slot.inherited;
-        if inherits {
+        let warmed = slot.lives != slot.lives_max && !slot.warmed;
+        if warmed {
             slot.lives = lives.min(slot.lives_max);
-            slot.inherited = true;
+            slot.warmed = true;
         }
-        inherits
+        warmed
     }
 
     /// Removes the entry of `key`.
@@ -116,7 +116,7 @@ impl<V> Shard<V> {
             evicted += 1;
         }
         let value = Arc::clone(value);
-        let slot = Slot { key, value, charge, lives, lives_max, inherited: false };
+        let slot = Slot { key, value, charge, lives, lives_max, warmed: false };
         let place = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1

@@ -69,15 +69,15 @@ impl<V> Heap<V> {
         self.shard(key).change(|shard| shard.insert(key, value, bytes, lives))
     }
 
-    /// As [`Shard::heat`].
-    pub(super) fn heat(&self, key: CacheKey) -> Option<(u8, usize)> {
+    /// As [`Shard::warmth`].
+    pub(super) fn warmth(&self, key: CacheKey) -> Option<(u8, usize)> {
         let shard = self.shard(key);
-        if shard.bytes() == 0 { None } else { shard.shard.lock().heat(key) }
+        if shard.bytes() == 0 { None } else { shard.shard.lock().warmth(key) }
     }
 
-    /// As [`Shard::inherit`].
-    pub(super) fn inherit(&self, key: CacheKey, lives: u8) -> bool {
-        self.shard(key).shard.lock().inherit(key, lives)
+    /// As [`Shard::warm`].
+    pub(super) fn warm(&self, key: CacheKey, lives: u8) -> bool {
+        self.shard(key).shard.lock().warm(key, lives)
     }
 
     /// Forgets the block of `key`.

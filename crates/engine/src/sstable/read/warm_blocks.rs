@@ -1,9 +1,9 @@
 //! Which blocks of a compaction's outputs are to be in memory since those that they came of are.
 //!
 //! Each block of an input that is in memory is told to the blocks of the outputs that its rows went
-//! to, by its parts there. Where that makes at least half of a block, the block is an heir, as warm
+//! to, by its parts there. Where that makes at least half of a block, the block is a warm one, as warm
 //! as what it came of. Index and filter partitions are told in the same way, in blocks instead of
-//! bytes; and the index of a partition that has an heir is one itself.
+//! bytes; and the index of a partition that has a warm block is warm itself.
 //!
 //! 1. Rows are compared, not bytes followed: it does not matter how the outputs were written. What
 //!    vanished on the way counts as if it had gone to the place where it would be.
@@ -16,7 +16,7 @@ use super::block_load::{BlockLoad, Lead};
 use super::point_lookup::Missing;
 use super::sst_reader::SstReader;
 use super::typed_refs::{DataRef, IndexRef};
-use crate::cache::{CacheFill, CacheKey, Heat};
+use crate::cache::{CacheFill, CacheKey, Warmth};
 use crate::cell::Column;
 use crate::error::Result;
 use crate::request::Direction;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// A block that is to be brought in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Heir {
+pub(crate) struct WarmBlock {
     /// Which of the outputs it is of.
     sst: usize,
     /// Where in it.
@@ -53,19 +53,19 @@ enum HeirBlock {
 
 /// What became of the warm blocks of some inputs.
 #[derive(Debug, Default)]
-pub(crate) struct Heirs {
+pub(crate) struct WarmBlocks {
     /// The outputs that have entries, in row order.
     outputs: Vec<Arc<SstReader>>,
-    /// The heirs: what leads to others first, then the warmest, then as they lie.
-    pub(crate) blocks: Vec<Heir>,
+    /// The warm blocks: what leads to others first, then the warmest, then as they lie.
+    pub(crate) blocks: Vec<WarmBlock>,
     /// Bytes of the blocks in whose place they come.
     pub(crate) bytes: usize,
     /// All blocks of the inputs that are in memory.
     pub(crate) former: Vec<CacheKey>,
 }
 
-impl Heirs {
-    /// The heirs among `outputs`, which are in row order, of what of `inputs` is in memory.
+impl WarmBlocks {
+    /// The warm blocks among `outputs`, which are in row order, of what of `inputs` is in memory.
     pub(crate) fn find(
         inputs: &[Arc<SstReader>],
         outputs: &[Arc<SstReader>],
@@ -86,14 +86,14 @@ impl Heirs {
                 found.look_at(input, at, &mut shares)?;
             }
         }
-        found.blocks = shares.heirs()?;
+        found.blocks = shares.warm_blocks()?;
         Ok(Self { outputs, ..found })
     }
 
     /// The load of one of them.
-    pub(crate) fn load(&self, heir: &Heir) -> Result<Option<BlockLoad>> {
-        let sst = Arc::clone(&self.outputs[heir.sst]);
-        match heir.block {
+    pub(crate) fn load(&self, warm_block: &WarmBlock) -> Result<Option<BlockLoad>> {
+        let sst = Arc::clone(&self.outputs[warm_block.sst]);
+        match warm_block.block {
             HeirBlock::Index(at) => BlockLoad::new(sst, Missing::Index(at)),
             HeirBlock::Filter(at) => BlockLoad::new(sst, Missing::Filter(at)),
             HeirBlock::Data(at, block) => {
@@ -111,41 +111,41 @@ impl Heirs {
         shares: &mut Shares<'_>,
     ) -> Result<()> {
         let lead = input.index_lead(at);
-        let filter = input.filter_lead(at).and_then(|lead| self.heat(input, &lead));
+        let filter = input.filter_lead(at).and_then(|lead| self.warmth(input, &lead));
         // Whoever reads a block goes through its index, which stays longer.
-        let Some(warm) = self.heat(input, &lead) else { return Ok(()) };
+        let Some(warm) = self.warmth(input, &lead) else { return Ok(()) };
         let Some(index) = input.peek(&lead).and_then(IndexRef::new) else { return Ok(()) };
         // Without lives it is only here since the compaction read it.
-        let warm = Some(warm).filter(|heat| heat.lives > 0);
+        let warm = Some(warm).filter(|warmth| warmth.lives > 0);
         let partitions = [warm, filter];
-        self.bytes += partitions.iter().flatten().map(|heat| heat.bytes).sum::<usize>();
+        self.bytes += partitions.iter().flatten().map(|warmth| warmth.bytes).sum::<usize>();
         let blocks = index.view().blocks();
         for block in 0..blocks {
             let lead = Lead::data(&index, block);
-            let data = self.heat(input, &lead);
+            let data = self.warmth(input, &lead);
             if data.is_none() && partitions == [None, None] {
                 continue;
             }
             shares.seek(&Key::of(&index, block))?;
             shares.tell_partition(partitions);
-            let Some(heat) = data else { continue };
-            self.bytes += heat.bytes;
+            let Some(warmth) = data else { continue };
+            self.bytes += warmth.bytes;
             let next = match block + 1 < blocks {
                 true => Some(Key::of(&index, block + 1)),
                 false => Key::of_partition(input, at + 1),
             };
             let Some(data) = input.peek(&lead).and_then(DataRef::new) else { continue };
-            shares.tell_data(data.view(), u64::from(lead.handle().len), heat, next.as_ref())?;
+            shares.tell_data(data.view(), u64::from(lead.handle().len), warmth, next.as_ref())?;
         }
         Ok(())
     }
 
     /// How warm a block is, if it is in memory; it is noted then.
-    fn heat(&mut self, input: &SstReader, lead: &Lead<'_>) -> Option<Heat> {
+    fn warmth(&mut self, input: &SstReader, lead: &Lead<'_>) -> Option<Warmth> {
         let key = input.key(lead.handle());
-        let heat = input.cache().heat(key, lead.hint())?;
+        let warmth = input.cache().warmth(key, lead.hint())?;
         self.former.push(key);
-        Some(heat)
+        Some(warmth)
     }
 }
 
@@ -186,9 +186,9 @@ struct Share {
 }
 
 impl Share {
-    fn add(&mut self, units: u64, heat: Heat) {
+    fn add(&mut self, units: u64, warmth: Warmth) {
         self.units += units;
-        self.lives += units * u64::from(heat.lives);
+        self.lives += units * u64::from(warmth.lives);
     }
 
     /// Returns whether it makes half of `all` units.
@@ -197,7 +197,7 @@ impl Share {
     }
 
     /// As warm as its units are in the middle.
-    fn heir(self, sst: usize, block: HeirBlock, all: u64) -> Heir {
+    fn warm_block(self, sst: usize, block: HeirBlock, all: u64) -> WarmBlock {
         let units = self.units.max(1);
         let lives = ((self.lives + units / 2) / units) as u8;
         let lives = match block {
@@ -205,7 +205,7 @@ impl Share {
             HeirBlock::Index(_) | HeirBlock::Filter(_) => lives.max(1),
         };
         let eighths = self.units.saturating_mul(8) / all.max(1);
-        Heir { sst, block, lives, eighths: eighths.min(8) as u8 }
+        WarmBlock { sst, block, lives, eighths: eighths.min(8) as u8 }
     }
 }
 
@@ -296,11 +296,11 @@ impl<'a> Shares<'a> {
     }
 
     /// A block of a partition whose index and filter are so warm came here.
-    fn tell_partition(&mut self, [index, filter]: [Option<Heat>; 2]) {
+    fn tell_partition(&mut self, [index, filter]: [Option<Warmth>; 2]) {
         let Spot { sst, at } = self.spot;
         let shared = &mut self.partitions[sst][at.partition];
-        index.inspect(|heat| shared.index.add(1, *heat));
-        filter.inspect(|heat| shared.filter.add(1, *heat));
+        index.inspect(|warmth| shared.index.add(1, *warmth));
+        filter.inspect(|warmth| shared.filter.add(1, *warmth));
     }
 
     /// `data`, of `bytes` bytes in its file, came here and to what follows, up to `end`.
@@ -308,7 +308,7 @@ impl<'a> Shares<'a> {
         &mut self,
         data: BlockView<'_>,
         bytes: u64,
-        heat: Heat,
+        warmth: Warmth,
         end: Option<&Key>,
     ) -> Result<()> {
         let mut parts = vec![(self.spot, 0)];
@@ -328,60 +328,60 @@ impl<'a> Shares<'a> {
                 true => bytes / parts.len() as u64,
                 false => bytes * rows as u64 / data.rows() as u64,
             };
-            self.tell(*spot, part, heat);
+            self.tell(*spot, part, warmth);
         }
         Ok(())
     }
 
-    fn tell(&mut self, Spot { sst, at }: Spot, bytes: u64, heat: Heat) {
+    fn tell(&mut self, Spot { sst, at }: Spot, bytes: u64, warmth: Warmth) {
         let blocks = usize::from(self.outputs[sst].top.partitions()[at.partition].blocks);
         let data = &mut self.partitions[sst][at.partition].data;
         data.resize(blocks, Share::default());
-        data[at.block].add(bytes, heat);
+        data[at.block].add(bytes, warmth);
     }
 
     /// All that is to be brought in.
-    fn heirs(mut self) -> Result<Vec<Heir>> {
-        let mut heirs = Vec::new();
+    fn warm_blocks(mut self) -> Result<Vec<WarmBlock>> {
+        let mut warm_blocks = Vec::new();
         for (sst, partitions) in std::mem::take(&mut self.partitions).into_iter().enumerate() {
             for (at, shared) in partitions.into_iter().enumerate() {
-                self.heirs_of(&mut heirs, sst, at, &shared)?;
+                self.heirs_of(&mut warm_blocks, sst, at, &shared)?;
             }
         }
-        let order = |heir: &Heir| {
-            let Heir { sst, block, lives, eighths } = *heir;
+        let order = |warm_block: &WarmBlock| {
+            let WarmBlock { sst, block, lives, eighths } = *warm_block;
             (matches!(block, HeirBlock::Data(..)), Reverse(lives), Reverse(eighths), sst, block)
         };
-        heirs.sort_unstable_by_key(order);
-        Ok(heirs)
+        warm_blocks.sort_unstable_by_key(order);
+        Ok(warm_blocks)
     }
 
     fn heirs_of(
         &mut self,
-        heirs: &mut Vec<Heir>,
+        warm_blocks: &mut Vec<WarmBlock>,
         sst: usize,
         at: usize,
         shared: &Shared,
     ) -> Result<()> {
-        let before = heirs.len();
+        let before = warm_blocks.len();
         if !shared.data.is_empty() {
             let index = self.index(sst, at)?;
             for (block, share) in shared.data.iter().enumerate() {
                 let len = u64::from(index.view().handle(block).len);
                 if share.is_half_of(len) {
-                    heirs.push(share.heir(sst, HeirBlock::Data(at, block), len));
+                    warm_blocks.push(share.warm_block(sst, HeirBlock::Data(at, block), len));
                 }
             }
         }
-        let leads = heirs.len() > before;
+        let leads = warm_blocks.len() > before;
         let partition = &self.outputs[sst].top.partitions()[at];
         let blocks = u64::from(partition.blocks);
         if leads || shared.index.is_half_of(blocks) {
-            heirs.push(shared.index.heir(sst, HeirBlock::Index(at), blocks));
+            warm_blocks.push(shared.index.warm_block(sst, HeirBlock::Index(at), blocks));
         }
         let filtered = shared.filter.units > 0 && partition.filter.is_some();
         if filtered && (leads || shared.filter.is_half_of(blocks)) {
-            heirs.push(shared.filter.heir(sst, HeirBlock::Filter(at), blocks));
+            warm_blocks.push(shared.filter.warm_block(sst, HeirBlock::Filter(at), blocks));
         }
         Ok(())
     }

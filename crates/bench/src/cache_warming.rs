@@ -1,5 +1,5 @@
-//! `bench heat`: gets of data far larger than the cache, most of them of few rows, while all of it
-//! is compacted: what goes to disk right after a compaction, with and without heat inheritance.
+//! `bench cache-warming`: gets of data far larger than the cache, most of them of few rows, while all of it
+//! is compacted: what goes to disk right after a compaction, with and without cache warming.
 //!
 //! Two engines with the same rows take turns. A round updates random rows, flushes them, reads until
 //! the cache is warm, compacts everything while it goes on reading, and reads on. Steady turns
@@ -26,9 +26,9 @@ const FAMILY: FamilyId = FamilyId(1);
 /// Steps from a rank to its row, so that rows that are asked for often lie apart.
 const STEP: u64 = 0x9e37_79b1;
 
-/// Options of `bench heat`.
+/// Options of `bench cache-warming`.
 #[derive(Debug, Args)]
-pub(crate) struct HeatArgs {
+pub(crate) struct CacheWarmingArgs {
     /// Rows to load.
     #[arg(long, default_value_t = 2_000_000)]
     rows: u64,
@@ -91,7 +91,7 @@ enum Written {
 }
 
 /// Runs the benchmark.
-pub(crate) fn run(args: &HeatArgs) -> Result<(), AnyError> {
+pub(crate) fn run(args: &CacheWarmingArgs) -> Result<(), AnyError> {
     if [args.rows, args.times, args.updates, args.gets_a_write].contains(&0) {
         return Err("there are rows, a cache, updates and gets".into());
     }
@@ -126,14 +126,14 @@ pub(crate) fn run(args: &HeatArgs) -> Result<(), AnyError> {
 
 struct Side<'a> {
     engine: Engine,
-    args: &'a HeatArgs,
+    args: &'a CacheWarmingArgs,
     draw: SplitMix64,
     /// Questions of this round are those of the other side's.
     seed: u64,
 }
 
 impl<'a> Side<'a> {
-    fn open(args: &'a HeatArgs, dir: &Path, on: bool) -> Result<Self, AnyError> {
+    fn open(args: &'a CacheWarmingArgs, dir: &Path, on: bool) -> Result<Self, AnyError> {
         let bytes = args.rows * args.value_bytes as u64;
         let cache = usize::try_from(bytes / args.times)?.max(1 << 20);
         let options = Options {
@@ -271,16 +271,17 @@ mod tests {
     #[derive(Parser)]
     struct Cli {
         #[command(flatten)]
-        args: HeatArgs,
+        args: CacheWarmingArgs,
     }
 
     #[test]
     fn the_benchmark_runs_small() {
         for hot in ["apart", "together"] {
-            let args = ["heat", "--rows", "6000", "--gets", "500", "--rounds", "1", "--hot", hot];
+            let args =
+                ["cache-warming", "--rows", "6000", "--gets", "500", "--rounds", "1", "--hot", hot];
             run(&Cli::parse_from(args).args).unwrap();
         }
-        let args = ["heat", "--rows", "6000", "--rounds", "1", "--steady", "3000"];
+        let args = ["cache-warming", "--rows", "6000", "--rounds", "1", "--steady", "3000"];
         run(&Cli::parse_from(args).args).unwrap();
     }
 }

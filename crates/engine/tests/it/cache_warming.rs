@@ -72,7 +72,7 @@ fn metric(engine: &Engine, name: &str) -> u64 {
     engine.metrics().get(name).unwrap()
 }
 
-fn inherited(engine: &Engine) -> [u64; 3] {
+fn warmed(engine: &Engine) -> [u64; 3] {
     ["total", "bytes_total", "used_total"]
         .map(|what| metric(engine, &format!("cache_warmed_{what}")))
 }
@@ -96,13 +96,13 @@ fn what_was_hot_before_a_compaction_is_in_memory_after_it_and_what_was_cold_is_n
     let before = counted();
     engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert_eq!(counted(), before, "no read was counted");
-    let [blocks, bytes, used] = inherited(&engine);
+    let [blocks, bytes, used] = warmed(&engine);
     // Nine rows a block; the index and the filter beside them.
     assert!((100..150).contains(&blocks), "{blocks} blocks");
     assert!(bytes > blocks * 3000, "{bytes} bytes");
     assert_eq!(used, 0);
     assert_eq!(disk_reads(&engine, HOT), 0);
-    let [again, _, used] = inherited(&engine);
+    let [again, _, used] = warmed(&engine);
     assert_eq!(again, blocks);
     assert!(used + 4 >= blocks, "{used} of {blocks} were used");
     // A block each of nine rows, and what leads there.
@@ -116,7 +116,7 @@ fn switched_off_what_was_hot_is_read_again() {
     disk_reads(&engine, HOT);
     engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     assert!(disk_reads(&engine, HOT) > 100);
-    assert_eq!(inherited(&engine), [0; 3]);
+    assert_eq!(warmed(&engine), [0; 3]);
 }
 
 #[test]
@@ -128,12 +128,12 @@ fn blocks_of_the_inputs_leave_and_the_cache_keeps_to_its_size() {
             for round in 0..4 {
                 disk_reads(&engine, 0..ROWS);
                 disk_reads(&engine, HOT);
-                let before = inherited(&engine);
+                let before = warmed(&engine);
                 engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
-                let after = inherited(&engine);
+                let after = warmed(&engine);
                 assert!(after[0] > before[0], "round {round}");
                 let bytes = after[1] - before[1];
-                assert!(bytes <= cache_bytes_max as u64, "{bytes} bytes inherited");
+                assert!(bytes <= cache_bytes_max as u64, "{bytes} bytes warmed");
                 assert!(metric(&engine, "cache_bytes") <= cache_bytes_max as u64);
                 write(&engine, (0..ROWS).step_by(10).map(|number| (number, 1)));
             }
@@ -183,7 +183,7 @@ fn blocks_within_a_wide_row_inherit_by_column() {
     assert!(cold > 30, "{cold} blocks of columns that nobody had read");
 }
 
-/// Whichever read fails while blocks inherit, the compaction succeeds and every answer is right.
+/// Whichever read fails while blocks are warmed, the compaction succeeds and every answer is right.
 #[test]
 fn a_failed_read_costs_heat_and_nothing_else() {
     let mut failed_compactions = 0;

@@ -2,7 +2,7 @@
 //! run when they are due: what a server meets. Gets that follow the end of a compaction are also
 //! shown by themselves.
 
-use super::{FAMILY, Gets, HeatArgs, Side, TREE, Written, get, show};
+use super::{CacheWarmingArgs, FAMILY, Gets, Side, TREE, Written, get, show};
 use crate::AnyError;
 use crate::measure::Phase;
 use bench_core::{SplitMix64, print};
@@ -17,7 +17,7 @@ const LOOK: u64 = 100;
 const WARMING: u64 = 4;
 
 /// Returns the options that depend on the kind of turns.
-pub(super) fn options(args: &HeatArgs) -> Options {
+pub(super) fn options(args: &CacheWarmingArgs) -> Options {
     match args.steady {
         Some(_) => Options {
             memtable_bytes_max: args.memtable,
