@@ -4,7 +4,7 @@ use crate::measure::Phase;
 use base::checksum::xxh3;
 use bench_core::{KeyKind, SplitMix64, print, random_key};
 use clap::Args;
-use engine::batch::FrozenBatch;
+use engine::internals::FrozenBatch;
 use engine::internals::LogPosition;
 use engine::internals::RowCursor;
 use engine::internals::{Memtable, MemtableCursor};

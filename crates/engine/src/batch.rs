@@ -133,14 +133,14 @@ impl WriteBatch {
         let _ = self.push_entry(row, column, timestamp, Kind::Merge, &operand.encode());
     }
 
-    /// [`Self::put`] with a timestamp that is set later: see [`crate::Engine::write_timed`].
+    /// [`Self::put`] with a timestamp that is set later: see [`crate::Tree::write_timed`].
     pub fn put_timed(&mut self, row: &[u8], column: Column<'_>, value: &[u8]) {
         assert_eq!(column.scope, Scope::Column, "a cell lies in a column");
         let at = self.push_entry(row, column, Timestamp(0), Kind::Put, value);
         self.open_times.push(at);
     }
 
-    /// [`Self::merge`] with a timestamp that is set later: see [`crate::Engine::write_timed`].
+    /// [`Self::merge`] with a timestamp that is set later: see [`crate::Tree::write_timed`].
     pub fn merge_timed(&mut self, row: &[u8], column: Column<'_>, operand: Operand) {
         assert_eq!(column.scope, Scope::Column, "a cell lies in a column");
         let at = self.push_entry(row, column, Timestamp(0), Kind::Merge, &operand.encode());

@@ -1,8 +1,9 @@
 //! Parts of the engine that Stele's own tests, fuzz targets and benchmarks look into. No promise
 //! holds for them: they change at any time.
 
+pub use crate::batch::{BatchError, FrozenBatch, Mutation, Mutations, check_entry};
 pub use crate::cache::CacheFeatures;
-pub use crate::cell::{Entry, Kind};
+pub use crate::cell::{Entry, Kind, RangeTombstone};
 pub use crate::compaction::output_split::Splitter;
 pub use crate::compaction::pick::{
     Busy, Destination, L1Target, Plan, Work, is_full, pick, runs_max,

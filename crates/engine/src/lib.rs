@@ -157,14 +157,13 @@
 //!
 //! # What is stable
 //!
-//! The names at the root of this crate, and the modules that this page lists. The hidden module
-//! `internals` is for the tests, fuzz targets and benchmarks of Stele itself, and changes at any
-//! time. `docs/embedding.md` has the whole promise, files on disk included.
+//! The names at the root of this crate, and the modules that this page lists. Hidden modules, such
+//! as `internals`, are for Stele itself, and change at any time. `docs/embedding.md` has the whole promise, files on disk included.
 
 #![warn(missing_docs)]
 
 mod background;
-pub mod batch;
+mod batch;
 mod block_loads;
 mod cache;
 mod cell;
@@ -189,6 +188,7 @@ mod merge;
 pub mod merge_operator;
 pub mod metrics;
 mod options;
+#[doc(hidden)]
 pub mod owner;
 mod read;
 mod recovery;
@@ -201,14 +201,19 @@ mod tree;
 mod write;
 
 pub use base::env::Env;
-pub use batch::{OpenTimes, TimestampRange, WriteBatch};
+pub use batch::{
+    BATCH_BYTES_MAX, OpenTimes, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, TimestampRange,
+    VALUE_BYTES_MAX, WriteBatch,
+};
 pub use cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp, TreeId};
 pub use counters::histogram::HistogramReading;
 pub use engine::{Engine, Scan, Snapshot};
 pub use error::{Cause, Corruption, Error, Result};
 pub use ingest::sort::{RowSorter, SortOptions, SortedRows};
 pub use ingest::{IngestFiles, IngestOptions, SstWriter};
-pub use maintenance::{check, checkpoint, dump, repair};
+#[doc(hidden)]
+pub use maintenance::checkpoint;
+pub use maintenance::{check, dump, repair};
 pub use manifest::{Owner, StoreId};
 pub use merge_operator::{Operand, Operator};
 pub use metrics::Metrics;

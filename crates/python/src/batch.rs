@@ -2,7 +2,7 @@
 
 use crate::errors::invalid;
 use crate::read::{Timestamps, timestamp_range};
-use engine::batch::{BATCH_BYTES_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
+use engine::{BATCH_BYTES_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
 use engine::{Column, FamilyId, Operand, Operator, Timestamp};
 use parking_lot::Mutex;
 use pyo3::prelude::*;

@@ -3,7 +3,7 @@
 
 use base::env::Rng;
 use engine::RowRange;
-use engine::batch::TimestampRange;
+use engine::TimestampRange;
 use engine::merge_operator::{Operand, Operator};
 use engine::{FamilyId, Timestamp};
 

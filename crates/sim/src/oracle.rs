@@ -7,8 +7,9 @@
 //! 2. `durable` never exceeds `last`.
 
 use engine::OwnedCell;
-use engine::batch::{Mutation, WriteBatch};
+use engine::WriteBatch;
 use engine::internals::Entry;
+use engine::internals::Mutation;
 use engine::internals::{Model, OwnedEntry, OwnedRow};
 use engine::{Direction, RowRange, ScanRequest};
 use engine::{Engine, Error, Result, Snapshot};

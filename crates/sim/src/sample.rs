@@ -9,7 +9,7 @@ use crate::workload::{self, Step, small_options};
 use base::checksum::crc32c;
 use base::env::Rng;
 use engine::IngestOptions;
-use engine::batch::WriteBatch;
+use engine::WriteBatch;
 use engine::internals::OwnedRow;
 use engine::{Column, FamilyId, Timestamp, TreeId};
 use engine::{Compression, Durability, FilterGranularity, Options, TreeOptions};

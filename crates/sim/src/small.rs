@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::workload::{self, Step};
 use base::env::Rng;
 use engine::RowRange;
-use engine::batch::WriteBatch;
+use engine::WriteBatch;
 use engine::internals::ReadPath;
 use engine::internals::Shape;
 use engine::{BackgroundRate, Durability, Options};

@@ -7,7 +7,7 @@
 use crate::names;
 use base::env::Rng;
 use engine::IngestOptions;
-use engine::batch::WriteBatch;
+use engine::WriteBatch;
 use engine::{Column, TreeId};
 use engine::{Columns, Direction, QualifierRange, RowRange, ScanRequest};
 use engine::{Compression, Durability, FilterGranularity, Options, TreeOptions};

@@ -6,10 +6,10 @@ use crate::names::{
     self, GROUP, Place, QUALIFIERS, SUMS, Spot, TIMESTAMPS, WIDE_QUALIFIERS, key, qualifier,
 };
 use base::env::Rng;
-use engine::batch::{TimestampRange, WriteBatch};
 use engine::merge_operator::{Operand, Operator};
 use engine::{Column, FamilyId, Timestamp};
 use engine::{IngestFiles, SstWriter};
+use engine::{TimestampRange, WriteBatch};
 
 /// What batches are drawn for.
 #[derive(Debug, Clone, Copy)]
@@ -351,7 +351,9 @@ mod tests {
             if batch.ingested {
                 ingests += 1;
                 for mutation in encoded.mutations(SequenceNumber(sequence)) {
-                    let engine::batch::Mutation::Entry { row, entry } = mutation else { panic!() };
+                    let engine::internals::Mutation::Entry { row, entry } = mutation else {
+                        panic!()
+                    };
                     model.add(row, OwnedEntry::copy_of(&entry));
                 }
             } else {

@@ -13,7 +13,7 @@
 
 use crate::batch::{Batch, Field};
 use crate::names::{GROUP, Place, SUMS, Spot, qualifier, qualifier_number, version};
-use engine::batch::TimestampRange;
+use engine::TimestampRange;
 use engine::internals::Wanted;
 use engine::{Column, FamilyId, Timestamp};
 use engine::{Columns, Direction, ScanRequest};

@@ -3,7 +3,7 @@
 use crate::ledger::{CellState, Expected, Possible, Question, Sighting, Window};
 use crate::names::{Spot, qualifier};
 use base::testing::block_on;
-use engine::batch::TimestampRange;
+use engine::TimestampRange;
 use engine::{ColumnOf, Engine, RowEnd, RowSelection, Snapshot};
 use engine::{Columns, Direction, RowRange, ScanRequest};
 use engine::{FamilyId, Timestamp};

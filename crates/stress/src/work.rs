@@ -10,7 +10,7 @@ use crate::plan::Run;
 use crate::report::Tally;
 use base::env::{Clock, Env, FileSystem, Rng, SystemClock};
 use engine::Options;
-use engine::batch::TimestampRange;
+use engine::TimestampRange;
 use engine::check::check_dir;
 use engine::{Columns, Direction, QualifierRange, RowRange, ScanRequest};
 use engine::{Engine, IngestOptions};

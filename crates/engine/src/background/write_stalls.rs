@@ -41,6 +41,10 @@ fn wait_under_pressure(shared: &Arc<Shared>, tree: &Arc<TreeState>, bytes: u64) 
             return Err(Error::Closed);
         }
         shared.health.check()?;
+        // Nothing will make room in it any more.
+        if tree.is_gone() {
+            return Err(Error::UnknownTree(tree.id));
+        }
         let pressure = throttle::pressure_of(shared, tree);
         if pressure >= STOP {
             shared.counters.write_stalls.fetch_add(u64::from(!stopped), Ordering::Relaxed);

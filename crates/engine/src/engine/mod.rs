@@ -17,7 +17,7 @@ use crate::recovery::owner_of_contents::told_by_contents;
 use crate::request::{RowRange, ScanRequest};
 use crate::state::ownership::{Ownership, SCHEMA};
 use crate::state::running_compactions::RunningCompaction;
-use crate::state::{Handle, Shared};
+use crate::state::{Handle, LOOK_AGAIN, Shared};
 use base::env::Env;
 use std::path::Path;
 use std::sync::Arc;
@@ -82,15 +82,30 @@ impl Engine {
         self.tree(tree)
     }
 
-    /// Returns the tree if it exists, whatever its options are, and creates it otherwise.
-    pub fn tree_or_create(&self, tree: TreeId, options: TreeOptions) -> Result<Tree> {
-        match self.tree(tree) {
-            Err(Error::UnknownTree(_)) => self.create_tree(tree, options),
-            found => found,
+    /// Returns the tree if it exists, whatever its options are, and creates it otherwise; threads may
+    /// do so at the same time. `InvalidArgument` if a tree of this id was dropped.
+    pub fn tree_or_create(&self, id: TreeId, options: TreeOptions) -> Result<Tree> {
+        loop {
+            match self.tree(id) {
+                Err(Error::UnknownTree(_)) => {}
+                found => return found,
+            }
+            match self.create_tree(id, options.clone()) {
+                // Another thread was faster, and its tree will be there in a moment.
+                Err(Error::InvalidArgument(_)) if self.is_in_manifest(id) => {
+                    self.shared().pause(LOOK_AGAIN);
+                }
+                created => return created,
+            }
         }
     }
 
-    /// Drops a tree and all it holds. Durable when it returns; open scans go on.
+    fn is_in_manifest(&self, id: TreeId) -> bool {
+        self.shared().manifest.state().trees.get(&id).is_some()
+    }
+
+    /// Drops a tree and all it holds. Durable when it returns; open scans go on. They, and handles
+    /// of the tree, keep its files on disk for as long as they live.
     pub fn drop_tree(&self, tree: TreeId) -> Result<()> {
         self.shared().check_owner()?;
         crate::state::tree_ddl::drop_tree(self.shared(), tree)
@@ -119,7 +134,7 @@ impl Engine {
     }
 
     /// The time of the newest commit, in microseconds since the epoch: not below any time that a
-    /// commit carried ([`Self::write_timed`]) or that was noted ([`Self::note_commit_micros`]), and
+    /// commit carried ([`Tree::write_timed`]) or that was noted ([`Self::note_commit_micros`]), and
     /// kept from one open to the next, whatever the clock does. 0 if nothing was ever committed.
     pub fn commit_micros(&self) -> u64 {
         self.shared().commits.commit_time()

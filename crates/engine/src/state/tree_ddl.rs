@@ -51,6 +51,8 @@ pub(crate) fn drop_tree(shared: &Shared, id: TreeId) -> Result<()> {
         shared.obsolete.add(tree.view().ssts().cloned());
     }
     drop(tree);
+    // Writers that wait for room in it look again.
+    shared.progressed.notify_all();
     shared.obsolete.collect();
     shared.retire_log();
     Ok(())

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How far times that writers set ([`crate::Engine::write_timed`]) may run ahead of the clock, in
+/// How far times that writers set ([`crate::Tree::write_timed`]) may run ahead of the clock, in
 /// microseconds: ten minutes. They keep to it themselves; who repairs a store relies on it.
 pub const TIMES_AHEAD_MICROS_MAX: i64 = 600_000_000;
 

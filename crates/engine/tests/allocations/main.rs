@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use engine::batch::WriteBatch;
+use engine::WriteBatch;
 use engine::internals::LogPosition;
 use engine::internals::Memtable;
 use engine::internals::{Budget, Use};

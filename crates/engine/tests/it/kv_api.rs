@@ -5,19 +5,20 @@
 use engine::{
     Answer, BackgroundRate, Cause, Cell, Column, ColumnOf, Columns, CompactionReason, Compression,
     Corruption, Deferred, Direction, Durability, ElisionPolicy, ElisionRules, Engine, Env, Error,
-    FamilyId, FilterGranularity, GetPipeline, HistogramReading, IngestFiles, IngestOptions,
-    Metrics, Operand, Operator, Options, OwnedCell, Owner, QualifierRange, Result, RowEnd,
-    RowRange, RowReads, RowSelection, RowSorter, RunningCompaction, Scan, ScanRequest, Scope,
-    SequenceNumber, Snapshot, SortOptions, SortedRows, SstWriter, StoreId, Timestamp,
-    TimestampRange, Tree, TreeId, TreeOptions, Verdict, WriteBatch,
+    FamilyId, FilterGranularity, FoundCell, GetPipeline, HistogramReading, IngestFiles,
+    IngestOptions, Metrics, OpenTimes, Operand, Operator, Options, OwnedCell, Owner,
+    QualifierRange, Result, RowEnd, RowRange, RowReads, RowSelection, RowSorter, RunningCompaction,
+    Scan, ScanRequest, Scope, SequenceNumber, Snapshot, SortOptions, SortedRows, SstWriter,
+    StoreId, TIMES_AHEAD_MICROS_MAX, Timestamp, TimestampRange, Tree, TreeId, TreeOptions, Verdict,
+    WriteBatch,
 };
 #[allow(unused_imports, reason = "that they are there is the test")]
 use engine::{
-    batch::{BATCH_BYTES_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX},
-    check::check_dir,
+    BATCH_BYTES_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX,
+    check::{Finding, Progress, Report, TreeReading, check_dir, read_tree},
     dump::{DumpOptions, dump_dir, dump_file},
     kv::{Kv, KvBatch, KvGetPipeline, KvRange, KvScan, KvSortedWriter},
-    repair::{RepairReport, repair_dir},
+    repair::{Loss, Lost, RepairReport, repair_dir},
 };
 
 fn shared_by_threads<T: Send + Sync + Clone>() {}

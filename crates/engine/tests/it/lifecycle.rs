@@ -1,6 +1,8 @@
 //! Opening, closing, and what is refused.
 
 use crate::support::{TREE, collect, open, small};
+use base::env::task::Job;
+use base::env::{Env, Tasks};
 use engine::{
     Column, Engine, Error, FamilyId, Options, ScanRequest, Timestamp, TreeId, TreeOptions,
     WriteBatch,
@@ -8,6 +10,8 @@ use engine::{
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 fn put(row: &[u8], value: &[u8]) -> WriteBatch {
     let mut batch = WriteBatch::new();
@@ -149,4 +153,55 @@ fn segments_that_a_kill_left_behind_go_with_the_next_open() {
         300
     );
     engine.close().unwrap();
+}
+
+/// Background work that never begins.
+struct Idle;
+
+impl Tasks for Idle {
+    fn submit(&self, _: Job) {}
+
+    fn submit_later(&self, _: Duration, _: Job) {}
+
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn help(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn writers_that_wait_for_room_in_a_tree_are_told_when_it_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env { tasks: Arc::new(Idle), ..Env::real(1) };
+    let engine = Engine::open_with_env(env, dir.path(), small()).unwrap();
+    let tree = engine.create_tree(TREE, TreeOptions::default()).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(b"row", Column::of(FamilyId(1), b"q"), Timestamp(0), &[7; 4 << 10]);
+    let stalls = || engine.metrics().get("write_stalls_total").unwrap();
+    let told = std::thread::scope(|threads| {
+        let writer = threads.spawn(|| (0..10_000).find_map(|_| tree.write(&batch).err()));
+        crate::support::eventually("a writer waits for a flush", || stalls() > 0);
+        engine.drop_tree(TREE).unwrap();
+        writer.join().unwrap()
+    });
+    assert!(matches!(told, Some(Error::UnknownTree(TREE))), "{told:?}");
+}
+
+#[test]
+fn threads_that_want_the_same_tree_get_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path(), small());
+    for id in (1..20).map(TreeId) {
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| engine.tree_or_create(id, TreeOptions::default()).unwrap());
+            }
+        });
+    }
+    engine.drop_tree(TreeId(3)).unwrap();
+    let again = engine.tree_or_create(TreeId(3), TreeOptions::default());
+    assert!(matches!(again, Err(Error::InvalidArgument(_))), "{again:?}");
 }

@@ -4,12 +4,13 @@
 use super::{Act, Case, What};
 use crate::workload::Step;
 use engine::Options;
-use engine::batch::{Mutation, TimestampRange, WriteBatch};
 use engine::internals::Kind;
+use engine::internals::Mutation;
 use engine::internals::ReadPath;
 use engine::internals::Shape;
 use engine::merge_operator::Operand;
 use engine::{SequenceNumber, Timestamp};
+use engine::{TimestampRange, WriteBatch};
 use std::fmt::Write as _;
 
 /// The smallest case found that `fails`, as `case` does, within about `tries` tries.

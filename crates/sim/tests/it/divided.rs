@@ -7,7 +7,7 @@ use crate::every_call::Histories;
 use crate::power_loss::survive_in;
 use base::env::Rng;
 use base::env::sim::{Call, Fault};
-use engine::batch::TimestampRange;
+use engine::TimestampRange;
 use engine::{Column, FamilyId, RowRange, ScanRequest, Timestamp, TreeId, WriteBatch};
 use engine::{Columns, Direction};
 use engine::{Compression, Durability, TreeOptions};

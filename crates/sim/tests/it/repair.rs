@@ -10,10 +10,11 @@ use base::env::fs::FileSystem;
 use base::env::sim::{Fault, FaultPoint};
 
 use base::env::Rng;
-use engine::batch::{FrozenBatch, Mutation, WriteBatch};
+use engine::WriteBatch;
 use engine::check::check_dir;
 use engine::internals::LogReader;
 use engine::internals::OwnedRow;
+use engine::internals::{FrozenBatch, Mutation};
 use engine::repair::{Lost, RepairReport, repair_dir};
 use engine::{Column, FamilyId, Timestamp, TreeId};
 use engine::{ColumnOf, Engine, Error, RowRange, SequenceNumber};

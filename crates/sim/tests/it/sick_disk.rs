@@ -4,7 +4,7 @@
 use base::env::Rng;
 use base::env::sim::{Fault, FaultPoint};
 use engine::Durability;
-use engine::batch::WriteBatch;
+use engine::WriteBatch;
 use engine::{Column, Error, FamilyId, Timestamp};
 use sim::machine::Machine;
 use sim::oracle::Trouble;

@@ -308,7 +308,7 @@ impl GetPipeline {
 
 impl std::fmt::Debug for GetPipeline {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InFlightGets").field("in_flight", &self.in_flight()).finish_non_exhaustive()
+        f.debug_struct("GetPipeline").field("in_flight", &self.in_flight()).finish_non_exhaustive()
     }
 }
 
