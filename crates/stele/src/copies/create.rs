@@ -4,6 +4,7 @@
 //! nothing is sent twice.
 
 use super::args::{CreateArgs, StoreArgs};
+use super::data_dir::DataDir;
 use super::place::{self, Left, Note, Place, left_over};
 use super::server::Server;
 use super::{checkpoint, progress};
@@ -15,7 +16,7 @@ use base::env::{Clock, Env, SystemClock};
 use engine::checkpoint::{Copied, contents, store_id};
 use serde_json::json;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// A store to back up.
@@ -24,10 +25,10 @@ enum Store {
     Closed,
 }
 
-pub(super) fn create(args: &CreateArgs, store: &StoreArgs) -> Result<ExitCode> {
+pub(super) fn create(args: &CreateArgs, destination: &StoreArgs) -> Result<ExitCode> {
     let created = super::run(async {
-        let to = store.open(&args.to, Missing::Create)?;
         let (store, data_dir) = find(&args.source).await?;
+        let to = destination.open(&args.to, Missing::Create)?;
         let env = Env::real(1);
         let place = match resumed(args, &env, &to, &data_dir).await? {
             Some(place) => place,
@@ -51,9 +52,9 @@ pub(super) fn create(args: &CreateArgs, store: &StoreArgs) -> Result<ExitCode> {
 }
 
 /// The store that `source` names, and its directory.
-async fn find(source: &str) -> Result<(Store, PathBuf)> {
+async fn find(source: &str) -> Result<(Store, DataDir)> {
     let Some(server) = Server::of(source) else {
-        return Ok((Store::Closed, std::path::absolute(source)?));
+        return Ok((Store::Closed, DataDir::closed(std::path::absolute(source)?)?));
     };
     let data_dir = server.data_dir().await?.data_dir;
     if !data_dir.is_dir() {
@@ -64,7 +65,7 @@ async fn find(source: &str) -> Result<(Store, PathBuf)> {
         ))
         .into());
     }
-    Ok((Store::Open(server), data_dir))
+    Ok((Store::Open(server), DataDir::served(data_dir)?))
 }
 
 /// The checkpoint of an interrupted backup to the same destination, unless a new one is wanted. Those
@@ -73,12 +74,14 @@ async fn resumed(
     args: &CreateArgs,
     env: &Env,
     to: &Destination,
-    data_dir: &Path,
+    data_dir: &DataDir,
 ) -> Result<Option<Place>> {
     let (mut found, here): (Option<Place>, _) = (None, to.to_string());
     for left in left_over(&*env.fs, data_dir, &mut say)? {
         let place = match left {
-            Left::InUse(id, Some(note)) if note.to == here => return Err(busy(data_dir, &id)),
+            Left::InUse(id, Some(note)) if note.to == here => {
+                return Err(busy(data_dir.path(), &id));
+            }
             // It is of a backup to elsewhere, or of one that begins.
             Left::InUse(..) => continue,
             Left::Free(place) => place,
@@ -93,7 +96,7 @@ async fn resumed(
             continue;
         }
         if place.dir().exists() && place.lock(&*env.fs).is_none() {
-            return Err(busy(data_dir, id));
+            return Err(busy(data_dir.path(), id));
         }
         let given_up = backup::is_given_up(to, id).await.map_err(super::failure)?;
         if given_up {
@@ -124,13 +127,13 @@ fn busy(data_dir: &Path, id: &BackupId) -> anyhow::Error {
 }
 
 /// Makes a checkpoint for a new backup.
-async fn begin(env: &Env, store: &Store, data_dir: &Path, to: &Destination) -> Result<Place> {
+async fn begin(env: &Env, store: &Store, data_dir: &DataDir, to: &Destination) -> Result<Place> {
     let taken_micros = SystemClock.now_micros();
     let random = env.fs.unique().context("could not draw a random number")? as u32;
     let id = backup::next_id(to, taken_micros, random).await.map_err(super::failure)?;
     if let Store::Closed = store {
         // Refused before anything is written, if it is in use or no data directory.
-        let named = store_id(env, data_dir);
+        let named = store_id(env, data_dir.path());
         named.map_err(|error| {
             ConfigError(format!(
                 "{error}; for a running server, pass its HTTP address, e.g. http://127.0.0.1:8087"
@@ -144,7 +147,7 @@ async fn begin(env: &Env, store: &Store, data_dir: &Path, to: &Destination) -> R
             let wanted = Wanted::ForBackup(place.id.to_string());
             server.checkpoint(&wanted).await.map(drop)
         }
-        Store::Closed => checkpoint::copy(data_dir, &place.dir(), Copied::SameStore),
+        Store::Closed => checkpoint::copy(data_dir.path(), &place.dir(), Copied::SameStore),
     };
     if let Err(error) = made {
         let _ = place.remove();

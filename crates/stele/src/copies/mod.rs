@@ -4,6 +4,7 @@
 mod args;
 mod checkpoint;
 mod create;
+mod data_dir;
 mod manage;
 pub(crate) mod place;
 mod progress;

@@ -6,7 +6,10 @@
 //! 2. Whoever makes the backup holds `checkpoints/ID.lock` from before there is anything else until
 //!    nothing of it is left. What nobody holds, nobody makes: it is gone on with, or removed.
 //! 3. A checkpoint without a note that reads is of no use to anybody, and is removed too.
+//! 4. All of it belongs to the user of the store: each thing that the caller makes is given away before
+//!    anything is made in it (invariant 1 of data_dir.rs).
 
+use super::data_dir::DataDir;
 use anyhow::{Context, Result};
 use backup::BackupId;
 use base::env::{Env, FileSystem};
@@ -37,7 +40,7 @@ pub(super) struct Note {
 pub(super) struct Place {
     pub(super) id: BackupId,
     pub(super) note: Note,
-    data_dir: PathBuf,
+    data_dir: DataDir,
     _held: Lock,
 }
 
@@ -66,36 +69,39 @@ impl Place {
     /// Says where the checkpoint of `id` will go, before it is made.
     pub(super) fn begin(
         fs: &dyn FileSystem,
-        data_dir: &Path,
+        data_dir: &DataDir,
         id: BackupId,
         note: Note,
     ) -> Result<Self> {
-        let path = file(data_dir, &id, NOTE);
+        let path = file(data_dir.path(), &id, NOTE);
         let write = || {
-            let parent = data_dir.join(CHECKPOINTS);
+            let parent = data_dir.path().join(CHECKPOINTS);
             std::fs::create_dir_all(&parent)?;
-            let held = fs.lock(&file(data_dir, &id, LOCK))?;
-            let fresh = file(data_dir, &id, NEW_NOTE);
-            let mut written = File::create(&fresh)?;
+            data_dir.give(&parent)?;
+            let held = hold(fs, data_dir, &file(data_dir.path(), &id, LOCK))?;
+            let fresh = file(data_dir.path(), &id, NEW_NOTE);
+            // `create_new` follows no link that another user put there.
+            let mut written = File::create_new(&fresh)?;
             written.write_all(&serde_json::to_vec(&note)?)?;
+            data_dir.give(&fresh)?;
             written.sync_all()?;
             std::fs::rename(&fresh, &path)?;
             fs.sync_dir(&parent)?;
-            fs.sync_dir(data_dir)?;
+            fs.sync_dir(data_dir.path())?;
             std::io::Result::Ok(held)
         };
         let held = write().with_context(|| format!("could not write {}", path.display()))?;
-        Ok(Self { id, note, data_dir: data_dir.to_owned(), _held: held })
+        Ok(Self { id, note, data_dir: data_dir.clone(), _held: held })
     }
 
     /// The checkpoint.
     pub(super) fn dir(&self) -> PathBuf {
-        directory(&self.data_dir, &self.id)
+        directory(self.data_dir(), &self.id)
     }
 
     /// The data directory that it is of.
     pub(super) fn data_dir(&self) -> &Path {
-        &self.data_dir
+        self.data_dir.path()
     }
 
     /// Returns whether the checkpoint was made to its end.
@@ -105,12 +111,12 @@ impl Place {
 
     /// Holds the checkpoint as a data directory: nobody opens it. `None` if somebody did.
     pub(super) fn lock(&self, fs: &dyn FileSystem) -> Option<Lock> {
-        fs.lock(&self.dir().join("LOCK")).ok()
+        hold(fs, &self.data_dir, &self.dir().join("LOCK")).ok()
     }
 
     /// Removes the checkpoint, whose backup is finished or given up.
     pub(super) fn remove(self) -> Result<()> {
-        remove(&self.data_dir, &self.id)
+        remove(self.data_dir(), &self.id)
     }
 
     /// Reads all of the checkpoint, as `stele check` does.
@@ -121,6 +127,13 @@ impl Place {
             Some(finding) => Err(anyhow::anyhow!("{finding}; {}", finding.advice)),
         }
     }
+}
+
+/// Takes the lock at `path`, which the caller may be the first to make.
+fn hold(fs: &dyn FileSystem, data_dir: &DataDir, path: &Path) -> std::io::Result<Lock> {
+    let held = fs.lock(path)?;
+    data_dir.give(path)?;
+    Ok(held)
 }
 
 /// Removes all of the checkpoint of `id`, whose lock is held.
@@ -140,16 +153,17 @@ fn remove(data_dir: &Path, id: &BackupId) -> Result<()> {
 /// The checkpoints in `data_dir`, oldest first. One without a note is removed, and told of to `say`.
 pub(super) fn left_over(
     fs: &dyn FileSystem,
-    data_dir: &Path,
+    data_dir: &DataDir,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<Left>> {
     let mut left = Vec::new();
-    for id in ids(&data_dir.join(CHECKPOINTS))? {
+    let path = data_dir.path();
+    for id in ids(&path.join(CHECKPOINTS))? {
         let note = || -> Option<Note> {
-            serde_json::from_slice(&std::fs::read(file(data_dir, &id, NOTE)).ok()?).ok()
+            serde_json::from_slice(&std::fs::read(file(path, &id, NOTE)).ok()?).ok()
         };
-        let lock = file(data_dir, &id, LOCK);
-        let held = match fs.lock(&lock) {
+        let lock = file(path, &id, LOCK);
+        let held = match hold(fs, data_dir, &lock) {
             Ok(held) => held,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let note = note();
@@ -162,14 +176,14 @@ pub(super) fn left_over(
         };
         // Read under the lock: who had it may have finished.
         if let Some(note) = note() {
-            left.push(Left::Free(Place { id, note, data_dir: data_dir.to_owned(), _held: held }));
+            left.push(Left::Free(Place { id, note, data_dir: data_dir.clone(), _held: held }));
             continue;
         }
-        let dir = directory(data_dir, &id);
+        let dir = directory(path, &id);
         if dir.exists() {
             say(&format!("removing {}: the destination of its backup is unknown", dir.display()));
         }
-        remove(data_dir, &id)?;
+        remove(path, &id)?;
     }
     Ok(left)
 }
@@ -196,9 +210,15 @@ fn ids(dir: &Path) -> Result<BTreeSet<BackupId>> {
 mod tests {
     use super::*;
     use base::env::RealFileSystem;
+    use rustix::process::geteuid;
+    use std::os::unix::fs::{MetadataExt, chown};
+
+    fn data_dir(root: &Path) -> DataDir {
+        DataDir::served(root.to_owned()).unwrap()
+    }
 
     fn free(root: &Path) -> Vec<Place> {
-        let left = left_over(&RealFileSystem, root, &mut |_| ()).unwrap();
+        let left = left_over(&RealFileSystem, &data_dir(root), &mut |_| ()).unwrap();
         let free = |left| match left {
             Left::Free(place) => Some(place),
             Left::InUse(..) => None,
@@ -208,7 +228,8 @@ mod tests {
 
     fn begin(root: &Path, number: u32) -> Place {
         let note = Note { to: "s3://bucket/x".into(), taken_micros: 5 };
-        Place::begin(&RealFileSystem, root, BackupId::new(5_000_000, number), note).unwrap()
+        Place::begin(&RealFileSystem, &data_dir(root), BackupId::new(5_000_000, number), note)
+            .unwrap()
     }
 
     #[test]
@@ -238,7 +259,7 @@ mod tests {
     fn a_checkpoint_that_somebody_is_at_work_with_is_in_use_from_its_beginning() {
         let root = tempfile::tempdir().unwrap();
         let place = begin(root.path(), 1);
-        let left = left_over(&RealFileSystem, root.path(), &mut |_| ()).unwrap();
+        let left = left_over(&RealFileSystem, &data_dir(root.path()), &mut |_| ()).unwrap();
         assert!(matches!(&left[..], [Left::InUse(id, Some(_))] if *id == place.id));
         drop(place);
         assert_eq!(free(root.path()).len(), 1);
@@ -260,11 +281,72 @@ mod tests {
             }
         }
         let mut said = Vec::new();
-        let left = left_over(&RealFileSystem, root.path(), &mut |line| said.push(line.to_owned()));
+        let left = left_over(&RealFileSystem, &data_dir(root.path()), &mut |line| {
+            said.push(line.to_owned())
+        });
         assert!(left.unwrap().is_empty());
         for dir in dirs {
             assert!(!dir.exists());
             assert!(said.iter().any(|line| line.contains(dir.to_str().unwrap())), "{said:?}");
         }
+    }
+
+    /// Users of the test, by number; neither needs to have a name.
+    const SERVER: u32 = 65_534;
+    const SERVERS_GROUP: u32 = 65_533;
+
+    fn assert_servers(path: &Path) {
+        let found = std::fs::symlink_metadata(path).unwrap();
+        assert_eq!((found.uid(), found.gid()), (SERVER, SERVERS_GROUP), "{}", path.display());
+    }
+
+    #[test]
+    fn all_that_root_makes_belongs_to_the_user_of_the_server() {
+        if !geteuid().is_root() {
+            eprintln!("skipped: only root gives files away");
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let current = root.path().join("CURRENT");
+        std::fs::write(&current, "x").unwrap();
+        chown(&current, Some(SERVER), Some(SERVERS_GROUP)).unwrap();
+        let checkpoints = root.path().join(CHECKPOINTS);
+        // An older program left the directory as root's, and the server could not write to it.
+        std::fs::create_dir(&checkpoints).unwrap();
+        for round in 1..=2 {
+            let place = begin(root.path(), round);
+            std::fs::create_dir(place.dir()).unwrap();
+            let held = place.lock(&RealFileSystem).unwrap();
+            assert_servers(&place.dir().join("LOCK"));
+            drop(held);
+            for end in [LOCK, NOTE] {
+                assert_servers(&file(root.path(), &place.id, end));
+            }
+            assert_servers(&checkpoints);
+            let (lock, id) = (file(root.path(), &place.id, LOCK), place.id.clone());
+            drop(place);
+            // The lock of a resumed backup is the server's too.
+            std::fs::remove_file(&lock).unwrap();
+            let found = free(root.path()).pop().unwrap();
+            assert_eq!(found.id, id);
+            assert_servers(&lock);
+            found.remove().unwrap();
+            std::fs::remove_dir(&checkpoints).unwrap();
+        }
+    }
+
+    #[test]
+    fn root_is_refused_a_closed_store_of_another_user() {
+        if !geteuid().is_root() {
+            eprintln!("skipped: only root gives files away");
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let current = root.path().join("CURRENT");
+        std::fs::write(&current, "x").unwrap();
+        DataDir::closed(root.path().to_owned()).unwrap();
+        chown(&current, Some(SERVER), Some(SERVERS_GROUP)).unwrap();
+        let refused = DataDir::closed(root.path().to_owned()).unwrap_err();
+        assert!(refused.is::<crate::config::ConfigError>(), "{refused}");
     }
 }
