@@ -13,7 +13,7 @@ use std::ops::Bound;
 use table::mutate::{Modify, WriteTime};
 use table::{
     Direction, Error, KeyRange, ReadModifyWriteRule, ReadRows, Result, Row, RowMutation,
-    RowMutations, RowSet, Timestamp, TimestampRange,
+    RowMutations, RowSet, TimestampRange,
 };
 
 /// Converts the request of a `ReadRows` call.
@@ -87,7 +87,7 @@ fn mutation(wire: data::Mutation) -> Result<RowMutation> {
         Wire::DeleteFromColumn(delete) => RowMutation::DeleteFromColumn {
             family: delete.family_name,
             qualifier: delete.column_qualifier,
-            range: delete.time_range.map_or(TimestampRange::ALL, timestamp_range),
+            range: delete.time_range.map_or(TimestampRange::ALL, filter::timestamp_range),
         },
         Wire::DeleteFromFamily(delete) => {
             RowMutation::DeleteFromFamily { family: delete.family_name }
@@ -107,15 +107,6 @@ fn raw_timestamp(field: &'static str, value: Option<data::Value>) -> Result<Writ
     match value.and_then(|value| value.kind) {
         Some(Kind::RawTimestampMicros(micros)) => Ok(WriteTime::from_micros(micros)),
         _ => Err(Error::invalid(field, "must be a raw_timestamp_micros")),
-    }
-}
-
-/// A range of timestamps; 0 stands for no bound at either end.
-pub(crate) fn timestamp_range(wire: data::TimestampRange) -> TimestampRange {
-    let bound = |micros: i64| (micros != 0).then_some(Timestamp(micros));
-    TimestampRange {
-        start: bound(wire.start_timestamp_micros).unwrap_or(Timestamp::MIN),
-        end: bound(wire.end_timestamp_micros),
     }
 }
 

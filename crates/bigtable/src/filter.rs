@@ -5,12 +5,11 @@
 use crate::api::data;
 use crate::api::data::row_filter::Filter as Wire;
 use crate::api::data::{column_range, value_range};
-use crate::convert;
 use prost::Message;
 use std::ops::Bound;
 use table::filter::{ColumnRange, Condition, ValueRange};
 use table::limits::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, check_len};
-use table::{Error, Result, RowFilter};
+use table::{Error, Result, RowFilter, Timestamp, TimestampRange};
 
 /// The filter in `field`. An empty message filters nothing.
 pub(crate) fn optional(
@@ -21,6 +20,15 @@ pub(crate) fn optional(
     // Decoding bounds the nesting, so that this walk and the drop of `wire` are safe.
     check_len(field, wire.encoded_len(), FILTER_BYTES_MAX)?;
     nested(wire, FILTER_DEPTH_MAX).map(Some).map_err(|error| error.within(field))
+}
+
+/// A range of timestamps; 0 stands for no bound at either end.
+pub(crate) fn timestamp_range(wire: data::TimestampRange) -> TimestampRange {
+    let bound = |micros: i64| (micros != 0).then_some(Timestamp(micros));
+    TimestampRange {
+        start: bound(wire.start_timestamp_micros).unwrap_or(Timestamp::MIN),
+        end: bound(wire.end_timestamp_micros),
+    }
 }
 
 /// Converts a filter that may nest at most `depth` deep.
@@ -44,9 +52,7 @@ fn nested(wire: data::RowFilter, depth: usize) -> Result<RowFilter> {
         Wire::FamilyNameRegexFilter(pattern) => RowFilter::FamilyNameRegex(pattern),
         Wire::ColumnQualifierRegexFilter(pattern) => RowFilter::ColumnQualifierRegex(pattern),
         Wire::ColumnRangeFilter(range) => RowFilter::ColumnRange(column_range(range)),
-        Wire::TimestampRangeFilter(range) => {
-            RowFilter::TimestampRange(convert::timestamp_range(range))
-        }
+        Wire::TimestampRangeFilter(range) => RowFilter::TimestampRange(timestamp_range(range)),
         Wire::ValueRegexFilter(pattern) => RowFilter::ValueRegex(pattern),
         Wire::ValueRangeFilter(range) => RowFilter::ValueRange(value_range(range)),
         Wire::CellsPerRowOffsetFilter(count) => RowFilter::CellsPerRowOffset(count),

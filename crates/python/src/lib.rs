@@ -22,6 +22,7 @@ mod errors;
 mod handle;
 mod load;
 mod open;
+mod options;
 mod read;
 mod tree;
 

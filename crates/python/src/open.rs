@@ -1,16 +1,15 @@
 //! The class `Engine`: opening with options by name, trees, and what concerns all of them.
 
-use crate::errors::invalid;
 use crate::handle::Handle;
 use crate::load::IngestFiles;
+use crate::options::{DurabilityArgument, granularity};
 use crate::read::Snapshot;
 use crate::tree::Tree;
-use engine::{Compression, Durability, FilterGranularity, Options, TreeId, TreeOptions};
+use engine::{Options, TreeId, TreeOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// An open data directory. Close it, or use it in a `with` statement.
 ///
@@ -20,50 +19,6 @@ use std::time::Duration;
 pub(crate) struct Engine {
     pub(crate) handle: Arc<Handle>,
     path: PathBuf,
-}
-
-/// When an acknowledged write is on disk: a name, or seconds between syncs.
-#[derive(FromPyObject)]
-enum DurabilityArgument {
-    Named(String),
-    Seconds(f64),
-}
-
-impl DurabilityArgument {
-    fn value(self) -> PyResult<Durability> {
-        match self {
-            Self::Named(name) if name == "sync" => Ok(Durability::Sync),
-            Self::Named(name) if name == "none" => Ok(Durability::None),
-            Self::Named(name) => Err(invalid(format!(
-                "invalid durability {name:?}; use sync, none or a number of seconds"
-            ))),
-            Self::Seconds(seconds) => {
-                Duration::try_from_secs_f64(seconds).map(Durability::Interval).map_err(|error| {
-                    invalid(format!("invalid durability of {seconds} seconds: {error}"))
-                })
-            }
-        }
-    }
-}
-
-pub(crate) fn compression(name: &str) -> PyResult<Compression> {
-    match name {
-        "none" => Ok(Compression::None),
-        "lz4" => Ok(Compression::Lz4),
-        "zstd" => Ok(Compression::Zstd),
-        other => Err(invalid(format!("invalid compression {other:?}; use none, lz4 or zstd"))),
-    }
-}
-
-fn granularity(name: &str) -> PyResult<FilterGranularity> {
-    match name {
-        "row" => Ok(FilterGranularity::Row),
-        "family" => Ok(FilterGranularity::Family),
-        "column" => Ok(FilterGranularity::Column),
-        other => {
-            Err(invalid(format!("invalid filter granularity {other:?}; use row, family or column")))
-        }
-    }
 }
 
 #[pymethods]
@@ -164,9 +119,9 @@ impl Engine {
         #[allow(clippy::needless_update, reason = "options that are not given keep their defaults")]
         let options = TreeOptions {
             block_bytes: block_bytes.unwrap_or(of.block_bytes),
-            compression: compression.map_or(Ok(of.compression), self::compression)?,
+            compression: compression.map_or(Ok(of.compression), crate::options::compression)?,
             compression_last: compression_last
-                .map_or(Ok(of.compression_last), self::compression)?,
+                .map_or(Ok(of.compression_last), crate::options::compression)?,
             filter_bits_per_key: filter_bits_per_key.unwrap_or(of.filter_bits_per_key),
             filter_granularity: filter_granularity.map(granularity).transpose()?,
             row_prefix_bytes,

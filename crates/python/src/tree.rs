@@ -3,7 +3,7 @@
 use crate::batch::{WriteBatch, delete_target};
 use crate::handle::Handle;
 use crate::load::SstWriter;
-use crate::open::compression;
+use crate::options::compression;
 use crate::read::{
     ColumnArgument, OwnedCell, Scan, ScanState, Snapshot, Timestamps, columns_of, list_of, rows_of,
     snapshot_of, timestamp_range,

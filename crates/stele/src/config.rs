@@ -2,17 +2,16 @@
 //!
 //! One struct, [`Settings`], names every setting once; the file (by `serde`) and the command line
 //! with its environment (by `clap`) each fill one, and the layers are laid over each other before
-//! [`Config`] resolves defaults and checks ranges. Keys nobody knows are refused with their name,
-//! in the file and in the environment, because a misspelt safety setting must not be ignored; but
-//! for those that Kubernetes makes of the names of services.
+//! [`Config`] resolves defaults and checks ranges. Keys of the file that no setting has are refused
+//! with their name, because a misspelt safety setting must not be ignored; `environment` does the
+//! same with variables.
 
 use crate::size::ByteSize;
 use anyhow::Context;
-use clap::{Args, CommandFactory};
+use clap::Args;
 use engine::internals::ReadPath;
 use engine::{BackgroundRate, Durability, Options};
 use serde::Deserialize;
-use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -206,7 +205,6 @@ impl Default for Config {
 impl Config {
     /// The configuration that `args`, the environment (which `clap` has read) and the file give.
     pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<Self> {
-        refuse_unknown_variables(std::env::vars_os())?;
         let file = args.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
         Ok(Self::resolve(args.settings.clone().over(file))?)
     }
@@ -374,68 +372,4 @@ fn read_file(path: &Path) -> anyhow::Result<Settings> {
         .with_context(|| format!("could not read configuration file {}", path.display()))?;
     let settings = toml::from_str(&text).map_err(|error| ConfigError(error.to_string()));
     settings.with_context(|| format!("invalid configuration file {}", path.display()))
-}
-
-/// Refuses `STELE_...` variables that set nothing. Those that Kubernetes makes for services whose names
-/// begin with `stele` are nobody's settings and are let pass.
-fn refuse_unknown_variables(
-    variables: impl Iterator<Item = (OsString, OsString)>,
-) -> Result<(), ConfigError> {
-    let known = known_variables();
-    for (name, value) in variables {
-        let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
-        let is_known = known.iter().any(|known| *known == name);
-        if name.starts_with("STELE_") && !is_known && !is_service_link(&name, &value) {
-            return Err(ConfigError(format!(
-                "unknown environment variable {name}; the known variables are {}",
-                known.join(", ")
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// The variables of the environment that look like settings and are Kubernetes' words on a service.
-pub(crate) fn service_links() -> Vec<String> {
-    let known = known_variables();
-    let variables = std::env::vars_os();
-    let texts = variables.map(|(name, value)| {
-        (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
-    });
-    let links = texts.filter(|(name, value)| {
-        name.starts_with("STELE_") && !known.contains(name) && is_service_link(name, value)
-    });
-    links.map(|(name, _)| name).collect()
-}
-
-fn known_variables() -> Vec<String> {
-    let cli = crate::cli::Cli::command();
-    cli.get_subcommands()
-        .flat_map(|command| command.get_arguments())
-        .filter_map(|arg| arg.get_env().map(|name| name.to_string_lossy().into_owned()))
-        .collect()
-}
-
-/// Returns whether Kubernetes makes such a variable, in every pod, for a service: `NAME_SERVICE_HOST`,
-/// `NAME_SERVICE_PORT`, `NAME_SERVICE_PORT_LABEL`, `NAME_PORT` with an address, and
-/// `NAME_PORT_80_TCP` with `_PROTO`, `_PORT`, `_ADDR` or nothing behind it.
-fn is_service_link(name: &str, value: &str) -> bool {
-    if name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT") {
-        return true;
-    }
-    if name.split_once("_SERVICE_PORT_").is_some_and(|(_, label)| !label.is_empty()) {
-        return true;
-    }
-    if name.ends_with("_PORT") && value.contains("://") {
-        return true;
-    }
-    let Some((_, port)) = name.rsplit_once("_PORT_") else { return false };
-    let mut parts = port.split('_');
-    let number = parts.next().unwrap_or_default();
-    let protocol = parts.next().unwrap_or_default();
-    !number.is_empty()
-        && number.bytes().all(|byte| byte.is_ascii_digit())
-        && ["TCP", "UDP", "SCTP"].contains(&protocol)
-        && matches!(parts.next(), None | Some("PROTO" | "PORT" | "ADDR"))
-        && parts.next().is_none()
 }

@@ -12,6 +12,7 @@ mod adopt;
 mod cli;
 mod config;
 mod copies;
+mod environment;
 mod import;
 mod inspect;
 mod load;
@@ -30,7 +31,9 @@ fn main() -> ExitCode {
     base::allocator::give_back_what_is_freed();
     base::env::real::raise_open_files_max();
     let outcome = match Cli::parse().command {
-        Command::Serve(args) => serve::run(&args),
+        Command::Serve(args) => {
+            environment::check().map_err(Into::into).and_then(|ignored| serve::run(&args, &ignored))
+        }
         Command::Import(args) => import::run(&args),
         Command::LoadSorted(args) => load::run(&args),
         Command::Dump(args) => inspect::dump(&args),

@@ -1,5 +1,5 @@
 use super::*;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 #[derive(Parser)]
 struct Line {
@@ -93,39 +93,6 @@ fn flags_win_over_the_file_and_the_file_over_defaults() {
 fn unknown_keys_are_refused_by_name() {
     let error = toml::from_str::<Settings>("durabilty = 'sync'").unwrap_err().to_string();
     assert!(error.contains("durabilty") && error.contains("durability"), "{error}");
-    let refused = |name: &str| {
-        let variables = [("PATH", "/bin"), ("STELE_DATA_DIR", "/data"), (name, "1")];
-        refuse_unknown_variables(variables.iter().map(|(name, value)| (name.into(), value.into())))
-    };
-    for name in ["STELE_DATADIR", "STELE_HTTP_PORT", "STELE_PORTS", "STELE_SERVICE_", "STELE_"] {
-        let error = refused(name).unwrap_err().to_string();
-        assert!(error.contains(&format!("{name};")), "{error}");
-    }
-    refused("ESTELE_DATADIR").unwrap();
-}
-
-#[test]
-fn what_kubernetes_makes_of_a_service_is_no_setting() {
-    let variables = |service: &str, port: &str, address: &str| {
-        let all = [
-            ("SERVICE_HOST", "10.0.0.11"),
-            ("SERVICE_PORT", port),
-            ("SERVICE_PORT_GRPC_1", port),
-            ("PORT", address),
-            ("PORT_8086_TCP", address),
-            ("PORT_8086_TCP_PROTO", "tcp"),
-            ("PORT_8086_TCP_PORT", port),
-            ("PORT_8086_TCP_ADDR", "10.0.0.11"),
-        ];
-        all.map(|(name, value)| (format!("{service}_{name}").into(), value.into()))
-    };
-    for service in ["STELE", "STELE_HTTP", "STELE_2", "STELE_DATA_DIR"] {
-        let variables = variables(service, "8086", "tcp://10.0.0.11:8086");
-        refuse_unknown_variables(variables.into_iter()).unwrap();
-    }
-    let variables = variables("STELE_HTTP", "8086", "8086");
-    let error = refuse_unknown_variables(variables.into_iter()).unwrap_err().to_string();
-    assert!(error.contains("variable STELE_HTTP_PORT;"), "{error}");
 }
 
 #[test]

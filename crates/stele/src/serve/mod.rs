@@ -40,14 +40,14 @@ use tonic_health::server::HealthReporter;
 /// Time that blocking threads get to end after the shutdown.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-/// Runs the server until a signal ends it.
-pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+/// Runs the server until a signal ends it. Warns of the variables of the environment that are
+/// `ignored`.
+pub(crate) fn run(args: &ServeArgs, ignored: &[String]) -> anyhow::Result<ExitCode> {
     let config = Config::load(args)?;
     logging::init(config.log_format, &config.log_level)?;
-    let links = crate::config::service_links();
-    if !links.is_empty() {
+    if !ignored.is_empty() {
         tracing::warn!(
-            variables = links.join(" "),
+            variables = ignored.join(" "),
             "ignored environment variables that Kubernetes set for services"
         );
     }
