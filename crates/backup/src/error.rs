@@ -69,15 +69,8 @@ fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn std::error::Error) -> fm
     Ok(())
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Store { source, .. } => Some(source),
-            Self::Local(error) => Some(error),
-            Self::Damaged { .. } | Self::Refused(_) => None,
-        }
-    }
-}
+/// The text tells all causes, so the chain of sources is empty: nothing is printed twice.
+impl std::error::Error for Error {}
 
 impl From<engine::Error> for Error {
     fn from(error: engine::Error) -> Self {

@@ -287,3 +287,31 @@ fn serve(dir: &Path) -> Output {
     let dir = dir.to_str().unwrap();
     run(&["serve", "--data-dir", dir, "--bigtable-listen", any, "--http-listen", any])
 }
+
+#[test]
+fn no_error_tells_its_cause_twice() {
+    let root = tempfile::tempdir().unwrap();
+    let damaged = root.path().join("damaged");
+    std::fs::create_dir(&damaged).unwrap();
+    std::fs::write(damaged.join("CURRENT"), "nothing that Stele wrote").unwrap();
+    let (damaged, file) = (damaged.to_str().unwrap(), damaged.join("CURRENT"));
+    let below = file.join("new");
+    let below = below.to_str().unwrap();
+    let backups = format!("file://{}", root.path().join("backups").display());
+    for line in [
+        &["serve", "--data-dir", damaged, "--http-listen", "127.0.0.1:0"][..],
+        &["serve", "--data-dir", below, "--bigtable-listen", "127.0.0.1:0"],
+        &["adopt", damaged],
+        &["clone", damaged, below],
+        &["backup", damaged, "--to", &backups],
+        &["restore", "--from", &backups, "--to", below],
+    ] {
+        let output = run(line);
+        let said = stderr(&output);
+        assert!(!output.status.success() && said.contains("stele: "), "{line:?}: {said}");
+        let last = said.lines().last().unwrap();
+        let parts: Vec<&str> = last.split(": ").collect();
+        let different: BTreeSet<&str> = parts.iter().copied().collect();
+        assert_eq!(parts.len(), different.len(), "{line:?}: {said}");
+    }
+}
