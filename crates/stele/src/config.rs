@@ -59,6 +59,12 @@ pub(crate) struct Settings {
     #[arg(long, env = "STELE_HTTP_LISTEN", value_name = "HOST:PORT")]
     pub(crate) http_listen: Option<String>,
 
+    /// Comma-separated names by which requests of /metrics and /admin may call the server, beside
+    /// localhost and numeric addresses. Other names are refused, since a web page can choose them.
+    /// [default: none]
+    #[arg(long, env = "STELE_HTTP_HOSTS", value_name = "NAME,NAME")]
+    pub(crate) http_hosts: Option<String>,
+
     /// Allow listening beyond loopback. Connections are neither encrypted nor authenticated:
     /// everyone who reaches the port can read and write all data. true or false.
     /// [default: false]
@@ -180,6 +186,7 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     pub(crate) bigtable_listen: String,
     pub(crate) http_listen: String,
+    pub(crate) http_hosts: Vec<String>,
     pub(crate) insecure_listen: bool,
     pub(crate) drain: Duration,
     pub(crate) log_format: LogFormat,
@@ -193,6 +200,7 @@ impl Default for Config {
             data_dir: "./stele-data".into(),
             bigtable_listen: "127.0.0.1:8086".into(),
             http_listen: "127.0.0.1:8087".into(),
+            http_hosts: Vec::new(),
             insecure_listen: false,
             drain: Duration::from_secs(10),
             log_format: LogFormat::Text,
@@ -219,6 +227,12 @@ impl Config {
             data_dir: settings.data_dir.unwrap_or(default.data_dir),
             bigtable_listen: settings.bigtable_listen.unwrap_or(default.bigtable_listen),
             http_listen: settings.http_listen.unwrap_or(default.http_listen),
+            http_hosts: settings
+                .http_hosts
+                .as_deref()
+                .map(parse_hosts)
+                .transpose()?
+                .unwrap_or_default(),
             insecure_listen: settings.insecure_listen.unwrap_or(default.insecure_listen),
             drain: Duration::from_secs(drain_seconds),
             log_format: settings.log_format.unwrap_or(default.log_format),
@@ -238,6 +252,7 @@ impl Settings {
             data_dir,
             bigtable_listen,
             http_listen,
+            http_hosts,
             insecure_listen,
             durability,
             drain_seconds,
@@ -289,6 +304,22 @@ fn engine_options(settings: &Settings, default: Options) -> Result<Options, Conf
     };
     options.validate().map_err(|error| ConfigError(error.to_string()))?;
     Ok(options)
+}
+
+/// Names of hosts, in lower case, without ports.
+fn parse_hosts(text: &str) -> Result<Vec<String>, ConfigError> {
+    let is_name = |name: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        !name.is_empty() && name.bytes().all(plain)
+    };
+    let names = text.split(',').map(|name| name.trim().to_ascii_lowercase());
+    let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
+    match names.iter().find(|name| !is_name(name)) {
+        None => Ok(names),
+        Some(name) => Err(ConfigError(format!(
+            "invalid http_hosts name {name:?}; use names without ports, separated by commas"
+        ))),
+    }
 }
 
 /// `sync`, `interval=MS` or `none`.

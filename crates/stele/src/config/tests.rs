@@ -18,6 +18,7 @@ fn documented_defaults_are_the_real_ones() {
         ("data_dir", config.data_dir.display().to_string()),
         ("bigtable_listen", config.bigtable_listen),
         ("http_listen", config.http_listen),
+        ("http_hosts", "none".into()),
         ("insecure_listen", config.insecure_listen.to_string()),
         ("durability", "sync".into()),
         ("drain_seconds", config.drain.as_secs().to_string()),
@@ -140,5 +141,14 @@ fn values_out_of_range_are_refused_with_the_range() {
         let settings = toml::from_str(&format!("{key} = {value}")).unwrap();
         let error = Config::resolve(settings).unwrap_err().to_string();
         assert!(error.contains(key) && error.contains(want), "{error}");
+    }
+}
+
+#[test]
+fn names_of_hosts_have_no_ports() {
+    assert_eq!(parse_hosts(" Stele.Example ,b,").unwrap(), ["stele.example", "b"]);
+    for text in ["stele:8087", "a b", "http://stele", "*"] {
+        let error = parse_hosts(text).unwrap_err().to_string();
+        assert!(error.contains("http_hosts") && error.contains(text), "{error}");
     }
 }

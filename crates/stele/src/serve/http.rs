@@ -1,12 +1,15 @@
 //! The HTTP side: `/healthz` (the process lives), `/readyz` (clients are served), `/metrics`
 //! (Prometheus text), and what `stele admin` (`admin`), `stele checkpoint` and `stele backup`
-//! (`checkpoint`) ask.
+//! (`checkpoint`) ask. All but the first two are only for those who call the server by its own name
+//! (`host`).
 
+use super::host::{self, Hosts};
 use super::state::{Phase, State};
 use axum::Router;
 use axum::extract;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use engine::HistogramReading;
@@ -19,14 +22,16 @@ use tokio::sync::watch;
 pub(crate) async fn serve(
     listener: TcpListener,
     state: Arc<State>,
+    hosts: Hosts,
     mut stopped: watch::Receiver<()>,
 ) -> std::io::Result<()> {
     let router = Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .merge(super::admin::routes())
         .merge(super::checkpoint::routes())
+        .layer(middleware::from_fn_with_state(hosts, host::check))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(readyz))
         .with_state(state);
     axum::serve(listener, router)
         .with_graceful_shutdown(async move {

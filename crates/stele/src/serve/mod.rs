@@ -10,6 +10,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod checkpoint;
+mod host;
 mod http;
 mod listen;
 mod observe;
@@ -69,7 +70,8 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
 
     let state = Arc::new(State::new());
     let (stop, stopped) = watch::channel(());
-    let http = tokio::spawn(http::serve(http, Arc::clone(&state), stopped.clone()));
+    let hosts = config.http_hosts.clone().into();
+    let http = tokio::spawn(http::serve(http, Arc::clone(&state), hosts, stopped.clone()));
 
     let memory = || base::memory::process_bytes().unwrap_or_default();
     let before = memory();

@@ -20,6 +20,27 @@ fn a_started_server_is_healthy_and_ready_and_has_metrics() {
     assert_eq!(server.get("/nothing").0, 404);
 }
 
+/// A page that gives its own name the address of this machine has the header and the origin that it
+/// needs, but not the name.
+#[test]
+fn who_calls_the_server_by_another_name_learns_nothing_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--http-hosts=stele.example,other"]);
+    let admin = ["GET /metrics", "GET /admin/checkpoint", "POST /admin/compactions/pause"];
+    for host in ["evil.example", "evil.example:8087", "127.0.0.1.evil.example", ""] {
+        for what in admin {
+            let (status, said) = server.ask(what, &format!("Host: {host}\r\nx-stele-admin: 1"));
+            assert_eq!(status, 421, "{what} by {host:?}: {said}");
+            assert!(said.contains("http_hosts"), "{said}");
+        }
+        assert_eq!(server.ask("GET /readyz", &format!("Host: {host}")).0, 200);
+    }
+    assert!(server.get("/metrics").1.contains("\nstele_compactions_paused 0\n"));
+    for host in ["127.0.0.1", "localhost:1", "[::1]:1", "STELE.example:8087", "other"] {
+        assert_eq!(server.ask("GET /metrics", &format!("Host: {host}")).0, 200, "{host}");
+    }
+}
+
 #[test]
 fn a_server_reports_its_untracked_memory() {
     let dir = tempfile::tempdir().unwrap();

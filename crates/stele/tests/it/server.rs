@@ -133,9 +133,14 @@ impl Server {
 
     /// `GET path` on the HTTP side: status and body.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        self.ask(&format!("GET {path}"), &format!("Host: {}", self.http))
+    }
+
+    /// A request without a body, of a method and a path, with these headers: status and body.
+    pub(crate) fn ask(&self, what: &str, headers: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.http).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: stele\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "{what} HTTP/1.1\r\n{headers}\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
