@@ -39,7 +39,7 @@ func TestTheCheckerSeesWhatIsPlanted(t *testing.T) {
 	for _, fault := range plantedFaults {
 		refused := 0
 		for seed := range int64(histories) {
-			if !isLinearizable(plant(seed, fault)) {
+			if judge(plant(seed, fault)) != porcupine.Ok {
 				refused++
 			}
 		}
