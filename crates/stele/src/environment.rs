@@ -7,7 +7,7 @@ use crate::config::ConfigError;
 use clap::CommandFactory;
 use std::ffi::OsString;
 
-/// Refuses `STELE_...` variables that set nothing. Returns the names of those that Kubernetes made
+/// Refuses `STELE_...` variables that set nothing. Returns the names of variables that Kubernetes made
 /// for services whose names begin with `stele`: they are ignored.
 pub(crate) fn check() -> Result<Vec<String>, ConfigError> {
     refuse_unknown_variables(std::env::vars_os())?;
