@@ -3,7 +3,7 @@
 //! The published crates of Google's generated API hold messages and clients, no servers; the
 //! tables below name the methods we serve, and `tonic-build` turns them into server traits over
 //! those message types. A method that is not listed is answered with `Unimplemented` by the
-//! generated router, and `explain.rs` says so in words.
+//! generated router, and `call/explain.rs` says so in words.
 
 use tonic_build::manual::{Builder, Method, Service};
 

@@ -1,8 +1,9 @@
 //! Bodies of fuzz targets, called by `/fuzz` and, with seeded inputs, by the tests.
 
 use crate::api::data;
-use crate::forms::{Formed, Visitor};
-use crate::{filter, forms, maps, members};
+use crate::data::filter;
+use crate::wire::forms::{Formed, Visitor};
+use crate::wire::{forms, maps, members};
 use prost::Message;
 use table::{Error, Pieces, ReadRows, RowSet, Store, TableName};
 

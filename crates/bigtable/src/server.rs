@@ -1,15 +1,15 @@
 //! The services put together, and the HTTP/2 settings they are served with.
 
-use crate::admin::TableAdminService;
+use crate::admin::instances::InstanceAdminService;
+use crate::admin::operations::Operations;
+use crate::admin::tables::TableAdminService;
 use crate::api::server::bigtable_instance_admin_server::BigtableInstanceAdminServer;
 use crate::api::server::bigtable_server::BigtableServer;
 use crate::api::server::bigtable_table_admin_server::BigtableTableAdminServer;
 use crate::api::server::operations_server::OperationsServer;
+use crate::call::deadline::InTime;
+use crate::call::explain::Explained;
 use crate::data::DataService;
-use crate::deadline::InTime;
-use crate::explain::Explained;
-use crate::instance::InstanceAdminService;
-use crate::operations::Operations;
 use std::sync::Arc;
 use std::time::Duration;
 use table::Store;

@@ -3,9 +3,9 @@
 //! The encoder leaves the value out of a map's entry when it is the default message. Google's
 //! servers write it always, and clients of protobuf.js read null where it is missing.
 
-use crate::fields::{Fields, put_delimited};
-use crate::forms::{Form, Formed, Holds, bit};
-use crate::members::MAP_VALUE;
+use crate::wire::fields::{Fields, put_delimited};
+use crate::wire::forms::{Form, Formed, Holds, bit};
+use crate::wire::members::MAP_VALUE;
 
 /// Returns `message`, encoded, with a value in every entry of every map.
 pub(crate) fn encode<M: Formed>(message: &M) -> Vec<u8> {

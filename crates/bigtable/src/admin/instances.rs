@@ -10,8 +10,9 @@ use crate::api::admin::{
     ListClustersResponse, ListInstancesRequest, ListInstancesResponse, StorageType, cluster,
 };
 use crate::api::server::bigtable_instance_admin_server;
+use crate::call::status;
+use crate::names;
 use crate::names::InstanceName;
-use crate::{names, status};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use table::{Error, Store};

@@ -1,5 +1,7 @@
 //! The table admin service: `google.bigtable.admin.v2.BigtableTableAdmin`.
 
+use crate::admin::operations::Operations;
+use crate::admin::schema;
 use crate::api::admin::drop_row_range_request::Target;
 use crate::api::admin::table::{TimestampGranularity, View};
 use crate::api::admin::{
@@ -11,8 +13,9 @@ use crate::api::admin::{
 use crate::api::any;
 use crate::api::longrunning::Operation;
 use crate::api::server::bigtable_table_admin_server;
-use crate::operations::Operations;
-use crate::{maps, names, schema, status};
+use crate::call::status;
+use crate::names;
+use crate::wire::maps;
 use std::sync::Arc;
 use table::{CreateTable, DropRows, Error, Store, TableIdentity, TableName, TableSchema};
 use tonic::{Request, Response, Status};

@@ -4,9 +4,14 @@
 //! and replies have all values of their maps (`maps.rs`). Replies of `ReadRows` come as bytes that
 //! are already a `ReadRowsResponse` (see `chunks.rs`).
 
-use crate::forms::Formed;
-use crate::{maps, members, status};
+pub(crate) mod fields;
+pub(crate) mod forms;
+pub(crate) mod maps;
+pub(crate) mod members;
+
+use crate::call::status;
 use bytes::{Buf, BufMut, Bytes};
+use forms::Formed;
 use std::marker::PhantomData;
 use table::Error;
 use tonic::Status;

@@ -15,8 +15,8 @@
 //! 5. A message is sent at the first end of a row at which it has [`MESSAGE_BYTES`]. When larger
 //!    rows are spread over messages is the client's choice ([`LargeRows`]).
 
-use crate::fields::put_varint;
 use crate::wire::ReadRowsMessage;
+use crate::wire::fields::put_varint;
 use bytes::{BufMut, BytesMut};
 use std::sync::Arc;
 use table::{RowOutput, YieldedCell};

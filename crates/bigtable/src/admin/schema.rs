@@ -1,14 +1,14 @@
 //! Table schemas, families, value types and GC rules, both ways between messages and the table
 //! layer.
 
+use crate::admin::instances::CLUSTER_ID;
 use crate::api::admin;
 use crate::api::admin::table::{ClusterState, TimestampGranularity, View, cluster_state};
 use crate::api::admin::r#type::aggregate::{Aggregator, Max, Min, Sum};
 use crate::api::admin::r#type::int64;
 use crate::api::admin::r#type::{self, Kind};
 use crate::api::admin::{gc_rule, modify_column_families_request};
-use crate::instance::CLUSTER_ID;
-use crate::status;
+use crate::call::status;
 use modify_column_families_request::modification::Mod;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -8,8 +8,8 @@
 //! 1. Only messages that can hold a oneof are walked, see `forms.rs`. The walk copies nothing.
 //! 2. The walk is no deeper than the decoder goes, which refuses what is deeper.
 
-use crate::fields::{Field, Fields};
-use crate::forms::{Child, Form, Holds, bit};
+use crate::wire::fields::{Field, Fields};
+use crate::wire::forms::{Child, Form, Holds, bit};
 use table::{Error, Result};
 
 /// Messages in messages that the decoder takes.
@@ -76,8 +76,8 @@ fn path(child: &Child, field: &Field<'_>, message: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::api::{admin, data};
-    use crate::fields::put_delimited;
-    use crate::forms::Formed;
+    use crate::wire::fields::put_delimited;
+    use crate::wire::forms::Formed;
     use prost::Message;
 
     /// Returns `content` as the field `number`.

@@ -7,7 +7,7 @@ use crate::api::data::mutation::Mutation as Wire;
 use crate::api::data::read_modify_write_rule::Rule;
 use crate::api::data::row_range::{EndKey, StartKey};
 use crate::api::data::value::Kind;
-use crate::filter;
+use crate::data::filter;
 use bytes::Bytes;
 use std::ops::Bound;
 use table::mutate::{Modify, WriteTime};

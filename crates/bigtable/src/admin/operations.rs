@@ -9,7 +9,7 @@ use crate::api::longrunning::{
     WaitOperationRequest,
 };
 use crate::api::server::operations_server;
-use crate::status;
+use crate::call::status;
 use parking_lot::Mutex;
 use prost_types::Any;
 use std::collections::VecDeque;

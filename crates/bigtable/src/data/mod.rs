@@ -4,6 +4,10 @@
 //! messages. Reads are streamed: the store is at most a few batches ahead of what the client has
 //! taken, and a client that goes away drops the stream and with it the scan.
 
+mod chunks;
+mod convert;
+pub(crate) mod filter;
+
 use crate::api::data::mutate_rows_response::Entry;
 use crate::api::data::read_rows_request::RequestStatsView;
 use crate::api::data::{
@@ -14,10 +18,11 @@ use crate::api::data::{
     SampleRowKeysResponse, request_stats,
 };
 use crate::api::server::bigtable_server;
-use crate::chunks::{ChunkWriter, LargeRows};
+use crate::call::status;
+use crate::names;
 use crate::wire::ReadRowsMessage;
-use crate::{convert, filter, names, status};
 use bytes::Bytes;
+use chunks::{ChunkWriter, LargeRows};
 use futures::Stream;
 use futures::stream::{self, BoxStream};
 use prost::Message;

@@ -298,7 +298,7 @@ formed! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fields::{put_delimited, put_varint};
+    use crate::wire::fields::{put_delimited, put_varint};
     use std::collections::BTreeSet;
 
     /// A field on the way from a message down to another.

@@ -1,0 +1,5 @@
+//! What happens to every call, whatever its method: its end in time, and its answer as a status.
+
+pub(crate) mod deadline;
+pub(crate) mod explain;
+pub(crate) mod status;
