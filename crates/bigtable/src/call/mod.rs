@@ -1,4 +1,4 @@
-//! What happens to every call, whatever its method: its end in time, and its answer as a status.
+//! The parts that every call passes, whatever its method: its end in time, and its answer as a status.
 
 pub(crate) mod deadline;
 pub(crate) mod explain;
