@@ -89,6 +89,7 @@ const TABLE_ADMIN: &[MethodRow] = &[
 ];
 
 const INSTANCE_ADMIN: &[MethodRow] = &[
+    ("CreateInstance", "crate::api::admin::CreateInstanceRequest", OPERATION, One),
     ("GetInstance", "crate::api::admin::GetInstanceRequest", "crate::api::admin::Instance", One),
     (
         "ListInstances",
@@ -96,6 +97,10 @@ const INSTANCE_ADMIN: &[MethodRow] = &[
         "crate::api::admin::ListInstancesResponse",
         One,
     ),
+    ("UpdateInstance", "crate::api::admin::Instance", "crate::api::admin::Instance", One),
+    ("PartialUpdateInstance", "crate::api::admin::PartialUpdateInstanceRequest", OPERATION, One),
+    ("DeleteInstance", "crate::api::admin::DeleteInstanceRequest", EMPTY, One),
+    ("CreateCluster", "crate::api::admin::CreateClusterRequest", OPERATION, One),
     ("GetCluster", "crate::api::admin::GetClusterRequest", "crate::api::admin::Cluster", One),
     (
         "ListClusters",
@@ -103,6 +108,29 @@ const INSTANCE_ADMIN: &[MethodRow] = &[
         "crate::api::admin::ListClustersResponse",
         One,
     ),
+    ("UpdateCluster", "crate::api::admin::Cluster", OPERATION, One),
+    ("PartialUpdateCluster", "crate::api::admin::PartialUpdateClusterRequest", OPERATION, One),
+    ("DeleteCluster", "crate::api::admin::DeleteClusterRequest", EMPTY, One),
+    (
+        "CreateAppProfile",
+        "crate::api::admin::CreateAppProfileRequest",
+        "crate::api::admin::AppProfile",
+        One,
+    ),
+    (
+        "GetAppProfile",
+        "crate::api::admin::GetAppProfileRequest",
+        "crate::api::admin::AppProfile",
+        One,
+    ),
+    (
+        "ListAppProfiles",
+        "crate::api::admin::ListAppProfilesRequest",
+        "crate::api::admin::ListAppProfilesResponse",
+        One,
+    ),
+    ("UpdateAppProfile", "crate::api::admin::UpdateAppProfileRequest", OPERATION, One),
+    ("DeleteAppProfile", "crate::api::admin::DeleteAppProfileRequest", EMPTY, One),
 ];
 
 const OPERATIONS: &[MethodRow] = &[
@@ -114,6 +142,8 @@ const OPERATIONS: &[MethodRow] = &[
         "crate::api::longrunning::ListOperationsResponse",
         One,
     ),
+    ("CancelOperation", "crate::api::longrunning::CancelOperationRequest", EMPTY, One),
+    ("DeleteOperation", "crate::api::longrunning::DeleteOperationRequest", EMPTY, One),
 ];
 
 fn service(package: &str, name: &str, methods: &[MethodRow]) -> Service {

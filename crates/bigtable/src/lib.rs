@@ -28,6 +28,7 @@ mod names;
 mod server;
 mod wire;
 
+pub use admin::directory::KnownNames;
 pub use api::served::{METHODS, SERVICES};
 pub use names::table as table_name;
-pub use server::{REQUEST_BYTES_MAX, incoming, routes, server};
+pub use server::{REQUEST_BYTES_MAX, incoming, routes, routes_for, server};

@@ -4,16 +4,25 @@
 //! an endpoint reached through `BIGTABLE_EMULATOR_HOST`. The full table name is the store's name
 //! of the table, so tables of different instances never meet.
 
+use std::fmt;
 use table::{Error, Result, TableName};
 
 /// Longest project, instance or cluster id taken; real ones are shorter.
 const ID_BYTES_MAX: usize = 128;
+/// Longest id of a new app profile, view or backup.
+const RESOURCE_ID_BYTES_MAX: usize = 50;
 
 /// `projects/P/instances/I`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InstanceName<'a> {
     pub(crate) project: &'a str,
     pub(crate) instance: &'a str,
+}
+
+impl fmt::Display for InstanceName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "projects/{}/instances/{}", self.project, self.instance)
+    }
 }
 
 /// The project of `projects/P`, which the request has in `field`.
@@ -62,6 +71,60 @@ pub(crate) fn cluster<'a>(
     }
 }
 
+/// Instance and profile id of `projects/P/instances/I/appProfiles/A`.
+pub(crate) fn app_profile<'a>(
+    field: &'static str,
+    name: &'a str,
+) -> Result<(InstanceName<'a>, &'a str)> {
+    match split(name) {
+        Some(["projects", project, "instances", instance, "appProfiles", profile])
+            if is_id(project) && is_id(instance) && is_id(profile) =>
+        {
+            Ok((InstanceName { project, instance }, profile))
+        }
+        _ => Err(malformed(field, name, "projects/PROJECT/instances/INSTANCE/appProfiles/PROFILE")),
+    }
+}
+
+/// Refuses a location that is not of the form `projects/P/locations/L`.
+pub(crate) fn check_location(field: &'static str, name: &str) -> Result<()> {
+    match split(name) {
+        Some(["projects", project, "locations", location]) if is_id(project) && is_id(location) => {
+            Ok(())
+        }
+        _ => Err(malformed(field, name, "projects/PROJECT/locations/ZONE")),
+    }
+}
+
+/// Refuses the id of a new instance or cluster: a lower-case letter, then up to `max` - 1 of
+/// `[a-z0-9-]`, not ending with a hyphen.
+pub(crate) fn check_new_id(field: &'static str, id: &str, max: usize) -> Result<()> {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let first = id.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
+    if first && id.len() <= max && id.bytes().all(inner) && !id.ends_with('-') {
+        return Ok(());
+    }
+    let rule =
+        format!("{} must match [a-z]([-a-z0-9]*[a-z0-9])? and have at most {max} bytes", shown(id));
+    Err(Error::invalid(field, rule))
+}
+
+/// Refuses the id of a new app profile, view or backup: 1 to 50 of `[-_.a-zA-Z0-9]`, beginning with
+/// a letter, a digit or an underscore.
+pub(crate) fn check_resource_id(field: &'static str, id: &str) -> Result<()> {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let first = id.bytes().next().is_some_and(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
+    if first && id.len() <= RESOURCE_ID_BYTES_MAX && id.bytes().all(inner) {
+        return Ok(());
+    }
+    let max = RESOURCE_ID_BYTES_MAX;
+    let rule = format!(
+        "{} must match [_a-zA-Z0-9][-_.a-zA-Z0-9]* and have at most {max} bytes",
+        shown(id)
+    );
+    Err(Error::invalid(field, rule))
+}
+
 /// The instance that a table's full name begins with, if it has the form of one.
 pub(crate) fn instance_of(table: &TableName) -> Option<InstanceName<'_>> {
     match split(table.as_str()) {
@@ -88,8 +151,13 @@ fn is_id(id: &str) -> bool {
 }
 
 fn malformed(field: &'static str, name: &str, form: &str) -> Error {
-    let shown: String = name.chars().take(200).flat_map(char::escape_debug).collect();
-    Error::invalid(field, format!("`{shown}` is not of the form {form}"))
+    Error::invalid(field, format!("{} is not of the form {form}", shown(name)))
+}
+
+/// Returns a name from a request in a form that is safe to print.
+pub(crate) fn shown(name: &str) -> String {
+    let escaped: String = name.chars().take(200).flat_map(char::escape_debug).collect();
+    format!("`{escaped}`")
 }
 
 /// The error, found in `field` of the request whatever the store calls it.

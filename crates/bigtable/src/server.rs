@@ -1,5 +1,6 @@
 //! The services put together, and the HTTP/2 settings they are served with.
 
+use crate::admin::directory::{Directory, KnownNames};
 use crate::admin::instances::InstanceAdminService;
 use crate::admin::operations::Operations;
 use crate::admin::tables::TableAdminService;
@@ -37,12 +38,19 @@ const PENDING_RESETS_MAX: usize = 1_000;
 /// are not served are answered with `Unimplemented` and a message that names them. A call ends with
 /// `DeadlineExceeded` at the deadline that its client gave it.
 pub fn routes<S: Store>(store: Arc<S>) -> Routes {
-    let operations = Operations::default();
-    let data = BigtableServer::new(DataService::new(store.clone()))
+    routes_for(store, KnownNames::All)
+}
+
+/// As [`routes`], for requests that use `known` names of instances and app profiles.
+pub fn routes_for<S: Store>(store: Arc<S>, known: KnownNames) -> Routes {
+    let operations = Operations::new(store.clone());
+    let directory = Arc::new(Directory::new(store.clone(), known));
+    let data = BigtableServer::new(DataService::new(store, directory.clone()))
         .max_decoding_message_size(REQUEST_BYTES_MAX);
-    let tables =
-        BigtableTableAdminServer::new(TableAdminService::new(store.clone(), operations.clone()));
-    let instances = BigtableInstanceAdminServer::new(InstanceAdminService::new(store));
+    let tables = TableAdminService::new(directory.clone(), operations.clone());
+    let tables = BigtableTableAdminServer::new(tables);
+    let instances = InstanceAdminService::new(directory, operations.clone());
+    let instances = BigtableInstanceAdminServer::new(instances);
     Routes::new(Explained(InTime(data)))
         .add_service(Explained(InTime(tables)))
         .add_service(Explained(InTime(instances)))

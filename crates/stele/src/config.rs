@@ -72,6 +72,12 @@ pub(crate) struct Settings {
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) insecure_listen: Option<bool>,
 
+    /// Refuse requests that name an instance or app profile that was not created. By default every
+    /// name is accepted without being created. true or false. [default: false]
+    #[arg(long, env = "STELE_STRICT_INSTANCES", value_name = "BOOL",
+          num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) strict_instances: Option<bool>,
+
     /// When writes are synced to disk: sync (before they are acknowledged), interval=MS (every MS
     /// milliseconds, 1 to 60000; a machine crash loses at most that much), none (never; the
     /// operating system decides; for bulk work that can be repeated). [default: sync]
@@ -188,6 +194,7 @@ pub(crate) struct Config {
     pub(crate) http_listen: String,
     pub(crate) http_hosts: Vec<String>,
     pub(crate) insecure_listen: bool,
+    pub(crate) strict_instances: bool,
     pub(crate) drain: Duration,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: String,
@@ -202,6 +209,7 @@ impl Default for Config {
             http_listen: "127.0.0.1:8087".into(),
             http_hosts: Vec::new(),
             insecure_listen: false,
+            strict_instances: false,
             drain: Duration::from_secs(10),
             log_format: LogFormat::Text,
             log_level: "info".into(),
@@ -234,6 +242,7 @@ impl Config {
                 .transpose()?
                 .unwrap_or_default(),
             insecure_listen: settings.insecure_listen.unwrap_or(default.insecure_listen),
+            strict_instances: settings.strict_instances.unwrap_or(default.strict_instances),
             drain: Duration::from_secs(drain_seconds),
             log_format: settings.log_format.unwrap_or(default.log_format),
             log_level: settings.log_level.unwrap_or(default.log_level),
@@ -254,6 +263,7 @@ impl Settings {
             http_listen,
             http_hosts,
             insecure_listen,
+            strict_instances,
             durability,
             drain_seconds,
             log_format,

@@ -34,6 +34,10 @@ pub enum Error {
     ResourceExhausted(String),
     /// The request is sound but what is stored does not allow it. `FAILED_PRECONDITION`.
     FailedPrecondition(String),
+    /// An etag of the request is not the current one. `ABORTED`.
+    Aborted(String),
+    /// The request reaches for what its authorized view does not show. `PERMISSION_DENIED`.
+    PermissionDenied(String),
     /// The store cannot serve now: writes stopped after a failed sync, or it is closing. Whether
     /// a write took effect is not known. `UNAVAILABLE`.
     Unavailable(String),
@@ -85,6 +89,8 @@ impl fmt::Display for Error {
             }
             Self::ResourceExhausted(text)
             | Self::FailedPrecondition(text)
+            | Self::Aborted(text)
+            | Self::PermissionDenied(text)
             | Self::Unavailable(text)
             | Self::DataLoss(text)
             | Self::Internal(text) => f.write_str(text),

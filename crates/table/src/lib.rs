@@ -2,7 +2,7 @@
 //! every protocol front sees.
 //!
 //! A tour: `store.rs` is the contract; `schema.rs`, `identity.rs`, `row.rs`, `row_output.rs`, `row_set.rs`,
-//! `mutate.rs` and `filter/` are the values that cross it; `limits.rs` holds every size limit, once.
+//! `mutate.rs` and `filter/` are the values that cross it; `records.rs` keeps what only the front knows; `limits.rs` holds every size limit, once.
 #![forbid(unsafe_code)]
 
 pub mod error;
@@ -14,6 +14,7 @@ pub mod local;
 #[doc(hidden)]
 pub mod marks;
 pub mod mutate;
+pub mod records;
 pub mod row;
 pub mod row_output;
 pub mod row_set;
@@ -31,6 +32,7 @@ pub use gc::GcRule;
 pub use identity::TableIdentity;
 pub use local::Local;
 pub use mutate::{CheckAndMutate, ReadModifyWriteRule, RowMutation, RowMutations};
+pub use records::{RecordChange, Records};
 pub use row::{Cell, ReadStats, Row, RowBatch, RowPiece, RowStream};
 pub use row_output::{Pieces, RowOutput, YieldedCell};
 pub use row_set::{KeyRange, RowSet};

@@ -23,6 +23,12 @@ pub const TABLE_ID_BYTES_MAX: usize = 50;
 pub const TABLE_NAME_BYTES_MAX: usize = 1 << 10;
 /// Most initial splits of a table.
 pub const SPLITS_MAX: usize = 100;
+/// Longest name of a record of the front.
+pub const RECORD_NAME_BYTES_MAX: usize = 2 << 10;
+/// Largest record of the front.
+pub const RECORD_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of all records of the front, which stay in memory.
+pub const RECORDS_BYTES_MAX: usize = 64 << 20;
 /// Largest row filter, as serialized by the client.
 pub const FILTER_BYTES_MAX: usize = 20 << 10;
 /// Deepest nesting of a row filter.

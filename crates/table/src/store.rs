@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::filter::RowFilter;
 use crate::identity::TableIdentity;
 use crate::mutate::{CheckAndMutate, ReadModifyWriteRule, RowMutations};
+use crate::records::Records;
 use crate::row::{Row, RowStream};
 use crate::row_output::RowOutput;
 use crate::row_set::RowSet;
@@ -53,7 +54,10 @@ pub struct RowKeySample {
 /// What a front sees of the tables. Reads of rows are for those who know which store it is; all
 /// else is also there of a `dyn Store`.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Records {
+    /// Returns the time of the store's clock, microseconds since the Unix epoch.
+    fn now_micros(&self) -> i64;
+
     /// Creates a table. `AlreadyExists` if there is one of that name.
     async fn create_table(&self, table: CreateTable) -> Result<Arc<TableSchema>>;
 

@@ -1,6 +1,8 @@
 //! The admin services: tables, instances, and the operations that run on.
 
+pub(crate) mod directory;
 pub(crate) mod instances;
+mod message;
 pub(crate) mod operations;
 pub(crate) mod schema;
 pub(crate) mod tables;

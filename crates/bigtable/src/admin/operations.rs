@@ -1,62 +1,117 @@
 //! Long-running operations. Everything here completes before it is answered, so an operation is
-//! born done; the last ones are kept in memory for clients that ask again by name.
+//! born done. The last ones are kept as records, for clients that ask again by name.
 //!
-//! Thread-safety: `Operations` is shared by the services; its lock is held for a look-up only.
+//! An operation and the changes that it reports are written together: both or none.
 
+use crate::admin::message::{decoded, page};
 use crate::api::longrunning::operation;
 use crate::api::longrunning::{
-    GetOperationRequest, ListOperationsRequest, ListOperationsResponse, Operation,
-    WaitOperationRequest,
+    CancelOperationRequest, DeleteOperationRequest, GetOperationRequest, ListOperationsRequest,
+    ListOperationsResponse, Operation, WaitOperationRequest,
 };
 use crate::api::server::operations_server;
 use crate::call::status;
-use parking_lot::Mutex;
+use prost::Message;
 use prost_types::Any;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use table::Error;
+use table::{Error, RecordChange, Result, Store};
+use tokio::sync::Mutex;
 use tonic::{Request, Response, Status};
 
 /// Finished operations kept; the oldest is forgotten first.
 const KEPT_MAX: usize = 1_000;
+/// Most operations of one page of `ListOperations`.
+const PAGE_MAX: usize = 1_000;
+/// Begins the names of operations.
+const PREFIX: &str = "operations/";
 
-/// The finished operations.
-#[derive(Debug, Clone, Default)]
+/// The finished operations of a store.
+#[derive(Clone)]
 pub(crate) struct Operations {
-    inner: Arc<Mutex<Inner>>,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    last: u64,
-    finished: VecDeque<Operation>,
+    store: Arc<dyn Store>,
+    /// Names by number, which grows with time.
+    kept: Arc<Mutex<BTreeMap<u64, String>>>,
 }
 
 impl Operations {
-    /// Records that work on the resource `parent` has ended with `response`.
-    pub(crate) fn finished(&self, parent: &str, metadata: Any, response: Any) -> Operation {
-        let mut inner = self.inner.lock();
-        inner.last += 1;
+    /// Returns the operations that the store has kept.
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        let names = store.records(PREFIX).into_iter().map(|(name, _)| name);
+        let kept = names.filter_map(|name| Some((number(&name)?, name))).collect();
+        Self { store, kept: Arc::new(Mutex::new(kept)) }
+    }
+
+    /// Writes `changes`, and that they ended the work on the resource `parent` with `response`.
+    pub(crate) async fn finish(
+        &self,
+        parent: &str,
+        metadata: Any,
+        response: Any,
+        mut changes: Vec<RecordChange>,
+    ) -> Result<Operation> {
+        let mut kept = self.kept.lock().await;
+        let last = kept.last_key_value().map_or(0, |(number, _)| *number);
+        let now = u64::try_from(self.store.now_micros()).unwrap_or_default();
+        let number = now.max(last + 1);
         let operation = Operation {
-            name: format!("operations/{parent}/operations/{}", inner.last),
+            name: format!("{PREFIX}{parent}/operations/{number}"),
             metadata: Some(metadata),
             done: true,
             result: Some(operation::Result::Response(response)),
         };
-        if inner.finished.len() == KEPT_MAX {
-            inner.finished.pop_front();
-        }
-        inner.finished.push_back(operation.clone());
-        operation
+        let surplus = (kept.len() + 1).saturating_sub(KEPT_MAX);
+        let forgotten: Vec<u64> = kept.keys().take(surplus).copied().collect();
+        changes.extend(forgotten.iter().map(|number| RecordChange::remove(&kept[number])));
+        changes.push(RecordChange::put(&operation.name, operation.encode_to_vec()));
+        self.store.change_records(changes).await?;
+        forgotten.iter().for_each(|number| drop(kept.remove(number)));
+        kept.insert(number, operation.name.clone());
+        Ok(operation)
     }
 
-    fn get(&self, name: &str) -> Result<Response<Operation>, Status> {
-        let inner = self.inner.lock();
-        let found = inner.finished.iter().rev().find(|operation| operation.name == name);
-        found.cloned().map(Response::new).ok_or_else(|| {
-            status::from_error(Error::NotFound { what: "operation", name: name.to_owned() })
-        })
+    fn get(&self, name: &str) -> Result<Operation> {
+        let record = self.store.record(name).filter(|_| name.starts_with(PREFIX));
+        let record = record.ok_or_else(|| not_found(name))?;
+        decoded(name, &record)
     }
+
+    async fn delete(&self, name: &str) -> Result<()> {
+        let mut kept = self.kept.lock().await;
+        self.get(name)?;
+        self.store.change_records(vec![RecordChange::remove(name)]).await?;
+        number(name).map(|number| kept.remove(&number));
+        Ok(())
+    }
+
+    fn list(&self, request: &ListOperationsRequest) -> Result<ListOperationsResponse> {
+        if !request.filter.is_empty() {
+            let rule = "filters of operations are not supported; leave it empty";
+            return Err(Error::invalid("filter", rule));
+        }
+        let parent = request.name.trim_end_matches("/operations");
+        let operations = self.store.records(PREFIX).into_iter().filter(|(name, _)| {
+            name.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/'))
+        });
+        let wanted = (request.page_size, request.page_token.as_str());
+        let (shown, next_page_token) =
+            page(operations.collect(), |(name, _)| name.as_str(), wanted, PAGE_MAX)?;
+        let operations = shown.iter().map(|(name, record)| decoded(name, record));
+        let operations = operations.collect::<Result<_>>()?;
+        Ok(ListOperationsResponse { operations, next_page_token, ..Default::default() })
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    name.rsplit('/').next()?.parse().ok()
+}
+
+fn not_found(name: &str) -> Error {
+    Error::NotFound { what: "operation", name: crate::names::shown(name) }
+}
+
+fn answer<T>(result: Result<T>) -> Result<Response<T>, Status> {
+    result.map(Response::new).map_err(status::from_error)
 }
 
 #[tonic::async_trait]
@@ -65,28 +120,35 @@ impl operations_server::Operations for Operations {
         &self,
         request: Request<GetOperationRequest>,
     ) -> Result<Response<Operation>, Status> {
-        self.get(&request.get_ref().name)
+        answer(self.get(&request.get_ref().name))
     }
 
     async fn wait_operation(
         &self,
         request: Request<WaitOperationRequest>,
     ) -> Result<Response<Operation>, Status> {
-        self.get(&request.get_ref().name)
+        answer(self.get(&request.get_ref().name))
     }
 
     async fn list_operations(
         &self,
         request: Request<ListOperationsRequest>,
     ) -> Result<Response<ListOperationsResponse>, Status> {
-        let parent = request.get_ref().name.trim_end_matches("/operations");
-        let inner = self.inner.lock();
-        let operations = inner.finished.iter().filter(|operation| {
-            operation.name.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/'))
-        });
-        Ok(Response::new(ListOperationsResponse {
-            operations: operations.cloned().collect(),
-            ..Default::default()
-        }))
+        answer(self.list(request.get_ref()))
+    }
+
+    /// An operation is done before its name is known, so that there is nothing to cancel.
+    async fn cancel_operation(
+        &self,
+        request: Request<CancelOperationRequest>,
+    ) -> Result<Response<()>, Status> {
+        answer(self.get(&request.get_ref().name).map(|_| ()))
+    }
+
+    async fn delete_operation(
+        &self,
+        request: Request<DeleteOperationRequest>,
+    ) -> Result<Response<()>, Status> {
+        answer(self.delete(&request.get_ref().name).await)
     }
 }

@@ -1,7 +1,6 @@
 //! Table schemas, families, value types and GC rules, both ways between messages and the table
 //! layer.
 
-use crate::admin::instances::CLUSTER_ID;
 use crate::api::admin;
 use crate::api::admin::table::{ClusterState, TimestampGranularity, View, cluster_state};
 use crate::api::admin::r#type::aggregate::{Aggregator, Max, Min, Sum};
@@ -10,7 +9,6 @@ use crate::api::admin::r#type::{self, Kind};
 use crate::api::admin::{gc_rule, modify_column_families_request};
 use crate::call::status;
 use modify_column_families_request::modification::Mod;
-use std::collections::BTreeMap;
 use std::time::Duration;
 use table::limits::GC_DEPTH_MAX;
 use table::{
@@ -28,8 +26,8 @@ pub(crate) fn view(view: i32, unspecified: View) -> Result<View> {
     }
 }
 
-/// The table as a message.
-pub(crate) fn table_message(schema: &TableSchema, view: View) -> admin::Table {
+/// Returns a table as a message; `clusters` are the clusters of its instance.
+pub(crate) fn table_message(schema: &TableSchema, view: View, clusters: &[String]) -> admin::Table {
     let mut table = admin::Table { name: schema.name.to_string(), ..Default::default() };
     if matches!(view, View::Unspecified | View::SchemaView | View::Full) {
         table.granularity = TimestampGranularity::Millis as i32;
@@ -43,7 +41,8 @@ pub(crate) fn table_message(schema: &TableSchema, view: View) -> admin::Table {
     if matches!(view, View::ReplicationView | View::EncryptionView | View::Full) {
         let replication_state = cluster_state::ReplicationState::Ready as i32;
         let state = ClusterState { replication_state, ..Default::default() };
-        table.cluster_states = BTreeMap::from([(CLUSTER_ID.to_owned(), state)]);
+        table.cluster_states =
+            clusters.iter().map(|cluster| (cluster.clone(), state.clone())).collect();
     }
     table
 }

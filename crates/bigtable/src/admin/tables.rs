@@ -1,5 +1,7 @@
 //! The table admin service: `google.bigtable.admin.v2.BigtableTableAdmin`.
 
+use crate::admin::directory::Directory;
+use crate::admin::message::{admin_any, mask_paths, page, timestamp};
 use crate::admin::operations::Operations;
 use crate::admin::schema;
 use crate::api::admin::drop_row_range_request::Target;
@@ -10,12 +12,10 @@ use crate::api::admin::{
     GetTableRequest, ListTablesRequest, ListTablesResponse, ModifyColumnFamiliesRequest, Table,
     UpdateTableMetadata, UpdateTableRequest,
 };
-use crate::api::any;
 use crate::api::longrunning::Operation;
 use crate::api::server::bigtable_table_admin_server;
 use crate::call::status;
 use crate::names;
-use crate::wire::maps;
 use std::sync::Arc;
 use table::{CreateTable, DropRows, Error, Store, TableIdentity, TableName, TableSchema};
 use tonic::{Request, Response, Status};
@@ -26,23 +26,43 @@ const PAGE_TABLES_MAX: usize = 1_000;
 /// The service over a store.
 #[derive(Clone)]
 pub(crate) struct TableAdminService {
-    store: Arc<dyn Store>,
+    directory: Arc<Directory>,
     operations: Operations,
 }
 
 impl TableAdminService {
-    pub(crate) fn new(store: Arc<dyn Store>, operations: Operations) -> Self {
-        Self { store, operations }
+    pub(crate) fn new(directory: Arc<Directory>, operations: Operations) -> Self {
+        Self { directory, operations }
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.directory.store()
     }
 
     async fn get(&self, table: &TableName) -> Result<Arc<TableSchema>, Status> {
-        self.store.get_table(table).await.map_err(status::from_error)
+        self.store().get_table(table).await.map_err(status::from_error)
+    }
+
+    /// Returns the table that a request names, if its instance is known.
+    fn table(&self, field: &'static str, name: &str) -> Result<TableName, Status> {
+        let table = names::table(field, name).map_err(status::from_error)?;
+        self.directory.check_table(&table).map_err(status::from_error)?;
+        Ok(table)
+    }
+
+    /// Returns a table as a message, with the clusters of its instance.
+    fn message(&self, table: &TableSchema, view: View) -> Result<Table, Status> {
+        let clusters = match names::instance_of(&table.name) {
+            Some(instance) => self.directory.cluster_ids(instance).map_err(status::from_error)?,
+            None => Vec::new(),
+        };
+        Ok(schema::table_message(table, view, &clusters))
     }
 
     /// The consistency token of a table as it is now: its identity. A table created anew under an old
     /// name has another.
     async fn token(&self, table: &TableName) -> Result<String, Status> {
-        let identity = self.store.identity(table).await.map_err(status::from_error)?;
+        let identity = self.store().identity(table).await.map_err(status::from_error)?;
         Ok(identity.to_string())
     }
 }
@@ -54,8 +74,9 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         request: Request<CreateTableRequest>,
     ) -> Result<Response<Table>, Status> {
         let table = new_table(request.into_inner())?;
-        let created = self.store.create_table(table).await.map_err(status::from_error)?;
-        Ok(Response::new(schema::table_message(&created, View::SchemaView)))
+        self.directory.check_table(&table.name).map_err(status::from_error)?;
+        let created = self.store().create_table(table).await.map_err(status::from_error)?;
+        Ok(Response::new(self.message(&created, View::SchemaView)?))
     }
 
     async fn list_tables(
@@ -63,24 +84,18 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         request: Request<ListTablesRequest>,
     ) -> Result<Response<ListTablesResponse>, Status> {
         let request = request.into_inner();
-        names::instance("parent", &request.parent).map_err(status::from_error)?;
+        let parent = names::instance("parent", &request.parent).map_err(status::from_error)?;
+        self.directory.check_instance(parent).map_err(status::from_error)?;
         let view = schema::view(request.view, View::NameOnly).map_err(status::from_error)?;
-        let page = match usize::try_from(request.page_size) {
-            Ok(0) => PAGE_TABLES_MAX,
-            Ok(size) => size.min(PAGE_TABLES_MAX),
-            Err(_) => return Err(invalid("page_size", "must not be negative")),
-        };
-        // The token is the full name of the last table of the page before.
         let prefix = format!("{}/tables/", request.parent);
-        let tables = self.store.list_tables(&prefix).await.map_err(status::from_error)?;
-        let mut rest =
-            tables.iter().filter(|table| table.name.as_str() > request.page_token.as_str());
-        let shown: Vec<_> = rest.by_ref().take(page).collect();
-        let next_page_token = match (rest.next(), shown.last()) {
-            (Some(_), Some(last)) => last.name.to_string(),
-            _ => String::new(),
-        };
-        let tables = shown.into_iter().map(|table| schema::table_message(table, view)).collect();
+        let tables = self.store().list_tables(&prefix).await.map_err(status::from_error)?;
+        let wanted = (request.page_size, request.page_token.as_str());
+        let (shown, next_page_token) =
+            page(tables, |table| table.name.as_str(), wanted, PAGE_TABLES_MAX)
+                .map_err(status::from_error)?;
+        let clusters = self.directory.cluster_ids(parent).map_err(status::from_error)?;
+        let tables =
+            shown.iter().map(|table| schema::table_message(table, view, &clusters)).collect();
         Ok(Response::new(ListTablesResponse { tables, next_page_token }))
     }
 
@@ -90,8 +105,8 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
     ) -> Result<Response<Table>, Status> {
         let request = request.into_inner();
         let view = schema::view(request.view, View::SchemaView).map_err(status::from_error)?;
-        let table = self.get(&table_of(&request.name)?).await?;
-        Ok(Response::new(schema::table_message(&table, view)))
+        let table = self.get(&self.table("name", &request.name)?).await?;
+        Ok(Response::new(self.message(&table, view)?))
     }
 
     async fn update_table(
@@ -100,23 +115,21 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
     ) -> Result<Response<Operation>, Status> {
         let request = request.into_inner();
         let wanted = request.table.ok_or_else(|| invalid("table", "is not set"))?;
-        let name = names::table("table.name", &wanted.name).map_err(status::from_error)?;
-        let paths = request.update_mask.map_or_else(Vec::new, |mask| mask.paths);
-        if paths.is_empty() {
-            return Err(invalid("update_mask", "names no field"));
-        }
+        let name = self.table("table.name", &wanted.name)?;
+        let paths = mask_paths(request.update_mask).map_err(status::from_error)?;
         if let Some(other) = paths.iter().find(|path| *path != "deletion_protection") {
             return Err(status::unsupported(&format!("an update of table.{other} is")));
         }
-        let updated = self.store.set_deletion_protection(&name, wanted.deletion_protection).await;
+        let updated = self.store().set_deletion_protection(&name, wanted.deletion_protection).await;
         let updated = updated.map_err(status::from_error)?;
-        let table = schema::table_message(&updated, View::SchemaView);
-        let metadata = UpdateTableMetadata { name: table.name.clone(), ..Default::default() };
-        let operation = self.operations.finished(
-            name.as_str(),
-            any("google.bigtable.admin.v2.UpdateTableMetadata", maps::encode(&metadata)),
-            any("google.bigtable.admin.v2.Table", maps::encode(&table)),
-        );
+        let table = self.message(&updated, View::SchemaView)?;
+        let now = Some(timestamp(self.store().now_micros()));
+        let metadata =
+            UpdateTableMetadata { name: table.name.clone(), start_time: now, end_time: now };
+        let metadata = admin_any("UpdateTableMetadata", &metadata);
+        let response = admin_any("Table", &table);
+        let operation = self.operations.finish(name.as_str(), metadata, response, Vec::new()).await;
+        let operation = operation.map_err(status::from_error)?;
         Ok(Response::new(operation))
     }
 
@@ -124,8 +137,8 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         &self,
         request: Request<DeleteTableRequest>,
     ) -> Result<Response<()>, Status> {
-        let table = table_of(&request.get_ref().name)?;
-        self.store.delete_table(&table).await.map_err(status::from_error)?;
+        let table = self.table("name", &request.get_ref().name)?;
+        self.store().delete_table(&table).await.map_err(status::from_error)?;
         Ok(Response::new(()))
     }
 
@@ -134,15 +147,15 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         request: Request<ModifyColumnFamiliesRequest>,
     ) -> Result<Response<Table>, Status> {
         let request = request.into_inner();
-        let table = table_of(&request.name)?;
+        let table = self.table("name", &request.name)?;
         let changes = request
             .modifications
             .into_iter()
             .map(schema::family_change)
             .collect::<Result<_, _>>()?;
-        let changed = self.store.modify_families(&table, changes).await;
+        let changed = self.store().modify_families(&table, changes).await;
         let changed = changed.map_err(status::from_error)?;
-        Ok(Response::new(schema::table_message(&changed, View::SchemaView)))
+        Ok(Response::new(self.message(&changed, View::SchemaView)?))
     }
 
     async fn drop_row_range(
@@ -150,7 +163,7 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         request: Request<DropRowRangeRequest>,
     ) -> Result<Response<()>, Status> {
         let request = request.into_inner();
-        let table = table_of(&request.name)?;
+        let table = self.table("name", &request.name)?;
         let rows = match request.target {
             Some(Target::RowKeyPrefix(prefix)) if prefix.is_empty() => {
                 return Err(invalid("row_key_prefix", "must not be empty"));
@@ -162,7 +175,7 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
             }
             None => return Err(invalid("target", "is not set")),
         };
-        self.store.drop_rows(&table, rows).await.map_err(status::from_error)?;
+        self.store().drop_rows(&table, rows).await.map_err(status::from_error)?;
         Ok(Response::new(()))
     }
 
@@ -170,7 +183,7 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         &self,
         request: Request<GenerateConsistencyTokenRequest>,
     ) -> Result<Response<GenerateConsistencyTokenResponse>, Status> {
-        let consistency_token = self.token(&table_of(&request.get_ref().name)?).await?;
+        let consistency_token = self.token(&self.table("name", &request.get_ref().name)?).await?;
         Ok(Response::new(GenerateConsistencyTokenResponse { consistency_token }))
     }
 
@@ -182,7 +195,8 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         request: Request<CheckConsistencyRequest>,
     ) -> Result<Response<CheckConsistencyResponse>, Status> {
         let request = request.into_inner();
-        let (then, now) = (request.consistency_token, self.token(&table_of(&request.name)?).await?);
+        let (then, now) =
+            (request.consistency_token, self.token(&self.table("name", &request.name)?).await?);
         if TableIdentity::lasting(&then) != TableIdentity::lasting(&now) {
             return Err(invalid("consistency_token", "was not generated for this table"));
         }
@@ -191,13 +205,9 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
                  lost, because its durability is not `sync`";
             return Err(status::from_error(Error::FailedPrecondition(text.to_owned())));
         }
-        self.store.sync().await.map_err(status::from_error)?;
+        self.store().sync().await.map_err(status::from_error)?;
         Ok(Response::new(CheckConsistencyResponse { consistent: true }))
     }
-}
-
-fn table_of(name: &str) -> Result<TableName, Status> {
-    names::table("name", name).map_err(status::from_error)
 }
 
 fn invalid(field: &str, rule: &str) -> Status {

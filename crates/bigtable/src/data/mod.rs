@@ -8,6 +8,7 @@ mod chunks;
 mod convert;
 pub(crate) mod filter;
 
+use crate::admin::directory::{Directory, Use};
 use crate::api::data::mutate_rows_response::Entry;
 use crate::api::data::read_rows_request::RequestStatsView;
 use crate::api::data::{
@@ -39,11 +40,17 @@ const ENTRIES_PER_MESSAGE: usize = 1_000;
 /// The service over a store.
 pub(crate) struct DataService<S> {
     store: Arc<S>,
+    directory: Arc<Directory>,
 }
 
 impl<S: Store> DataService<S> {
-    pub(crate) fn new(store: Arc<S>) -> Self {
-        Self { store }
+    pub(crate) fn new(store: Arc<S>, directory: Arc<Directory>) -> Self {
+        Self { store, directory }
+    }
+
+    /// Refuses a request to `table` that its app profile does not allow.
+    fn admit(&self, table: &TableName, profile: &str, usage: Use) -> Result<(), Status> {
+        self.directory.admit_to(table, profile, usage).map_err(status::from_error)
     }
 }
 
@@ -64,6 +71,7 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         let request = request.into_inner();
         let views = [&request.authorized_view_name, &request.materialized_view_name];
         let table = table_of(&request.table_name, &views)?;
+        self.admit(&table, &request.app_profile_id, Use::Rows)?;
         let wants_stats = request.request_stats_view == RequestStatsView::RequestStatsFull as i32;
         let read = convert::read_rows(request).map_err(status::from_error)?;
         let rows = self.store.read_rows(&table, read, ChunkWriter::new(large_rows)).await;
@@ -78,6 +86,7 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         let request = request.into_inner();
         let views = [&request.authorized_view_name, &request.materialized_view_name];
         let table = table_of(&request.table_name, &views)?;
+        self.admit(&table, &request.app_profile_id, Use::Rows)?;
         let samples = self.store.sample_row_keys(&table).await.map_err(status::from_error)?;
         let messages = samples.into_iter().map(|sample| {
             let offset_bytes = i64::try_from(sample.offset_bytes).unwrap_or(i64::MAX);
@@ -92,6 +101,7 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
     ) -> Result<Response<MutateRowResponse>, Status> {
         let request = request.into_inner();
         let table = table_of(&request.table_name, &[&request.authorized_view_name])?;
+        self.admit(&table, &request.app_profile_id, Use::Rows)?;
         let row = convert::row_mutations(request.row_key, request.mutations)
             .map_err(status::from_error)?;
         self.store.mutate_row(&table, row).await.map_err(status::from_error)?;
@@ -104,6 +114,7 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
     ) -> Result<Response<Self::MutateRowsStream>, Status> {
         let request = request.into_inner();
         let table = table_of(&request.table_name, &[&request.authorized_view_name])?;
+        self.admit(&table, &request.app_profile_id, Use::Rows)?;
         if request.entries.is_empty() {
             let error = Error::invalid("entries", "at least one entry is needed");
             return Err(status::from_error(error));
@@ -136,6 +147,7 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
     ) -> Result<Response<CheckAndMutateRowResponse>, Status> {
         let request = request.into_inner();
         let table = table_of(&request.table_name, &[&request.authorized_view_name])?;
+        self.admit(&table, &request.app_profile_id, Use::Transaction)?;
         let check = check_and_mutate(request).map_err(status::from_error)?;
         let matched = self.store.check_and_mutate_row(&table, check).await;
         let predicate_matched = matched.map_err(status::from_error)?;
@@ -148,6 +160,7 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
     ) -> Result<Response<ReadModifyWriteRowResponse>, Status> {
         let request = request.into_inner();
         let table = table_of(&request.table_name, &[&request.authorized_view_name])?;
+        self.admit(&table, &request.app_profile_id, Use::Transaction)?;
         let rules = convert::rules(request.rules).map_err(status::from_error)?;
         let row = self.store.read_modify_write_row(&table, request.row_key, rules).await;
         let row = row.map(convert::row).map_err(status::from_error)?;
@@ -158,7 +171,10 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         &self,
         request: Request<PingAndWarmRequest>,
     ) -> Result<Response<PingAndWarmResponse>, Status> {
-        names::instance("name", &request.get_ref().name).map_err(status::from_error)?;
+        let request = request.get_ref();
+        let instance = names::instance("name", &request.name).map_err(status::from_error)?;
+        let admitted = self.directory.admit(instance, &request.app_profile_id, Use::Rows);
+        admitted.map_err(status::from_error)?;
         Ok(Response::new(PingAndWarmResponse {}))
     }
 }

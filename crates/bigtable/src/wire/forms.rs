@@ -218,6 +218,19 @@ forms! {
     DROP_ROW_RANGE = "google.bigtable.admin.v2.DropRowRangeRequest", ["target": [2, 3]], [1], [];
     CHECK_CONSISTENCY = "google.bigtable.admin.v2.CheckConsistencyRequest",
         ["mode": [3, 4]], [1, 2], [];
+    CREATE_INSTANCE = "", [], [], [map("clusters", 4, &CLUSTER)];
+    CREATE_CLUSTER = "", [], [], [one("cluster", 3, &CLUSTER)];
+    UPDATE_CLUSTER = "", [], [], [one("cluster", 1, &CLUSTER)];
+    CLUSTER = "google.bigtable.admin.v2.Cluster", ["config": [7]], [1, 2, 3, 4, 5, 6, 9], [];
+    CREATE_APP_PROFILE = "", [], [], [one("app_profile", 3, &APP_PROFILE)];
+    UPDATE_APP_PROFILE = "", [], [], [one("app_profile", 1, &APP_PROFILE)];
+    APP_PROFILE = "google.bigtable.admin.v2.AppProfile",
+        ["routing_policy": [5, 6], "isolation": [7, 10, 11]], [1, 2, 3],
+        [one("multi_cluster_routing_use_any", 5, &USE_ANY)];
+    USE_ANY = "google.bigtable.admin.v2.AppProfile.MultiClusterRoutingUseAny",
+        ["affinity": [3]], [1], [];
+    CREATE_INSTANCE_METADATA = "", [], [], [one("original_request", 1, &CREATE_INSTANCE)];
+    CREATE_CLUSTER_METADATA = "", [], [], [map("tables", 4, &NOTHING)];
     LIST_TABLES = "", [], [], [many("tables", 1, &TABLE)];
     NOTHING = "", [], [], [];
 }
@@ -261,13 +274,28 @@ formed! {
     admin::DropRowRangeRequest => DROP_ROW_RANGE,
     admin::GenerateConsistencyTokenRequest => NOTHING,
     admin::CheckConsistencyRequest => CHECK_CONSISTENCY,
+    admin::CreateInstanceRequest => CREATE_INSTANCE,
     admin::GetInstanceRequest => NOTHING,
     admin::ListInstancesRequest => NOTHING,
+    admin::Instance => NOTHING,
+    admin::PartialUpdateInstanceRequest => NOTHING,
+    admin::DeleteInstanceRequest => NOTHING,
+    admin::CreateClusterRequest => CREATE_CLUSTER,
     admin::GetClusterRequest => NOTHING,
     admin::ListClustersRequest => NOTHING,
+    admin::Cluster => CLUSTER,
+    admin::PartialUpdateClusterRequest => UPDATE_CLUSTER,
+    admin::DeleteClusterRequest => NOTHING,
+    admin::CreateAppProfileRequest => CREATE_APP_PROFILE,
+    admin::GetAppProfileRequest => NOTHING,
+    admin::ListAppProfilesRequest => NOTHING,
+    admin::UpdateAppProfileRequest => UPDATE_APP_PROFILE,
+    admin::DeleteAppProfileRequest => NOTHING,
     longrunning::GetOperationRequest => NOTHING,
     longrunning::WaitOperationRequest => NOTHING,
     longrunning::ListOperationsRequest => NOTHING,
+    longrunning::CancelOperationRequest => NOTHING,
+    longrunning::DeleteOperationRequest => NOTHING,
 }
 
 formed! {
@@ -286,10 +314,16 @@ formed! {
     admin::UpdateTableMetadata => NOTHING,
     admin::GenerateConsistencyTokenResponse => NOTHING,
     admin::CheckConsistencyResponse => NOTHING,
-    admin::Instance => NOTHING,
     admin::ListInstancesResponse => NOTHING,
-    admin::Cluster => NOTHING,
+    admin::CreateInstanceMetadata => CREATE_INSTANCE_METADATA,
+    admin::UpdateInstanceMetadata => NOTHING,
     admin::ListClustersResponse => NOTHING,
+    admin::CreateClusterMetadata => CREATE_CLUSTER_METADATA,
+    admin::UpdateClusterMetadata => NOTHING,
+    admin::PartialUpdateClusterMetadata => NOTHING,
+    admin::AppProfile => APP_PROFILE,
+    admin::ListAppProfilesResponse => NOTHING,
+    admin::UpdateAppProfileMetadata => NOTHING,
     longrunning::Operation => NOTHING,
     longrunning::ListOperationsResponse => NOTHING,
     Empty => NOTHING,

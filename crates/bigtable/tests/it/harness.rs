@@ -13,10 +13,12 @@ use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
 use googleapis_tonic_google_longrunning::google::longrunning::operations_client::OperationsClient;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use table::{Local, Store};
 use tokio::net::{TcpListener, TcpStream};
 use tonic::codegen::http::Request;
+use tonic::service::Routes;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
@@ -36,9 +38,13 @@ pub(crate) struct Clients {
 
 /// Serves `store` until the test's runtime ends; its address.
 pub(crate) async fn serve<S: Store>(store: Arc<S>) -> SocketAddr {
+    serve_routes(bigtable::routes(store)).await
+}
+
+async fn serve_routes(routes: Routes) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = bigtable::server().add_routes(bigtable::routes(store));
+    let server = bigtable::server().add_routes(routes);
     tokio::spawn(server.serve_with_incoming(bigtable::incoming(listener)));
     address
 }
@@ -75,7 +81,12 @@ pub(crate) async fn raw_call(
 
 /// Serves `store` until the test's runtime ends; clients of it.
 pub(crate) async fn connect<S: Store>(store: Arc<S>) -> Clients {
-    let address = serve(store).await;
+    connect_to(bigtable::routes(store)).await
+}
+
+/// Serves `routes` until the test's runtime ends; clients of them.
+pub(crate) async fn connect_to(routes: Routes) -> Clients {
+    let address = serve_routes(routes).await;
     let channel =
         Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
     let message_max = 300 << 20;
@@ -95,10 +106,16 @@ pub(crate) async fn connect<S: Store>(store: Arc<S>) -> Clients {
 /// An empty store, and the directory that it lives in.
 pub(crate) fn store() -> (Arc<Local>, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
+    (open(dir.path()).1, dir)
+}
+
+/// The engine and the store in a directory.
+pub(crate) fn open(dir: &Path) -> (Engine, Arc<Local>) {
     let env = Env::real(2);
     let clock = env.clock.clone();
-    let engine = Engine::open_with_env(env, dir.path(), engine::Options::default()).unwrap();
-    (Arc::new(Local::open(engine, clock).unwrap()), dir)
+    let engine = Engine::open_with_env(env, dir, engine::Options::default()).unwrap();
+    let store = Local::open(engine.clone(), clock).unwrap();
+    (engine, Arc::new(store))
 }
 
 /// A server without tables.

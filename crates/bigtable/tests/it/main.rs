@@ -6,6 +6,7 @@ mod assemble;
 mod filters;
 mod fuzz;
 mod harness;
+mod instances;
 mod limits;
 mod read;
 mod stream;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use table::{
     Bytes, CheckAndMutate, CreateTable, DropRows, Error, FamilyChange, ReadModifyWriteRule,
-    ReadRows, ReadStats, Result, Row, RowBatch, RowKeySample, RowMutations, RowOutput, RowStream,
-    Store, TableIdentity, TableName, TableSchema, Timestamp, YieldedCell,
+    ReadRows, ReadStats, RecordChange, Records, Result, Row, RowBatch, RowKeySample, RowMutations,
+    RowOutput, RowStream, Store, TableIdentity, TableName, TableSchema, Timestamp, YieldedCell,
 };
 use tokio::sync::Notify;
 use tonic::Code;
@@ -44,7 +44,24 @@ fn none<T>() -> Result<T> {
 }
 
 #[tonic::async_trait]
+impl Records for EndlessStore {
+    fn record(&self, _: &str) -> Option<Bytes> {
+        None
+    }
+    fn records(&self, _: &str) -> Vec<(String, Bytes)> {
+        Vec::new()
+    }
+    async fn change_records(&self, _: Vec<RecordChange>) -> Result<()> {
+        none()
+    }
+}
+
+#[tonic::async_trait]
 impl Store for EndlessStore {
+    fn now_micros(&self) -> i64 {
+        0
+    }
+
     fn read_rows<S: RowOutput>(
         &self,
         _: &TableName,

@@ -20,6 +20,7 @@ fn documented_defaults_are_the_real_ones() {
         ("http_listen", config.http_listen),
         ("http_hosts", "none".into()),
         ("insecure_listen", config.insecure_listen.to_string()),
+        ("strict_instances", config.strict_instances.to_string()),
         ("durability", "sync".into()),
         ("drain_seconds", config.drain.as_secs().to_string()),
         ("log_format", "text".into()),

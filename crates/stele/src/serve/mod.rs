@@ -35,6 +35,7 @@ use table::Local;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
@@ -87,7 +88,12 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let report = move || reported.note_process_memory(memory().saturating_sub(before));
     let monitor = RssMonitor::start(report).context("cannot start the server's threads")?;
     let (drain, draining) = watch::channel(());
-    let mut grpc = tokio::spawn(grpc(bigtable, store, Arc::clone(&state), draining));
+    let known = match config.strict_instances {
+        true => bigtable::KnownNames::Created,
+        false => bigtable::KnownNames::All,
+    };
+    let routes = bigtable::routes_for(store, known);
+    let mut grpc = tokio::spawn(grpc(bigtable, routes, Arc::clone(&state), draining));
     state.set_phase(Phase::Serving);
     announce(config, &addresses).context("could not write to standard output")?;
 
@@ -130,10 +136,10 @@ async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<Local>)> {
     Ok((engine, Arc::new(store)))
 }
 
-/// Serves gRPC on `listener` until `draining` closes and the requests in flight are done.
+/// Serves `routes` on `listener` until `draining` closes and the requests in flight are done.
 async fn grpc(
     listener: TcpListener,
-    store: Arc<Local>,
+    routes: Routes,
     state: Arc<State>,
     mut draining: watch::Receiver<()>,
 ) -> anyhow::Result<()> {
@@ -141,7 +147,7 @@ async fn grpc(
     set_health(&health, ServingStatus::Serving).await;
     bigtable::server()
         .layer(Observe::new(state.requests().clone()))
-        .add_routes(bigtable::routes(store))
+        .add_routes(routes)
         .add_service(health_service)
         .serve_with_incoming_shutdown(bigtable::incoming(listener), async move {
             let _ = draining.changed().await;
@@ -190,7 +196,11 @@ fn announce(config: &Config, addresses: &Addresses) -> std::io::Result<()> {
     )?;
     writeln!(out, "  Bigtable  {}", addresses.bigtable)?;
     writeln!(out, "  HTTP      http://{}  (/healthz /readyz /metrics)", addresses.http)?;
-    writeln!(out, "Any Bigtable client connects, with any project and instance name, after")?;
+    let names = match config.strict_instances {
+        true => "with the names of created instances",
+        false => "with any project and instance name",
+    };
+    writeln!(out, "Any Bigtable client connects, {names}, after")?;
     writeln!(out, "  export BIGTABLE_EMULATOR_HOST={}", addresses.bigtable)?;
     out.flush()
 }

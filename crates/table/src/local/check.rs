@@ -6,8 +6,8 @@
 //! table's, is damage: no crash leaves one, and a server refuses it.
 
 use super::meta::{
-    INTENT_PREFIX, NEXT_TREE_ROW, SYSTEM_TREE, TABLE_PREFIX, decode_intent, decode_table,
-    is_schema_row,
+    INTENT_PREFIX, NEXT_TREE_ROW, RECORD_PREFIX, SYSTEM_TREE, TABLE_PREFIX, decode_intent,
+    decode_record, decode_table, is_schema_row,
 };
 use base::env::Env;
 use engine::TreeId;
@@ -48,6 +48,11 @@ fn compare<'a>(trees: &[TreeId], records: impl Iterator<Item = (&'a [u8], &'a [u
                 Ok(trees) => intended.extend(trees),
                 Err(error) => misfits.findings.push(error.to_string()),
             }
+        }
+        if row.starts_with(RECORD_PREFIX)
+            && let Err(error) = decode_record(row, record)
+        {
+            misfits.findings.push(error.to_string());
         }
         if !row.starts_with(TABLE_PREFIX) {
             continue;

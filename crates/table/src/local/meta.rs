@@ -2,9 +2,11 @@
 //! engine (docs/format/schema.md).
 
 use crate::error::{Error, Result};
+use crate::records::RecordChange;
 use crate::schema::{TableName, TableSchema};
 use crate::schema_record;
 use base::codec::{ByteReader, DecodeError, PutBytes};
+use bytes::Bytes;
 use engine::{Column, Engine, FamilyId, RowRange, ScanRequest, Timestamp, TreeId, WriteBatch};
 use engine::{Owner, TreeOptions};
 use parking_lot::Mutex;
@@ -18,6 +20,10 @@ pub(super) const NEXT_TREE_ROW: &[u8] = b"next_tree";
 pub(super) const TABLE_PREFIX: &[u8] = b"table/";
 /// Begins the rows of [`Intent`]s; the first tree follows, as eight hexadecimal digits.
 pub(super) const INTENT_PREFIX: &[u8] = b"intent/";
+/// Begins the rows of the front's records; the name follows.
+pub(super) const RECORD_PREFIX: &[u8] = b"admin/";
+/// First byte of a front's record.
+const RECORD_VERSION: u8 = 1;
 /// First byte of an intent's record.
 const INTENT_VERSION: u8 = 1;
 
@@ -25,7 +31,7 @@ const INTENT_VERSION: u8 = 1;
 /// table names them then. Nothing else is a reason to drop a tree.
 pub type Intent = Vec<TreeId>;
 
-/// Keeps the schema of all tables. Every change is durable when its call returns. Calls block, and
+/// Keeps the schema of all tables, and the records of the front. Every change is durable when its call returns. Calls block, and
 /// changes come one at a time.
 pub trait MetaStore: Send + Sync + 'static {
     fn tables(&self) -> Result<Vec<TableSchema>>;
@@ -47,6 +53,12 @@ pub trait MetaStore: Send + Sync + 'static {
 
     /// Removes the record of a table, and notes the intent to drop its trees: both or none.
     fn remove_table(&self, table: &TableSchema) -> Result<()>;
+
+    /// Returns every record of the front by its name.
+    fn records(&self) -> Result<Vec<(String, Bytes)>>;
+
+    /// Changes records of the front: all or none.
+    fn change_records(&self, changes: &[RecordChange]) -> Result<()>;
 
     /// Sets `count` consecutive tree ids aside, never given before, and returns the first.
     fn reserve_trees(&self, count: u32) -> Result<TreeId>;
@@ -102,13 +114,19 @@ impl EngineMeta {
         Ok(only)
     }
 
-    /// The tables whose records can be read, and the rows of those that cannot.
+    /// Returns the tables whose records can be read, and the rows of unreadable records.
     pub(super) fn readable_tables(&self) -> Result<(Vec<TableSchema>, Vec<Vec<u8>>)> {
         let (mut tables, mut damaged) = (Vec::new(), Vec::new());
         self.read(RowRange::prefix(TABLE_PREFIX), |row, record| {
             match decode_table(row, record) {
                 Ok(table) => tables.push(table),
                 Err(_) => damaged.push(row.to_vec()),
+            }
+            Ok(())
+        })?;
+        self.read(RowRange::prefix(RECORD_PREFIX), |row, record| {
+            if decode_record(row, record).is_err() {
+                damaged.push(row.to_vec());
             }
             Ok(())
         })?;
@@ -145,7 +163,8 @@ impl EngineMeta {
 
 /// Returns whether a row of the system tree is one of the schema.
 pub(super) fn is_schema_row(row: &[u8]) -> bool {
-    row == NEXT_TREE_ROW || row.starts_with(TABLE_PREFIX) || row.starts_with(INTENT_PREFIX)
+    row == NEXT_TREE_ROW
+        || [TABLE_PREFIX, INTENT_PREFIX, RECORD_PREFIX].iter().any(|prefix| row.starts_with(prefix))
 }
 
 fn intent_row(trees: &[TreeId]) -> Vec<u8> {
@@ -193,6 +212,35 @@ pub(super) fn decode_table(row: &[u8], record: &[u8]) -> Result<TableSchema> {
         return Err(damaged(row, "the record belongs to another table"));
     }
     Ok(table)
+}
+
+/// Returns name and bytes of the front's record in `row`; `DataLoss` if it cannot be read.
+pub(super) fn decode_record(row: &[u8], record: &[u8]) -> Result<(String, Bytes)> {
+    let name = row.strip_prefix(RECORD_PREFIX).unwrap_or_default();
+    let name = std::str::from_utf8(name).map_err(|_| damaged(row, "its name is not UTF-8"))?;
+    match record.split_first() {
+        Some((&RECORD_VERSION, value)) => Ok((name.to_owned(), Bytes::copy_from_slice(value))),
+        Some((version, _)) => Err(damaged(
+            row,
+            format!(
+                "record of version {version}, but this Stele reads versions up to \
+                 {RECORD_VERSION}; use a newer Stele"
+            ),
+        )),
+        None => Err(damaged(row, "the record is empty")),
+    }
+}
+
+/// Adds a change of a front's record to a batch.
+fn put_change(batch: &mut WriteBatch, change: &RecordChange) {
+    let row = [RECORD_PREFIX, change.name.as_bytes()].concat();
+    match &change.value {
+        None => batch.delete_row(&row),
+        Some(value) => {
+            let record = [&[RECORD_VERSION], &value[..]].concat();
+            batch.put(&row, Column::of(FAMILY, b""), Timestamp(0), &record);
+        }
+    }
 }
 
 fn damaged(row: &[u8], what: impl std::fmt::Display) -> Error {
@@ -262,6 +310,21 @@ impl MetaStore for EngineMeta {
         let mut batch = WriteBatch::new();
         batch.delete_row(&table_row(&table.name));
         put_intent(&mut batch, &trees_of(table));
+        self.write(&batch)
+    }
+
+    fn records(&self) -> Result<Vec<(String, Bytes)>> {
+        let mut records = Vec::new();
+        self.read(RowRange::prefix(RECORD_PREFIX), |row, record| {
+            records.push(decode_record(row, record)?);
+            Ok(())
+        })?;
+        Ok(records)
+    }
+
+    fn change_records(&self, changes: &[RecordChange]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        changes.iter().for_each(|change| put_change(&mut batch, change));
         self.write(&batch)
     }
 

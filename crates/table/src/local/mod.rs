@@ -17,6 +17,7 @@ mod locks;
 mod meta;
 mod pass;
 mod read;
+mod records;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ use locks::RowLocks;
 use meta::EngineMeta;
 use parking_lot::{Mutex, RwLock};
 use read::{Filled, Reader};
+use records::RecordMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
@@ -73,6 +75,8 @@ struct Core {
     clock: Arc<dyn Clock>,
     times: RowTimes,
     tables: RwLock<BTreeMap<TableName, Arc<Table>>>,
+    /// Records of the front, all of them.
+    records: RwLock<RecordMap>,
     /// Held while the schema changes.
     schema_change: Mutex<()>,
     /// When it was opened, if acknowledged writes may be lost with the machine's power.
@@ -198,6 +202,7 @@ impl Local {
         let opened_micros = (!durable).then(|| clock.now_micros());
         let (newest, shown) = (engine.commit_micros(), engine.clock_micros());
         let times = RowTimes::after(newest, shown, Arc::clone(&clock));
+        let records = RwLock::new(RecordMap::of(meta.records()?));
         let core = Core {
             engine,
             meta,
@@ -205,6 +210,7 @@ impl Local {
             opened_micros,
             times,
             tables: RwLock::new(tables),
+            records,
             schema_change: Mutex::new(()),
             requests: AtomicU64::new(0),
             shape,
@@ -242,6 +248,10 @@ impl Core {
 
 #[async_trait]
 impl Store for Local {
+    fn now_micros(&self) -> i64 {
+        self.core.clock.now_micros()
+    }
+
     async fn create_table(&self, table: CreateTable) -> Result<Arc<TableSchema>> {
         self.change(move |core| core.create_table(table)).await
     }

@@ -112,6 +112,23 @@ async fn a_record_that_cannot_be_read_is_named() {
     assert_eq!(notes.len(), trees.len());
 }
 
+#[tokio::test]
+async fn a_record_of_the_front_that_cannot_be_read_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    store(dir.path()).await;
+    let column = engine::Column::of(FamilyId(1), b"");
+    let newer = checked(dir.path(), false, |engine| {
+        write(engine, |batch| {
+            batch.put(b"admin/projects/p/instances/a", column, Timestamp(0), b"\x01message");
+            batch.put(b"admin/projects/p/instances/i", column, Timestamp(0), b"\x02message");
+        });
+    });
+    let Misfits { findings, notes } = newer.unwrap();
+    assert_eq!((findings.len(), notes), (1, vec![]));
+    let text = "row 'admin/projects/p/instances/i': record of version 2, but this Stele reads";
+    assert!(findings[0].contains(text), "{findings:?}");
+}
+
 #[test]
 fn a_directory_of_another_program_is_left_alone() {
     for row in [&b"any"[..], b"table/any"] {

@@ -9,4 +9,5 @@ mod harness;
 mod limits;
 mod load;
 mod owner;
+mod records;
 mod store;

@@ -3,10 +3,12 @@ package clients
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/bigtable"
+	"google.golang.org/api/iterator"
 	"google.golang.org/grpc/codes"
 )
 
@@ -62,6 +64,74 @@ func TestTablesComeAndGo(t *testing.T) {
 	_, err = admin.TableInfo(ctx, name)
 	refused(t, err, codes.NotFound, "tables/"+name)
 	refused(t, admin.DeleteTable(ctx, name), codes.NotFound, "tables/"+name)
+}
+
+func TestInstancesAndProfiles(t *testing.T) {
+	lasting(t)
+	instances, err := bigtable.NewInstanceAdminClient(ctx, project)
+	ok(t, err)
+	defer instances.Close()
+	const made = "go-made"
+	if phase == "first" {
+		ok(t, instances.CreateInstance(ctx, &bigtable.InstanceConf{
+			InstanceId: made, DisplayName: "Made by Go", ClusterId: "go-one", Zone: "zone-a",
+			NumNodes: 3, InstanceType: bigtable.PRODUCTION, Labels: map[string]string{"team": "go"},
+		}))
+		ok(t, instances.UpdateCluster(ctx, made, "go-one", 5))
+		_, err := instances.CreateAppProfile(ctx, bigtable.ProfileConf{
+			ProfileID: "reports", InstanceID: made, RoutingPolicy: bigtable.SingleClusterRouting,
+			ClusterID: "go-one", AllowTransactionalWrites: false, Description: "nightly",
+		})
+		ok(t, err)
+		refused(t, instances.DeleteCluster(ctx, made, "go-one"), codes.FailedPrecondition)
+	}
+	info, err := instances.InstanceInfo(ctx, made)
+	ok(t, err)
+	same(t, []string{info.DisplayName, info.Labels["team"]}, []string{"Made by Go", "go"})
+	clusters, err := instances.Clusters(ctx, made)
+	ok(t, err)
+	if len(clusters) != 1 || clusters[0].Name != "go-one" || clusters[0].ServeNodes != 5 {
+		t.Errorf("clusters: %+v", clusters)
+	}
+	profile, err := instances.GetAppProfile(ctx, made, "reports")
+	ok(t, err)
+	same(t, []string{profile.Description}, []string{"nightly"})
+	var ids []string
+	for profiles := instances.ListAppProfiles(ctx, made); ; {
+		profile, err := profiles.Next()
+		if err == iterator.Done {
+			break
+		}
+		ok(t, err)
+		ids = append(ids, profile.Name[strings.LastIndex(profile.Name, "/")+1:])
+	}
+	same(t, ids, []string{"default", "reports"})
+}
+
+func TestTransactionsOfAProfile(t *testing.T) {
+	firstOnly(t)
+	_, name := newTable(t, "f")
+	instances, err := bigtable.NewInstanceAdminClient(ctx, project)
+	ok(t, err)
+	defer instances.Close()
+	_, err = instances.CreateAppProfile(ctx, bigtable.ProfileConf{
+		ProfileID: "no-transactions", InstanceID: instance, ClusterID: "stele",
+		RoutingPolicy: bigtable.SingleClusterRouting, AllowTransactionalWrites: false,
+	})
+	ok(t, err)
+	config := bigtable.ClientConfig{
+		AppProfile: "no-transactions", MetricsProvider: bigtable.NoopMetricsProvider{},
+	}
+	client, err := bigtable.NewClientWithConfig(ctx, project, instance, config)
+	ok(t, err)
+	defer client.Close()
+	table := client.Open(name)
+	ok(t, table.Apply(ctx, "r", set("f", "q", 1000, "v")))
+	add := bigtable.NewReadModifyWrite()
+	add.Increment("f", "n", 1)
+	_, err = table.ApplyReadModifyWrite(ctx, "r", add)
+	refused(t, err, codes.FailedPrecondition, "Single-row transactions")
+	ok(t, instances.DeleteAppProfile(ctx, instance, "no-transactions"))
 }
 
 func TestDropRowRange(t *testing.T) {

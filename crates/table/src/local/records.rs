@@ -1,0 +1,88 @@
+//! The records of fronts: a copy of all of them in memory, behind the copy in the system tree.
+//!
+//! 1. Memory shows a change after the system tree has it on disk.
+//! 2. Changes come one at a time, under the lock of schema changes.
+
+use super::{Core, Local};
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::records::{RecordChange, Records};
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Records by name, and the bytes that they take.
+#[derive(Debug, Default)]
+pub(super) struct RecordMap {
+    by_name: BTreeMap<String, Bytes>,
+    bytes: usize,
+}
+
+impl RecordMap {
+    /// Returns the map of records that were read.
+    pub(super) fn of(records: Vec<(String, Bytes)>) -> Self {
+        let bytes = records.iter().map(|(name, value)| cost(name, value)).sum();
+        Self { by_name: records.into_iter().collect(), bytes }
+    }
+
+    fn apply(&mut self, change: RecordChange) {
+        let RecordChange { name, value } = change;
+        let (new, old) = match value {
+            Some(value) => {
+                let new = cost(&name, &value);
+                (new, self.by_name.insert(name.clone(), value))
+            }
+            None => (0, self.by_name.remove(&name)),
+        };
+        self.bytes = (self.bytes + new).saturating_sub(old.map_or(0, |old| cost(&name, &old)));
+    }
+}
+
+fn cost(name: &str, value: &Bytes) -> usize {
+    name.len() + value.len()
+}
+
+impl Core {
+    fn change_records(&self, changes: Vec<RecordChange>) -> Result<()> {
+        changes.iter().try_for_each(RecordChange::check)?;
+        let _changing = self.schema_change.lock();
+        let added = changes
+            .iter()
+            .filter_map(|change| change.value.as_ref().map(|value| cost(&change.name, value)));
+        let added: usize = added.sum();
+        if added > 0 && self.records.read().bytes + added > limits::RECORDS_BYTES_MAX {
+            let max = limits::RECORDS_BYTES_MAX;
+            let text = format!("the records of instances and operations are over {max} bytes");
+            return Err(Error::ResourceExhausted(text));
+        }
+        self.meta.change_records(&changes)?;
+        self.publish_records(changes);
+        Ok(())
+    }
+
+    /// Shows changes that are on disk.
+    pub(super) fn publish_records(&self, changes: Vec<RecordChange>) {
+        let mut records = self.records.write();
+        changes.into_iter().for_each(|change| records.apply(change));
+    }
+}
+
+#[async_trait]
+impl Records for Local {
+    fn record(&self, name: &str) -> Option<Bytes> {
+        self.core.records.read().by_name.get(name).cloned()
+    }
+
+    fn records(&self, prefix: &str) -> Vec<(String, Bytes)> {
+        let records = self.core.records.read();
+        let from = records.by_name.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        from.take_while(|(name, _)| name.starts_with(prefix))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+
+    async fn change_records(&self, changes: Vec<RecordChange>) -> Result<()> {
+        self.change(move |core| core.change_records(changes)).await
+    }
+}
