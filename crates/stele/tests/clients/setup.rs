@@ -36,6 +36,22 @@ pub(crate) fn go() -> Option<PathBuf> {
     available(make_go())
 }
 
+/// The Node suite with the client that it pins: the directory to run it in. Nothing if there is no Node:
+/// the checks of a change do not require it.
+pub(crate) fn node() -> Option<PathBuf> {
+    let stamp = version("node", &["--version"]).and_then(|node| {
+        let npm = version("npm", &["--version"])?;
+        Ok(format!("{node} {npm}\n{}", text_of("node")))
+    });
+    match stamp {
+        Ok(stamp) => available(make_node(&stamp)),
+        Err(error) => {
+            say_skipped(&error);
+            None
+        }
+    }
+}
+
 /// The `cbt` tool: the pinned release if the module proxy has it, else the one on the path.
 pub(crate) fn cbt() -> Option<PathBuf> {
     let cbt = make_cbt().or_else(|error| {
@@ -77,19 +93,43 @@ fn make_environment(dir: &Path, requirements: &Path) -> Result<(), String> {
 }
 
 fn make_go() -> Result<PathBuf, String> {
-    let mut stamp = version("go", &["version"])?;
-    let entries = std::fs::read_dir(sources().join("go")).unwrap();
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    for file in files {
-        stamp += &std::fs::read_to_string(file).unwrap();
-    }
+    let stamp = version("go", &["version"])? + &text_of("go");
     let dir = once("go", &stamp, |dir| {
         let mut build = Command::new("go");
         build.args(["test", "-c", "-mod=readonly", "-o"]).arg(dir.join("suite"));
         run(build.arg(".").current_dir(sources().join("go"))).map(drop)
     })?;
     Ok(dir.join("suite"))
+}
+
+/// Copies the suite beside the client, where Node looks for it.
+fn make_node(stamp: &str) -> Result<PathBuf, String> {
+    let dir = once("node", stamp, |dir| {
+        let suite = dir.join("suite");
+        std::fs::create_dir(&suite).unwrap();
+        for file in files_of("node") {
+            std::fs::copy(&file, suite.join(file.file_name().unwrap())).unwrap();
+        }
+        std::fs::copy(sources().join("scenario.json"), dir.join("scenario.json")).unwrap();
+        let mut npm = Command::new("npm");
+        npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(suite);
+        run(&mut npm).map(drop)
+    })?;
+    Ok(dir.join("suite"))
+}
+
+/// The files of a suite and the scenario, one after the other.
+fn text_of(suite: &str) -> String {
+    let mut files = files_of(suite);
+    files.push(sources().join("scenario.json"));
+    files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect()
+}
+
+fn files_of(suite: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(sources().join(suite)).unwrap();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
 }
 
 fn make_cbt() -> Result<PathBuf, String> {
@@ -114,9 +154,13 @@ fn available<T>(tool: Result<T, String>) -> Option<T> {
     };
     let required = std::env::var("STELE_REQUIRE_CLIENTS").is_ok_and(|value| value == "1");
     assert!(!required, "STELE_REQUIRE_CLIENTS=1, but {error}");
+    say_skipped(&error);
+    None
+}
+
+fn say_skipped(error: &str) {
     // The test harness hides what a passing test prints by macro.
     std::io::stderr().write_all(format!("SKIPPED: {error}\n").as_bytes()).unwrap();
-    None
 }
 
 /// What `program` says of its version; the error names it.

@@ -1,4 +1,4 @@
-//! The suites of both languages, each before and after `kill -9`, and each on the other's rows; and
+//! The suites of all languages, each before and after `kill -9`, and some on the others' rows; and
 //! histories of rows whose server is killed again and again.
 
 use crate::server::Server;
@@ -16,6 +16,7 @@ const FLAGS: &[&str] = &["--memtable-bytes-max=4MiB"];
 enum Suite {
     Python(PathBuf),
     Go(PathBuf),
+    Node(PathBuf),
 }
 
 impl Suite {
@@ -33,6 +34,14 @@ impl Suite {
                 let mut command = Command::new(suite);
                 command.args(["-test.failfast", "-test.run", only.unwrap_or(".")]);
                 command.current_dir(setup::sources().join("go"));
+                command
+            }
+            Self::Node(suite) => {
+                let mut command = Command::new("node");
+                command.args(["--test", "--test-concurrency=1"]).args(only);
+                // Else the client looks for Google's metadata server.
+                command.env("METADATA_SERVER_DETECTION", "none");
+                command.current_dir(suite);
                 command
             }
         };
@@ -71,6 +80,25 @@ fn the_go_client_works_before_and_after_kill_9() {
     around_a_kill(
         |server| go.run(server, "first", None, None),
         |server| go.run(server, "again", None, None),
+    );
+}
+
+#[test]
+fn the_node_client_works_before_and_after_kill_9() {
+    let Some(node) = setup::node().map(Suite::Node) else { return };
+    around_a_kill(
+        |server| node.run(server, "first", None, None),
+        |server| node.run(server, "again", None, None),
+    );
+}
+
+#[test]
+fn node_reads_what_go_wrote() {
+    let Some(node) = setup::node().map(Suite::Node) else { return };
+    let Some(go) = setup::go().map(Suite::Go) else { return };
+    around_a_kill(
+        |server| go.run(server, "first", Some("^TestScenario$"), None),
+        |server| node.run(server, "other", Some("scenario.test.js"), Some("go/scenario")),
     );
 }
 
