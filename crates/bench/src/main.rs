@@ -8,6 +8,7 @@ mod commit_tails;
 mod compaction_sim;
 mod front;
 mod granularity;
+mod hostile;
 mod measure;
 mod memtable;
 mod prefix_index;
@@ -49,6 +50,8 @@ enum Bench {
     CommitTails(commit_tails::CommitTailsArgs),
     /// Random writes at full rate for minutes: stalls of writes, and reads beside them.
     SoakWrites(soak_writes::SoakWritesArgs),
+    /// Attacks on a running server, each beside an honest client that is measured.
+    Hostile(hostile::HostileArgs),
     /// A server binary driven through named workloads: for its profile, or to compare binaries.
     Train(train::TrainArgs),
 }
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
         Bench::RangeDrops(args) => range_drops::run(&args).map_err(|error| error.to_string()),
         Bench::CommitTails(args) => commit_tails::run(&args).map_err(|error| error.to_string()),
+        Bench::Hostile(args) => hostile::run(&args).map_err(|error| error.to_string()),
         Bench::Train(args) => train::run(&args).map_err(|error| error.to_string()),
     };
     match done {

@@ -22,6 +22,7 @@ pub(crate) struct Server {
     /// Kept open: a server whose standard output is gone could not write to it.
     _stdout: BufReader<ChildStdout>,
     address: String,
+    http_address: String,
     /// CPU time of its lives before this one.
     earlier: Duration,
 }
@@ -34,24 +35,27 @@ impl Server {
         command.arg("serve").arg("--data-dir").arg(dir.join("data")).args(ANYWHERE).args(flags);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let mut stdout = BufReader::new(child.stdout.take().ok_or("no standard output")?);
-        let mut address = None;
+        let (mut address, mut http_address) = (None, None);
         for line in stdout.by_ref().lines().map_while(Result::ok) {
             if let Some(at) = line.strip_prefix("  Bigtable  ") {
                 address = Some(at.trim().to_owned());
+            }
+            if let Some(rest) = line.strip_prefix("  HTTP      http://") {
+                http_address = rest.split_whitespace().next().map(str::to_owned);
             }
             // The last line of what a server says when it serves.
             if line.contains("BIGTABLE_EMULATOR_HOST") {
                 break;
             }
         }
-        let Some(address) = address else {
+        let (Some(address), Some(http_address)) = (address, http_address) else {
             let _ = child.kill();
             child.wait()?;
             return Err(format!("{} did not start", binary.display()).into());
         };
         let (binary, dir, flags) = (binary.to_owned(), dir.to_owned(), flags.to_vec());
         let earlier = Duration::ZERO;
-        Ok(Self { binary, dir, flags, child, _stdout: stdout, address, earlier })
+        Ok(Self { binary, dir, flags, child, _stdout: stdout, address, http_address, earlier })
     }
 
     /// Its process id.
@@ -64,6 +68,11 @@ impl Server {
         &self.address
     }
 
+    /// Returns the address of its HTTP service, `HOST:PORT`.
+    pub(crate) fn http_address(&self) -> &str {
+        &self.http_address
+    }
+
     /// The binary, for its other subcommands.
     pub(crate) fn binary(&self) -> &Path {
         &self.binary
@@ -71,15 +80,7 @@ impl Server {
 
     /// CPU time of all its threads so far, over all its lives.
     pub(crate) fn cpu(&self) -> Result<Duration, AnyError> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // After the command in parentheses: state is field 3; user and system time are 14 and 15,
-        // in ticks of 1/100 s.
-        let after_name = stat.rsplit_once(')').ok_or("no process statistics")?.1;
-        let fields: Vec<&str> = after_name.split_whitespace().collect();
-        let ticks =
-            |at: usize| fields.get(at).ok_or("no CPU time")?.parse().map_err(AnyError::from);
-        let sum: u64 = [ticks(11)?, ticks(12)?].iter().sum();
-        Ok(self.earlier + Duration::from_millis(sum * 10))
+        Ok(self.earlier + cpu_of(self.child.id())?)
     }
 
     /// Waits until nothing runs in the background any more.
@@ -122,6 +123,18 @@ impl Server {
         self.earlier = earlier;
         Ok(())
     }
+}
+
+/// Returns the CPU time that all threads of process `pid` have had.
+pub(crate) fn cpu_of(pid: u32) -> Result<Duration, AnyError> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // After the command in parentheses: state is field 3; user and system time are 14 and 15,
+    // in ticks of 1/100 s.
+    let after_name = stat.rsplit_once(')').ok_or("no process statistics")?.1;
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).ok_or("no CPU time")?.parse().map_err(AnyError::from);
+    let sum: u64 = [ticks(11)?, ticks(12)?].iter().sum();
+    Ok(Duration::from_millis(sum * 10))
 }
 
 impl Drop for Server {
