@@ -28,8 +28,7 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
             name: table.clone(),
             families: families.into(),
             splits: Vec::new(),
-            deletion_protection: false,
-        };
+            deletion_protection: false, granularity: Default::default(), row_key_schema: None, };
         store.create_table(create).await.unwrap();
         for row in ["r1", "r22"] {
             let cell = |family: &str, qualifier: &'static str, micros, value: &'static [u8]| {

@@ -19,7 +19,6 @@ pub mod row;
 pub mod row_output;
 pub mod row_set;
 pub mod schema;
-mod schema_record;
 #[doc(hidden)]
 pub mod shape;
 pub mod store;
@@ -36,8 +35,9 @@ pub use records::{RecordChange, Records};
 pub use row::{Cell, ReadStats, Row, RowBatch, RowPiece, RowStream};
 pub use row_output::{Pieces, RowOutput, YieldedCell};
 pub use row_set::{KeyRange, RowSet};
+pub use schema::types::{Int64Encoding, RowKeySchema, ScalarType, StructEncoding};
 pub use schema::{
-    Aggregate, CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName, TableSchema,
-    ValueType,
+    Aggregate, CreateTable, FamilyChange, FamilySchema, FamilySpec, Granularity, TableName,
+    TableSchema, TableUpdate, ValueType,
 };
 pub use store::{DropRows, ReadRows, RowKeySample, Store};

@@ -1,6 +1,7 @@
 //! Every size limit of the table layer, once. They are Bigtable's own.
 
 use crate::error::{Error, Result};
+use crate::schema::Granularity;
 use engine::{Timestamp, TimestampRange};
 
 /// Longest row key.
@@ -44,8 +45,14 @@ pub const LABEL_BYTES_MAX: usize = 15;
 pub const GC_DEPTH_MAX: usize = 10;
 /// Most rules in one union or intersection.
 pub const GC_RULES_MAX: usize = 64;
-/// Timestamps are multiples of this many microseconds.
-pub const TIMESTAMP_MICROS_STEP: i64 = 1_000;
+/// Most fields of a row key schema.
+pub const ROW_KEY_FIELDS_MAX: usize = 100;
+/// Longest name of a field of a row key schema.
+pub const ROW_KEY_FIELD_NAME_BYTES_MAX: usize = 128;
+/// Longest delimiter of a row key schema.
+pub const DELIMITER_BYTES_MAX: usize = 50;
+/// Timestamps of tables of milliseconds are multiples of this many microseconds.
+pub const TIMESTAMP_MICROS_STEP: i64 = Granularity::Millis.micros();
 
 /// Refuses `field` when it is longer than `max` bytes.
 pub fn check_len(field: &str, len: usize, max: usize) -> Result<()> {
@@ -89,21 +96,25 @@ pub fn check_family_name(field: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses the timestamp of a written cell when it is negative or finer than milliseconds.
-pub fn check_timestamp(field: &str, timestamp: Timestamp) -> Result<()> {
+/// Refuses the timestamp of a written cell when it is negative or finer than `granularity`.
+pub fn check_timestamp(field: &str, timestamp: Timestamp, granularity: Granularity) -> Result<()> {
     if timestamp.0 < 0 {
         let message = format!("timestamp {} must be -1 (server time) or at least 0", timestamp.0);
         return Err(Error::invalid(field, message));
     }
-    check_granularity(field, timestamp)
+    check_granularity(field, timestamp, granularity)
 }
 
-/// Refuses a timestamp that is finer than milliseconds.
-pub fn check_granularity(field: &str, timestamp: Timestamp) -> Result<()> {
-    if timestamp.0 % TIMESTAMP_MICROS_STEP != 0 {
+/// Refuses a timestamp that is finer than `granularity`.
+pub fn check_granularity(
+    field: &str,
+    timestamp: Timestamp,
+    granularity: Granularity,
+) -> Result<()> {
+    let step = granularity.micros();
+    if timestamp.0 % step != 0 {
         let message = format!(
-            "timestamp {} must be a multiple of {TIMESTAMP_MICROS_STEP} microseconds \
-             (millisecond granularity)",
+            "timestamp {} must be a multiple of {step} microseconds (millisecond granularity)",
             timestamp.0
         );
         return Err(Error::invalid(field, message));
@@ -111,13 +122,17 @@ pub fn check_granularity(field: &str, timestamp: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a range of timestamps with bounds finer than milliseconds, or an end before its start.
-pub fn check_timestamp_range(field: &str, range: TimestampRange) -> Result<()> {
+/// Refuses a range of timestamps with bounds finer than `granularity`, or an end before its start.
+pub fn check_timestamp_range(
+    field: &str,
+    range: TimestampRange,
+    granularity: Granularity,
+) -> Result<()> {
     if range.start != Timestamp::MIN {
-        check_granularity(field, range.start)?;
+        check_granularity(field, range.start, granularity)?;
     }
     let Some(end) = range.end else { return Ok(()) };
-    check_granularity(field, end)?;
+    check_granularity(field, end, granularity)?;
     if end < range.start {
         let message = format!("inverted range: start {} lies after end {}", range.start.0, end.0);
         return Err(Error::invalid(field, message));

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::filter::RowFilter;
 use crate::limits;
-use crate::schema::{FamilySchema, TableSchema, ValueType};
+use crate::schema::{FamilySchema, Granularity, TableSchema, ValueType};
 use bytes::Bytes;
 use engine::merge_operator::Operand;
 use engine::{Column, Timestamp, TimestampRange, WriteBatch};
@@ -11,11 +11,13 @@ use engine::{Column, Timestamp, TimestampRange, WriteBatch};
 /// The version a written cell gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WriteTime {
-    /// The server's clock in whole milliseconds, above every time that the server gave the row
-    /// before.
+    /// The server's clock in the table's granularity, above every time that the server gave the
+    /// row before.
     Server,
-    /// This timestamp: not negative, a multiple of 1000 microseconds.
+    /// This timestamp: not negative, of the table's granularity.
     At(Timestamp),
+    /// This timestamp, which is not negative, truncated to the table's granularity.
+    Truncated(Timestamp),
 }
 
 impl WriteTime {
@@ -67,7 +69,7 @@ pub enum RowMutation {
         family: String,
         /// Qualifier; may be empty.
         qualifier: Bytes,
-        /// Versions to delete; bounds are multiples of 1000 microseconds.
+        /// Versions to delete; bounds are of the table's granularity.
         range: TimestampRange,
     },
     /// Deletes a family of the row.
@@ -138,16 +140,29 @@ pub(crate) fn append(
     }
     limits::check_len("mutations", bytes, limits::ROW_BYTES_MAX)?;
     for (mutation, family) in mutations.iter().zip(families) {
-        mutation.push(batch, row, family);
+        mutation.push(batch, row, family, schema.granularity);
     }
     Ok(())
 }
 
 impl WriteTime {
-    fn check(self, field: &str) -> Result<()> {
+    fn check(self, field: &str, granularity: Granularity) -> Result<()> {
         match self {
             Self::Server => Ok(()),
-            Self::At(timestamp) => limits::check_timestamp(field, timestamp),
+            Self::At(_) | Self::Truncated(_) => {
+                let timestamp = self.given(granularity).unwrap_or(Timestamp::MIN);
+                limits::check_timestamp(field, timestamp, granularity)
+            }
+        }
+    }
+
+    /// Returns the timestamp that the writer gave, in a table of `granularity`; `None` if the server
+    /// gives it.
+    pub(crate) fn given(self, granularity: Granularity) -> Option<Timestamp> {
+        match self {
+            Self::Server => None,
+            Self::At(timestamp) => Some(timestamp),
+            Self::Truncated(timestamp) => Some(granularity.truncate(timestamp)),
         }
     }
 }
@@ -164,16 +179,16 @@ impl RowMutation {
             Self::DeleteFromRow => return Ok(None),
         };
         let family = schema.family(family)?;
-        self.check_in(family).map_err(|error| error.within(kind))?;
+        self.check_in(family, schema.granularity).map_err(|error| error.within(kind))?;
         Ok(Some(family))
     }
 
-    fn check_in(&self, family: &FamilySchema) -> Result<()> {
+    fn check_in(&self, family: &FamilySchema, granularity: Granularity) -> Result<()> {
         let qualifier_len = |qualifier: &Bytes| {
             limits::check_len("column_qualifier", qualifier.len(), limits::QUALIFIER_BYTES_MAX)
         };
         let needs = |aggregate: bool, what: &str| match family.value_type {
-            ValueType::Raw if aggregate => {
+            ValueType::Raw | ValueType::Scalar(_) if aggregate => {
                 let message =
                     format!("{what} needs an aggregate family, but '{}' is not one", family.name);
                 Err(Error::invalid("family_name", message))
@@ -189,12 +204,12 @@ impl RowMutation {
                 needs(false, "SetCell")?;
                 qualifier_len(qualifier)?;
                 limits::check_len("value", value.len(), limits::VALUE_BYTES_MAX)?;
-                timestamp.check("timestamp_micros")
+                timestamp.check("timestamp_micros", granularity)
             }
             Self::AddToCell { qualifier, timestamp, .. } => {
                 needs(true, "AddToCell")?;
                 qualifier_len(qualifier)?;
-                timestamp.check("timestamp")
+                timestamp.check("timestamp", granularity)
             }
             Self::MergeToCell { qualifier, timestamp, state, .. } => {
                 needs(true, "MergeToCell")?;
@@ -203,11 +218,11 @@ impl RowMutation {
                     let message = format!("{} bytes, but the state of an int64 has 8", state.len());
                     return Err(Error::invalid("input", message));
                 }
-                timestamp.check("timestamp")
+                timestamp.check("timestamp", granularity)
             }
             Self::DeleteFromColumn { qualifier, range, .. } => {
                 qualifier_len(qualifier)?;
-                limits::check_timestamp_range("time_range", *range)
+                limits::check_timestamp_range("time_range", *range, granularity)
             }
             Self::DeleteFromFamily { .. } | Self::DeleteFromRow => Ok(()),
         }
@@ -224,23 +239,29 @@ impl RowMutation {
         }
     }
 
-    fn push(&self, batch: &mut WriteBatch, row: &[u8], family: Option<&FamilySchema>) {
+    fn push(
+        &self,
+        batch: &mut WriteBatch,
+        row: &[u8],
+        family: Option<&FamilySchema>,
+        granularity: Granularity,
+    ) {
         let Some(family) = family else { return batch.delete_row(row) };
         let merge = |batch: &mut WriteBatch, qualifier: &[u8], time: WriteTime, value: i64| {
             let ValueType::Aggregate(aggregate) = family.value_type else { return };
             let operand = Operand { operator: aggregate.operator(), value };
             let column = Column::of(family.id, qualifier);
-            match time {
-                WriteTime::At(time) => batch.merge(row, column, time, operand),
-                WriteTime::Server => batch.merge_timed(row, column, operand),
+            match time.given(granularity) {
+                Some(time) => batch.merge(row, column, time, operand),
+                None => batch.merge_timed(row, column, operand),
             }
         };
         match self {
             Self::SetCell { qualifier, timestamp, value, .. } => {
                 let column = Column::of(family.id, qualifier);
-                match timestamp {
-                    WriteTime::At(time) => batch.put(row, column, *time, value),
-                    WriteTime::Server => batch.put_timed(row, column, value),
+                match timestamp.given(granularity) {
+                    Some(time) => batch.put(row, column, time, value),
+                    None => batch.put_timed(row, column, value),
                 }
             }
             Self::AddToCell { qualifier, timestamp, input, .. } => {
@@ -307,7 +328,7 @@ pub(crate) fn check_rules<'s>(
     limits::check_mutation_count("rules", rules.len())?;
     let check = |rule: &ReadModifyWriteRule| {
         let family = schema.family(&rule.family)?;
-        if family.value_type != ValueType::Raw {
+        if matches!(family.value_type, ValueType::Aggregate(_)) {
             let message = format!("aggregate family '{}' does not support this rule", family.name);
             return Err(Error::invalid("family_name", message));
         }

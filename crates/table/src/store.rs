@@ -14,7 +14,7 @@ use crate::records::Records;
 use crate::row::{Row, RowStream};
 use crate::row_output::RowOutput;
 use crate::row_set::RowSet;
-use crate::schema::{CreateTable, FamilyChange, TableName, TableSchema};
+use crate::schema::{CreateTable, FamilyChange, TableName, TableSchema, TableUpdate};
 use async_trait::async_trait;
 use bytes::Bytes;
 use engine::Direction;
@@ -76,11 +76,11 @@ pub trait Store: Records {
     /// Deletes a table and all its rows. `FailedPrecondition` if it is protected.
     async fn delete_table(&self, table: &TableName) -> Result<()>;
 
-    /// Protects a table from deletion, or no longer.
-    async fn set_deletion_protection(
+    /// Changes settings of a table, all or none.
+    async fn update_table(
         &self,
         table: &TableName,
-        protected: bool,
+        update: TableUpdate,
     ) -> Result<Arc<TableSchema>>;
 
     /// Applies the changes in order, all or none.

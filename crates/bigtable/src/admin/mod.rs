@@ -6,3 +6,4 @@ mod message;
 pub(crate) mod operations;
 pub(crate) mod schema;
 pub(crate) mod tables;
+mod types;

@@ -1,21 +1,29 @@
-//! Table schemas, families, value types and GC rules, both ways between messages and the table
-//! layer.
+//! Table schemas, families and GC rules, both ways between messages and the table layer.
 
+use crate::admin::types;
 use crate::api::admin;
 use crate::api::admin::table::{ClusterState, TimestampGranularity, View, cluster_state};
-use crate::api::admin::r#type::aggregate::{Aggregator, Max, Min, Sum};
-use crate::api::admin::r#type::int64;
-use crate::api::admin::r#type::{self, Kind};
 use crate::api::admin::{gc_rule, modify_column_families_request};
 use crate::call::status;
 use modify_column_families_request::modification::Mod;
 use std::time::Duration;
 use table::limits::GC_DEPTH_MAX;
 use table::{
-    Aggregate, Error, FamilyChange, FamilySchema, FamilySpec, GcRule, Result, TableSchema,
-    ValueType,
+    Error, FamilyChange, FamilySchema, FamilySpec, GcRule, Granularity, Result, TableSchema,
 };
 use tonic::Status;
+
+/// `TimestampGranularity.MICROS`, which the published crate does not have yet.
+const MICROS: i32 = 2;
+
+/// The granularity of a new table.
+pub(crate) fn granularity(wire: i32) -> Result<Granularity> {
+    match wire {
+        MICROS => Ok(Granularity::Micros),
+        wire if TimestampGranularity::try_from(wire).is_ok() => Ok(Granularity::Millis),
+        _ => Err(Error::invalid("table.granularity", "must be MILLIS or MICROS")),
+    }
+}
 
 /// Returns the parts of a table that `view` shows; `unspecified` is the default of the method.
 pub(crate) fn view(view: i32, unspecified: View) -> Result<View> {
@@ -30,7 +38,11 @@ pub(crate) fn view(view: i32, unspecified: View) -> Result<View> {
 pub(crate) fn table_message(schema: &TableSchema, view: View, clusters: &[String]) -> admin::Table {
     let mut table = admin::Table { name: schema.name.to_string(), ..Default::default() };
     if matches!(view, View::Unspecified | View::SchemaView | View::Full) {
-        table.granularity = TimestampGranularity::Millis as i32;
+        table.granularity = match schema.granularity {
+            Granularity::Millis => TimestampGranularity::Millis as i32,
+            Granularity::Micros => MICROS,
+        };
+        table.row_key_schema = schema.row_key_schema.as_ref().map(types::row_key_schema_message);
         table.deletion_protection = schema.deletion_protection;
         table.column_families = schema
             .families
@@ -50,7 +62,7 @@ pub(crate) fn table_message(schema: &TableSchema, view: View, clusters: &[String
 fn family_message(family: &FamilySchema) -> admin::ColumnFamily {
     admin::ColumnFamily {
         gc_rule: gc_message(&family.gc),
-        value_type: value_type_message(family.value_type),
+        value_type: types::value_type_message(family.value_type),
     }
 }
 
@@ -58,7 +70,7 @@ fn family_message(family: &FamilySchema) -> admin::ColumnFamily {
 pub(crate) fn family_spec(family: admin::ColumnFamily) -> Result<FamilySpec, Status> {
     let gc =
         gc_rule(family.gc_rule).map_err(|error| status::from_error(error.within("gc_rule")))?;
-    Ok(FamilySpec { gc, value_type: value_type(family.value_type)? })
+    Ok(FamilySpec { gc, value_type: types::value_type(family.value_type)? })
 }
 
 /// One change of `ModifyColumnFamilies`.
@@ -71,7 +83,7 @@ pub(crate) fn family_change(
         Some(Mod::Update(family)) => {
             // Without a mask an update is of the rule, as it was before families had types.
             let paths = wire.update_mask.map_or_else(Vec::new, |mask| mask.paths);
-            let (mut takes_gc, mut takes_type) = (paths.is_empty(), family.value_type.is_some());
+            let (mut takes_gc, mut takes_type) = (paths.is_empty(), false);
             for path in &paths {
                 match path.split('.').next() {
                     Some("gc_rule") => takes_gc = true,
@@ -142,57 +154,4 @@ fn gc_message(rule: &GcRule) -> Option<admin::GcRule> {
         GcRule::Union(rules) => gc_rule::Rule::Union(gc_rule::Union { rules: list(rules) }),
     };
     Some(admin::GcRule { rule: Some(rule) })
-}
-
-fn value_type(wire: Option<admin::Type>) -> Result<ValueType, Status> {
-    let Some(kind) = wire.and_then(|wire| wire.kind) else { return Ok(ValueType::Raw) };
-    match kind {
-        Kind::BytesType(_) => Ok(ValueType::Raw),
-        Kind::AggregateType(aggregate) => aggregate_type(*aggregate).map(ValueType::Aggregate),
-        _ => Err(status::unsupported("value types other than bytes and aggregates are")),
-    }
-}
-
-fn aggregate_type(wire: r#type::Aggregate) -> Result<Aggregate, Status> {
-    let input = wire.input_type.and_then(|input| input.kind);
-    if !matches!(&input, None | Some(Kind::Int64Type(_))) {
-        return Err(status::unsupported("aggregates of an input_type other than int64 are"));
-    }
-    if let Some(Kind::Int64Type(r#type::Int64 { encoding: Some(encoding) })) = &input
-        && !matches!(encoding.encoding, None | Some(int64::encoding::Encoding::BigEndianBytes(_)))
-    {
-        return Err(status::unsupported("an int64 encoding other than big_endian_bytes is"));
-    }
-    match wire.aggregator {
-        Some(Aggregator::Sum(_)) => Ok(Aggregate::SumInt64),
-        Some(Aggregator::Min(_)) => Ok(Aggregate::MinInt64),
-        Some(Aggregator::Max(_)) => Ok(Aggregate::MaxInt64),
-        Some(Aggregator::HllppUniqueCount(_)) => {
-            Err(status::unsupported("the aggregator hllpp_unique_count is"))
-        }
-        None => {
-            let error = Error::invalid("value_type.aggregate_type.aggregator", "is not set");
-            Err(status::from_error(error))
-        }
-    }
-}
-
-/// Raw families have no value type in messages, as those created without one.
-fn value_type_message(value_type: ValueType) -> Option<admin::Type> {
-    let ValueType::Aggregate(aggregate) = value_type else { return None };
-    let aggregator = match aggregate {
-        Aggregate::SumInt64 => Aggregator::Sum(Sum {}),
-        Aggregate::MinInt64 => Aggregator::Min(Min {}),
-        Aggregate::MaxInt64 => Aggregator::Max(Max {}),
-    };
-    let big_endian = int64::encoding::Encoding::BigEndianBytes(Default::default());
-    let encoding = int64::Encoding { encoding: Some(big_endian) };
-    let int64 =
-        admin::Type { kind: Some(Kind::Int64Type(r#type::Int64 { encoding: Some(encoding) })) };
-    let aggregate = r#type::Aggregate {
-        input_type: Some(Box::new(int64.clone())),
-        state_type: Some(Box::new(int64)),
-        aggregator: Some(aggregator),
-    };
-    Some(admin::Type { kind: Some(Kind::AggregateType(Box::new(aggregate))) })
 }

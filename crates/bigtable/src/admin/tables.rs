@@ -4,8 +4,9 @@ use crate::admin::directory::Directory;
 use crate::admin::message::{admin_any, mask_paths, page, timestamp};
 use crate::admin::operations::Operations;
 use crate::admin::schema;
+use crate::admin::types;
 use crate::api::admin::drop_row_range_request::Target;
-use crate::api::admin::table::{TimestampGranularity, View};
+use crate::api::admin::table::View;
 use crate::api::admin::{
     CheckConsistencyRequest, CheckConsistencyResponse, CreateTableRequest, DeleteTableRequest,
     DropRowRangeRequest, GenerateConsistencyTokenRequest, GenerateConsistencyTokenResponse,
@@ -17,7 +18,9 @@ use crate::api::server::bigtable_table_admin_server;
 use crate::call::status;
 use crate::names;
 use std::sync::Arc;
-use table::{CreateTable, DropRows, Error, Store, TableIdentity, TableName, TableSchema};
+use table::{
+    CreateTable, DropRows, Error, Store, TableIdentity, TableName, TableSchema, TableUpdate,
+};
 use tonic::{Request, Response, Status};
 
 /// Most tables of one page of `ListTables`.
@@ -117,11 +120,8 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         let wanted = request.table.ok_or_else(|| invalid("table", "is not set"))?;
         let name = self.table("table.name", &wanted.name)?;
         let paths = mask_paths(request.update_mask).map_err(status::from_error)?;
-        if let Some(other) = paths.iter().find(|path| *path != "deletion_protection") {
-            return Err(status::unsupported(&format!("an update of table.{other} is")));
-        }
-        let updated = self.store().set_deletion_protection(&name, wanted.deletion_protection).await;
-        let updated = updated.map_err(status::from_error)?;
+        let update = table_update(&paths, wanted, request.ignore_warnings)?;
+        let updated = self.store().update_table(&name, update).await.map_err(status::from_error)?;
         let table = self.message(&updated, View::SchemaView)?;
         let now = Some(timestamp(self.store().now_micros()));
         let metadata =
@@ -214,6 +214,27 @@ fn invalid(field: &str, rule: &str) -> Status {
     status::from_error(Error::invalid(field, rule))
 }
 
+/// The update of a table that a mask of `paths` picks from `wanted`.
+fn table_update(
+    paths: &[String],
+    wanted: Table,
+    ignore_warnings: bool,
+) -> Result<TableUpdate, Status> {
+    let mut update = TableUpdate { ignore_warnings, ..TableUpdate::default() };
+    for path in paths {
+        match path.as_str() {
+            "deletion_protection" => update.deletion_protection = Some(wanted.deletion_protection),
+            "row_key_schema" => {
+                let schema = types::row_key_schema(wanted.row_key_schema.clone())?;
+                update.row_key_schema = Some(schema);
+            }
+            "granularity" => return Err(invalid("update_mask", "`granularity` is immutable")),
+            other => return Err(status::unsupported(&format!("an update of table.{other} is"))),
+        }
+    }
+    Ok(update)
+}
+
 fn new_table(request: CreateTableRequest) -> Result<CreateTable, Status> {
     names::instance("parent", &request.parent).map_err(status::from_error)?;
     table::limits::check_table_id("table_id", &request.table_id).map_err(status::from_error)?;
@@ -227,6 +248,8 @@ fn new_table(request: CreateTableRequest) -> Result<CreateTable, Status> {
         families: families.collect::<Result<_, Status>>()?,
         splits: request.initial_splits.into_iter().map(|split| split.key).collect(),
         deletion_protection: wanted.deletion_protection,
+        granularity: schema::granularity(wanted.granularity).map_err(status::from_error)?,
+        row_key_schema: types::row_key_schema(wanted.row_key_schema)?,
     })
 }
 
@@ -234,7 +257,6 @@ fn new_table(request: CreateTableRequest) -> Result<CreateTable, Status> {
 fn refuse_unsupported(table: &Table) -> Result<(), Status> {
     for (field, is_set) in [
         ("change_stream_config", table.change_stream_config.is_some()),
-        ("row_key_schema", table.row_key_schema.is_some()),
         ("tiered_storage_config", table.tiered_storage_config.is_some()),
         ("automated_backup_config", table.automated_backup_config.is_some()),
         ("restore_info", table.restore_info.is_some()),
@@ -242,10 +264,6 @@ fn refuse_unsupported(table: &Table) -> Result<(), Status> {
         if is_set {
             return Err(status::unsupported(&format!("table.{field} is")));
         }
-    }
-    let granularity = TimestampGranularity::try_from(table.granularity);
-    if granularity.is_err() {
-        return Err(invalid("table.granularity", "must be MILLIS"));
     }
     Ok(())
 }

@@ -12,16 +12,16 @@ use crate::admin::directory::{Directory, Use};
 use crate::api::data::mutate_rows_response::Entry;
 use crate::api::data::read_rows_request::RequestStatsView;
 use crate::api::data::{
-    CheckAndMutateRowRequest, CheckAndMutateRowResponse, FullReadStatsView, MutateRowRequest,
-    MutateRowResponse, MutateRowsRequest, MutateRowsResponse, PingAndWarmRequest,
-    PingAndWarmResponse, ReadIterationStats, ReadModifyWriteRowRequest, ReadModifyWriteRowResponse,
-    ReadRowsRequest, ReadRowsResponse, RequestLatencyStats, RequestStats, SampleRowKeysRequest,
-    SampleRowKeysResponse, request_stats,
+    CheckAndMutateRowResponse, FullReadStatsView, MutateRowResponse, MutateRowsResponse,
+    PingAndWarmRequest, PingAndWarmResponse, ReadIterationStats, ReadModifyWriteRowRequest,
+    ReadModifyWriteRowResponse, ReadRowsRequest, ReadRowsResponse, RequestLatencyStats,
+    RequestStats, SampleRowKeysRequest, SampleRowKeysResponse, request_stats,
 };
 use crate::api::server::bigtable_server;
 use crate::call::status;
 use crate::names;
 use crate::wire::ReadRowsMessage;
+use crate::wire::mutations::{CheckAndMutateRowRequest, MutateRowRequest, MutateRowsRequest};
 use bytes::Bytes;
 use chunks::{ChunkWriter, LargeRows};
 use futures::Stream;

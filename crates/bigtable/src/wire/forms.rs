@@ -11,6 +11,7 @@
 //! 2. Field numbers are below 64 in messages with a oneof or such children: sets of fields are bits.
 
 use crate::api::{Empty, admin, data, longrunning};
+use crate::wire::mutations;
 use prost::Message;
 
 /// A message that services take or give.
@@ -181,7 +182,7 @@ forms! {
         [one("predicate_filter", 6, &ROW_FILTER), many("true_mutations", 4, &MUTATION),
          many("false_mutations", 5, &MUTATION)];
     MUTATION = "google.bigtable.v2.Mutation",
-        ["mutation": [1, 2, 3, 4, 5, 6]], [],
+        ["mutation": [1, 2, 3, 4, 5, 6]], [7],
         [one("add_to_cell", 5, &ADD_TO_CELL), one("merge_to_cell", 6, &ADD_TO_CELL)];
     ADD_TO_CELL = "", [], [],
         [one("column_qualifier", 2, &VALUE), one("timestamp", 3, &VALUE), one("input", 4, &VALUE)];
@@ -259,9 +260,9 @@ formed! {
     visit_requests:
     data::ReadRowsRequest => READ_ROWS,
     data::SampleRowKeysRequest => NOTHING,
-    data::MutateRowRequest => MUTATE_ROW,
-    data::MutateRowsRequest => MUTATE_ROWS,
-    data::CheckAndMutateRowRequest => CHECK_AND_MUTATE_ROW,
+    mutations::MutateRowRequest => MUTATE_ROW,
+    mutations::MutateRowsRequest => MUTATE_ROWS,
+    mutations::CheckAndMutateRowRequest => CHECK_AND_MUTATE_ROW,
     data::ReadModifyWriteRowRequest => READ_MODIFY_WRITE_ROW,
     data::PingAndWarmRequest => NOTHING,
     data::RowFilter => ROW_FILTER,

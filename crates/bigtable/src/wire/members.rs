@@ -78,6 +78,7 @@ mod tests {
     use crate::api::{admin, data};
     use crate::wire::fields::put_delimited;
     use crate::wire::forms::Formed;
+    use crate::wire::mutations;
     use prost::Message;
 
     /// Returns `content` as the field `number`.
@@ -111,27 +112,27 @@ mod tests {
         assert_eq!(refusal, format!("error in field '{path}': {filter}"));
         for (refusal, path, name) in [
             (
-                refused::<data::CheckAndMutateRowRequest>(&within(&[6], &unknown)),
+                refused::<mutations::CheckAndMutateRowRequest>(&within(&[6], &unknown)),
                 "predicate_filter.filter",
                 "v2.RowFilter",
             ),
             (
-                refused::<data::CheckAndMutateRowRequest>(&within(&[5], &unknown)),
+                refused::<mutations::CheckAndMutateRowRequest>(&within(&[5], &unknown)),
                 "false_mutations[0].mutation",
                 "v2.Mutation",
             ),
             (
-                refused::<data::MutateRowRequest>(&within(&[3], &unknown)),
+                refused::<mutations::MutateRowRequest>(&within(&[3], &unknown)),
                 "mutations[0].mutation",
                 "v2.Mutation",
             ),
             (
-                refused::<data::MutateRowRequest>(&within(&[3, 5, 4], &unknown)),
+                refused::<mutations::MutateRowRequest>(&within(&[3, 5, 4], &unknown)),
                 "mutations[0].add_to_cell.input.kind",
                 "v2.Value",
             ),
             (
-                refused::<data::MutateRowsRequest>(&within(&[2, 2], &unknown)),
+                refused::<mutations::MutateRowsRequest>(&within(&[2, 2], &unknown)),
                 "entries[0].mutations[0].mutation",
                 "v2.Mutation",
             ),

@@ -2,12 +2,14 @@
 //!
 //! Requests with an unknown member of a oneof are refused before they are decoded (`members.rs`),
 //! and replies have all values of their maps (`maps.rs`). Replies of `ReadRows` come as bytes that
-//! are already a `ReadRowsResponse` (see `chunks.rs`).
+//! are already a `ReadRowsResponse` (see `chunks.rs`). Requests that change rows have messages of
+//! their own (`mutations.rs`).
 
 pub(crate) mod fields;
 pub(crate) mod forms;
 pub(crate) mod maps;
 pub(crate) mod members;
+pub(crate) mod mutations;
 
 use crate::call::status;
 use bytes::{Buf, BufMut, Bytes};

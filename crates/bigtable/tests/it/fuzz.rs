@@ -131,6 +131,8 @@ async fn any_bytes_are_a_filter_or_refused() {
         families: families.into(),
         splits: Vec::new(),
         deletion_protection: false,
+        granularity: Default::default(),
+        row_key_schema: None,
     };
     store.create_table(table).await.unwrap();
     for row in ["r1", "r22"] {

@@ -10,4 +10,5 @@ mod instances;
 mod limits;
 mod read;
 mod stream;
+mod types;
 mod write;

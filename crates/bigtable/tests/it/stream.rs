@@ -11,7 +11,7 @@ use std::time::Duration;
 use table::{
     Bytes, CheckAndMutate, CreateTable, DropRows, Error, FamilyChange, ReadModifyWriteRule,
     ReadRows, ReadStats, RecordChange, Records, Result, Row, RowBatch, RowKeySample, RowMutations,
-    RowOutput, RowStream, Store, TableIdentity, TableName, TableSchema, Timestamp, YieldedCell,
+    RowOutput, RowStream, Store, TableIdentity, TableName, TableSchema, TableUpdate, Timestamp, YieldedCell,
 };
 use tokio::sync::Notify;
 use tonic::Code;
@@ -100,7 +100,7 @@ impl Store for EndlessStore {
     async fn delete_table(&self, _: &TableName) -> Result<()> {
         none()
     }
-    async fn set_deletion_protection(&self, _: &TableName, _: bool) -> Result<Arc<TableSchema>> {
+    async fn update_table(&self, _: &TableName, _: TableUpdate) -> Result<Arc<TableSchema>> {
         none()
     }
     async fn modify_families(

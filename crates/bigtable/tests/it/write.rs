@@ -252,6 +252,8 @@ async fn a_check_by_an_unknown_filter_writes_nothing() {
         families: families.into(),
         splits: Vec::new(),
         deletion_protection: false,
+        granularity: Default::default(),
+        row_key_schema: None,
     };
     store.create_table(table).await.unwrap();
     let address = serve(store.clone()).await;

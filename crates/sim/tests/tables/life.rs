@@ -81,6 +81,8 @@ impl Life {
             families: FAMILIES.iter().map(|name| ((*name).to_owned(), spec(name))).collect(),
             splits: vec!["b".into(), "c/1".into()],
             deletion_protection: false,
+            granularity: Default::default(),
+            row_key_schema: None,
         };
         let (model, clock) = (Model::new(BEGIN), Arc::new(clock));
         let mut life = Self { machine, clock, opened: None, table, model, held: Vec::new() };

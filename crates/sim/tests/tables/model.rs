@@ -114,7 +114,7 @@ impl Model {
         let id = |name: &str| self.family(name).unwrap();
         let at = |time: &WriteTime| match time {
             WriteTime::Server => Reverse(server),
-            WriteTime::At(time) => Reverse(time.0),
+            WriteTime::At(time) | WriteTime::Truncated(time) => Reverse(time.0),
         };
         let cells = |rows| -> &mut BTreeMap<Place, Bytes> {
             BTreeMap::entry(rows, row.clone()).or_default()

@@ -60,6 +60,8 @@ impl Target for Direct {
             families: families_of_new.collect(),
             splits: Vec::new(),
             deletion_protection: false,
+            granularity: Default::default(),
+            row_key_schema: None,
         };
         match self.store.create_table(table).await {
             Ok(_) => return Ok(()),

@@ -190,7 +190,7 @@ fn entry(row: &RowMutations) -> Entry {
                     column_qualifier: qualifier.clone(),
                     timestamp_micros: match timestamp {
                         WriteTime::Server => -1,
-                        WriteTime::At(at) => at.0,
+                        WriteTime::At(at) | WriteTime::Truncated(at) => at.0,
                     },
                     value: value.clone(),
                 })

@@ -297,7 +297,8 @@ impl Compiler<'_> {
             }
             RowFilter::ColumnRange(range) => self.column_range(range)?,
             RowFilter::TimestampRange(range) => {
-                limits::check_timestamp_range("timestamp_range_filter", *range)?;
+                let granularity = self.schema.granularity;
+                limits::check_timestamp_range("timestamp_range_filter", *range, granularity)?;
                 Leaf::Timestamps(*range)
             }
             RowFilter::ValueRegex(pattern) => {

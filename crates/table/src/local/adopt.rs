@@ -8,7 +8,7 @@ use super::meta::{EngineMeta, MetaStore, table_row};
 use super::tables::drop_trees;
 use crate::error::Result;
 use crate::gc::GcRule;
-use crate::schema::{FamilySchema, TableName, TableSchema, Tablet, ValueType};
+use crate::schema::{FamilySchema, Granularity, TableName, TableSchema, Tablet, ValueType};
 use bytes::Bytes;
 use engine::{Engine, FamilyId, Owner, RowRange, ScanRequest, TreeId, TreeOptions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,7 +113,7 @@ fn create_missing(
 
 /// A table for a tree that has none; `None` if the tree is empty.
 fn table_of(engine: &Engine, tree: TreeId, now_micros: i64) -> Result<Option<TableSchema>> {
-    let families = families_of(engine, tree)?;
+    let (families, granularity) = families_of(engine, tree)?;
     let Some(last) = families.last() else { return Ok(None) };
     let next_family = last.0.saturating_add(1);
     let family = |id: &FamilyId| {
@@ -128,17 +128,22 @@ fn table_of(engine: &Engine, tree: TreeId, now_micros: i64) -> Result<Option<Tab
         tablets: vec![Tablet { start: Bytes::new(), tree }],
         deletion_protection: false,
         created_micros: now_micros,
+        granularity,
+        row_key_schema: None,
     }))
 }
 
-/// The families that any cell of the tree has.
-fn families_of(engine: &Engine, tree: TreeId) -> Result<BTreeSet<FamilyId>> {
-    let mut families = BTreeSet::new();
+/// Returns the families that any cell of the tree has, and the coarsest granularity of all timestamps.
+fn families_of(engine: &Engine, tree: TreeId) -> Result<(BTreeSet<FamilyId>, Granularity)> {
+    let (mut families, mut granularity) = (BTreeSet::new(), Granularity::Millis);
     let mut scan = engine.tree(tree)?.scan(&ScanRequest::rows(RowRange::ALL), None)?;
     while scan.next_row()?.is_some() {
         while let Some(cell) = scan.next_cell()? {
             families.insert(cell.family);
+            if granularity.truncate(cell.timestamp) != cell.timestamp {
+                granularity = Granularity::Micros;
+            }
         }
     }
-    Ok(families)
+    Ok((families, granularity))
 }

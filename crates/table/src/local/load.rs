@@ -66,10 +66,7 @@ impl TableLoad {
             let family = mutation
                 .check(&self.table.schema)?
                 .map_or_else(|| Err(Error::no_family(family.clone())), |family| Ok(family.id))?;
-            let at = match timestamp {
-                WriteTime::At(at) => *at,
-                WriteTime::Server => server,
-            };
+            let at = timestamp.given(self.table.schema.granularity).unwrap_or(server);
             bytes += qualifier.len() + value.len();
             cells.push((family, qualifier, std::cmp::Reverse(at), value));
         }
@@ -109,7 +106,10 @@ impl TableLoad {
         if !row.mutations.iter().any(timed) {
             return self.begun;
         }
-        let time = self.core.times.draw_loaded(Place::of(&row.row), self.begun);
+        let time = {
+            let granularity = self.table.schema.granularity;
+            self.core.times.draw_loaded(granularity, Place::of(&row.row), self.begun)
+        };
         self.newest = self.newest.max(time);
         time
     }

@@ -3,8 +3,8 @@
 
 use crate::error::{Error, Result};
 use crate::records::RecordChange;
+use crate::schema::record;
 use crate::schema::{TableName, TableSchema};
-use crate::schema_record;
 use base::codec::{ByteReader, DecodeError, PutBytes};
 use bytes::Bytes;
 use engine::{Column, Engine, FamilyId, RowRange, ScanRequest, Timestamp, TreeId, WriteBatch};
@@ -206,8 +206,8 @@ pub(super) fn table_row(table: &TableName) -> Vec<u8> {
 }
 
 /// The table whose record stands in `row`; `DataLoss` if it cannot be read.
-pub(super) fn decode_table(row: &[u8], record: &[u8]) -> Result<TableSchema> {
-    let table = schema_record::decode(record).map_err(|error| damaged(row, error))?;
+pub(super) fn decode_table(row: &[u8], value: &[u8]) -> Result<TableSchema> {
+    let table = record::decode(value).map_err(|error| damaged(row, error))?;
     if table_row(&table.name) != row {
         return Err(damaged(row, "the record belongs to another table"));
     }
@@ -248,7 +248,7 @@ fn damaged(row: &[u8], what: impl std::fmt::Display) -> Error {
 }
 
 fn put_record(batch: &mut WriteBatch, table: &TableSchema) {
-    let record = schema_record::encode(table);
+    let record = record::encode(table);
     batch.put(&table_row(&table.name), Column::of(FAMILY, b""), Timestamp(0), &record);
 }
 

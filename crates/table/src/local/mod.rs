@@ -36,7 +36,7 @@ use crate::limits;
 use crate::mutate::{self, CheckAndMutate, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
 use crate::row_output::RowOutput;
-use crate::schema::{CreateTable, FamilyChange, FamilySchema, TableName, TableSchema};
+use crate::schema::{CreateTable, FamilyChange, FamilySchema, TableName, TableSchema, TableUpdate};
 use crate::shape::Shape;
 use crate::store::{DropRows, ReadRows, RowKeySample, Store};
 use async_trait::async_trait;
@@ -285,13 +285,13 @@ impl Store for Local {
         self.change(move |core| core.delete_table(&table)).await
     }
 
-    async fn set_deletion_protection(
+    async fn update_table(
         &self,
         table: &TableName,
-        protected: bool,
+        update: TableUpdate,
     ) -> Result<Arc<TableSchema>> {
         let table = table.clone();
-        self.change(move |core| core.set_deletion_protection(&table, protected)).await
+        self.change(move |core| core.update_table(&table, update)).await
     }
 
     async fn modify_families(

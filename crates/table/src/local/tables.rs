@@ -8,8 +8,10 @@ use super::{Core, Table};
 use crate::error::{Error, Result};
 use crate::gc::TableRules;
 use crate::limits;
+use crate::schema::types::RowKeySchema;
 use crate::schema::{
-    CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName, TableSchema, Tablet,
+    CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName, TableSchema, TableUpdate,
+    Tablet, ValueType,
 };
 use crate::store::{DropRows, RowKeySample};
 use bytes::Bytes;
@@ -27,10 +29,13 @@ impl Core {
             tablets: Vec::new(),
             deletion_protection: table.deletion_protection,
             created_micros: self.clock.now_micros(),
+            granularity: table.granularity,
+            row_key_schema: None,
         };
         for (name, spec) in table.families {
             create_family(&mut schema, &name, spec)?;
         }
+        set_row_key_schema(&mut schema, table.row_key_schema, false)?;
         let _changing = self.schema_change.lock();
         if self.tables.read().contains_key(&schema.name) {
             let name = schema.name.to_string();
@@ -80,14 +85,19 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn set_deletion_protection(
+    pub(super) fn update_table(
         &self,
         name: &TableName,
-        protected: bool,
+        update: TableUpdate,
     ) -> Result<Arc<TableSchema>> {
         let _changing = self.schema_change.lock();
         let mut schema = TableSchema::clone(&self.table(name)?.schema);
-        schema.deletion_protection = protected;
+        if let Some(protected) = update.deletion_protection {
+            schema.deletion_protection = protected;
+        }
+        if let Some(wanted) = update.row_key_schema {
+            set_row_key_schema(&mut schema, wanted, update.ignore_warnings)?;
+        }
         self.meta.put_table(&schema)?;
         Ok(self.publish(schema))
     }
@@ -225,9 +235,8 @@ fn apply_change(schema: &mut TableSchema, change: FamilyChange) -> Result<()> {
             let Some(family) = schema.families.get_mut(name.as_str()) else {
                 return Err(Error::no_family(name));
             };
-            if value_type.is_some_and(|value_type| value_type != family.value_type) {
-                let message = format!("the value type of family '{name}' cannot be changed");
-                return Err(Error::invalid("value_type", message));
+            if let Some(value_type) = value_type {
+                set_value_type(family, value_type)?;
             }
             if let Some(gc) = gc {
                 gc.validate()?;
@@ -246,11 +255,46 @@ fn apply_change(schema: &mut TableSchema, change: FamilyChange) -> Result<()> {
     }
 }
 
+/// Aggregates fold what was written as one, so no family becomes one later, or is one no longer.
+fn set_value_type(family: &mut FamilySchema, wanted: ValueType) -> Result<()> {
+    let is_aggregate = |value_type| matches!(value_type, ValueType::Aggregate(_));
+    if wanted != family.value_type && (is_aggregate(wanted) || is_aggregate(family.value_type)) {
+        let message = "Immutable fields 'value_type.aggregate_type' cannot be updated";
+        return Err(Error::invalid("value_type", message));
+    }
+    family.value_type = wanted;
+    Ok(())
+}
+
+fn set_row_key_schema(
+    schema: &mut TableSchema,
+    wanted: Option<RowKeySchema>,
+    ignore_warnings: bool,
+) -> Result<()> {
+    let refuse = |message| Err(Error::invalid("row_key_schema", message));
+    match (&schema.row_key_schema, &wanted) {
+        (None, Some(wanted)) => wanted.check(schema.families.keys().map(|name| &**name))?,
+        (Some(_), None) if !ignore_warnings => {
+            return refuse("the schema is removed only with ignore_warnings set");
+        }
+        (Some(now), Some(wanted)) if now != wanted => {
+            return refuse("a schema cannot be changed, only removed with ignore_warnings set");
+        }
+        _ => {}
+    }
+    schema.row_key_schema = wanted;
+    Ok(())
+}
+
 fn create_family(schema: &mut TableSchema, name: &str, spec: FamilySpec) -> Result<()> {
     limits::check_family_name("family", name)?;
     spec.gc.validate()?;
     if schema.families.contains_key(name) {
         return Err(Error::AlreadyExists { what: "column family", name: name.to_owned() });
+    }
+    if schema.row_key_schema.as_ref().is_some_and(|keys| keys.has_field(name)) {
+        let message = format!("the row key schema has a field '{name}'");
+        return Err(Error::invalid("family", message));
     }
     if schema.families.len() >= limits::FAMILIES_MAX {
         let max = limits::FAMILIES_MAX;

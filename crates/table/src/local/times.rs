@@ -1,10 +1,10 @@
 //! The server's times: those of cells whose writer leaves the time to the server.
 //!
-//! 1. The times of a row ascend in the order in which its writes commit, by a millisecond at least,
-//!    whatever the clock does. A time is drawn under the lock of the row's stripe, which is held
+//! 1. The times of a row ascend in the order in which its writes commit, by a unit of its table's
+//!    granularity at least, whatever the clock does. A time is drawn under the lock of the row's stripe, which is held
 //!    until the write has its place in the order of commits; so it is not held over a sync.
 //! 2. A time is the clock's, unless the row was given that one or a later one before. Then it is the
-//!    one after the latest; a row that gets more than a write a millisecond runs ahead of the clock.
+//!    one after the latest; a row that gets more than a write a unit runs ahead of the clock.
 //!    A read-modify-write does not drive its row ahead: it gets the latest time of the row again, if
 //!    the clock has none after it, and its cell then replaces the one of which it was made.
 //! 3. No row runs ahead by more than [`AHEAD_MAX`] of the latest the clock ever showed, in this process
@@ -23,7 +23,7 @@
 //!
 //! Rows share slots by their hash: what is said of a row holds of all rows of its slot together.
 
-use crate::limits::TIMESTAMP_MICROS_STEP;
+use crate::schema::Granularity;
 use base::env::Clock;
 use engine::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
@@ -36,7 +36,7 @@ const STRIPES: usize = 1_024;
 /// a time that is not the clock's: 16 rows a second share a slot.
 const SLOTS: usize = 64;
 /// How far the times of a row may run ahead of the clock: ten minutes. A row that is written twice a
-/// millisecond is there after as long. Further ahead, readers that ask for what is older than now
+/// unit is there after as long. Further ahead, readers that ask for what is older than now
 /// would miss its cells for longer, and so they would those of every row after a restart.
 const AHEAD_MAX: i64 = engine::TIMES_AHEAD_MICROS_MAX;
 
@@ -72,6 +72,7 @@ impl Place {
 pub(super) struct Drawing<'a> {
     times: &'a RowTimes,
     held: Held<'a>,
+    granularity: Granularity,
     now: i64,
 }
 
@@ -85,22 +86,27 @@ impl RowTimes {
         let micros = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
         let (before, shown) = (micros(before), micros(shown));
         // The first time of all is 0.
-        let first = if before == 0 { 0 } else { above(whole(before)) };
+        let first = if before == 0 { 0 } else { above(before, Granularity::Millis) };
         let stripes = (0..STRIPES).map(|_| Mutex::new([i64::MIN; SLOTS])).collect();
         // Whatever is not known of it, nobody ran further ahead.
-        let shown = AtomicI64::new(whole(shown).max(whole(before) - AHEAD_MAX));
+        let shown = AtomicI64::new(shown.max(before - AHEAD_MAX));
         Self { clock, stripes, first, shown }
     }
 
-    /// The time that the clock shows.
+    /// Returns the whole millisecond that the clock shows.
     pub(super) fn now(&self) -> Timestamp {
-        Timestamp(self.look())
+        Timestamp(whole(self.look(), Granularity::Millis))
     }
 
-    /// Begins to draw times for rows at `places`, in any order. Whoever draws for one of them waits.
-    pub(super) fn draw(&self, places: impl IntoIterator<Item = Place>) -> Drawing<'_> {
+    /// Begins to draw times of `granularity` for rows at `places`, in any order. Whoever draws for one
+    /// of them waits.
+    pub(super) fn draw(
+        &self,
+        granularity: Granularity,
+        places: impl IntoIterator<Item = Place>,
+    ) -> Drawing<'_> {
         let held = self.hold(places);
-        Drawing { times: self, held, now: self.look() }
+        Drawing { times: self, held, granularity, now: whole(self.look(), granularity) }
     }
 
     fn hold(&self, places: impl IntoIterator<Item = Place>) -> Held<'_> {
@@ -113,16 +119,22 @@ impl RowTimes {
 
     /// The time of a row of a load that began at `begun`: that, or the next of the row at `place` if it
     /// was given that or a later one. Up to the limit, the row gets no other like it (invariant 6).
-    pub(super) fn draw_loaded(&self, place: Place, begun: Timestamp) -> Timestamp {
-        let mut drawing = Drawing { times: self, held: self.hold([place]), now: begun.0 };
+    pub(super) fn draw_loaded(
+        &self,
+        granularity: Granularity,
+        place: Place,
+        begun: Timestamp,
+    ) -> Timestamp {
+        let held = self.hold([place]);
+        let mut drawing = Drawing { times: self, held, granularity, now: begun.0 };
         let time = drawing.next(place);
         drawing.next(place);
         time
     }
 
-    /// The clock, in whole milliseconds.
+    /// Returns what the clock shows, and notes it.
     fn look(&self) -> i64 {
-        let now = whole(self.clock.now_micros());
+        let now = self.clock.now_micros();
         if now > self.shown.load(Ordering::Acquire) {
             self.shown.fetch_max(now, Ordering::AcqRel);
         }
@@ -130,9 +142,10 @@ impl RowTimes {
     }
 
     /// The time that follows `before`, where the clock shows `now`.
-    fn next(&self, before: i64, now: i64) -> i64 {
-        let most = whole(self.shown.load(Ordering::Acquire).saturating_add(AHEAD_MAX));
-        now.max(above(before).min(most)).max(before)
+    fn next(&self, before: i64, now: i64, granularity: Granularity) -> i64 {
+        let shown = self.shown.load(Ordering::Acquire);
+        let most = whole(shown.saturating_add(AHEAD_MAX), granularity);
+        now.max(above(before, granularity).min(most)).max(not_below(before, granularity))
     }
 }
 
@@ -140,14 +153,14 @@ impl Drawing<'_> {
     /// The next time of the row at `place`, one of those that were named.
     pub(super) fn next(&mut self, place: Place) -> Timestamp {
         let before = *self.slot(place);
-        self.give(place, self.times.next(before, self.now))
+        self.give(place, self.times.next(before, self.now, self.granularity))
     }
 
     /// The time of a write of the row at `place`, one of those that were named, that reads what it
     /// replaces: not below any that the row was given.
     pub(super) fn current(&mut self, place: Place) -> Timestamp {
         let before = *self.slot(place);
-        self.give(place, before.max(self.now))
+        self.give(place, not_below(before, self.granularity).max(self.now))
     }
 
     fn slot(&mut self, place: Place) -> &mut i64 {
@@ -162,19 +175,28 @@ impl Drawing<'_> {
     }
 }
 
-/// The time after `time`; at the end of time, that itself.
-fn above(time: i64) -> i64 {
-    time.checked_add(TIMESTAMP_MICROS_STEP).unwrap_or(time)
+/// The first time of `granularity` after `time`; at the end of time, the last one.
+fn above(time: i64, granularity: Granularity) -> i64 {
+    let whole = whole(time, granularity);
+    whole.checked_add(granularity.micros()).unwrap_or(whole)
 }
 
-/// The whole milliseconds of `micros`, rounded down.
-fn whole(micros: i64) -> i64 {
-    micros.saturating_sub(micros.rem_euclid(TIMESTAMP_MICROS_STEP)).max(-TIMESTAMP_MICROS_STEP)
+/// The first time of `granularity` that is not before `time`; another table's row may have left one
+/// between two.
+fn not_below(time: i64, granularity: Granularity) -> i64 {
+    if whole(time, granularity) == time { time } else { above(time, granularity) }
+}
+
+/// The last time of `granularity` that is not after `micros`; at the beginning of time, one before 0.
+fn whole(micros: i64, granularity: Granularity) -> i64 {
+    granularity.truncate(Timestamp(micros)).0.max(-granularity.micros())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::TIMESTAMP_MICROS_STEP;
+    use crate::schema::Granularity::{Micros, Millis};
     use std::time::Duration;
 
     #[derive(Default)]
@@ -198,7 +220,7 @@ mod tests {
 
     fn next(times: &RowTimes, row: &[u8]) -> i64 {
         let place = Place::of(row);
-        times.draw([place]).next(place).0
+        times.draw(Millis, [place]).next(place).0
     }
 
     #[test]
@@ -217,10 +239,29 @@ mod tests {
     }
 
     #[test]
+    fn times_of_microseconds_ascend_by_one_and_share_slots_with_milliseconds() {
+        let (times, clock) = times(0, 5_000_500);
+        let place = Place::of(b"row");
+        let micros = || times.draw(Micros, [place]).next(place).0;
+        assert_eq!([micros(), micros()], [5_000_500, 5_000_501]);
+        assert_eq!(
+            times.draw(Millis, [place]).current(place).0,
+            5_001_000,
+            "of whole milliseconds"
+        );
+        assert_eq!([micros(), next(&times, b"row"), micros()], [5_001_001, 5_002_000, 5_002_001]);
+        assert_eq!(next(&times, b"row"), 5_003_000);
+        clock.0.store(0, Ordering::SeqCst);
+        assert_eq!(micros(), 5_003_001, "the clock went back");
+        let (times, _) = self::times(5_003_001, 0);
+        assert!(times.draw(Micros, [place]).next(place).0 > 5_003_001, "after a restart");
+    }
+
+    #[test]
     fn a_write_that_reads_keeps_the_time_until_the_clock_has_another() {
         let (times, clock) = times(0, 3_000);
         let place = Place::of(b"row");
-        let current = || times.draw([place]).current(place).0;
+        let current = || times.draw(Millis, [place]).current(place).0;
         assert_eq!([current(), current(), next(&times, b"row")], [3_000, 3_000, 4_000]);
         assert_eq!([current(), next(&times, b"row"), current()], [4_000, 5_000, 5_000]);
         clock.0.store(9_000, Ordering::SeqCst);
@@ -261,13 +302,13 @@ mod tests {
         assert_eq!(begun.0, 1_000_000);
         let before = (0..9).map(|_| next(&times, b"row")).max().unwrap();
         clock.0.store(2_000_000, Ordering::SeqCst);
-        let loaded = |row: &[u8]| times.draw_loaded(Place::of(row), begun).0;
+        let loaded = |row: &[u8]| times.draw_loaded(Millis, Place::of(row), begun).0;
         assert_eq!(loaded(b"row"), before + 1_000);
         assert_eq!(loaded(b"other"), 1_000_000, "it is a write of when the load began");
         clock.0.store(0, Ordering::SeqCst);
         let current = |row: &[u8]| {
             let place = Place::of(row);
-            times.draw([place]).current(place).0
+            times.draw(Millis, [place]).current(place).0
         };
         assert_eq!(current(b"row"), before + 2_000, "what reads does not see the load yet");
         assert_eq!(current(b"other"), 1_001_000);
@@ -283,7 +324,7 @@ mod tests {
             next(&times, b"row");
         }
         for _ in 0..3 {
-            assert_eq!(times.draw_loaded(Place::of(b"row"), begun).0, limit);
+            assert_eq!(times.draw_loaded(Millis, Place::of(b"row"), begun).0, limit);
         }
         assert_eq!(next(&times, b"row"), limit);
     }
@@ -295,7 +336,7 @@ mod tests {
         for shown in [1_000_000, 999_000, 0] {
             // What a process left that had come to the limit, with a version there.
             let times = RowTimes::after(limit as u64, shown, clock.clone());
-            let first = times.draw([Place::of(b"read")]).current(Place::of(b"read")).0;
+            let first = times.draw(Millis, [Place::of(b"read")]).current(Place::of(b"read")).0;
             assert_eq!(first, limit + 1_000, "shown {shown}: not that of the version");
             for _ in 0..3 {
                 assert_eq!(next(&times, b"row"), limit + 1_000, "shown {shown}");

@@ -55,8 +55,9 @@ impl Core {
             return self.write(table, tree, batch);
         }
         let rows = || rows.iter().filter(|(_, open)| !open.is_empty());
+        let granularity = table.schema.granularity;
         let set = |times: &mut OpenTimes<'_>| {
-            let mut drawing = self.times.draw(rows().map(|(place, _)| *place));
+            let mut drawing = self.times.draw(granularity, rows().map(|(place, _)| *place));
             rows().for_each(|(place, open)| times.set(open.clone(), drawing.next(*place)));
             drawing
         };
@@ -150,7 +151,7 @@ impl Core {
         self.read_latest(table, tree, &row, &mut columns)?;
         // Nobody else writes the row before this is committed.
         let place = Place::of(&row);
-        let now = self.times.draw([place]).current(place);
+        let now = self.times.draw(table.schema.granularity, [place]).current(place);
         for (at, (rule, family)) in rules.iter().zip(&families).enumerate() {
             let latest = columns.entry((family.id, rule.qualifier.clone())).or_default();
             mutate::modify(latest, rule, now).map_err(|e| e.within(&format!("rules[{at}]")))?;

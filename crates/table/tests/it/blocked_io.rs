@@ -113,6 +113,8 @@ async fn writes_and_schema_changes_go_on_while_a_load_waits_for_its_disk() {
         families: ["f", "g"].map(|family| (family.into(), FamilySpec::default())).into(),
         splits: vec![],
         deletion_protection: false,
+        granularity: Default::default(),
+        row_key_schema: None,
     };
     local.create_table(table(&loaded)).await.unwrap();
     local.create_table(table(&other)).await.unwrap();
@@ -160,7 +162,14 @@ async fn rows_at_the_servers_time_are_committed_a_bounded_number_at_once() {
     let local = Local::open_shaped(engine.clone(), clock, shape).unwrap();
     let family = vec![("f".to_owned(), FamilySpec::default())];
     let (splits, deletion_protection) = (vec![], false);
-    let table = CreateTable { name: name.clone(), families: family, splits, deletion_protection };
+    let table = CreateTable {
+        name: name.clone(),
+        families: family,
+        splits,
+        deletion_protection,
+        granularity: Default::default(),
+        row_key_schema: None,
+    };
     local.create_table(table).await.unwrap();
     let batches = || engine.metrics().get("commit_batches_total").unwrap();
     for (timestamp, commits) in [(-1, 4), (1000, 1)] {

@@ -64,6 +64,8 @@ impl Harness {
             families,
             splits: splits.iter().map(|split| Bytes::from(*split)).collect(),
             deletion_protection: false,
+            granularity: Default::default(),
+            row_key_schema: None,
         };
         self.local.create_table(table).await.unwrap();
     }

@@ -36,6 +36,8 @@ async fn a_hundred_thousand_tables() {
             families,
             splits: Vec::new(),
             deletion_protection: false,
+            granularity: Default::default(),
+            row_key_schema: None,
         };
         t.local.create_table(table).await.unwrap();
     }
@@ -55,6 +57,8 @@ async fn a_hundred_thousand_tables() {
         families: Vec::new(),
         splits: Vec::new(),
         deletion_protection: false,
+        granularity: Default::default(),
+        row_key_schema: None,
     });
     assert!(matches!(again.await, Err(Error::AlreadyExists { .. })));
     let row = RowMutations { row: "r".into(), mutations: vec![set("f", "q", 1, "v")] };

@@ -18,6 +18,10 @@ fn text<T: std::fmt::Debug>(result: Result<T>) -> String {
     result.unwrap_err().to_string()
 }
 
+fn protection(on: bool) -> TableUpdate {
+    TableUpdate { deletion_protection: Some(on), ..TableUpdate::default() }
+}
+
 #[tokio::test]
 async fn tables_are_created_listed_and_deleted() {
     let (h, _dir) = harness();
@@ -32,16 +36,18 @@ async fn tables_are_created_listed_and_deleted() {
         families: vec![],
         splits: vec![],
         deletion_protection: false,
+        granularity: Default::default(),
+        row_key_schema: None,
     };
     let again = h.local.create_table(again).await;
     assert!(matches!(again, Err(Error::AlreadyExists { what: "table", .. })), "{again:?}");
     assert_eq!(h.local.list_tables("projects/p/").await.unwrap().len(), 1);
     assert_eq!(h.local.list_tables("projects/q/").await.unwrap().len(), 0);
 
-    h.local.set_deletion_protection(&h.name, true).await.unwrap();
+    h.local.update_table(&h.name, protection(true)).await.unwrap();
     let protected = h.local.delete_table(&h.name).await;
     assert!(matches!(protected, Err(Error::FailedPrecondition(_))), "{protected:?}");
-    h.local.set_deletion_protection(&h.name, false).await.unwrap();
+    h.local.update_table(&h.name, protection(false)).await.unwrap();
     h.local.delete_table(&h.name).await.unwrap();
     let error = text(h.local.get_table(&h.name).await);
     assert_eq!(error, "table not found: projects/p/instances/i/tables/t");
@@ -594,6 +600,8 @@ async fn a_store_opened_again_knows_its_tables_and_drops_orphan_trees() {
         families: vec![],
         splits: vec![],
         deletion_protection: true,
+        granularity: Default::default(),
+        row_key_schema: None,
     };
     h.local.create_table(table).await.unwrap();
     h.mutate("r", vec![set("f", "q", 900, "v")]).await.unwrap();
@@ -608,7 +616,7 @@ async fn a_store_opened_again_knows_its_tables_and_drops_orphan_trees() {
     assert_eq!(show(&stream.collect_rows().await.unwrap()), "r f:q@900=v\n");
 
     local.delete_table(&h.name).await.unwrap();
-    local.set_deletion_protection(&other, false).await.unwrap();
+    local.update_table(&other, protection(false)).await.unwrap();
     let trees: BTreeSet<_> = before.iter().flat_map(|t| &t.tablets).map(|t| t.tree).collect();
     let local = Local::open(h.engine.clone(), h.clock.clone()).unwrap();
     assert_eq!(local.list_tables("").await.unwrap().len(), 1);
@@ -617,6 +625,8 @@ async fn a_store_opened_again_knows_its_tables_and_drops_orphan_trees() {
         families: vec![],
         splits: vec![],
         deletion_protection: false,
+        granularity: Default::default(),
+        row_key_schema: None,
     };
     let again = local.create_table(again).await.unwrap();
     assert!(!trees.contains(&again.tablets[0].tree), "tree ids are not reused");

@@ -37,7 +37,14 @@ fn step(local: &Local, number: usize) -> Option<Result<()>> {
     let create = |id: &str, families: &[&str]| {
         let families = families.iter().map(|f| (f.to_string(), FamilySpec::default())).collect();
         let splits = vec!["m".into()];
-        let table = CreateTable { name: name(id), families, splits, deletion_protection: false };
+        let table = CreateTable {
+            name: name(id),
+            families,
+            splits,
+            deletion_protection: false,
+            granularity: Default::default(),
+            row_key_schema: None,
+        };
         local.core.create_table(table).map(|_| ())
     };
     let write = |id: &str, row: &'static str, family: &str| {
@@ -152,6 +159,8 @@ fn schema_changes_survive_a_power_loss_at_any_moment() {
             families: vec![],
             splits: vec![],
             deletion_protection: false,
+            granularity: Default::default(),
+            row_key_schema: None,
         };
         local.core.create_table(table).unwrap();
     }

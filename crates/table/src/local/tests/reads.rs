@@ -73,6 +73,8 @@ fn store(cells: &[Written]) -> (Local, TableName, tempfile::TempDir) {
         families: FAMILIES.iter().map(spec).collect(),
         splits: vec!["b".into()],
         deletion_protection: false,
+        granularity: Default::default(),
+        row_key_schema: None,
     };
     local.core.create_table(table).unwrap();
     let rows: Vec<RowMutations> = cells

@@ -4,7 +4,7 @@ use super::super::*;
 use crate::mutate::{Modify, RowMutation, WriteTime};
 use crate::row::Cell;
 use crate::row_output::Pieces;
-use crate::schema::FamilySpec;
+use crate::schema::{FamilySpec, Granularity};
 use base::env::Env;
 use base::env::sim::SimEnv;
 use engine::{IngestOptions, Options};
@@ -26,8 +26,19 @@ fn name() -> TableName {
 }
 
 fn create(local: &Local) {
+    create_with(local, Granularity::Millis);
+}
+
+fn create_with(local: &Local, granularity: Granularity) {
     let families = vec![("f".to_owned(), FamilySpec::default())];
-    let table = CreateTable { name: name(), families, splits: vec![], deletion_protection: false };
+    let table = CreateTable {
+        name: name(),
+        families,
+        splits: vec![],
+        deletion_protection: false,
+        granularity,
+        row_key_schema: None,
+    };
     local.core.create_table(table).unwrap();
 }
 
@@ -183,10 +194,15 @@ enum Again {
 /// The times of a process before count, although the clock went back, and the log was given up.
 #[test]
 fn times_ascend_over_a_restart_with_a_clock_that_went_back() {
-    for again in [Again::Closed, Again::PowerLost, Again::FlushedAndClosed] {
+    for (again, granularity) in [
+        (Again::Closed, Granularity::Millis),
+        (Again::PowerLost, Granularity::Millis),
+        (Again::PowerLost, Granularity::Micros),
+        (Again::FlushedAndClosed, Granularity::Micros),
+    ] {
         let mut machine = SimEnv::new(1);
         let mut local = open(&machine);
-        create(&local);
+        create_with(&local, granularity);
         for round in 0..4 {
             for number in 0..50 {
                 write(&local, &format!("{round} {number}"));
@@ -218,7 +234,7 @@ fn times_ascend_over_a_restart_with_a_clock_that_went_back() {
 fn run_ahead(local: &Local) {
     let place = times::Place::of(b"r");
     for _ in 0..engine::TIMES_AHEAD_MICROS_MAX / limits::TIMESTAMP_MICROS_STEP {
-        local.core.times.draw([place]).next(place);
+        local.core.times.draw(Granularity::Millis, [place]).next(place);
     }
     write(local, "ahead");
 }
@@ -265,7 +281,10 @@ fn a_load_beside_a_hot_row_leaves_the_times_of_other_rows() {
     drop(local.load(&name(), &IngestOptions::default()).unwrap());
     let now = machine.env().clock.now_micros();
     let place = times::Place::of(b"cold");
-    assert_eq!(local.core.times.draw([place]).next(place).0, now / 1000 * 1000);
+    assert_eq!(
+        local.core.times.draw(Granularity::Millis, [place]).next(place).0,
+        now / 1000 * 1000
+    );
 }
 
 /// Cells of a load have the time at which it began: above those before, below those after, also

@@ -1,14 +1,19 @@
-//! Tables and families as fronts see them.
+//! Tables and families as fronts see them (here and in `types.rs`), and as the system tree keeps them
+//! (`record.rs`).
+
+pub(crate) mod record;
+pub mod types;
 
 use crate::error::{Error, Result};
 use crate::gc::GcRule;
 use crate::limits;
 use bytes::Bytes;
 use engine::merge_operator::Operator;
-use engine::{FamilyId, TreeId};
+use engine::{FamilyId, Timestamp, TreeId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use types::{RowKeySchema, ScalarType};
 
 /// Full name of a table, opaque to the store but for its last part, which is the table's id:
 /// `projects/p/instances/i/tables/t`. Cheap to clone.
@@ -68,11 +73,36 @@ impl Aggregate {
 /// Type of the cells of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ValueType {
-    /// Any bytes.
+    /// Bytes of no declared type.
     #[default]
     Raw,
+    /// Bytes that readers take for this type. Writes are those of [`ValueType::Raw`].
+    Scalar(ScalarType),
     /// A folded value, an `i64` big-endian; written by `AddToCell` and `MergeToCell` only.
     Aggregate(Aggregate),
+}
+
+/// Unit of a table's timestamps: each is a multiple of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Granularity {
+    #[default]
+    Millis,
+    Micros,
+}
+
+impl Granularity {
+    /// The unit, in microseconds.
+    pub const fn micros(self) -> i64 {
+        match self {
+            Self::Millis => 1_000,
+            Self::Micros => 1,
+        }
+    }
+
+    /// Returns the last multiple of the unit that is not above `timestamp`.
+    pub fn truncate(self, timestamp: Timestamp) -> Timestamp {
+        Timestamp(timestamp.0.saturating_sub(timestamp.0.rem_euclid(self.micros())))
+    }
 }
 
 /// Settings of a new family.
@@ -120,6 +150,10 @@ pub struct TableSchema {
     pub deletion_protection: bool,
     /// When it was created, microseconds since the Unix epoch.
     pub created_micros: i64,
+    /// Unit of its timestamps. Never changes.
+    pub granularity: Granularity,
+    /// Names and types of the parts of its row keys.
+    pub row_key_schema: Option<RowKeySchema>,
 }
 
 /// A table to be created.
@@ -131,6 +165,21 @@ pub struct CreateTable {
     pub splits: Vec<Bytes>,
     /// True if the table is protected from deletion.
     pub deletion_protection: bool,
+    /// Unit of its timestamps.
+    pub granularity: Granularity,
+    /// Names and types of the parts of its row keys.
+    pub row_key_schema: Option<RowKeySchema>,
+}
+
+/// New settings of a table, which take effect together. `None` leaves a setting as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TableUpdate {
+    /// Protects the table from deletion, or no longer.
+    pub deletion_protection: Option<bool>,
+    /// Gives the table a row key schema if it has none, or takes it away.
+    pub row_key_schema: Option<Option<RowKeySchema>>,
+    /// Allows changes that programs may not expect: that the row key schema goes.
+    pub ignore_warnings: bool,
 }
 
 /// A change of one family. A list of changes takes effect as a whole or not at all.
@@ -142,12 +191,13 @@ pub enum FamilyChange {
         /// Settings of the new family.
         spec: FamilySpec,
     },
-    /// Changes what is given of a family. The value type can only be repeated, not changed.
+    /// Changes what is given of a family. A type that is an aggregate, or becomes one, can only be
+    /// repeated.
     Update {
         name: String,
         /// Its new GC rule.
         gc: Option<GcRule>,
-        /// Its value type, as a check.
+        /// Its new value type.
         value_type: Option<ValueType>,
     },
     /// Drops a family and all its cells.
