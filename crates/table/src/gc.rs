@@ -5,11 +5,12 @@
 //! 1. A rule is monotonic down a column: what it lets vanish, it lets vanish with all older
 //!    versions of that column. What stays of a column is therefore its newest cells.
 //! 2. Cells of a family that was dropped may vanish. A family id that the rules have never heard
-//!    of belongs to a family created after them: its cells stay.
+//!    of belongs to a family created after them: its cells stay. Tokens of changes vanish by age
+//!    (`local/once.rs`).
 
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::schema::TableSchema;
+use crate::schema::{TOKENS, TableSchema};
 use engine::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
 use engine::{FamilyId, Timestamp};
 use std::sync::Arc;
@@ -131,12 +132,21 @@ struct TablePolicy {
 
 impl ElisionPolicy for TablePolicy {
     fn verdict(&self, family: FamilyId, version: u32, timestamp: Timestamp) -> Verdict {
-        let elide = match self.families.get(usize::from(family.0)) {
+        let elide = match family {
+            TOKENS => timestamp.0 < self.now_micros.saturating_sub(limits::TOKEN_KEPT_MICROS),
+            _ => self.elides(family, version, timestamp),
+        };
+        if elide { Verdict::Elide } else { Verdict::Keep }
+    }
+}
+
+impl TablePolicy {
+    fn elides(&self, family: FamilyId, version: u32, timestamp: Timestamp) -> bool {
+        match self.families.get(usize::from(family.0)) {
             None => false,
             Some(None) => true,
             Some(Some(rule)) => rule.elides(version, timestamp, self.now_micros),
-        };
-        if elide { Verdict::Elide } else { Verdict::Keep }
+        }
     }
 }
 

@@ -29,15 +29,16 @@ pub use error::{Error, Result};
 pub use filter::RowFilter;
 pub use gc::GcRule;
 pub use identity::TableIdentity;
+pub use limits::Granularity;
 pub use local::Local;
-pub use mutate::{CheckAndMutate, ReadModifyWriteRule, RowMutation, RowMutations};
+pub use mutate::{CheckAndMutate, Once, OnceRow, ReadModifyWriteRule, RowMutation, RowMutations};
 pub use records::{RecordChange, Records};
 pub use row::{Cell, ReadStats, Row, RowBatch, RowPiece, RowStream};
 pub use row_output::{Pieces, RowOutput, YieldedCell};
 pub use row_set::{KeyRange, RowSet};
 pub use schema::types::{Int64Encoding, RowKeySchema, ScalarType, StructEncoding};
 pub use schema::{
-    Aggregate, CreateTable, FamilyChange, FamilySchema, FamilySpec, Granularity, TableName,
-    TableSchema, TableUpdate, ValueType,
+    Aggregate, CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName, TableSchema,
+    TableUpdate, ValueType,
 };
 pub use store::{DropRows, ReadRows, RowKeySample, Store};

@@ -1,7 +1,6 @@
 //! Every size limit of the table layer, once. They are Bigtable's own.
 
 use crate::error::{Error, Result};
-use crate::schema::Granularity;
 use engine::{Timestamp, TimestampRange};
 
 /// Longest row key.
@@ -49,10 +48,41 @@ pub const GC_RULES_MAX: usize = 64;
 pub const ROW_KEY_FIELDS_MAX: usize = 100;
 /// Longest name of a field of a row key schema.
 pub const ROW_KEY_FIELD_NAME_BYTES_MAX: usize = 128;
+/// Shortest token of a change that takes effect once.
+pub const TOKEN_BYTES_MIN: usize = 8;
+/// Longest token of a change that takes effect once.
+pub const TOKEN_BYTES_MAX: usize = 256;
+/// Age of its first attempt up to which such a change is accepted: 15 minutes.
+pub const IDEMPOTENCY_MICROS: i64 = 15 * 60 * 1_000_000;
+/// Age of a token at which it no longer counts: five minutes more, for clocks that differ.
+pub const TOKEN_KEPT_MICROS: i64 = IDEMPOTENCY_MICROS + 5 * 60 * 1_000_000;
 /// Longest delimiter of a row key schema.
 pub const DELIMITER_BYTES_MAX: usize = 50;
 /// Timestamps of tables of milliseconds are multiples of this many microseconds.
 pub const TIMESTAMP_MICROS_STEP: i64 = Granularity::Millis.micros();
+
+/// Unit of a table's timestamps: each is a multiple of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Granularity {
+    #[default]
+    Millis,
+    Micros,
+}
+
+impl Granularity {
+    /// Returns the unit in microseconds.
+    pub const fn micros(self) -> i64 {
+        match self {
+            Self::Millis => 1_000,
+            Self::Micros => 1,
+        }
+    }
+
+    /// Returns the last multiple of the unit that is not above `timestamp`.
+    pub fn truncate(self, timestamp: Timestamp) -> Timestamp {
+        Timestamp(timestamp.0.saturating_sub(timestamp.0.rem_euclid(self.micros())))
+    }
+}
 
 /// Refuses `field` when it is longer than `max` bytes.
 pub fn check_len(field: &str, len: usize, max: usize) -> Result<()> {

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::filter::RowFilter;
-use crate::limits;
-use crate::schema::{FamilySchema, Granularity, TableSchema, ValueType};
+use crate::limits::{self, Granularity};
+use crate::schema::{FamilySchema, TableSchema, ValueType};
 use bytes::Bytes;
 use engine::merge_operator::Operand;
 use engine::{Column, Timestamp, TimestampRange, WriteBatch};
@@ -78,6 +78,35 @@ pub enum RowMutation {
         family: String,
     },
     DeleteFromRow,
+}
+
+/// A token that all attempts of one change of a row share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Once {
+    /// Chosen by the client; all attempts have the same. 8 to 256 bytes.
+    pub token: Bytes,
+    /// When the client sent the first attempt, microseconds since the Unix epoch.
+    pub start_micros: Option<i64>,
+}
+
+impl Once {
+    /// Refuses a token that is too short or too long.
+    pub(crate) fn check(&self) -> Result<()> {
+        let (len, min, max) = (self.token.len(), limits::TOKEN_BYTES_MIN, limits::TOKEN_BYTES_MAX);
+        if len < min || len > max {
+            let message = format!("{len} bytes, but a token has {min} to {max}");
+            return Err(Error::invalid("idempotency.token", message));
+        }
+        Ok(())
+    }
+}
+
+/// A change of a row that may have come before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnceRow {
+    pub change: RowMutations,
+    /// `None` if the change takes effect whenever it comes.
+    pub once: Option<Once>,
 }
 
 /// Changes of one row, which take effect together, in their order.

@@ -9,7 +9,7 @@
 use crate::error::Result;
 use crate::filter::RowFilter;
 use crate::identity::TableIdentity;
-use crate::mutate::{CheckAndMutate, ReadModifyWriteRule, RowMutations};
+use crate::mutate::{CheckAndMutate, OnceRow, ReadModifyWriteRule, RowMutations};
 use crate::records::Records;
 use crate::row::{Row, RowStream};
 use crate::row_output::RowOutput;
@@ -102,6 +102,15 @@ pub trait Store: Records {
         &self,
         table: &TableName,
         rows: Vec<RowMutations>,
+    ) -> Result<Vec<Result<()>>>;
+
+    /// As [`Store::mutate_rows`], but a change of aggregate cells whose token came before, within 15
+    /// minutes and in the same row, succeeds and changes nothing. `FailedPrecondition` for a change whose
+    /// first attempt is older.
+    async fn mutate_rows_once(
+        &self,
+        table: &TableName,
+        rows: Vec<OnceRow>,
     ) -> Result<Vec<Result<()>>>;
 
     /// Changes a row as its content says, in one step; returns whether the predicate held.

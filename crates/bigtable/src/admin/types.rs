@@ -9,7 +9,7 @@ use crate::call::status;
 use table::{Aggregate, Error, Int64Encoding, RowKeySchema, ScalarType, StructEncoding, ValueType};
 use tonic::Status;
 
-/// The type of a family's values.
+/// Returns the type of a family's values.
 pub(crate) fn value_type(wire: Option<admin::Type>) -> Result<ValueType, Status> {
     let Some(kind) = wire.and_then(|wire| wire.kind) else { return Ok(ValueType::Raw) };
     match kind {
@@ -139,7 +139,7 @@ fn scalar_message(scalar: ScalarType) -> admin::Type {
     admin::Type { kind: Some(kind) }
 }
 
-/// The row key schema of a table; a message without fields and encoding is none.
+/// Returns the row key schema in a message; `None` for one without fields and encoding.
 pub(crate) fn row_key_schema(wire: Option<r#type::Struct>) -> Result<Option<RowKeySchema>, Status> {
     let Some(wire) = wire else { return Ok(None) };
     let encoding = match wire.encoding.and_then(|encoding| encoding.encoding) {
@@ -160,7 +160,7 @@ pub(crate) fn row_key_schema(wire: Option<r#type::Struct>) -> Result<Option<RowK
     Ok(Some(RowKeySchema { fields: fields.collect::<Result<_, Status>>()?, encoding }))
 }
 
-/// The row key schema as a message.
+/// Returns a row key schema as a message.
 pub(crate) fn row_key_schema_message(schema: &RowKeySchema) -> r#type::Struct {
     let encoding = match &schema.encoding {
         StructEncoding::Singleton => r#struct::encoding::Encoding::Singleton(Default::default()),

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use std::ops::Bound;
 use table::mutate::{Modify, WriteTime};
 use table::{
-    Direction, Error, KeyRange, ReadModifyWriteRule, ReadRows, Result, Row, RowMutation,
-    RowMutations, RowSet, TimestampRange,
+    Direction, Error, KeyRange, Once, OnceRow, ReadModifyWriteRule, ReadRows, Result, Row,
+    RowMutation, RowMutations, RowSet, TimestampRange,
 };
 
 /// Converts the request of a `ReadRows` call.
@@ -51,6 +51,23 @@ fn key_range(range: data::RowRange) -> KeyRange {
 /// The changes of one row. Errors name the field below the message that has `mutations`.
 pub(crate) fn row_mutations(row: Bytes, wire: Vec<Mutation>) -> Result<RowMutations> {
     Ok(RowMutations { row, mutations: mutations("mutations", wire)? })
+}
+
+/// The changes of one row that may have come before, as `idempotency` tells.
+pub(crate) fn once_row(
+    row: Bytes,
+    wire: Vec<Mutation>,
+    idempotency: Option<data::Idempotency>,
+) -> Result<OnceRow> {
+    let change = row_mutations(row, wire)?;
+    let once = idempotency.map(|wire| {
+        let start = wire.start_time.filter(|start| *start != prost_types::Timestamp::default());
+        let micros = |start: prost_types::Timestamp| {
+            start.seconds.saturating_mul(1_000_000).saturating_add(i64::from(start.nanos) / 1_000)
+        };
+        Once { token: wire.token, start_micros: start.map(micros) }
+    });
+    Ok(OnceRow { change, once })
 }
 
 /// The changes in the repeated field `field`.

@@ -102,9 +102,14 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         let request = request.into_inner();
         let table = table_of(&request.table_name, &[&request.authorized_view_name])?;
         self.admit(&table, &request.app_profile_id, Use::Rows)?;
-        let row = convert::row_mutations(request.row_key, request.mutations)
-            .map_err(status::from_error)?;
-        self.store.mutate_row(&table, row).await.map_err(status::from_error)?;
+        let (key, mutations) = (request.row_key, request.mutations);
+        let row = convert::once_row(key, mutations, request.idempotency);
+        let row = row.map_err(status::from_error)?;
+        let written = match row.once {
+            None => self.store.mutate_row(&table, row.change).await,
+            Some(_) => self.store.mutate_rows_once(&table, vec![row]).await.and_then(first),
+        };
+        written.map_err(status::from_error)?;
         Ok(Response::new(MutateRowResponse {}))
     }
 
@@ -123,11 +128,17 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         let mut results = Vec::with_capacity(request.entries.len());
         let mut rows = Vec::with_capacity(request.entries.len());
         for entry in request.entries {
-            let row = convert::row_mutations(entry.row_key, entry.mutations);
+            let row = convert::once_row(entry.row_key, entry.mutations, entry.idempotency);
             results.push(row.map(|row| rows.push(row)));
         }
-        let applied = self.store.mutate_rows(&table, rows).await.map_err(status::from_error)?;
-        let mut applied = applied.into_iter();
+        let applied = match rows.iter().all(|row| row.once.is_none()) {
+            true => {
+                let rows = rows.into_iter().map(|row| row.change).collect();
+                self.store.mutate_rows(&table, rows).await
+            }
+            false => self.store.mutate_rows_once(&table, rows).await,
+        };
+        let mut applied = applied.map_err(status::from_error)?.into_iter();
         let entries: Vec<_> = results
             .into_iter()
             .map(|converted| converted.and_then(|()| applied.next().unwrap_or(Ok(()))))
@@ -177,6 +188,11 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         admitted.map_err(status::from_error)?;
         Ok(Response::new(PingAndWarmResponse {}))
     }
+}
+
+/// The result of the one change of a request.
+fn first(results: Vec<table::Result<()>>) -> table::Result<()> {
+    results.into_iter().next().unwrap_or(Ok(()))
 }
 
 /// The table of a request that may instead name one of `views`, which we do not have.

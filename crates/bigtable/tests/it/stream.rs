@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use table::{
-    Bytes, CheckAndMutate, CreateTable, DropRows, Error, FamilyChange, ReadModifyWriteRule,
-    ReadRows, ReadStats, RecordChange, Records, Result, Row, RowBatch, RowKeySample, RowMutations,
-    RowOutput, RowStream, Store, TableIdentity, TableName, TableSchema, TableUpdate, Timestamp, YieldedCell,
+    Bytes, CheckAndMutate, CreateTable, DropRows, Error, FamilyChange, OnceRow,
+    ReadModifyWriteRule, ReadRows, ReadStats, RecordChange, Records, Result, Row, RowBatch,
+    RowKeySample, RowMutations, RowOutput, RowStream, Store, TableIdentity, TableName, TableSchema,
+    TableUpdate, Timestamp, YieldedCell,
 };
 use tokio::sync::Notify;
 use tonic::Code;
@@ -108,6 +109,9 @@ impl Store for EndlessStore {
         _: &TableName,
         _: Vec<FamilyChange>,
     ) -> Result<Arc<TableSchema>> {
+        none()
+    }
+    async fn mutate_rows_once(&self, _: &TableName, _: Vec<OnceRow>) -> Result<Vec<Result<()>>> {
         none()
     }
     async fn drop_rows(&self, _: &TableName, _: DropRows) -> Result<()> {

@@ -3,6 +3,7 @@
 use crate::harness::{
     Clients, TABLE, add, entry, filter, mutation, raw_call, read_all, serve, set, store, with_table,
 };
+use data::mutate_rows_request::Entry;
 use data::mutation::{DeleteFromColumn, DeleteFromFamily, DeleteFromRow, Mutation};
 use data::read_modify_write_rule::Rule;
 use data::row_filter::Filter;
@@ -277,4 +278,58 @@ async fn a_check_by_an_unknown_filter_writes_nothing() {
     assert_eq!(status.code(), Code::Ok);
     let malformed = raw_call(address, path, &[0x0a, 200], None).await;
     assert_eq!(malformed.code(), Code::InvalidArgument, "{malformed}");
+}
+
+#[tokio::test]
+async fn a_retried_count_with_a_token_counts_once() {
+    let mut t = with_table().await;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let ago = |seconds: u64| prost_types::Timestamp {
+        seconds: i64::try_from(now.as_secs() - seconds).unwrap(),
+        nanos: 0,
+    };
+    let idempotency = |token: &'static str, start_time: Option<prost_types::Timestamp>| {
+        Some(data::Idempotency { token: token.into(), start_time })
+    };
+    let row = |token, start| data::MutateRowRequest {
+        table_name: TABLE.into(),
+        row_key: "r".into(),
+        mutations: vec![add("sum:q", 0, 1)],
+        idempotency: idempotency(token, start),
+        ..Default::default()
+    };
+    for _ in 0..3 {
+        t.data.mutate_row(row("token-one", Some(ago(60)))).await.unwrap();
+        t.data.mutate_row(row("token-two", None)).await.unwrap();
+    }
+    let with_token = |token, row| Entry {
+        idempotency: idempotency(token, Some(ago(0))),
+        ..entry(row, vec![add("sum:q", 0, 10)])
+    };
+    let entries = vec![
+        with_token("token-one", "r"),
+        with_token("token-six", "r"),
+        with_token("token-six", "r"),
+        with_token("token-six", "s"),
+        with_token("short", "r"),
+        entry("r", vec![add("sum:q", 0, 100)]),
+    ];
+    let (ok, bad) = (Code::Ok, Code::InvalidArgument);
+    assert_eq!(t.write_rows(entries).await.unwrap(), [ok, ok, ok, ok, bad, ok]);
+    let rows = t.try_read(read_all()).await.unwrap();
+    let sums: Vec<i64> = rows
+        .iter()
+        .map(|row| {
+            assert_eq!(row.cells.len(), 1, "tokens are not read");
+            i64::from_be_bytes(row.cells[0].value[..].try_into().unwrap())
+        })
+        .collect();
+    assert_eq!(sums, [1 + 1 + 10 + 100, 10]);
+
+    let status = t.data.mutate_row(row("token-old", Some(ago(20 * 60)))).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    assert!(status.message().contains("15 minutes"), "{status}");
+    let status = t.data.mutate_row(row("short", None)).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("8 to 256"), "{status}");
 }

@@ -8,7 +8,8 @@ use super::meta::{EngineMeta, MetaStore, table_row};
 use super::tables::drop_trees;
 use crate::error::Result;
 use crate::gc::GcRule;
-use crate::schema::{FamilySchema, Granularity, TableName, TableSchema, Tablet, ValueType};
+use crate::limits::Granularity;
+use crate::schema::{FamilySchema, TOKENS, TableName, TableSchema, Tablet, ValueType};
 use bytes::Bytes;
 use engine::{Engine, FamilyId, Owner, RowRange, ScanRequest, TreeId, TreeOptions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,6 +140,9 @@ fn families_of(engine: &Engine, tree: TreeId) -> Result<(BTreeSet<FamilyId>, Gra
     let mut scan = engine.tree(tree)?.scan(&ScanRequest::rows(RowRange::ALL), None)?;
     while scan.next_row()?.is_some() {
         while let Some(cell) = scan.next_cell()? {
+            if cell.family == TOKENS {
+                continue;
+            }
             families.insert(cell.family);
             if granularity.truncate(cell.timestamp) != cell.timestamp {
                 granularity = Granularity::Micros;

@@ -23,6 +23,11 @@ pub(crate) struct ExclusiveRow {
     _guard: OwnedRwLockWriteGuard<()>,
 }
 
+/// Stripes held alone, until dropped.
+pub(crate) struct ExclusiveRows {
+    _guards: Vec<OwnedRwLockWriteGuard<()>>,
+}
+
 impl RowLocks {
     /// So many stripes, at least one.
     pub(crate) fn new(stripes: usize) -> Self {
@@ -39,12 +44,30 @@ impl RowLocks {
         ExclusiveRow { _guard: stripe.write_owned().await }
     }
 
+    /// Waits for rows, to read and then write them.
+    pub(crate) async fn exclusive_rows(
+        &self,
+        rows: impl IntoIterator<Item = &[u8]>,
+    ) -> ExclusiveRows {
+        let stripes = self.stripes_of(rows);
+        let mut guards = Vec::with_capacity(stripes.len());
+        for stripe in stripes {
+            guards.push(Arc::clone(&self.stripes[stripe]).write_owned().await);
+        }
+        ExclusiveRows { _guards: guards }
+    }
+
     /// Waits for rows, to write them.
     pub(crate) async fn shared(&self, rows: impl IntoIterator<Item = &[u8]>) -> SharedRows {
+        self.lock_shared(self.stripes_of(rows)).await
+    }
+
+    /// The stripes of `rows`, ascending.
+    fn stripes_of<'a>(&self, rows: impl IntoIterator<Item = &'a [u8]>) -> Vec<usize> {
         let mut stripes: Vec<usize> = rows.into_iter().map(|row| self.stripe_of(row)).collect();
         stripes.sort_unstable();
         stripes.dedup();
-        self.lock_shared(stripes).await
+        stripes
     }
 
     /// Waits for every row, to write any of them.

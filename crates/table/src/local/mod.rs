@@ -15,6 +15,7 @@ pub mod check;
 mod load;
 mod locks;
 mod meta;
+mod once;
 mod pass;
 mod read;
 mod records;
@@ -33,7 +34,7 @@ use crate::filter::compile::{self, Plan};
 use crate::gc::TableRules;
 use crate::identity::TableIdentity;
 use crate::limits;
-use crate::mutate::{self, CheckAndMutate, ReadModifyWriteRule, RowMutations};
+use crate::mutate::{self, CheckAndMutate, OnceRow, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
 use crate::row_output::RowOutput;
 use crate::schema::{CreateTable, FamilyChange, FamilySchema, TableName, TableSchema, TableUpdate};
@@ -352,6 +353,14 @@ impl Store for Local {
                 Ok(results)
             })
             .await
+    }
+
+    async fn mutate_rows_once(
+        &self,
+        table: &TableName,
+        rows: Vec<OnceRow>,
+    ) -> Result<Vec<Result<()>>> {
+        self.mutate_once(table, rows).await
     }
 
     async fn check_and_mutate_row(

@@ -23,7 +23,7 @@
 //!
 //! Rows share slots by their hash: what is said of a row holds of all rows of its slot together.
 
-use crate::schema::Granularity;
+use crate::limits::Granularity;
 use base::env::Clock;
 use engine::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
@@ -195,8 +195,8 @@ fn whole(micros: i64, granularity: Granularity) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Granularity::{Micros, Millis};
     use crate::limits::TIMESTAMP_MICROS_STEP;
-    use crate::schema::Granularity::{Micros, Millis};
     use std::time::Duration;
 
     #[derive(Default)]

@@ -44,7 +44,7 @@ impl Core {
 
     /// Writes a batch of changes of several rows: the place of each, and which of the times that are
     /// open in the batch are its.
-    fn write_rows(
+    pub(super) fn write_rows(
         &self,
         table: &Table,
         tree: TreeId,

@@ -6,10 +6,10 @@ pub mod types;
 
 use crate::error::{Error, Result};
 use crate::gc::GcRule;
-use crate::limits;
+use crate::limits::{self, Granularity};
 use bytes::Bytes;
 use engine::merge_operator::Operator;
-use engine::{FamilyId, Timestamp, TreeId};
+use engine::{FamilyId, TreeId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +48,10 @@ impl fmt::Display for TableName {
     }
 }
 
+/// The family of tokens ([`crate::Once`]), which is of no table: ids of families end before it, since
+/// [`TableSchema::next_family`] lies above them.
+pub(crate) const TOKENS: FamilyId = FamilyId(u16::MAX);
+
 /// Operation of an aggregate family. All are over 64-bit integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Aggregate {
@@ -76,33 +80,10 @@ pub enum ValueType {
     /// Bytes of no declared type.
     #[default]
     Raw,
-    /// Bytes that readers take for this type. Writes are those of [`ValueType::Raw`].
+    /// Bytes that readers take for this type. Writers may set any bytes, as in [`ValueType::Raw`].
     Scalar(ScalarType),
     /// A folded value, an `i64` big-endian; written by `AddToCell` and `MergeToCell` only.
     Aggregate(Aggregate),
-}
-
-/// Unit of a table's timestamps: each is a multiple of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Granularity {
-    #[default]
-    Millis,
-    Micros,
-}
-
-impl Granularity {
-    /// The unit, in microseconds.
-    pub const fn micros(self) -> i64 {
-        match self {
-            Self::Millis => 1_000,
-            Self::Micros => 1,
-        }
-    }
-
-    /// Returns the last multiple of the unit that is not above `timestamp`.
-    pub fn truncate(self, timestamp: Timestamp) -> Timestamp {
-        Timestamp(timestamp.0.saturating_sub(timestamp.0.rem_euclid(self.micros())))
-    }
 }
 
 /// Settings of a new family.
@@ -165,7 +146,7 @@ pub struct CreateTable {
     pub splits: Vec<Bytes>,
     /// True if the table is protected from deletion.
     pub deletion_protection: bool,
-    /// Unit of its timestamps.
+    /// The unit of all its timestamps.
     pub granularity: Granularity,
     /// Names and types of the parts of its row keys.
     pub row_key_schema: Option<RowKeySchema>,
@@ -197,7 +178,6 @@ pub enum FamilyChange {
         name: String,
         /// Its new GC rule.
         gc: Option<GcRule>,
-        /// Its new value type.
         value_type: Option<ValueType>,
     },
     /// Drops a family and all its cells.

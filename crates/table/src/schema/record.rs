@@ -1,9 +1,9 @@
 //! The record of a table in the system tree; see docs/format/schema.md.
 
 use super::types::{Int64Encoding, RowKeySchema, ScalarType, StructEncoding};
-use super::{Aggregate, FamilySchema, Granularity, TableName, TableSchema, Tablet, ValueType};
+use super::{Aggregate, FamilySchema, TableName, TableSchema, Tablet, ValueType};
 use crate::gc::GcRule;
-use crate::limits;
+use crate::limits::{self, Granularity};
 use base::codec::{ByteReader, DecodeError, PutBytes};
 use bytes::Bytes;
 use engine::{FamilyId, TreeId};

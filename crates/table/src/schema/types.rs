@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// Encoding of a 64-bit integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Int64Encoding {
-    /// Eight bytes, two's complement.
+    /// Eight bytes in two's complement, the highest first.
     BigEndianBytes,
     /// One to ten bytes that sort as the integers do.
     OrderedCodeBytes,
@@ -20,11 +20,8 @@ pub enum Int64Encoding {
 /// A scalar type that has an encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScalarType {
-    /// Bytes as they are.
     Bytes,
-    /// Text in UTF-8.
     String,
-    /// A 64-bit integer.
     Int64(Int64Encoding),
     /// Microseconds since the Unix epoch.
     Timestamp(Int64Encoding),

@@ -8,6 +8,7 @@ mod filters;
 mod harness;
 mod limits;
 mod load;
+mod once;
 mod owner;
 mod records;
 mod store;

@@ -1,5 +1,6 @@
 //! Tests of `Local` that need to see inside it.
 
 mod crash;
+mod once;
 mod reads;
 mod times;

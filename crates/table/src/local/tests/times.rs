@@ -1,10 +1,11 @@
 //! The server's times agree with the order of commits, whatever the clock and the threads do.
 
 use super::super::*;
+use crate::limits::Granularity;
 use crate::mutate::{Modify, RowMutation, WriteTime};
 use crate::row::Cell;
 use crate::row_output::Pieces;
-use crate::schema::{FamilySpec, Granularity};
+use crate::schema::FamilySpec;
 use base::env::Env;
 use base::env::sim::SimEnv;
 use engine::{IngestOptions, Options};

@@ -1,0 +1,182 @@
+//! Changes of rows that take effect once, however often a client sends them.
+//!
+//! 1. The token of a change is a cell of its row, in the family [`TOKENS`], written in the batch that
+//!    makes the change: after a crash both are there or none is.
+//! 2. A writer looks for a token and then writes it. It holds the row's stripe alone in between.
+//! 3. A token counts for [`limits::TOKEN_KEPT_MICROS`] after its change, and compaction removes it then. That is longer
+//!    than the age up to which a request is accepted, so that clocks that differ a little do no harm.
+//! 4. A deletion of the row deletes its tokens, and with them all that they stand for: a change that is
+//!    sent again after it is not counted twice.
+//! 5. No read yields a cell of [`TOKENS`], because no table has a family of that id.
+
+use super::times::Place;
+use super::{Core, Local, Table};
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::mutate::{self, Once, OnceRow, RowMutation, RowMutations};
+use crate::schema::{TOKENS, TableName};
+use engine::{
+    Column, Columns, QualifierRange, RowRange, ScanRequest, Timestamp, TreeId, WriteBatch,
+};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Local {
+    /// Changes rows as [`crate::Store::mutate_rows_once`] says.
+    pub(super) async fn mutate_once(
+        &self,
+        table: &TableName,
+        rows: Vec<OnceRow>,
+    ) -> Result<Vec<Result<()>>> {
+        let table = self.core.table(table)?;
+        let mutations = rows.iter().map(|row| row.change.mutations.len()).sum();
+        if mutations > limits::MUTATIONS_MAX {
+            limits::check_mutation_count("entries", mutations)?;
+        }
+        let guard = self.locks.exclusive_rows(rows.iter().map(|row| &*row.change.row)).await;
+        let core = Arc::clone(&self.core);
+        self.writes
+            .run(move || {
+                let results = core.mutate_once(&table, &rows);
+                drop(guard);
+                Ok(results)
+            })
+            .await
+    }
+}
+
+/// Returns whether a change needs its token: only counting twice does harm.
+fn counts(change: &RowMutations) -> bool {
+    let counts = |mutation: &RowMutation| {
+        matches!(mutation, RowMutation::AddToCell { .. } | RowMutation::MergeToCell { .. })
+    };
+    change.mutations.iter().any(counts)
+}
+
+impl Core {
+    /// Applies each change on its own, unless it was applied before. The caller holds the stripes of the
+    /// rows.
+    fn mutate_once(&self, table: &Table, rows: &[OnceRow]) -> Vec<Result<()>> {
+        let now = self.times.now();
+        let mut results = vec![Ok(()); rows.len()];
+        let mut first: BTreeMap<(&[u8], &[u8]), usize> = BTreeMap::new();
+        let (mut fresh, mut repeated) = (Vec::new(), Vec::new());
+        for (at, row) in rows.iter().enumerate() {
+            let Some(once) = row.once.as_ref().filter(|_| counts(&row.change)) else {
+                fresh.push(at);
+                continue;
+            };
+            if let Some(first) = first.get(&(&row.change.row[..], &once.token[..])) {
+                repeated.push((at, *first));
+                continue;
+            }
+            match self.is_applied(table, &row.change.row, once, now) {
+                Ok(true) => {}
+                Ok(false) => fresh.push(at),
+                Err(error) => results[at] = Err(error),
+            }
+            first.insert((&row.change.row, &once.token), at);
+        }
+        self.write_fresh(table, rows, &fresh, now, &mut results);
+        for (at, first) in repeated {
+            results[at] = results[first].clone();
+        }
+        results
+    }
+
+    /// Returns whether the change of `once` is in `row`; refuses one that is so old that its token may be
+    /// gone.
+    fn is_applied(&self, table: &Table, row: &[u8], once: &Once, now: Timestamp) -> Result<bool> {
+        once.check()?;
+        let oldest = now.0.saturating_sub(limits::IDEMPOTENCY_MICROS);
+        if once.start_micros.is_some_and(|start| start < oldest) {
+            return Err(Error::FailedPrecondition(
+                "idempotency.start_time is more than 15 minutes ago: whether the change was applied is \
+                 no longer known"
+                    .into(),
+            ));
+        }
+        limits::check_row_key("row_key", row)?;
+        let column = QualifierRange::column(TOKENS, &once.token);
+        let request = ScanRequest {
+            columns: Columns::ranges(vec![column]),
+            versions_max: Some(1),
+            ..ScanRequest::rows(RowRange::single(row))
+        };
+        let mut scan = self.engine.tree(tree_of(table, row))?.scan(&request, None)?;
+        if scan.next_row()?.is_none() {
+            return Ok(false);
+        }
+        let token = scan.next_cell()?;
+        Ok(token.is_some_and(|token| {
+            token.timestamp.0 >= now.0.saturating_sub(limits::TOKEN_KEPT_MICROS)
+        }))
+    }
+
+    /// Writes the changes at `fresh` with their tokens. The changes of one tablet share batches.
+    fn write_fresh(
+        &self,
+        table: &Table,
+        rows: &[OnceRow],
+        fresh: &[usize],
+        now: Timestamp,
+        results: &mut [Result<()>],
+    ) {
+        let mut order = fresh.to_vec();
+        let tree = |at: &usize| tree_of(table, &rows[*at].change.row);
+        // Stable: changes of one row keep their order.
+        order.sort_by_key(tree);
+        for entries in order.chunk_by(|a, b| tree(a) == tree(b)) {
+            let mut group = Group::default();
+            for at in entries {
+                if let Err(error) = group.add(table, *at, &rows[*at], now) {
+                    results[*at] = Err(error);
+                }
+                if group.batch.encoded_len() >= self.shape.write_batch_bytes
+                    || group.places.len() >= self.shape.timed_rows_max
+                {
+                    self.write_group(table, tree(at), std::mem::take(&mut group), results);
+                }
+            }
+            self.write_group(table, tree(&entries[0]), group, results);
+        }
+    }
+
+    fn write_group(&self, table: &Table, tree: TreeId, group: Group, results: &mut [Result<()>]) {
+        if group.batch.is_empty() {
+            return;
+        }
+        if let Err(error) = self.write_rows(table, tree, &group.batch, &group.places) {
+            group.inside.iter().for_each(|at| results[*at] = Err(error.clone()));
+        }
+    }
+}
+
+fn tree_of(table: &Table, row: &[u8]) -> TreeId {
+    table.schema.tablets[table.schema.tablet_of(row)].tree
+}
+
+/// Changes of one tablet that are committed together.
+#[derive(Default)]
+struct Group {
+    batch: WriteBatch,
+    /// The changes in the batch, by their place in the request.
+    inside: Vec<usize>,
+    places: Vec<(Place, Range<usize>)>,
+}
+
+impl Group {
+    /// Adds a change and its token, or nothing.
+    fn add(&mut self, table: &Table, at: usize, row: &OnceRow, now: Timestamp) -> Result<()> {
+        let OnceRow { change, once } = row;
+        let open = self.batch.open_times();
+        mutate::append(&mut self.batch, &table.schema, &change.row, &change.mutations)?;
+        if let Some(once) = once.as_ref().filter(|_| counts(change)) {
+            self.batch.put(&change.row, Column::of(TOKENS, &once.token), now, b"");
+        }
+        self.inside.push(at);
+        self.places.push((Place::of(&change.row), open..self.batch.open_times()));
+        Ok(())
+    }
+}
