@@ -19,6 +19,7 @@ mod once;
 mod pass;
 mod read;
 mod records;
+mod samples;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use crate::schema::{
     CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName, TableSchema, TableUpdate,
     Tablet, ValueType,
 };
-use crate::store::{DropRows, RowKeySample};
+use crate::store::DropRows;
 use bytes::Bytes;
 use engine::{Engine, FamilyId, RowRange, TreeId, TreeOptions, WriteBatch};
 use std::collections::BTreeMap;
@@ -134,35 +134,6 @@ impl Core {
             self.write(table, tree, &batch)?;
         }
         Ok(())
-    }
-
-    pub(super) fn sample_row_keys(&self, table: &Table) -> Result<Vec<RowKeySample>> {
-        let tablets = &table.schema.tablets;
-        let bytes: Vec<u64> = tablets
-            .iter()
-            .map(|tablet| {
-                self.engine
-                    .tree(tablet.tree)
-                    .and_then(|tree| tree.approximate_bytes(&RowRange::ALL))
-            })
-            .collect::<Result<_, _>>()?;
-        let part_bytes = bytes.iter().sum::<u64>() / self.shape.sample_parts as u64;
-        let part_bytes = part_bytes.max(self.shape.sample_bytes_min as u64);
-        let mut samples: Vec<RowKeySample> = Vec::new();
-        let mut before = 0;
-        for (at, tablet) in tablets.iter().enumerate() {
-            let end = tablets.get(at + 1).map(|next| next.start.clone()).unwrap_or_default();
-            for (key, offset) in self.engine.tree(tablet.tree)?.sample_rows(part_bytes)? {
-                let last = samples.last().map_or(&tablet.start, |sample| &sample.key);
-                if key > *last && (end.is_empty() || key < end) {
-                    let offset_bytes = before + offset.min(bytes[at]);
-                    samples.push(RowKeySample { key: key.into(), offset_bytes });
-                }
-            }
-            before += bytes[at];
-            samples.push(RowKeySample { key: end, offset_bytes: before });
-        }
-        Ok(samples)
     }
 
     fn set_rules(&self, schema: &TableSchema) -> Result<()> {

@@ -139,7 +139,7 @@ async fn bad_mutations_are_refused_naming_field_and_limit() {
         family: "f".into(),
         qualifier: "q".into(),
         timestamp: WriteTime::Server,
-        input: 1,
+        input: 1.into(),
     };
     let ok = || set("f", "q", 1, "v");
     let large = || vec![set("f", "q", 1, &big(90 << 20)), set("f", "r", 1, &big(90 << 20))];
@@ -221,7 +221,7 @@ async fn aggregate_families_fold_what_is_added() {
             family: family.into(),
             qualifier: "q".into(),
             timestamp: time,
-            input,
+            input: input.into(),
         };
         h.mutate("r", vec![add("sum"), add("min"), add("max")]).await.unwrap();
     }
@@ -484,6 +484,22 @@ async fn samples_rise_to_the_end_of_the_table() {
     let keys: BTreeSet<_> = others.iter().map(|sample| sample.key.clone()).collect();
     assert!(keys.contains(&Bytes::from("c")) && keys.contains(&Bytes::from("m")));
     assert!(others.iter().all(|sample| sample.offset_bytes <= last.offset_bytes));
+}
+
+#[tokio::test]
+async fn rows_in_memory_are_sampled_up_to_the_last() {
+    let (h, _dir) = harness();
+    h.create(&["f"], &[]).await;
+    assert_eq!(h.local.sample_row_keys(&h.name).await.unwrap().len(), 1, "of no row");
+    for at in 0..400 {
+        h.mutate(&format!("{at:04}"), vec![set("f", "q", 1, &"v".repeat(10_000))]).await.unwrap();
+    }
+    let samples = h.local.sample_row_keys(&h.name).await.unwrap();
+    let keys: Vec<_> = samples.iter().map(|sample| sample.key.clone()).collect();
+    assert_eq!(keys.len(), 5, "4 MB in parts of 1 MiB, the last row and the end: {keys:?}");
+    assert_eq!(keys[3..], [Bytes::from("0399"), Bytes::new()]);
+    let offsets: Vec<_> = samples.iter().map(|sample| sample.offset_bytes).collect();
+    assert!(offsets.is_sorted() && offsets[0] >= 1 << 20, "{offsets:?}");
 }
 
 #[tokio::test]
