@@ -7,7 +7,7 @@
 use crate::cell::{
     Column, Entry, FamilyId, Kind, RangeTombstone, Scope, SequenceNumber, Timestamp,
 };
-use crate::merge_operator::Operand;
+use crate::merge_operator::AnyOperand;
 use base::codec::{ByteReader, DecodeError, PutBytes};
 use std::ops::Range;
 use std::sync::Arc;
@@ -127,10 +127,10 @@ impl WriteBatch {
         row: &[u8],
         column: Column<'_>,
         timestamp: Timestamp,
-        operand: Operand,
+        operand: impl Into<AnyOperand>,
     ) {
         assert_eq!(column.scope, Scope::Column, "a cell lies in a column");
-        let _ = self.push_entry(row, column, timestamp, Kind::Merge, &operand.encode());
+        let _ = self.push_entry(row, column, timestamp, Kind::Merge, &operand.into().encode());
     }
 
     /// [`Self::put`] with a timestamp that is set later: see [`crate::Tree::write_timed`].
@@ -141,9 +141,9 @@ impl WriteBatch {
     }
 
     /// [`Self::merge`] with a timestamp that is set later: see [`crate::Tree::write_timed`].
-    pub fn merge_timed(&mut self, row: &[u8], column: Column<'_>, operand: Operand) {
+    pub fn merge_timed(&mut self, row: &[u8], column: Column<'_>, operand: impl Into<AnyOperand>) {
         assert_eq!(column.scope, Scope::Column, "a cell lies in a column");
-        let at = self.push_entry(row, column, Timestamp(0), Kind::Merge, &operand.encode());
+        let at = self.push_entry(row, column, Timestamp(0), Kind::Merge, &operand.into().encode());
         self.open_times.push(at);
     }
 
@@ -470,7 +470,7 @@ pub fn check_entry(entry: &Entry<'_>) -> Result<(), BatchError> {
         Kind::Put | Kind::Merge if column.scope != Scope::Column => {
             Err(BatchError::Value("a cell outside a column"))
         }
-        Kind::Merge if Operand::decode(entry.value).is_none() => {
+        Kind::Merge if AnyOperand::decode(entry.value).is_none() => {
             Err(BatchError::Value("a merge operand that is none"))
         }
         Kind::Tombstone if entry.tombstone_oldest().is_none_or(|t| t > entry.timestamp) => {

@@ -33,5 +33,6 @@ pub mod fuzz {
     pub use crate::ingest::sort::fuzz as sort_run;
     pub use crate::log::fuzz::log_record;
     pub use crate::manifest::fuzz::manifest_edit;
+    pub use crate::merge_operator::fuzz_sketch as sketch;
     pub use crate::sstable::fuzz::{block, filter, footer, index};
 }

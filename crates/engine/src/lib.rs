@@ -215,7 +215,7 @@ pub use ingest::{IngestFiles, IngestOptions, SstWriter};
 pub use maintenance::checkpoint;
 pub use maintenance::{check, dump, repair};
 pub use manifest::{Owner, StoreId};
-pub use merge_operator::{Operand, Operator};
+pub use merge_operator::{AnyOperand, Operand, Operator, Sketch, SketchError, SketchInput};
 pub use metrics::Metrics;
 pub use options::{
     BackgroundRate, Compression, Durability, FilterGranularity, Options, TreeOptions,

@@ -38,7 +38,7 @@ pub use row_output::{Pieces, RowOutput, YieldedCell};
 pub use row_set::{KeyRange, RowSet};
 pub use schema::types::{Int64Encoding, RowKeySchema, ScalarType, StructEncoding};
 pub use schema::{
-    Aggregate, CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName, TableSchema,
-    TableUpdate, ValueType,
+    AddInput, Aggregate, CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName,
+    TableSchema, TableUpdate, UniqueInput, ValueType,
 };
 pub use store::{DropRows, ReadRows, RowKeySample, Store};

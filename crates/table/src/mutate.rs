@@ -3,10 +3,9 @@
 use crate::error::{Error, Result};
 use crate::filter::RowFilter;
 use crate::limits::{self, Granularity};
-use crate::schema::{FamilySchema, TableSchema, ValueType};
+use crate::schema::{AddInput, FamilySchema, TableSchema, ValueType};
 use bytes::Bytes;
-use engine::merge_operator::Operand;
-use engine::{Column, Timestamp, TimestampRange, WriteBatch};
+use engine::{AnyOperand, Column, Timestamp, TimestampRange, WriteBatch};
 
 /// The version a written cell gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,11 +48,11 @@ pub enum RowMutation {
         qualifier: Bytes,
         /// Version.
         timestamp: WriteTime,
-        /// The integer to add.
-        input: i64,
+        /// The value that is added.
+        input: AddInput,
     },
-    /// Merges an accumulated state (the value of another cell of the same aggregate: eight bytes,
-    /// `i64` big-endian) into the cell of an aggregate family.
+    /// Merges an accumulated state, the value of another cell of the same aggregate, into the cell of an
+    /// aggregate family.
     MergeToCell {
         /// Name of the family.
         family: String,
@@ -235,17 +234,20 @@ impl RowMutation {
                 limits::check_len("value", value.len(), limits::VALUE_BYTES_MAX)?;
                 timestamp.check("timestamp_micros", granularity)
             }
-            Self::AddToCell { qualifier, timestamp, .. } => {
+            Self::AddToCell { qualifier, timestamp, input, .. } => {
                 needs(true, "AddToCell")?;
                 qualifier_len(qualifier)?;
+                limits::check_len("input", input.bytes(), limits::VALUE_BYTES_MAX)?;
+                if let ValueType::Aggregate(aggregate) = family.value_type {
+                    aggregate.operand(input).map_err(|rule| Error::invalid("input", rule))?;
+                }
                 timestamp.check("timestamp", granularity)
             }
             Self::MergeToCell { qualifier, timestamp, state, .. } => {
                 needs(true, "MergeToCell")?;
                 qualifier_len(qualifier)?;
-                if state.len() != 8 {
-                    let message = format!("{} bytes, but the state of an int64 has 8", state.len());
-                    return Err(Error::invalid("input", message));
+                if let ValueType::Aggregate(aggregate) = family.value_type {
+                    aggregate.state(state).map_err(|rule| Error::invalid("input", rule))?;
                 }
                 timestamp.check("timestamp", granularity)
             }
@@ -261,9 +263,8 @@ impl RowMutation {
     fn bytes(&self) -> usize {
         match self {
             Self::SetCell { qualifier, value, .. } => qualifier.len() + value.len(),
-            Self::AddToCell { qualifier, .. } | Self::MergeToCell { qualifier, .. } => {
-                qualifier.len() + 8
-            }
+            Self::AddToCell { qualifier, input, .. } => qualifier.len() + input.bytes(),
+            Self::MergeToCell { qualifier, state, .. } => qualifier.len() + state.len(),
             _ => 0,
         }
     }
@@ -276,14 +277,17 @@ impl RowMutation {
         granularity: Granularity,
     ) {
         let Some(family) = family else { return batch.delete_row(row) };
-        let merge = |batch: &mut WriteBatch, qualifier: &[u8], time: WriteTime, value: i64| {
-            let ValueType::Aggregate(aggregate) = family.value_type else { return };
-            let operand = Operand { operator: aggregate.operator(), value };
-            let column = Column::of(family.id, qualifier);
-            match time.given(granularity) {
-                Some(time) => batch.merge(row, column, time, operand),
-                None => batch.merge_timed(row, column, operand),
-            }
+        let merge =
+            |batch: &mut WriteBatch, qualifier: &[u8], time: WriteTime, operand: AnyOperand| {
+                let column = Column::of(family.id, qualifier);
+                match time.given(granularity) {
+                    Some(time) => batch.merge(row, column, time, operand),
+                    None => batch.merge_timed(row, column, operand),
+                }
+            };
+        let aggregate = match family.value_type {
+            ValueType::Aggregate(aggregate) => Some(aggregate),
+            ValueType::Raw | ValueType::Scalar(_) => None,
         };
         match self {
             Self::SetCell { qualifier, timestamp, value, .. } => {
@@ -294,11 +298,12 @@ impl RowMutation {
                 }
             }
             Self::AddToCell { qualifier, timestamp, input, .. } => {
-                merge(batch, qualifier, *timestamp, *input);
+                let operand = aggregate.and_then(|aggregate| aggregate.operand(input).ok());
+                merge(batch, qualifier, *timestamp, operand.expect("the mutation was checked"));
             }
             Self::MergeToCell { qualifier, timestamp, state, .. } => {
-                let state = state.as_ref().try_into().map_or(0, i64::from_be_bytes);
-                merge(batch, qualifier, *timestamp, state);
+                let operand = aggregate.and_then(|aggregate| aggregate.state(state).ok());
+                merge(batch, qualifier, *timestamp, operand.expect("the mutation was checked"));
             }
             Self::DeleteFromColumn { qualifier, range, .. } => {
                 batch.delete(row, Column::of(family.id, qualifier), *range);

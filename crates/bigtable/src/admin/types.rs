@@ -6,7 +6,10 @@ use crate::api::admin;
 use crate::api::admin::r#type::aggregate::{Aggregator, Max, Min, Sum};
 use crate::api::admin::r#type::{self, Kind, bytes, int64, string, r#struct, timestamp};
 use crate::call::status;
-use table::{Aggregate, Error, Int64Encoding, RowKeySchema, ScalarType, StructEncoding, ValueType};
+use table::{
+    Aggregate, Error, Int64Encoding, RowKeySchema, ScalarType, StructEncoding, UniqueInput,
+    ValueType,
+};
 use tonic::Status;
 
 /// Returns the type of a family's values.
@@ -68,38 +71,62 @@ fn int64_encoding(wire: Option<int64::Encoding>) -> Option<Int64Encoding> {
 
 fn aggregate_type(wire: r#type::Aggregate) -> Result<Aggregate, Status> {
     let input = wire.input_type.and_then(|input| input.kind);
-    if !matches!(&input, None | Some(Kind::Int64Type(_))) {
-        return Err(status::unsupported("aggregates of an input_type other than int64 are"));
-    }
     if let Some(Kind::Int64Type(int64)) = &input
         && int64_encoding(int64.encoding) == Some(Int64Encoding::OrderedCodeBytes)
     {
         return Err(status::unsupported("an int64 encoding other than big_endian_bytes is"));
     }
+    let is_int64 = matches!(&input, None | Some(Kind::Int64Type(_)));
     match wire.aggregator {
+        Some(Aggregator::HllppUniqueCount(_)) => unique_input(input).map(Aggregate::Unique),
+        None => Err(invalid("value_type.aggregate_type.aggregator", "is not set")),
+        Some(_) if !is_int64 => {
+            Err(invalid("value_type.aggregate_type.input_type", "must be an int64_type"))
+        }
         Some(Aggregator::Sum(_)) => Ok(Aggregate::SumInt64),
         Some(Aggregator::Min(_)) => Ok(Aggregate::MinInt64),
         Some(Aggregator::Max(_)) => Ok(Aggregate::MaxInt64),
-        Some(Aggregator::HllppUniqueCount(_)) => {
-            Err(status::unsupported("the aggregator hllpp_unique_count is"))
+    }
+}
+
+/// The values that hllpp_unique_count counts.
+fn unique_input(wire: Option<Kind>) -> Result<UniqueInput, Status> {
+    let Some(kind) = wire else { return Ok(UniqueInput::Raw) };
+    match scalar("value_type.aggregate_type.input_type", kind, true)? {
+        ScalarType::Bytes => Ok(UniqueInput::Bytes),
+        ScalarType::String => Ok(UniqueInput::String),
+        ScalarType::Int64(_) => Ok(UniqueInput::Int64),
+        ScalarType::Timestamp(_) => {
+            Err(status::unsupported("hllpp_unique_count of an input_type timestamp is"))
         }
-        None => Err(invalid("value_type.aggregate_type.aggregator", "is not set")),
     }
 }
 
 /// Raw families have no value type in messages, as those created without one.
 pub(crate) fn value_type_message(value_type: ValueType) -> Option<admin::Type> {
-    let aggregator = match value_type {
+    let aggregate = match value_type {
         ValueType::Raw => return None,
         ValueType::Scalar(scalar) => return Some(scalar_message(scalar)),
-        ValueType::Aggregate(Aggregate::SumInt64) => Aggregator::Sum(Sum {}),
-        ValueType::Aggregate(Aggregate::MinInt64) => Aggregator::Min(Min {}),
-        ValueType::Aggregate(Aggregate::MaxInt64) => Aggregator::Max(Max {}),
+        ValueType::Aggregate(aggregate) => aggregate,
     };
-    let int64 = scalar_message(ScalarType::Int64(Int64Encoding::BigEndianBytes));
+    let int64 = ScalarType::Int64(Int64Encoding::BigEndianBytes);
+    let (aggregator, input, state) = match aggregate {
+        Aggregate::SumInt64 => (Aggregator::Sum(Sum {}), Some(int64), int64),
+        Aggregate::MinInt64 => (Aggregator::Min(Min {}), Some(int64), int64),
+        Aggregate::MaxInt64 => (Aggregator::Max(Max {}), Some(int64), int64),
+        Aggregate::Unique(input) => {
+            let input = match input {
+                UniqueInput::Raw => None,
+                UniqueInput::Bytes => Some(ScalarType::Bytes),
+                UniqueInput::String => Some(ScalarType::String),
+                UniqueInput::Int64 => Some(int64),
+            };
+            (Aggregator::HllppUniqueCount(Default::default()), input, ScalarType::Bytes)
+        }
+    };
     let aggregate = r#type::Aggregate {
-        input_type: Some(Box::new(int64.clone())),
-        state_type: Some(Box::new(int64)),
+        input_type: input.map(|input| Box::new(scalar_message(input))),
+        state_type: Some(Box::new(scalar_message(state))),
         aggregator: Some(aggregator),
     };
     Some(admin::Type { kind: Some(Kind::AggregateType(Box::new(aggregate))) })

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use std::ops::Bound;
 use table::mutate::{Modify, WriteTime};
 use table::{
-    Direction, Error, KeyRange, Once, OnceRow, ReadModifyWriteRule, ReadRows, Result, Row,
-    RowMutation, RowMutations, RowSet, TimestampRange,
+    AddInput, Direction, Error, KeyRange, Once, OnceRow, ReadModifyWriteRule, ReadRows, Result,
+    Row, RowMutation, RowMutations, RowSet, TimestampRange,
 };
 
 /// Converts the request of a `ReadRows` call.
@@ -96,8 +96,14 @@ fn mutation(wire: Mutation) -> Result<RowMutation> {
             qualifier: raw_value("add_to_cell.column_qualifier", add.column_qualifier)?,
             timestamp: raw_timestamp("add_to_cell.timestamp", add.timestamp, origin)?,
             input: match add.input.and_then(|value| value.kind) {
-                Some(Kind::IntValue(input)) => input,
-                _ => return Err(Error::invalid("add_to_cell.input", "must be an int_value")),
+                Some(Kind::IntValue(input)) => AddInput::Int64(input),
+                Some(Kind::RawValue(input)) => AddInput::Raw(input),
+                Some(Kind::BytesValue(input)) => AddInput::Bytes(input),
+                Some(Kind::StringValue(input)) => AddInput::String(input),
+                _ => {
+                    let rule = "must be an int_value, raw_value, bytes_value or string_value";
+                    return Err(Error::invalid("add_to_cell.input", rule));
+                }
             },
         },
         Wire::MergeToCell(merge) => RowMutation::MergeToCell {

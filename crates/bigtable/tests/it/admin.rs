@@ -97,7 +97,6 @@ async fn wrong_tables_are_refused() {
     let request = |id: &str, family: &str, gc: Rule| create_table(id, [(family, with_gc(gc))]);
     let deep = (0..40)
         .fold(age(1), |inner, _| Rule::Union(Union { rules: vec![rule(inner), rule(age(1))] }));
-    let hll = aggregate(Aggregator::HllppUniqueCount(Default::default()));
     for (case, request, code) in [
         ("id", request("no/slash", "f", age(1)), Code::InvalidArgument),
         ("no id", request("", "f", age(1)), Code::InvalidArgument),
@@ -106,7 +105,6 @@ async fn wrong_tables_are_refused() {
         ("negative versions", request("t", "f", Rule::MaxNumVersions(-1)), Code::InvalidArgument),
         ("negative age", request("t", "f", age(-1)), Code::InvalidArgument),
         ("deep rule", request("t", "f", deep), Code::InvalidArgument),
-        ("HLL", create_table("t", [("f", hll)]), Code::Unimplemented),
         (
             "parent",
             admin::CreateTableRequest { parent: "projects/p".into(), ..Default::default() },

@@ -366,3 +366,97 @@ async fn wrong_row_key_schemas_are_refused_by_name() {
         assert!(status.message().contains(want), "{want}: {status}");
     }
 }
+
+/// A family that counts unique values of a type; `None` is raw.
+fn unique(input: Option<admin::Type>) -> admin::ColumnFamily {
+    let aggregate = admin::r#type::Aggregate {
+        input_type: input.map(Box::new),
+        state_type: Some(Box::new(bytes_type())),
+        aggregator: Some(Aggregator::HllppUniqueCount(Default::default())),
+    };
+    typed(scalar(Kind::AggregateType(Box::new(aggregate))))
+}
+
+/// `AddToCell` or `MergeToCell` of column `family:q` at 0.
+fn fold(family: &str, input: data::value::Kind, merge: bool) -> data::Mutation {
+    let value = |kind| Some(data::Value { kind: Some(kind), ..Default::default() });
+    let family_name = family.to_owned();
+    let column_qualifier = value(data::value::Kind::RawValue("q".into()));
+    let timestamp = value(data::value::Kind::RawTimestampMicros(0));
+    let input = value(input);
+    mutation(match merge {
+        true => Mutation::MergeToCell(data::mutation::MergeToCell {
+            family_name,
+            column_qualifier,
+            timestamp,
+            input,
+        }),
+        false => Mutation::AddToCell(data::mutation::AddToCell {
+            family_name,
+            column_qualifier,
+            timestamp,
+            input,
+        }),
+    })
+}
+
+#[tokio::test]
+async fn unique_values_are_counted_in_sketches() {
+    use data::value::Kind::{BytesValue, IntValue, RawValue, StringValue};
+    let families = [
+        ("bytes", unique(Some(bytes_type()))),
+        ("int", unique(Some(int64_type(false)))),
+        ("raw", unique(None)),
+        ("string", unique(Some(string_type()))),
+    ];
+    let mut t = empty().await;
+    t.tables.create_table(create_table("t", families.clone())).await.unwrap();
+    let table = get(&mut t).await;
+    for (name, family) in families {
+        assert_eq!(table.column_families[name], family, "{name}");
+    }
+    for value in ["a", "b", "a"] {
+        let changes = vec![
+            fold("raw", RawValue(value.into()), false),
+            fold("bytes", BytesValue(value.into()), false),
+            fold("string", StringValue(value.into()), false),
+            fold("int", IntValue(value.len() as i64), false),
+        ];
+        t.write("r", changes).await;
+    }
+    let rows = t.try_read(read_all()).await.unwrap();
+    let cells = &rows[0].cells;
+    let states: Vec<Vec<u8>> = cells.iter().map(|cell| cell.value.to_vec()).collect();
+    let mut want = engine::Sketch::of_bytes(b"a");
+    ["b", "a"].iter().for_each(|value| want.merge(engine::Sketch::of_bytes(value.as_bytes())));
+    let mut ones = engine::Sketch::of_int64(1);
+    (0..2).for_each(|_| ones.merge(engine::Sketch::of_int64(1)));
+    let want = want.encode();
+    assert_eq!(states, [want.clone(), ones.encode(), want.clone(), want.clone()]);
+
+    // A state that was read merges into another cell.
+    t.write("s", vec![fold("raw", RawValue(want.clone().into()), true)]).await;
+    t.write("s", vec![fold("raw", RawValue("c".into()), false)]).await;
+    let rows = t.try_read(read_all()).await.unwrap();
+    let mut merged = engine::Sketch::decode(&want).unwrap();
+    merged.merge(engine::Sketch::of_bytes(b"c"));
+    assert_eq!(rows[1].cells[0].value, merged.encode());
+
+    for (change, want) in [
+        (fold("int", RawValue(want.clone().into()), true), "value_type"),
+        (fold("raw", RawValue("no sketch".into()), true), "HyperLogLog++"),
+        (fold("raw", IntValue(1), false), "raw_value"),
+        (fold("int", RawValue("1".into()), false), "int_value"),
+        (fold("string", BytesValue("1".into()), false), "string_value"),
+        (fold("bytes", StringValue("1".into()), false), "bytes_value"),
+        (set("raw:q", 0, b"v"), "aggregate family"),
+    ] {
+        let status = t.try_write(b"r", vec![change]).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert!(status.message().contains(want), "{want}: {status}");
+    }
+    let floats = scalar(Kind::Float64Type(Default::default()));
+    let request = create_table("u", [("f", unique(Some(floats)))]);
+    let status = t.tables.create_table(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+}

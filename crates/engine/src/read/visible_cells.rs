@@ -12,7 +12,7 @@
 use crate::batch::TimestampRange;
 use crate::cell::{Column, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
 use crate::error::Result;
-use crate::merge_operator::{Fold, Operand};
+use crate::merge_operator::{AnyOperand, Fold};
 use crate::request::{Cell, Columns, Wanted};
 use crate::semantics::row_cursor::RowCursor;
 use crate::sstable::WantedCells;
@@ -84,7 +84,9 @@ pub(crate) struct VisibleRow {
     /// Visible cells of the current column met so far, and the timestamp of the last.
     versions: u32,
     last: Option<Timestamp>,
-    operands: Vec<Operand>,
+    operands: Vec<AnyOperand>,
+    /// Value of a folded cell.
+    folded: Vec<u8>,
     found: Found,
 }
 
@@ -94,8 +96,8 @@ enum Found {
     Nothing,
     /// Under the cursor.
     AtCursor,
-    /// In the pass itself, folded from operands: timestamp and value.
-    Folded(Timestamp, [u8; 8]),
+    /// In the pass itself, folded from operands: its timestamp.
+    Folded(Timestamp),
 }
 
 /// What to do about the entry under the cursor.
@@ -128,6 +130,7 @@ impl Default for VisibleRow {
             versions: 0,
             last: None,
             operands: Vec::new(),
+            folded: Vec::new(),
             found: Found::Nothing,
         }
     }
@@ -203,11 +206,11 @@ impl VisibleRow {
                     value: entry.value,
                 })
             }
-            Found::Folded(timestamp, value) => Ok(Cell {
+            Found::Folded(timestamp) => Ok(Cell {
                 family: self.family,
                 qualifier: &self.qualifier,
                 timestamp: *timestamp,
-                value,
+                value: &self.folded,
             }),
             Found::Nothing => panic!("a cell is asked for only after advance found one"),
         }
@@ -325,13 +328,15 @@ impl VisibleRow {
                     fold = Fold::from_put(entry.value);
                     break;
                 }
-                let operand = Operand::decode(entry.value);
+                let operand = AnyOperand::decode(entry.value);
                 self.operands.push(operand.expect("operands are checked when they enter memory"));
             }
             cursor.next_entry()?;
         }
-        self.operands.iter().rev().for_each(|operand| fold.push(*operand));
-        self.found = Found::Folded(timestamp, fold.finish());
+        self.operands.drain(..).rev().for_each(|operand| fold.push(operand));
+        self.folded.clear();
+        fold.finish(&mut self.folded);
+        self.found = Found::Folded(timestamp);
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use crate::batch::{Mutation, WriteBatch};
 use crate::cell::{
     Column, Entry, FamilyId, Kind, RangeTombstone, Scope, SequenceNumber, Timestamp,
 };
-use crate::merge_operator::{Fold, Operand};
+use crate::merge_operator::{AnyOperand, Fold};
 use crate::request::{Direction, OwnedCell, ScanRequest, Wanted};
 use std::collections::BTreeMap;
 
@@ -154,9 +154,11 @@ fn fold(entries: &[&OwnedEntry]) -> OwnedCell {
     } else {
         let mut fold = base.map(|at| Fold::from_put(&entries[at].value)).unwrap_or_default();
         for entry in entries[..base.unwrap_or(entries.len())].iter().rev() {
-            fold.push(Operand::decode(&entry.value).expect("a batch checks its operands"));
+            fold.push(AnyOperand::decode(&entry.value).expect("a batch checks its operands"));
         }
-        fold.finish().to_vec()
+        let mut value = Vec::new();
+        fold.finish(&mut value);
+        value
     };
     OwnedCell {
         family: newest.family,
@@ -189,7 +191,7 @@ fn select(cells: Vec<OwnedCell>, request: &ScanRequest) -> Vec<OwnedCell> {
 pub(crate) mod testing {
     use super::*;
     use crate::batch::TimestampRange;
-    use crate::merge_operator::Operator;
+    use crate::merge_operator::{Operand, Operator};
     use crate::request::{Columns, QualifierRange, RowRange};
     use proptest::option;
     use proptest::prelude::*;

@@ -8,7 +8,7 @@ use engine::internals::Kind;
 use engine::internals::Mutation;
 use engine::internals::ReadPath;
 use engine::internals::Shape;
-use engine::merge_operator::Operand;
+use engine::merge_operator::AnyOperand;
 use engine::{SequenceNumber, Timestamp};
 use engine::{TimestampRange, WriteBatch};
 use std::fmt::Write as _;
@@ -180,7 +180,7 @@ fn push(batch: &mut WriteBatch, mutation: &Mutation<'_>) {
     match entry.kind {
         Kind::Put => batch.put(row, entry.column, entry.timestamp, entry.value),
         Kind::Merge => {
-            let operand = Operand::decode(entry.value).expect("the batch was checked");
+            let operand = AnyOperand::decode(entry.value).expect("the batch was checked");
             batch.merge(row, entry.column, entry.timestamp, operand);
         }
         Kind::Tombstone => {

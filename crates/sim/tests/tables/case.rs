@@ -183,7 +183,7 @@ fn mutation(rng: &mut Rng, families: &[&'static str]) -> RowMutation {
             family,
             qualifier,
             timestamp: WriteTime::At(Timestamp(time(rng))),
-            input: rng.below(100) as i64 - 50,
+            input: (rng.below(100) as i64 - 50).into(),
         },
         _ => RowMutation::SetCell {
             family,

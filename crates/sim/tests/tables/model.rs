@@ -127,6 +127,7 @@ impl Model {
             RowMutation::AddToCell { family, qualifier, timestamp, input } => {
                 let place = (id(family), qualifier.clone(), at(timestamp));
                 let sum = cells(&mut self.rows).entry(place).or_insert_with(|| vec![0; 8].into());
+                let AddInput::Int64(input) = input else { panic!("only integers are added") };
                 *sum = Bytes::copy_from_slice(&(number(sum) + input).to_be_bytes());
             }
             RowMutation::DeleteFromColumn { family, qualifier, range } => {

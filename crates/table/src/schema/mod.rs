@@ -1,14 +1,16 @@
-//! Tables and families as fronts see them (here and in `types.rs`), and as the system tree keeps them
+//! Tables and families as fronts see them (here, in `aggregate.rs` and in `types.rs`), and as the system tree keeps them
 //! (`record.rs`).
 
+mod aggregate;
 pub(crate) mod record;
 pub mod types;
+
+pub use aggregate::{AddInput, Aggregate, UniqueInput};
 
 use crate::error::{Error, Result};
 use crate::gc::GcRule;
 use crate::limits::{self, Granularity};
 use bytes::Bytes;
-use engine::merge_operator::Operator;
 use engine::{FamilyId, TreeId};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -52,28 +54,6 @@ impl fmt::Display for TableName {
 /// [`TableSchema::next_family`] lies above them.
 pub(crate) const TOKENS: FamilyId = FamilyId(u16::MAX);
 
-/// Operation of an aggregate family. All are over 64-bit integers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Aggregate {
-    /// Wrapping sum.
-    SumInt64,
-    /// Smallest.
-    MinInt64,
-    /// Largest.
-    MaxInt64,
-}
-
-impl Aggregate {
-    /// The engine's operator of it.
-    pub(crate) fn operator(self) -> Operator {
-        match self {
-            Self::SumInt64 => Operator::SumInt64,
-            Self::MinInt64 => Operator::MinInt64,
-            Self::MaxInt64 => Operator::MaxInt64,
-        }
-    }
-}
-
 /// Type of the cells of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ValueType {
@@ -82,7 +62,7 @@ pub enum ValueType {
     Raw,
     /// Bytes that readers take for this type. Writers may set any bytes, as in [`ValueType::Raw`].
     Scalar(ScalarType),
-    /// A folded value, an `i64` big-endian; written by `AddToCell` and `MergeToCell` only.
+    /// A folded value, an `i64` big-endian or a sketch; written by `AddToCell` and `MergeToCell` only.
     Aggregate(Aggregate),
 }
 

@@ -1,7 +1,7 @@
 //! The record of a table in the system tree; see docs/format/schema.md.
 
 use super::types::{Int64Encoding, RowKeySchema, ScalarType, StructEncoding};
-use super::{Aggregate, FamilySchema, TableName, TableSchema, Tablet, ValueType};
+use super::{Aggregate, FamilySchema, TableName, TableSchema, Tablet, UniqueInput, ValueType};
 use crate::gc::GcRule;
 use crate::limits::{self, Granularity};
 use base::codec::{ByteReader, DecodeError, PutBytes};
@@ -16,6 +16,8 @@ const VERSION: u8 = 2;
 const FLAG_DELETION_PROTECTION: u8 = 1;
 /// Tag of a value type that is a scalar, which follows.
 const SCALAR: u8 = 5;
+/// Tag of a value type that counts unique values; its input follows.
+const UNIQUE: u8 = 6;
 
 /// Why a record could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +71,9 @@ pub(crate) fn encode(schema: &TableSchema) -> Vec<u8> {
             ValueType::Aggregate(Aggregate::SumInt64) => out.push(2),
             ValueType::Aggregate(Aggregate::MinInt64) => out.push(3),
             ValueType::Aggregate(Aggregate::MaxInt64) => out.push(4),
+            ValueType::Aggregate(Aggregate::Unique(input)) => {
+                out.extend_from_slice(&[UNIQUE, unique_byte(input)]);
+            }
             ValueType::Scalar(scalar) => {
                 out.push(SCALAR);
                 out.extend_from_slice(&scalar_bytes(scalar));
@@ -89,8 +94,19 @@ fn version_of(schema: &TableSchema) -> u8 {
     let types = || schema.families.values().map(|family| family.value_type);
     let is_new = schema.granularity != Granularity::Millis
         || schema.row_key_schema.is_some()
-        || types().any(|value_type| matches!(value_type, ValueType::Scalar(_)));
+        || types().any(|value_type| {
+            matches!(value_type, ValueType::Scalar(_) | ValueType::Aggregate(Aggregate::Unique(_)))
+        });
     if is_new { 2 } else { 1 }
+}
+
+fn unique_byte(input: UniqueInput) -> u8 {
+    match input {
+        UniqueInput::Raw => 1,
+        UniqueInput::Bytes => 2,
+        UniqueInput::String => 3,
+        UniqueInput::Int64 => 4,
+    }
 }
 
 fn scalar_bytes(scalar: ScalarType) -> [u8; 2] {
@@ -222,6 +238,16 @@ fn decode_scalar(reader: &mut ByteReader<'_>) -> Result<ScalarType, RecordError>
     }
 }
 
+fn decode_unique(reader: &mut ByteReader<'_>) -> Result<UniqueInput, RecordError> {
+    match reader.u8("unique input")? {
+        1 => Ok(UniqueInput::Raw),
+        2 => Ok(UniqueInput::Bytes),
+        3 => Ok(UniqueInput::String),
+        4 => Ok(UniqueInput::Int64),
+        _ => Err(RecordError::Invalid("unique input")),
+    }
+}
+
 fn decode_families(
     reader: &mut ByteReader<'_>,
     version: u8,
@@ -259,6 +285,7 @@ fn decode_family(reader: &mut ByteReader<'_>, version: u8) -> Result<FamilySchem
         2 => ValueType::Aggregate(Aggregate::SumInt64),
         3 => ValueType::Aggregate(Aggregate::MinInt64),
         4 => ValueType::Aggregate(Aggregate::MaxInt64),
+        UNIQUE if version > 1 => ValueType::Aggregate(Aggregate::Unique(decode_unique(reader)?)),
         SCALAR if version > 1 => ValueType::Scalar(decode_scalar(reader)?),
         _ => return Err(RecordError::Invalid("value type")),
     };
@@ -370,6 +397,12 @@ mod tests {
         let keys = table.row_key_schema.as_mut().unwrap();
         keys.encoding = StructEncoding::OrderedCodeBytes;
         assert_eq!(decode(&encode(&table)), Ok(table.clone()));
+        for input in [UniqueInput::Raw, UniqueInput::Bytes, UniqueInput::String, UniqueInput::Int64]
+        {
+            let raw = table.families.get_mut("raw").unwrap();
+            raw.value_type = ValueType::Aggregate(Aggregate::Unique(input));
+            assert_eq!(decode(&encode(&table)), Ok(table.clone()));
+        }
         table.row_key_schema = None;
         assert_eq!(decode(&encode(&table)), Ok(table));
     }

@@ -11,7 +11,7 @@ fn add(row: &str, amount: i64, token: Option<&str>) -> OnceRow {
         family: "sum".into(),
         qualifier: "q".into(),
         timestamp: WriteTime::At(Timestamp(0)),
-        input: amount,
+        input: amount.into(),
     };
     let change =
         RowMutations { row: Bytes::copy_from_slice(row.as_bytes()), mutations: vec![mutation] };

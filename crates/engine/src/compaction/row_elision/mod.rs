@@ -36,7 +36,7 @@
 
 use crate::cell::{Entry, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
 use crate::error::Result;
-use crate::merge_operator::{Fold, Operand};
+use crate::merge_operator::AnyOperand;
 use crate::semantics::elision_policy::{ElisionPolicy, Verdict};
 use crate::semantics::row_cursor::RowCursor;
 use crate::semantics::stripes::Stripes;
@@ -139,9 +139,9 @@ impl CurrentCell {
 }
 
 /// A merge operand that may yet fold with the next older entry of its cell.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Pending {
-    operand: Operand,
+    operand: AnyOperand,
     sequence: SequenceNumber,
     stripe: usize,
 }
@@ -384,9 +384,7 @@ impl<'a> Elider<'a> {
         }
         match &mut self.pending {
             Some(pending) if pending.stripe == stripe => {
-                let mut fold = Fold::from_put(entry.value);
-                fold.push(pending.operand);
-                pending.operand.value = i64::from_be_bytes(fold.finish());
+                pending.operand.fold_put(entry.value);
                 self.counts.folded += 1;
                 self.emit_pending(sink)
             }
@@ -398,22 +396,22 @@ impl<'a> Elider<'a> {
     }
 
     fn take_operand(&mut self, entry: Entry<'_>, sink: &mut dyn EntrySink) -> Result<()> {
-        let Some(operand) = Operand::decode(entry.value) else {
+        let Some(mut operand) = AnyOperand::decode(entry.value) else {
             self.emit_pending(sink)?;
             return sink.entry(entry);
         };
-        let this =
-            Pending { operand, sequence: entry.sequence, stripe: self.stripes.of(entry.sequence) };
-        if let Some(newer) = &mut self.pending
-            && newer.stripe == this.stripe
-            && let Some(both) = operand.fold_with_newer(newer.operand)
-        {
-            newer.operand = both;
-            self.counts.folded += 1;
-            return Ok(());
+        let (sequence, stripe) = (entry.sequence, self.stripes.of(entry.sequence));
+        if let Some(newer) = self.pending.as_mut().filter(|newer| newer.stripe == stripe) {
+            match operand.fold_into(&mut newer.operand) {
+                Some(apart) => operand = apart,
+                None => {
+                    self.counts.folded += 1;
+                    return Ok(());
+                }
+            }
         }
         self.emit_pending(sink)?;
-        self.pending = Some(this);
+        self.pending = Some(Pending { operand, sequence, stripe });
         Ok(())
     }
 

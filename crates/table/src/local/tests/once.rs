@@ -37,7 +37,7 @@ async fn count(local: &Local) -> Result<()> {
             family: "sum".into(),
             qualifier: "q".into(),
             timestamp: WriteTime::At(Timestamp(0)),
-            input: 1,
+            input: 1.into(),
         };
         let change = RowMutations { row: row.into(), mutations: vec![mutation] };
         OnceRow { change, once: Some(Once { token: "token--1".into(), start_micros: None }) }
