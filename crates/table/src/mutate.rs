@@ -60,7 +60,8 @@ pub enum RowMutation {
         qualifier: Bytes,
         /// Version.
         timestamp: WriteTime,
-        state: Bytes,
+        /// The state; `None` changes nothing.
+        state: Option<Bytes>,
     },
     /// Deletes the cells of a column in a range of timestamps ([`TimestampRange::ALL`]: all).
     DeleteFromColumn {
@@ -246,7 +247,7 @@ impl RowMutation {
             Self::MergeToCell { qualifier, timestamp, state, .. } => {
                 needs(true, "MergeToCell")?;
                 qualifier_len(qualifier)?;
-                if let ValueType::Aggregate(aggregate) = family.value_type {
+                if let (ValueType::Aggregate(aggregate), Some(state)) = (family.value_type, state) {
                     aggregate.state(state).map_err(|rule| Error::invalid("input", rule))?;
                 }
                 timestamp.check("timestamp", granularity)
@@ -264,7 +265,9 @@ impl RowMutation {
         match self {
             Self::SetCell { qualifier, value, .. } => qualifier.len() + value.len(),
             Self::AddToCell { qualifier, input, .. } => qualifier.len() + input.bytes(),
-            Self::MergeToCell { qualifier, state, .. } => qualifier.len() + state.len(),
+            Self::MergeToCell { qualifier, state, .. } => {
+                qualifier.len() + state.as_ref().map_or(0, Bytes::len)
+            }
             _ => 0,
         }
     }
@@ -301,7 +304,8 @@ impl RowMutation {
                 let operand = aggregate.and_then(|aggregate| aggregate.operand(input).ok());
                 merge(batch, qualifier, *timestamp, operand.expect("the mutation was checked"));
             }
-            Self::MergeToCell { qualifier, timestamp, state, .. } => {
+            Self::MergeToCell { state: None, .. } => {}
+            Self::MergeToCell { qualifier, timestamp, state: Some(state), .. } => {
                 let operand = aggregate.and_then(|aggregate| aggregate.state(state).ok());
                 merge(batch, qualifier, *timestamp, operand.expect("the mutation was checked"));
             }
