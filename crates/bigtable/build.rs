@@ -59,6 +59,18 @@ const DATA: &[MethodRow] = &[
         "crate::api::data::PingAndWarmResponse",
         One,
     ),
+    (
+        "PrepareQuery",
+        "crate::api::data::PrepareQueryRequest",
+        "crate::api::data::PrepareQueryResponse",
+        One,
+    ),
+    (
+        "ExecuteQuery",
+        "crate::api::data::ExecuteQueryRequest",
+        "crate::api::data::ExecuteQueryResponse",
+        Stream,
+    ),
 ];
 
 const TABLE_ADMIN: &[MethodRow] = &[

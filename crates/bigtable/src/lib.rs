@@ -3,7 +3,7 @@
 //!
 //! A tour of the rooms: `data` and `admin` are the services, with the files that take their messages
 //! apart and put them together. `call` is what happens to every call: its deadline, its error
-//! status. `wire` is the codec of all methods, which refuses unknown members of oneofs and completes
+//! status. `query` is SQL. `wire` is the codec of all methods, which refuses unknown members of oneofs and completes
 //! maps. `names.rs` reads the names of resources, `server.rs` mounts it all.
 //!
 //! ```no_run
@@ -25,6 +25,7 @@ mod data;
 #[doc(hidden)]
 pub mod fuzz;
 mod names;
+mod query;
 mod server;
 mod wire;
 

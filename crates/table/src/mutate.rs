@@ -60,8 +60,7 @@ pub enum RowMutation {
         qualifier: Bytes,
         /// Version.
         timestamp: WriteTime,
-        /// The state; `None` changes nothing.
-        state: Option<Bytes>,
+        state: Bytes,
     },
     /// Deletes the cells of a column in a range of timestamps ([`TimestampRange::ALL`]: all).
     DeleteFromColumn {
@@ -247,7 +246,7 @@ impl RowMutation {
             Self::MergeToCell { qualifier, timestamp, state, .. } => {
                 needs(true, "MergeToCell")?;
                 qualifier_len(qualifier)?;
-                if let (ValueType::Aggregate(aggregate), Some(state)) = (family.value_type, state) {
+                if let ValueType::Aggregate(aggregate) = family.value_type {
                     aggregate.state(state).map_err(|rule| Error::invalid("input", rule))?;
                 }
                 timestamp.check("timestamp", granularity)
@@ -265,9 +264,7 @@ impl RowMutation {
         match self {
             Self::SetCell { qualifier, value, .. } => qualifier.len() + value.len(),
             Self::AddToCell { qualifier, input, .. } => qualifier.len() + input.bytes(),
-            Self::MergeToCell { qualifier, state, .. } => {
-                qualifier.len() + state.as_ref().map_or(0, Bytes::len)
-            }
+            Self::MergeToCell { qualifier, state, .. } => qualifier.len() + state.len(),
             _ => 0,
         }
     }
@@ -304,8 +301,7 @@ impl RowMutation {
                 let operand = aggregate.and_then(|aggregate| aggregate.operand(input).ok());
                 merge(batch, qualifier, *timestamp, operand.expect("the mutation was checked"));
             }
-            Self::MergeToCell { state: None, .. } => {}
-            Self::MergeToCell { qualifier, timestamp, state: Some(state), .. } => {
+            Self::MergeToCell { qualifier, timestamp, state, .. } => {
                 let operand = aggregate.and_then(|aggregate| aggregate.state(state).ok());
                 merge(batch, qualifier, *timestamp, operand.expect("the mutation was checked"));
             }

@@ -116,7 +116,7 @@ fn successor(key: &[u8]) -> Vec<u8> {
 }
 
 /// The rows in any of `ranges`, sorted and disjoint.
-pub(crate) fn merge(mut ranges: Vec<RowRange>) -> Vec<RowRange> {
+pub fn merge(mut ranges: Vec<RowRange>) -> Vec<RowRange> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_unstable_by(|a, b| a.start.cmp(&b.start));
     let mut merged: Vec<RowRange> = Vec::with_capacity(ranges.len());
@@ -136,7 +136,7 @@ pub(crate) fn merge(mut ranges: Vec<RowRange>) -> Vec<RowRange> {
 }
 
 /// The rows in both of two sorted, disjoint lists.
-pub(crate) fn intersect(left: &[RowRange], right: &[RowRange]) -> Vec<RowRange> {
+pub fn intersect(left: &[RowRange], right: &[RowRange]) -> Vec<RowRange> {
     let (mut l, mut r) = (0, 0);
     let mut both = Vec::new();
     while let (Some(a), Some(b)) = (left.get(l), right.get(r)) {

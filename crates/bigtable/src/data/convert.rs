@@ -110,7 +110,7 @@ fn mutation(wire: Mutation) -> Result<RowMutation> {
             family: merge.family_name,
             qualifier: raw_value("merge_to_cell.column_qualifier", merge.column_qualifier)?,
             timestamp: raw_timestamp("merge_to_cell.timestamp", merge.timestamp, origin)?,
-            state: merge_state(merge.input)?,
+            state: raw_value("merge_to_cell.input", merge.input)?,
         },
         Wire::DeleteFromColumn(delete) => RowMutation::DeleteFromColumn {
             family: delete.family_name,
@@ -122,14 +122,6 @@ fn mutation(wire: Mutation) -> Result<RowMutation> {
         }
         Wire::DeleteFromRow(_) => RowMutation::DeleteFromRow,
     })
-}
-
-/// The state that `MergeToCell` merges; `None` for a `NULL`, which the API allows.
-fn merge_state(input: Option<data::Value>) -> Result<Option<Bytes>> {
-    if input.as_ref().is_some_and(|input| input.kind.is_none()) {
-        return Ok(None);
-    }
-    raw_value("merge_to_cell.input", input).map(Some)
 }
 
 fn raw_value(field: &'static str, value: Option<data::Value>) -> Result<Bytes> {

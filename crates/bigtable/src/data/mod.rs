@@ -12,14 +12,16 @@ use crate::admin::directory::{Directory, Use};
 use crate::api::data::mutate_rows_response::Entry;
 use crate::api::data::read_rows_request::RequestStatsView;
 use crate::api::data::{
-    CheckAndMutateRowResponse, FullReadStatsView, MutateRowResponse, MutateRowsResponse,
-    PingAndWarmRequest, PingAndWarmResponse, ReadIterationStats, ReadModifyWriteRowRequest,
+    CheckAndMutateRowResponse, ExecuteQueryRequest, FullReadStatsView, MutateRowResponse,
+    MutateRowsResponse, PingAndWarmRequest, PingAndWarmResponse, PrepareQueryRequest,
+    PrepareQueryResponse, ReadIterationStats, ReadModifyWriteRowRequest,
     ReadModifyWriteRowResponse, ReadRowsRequest, ReadRowsResponse, RequestLatencyStats,
     RequestStats, SampleRowKeysRequest, SampleRowKeysResponse, request_stats,
 };
 use crate::api::server::bigtable_server;
 use crate::call::status;
 use crate::names;
+use crate::query::{Queries, ResultStream};
 use crate::wire::ReadRowsMessage;
 use crate::wire::mutations::{CheckAndMutateRowRequest, MutateRowRequest, MutateRowsRequest};
 use bytes::Bytes;
@@ -41,11 +43,24 @@ const ENTRIES_PER_MESSAGE: usize = 1_000;
 pub(crate) struct DataService<S> {
     store: Arc<S>,
     directory: Arc<Directory>,
+    queries: Queries<S>,
 }
 
 impl<S: Store> DataService<S> {
     pub(crate) fn new(store: Arc<S>, directory: Arc<Directory>) -> Self {
-        Self { store, directory }
+        Self { queries: Queries::new(Arc::clone(&store)), store, directory }
+    }
+
+    /// Refuses a request to an instance that its app profile does not allow.
+    fn admit_to_instance(
+        &self,
+        field: &'static str,
+        name: &str,
+        profile: &str,
+    ) -> Result<(), Status> {
+        let admitted = names::instance(field, name)
+            .and_then(|instance| self.directory.admit(instance, profile, Use::Rows));
+        admitted.map_err(status::from_error)
     }
 
     /// Refuses a request to `table` that its app profile does not allow.
@@ -58,6 +73,7 @@ impl<S: Store> DataService<S> {
 impl<S: Store> bigtable_server::Bigtable for DataService<S> {
     type ReadRowsStream = MessageStream;
     type SampleRowKeysStream = BoxStream<'static, Result<SampleRowKeysResponse, Status>>;
+    type ExecuteQueryStream = ResultStream;
     type MutateRowsStream = BoxStream<'static, Result<MutateRowsResponse, Status>>;
 
     async fn read_rows(
@@ -183,10 +199,26 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         request: Request<PingAndWarmRequest>,
     ) -> Result<Response<PingAndWarmResponse>, Status> {
         let request = request.get_ref();
-        let instance = names::instance("name", &request.name).map_err(status::from_error)?;
-        let admitted = self.directory.admit(instance, &request.app_profile_id, Use::Rows);
-        admitted.map_err(status::from_error)?;
+        self.admit_to_instance("name", &request.name, &request.app_profile_id)?;
         Ok(Response::new(PingAndWarmResponse {}))
+    }
+
+    async fn prepare_query(
+        &self,
+        request: Request<PrepareQueryRequest>,
+    ) -> Result<Response<PrepareQueryResponse>, Status> {
+        let request = request.into_inner();
+        self.admit_to_instance("instance_name", &request.instance_name, &request.app_profile_id)?;
+        self.queries.prepare(request).await.map(Response::new)
+    }
+
+    async fn execute_query(
+        &self,
+        request: Request<ExecuteQueryRequest>,
+    ) -> Result<Response<ResultStream>, Status> {
+        let request = request.into_inner();
+        self.admit_to_instance("instance_name", &request.instance_name, &request.app_profile_id)?;
+        self.queries.execute(request).await.map(Response::new)
     }
 }
 

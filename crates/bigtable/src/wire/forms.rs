@@ -192,6 +192,8 @@ forms! {
     ARRAY_VALUE = "", [], [], [many("values", 1, &VALUE)];
     READ_MODIFY_WRITE_ROW = "", [], [], [many("rules", 3, &RULE)];
     RULE = "google.bigtable.v2.ReadModifyWriteRule", ["rule": [3, 4]], [1, 2], [];
+    PREPARE_QUERY = "", [], [], [map("param_types", 6, &data_types::TYPE)];
+    EXECUTE_QUERY = "", [], [], [map("params", 7, &VALUE)];
 }
 
 // Messages of the admin services.
@@ -265,6 +267,8 @@ formed! {
     mutations::CheckAndMutateRowRequest => CHECK_AND_MUTATE_ROW,
     data::ReadModifyWriteRowRequest => READ_MODIFY_WRITE_ROW,
     data::PingAndWarmRequest => NOTHING,
+    data::PrepareQueryRequest => PREPARE_QUERY,
+    data::ExecuteQueryRequest => EXECUTE_QUERY,
     data::RowFilter => ROW_FILTER,
     admin::CreateTableRequest => CREATE_TABLE,
     admin::ListTablesRequest => NOTHING,
@@ -309,6 +313,8 @@ formed! {
     data::CheckAndMutateRowResponse => NOTHING,
     data::ReadModifyWriteRowResponse => NOTHING,
     data::PingAndWarmResponse => NOTHING,
+    data::PrepareQueryResponse => NOTHING,
+    data::ExecuteQueryResponse => NOTHING,
     data::ReadRowsResponse => NOTHING,
     admin::Table => TABLE,
     admin::ListTablesResponse => LIST_TABLES,

@@ -1,7 +1,8 @@
-//! Row filters of any bytes: seeded mutations of encoded filters, on the body of the fuzz target.
+//! Row filters and queries of any bytes: seeded mutations of encoded filters, on the body of the fuzz target.
 
 use crate::harness::{
-    TABLE, add, aggregate, chain, create_table, entry, filter, interleave, read_all, set, store,
+    INSTANCE, TABLE, add, aggregate, chain, create_table, entry, filter, interleave, read_all, set,
+    store,
 };
 use admin::r#type::aggregate::Aggregator;
 use data::row_filter::{Condition, Filter};
@@ -11,9 +12,10 @@ use prost::Message;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
+use std::sync::Arc;
 use table::mutate::WriteTime;
 use table::{
-    Bytes, CreateTable, FamilySpec, RowMutation, RowMutations, Store, TableName, Timestamp,
+    Bytes, CreateTable, FamilySpec, Local, RowMutation, RowMutations, Store, TableName, Timestamp,
 };
 
 const INPUTS: usize = 20_000;
@@ -121,9 +123,9 @@ fn mutate(rng: &mut StdRng, corpus: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-#[tokio::test]
-async fn any_bytes_are_a_filter_or_refused() {
-    let (store, _dir) = store();
+/// A small table of the families `f` and `g`.
+async fn small_table() -> (Arc<Local>, TableName, tempfile::TempDir) {
+    let (store, dir) = store();
     let name = TableName::new(TABLE).unwrap();
     let families = ["f", "g"].map(|name| (name.to_owned(), FamilySpec::default()));
     let table = CreateTable {
@@ -152,6 +154,12 @@ async fn any_bytes_are_a_filter_or_refused() {
         ];
         store.mutate_row(&name, RowMutations { row: row.into(), mutations }).await.unwrap();
     }
+    (store, name, dir)
+}
+
+#[tokio::test]
+async fn any_bytes_are_a_filter_or_refused() {
+    let (store, name, _dir) = small_table().await;
     let corpus: Vec<_> = corpus().into_iter().map(|kind| filter(kind).encode_to_vec()).collect();
     for wire in &corpus {
         assert!(bigtable::fuzz::row_filter(store.as_ref(), &name, wire).await);
@@ -164,4 +172,48 @@ async fn any_bytes_are_a_filter_or_refused() {
         filters += usize::from(is_filter);
     }
     assert!(filters > INPUTS / 10, "only {filters} inputs went all the way");
+}
+
+/// Queries of each form that is served, and of some that are not.
+const QUERIES: &[&str] = &[
+    "SELECT * FROM `t`",
+    "SELECT _key, f['q'] AS v, g FROM t AS x WHERE _key = 'r1' OR STARTS_WITH(x._key, b'r\\x32')",
+    "SELECT CAST(f[''] AS STRING) FROM t(with_history => FALSE) WHERE _key BETWEEN 'a' AND 'z' LIMIT 3",
+    "SELECT TO_INT64(f['q']) FROM t WHERE f['q'] IS NOT NULL AND NOT f['q'] LIKE '%a_'",
+    "SELECT _key FROM t WHERE _key IN ('a', r'b', \"r1\") ORDER BY _key DESC LIMIT 10 OFFSET 1",
+    "SELECT 'a\\n', b\"\\xff\", -1, 2.5e3, TRUE, NULL, [1, 2], STRUCT(1 AS a, 'b'), \"\"\"x\"\"\"",
+    "SELECT IFNULL(SAFE_CAST(f['q'] AS STRING), 'x'), MAP_KEYS(f), DATE(2024, 1, 1) FROM t",
+    "SELECT COUNT(*) FROM t GROUP BY _key HAVING COUNT(*) > 1 -- no",
+    "SELECT CASE WHEN a THEN b ELSE c END, (SELECT 1), INTERVAL 1 DAY FROM t JOIN u USING (k)",
+];
+
+/// Words and signs, put together in any order.
+fn soup(rng: &mut StdRng) -> Vec<u8> {
+    let words: Vec<&str> = QUERIES.iter().flat_map(|query| query.split(' ')).collect();
+    let signs =
+        ["(", ")", "[", "]", ",", ".", "'", "NOT", "-", "<", "::", "@", ";", "=>", "DATE", "f"];
+    let mut out = String::from("SELECT ");
+    for _ in 0..rng.random_range(0..60) {
+        out += if rng.random() { words.choose(rng).unwrap() } else { signs.choose(rng).unwrap() };
+        out += " ";
+    }
+    out.into_bytes()
+}
+
+#[tokio::test]
+async fn any_bytes_are_a_query_or_refused() {
+    let (store, _, _dir) = small_table().await;
+    let corpus: Vec<_> = QUERIES.iter().map(|query| query.as_bytes().to_vec()).collect();
+    let mut rng = StdRng::seed_from_u64(9);
+    let mut executed = 0;
+    for turn in 0..INPUTS {
+        let wire = match turn {
+            turn if turn < corpus.len() => corpus[turn].clone(),
+            turn if turn % 2 == 0 => soup(&mut rng),
+            _ => mutate(&mut rng, &corpus),
+        };
+        let ran = bigtable::fuzz::query(Arc::clone(&store), INSTANCE, &wire).await;
+        executed += usize::from(ran);
+    }
+    assert!(executed > INPUTS / 20, "only {executed} inputs were executed");
 }

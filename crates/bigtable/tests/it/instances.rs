@@ -186,6 +186,15 @@ async fn a_strict_server_refuses_unknown_names() {
         app_profile_id: profile.into(),
     };
     assert_code(t.data.ping_and_warm(ping(INSTANCE, "")).await, Code::NotFound, unknown);
+    let prepare = data::PrepareQueryRequest {
+        instance_name: INSTANCE.into(),
+        query: "SELECT 1".into(),
+        ..Default::default()
+    };
+    assert_code(t.data.prepare_query(prepare).await, Code::NotFound, unknown);
+    let execute =
+        data::ExecuteQueryRequest { instance_name: INSTANCE.into(), ..Default::default() };
+    assert_code(t.data.execute_query(execute).await, Code::NotFound, unknown);
 
     let wanted = admin::CreateInstanceRequest {
         clusters: [("c-one".to_owned(), cluster("z", 1))].into(),

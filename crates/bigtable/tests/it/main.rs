@@ -8,6 +8,7 @@ mod fuzz;
 mod harness;
 mod instances;
 mod limits;
+mod query;
 mod read;
 mod stream;
 mod types;

@@ -125,11 +125,6 @@ async fn aggregates_fold() {
         }))
     };
     t.write("r", vec![state(&4i64.to_be_bytes())]).await;
-    let mut null = state(b"");
-    if let Some(Mutation::MergeToCell(merge)) = &mut null.mutation {
-        merge.input = Some(data::Value::default());
-    }
-    t.write("r", vec![null]).await;
     let sum = Filter::FamilyNameRegexFilter("sum".into());
     let request = data::ReadRowsRequest { filter: Some(filter(sum)), ..read_all() };
     assert_eq!(number(&t.try_read(request).await.unwrap(), 0), 42);

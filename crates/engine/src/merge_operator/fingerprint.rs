@@ -25,11 +25,11 @@ pub(super) fn fingerprint(bytes: &[u8]) -> u64 {
 
 /// The little-endian word at `at`, which lies in `bytes`.
 fn word(bytes: &[u8], at: usize) -> u64 {
-    bytes[at..at + 8].iter().rev().fold(0, |word, byte| (word << 8) | u64::from(*byte))
+    bytes[at..at + 8].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
 fn fold(word: u64) -> u64 {
-    word ^ (word >> 47)
+    word ^ word >> 47
 }
 
 fn pair(high: u64, low: u64) -> u64 {
@@ -45,7 +45,7 @@ fn short(bytes: &[u8]) -> u64 {
         (hash ^ data).wrapping_mul(K3)
     });
     if !rest.is_empty() {
-        let data = rest.iter().rev().fold(0, |data, byte| (data << 8) | u64::from(*byte));
+        let data = rest.iter().rev().fold(0, |data, byte| data << 8 | u64::from(*byte));
         hash = (hash ^ data).wrapping_mul(K3);
     }
     fold(fold(hash).wrapping_mul(K3))
@@ -92,7 +92,7 @@ fn long(bytes: &[u8]) -> u64 {
     z = z.wrapping_add(fold(v.1).wrapping_mul(K1));
     x = z.wrapping_add(x).rotate_right(39).wrapping_mul(K1);
     y = y.rotate_right(33).wrapping_mul(K1);
-    for at in (0..(len - 1) & !63).step_by(64) {
+    for at in (0..len - 1 & !63).step_by(64) {
         let sum = x.wrapping_add(y).wrapping_add(v.0).wrapping_add(word(bytes, at + 16));
         x = sum.rotate_right(37).wrapping_mul(K1) ^ w.1;
         let sum = y.wrapping_add(v.1).wrapping_add(word(bytes, at + 48));
@@ -127,7 +127,7 @@ mod tests {
     /// other programs have published.
     #[test]
     fn fingerprints_of_every_length_are_those_of_other_programs() {
-        let mix = |hash: u64| (hash ^ (hash >> 41)).wrapping_mul(949_921_979);
+        let mix = |hash: u64| (hash ^ hash >> 41).wrapping_mul(949_921_979);
         let letter = |hash: u64| b'a' + ((hash & 0xf_ffff) % 26) as u8;
         let mut buffer: Vec<u8> = Vec::new();
         let mut hash = 0;

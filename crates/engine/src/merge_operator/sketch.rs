@@ -27,7 +27,7 @@ const RANKED: u32 = 1 << (PRECISION + RANK_BITS);
 /// Most sparse registers. Values are below 2^22, so that fewer than 2^22 / 2^7 of the distances between
 /// them have a second byte, and 2^22 / 2^14 a third: the sparse form is shorter than the normal one.
 const SPARSE_MAX: usize = 12_288;
-const _: () = assert!(2 * SPARSE_MAX + (1 << 8) + (1 << 1) < REGISTERS);
+const _: () = assert!(2 * SPARSE_MAX + (1 << 22 >> 14) + (1 << 22 >> 21) < REGISTERS);
 /// Longest encoding: the registers and what is around them.
 pub const SKETCH_BYTES_MAX: usize = REGISTERS + 64;
 
@@ -78,7 +78,7 @@ fn sparse_value((&sparse, &rest): (&u32, &u8)) -> u32 {
     if sparse & EXTRA_MASK != 0 {
         return sparse;
     }
-    RANKED | ((sparse >> EXTRA) << RANK_BITS) | u32::from(rest)
+    RANKED | sparse >> EXTRA << RANK_BITS | u32::from(rest)
 }
 
 impl Sketch {
@@ -262,7 +262,7 @@ fn decode_sparse(bytes: &[u8]) -> Result<BTreeMap<u32, u8>, SketchError> {
         value = next.ok_or(SketchError("its sparse_data does not ascend"))?;
         let (register, rest) = match value & RANKED {
             0 => (value, 0),
-            _ => (((value ^ RANKED) >> RANK_BITS) << EXTRA, (value & ((1 << RANK_BITS) - 1)) as u8),
+            _ => ((value ^ RANKED) >> RANK_BITS << EXTRA, (value & ((1 << RANK_BITS) - 1)) as u8),
         };
         let is_ranked = register & EXTRA_MASK == 0;
         let ranks = if is_ranked { 1..=rank(0, 64 - SPARSE_PRECISION) } else { 0..=0 };
@@ -339,7 +339,7 @@ fn put_varint_field(out: &mut Vec<u8>, number: u64, value: u64) {
 }
 
 fn put_bytes_field(out: &mut Vec<u8>, number: u64, value: &[u8]) {
-    out.put_varint((number << 3) | 2);
+    out.put_varint(number << 3 | 2);
     out.put_string(value);
 }
 

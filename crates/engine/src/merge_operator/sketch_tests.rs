@@ -28,7 +28,7 @@ fn ranks(sketch: &Sketch) -> Vec<u8> {
     let head = [8, 112, 16, 0, 24, 2, 32, sketch.input() as u8, 0x82, 0x07];
     let len = [
         0x80 | (state.len() & 0x7f) as u8,
-        0x80 | ((state.len() >> 7) & 0x7f) as u8,
+        0x80 | (state.len() >> 7 & 0x7f) as u8,
         (state.len() >> 14) as u8,
     ];
     let mut marked = Sketch::decode(&[&head[..], &len, &state].concat()).unwrap();

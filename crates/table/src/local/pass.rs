@@ -18,7 +18,6 @@ use crate::filter::eval::{Evaluator, Shape as CopyShape};
 use crate::marks::Mark;
 use crate::row::ReadStats;
 use crate::row_output::{RowOutput, YieldedCell};
-use crate::schema::TOKENS;
 use crate::shape::Shape;
 use engine::{FamilyId, Timestamp};
 use std::ops::{ControlFlow, Range};
@@ -200,11 +199,6 @@ impl RowPass {
         cell: &engine::Cell<'_>,
         output: &mut S,
     ) -> ControlFlow<()> {
-        if cell.family == TOKENS {
-            // Tokens are the end of their row. A row that counts much has many of them.
-            self.all_taken();
-            return ControlFlow::Break(());
-        }
         let Self { table, evaluator, column, copies, given, .. } = self;
         let Some(Some(family)) = table.families.get(usize::from(cell.family.0)) else {
             return ControlFlow::Continue(()); // A dropped family.

@@ -104,36 +104,6 @@ async fn a_token_stands_for_one_change_of_its_row() {
 }
 
 #[tokio::test]
-async fn no_read_sees_tokens() {
-    let (h, _dir) = harness().await;
-    for at in 0..20 {
-        h.add("a", 1, &format!("token-{at:02}")).await;
-        h.add("b", 1, &format!("token-{at:02}")).await;
-    }
-    h.mutate("b", vec![RowMutation::DeleteFromFamily { family: "sum".into() }]).await.unwrap();
-    let nothing = RowFilter::Condition(Box::new(table::filter::Condition {
-        predicate: RowFilter::ColumnQualifierRegex("token.*".into()),
-        on_true: Some(RowFilter::PassAll),
-        on_false: None,
-    }));
-    for flushed in [false, true] {
-        if flushed {
-            h.compact();
-        }
-        let named = RowSet { keys: vec!["a".into(), "b".into()], ranges: Vec::new() };
-        for rows in [RowSet::all(), named] {
-            let all = ReadRows { rows: rows.clone(), ..ReadRows::default() };
-            let read = h.read(all).await.unwrap();
-            assert_eq!(read.len(), 1, "{read:?}");
-            assert_eq!(read[0].cells.len(), 1, "{read:?}");
-            let filter = Some(nothing.clone());
-            let read = h.read(ReadRows { rows, filter, ..ReadRows::default() }).await.unwrap();
-            assert_eq!(read, [], "no token matches");
-        }
-    }
-}
-
-#[tokio::test]
 async fn what_is_refused_leaves_no_token() {
     let (h, _dir) = harness().await;
     let mut wrong = add("a", 1, Some("token--1"));

@@ -229,7 +229,7 @@ async fn aggregate_families_fold_what_is_added() {
         family: "sum".into(),
         qualifier: "q".into(),
         timestamp: time,
-        state: Some(Bytes::copy_from_slice(state)),
+        state: Bytes::copy_from_slice(state),
     };
     h.mutate("r", vec![merge(&10i64.to_be_bytes())]).await.unwrap();
     let rows = h.read(ReadRows::default()).await.unwrap();
