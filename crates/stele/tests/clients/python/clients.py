@@ -24,6 +24,10 @@ class SyncClient:
     def table(self, name, instance=INSTANCE):
         return self._client.get_table(instance, name)
 
+    def query(self, text, **options):
+        """All rows of a query."""
+        return list(self._client.execute_query(text, INSTANCE, **options))
+
     def close(self):
         self._client.close()
 
@@ -43,6 +47,13 @@ class AsyncClient:
             return self._client.get_table(instance, name)
 
         return AsyncTable(self._loop, self._loop.run_until_complete(get()))
+
+    def query(self, text, **options):
+        async def collect():
+            rows = await self._client.execute_query(text, INSTANCE, **options)
+            return [row async for row in rows]
+
+        return self._loop.run_until_complete(collect())
 
     def close(self):
         self._loop.run_until_complete(self._client.close())
