@@ -55,6 +55,8 @@ pub enum Error {
     /// Nothing was written: a flush or a compaction has to make room first, and has failed more
     /// than once. The engine tries it again by itself, so the write can be tried again.
     Unavailable(Cause),
+    /// The changes asked for are not kept, or no longer; the text says which.
+    ChangesGone(String),
     /// The engine is closing.
     Closed,
 }
@@ -177,6 +179,7 @@ impl fmt::Display for Error {
                     "not written, because background work is failing and will be retried: {why}"
                 )
             }
+            Self::ChangesGone(text) => f.write_str(text),
             Self::Closed => f.write_str("the engine is closed"),
         }
     }

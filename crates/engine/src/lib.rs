@@ -167,6 +167,7 @@ mod batch;
 mod block_loads;
 mod cache;
 mod cell;
+mod changes;
 mod compaction;
 mod counters;
 mod engine;
@@ -206,6 +207,7 @@ pub use batch::{
     VALUE_BYTES_MAX, WriteBatch,
 };
 pub use cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp, TreeId};
+pub use changes::{Change, ChangeBatch, ChangePosition, ChangeReader, Changes, ReadUpTo};
 pub use counters::histogram::HistogramReading;
 pub use engine::{Engine, Scan, Snapshot};
 pub use error::{Cause, Corruption, Error, Result};
@@ -214,7 +216,7 @@ pub use ingest::{IngestFiles, IngestOptions, SstWriter};
 #[doc(hidden)]
 pub use maintenance::checkpoint;
 pub use maintenance::{check, dump, repair};
-pub use manifest::{Owner, StoreId};
+pub use manifest::{ChangeLog, Owner, StoreId};
 pub use merge_operator::{AnyOperand, Operand, Operator, Sketch, SketchError, SketchInput};
 pub use metrics::Metrics;
 pub use options::{

@@ -107,6 +107,8 @@ base::lock_order! {
     ProgressState {}
     /// The data directory's lock.
     DirectoryLock {}
+    /// Tasks that wait for a commit.
+    CommitWaiters {}
     /// `Snapshots::held`, under which a view may be replaced.
     HeldSnapshots {}
     /// The views that snapshots of one number keep.

@@ -91,6 +91,9 @@ fn add_commits(shared: &Shared, values: &mut Values) {
     add("commit_syncs_total", "Syncs of the commit log", read(&shared.commits.syncs));
     let segments = shared.log_segments.numbers().len() as u64;
     add("log_segments", "Commit log segments", segments);
+    let (segments, bytes) = shared.log_segments.kept_size();
+    add("change_segments", "Commit log segments kept for change streams", segments);
+    add("change_bytes", "Bytes of commit log segments kept for change streams", bytes);
 }
 
 /// Adds reads, readahead, and what filters did for them.

@@ -62,7 +62,7 @@ impl Kind {
     /// closes, or the tree is gone.
     pub(crate) fn of(error: &Error) -> Option<Self> {
         match error {
-            Error::Closed | Error::UnknownTree(_) => None,
+            Error::Closed | Error::UnknownTree(_) | Error::ChangesGone(_) => None,
             Error::Io { .. } | Error::Unavailable(_) => Some(Self::Transient),
             Error::NoSpace { .. } => Some(Self::FullDisk),
             Error::Corruption(_) => Some(Self::Corruption),

@@ -7,7 +7,7 @@ use super::LogPosition;
 use super::record::{FILE_HEADER_LEN, FileHeaderFault, LOG, RECORD_HEADER_LEN, RecordFault};
 use super::record::{LogRecord, RecordHeader, RecordKind};
 use super::record_scan::RecordFile;
-use super::segments::{self, Contents, SegmentNumber};
+use super::segments::{self, Contents, FirstBatch, FirstBatches, SegmentNumber};
 use crate::error::{Error, Result};
 use base::env::fs::FileSystem;
 use std::path::{Path, PathBuf};
@@ -42,11 +42,15 @@ pub(crate) enum Ending {
 }
 
 /// The end of a log that was read to its end: what [`super::LogWriter::open`] goes on from.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LogEnd {
     /// The last segment, where its records end, and how. `None` if there is no segment.
     pub(crate) last: Option<(SegmentNumber, u64, Ending)>,
     pub(crate) contents: Contents,
+    /// The first batch of each segment.
+    pub(crate) firsts: FirstBatches,
+    /// Retired segments that are kept for readers of changes.
+    pub(crate) kept: Vec<SegmentNumber>,
     /// Those with smaller numbers than the last segment; a file of another number was none.
     pub(crate) spares: Vec<SegmentNumber>,
     /// A last segment that was being created when the machine died.
@@ -101,7 +105,10 @@ impl LogReader {
         // A spare was a segment before the last.
         let mut spares = listing.spares;
         spares.retain(|spare| numbers.last().is_some_and(|last| spare < last));
-        let end = LogEnd { last: None, contents, spares, torn_creation };
+        // A kept segment was retired, before the first that is left.
+        let mut kept = listing.kept;
+        kept.retain(|kept| numbers.first().is_some_and(|first| kept < first));
+        let end = LogEnd { contents, spares, kept, torn_creation, ..LogEnd::default() };
         let dir = dir.to_owned();
         Ok(Self { fs, dir, segments: numbers, next: 0, current: None, end, failed: None })
     }
@@ -147,6 +154,9 @@ impl LogReader {
                 Some((offset, header)) if header.kind == RecordKind::Batch => {
                     let trees = self.end.contents.entry(segment).or_default();
                     trees.insert(header.tree, LogPosition(header.first.0));
+                    let (sequence, commit_time) = (header.first, header.commit_time);
+                    let first = FirstBatch { sequence, commit_time };
+                    self.end.firsts.entry(segment).or_insert(first);
                     return Ok(Some((offset, header)));
                 }
                 Some(_) => {}
@@ -210,15 +220,33 @@ impl SegmentReader {
     /// the name is not that of a segment.
     pub(crate) fn open_path(fs: &dyn FileSystem, path: &Path) -> Result<Self> {
         let number = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
-        let (Some(dir), Some(number)) = (path.parent(), number.map(SegmentNumber)) else {
+        let Some(number) = number.map(SegmentNumber) else {
             let text = format!("{} is not named like a segment of the log", path.display());
             return Err(Error::InvalidArgument(text));
         };
-        Self::open(fs, dir, number, Place::Last)
+        Self::open_named(fs, path, number, Place::Last)
+    }
+
+    /// Opens the kept segment `segment` of the log in `dir`, which must end with a seal.
+    pub(crate) fn open_kept(
+        fs: &dyn FileSystem,
+        dir: &Path,
+        segment: SegmentNumber,
+    ) -> Result<Self> {
+        Self::open_named(fs, &segment.kept_path(dir), segment, Place::Inner)
     }
 
     fn open(fs: &dyn FileSystem, dir: &Path, segment: SegmentNumber, place: Place) -> Result<Self> {
-        let mut file = RecordFile::open(fs, &segment.path(dir), &LOG, segment.0)?;
+        Self::open_named(fs, &segment.path(dir), segment, place)
+    }
+
+    fn open_named(
+        fs: &dyn FileSystem,
+        path: &Path,
+        segment: SegmentNumber,
+        place: Place,
+    ) -> Result<Self> {
+        let mut file = RecordFile::open(fs, path, &LOG, segment.0)?;
         match file.header()? {
             Ok(()) => {}
             Err(FileHeaderFault::Bad(what)) => return Err(file.corruption(0, what)),
@@ -230,6 +258,11 @@ impl SegmentReader {
     /// The segment's number.
     pub(crate) fn segment(&self) -> SegmentNumber {
         SegmentNumber(self.file.number())
+    }
+
+    /// Returns the length of the segment's file.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file.len()
     }
 
     /// After `next` gave `None`: where the records end.

@@ -12,7 +12,7 @@ use super::log_reader::{Ending, LogEnd};
 use super::record::{
     FILE_HEADER_LEN, LOG, LogRecord, PAYLOAD_BYTES_MAX, RECORD_HEADER_LEN, RecordKind,
 };
-use super::segments::{LogSegments, SegmentNumber};
+use super::segments::{Found, LogSegments, SegmentNumber};
 use crate::error::{Cause, Error, Result};
 use crate::marks::Mark;
 use crate::options::Options;
@@ -104,8 +104,10 @@ impl LogWriter {
         end: LogEnd,
     ) -> Result<Self> {
         let next = end.next_segment();
-        let LogEnd { last, contents, spares, .. } = end;
-        let segments = LogSegments::new(Arc::clone(&fs), dir, contents, spares, sizes.spares_max);
+        let LogEnd { last, contents, firsts, kept, spares, .. } = end;
+        let tail = last.map_or(0, |(_, tail, _)| tail);
+        let found = Found { contents, firsts, spares, kept, tail };
+        let segments = LogSegments::new(Arc::clone(&fs), dir, found, sizes.spares_max);
         let mut writer = Self {
             fs,
             dir: dir.to_owned(),
@@ -158,8 +160,9 @@ impl LogWriter {
         let State::Active(file, _) = &mut self.state else { return Err(Error::Closed) };
         let segment = SegmentNumber(file.number());
         let written = file.append(RecordKind::Batch, records);
+        let tail = file.tail();
         self.latch_on_failure(written)?;
-        self.segments.note(segment, records);
+        self.segments.note(segment, records, tail);
         Ok(())
     }
 

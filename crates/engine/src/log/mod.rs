@@ -44,7 +44,7 @@ pub(crate) use log_reader::{Ending, LogEnd, LogItem, SegmentReader};
 pub(crate) use log_writer::{LogSizes, LogWriter, make_durable};
 pub(crate) use record::{COMMIT_TIME_END, LogRecord, RecordKind};
 pub use segments::SegmentNumber;
-pub(crate) use segments::{LogSegments, is_empty};
+pub(crate) use segments::{FirstBatch, LogSegments, Reach, is_empty, list_kept};
 pub(crate) use written_len::written_len;
 
 /// A position in whatever log feeds the engine; grows with every batch of a tree. With the

@@ -44,6 +44,11 @@ impl RecordFile {
         &self.path
     }
 
+    /// Length of the file when it was opened.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
     pub(crate) fn number(&self) -> u64 {
         self.number
     }

@@ -5,22 +5,27 @@
 //!    number of the last batch is exact.
 //! 2. Segments are retired oldest first, each retirement durable before the next, and the newest
 //!    known segment never.
-//! 3. A retired segment becomes a spare (`.spare`, at most `Shape::log_spares_max`) or is removed.
-//! 4. While anybody reads segments ([`LogSegments::pin`]) none is retired. Nobody waits for that:
+//! 3. A retired segment that has batches of a tree whose changes are kept is renamed to `.changes`
+//!    and stays for its readers, until the longest retention of such a tree is over. Any other
+//!    becomes a spare (`.spare`, at most `Shape::log_spares_max`) or is removed.
+//! 4. While anybody copies segments ([`LogSegments::pin`]) none is retired. Nobody waits for that:
 //!    what is to be retired meanwhile stays, for the next call.
+//! 5. Readers of changes follow segments without a pin ([`LogSegments::reach`]). Bytes below `tail`
+//!    of the newest segment never change; bytes of another segment do only after it has left the list.
 //!
 //! Shared by the writer (which notes what it appends and takes spares) and by whoever flushes.
 
 use super::LogPosition;
-use crate::cell::TreeId;
+use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use crate::locks::{LogRetiring, LogSegmentList};
-use crate::log::record::LogRecord;
+use crate::log::record::{FILE_HEADER_LEN, LogRecord, RECORD_HEADER_LEN};
 use crate::marks::Mark;
 use base::env::fs::FileSystem;
 use base::sync::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,6 +48,11 @@ impl SegmentNumber {
         dir.join(format!("{:010}.log", self.0))
     }
 
+    /// Path of the segment once the log has retired it and readers of changes still want it.
+    pub(crate) fn kept_path(self, dir: &Path) -> PathBuf {
+        dir.join(format!("{:010}.changes", self.0))
+    }
+
     fn spare_path(self, dir: &Path) -> PathBuf {
         dir.join(format!("{:010}.spare", self.0))
     }
@@ -54,6 +64,8 @@ pub(crate) struct Listing {
     /// Ascending.
     pub(crate) segments: Vec<SegmentNumber>,
     pub(crate) spares: Vec<SegmentNumber>,
+    /// Retired ones that are kept for readers of changes; ascending.
+    pub(crate) kept: Vec<SegmentNumber>,
 }
 
 /// Numbers a segment may have.
@@ -76,12 +88,19 @@ pub(crate) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Listing> {
         match suffix {
             "log" => listing.segments.push(SegmentNumber(number)),
             "spare" => listing.spares.push(SegmentNumber(number)),
+            "changes" => listing.kept.push(SegmentNumber(number)),
             _ => {}
         }
     }
     listing.segments.sort();
     listing.spares.sort();
+    listing.kept.sort();
     Ok(listing)
+}
+
+/// The retired segments in `dir` that are kept for readers of changes.
+pub(crate) fn list_kept(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<SegmentNumber>> {
+    Ok(list(fs, dir)?.kept)
 }
 
 /// Returns whether `dir` has no segment of a log.
@@ -93,10 +112,62 @@ pub(crate) fn is_empty(fs: &dyn FileSystem, dir: &Path) -> Result<bool> {
 /// its last batch there. Trees that need the segment no more may be left out.
 pub(crate) type Contents = BTreeMap<SegmentNumber, BTreeMap<TreeId, LogPosition>>;
 
+/// The first batch of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FirstBatch {
+    /// Number of its first mutation.
+    pub(crate) sequence: SequenceNumber,
+    /// Its commit time, in microseconds; that of no later batch is lower.
+    pub(crate) commit_time: u64,
+}
+
+/// The first batch of each segment that has any.
+pub(crate) type FirstBatches = BTreeMap<SegmentNumber, FirstBatch>;
+
+/// Parts of a log that was read to its end.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) contents: Contents,
+    /// The first batches of the segments of `contents`.
+    pub(crate) firsts: FirstBatches,
+    pub(crate) spares: Vec<SegmentNumber>,
+    /// Retired segments that are kept for readers of changes.
+    pub(crate) kept: Vec<SegmentNumber>,
+    /// End of the records of the newest segment.
+    pub(crate) tail: u64,
+}
+
+/// Part of a segment that a reader of changes may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// It is the newest, and written up to here.
+    Tail(u64),
+    /// It is sealed: up to its seal.
+    Whole,
+    /// It has left the log, without a batch that a reader of changes wants.
+    Gone,
+    /// It was kept, and its time is over.
+    GivenUp,
+}
+
 #[derive(Debug, Default)]
 struct State {
     contents: Contents,
+    /// The first batches of live segments and of kept ones.
+    firsts: FirstBatches,
     spares: Vec<SegmentNumber>,
+    /// End of the records of the newest segment.
+    tail: u64,
+    /// Trees whose changes are kept, and for how many microseconds.
+    followed: BTreeMap<TreeId, u64>,
+    /// Live segments with batches of such trees.
+    wanted: BTreeSet<SegmentNumber>,
+    /// Retired segments that are kept, and the bytes of their records as far as they are known.
+    kept: BTreeMap<SegmentNumber, u64>,
+    /// Bytes of the records of live segments that are sealed.
+    sealed: BTreeMap<SegmentNumber, u64>,
+    /// The newest kept segment that was removed since the log was opened.
+    given_up: SegmentNumber,
     /// Number of readers of segments (rule 4).
     pins: usize,
 }
@@ -129,11 +200,13 @@ impl LogSegments {
     pub(crate) fn new(
         fs: Arc<dyn FileSystem>,
         dir: &Path,
-        contents: Contents,
-        spares: Vec<SegmentNumber>,
+        found: Found,
         spares_max: usize,
     ) -> Self {
-        let state = Mutex::new(State { contents, spares, pins: 0 });
+        let Found { contents, firsts, spares, kept, tail } = found;
+        let kept = kept.into_iter().map(|segment| (segment, 0)).collect();
+        let state = State { contents, firsts, spares, kept, tail, ..State::default() };
+        let state = Mutex::new(state);
         Self { fs, dir: dir.to_owned(), spares_max, state, retiring: Mutex::new(()) }
     }
 
@@ -168,23 +241,137 @@ impl LogSegments {
         let _turn = self.retiring.lock();
         let mut retired = 0;
         loop {
-            let (oldest, spare) = {
+            let (oldest, fate) = {
                 let state = self.state.lock();
                 let oldest = state.contents.keys().next().filter(|oldest| **oldest < first);
                 let may_go = state.contents.len() > 1 && state.pins == 0;
                 let Some(oldest) = oldest.copied().filter(|_| may_go) else {
                     return Ok(retired);
                 };
-                (oldest, state.spares.len() < self.spares_max)
+                let fate = match state.spares.len() < self.spares_max {
+                    _ if state.wanted.contains(&oldest) => Fate::Kept,
+                    true => Fate::Spare,
+                    false => Fate::Removed,
+                };
+                (oldest, fate)
             };
-            self.remove(oldest, spare)?;
-            let mut state = self.state.lock();
-            state.contents.remove(&oldest);
-            if spare {
-                state.spares.push(oldest);
-            }
+            self.remove(oldest, fate)?;
+            self.state.lock().retired(oldest, fate);
             retired += 1;
         }
+    }
+
+    /// Removes kept segments, oldest first, whose batches were all committed longer before `now`
+    /// than any tree wants its changes kept; all of them if no tree does. Returns how many. Touches
+    /// the disk.
+    pub(crate) fn give_up(&self, now: u64) -> Result<usize> {
+        if self.state.lock().first_to_give_up(now).is_none() {
+            return Ok(0);
+        }
+        let _turn = self.retiring.lock();
+        let mut removed = 0;
+        loop {
+            let Some(oldest) = self.state.lock().first_to_give_up(now) else {
+                return Ok(removed);
+            };
+            let path = oldest.kept_path(&self.dir);
+            match self.fs.remove_file(&path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Error::io("remove", &path, &error)),
+            }
+            let mut state = self.state.lock();
+            state.kept.remove(&oldest);
+            state.firsts.remove(&oldest);
+            state.given_up = oldest;
+            removed += 1;
+        }
+    }
+
+    /// Keeps the changes of `trees`, each for so many microseconds: what is noted from now on, and
+    /// what segments hold that no flush has looked at since the log was opened.
+    pub(crate) fn follow(&self, trees: &[(TreeId, u64)]) {
+        let mut state = self.state.lock();
+        let State { contents, wanted, followed, .. } = &mut *state;
+        followed.extend(trees.iter().copied());
+        let holds = |held: &BTreeMap<TreeId, LogPosition>| {
+            trees.iter().any(|(tree, _)| held.contains_key(tree))
+        };
+        let holding = contents.iter().filter(|(_, held)| holds(held));
+        wanted.extend(holding.map(|(segment, _)| *segment));
+    }
+
+    /// Keeps the changes of `tree` no longer.
+    pub(crate) fn unfollow(&self, tree: TreeId) {
+        let mut state = self.state.lock();
+        state.followed.remove(&tree);
+        if state.followed.is_empty() {
+            state.wanted.clear();
+        }
+    }
+
+    /// Tells the first batch of a kept segment, which was read.
+    pub(crate) fn note_first(&self, segment: SegmentNumber, first: FirstBatch, bytes: u64) {
+        let mut state = self.state.lock();
+        state.firsts.insert(segment, first);
+        if let Some(known) = state.kept.get_mut(&segment) {
+            *known = bytes;
+        }
+    }
+
+    /// Returns the kept segments in ascending order.
+    pub(crate) fn kept(&self) -> Vec<SegmentNumber> {
+        self.state.lock().kept.keys().copied().collect()
+    }
+
+    /// Number of kept segments, and the bytes of their records.
+    pub(crate) fn kept_size(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.kept.len() as u64, state.kept.values().sum())
+    }
+
+    /// Returns the part of `segment` that may be read.
+    pub(crate) fn reach(&self, segment: SegmentNumber) -> Reach {
+        let state = self.state.lock();
+        if state.contents.last_key_value().is_some_and(|(newest, _)| *newest == segment) {
+            return Reach::Tail(state.tail);
+        }
+        match state.contents.contains_key(&segment) || state.kept.contains_key(&segment) {
+            true => Reach::Whole,
+            false if segment <= state.given_up => Reach::GivenUp,
+            false => Reach::Gone,
+        }
+    }
+
+    /// Returns whether a kept segment after `segment` was removed.
+    pub(crate) fn has_given_up_after(&self, segment: SegmentNumber) -> bool {
+        self.state.lock().given_up > segment
+    }
+
+    /// The first segment after `segment`, live or kept, and its path as it is now.
+    pub(crate) fn next_after(&self, segment: SegmentNumber) -> Option<(SegmentNumber, PathBuf)> {
+        let state = self.state.lock();
+        let after = (Bound::Excluded(segment), Bound::Unbounded);
+        let kept = state.kept.range(after).next().map(|(next, _)| *next);
+        let live = state.contents.range(after).next().map(|(next, _)| *next);
+        match (kept, live) {
+            (Some(kept), live) if live.is_none_or(|live| kept < live) => {
+                Some((kept, kept.kept_path(&self.dir)))
+            }
+            (_, live) => live.map(|live| (live, live.path(&self.dir))),
+        }
+    }
+
+    /// Waits until no segment is being renamed.
+    pub(crate) fn wait_for_names(&self) {
+        drop(self.retiring.lock());
+    }
+
+    /// The segment before the last one whose first batch is at or above what `is_before` refuses:
+    /// the segment where a reader begins that wants all from there on. `None`: at the oldest.
+    pub(crate) fn seek(&self, is_before: impl Fn(&FirstBatch) -> bool) -> Option<SegmentNumber> {
+        let state = self.state.lock();
+        state.firsts.iter().rev().find(|(_, first)| is_before(first)).map(|(segment, _)| *segment)
     }
 
     /// Keeps all segments that a retirement has not begun to remove: those from the first one on
@@ -194,13 +381,15 @@ impl LogSegments {
         SegmentsPinned { segments: Arc::clone(self) }
     }
 
-    fn remove(&self, segment: SegmentNumber, spare: bool) -> Result<()> {
+    fn remove(&self, segment: SegmentNumber, fate: Fate) -> Result<()> {
         let path = segment.path(&self.dir);
-        let done = if spare {
-            self.fs.rename(&path, &segment.spare_path(&self.dir))
-        } else {
-            Mark::SegmentRemoved.hit();
-            self.fs.remove_file(&path)
+        let done = match fate {
+            Fate::Spare => self.fs.rename(&path, &segment.spare_path(&self.dir)),
+            Fate::Kept => self.fs.rename(&path, &segment.kept_path(&self.dir)),
+            Fate::Removed => {
+                Mark::SegmentRemoved.hit();
+                self.fs.remove_file(&path)
+            }
         };
         match done {
             Ok(()) => {}
@@ -247,21 +436,74 @@ impl LogSegments {
 
     /// A new segment exists.
     pub(crate) fn add(&self, segment: SegmentNumber) {
-        self.state.lock().contents.entry(segment).or_default();
+        let mut state = self.state.lock();
+        if let Some(before) = state.contents.keys().next_back().copied() {
+            let bytes = state.tail + RECORD_HEADER_LEN as u64;
+            state.sealed.insert(before, bytes);
+        }
+        state.contents.entry(segment).or_default();
+        state.tail = FILE_HEADER_LEN;
     }
 
-    /// `records` were appended to `segment`.
-    pub(crate) fn note(&self, segment: SegmentNumber, records: &[LogRecord<'_>]) {
+    /// `records` were appended to `segment`, the newest, whose records now end at `tail`.
+    pub(crate) fn note(&self, segment: SegmentNumber, records: &[LogRecord<'_>], tail: u64) {
         let mut state = self.state.lock();
+        let state = &mut *state;
         let trees = state.contents.entry(segment).or_default();
         for record in records {
             trees.insert(record.tree, LogPosition(record.first.0));
         }
+        if let Some(LogRecord { first: sequence, commit_time, .. }) = records.first() {
+            let first = FirstBatch { sequence: *sequence, commit_time: *commit_time };
+            state.firsts.entry(segment).or_insert(first);
+        }
+        let is_followed = |record: &LogRecord<'_>| state.followed.contains_key(&record.tree);
+        if !state.followed.is_empty() && records.iter().any(is_followed) {
+            state.wanted.insert(segment);
+        }
+        state.tail = tail;
     }
 
     /// A spare file, for the caller to rename.
     pub(crate) fn take_spare(&self) -> Option<PathBuf> {
         self.state.lock().spares.pop().map(|spare| spare.spare_path(&self.dir))
+    }
+}
+
+/// Fate of a retired segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is kept for readers of changes.
+    Kept,
+    /// It waits to be used again.
+    Spare,
+    Removed,
+}
+
+impl State {
+    /// Takes note of a segment that left the log.
+    fn retired(&mut self, segment: SegmentNumber, fate: Fate) {
+        self.contents.remove(&segment);
+        self.wanted.remove(&segment);
+        let bytes = self.sealed.remove(&segment).unwrap_or(0);
+        match fate {
+            Fate::Kept => drop(self.kept.insert(segment, bytes)),
+            Fate::Spare => self.spares.push(segment),
+            Fate::Removed => {}
+        }
+        if fate != Fate::Kept {
+            self.firsts.remove(&segment);
+        }
+    }
+
+    /// The oldest kept segment, if no reader may want any of it at `now`. Batches before the first one
+    /// of the next segment are older than that.
+    fn first_to_give_up(&self, now: u64) -> Option<SegmentNumber> {
+        let oldest = *self.kept.keys().next()?;
+        let Some(retention) = self.followed.values().max() else { return Some(oldest) };
+        let next = self.firsts.range((Bound::Excluded(oldest), Bound::Unbounded)).next();
+        next.is_some_and(|(_, next)| next.commit_time.saturating_add(*retention) < now)
+            .then_some(oldest)
     }
 }
 
@@ -271,87 +513,4 @@ fn needs(
     flushed: &impl Fn(TreeId) -> Option<LogPosition>,
 ) -> bool {
     flushed(tree).is_some_and(|flushed| flushed < last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use base::env::{Rng, SimEnv};
-    use std::cell::Cell;
-
-    /// Data of trees in segments, and their flushed positions: `None` for dropped trees.
-    #[derive(Default)]
-    struct Plain {
-        contents: Contents,
-        flushed: BTreeMap<TreeId, Option<LogPosition>>,
-    }
-
-    impl Plain {
-        fn flushed(&self, tree: TreeId) -> Option<LogPosition> {
-            self.flushed.get(&tree).copied().unwrap_or(Some(LogPosition(0)))
-        }
-
-        fn first_needed(&self) -> Option<SegmentNumber> {
-            let needed = |trees: &BTreeMap<TreeId, LogPosition>| {
-                trees.iter().any(|(tree, last)| self.flushed(*tree).is_some_and(|at| at < *last))
-            };
-            let first = self.contents.iter().find(|(_, trees)| needed(trees));
-            first.or_else(|| self.contents.last_key_value()).map(|(segment, _)| *segment)
-        }
-    }
-
-    #[test]
-    fn what_is_needed_is_what_all_trees_together_need_and_is_asked_of_each_once() {
-        for seed in 0..20 {
-            let mut rng = Rng::new(seed);
-            let machine = SimEnv::new(seed);
-            let segments = LogSegments::new(
-                machine.env().fs,
-                Path::new("/log"),
-                Contents::new(),
-                Vec::new(),
-                2,
-            );
-            let mut plain = Plain::default();
-            let (questions, mut calls, mut notes) = (Cell::new(0u64), 0, 0);
-            let trees = 1 + rng.below(30);
-            for at in 1..2000 {
-                let tree = TreeId(rng.below(trees) as u32);
-                let newest = plain.contents.keys().next_back().copied().unwrap_or_default();
-                match rng.below(100) {
-                    0..4 => {
-                        segments.add(newest.next());
-                        plain.contents.entry(newest.next()).or_default();
-                    }
-                    4..14 => {
-                        let position = plain.flushed(tree).map(|_| LogPosition(at));
-                        plain.flushed.insert(tree, position);
-                    }
-                    14 => drop(plain.flushed.insert(tree, None)),
-                    15..40 => {
-                        calls += 1;
-                        let asked = |tree| {
-                            questions.set(questions.get() + 1);
-                            plain.flushed(tree)
-                        };
-                        assert_eq!(
-                            segments.first_needed(asked),
-                            plain.first_needed(),
-                            "{seed} {at}"
-                        );
-                    }
-                    _ if newest > SegmentNumber(0) => {
-                        notes += 1;
-                        let (first, commit_time) = (crate::cell::SequenceNumber(at), 0);
-                        let (payload, payload_crc) = (&[][..], 0);
-                        let record = LogRecord { tree, first, commit_time, payload, payload_crc };
-                        segments.note(newest, &[record]);
-                        plain.contents.entry(newest).or_default().insert(tree, LogPosition(at));
-                    }
-                    _ => {}
-                }
-            }
-            assert!(notes > 500 && questions.get() <= notes + calls, "{seed}: {questions:?}");
-        }
-    }
 }

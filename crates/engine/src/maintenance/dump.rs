@@ -90,10 +90,10 @@ pub fn dump_file(
     match name.rsplit_once('.') {
         _ if name == "CURRENT" => dump_text(fs, path, out),
         _ if name.starts_with("MANIFEST-") => dump_manifest(fs, path, options, out),
-        Some((_, "log")) => dump_segment(fs, path, options, out),
+        Some((_, "log" | "changes")) => dump_segment(fs, path, options, out),
         Some((_, "sst")) => dump_sst(fs, path, options, out),
         _ => Err(Error::InvalidArgument(format!(
-            "{} is not named like a file of a data directory (CURRENT, MANIFEST-N, N.log, N.sst)",
+            "{} is not named like a file of a data directory (CURRENT, MANIFEST-N, N.log, N.changes, N.sst)",
             path.display()
         ))),
     }
@@ -157,6 +157,14 @@ fn dump_edit(edit: &Edit, out: &mut dyn Write) -> io::Result<()> {
         Edit::Owner(owner) => writeln!(out, "  of {owner}"),
         Edit::CommitTime(micros) => writeln!(out, "  commit time {micros}"),
         Edit::Clock(micros) => writeln!(out, "  clock {micros}"),
+        Edit::KeepChanges { tree, log: None } => {
+            writeln!(out, "  tree {} keeps no changes", tree.0)
+        }
+        Edit::KeepChanges { tree, log: Some(log) } => writeln!(
+            out,
+            "  tree {} keeps changes after {} at {} for {} microseconds",
+            tree.0, log.since.0, log.since_micros, log.retention_micros
+        ),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Edits: changes of what trees and SSTables exist, as values, and their encoding
 //! (docs/format/manifest.md).
 
-use super::state::version::{FileNumber, RunId, SstMeta};
+use super::state::version::{ChangeLog, FileNumber, RunId, SstMeta};
 use crate::cell::{SequenceNumber, Timestamp, TreeId};
 use crate::log::{COMMIT_TIME_END, LogPosition, SegmentNumber};
 use crate::options::{Compression, FilterGranularity, TreeOptions};
@@ -59,6 +59,8 @@ pub enum Edit {
     Clock(u64),
     /// Owner of the store. The last one counts: a store can be handed over.
     Owner(Owner),
+    /// The changes of the tree are kept for readers, or no longer. The last one counts.
+    KeepChanges { tree: TreeId, log: Option<ChangeLog> },
 }
 
 /// Owner of a store: may write to it, and defines the meaning of its trees.
@@ -116,6 +118,7 @@ mod tag {
     pub(super) const COMMIT_TIME: u8 = 13;
     pub(super) const OWNER: u8 = 14;
     pub(super) const CLOCK: u8 = 15;
+    pub(super) const KEEP_CHANGES: u8 = 16;
 }
 
 /// Damage of encoded edits.
@@ -221,6 +224,15 @@ impl Edit {
                 out.push(tag::CLOCK);
                 out.put_u64(*micros);
             }
+            Self::KeepChanges { tree, log } => {
+                out.push(tag::KEEP_CHANGES);
+                out.put_u32(tree.0);
+                let numbers = log.map(|log| (log.since.0, log.since_micros, log.retention_micros));
+                let (since, since_micros, retention_micros) = numbers.unwrap_or_default();
+                out.put_u64(since);
+                out.put_u64(since_micros);
+                out.put_u64(retention_micros);
+            }
         }
     }
 
@@ -296,9 +308,22 @@ impl Edit {
                 let position = LogPosition(sequence(reader, "position")?.0);
                 Self::Flushed { tree, position }
             }
+            tag::KEEP_CHANGES => Self::KeepChanges { tree, log: decode_change_log(reader)? },
             unknown => return Err(EditError::Byte("edit", unknown)),
         })
     }
+}
+
+/// Reads a change log; a retention of 0 stands for none.
+fn decode_change_log(reader: &mut ByteReader<'_>) -> Result<Option<ChangeLog>, EditError> {
+    let since = sequence(reader, "start of changes")?;
+    let since_micros = number(reader, "start time of changes", COMMIT_TIME_END - 1)?;
+    let retention_micros = number(reader, "retention of changes", COMMIT_TIME_END - 1)?;
+    if retention_micros == 0 && (since.0, since_micros) != (0, 0) {
+        return Err(EditError::Number("retention of changes", 0));
+    }
+    let log = ChangeLog { since, since_micros, retention_micros };
+    Ok((retention_micros > 0).then_some(log))
 }
 
 fn put_place(out: &mut Vec<u8>, tag: u8, tree: TreeId, level: usize, run: RunId) {

@@ -24,7 +24,7 @@ pub use manifest_reader::load;
 pub(crate) use manifest_set::{CommitTimes, ManifestSet, create, is_in_doubt, sync_parents};
 pub use state::State;
 pub(crate) use state::version::FileNumber;
-pub use state::version::{Run, RunId, SstMeta, TreeVersion};
+pub use state::version::{ChangeLog, Run, RunId, SstMeta, TreeVersion};
 
 #[cfg(test)]
 mod tests;

@@ -25,6 +25,7 @@ use crate::background;
 use crate::block_loads::async_loads::AsyncLoads;
 use crate::cache::CacheFeatures;
 use crate::cell::TreeId;
+use crate::changes;
 use crate::counters::engine_counters::Counters;
 use crate::error::{Error, Result};
 use crate::files::open_files::OpenFiles;
@@ -133,6 +134,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         ownership: Default::default(),
         lock: Mutex::new(Some(lock)),
     });
+    changes::kept_segments::resume(&shared);
     // A process that was killed may have said which segments go, and not have removed them; the next
     // flush would, but may be long in coming.
     shared.retire_log();

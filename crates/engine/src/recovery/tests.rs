@@ -173,8 +173,7 @@ fn a_store_with_the_greatest_segment_refuses_nothing_that_it_wrote() {
         manifest(&machine).install(&[create, Edit::LogFrom(first)]).unwrap();
         let mut batch = WriteBatch::new();
         batch.put(&[0], Column::of(FamilyId(1), b"q"), Timestamp(1), b"value");
-        let (contents, spares) = (Default::default(), Vec::new());
-        let end = LogEnd { last: None, contents, spares, torn_creation: Some(first) };
+        let end = LogEnd { torn_creation: Some(first), ..LogEnd::default() };
         let mut log = LogWriter::open(Arc::clone(&fs), dir(), 1 << 20, end).unwrap();
         let batch = batch.freeze().unwrap();
         log.append(&[LogRecord::new(TREE, SequenceNumber(1), 1, batch.encoding())]).unwrap();

@@ -233,11 +233,32 @@ impl Shared {
         if let Err(error) = retired.map_err(|error| self.manifest_failed(error)) {
             tracing::warn!(%error, "could not remove old commit log segments; retrying later");
         }
+        self.give_up_changes();
+    }
+
+    /// Removes kept changes whose time is over.
+    pub(crate) fn give_up_changes(&self) {
+        let now = u64::try_from(self.env.clock.now_micros()).unwrap_or(0);
+        if let Err(error) = self.log_segments.give_up(now) {
+            tracing::warn!(%error, "could not remove expired changes; retrying later");
+        }
+    }
+
+    /// Tells the log what the manifest says of the changes of `trees`.
+    pub(crate) fn follow_changes(&self, trees: &[TreeId]) {
+        let state = self.manifest.state();
+        for tree in trees {
+            match state.tree(*tree).and_then(|version| version.change_log) {
+                Some(log) => self.log_segments.follow(&[(*tree, log.retention_micros)]),
+                None => self.log_segments.unfollow(*tree),
+            }
+        }
     }
 
     /// Syncs, closes the log and waits for running jobs. Again: does nothing.
     pub(crate) fn close(&self) -> Result<()> {
         let first = !self.health.close();
+        self.snapshots.close();
         let log = self.commits.close();
         self.wait_for_jobs();
         if !first {

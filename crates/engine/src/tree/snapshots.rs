@@ -11,7 +11,7 @@
 //!    that nobody held when the view was replaced has never seen the old view, and never will.
 
 use crate::cell::{SequenceNumber, TreeId};
-use crate::locks::{HeldSnapshots, KeptViews};
+use crate::locks::{CommitWaiters, HeldSnapshots, KeptViews};
 use crate::semantics::stripes::Borders;
 use crate::tree::read_view::ReadView;
 use base::sync::{Mutex, MutexGuard};
@@ -19,7 +19,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::task::{Context, Poll, Waker};
 
 /// The last committed sequence number, and the earlier ones that are held.
 #[derive(Debug, Default)]
@@ -28,6 +29,65 @@ pub(crate) struct Snapshots {
     /// the memtables hold the batch), read by readers (`Acquire`).
     published: AtomicU64,
     held: Mutex<BTreeMap<SequenceNumber, Held>, HeldSnapshots>,
+    /// True if `waiters` may have any. Written and read in one order with `published` (`SeqCst`
+    /// fences): either a waiter sees the number it waits for, or the publisher sees the waiter.
+    has_waiters: AtomicBool,
+    waiters: Mutex<Waiters, CommitWaiters>,
+}
+
+/// Tasks that wait for a commit.
+#[derive(Debug, Default)]
+struct Waiters {
+    next: u64,
+    wakers: BTreeMap<u64, Waker>,
+    /// True once the engine closes: then no task waits.
+    closed: bool,
+}
+
+/// Waits for a commit; see [`Snapshots::published_after`].
+pub(crate) struct PublishedAfter<'a> {
+    snapshots: &'a Snapshots,
+    sequence: SequenceNumber,
+    /// Key among the waiters, once it is one.
+    key: Option<u64>,
+}
+
+impl Future for PublishedAfter<'_> {
+    type Output = ();
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        if this.snapshots.published() > this.sequence {
+            return Poll::Ready(());
+        }
+        let mut waiters = this.snapshots.waiters.lock();
+        if waiters.closed {
+            return Poll::Ready(());
+        }
+        let key = *this.key.get_or_insert_with(|| {
+            waiters.next += 1;
+            waiters.next
+        });
+        let before = waiters.wakers.insert(key, context.waker().clone());
+        this.snapshots.has_waiters.store(true, Ordering::Relaxed);
+        drop(waiters);
+        // Outside of the lock: it may be the last of a task that waits itself.
+        drop(before);
+        fence(Ordering::SeqCst);
+        match this.snapshots.published() > this.sequence {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for PublishedAfter<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            let waker = self.snapshots.waiters.lock().wakers.remove(&key);
+            drop(waker);
+        }
+    }
 }
 
 /// A number that snapshots hold.
@@ -86,6 +146,30 @@ impl Snapshots {
     pub(crate) fn publish(&self, last: SequenceNumber) {
         let before = self.published.swap(last.0, Ordering::Release);
         assert!(before <= last.0, "commits are published in order");
+        fence(Ordering::SeqCst);
+        if self.has_waiters.load(Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    /// Waits until a number above `sequence` is published, or the engine closes.
+    pub(crate) fn published_after(&self, sequence: SequenceNumber) -> PublishedAfter<'_> {
+        PublishedAfter { snapshots: self, sequence, key: None }
+    }
+
+    /// Lets everybody go who waits for a commit, now and later.
+    pub(crate) fn close(&self) {
+        self.waiters.lock().closed = true;
+        self.wake();
+    }
+
+    fn wake(&self) {
+        let wakers = {
+            let mut waiters = self.waiters.lock();
+            self.has_waiters.store(false, Ordering::Relaxed);
+            std::mem::take(&mut waiters.wakers)
+        };
+        wakers.into_values().for_each(Waker::wake);
     }
 
     /// Holds the present moment.

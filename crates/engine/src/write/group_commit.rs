@@ -280,6 +280,20 @@ impl Commits {
         Ok(())
     }
 
+    /// Returns the last number, and a time: all up to the number is on disk and published, no commit
+    /// so far has a later time, and every later one has.
+    pub(crate) fn settle(&self) -> Result<(SequenceNumber, u64)> {
+        let mut log = self.log.lock();
+        if log.closed {
+            return Err(Error::Closed);
+        }
+        self.sync_log(&mut log)?;
+        let _applying = self.applying.lock();
+        let now = u64::try_from(self.clock.now_micros()).unwrap_or(0).min(COMMIT_TIME_END - 1);
+        let before = self.times.newest.fetch_max(now, Ordering::AcqRel);
+        Ok((self.snapshots.published(), now.max(before)))
+    }
+
     /// Syncs what was appended, whatever the durability mode.
     pub(crate) fn sync(&self) -> Result<()> {
         self.sync_log(&mut self.log.lock())

@@ -4,6 +4,7 @@
 
 mod bulk_load;
 mod byte_flips;
+mod changes;
 mod check_finds;
 mod checkpoint;
 mod concurrency;

@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod segments;
 
 use super::*;
 use crate::WriteBatch;

@@ -3,11 +3,11 @@
 use super::Report;
 use crate::batch::FrozenBatch;
 use crate::cell::{SequenceNumber, TreeId};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::log::log_salvage::{LogGap, LogSalvage, LogStop, Salvaged};
-use crate::log::{LogItem, SegmentNumber};
+use crate::log::{self, LogItem, RecordKind, SegmentNumber, SegmentReader};
 use crate::manifest::{LogClosed, State};
-use base::env::Env;
+use base::env::{Env, FileSystem};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,6 +33,38 @@ pub(super) fn check(
     }
     if let Some(state) = state {
         check_ends(dir, state, first, reader.stop(), report);
+    }
+    check_kept(&*env.fs, dir, state, report)
+}
+
+/// Reads the retired segments that are kept for readers of changes.
+fn check_kept(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    state: Option<&State>,
+    report: &mut Report,
+) -> Result<()> {
+    let is_wanted = state.is_none_or(|state| state.change_logs().next().is_some());
+    for segment in log::list_kept(fs, dir)? {
+        let path = segment.kept_path(dir);
+        if !is_wanted {
+            let note = "no tree keeps its changes; the next open removes it";
+            report.notes.push(format!("{}: {note}", path.display()));
+        } else if let Err(error) = read_kept(fs, dir, segment) {
+            report.note(&path, error)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_kept(fs: &dyn FileSystem, dir: &Path, segment: SegmentNumber) -> Result<()> {
+    let mut reader = SegmentReader::open_kept(fs, dir, segment)?;
+    while let Some(item) = reader.next()? {
+        if item.kind == RecordKind::Batch
+            && let Err(error) = FrozenBatch::decode(item.record.payload)
+        {
+            return Err(Error::corruption(&segment.kept_path(dir), item.offset, error));
+        }
     }
     Ok(())
 }

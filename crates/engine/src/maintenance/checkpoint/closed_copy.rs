@@ -80,7 +80,7 @@ fn fill(env: &Env, from: &Path, into: &Path, state: &State) -> Result<()> {
     link_ssts(fs, from, into, state)?;
     copy_segments(fs, from, into, end.contents.keys().copied(), state)?;
     fs.sync_dir(into).map_err(|error| Error::io("sync", into, &error))?;
-    manifest::create(fs, into, state)
+    manifest::create(fs, into, &state.without_change_logs())
 }
 
 /// The edit that gives the store of `state` an id, if it has none.

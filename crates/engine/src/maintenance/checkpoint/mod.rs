@@ -9,7 +9,9 @@
 //!    acknowledged before, of all trees, and none after. It is as durable as any. Commits wait for
 //!    that moment only, and flushes and compactions for nothing: what they give up meanwhile is
 //!    deleted afterwards.
-//! 4. `CURRENT` is written last, when every other file and every name is on disk. So an open
+//! 4. The copy keeps no changes for readers, nor the segments that hold them: what is written to it
+//!    is another history, in which positions of the store's readers mean nothing.
+//! 5. `CURRENT` is written last, when every other file and every name is on disk. So an open
 //!    refuses a checkpoint that was not finished.
 
 mod closed_copy;
@@ -56,7 +58,7 @@ fn fill(shared: &Shared, into: &Path) -> Result<()> {
     link_ssts(fs, &shared.dir, into, &state)?;
     copy_segments(fs, &shared.dir, into, segments, &state)?;
     fs.sync_dir(into).map_err(|error| Error::io("sync", into, &error))?;
-    manifest::create(fs, into, &state)
+    manifest::create(fs, into, &state.without_change_logs())
 }
 
 /// Makes the directory, which is new or empty.

@@ -81,7 +81,8 @@ impl Hints {
             Edit::CommitTime(micros) => self.commit_time = self.commit_time.max(*micros),
             Edit::Clock(micros) => self.clock = self.clock.max(*micros),
             Edit::Owner(owner) => self.owner = Some(*owner),
-            Edit::LogFrom(_) | Edit::LogClosed(_) => {}
+            // A repaired store keeps no changes: their segments may be what was damaged.
+            Edit::LogFrom(_) | Edit::LogClosed(_) | Edit::KeepChanges { .. } => {}
         }
     }
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use tree_map::TreeMap;
-use version::{FileNumber, Run, RunId, SstMeta, TreeVersion};
+use version::{ChangeLog, FileNumber, Run, RunId, SstMeta, TreeVersion};
 
 /// All trees at one moment. Immutable once published.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,6 +103,22 @@ impl State {
         self.trees.get(&tree)
     }
 
+    /// The trees whose changes are kept.
+    pub fn change_logs(&self) -> impl Iterator<Item = (TreeId, ChangeLog)> {
+        self.trees.iter().filter_map(|(tree, version)| Some((*tree, version.change_log?)))
+    }
+
+    /// The same state of a store that keeps no changes, as copies are.
+    pub(crate) fn without_change_logs(&self) -> Self {
+        let mut state = self.clone();
+        for (tree, _) in self.change_logs() {
+            if let Some(version) = state.trees.get_mut(&tree) {
+                Arc::make_mut(version).change_log = None;
+            }
+        }
+        state
+    }
+
     /// Numbers of all SSTables of all trees.
     pub fn files(&self) -> BTreeSet<FileNumber> {
         let runs = self.trees.values().flat_map(|tree| tree.runs());
@@ -156,6 +172,8 @@ impl State {
                 }
             }
             edits.push(Edit::Flushed { tree, position: version.flushed });
+            let log = version.change_log;
+            edits.extend(log.map(|_| Edit::KeepChanges { tree, log }));
         }
         edits.push(Edit::NextFile(self.next_file));
         edits.push(Edit::LastSequence(self.last_sequence));
@@ -204,6 +222,7 @@ impl State {
                 advance(version, *position).map_err(|error| broken(*tree, &error))?;
                 self.last_sequence = self.last_sequence.max(SequenceNumber(position.0));
             }
+            Edit::KeepChanges { tree, log } => self.edit_tree(*tree)?.change_log = *log,
             Edit::NextFile(number) => self.next_file = self.next_file.max(*number),
             Edit::LastSequence(sequence) => {
                 self.last_sequence = self.last_sequence.max(*sequence);
@@ -256,7 +275,8 @@ impl Edit {
             | Self::UsedTree { tree }
             | Self::AddSst { tree, .. }
             | Self::RemoveSst { tree, .. }
-            | Self::Flushed { tree, .. } => Some(*tree),
+            | Self::Flushed { tree, .. }
+            | Self::KeepChanges { tree, .. } => Some(*tree),
             Self::NextFile(_)
             | Self::LastSequence(_)
             | Self::LogFrom(_)

@@ -48,6 +48,18 @@ impl Run {
     }
 }
 
+/// Says that changes of a tree are kept for readers, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangeLog {
+    /// The changes of all later sequence numbers are kept.
+    pub since: SequenceNumber,
+    /// None of them has an earlier commit time; in microseconds since the epoch. Change logs that
+    /// began apart have different times.
+    pub since_micros: u64,
+    /// A change that was committed longer ago than this may be gone; in microseconds, not 0.
+    pub retention_micros: u64,
+}
+
 /// The files of one tree at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeVersion {
@@ -57,12 +69,15 @@ pub struct TreeVersion {
     pub flushed: LogPosition,
     /// Level by level, newest run first.
     pub levels: [Vec<Run>; LEVELS],
+    /// Set while the changes of the tree are kept.
+    pub change_log: Option<ChangeLog>,
 }
 
 impl TreeVersion {
     /// A tree without files.
     pub fn empty(options: TreeOptions) -> Self {
-        Self { options, flushed: LogPosition::default(), levels: Default::default() }
+        let (flushed, levels) = (LogPosition::default(), Default::default());
+        Self { options, flushed, levels, change_log: None }
     }
 
     /// The id of the next run that is newer than all of this tree.

@@ -122,6 +122,13 @@ fn any_edit() -> impl Strategy<Value = Edit> {
         prop_oneof![Just(Owner::Embedder), Just(Owner::Server)].prop_map(Edit::Owner),
         (0..crate::log::COMMIT_TIME_END).prop_map(Edit::CommitTime),
         (0..crate::log::COMMIT_TIME_END).prop_map(Edit::Clock),
+        (tree(), number(), 0..crate::log::COMMIT_TIME_END, 0..1000u64).prop_map(
+            |(tree, since, since_micros, retention_micros)| {
+                let since = SequenceNumber(since);
+                let log = ChangeLog { since, since_micros, retention_micros };
+                Edit::KeepChanges { tree, log: (retention_micros > 0).then_some(log) }
+            }
+        ),
     ]
 }
 

@@ -84,6 +84,7 @@ const ROOMS: &[(&str, &str)] = &[
         "ingest",
         "cell error marks batch request shape options files health manifest memory semantics memtable sstable compaction tree write state background",
     ),
+    ("changes", "cell error batch merge_operator options log manifest state"),
     ("metrics", "options counters manifest memory cache sstable state"),
     (
         "read",
@@ -91,7 +92,7 @@ const ROOMS: &[(&str, &str)] = &[
     ),
     (
         "recovery",
-        "cell error batch options counters files log manifest memory cache sstable block_loads compaction tree write state background read",
+        "cell error batch options counters files log manifest memory cache sstable block_loads compaction tree write state background changes read",
     ),
     (
         "maintenance",
@@ -99,7 +100,7 @@ const ROOMS: &[(&str, &str)] = &[
     ),
     (
         "engine",
-        "cell error batch request options manifest semantics state background ingest metrics read recovery maintenance",
+        "cell error batch request options manifest semantics state background ingest changes metrics read recovery maintenance",
     ),
     ("kv", "cell error batch request options tree ingest read engine"),
     ("owner", "cell error options log manifest tree state recovery engine"),
