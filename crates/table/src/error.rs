@@ -34,6 +34,8 @@ pub enum Error {
     ResourceExhausted(String),
     /// The request is sound but what is stored does not allow it. `FAILED_PRECONDITION`.
     FailedPrecondition(String),
+    /// The request asks for changes that are not kept so far back. `OUT_OF_RANGE`.
+    OutOfRange(String),
     /// An etag of the request is not the current one. `ABORTED`.
     Aborted(String),
     /// The request reaches for what its authorized view does not show. `PERMISSION_DENIED`.
@@ -89,6 +91,7 @@ impl fmt::Display for Error {
             }
             Self::ResourceExhausted(text)
             | Self::FailedPrecondition(text)
+            | Self::OutOfRange(text)
             | Self::Aborted(text)
             | Self::PermissionDenied(text)
             | Self::Unavailable(text)
@@ -109,6 +112,7 @@ impl From<engine::Error> for Error {
             E::Corruption(_) => Self::DataLoss(text),
             E::WritesStopped(_) | E::Unavailable(_) | E::Closed => Self::Unavailable(text),
             E::InvalidArgument(_) => Self::invalid("", text),
+            E::ChangesGone(_) => Self::OutOfRange(text),
             // A tree is dropped only with its table, after the table's record is gone.
             E::UnknownTree(_) => Self::no_table("dropped during the request"),
             E::Unusable { .. } => Self::FailedPrecondition(text),

@@ -5,12 +5,16 @@
 //! `mutate.rs` and `filter/` are the values that cross it; `records.rs` keeps what only the front knows; `limits.rs` holds every size limit, once.
 #![forbid(unsafe_code)]
 
+mod change_token;
+pub mod changes;
 pub mod error;
 pub mod filter;
 pub mod gc;
 pub mod identity;
 pub mod limits;
 pub mod local;
+#[doc(hidden)]
+pub use change_token::fuzz as fuzz_change_token;
 #[doc(hidden)]
 pub mod marks;
 pub mod mutate;
@@ -24,7 +28,8 @@ pub mod shape;
 pub mod store;
 
 pub use bytes::Bytes;
-pub use engine::{Direction, FamilyId, Timestamp, TimestampRange, TreeId};
+pub use changes::{ChangeRecord, ChangeStream, ChangeStreams, ChangesFrom, ReadChanges, RowChange};
+pub use engine::{Direction, FamilyId, RowRange, Timestamp, TimestampRange, TreeId};
 pub use error::{Error, Result};
 pub use filter::RowFilter;
 pub use gc::GcRule;

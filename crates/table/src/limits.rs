@@ -3,6 +3,9 @@
 use crate::error::{Error, Result};
 use engine::{Timestamp, TimestampRange};
 
+/// Shortest and longest time for which a client may have the changes of a table kept.
+pub const CHANGE_RETENTIONS: std::ops::RangeInclusive<std::time::Duration> =
+    std::time::Duration::from_secs(24 * 3600)..=std::time::Duration::from_secs(7 * 24 * 3600);
 /// Longest row key.
 pub const ROW_KEY_BYTES_MAX: usize = 4 << 10;
 /// Longest qualifier.

@@ -6,6 +6,7 @@
 //! 3. A read sees one state of each tablet from its beginning to its end.
 //! 4. Errors of one entry of [`Store::mutate_rows`] touch that entry only.
 
+use crate::changes::ChangeStreams;
 use crate::error::Result;
 use crate::filter::RowFilter;
 use crate::identity::TableIdentity;
@@ -54,7 +55,7 @@ pub struct RowKeySample {
 /// What a front sees of the tables. Reads of rows are for those who know which store it is; all
 /// else is also there of a `dyn Store`.
 #[async_trait]
-pub trait Store: Records {
+pub trait Store: Records + ChangeStreams {
     /// Returns the time of the store's clock, microseconds since the Unix epoch.
     fn now_micros(&self) -> i64;
 

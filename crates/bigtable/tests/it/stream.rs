@@ -2,6 +2,7 @@
 //! and what a client sees of methods that are not served.
 
 use crate::harness::{TABLE, connect, raw_call, serve};
+use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
 use prost::Message;
 use std::future::Future;
@@ -9,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use table::{
-    Bytes, CheckAndMutate, CreateTable, DropRows, Error, FamilyChange, OnceRow,
-    ReadModifyWriteRule, ReadRows, ReadStats, RecordChange, Records, Result, Row, RowBatch,
-    RowKeySample, RowMutations, RowOutput, RowStream, Store, TableIdentity, TableName, TableSchema,
-    TableUpdate, Timestamp, YieldedCell,
+    Bytes, ChangeStream, ChangeStreams, CheckAndMutate, CreateTable, DropRows, Error, FamilyChange,
+    OnceRow, ReadChanges, ReadModifyWriteRule, ReadRows, ReadStats, RecordChange, Records, Result,
+    Row, RowBatch, RowKeySample, RowMutations, RowOutput, RowStream, Store, TableIdentity,
+    TableName, TableSchema, TableUpdate, Timestamp, YieldedCell,
 };
 use tokio::sync::Notify;
 use tonic::Code;
@@ -53,6 +54,19 @@ impl Records for EndlessStore {
         Vec::new()
     }
     async fn change_records(&self, _: Vec<RecordChange>) -> Result<()> {
+        none()
+    }
+}
+
+#[tonic::async_trait]
+impl ChangeStreams for EndlessStore {
+    fn change_retention(&self, _: &TableName) -> Result<Option<Duration>> {
+        none()
+    }
+    async fn keep_changes(&self, _: &TableName, _: Option<Duration>) -> Result<()> {
+        none()
+    }
+    async fn read_changes(&self, _: &TableName, _: ReadChanges) -> Result<ChangeStream> {
         none()
     }
 }
@@ -202,10 +216,10 @@ async fn late_calls_end_with_deadline_exceeded() {
 #[tokio::test]
 async fn methods_not_served_say_so() {
     let mut clients = connect(Arc::new(EndlessStore(Arc::default()))).await;
-    let changes = data::ReadChangeStreamRequest::default();
-    let status = clients.data.read_change_stream(changes).await.unwrap_err();
+    let snapshot = admin::GetSnapshotRequest::default();
+    let status = clients.tables.get_snapshot(snapshot).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
-    let message = "google.bigtable.v2.Bigtable/ReadChangeStream is not supported by this server";
+    let message = "google.bigtable.admin.v2.BigtableTableAdmin/GetSnapshot is not supported by this server";
     assert_eq!(status.message(), message);
 
     let view = data::ReadRowsRequest {

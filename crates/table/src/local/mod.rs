@@ -11,6 +11,7 @@
 //!    no other.
 
 pub mod adopt;
+mod changes;
 pub mod check;
 mod load;
 mod locks;
@@ -57,6 +58,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use times::RowTimes;
 use tokio::sync::Semaphore;
 
+/// Change streams that read at the same time; others wait their turn.
+const CHANGE_READS_MAX: usize = 8;
+
 /// The tables of one engine. Cheap to clone.
 #[derive(Clone)]
 pub struct Local {
@@ -68,6 +72,8 @@ pub struct Local {
     writes: Pool,
     /// Of loads, while they wait for I/O: no write waits for a place that one of them has.
     loads: Pool,
+    /// Places for reads of change streams.
+    changes: Pool,
 }
 
 /// State that blocking calls work with.
@@ -83,6 +89,8 @@ struct Core {
     schema_change: Mutex<()>,
     /// When it was opened, if acknowledged writes may be lost with the machine's power.
     opened_micros: Option<i64>,
+    /// True once change streams are to end.
+    streams_end: tokio::sync::watch::Sender<bool>,
     /// Makes the row samples of two requests differ. Not synchronised with anything.
     requests: AtomicU64,
     shape: Shape,
@@ -214,6 +222,7 @@ impl Local {
             tables: RwLock::new(tables),
             records,
             schema_change: Mutex::new(()),
+            streams_end: tokio::sync::watch::Sender::new(false),
             requests: AtomicU64::new(0),
             shape,
         };
@@ -224,6 +233,7 @@ impl Local {
             reads: Pool::new(shape.reads_max),
             writes: Pool::new(shape.writes_max),
             loads: Pool::new(shape.loads_max),
+            changes: Pool::new(CHANGE_READS_MAX),
         })
     }
 

@@ -99,7 +99,11 @@ impl Core {
             set_row_key_schema(&mut schema, wanted, update.ignore_warnings)?;
         }
         self.meta.put_table(&schema)?;
-        Ok(self.publish(schema))
+        let schema = self.publish(schema);
+        if let Some(retention) = update.change_retention {
+            self.keep_changes_of(&schema, retention)?;
+        }
+        Ok(schema)
     }
 
     pub(super) fn modify_families(

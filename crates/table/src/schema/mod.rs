@@ -11,10 +11,11 @@ use crate::error::{Error, Result};
 use crate::gc::GcRule;
 use crate::limits::{self, Granularity};
 use bytes::Bytes;
-use engine::{FamilyId, TreeId};
+use engine::{FamilyId, RowRange, TreeId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use types::{RowKeySchema, ScalarType};
 
 /// Full name of a table, opaque to the store but for its last part, which is the table's id:
@@ -139,6 +140,8 @@ pub struct TableUpdate {
     pub deletion_protection: Option<bool>,
     /// Gives the table a row key schema if it has none, or takes it away.
     pub row_key_schema: Option<Option<RowKeySchema>>,
+    /// Keeps the changes of the table for so long, or no longer.
+    pub change_retention: Option<Option<Duration>>,
     /// Allows changes that programs may not expect: that the row key schema goes.
     pub ignore_warnings: bool,
 }
@@ -168,6 +171,13 @@ impl TableSchema {
     /// The family called `name`; `NotFound` with the name if there is none.
     pub fn family(&self, name: &str) -> Result<&FamilySchema> {
         self.families.get(name).ok_or_else(|| Error::no_family(name))
+    }
+
+    /// The rows of each tablet, in order.
+    pub fn tablet_rows(&self) -> impl Iterator<Item = RowRange> {
+        let ends = self.tablets.iter().skip(1).map(|next| Some(next.start.to_vec())).chain([None]);
+        let starts = self.tablets.iter().map(|tablet| tablet.start.to_vec());
+        starts.zip(ends).map(|(start, end)| RowRange { start, end })
     }
 
     /// Index of the tablet that holds `row`.

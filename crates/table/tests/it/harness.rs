@@ -16,6 +16,10 @@ impl TestClock {
     pub(crate) fn set(&self, micros: i64) {
         self.0.store(micros, Ordering::SeqCst);
     }
+
+    pub(crate) fn now(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
 }
 
 impl Clock for TestClock {

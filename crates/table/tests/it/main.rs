@@ -3,6 +3,7 @@
 
 mod adopt;
 mod blocked_io;
+mod changes;
 mod check;
 mod filters;
 mod harness;
