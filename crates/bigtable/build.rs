@@ -54,6 +54,18 @@ const DATA: &[MethodRow] = &[
         One,
     ),
     (
+        "GenerateInitialChangeStreamPartitions",
+        "crate::api::data::GenerateInitialChangeStreamPartitionsRequest",
+        "crate::api::data::GenerateInitialChangeStreamPartitionsResponse",
+        Stream,
+    ),
+    (
+        "ReadChangeStream",
+        "crate::api::data::ReadChangeStreamRequest",
+        "crate::api::data::ReadChangeStreamResponse",
+        Stream,
+    ),
+    (
         "PingAndWarm",
         "crate::api::data::PingAndWarmRequest",
         "crate::api::data::PingAndWarmResponse",

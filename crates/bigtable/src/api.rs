@@ -5,7 +5,7 @@ pub(crate) use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data
 pub(crate) use googleapis_tonic_google_longrunning::google::longrunning;
 pub(crate) use googleapis_tonic_google_rpc::google::rpc;
 
-use prost_types::Any;
+use prost_types::{Any, Timestamp};
 
 /// `google.protobuf.Empty`.
 pub(crate) type Empty = ();
@@ -22,6 +22,14 @@ pub(crate) mod server {
 /// Names of what is served.
 pub(crate) mod served {
     include!(concat!(env!("OUT_DIR"), "/names.rs"));
+}
+
+const MICROS_PER_SECOND: i64 = 1_000_000;
+
+/// Returns a time, given in microseconds since the Unix epoch.
+pub(crate) fn timestamp(micros: i64) -> Timestamp {
+    let nanos = micros.rem_euclid(MICROS_PER_SECOND) * 1_000;
+    Timestamp { seconds: micros.div_euclid(MICROS_PER_SECOND), nanos: nanos as i32 }
 }
 
 /// An encoded message of the protobuf type `type_name` as a self-describing value.

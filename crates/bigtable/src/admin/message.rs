@@ -3,16 +3,8 @@
 use crate::api::any;
 use crate::wire::forms::Formed;
 use crate::wire::maps;
-use prost_types::{Any, FieldMask, Timestamp};
+use prost_types::{Any, FieldMask};
 use table::{Error, Result};
-
-const MICROS_PER_SECOND: i64 = 1_000_000;
-
-/// Returns a time, given in microseconds since the Unix epoch.
-pub(crate) fn timestamp(micros: i64) -> Timestamp {
-    let nanos = micros.rem_euclid(MICROS_PER_SECOND) * 1_000;
-    Timestamp { seconds: micros.div_euclid(MICROS_PER_SECOND), nanos: nanos as i32 }
-}
 
 /// Returns the message in a record; `DataLoss` if it cannot be decoded.
 pub(crate) fn decoded<M: prost::Message + Default>(name: &str, record: &[u8]) -> Result<M> {
@@ -78,6 +70,8 @@ pub(crate) fn page<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::timestamp;
+    use prost_types::Timestamp;
 
     #[test]
     fn times_before_the_epoch_have_positive_nanos() {

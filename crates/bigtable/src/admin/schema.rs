@@ -7,7 +7,7 @@ use crate::api::admin::{gc_rule, modify_column_families_request};
 use crate::call::status;
 use modify_column_families_request::modification::Mod;
 use std::time::Duration;
-use table::limits::GC_DEPTH_MAX;
+use table::limits::{CHANGE_RETENTIONS, GC_DEPTH_MAX};
 use table::{
     Error, FamilyChange, FamilySchema, FamilySpec, GcRule, Granularity, Result, TableSchema,
 };
@@ -57,6 +57,29 @@ pub(crate) fn table_message(schema: &TableSchema, view: View, clusters: &[String
             clusters.iter().map(|cluster| (cluster.clone(), state.clone())).collect();
     }
     table
+}
+
+/// Returns how long the changes of a table are kept.
+pub(crate) fn change_retention(
+    config: Option<admin::ChangeStreamConfig>,
+) -> Result<Option<Duration>> {
+    let Some(config) = config else { return Ok(None) };
+    let field = "change_stream_config.retention_period";
+    let Some(wire) = config.retention_period else {
+        return Err(Error::invalid(field, "is not set"));
+    };
+    let retention = Duration::try_from(wire).ok();
+    let retention = retention.filter(|period| CHANGE_RETENTIONS.contains(period));
+    match retention {
+        // Whole microseconds.
+        Some(period) => Ok(Some(Duration::from_micros(period.as_micros() as u64))),
+        None => Err(Error::invalid(field, "must be at least 1 day and at most 7 days")),
+    }
+}
+
+/// Returns the message of it.
+pub(crate) fn change_stream_config(retention: Duration) -> admin::ChangeStreamConfig {
+    admin::ChangeStreamConfig { retention_period: retention.try_into().ok() }
 }
 
 fn family_message(family: &FamilySchema) -> admin::ColumnFamily {

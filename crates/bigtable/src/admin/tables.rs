@@ -1,7 +1,7 @@
 //! The table admin service: `google.bigtable.admin.v2.BigtableTableAdmin`.
 
 use crate::admin::directory::Directory;
-use crate::admin::message::{admin_any, mask_paths, page, timestamp};
+use crate::admin::message::{admin_any, mask_paths, page};
 use crate::admin::operations::Operations;
 use crate::admin::schema;
 use crate::admin::types;
@@ -15,6 +15,7 @@ use crate::api::admin::{
 };
 use crate::api::longrunning::Operation;
 use crate::api::server::bigtable_table_admin_server;
+use crate::api::timestamp;
 use crate::call::status;
 use crate::names;
 use std::sync::Arc;
@@ -59,7 +60,17 @@ impl TableAdminService {
             Some(instance) => self.directory.cluster_ids(instance).map_err(status::from_error)?,
             None => Vec::new(),
         };
-        Ok(schema::table_message(table, view, &clusters))
+        let message = schema::table_message(table, view, &clusters);
+        Ok(self.with_change_stream(message, &table.name, view))
+    }
+
+    /// Adds the change stream of a table to its message; none if the table was deleted meanwhile.
+    fn with_change_stream(&self, mut message: Table, name: &TableName, view: View) -> Table {
+        if matches!(view, View::Unspecified | View::SchemaView | View::Full) {
+            let retention = self.store().change_retention(name).ok().flatten();
+            message.change_stream_config = retention.map(schema::change_stream_config);
+        }
+        message
     }
 
     /// The consistency token of a table as it is now: its identity. A table created anew under an old
@@ -76,9 +87,19 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         &self,
         request: Request<CreateTableRequest>,
     ) -> Result<Response<Table>, Status> {
-        let table = new_table(request.into_inner())?;
+        let request = request.into_inner();
+        let config = request.table.as_ref().and_then(|table| table.change_stream_config);
+        let retention = schema::change_retention(config).map_err(status::from_error)?;
+        let table = new_table(request)?;
         self.directory.check_table(&table.name).map_err(status::from_error)?;
         let created = self.store().create_table(table).await.map_err(status::from_error)?;
+        if retention.is_some()
+            && let Err(error) = self.store().keep_changes(&created.name, retention).await
+        {
+            // The client has no table, and may try again.
+            let _ = self.store().delete_table(&created.name).await;
+            return Err(status::from_error(error));
+        }
         Ok(Response::new(self.message(&created, View::SchemaView)?))
     }
 
@@ -97,8 +118,11 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
             page(tables, |table| table.name.as_str(), wanted, PAGE_TABLES_MAX)
                 .map_err(status::from_error)?;
         let clusters = self.directory.cluster_ids(parent).map_err(status::from_error)?;
-        let tables =
-            shown.iter().map(|table| schema::table_message(table, view, &clusters)).collect();
+        let message = |table: &Arc<TableSchema>| {
+            let message = schema::table_message(table, view, &clusters);
+            self.with_change_stream(message, &table.name, view)
+        };
+        let tables = shown.iter().map(message).collect();
         Ok(Response::new(ListTablesResponse { tables, next_page_token }))
     }
 
@@ -228,6 +252,10 @@ fn table_update(
                 let schema = types::row_key_schema(wanted.row_key_schema.clone())?;
                 update.row_key_schema = Some(schema);
             }
+            "change_stream_config" | "change_stream_config.retention_period" => {
+                let retention = schema::change_retention(wanted.change_stream_config);
+                update.change_retention = Some(retention.map_err(status::from_error)?);
+            }
             "granularity" => return Err(invalid("update_mask", "`granularity` is immutable")),
             other => return Err(status::unsupported(&format!("an update of table.{other} is"))),
         }
@@ -256,7 +284,6 @@ fn new_table(request: CreateTableRequest) -> Result<CreateTable, Status> {
 /// Refuses a table with settings that are not supported, instead of dropping them silently.
 fn refuse_unsupported(table: &Table) -> Result<(), Status> {
     for (field, is_set) in [
-        ("change_stream_config", table.change_stream_config.is_some()),
         ("tiered_storage_config", table.tiered_storage_config.is_some()),
         ("automated_backup_config", table.automated_backup_config.is_some()),
         ("restore_info", table.restore_info.is_some()),

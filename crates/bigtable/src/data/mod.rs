@@ -4,6 +4,7 @@
 //! messages. Reads are streamed: the store is at most a few batches ahead of what the client has
 //! taken, and a client that goes away drops the stream and with it the scan.
 
+mod changes;
 mod chunks;
 mod convert;
 pub(crate) mod filter;
@@ -12,11 +13,13 @@ use crate::admin::directory::{Directory, Use};
 use crate::api::data::mutate_rows_response::Entry;
 use crate::api::data::read_rows_request::RequestStatsView;
 use crate::api::data::{
-    CheckAndMutateRowResponse, ExecuteQueryRequest, FullReadStatsView, MutateRowResponse,
-    MutateRowsResponse, PingAndWarmRequest, PingAndWarmResponse, PrepareQueryRequest,
-    PrepareQueryResponse, ReadIterationStats, ReadModifyWriteRowRequest,
-    ReadModifyWriteRowResponse, ReadRowsRequest, ReadRowsResponse, RequestLatencyStats,
-    RequestStats, SampleRowKeysRequest, SampleRowKeysResponse, request_stats,
+    CheckAndMutateRowResponse, ExecuteQueryRequest, FullReadStatsView,
+    GenerateInitialChangeStreamPartitionsRequest, GenerateInitialChangeStreamPartitionsResponse,
+    MutateRowResponse, MutateRowsResponse, PingAndWarmRequest, PingAndWarmResponse,
+    PrepareQueryRequest, PrepareQueryResponse, ReadChangeStreamRequest, ReadChangeStreamResponse,
+    ReadIterationStats, ReadModifyWriteRowRequest, ReadModifyWriteRowResponse, ReadRowsRequest,
+    ReadRowsResponse, RequestLatencyStats, RequestStats, SampleRowKeysRequest,
+    SampleRowKeysResponse, request_stats,
 };
 use crate::api::server::bigtable_server;
 use crate::call::status;
@@ -25,15 +28,18 @@ use crate::query::{Queries, ResultStream};
 use crate::wire::ReadRowsMessage;
 use crate::wire::mutations::{CheckAndMutateRowRequest, MutateRowRequest, MutateRowsRequest};
 use bytes::Bytes;
+use changes::ChangeWriter;
 use chunks::{ChunkWriter, LargeRows};
-use futures::Stream;
 use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt};
 use prost::Message;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
-use table::{CheckAndMutate, Error, ReadStats, RowBatch, RowStream, Store, TableName};
+use table::{
+    ChangeStream, CheckAndMutate, Error, ReadStats, RowBatch, RowStream, Store, TableName,
+};
 use tonic::{Request, Response, Status};
 
 /// Entries of one `MutateRowsResponse`.
@@ -74,6 +80,9 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
     type ReadRowsStream = MessageStream;
     type SampleRowKeysStream = BoxStream<'static, Result<SampleRowKeysResponse, Status>>;
     type ExecuteQueryStream = ResultStream;
+    type GenerateInitialChangeStreamPartitionsStream =
+        BoxStream<'static, Result<GenerateInitialChangeStreamPartitionsResponse, Status>>;
+    type ReadChangeStreamStream = BoxStream<'static, Result<ReadChangeStreamResponse, Status>>;
     type MutateRowsStream = BoxStream<'static, Result<MutateRowsResponse, Status>>;
 
     async fn read_rows(
@@ -194,6 +203,46 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         Ok(Response::new(ReadModifyWriteRowResponse { row: Some(row) }))
     }
 
+    async fn generate_initial_change_stream_partitions(
+        &self,
+        request: Request<GenerateInitialChangeStreamPartitionsRequest>,
+    ) -> Result<Response<Self::GenerateInitialChangeStreamPartitionsStream>, Status> {
+        let request = request.into_inner();
+        let table = table_of(&request.table_name, &[])?;
+        self.admit(&table, &request.app_profile_id, Use::Rows)?;
+        let schema = self.store.get_table(&table).await.map_err(status::from_error)?;
+        if self.store.change_retention(&table).map_err(status::from_error)?.is_none() {
+            let text = format!("table {table} has no change stream: set its retention period");
+            return Err(status::from_error(Error::FailedPrecondition(text)));
+        }
+        let partitions: Vec<_> = schema
+            .tablet_rows()
+            .map(|rows| {
+                let partition = Some(changes::partition(&rows));
+                Ok(GenerateInitialChangeStreamPartitionsResponse { partition })
+            })
+            .collect();
+        Ok(Response::new(Box::pin(stream::iter(partitions))))
+    }
+
+    async fn read_change_stream(
+        &self,
+        request: Request<ReadChangeStreamRequest>,
+    ) -> Result<Response<Self::ReadChangeStreamStream>, Status> {
+        let request = request.into_inner();
+        let table = table_of(&request.table_name, &[])?;
+        self.admit(&table, &request.app_profile_id, Use::Rows)?;
+        let read = changes::read_changes(request).map_err(status::from_error)?;
+        let rows = read.rows.clone();
+        let records = self.store.read_changes(&table, read).await.map_err(status::from_error)?;
+        let cluster = match names::instance_of(&table) {
+            Some(instance) => self.directory.cluster_ids(instance).map_err(status::from_error)?,
+            None => Vec::new(),
+        };
+        let writer = ChangeWriter { rows, cluster: cluster.into_iter().next().unwrap_or_default() };
+        Ok(Response::new(change_messages(records, writer)))
+    }
+
     async fn ping_and_warm(
         &self,
         request: Request<PingAndWarmRequest>,
@@ -242,6 +291,30 @@ fn check_and_mutate(request: CheckAndMutateRowRequest) -> table::Result<CheckAnd
         on_true: convert::mutations("true_mutations", request.true_mutations)?,
         on_false: convert::mutations("false_mutations", request.false_mutations)?,
     })
+}
+
+/// Returns the messages of a change stream, each made when it is wanted, and the one that ends it.
+fn change_messages(
+    records: ChangeStream,
+    writer: ChangeWriter,
+) -> BoxStream<'static, Result<ReadChangeStreamResponse, Status>> {
+    let end = stream::once(async { Ok(None) });
+    let records = records.map(|records| records.map(Some)).chain(end);
+    // After an error no message says that the stream has come to its end.
+    let until_error = records.scan(false, |failed, records| {
+        let was_failed = std::mem::replace(failed, *failed || records.is_err());
+        std::future::ready((!was_failed).then_some(records))
+    });
+    let messages = until_error.flat_map(move |records| match records {
+        Ok(Some(records)) => {
+            let messages: Vec<_> =
+                records.into_iter().flat_map(|record| writer.messages(record)).map(Ok).collect();
+            stream::iter(messages)
+        }
+        Ok(None) => stream::iter(vec![Ok(ChangeWriter::end())]),
+        Err(error) => stream::iter(vec![Err(status::from_error(error))]),
+    });
+    messages.boxed()
 }
 
 /// The messages of one read. Dropping it ends the read.

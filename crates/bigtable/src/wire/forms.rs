@@ -175,6 +175,12 @@ forms! {
         ["start_qualifier": [2, 3], "end_qualifier": [4, 5]], [1], [];
     VALUE_RANGE = "google.bigtable.v2.ValueRange",
         ["start_value": [1, 2], "end_value": [3, 4]], [], [];
+    READ_CHANGE_STREAM = "google.bigtable.v2.ReadChangeStreamRequest",
+        ["start_from": [4, 6]], [1, 2, 3, 5, 7],
+        [one("partition", 3, &STREAM_PARTITION), one("continuation_tokens", 6, &STREAM_TOKENS)];
+    STREAM_PARTITION = "", [], [], [one("row_range", 1, &ROW_RANGE)];
+    STREAM_TOKENS = "", [], [], [many("tokens", 1, &STREAM_TOKEN)];
+    STREAM_TOKEN = "", [], [], [one("partition", 1, &STREAM_PARTITION)];
     MUTATE_ROW = "", [], [], [many("mutations", 3, &MUTATION)];
     MUTATE_ROWS = "", [], [], [many("entries", 2, &ENTRY)];
     ENTRY = "", [], [], [many("mutations", 2, &MUTATION)];
@@ -266,6 +272,8 @@ formed! {
     mutations::MutateRowsRequest => MUTATE_ROWS,
     mutations::CheckAndMutateRowRequest => CHECK_AND_MUTATE_ROW,
     data::ReadModifyWriteRowRequest => READ_MODIFY_WRITE_ROW,
+    data::GenerateInitialChangeStreamPartitionsRequest => NOTHING,
+    data::ReadChangeStreamRequest => READ_CHANGE_STREAM,
     data::PingAndWarmRequest => NOTHING,
     data::PrepareQueryRequest => PREPARE_QUERY,
     data::ExecuteQueryRequest => EXECUTE_QUERY,
@@ -312,6 +320,8 @@ formed! {
     data::MutateRowsResponse => NOTHING,
     data::CheckAndMutateRowResponse => NOTHING,
     data::ReadModifyWriteRowResponse => NOTHING,
+    data::GenerateInitialChangeStreamPartitionsResponse => NOTHING,
+    data::ReadChangeStreamResponse => NOTHING,
     data::PingAndWarmResponse => NOTHING,
     data::PrepareQueryResponse => NOTHING,
     data::ExecuteQueryResponse => NOTHING,

@@ -235,7 +235,7 @@ async fn protected_tables_are_not_deleted() {
     let delete = || admin::DeleteTableRequest { name: TABLE.into() };
     let status = t.tables.delete_table(delete()).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition);
-    let status = t.tables.update_table(update(false, "change_stream_config")).await.unwrap_err();
+    let status = t.tables.update_table(update(false, "tiered_storage_config")).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
     t.tables.update_table(update(false, "deletion_protection")).await.unwrap();
     t.tables.delete_table(delete()).await.unwrap();

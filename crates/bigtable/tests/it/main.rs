@@ -3,6 +3,7 @@
 
 mod admin;
 mod assemble;
+mod changes;
 mod filters;
 mod fuzz;
 mod harness;

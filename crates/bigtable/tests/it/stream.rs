@@ -219,7 +219,8 @@ async fn methods_not_served_say_so() {
     let snapshot = admin::GetSnapshotRequest::default();
     let status = clients.tables.get_snapshot(snapshot).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
-    let message = "google.bigtable.admin.v2.BigtableTableAdmin/GetSnapshot is not supported by this server";
+    let message =
+        "google.bigtable.admin.v2.BigtableTableAdmin/GetSnapshot is not supported by this server";
     assert_eq!(status.message(), message);
 
     let view = data::ReadRowsRequest {

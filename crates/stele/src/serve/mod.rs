@@ -92,7 +92,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
         true => bigtable::KnownNames::Created,
         false => bigtable::KnownNames::All,
     };
-    let routes = bigtable::routes_for(store, known);
+    let routes = bigtable::routes_for(Arc::clone(&store), known);
     let mut grpc = tokio::spawn(grpc(bigtable, routes, Arc::clone(&state), draining));
     state.set_phase(Phase::Serving);
     announce(config, &addresses).context("could not write to standard output")?;
@@ -106,6 +106,8 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     }
     tracing::info!("draining");
     state.set_phase(Phase::Draining);
+    // They would never end by themselves.
+    store.end_change_streams();
     drop(drain);
     finish(&mut grpc, config.drain, &mut signals).await?;
     drop(monitor);

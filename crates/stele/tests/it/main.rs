@@ -4,6 +4,7 @@
 
 mod adopt;
 mod backup;
+mod change_streams;
 mod configuration;
 mod directories;
 mod documents;

@@ -3,7 +3,7 @@
 use super::instance::instance_ids;
 use super::{EVERY_INSTANCE, InstanceAdminService};
 use crate::admin::directory::{last_part, put};
-use crate::admin::message::{admin_any, mask_paths, timestamp, wrong_path};
+use crate::admin::message::{admin_any, mask_paths, wrong_path};
 use crate::api::admin::app_profile::RoutingPolicy;
 use crate::api::admin::cluster::{ClusterAutoscalingConfig, Config, NodeScalingFactor, State};
 use crate::api::admin::{
@@ -11,6 +11,7 @@ use crate::api::admin::{
     PartialUpdateClusterMetadata, PartialUpdateClusterRequest, StorageType, UpdateClusterMetadata,
 };
 use crate::api::longrunning::Operation;
+use crate::api::timestamp;
 use crate::call::status;
 use crate::names::{self, InstanceName};
 use table::{Error, RecordChange, Result};

@@ -2,13 +2,14 @@
 
 use super::{InstanceAdminService, cluster, profile};
 use crate::admin::directory::{Directory, put};
-use crate::admin::message::{admin_any, mask_paths, timestamp, wrong_path};
+use crate::admin::message::{admin_any, mask_paths, wrong_path};
 use crate::api::admin::instance::{State, Type};
 use crate::api::admin::{
     CreateInstanceMetadata, CreateInstanceRequest, Instance, ListInstancesResponse,
     PartialUpdateInstanceRequest, UpdateInstanceMetadata,
 };
 use crate::api::longrunning::Operation;
+use crate::api::timestamp;
 use crate::names::{self, InstanceName};
 use std::collections::BTreeSet;
 use table::{Error, RecordChange, Result, TableSchema};
