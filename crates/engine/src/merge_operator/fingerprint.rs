@@ -92,7 +92,7 @@ fn long(bytes: &[u8]) -> u64 {
     z = z.wrapping_add(fold(v.1).wrapping_mul(K1));
     x = z.wrapping_add(x).rotate_right(39).wrapping_mul(K1);
     y = y.rotate_right(33).wrapping_mul(K1);
-    for at in (0..len - 1 & !63).step_by(64) {
+    for at in (0..(len - 1) & !63).step_by(64) {
         let sum = x.wrapping_add(y).wrapping_add(v.0).wrapping_add(word(bytes, at + 16));
         x = sum.rotate_right(37).wrapping_mul(K1) ^ w.1;
         let sum = y.wrapping_add(v.1).wrapping_add(word(bytes, at + 48));

@@ -426,13 +426,13 @@ fn a_missing_kept_segment_is_no_hole_that_nobody_sees() {
     let engine = world.open().unwrap();
     TREES.iter().for_each(|tree| engine.tree(*tree).unwrap().flush().unwrap());
     let mut reader = engine.change_reader(&FOLLOWED, ChangePosition::at(0)).unwrap();
-    let kept = world
+    let mut kept = world
         .machine
         .fs
         .files()
         .into_iter()
         .filter(|(path, _)| path.extension().is_some_and(|extension| extension == "changes"));
-    let (path, _) = kept.last().unwrap();
+    let (path, _) = kept.next_back().unwrap();
     world.machine.env().fs.remove_file(&path).unwrap();
     let error = loop {
         match reader.read(1 << 20, ReadUpTo::Committed) {

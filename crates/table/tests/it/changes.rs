@@ -174,7 +174,7 @@ async fn tokens_of_neighbours_are_one_partition_without_a_row_told_twice() {
     let second = ReadChanges { rows: high.clone(), ..from(time) };
     let high_told = take(&mut open(&t, second).await, 3).await;
     // The lower one has told `a`, the upper one `x` and `y`.
-    let tokens = vec![(low, low_told[0].token.clone()), (high, high_told[1].token.clone())];
+    let tokens = [(low, low_told[0].token.clone()), (high, high_told[1].token.clone())];
     let merged = || from(ChangesFrom::Tokens(tokens.iter().rev().cloned().collect()));
     let rest = take(&mut open(&t, merged()).await, 3).await;
     assert_eq!(names(&rest), ["b", "c", "z"]);
