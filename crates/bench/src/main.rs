@@ -6,6 +6,7 @@ mod bulk;
 mod cache_warming;
 mod commit_tails;
 mod compaction_sim;
+mod door;
 mod front;
 mod granularity;
 mod hostile;
@@ -42,6 +43,8 @@ enum Bench {
     RangeDrops(range_drops::RangeDropsArgs),
     /// A running server through the Bigtable API: load, point reads, scan.
     Bigtable(front::FrontArgs),
+    /// The cost of requests beside a server of constants and Google's emulator; needs Go.
+    Door(door::DoorArgs),
     /// Sorted bulk load, in CPU per key net of the generator.
     Bulk(bulk::BulkArgs),
     /// What compaction costs for trees of any size, by its own picks, without writing them.
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Bench::CompactionSim(args) => compaction_sim::run(&args).map_err(|error| error.to_string()),
         Bench::SoakWrites(args) => soak_writes::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
+        Bench::Door(args) => door::run(&args).map_err(|error| error.to_string()),
         Bench::RangeDrops(args) => range_drops::run(&args).map_err(|error| error.to_string()),
         Bench::CommitTails(args) => commit_tails::run(&args).map_err(|error| error.to_string()),
         Bench::Hostile(args) => hostile::run(&args).map_err(|error| error.to_string()),

@@ -85,19 +85,7 @@ impl Server {
 
     /// Waits until nothing runs in the background any more.
     pub(crate) async fn rest(&self) -> Result<(), AnyError> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut last = self.cpu()?;
-        loop {
-            tokio::time::sleep(REST).await;
-            let now = self.cpu()?;
-            if now == last {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                return Err("the server does not come to rest".into());
-            }
-            last = now;
-        }
+        rest_of(self.pid()).await
     }
 
     /// Sends SIGTERM and waits for the end, which must be exit status 0.
@@ -135,6 +123,23 @@ pub(crate) fn cpu_of(pid: u32) -> Result<Duration, AnyError> {
     let ticks = |at: usize| fields.get(at).ok_or("no CPU time")?.parse().map_err(AnyError::from);
     let sum: u64 = [ticks(11)?, ticks(12)?].iter().sum();
     Ok(Duration::from_millis(sum * 10))
+}
+
+/// Waits until process `pid` uses no CPU time.
+pub(crate) async fn rest_of(pid: u32) -> Result<(), AnyError> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut last = cpu_of(pid)?;
+    loop {
+        tokio::time::sleep(REST).await;
+        let now = cpu_of(pid)?;
+        if now == last {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err("the server does not come to rest".into());
+        }
+        last = now;
+    }
 }
 
 impl Drop for Server {
