@@ -3,7 +3,8 @@
 //! The published crates of Google's generated API hold messages and clients, no servers; the
 //! tables below name the methods we serve, and `tonic-build` turns them into server traits over
 //! those message types. A method that is not listed is answered with `Unimplemented` by the
-//! generated router, and `call/explain.rs` says so in words.
+//! generated router, and `call/explain.rs` says so in words. The same tables make the services that
+//! authorise each method (`call/authorize.rs`).
 
 use tonic_build::manual::{Builder, Method, Service};
 
@@ -115,6 +116,13 @@ const TABLE_ADMIN: &[MethodRow] = &[
         "crate::api::admin::CheckConsistencyResponse",
         One,
     ),
+    ("GetIamPolicy", "crate::api::iam::GetIamPolicyRequest", "crate::api::iam::Policy", One),
+    (
+        "TestIamPermissions",
+        "crate::api::iam::TestIamPermissionsRequest",
+        "crate::api::iam::TestIamPermissionsResponse",
+        One,
+    ),
 ];
 
 const INSTANCE_ADMIN: &[MethodRow] = &[
@@ -160,6 +168,13 @@ const INSTANCE_ADMIN: &[MethodRow] = &[
     ),
     ("UpdateAppProfile", "crate::api::admin::UpdateAppProfileRequest", OPERATION, One),
     ("DeleteAppProfile", "crate::api::admin::DeleteAppProfileRequest", EMPTY, One),
+    ("GetIamPolicy", "crate::api::iam::GetIamPolicyRequest", "crate::api::iam::Policy", One),
+    (
+        "TestIamPermissions",
+        "crate::api::iam::TestIamPermissionsRequest",
+        "crate::api::iam::TestIamPermissionsResponse",
+        One,
+    ),
 ];
 
 const OPERATIONS: &[MethodRow] = &[
@@ -231,10 +246,40 @@ fn write_names() -> std::io::Result<()> {
     std::fs::write(std::path::Path::new(&out).join("names.rs"), text)
 }
 
+/// Writes, for each service, an implementation that authorises every method and hands it on.
+fn write_guards() -> std::io::Result<()> {
+    let mut text = String::new();
+    for (package, name, rows) in SERVICES {
+        let service = format!("crate::api::server::{}_server::{name}", snake_case(name));
+        text +=
+            &format!("impl<S: {service}> {service} for crate::call::authorize::Authorized<S> {{\n");
+        for (route, request, reply, answer) in *rows {
+            let (method, path) = (snake_case(route), format!("/{package}.{name}/{route}"));
+            let reply = match answer {
+                One => (*reply).to_owned(),
+                Stream => {
+                    text += &format!("type {route}Stream = S::{route}Stream;\n");
+                    format!("S::{route}Stream")
+                }
+            };
+            text += &format!(
+                "fn {method}<'a, 't>(&'a self, request: tonic::Request<{request}>) \
+                 -> futures::future::BoxFuture<'t, Result<tonic::Response<{reply}>, tonic::Status>> \
+                 where 'a: 't, Self: 't {{ \
+                 self.call({path:?}, request, |service, request| service.{method}(request)) }}\n"
+            );
+        }
+        text += "}\n";
+    }
+    let out = std::env::var_os("OUT_DIR").ok_or(std::io::ErrorKind::NotFound)?;
+    std::fs::write(std::path::Path::new(&out).join("guards.rs"), text)
+}
+
 fn main() -> std::io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     let services: Vec<_> =
         SERVICES.iter().map(|(package, name, methods)| service(package, name, methods)).collect();
     Builder::new().build_client(false).compile(&services);
-    write_names()
+    write_names()?;
+    write_guards()
 }

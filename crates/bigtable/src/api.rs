@@ -2,8 +2,10 @@
 
 pub(crate) use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 pub(crate) use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
+pub(crate) use googleapis_tonic_google_iam_v1::google::iam::v1 as iam;
 pub(crate) use googleapis_tonic_google_longrunning::google::longrunning;
 pub(crate) use googleapis_tonic_google_rpc::google::rpc;
+pub(crate) use googleapis_tonic_google_type::google::r#type as google_type;
 
 use prost_types::{Any, Timestamp};
 
@@ -17,6 +19,12 @@ pub(crate) mod server {
     include!(concat!(env!("OUT_DIR"), "/google.bigtable.admin.v2.BigtableTableAdmin.rs"));
     include!(concat!(env!("OUT_DIR"), "/google.bigtable.admin.v2.BigtableInstanceAdmin.rs"));
     include!(concat!(env!("OUT_DIR"), "/google.longrunning.Operations.rs"));
+}
+
+/// The services of [`Authorized`](crate::call::authorize::Authorized), which authorise each method.
+#[allow(clippy::all)]
+mod guards {
+    include!(concat!(env!("OUT_DIR"), "/guards.rs"));
 }
 
 /// Names of what is served.

@@ -31,5 +31,7 @@ mod wire;
 
 pub use admin::directory::KnownNames;
 pub use api::served::{METHODS, SERVICES};
+pub use call::authorize::Callers;
+pub use call::caller::{Allowed, Caller, CallerHandle, EndedCall, ResourcePolicy, RoleBinding};
 pub use names::table as table_name;
 pub use server::{REQUEST_BYTES_MAX, incoming, routes, routes_for, server};

@@ -8,6 +8,7 @@ use crate::api::server::bigtable_instance_admin_server::BigtableInstanceAdminSer
 use crate::api::server::bigtable_server::BigtableServer;
 use crate::api::server::bigtable_table_admin_server::BigtableTableAdminServer;
 use crate::api::server::operations_server::OperationsServer;
+use crate::call::authorize::{Authorized, Callers};
 use crate::call::deadline::InTime;
 use crate::call::explain::Explained;
 use crate::data::DataService;
@@ -36,25 +37,26 @@ const PENDING_RESETS_MAX: usize = 1_000;
 
 /// The gRPC services of the Bigtable API over `store`, to be added to a [`Server`]. Methods that
 /// are not served are answered with `Unimplemented` and a message that names them. A call ends with
-/// `DeadlineExceeded` at the deadline that its client gave it.
+/// `DeadlineExceeded` at the deadline that its client gave it. Everybody may call everything.
 pub fn routes<S: Store>(store: Arc<S>) -> Routes {
-    routes_for(store, KnownNames::All)
+    routes_for(store, KnownNames::All, Callers::Anybody)
 }
 
-/// As [`routes`], for requests that use `known` names of instances and app profiles.
-pub fn routes_for<S: Store>(store: Arc<S>, known: KnownNames) -> Routes {
+/// As [`routes`], for requests that use `known` names of instances and app profiles, from `callers`.
+pub fn routes_for<S: Store>(store: Arc<S>, known: KnownNames, callers: Callers) -> Routes {
     let operations = Operations::new(store.clone());
     let directory = Arc::new(Directory::new(store.clone(), known));
-    let data = BigtableServer::new(DataService::new(store, directory.clone()))
-        .max_decoding_message_size(REQUEST_BYTES_MAX);
+    let data = Authorized::new(DataService::new(store, directory.clone()), callers);
+    let data = BigtableServer::new(data).max_decoding_message_size(REQUEST_BYTES_MAX);
     let tables = TableAdminService::new(directory.clone(), operations.clone());
-    let tables = BigtableTableAdminServer::new(tables);
+    let tables = BigtableTableAdminServer::new(Authorized::new(tables, callers));
     let instances = InstanceAdminService::new(directory, operations.clone());
+    let instances = Authorized::new(instances, callers);
     let instances = BigtableInstanceAdminServer::new(instances);
     Routes::new(Explained(InTime(data)))
         .add_service(Explained(InTime(tables)))
         .add_service(Explained(InTime(instances)))
-        .add_service(Explained(InTime(OperationsServer::new(operations))))
+        .add_service(Explained(InTime(OperationsServer::new(Authorized::new(operations, callers)))))
 }
 
 /// A server with the connection settings that suit [`routes`].

@@ -1,23 +1,17 @@
 //! `stele admin`: inspects and controls a running server over its HTTP address.
 
-use crate::config::ConfigError;
-use crate::serve::admin::{Compaction, Compactions, HEADER};
+use crate::connect::{ConnectArgs, Server};
+use crate::serve::admin::{Compaction, Compactions};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use http_body_util::{BodyExt, Empty, Limited};
+use hyper::Method;
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper::{Method, Request, StatusCode};
-use hyper_util::rt::TokioIo;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
-use tokio::net::TcpStream;
 
 /// Time that a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// An answer is never larger.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Arguments of `admin`.
 #[derive(Debug, Args)]
@@ -25,7 +19,7 @@ pub(crate) struct AdminArgs {
     #[command(subcommand)]
     what: What,
 
-    /// HTTP address of the server.
+    /// HTTP address of the server; with TLS, https://HOST:PORT.
     #[arg(
         long,
         global = true,
@@ -38,6 +32,9 @@ pub(crate) struct AdminArgs {
     /// Print the server's response as JSON.
     #[arg(long, global = true)]
     json: bool,
+
+    #[command(flatten)]
+    connect: ConnectArgs,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
@@ -56,12 +53,13 @@ enum What {
 
 /// Asks the server and prints its answer.
 pub(crate) fn run(args: &AdminArgs) -> anyhow::Result<ExitCode> {
+    let server = args.connect.server(&args.http, "http/1.1")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("could not start a thread")?;
     let answer = runtime.block_on(async {
-        let asked = tokio::time::timeout(PATIENCE, ask(&args.http, args.what)).await;
+        let asked = tokio::time::timeout(PATIENCE, ask(&server, args.what)).await;
         asked.unwrap_or_else(|_| bail!("no response within {} s", PATIENCE.as_secs()))
     });
     let answer = answer.with_context(|| {
@@ -72,41 +70,22 @@ pub(crate) fn run(args: &AdminArgs) -> anyhow::Result<ExitCode> {
     })?;
     let mut out = std::io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", answer.trim_end())?;
+        writeln!(out, "{}", String::from_utf8_lossy(&answer).trim_end())?;
     } else {
-        let answer: Compactions = serde_json::from_str(&answer)
+        let answer: Compactions = serde_json::from_slice(&answer)
             .context("invalid response; the server may have another version")?;
         show(&mut out, &answer)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn ask(address: &str, what: What) -> anyhow::Result<String> {
+async fn ask(server: &Server, what: What) -> anyhow::Result<Bytes> {
     let (method, path) = match what {
         What::Compactions => (Method::GET, "/admin/compactions"),
         What::PauseCompactions => (Method::POST, "/admin/compactions/pause"),
         What::ResumeCompactions => (Method::POST, "/admin/compactions/resume"),
     };
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("host", address)
-        .header(HEADER, "1")
-        .body(Empty::<Bytes>::new())
-        .map_err(|error| ConfigError(format!("--http {address:?} is not HOST:PORT: {error}")))?;
-    let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let connection = tokio::spawn(connection);
-    let response = sender.send_request(request).await?;
-    let status = response.status();
-    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
-    let body = body.collect().await.map_err(|error| anyhow::anyhow!(error))?;
-    connection.abort();
-    let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
-    if status != StatusCode::OK {
-        bail!("the server responded {status}: {}", text.trim_end());
-    }
-    Ok(text)
+    server.ask(method, path, Bytes::new()).await
 }
 
 fn show(out: &mut impl Write, answer: &Compactions) -> std::io::Result<()> {

@@ -3,8 +3,10 @@
 
 use crate::admin::AdminArgs;
 use crate::adopt::AdoptArgs;
+use crate::cert::CertArgs;
 use crate::config::ServeArgs;
 use crate::copies::{BackupArgs, CheckpointArgs, CloneArgs, RestoreArgs};
+use crate::identity::IdentityArgs;
 use crate::import::ImportArgs;
 use crate::inspect::{CheckArgs, DumpArgs, RepairArgs};
 use crate::load::LoadArgs;
@@ -67,8 +69,7 @@ pub(crate) enum Command {
     Repair(RepairArgs),
     /// Inspect and control a running server.
     ///
-    /// Uses the server's HTTP address, which accepts only local connections unless the server was
-    /// started with --insecure-listen.
+    /// Uses the server's HTTP address.
     Admin(AdminArgs),
     /// Copy a store at one point in time, with hard links; the server may be running.
     ///
@@ -91,6 +92,10 @@ pub(crate) enum Command {
     /// Verifies the checksum of every byte before using it. Rerun the command to resume an
     /// interrupted restore.
     Restore(Box<RestoreArgs>),
+    /// Make certificates for trying TLS.
+    Cert(CertArgs),
+    /// Make tokens and key files for those who may call a server.
+    Identity(IdentityArgs),
     /// Print shell completions.
     ///
     /// For example: stele completions bash > /usr/share/bash-completion/completions/stele

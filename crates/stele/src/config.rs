@@ -16,8 +16,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+mod security;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use security::{Reach, Security};
 
 /// The configuration is wrong; nothing was touched. The text says what to change.
 #[derive(Debug)]
@@ -65,9 +68,8 @@ pub(crate) struct Settings {
     #[arg(long, env = "STELE_HTTP_HOSTS", value_name = "NAME,NAME")]
     pub(crate) http_hosts: Option<String>,
 
-    /// Allow listening beyond loopback. Connections are neither encrypted nor authenticated:
-    /// everyone who reaches the port can read and write all data. true or false.
-    /// [default: false]
+    /// Allow listening beyond loopback without TLS and authentication: everyone who reaches the
+    /// port can read and write all data. true or false. [default: false]
     #[arg(long, env = "STELE_INSECURE_LISTEN", value_name = "BOOL",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) insecure_listen: Option<bool>,
@@ -77,6 +79,42 @@ pub(crate) struct Settings {
     #[arg(long, env = "STELE_STRICT_INSTANCES", value_name = "BOOL",
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) strict_instances: Option<bool>,
+
+    /// Certificate of the server in PEM, followed by those between it and its CA. Both listeners
+    /// then speak TLS only. The file is read again when it changes, and on SIGHUP.
+    /// [default: none]
+    #[arg(long, env = "STELE_TLS_CERT", value_name = "FILE", help_heading = SECURITY)]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// Private key of tls-cert in PEM. [default: none]
+    #[arg(long, env = "STELE_TLS_KEY", value_name = "FILE", help_heading = SECURITY)]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// Certificates in PEM of the CAs that sign certificates of clients. Clients must then show
+    /// one, unless identities are set: then a token does as well. [default: none]
+    #[arg(long, env = "STELE_TLS_CLIENT_CA", value_name = "FILE", help_heading = SECURITY)]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+
+    /// File of tokens, service accounts and issuers whose holders may call the server. Without
+    /// a policy they may do everything. Read again when it changes, and on SIGHUP.
+    /// [default: none]
+    #[arg(long, env = "STELE_IDENTITIES", value_name = "FILE", help_heading = SECURITY)]
+    pub(crate) identities: Option<PathBuf>,
+
+    /// File of roles, which says what each identity may do. Read again when it changes, and on
+    /// SIGHUP. [default: none]
+    #[arg(long, env = "STELE_POLICY", value_name = "FILE", help_heading = SECURITY)]
+    pub(crate) policy: Option<PathBuf>,
+
+    /// Directory below which clients of /admin/checkpoint may have checkpoints made. It must be on
+    /// the file system of the data directory. [default: data-dir]
+    #[arg(long, env = "STELE_CHECKPOINT_DIR", value_name = "DIR", help_heading = SECURITY)]
+    pub(crate) checkpoint_dir: Option<PathBuf>,
+
+    /// File for the audit log: calls that administer, and calls that are refused. Opened again on
+    /// SIGHUP. [default: the log]
+    #[arg(long, env = "STELE_AUDIT_LOG", value_name = "FILE", help_heading = SECURITY)]
+    pub(crate) audit_log: Option<PathBuf>,
 
     /// When writes are synced to disk: sync (before they are acknowledged), interval=MS (every MS
     /// milliseconds, 1 to 60000; a machine crash loses at most that much), none (never; the
@@ -175,6 +213,7 @@ pub(crate) struct Settings {
 }
 
 const ENGINE: &str = "Storage engine";
+const SECURITY: &str = "Security";
 
 /// Form of the log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
@@ -193,8 +232,10 @@ pub(crate) struct Config {
     pub(crate) bigtable_listen: String,
     pub(crate) http_listen: String,
     pub(crate) http_hosts: Vec<String>,
-    pub(crate) insecure_listen: bool,
     pub(crate) strict_instances: bool,
+    pub(crate) reach: Reach,
+    pub(crate) security: Security,
+    pub(crate) checkpoint_dir: Option<PathBuf>,
     pub(crate) drain: Duration,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: String,
@@ -208,8 +249,10 @@ impl Default for Config {
             bigtable_listen: "127.0.0.1:8086".into(),
             http_listen: "127.0.0.1:8087".into(),
             http_hosts: Vec::new(),
-            insecure_listen: false,
             strict_instances: false,
+            reach: Reach::Loopback,
+            security: Security::default(),
+            checkpoint_dir: None,
             drain: Duration::from_secs(10),
             log_format: LogFormat::Text,
             log_level: "info".into(),
@@ -231,6 +274,8 @@ impl Config {
         let engine = engine_options(&settings, default.engine)?;
         let drain_seconds = settings.drain_seconds.unwrap_or(default.drain.as_secs());
         in_range("drain_seconds", drain_seconds, 0..=3600)?;
+        let security = Security::resolve(&settings)?;
+        let insecure = settings.insecure_listen.unwrap_or(false);
         Ok(Self {
             data_dir: settings.data_dir.unwrap_or(default.data_dir),
             bigtable_listen: settings.bigtable_listen.unwrap_or(default.bigtable_listen),
@@ -241,8 +286,10 @@ impl Config {
                 .map(parse_hosts)
                 .transpose()?
                 .unwrap_or_default(),
-            insecure_listen: settings.insecure_listen.unwrap_or(default.insecure_listen),
             strict_instances: settings.strict_instances.unwrap_or(default.strict_instances),
+            reach: if insecure { Reach::Anywhere } else { security.reach() },
+            security,
+            checkpoint_dir: settings.checkpoint_dir,
             drain: Duration::from_secs(drain_seconds),
             log_format: settings.log_format.unwrap_or(default.log_format),
             log_level: settings.log_level.unwrap_or(default.log_level),
@@ -264,6 +311,13 @@ impl Settings {
             http_hosts,
             insecure_listen,
             strict_instances,
+            tls_cert,
+            tls_key,
+            tls_client_ca,
+            identities,
+            policy,
+            checkpoint_dir,
+            audit_log,
             durability,
             drain_seconds,
             log_format,

@@ -9,10 +9,13 @@
 
 mod admin;
 mod adopt;
+mod cert;
 mod cli;
 mod config;
+mod connect;
 mod copies;
 mod environment;
+mod identity;
 mod import;
 mod inspect;
 mod load;
@@ -45,6 +48,8 @@ fn main() -> ExitCode {
         Command::Clone(args) => copies::clone(&args),
         Command::Backup(args) => copies::backup(&args),
         Command::Restore(args) => copies::restore(&args),
+        Command::Cert(args) => cert::run(&args),
+        Command::Identity(args) => identity::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),
         Command::Version => version(),

@@ -4,6 +4,7 @@ pub(crate) mod directory;
 pub(crate) mod instances;
 mod message;
 pub(crate) mod operations;
+mod policies;
 pub(crate) mod schema;
 pub(crate) mod tables;
 mod types;

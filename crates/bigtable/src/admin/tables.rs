@@ -3,8 +3,7 @@
 use crate::admin::directory::Directory;
 use crate::admin::message::{admin_any, mask_paths, page};
 use crate::admin::operations::Operations;
-use crate::admin::schema;
-use crate::admin::types;
+use crate::admin::{policies, schema, types};
 use crate::api::admin::drop_row_range_request::Target;
 use crate::api::admin::table::View;
 use crate::api::admin::{
@@ -13,6 +12,7 @@ use crate::api::admin::{
     GetTableRequest, ListTablesRequest, ListTablesResponse, ModifyColumnFamiliesRequest, Table,
     UpdateTableMetadata, UpdateTableRequest,
 };
+use crate::api::iam;
 use crate::api::longrunning::Operation;
 use crate::api::server::bigtable_table_admin_server;
 use crate::api::timestamp;
@@ -231,6 +231,20 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         }
         self.store().sync().await.map_err(status::from_error)?;
         Ok(Response::new(CheckConsistencyResponse { consistent: true }))
+    }
+
+    async fn get_iam_policy(
+        &self,
+        request: Request<iam::GetIamPolicyRequest>,
+    ) -> Result<Response<iam::Policy>, Status> {
+        policies::get(&request)
+    }
+
+    async fn test_iam_permissions(
+        &self,
+        request: Request<iam::TestIamPermissionsRequest>,
+    ) -> Result<Response<iam::TestIamPermissionsResponse>, Status> {
+        policies::test(request)
     }
 }
 

@@ -7,6 +7,7 @@
 mod changes;
 mod chunks;
 mod convert;
+pub(crate) mod families;
 pub(crate) mod filter;
 
 use crate::admin::directory::{Directory, Use};

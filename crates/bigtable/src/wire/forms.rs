@@ -10,7 +10,7 @@
 //!    map of messages.
 //! 2. Field numbers are below 64 in messages with a oneof or such children: sets of fields are bits.
 
-use crate::api::{Empty, admin, data, longrunning};
+use crate::api::{Empty, admin, data, iam, longrunning};
 use crate::wire::mutations;
 use prost::Message;
 
@@ -309,6 +309,8 @@ formed! {
     longrunning::ListOperationsRequest => NOTHING,
     longrunning::CancelOperationRequest => NOTHING,
     longrunning::DeleteOperationRequest => NOTHING,
+    iam::GetIamPolicyRequest => NOTHING,
+    iam::TestIamPermissionsRequest => NOTHING,
 }
 
 formed! {
@@ -343,6 +345,8 @@ formed! {
     admin::UpdateAppProfileMetadata => NOTHING,
     longrunning::Operation => NOTHING,
     longrunning::ListOperationsResponse => NOTHING,
+    iam::Policy => NOTHING,
+    iam::TestIamPermissionsResponse => NOTHING,
     Empty => NOTHING,
 }
 

@@ -4,6 +4,7 @@ use crate::assemble::{Assembler, GotRow, lines};
 use admin::r#type::Kind;
 use admin::r#type::aggregate::Aggregator;
 use base::env::Env;
+use bigtable::CallerHandle;
 use data::mutate_rows_request::Entry;
 use data::mutation::Mutation;
 use data::row_filter::Filter;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use table::{Local, Store};
 use tokio::net::{TcpListener, TcpStream};
 use tonic::codegen::http::Request;
-use tonic::service::Routes;
+use tonic::service::{InterceptorLayer, Routes};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
@@ -47,6 +48,22 @@ async fn serve_routes(routes: Routes) -> SocketAddr {
     let server = bigtable::server().add_routes(routes);
     tokio::spawn(server.serve_with_incoming(bigtable::incoming(listener)));
     address
+}
+
+/// Serves `store` to a caller that the server names, or to an unknown one; clients of it.
+pub(crate) async fn connect_as<S: Store>(store: Arc<S>, caller: Option<CallerHandle>) -> Clients {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let routes = bigtable::routes_for(store, bigtable::KnownNames::All, bigtable::Callers::Named);
+    let name = InterceptorLayer::new(move |mut request: tonic::Request<()>| {
+        if let Some(caller) = &caller {
+            request.extensions_mut().insert(caller.clone());
+        }
+        Ok(request)
+    });
+    let server = bigtable::server().layer(name).add_routes(routes);
+    tokio::spawn(server.serve_with_incoming(bigtable::incoming(listener)));
+    clients_of(address).await
 }
 
 /// Calls the method at `path` with the bytes of a message, by HTTP/2 and nothing else; returns how it
@@ -86,7 +103,10 @@ pub(crate) async fn connect<S: Store>(store: Arc<S>) -> Clients {
 
 /// Serves `routes` until the test's runtime ends; clients of them.
 pub(crate) async fn connect_to(routes: Routes) -> Clients {
-    let address = serve_routes(routes).await;
+    clients_of(serve_routes(routes).await).await
+}
+
+async fn clients_of(address: SocketAddr) -> Clients {
     let channel =
         Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
     let message_max = 300 << 20;

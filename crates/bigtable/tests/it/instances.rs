@@ -16,7 +16,7 @@ const MADE: &str = "projects/p/instances/made-here";
 
 async fn serve(dir: &Path, known: KnownNames) -> (Engine, Clients) {
     let (engine, store) = open(dir);
-    (engine, connect_to(bigtable::routes_for(store, known)).await)
+    (engine, connect_to(bigtable::routes_for(store, known, bigtable::Callers::Anybody)).await)
 }
 
 /// Runs `act` with clients of a strict server, which then ends.

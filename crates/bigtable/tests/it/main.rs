@@ -3,6 +3,7 @@
 
 mod admin;
 mod assemble;
+mod authorize;
 mod changes;
 mod filters;
 mod fuzz;

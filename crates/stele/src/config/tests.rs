@@ -7,6 +7,31 @@ struct Line {
     args: ServeArgs,
 }
 
+#[test]
+fn tls_needs_both_files_and_opens_the_server_only_with_authentication() {
+    let resolved = |flags: &[&str]| Config::resolve(settings(flags));
+    let reach = |flags: &[&str]| resolved(flags).unwrap().reach;
+    assert_eq!(reach(&[]), Reach::Loopback);
+    assert_eq!(reach(&["--insecure-listen"]), Reach::Anywhere);
+    let tls = ["--tls-cert=c", "--tls-key=k"];
+    assert_eq!(reach(&tls), Reach::Loopback, "encrypted, but for everyone");
+    assert_eq!(reach(&["--tls-cert=c", "--tls-key=k", "--tls-client-ca=a"]), Reach::Anywhere);
+    assert_eq!(reach(&["--tls-cert=c", "--tls-key=k", "--identities=i"]), Reach::Anywhere);
+    assert_eq!(reach(&["--identities=i"]), Reach::Loopback, "tokens in plaintext");
+    for flag in ["--policy=p", "--audit-log=a"] {
+        let error = resolved(&[flag]).unwrap_err().to_string();
+        assert!(error.contains("needs clients that are known"), "{error}");
+    }
+    for (flag, missing) in [
+        ("--tls-cert=c", "tls_key"),
+        ("--tls-key=k", "tls_cert"),
+        ("--tls-client-ca=a", "tls_cert"),
+    ] {
+        let error = resolved(&[flag]).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{missing} is not set")), "{error}");
+    }
+}
+
 fn settings(flags: &[&str]) -> Settings {
     Line::parse_from(["serve"].iter().chain(flags)).args.settings
 }
@@ -19,8 +44,15 @@ fn documented_defaults_are_the_real_ones() {
         ("bigtable_listen", config.bigtable_listen),
         ("http_listen", config.http_listen),
         ("http_hosts", "none".into()),
-        ("insecure_listen", config.insecure_listen.to_string()),
         ("strict_instances", config.strict_instances.to_string()),
+        ("insecure_listen", "false".into()),
+        ("tls_cert", "none".into()),
+        ("tls_key", "none".into()),
+        ("tls_client_ca", "none".into()),
+        ("identities", "none".into()),
+        ("policy", "none".into()),
+        ("checkpoint_dir", "data-dir".into()),
+        ("audit_log", "the log".into()),
         ("durability", "sync".into()),
         ("drain_seconds", config.drain.as_secs().to_string()),
         ("log_format", "text".into()),

@@ -1,6 +1,7 @@
 //! The command lines of `checkpoint`, `clone`, `backup` and `restore`.
 
 use crate::config::ConfigError;
+use crate::connect::ConnectArgs;
 use crate::size::ByteSize;
 use backup::{BackupId, Destination, Missing, PlainHttp, S3Options};
 use clap::{Args, Subcommand};
@@ -9,13 +10,16 @@ use std::path::PathBuf;
 /// Arguments of `checkpoint`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckpointArgs {
-    /// Data directory of a stopped server, or HTTP address (http://HOST:PORT) of a running server
-    /// on this machine.
+    /// Data directory of a stopped server, or HTTP address (http://HOST:PORT, with TLS
+    /// https://HOST:PORT) of a running server on this machine.
     #[arg(value_name = "DIR|SERVER")]
     pub(super) source: String,
-    /// New or empty directory on the same file system.
+    /// New or empty directory on the same file system. A running server makes checkpoints below
+    /// its option checkpoint-dir only.
     #[arg(value_name = "NEW")]
     pub(super) into: PathBuf,
+    #[command(flatten)]
+    pub(super) connect: ConnectArgs,
 }
 
 /// Arguments of `clone`.
@@ -71,6 +75,8 @@ pub(crate) struct BackupArgs {
     // another group was given.
     #[command(flatten)]
     pub(super) store: StoreArgs,
+    #[command(flatten)]
+    pub(super) connect: ConnectArgs,
 }
 
 /// Subcommands that manage existing backups.
@@ -93,8 +99,8 @@ pub(crate) enum BackupCommand {
 /// Arguments of `backup` itself.
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    /// Data directory of a stopped server, or HTTP address (http://HOST:PORT) of a running server
-    /// on this machine.
+    /// Data directory of a stopped server, or HTTP address (http://HOST:PORT, with TLS
+    /// https://HOST:PORT) of a running server on this machine.
     #[arg(value_name = "DIR|SERVER")]
     pub(super) source: String,
     /// Destination: a directory, file:///DIR or s3://BUCKET/PREFIX. Each store needs its own.

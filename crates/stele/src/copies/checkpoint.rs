@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// Makes a checkpoint of a store, running or not.
 pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<ExitCode> {
     let into = std::path::absolute(&args.into)?;
-    match Server::of(&args.source) {
+    match Server::of(&args.source, &args.connect)? {
         Some(server) => {
             let wanted = Wanted::Into(into.clone());
             super::run(async move { server.checkpoint(&wanted).await })?;

@@ -9,6 +9,7 @@ use super::place::{self, Left, Note, Place, left_over};
 use super::server::Server;
 use super::{checkpoint, progress};
 use crate::config::ConfigError;
+use crate::connect::ConnectArgs;
 use crate::serve::checkpoint::Wanted;
 use anyhow::{Context, Result};
 use backup::{BackupId, Created, Destination, Meter, Missing, Source};
@@ -25,9 +26,13 @@ enum Store {
     Closed,
 }
 
-pub(super) fn create(args: &CreateArgs, destination: &StoreArgs) -> Result<ExitCode> {
+pub(super) fn create(
+    args: &CreateArgs,
+    connect: &ConnectArgs,
+    destination: &StoreArgs,
+) -> Result<ExitCode> {
     let created = super::run(async {
-        let (store, data_dir) = find(&args.source).await?;
+        let (store, data_dir) = find(&args.source, connect).await?;
         let to = destination.open(&args.to, Missing::Create)?;
         let env = Env::real(1);
         let place = match resumed(args, &env, &to, &data_dir).await? {
@@ -52,8 +57,8 @@ pub(super) fn create(args: &CreateArgs, destination: &StoreArgs) -> Result<ExitC
 }
 
 /// The store that `source` names, and its directory.
-async fn find(source: &str) -> Result<(Store, DataDir)> {
-    let Some(server) = Server::of(source) else {
+async fn find(source: &str, connect: &ConnectArgs) -> Result<(Store, DataDir)> {
+    let Some(server) = Server::of(source, connect)? else {
         return Ok((Store::Closed, DataDir::closed(std::path::absolute(source)?)?));
     };
     let data_dir = server.data_dir().await?.data_dir;

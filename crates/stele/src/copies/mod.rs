@@ -29,7 +29,7 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<ExitCode> {
         (Some(BackupCommand::List(args)), _) => manage::list(args),
         (Some(BackupCommand::Verify(args)), _) => manage::verify(args),
         (Some(BackupCommand::Delete(args)), _) => manage::delete(args),
-        (None, Some(create)) => create::create(create, &args.store),
+        (None, Some(create)) => create::create(create, &args.connect, &args.store),
         (None, None) => {
             Err(ConfigError("pass a source, and a destination with --to".into()).into())
         }

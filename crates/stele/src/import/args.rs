@@ -1,6 +1,7 @@
 //! The options of `import`.
 
 use super::source::SourceArgs;
+use crate::connect::ConnectArgs;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ pub(crate) struct ImportArgs {
     #[arg(long)]
     pub(super) create_table: bool,
 
-    /// Server to write to.
+    /// Server to write to; with TLS, https://HOST:PORT.
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -59,6 +60,9 @@ pub(crate) struct ImportArgs {
     /// garbage collection removed them. Rows already imported are not written again.
     #[arg(long, conflicts_with = "restart")]
     pub(super) assume_written: bool,
+
+    #[command(flatten)]
+    pub(super) connect: ConnectArgs,
 }
 
 impl ImportArgs {

@@ -1,17 +1,23 @@
 //! Rows through the Bigtable service of a running server.
 
 use super::target::{Failure, Target};
+use crate::connect::Server;
 use anyhow::{Context, Result};
 use async_trait::async_trait;
 use bytes::Bytes;
 use engine::Timestamp;
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
+use hyper_util::rt::TokioIo;
 use std::collections::BTreeMap;
 use table::mutate::WriteTime;
 use table::{RowMutation, RowMutations, TableName};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Status};
+use tonic::{Code, Request, Status};
+use tower::service_fn;
 
 use admin::bigtable_table_admin_client::BigtableTableAdminClient;
 use admin::modify_column_families_request::{Modification, modification::Mod};
@@ -23,23 +29,49 @@ use data::row_filter::Filter;
 
 /// A connection to a server.
 pub(crate) struct Remote {
-    channel: Channel,
+    channel: InterceptedService<Channel, Authorize>,
     table: TableName,
 }
 
+/// Adds the token to each request.
+#[derive(Clone)]
+struct Authorize(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Authorize {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
 impl Remote {
-    /// Connects to `address` (`HOST:PORT`).
-    pub(crate) async fn connect(address: &str, table: TableName) -> Result<Self> {
+    /// Connects to a running server.
+    pub(crate) async fn connect(server: Server, table: TableName) -> Result<Self> {
+        let address = server.address.clone();
+        let scheme = if server.is_secured() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("http://{address}"))
-            .with_context(|| format!("{address:?} is not HOST:PORT"))?;
-        let channel = endpoint.connect().await.with_context(|| {
+            .with_context(|| format!("{address:?} is not HOST:PORT"))?
+            .origin(
+                format!("{scheme}://{address}")
+                    .parse()
+                    .with_context(|| format!("{address:?} is not HOST:PORT"))?,
+            );
+        let mut token = server.authorization().cloned();
+        token.iter_mut().for_each(|token| token.set_sensitive(true));
+        let open = service_fn(move |_| {
+            let server = server.clone();
+            async move { server.open().await.map(TokioIo::new) }
+        });
+        let channel = endpoint.connect_with_connector(open).await.with_context(|| {
             format!(
                 "no server responds at {address}; start one with `stele serve`, pass another \
                  address with --endpoint, or import into the data directory of a stopped server \
                  with --data-dir"
             )
         })?;
-        Ok(Self { channel, table })
+        Ok(Self { channel: InterceptedService::new(channel, Authorize(token)), table })
     }
 
     fn parent(&self) -> &str {

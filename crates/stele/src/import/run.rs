@@ -47,7 +47,10 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
     let runtime = Runtime::new().context("could not start threads")?;
     let target: Arc<dyn Target> = match &args.data_dir {
         Some(dir) => Arc::new(Direct::open(dir, source.table()?)?),
-        None => Arc::new(runtime.block_on(Remote::connect(&args.endpoint, source.table()?))?),
+        None => {
+            let server = args.connect.server(&args.endpoint, "h2")?;
+            Arc::new(runtime.block_on(Remote::connect(server, source.table()?))?)
+        }
     };
     if args.create_table {
         let families: Vec<String> = mapping.families().into_iter().map(Into::into).collect();

@@ -22,14 +22,15 @@ use axum::routing::get;
 use backup::BackupId;
 use engine::Engine;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// Request for a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Wanted {
-    /// One in this directory, which is absolute, new or empty.
+    /// One in this directory, which is absolute, new or empty, and below the option
+    /// `checkpoint_dir`.
     Into(PathBuf),
     /// One for the backup of this id, in its place in the data directory.
     ForBackup(String),
@@ -67,7 +68,9 @@ async fn make(server: &Server, headers: &HeaderMap, body: &[u8]) -> Result<Made,
     let wanted = serde_json::from_slice(body);
     let wanted = wanted.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
     let data_dir = engine.dir().to_owned();
-    let into = directory(&wanted, &data_dir).map_err(|text| (StatusCode::BAD_REQUEST, text))?;
+    let wide = server.checkpoint_dir().unwrap_or(&data_dir);
+    let into = directory(&wanted, &data_dir, wide);
+    let into = into.map_err(|text| (StatusCode::BAD_REQUEST, text))?;
     let made = into.clone();
     let done = tokio::task::spawn_blocking(move || {
         engine.store_id()?;
@@ -86,17 +89,45 @@ async fn make(server: &Server, headers: &HeaderMap, body: &[u8]) -> Result<Made,
     Ok(Made { data_dir, checkpoint: Some(into) })
 }
 
-/// Returns the directory for the checkpoint.
-fn directory(wanted: &Wanted, data_dir: &Path) -> Result<PathBuf, String> {
+/// Returns the directory for the checkpoint, which lies in `confines` if the client chose it.
+fn directory(wanted: &Wanted, data_dir: &Path, confines: &Path) -> Result<PathBuf, String> {
     match wanted {
-        Wanted::Into(dir) if dir.is_absolute() => Ok(dir.clone()),
-        Wanted::Into(dir) => Err(format!("{} is not an absolute path", dir.display())),
+        Wanted::Into(dir) if !dir.is_absolute() => {
+            Err(format!("{} is not an absolute path", dir.display()))
+        }
+        Wanted::Into(dir) => confined(dir, confines),
         Wanted::ForBackup(id) => {
             let id: BackupId = id.parse()?;
             let dir = std::path::absolute(data_dir).map_err(|error| error.to_string())?;
             Ok(place::directory(&dir, &id))
         }
     }
+}
+
+/// Returns `dir` without links in it, if it lies in `confines`, whatever links its path has.
+fn confined(dir: &Path, confines: &Path) -> Result<PathBuf, String> {
+    let refused = || {
+        format!(
+            "{} is not below {}, where this server may make checkpoints (option checkpoint_dir)",
+            dir.display(),
+            confines.display()
+        )
+    };
+    if dir.components().any(|part| part == Component::ParentDir) {
+        return Err(refused());
+    }
+    let confines =
+        confines.canonicalize().map_err(|error| format!("{}: {error}", confines.display()))?;
+    // A link that leads nowhere is there too, and would be followed.
+    let is_there = |path: &&Path| path.symlink_metadata().is_ok();
+    let there = dir.ancestors().find(is_there).ok_or_else(refused)?;
+    let real = there.canonicalize().map_err(|_| refused())?;
+    let rest = dir.strip_prefix(there).map_err(|_| refused())?;
+    let whole = if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+    if whole == confines || !whole.starts_with(&confines) {
+        return Err(refused());
+    }
+    Ok(whole)
 }
 
 fn engine<'a>(server: &'a Server, headers: &HeaderMap) -> Result<&'a Engine, Refusal> {
@@ -119,5 +150,50 @@ fn respond(answer: Result<Made, Refusal>) -> Response {
         Ok(Ok(text)) => (StatusCode::OK, text).into_response(),
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         Err(refusal) => refusal.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn no_path_and_no_link_leads_out_of_the_confines() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (inside, outside) = (root.join("in"), root.join("out"));
+        for dir in [&inside, &outside, &inside.join("sub")] {
+            std::fs::create_dir(dir).unwrap();
+        }
+        symlink(&outside, inside.join("link")).unwrap();
+        symlink(root.join("gone"), inside.join("dangling")).unwrap();
+        symlink(inside.join("sub"), inside.join("back")).unwrap();
+        symlink(&inside, root.join("alias")).unwrap();
+        let ask = |path: &str| confined(&root.join(path), &inside).ok();
+        for (path, want) in [
+            ("in/new", Some("in/new")),
+            ("in/new/deep", Some("in/new/deep")),
+            ("in/sub", Some("in/sub")),
+            ("in/back/new", Some("in/sub/new")),
+            ("alias/new", Some("in/new")),
+            ("in", None),
+            ("out", None),
+            ("out/new", None),
+            ("in2", None),
+            ("in/../out", None),
+            ("in/sub/../new", None),
+            ("in/link", None),
+            ("in/link/new", None),
+            ("in/dangling", None),
+            ("in/dangling/new", None),
+            ("/", None),
+        ] {
+            assert_eq!(ask(path), want.map(|want| root.join(want)), "{path}");
+        }
+        let refusal = confined(&outside, &inside).unwrap_err();
+        assert!(refusal.contains("checkpoint_dir"), "{refusal}");
+        let relative = directory(&Wanted::Into("in/new".into()), &inside, &inside);
+        assert!(relative.is_err());
     }
 }

@@ -3,7 +3,10 @@
 //! (`checkpoint`) ask. All but the first two are only for those who call the server by its own name
 //! (`host`).
 
+use super::connections::{Connection, Peer};
 use super::host::{self, Hosts};
+use super::security::gate::Gate;
+use super::security::http as gate;
 use super::state::{Phase, State};
 use axum::Router;
 use axum::extract;
@@ -12,28 +15,66 @@ use axum::http::header::CONTENT_TYPE;
 use axum::middleware;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use axum::serve::IncomingStream;
 use engine::HistogramReading;
 use std::fmt::Write;
 use std::sync::Arc;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
-/// Serves `listener` until `stopped` closes.
+/// The connections of the HTTP side, as the server of HTTP takes them.
+pub(crate) struct Connections(pub(crate) mpsc::Receiver<Connection>);
+
+impl extract::connect_info::Connected<IncomingStream<'_, Connections>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Connections>) -> Self {
+        stream.remote_addr().clone()
+    }
+}
+
+impl axum::serve::Listener for Connections {
+    type Io = Connection;
+    type Addr = Peer;
+
+    async fn accept(&mut self) -> (Connection, Peer) {
+        match self.0.recv().await {
+            Some(connection) => {
+                let peer = connection.peer().clone();
+                (connection, peer)
+            }
+            // Nothing accepts any more, so nothing will come.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Peer> {
+        Ok(Peer::default())
+    }
+}
+
+/// Callers of all but the probes.
+pub(crate) struct Admitted {
+    /// Names by which they may call the server.
+    pub(crate) hosts: Hosts,
+    /// Gate that they have to pass.
+    pub(crate) gate: Option<Arc<Gate>>,
+}
+
+/// Serves `connections` until `stopped` closes.
 pub(crate) async fn serve(
-    listener: TcpListener,
+    connections: Connections,
     state: Arc<State>,
-    hosts: Hosts,
+    admitted: Admitted,
     mut stopped: watch::Receiver<()>,
 ) -> std::io::Result<()> {
     let router = Router::new()
         .route("/metrics", get(metrics))
         .merge(super::admin::routes())
         .merge(super::checkpoint::routes())
-        .layer(middleware::from_fn_with_state(hosts, host::check))
+        .layer(middleware::from_fn_with_state(admitted.gate, gate::check))
+        .layer(middleware::from_fn_with_state(admitted.hosts, host::check))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .with_state(state);
-    axum::serve(listener, router)
+    axum::serve(connections, router.into_make_service_with_connect_info::<Peer>())
         .with_graceful_shutdown(async move {
             let _ = stopped.changed().await;
         })
@@ -57,7 +98,7 @@ async fn metrics(extract::State(state): extract::State<Arc<State>>) -> impl Into
 
 /// All metrics in Prometheus text form, version 0.0.4.
 fn render(state: &State) -> prometheus::Result<String> {
-    let mut text = state.requests().render()?;
+    let mut text = state.requests().render()? + &state.security().render()?;
     let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
     family(&mut text, "stele_build_info", "Constant 1, labelled with the version.", &version, 1);
     let uptime = state.uptime().as_secs();

@@ -10,10 +10,12 @@
 
 pub(crate) mod admin;
 pub(crate) mod checkpoint;
+mod connections;
 mod host;
 mod http;
 mod listen;
 mod observe;
+mod security;
 mod signals;
 mod state;
 
@@ -22,8 +24,12 @@ use crate::logging;
 use anyhow::{Context, anyhow};
 use base::env::SystemClock;
 use base::rss_monitor::RssMonitor;
+use connections::{Connection, Front, Limits, accept};
 use engine::Engine;
 use observe::Observe;
+use security::Guard;
+use security::authenticate::Authenticate;
+use security::gate::Gate;
 use signals::Signals;
 use state::{Phase, State};
 use std::io::Write;
@@ -32,9 +38,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use table::Local;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
@@ -64,15 +71,21 @@ pub(crate) fn run(args: &ServeArgs, ignored: &[String]) -> anyhow::Result<ExitCo
 
 async fn serve(config: &Config) -> anyhow::Result<()> {
     let mut signals = Signals::catch().context("could not install signal handlers")?;
-    let bigtable =
-        listen::bind("bigtable_listen", &config.bigtable_listen, config.insecure_listen).await?;
-    let http = listen::bind("http_listen", &config.http_listen, config.insecure_listen).await?;
+    let hangups = signals::hangups().context("could not install signal handlers")?;
+    let state = Arc::new(State::new(config.checkpoint_dir.clone()));
+    let guard = Guard::load(&config.security, hangups, state.security())?;
+    let bigtable = listen::bind("bigtable_listen", &config.bigtable_listen, config.reach).await?;
+    let http = listen::bind("http_listen", &config.http_listen, config.reach).await?;
     let addresses = Addresses { bigtable: bigtable.local_addr()?, http: http.local_addr()? };
+    let accept = |listener, front| {
+        accept(listener, front, guard.tls.clone(), state.security(), Limits::default())
+    };
 
-    let state = Arc::new(State::new());
     let (stop, stopped) = watch::channel(());
     let hosts = config.http_hosts.clone().into();
-    let http = tokio::spawn(http::serve(http, Arc::clone(&state), hosts, stopped.clone()));
+    let http = http::Connections(accept(http, Front::Http));
+    let admitted = http::Admitted { hosts, gate: guard.gate.clone() };
+    let http = tokio::spawn(http::serve(http, Arc::clone(&state), admitted, stopped.clone()));
 
     let memory = || base::memory::process_bytes().unwrap_or_default();
     let before = memory();
@@ -92,8 +105,13 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
         true => bigtable::KnownNames::Created,
         false => bigtable::KnownNames::All,
     };
-    let routes = bigtable::routes_for(Arc::clone(&store), known);
-    let mut grpc = tokio::spawn(grpc(bigtable, routes, Arc::clone(&state), draining));
+    let callers = match guard.gate {
+        Some(_) => bigtable::Callers::Named,
+        None => bigtable::Callers::Anybody,
+    };
+    let routes = bigtable::routes_for(Arc::clone(&store), known, callers);
+    let bigtable = accept(bigtable, Front::Bigtable);
+    let mut grpc = tokio::spawn(grpc(bigtable, routes, Arc::clone(&state), guard.gate, draining));
     state.set_phase(Phase::Serving);
     announce(config, &addresses).context("could not write to standard output")?;
 
@@ -138,20 +156,23 @@ async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<Local>)> {
     Ok((engine, Arc::new(store)))
 }
 
-/// Serves `routes` on `listener` until `draining` closes and the requests in flight are done.
+/// Serves `routes` on `connections` until `draining` closes and the requests in flight are done.
 async fn grpc(
-    listener: TcpListener,
+    connections: mpsc::Receiver<Connection>,
     routes: Routes,
     state: Arc<State>,
+    gate: Option<Arc<Gate>>,
     mut draining: watch::Receiver<()>,
 ) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
     set_health(&health, ServingStatus::Serving).await;
+    let incoming = ReceiverStream::new(connections).map(Ok::<_, std::io::Error>);
     bigtable::server()
         .layer(Observe::new(state.requests().clone()))
+        .layer(Authenticate(gate))
         .add_routes(routes)
         .add_service(health_service)
-        .serve_with_incoming_shutdown(bigtable::incoming(listener), async move {
+        .serve_with_incoming_shutdown(incoming, async move {
             let _ = draining.changed().await;
             set_health(&health, ServingStatus::NotServing).await;
         })
@@ -196,14 +217,20 @@ fn announce(config: &Config, addresses: &Addresses) -> std::io::Result<()> {
         config.data_dir.display(),
         describe_durability(config.engine.durability)
     )?;
-    writeln!(out, "  Bigtable  {}", addresses.bigtable)?;
-    writeln!(out, "  HTTP      http://{}  (/healthz /readyz /metrics)", addresses.http)?;
+    let secured = config.security.tls.is_some();
+    let (inside, scheme) = if secured { ("  (TLS)", "https") } else { ("", "http") };
+    writeln!(out, "  Bigtable  {}{inside}", addresses.bigtable)?;
+    writeln!(out, "  HTTP      {scheme}://{}  (/healthz /readyz /metrics)", addresses.http)?;
     let names = match config.strict_instances {
         true => "with the names of created instances",
         false => "with any project and instance name",
     };
-    writeln!(out, "Any Bigtable client connects, {names}, after")?;
-    writeln!(out, "  export BIGTABLE_EMULATOR_HOST={}", addresses.bigtable)?;
+    if secured {
+        writeln!(out, "Bigtable clients connect by TLS, {names}")?;
+    } else {
+        writeln!(out, "Any Bigtable client connects, {names}, after")?;
+        writeln!(out, "  export BIGTABLE_EMULATOR_HOST={}", addresses.bigtable)?;
+    }
     out.flush()
 }
 

@@ -90,7 +90,8 @@ impl Drop for InFlight {
     }
 }
 
-fn code_name(code: Code) -> &'static str {
+/// Returns the name of a code as gRPC writes it.
+pub(crate) fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => CANCELLED,

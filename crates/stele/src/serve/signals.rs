@@ -1,8 +1,9 @@
-//! SIGTERM and SIGINT as something to wait for.
+//! SIGTERM, SIGINT and SIGHUP as something to wait for.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 
-/// Both signals; from `catch` on neither ends the process by itself.
+/// The signals that stop the server; from `catch` on neither ends the process by itself.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -24,4 +25,16 @@ impl Signals {
             _ = self.interrupt.recv() => {}
         }
     }
+}
+
+/// Counts SIGHUP from now on, which no longer ends the process.
+pub(crate) fn hangups() -> std::io::Result<watch::Receiver<u64>> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let (count, hangups) = watch::channel(0);
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            count.send_modify(|count| *count += 1);
+        }
+    });
+    Ok(hangups)
 }

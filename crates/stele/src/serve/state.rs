@@ -2,8 +2,10 @@
 //! request counters.
 
 use super::observe::Requests;
+use super::security::metrics::SecurityMetrics;
 use base::env::{Clock, SystemClock};
 use engine::Engine;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -25,17 +27,21 @@ pub(crate) struct State {
     /// A `Phase`; guards nothing else, so relaxed order is enough.
     phase: AtomicU8,
     engine: OnceLock<Engine>,
+    checkpoint_dir: Option<PathBuf>,
     requests: Requests,
+    security: SecurityMetrics,
     started: Duration,
 }
 
 impl State {
     /// The state of a server that has just started.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(checkpoint_dir: Option<PathBuf>) -> Self {
         Self {
             phase: AtomicU8::new(Phase::Recovering as u8),
             engine: OnceLock::new(),
+            checkpoint_dir,
             requests: Requests::new(),
+            security: SecurityMetrics::new(),
             started: SystemClock.monotonic(),
         }
     }
@@ -62,8 +68,17 @@ impl State {
         self.engine.get()
     }
 
+    /// Directory below which clients may have checkpoints made; nothing for the data directory.
+    pub(crate) fn checkpoint_dir(&self) -> Option<&Path> {
+        self.checkpoint_dir.as_deref()
+    }
+
     pub(crate) fn requests(&self) -> &Requests {
         &self.requests
+    }
+
+    pub(crate) fn security(&self) -> &SecurityMetrics {
+        &self.security
     }
 
     /// Time since the server started.

@@ -59,7 +59,8 @@ fn files(dir: &Path) -> Vec<(PathBuf, u64)> {
 #[test]
 fn a_server_is_backed_up_while_it_is_written_to_and_comes_back() {
     let root = tempfile::tempdir().unwrap();
-    let server = Server::start(&root.path().join("data"), &SMALL);
+    let within = format!("--checkpoint-dir={}", text(root.path()));
+    let server = Server::start(&root.path().join("data"), &[&SMALL[..], &[&within]].concat());
     succeed(import(&server, root.path(), 0..3000).output().unwrap());
     let http = format!("http://{}", server.http());
     let (to, copy) = (root.path().join("backups"), root.path().join("copy"));
@@ -179,7 +180,14 @@ fn a_server_makes_no_checkpoint_for_a_web_page_or_outside_of_what_was_said() {
     let (status, _) = server.get("/admin/checkpoint");
     assert_eq!(status, 403, "a request without the header");
     let http = format!("http://{}", server.http());
-    let taken = run(&["checkpoint", &http, text(root.path())]);
+    let outside = run(&["checkpoint", &http, text(&root.path().join("x"))]);
+    assert_eq!(outside.status.code(), Some(1));
+    assert!(stderr(&outside).contains("checkpoint_dir"), "{}", stderr(&outside));
+    assert!(!root.path().join("x").exists());
+    let full = root.path().join("data/full");
+    std::fs::create_dir(&full).unwrap();
+    std::fs::write(full.join("file"), "").unwrap();
+    let taken = run(&["checkpoint", &http, text(&full)]);
     assert_eq!(taken.status.code(), Some(1));
     assert!(stderr(&taken).contains("not empty"), "{}", stderr(&taken));
     let nobody = run(&["checkpoint", "http://127.0.0.1:1", text(&root.path().join("x"))]);

@@ -16,4 +16,6 @@ mod kill9;
 mod lifecycle;
 mod load;
 mod rows;
+mod security;
 mod server;
+mod tls;

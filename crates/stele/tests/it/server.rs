@@ -53,12 +53,16 @@ impl Server {
         self.child = Some(child);
         let mut lines = BufReader::new(out).lines().map_while(Result::ok);
         let bigtable = lines.by_ref().find_map(|line| after(&line, "  Bigtable  "));
-        let http = lines.by_ref().find_map(|line| after(&line, "  HTTP      http://"));
+        let http = lines.by_ref().find_map(|line| {
+            after(&line, "  HTTP      http://").or_else(|| after(&line, "  HTTP      https://"))
+        });
         let (Some(bigtable), Some(http)) = (bigtable, http) else {
             panic!("the server did not start:\n{}", self.stderr());
         };
         (self.bigtable, self.http) = (bigtable, http);
-        let last = lines.find(|line| line.contains("export BIGTABLE_EMULATOR_HOST="));
+        let last = lines.find(|line| {
+            line.contains("export BIGTABLE_EMULATOR_HOST=") || line.contains("connect by TLS")
+        });
         assert!(last.is_some(), "the server did not say how to connect");
     }
 

@@ -10,6 +10,7 @@ mod profile;
 
 use crate::admin::directory::Directory;
 use crate::admin::operations::Operations;
+use crate::admin::policies;
 use crate::api::admin::{
     AppProfile, Cluster, CreateAppProfileRequest, CreateClusterRequest, CreateInstanceRequest,
     DeleteAppProfileRequest, DeleteClusterRequest, DeleteInstanceRequest, GetAppProfileRequest,
@@ -18,6 +19,7 @@ use crate::api::admin::{
     ListInstancesResponse, PartialUpdateClusterRequest, PartialUpdateInstanceRequest,
     UpdateAppProfileRequest,
 };
+use crate::api::iam;
 use crate::api::longrunning::Operation;
 use crate::api::server::bigtable_instance_admin_server;
 use crate::call::status;
@@ -143,5 +145,19 @@ impl bigtable_instance_admin_server::BigtableInstanceAdmin for InstanceAdminServ
 
     async fn delete_app_profile(&self, request: Request<DeleteAppProfileRequest>) -> Answer<()> {
         answer(self.delete_profile(request.into_inner()).await)
+    }
+
+    async fn get_iam_policy(
+        &self,
+        request: Request<iam::GetIamPolicyRequest>,
+    ) -> Answer<iam::Policy> {
+        policies::get(&request)
+    }
+
+    async fn test_iam_permissions(
+        &self,
+        request: Request<iam::TestIamPermissionsRequest>,
+    ) -> Answer<iam::TestIamPermissionsResponse> {
+        policies::test(request)
     }
 }

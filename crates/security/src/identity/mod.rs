@@ -1,0 +1,135 @@
+//! Identities: who a caller is, by the token that comes with a request.
+//!
+//! `file.rs` reads the file of identities, `jwt.rs` verifies signed tokens, `keys.rs` takes their keys
+//! apart, and `create.rs` makes tokens and key files.
+//!
+//! Invariants:
+//! 1. A token is compared and remembered by its hash only. No message and no log holds a token.
+//! 2. A file of identities has its own memory of verified tokens, so that a token that a new file does
+//!    not know is refused at once.
+//! 3. Only verified tokens are remembered, [`REMEMBERED_MAX`] at most, none longer than it is valid.
+
+mod create;
+mod file;
+mod jwt;
+mod keys;
+
+pub use create::{KeyFile, create_service_account, create_token};
+
+use crate::Result;
+use file::Content;
+use parking_lot::Mutex;
+use ring::digest::{SHA256, digest};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+
+/// Longest token that is looked at.
+const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// Verified tokens that are remembered.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// SHA-256 of a whole token.
+type TokenHash = [u8; 32];
+
+/// Reason for which a token is refused. It tells nothing of the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// No token of the file, and not a signed one.
+    Unknown,
+    /// A signed token that cannot be read, or is too long.
+    Malformed,
+    /// No registered identity has such a key.
+    UnknownKey,
+    /// The signature is not that of the key.
+    Signature,
+    /// The time of the token is over.
+    Expired,
+    /// The token is not valid yet, or for longer than an hour if its holder signed it.
+    Time,
+    /// The token is for another server.
+    Audience,
+}
+
+/// Everybody who may call, as one file says.
+#[derive(Debug)]
+pub struct Identities {
+    content: Content,
+    remembered: Mutex<HashMap<TokenHash, Remembered>>,
+}
+
+#[derive(Debug, Clone)]
+struct Remembered {
+    name: Arc<str>,
+    /// Second since 1970 from which on the token is refused.
+    ends_at: i64,
+}
+
+impl Identities {
+    /// Reads the file of identities, and the files that it names.
+    pub fn load(path: &Path) -> Result<Self> {
+        let content = file::load(path)?;
+        Ok(Self { content, remembered: Mutex::new(HashMap::new()) })
+    }
+
+    /// Returns every file that was read.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.content.files
+    }
+
+    /// Returns the name of the holder of `token` at the second `now` since 1970: `token:NAME`,
+    /// `serviceAccount:EMAIL` or `jwt:ISSUER/SUBJECT`.
+    pub fn identify(&self, token: &str, now: i64) -> std::result::Result<Arc<str>, Refusal> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(Refusal::Malformed);
+        }
+        let hash = hash(token.as_bytes());
+        if let Some(known) = self.remembered.lock().get(&hash)
+            && now < known.ends_at
+        {
+            return Ok(Arc::clone(&known.name));
+        }
+        if let Some(name) = self.static_token(&hash) {
+            return Ok(name);
+        }
+        if !token.contains('.') {
+            return Err(Refusal::Unknown);
+        }
+        let verified = jwt::verify(&self.content, token, now)?;
+        let name: Arc<str> = verified.name.into();
+        self.remember(hash, Remembered { name: Arc::clone(&name), ends_at: verified.ends_at }, now);
+        Ok(name)
+    }
+
+    /// Compares a hash with the hash of every static token, in a time that does not depend on them.
+    fn static_token(&self, hash: &TokenHash) -> Option<Arc<str>> {
+        let mut found = None;
+        for (known, name) in &self.content.tokens {
+            if bool::from(known.ct_eq(hash)) {
+                found = Some(Arc::clone(name));
+            }
+        }
+        found
+    }
+
+    fn remember(&self, hash: TokenHash, token: Remembered, now: i64) {
+        let mut remembered = self.remembered.lock();
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.retain(|_, token| now < token.ends_at);
+        }
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.clear();
+        }
+        remembered.insert(hash, token);
+    }
+}
+
+fn hash(token: &[u8]) -> TokenHash {
+    let mut hash = TokenHash::default();
+    hash.copy_from_slice(digest(&SHA256, token).as_ref());
+    hash
+}
+
+#[cfg(test)]
+mod tests;

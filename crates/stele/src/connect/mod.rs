@@ -1,0 +1,115 @@
+//! Connections of commands to a running server: plain or by TLS, with a certificate or a token.
+
+mod http;
+
+use crate::config::ConfigError;
+use anyhow::{Context, Result};
+use clap::Args;
+use rustls::ClientConfig;
+use security::tls::{ClientFiles, server_name};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tonic::metadata::{Ascii, MetadataValue};
+
+/// Options of all commands that talk to a server.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Connection to a server")]
+pub(crate) struct ConnectArgs {
+    /// CAs in PEM that the server's certificate is checked with. The address must then begin with
+    /// https://. [default: the CAs of the operating system]
+    #[arg(long, global = true, env = "STELE_SERVER_CA", value_name = "FILE")]
+    server_ca: Option<PathBuf>,
+
+    /// Certificate in PEM to show to the server.
+    #[arg(long, global = true, env = "STELE_CLIENT_CERT", value_name = "FILE")]
+    client_cert: Option<PathBuf>,
+
+    /// Private key of client-cert in PEM.
+    #[arg(long, global = true, env = "STELE_CLIENT_KEY", value_name = "FILE")]
+    client_key: Option<PathBuf>,
+
+    /// File with the token to send to the server.
+    #[arg(long, global = true, env = "STELE_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+/// A server, and how to reach it.
+#[derive(Clone)]
+pub(crate) struct Server {
+    /// Address of the server, `HOST:PORT`.
+    pub(crate) address: String,
+    tls: Option<Arc<ClientConfig>>,
+    authorization: Option<MetadataValue<Ascii>>,
+}
+
+/// A stream to a server.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+impl ConnectArgs {
+    /// Returns the server at `address`: `https://HOST:PORT`, `http://HOST:PORT` or `HOST:PORT`.
+    /// `protocol` is what is spoken inside of TLS.
+    pub(crate) fn server(&self, address: &str, protocol: &str) -> Result<Server> {
+        let secured = address.strip_prefix("https://");
+        let bare = secured.or_else(|| address.strip_prefix("http://")).unwrap_or(address);
+        let files = self.files()?;
+        if secured.is_none() && files != ClientFiles::default() {
+            return Err(ConfigError(format!(
+                "certificates are of no use for {address}; use https://{bare}"
+            ))
+            .into());
+        }
+        let tls = secured.is_some().then(|| files.load(protocol)).transpose()?;
+        let authorization = self.authorization()?;
+        let address = bare.trim_end_matches('/').to_owned();
+        Ok(Server { address, tls, authorization })
+    }
+
+    fn files(&self) -> Result<ClientFiles, ConfigError> {
+        let certificate = match (&self.client_cert, &self.client_key) {
+            (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
+            (None, None) => None,
+            _ => return Err(ConfigError("client-cert and client-key go together".to_owned())),
+        };
+        Ok(ClientFiles { ca: self.server_ca.clone(), certificate })
+    }
+
+    fn authorization(&self) -> Result<Option<MetadataValue<Ascii>>> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        let token = std::fs::read_to_string(path)
+            .with_context(|| format!("could not read the token in {}", path.display()))?;
+        let value = format!("Bearer {}", token.trim()).parse();
+        let value: MetadataValue<Ascii> =
+            value.with_context(|| format!("{} has no token", path.display()))?;
+        Ok(Some(value))
+    }
+}
+
+impl Server {
+    /// Returns whether the connection is by TLS.
+    pub(crate) fn is_secured(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Returns the value of the header `authorization`.
+    pub(crate) fn authorization(&self) -> Option<&MetadataValue<Ascii>> {
+        self.authorization.as_ref()
+    }
+
+    /// Opens a connection to the server.
+    pub(crate) async fn open(&self) -> std::io::Result<Box<dyn Stream>> {
+        let stream = TcpStream::connect(&self.address).await?;
+        stream.set_nodelay(true)?;
+        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let name = server_name(&self.address).ok_or_else(|| {
+            let text = format!("{} is not HOST:PORT", self.address);
+            std::io::Error::new(std::io::ErrorKind::InvalidInput, text)
+        })?;
+        let stream = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await?;
+        Ok(Box::new(stream))
+    }
+}

@@ -1,0 +1,114 @@
+//! One connection of a client, plain or by TLS, and what is known of the client.
+
+use super::super::security::metrics::OpenConnection;
+use std::io::{IoSlice, Result};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+
+/// The other end of a connection.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Peer {
+    /// Identity by the certificate that the client showed, which was verified: `cert:NAME`.
+    pub(crate) identity: Option<Arc<str>>,
+}
+
+/// An accepted connection. Dropping it closes and uncounts it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: Stream,
+    peer: Peer,
+    _open: OpenConnection,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Connection {
+    pub(super) fn plain(stream: TcpStream, open: OpenConnection) -> Self {
+        Self { stream: Stream::Plain(stream), peer: Peer::default(), _open: open }
+    }
+
+    pub(super) fn secured(stream: TlsStream<TcpStream>, peer: Peer, open: OpenConnection) -> Self {
+        Self { stream: Stream::Tls(Box::new(stream)), peer, _open: open }
+    }
+
+    /// Returns the other end of it.
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+/// Calls the same method of whichever stream there is.
+macro_rules! on_stream {
+    ($self:ident, $stream:ident => $call:expr) => {
+        match &mut $self.get_mut().stream {
+            Stream::Plain($stream) => {
+                let $stream = Pin::new($stream);
+                $call
+            }
+            Stream::Tls($stream) => {
+                let $stream = Pin::new(&mut **$stream);
+                $call
+            }
+        }
+    };
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<Result<()>> {
+        on_stream!(self, stream => stream.poll_read(context, into))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize>> {
+        on_stream!(self, stream => stream.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        on_stream!(self, stream => stream.poll_write_vectored(context, parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        on_stream!(self, stream => stream.poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        on_stream!(self, stream => stream.poll_shutdown(context))
+    }
+}

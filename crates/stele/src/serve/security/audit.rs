@@ -1,0 +1,177 @@
+//! The audit log: calls that administer, and calls that are refused, one JSON object a line.
+//!
+//! ```json
+//! {"micros":1700000000000000,"identity":"token:ci","method":"/google.bigtable.admin.v2.BigtableTableAdmin/DeleteTable","resource":"projects/p/instances/i/tables/t","result":"OK"}
+//! ```
+//!
+//! Invariants:
+//! 1. A line holds no value, no row key and no token, and has at most [`RESOURCE_BYTES_MAX`] bytes of
+//!    what a client wrote.
+//! 2. A call never waits for the log. Lines for which there is no room are counted and dropped.
+
+use super::metrics::SecurityMetrics;
+use crate::serve::observe::code_name;
+use base::env::{Clock, SystemClock};
+use prometheus::IntCounter;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use tokio::fs::{File, OpenOptions};
+use tokio::io::{AsyncWriteExt, BufWriter};
+use tokio::sync::{mpsc, watch};
+
+/// Lines that wait for the file.
+const WAITING_MAX: usize = 4_096;
+/// Bytes of a resource that a line holds.
+const RESOURCE_BYTES_MAX: usize = 512;
+
+/// Takes notes of calls. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Audit {
+    lines: Option<mpsc::Sender<String>>,
+    dropped: IntCounter,
+}
+
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    micros: i64,
+    identity: &'a str,
+    method: &'a str,
+    resource: &'a str,
+    result: &'static str,
+}
+
+impl Audit {
+    /// Sends the notes to the log of the server.
+    pub(crate) fn to_log(metrics: &SecurityMetrics) -> Self {
+        Self { lines: None, dropped: metrics.audit_dropped() }
+    }
+
+    /// Opens the file at `path`, and writes the notes to it from now on. The file is opened again when
+    /// `hangups` changes.
+    pub(crate) fn to_file(
+        path: &Path,
+        hangups: watch::Receiver<u64>,
+        metrics: &SecurityMetrics,
+    ) -> std::io::Result<Self> {
+        let first = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+        let (lines, waiting) = mpsc::channel(WAITING_MAX);
+        let writer = Writer { path: path.to_owned(), dropped: metrics.audit_dropped() };
+        tokio::spawn(writer.run(File::from_std(first), waiting, hangups));
+        Ok(Self { lines: Some(lines), dropped: metrics.audit_dropped() })
+    }
+
+    /// Notes a call that has ended.
+    pub(crate) fn note(&self, identity: &str, method: &str, resource: &str, code: tonic::Code) {
+        let (resource, result) = (cut(resource), code_name(code));
+        let Some(lines) = &self.lines else {
+            tracing::info!(target: "audit", identity, method = cut(method), resource, result);
+            return;
+        };
+        let micros = SystemClock.now_micros();
+        let line = Line { micros, identity, method: cut(method), resource, result };
+        let sent = serde_json::to_string(&line).map(|line| lines.try_send(line + "\n"));
+        if !matches!(sent, Ok(Ok(()))) {
+            self.dropped.inc();
+        }
+    }
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(RESOURCE_BYTES_MAX)]
+}
+
+struct Writer {
+    path: PathBuf,
+    dropped: IntCounter,
+}
+
+impl Writer {
+    /// Writes until all senders are dropped.
+    async fn run(
+        self,
+        file: File,
+        mut waiting: mpsc::Receiver<String>,
+        mut hangups: watch::Receiver<u64>,
+    ) {
+        let (mut file, mut lines) = (BufWriter::new(file), Vec::new());
+        loop {
+            let reopen = tokio::select! {
+                count = waiting.recv_many(&mut lines, WAITING_MAX) => match count {
+                    0 => return,
+                    _ => false,
+                },
+                Ok(()) = hangups.changed() => true,
+            };
+            if reopen {
+                match OpenOptions::new().create(true).append(true).open(&self.path).await {
+                    Ok(fresh) => file = BufWriter::new(fresh),
+                    Err(error) => {
+                        tracing::error!(%error, "could not reopen the audit log; the old file stays")
+                    }
+                }
+            }
+            if let Err(error) = write(&mut file, &lines).await {
+                tracing::error!(%error, path = %self.path.display(), "could not write the audit log");
+                self.dropped.inc_by(lines.len() as u64);
+            }
+            lines.clear();
+        }
+    }
+}
+
+async fn write(file: &mut BufWriter<File>, lines: &[String]) -> std::io::Result<()> {
+    for line in lines {
+        file.write_all(line.as_bytes()).await?;
+    }
+    file.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::Code;
+
+    #[tokio::test]
+    async fn each_note_is_a_line_and_a_hangup_opens_the_file_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, old) = (dir.path().join("audit"), dir.path().join("audit.1"));
+        let (count, hangups) = watch::channel(0);
+        let audit = Audit::to_file(&path, hangups, &SecurityMetrics::new()).unwrap();
+        audit.note("token:ci", "/a/B", "projects/\"p\"", Code::PermissionDenied);
+        let first = until_there(&path, 1).await;
+        assert_eq!(first[0]["identity"], "token:ci");
+        assert_eq!(first[0]["resource"], "projects/\"p\"");
+        assert_eq!(first[0]["result"], "PERMISSION_DENIED");
+        std::fs::rename(&path, &old).unwrap();
+        count.send(1).unwrap();
+        while !path.exists() {
+            tokio::task::yield_now().await;
+        }
+        audit.note("", "/a/B", &"\u{e9}".repeat(1_000), Code::Ok);
+        let second = until_there(&path, 1).await;
+        assert_eq!(second[0]["resource"].as_str().unwrap().len(), RESOURCE_BYTES_MAX);
+        assert_eq!(until_there(&old, 1).await.len(), 1);
+    }
+
+    /// Waits for so many lines.
+    async fn until_there(path: &Path, count: usize) -> Vec<serde_json::Value> {
+        loop {
+            let text = std::fs::read_to_string(path).unwrap();
+            if text.ends_with('\n') && text.lines().count() >= count {
+                return text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_without_room_are_dropped_and_counted() {
+        let (lines, _waiting) = mpsc::channel(2);
+        let metrics = SecurityMetrics::new();
+        let audit = Audit { lines: Some(lines), dropped: metrics.audit_dropped() };
+        for _ in 0..5 {
+            audit.note("", "/a/B", "", Code::Ok);
+        }
+        assert!(metrics.render().unwrap().contains("stele_audit_dropped_total 3"));
+    }
+}
