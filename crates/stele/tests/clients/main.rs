@@ -12,6 +12,7 @@
 
 mod cbt;
 mod embedded;
+mod secured;
 mod setup;
 mod suites;
 

@@ -1,6 +1,7 @@
 //! The suites of all languages, each before and after `kill -9`, and some on the others' rows; and
 //! histories of rows whose server is killed again and again.
 
+use crate::secured::{Secured, endpoint};
 use crate::server::Server;
 use crate::setup;
 use base::env::{Clock, Rng, SystemClock};
@@ -22,7 +23,29 @@ enum Suite {
 impl Suite {
     /// Runs the part of the suite that belongs to `phase`. `table` is what the other suite wrote.
     fn run(&self, server: &Server, phase: &str, only: Option<&str>, table: Option<&str>) {
-        let mut command = match self {
+        let mut command = self.command(only);
+        command.env("BIGTABLE_EMULATOR_HOST", server.bigtable().to_string());
+        command.env("CLIENTS_PHASE", phase).envs(table.map(|table| ("CLIENTS_TABLE", table)));
+        if let Err(error) = setup::run(&mut command) {
+            panic!("phase {phase}: {error}");
+        }
+    }
+
+    /// Runs the first phase by TLS, signed in by a key file.
+    fn run_secured(&self, server: &Server, secured: &Secured, only: Option<&str>) {
+        let mut command = self.command(only);
+        command.env("CLIENTS_PHASE", "first").env("CLIENTS_ENDPOINT", endpoint(server));
+        command.env("CLIENTS_KEY_FILE", secured.key_file());
+        // Trusted by Go, by gRPC of Python.
+        command.env("SSL_CERT_FILE", secured.ca());
+        command.env("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", secured.ca());
+        if let Err(error) = setup::run(command.env_remove("BIGTABLE_EMULATOR_HOST")) {
+            panic!("by TLS: {error}\n{}", server.stderr());
+        }
+    }
+
+    fn command(&self, only: Option<&str>) -> Command {
+        match self {
             Self::Python(python) => {
                 let mut command = Command::new(python);
                 command.args(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]);
@@ -44,11 +67,6 @@ impl Suite {
                 command.current_dir(suite);
                 command
             }
-        };
-        command.env("BIGTABLE_EMULATOR_HOST", server.bigtable().to_string());
-        command.env("CLIENTS_PHASE", phase).envs(table.map(|table| ("CLIENTS_TABLE", table)));
-        if let Err(error) = setup::run(&mut command) {
-            panic!("phase {phase}: {error}");
         }
     }
 }
@@ -100,6 +118,20 @@ fn node_reads_what_go_wrote() {
         |server| go.run(server, "first", Some("^TestScenario$"), None),
         |server| node.run(server, "other", Some("scenario.test.js"), Some("go/scenario")),
     );
+}
+
+#[test]
+fn python_clients_sign_in_by_a_key_file_over_tls() {
+    let Some(python) = setup::python().map(Suite::Python) else { return };
+    let (dir, secured) = (tempfile::tempdir().unwrap(), Secured::make());
+    python.run_secured(&secured.start(dir.path()), &secured, None);
+}
+
+#[test]
+fn the_go_client_signs_in_by_a_key_file_over_tls() {
+    let Some(go) = setup::go().map(Suite::Go) else { return };
+    let (dir, secured) = (tempfile::tempdir().unwrap(), Secured::make());
+    go.run_secured(&secured.start(dir.path()), &secured, None);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 // Package clients runs the official Go client against the server that BIGTABLE_EMULATOR_HOST
-// names, on one data directory in phases:
+// names (or, by TLS and signed in with the key file that CLIENTS_KEY_FILE names, the one at
+// CLIENTS_ENDPOINT), on one data directory in phases:
 //
 //   - CLIENTS_PHASE=first: everything; tables that stay are made and filled.
 //   - CLIENTS_PHASE=again: tests that call lasting, after the server was killed and restarted.
@@ -63,6 +64,23 @@ func patience() time.Duration {
 // open connects as a program that reads large rows must: with BIGTABLE_EMULATOR_HOST alone the
 // client takes no message over 4 MiB, and it takes a row only in one message.
 func open(instance string) (*bigtable.AdminClient, *bigtable.Client) {
+	config := bigtable.ClientConfig{MetricsProvider: bigtable.NoopMetricsProvider{}}
+	if endpoint := os.Getenv("CLIENTS_ENDPOINT"); endpoint != "" {
+		options := []option.ClientOption{
+			option.WithEndpoint(endpoint),
+			option.WithCredentialsFile(os.Getenv("CLIENTS_KEY_FILE")),
+			option.WithGRPCDialOption(grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 28))),
+		}
+		admin, err := bigtable.NewAdminClient(ctx, project, instance, options...)
+		if err != nil {
+			panic(err)
+		}
+		client, err := bigtable.NewClientWithConfig(ctx, project, instance, config, options...)
+		if err != nil {
+			panic(err)
+		}
+		return admin, client
+	}
 	conn, err := grpc.NewClient(os.Getenv("BIGTABLE_EMULATOR_HOST"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<28)))
@@ -73,7 +91,6 @@ func open(instance string) (*bigtable.AdminClient, *bigtable.Client) {
 	if err != nil {
 		panic(err)
 	}
-	config := bigtable.ClientConfig{MetricsProvider: bigtable.NoopMetricsProvider{}}
 	client, err := bigtable.NewClientWithConfig(ctx, project, instance, config, option.WithGRPCConn(conn))
 	if err != nil {
 		panic(err)

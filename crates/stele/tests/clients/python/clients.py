@@ -1,25 +1,42 @@
-"""The official clients, ready to use against the server that BIGTABLE_EMULATOR_HOST names.
+"""The official clients, ready to use against the server that BIGTABLE_EMULATOR_HOST names, or, by TLS
+and signed in with the key file that CLIENTS_KEY_FILE names, the one at CLIENTS_ENDPOINT.
 
 The synchronous and the asynchronous data client get one face here, so that every test runs over
 both: `open_data_client("sync")` and `open_data_client("async")`.
 """
 
 import asyncio
+import os
 
+import grpc
+from google.api_core.client_options import ClientOptions
 from google.cloud import bigtable
 from google.cloud.bigtable.data import BigtableDataClient, BigtableDataClientAsync
 from google.cloud.bigtable_admin_v2 import types as admin_types
+from google.cloud.bigtable_v2 import BigtableClient
+from google.cloud.bigtable_v2.services.bigtable.transports import BigtableGrpcTransport
+from google.oauth2 import service_account
 
 PROJECT = "stele-tests"
 INSTANCE = "python"
 KINDS = ("sync", "async")
 
 
+def sign_in():
+    """Returns the options of a client that bring it to the server."""
+    if "CLIENTS_ENDPOINT" not in os.environ:
+        return {}
+    read = service_account.Credentials.from_service_account_file
+    credentials = read(os.environ["CLIENTS_KEY_FILE"]).with_always_use_jwt_access(True)
+    options = ClientOptions(api_endpoint=os.environ["CLIENTS_ENDPOINT"])
+    return {"credentials": credentials, "client_options": options}
+
+
 class SyncClient:
     """Tables of the synchronous client."""
 
     def __init__(self):
-        self._client = BigtableDataClient(project=PROJECT)
+        self._client = BigtableDataClient(project=PROJECT, **sign_in())
 
     def table(self, name, instance=INSTANCE):
         return self._client.get_table(instance, name)
@@ -40,7 +57,7 @@ class AsyncClient:
         self._client = self._loop.run_until_complete(self._open())
 
     async def _open(self):
-        return BigtableDataClientAsync(project=PROJECT)
+        return BigtableDataClientAsync(project=PROJECT, **sign_in())
 
     def table(self, name, instance=INSTANCE):
         async def get():
@@ -92,6 +109,15 @@ class AsyncTable:
         self._loop.run_until_complete(write())
 
 
+def open_stub():
+    """Opens the generated stub of the data service."""
+    options = sign_in()
+    if not options:
+        channel = grpc.insecure_channel(os.environ["BIGTABLE_EMULATOR_HOST"])
+        options = {"transport": BigtableGrpcTransport(channel=channel)}
+    return BigtableClient(**options)
+
+
 def open_data_client(kind):
     return SyncClient() if kind == "sync" else AsyncClient()
 
@@ -108,7 +134,7 @@ class Admin:
     """The admin client, with the names of this suite filled in."""
 
     def __init__(self, instance=INSTANCE):
-        self.classic = bigtable.Client(project=PROJECT, admin=True)
+        self.classic = bigtable.Client(project=PROJECT, admin=True, **sign_in())
         self.stub = self.classic.table_admin_client
         self.instance_id = instance
         self.parent = f"projects/{PROJECT}/instances/{instance}"

@@ -15,7 +15,6 @@ import pytest
 import clients
 
 PHASE = os.environ["CLIENTS_PHASE"]
-HOST = os.environ["BIGTABLE_EMULATOR_HOST"]
 
 
 def pytest_configure(config):
@@ -35,8 +34,8 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(scope="session")
-def host():
-    return HOST
+def stub():
+    return clients.open_stub()
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,8 @@
 import json
 import pathlib
 
-import grpc
 from google.cloud.bigtable.data import ReadRowsQuery, RowMutationEntry, RowRange, SetCell
 from google.cloud.bigtable.data import row_filters as rf
-from google.cloud.bigtable_v2 import BigtableClient
-from google.cloud.bigtable_v2.services.bigtable.transports import BigtableGrpcTransport
 
 PATH = pathlib.Path(__file__).parent.parent / "scenario.json"
 SCENARIO = json.loads(PATH.read_text("utf-8"))
@@ -127,10 +124,9 @@ class Times(rf.RowFilter):
         return {"timestamp_range_filter": range_}
 
 
-def read_reversed(host, table_name, read):
+def read_reversed(client, table_name, read):
     """The lines of a reversed read. The data client has no such option, so that this goes
-    through the client's generated stub and puts the cells together by itself."""
-    client = BigtableClient(transport=BigtableGrpcTransport(channel=grpc.insecure_channel(host)))
+    through its generated stub and puts the cells together by itself."""
     request = query(read)._to_pb(FakeTarget(table_name))
     request.reversed = True
     out, row, key, family, qualifier = [], [], b"", "", b""

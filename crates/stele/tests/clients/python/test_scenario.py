@@ -17,9 +17,9 @@ def filled(admin, client, kind, first):
     return name
 
 
-def check(read, host, client, admin, name):
+def check(read, stub, client, admin, name):
     if read.get("reversed"):
-        got = scenario.read_reversed(host, admin.name(name), read)
+        got = scenario.read_reversed(stub, admin.name(name), read)
     else:
         got = scenario.lines(client.table(name, admin.instance_id).read_rows(scenario.query(read)))
     assert got == read["want"]
@@ -27,12 +27,12 @@ def check(read, host, client, admin, name):
 
 @pytest.mark.lasting
 @pytest.mark.parametrize("read", scenario.READS, ids=lambda read: read["name"])
-def test_read(read, host, client, admin, filled):
-    check(read, host, client, admin, filled)
+def test_read(read, stub, client, admin, filled):
+    check(read, stub, client, admin, filled)
 
 
 @pytest.mark.other
 @pytest.mark.parametrize("read", scenario.READS, ids=lambda read: read["name"])
-def test_read_of_what_another_client_wrote(read, host, client):
+def test_read_of_what_another_client_wrote(read, stub, client):
     instance, name = os.environ["CLIENTS_TABLE"].split("/")
-    check(read, host, client, clients.Admin(instance), name)
+    check(read, stub, client, clients.Admin(instance), name)
