@@ -224,6 +224,7 @@ pub use options::{
 };
 pub use read::drivers::get_pipeline::{Answer, GetPipeline};
 pub use read::drivers::{ColumnOf, FoundCell, RowEnd, RowReads, RowSelection, Tree};
+pub use read::scan::step_budget::{Skipped, StepBudget, Stepped};
 pub use request::{Cell, Columns, Direction, OwnedCell, QualifierRange, RowRange, ScanRequest};
 pub use semantics::elision_policy;
 pub use semantics::elision_policy::{ElisionPolicy, ElisionRules, Verdict};

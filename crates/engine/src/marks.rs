@@ -56,6 +56,8 @@ base::marks! {
         TaskLookedAhead,
         /// A task had to leave a row to a thread.
         TaskWaits,
+        /// A task left a row to a thread since its merge would take long.
+        TaskMergeTooLong,
         /// Blocks had to wait until others had been read.
         InFlightFull,
 
@@ -71,6 +73,13 @@ base::marks! {
         WindowGrew,
         /// Its window might not grow: all windows together had all they may.
         WindowHeldBack,
+
+        /// A step of a scan ended between two rows since its budget was spent.
+        StepSpentBetweenRows,
+        /// A step ended within a row.
+        StepSpentInRow,
+        /// A step ended within the operands of a cell.
+        StepSpentInOperands,
 
         // The log, the manifest, memtables.
 

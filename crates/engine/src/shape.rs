@@ -89,6 +89,8 @@ base::shape! {
         task_rows_ahead = 32, 1 => 1 << 20;
         /// Bytes of large values that a task brings in for rows to come.
         task_large_bytes_ahead = 4 << 20, 0 => 1 << 40;
+        /// Units of work that a merge in a task may spend on what it skips.
+        task_merge_work = 8 << 10, 1 => 1 << 30;
 
         // Scans.
 

@@ -232,6 +232,10 @@ impl<C: RowCursor> RowCursor for MergeCursor<C> {
         self.choose();
         Ok(())
     }
+
+    fn take_loads(&mut self) -> u64 {
+        self.sources.iter_mut().map(RowCursor::take_loads).sum()
+    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub(crate) struct RunCursor {
     at: Option<(usize, SstCursor)>,
     /// While it is in none, what lets it read ahead.
     readahead: Option<Readahead>,
+    /// Loads in SSTables that the cursor has left.
+    loads: u64,
     judge: Option<Box<Judge>>,
 }
 
@@ -36,7 +38,7 @@ impl RunCursor {
     /// A cursor over the SSTables of `run` in `part`; what it reads enters the cache as `fill`
     /// says.
     pub(crate) fn new(run: Arc<SstRun>, part: Range<usize>, fill: CacheFill) -> Self {
-        Self { run, part, fill, at: None, readahead: None, judge: None }
+        Self { run, part, fill, at: None, readahead: None, loads: 0, judge: None }
     }
 
     /// The same for a reader of `rows`, which the filter of the first SSTable let pass for their
@@ -104,6 +106,7 @@ impl RunCursor {
     fn leave(&mut self) {
         if let Some((_, mut cursor)) = self.at.take() {
             self.readahead = cursor.take_readahead();
+            self.loads += cursor.take_loads();
         }
     }
 
@@ -239,5 +242,11 @@ impl RowCursor for RunCursor {
     fn skip_to_column(&mut self, column: Column<'_>) -> Result<()> {
         let done = self.inside_mut().skip_to_column(column);
         self.fail(done)
+    }
+
+    #[inline]
+    fn take_loads(&mut self) -> u64 {
+        let inside = self.at.as_mut().map_or(0, |(_, cursor)| cursor.take_loads());
+        inside + std::mem::take(&mut self.loads)
     }
 }

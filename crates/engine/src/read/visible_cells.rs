@@ -8,11 +8,15 @@
 //! 2. A cell is hidden by a tombstone with a larger sequence number that covers its timestamp, by
 //!    a newer entry of the same column and timestamp (unless that is a merge operand, which folds
 //!    it in), and by a dropped range with a larger sequence number.
+//! 3. A pass that came to the end of its budget stands on an entry that it has not judged, or in the
+//!    operands of a cell (`Found::Operands`).
 
 use crate::batch::TimestampRange;
 use crate::cell::{Column, EntryKey, FamilyId, Kind, Scope, SequenceNumber, Timestamp};
 use crate::error::Result;
+use crate::marks::Mark;
 use crate::merge_operator::{AnyOperand, Fold};
+use crate::read::scan::step_budget::{LOAD_WORK, StepBudget};
 use crate::request::{Cell, Columns, Wanted};
 use crate::semantics::row_cursor::RowCursor;
 use crate::sstable::WantedCells;
@@ -64,7 +68,34 @@ struct Hiding {
     dropped: SequenceNumber,
 }
 
+/// Outcome of a search for the next row or cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Search {
+    Found,
+    /// No further row, or no further cell.
+    End,
+    /// The budget was spent before.
+    Spent,
+}
+
+impl Search {
+    /// A search that was made to its end.
+    #[inline]
+    pub(crate) fn of(found: bool) -> Self {
+        if found { Self::Found } else { Self::End }
+    }
+}
+
+/// Tombstones that cost a look at an entry a unit of work.
+const COVERS_PER_UNIT: usize = 16;
+
 impl Hiding {
+    /// Returns the number of tombstones that each cell is compared with.
+    #[inline]
+    fn covers(&self) -> usize {
+        self.row.len() + self.family.len() + self.column.len()
+    }
+
     fn hides(&self, cell: &EntryKey<'_>) -> bool {
         cell.sequence < self.dropped
             || self.row.iter().any(|cover| cover.hides(cell))
@@ -88,6 +119,8 @@ pub(crate) struct VisibleRow {
     /// Value of a folded cell.
     folded: Vec<u8>,
     found: Found,
+    /// Cells that were met and not lent, since they were last asked for.
+    skipped: u64,
 }
 
 /// Where the visible cell that was found lies.
@@ -96,6 +129,8 @@ enum Found {
     Nothing,
     /// Under the cursor.
     AtCursor,
+    /// Not yet: its operands are being gathered.
+    Operands,
     /// In the pass itself, folded from operands: its timestamp.
     Folded(Timestamp),
 }
@@ -132,6 +167,7 @@ impl Default for VisibleRow {
             operands: Vec::new(),
             folded: Vec::new(),
             found: Found::Nothing,
+            skipped: 0,
         }
     }
 }
@@ -148,50 +184,82 @@ impl VisibleRow {
         self.found = Found::Nothing;
     }
 
-    /// Moves to the row's next visible cell that `selection` wants; whether there is one.
+    /// Returns the number of cells that were met and not lent, since this was last asked.
+    pub(crate) fn take_skipped(&mut self) -> u64 {
+        std::mem::take(&mut self.skipped)
+    }
+
+    /// Moves to the row's next visible cell that `selection` wants, until `budget` is spent on others.
     pub(crate) fn advance<C: RowCursor + ?Sized>(
         &mut self,
         cursor: &mut C,
         selection: &Selection,
-    ) -> Result<bool> {
-        if matches!(self.found, Found::AtCursor) {
-            cursor.next_entry()?;
+        budget: &mut StepBudget<'_>,
+    ) -> Result<Search> {
+        match self.found {
+            Found::AtCursor => cursor.next_entry()?,
+            Found::Operands => return self.fold(cursor, selection, budget),
+            Found::Nothing | Found::Folded(..) => {}
         }
         self.found = Found::Nothing;
         let mut scratch = Vec::new();
         loop {
-            let Some(entry) = cursor.entry() else { return Ok(false) };
+            let Some(entry) = cursor.entry() else { return Ok(Search::End) };
+            let mut loads = 0;
             match self.judge(&entry, selection, &mut scratch) {
-                Step::Next => cursor.next_entry()?,
+                Step::Next => {
+                    self.skipped += 1;
+                    cursor.next_entry()?;
+                }
                 Step::SkipTo(family, target) => {
-                    let column = match target {
-                        SkipTarget::Family => Column::family(family),
-                        SkipTarget::Buffered => Column::of(family, &scratch),
-                        SkipTarget::AfterColumn => {
-                            // The first qualifier greater than this one.
-                            scratch.clear();
-                            scratch.extend_from_slice(&self.qualifier);
-                            scratch.push(0);
-                            Column::of(family, &scratch)
-                        }
-                    };
-                    cursor.skip_to_column(column)?;
+                    self.skipped += 1;
+                    self.skip(cursor, family, target, &mut scratch)?;
+                    loads = cursor.take_loads();
                 }
                 Step::Tombstone => {
                     self.take_tombstone(cursor)?;
                     cursor.next_entry()?;
                 }
                 Step::Operands => {
-                    self.fold(cursor, selection)?;
-                    return Ok(true);
+                    self.operands.clear();
+                    return self.fold(cursor, selection, budget);
                 }
                 Step::Found => {
                     self.found = Found::AtCursor;
-                    return Ok(true);
+                    return Ok(Search::Found);
                 }
-                Step::RowDone => return Ok(false),
+                Step::RowDone => {
+                    self.skipped += 1;
+                    return Ok(Search::End);
+                }
+            }
+            let covers = self.hiding.covers() / COVERS_PER_UNIT;
+            if budget.spend(1 + covers as u64 + LOAD_WORK * loads) {
+                return Ok(Search::Spent);
             }
         }
+    }
+
+    /// Skips to a place in `family`.
+    fn skip<C: RowCursor + ?Sized>(
+        &mut self,
+        cursor: &mut C,
+        family: FamilyId,
+        target: SkipTarget,
+        scratch: &mut Vec<u8>,
+    ) -> Result<()> {
+        let column = match target {
+            SkipTarget::Family => Column::family(family),
+            SkipTarget::Buffered => Column::of(family, scratch),
+            SkipTarget::AfterColumn => {
+                // The first qualifier greater than this one.
+                scratch.clear();
+                scratch.extend_from_slice(&self.qualifier);
+                scratch.push(0);
+                Column::of(family, scratch)
+            }
+        };
+        cursor.skip_to_column(column)
     }
 
     /// The cell that `advance` found.
@@ -212,7 +280,9 @@ impl VisibleRow {
                 timestamp: *timestamp,
                 value: &self.folded,
             }),
-            Found::Nothing => panic!("a cell is asked for only after advance found one"),
+            Found::Nothing | Found::Operands => {
+                panic!("a cell is asked for only after advance found one")
+            }
         }
     }
 
@@ -304,10 +374,15 @@ impl VisibleRow {
     }
 
     /// Folds the operands of the cell under the cursor, down to its base, and moves behind them.
-    fn fold<C: RowCursor + ?Sized>(&mut self, cursor: &mut C, selection: &Selection) -> Result<()> {
+    fn fold<C: RowCursor + ?Sized>(
+        &mut self,
+        cursor: &mut C,
+        selection: &Selection,
+        budget: &mut StepBudget<'_>,
+    ) -> Result<Search> {
         let timestamp = self.last.expect("set for the cell that is being folded");
+        self.found = Found::Operands;
         let mut fold = Fold::default();
-        self.operands.clear();
         while let Some(key) = cursor.entry() {
             let same_cell = key.timestamp == timestamp
                 && key.column == Column::of(self.family, &self.qualifier);
@@ -332,11 +407,15 @@ impl VisibleRow {
                 self.operands.push(operand.expect("operands are checked when they enter memory"));
             }
             cursor.next_entry()?;
+            if budget.spend(1 + (self.hiding.covers() / COVERS_PER_UNIT) as u64) {
+                Mark::StepSpentInOperands.hit();
+                return Ok(Search::Spent);
+            }
         }
         self.operands.drain(..).rev().for_each(|operand| fold.push(operand));
         self.folded.clear();
         fold.finish(&mut self.folded);
         self.found = Found::Folded(timestamp);
-        Ok(())
+        Ok(Search::Found)
     }
 }

@@ -50,6 +50,11 @@ pub trait RowCursor {
     /// Moves to the row's first entry at or after the current one whose column is not less than
     /// `column`, or past the last. Never moves backwards.
     fn skip_to_column(&mut self, column: Column<'_>) -> Result<()>;
+
+    /// Returns the number of blocks that had to be loaded since this was last asked, roughly.
+    fn take_loads(&mut self) -> u64 {
+        0
+    }
 }
 
 impl<C: RowCursor + ?Sized> RowCursor for Box<C> {
@@ -87,6 +92,10 @@ impl<C: RowCursor + ?Sized> RowCursor for Box<C> {
 
     fn skip_to_column(&mut self, column: Column<'_>) -> Result<()> {
         (**self).skip_to_column(column)
+    }
+
+    fn take_loads(&mut self) -> u64 {
+        (**self).take_loads()
     }
 }
 

@@ -14,7 +14,8 @@
 //!    between the beginning and the end of the read.
 //! 2. A merge here has only what is resident. Where that does not do (a row over several blocks,
 //!    large values of megabytes together, a cache too small to keep what was brought in), the read
-//!    ends as [`RowEnd::Waits`] and is for the blocking driver.
+//!    ends as [`RowEnd::Waits`] and is for the blocking driver. So does one whose merge has to skip
+//!    more than `Shape::task_merge_work` entries.
 
 use super::{RowSelection, Tree, missed};
 use crate::block_loads::blocking_loads::Missed;
@@ -23,6 +24,7 @@ use crate::counters::point_counters::PointCount;
 use crate::error::Result;
 use crate::marks::Mark;
 use crate::read::point::{PointRead, Step};
+use crate::read::scan::step_budget::{StepBudget, Stepped};
 use crate::read::scan::view_scan::{self, Blocks};
 use crate::request::Cell;
 use crate::sstable::{Missing, PinnedBlocks};
@@ -38,8 +40,8 @@ pub enum RowEnd {
     Lent(u64),
     /// The caller wanted no more.
     Stopped,
-    /// The read has to wait for the disk on a thread, as [`Tree::read_row_with`] does. What
-    /// was lent does not count.
+    /// The read has to wait for the disk, or to skip a lot, on a thread, as
+    /// [`Tree::read_row_with`] does. What was lent does not count.
     Waits,
 }
 
@@ -181,16 +183,24 @@ impl RowReads {
         let (request, parts) = (selection.request(row), self.tree.parts());
         let filters = &self.tree.tree.filter_counters;
         let mut scan = view_scan::scan(view, &request, at, parts, filters, Blocks::AtOnce, None)?;
+        let work = self.tree.shared().options.shape.task_merge_work;
+        let mut budget = StepBudget::of_work(work as u64);
         let mut lent = 0;
-        if scan.next_row()?.is_some() {
-            while let Some(cell) = scan.next_cell()? {
-                lent += 1;
-                if use_cell(&cell).is_break() {
-                    return Ok(RowEnd::Stopped);
+        let mut spent = scan.next_row_within(&mut budget)? == Stepped::NotYet;
+        while !spent {
+            match scan.next_cell_within(&mut budget)? {
+                Stepped::Found(cell) => {
+                    lent += 1;
+                    if use_cell(&cell).is_break() {
+                        return Ok(RowEnd::Stopped);
+                    }
                 }
+                Stepped::End => return Ok(RowEnd::Lent(lent)),
+                Stepped::NotYet => spent = true,
             }
         }
-        Ok(RowEnd::Lent(lent))
+        Mark::TaskMergeTooLong.hit();
+        Ok(RowEnd::Waits)
     }
 
     /// What the read of a row misses, as far as can be told.

@@ -1,12 +1,18 @@
 //! A scan in progress: rows of one view, at one snapshot, in either direction.
+//!
+//! Invariant: a scan whose step came to the end of its budget has lost nothing. It stands between two
+//! rows ([`State::Passed`]), in a row of which it has seen no visible cell yet ([`State::Searching`]),
+//! or between two cells of a row, and goes on from there.
 
 pub(crate) mod scan_source;
 pub(crate) mod span_search;
+pub(crate) mod step_budget;
 pub(crate) mod view_scan;
 
-use super::visible_cells::{Selection, VisibleRow};
+use super::visible_cells::{Search, Selection, VisibleRow};
 use crate::cell::SequenceNumber;
 use crate::error::Result;
+use crate::marks::Mark;
 use crate::merge::merge_cursor::MergeCursor;
 use crate::request::{Cell, Direction, RowRange, ScanRequest};
 use crate::semantics::dropped_ranges::DroppedAt;
@@ -16,6 +22,7 @@ use crate::tree::read_parts::ReadParts;
 use scan_source::Source;
 use span_search::RowSpanSearch;
 use std::any::Any;
+use step_budget::{LOAD_WORK, Skipped, StepBudget, Stepped};
 
 /// What a scan walks over.
 pub(crate) struct ScanSources {
@@ -49,14 +56,30 @@ pub struct Scan {
     /// Of a row span, its buffer of keys. Else a copy of the row's key where a cell has to borrow
     /// all else.
     key: Vec<u8>,
+    passed: Passed,
     state: State,
     _pin: Option<Box<dyn Any + Send>>,
+}
+
+/// Rows that the scan went past, for they have no wanted cell.
+#[derive(Default)]
+struct Passed {
+    /// The last of them, if the scan found no row since.
+    any: bool,
+    key: Vec<u8>,
+    skipped: Skipped,
+    /// Units of work on rows of row spans that no budget was charged yet.
+    unpaid: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Nothing was read yet.
     Fresh,
+    /// Behind a row without a wanted cell, which the merge or the row span still stands on.
+    Passed,
+    /// In a row outside of any row span of which no visible cell was found yet.
+    Searching,
     /// On a row whose first visible cell was found and not yet lent.
     Primed,
     /// On a row, its cells being lent.
@@ -106,6 +129,7 @@ impl Scan {
             simple: SimpleCells::default(),
             pass: Pass::Merged,
             key: Vec::new(),
+            passed: Passed::default(),
             state: State::Fresh,
             _pin: sources.pin,
         }
@@ -116,16 +140,40 @@ impl Scan {
     #[inline]
     pub fn next_row(&mut self) -> Result<Option<&[u8]>> {
         if !self.step_in_row_span() {
-            self.find_row()?;
+            self.find_row(&mut StepBudget::unlimited())?;
         }
         Ok(self.row())
+    }
+
+    /// Moves to the next row as `next_row` does, until `budget` is spent on rows that are skipped.
+    /// Then [`Self::reached`] tells how far the scan is, and the same call goes on.
+    #[inline]
+    pub fn next_row_within(&mut self, budget: &mut StepBudget<'_>) -> Result<Stepped<&[u8]>> {
+        let found = if self.step_in_row_span() { Search::Found } else { self.find_row(budget)? };
+        Ok(match (found, self.row()) {
+            (Search::Spent, _) => Stepped::NotYet,
+            (Search::Found, Some(row)) => Stepped::Found(row),
+            _ => Stepped::End,
+        })
+    }
+
+    /// The last row that the scan went past since it last found one, for it has no wanted cell. All
+    /// rows up to it, in the scan's direction, were found or skipped.
+    pub fn reached(&self) -> Option<&[u8]> {
+        self.passed.any.then_some(&*self.passed.key)
+    }
+
+    /// Returns what was skipped since this was last asked.
+    pub fn take_skipped(&mut self) -> Skipped {
+        let Skipped { rows, cells } = std::mem::take(&mut self.passed.skipped);
+        Skipped { rows, cells: cells + self.visible.take_skipped() }
     }
 
     /// The key of the row the scan is in.
     #[inline]
     pub fn row(&self) -> Option<&[u8]> {
         match (self.state, &self.row_span) {
-            (State::Fresh | State::Done, _) => None,
+            (State::Fresh | State::Passed | State::Searching | State::Done, _) => None,
             (_, Some(row_span)) => self.key.get(..row_span.key_len()),
             (_, None) => self.merge.row(),
         }
@@ -134,21 +182,50 @@ impl Scan {
     /// Lends the next cell of the row. `None` at the row's end.
     #[inline]
     pub fn next_cell(&mut self) -> Result<Option<Cell<'_>>> {
-        match self.state {
-            State::Primed => self.state = State::InRow,
-            State::InRow => match self.advance() {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.state = State::RowDone;
-                    return Ok(None);
-                }
-                Err(error) => {
-                    self.state = State::Done;
-                    return Err(error);
-                }
-            },
-            State::Fresh | State::RowDone | State::Done => return Ok(None),
+        match self.move_to_cell(&mut StepBudget::unlimited())? {
+            Search::Found => self.lend_cell(),
+            Search::End | Search::Spent => Ok(None),
         }
+    }
+
+    /// Lends the next cell of the row as `next_cell` does, until `budget` is spent on cells that are
+    /// skipped. Then the same call goes on.
+    #[inline]
+    pub fn next_cell_within(&mut self, budget: &mut StepBudget<'_>) -> Result<Stepped<Cell<'_>>> {
+        match self.move_to_cell(budget)? {
+            Search::Found => Ok(self.lend_cell()?.map_or(Stepped::End, Stepped::Found)),
+            Search::End => Ok(Stepped::End),
+            Search::Spent => {
+                Mark::StepSpentInRow.hit();
+                Ok(Stepped::NotYet)
+            }
+        }
+    }
+
+    /// Moves to the cell that is lent next.
+    #[inline]
+    fn move_to_cell(&mut self, budget: &mut StepBudget<'_>) -> Result<Search> {
+        match self.state {
+            State::Primed => {
+                self.state = State::InRow;
+                Ok(Search::Found)
+            }
+            State::InRow => {
+                let found = self.advance(budget);
+                match found {
+                    Ok(Search::Found | Search::Spent) => {}
+                    Ok(Search::End) => self.state = State::RowDone,
+                    Err(_) => self.state = State::Done,
+                }
+                found
+            }
+            _ => Ok(Search::End),
+        }
+    }
+
+    /// Lends the cell that the scan stands on.
+    #[inline]
+    fn lend_cell(&mut self) -> Result<Option<Cell<'_>>> {
         match (self.pass, &self.row_span) {
             (Pass::RowSpan, row_span) => return Ok(row_span.as_ref().map(RowSpan::cell)),
             (Pass::Simple(at), _) => return Ok(self.simple_row().map(|row| row.cell(at))),
@@ -165,7 +242,8 @@ impl Scan {
     /// the end. `next_cell` then lends the row's other cells.
     #[inline]
     pub fn next_row_and_cell(&mut self) -> Result<Option<(&[u8], Cell<'_>)>> {
-        if !self.step_in_row_span() && !self.find_row()? {
+        if !self.step_in_row_span() && self.find_row(&mut StepBudget::unlimited())? != Search::Found
+        {
             return Ok(None);
         }
         self.state = State::InRow;
@@ -202,6 +280,7 @@ impl Scan {
         from.clear();
         from.extend_from_slice(row);
         self.row_span = None;
+        self.passed.any = false;
         self.state = State::Fresh;
     }
 
@@ -211,17 +290,17 @@ impl Scan {
         self.merge.only_source()?.row_in_block()
     }
 
-    /// Moves to the row's next wanted cell; whether there is one.
+    /// Moves to the row's next wanted cell. Only a merge may need many looks to find it.
     #[inline]
-    fn advance(&mut self) -> Result<bool> {
-        Ok(match self.pass {
+    fn advance(&mut self, budget: &mut StepBudget<'_>) -> Result<Search> {
+        Ok(Search::of(match self.pass {
             Pass::RowSpan => {
                 let wanted = self.selection.wanted();
                 self.row_span.as_mut().is_some_and(|row_span| row_span.next_cell(&wanted))
             }
             Pass::Simple(_) => self.next_simple(),
-            Pass::Merged => return self.visible.advance(&mut self.merge, &self.selection),
-        })
+            Pass::Merged => return self.visible.advance(&mut self.merge, &self.selection, budget),
+        }))
     }
 
     /// Moves to the simple row's next wanted cell; whether there is one.
@@ -242,6 +321,7 @@ impl Scan {
     fn step_in_row_span(&mut self) -> bool {
         let Some(row_span) = &mut self.row_span else { return false };
         let wanted = self.selection.wanted();
+        let mut passed = false;
         while row_span.step(&mut self.key) {
             if row_span.nears_the_end()
                 && let Some(run) = self.merge.only_source_mut().and_then(Source::as_run)
@@ -252,6 +332,11 @@ impl Scan {
                 self.state = State::Primed;
                 return true;
             }
+            self.passed.skip(row_span.cells_of_row());
+            passed = true;
+        }
+        if passed {
+            self.passed.note(&self.key[..row_span.key_len()]);
         }
         false
     }
@@ -265,9 +350,9 @@ impl Scan {
         }
     }
 
-    /// Begins the row under the merge; whether it has a wanted cell.
-    fn begin_row(&mut self) -> Result<bool> {
-        let Some(row) = self.merge.row() else { return Ok(false) };
+    /// Begins the row under the merge, and searches it for its first wanted cell.
+    fn begin_row(&mut self, budget: &mut StepBudget<'_>) -> Result<Search> {
+        let Some(row) = self.merge.row() else { return Ok(Search::End) };
         let snapshot = self.selection.snapshot;
         let dropped = self.dropped.newest(row);
         let only = self.merge.only_source().and_then(Source::row_in_block);
@@ -275,7 +360,7 @@ impl Scan {
         let Some(simple) = simple else {
             self.pass = Pass::Merged;
             self.visible.begin(dropped);
-            return self.visible.advance(&mut self.merge, &self.selection);
+            return self.visible.advance(&mut self.merge, &self.selection, budget);
         };
         self.simple = simple.cells(&self.selection.columns);
         let (ranges, wanted) = (&self.dropped, self.selection.wanted());
@@ -283,36 +368,86 @@ impl Scan {
         self.row_span = self.search.find(&mut self.merge, within, ranges, &wanted, &mut self.key);
         if let Some(row_span) = &mut self.row_span {
             self.pass = Pass::RowSpan;
-            return Ok(row_span.begin(&wanted));
+            return Ok(Search::of(row_span.begin(&wanted)));
         }
         self.pass = Pass::Simple(0);
-        Ok(self.next_simple())
+        Ok(Search::of(self.next_simple()))
     }
 
-    /// Moves to the next row with a wanted cell, behind the row span if there is one; whether there
-    /// is such a row. At the end, and after an error, the scan is done.
-    fn find_row(&mut self) -> Result<bool> {
+    /// Moves to the next row with a wanted cell, behind the row span if there is one. At the end,
+    /// and after an error, the scan is done.
+    fn find_row(&mut self, budget: &mut StepBudget<'_>) -> Result<Search> {
         if self.state == State::Done {
-            return Ok(false);
+            return Ok(Search::End);
         }
-        let found = self.try_find_row();
-        self.state = if matches!(found, Ok(true)) { State::Primed } else { State::Done };
-        if self.state == State::Done {
-            self.row_span = None;
+        let found = self.try_find_row(budget);
+        match found {
+            Ok(Search::Found) => {
+                self.passed.any = false;
+                self.state = State::Primed;
+            }
+            Ok(Search::Spent) => {}
+            Ok(Search::End) | Err(_) => {
+                self.state = State::Done;
+                self.row_span = None;
+                // The seek may have loaded blocks of a range without rows.
+                self.passed.unpaid += LOAD_WORK * self.merge.take_loads();
+            }
         }
+        budget.spend(std::mem::take(&mut self.passed.unpaid));
         found
     }
 
-    fn try_find_row(&mut self) -> Result<bool> {
+    fn try_find_row(&mut self, budget: &mut StepBudget<'_>) -> Result<Search> {
         loop {
-            self.leave_row_span();
-            if !self.next_merged_row()? {
-                return Ok(false);
+            let found = if self.state == State::Searching {
+                self.visible.advance(&mut self.merge, &self.selection, budget)?
+            } else {
+                self.leave_row_span();
+                if !self.next_merged_row()? {
+                    return Ok(Search::End);
+                }
+                self.begin_row(budget)?
+            };
+            match found {
+                Search::Found => return Ok(Search::Found),
+                Search::Spent => {
+                    Mark::StepSpentInRow.hit();
+                    self.state = State::Searching;
+                    return Ok(Search::Spent);
+                }
+                Search::End => {}
             }
-            if self.begin_row()? || self.step_in_row_span() {
-                return Ok(true);
+            self.state = State::Passed;
+            if self.pass_row() {
+                return Ok(Search::Found);
+            }
+            let loads = self.merge.take_loads();
+            if budget.spend(std::mem::take(&mut self.passed.unpaid) + LOAD_WORK * loads) {
+                Mark::StepSpentBetweenRows.hit();
+                return Ok(Search::Spent);
             }
         }
+    }
+
+    /// Goes past a row without a wanted cell, and past its row span; whether one of the row
+    /// span has a wanted cell.
+    fn pass_row(&mut self) -> bool {
+        let cells = match (&self.row_span, self.pass) {
+            (Some(row_span), _) => row_span.cells_of_row(),
+            (None, Pass::Merged) => 0,
+            (None, _) => self.simple_row().map_or(0, |row| row.cells_len()),
+        };
+        self.passed.skip(cells);
+        if self.step_in_row_span() {
+            return true;
+        }
+        let row = match &self.row_span {
+            Some(row_span) => self.key.get(..row_span.key_len()),
+            None => self.merge.row(),
+        };
+        self.passed.note(row.unwrap_or_default());
+        false
     }
 
     /// Moves the merge to the next row; whether there is one in the range.
@@ -344,6 +479,23 @@ impl Scan {
     }
 }
 
+impl Passed {
+    /// Counts a row of `cells` cells. The cells of a merged row are counted as they are met.
+    #[inline]
+    fn skip(&mut self, cells: usize) {
+        self.skipped.rows += 1;
+        self.skipped.cells += cells as u64;
+        self.unpaid += 1 + cells as u64;
+    }
+
+    /// Notes the last row that was passed.
+    fn note(&mut self, row: &[u8]) {
+        self.any = true;
+        self.key.clear();
+        self.key.extend_from_slice(row);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,32 +509,78 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::Arc;
 
-    fn collect(mut scan: Scan) -> Vec<OwnedRow> {
-        let mut rows = Vec::new();
-        while let Some(row) = scan.next_row().unwrap() {
-            let row = row.to_vec();
+    /// Runs a call in steps of `work` units until it comes to something.
+    fn in_steps<T>(
+        work: u64,
+        mut call: impl FnMut(&mut StepBudget<'_>) -> Stepped<T>,
+    ) -> Option<T> {
+        loop {
+            let mut budget = StepBudget::of_work(work);
+            match call(&mut budget) {
+                Stepped::Found(found) => return Some(found),
+                Stepped::End => return None,
+                Stepped::NotYet => assert!(budget.is_spent()),
+            }
+        }
+    }
+
+    /// All rows of `scan`, in steps. What it has reached lies between the rows before and after.
+    fn collect(mut scan: Scan, work: u64) -> Vec<OwnedRow> {
+        let mut rows: Vec<OwnedRow> = Vec::new();
+        let mut reached: Option<Vec<u8>> = None;
+        let direction = scan.direction;
+        let in_order = |before: &[u8], after: &[u8]| match direction {
+            Direction::Forward => before < after,
+            Direction::Reverse => before > after,
+        };
+        while let Some(row) = in_steps(work, |budget| {
+            let found = scan.next_row_within(budget).unwrap();
+            let found = match found {
+                Stepped::Found(row) => Stepped::Found(row.to_vec()),
+                Stepped::End => Stepped::End,
+                Stepped::NotYet => Stepped::NotYet,
+            };
+            if let Some(key) = scan.reached().filter(|_| !matches!(found, Stepped::Found(_))) {
+                let last = rows.last().map(|(row, _)| row);
+                assert!(last.is_none_or(|last| in_order(last, key)), "it went past the key");
+                reached = Some(key.to_vec());
+            }
+            found
+        }) {
+            assert!(reached.as_ref().is_none_or(|reached| in_order(reached, &row)));
             let mut cells = Vec::new();
-            while let Some(cell) = scan.next_cell().unwrap() {
-                cells.push(OwnedCell {
-                    family: cell.family,
-                    qualifier: cell.qualifier.to_vec(),
-                    timestamp: cell.timestamp,
-                    value: cell.value.to_vec(),
-                });
+            while let Some(cell) =
+                in_steps(work, |budget| match scan.next_cell_within(budget).unwrap() {
+                    Stepped::Found(cell) => Stepped::Found(OwnedCell {
+                        family: cell.family,
+                        qualifier: cell.qualifier.to_vec(),
+                        timestamp: cell.timestamp,
+                        value: cell.value.to_vec(),
+                    }),
+                    Stepped::End => Stepped::End,
+                    Stepped::NotYet => Stepped::NotYet,
+                })
+            {
+                cells.push(cell);
             }
             rows.push((row, cells));
         }
         rows
     }
 
-    fn scan(memtables: &[Arc<Memtable>], request: &ScanRequest, snapshot: u64) -> Vec<OwnedRow> {
+    fn scan(
+        memtables: &[Arc<Memtable>],
+        request: &ScanRequest,
+        snapshot: u64,
+        work: u64,
+    ) -> Vec<OwnedRow> {
         let cursors = memtables.iter().rev().map(|m| Source::Memtable(m.cursor())).collect();
         let at = SequenceNumber(snapshot);
         let dropped = memtables.iter().flat_map(|m| m.dropped_at(at)).collect();
         let dropped = DroppedAt::new(dropped, at);
         let sources = ScanSources { cursors, dropped, pin: None };
         let parts = ReadParts::of(&Options::default());
-        collect(Scan::new(sources, request, SequenceNumber(snapshot), &parts))
+        collect(Scan::new(sources, request, SequenceNumber(snapshot), &parts), work)
     }
 
     proptest! {
@@ -393,6 +591,7 @@ mod tests {
             history in proptest::collection::vec((batches(), any::<bool>()), 0..12),
             request in requests(),
             snapshot in 0u64..80,
+            work in prop_oneof![0u64..8, Just(u64::MAX)],
         ) {
             let mut model = Model::default();
             let mut memtables = vec![Arc::new(Memtable::default())];
@@ -412,7 +611,7 @@ mod tests {
             }
             for at in [snapshot, last] {
                 let want = model.scan(&request, SequenceNumber(at));
-                prop_assert_eq!(scan(&memtables, &request, at), want);
+                prop_assert_eq!(scan(&memtables, &request, at, work), want);
             }
         }
     }

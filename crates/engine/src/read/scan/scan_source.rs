@@ -85,4 +85,9 @@ impl RowCursor for Source {
     fn skip_to_column(&mut self, column: Column<'_>) -> Result<()> {
         either!(self, cursor => cursor.skip_to_column(column))
     }
+
+    #[inline]
+    fn take_loads(&mut self) -> u64 {
+        either!(self, cursor => cursor.take_loads())
+    }
 }

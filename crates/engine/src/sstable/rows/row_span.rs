@@ -111,6 +111,11 @@ impl RowSpan {
         self.direction == Direction::Forward && self.block.view().rows() - self.row <= ROWS_SOUGHT
     }
 
+    /// Returns the number of cells of the current row.
+    pub(crate) fn cells_of_row(&self) -> usize {
+        self.block.view().cells_of(self.row).len()
+    }
+
     /// Bytes of the buffer that are the current row's key.
     #[inline]
     pub(crate) fn key_len(&self) -> usize {

@@ -38,6 +38,11 @@ impl<'g> RowHit<'g> {
             .filter(|cell| cell.family == column.family && cell.qualifier == column.qualifier)
     }
 
+    /// Returns the number of entries of the row in the block.
+    pub(crate) fn cells_len(&self) -> usize {
+        self.view.cells_of(self.row).len()
+    }
+
     /// The wanted cells of a simple row.
     #[inline]
     pub(crate) fn cells(&self, columns: &Columns) -> SimpleCells {

@@ -48,6 +48,8 @@ pub struct SstCursor {
     row: Vec<u8>,
     /// The large value lent last.
     value: Option<ValueRef>,
+    /// Blocks that had to be loaded, since they were last asked for.
+    loads: u64,
 }
 
 /// Where the cursor stands.
@@ -127,6 +129,7 @@ impl SstCursor {
             reached: false,
             row: Vec::new(),
             value: None,
+            loads: 0,
         }
     }
 
@@ -159,6 +162,8 @@ impl SstCursor {
         {
             return Ok(index.clone());
         }
+        // An index has hundreds of blocks, so it counts as a load wherever it was.
+        self.loads += 1;
         let index = self.sst.index(partition, self.fill)?;
         self.index = Some((partition, index.clone()));
         Ok(index)
@@ -176,11 +181,13 @@ impl SstCursor {
         if let Some(block) =
             self.readahead.as_mut().and_then(|ahead| ahead.take(&self.sst, place, self.fill))
         {
+            self.loads += 1;
             return block;
         }
         let index = self.index(place.partition)?;
         let mut missed = false;
         let block = self.sst.data_noting(&index, place.block, self.fill, &mut missed)?;
+        self.loads += u64::from(missed);
         if missed && let Some(ahead) = &mut self.readahead {
             ahead.missed(&self.sst, place, self.fill);
         }
@@ -584,6 +591,11 @@ impl RowCursor for SstCursor {
 
     fn skip_to_column(&mut self, column: Column<'_>) -> Result<()> {
         self.moved(|cursor| cursor.skip_in_row(&column))
+    }
+
+    #[inline]
+    fn take_loads(&mut self) -> u64 {
+        std::mem::take(&mut self.loads)
     }
 }
 
