@@ -3,6 +3,7 @@
 use crate::harness::{
     Clients, TABLE, add, entry, filter, mutation, raw_call, read_all, serve, set, store, with_table,
 };
+use base::env::{Clock, SystemClock};
 use data::mutate_rows_request::Entry;
 use data::mutation::{DeleteFromColumn, DeleteFromFamily, DeleteFromRow, Mutation};
 use data::read_modify_write_rule::Rule;
@@ -283,11 +284,8 @@ async fn a_check_by_an_unknown_filter_writes_nothing() {
 #[tokio::test]
 async fn a_retried_count_with_a_token_counts_once() {
     let mut t = with_table().await;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let ago = |seconds: u64| prost_types::Timestamp {
-        seconds: i64::try_from(now.as_secs() - seconds).unwrap(),
-        nanos: 0,
-    };
+    let now = SystemClock.now_micros() / 1_000_000;
+    let ago = |seconds: i64| prost_types::Timestamp { seconds: now - seconds, nanos: 0 };
     let idempotency = |token: &'static str, start_time: Option<prost_types::Timestamp>| {
         Some(data::Idempotency { token: token.into(), start_time })
     };
