@@ -8,14 +8,20 @@ use crate::api::server::bigtable_instance_admin_server::BigtableInstanceAdminSer
 use crate::api::server::bigtable_server::BigtableServer;
 use crate::api::server::bigtable_table_admin_server::BigtableTableAdminServer;
 use crate::api::server::operations_server::OperationsServer;
+use crate::call::answers::Answers;
 use crate::call::authorize::{Authorized, Callers};
 use crate::call::deadline::InTime;
 use crate::call::explain::Explained;
+use crate::call::upload::{Bounded, Uploads};
+use crate::connection::{ConnectionLimits, Guarded, Places};
 use crate::data::DataService;
+use futures::{Stream, TryStreamExt};
+use std::future;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use table::Store;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
@@ -23,8 +29,6 @@ use tonic::transport::server::TcpIncoming;
 /// Largest request taken: one row as large as a row may be written, and room for its frame.
 pub const REQUEST_BYTES_MAX: usize = table::limits::ROW_BYTES_MAX + (1 << 20);
 
-/// Requests in flight on one connection; further ones wait at the client.
-const STREAMS_PER_CONNECTION_MAX: u32 = 1_000;
 /// Flow-control window of one stream, and of the whole connection.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
@@ -35,15 +39,58 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// reads) must not be taken for an attack at the default of 20.
 const PENDING_RESETS_MAX: usize = 1_000;
 
+/// Part of the memory that requests may have while they are uploaded.
+const UPLOADS_PART: usize = 4;
+/// Part of the memory that rows may have that were read and not taken.
+const ANSWERS_PART: usize = 4;
+
+/// Bounds of what clients may make a server hold and do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Open connections in all, and from one address (of IPv6: one network of 64 bits).
+    pub connections_max: usize,
+    pub connections_per_address_max: usize,
+    /// Bounds of each connection by itself.
+    pub connection: ConnectionLimits,
+    /// Requests in flight on one connection; further ones wait at the client.
+    pub streams_per_connection_max: u32,
+    /// Bytes of all requests that are being uploaded. One alone may be as large as its method allows.
+    pub upload_bytes_max: usize,
+    /// Bytes of all rows that were read and that clients have not taken. One large row alone may have
+    /// more, and each read has a few small batches.
+    pub answer_bytes_max: usize,
+}
+
+impl Limits {
+    /// Bounds that suit a memory budget.
+    pub fn within(memory_bytes: usize) -> Self {
+        Self {
+            connections_max: 10_000,
+            connections_per_address_max: 5_000,
+            connection: ConnectionLimits::default(),
+            streams_per_connection_max: 1_000,
+            upload_bytes_max: memory_bytes / UPLOADS_PART,
+            answer_bytes_max: memory_bytes / ANSWERS_PART,
+        }
+    }
+}
+
 /// The gRPC services of the Bigtable API over `store`, to be added to a [`Server`]. Methods that
 /// are not served are answered with `Unimplemented` and a message that names them. A call ends with
 /// `DeadlineExceeded` at the deadline that its client gave it. Everybody may call everything.
-pub fn routes<S: Store>(store: Arc<S>) -> Routes {
-    routes_for(store, KnownNames::All, Callers::Anybody)
+pub fn routes<S: Store>(store: Arc<S>, limits: &Limits) -> Routes {
+    routes_for(store, KnownNames::All, Callers::Anybody, limits)
 }
 
 /// As [`routes`], for requests that use `known` names of instances and app profiles, from `callers`.
-pub fn routes_for<S: Store>(store: Arc<S>, known: KnownNames, callers: Callers) -> Routes {
+pub fn routes_for<S: Store>(
+    store: Arc<S>,
+    known: KnownNames,
+    callers: Callers,
+    limits: &Limits,
+) -> Routes {
+    let uploads = Uploads::new(limits.upload_bytes_max);
+    let answers = Answers::new(limits.answer_bytes_max);
     let operations = Operations::new(store.clone());
     let directory = Arc::new(Directory::new(store.clone(), known));
     let data = Authorized::new(DataService::new(store, directory.clone()), callers);
@@ -53,16 +100,20 @@ pub fn routes_for<S: Store>(store: Arc<S>, known: KnownNames, callers: Callers) 
     let instances = InstanceAdminService::new(directory, operations.clone());
     let instances = Authorized::new(instances, callers);
     let instances = BigtableInstanceAdminServer::new(instances);
-    Routes::new(Explained(InTime(data)))
-        .add_service(Explained(InTime(tables)))
-        .add_service(Explained(InTime(instances)))
-        .add_service(Explained(InTime(OperationsServer::new(Authorized::new(operations, callers)))))
+    Routes::new(Explained(Bounded::new(InTime(data), &uploads, &answers)))
+        .add_service(Explained(Bounded::new(InTime(tables), &uploads, &answers)))
+        .add_service(Explained(Bounded::new(InTime(instances), &uploads, &answers)))
+        .add_service(Explained(Bounded::new(
+            InTime(OperationsServer::new(Authorized::new(operations, callers))),
+            &uploads,
+            &answers,
+        )))
 }
 
 /// A server with the connection settings that suit [`routes`].
-pub fn server() -> Server {
+pub fn server(limits: &Limits) -> Server {
     Server::builder()
-        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+        .max_concurrent_streams(limits.streams_per_connection_max)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
@@ -70,7 +121,17 @@ pub fn server() -> Server {
         .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS_MAX))
 }
 
-/// The connections that come to `listener`, without Nagle's delay.
-pub fn incoming(listener: TcpListener) -> TcpIncoming {
-    TcpIncoming::from(listener).with_nodelay(Some(true))
+/// The connections that come to `listener` and have a place, without Nagle's delay and guarded. The
+/// others are closed.
+pub fn incoming(
+    listener: TcpListener,
+    limits: &Limits,
+) -> impl Stream<Item = io::Result<Guarded<TcpStream>>> + Send + 'static + use<> {
+    let places = Places::new(limits.connections_max, limits.connections_per_address_max);
+    let limits = limits.connection;
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    incoming.try_filter_map(move |stream| {
+        let place = stream.peer_addr().ok().and_then(|peer| places.take(peer.ip()).ok());
+        future::ready(Ok(place.map(|place| Guarded::new(stream, limits).holding(place))))
+    })
 }

@@ -16,6 +16,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+mod limits;
 mod security;
 #[cfg(test)]
 mod tests;
@@ -126,6 +127,35 @@ pub(crate) struct Settings {
     #[arg(long, env = "STELE_DRAIN_SECONDS", value_name = "SECONDS")]
     pub(crate) drain_seconds: Option<u64>,
 
+    /// Open connections of Bigtable clients, 1 to 1000000. Further ones are closed at once.
+    /// [default: 10000]
+    #[arg(long, env = "STELE_CONNECTIONS_MAX", value_name = "COUNT", help_heading = LIMITS)]
+    pub(crate) connections_max: Option<usize>,
+
+    /// Open connections of Bigtable clients from one address (of IPv6: from one network of 64 bits),
+    /// 1 to 1000000. [default: half of connections-max]
+    #[arg(long, env = "STELE_CONNECTIONS_PER_ADDRESS_MAX", value_name = "COUNT",
+          help_heading = LIMITS)]
+    pub(crate) connections_per_address_max: Option<usize>,
+
+    /// Calls in flight on one connection, 1 to 100000. Further ones wait at the client.
+    /// [default: 1000]
+    #[arg(long, env = "STELE_STREAMS_PER_CONNECTION_MAX", value_name = "COUNT",
+          help_heading = LIMITS)]
+    pub(crate) streams_per_connection_max: Option<u32>,
+
+    /// Seconds after which a connection with nothing but pings is closed, 1 to 604800.
+    /// [default: 3600]
+    #[arg(long, env = "STELE_CONNECTION_IDLE_SECONDS", value_name = "SECONDS",
+          help_heading = LIMITS)]
+    pub(crate) connection_idle_seconds: Option<u64>,
+
+    /// Seconds after which a client is told to make another connection, up to 604800; 0 is never.
+    /// Calls in flight then have a minute to end. [default: 0]
+    #[arg(long, env = "STELE_CONNECTION_AGE_SECONDS", value_name = "SECONDS",
+          help_heading = LIMITS)]
+    pub(crate) connection_age_seconds: Option<u64>,
+
     /// Format of the log on standard error: text or json. [default: text]
     #[arg(long, env = "STELE_LOG_FORMAT", value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
@@ -212,6 +242,7 @@ pub(crate) struct Settings {
     pub(crate) background_rate: Option<String>,
 }
 
+const LIMITS: &str = "Limits of clients";
 const ENGINE: &str = "Storage engine";
 const SECURITY: &str = "Security";
 
@@ -239,6 +270,7 @@ pub(crate) struct Config {
     pub(crate) drain: Duration,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: String,
+    pub(crate) limits: bigtable::Limits,
     pub(crate) engine: Options,
 }
 
@@ -256,6 +288,7 @@ impl Default for Config {
             drain: Duration::from_secs(10),
             log_format: LogFormat::Text,
             log_level: "info".into(),
+            limits: bigtable::Limits::within(Options::default().memory_bytes_max),
             engine: Options::default(),
         }
     }
@@ -276,6 +309,7 @@ impl Config {
         in_range("drain_seconds", drain_seconds, 0..=3600)?;
         let security = Security::resolve(&settings)?;
         let insecure = settings.insecure_listen.unwrap_or(false);
+        let limits = limits::resolve(&settings, engine.memory_bytes_max)?;
         Ok(Self {
             data_dir: settings.data_dir.unwrap_or(default.data_dir),
             bigtable_listen: settings.bigtable_listen.unwrap_or(default.bigtable_listen),
@@ -293,6 +327,7 @@ impl Config {
             drain: Duration::from_secs(drain_seconds),
             log_format: settings.log_format.unwrap_or(default.log_format),
             log_level: settings.log_level.unwrap_or(default.log_level),
+            limits,
             engine,
         })
     }
@@ -320,6 +355,11 @@ impl Settings {
             audit_log,
             durability,
             drain_seconds,
+            connections_max,
+            connections_per_address_max,
+            streams_per_connection_max,
+            connection_idle_seconds,
+            connection_age_seconds,
             log_format,
             log_level,
             background_threads,

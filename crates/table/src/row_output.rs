@@ -48,6 +48,12 @@ pub trait RowOutput: Send + 'static {
 
     /// Hands over what is ready to be used.
     fn take(&mut self) -> Self::Batch;
+
+    /// Bytes that a batch may have, roughly, if the output wants less than the store gives. Asked for
+    /// at the start of each row.
+    fn batch_bytes_max(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// Keeps rows in memory, piece by piece.

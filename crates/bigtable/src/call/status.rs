@@ -16,10 +16,15 @@ use tonic::{Code, Status};
 const FULL_RETRY: Duration = Duration::from_secs(5);
 /// Wait before the next try when the store cannot serve: another server may take its place.
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
+/// Wait before the next try when other calls take all the room.
+const BUSY_RETRY: Duration = Duration::from_secs(1);
 
 /// The status of a failed call.
 pub(crate) fn from_error(error: Error) -> Status {
-    let whole = rpc_status(error);
+    to_status(rpc_status(error))
+}
+
+fn to_status(whole: rpc::Status) -> Status {
     let code = Code::from_i32(whole.code);
     if whole.details.is_empty() {
         return Status::new(code, whole.message);
@@ -31,6 +36,12 @@ pub(crate) fn from_error(error: Error) -> Status {
 /// The status of one entry of a batch; `Ok` has code 0.
 pub(crate) fn of_entry(result: Result<(), Error>) -> rpc::Status {
     result.map_or_else(rpc_status, |()| rpc::Status::default())
+}
+
+/// The status of a call for which there is no room now. The client is to try again.
+pub(crate) fn busy(message: String) -> Status {
+    let details = vec![retry_after(BUSY_RETRY)];
+    to_status(rpc::Status { code: Code::ResourceExhausted as i32, message, details })
 }
 
 /// A feature that this server does not have.

@@ -12,9 +12,13 @@
 //!    else, so family, qualifier, timestamp and label stand in the first one.
 //! 4. The last chunk of a row commits it. Rows are never reset. That a chunk is the last one is
 //!    known only when the row ends, so the mark is added to it then; until then it stays here.
-//! 5. A message is sent at the first end of a row at which it has [`MESSAGE_BYTES`]. When larger
-//!    rows are spread over messages is the client's choice ([`LargeRows`]).
+//! 5. A message is sent at the first end of a row at which it has [`MESSAGE_BYTES`], or less while many
+//!    answers wait for their clients ([`Answer`]). When larger rows are spread over messages is the
+//!    client's choice ([`LargeRows`]).
+//! 6. Messages are counted from their making, large ones while they grow. After one that found no
+//!    room the writer takes nothing more: the read ends.
 
+use crate::call::answers::{Answer, LARGE_BYTES};
 use crate::wire::ReadRowsMessage;
 use crate::wire::fields::put_varint;
 use bytes::{BufMut, BytesMut};
@@ -77,6 +81,12 @@ pub(crate) struct ChunkWriter {
     last_chunk_len: usize,
     /// The column of the last cell of the row.
     column: Option<(Arc<str>, Vec<u8>)>,
+    /// Counts the bytes of the messages.
+    answer: Option<Arc<Answer>>,
+    /// Bytes up to which `message` was counted while it grew.
+    grown_to: usize,
+    /// There was no room for the begun row.
+    refused: bool,
 }
 
 impl RowOutput for ChunkWriter {
@@ -94,6 +104,9 @@ impl RowOutput for ChunkWriter {
     }
 
     fn cell(&mut self, cell: &YieldedCell<'_>) {
+        if self.refused {
+            return;
+        }
         let same_column = self.column.as_ref().is_some_and(|(family, qualifier)| {
             family == cell.family && qualifier == cell.qualifier
         });
@@ -116,7 +129,8 @@ impl RowOutput for ChunkWriter {
                 head.row_key = &self.row_key;
             }
             self.last_chunk_len = Chunk { head, piece, value_size }.write(&mut self.message);
-            if rest.is_empty() {
+            self.count_growth();
+            if rest.is_empty() || self.refused {
                 return;
             }
             head = Head::default();
@@ -124,9 +138,12 @@ impl RowOutput for ChunkWriter {
     }
 
     fn end(&mut self) {
+        if self.refused {
+            return;
+        }
         self.commit();
         self.whole_rows_len = self.message.len();
-        if self.whole_rows_len >= MESSAGE_BYTES {
+        if self.whole_rows_len >= self.batch_bytes_max().min(MESSAGE_BYTES) {
             self.flush();
         }
     }
@@ -147,12 +164,38 @@ impl RowOutput for ChunkWriter {
         self.parts = 0;
         std::mem::take(&mut self.full)
     }
+
+    fn batch_bytes_max(&self) -> usize {
+        self.answer.as_ref().map_or(usize::MAX, |answer| answer.batch_bytes(MESSAGE_BYTES))
+    }
 }
 
 impl ChunkWriter {
     /// A writer of no rows yet.
     pub(crate) fn new(large_rows: LargeRows) -> Self {
         Self { large_rows, ..Self::default() }
+    }
+
+    /// The same writer, whose messages count as parts of `answer`.
+    pub(crate) fn counting(self, answer: Option<Arc<Answer>>) -> Self {
+        Self { answer, ..self }
+    }
+
+    /// Counts a message that has grown large. Without room for it, forgets the begun row.
+    fn count_growth(&mut self) {
+        let len = self.message.len();
+        if len < self.grown_to + LARGE_BYTES {
+            return;
+        }
+        if let Some(answer) = &self.answer {
+            if answer.grow_to(len) {
+                self.grown_to = len;
+            } else {
+                self.refused = true;
+                self.message = BytesMut::new();
+                self.whole_rows_len = 0;
+            }
+        }
     }
 
     fn enter_column(&mut self, cell: &YieldedCell<'_>) {
@@ -173,7 +216,15 @@ impl ChunkWriter {
     fn finish(&mut self, len: usize) {
         if len > 0 {
             self.message_len = len;
-            self.full.push(ReadRowsMessage(self.message.split_to(len).freeze()));
+            let message = self.message.split_to(len).freeze();
+            let message = match &self.answer {
+                Some(answer) => answer.count(message),
+                None => message,
+            };
+            self.full.push(ReadRowsMessage(message));
+            if let (1.., Some(answer)) = (std::mem::take(&mut self.grown_to), &self.answer) {
+                answer.grow_to(0);
+            }
         }
         self.whole_rows_len = 0;
     }
@@ -336,6 +387,7 @@ mod tests {
     use crate::api::data::ReadRowsResponse;
     use crate::api::data::read_rows_response::CellChunk;
     use crate::api::data::read_rows_response::cell_chunk::RowStatus;
+    use crate::call::answers::Answers;
     use bytes::Bytes;
     use proptest::prelude::*;
     use prost::Message;
@@ -489,6 +541,33 @@ mod tests {
             }
         }
         assert_eq!(values, [&b"v"[..], &value, b"v", &value, b"v"].concat());
+    }
+
+    #[test]
+    fn crowded_answers_have_small_messages_and_no_room_for_a_large_row() {
+        let answers = Answers::new(1 << 20);
+        let holder = Answer::new(&answers);
+        let taken = holder.count(vec![0; 1 << 20].into());
+        let answer = Answer::new(&answers);
+        let mut writer = ChunkWriter::new(LargeRows::Whole).counting(Some(answer.clone()));
+        let small = [cell("f", b"q", 0, &[b'v'; 1_000])];
+        for row in 0..100 {
+            give(&mut writer, format!("{row}").as_bytes(), &small);
+            writer.end();
+        }
+        let lens: Vec<_> = writer.take().iter().map(|message| message.0.len()).collect();
+        assert!(lens.len() > 10 && lens.iter().all(|len| *len < 12 << 10), "{lens:?}");
+        let large = [cell("f", b"q", 0, &vec![b'v'; 5 << 20]), small[0].clone()];
+        give(&mut writer, b"large", &large);
+        writer.end();
+        assert!(answer.is_refused() && writer.take().is_empty());
+        drop(taken);
+        let answer = Answer::new(&answers);
+        let mut writer = ChunkWriter::new(LargeRows::Whole).counting(Some(answer.clone()));
+        give(&mut writer, b"large", &large);
+        writer.end();
+        let [ReadRowsMessage(message)] = &writer.take()[..] else { panic!("one message") };
+        assert!(!answer.is_refused() && message.len() > 5 << 20);
     }
 
     #[test]

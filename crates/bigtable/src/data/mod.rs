@@ -23,6 +23,7 @@ use crate::api::data::{
     SampleRowKeysResponse, request_stats,
 };
 use crate::api::server::bigtable_server;
+use crate::call::answers::Answer;
 use crate::call::status;
 use crate::names;
 use crate::query::{Queries, ResultStream};
@@ -94,15 +95,17 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         let client = request.metadata().get("x-goog-api-client");
         let client = client.and_then(|name| name.to_str().ok()).unwrap_or_default();
         let large_rows = LargeRows::for_client(client);
+        let answer = request.extensions().get::<Arc<Answer>>().cloned();
         let request = request.into_inner();
         let views = [&request.authorized_view_name, &request.materialized_view_name];
         let table = table_of(&request.table_name, &views)?;
         self.admit(&table, &request.app_profile_id, Use::Rows)?;
         let wants_stats = request.request_stats_view == RequestStatsView::RequestStatsFull as i32;
         let read = convert::read_rows(request).map_err(status::from_error)?;
-        let rows = self.store.read_rows(&table, read, ChunkWriter::new(large_rows)).await;
+        let writer = ChunkWriter::new(large_rows).counting(answer.clone());
+        let rows = self.store.read_rows(&table, read, writer).await;
         let rows = rows.map_err(status::from_error)?;
-        Ok(Response::new(MessageStream::new(rows, wants_stats.then_some(started))))
+        Ok(Response::new(MessageStream::new(rows, wants_stats.then_some(started), answer)))
     }
 
     async fn sample_row_keys(
@@ -326,13 +329,19 @@ pub(crate) struct MessageStream {
     stats: ReadStats,
     /// When the request came, if it asked for statistics.
     stats_since: Option<Instant>,
+    /// Tells that there was no room for a row.
+    answer: Option<Arc<Answer>>,
     ended: bool,
 }
 
 impl MessageStream {
-    fn new(rows: RowStream<Vec<ReadRowsMessage>>, stats_since: Option<Instant>) -> Self {
+    fn new(
+        rows: RowStream<Vec<ReadRowsMessage>>,
+        stats_since: Option<Instant>,
+        answer: Option<Arc<Answer>>,
+    ) -> Self {
         let (ready, stats) = (Vec::new().into_iter(), ReadStats::default());
-        Self { rows, ready, stats, stats_since, ended: false }
+        Self { rows, ready, stats, stats_since, answer, ended: false }
     }
 }
 
@@ -348,7 +357,12 @@ impl Stream for MessageStream {
             if this.ended {
                 return Poll::Ready(None);
             }
-            match ready!(Pin::new(&mut this.rows).poll_next(context)) {
+            let next = ready!(Pin::new(&mut this.rows).poll_next(context));
+            if let Some(refusal) = this.answer.as_ref().and_then(|answer| answer.refusal()) {
+                this.ended = true;
+                return Poll::Ready(Some(Err(refusal)));
+            }
+            match next {
                 Some(Ok(RowBatch { rows, stats })) => {
                     (this.ready, this.stats) = (rows.into_iter(), stats);
                 }

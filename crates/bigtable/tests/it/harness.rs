@@ -4,7 +4,7 @@ use crate::assemble::{Assembler, GotRow, lines};
 use admin::r#type::Kind;
 use admin::r#type::aggregate::Aggregator;
 use base::env::Env;
-use bigtable::CallerHandle;
+use bigtable::{CallerHandle, Limits};
 use data::mutate_rows_request::Entry;
 use data::mutation::Mutation;
 use data::row_filter::Filter;
@@ -39,14 +39,24 @@ pub(crate) struct Clients {
 
 /// Serves `store` until the test's runtime ends; its address.
 pub(crate) async fn serve<S: Store>(store: Arc<S>) -> SocketAddr {
-    serve_routes(bigtable::routes(store)).await
+    serve_within(store, &limits()).await
 }
 
-async fn serve_routes(routes: Routes) -> SocketAddr {
+/// Serves `store` within `limits` until the test's runtime ends; its address.
+pub(crate) async fn serve_within<S: Store>(store: Arc<S>, limits: &Limits) -> SocketAddr {
+    serve_routes(bigtable::routes(store, limits), limits).await
+}
+
+/// Returns the limits of most servers.
+pub(crate) fn limits() -> Limits {
+    Limits::within(512 << 20)
+}
+
+async fn serve_routes(routes: Routes, limits: &Limits) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = bigtable::server().add_routes(routes);
-    tokio::spawn(server.serve_with_incoming(bigtable::incoming(listener)));
+    let server = bigtable::server(limits).add_routes(routes);
+    tokio::spawn(server.serve_with_incoming(bigtable::incoming(listener, limits)));
     address
 }
 
@@ -54,15 +64,16 @@ async fn serve_routes(routes: Routes) -> SocketAddr {
 pub(crate) async fn connect_as<S: Store>(store: Arc<S>, caller: Option<CallerHandle>) -> Clients {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let routes = bigtable::routes_for(store, bigtable::KnownNames::All, bigtable::Callers::Named);
+    let (known, limits) = (bigtable::KnownNames::All, limits());
+    let routes = bigtable::routes_for(store, known, bigtable::Callers::Named, &limits);
     let name = InterceptorLayer::new(move |mut request: tonic::Request<()>| {
         if let Some(caller) = &caller {
             request.extensions_mut().insert(caller.clone());
         }
         Ok(request)
     });
-    let server = bigtable::server().layer(name).add_routes(routes);
-    tokio::spawn(server.serve_with_incoming(bigtable::incoming(listener)));
+    let server = bigtable::server(&limits).layer(name).add_routes(routes);
+    tokio::spawn(server.serve_with_incoming(bigtable::incoming(listener, &limits)));
     clients_of(address).await
 }
 
@@ -98,12 +109,12 @@ pub(crate) async fn raw_call(
 
 /// Serves `store` until the test's runtime ends; clients of it.
 pub(crate) async fn connect<S: Store>(store: Arc<S>) -> Clients {
-    connect_to(bigtable::routes(store)).await
+    connect_to(bigtable::routes(store, &limits())).await
 }
 
 /// Serves `routes` until the test's runtime ends; clients of them.
 pub(crate) async fn connect_to(routes: Routes) -> Clients {
-    clients_of(serve_routes(routes).await).await
+    clients_of(serve_routes(routes, &limits()).await).await
 }
 
 async fn clients_of(address: SocketAddr) -> Clients {

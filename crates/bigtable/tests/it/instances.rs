@@ -1,6 +1,8 @@
 //! Instances, clusters, app profiles and operations that last, and the names that requests may use.
 
-use crate::harness::{Clients, INSTANCE, connect_to, create_table, empty, open, with_table};
+use crate::harness::{
+    Clients, INSTANCE, connect_to, create_table, empty, limits, open, with_table,
+};
 use admin::app_profile::{MultiClusterRoutingUseAny, RoutingPolicy, SingleClusterRouting};
 use bigtable::KnownNames;
 use engine::Engine;
@@ -16,7 +18,8 @@ const MADE: &str = "projects/p/instances/made-here";
 
 async fn serve(dir: &Path, known: KnownNames) -> (Engine, Clients) {
     let (engine, store) = open(dir);
-    (engine, connect_to(bigtable::routes_for(store, known, bigtable::Callers::Anybody)).await)
+    let routes = bigtable::routes_for(store, known, bigtable::Callers::Anybody, &limits());
+    (engine, connect_to(routes).await)
 }
 
 /// Runs `act` with clients of a strict server, which then ends.

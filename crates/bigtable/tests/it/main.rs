@@ -4,6 +4,7 @@
 mod admin;
 mod assemble;
 mod authorize;
+mod bounds;
 mod changes;
 mod filters;
 mod fuzz;

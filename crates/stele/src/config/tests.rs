@@ -55,6 +55,11 @@ fn documented_defaults_are_the_real_ones() {
         ("audit_log", "the log".into()),
         ("durability", "sync".into()),
         ("drain_seconds", config.drain.as_secs().to_string()),
+        ("connections_max", config.limits.connections_max.to_string()),
+        ("connections_per_address_max", "half of connections-max".into()),
+        ("streams_per_connection_max", config.limits.streams_per_connection_max.to_string()),
+        ("connection_idle_seconds", config.limits.connection.idle.as_secs().to_string()),
+        ("connection_age_seconds", "0".into()),
         ("log_format", "text".into()),
         ("log_level", config.log_level),
         ("background_threads", config.engine.background_threads.to_string()),
@@ -72,6 +77,8 @@ fn documented_defaults_are_the_real_ones() {
         ("subcompactions_max", "background-threads".into()),
         ("background_rate", "off".into()),
     ];
+    let (all, of_one) = (config.limits.connections_max, config.limits.connections_per_address_max);
+    assert_eq!((all / 2, config.limits.connection.age), (of_one, None));
     assert_eq!(config.engine.durability, Durability::Sync);
     assert_eq!((config.engine.cache_bytes_max, config.engine.open_files_max), (None, None));
     assert_eq!(config.engine.subcompactions_max, None);
@@ -163,6 +170,11 @@ fn parts_of_the_read_path_are_switched_off_by_name() {
 fn values_out_of_range_are_refused_with_the_range() {
     for (key, value, want) in [
         ("drain_seconds", "3601", "0 to 3600"),
+        ("connections_max", "0", "1 to 1000000"),
+        ("connections_per_address_max", "0", "1 to 1000000"),
+        ("streams_per_connection_max", "100001", "1 to 100000"),
+        ("connection_idle_seconds", "0", "1 to 604800"),
+        ("connection_age_seconds", "604801", "0 to 604800"),
         ("background_threads", "0", "1 to 64"),
         ("memtable_bytes_max", "1", "64 KiB to 4 GiB"),
         ("memory_bytes_max", "1", "1 MiB or more"),
@@ -184,4 +196,16 @@ fn names_of_hosts_have_no_ports() {
         let error = parse_hosts(text).unwrap_err().to_string();
         assert!(error.contains("http_hosts") && error.contains(text), "{error}");
     }
+}
+
+#[test]
+fn limits_of_clients_follow_from_what_is_set() {
+    let limits = |text: &str| Config::resolve(toml::from_str(text).unwrap()).unwrap().limits;
+    let set =
+        limits("connections_max = 7\nconnection_age_seconds = 60\nmemory_bytes_max = '64MiB'");
+    assert_eq!((set.connections_max, set.connections_per_address_max), (7, 4));
+    assert_eq!(set.connection.age, Some(Duration::from_secs(60)));
+    assert_eq!(set.upload_bytes_max, 16 << 20, "a quarter of the budget");
+    assert_eq!(limits("connections_per_address_max = 3").connections_max, 10_000);
+    assert_eq!(limits("connection_age_seconds = 0").connection.age, None);
 }

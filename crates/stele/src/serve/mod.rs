@@ -24,6 +24,7 @@ use crate::logging;
 use anyhow::{Context, anyhow};
 use base::env::SystemClock;
 use base::rss_monitor::RssMonitor;
+use bigtable::{ConnectionLimits, Guarded, Places};
 use connections::{Connection, Front, Limits, accept};
 use engine::Engine;
 use observe::Observe;
@@ -109,9 +110,11 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
         Some(_) => bigtable::Callers::Named,
         None => bigtable::Callers::Anybody,
     };
-    let routes = bigtable::routes_for(Arc::clone(&store), known, callers);
+    let limits = config.limits;
+    let routes = bigtable::routes_for(Arc::clone(&store), known, callers, &limits);
     let bigtable = accept(bigtable, Front::Bigtable);
-    let mut grpc = tokio::spawn(grpc(bigtable, routes, Arc::clone(&state), guard.gate, draining));
+    let mut grpc =
+        tokio::spawn(grpc(bigtable, routes, limits, Arc::clone(&state), guard.gate, draining));
     state.set_phase(Phase::Serving);
     announce(config, &addresses).context("could not write to standard output")?;
 
@@ -160,14 +163,18 @@ async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<Local>)> {
 async fn grpc(
     connections: mpsc::Receiver<Connection>,
     routes: Routes,
+    limits: bigtable::Limits,
     state: Arc<State>,
     gate: Option<Arc<Gate>>,
     mut draining: watch::Receiver<()>,
 ) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
     set_health(&health, ServingStatus::Serving).await;
-    let incoming = ReceiverStream::new(connections).map(Ok::<_, std::io::Error>);
-    bigtable::server()
+    let places = Places::new(limits.connections_max, limits.connections_per_address_max);
+    let incoming = ReceiverStream::new(connections)
+        .filter_map(move |connection| admit(connection, &places, limits.connection))
+        .map(Ok::<_, std::io::Error>);
+    bigtable::server(&limits)
         .layer(Observe::new(state.requests().clone()))
         .layer(Authenticate(gate))
         .add_routes(routes)
@@ -178,6 +185,22 @@ async fn grpc(
         })
         .await
         .context("the Bigtable service failed")
+}
+
+/// Guards a connection that has a place; closes another.
+fn admit(
+    connection: Connection,
+    places: &Places,
+    limits: ConnectionLimits,
+) -> Option<Guarded<Connection>> {
+    let address = connection.address().ok()?;
+    match places.take(address.ip()) {
+        Ok(place) => Some(Guarded::new(connection, limits).holding(place)),
+        Err(reason) => {
+            tracing::debug!(%address, %reason, "closed a connection");
+            None
+        }
+    }
 }
 
 /// Tells those who ask for the health of the server, or of one of its services.

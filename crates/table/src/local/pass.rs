@@ -10,7 +10,8 @@
 //! Invariants:
 //! 1. Between two batches at most one cell is held, of whose copies only some went into the output, or
 //!    the cells of one row of at most `Shape::held_bytes`.
-//! 2. A batch ends after the cell copy with which it has `Shape::batch_bytes`.
+//! 2. A batch ends after the cell copy with which it has `Shape::batch_bytes`, or as many as the output
+//!    takes at once.
 
 use super::Table;
 use crate::filter::compile::Plan;
@@ -76,6 +77,8 @@ struct Given {
     started: bool,
     /// Bytes since the batch began, roughly.
     bytes: usize,
+    /// Bytes that the output wants in a batch at most; nothing before the first row.
+    bytes_max: Option<usize>,
     stats: ReadStats,
 }
 
@@ -135,7 +138,8 @@ impl RowPass {
 
     /// Returns whether the output has the bytes of a batch, roughly.
     pub(super) fn is_full(&self) -> bool {
-        self.given.bytes >= self.batch_bytes
+        let output_is_full = self.given.bytes_max.is_some_and(|max| self.given.bytes >= max);
+        output_is_full || self.given.bytes >= self.batch_bytes
     }
 
     /// Lets a batch end after its first cell.
@@ -292,7 +296,7 @@ impl RowPass {
         let family = self.table.families[usize::from(cell.family.0)].as_ref();
         let plan = self.evaluator.plan();
         while let (Some(family), Some(copy)) = (family, self.copies.get(self.copies_given)) {
-            if self.copies_given > 0 && self.given.bytes >= self.batch_bytes {
+            if self.copies_given > 0 && self.is_full() {
                 return false;
             }
             self.given.cell(&self.key, &family.name, cell, *copy, plan, output);
@@ -372,6 +376,7 @@ impl Given {
         if !self.started {
             self.started = true;
             self.bytes += key.len();
+            self.bytes_max = Some(output.batch_bytes_max());
             output.start(key);
         }
         let value = if shape.strip { &[] } else { cell.value };

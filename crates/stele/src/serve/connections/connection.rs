@@ -2,6 +2,7 @@
 
 use super::super::security::metrics::OpenConnection;
 use std::io::{IoSlice, Result};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -38,6 +39,14 @@ impl Connection {
 
     pub(super) fn secured(stream: TlsStream<TcpStream>, peer: Peer, open: OpenConnection) -> Self {
         Self { stream: Stream::Tls(Box::new(stream)), peer, _open: open }
+    }
+
+    /// Returns the address of the client.
+    pub(crate) fn address(&self) -> Result<SocketAddr> {
+        match &self.stream {
+            Stream::Plain(stream) => stream.peer_addr(),
+            Stream::Tls(stream) => stream.get_ref().0.peer_addr(),
+        }
     }
 
     /// Returns the other end of it.

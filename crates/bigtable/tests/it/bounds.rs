@@ -1,0 +1,201 @@
+//! Clients that would make the server hold too much, by HTTP/2 and nothing else.
+
+use crate::harness::{
+    TABLE, connect_to, create_table, entry, limits, raw_call, read_all, serve_within, store,
+};
+use bigtable::Limits;
+use bytes::Bytes;
+use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
+use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
+use googleapis_tonic_google_rpc::google::rpc;
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{Ping, Reason, SendStream};
+use prost::Message;
+use std::net::SocketAddr;
+use tokio::net::TcpStream;
+use tonic::codegen::http::Request;
+use tonic::transport::Endpoint;
+use tonic::{Code, Status};
+
+const MUTATE_ROW: &str = "/google.bigtable.v2.Bigtable/MutateRow";
+const READ_ROWS: &str = "/google.bigtable.v2.Bigtable/ReadRows";
+const UPLOAD_BYTES_MAX: usize = 100_000;
+
+/// A server with an empty table whose uploads have [`UPLOAD_BYTES_MAX`] bytes together.
+async fn server() -> (SocketAddr, tempfile::TempDir) {
+    let (store, dir) = store();
+    let limits = Limits { upload_bytes_max: UPLOAD_BYTES_MAX, ..limits() };
+    let address = serve_within(store, &limits).await;
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    let mut tables = admin::bigtable_table_admin_client::BigtableTableAdminClient::new(channel);
+    let families = [("f", admin::ColumnFamily::default())];
+    tables.create_table(create_table("t", families)).await.unwrap();
+    (address, dir)
+}
+
+async fn connect(address: SocketAddr) -> SendRequest<Bytes> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// Begins a write of a row; its message is still to be sent.
+fn begin(client: &mut SendRequest<Bytes>) -> (ResponseFuture, SendStream<Bytes>) {
+    let request = Request::post(format!("http://localhost{MUTATE_ROW}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
+    client.send_request(request.body(()).unwrap(), false).unwrap()
+}
+
+/// Returns the status of a call, which ended without a message.
+async fn status(answer: ResponseFuture) -> Status {
+    let answer = answer.await.unwrap();
+    let mut headers = answer.headers().clone();
+    let mut body = answer.into_body();
+    while let Some(data) = body.data().await {
+        body.flow_control().release_capacity(data.unwrap().len()).unwrap();
+    }
+    headers.extend(body.trailers().await.unwrap().unwrap_or_default());
+    Status::from_header_map(&headers).expect("the call has a status")
+}
+
+fn write_of(value_bytes: usize) -> data::MutateRowRequest {
+    data::MutateRowRequest {
+        table_name: TABLE.into(),
+        row_key: "row".into(),
+        mutations: vec![crate::harness::set("f:q", 1_000, &vec![b'v'; value_bytes])],
+        ..Default::default()
+    }
+}
+
+fn framed(message: &impl Message) -> Bytes {
+    let bytes = message.encode_to_vec();
+    [&[0], &(bytes.len() as u32).to_be_bytes()[..], &bytes].concat().into()
+}
+
+#[tokio::test]
+async fn uploads_that_hold_too_much_together_are_refused_until_one_ends() {
+    let (address, _dir) = server().await;
+    let mut client = connect(address).await;
+    let large = framed(&write_of(90_000));
+    let (first, mut upload) = begin(&mut client);
+    upload.send_data(large.slice(..60_000), false).unwrap();
+    // One of the two is refused: the one that the server reads last.
+    let (second, mut upload_too) = begin(&mut client);
+    upload_too.send_data(large.slice(..60_000), false).unwrap();
+    let refused = tokio::select! {
+        first = status(first) => first,
+        second = status(second) => second,
+    };
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+    assert!(refused.message().contains("100000 bytes"), "{refused:?}");
+    let details = rpc::Status::decode(refused.details()).unwrap().details;
+    let info = rpc::RetryInfo::decode(&details[0].value[..]).unwrap();
+    assert_eq!(info.retry_delay.unwrap().seconds, 1);
+    let small = raw_call(address, MUTATE_ROW, &write_of(10).encode_to_vec(), None).await;
+    assert_eq!(small.code(), Code::Ok, "a message in one piece is taken");
+}
+
+#[tokio::test]
+async fn one_upload_may_have_more_than_all_together() {
+    let (address, _dir) = server().await;
+    for _ in 0..3 {
+        let message = write_of(10 * UPLOAD_BYTES_MAX).encode_to_vec();
+        let status = raw_call(address, MUTATE_ROW, &message, None).await;
+        assert_eq!(status.code(), Code::Ok, "{status:?}");
+    }
+}
+
+#[tokio::test]
+async fn claims_over_the_limit_of_a_method_are_refused_before_they_come() {
+    let (address, _dir) = server().await;
+    let mut client = connect(address).await;
+    for (path, limit) in [
+        (MUTATE_ROW, bigtable::REQUEST_BYTES_MAX),
+        (READ_ROWS, 16 << 20),
+        ("/google.bigtable.admin.v2.BigtableTableAdmin/CreateTable", 4 << 20),
+    ] {
+        let request = Request::post(format!("http://localhost{path}"))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers");
+        let (answer, mut upload) = client.send_request(request.body(()).unwrap(), false).unwrap();
+        let claim = [&[0], &(limit as u32 + 1).to_be_bytes()[..]].concat();
+        upload.send_data(claim.into(), false).unwrap();
+        let refused = status(answer).await;
+        assert_eq!(refused.code(), Code::InvalidArgument, "{path}: {refused:?}");
+        assert!(refused.message().contains(&limit.to_string()), "{path}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn pieces_that_make_no_message_are_refused() {
+    let (address, _dir) = server().await;
+    let mut client = connect(address).await;
+    let whole = framed(&write_of(10));
+    let short = whole.slice(..whole.len() - 1);
+    let two: Bytes = [&whole[..], &whole[..]].concat().into();
+    for (case, bytes) in [("short", short), ("two", two)] {
+        let (answer, mut upload) = begin(&mut client);
+        upload.send_data(bytes, true).unwrap();
+        let refused = status(answer).await;
+        assert_eq!(refused.code(), Code::InvalidArgument, "{case}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_pings_without_an_end_is_told_to_be_calm() {
+    let (address, _dir) = server().await;
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (_client, mut connection) = h2::client::handshake(stream).await.unwrap();
+    let mut pings = connection.ping_pong().unwrap();
+    let ended = tokio::spawn(connection);
+    while pings.ping(Ping::opaque()).await.is_ok() {}
+    let error = ended.await.unwrap().unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::ENHANCE_YOUR_CALM));
+}
+
+#[tokio::test]
+async fn a_connection_without_a_place_is_closed_and_one_that_goes_leaves_its_place() {
+    let (store, _dir) = store();
+    let address = serve_within(store, &Limits { connections_max: 1, ..limits() }).await;
+    // The server reads a connection only if it has a place, and answers a ping.
+    let first = pinged(address).await.expect("there is a place");
+    assert!(pinged(address).await.is_none(), "there is no other");
+    drop(first);
+    // The server sees the end of the first in its own time.
+    while pinged(address).await.is_none() {}
+}
+
+/// Returns a connection that the server answers; nothing if the server closes it.
+async fn pinged(address: SocketAddr) -> Option<impl Sized> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (client, mut connection) = h2::client::handshake(stream).await.ok()?;
+    let mut pings = connection.ping_pong().unwrap();
+    let mut served = tokio::task::JoinSet::new();
+    served.spawn(connection);
+    pings.ping(Ping::opaque()).await.ok()?;
+    Some((client, served))
+}
+
+#[tokio::test]
+async fn a_server_without_room_for_answers_sends_small_batches_and_a_large_row_that_is_alone() {
+    let (store, _dir) = store();
+    let crowded = Limits { answer_bytes_max: 0, ..limits() };
+    let mut clients = connect_to(bigtable::routes(store, &crowded)).await;
+    let families = [("f", admin::ColumnFamily::default())];
+    clients.tables.create_table(create_table("t", families)).await.unwrap();
+    let cell = |len| vec![crate::harness::set("f:q", 1_000, &vec![b'v'; len])];
+    let entries = (0..200).map(|row| entry(&format!("row-{row}"), cell(1_000))).collect();
+    clients.write_rows(entries).await.unwrap();
+    clients.write("s-large", cell(3 << 20)).await;
+    let mut stream = clients.data.read_rows(read_all()).await.unwrap().into_inner();
+    let mut lens = Vec::new();
+    while let Some(message) = stream.message().await.unwrap() {
+        lens.push(message.encoded_len());
+    }
+    let large = lens.pop().unwrap();
+    assert!(large > 3 << 20 && lens.len() > 15, "{lens:?}, {large}");
+    assert!(lens.iter().all(|len| *len < 12 << 10), "{lens:?}");
+}
