@@ -1,6 +1,5 @@
 //! The `cbt` tool as an operator uses it, down to what it prints.
 
-use crate::secured::{Secured, endpoint};
 use crate::server::Server;
 use crate::setup;
 use std::path::Path;
@@ -32,30 +31,6 @@ impl Cbt<'_> {
         let error = self.try_run(line).expect_err(line);
         assert!(error.contains(word), "cbt {line}: {error}");
     }
-}
-
-#[test]
-fn cbt_signs_in_by_a_key_file_over_tls() {
-    let Some(program) = setup::cbt() else { return };
-    let (dir, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let secured = Secured::make();
-    let server = secured.start(dir.path());
-    let endpoint = endpoint(&server);
-    let cbt = |line: &str| {
-        let mut command = Command::new(&program);
-        command.args(["-project", "p", "-instance", "i"]);
-        command.args(["-data-endpoint", &endpoint, "-admin-endpoint", &endpoint]);
-        command.arg("-cert-file").arg(secured.ca());
-        command.arg("-creds").arg(secured.key_file());
-        command.args(line.split(' ')).env_remove("BIGTABLE_EMULATOR_HOST");
-        command.env("HOME", home.path()).env("TZ", "UTC").env("PATH", "");
-        setup::run(&mut command)
-    };
-    for line in ["createtable garden families=f", "set garden elm f:height=30@1000"] {
-        cbt(line).unwrap_or_else(|error| panic!("cbt {line}: {error}"));
-    }
-    let elm = cbt("lookup garden elm").unwrap();
-    assert!(elm.contains("\"30\""), "{elm}");
 }
 
 /// The row keys of what `cbt read` printed.

@@ -68,7 +68,7 @@ func TestTablesComeAndGo(t *testing.T) {
 
 func TestInstancesAndProfiles(t *testing.T) {
 	lasting(t)
-	instances, err := bigtable.NewInstanceAdminClient(ctx, project)
+	instances, err := bigtable.NewInstanceAdminClient(ctx, project, signIn()...)
 	ok(t, err)
 	defer instances.Close()
 	const made = "go-made"
@@ -111,7 +111,7 @@ func TestInstancesAndProfiles(t *testing.T) {
 func TestTransactionsOfAProfile(t *testing.T) {
 	firstOnly(t)
 	_, name := newTable(t, "f")
-	instances, err := bigtable.NewInstanceAdminClient(ctx, project)
+	instances, err := bigtable.NewInstanceAdminClient(ctx, project, signIn()...)
 	ok(t, err)
 	defer instances.Close()
 	_, err = instances.CreateAppProfile(ctx, bigtable.ProfileConf{
@@ -122,7 +122,7 @@ func TestTransactionsOfAProfile(t *testing.T) {
 	config := bigtable.ClientConfig{
 		AppProfile: "no-transactions", MetricsProvider: bigtable.NoopMetricsProvider{},
 	}
-	client, err := bigtable.NewClientWithConfig(ctx, project, instance, config)
+	client, err := bigtable.NewClientWithConfig(ctx, project, instance, config, signIn()...)
 	ok(t, err)
 	defer client.Close()
 	table := client.Open(name)

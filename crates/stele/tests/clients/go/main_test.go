@@ -61,16 +61,23 @@ func patience() time.Duration {
 	return 5*time.Minute + time.Duration(seconds)*time.Second
 }
 
+// signIn is how a program reaches a server that wants TLS and a key file, nothing for one that does not.
+func signIn() []option.ClientOption {
+	endpoint := os.Getenv("CLIENTS_ENDPOINT")
+	if endpoint == "" {
+		return nil
+	}
+	key := option.WithCredentialsFile(os.Getenv("CLIENTS_KEY_FILE"))
+	return []option.ClientOption{option.WithEndpoint(endpoint), key}
+}
+
 // open connects as a program that reads large rows must: with BIGTABLE_EMULATOR_HOST alone the
 // client takes no message over 4 MiB, and it takes a row only in one message.
 func open(instance string) (*bigtable.AdminClient, *bigtable.Client) {
 	config := bigtable.ClientConfig{MetricsProvider: bigtable.NoopMetricsProvider{}}
-	if endpoint := os.Getenv("CLIENTS_ENDPOINT"); endpoint != "" {
-		options := []option.ClientOption{
-			option.WithEndpoint(endpoint),
-			option.WithCredentialsFile(os.Getenv("CLIENTS_KEY_FILE")),
-			option.WithGRPCDialOption(grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 28))),
-		}
+	if options := signIn(); options != nil {
+		large := grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 28))
+		options = append(options, option.WithGRPCDialOption(large))
 		admin, err := bigtable.NewAdminClient(ctx, project, instance, options...)
 		if err != nil {
 			panic(err)

@@ -122,7 +122,8 @@ def test_sharded_reads(new_table):
     table.bulk_mutate_rows([RowMutationEntry(key, SetCell("f", b"q", b"v")) for key in keys])
     samples = table.sample_row_keys()
     shards = ReadRowsQuery().shard(samples)
-    assert len(shards) == 3
+    # The splits, and samples near the last rows of tablets.
+    assert len(shards) >= 3
     rows = table.read_rows_sharded(shards)
     assert sorted(row.row_key for row in rows) == sorted(keys)
 
