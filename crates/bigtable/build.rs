@@ -103,6 +103,21 @@ const TABLE_ADMIN: &[MethodRow] = &[
         "crate::api::admin::Table",
         One,
     ),
+    ("CreateAuthorizedView", "crate::api::admin::CreateAuthorizedViewRequest", OPERATION, One),
+    (
+        "ListAuthorizedViews",
+        "crate::api::admin::ListAuthorizedViewsRequest",
+        "crate::api::admin::ListAuthorizedViewsResponse",
+        One,
+    ),
+    (
+        "GetAuthorizedView",
+        "crate::api::admin::GetAuthorizedViewRequest",
+        "crate::api::admin::AuthorizedView",
+        One,
+    ),
+    ("UpdateAuthorizedView", "crate::api::admin::UpdateAuthorizedViewRequest", OPERATION, One),
+    ("DeleteAuthorizedView", "crate::api::admin::DeleteAuthorizedViewRequest", EMPTY, One),
     ("DropRowRange", "crate::api::admin::DropRowRangeRequest", EMPTY, One),
     (
         "GenerateConsistencyToken",

@@ -86,6 +86,21 @@ pub(crate) fn app_profile<'a>(
     }
 }
 
+/// Table and view id of `projects/P/instances/I/tables/T/authorizedViews/V`.
+pub(crate) fn authorized_view<'a>(
+    field: &'static str,
+    name: &'a str,
+) -> Result<(TableName, &'a str)> {
+    match name.rsplit_once("/authorizedViews/") {
+        Some((table_name, view)) if is_id(view) => Ok((table(field, table_name)?, view)),
+        _ => Err(malformed(
+            field,
+            name,
+            "projects/PROJECT/instances/INSTANCE/tables/TABLE/authorizedViews/VIEW",
+        )),
+    }
+}
+
 /// Refuses a location that is not of the form `projects/P/locations/L`.
 pub(crate) fn check_location(field: &'static str, name: &str) -> Result<()> {
     match split(name) {

@@ -26,6 +26,7 @@ pub mod schema;
 #[doc(hidden)]
 pub mod shape;
 pub mod store;
+pub mod subset;
 
 pub use bytes::Bytes;
 pub use changes::{ChangeRecord, ChangeStream, ChangeStreams, ChangesFrom, ReadChanges, RowChange};
@@ -47,3 +48,4 @@ pub use schema::{
     TableSchema, TableUpdate, UniqueInput, ValueType,
 };
 pub use store::{DropRows, ReadRows, RowKeySample, Store};
+pub use subset::{Qualifiers, Subset};

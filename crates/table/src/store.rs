@@ -74,7 +74,8 @@ pub trait Store: Records + ChangeStreams {
     /// Makes every write whose call returned durable, whatever the durability mode.
     async fn sync(&self) -> Result<()>;
 
-    /// Deletes a table and all its rows. `FailedPrecondition` if it is protected.
+    /// Deletes a table, all its rows, and the front's records below its name. `FailedPrecondition` if
+    /// it is protected.
     async fn delete_table(&self, table: &TableName) -> Result<()>;
 
     /// Changes settings of a table, all or none.

@@ -55,6 +55,15 @@ asks! {
     admin::GenerateConsistencyTokenRequest: "bigtable.tables.generateConsistencyToken" on
         |request| &request.name;
     admin::CheckConsistencyRequest: "bigtable.tables.checkConsistency" on |request| &request.name;
+    admin::CreateAuthorizedViewRequest: "bigtable.authorizedViews.create" on
+        |request| &request.parent;
+    admin::ListAuthorizedViewsRequest: "bigtable.authorizedViews.list" on
+        |request| &request.parent;
+    admin::GetAuthorizedViewRequest: "bigtable.authorizedViews.get" on |request| &request.name;
+    admin::UpdateAuthorizedViewRequest: "bigtable.authorizedViews.update" on
+        |request| request.authorized_view.as_ref().map_or("", |view| &view.name);
+    admin::DeleteAuthorizedViewRequest: "bigtable.authorizedViews.delete" on
+        |request| &request.name;
     admin::GetInstanceRequest: "bigtable.instances.get" on |request| &request.name;
     admin::ListInstancesRequest: "bigtable.instances.list" on |request| &request.parent;
     admin::CreateInstanceRequest: "bigtable.instances.create" on |request| &request.parent;

@@ -40,12 +40,22 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 use table::{
-    ChangeStream, CheckAndMutate, Error, ReadStats, RowBatch, RowStream, Store, TableName,
+    ChangeStream, CheckAndMutate, Error, ReadStats, RowBatch, RowFilter, RowMutation, RowStream,
+    Store, Subset, TableName,
 };
 use tonic::{Request, Response, Status};
 
 /// Entries of one `MutateRowsResponse`.
 const ENTRIES_PER_MESSAGE: usize = 1_000;
+
+/// The target of a request, or the status that refuses it.
+macro_rules! target {
+    ($service:expr, $request:ident, $usage:expr) => {{
+        let (table, view) = (&$request.table_name, &$request.authorized_view_name);
+        let names = Names { table, view, profile: &$request.app_profile_id };
+        $service.target(&names, $usage).map_err(status::from_error)
+    }};
+}
 
 /// The service over a store.
 pub(crate) struct DataService<S> {
@@ -71,9 +81,63 @@ impl<S: Store> DataService<S> {
         admitted.map_err(status::from_error)
     }
 
-    /// Refuses a request to `table` that its app profile does not allow.
-    fn admit(&self, table: &TableName, profile: &str, usage: Use) -> Result<(), Status> {
-        self.directory.admit_to(table, profile, usage).map_err(status::from_error)
+    /// Returns the table of a request, and the part of it that the request's authorized view shows.
+    /// Refuses the request if its app profile does not allow it.
+    fn target(&self, names: &Names<'_>, usage: Use) -> table::Result<Target> {
+        let (table, part) = if names.view.is_empty() {
+            (names::table("table_name", names.table)?, None)
+        } else {
+            let (table, _) = names::authorized_view("authorized_view_name", names.view)?;
+            if !names.table.is_empty() && names.table != table.as_str() {
+                let rule = "is not of the table in table_name";
+                return Err(Error::invalid("authorized_view_name", rule));
+            }
+            (table, Some(names.view))
+        };
+        self.directory.admit_to(&table, names.profile, usage)?;
+        let part = part.map(|view| self.directory.part(view)).transpose()?;
+        Ok(Target { table, part })
+    }
+
+    /// Returns the table of a request that takes no authorized view.
+    fn whole_table(&self, table: &str, profile: &str) -> Result<TableName, Status> {
+        let target = self.target(&Names { table, view: "", profile }, Use::Rows);
+        target.map(|target| target.table).map_err(status::from_error)
+    }
+
+    /// Refuses changes of a row that reach beyond the part of its table that a view shows.
+    async fn check(
+        &self,
+        target: &Target,
+        row: &[u8],
+        mutations: &[RowMutation],
+    ) -> table::Result<()> {
+        let Some(part) = &target.part else { return Ok(()) };
+        let schema = self.store.get_table(&target.table).await?;
+        part.check_mutations(&schema, row, mutations)
+    }
+}
+
+/// Names that a request has.
+struct Names<'a> {
+    table: &'a str,
+    view: &'a str,
+    profile: &'a str,
+}
+
+/// The table of a request.
+struct Target {
+    table: TableName,
+    /// The part of the table that the request may see; `None` is all of it.
+    part: Option<Arc<Subset>>,
+}
+
+impl Target {
+    /// Returns the filter of a request, which is to take only what the request may see.
+    fn within(&self, filter: Option<RowFilter>) -> Option<RowFilter> {
+        let Some(part) = &self.part else { return filter };
+        let filter = filter.unwrap_or(RowFilter::PassAll);
+        Some(RowFilter::Within(Arc::clone(part), Box::new(filter)))
     }
 }
 
@@ -97,13 +161,13 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         let large_rows = LargeRows::for_client(client);
         let answer = request.extensions().get::<Arc<Answer>>().cloned();
         let request = request.into_inner();
-        let views = [&request.authorized_view_name, &request.materialized_view_name];
-        let table = table_of(&request.table_name, &views)?;
-        self.admit(&table, &request.app_profile_id, Use::Rows)?;
+        refuse_materialized(&request.materialized_view_name)?;
+        let target = target!(self, request, Use::Rows)?;
         let wants_stats = request.request_stats_view == RequestStatsView::RequestStatsFull as i32;
-        let read = convert::read_rows(request).map_err(status::from_error)?;
+        let mut read = convert::read_rows(request).map_err(status::from_error)?;
+        read.filter = target.within(read.filter);
         let writer = ChunkWriter::new(large_rows).counting(answer.clone());
-        let rows = self.store.read_rows(&table, read, writer).await;
+        let rows = self.store.read_rows(&target.table, read, writer).await;
         let rows = rows.map_err(status::from_error)?;
         Ok(Response::new(MessageStream::new(rows, wants_stats.then_some(started), answer)))
     }
@@ -113,10 +177,13 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         request: Request<SampleRowKeysRequest>,
     ) -> Result<Response<Self::SampleRowKeysStream>, Status> {
         let request = request.into_inner();
-        let views = [&request.authorized_view_name, &request.materialized_view_name];
-        let table = table_of(&request.table_name, &views)?;
-        self.admit(&table, &request.app_profile_id, Use::Rows)?;
-        let samples = self.store.sample_row_keys(&table).await.map_err(status::from_error)?;
+        refuse_materialized(&request.materialized_view_name)?;
+        let target = target!(self, request, Use::Rows)?;
+        let samples = self.store.sample_row_keys(&target.table).await;
+        let mut samples = samples.map_err(status::from_error)?;
+        if let Some(part) = &target.part {
+            samples.retain(|sample| sample.key.is_empty() || part.has_row(&sample.key));
+        }
         let messages = samples.into_iter().map(|sample| {
             let offset_bytes = i64::try_from(sample.offset_bytes).unwrap_or(i64::MAX);
             Ok(SampleRowKeysResponse { row_key: sample.key, offset_bytes })
@@ -129,14 +196,16 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         request: Request<MutateRowRequest>,
     ) -> Result<Response<MutateRowResponse>, Status> {
         let request = request.into_inner();
-        let table = table_of(&request.table_name, &[&request.authorized_view_name])?;
-        self.admit(&table, &request.app_profile_id, Use::Rows)?;
+        let target = target!(self, request, Use::Rows)?;
         let (key, mutations) = (request.row_key, request.mutations);
         let row = convert::once_row(key, mutations, request.idempotency);
         let row = row.map_err(status::from_error)?;
+        let allowed = self.check(&target, &row.change.row, &row.change.mutations).await;
+        allowed.map_err(status::from_error)?;
+        let table = &target.table;
         let written = match row.once {
-            None => self.store.mutate_row(&table, row.change).await,
-            Some(_) => self.store.mutate_rows_once(&table, vec![row]).await.and_then(first),
+            None => self.store.mutate_row(table, row.change).await,
+            Some(_) => self.store.mutate_rows_once(table, vec![row]).await.and_then(first),
         };
         written.map_err(status::from_error)?;
         Ok(Response::new(MutateRowResponse {}))
@@ -147,8 +216,7 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         request: Request<MutateRowsRequest>,
     ) -> Result<Response<Self::MutateRowsStream>, Status> {
         let request = request.into_inner();
-        let table = table_of(&request.table_name, &[&request.authorized_view_name])?;
-        self.admit(&table, &request.app_profile_id, Use::Rows)?;
+        let target = target!(self, request, Use::Rows)?;
         if request.entries.is_empty() {
             let error = Error::invalid("entries", "at least one entry is needed");
             return Err(status::from_error(error));
@@ -157,15 +225,21 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         let mut results = Vec::with_capacity(request.entries.len());
         let mut rows = Vec::with_capacity(request.entries.len());
         for entry in request.entries {
-            let row = convert::once_row(entry.row_key, entry.mutations, entry.idempotency);
+            let row = match convert::once_row(entry.row_key, entry.mutations, entry.idempotency) {
+                Ok(row) => {
+                    let (key, mutations) = (&row.change.row, &row.change.mutations);
+                    self.check(&target, key, mutations).await.map(|()| row)
+                }
+                refused => refused,
+            };
             results.push(row.map(|row| rows.push(row)));
         }
         let applied = match rows.iter().all(|row| row.once.is_none()) {
             true => {
                 let rows = rows.into_iter().map(|row| row.change).collect();
-                self.store.mutate_rows(&table, rows).await
+                self.store.mutate_rows(&target.table, rows).await
             }
-            false => self.store.mutate_rows_once(&table, rows).await,
+            false => self.store.mutate_rows_once(&target.table, rows).await,
         };
         let mut applied = applied.map_err(status::from_error)?.into_iter();
         let entries: Vec<_> = results
@@ -186,10 +260,14 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         request: Request<CheckAndMutateRowRequest>,
     ) -> Result<Response<CheckAndMutateRowResponse>, Status> {
         let request = request.into_inner();
-        let table = table_of(&request.table_name, &[&request.authorized_view_name])?;
-        self.admit(&table, &request.app_profile_id, Use::Transaction)?;
-        let check = check_and_mutate(request).map_err(status::from_error)?;
-        let matched = self.store.check_and_mutate_row(&table, check).await;
+        let target = target!(self, request, Use::Transaction)?;
+        let mut check = check_and_mutate(request).map_err(status::from_error)?;
+        for mutations in [&check.on_true, &check.on_false] {
+            let allowed = self.check(&target, &check.row, mutations).await;
+            allowed.map_err(status::from_error)?;
+        }
+        check.predicate = target.within(check.predicate);
+        let matched = self.store.check_and_mutate_row(&target.table, check).await;
         let predicate_matched = matched.map_err(status::from_error)?;
         Ok(Response::new(CheckAndMutateRowResponse { predicate_matched }))
     }
@@ -199,10 +277,12 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         request: Request<ReadModifyWriteRowRequest>,
     ) -> Result<Response<ReadModifyWriteRowResponse>, Status> {
         let request = request.into_inner();
-        let table = table_of(&request.table_name, &[&request.authorized_view_name])?;
-        self.admit(&table, &request.app_profile_id, Use::Transaction)?;
+        let target = target!(self, request, Use::Transaction)?;
         let rules = convert::rules(request.rules).map_err(status::from_error)?;
-        let row = self.store.read_modify_write_row(&table, request.row_key, rules).await;
+        if let Some(part) = &target.part {
+            part.check_rules(&request.row_key, &rules).map_err(status::from_error)?;
+        }
+        let row = self.store.read_modify_write_row(&target.table, request.row_key, rules).await;
         let row = row.map(convert::row).map_err(status::from_error)?;
         Ok(Response::new(ReadModifyWriteRowResponse { row: Some(row) }))
     }
@@ -212,8 +292,7 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         request: Request<GenerateInitialChangeStreamPartitionsRequest>,
     ) -> Result<Response<Self::GenerateInitialChangeStreamPartitionsStream>, Status> {
         let request = request.into_inner();
-        let table = table_of(&request.table_name, &[])?;
-        self.admit(&table, &request.app_profile_id, Use::Rows)?;
+        let table = self.whole_table(&request.table_name, &request.app_profile_id)?;
         let schema = self.store.get_table(&table).await.map_err(status::from_error)?;
         if self.store.change_retention(&table).map_err(status::from_error)?.is_none() {
             let text = format!("table {table} has no change stream: set its retention period");
@@ -234,8 +313,7 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         request: Request<ReadChangeStreamRequest>,
     ) -> Result<Response<Self::ReadChangeStreamStream>, Status> {
         let request = request.into_inner();
-        let table = table_of(&request.table_name, &[])?;
-        self.admit(&table, &request.app_profile_id, Use::Rows)?;
+        let table = self.whole_table(&request.table_name, &request.app_profile_id)?;
         let read = changes::read_changes(request).map_err(status::from_error)?;
         let rows = read.rows.clone();
         let records = self.store.read_changes(&table, read).await.map_err(status::from_error)?;
@@ -280,12 +358,11 @@ fn first(results: Vec<table::Result<()>>) -> table::Result<()> {
     results.into_iter().next().unwrap_or(Ok(()))
 }
 
-/// The table of a request that may instead name one of `views`, which we do not have.
-fn table_of(table: &str, views: &[&String]) -> Result<TableName, Status> {
-    if views.iter().any(|view| !view.is_empty()) {
-        return Err(status::unsupported("authorized and materialized views are"));
+fn refuse_materialized(view: &str) -> Result<(), Status> {
+    if view.is_empty() {
+        return Ok(());
     }
-    names::table("table_name", table).map_err(status::from_error)
+    Err(status::unsupported("materialized views are"))
 }
 
 fn check_and_mutate(request: CheckAndMutateRowRequest) -> table::Result<CheckAndMutate> {

@@ -240,6 +240,16 @@ forms! {
         ["affinity": [3]], [1], [];
     CREATE_INSTANCE_METADATA = "", [], [], [one("original_request", 1, &CREATE_INSTANCE)];
     CREATE_CLUSTER_METADATA = "", [], [], [map("tables", 4, &NOTHING)];
+    CREATE_AUTHORIZED_VIEW = "", [], [], [one("authorized_view", 3, &AUTHORIZED_VIEW)];
+    UPDATE_AUTHORIZED_VIEW = "", [], [], [one("authorized_view", 1, &AUTHORIZED_VIEW)];
+    AUTHORIZED_VIEW = "google.bigtable.admin.v2.AuthorizedView",
+        ["authorized_view": [2]], [1, 3, 4], [one("subset_view", 2, &SUBSET_VIEW)];
+    SUBSET_VIEW = "", [], [], [map("family_subsets", 2, &NOTHING)];
+    LIST_AUTHORIZED_VIEWS = "", [], [], [many("authorized_views", 1, &AUTHORIZED_VIEW)];
+    CREATE_AUTHORIZED_VIEW_METADATA = "", [], [],
+        [one("original_request", 1, &CREATE_AUTHORIZED_VIEW)];
+    UPDATE_AUTHORIZED_VIEW_METADATA = "", [], [],
+        [one("original_request", 1, &UPDATE_AUTHORIZED_VIEW)];
     LIST_TABLES = "", [], [], [many("tables", 1, &TABLE)];
     NOTHING = "", [], [], [];
 }
@@ -287,6 +297,11 @@ formed! {
     admin::DropRowRangeRequest => DROP_ROW_RANGE,
     admin::GenerateConsistencyTokenRequest => NOTHING,
     admin::CheckConsistencyRequest => CHECK_CONSISTENCY,
+    admin::CreateAuthorizedViewRequest => CREATE_AUTHORIZED_VIEW,
+    admin::ListAuthorizedViewsRequest => NOTHING,
+    admin::GetAuthorizedViewRequest => NOTHING,
+    admin::UpdateAuthorizedViewRequest => UPDATE_AUTHORIZED_VIEW,
+    admin::DeleteAuthorizedViewRequest => NOTHING,
     admin::CreateInstanceRequest => CREATE_INSTANCE,
     admin::GetInstanceRequest => NOTHING,
     admin::ListInstancesRequest => NOTHING,
@@ -333,6 +348,10 @@ formed! {
     admin::UpdateTableMetadata => NOTHING,
     admin::GenerateConsistencyTokenResponse => NOTHING,
     admin::CheckConsistencyResponse => NOTHING,
+    admin::AuthorizedView => AUTHORIZED_VIEW,
+    admin::ListAuthorizedViewsResponse => LIST_AUTHORIZED_VIEWS,
+    admin::CreateAuthorizedViewMetadata => CREATE_AUTHORIZED_VIEW_METADATA,
+    admin::UpdateAuthorizedViewMetadata => UPDATE_AUTHORIZED_VIEW_METADATA,
     admin::ListInstancesResponse => NOTHING,
     admin::CreateInstanceMetadata => CREATE_INSTANCE_METADATA,
     admin::UpdateInstanceMetadata => NOTHING,

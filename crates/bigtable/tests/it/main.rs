@@ -15,4 +15,5 @@ mod query;
 mod read;
 mod stream;
 mod types;
+mod views;
 mod write;

@@ -224,7 +224,7 @@ async fn methods_not_served_say_so() {
     assert_eq!(status.message(), message);
 
     let view = data::ReadRowsRequest {
-        authorized_view_name: format!("{TABLE}/authorizedViews/v"),
+        materialized_view_name: "projects/p/instances/i/materializedViews/v".into(),
         ..Default::default()
     };
     let status = clients.data.read_rows(view).await.unwrap_err();

@@ -67,6 +67,10 @@ pub(crate) enum Leaf {
     PassAll,
     BlockAll,
     RowKey(Matcher, usize),
+    /// Rows in sorted, disjoint ranges.
+    Rows(Vec<RowRange>, usize),
+    /// Columns in sorted, disjoint ranges.
+    Columns(Vec<QualifierRange>),
     /// Rows whose random 64 bits are below the threshold.
     RowSample(u64, usize),
     /// Sorted family ids.
@@ -158,6 +162,7 @@ fn weight(filter: &RowFilter, depth: usize) -> Result<usize> {
             let Condition { predicate, on_true, on_false } = condition.as_ref();
             std::iter::once(predicate).chain(on_true).chain(on_false).try_fold(0, sum)?
         }
+        RowFilter::Within(_, filter) => return weight(filter, depth),
         RowFilter::RowKeyRegex(bytes)
         | RowFilter::ColumnQualifierRegex(bytes)
         | RowFilter::ValueRegex(bytes) => bytes.len(),
@@ -178,6 +183,7 @@ fn patterns_of(filter: &RowFilter) -> Box<dyn Iterator<Item = &[u8]> + '_> {
             let filters = std::iter::once(predicate).chain(on_true).chain(on_false);
             Box::new(filters.flat_map(patterns_of))
         }
+        RowFilter::Within(_, filter) => patterns_of(filter),
         RowFilter::RowKeyRegex(pattern)
         | RowFilter::ColumnQualifierRegex(pattern)
         | RowFilter::ValueRegex(pattern) => Box::new(std::iter::once(&pattern[..])),
@@ -234,6 +240,12 @@ impl Compiler<'_> {
                 Node::Interleave(self.nodes("interleave", filters, inside)?)
             }
             RowFilter::Condition(condition) => self.condition(condition)?,
+            RowFilter::Within(part, filter) => {
+                let rows = Leaf::Rows(part.rows().to_vec(), next(&mut self.verdicts));
+                let columns = Leaf::Columns(part.columns(self.schema));
+                let filter = self.node(filter, inside)?;
+                Node::Chain(vec![Node::Leaf(rows), Node::Leaf(columns), filter])
+            }
             RowFilter::Sink if inside == Inside::Condition => {
                 return Err(Error::invalid("sink", "cannot be used within a condition"));
             }
@@ -464,6 +476,8 @@ impl Node {
                 Leaf::PassAll
                 | Leaf::BlockAll
                 | Leaf::RowKey(..)
+                | Leaf::Rows(..)
+                | Leaf::Columns(_)
                 | Leaf::RowSample(..)
                 | Leaf::Families(_)
                 | Leaf::Qualifier(_)
@@ -515,6 +529,8 @@ impl Leaf {
                 Some(prefix) if !prefix.is_empty() => Reach::rows(vec![RowRange::prefix(prefix)]),
                 _ => Reach::ALL,
             },
+            Self::Rows(ranges, _) => Reach::rows(ranges.clone()),
+            Self::Columns(ranges) => Reach::columns(ranges.clone()),
             Self::Families(ids) => {
                 Reach::columns(ids.iter().map(|id| QualifierRange::family(*id)).collect())
             }

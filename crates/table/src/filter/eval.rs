@@ -17,6 +17,7 @@
 
 use super::compile::{Choice, Leaf, Node, Plan};
 use super::regex::Caches;
+use crate::subset;
 use base::checksum;
 use engine::Cell;
 use std::sync::Arc;
@@ -157,6 +158,7 @@ impl State {
             Node::Leaf(Leaf::RowKey(matcher, at)) => {
                 self.verdicts[*at] = matcher.matches(key, &mut self.caches);
             }
+            Node::Leaf(Leaf::Rows(ranges, at)) => self.verdicts[*at] = subset::has(ranges, key),
             Node::Leaf(Leaf::RowSample(threshold, at)) => {
                 // Each sample filter of a request draws on its own.
                 let draw = mix(checksum::xxh3(key) ^ mix(self.seed.wrapping_add(*at as u64)));
@@ -178,7 +180,9 @@ impl State {
     fn may_yield(&self, node: &Node) -> bool {
         match node {
             Node::Leaf(Leaf::BlockAll) => false,
-            Node::Leaf(Leaf::RowKey(_, at) | Leaf::RowSample(_, at)) => self.verdicts[*at],
+            Node::Leaf(Leaf::RowKey(_, at) | Leaf::Rows(_, at) | Leaf::RowSample(_, at)) => {
+                self.verdicts[*at]
+            }
             Node::Leaf(_) | Node::Sink => true,
             Node::Chain(nodes) => {
                 for node in nodes {
@@ -297,7 +301,16 @@ impl State {
         let pass = match leaf {
             Leaf::PassAll => true,
             Leaf::BlockAll => false,
-            Leaf::RowKey(_, at) | Leaf::RowSample(_, at) => self.verdicts[*at],
+            Leaf::RowKey(_, at) | Leaf::Rows(_, at) | Leaf::RowSample(_, at) => self.verdicts[*at],
+            Leaf::Columns(ranges) => {
+                let place = (cell.family, cell.qualifier);
+                let after = ranges.partition_point(|r| (r.family, r.start.as_slice()) <= place);
+                after.checked_sub(1).is_some_and(|at| {
+                    let range = &ranges[at];
+                    range.family == cell.family
+                        && range.end.as_deref().is_none_or(|end| cell.qualifier < end)
+                })
+            }
             Leaf::Families(ids) => ids.binary_search(&cell.family).is_ok(),
             Leaf::Qualifier(matcher) => matcher.matches(cell.qualifier, &mut self.caches),
             Leaf::Column(range) => range.as_ref().is_some_and(|range| {

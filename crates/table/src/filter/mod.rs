@@ -12,9 +12,11 @@ pub(crate) mod reach;
 pub(crate) mod reference;
 pub(crate) mod regex;
 
+use crate::subset::Subset;
 use bytes::Bytes;
 use engine::TimestampRange;
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// A row filter. Rules of the variants are checked when a request starts; whatever breaks one is
 /// `InvalidArgument`.
@@ -31,6 +33,9 @@ pub enum RowFilter {
     /// Yields its cells straight to the result of the whole filter, past all enclosing filters,
     /// and nothing to the filter around it. Not inside a condition.
     Sink,
+    /// A filter over some rows and columns of the table: it takes cells of that part only, whatever
+    /// it is. For fronts; no level of nesting.
+    Within(Arc<Subset>, Box<RowFilter>),
     /// Yields every cell. (A wire message with `false` here is the front's to refuse.)
     PassAll,
     /// Yields nothing.

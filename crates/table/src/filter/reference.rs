@@ -70,6 +70,11 @@ fn apply(
             sunk.extend(cells);
             Vec::new()
         }
+        RowFilter::Within(part, filter) => {
+            let cells =
+                keep(&|cell| part.has_row(key) && part.has_column(&cell.family, &cell.qualifier));
+            apply(filter, key, cells, sunk)
+        }
         RowFilter::PassAll => cells,
         RowFilter::BlockAll => Vec::new(),
         RowFilter::RowKeyRegex(pattern) => keep(&|_| full_match(pattern, key)),

@@ -51,8 +51,9 @@ pub trait MetaStore: Send + Sync + 'static {
     /// intent: both or none.
     fn create_table(&self, table: &TableSchema) -> Result<()>;
 
-    /// Removes the record of a table, and notes the intent to drop its trees: both or none.
-    fn remove_table(&self, table: &TableSchema) -> Result<()>;
+    /// Removes the record of a table and `records` of the front, and notes the intent to drop the
+    /// table's trees: all or none.
+    fn remove_table(&self, table: &TableSchema, records: &[RecordChange]) -> Result<()>;
 
     /// Returns every record of the front by its name.
     fn records(&self) -> Result<Vec<(String, Bytes)>>;
@@ -306,9 +307,10 @@ impl MetaStore for EngineMeta {
         self.write(&batch)
     }
 
-    fn remove_table(&self, table: &TableSchema) -> Result<()> {
+    fn remove_table(&self, table: &TableSchema, records: &[RecordChange]) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.delete_row(&table_row(&table.name));
+        records.iter().for_each(|change| put_change(&mut batch, change));
         put_intent(&mut batch, &trees_of(table));
         self.write(&batch)
     }

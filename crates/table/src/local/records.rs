@@ -26,6 +26,12 @@ impl RecordMap {
         Self { by_name: records.into_iter().collect(), bytes }
     }
 
+    /// Returns the records whose name starts with `prefix`.
+    fn names(&self, prefix: &str) -> impl Iterator<Item = (&String, &Bytes)> {
+        let from = self.by_name.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        from.take_while(move |(name, _)| name.starts_with(prefix))
+    }
+
     fn apply(&mut self, change: RecordChange) {
         let RecordChange { name, value } = change;
         let (new, old) = match value {
@@ -61,6 +67,12 @@ impl Core {
         Ok(())
     }
 
+    /// Returns the changes that remove what is recorded below the resource `name`.
+    pub(super) fn records_below(&self, name: &str) -> Vec<RecordChange> {
+        let (prefix, records) = (format!("{name}/"), self.records.read());
+        records.names(&prefix).map(|(name, _)| RecordChange::remove(name)).collect()
+    }
+
     /// Shows changes that are on disk.
     pub(super) fn publish_records(&self, changes: Vec<RecordChange>) {
         let mut records = self.records.write();
@@ -76,10 +88,7 @@ impl Records for Local {
 
     fn records(&self, prefix: &str) -> Vec<(String, Bytes)> {
         let records = self.core.records.read();
-        let from = records.by_name.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
-        from.take_while(|(name, _)| name.starts_with(prefix))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
+        records.names(prefix).map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     async fn change_records(&self, changes: Vec<RecordChange>) -> Result<()> {

@@ -78,8 +78,10 @@ impl Core {
             let text = format!("table {name} is protected from deletion");
             return Err(Error::FailedPrecondition(text));
         }
-        self.meta.remove_table(&table.schema)?;
+        let below = self.records_below(name.as_str());
+        self.meta.remove_table(&table.schema, &below)?;
         self.tables.write().remove(name);
+        self.publish_records(below);
         // The table is gone whatever happens to its trees.
         self.drop_intended(&trees_of(&table.schema));
         Ok(())

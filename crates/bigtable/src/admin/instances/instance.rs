@@ -132,6 +132,7 @@ impl InstanceAdminService {
             return Err(Error::NotFound { what: "instance", name: name.to_owned() });
         }
         refuse_protected(tables.iter().map(AsRef::as_ref))?;
+        self.directory.check_views_go(&format!("{instance}/tables/"))?;
         for table in &tables {
             match store.delete_table(&table.name).await {
                 Ok(()) | Err(Error::NotFound { .. }) => {}

@@ -108,6 +108,40 @@ func TestInstancesAndProfiles(t *testing.T) {
 	same(t, ids, []string{"default", "reports"})
 }
 
+func TestAuthorizedViews(t *testing.T) {
+	lasting(t)
+	const name, view = "viewed", "part"
+	if phase == "first" {
+		create(t, &bigtable.TableConf{TableID: name, Families: map[string]bigtable.GCPolicy{
+			"f": bigtable.NoGcPolicy(), "g": bigtable.NoGcPolicy()}})
+		table := client.Open(name)
+		for _, key := range []string{"a", "b1", "b2"} {
+			ok(t, table.Apply(ctx, key, set("f", "q", 1000, "v")))
+			ok(t, table.Apply(ctx, key, set("g", "q", 1000, "v")))
+		}
+		part := bigtable.SubsetViewConf{}
+		part.AddRowPrefix([]byte("b"))
+		part.AddFamilySubsetQualifierPrefix("f", []byte(""))
+		ok(t, admin.CreateAuthorizedView(ctx, &bigtable.AuthorizedViewConf{
+			TableID: name, AuthorizedViewID: view, AuthorizedView: &part,
+			DeletionProtection: bigtable.Protected,
+		}))
+	}
+	part := client.OpenAuthorizedView(name, view)
+	var got []string
+	ok(t, part.ReadRows(ctx, bigtable.InfiniteRange(""), func(row bigtable.Row) bool {
+		got = append(got, fmt.Sprintf("%s %d", row.Key(), len(row)))
+		return true
+	}))
+	same(t, got, []string{"b1 1", "b2 1"})
+	refused(t, part.Apply(ctx, "a", set("f", "q", 1000, "v")), codes.PermissionDenied, "row 'a'")
+	refused(t, part.Apply(ctx, "b1", set("g", "q", 1000, "v")), codes.PermissionDenied, "column 'g:q'")
+	ids, err := admin.AuthorizedViews(ctx, name)
+	ok(t, err)
+	same(t, ids, []string{view})
+	refused(t, admin.DeleteTable(ctx, name), codes.FailedPrecondition, "protected")
+}
+
 func TestTransactionsOfAProfile(t *testing.T) {
 	firstOnly(t)
 	_, name := newTable(t, "f")

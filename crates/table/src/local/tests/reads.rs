@@ -12,6 +12,7 @@ use crate::row_output::Pieces;
 use crate::row_set::{KeyRange, RowSet};
 use crate::schema::FamilySpec;
 use crate::shape::Shape;
+use crate::subset::{Qualifiers, Subset};
 use base::env::Env;
 use engine::{Direction, Durability, Options, RowRange, ScanRequest, Timestamp, TimestampRange};
 use proptest::prelude::*;
@@ -308,8 +309,26 @@ fn direction() -> impl Strategy<Value = Direction> {
     prop_oneof![Just(Direction::Forward), Just(Direction::Reverse)]
 }
 
+/// Parts of the table, as authorized views show them: some with all rows, or all of a family.
+fn part() -> impl Strategy<Value = Subset> {
+    let texts = |choices| proptest::collection::vec(text(choices), 0..3);
+    let columns = (texts(QUALIFIERS), texts(QUALIFIERS))
+        .prop_map(|(exact, prefixes)| Qualifiers { exact, prefixes });
+    let families = (proptest::sample::select(&FAMILIES), columns);
+    let families = proptest::collection::vec(families, 0..5).prop_map(|families| {
+        families.into_iter().map(|(name, columns)| (name.to_owned(), columns)).collect()
+    });
+    let prefixes = prop_oneof![Just(vec![Bytes::new()]), texts(&["a", "ab", "b", "b\n", "d"])];
+    (prefixes, families).prop_map(|(prefixes, families)| Subset::new(&prefixes, families))
+}
+
 fn request() -> impl Strategy<Value = ReadRows> {
-    let filter = proptest::option::weighted(0.95, filter());
+    let filter = (proptest::option::weighted(0.3, part()), filter());
+    let filter = filter.prop_map(|(part, filter)| match part {
+        Some(part) => RowFilter::Within(Arc::new(part), Box::new(filter)),
+        None => filter,
+    });
+    let filter = proptest::option::weighted(0.95, filter);
     let named = proptest::collection::vec(text(KEYS), 1..4);
     let named = named.prop_map(|keys| RowSet { keys, ranges: Vec::new() });
     let rows = prop_oneof![Just(RowSet::all()), row_set(), named];

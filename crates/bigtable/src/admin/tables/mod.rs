@@ -1,5 +1,7 @@
 //! The table admin service: `google.bigtable.admin.v2.BigtableTableAdmin`.
 
+mod views;
+
 use crate::admin::directory::Directory;
 use crate::admin::message::{admin_any, mask_paths, page};
 use crate::admin::operations::Operations;
@@ -7,9 +9,11 @@ use crate::admin::{policies, schema, types};
 use crate::api::admin::drop_row_range_request::Target;
 use crate::api::admin::table::View;
 use crate::api::admin::{
-    CheckConsistencyRequest, CheckConsistencyResponse, CreateTableRequest, DeleteTableRequest,
-    DropRowRangeRequest, GenerateConsistencyTokenRequest, GenerateConsistencyTokenResponse,
-    GetTableRequest, ListTablesRequest, ListTablesResponse, ModifyColumnFamiliesRequest, Table,
+    AuthorizedView, CheckConsistencyRequest, CheckConsistencyResponse, CreateAuthorizedViewRequest,
+    CreateTableRequest, DeleteAuthorizedViewRequest, DeleteTableRequest, DropRowRangeRequest,
+    GenerateConsistencyTokenRequest, GenerateConsistencyTokenResponse, GetAuthorizedViewRequest,
+    GetTableRequest, ListAuthorizedViewsRequest, ListAuthorizedViewsResponse, ListTablesRequest,
+    ListTablesResponse, ModifyColumnFamiliesRequest, Table, UpdateAuthorizedViewRequest,
     UpdateTableMetadata, UpdateTableRequest,
 };
 use crate::api::iam;
@@ -162,8 +166,45 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         request: Request<DeleteTableRequest>,
     ) -> Result<Response<()>, Status> {
         let table = self.table("name", &request.get_ref().name)?;
-        self.store().delete_table(&table).await.map_err(status::from_error)?;
-        Ok(Response::new(()))
+        let _changing = self.directory.changing().await;
+        let views = self.directory.check_views_go(&format!("{table}/"));
+        views.map_err(status::from_error)?;
+        answer(self.store().delete_table(&table).await)
+    }
+
+    async fn create_authorized_view(
+        &self,
+        request: Request<CreateAuthorizedViewRequest>,
+    ) -> Result<Response<Operation>, Status> {
+        answer(self.create_view(request.into_inner()).await)
+    }
+
+    async fn list_authorized_views(
+        &self,
+        request: Request<ListAuthorizedViewsRequest>,
+    ) -> Result<Response<ListAuthorizedViewsResponse>, Status> {
+        answer(self.list_views(request.get_ref()).await)
+    }
+
+    async fn get_authorized_view(
+        &self,
+        request: Request<GetAuthorizedViewRequest>,
+    ) -> Result<Response<AuthorizedView>, Status> {
+        answer(self.get_view(request.get_ref()))
+    }
+
+    async fn update_authorized_view(
+        &self,
+        request: Request<UpdateAuthorizedViewRequest>,
+    ) -> Result<Response<Operation>, Status> {
+        answer(self.update_view(request.into_inner()).await)
+    }
+
+    async fn delete_authorized_view(
+        &self,
+        request: Request<DeleteAuthorizedViewRequest>,
+    ) -> Result<Response<()>, Status> {
+        answer(self.delete_view(request.into_inner()).await)
     }
 
     async fn modify_column_families(
@@ -246,6 +287,10 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
     ) -> Result<Response<iam::TestIamPermissionsResponse>, Status> {
         policies::test(request)
     }
+}
+
+fn answer<T>(result: table::Result<T>) -> Result<Response<T>, Status> {
+    result.map(Response::new).map_err(status::from_error)
 }
 
 fn invalid(field: &str, rule: &str) -> Status {
