@@ -285,3 +285,29 @@ async fn instances_exist_unasked() {
         assert_eq!(cluster, clusters[0]);
     }
 }
+
+#[tokio::test]
+async fn settings_that_are_not_served_are_refused_by_name() {
+    let mut t = with_table().await;
+    let tiers = admin::Table {
+        tiered_storage_config: Some(admin::TieredStorageConfig::default()),
+        ..Default::default()
+    };
+    let backups = admin::Table {
+        automated_backup_config: Some(admin::table::AutomatedBackupConfig::AutomatedBackupPolicy(
+            admin::table::AutomatedBackupPolicy::default(),
+        )),
+        ..Default::default()
+    };
+    for (field, table) in [("tiered_storage_config", tiers), ("automated_backup_config", backups)] {
+        let request = admin::CreateTableRequest {
+            parent: INSTANCE.into(),
+            table_id: "tiers".into(),
+            table: Some(table),
+            ..Default::default()
+        };
+        let status = t.tables.create_table(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unimplemented);
+        assert!(status.message().contains(field), "{status}");
+    }
+}

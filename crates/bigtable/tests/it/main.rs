@@ -13,6 +13,7 @@ mod instances;
 mod limits;
 mod query;
 mod read;
+mod served;
 mod stream;
 mod types;
 mod views;
