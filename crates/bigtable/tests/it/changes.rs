@@ -130,7 +130,7 @@ async fn the_retention_is_set_shown_and_bounded() {
 }
 
 #[tokio::test]
-async fn partitions_are_those_of_the_tablets_and_each_tells_its_rows() {
+async fn each_tablet_has_a_partition_that_tells_its_rows() {
     let mut clients = with_stream().await;
     let partitions = partitions(&mut clients).await.unwrap();
     let keys = |partition: &data::StreamPartition| {

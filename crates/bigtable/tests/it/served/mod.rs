@@ -5,7 +5,7 @@
 //! 3. The table lists every field of the request of a method that is served.
 //! 4. A method that is served names a test that exists. A row of it that differs says in which way.
 //! 5. The server answers the others with `UNIMPLEMENTED` and their names.
-//! 6. The page is the table, printed. `REWRITE=1` writes it anew.
+//! 6. The page is the table, printed. `REWRITE=1` writes it.
 
 mod api;
 mod rows;
