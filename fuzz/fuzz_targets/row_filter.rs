@@ -18,7 +18,8 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
     let env = base::env::Env::real(1);
     let clock = env.clock.clone();
-    let engine = engine::Engine::open_with_env(env, dir.path(), engine::Options::default()).unwrap();
+    let engine =
+        engine::Engine::open_with_env(env, dir.path(), engine::Options::default()).unwrap();
     let store = Local::open(engine, clock).unwrap();
     let table = TableName::new("fuzz").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -28,7 +29,10 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
             name: table.clone(),
             families: families.into(),
             splits: Vec::new(),
-            deletion_protection: false, granularity: Default::default(), row_key_schema: None, };
+            deletion_protection: false,
+            granularity: Default::default(),
+            row_key_schema: None,
+        };
         store.create_table(create).await.unwrap();
         for row in ["r1", "r22"] {
             let cell = |family: &str, qualifier: &'static str, micros, value: &'static [u8]| {
