@@ -93,6 +93,11 @@ impl WriteBatch {
         Self::default()
     }
 
+    /// An empty batch with memory for an encoding of `bytes` bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), ..Self::default() }
+    }
+
     /// Number of mutations.
     pub fn len(&self) -> usize {
         self.count as usize
@@ -198,6 +203,11 @@ impl WriteBatch {
         self.bytes.push(tag);
     }
 
+    /// Positions in the encoding of timestamps that are set later.
+    pub(crate) fn open_positions(&self) -> &[usize] {
+        &self.open_times
+    }
+
     /// Adds an entry; returns where in the encoding its timestamp stands.
     fn push_entry(
         &mut self,
@@ -242,6 +252,32 @@ impl WriteBatch {
         frozen.check()?;
         Ok(frozen)
     }
+
+    /// The batch as a task writes it. Checks what [`Self::freeze`] checks.
+    pub fn ready(self) -> Result<ReadyBatch, BatchError> {
+        Ok(ReadyBatch { frozen: self.freeze()?, open: self.open_times })
+    }
+}
+
+/// A batch for [`crate::Tree::write_in_task`]: within all limits, and unchangeable but for the times
+/// that are set when it gets its place in the order of commits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadyBatch {
+    pub(crate) frozen: FrozenBatch,
+    /// Positions of open timestamps in its encoding.
+    pub(crate) open: Vec<usize>,
+}
+
+impl ReadyBatch {
+    /// Number of mutations whose timestamp is set later.
+    pub fn open_times(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Length of the encoding in bytes.
+    pub fn encoded_len(&self) -> usize {
+        self.frozen.encoding().len()
+    }
 }
 
 /// The timestamps of a batch that its writer left open, in the order of its mutations.
@@ -253,10 +289,11 @@ pub struct OpenTimes<'a> {
 }
 
 impl<'a> OpenTimes<'a> {
-    /// Those that `batch` left open, in `frozen`, which was made of it and is not shared yet.
-    pub(crate) fn of(batch: &'a WriteBatch, frozen: &'a mut FrozenBatch) -> Self {
+    /// The timestamps that a batch left open at `positions`, in `frozen`, which was made of it and is not
+    /// shared yet.
+    pub(crate) fn of(positions: &'a [usize], frozen: &'a mut FrozenBatch) -> Self {
         let encoding = Arc::make_mut(&mut frozen.encoding);
-        Self { encoding, positions: &batch.open_times, newest: Timestamp(0) }
+        Self { encoding, positions, newest: Timestamp(0) }
     }
 
     /// Sets those numbered `which`, counted from 0 in the order of their mutations.

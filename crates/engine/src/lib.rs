@@ -203,7 +203,7 @@ mod write;
 
 pub use base::env::Env;
 pub use batch::{
-    BATCH_BYTES_MAX, OpenTimes, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, TimestampRange,
+    BATCH_BYTES_MAX, OpenTimes, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, ReadyBatch, TimestampRange,
     VALUE_BYTES_MAX, WriteBatch,
 };
 pub use cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp, TreeId};

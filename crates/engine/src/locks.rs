@@ -32,6 +32,8 @@ base::lock_order! {
     CommitQueue {}
     /// The outcome of a batch that is being committed.
     CommitOutcome {}
+    /// The list of threads that lead commits for tasks.
+    CommitThreadList {}
     /// `TreeState::installing`: a change of files, from the manifest to the view. An ingest takes those of
     /// several trees, and their `TreeWork`, in order of id.
     TreeInstalling several {

@@ -18,6 +18,7 @@ pub mod read_threads;
 pub mod real;
 pub mod rng;
 pub mod sim;
+pub mod sleepers;
 pub mod task;
 mod uring;
 

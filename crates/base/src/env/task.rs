@@ -29,6 +29,15 @@ pub trait Tasks: Send + Sync + 'static {
     fn help(&self) -> bool;
 }
 
+/// Starts a thread called `name`, for work that waits for others most of its time. Who starts it sees to
+/// its end.
+pub fn start_thread(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
 struct Queue {
     state: Mutex<QueueState>,
     wake: Condvar,

@@ -44,7 +44,7 @@ impl<'a> FlushTurn<'a> {
 impl Drop for FlushTurn<'_> {
     fn drop(&mut self) {
         self.tree.work.lock().flushing = false;
-        self.shared.progressed.notify_all();
+        self.shared.progress_made();
         scheduler::schedule(self.shared, self.tree);
     }
 }
@@ -111,7 +111,7 @@ pub(crate) fn compact_and_wait(
                 if done.is_ok() {
                     tree.work.lock().compaction.succeeded();
                 }
-                shared.progressed.notify_all();
+                shared.progress_made();
                 scheduler::schedule(shared, tree);
                 return done.map_err(|error| shared.failed(Task::ByHand, error));
             }

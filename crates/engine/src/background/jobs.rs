@@ -21,7 +21,7 @@ impl CountedJob {
 impl Drop for CountedJob {
     fn drop(&mut self) {
         self.shared.progress.lock().jobs -= 1;
-        self.shared.progressed.notify_all();
+        self.shared.progress_made();
     }
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn run_later(
             Ok(())
         });
         if done.is_err() {
-            shared.progressed.notify_all();
+            shared.progress_made();
         }
     };
     if delay.is_zero() {

@@ -57,15 +57,35 @@ fn freeze_largest(shared: &Arc<Shared>) -> bool {
 
 /// After a commit of `bytes` to `tree`: starts the flushes that are due.
 pub(crate) fn after_commit(shared: &Arc<Shared>, tree: &Arc<TreeState>, bytes: usize) {
-    if tree.view().active.bytes() >= shared.options.memtable_bytes_max {
+    if note_commit(shared, tree, bytes) {
+        keep_up(shared, tree);
+    }
+}
+
+/// Counts `bytes` that were committed to `tree`. Returns whether something is due ([`keep_up`]).
+pub(crate) fn note_commit(shared: &Shared, tree: &TreeState, bytes: usize) -> bool {
+    let uninspected = {
+        let mut progress = shared.progress.lock();
+        progress.uninspected += bytes;
+        progress.uninspected
+    };
+    is_full(shared, tree)
+        || is_inspection_due(shared, uninspected)
+        || shared.budget().wants_flush()
+        || shared.cache.wants_balance()
+}
+
+/// Starts the flushes that are due after commits to `tree`, and keeps to the budget. May wait for a
+/// group that is being applied, and for an ingest.
+pub(crate) fn keep_up(shared: &Arc<Shared>, tree: &Arc<TreeState>) {
+    if is_full(shared, tree) {
         freeze_if(shared, tree, |bytes, frozen| {
             bytes >= shared.options.memtable_bytes_max && frozen == 0
         });
     }
     let due = {
         let mut progress = shared.progress.lock();
-        progress.uninspected += bytes;
-        let due = progress.uninspected as u64 >= shared.options.log_segment_bytes / 4;
+        let due = is_inspection_due(shared, progress.uninspected);
         if due {
             progress.uninspected = 0;
         }
@@ -75,6 +95,14 @@ pub(crate) fn after_commit(shared: &Arc<Shared>, tree: &Arc<TreeState>, bytes: u
         inspect(shared);
     }
     keep_to_budget(shared);
+}
+
+fn is_full(shared: &Shared, tree: &TreeState) -> bool {
+    tree.look().active.bytes() >= shared.options.memtable_bytes_max
+}
+
+fn is_inspection_due(shared: &Shared, uninspected: usize) -> bool {
+    uninspected as u64 >= shared.options.log_segment_bytes / 4
 }
 
 /// Freezes the active memtable of `tree` if `due` (told its bytes and the number of frozen
@@ -236,7 +264,7 @@ pub(crate) fn schedule_compaction(shared: &Arc<Shared>, tree: &Arc<TreeState>) {
         Ok(())
     });
     if started.is_err() {
-        shared.progressed.notify_all();
+        shared.progress_made();
     }
 }
 

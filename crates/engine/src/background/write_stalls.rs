@@ -13,6 +13,7 @@ use crate::tree::TreeState;
 use crate::write::pressure::{STOP, rate};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Waits before a write of `bytes` bytes to `tree` as background work demands.
 pub(crate) fn wait_for_room(
@@ -20,53 +21,92 @@ pub(crate) fn wait_for_room(
     tree: &Arc<TreeState>,
     bytes: usize,
 ) -> Result<()> {
-    if shared.is_closing() {
-        return Err(Error::Closed);
-    }
-    shared.health.check()?;
-    if throttle::pressure_of(shared, tree) == 0 {
-        return Ok(());
-    }
-    let begin = shared.env.clock.monotonic();
-    let outcome = wait_under_pressure(shared, tree, bytes as u64);
-    let waited = shared.env.clock.monotonic().saturating_sub(begin);
-    shared.stalls.waited.record(waited);
-    outcome
+    let mut stall = Stall::new(shared, tree, bytes);
+    let outcome = loop {
+        match stall.look() {
+            Ok(Some(pause)) => shared.pause(pause),
+            outcome => break outcome,
+        }
+    };
+    stall.end(outcome)
 }
 
-fn wait_under_pressure(shared: &Arc<Shared>, tree: &Arc<TreeState>, bytes: u64) -> Result<()> {
-    let (mut turn, mut stopped) = (None, false);
-    loop {
+/// The same for a writer that is a task: it holds no thread while it waits.
+pub(crate) async fn room_for_task(
+    shared: &Arc<Shared>,
+    tree: &Arc<TreeState>,
+    bytes: usize,
+) -> Result<()> {
+    let mut stall = Stall::new(shared, tree, bytes);
+    let outcome = loop {
+        match stall.look() {
+            Ok(Some(pause)) => shared.pause_task(pause).await,
+            outcome => break outcome,
+        }
+    };
+    stall.end(outcome)
+}
+
+/// The wait of one writer.
+struct Stall<'a> {
+    shared: &'a Arc<Shared>,
+    tree: &'a Arc<TreeState>,
+    bytes: u64,
+    /// When it began to wait.
+    begun: Option<Duration>,
+    /// When it may go on, if it was slowed.
+    turn: Option<Duration>,
+    /// When it last began to wait for its turn.
+    waits_since: Option<Duration>,
+    stopped: bool,
+}
+
+impl<'a> Stall<'a> {
+    fn new(shared: &'a Arc<Shared>, tree: &'a Arc<TreeState>, bytes: usize) -> Self {
+        let (begun, turn, waits_since) = (None, None, None);
+        Self { shared, tree, bytes: bytes as u64, begun, turn, waits_since, stopped: false }
+    }
+
+    /// Returns how long the writer is to wait before it looks again; `None` if it may go on.
+    fn look(&mut self) -> Result<Option<Duration>> {
+        let Self { shared, tree, .. } = self;
         if shared.is_closing() {
             return Err(Error::Closed);
         }
         shared.health.check()?;
-        // Nothing will make room in it any more.
-        if tree.is_gone() {
+        let pressure = throttle::pressure_of(shared, tree);
+        // Nothing will make room any more in a tree that is gone.
+        if (pressure > 0 || self.begun.is_some()) && tree.is_gone() {
             return Err(Error::UnknownTree(tree.id));
         }
-        let pressure = throttle::pressure_of(shared, tree);
-        if pressure >= STOP {
-            shared.counters.write_stalls.fetch_add(u64::from(!stopped), Ordering::Relaxed);
-            stopped = true;
-            make_room(shared, tree)?;
-            shared.pause(LOOK_AGAIN);
-            continue;
-        }
-        let Some(rate) = rate(pressure) else { return Ok(()) };
+        let Some(rate) = rate(pressure) else { return Ok(None) };
         let now = shared.env.clock.monotonic();
-        let turn = *turn.get_or_insert_with(|| {
+        self.begun.get_or_insert(now);
+        if pressure >= STOP {
+            shared.counters.write_stalls.fetch_add(u64::from(!self.stopped), Ordering::Relaxed);
+            self.stopped = true;
+            make_room(shared, tree)?;
+            return Ok(Some(LOOK_AGAIN));
+        }
+        let turn = *self.turn.get_or_insert_with(|| {
             shared.counters.write_slowdowns.fetch_add(1, Ordering::Relaxed);
-            shared.stalls.pacer.turn(now, bytes, rate)
+            shared.stalls.pacer.turn(now, self.bytes, rate)
         });
-        if turn <= now {
-            return Ok(());
-        }
-        shared.pause(turn - now);
         // The clock of a simulation stands still while nothing is to be done.
-        if shared.env.clock.monotonic() == now {
-            return Ok(());
+        if turn <= now || self.waits_since == Some(now) {
+            return Ok(None);
         }
+        self.waits_since = Some(now);
+        Ok(Some(turn - now))
+    }
+
+    /// Counts the wait, if there was one.
+    fn end(self, outcome: Result<Option<Duration>>) -> Result<()> {
+        if let Some(begun) = self.begun {
+            let waited = self.shared.env.clock.monotonic().saturating_sub(begun);
+            self.shared.stalls.waited.record(waited);
+        }
+        outcome.map(|_| ())
     }
 }
 

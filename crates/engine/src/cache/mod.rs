@@ -240,14 +240,18 @@ impl<M: Plain> Cache<M> {
         present * self.arena.slab_bytes() + self.heap.bytes()
     }
 
+    /// Returns whether [`Self::balance`] has something to do.
+    pub fn wants_balance(&self) -> bool {
+        self.budget.blocks_max() < self.bytes_max() || self.size.leaving.load(Ordering::Relaxed)
+    }
+
     /// Brings the cache to the size that its budget has for blocks now. What is held goes later,
     /// with another call. The caller is not pinned.
     pub fn balance(self: &Arc<Self>) {
-        let (now, wanted) = (self.bytes_max(), self.budget.blocks_max());
-        let leaving = self.size.leaving.load(Ordering::Relaxed);
-        if wanted >= now && !leaving {
+        if !self.wants_balance() {
             return;
         }
+        let wanted = self.budget.blocks_max();
         // Somebody who is at it already will do: charges that came too late come again.
         let Some(_resizing) = self.size.changing.try_lock() else { return };
         let least = self.budget.blocks_min();

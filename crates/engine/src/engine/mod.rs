@@ -4,6 +4,7 @@
 //! In: calls of a program. Out: calls of the rooms that do the work. May use every room below.
 
 mod changes;
+mod commit_threads;
 mod tree;
 
 use crate::cell::{SequenceNumber, TreeId};

@@ -1,13 +1,15 @@
 //! Writes to one tree, its upkeep, and what is known of its size. Its reads: `read::drivers`.
 
+use super::commit_threads::{self, KeepUp};
 use crate::background::{by_hand, scheduler, write_stalls};
-use crate::batch::{OpenTimes, WriteBatch};
+use crate::batch::{OpenTimes, ReadyBatch, WriteBatch};
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
 use crate::ingest::{IngestOptions, SstWriter};
 use crate::read::drivers::Tree;
 use crate::request::RowRange;
 use crate::semantics::elision_policy::ElisionRules;
+use crate::write::request::Request;
 use std::sync::Arc;
 
 impl Tree {
@@ -45,13 +47,53 @@ impl Tree {
             return Ok(shared.snapshots.published());
         }
         write_stalls::wait_for_room(shared, tree, batch.encoded_len())?;
-        let mut times = OpenTimes::of(batch, &mut frozen);
+        let mut times = OpenTimes::of(batch.open_positions(), &mut frozen);
         let held = set_times(&mut times);
         let newest = times.newest();
-        let last = shared.commits.submit(Arc::clone(tree), frozen, newest, held);
+        let request = Request::of_thread(Arc::clone(tree), frozen, newest);
+        let last = shared.commits.submit(request, held, &KeepUp(shared));
         let last = last.map_err(|error| shared.log_failed(error))?;
         scheduler::after_commit(shared, tree, batch.encoded_len());
         Ok(last)
+    }
+
+    /// Waits until background work lets a write of `bytes` bytes go on, as [`Self::write`] does before it
+    /// writes. For a task: no thread waits. Errors are as of a write that was not begun.
+    pub async fn room_for(&self, bytes: usize) -> Result<()> {
+        let (shared, tree) = self.parts_of_store()?;
+        write_stalls::room_for_task(shared, tree, bytes).await
+    }
+
+    /// [`Self::write_timed`] for a task: no thread waits. It does not wait for background work:
+    /// [`Self::room_for`] does, before the caller takes what it must not hold for so long. The future needs
+    /// no runtime: it only has to be polled when it is woken.
+    ///
+    /// A future that is dropped before its first poll writes nothing. Dropped later, it changes nothing:
+    /// the batch is committed, or refused, as a whole. `kept` lives until the write has ended, however
+    /// long that is after the future: what it excludes meets no write under way. It is dropped when the
+    /// batch is visible, before the future is ready.
+    pub async fn write_in_task<H, K: Send + 'static>(
+        &self,
+        batch: ReadyBatch,
+        set_times: impl FnOnce(&mut OpenTimes<'_>) -> H,
+        kept: K,
+    ) -> Result<SequenceNumber> {
+        let ReadyBatch { mut frozen, open } = batch;
+        let (shared, tree) = self.parts_of_store()?;
+        shared.check_owner()?;
+        if frozen.is_empty() {
+            return Ok(shared.snapshots.published());
+        }
+        commit_threads::start(shared)?;
+        shared.health.check()?;
+        let commit = {
+            let mut times = OpenTimes::of(&open, &mut frozen);
+            let held = set_times(&mut times);
+            let newest = times.newest();
+            let request = Request::of_task(Arc::clone(tree), frozen, newest, Box::new(kept));
+            commit_threads::submit(shared, request, held)
+        };
+        commit.await.map_err(|error| shared.log_failed(error))
     }
 
     /// Sets what compactions of the tree may elide, from the next one on. Not kept on disk: the

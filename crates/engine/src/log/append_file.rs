@@ -100,6 +100,11 @@ impl AppendFile {
         self.tail
     }
 
+    /// Length of the file, with what is reserved.
+    pub(crate) fn allocated(&self) -> u64 {
+        self.allocated
+    }
+
     /// Writes `records` at the tail, in one write.
     pub(crate) fn append(&mut self, kind: RecordKind, records: &[LogRecord<'_>]) -> Result<()> {
         let mut frame = std::mem::take(&mut self.frame);

@@ -209,6 +209,14 @@ impl LogWriter {
         Ok(closed_at)
     }
 
+    /// Returns whether records with `payloads` of such lengths fit what is allocated of the current
+    /// segment, so that to append them begins no other.
+    pub(crate) fn has_room(&self, payloads: impl Iterator<Item = usize>) -> bool {
+        let State::Active(file, Origin::Ours) = &self.state else { return false };
+        let len: u64 = payloads.map(|payload| MARK_LEN + payload as u64).sum();
+        file.tail() + len + MARK_LEN <= self.sizes.segment_bytes.min(file.allocated())
+    }
+
     fn check_writable(&self) -> Result<()> {
         match &self.state {
             State::Latched(why) => Err(Error::WritesStopped(why.clone())),

@@ -120,6 +120,8 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         env,
         progress: Mutex::default(),
         progressed: Default::default(),
+        stalled_tasks: Default::default(),
+        commit_threads: Default::default(),
         health,
         counters,
         stalls: Default::default(),

@@ -4,6 +4,7 @@
 //! file has methods of [`Shared`]; components take what they need of it. May use all rooms whose
 //! values it keeps: `write`, `tree`, `block_loads`, `manifest`, `cache`, `health` and those below.
 
+pub(crate) mod commit_threads;
 pub(crate) mod idle_threads;
 pub(crate) mod io_rate;
 pub(crate) mod obsolete_files;
@@ -33,7 +34,9 @@ use crate::tree::read_parts::ReadParts;
 use crate::tree::snapshots::Snapshots;
 use crate::write::group_commit::Commits;
 use base::env::Env;
+use base::env::sleepers::Sleepers;
 use base::sync::{Condvar, Mutex, RwLock};
+use commit_threads::CommitThreads;
 use io_rate::IoRate;
 use obsolete_files::Obsolete;
 use ownership::Ownership;
@@ -75,8 +78,12 @@ pub(crate) struct Shared {
     pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) obsolete: Obsolete,
     pub(crate) progress: Mutex<Progress, ProgressState>,
-    /// Signalled with `progress` whenever background work ends.
+    /// Signalled with `progress` whenever background work ends ([`Shared::progress_made`]).
     pub(crate) progressed: Condvar,
+    /// Tasks that wait for the same.
+    pub(crate) stalled_tasks: Sleepers,
+    /// The threads that lead commits for tasks.
+    pub(crate) commit_threads: CommitThreads,
     pub(crate) health: Arc<Health>,
     pub(crate) counters: Counters,
     pub(crate) stalls: Stalls,
@@ -123,6 +130,8 @@ impl Drop for CloseWithLast {
         if let Err(error) = self.shared.close() {
             tracing::warn!(%error, "could not close the log; the next open recovers it");
         }
+        self.shared.commits.end_threads();
+        self.shared.commit_threads.join();
         self.shared.async_loads.close();
         self.shared.lock.lock().take();
     }
@@ -168,6 +177,19 @@ impl Shared {
         }
     }
 
+    /// As [`Self::pause`], for a task.
+    pub(crate) async fn pause_task(&self, longest: Duration) {
+        if !self.env.tasks.help() {
+            self.stalled_tasks.sleep(longest).await;
+        }
+    }
+
+    /// Tells all who wait for background work that there is news.
+    pub(crate) fn progress_made(&self) {
+        self.progressed.notify_all();
+        self.stalled_tasks.wake_all();
+    }
+
     /// Does what the policy says of writers when `task` has failed. Gives `error` back.
     pub(crate) fn failed(&self, task: Task, error: Error) -> Error {
         let rule = Kind::of(&error).map(|kind| rule(task, kind));
@@ -176,7 +198,7 @@ impl Shared {
                 Error::WritesStopped(cause) => cause.clone(),
                 other => Cause { why: format!("{task}: {other}"), ..other.into() },
             });
-            self.progressed.notify_all();
+            self.progress_made();
         }
         error
     }
@@ -260,6 +282,7 @@ impl Shared {
         let first = !self.health.close();
         self.snapshots.close();
         let log = self.commits.close();
+        self.progress_made();
         self.wait_for_jobs();
         if !first {
             return Ok(());

@@ -52,7 +52,7 @@ pub(crate) fn drop_tree(shared: &Shared, id: TreeId) -> Result<()> {
     }
     drop(tree);
     // Writers that wait for room in it look again.
-    shared.progressed.notify_all();
+    shared.progress_made();
     shared.log_segments.unfollow(id);
     shared.obsolete.collect();
     shared.retire_log();

@@ -1,14 +1,15 @@
 //! Group commit: concurrent batches become one append and one sync of the server's log.
 //!
 //! Steps of a commit:
-//! 1. `submit` takes the checksum of the batch and queues it. If nobody leads, the caller leads:
-//!    it takes all that waits.
+//! 1. A writer queues its batch ([`Request`]). If there is no leader, it sees to it that there is one: a
+//!    writer that waits on its thread leads itself, and takes all that waits. For a task the threads of
+//!    the engine lead ([`Commits::lead_for_tasks`]), or the task itself where that takes no waiting.
 //! 2. Under `log`, the leader numbers the batches, frames and appends them, and syncs as the
 //!    durability mode says. Meanwhile others queue: the next group fills while this one syncs.
-//! 3. It takes `applying`, lets go of `log`, and wakes one of those that queued meanwhile, who
-//!    leads: the next group is written and synced while this one is applied.
-//! 4. It applies the group to the memtables, publishes its last sequence number and wakes the
-//!    group.
+//! 3. It takes `applying` and lets go of `log`. If the group is large, or the leader a writer, it passes
+//!    on the lead: the next group is written and synced while this one is applied.
+//! 4. It applies the group to the memtables, publishes its last sequence number, does for tasks what
+//!    follows from a commit ([`Upkeep`]), and wakes the group.
 //!
 //! Invariants:
 //! 1. One leader at a time appends, and one applies. `applying` is taken while `log` is held, so
@@ -20,17 +21,21 @@
 //!    time that their batches carry: a time above the newest of them was never given before.
 //! 4. After a failed append or sync the log refuses all that follows. Such a group was not
 //!    acknowledged and is not applied; after reopening its batches may or may not be there.
+//! 5. While a batch waits, `led` is set, or its writer is a thread that was woken to lead. Who sets
+//!    `led` leads, or offers the lead to the threads of the engine.
+//! 6. A task that leads does not wait: it only tries for locks, syncs nothing, begins no segment of the
+//!    log, and commits few bytes. Whatever else is to be done, the threads of the engine do.
 
-use crate::batch::FrozenBatch;
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
-use crate::locks::{CommitApplying, CommitLog, CommitOutcome, CommitQueue};
+use crate::locks::{CommitApplying, CommitLog, CommitQueue};
 use crate::log::{COMMIT_TIME_END, LogRecord, LogWriter};
 use crate::manifest::{CommitTimes, LogClosed, LogPosition};
 use crate::options::{Durability, Options};
 use crate::tree::TreeState;
 use crate::tree::snapshots::Snapshots;
-use base::checksum::crc32c;
+use crate::write::group::{by_tree, bytes_of, count, numbered, take_group};
+use crate::write::request::{Commit, Request, Writer};
 use base::env::Clock;
 use base::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
@@ -40,10 +45,32 @@ use std::time::Duration;
 /// How far times that writers set ([`crate::Tree::write_timed`]) may run ahead of the clock, in
 /// microseconds: ten minutes. They keep to it themselves; who repairs a store relies on it.
 pub const TIMES_AHEAD_MICROS_MAX: i64 = 600_000_000;
+/// Most bytes of a group that a task commits: to write and apply them takes some 100 µs.
+const TASK_BYTES_MAX: usize = 64 << 10;
+/// Groups that a task commits for others after its own, before the threads of the engine go on.
+const TASK_GROUPS_MAX: usize = 8;
+/// Bytes of a group from which on another thread writes the next one while this one is applied. With
+/// less, to wake that thread costs more than it saves.
+const APART_BYTES_MIN: usize = 256 << 10;
+
+/// The work that follows from a commit. It is not left to a task, which may be gone. No call panics.
+pub(crate) trait Upkeep {
+    /// Counts `bytes` that were committed to `tree`. Returns whether something follows from it. Does
+    /// not wait.
+    fn note(&self, tree: &Arc<TreeState>, bytes: usize) -> bool;
+
+    /// Does what follows. May wait.
+    fn keep_up(&self, tree: &Arc<TreeState>);
+
+    /// Does what the policy says of writers after `error`.
+    fn failed(&self, error: Error);
+}
 
 /// The commit queue of the server.
 pub(crate) struct Commits {
     queue: Mutex<Queue, CommitQueue>,
+    /// Signalled with `queue` when there is work for the threads of the engine.
+    wanted: Condvar,
     log: Mutex<Log, CommitLog>,
     /// Held while a group is applied and published.
     applying: Mutex<(), CommitApplying>,
@@ -66,6 +93,12 @@ pub(crate) struct Commits {
 struct Queue {
     waiting: Vec<Arc<Request>>,
     led: bool,
+    /// The lead is for the thread that takes it first.
+    offered: bool,
+    /// Trees of which tasks left something to do.
+    left: Vec<Arc<TreeState>>,
+    /// The threads are to end when nothing is left to do.
+    threads_end: bool,
 }
 
 /// The log and what is numbered in it.
@@ -85,24 +118,21 @@ pub(crate) struct LogStart {
     pub(crate) commit_time: u64,
 }
 
+/// The moment at which a leader gives up the lead.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lead {
+    /// When the log has the group.
+    PassedOn,
+    /// When the group is told.
+    Kept,
+}
+
 /// How something failed that took a sequence number.
 pub(crate) enum Failure {
     /// It is as if nothing had happened.
     Undone(Error),
     /// Whether it happened shows at the next open.
     InDoubt(Error),
-}
-
-struct Request {
-    tree: Arc<TreeState>,
-    batch: FrozenBatch,
-    /// The newest time that the batch carries of those its writer was given; 0 if of none.
-    time: u64,
-    /// crc32c of the encoded batch.
-    checksum: u32,
-    /// Set once, under the queue's lock, when the batch was committed or refused.
-    outcome: Mutex<Option<Result<SequenceNumber>>, CommitOutcome>,
-    wake: Condvar,
 }
 
 impl Commits {
@@ -121,6 +151,7 @@ impl Commits {
         times.newest.fetch_max(commit_time, Ordering::Release);
         Self {
             queue: Mutex::default(),
+            wanted: Condvar::new(),
             log: Mutex::new(log),
             applying: Mutex::default(),
             times,
@@ -135,59 +166,232 @@ impl Commits {
         }
     }
 
-    /// Commits `batch`, which carries times up to `time`, to `tree`; returns when it is durable (as
-    /// the mode says) and visible. Lets go of `held` when it has its place in the queue, and with it
-    /// in the order of commits.
+    /// Commits the batch of a writer that waits on its thread; returns when it is durable (as the mode
+    /// says) and visible. Lets go of `held` when the batch has its place in the queue, and with it in
+    /// the order of commits.
     pub(crate) fn submit<H>(
         &self,
-        tree: Arc<TreeState>,
-        batch: FrozenBatch,
-        time: u64,
+        request: Request,
         held: H,
+        upkeep: &dyn Upkeep,
     ) -> Result<SequenceNumber> {
-        let checksum = crc32c(&[batch.encoding()]);
-        let (outcome, wake) = (Mutex::default(), Condvar::new());
-        let request = Arc::new(Request { tree, batch, time, checksum, outcome, wake });
-        let mut queue = self.queue.lock();
-        queue.waiting.push(Arc::clone(&request));
-        if std::mem::needs_drop::<H>() {
-            MutexGuard::unlocked(&mut queue, || drop(held));
-        }
+        let request = Arc::new(request);
+        let mut queue = self.enqueue(&request, held);
         loop {
-            if let Some(outcome) = request.outcome.lock().take() {
+            if let Some(outcome) = request.take_outcome() {
                 return outcome;
             }
             if queue.led {
-                request.wake.wait(&mut queue);
+                if let Writer::Thread(wake) = &request.writer {
+                    wake.wait(&mut queue);
+                }
                 continue;
             }
             queue.led = true;
             let group = take_group(&mut queue.waiting, self.group_bytes_max);
-            MutexGuard::unlocked(&mut queue, || self.commit(&group));
+            MutexGuard::unlocked(&mut queue, || self.commit(&group, Lead::PassedOn, upkeep));
+        }
+    }
+
+    /// The same for a writer that is a task: returns when the batch has its place, and what tells the
+    /// outcome. Threads lead for tasks ([`Self::lead_for_tasks`]).
+    pub(crate) fn submit_in_task<H>(
+        &self,
+        request: Request,
+        held: H,
+        upkeep: &dyn Upkeep,
+    ) -> Commit {
+        let request = Arc::new(request);
+        let mut queue = self.enqueue(&request, held);
+        if !std::mem::replace(&mut queue.led, true) {
+            if self.durability == Durability::Sync {
+                self.offer(&mut queue);
+            } else {
+                drop(queue);
+                if !self.lead_in_task(upkeep) {
+                    self.offer(&mut self.queue.lock());
+                }
+            }
+        }
+        Commit(request)
+    }
+
+    fn enqueue<H>(&self, request: &Arc<Request>, held: H) -> MutexGuard<'_, Queue, CommitQueue> {
+        let mut queue = self.queue.lock();
+        queue.waiting.push(Arc::clone(request));
+        if std::mem::needs_drop::<H>() {
+            MutexGuard::unlocked(&mut queue, || drop(held));
+        }
+        queue
+    }
+
+    fn offer(&self, queue: &mut Queue) {
+        queue.offered = true;
+        self.wanted.notify_one();
+    }
+
+    /// Leads for tasks once, or does what they left to do; waits for either. `false` when the threads
+    /// that do so are to end and nothing is left.
+    pub(crate) fn lead_for_tasks(&self, upkeep: &dyn Upkeep) -> bool {
+        let mut queue = self.queue.lock();
+        loop {
+            if std::mem::take(&mut queue.offered) {
+                let group = take_group(&mut queue.waiting, self.group_bytes_max);
+                drop(queue);
+                let large = bytes_of(&group) >= APART_BYTES_MIN;
+                let lead = if large { Lead::PassedOn } else { Lead::Kept };
+                self.commit(&group, lead, upkeep);
+                if lead == Lead::Kept {
+                    self.keep_the_lead();
+                }
+                return true;
+            }
+            if let Some(tree) = queue.left.pop() {
+                drop(queue);
+                upkeep.keep_up(&tree);
+                return true;
+            }
+            if queue.threads_end {
+                return false;
+            }
+            self.wanted.wait(&mut queue);
+        }
+    }
+
+    /// Lets the threads that lead for tasks end when nothing is left to do.
+    pub(crate) fn end_threads(&self) {
+        self.queue.lock().threads_end = true;
+        self.wanted.notify_all();
+    }
+
+    /// Leads as a task that has the lead; `false` if it still has it, and other writers wait. Does not
+    /// wait (invariant 6).
+    fn lead_in_task(&self, upkeep: &dyn Upkeep) -> bool {
+        for _ in 0..TASK_GROUPS_MAX {
+            if !self.commit_in_task(upkeep) {
+                return false;
+            }
+            let mut queue = self.queue.lock();
+            if queue.waiting.is_empty() {
+                queue.led = false;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Commits the next group, if that takes no waiting.
+    fn commit_in_task(&self, upkeep: &dyn Upkeep) -> bool {
+        let Some(mut log) = self.log.try_lock() else { return false };
+        let Some(applying) = self.applying.try_lock() else { return false };
+        if self.sync_is_due(&log) {
+            return false;
+        }
+        let group = {
+            let mut queue = self.queue.lock();
+            let group = take_group(&mut queue.waiting, TASK_BYTES_MAX);
+            let bytes = group.iter().map(|request| request.batch.encoding().len());
+            if bytes_of(&group) > TASK_BYTES_MAX || !log.writer.has_room(bytes) {
+                queue.waiting.splice(0..0, group);
+                return false;
+            }
+            group
+        };
+        let first = {
+            let _whole = NeverInPart;
+            let first = self.log_group(&mut log, &group);
+            drop(log);
+            if let Ok(first) = first {
+                self.apply(&group, first);
+            }
+            first
+        };
+        drop(applying);
+        match &first {
+            Ok(_) => {
+                let due = by_tree(&group).filter(|(tree, bytes)| upkeep.note(tree, *bytes));
+                self.leave(due.map(|(tree, _)| tree));
+            }
+            Err(error) => upkeep.failed(error.clone()),
+        }
+        self.tell(&group, &first);
+        true
+    }
+
+    /// Leaves what is due in `trees` to the threads.
+    fn leave<'a>(&self, trees: impl Iterator<Item = &'a Arc<TreeState>>) {
+        for tree in trees {
+            let mut queue = self.queue.lock();
+            if !queue.left.iter().any(|left| Arc::ptr_eq(left, tree)) {
+                queue.left.push(Arc::clone(tree));
+                self.wanted.notify_one();
+            }
         }
     }
 
     /// Logs, applies and publishes `group`, and tells it.
-    fn commit(&self, group: &[Arc<Request>]) {
-        let _whole = NeverInPart;
-        let mut log = self.log.lock();
-        let first = self.log_group(&mut log, group);
-        let applying = self.applying.lock();
-        drop(log);
-        self.pass_on_the_lead();
-        if let Ok(first) = first {
-            self.apply(group, first);
+    fn commit(&self, group: &[Arc<Request>], lead: Lead, upkeep: &dyn Upkeep) {
+        let first = {
+            let _whole = NeverInPart;
+            let mut log = self.log.lock();
+            let first = self.log_group(&mut log, group);
+            let applying = self.applying.lock();
+            drop(log);
+            if lead == Lead::PassedOn {
+                self.pass_on_the_lead();
+            }
+            if let Ok(first) = first {
+                self.apply(group, first);
+            }
+            drop(applying);
+            first
+        };
+        match &first {
+            Ok(_) => {
+                let due = by_tree(group).filter(|(tree, bytes)| upkeep.note(tree, *bytes));
+                due.for_each(|(tree, _)| upkeep.keep_up(tree));
+            }
+            Err(error) => upkeep.failed(error.clone()),
         }
-        drop(applying);
-        let _queue = self.queue.lock();
-        wake(group, &first);
+        self.tell(group, &first);
     }
 
+    /// Offers the lead, if anybody waits: the calling thread takes it again next.
+    fn keep_the_lead(&self) {
+        let mut queue = self.queue.lock();
+        queue.led = !queue.waiting.is_empty();
+        queue.offered = queue.led;
+    }
+
+    /// Tells each of `group` its outcome, given the number of the group's first mutation.
+    fn tell(&self, group: &[Arc<Request>], first: &Result<SequenceNumber>) {
+        let number = *first.as_ref().unwrap_or(&SequenceNumber(0));
+        let outcome_of = |request: &Request, first_of_batch: SequenceNumber| {
+            let last = SequenceNumber(first_of_batch.0 + request.batch.len() as u64 - 1);
+            first.clone().map(|_| last)
+        };
+        if group.iter().any(|request| !request.is_of_task()) {
+            let _queue = self.queue.lock();
+            let threads = numbered(group, number).filter(|(request, _)| !request.is_of_task());
+            threads.for_each(|(request, first)| request.tell_thread(outcome_of(request, first)));
+        }
+        let tasks = numbered(group, number).filter(|(request, _)| request.is_of_task());
+        tasks.for_each(|(request, first)| request.tell_task(outcome_of(request, first)));
+    }
+
+    /// Gives the lead to the writer that waits longest, or to the threads if that is a task.
     fn pass_on_the_lead(&self) {
         let mut queue = self.queue.lock();
         queue.led = false;
-        if let Some(next) = queue.waiting.first() {
-            next.wake.notify_one();
+        match queue.waiting.first().map(|next| &next.writer) {
+            None => {}
+            Some(Writer::Thread(wake)) => {
+                wake.notify_one();
+            }
+            Some(Writer::Task) => {
+                queue.led = true;
+                self.offer(&mut queue);
+            }
         }
     }
 
@@ -232,12 +436,16 @@ impl Commits {
         self.batches.fetch_add(group.len() as u64, Ordering::Relaxed);
         let bytes: usize = records.iter().map(|record| record.payload.len()).sum();
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        let due = match self.durability {
+        if self.sync_is_due(log) { self.sync_log(log) } else { Ok(()) }
+    }
+
+    /// Returns whether the next group is synced.
+    fn sync_is_due(&self, log: &Log) -> bool {
+        match self.durability {
             Durability::Sync => true,
             Durability::Interval(every) => self.clock.monotonic() >= log.synced_at + every,
             Durability::None => false,
-        };
-        if due { self.sync_log(log) } else { Ok(()) }
+        }
     }
 
     /// A commit time above all before it, and not below `least`. `WritesStopped` if no reader of the
@@ -380,44 +588,5 @@ impl Drop for NeverInPart {
         if std::thread::panicking() {
             std::process::abort();
         }
-    }
-}
-
-/// The batches of a group with the numbers of their first mutations.
-fn numbered(
-    group: &[Arc<Request>],
-    first: SequenceNumber,
-) -> impl Iterator<Item = (&Request, SequenceNumber)> {
-    group.iter().scan(first, |next, request| {
-        let first = *next;
-        next.0 += request.batch.len() as u64;
-        Some((&**request, first))
-    })
-}
-
-fn take_group(waiting: &mut Vec<Arc<Request>>, bytes_max: usize) -> Vec<Arc<Request>> {
-    let mut bytes = 0;
-    let fits = waiting.iter().take_while(|request| {
-        let room = bytes < bytes_max;
-        bytes += request.batch.encoding().len();
-        room
-    });
-    let count = fits.count();
-    waiting.drain(..count).collect()
-}
-
-/// Mutations of a group.
-fn count(group: &[Arc<Request>]) -> u64 {
-    group.iter().map(|request| request.batch.len() as u64).sum()
-}
-
-/// Tells each of `group` its outcome, given the number of the group's first mutation. Under the
-/// queue's lock.
-fn wake(group: &[Arc<Request>], first: &Result<SequenceNumber>) {
-    let number = *first.as_ref().unwrap_or(&SequenceNumber(0));
-    for (request, first_of_batch) in numbered(group, number) {
-        let last = SequenceNumber(first_of_batch.0 + request.batch.len() as u64 - 1);
-        *request.outcome.lock() = Some(first.clone().map(|_| last));
-        request.wake.notify_one();
     }
 }

@@ -25,5 +25,6 @@ mod range_drops;
 mod readahead;
 mod row_spans;
 mod support;
+mod task_writes;
 mod tasks;
 mod upkeep;

@@ -101,7 +101,7 @@ const ROOMS: &[(&str, &str)] = &[
     ),
     (
         "engine",
-        "cell error batch request options manifest semantics state background ingest changes metrics read recovery maintenance",
+        "cell error batch request options health manifest semantics tree write state background ingest changes metrics read recovery maintenance",
     ),
     ("kv", "cell error batch request options tree ingest read engine"),
     ("owner", "cell error options log manifest tree state recovery engine"),

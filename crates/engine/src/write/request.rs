@@ -1,0 +1,129 @@
+//! A batch on its way through the commit queue, and how its writer is told.
+//!
+//! Invariants:
+//! 1. A request has one outcome, told once its batch was committed or refused. A writer that is a
+//!    thread is told under the queue's lock, which it waits with.
+//! 2. What a task gave in keeping ([`Request::of_task`]) is dropped when the outcome is known, before
+//!    the task can see it, whether or not the task is still there.
+
+use crate::batch::FrozenBatch;
+use crate::cell::SequenceNumber;
+use crate::error::Result;
+use crate::locks::CommitOutcome;
+use crate::tree::TreeState;
+use base::checksum::crc32c;
+use base::sync::{Condvar, Mutex};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// A batch in the queue, and the way to its writer.
+pub(crate) struct Request {
+    pub(super) tree: Arc<TreeState>,
+    pub(super) batch: FrozenBatch,
+    /// The newest time in the batch that its writer was given; 0 if it was given no time.
+    pub(super) time: u64,
+    /// crc32c of the encoded batch.
+    pub(super) checksum: u32,
+    pub(super) writer: Writer,
+    outcome: Mutex<Outcome, CommitOutcome>,
+}
+
+/// The writer that waits for the outcome.
+pub(super) enum Writer {
+    /// Woken by this, which it waits on with the queue's lock.
+    Thread(Condvar),
+    /// Woken by the waker that it left with the outcome.
+    Task,
+}
+
+#[derive(Default)]
+struct Outcome {
+    told: Option<Result<SequenceNumber>>,
+    waker: Option<Waker>,
+    kept: Option<Box<dyn Send>>,
+}
+
+impl Request {
+    /// A request of a writer that waits on its thread. `batch` carries times up to `time`.
+    pub(crate) fn of_thread(tree: Arc<TreeState>, batch: FrozenBatch, time: u64) -> Self {
+        Self::new(tree, batch, time, Writer::Thread(Condvar::new()), None)
+    }
+
+    /// A request of a writer that is a task. `kept` is dropped when the commit has ended.
+    pub(crate) fn of_task(
+        tree: Arc<TreeState>,
+        batch: FrozenBatch,
+        time: u64,
+        kept: Box<dyn Send>,
+    ) -> Self {
+        Self::new(tree, batch, time, Writer::Task, Some(kept))
+    }
+
+    fn new(
+        tree: Arc<TreeState>,
+        batch: FrozenBatch,
+        time: u64,
+        writer: Writer,
+        kept: Option<Box<dyn Send>>,
+    ) -> Self {
+        let checksum = crc32c(&[batch.encoding()]);
+        let outcome = Mutex::new(Outcome { kept, ..Outcome::default() });
+        Self { tree, batch, time, checksum, writer, outcome }
+    }
+
+    /// The outcome, if it was told.
+    pub(super) fn take_outcome(&self) -> Option<Result<SequenceNumber>> {
+        self.outcome.lock().told.take()
+    }
+
+    /// Tells the outcome to a writer that is a thread. Under the queue's lock.
+    pub(super) fn tell_thread(&self, outcome: Result<SequenceNumber>) {
+        self.outcome.lock().told = Some(outcome);
+        if let Writer::Thread(wake) = &self.writer {
+            wake.notify_one();
+        }
+    }
+
+    /// Gives back what a task gave in keeping, and tells it the outcome then. Without a lock: both run
+    /// code of others, whose panics end here.
+    pub(super) fn tell_task(&self, outcome: Result<SequenceNumber>) {
+        let kept = self.outcome.lock().kept.take();
+        let tell = || {
+            drop(kept);
+            let waker = {
+                let mut state = self.outcome.lock();
+                state.told = Some(outcome);
+                state.waker.take()
+            };
+            waker.into_iter().for_each(Waker::wake);
+        };
+        if catch_unwind(AssertUnwindSafe(tell)).is_err() {
+            tracing::error!("the waker of a task panicked");
+        }
+    }
+
+    pub(super) fn is_of_task(&self) -> bool {
+        matches!(self.writer, Writer::Task)
+    }
+}
+
+/// The commit of a batch whose writer is a task. Dropped, it leaves the commit to go on.
+pub(crate) struct Commit(pub(super) Arc<Request>);
+
+impl Future for Commit {
+    type Output = Result<SequenceNumber>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.outcome.lock();
+        if let Some(outcome) = state.told.take() {
+            return Poll::Ready(outcome);
+        }
+        if !state.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            state.waker = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
