@@ -17,7 +17,13 @@ use forms::Formed;
 use std::marker::PhantomData;
 use table::Error;
 use tonic::Status;
-use tonic::codec::{DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codec::{BufferSettings, DecodeBuf, Decoder, EncodeBuf, Encoder};
+
+/// Returns the sizes of a call's buffers: most messages are small, and larger ones reserve what they need. Beyond the second
+/// number a stream gives what it has before it encodes more.
+fn buffers() -> BufferSettings {
+    BufferSettings::new(1 << 10, 32 << 10)
+}
 
 /// An encoded `ReadRowsResponse`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +38,7 @@ pub(crate) trait Reply: Send + 'static {
 impl<M: Formed> Reply for M {
     fn put(self, into: &mut EncodeBuf<'_>) {
         if M::FORM.children.is_empty() {
+            into.reserve(self.encoded_len());
             self.encode(into).expect("the buffer grows");
         } else {
             let encoded = maps::encode(&self);
@@ -79,6 +86,10 @@ impl<R: Reply, Q> Encoder for Codec<R, Q> {
     type Item = R;
     type Error = Status;
 
+    fn buffer_settings(&self) -> BufferSettings {
+        buffers()
+    }
+
     fn encode(&mut self, reply: R, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
         reply.put(into);
         Ok(())
@@ -88,6 +99,10 @@ impl<R: Reply, Q> Encoder for Codec<R, Q> {
 impl<R, Q: Formed + Default> Decoder for Codec<R, Q> {
     type Item = Q;
     type Error = Status;
+
+    fn buffer_settings(&self) -> BufferSettings {
+        buffers()
+    }
 
     fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Q>, Status> {
         let message = from.copy_to_bytes(from.remaining());
