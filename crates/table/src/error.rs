@@ -32,6 +32,9 @@ pub enum Error {
     /// The disk is full, or a limit on stored things is reached. Nothing was changed.
     /// `RESOURCE_EXHAUSTED`.
     ResourceExhausted(String),
+    /// So much waits to be written to the table that no more may wait. Nothing was changed; the same
+    /// request may pass soon. `RESOURCE_EXHAUSTED`.
+    Busy(String),
     /// The request is sound but what is stored does not allow it. `FAILED_PRECONDITION`.
     FailedPrecondition(String),
     /// The request asks for changes that are not kept so far back. `OUT_OF_RANGE`.
@@ -90,6 +93,7 @@ impl fmt::Display for Error {
                 write!(f, "error in field '{field}': {message}")
             }
             Self::ResourceExhausted(text)
+            | Self::Busy(text)
             | Self::FailedPrecondition(text)
             | Self::OutOfRange(text)
             | Self::Aborted(text)

@@ -19,6 +19,10 @@ base::marks! {
         CopiesInBatches,
         /// Entries of one request were written in several engine batches.
         WriteInBatches,
+        /// A write was converted on a thread.
+        WriteOnThread,
+        /// A read-modify-write read its row on a thread.
+        LatestOnThread,
         /// A filter was narrowed to columns one by one.
         ColumnsReached,
         /// A filter had too many columns for that.

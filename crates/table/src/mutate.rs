@@ -116,6 +116,22 @@ pub struct RowMutations {
     pub mutations: Vec<RowMutation>,
 }
 
+impl RowMutations {
+    /// Returns the bytes that the changes take in a batch, roughly.
+    pub(crate) fn batch_bytes(&self) -> usize {
+        batch_bytes(&self.row, &self.mutations)
+    }
+}
+
+/// Returns the bytes that changes of `row` take in a batch, roughly.
+pub(crate) fn batch_bytes(row: &[u8], mutations: &[RowMutation]) -> usize {
+    let each = |mutation: &RowMutation| MUTATION_BYTES + row.len() + mutation.bytes();
+    mutations.iter().map(each).sum()
+}
+
+/// Bytes of a mutation in a batch beside its row, qualifier and value.
+const MUTATION_BYTES: usize = 24;
+
 /// A change that depends on what the row holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckAndMutate {
@@ -147,6 +163,17 @@ pub struct ReadModifyWriteRule {
     pub qualifier: Bytes,
     /// The change.
     pub modify: Modify,
+}
+
+impl ReadModifyWriteRule {
+    /// Returns the bytes that the rule adds to its cell, and its column's.
+    pub(crate) fn bytes(&self) -> usize {
+        let added = match &self.modify {
+            Modify::Append(suffix) => suffix.len(),
+            Modify::Increment(_) => size_of::<i64>(),
+        };
+        self.qualifier.len() + added
+    }
 }
 
 /// Adds the changes of a row to a batch, or nothing if any of them breaks a rule. The server's time

@@ -25,8 +25,12 @@ base::shape! {
         filters_max = 2, 1 => 1 << 10;
         /// Reads that may block at a time. More would only queue at the disk.
         reads_max = 64, 1 => 1 << 16;
-        /// Writes that may block at a time. Most of them wait for one sync together.
+        /// Schema changes, syncs, and parts of writes that are not for a task, that may block at a time.
         writes_max = 256, 1 => 1 << 16;
+        /// Bytes of a write up to which its task converts it: some 100 µs of work.
+        task_write_bytes = 256 << 10, 0 => 1 << 30;
+        /// Bytes of writes of one table that may wait to be committed. A single write may be larger.
+        waiting_bytes_max = 64 << 20, 0 => 1 << 40;
         /// Bytes of mutations that go into one engine batch.
         write_batch_bytes = 8 << 20, 1 => 1 << 28;
         /// Rows of it that leave a time to the server: their stripes of times are held together, while

@@ -14,10 +14,11 @@ use tonic::{Code, Status};
 
 /// Wait before the next try when the disk is full: an operator has to make room.
 const FULL_RETRY: Duration = Duration::from_secs(5);
+/// Wait before the next try when other calls take all the room, or too much waits to be written: some of
+/// it is done by then.
+const BUSY_RETRY: Duration = Duration::from_secs(1);
 /// Wait before the next try when the store cannot serve: another server may take its place.
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
-/// Wait before the next try when other calls take all the room.
-const BUSY_RETRY: Duration = Duration::from_secs(1);
 
 /// The status of a failed call.
 pub(crate) fn from_error(error: Error) -> Status {
@@ -59,7 +60,7 @@ fn code(error: &Error) -> Code {
         Error::NotFound { .. } => Code::NotFound,
         Error::AlreadyExists { .. } => Code::AlreadyExists,
         Error::InvalidArgument { .. } => Code::InvalidArgument,
-        Error::ResourceExhausted(_) => Code::ResourceExhausted,
+        Error::ResourceExhausted(_) | Error::Busy(_) => Code::ResourceExhausted,
         Error::FailedPrecondition(_) => Code::FailedPrecondition,
         Error::Aborted(_) => Code::Aborted,
         Error::PermissionDenied(_) => Code::PermissionDenied,
@@ -90,6 +91,7 @@ fn detail(error: &Error) -> Option<Any> {
             Some(any("google.rpc.BadRequest", bad.encode_to_vec()))
         }
         Error::ResourceExhausted(_) => Some(retry_after(FULL_RETRY)),
+        Error::Busy(_) => Some(retry_after(BUSY_RETRY)),
         Error::Unavailable(_) => Some(retry_after(UNAVAILABLE_RETRY)),
         _ => None,
     }
@@ -112,6 +114,7 @@ mod tests {
             (Error::AlreadyExists { what: "table", name: "t".into() }, Code::AlreadyExists),
             (Error::invalid("row_key", "too long"), Code::InvalidArgument),
             (Error::ResourceExhausted("disk full".into()), Code::ResourceExhausted),
+            (Error::Busy("too much waits".into()), Code::ResourceExhausted),
             (Error::FailedPrecondition("protected".into()), Code::FailedPrecondition),
             (Error::Aborted("etag".into()), Code::Aborted),
             (Error::PermissionDenied("view".into()), Code::PermissionDenied),
@@ -138,6 +141,7 @@ mod tests {
             Some(rpc::RetryInfo::decode(&info.value[..]).unwrap().retry_delay.unwrap().seconds)
         };
         assert_eq!(delay(Error::ResourceExhausted("disk full".into())), Some(5));
+        assert_eq!(delay(Error::Busy("too much waits".into())), Some(1));
         assert_eq!(delay(Error::Unavailable("closing".into())), Some(1));
         assert_eq!(delay(Error::FailedPrecondition("protected".into())), None);
         assert_eq!(delay(Error::DataLoss("file 7".into())), None);

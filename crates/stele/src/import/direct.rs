@@ -125,7 +125,7 @@ fn failure(error: Error) -> Failure {
         Error::NotFound { .. } => Failure::Fatal(format!(
             "{text}; pass --create-table to create missing tables and families"
         )),
-        Error::ResourceExhausted(_) => Failure::Later(text),
+        Error::ResourceExhausted(_) | Error::Busy(_) => Failure::Later(text),
         _ => Failure::Fatal(text),
     }
 }

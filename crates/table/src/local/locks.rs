@@ -4,6 +4,10 @@
 //! stripe alone; plain writes share theirs, since the engine orders them among themselves. Who
 //! takes several stripes takes them in ascending order, so that nobody waits in a circle. Waiting
 //! is asynchronous and holds no thread: many writers of one hot row leave others alone.
+//!
+//! A write keeps its stripes until its commit has ended, also when its task is gone: the engine has
+//! them in keeping (`Tree::write_in_task`). So who reads a row under its stripe, to decide what to
+//! write, meets no write that commits later and was begun before.
 
 use std::sync::Arc;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
@@ -16,6 +20,11 @@ pub(crate) struct RowLocks {
 /// Stripes held for plain writes, until dropped.
 pub(crate) struct SharedRows {
     _guards: Vec<OwnedRwLockReadGuard<()>>,
+}
+
+/// A stripe held for a plain write, until dropped.
+pub(crate) struct SharedRow {
+    _guard: OwnedRwLockReadGuard<()>,
 }
 
 /// A stripe held alone, until dropped.
@@ -55,6 +64,12 @@ impl RowLocks {
             guards.push(Arc::clone(&self.stripes[stripe]).write_owned().await);
         }
         ExclusiveRows { _guards: guards }
+    }
+
+    /// Waits for a row, to write it.
+    pub(crate) async fn shared_one(&self, row: &[u8]) -> SharedRow {
+        let stripe = Arc::clone(&self.stripes[self.stripe_of(row)]);
+        SharedRow { _guard: stripe.read_owned().await }
     }
 
     /// Waits for rows, to write them.

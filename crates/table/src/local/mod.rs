@@ -3,13 +3,17 @@
 //! 1. A table is immutable once opened; a schema change publishes another one. A request works
 //!    with the table it began with.
 //! 2. Blocking engine calls run on tokio's blocking threads, a bounded number at a time, reads
-//!    and writes apart. A read holds a thread while it fills one batch, never while its client
+//!    and others apart. A read holds a thread while it fills one batch, never while its client
 //!    takes its time. Reads of named rows run in their task as far as they can ([`read`]).
-//! 3. Locks in order: row stripes ([`locks`]), then a place among the blocking calls, then the
+//! 3. A write waits in its task, for room in its tree, for its rows and for its commit ([`write`]), and
+//!    holds no thread and no place meanwhile. What waits is bounded for each table ([`admission`]): a
+//!    table that stands still stops no other.
+//! 4. Locks in order: row stripes ([`locks`]), then a place among the blocking calls, then the
 //!    stripes of the server's times ([`times`]), under which a write only takes its place in the
 //!    order of commits. Schema changes have a lock of their own, held by a blocking call that takes
 //!    no other.
 
+mod admission;
 pub mod adopt;
 mod changes;
 pub mod check;
@@ -36,16 +40,17 @@ use crate::filter::compile::{self, Plan};
 use crate::gc::TableRules;
 use crate::identity::TableIdentity;
 use crate::limits;
-use crate::mutate::{self, CheckAndMutate, OnceRow, ReadModifyWriteRule, RowMutations};
+use crate::mutate::{CheckAndMutate, OnceRow, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
 use crate::row_output::RowOutput;
 use crate::schema::{CreateTable, FamilyChange, FamilySchema, TableName, TableSchema, TableUpdate};
 use crate::shape::Shape;
 use crate::store::{DropRows, ReadRows, RowKeySample, Store};
+use admission::Admission;
 use async_trait::async_trait;
 use base::env::Clock;
 use bytes::Bytes;
-use engine::{Durability, Engine, Owner, TreeId, WriteBatch};
+use engine::{Durability, Engine, Owner, TreeId};
 use locks::RowLocks;
 use meta::EngineMeta;
 use parking_lot::{Mutex, RwLock};
@@ -69,6 +74,8 @@ pub struct Local {
     /// Compilations of filters with large patterns.
     filters: Pool,
     reads: Pool,
+    /// Places of schema changes, and of what writes cannot do in their tasks. No call waits for room in
+    /// a table.
     writes: Pool,
     /// Of loads, while they wait for I/O: no write waits for a place that one of them has.
     loads: Pool,
@@ -102,15 +109,22 @@ struct Table {
     schema: Arc<TableSchema>,
     /// By id; `None` for dropped families and for id 0.
     families: Vec<Option<FamilySchema>>,
+    /// The bound of its waiting writes, kept over schema changes.
+    admission: Arc<Admission>,
 }
 
 impl Table {
-    fn new(schema: TableSchema) -> Self {
+    fn new(schema: TableSchema, admission: Arc<Admission>) -> Self {
         let mut families = vec![None; usize::from(schema.next_family)];
         for family in schema.families.values() {
             families[usize::from(family.id.0)] = Some(family.clone());
         }
-        Self { schema: Arc::new(schema), families }
+        Self { schema: Arc::new(schema), families, admission }
+    }
+
+    /// The tree of the tablet that has `row`.
+    fn tree_of(&self, row: &[u8]) -> TreeId {
+        self.schema.tablets[self.schema.tablet_of(row)].tree
     }
 }
 
@@ -188,7 +202,8 @@ impl Local {
                 }
                 engine.tree(tablet.tree)?.set_elision_rules(rules.clone())?;
             }
-            tables.insert(schema.name.clone(), Arc::new(Table::new(schema)));
+            let admission = Arc::new(Admission::new(shape.waiting_bytes_max));
+            tables.insert(schema.name.clone(), Arc::new(Table::new(schema, admission)));
         }
         for intent in meta.intents()? {
             // A tree that a table names is the table's, whatever was intended.
@@ -250,6 +265,10 @@ impl Local {
 impl Core {
     fn table(&self, name: &TableName) -> Result<Arc<Table>> {
         self.tables.read().get(name).cloned().ok_or_else(|| Error::no_table(name))
+    }
+
+    fn new_admission(&self) -> Arc<Admission> {
+        Arc::new(Admission::new(self.shape.waiting_bytes_max))
     }
 
     fn seed(&self) -> u64 {
@@ -317,29 +336,12 @@ impl Store for Local {
 
     async fn drop_rows(&self, table: &TableName, rows: DropRows) -> Result<()> {
         let table = self.core.table(table)?;
-        let guard = self.locks.shared_all().await;
-        self.change(move |core| {
-            let dropped = core.drop_rows(&table, &rows);
-            drop(guard);
-            dropped
-        })
-        .await
+        self.write_dropped_rows(&table, &rows).await
     }
 
     async fn mutate_row(&self, table: &TableName, row: RowMutations) -> Result<()> {
         let table = self.core.table(table)?;
-        let mut batch = WriteBatch::new();
-        mutate::append(&mut batch, &table.schema, &row.row, &row.mutations)?;
-        let tree = table.schema.tablets[table.schema.tablet_of(&row.row)].tree;
-        let guard = self.locks.shared([row.row.as_ref()]).await;
-        let core = Arc::clone(&self.core);
-        self.writes
-            .run(move || {
-                let written = core.write_row(&table, tree, &row.row, &batch);
-                drop(guard);
-                written
-            })
-            .await
+        self.write_row(table, row).await
     }
 
     async fn mutate_rows(
@@ -355,15 +357,7 @@ impl Store for Local {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        let guard = self.locks.shared(rows.iter().map(|row| row.row.as_ref())).await;
-        let core = Arc::clone(&self.core);
-        self.writes
-            .run(move || {
-                let results = core.mutate_rows(&table, &rows);
-                drop(guard);
-                Ok(results)
-            })
-            .await
+        self.write_rows(table, rows).await
     }
 
     async fn mutate_rows_once(
@@ -383,16 +377,7 @@ impl Store for Local {
         let (request, plan) =
             self.compile(&table, request, |request| request.predicate.as_ref()).await?;
         let plan = Arc::new(plan.map_err(|error| error.within("predicate"))?);
-        write::check_request(&request)?;
-        let guard = self.locks.exclusive(&request.row).await;
-        let core = Arc::clone(&self.core);
-        self.writes
-            .run(move || {
-                let result = core.check_and_mutate(&table, plan, &request);
-                drop(guard);
-                result
-            })
-            .await
+        self.check_and_write(table, plan, request).await
     }
 
     async fn read_modify_write_row(
@@ -402,16 +387,7 @@ impl Store for Local {
         rules: Vec<ReadModifyWriteRule>,
     ) -> Result<Row> {
         let table = self.core.table(table)?;
-        mutate::check_rules(&table.schema, &row, &rules)?;
-        let guard = self.locks.exclusive(&row).await;
-        let core = Arc::clone(&self.core);
-        self.writes
-            .run(move || {
-                let result = core.read_modify_write(&table, row, &rules);
-                drop(guard);
-                result
-            })
-            .await
+        self.read_modify_write(table, row, rules).await
     }
 
     #[expect(clippy::manual_async_fn, reason = "`async_trait` would box the future")]

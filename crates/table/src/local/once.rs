@@ -10,16 +10,17 @@
 //! 5. No read yields a cell of [`TOKENS`], because no table has a family of that id.
 
 use super::times::Place;
+use super::write::{TimesOfRow, ready};
 use super::{Core, Local, Table};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::mutate::{self, Once, OnceRow, RowMutation, RowMutations};
 use crate::schema::{TOKENS, TableName};
 use engine::{
-    Column, Columns, QualifierRange, RowRange, ScanRequest, Timestamp, TreeId, WriteBatch,
+    Column, Columns, QualifierRange, ReadyBatch, RowRange, ScanRequest, Timestamp, TreeId,
+    WriteBatch,
 };
-use std::collections::BTreeMap;
-use std::ops::Range;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Local {
@@ -34,16 +35,38 @@ impl Local {
         if mutations > limits::MUTATIONS_MAX {
             limits::check_mutation_count("entries", mutations)?;
         }
-        let guard = self.locks.exclusive_rows(rows.iter().map(|row| &*row.change.row)).await;
-        let core = Arc::clone(&self.core);
-        self.writes
-            .run(move || {
-                let results = core.mutate_once(&table, &rows);
-                drop(guard);
-                Ok(results)
-            })
-            .await
+        let bytes = rows.iter().map(|row| row.change.batch_bytes()).sum();
+        let admitted = table.admission.admit(bytes)?;
+        let trees: BTreeSet<TreeId> =
+            rows.iter().map(|row| table.tree_of(&row.change.row)).collect();
+        for tree in trees {
+            self.core.room(&table, tree, bytes).await?;
+        }
+        let locks = self.locks.exclusive_rows(rows.iter().map(|row| &*row.change.row)).await;
+        let kept = Arc::new((locks, admitted));
+        let (core, of_rows) = (Arc::clone(&self.core), Arc::clone(&table));
+        let fresh = self.writes.run(move || Ok(core.fresh(&of_rows, &rows))).await?;
+        let Fresh { mut results, groups, repeated } = fresh;
+        for (tree, batch, group) in groups {
+            let kept = Arc::clone(&kept);
+            if let Err(error) = self.core.commit(&table, tree, batch, &group.places, kept).await {
+                group.inside.iter().for_each(|at| results[*at] = Err(error.clone()));
+            }
+        }
+        for (at, first) in repeated {
+            results[at] = results[first].clone();
+        }
+        Ok(results)
     }
+}
+
+/// The changes of a request that were not applied before.
+struct Fresh {
+    results: Vec<Result<()>>,
+    /// The changes to be written with their tokens.
+    groups: Vec<(TreeId, ReadyBatch, Group)>,
+    /// Changes that come again in the request, each with the place of the first.
+    repeated: Vec<(usize, usize)>,
 }
 
 /// Returns whether a change needs its token: only counting twice does harm.
@@ -55,9 +78,9 @@ fn counts(change: &RowMutations) -> bool {
 }
 
 impl Core {
-    /// Applies each change on its own, unless it was applied before. The caller holds the stripes of the
-    /// rows.
-    fn mutate_once(&self, table: &Table, rows: &[OnceRow]) -> Vec<Result<()>> {
+    /// Looks which changes were applied before, and encodes the others. The caller holds the stripes of
+    /// the rows. Blocks.
+    fn fresh(&self, table: &Table, rows: &[OnceRow]) -> Fresh {
         let now = self.times.now();
         let mut results = vec![Ok(()); rows.len()];
         let mut first: BTreeMap<(&[u8], &[u8]), usize> = BTreeMap::new();
@@ -78,11 +101,8 @@ impl Core {
             }
             first.insert((&row.change.row, &once.token), at);
         }
-        self.write_fresh(table, rows, &fresh, now, &mut results);
-        for (at, first) in repeated {
-            results[at] = results[first].clone();
-        }
-        results
+        let groups = self.encode_fresh(table, rows, &fresh, now, &mut results);
+        Fresh { results, groups, repeated }
     }
 
     /// Returns whether the change of `once` is in `row`; refuses one that is so old that its token may be
@@ -104,7 +124,7 @@ impl Core {
             versions_max: Some(1),
             ..ScanRequest::rows(RowRange::single(row))
         };
-        let mut scan = self.engine.tree(tree_of(table, row))?.scan(&request, None)?;
+        let mut scan = self.engine.tree(table.tree_of(row))?.scan(&request, None)?;
         if scan.next_row()?.is_none() {
             return Ok(false);
         }
@@ -114,19 +134,20 @@ impl Core {
         }))
     }
 
-    /// Writes the changes at `fresh` with their tokens. The changes of one tablet share batches.
-    fn write_fresh(
+    /// Encodes the changes at `fresh` with their tokens. The changes of one tablet share batches.
+    fn encode_fresh(
         &self,
         table: &Table,
         rows: &[OnceRow],
         fresh: &[usize],
         now: Timestamp,
         results: &mut [Result<()>],
-    ) {
+    ) -> Vec<(TreeId, ReadyBatch, Group)> {
         let mut order = fresh.to_vec();
-        let tree = |at: &usize| tree_of(table, &rows[*at].change.row);
+        let tree = |at: &usize| table.tree_of(&rows[*at].change.row);
         // Stable: changes of one row keep their order.
         order.sort_by_key(tree);
+        let mut groups = Vec::new();
         for entries in order.chunk_by(|a, b| tree(a) == tree(b)) {
             let mut group = Group::default();
             for at in entries {
@@ -136,25 +157,13 @@ impl Core {
                 if group.batch.encoded_len() >= self.shape.write_batch_bytes
                     || group.places.len() >= self.shape.timed_rows_max
                 {
-                    self.write_group(table, tree(at), std::mem::take(&mut group), results);
+                    groups.extend(std::mem::take(&mut group).end(tree(at), results));
                 }
             }
-            self.write_group(table, tree(&entries[0]), group, results);
+            groups.extend(group.end(tree(&entries[0]), results));
         }
+        groups
     }
-
-    fn write_group(&self, table: &Table, tree: TreeId, group: Group, results: &mut [Result<()>]) {
-        if group.batch.is_empty() {
-            return;
-        }
-        if let Err(error) = self.write_rows(table, tree, &group.batch, &group.places) {
-            group.inside.iter().for_each(|at| results[*at] = Err(error.clone()));
-        }
-    }
-}
-
-fn tree_of(table: &Table, row: &[u8]) -> TreeId {
-    table.schema.tablets[table.schema.tablet_of(row)].tree
 }
 
 /// Changes of one tablet that are committed together.
@@ -163,10 +172,29 @@ struct Group {
     batch: WriteBatch,
     /// The changes in the batch, by their place in the request.
     inside: Vec<usize>,
-    places: Vec<(Place, Range<usize>)>,
+    places: Vec<TimesOfRow>,
 }
 
 impl Group {
+    /// Gives its batch, of `tree`, unless there is nothing in it.
+    fn end(
+        mut self,
+        tree: TreeId,
+        results: &mut [Result<()>],
+    ) -> Option<(TreeId, ReadyBatch, Self)> {
+        let batch = std::mem::take(&mut self.batch);
+        if batch.is_empty() {
+            return None;
+        }
+        match ready(batch) {
+            Ok(batch) => Some((tree, batch, self)),
+            Err(error) => {
+                self.inside.iter().for_each(|at| results[*at] = Err(error.clone()));
+                None
+            }
+        }
+    }
+
     /// Adds a change and its token, or nothing.
     fn add(&mut self, table: &Table, at: usize, row: &OnceRow, now: Timestamp) -> Result<()> {
         let OnceRow { change, once } = row;

@@ -60,6 +60,8 @@ pub(super) struct Reader {
     few_copies: bool,
     /// The next row is not for a task.
     waits: bool,
+    /// The first cell ends the read.
+    first_only: bool,
     rows: Option<(TreeId, RowReads)>,
     rows_left: u64,
     pass: RowPass,
@@ -101,6 +103,7 @@ impl Reader {
             tree: None,
             scan_after_row: None,
             waits: false,
+            first_only: false,
             rows: None,
             rows_left: if rows_limit == 0 { u64::MAX } else { rows_limit },
             pass: RowPass::new(table, plan, core.seed(), core.clock.now_micros(), &core.shape),
@@ -156,9 +159,15 @@ impl Reader {
         Ok(())
     }
 
+    /// Lets the read end with its first cell.
+    pub(super) fn stop_at_first_cell(&mut self) {
+        self.pass.stop_at_first_cell();
+        self.first_only = true;
+    }
+
     /// Returns whether the read yields any cell at all. Reads no further than the first.
     pub(super) fn yields_anything(&mut self) -> Result<bool> {
-        self.pass.stop_at_first_cell();
+        self.stop_at_first_cell();
         loop {
             let filled = self.fill(&mut Nothing)?;
             if filled.batch.stats.cells_returned > 0 {
@@ -208,7 +217,7 @@ impl Reader {
         steps: &mut usize,
         bytes: &mut usize,
     ) -> Result<bool> {
-        let Self { engine, snapshot, request, parts, rows, pass, shape, .. } = self;
+        let Self { engine, snapshot, request, parts, rows, pass, shape, first_only, .. } = self;
         let Some((tree, row)) = parts.front() else { return Ok(true) };
         let reads = match rows {
             Some((of, reads)) if of == tree => reads,
@@ -231,7 +240,11 @@ impl Reader {
                 return ControlFlow::Break(());
             }
             begun = true;
-            pass.cell(cell, output)
+            let flow = pass.cell(cell, output);
+            if *first_only && pass.stats().cells_returned > 0 {
+                return ControlFlow::Break(());
+            }
+            flow
         });
         let end = end.await.map_err(|error| gone(error, &pass.table))?;
         if begun && !too_much && end != RowEnd::Waits {
@@ -341,7 +354,7 @@ fn steps_max(pass: &RowPass, shape: &Shape) -> usize {
 }
 
 /// An error of a read of `table`, whose trees are dropped only with it.
-fn gone(error: engine::Error, table: &Table) -> Error {
+pub(super) fn gone(error: engine::Error, table: &Table) -> Error {
     match error {
         engine::Error::UnknownTree(_) => Error::no_table(&table.schema.name),
         error => error.into(),

@@ -13,9 +13,8 @@ use crate::schema::{
     CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName, TableSchema, TableUpdate,
     Tablet, ValueType,
 };
-use crate::store::DropRows;
 use bytes::Bytes;
-use engine::{Engine, FamilyId, RowRange, TreeId, TreeOptions, WriteBatch};
+use engine::{Engine, FamilyId, RowRange, TreeId, TreeOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -125,23 +124,6 @@ impl Core {
         Ok(self.publish(schema))
     }
 
-    /// Drops rows of every tablet. The caller holds off read-modify-writes.
-    pub(super) fn drop_rows(&self, table: &Table, rows: &DropRows) -> Result<()> {
-        let range = match rows {
-            DropRows::All => RowRange::ALL,
-            DropRows::Prefix(prefix) => {
-                limits::check_row_key("row_key_prefix", prefix)?;
-                RowRange::prefix(prefix)
-            }
-        };
-        for (tree, range) in parts(&table.schema, &[range]) {
-            let mut batch = WriteBatch::new();
-            batch.drop_row_range(&range.start, range.end.as_deref());
-            self.write(table, tree, &batch)?;
-        }
-        Ok(())
-    }
-
     fn set_rules(&self, schema: &TableSchema) -> Result<()> {
         let rules = Arc::new(TableRules::of(schema));
         for tablet in &schema.tablets {
@@ -151,9 +133,12 @@ impl Core {
     }
 
     fn publish(&self, schema: TableSchema) -> Arc<TableSchema> {
-        let table = Arc::new(Table::new(schema));
+        let mut tables = self.tables.write();
+        let before = tables.get(&schema.name).map(|table| Arc::clone(&table.admission));
+        let admission = before.unwrap_or_else(|| self.new_admission());
+        let table = Arc::new(Table::new(schema, admission));
         let schema = Arc::clone(&table.schema);
-        self.tables.write().insert(schema.name.clone(), table);
+        tables.insert(schema.name.clone(), table);
         schema
     }
 }

@@ -1,22 +1,42 @@
-//! Row writes over the engine. All block; the caller holds the row's stripe.
+//! Row writes over the engine, each in its task: none holds a thread while it waits.
+//!
+//! 1. A write waits for room in its trees first, and for its row stripes then: no stripe is held while
+//!    background work is behind. It has the stripes, and its share of what may wait
+//!    ([`super::admission`]), until its commit has ended, also when its task is gone before. A task that
+//!    is gone before its batch has a place in the order of commits leaves nothing.
+//! 2. What a check or a read-modify-write reads is read under the stripe of its row, alone: every write
+//!    of the row that began before has ended, and no other begins.
+//! 3. Entries of one request that commit together are of one tablet. Entries of a round commit side by
+//!    side; the next round begins when they have ended, so that entries of a row keep their order.
+//! 4. A task converts no more than `Shape::task_write_bytes` bytes; the rest is for a blocking thread.
 
-use super::read::Reader;
+use super::admission::Admitted;
+use super::read::{Reader, gone};
 use super::times::Place;
-use super::{Core, Table};
+use super::{Core, Local, Table};
 use crate::error::{Error, Result};
 use crate::filter::compile::Plan;
 use crate::limits;
 use crate::marks::Mark;
 use crate::mutate::{self, CheckAndMutate, Latest, ReadModifyWriteRule, RowMutations};
 use crate::row::{Cell, Row};
+use crate::row_output::Nothing;
+use crate::store::DropRows;
 use bytes::Bytes;
 use engine::{
-    Column, Columns, FamilyId, OpenTimes, QualifierRange, RowRange, ScanRequest, SequenceNumber,
-    TreeId, WriteBatch,
+    Column, Columns, FamilyId, OpenTimes, QualifierRange, ReadyBatch, RowEnd, RowRange,
+    RowSelection, ScanRequest, TimestampRange, TreeId, WriteBatch,
 };
+use futures::future::join_all;
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+
+/// The newest cells of the columns that a read-modify-write concerns.
+type LatestCells = BTreeMap<(FamilyId, Bytes), Latest>;
+
+/// The place of a row's times, and which of the times that are open in a batch are its.
+pub(super) type TimesOfRow = (Place, Range<usize>);
 
 /// Checks of a check-and-mutate that need no table.
 pub(super) fn check_request(request: &CheckAndMutate) -> Result<()> {
@@ -25,187 +45,428 @@ pub(super) fn check_request(request: &CheckAndMutate) -> Result<()> {
     limits::check_mutation_count("true_mutations or false_mutations", count)
 }
 
-impl Core {
-    /// Writes a batch that leaves no time to the server.
-    pub(super) fn write(&self, table: &Table, tree: TreeId, batch: &WriteBatch) -> Result<()> {
-        written(table, self.engine.tree(tree).and_then(|tree| tree.write(batch)))
+/// Entries of one tablet that are committed together.
+struct TabletBatch {
+    tree: TreeId,
+    batch: ReadyBatch,
+    /// Their indices in the request.
+    entries: Vec<usize>,
+    times: Vec<TimesOfRow>,
+}
+
+/// The entries of a request, and how far they are written.
+struct Entries {
+    table: Arc<Table>,
+    rows: Vec<RowMutations>,
+    results: Vec<Result<()>>,
+    /// Tablet and index of each, all of a tablet together and in their order.
+    order: Vec<(usize, usize)>,
+    /// Entries of `order` that are in a round.
+    done: usize,
+    bytes: usize,
+}
+
+impl Entries {
+    fn new(table: Arc<Table>, rows: Vec<RowMutations>) -> Self {
+        let tablet_of = |(at, row): (usize, &RowMutations)| (table.schema.tablet_of(&row.row), at);
+        let mut order: Vec<(usize, usize)> = rows.iter().enumerate().map(tablet_of).collect();
+        order.sort_unstable();
+        let bytes = rows.iter().map(RowMutations::batch_bytes).sum();
+        Self { table, results: vec![Ok(()); rows.len()], rows, order, done: 0, bytes }
     }
 
-    /// Writes the changes of one row.
-    pub(super) fn write_row(
-        &self,
-        table: &Table,
-        tree: TreeId,
-        row: &[u8],
-        batch: &WriteBatch,
-    ) -> Result<()> {
-        self.write_rows(table, tree, batch, &[(Place::of(row), 0..batch.open_times())])
-    }
-
-    /// Writes a batch of changes of several rows: the place of each, and which of the times that are
-    /// open in the batch are its.
-    pub(super) fn write_rows(
-        &self,
-        table: &Table,
-        tree: TreeId,
-        batch: &WriteBatch,
-        rows: &[(Place, Range<usize>)],
-    ) -> Result<()> {
-        if batch.open_times() == 0 {
-            return self.write(table, tree, batch);
-        }
-        let rows = || rows.iter().filter(|(_, open)| !open.is_empty());
-        let granularity = table.schema.granularity;
-        let set = |times: &mut OpenTimes<'_>| {
-            let mut drawing = self.times.draw(granularity, rows().map(|(place, _)| *place));
-            rows().for_each(|(place, open)| times.set(open.clone(), drawing.next(*place)));
-            drawing
-        };
-        written(table, self.engine.tree(tree).and_then(|tree| tree.write_timed(batch, set)))
-    }
-
-    /// Applies each entry on its own. Entries of one tablet share batches, so that many rows cost
-    /// few commits; a batch that fails fails all its entries.
-    pub(super) fn mutate_rows(&self, table: &Table, rows: &[RowMutations]) -> Vec<Result<()>> {
-        let mut results = vec![Ok(()); rows.len()];
-        let mut order: Vec<usize> = (0..rows.len()).collect();
-        let tablets: Vec<usize> = rows.iter().map(|row| table.schema.tablet_of(&row.row)).collect();
-        // Stable: entries of one row keep their order.
-        order.sort_by_key(|at| tablets[*at]);
-        for entries in order.chunk_by(|a, b| tablets[*a] == tablets[*b]) {
-            let tree = table.schema.tablets[tablets[entries[0]]].tree;
-            let mut batch = WriteBatch::new();
-            let mut inside: Vec<usize> = Vec::new();
-            let mut places: Vec<(Place, Range<usize>)> = Vec::new();
-            let mut timed = 0;
-            for (position, at) in entries.iter().enumerate() {
-                let row = &rows[*at];
-                let open = batch.open_times();
-                match mutate::append(&mut batch, &table.schema, &row.row, &row.mutations) {
+    /// The next entries, a batch for each tablet, until there are `bytes_max` bytes or `timed_max`
+    /// rows that leave a time to the server. Empty when all are done.
+    fn next_round(&mut self, bytes_max: usize, timed_max: usize) -> Vec<TabletBatch> {
+        let (mut round, mut bytes, mut timed) = (Vec::new(), 0, 0);
+        while let Some((tablet, _)) = self.order.get(self.done).copied()
+            && bytes < bytes_max
+            && timed < timed_max
+        {
+            let mut batch = WriteBatch::with_capacity(self.bytes.min(bytes_max));
+            let (mut entries, mut times) = (Vec::new(), Vec::new());
+            while let Some((_, at)) = self.order.get(self.done).filter(|(of, _)| *of == tablet)
+                && bytes + batch.encoded_len() < bytes_max
+                && timed < timed_max
+            {
+                let (row, open) = (&self.rows[*at], batch.open_times());
+                match mutate::append(&mut batch, &self.table.schema, &row.row, &row.mutations) {
                     Ok(()) => {
-                        inside.push(*at);
-                        places.push((Place::of(&row.row), open..batch.open_times()));
+                        entries.push(*at);
+                        times.push((Place::of(&row.row), open..batch.open_times()));
                     }
-                    Err(error) => results[*at] = Err(error),
+                    Err(error) => self.results[*at] = Err(error),
                 }
-                let last = position + 1 == entries.len();
                 timed += usize::from(batch.open_times() > open);
-                let full = batch.encoded_len() >= self.shape.write_batch_bytes
-                    || timed >= self.shape.timed_rows_max;
-                if full && !last {
-                    Mark::WriteInBatches.hit();
-                }
-                if (last || full) && !batch.is_empty() {
-                    if let Err(error) = self.write_rows(table, tree, &batch, &places) {
-                        inside.iter().for_each(|at| results[*at] = Err(error.clone()));
-                    }
-                    batch.clear();
-                    inside.clear();
-                    places.clear();
-                    timed = 0;
-                }
+                self.done += 1;
+            }
+            bytes += batch.encoded_len();
+            if entries.is_empty() {
+                continue;
+            }
+            let tree = self.table.schema.tablets[tablet].tree;
+            match ready(batch) {
+                Ok(batch) => round.push(TabletBatch { tree, batch, entries, times }),
+                Err(error) => self.fail(&entries, &error),
             }
         }
-        results
+        if self.done < self.order.len() {
+            Mark::WriteInBatches.hit();
+        }
+        round
     }
 
-    pub(super) fn check_and_mutate(
+    fn fail(&mut self, entries: &[usize], error: &Error) {
+        entries.iter().for_each(|at| self.results[*at] = Err(error.clone()));
+    }
+}
+
+/// Freezes `batch`, whose limits are checked.
+pub(super) fn ready(batch: WriteBatch) -> Result<ReadyBatch> {
+    batch.ready().map_err(|error| Error::invalid("", error.to_string()))
+}
+
+impl Core {
+    /// Waits for room for `bytes` in a tablet of `table`.
+    pub(super) async fn room(&self, table: &Table, tree: TreeId, bytes: usize) -> Result<()> {
+        let room = match self.engine.tree(tree) {
+            Ok(tree) => tree.room_for(bytes).await,
+            Err(error) => Err(error),
+        };
+        written(table, room)
+    }
+
+    /// Commits `batch`, which changes rows of one tablet of `table`, at the server's time where it is
+    /// left open. `kept` is dropped when the commit has ended.
+    pub(super) async fn commit<K: Send + 'static>(
         &self,
-        table: &Arc<Table>,
-        plan: Arc<Plan>,
-        request: &CheckAndMutate,
-    ) -> Result<bool> {
-        // Both lists are checked, whichever is taken.
-        let mut batches = [WriteBatch::new(), WriteBatch::new()];
-        let lists = [("true_mutations", &request.on_true), ("false_mutations", &request.on_false)];
-        for (batch, (field, mutations)) in batches.iter_mut().zip(lists) {
-            if !mutations.is_empty() {
-                mutate::append(batch, &table.schema, &request.row, mutations)
-                    .map_err(|error| rename(error, field))?;
+        table: &Table,
+        tree: TreeId,
+        batch: ReadyBatch,
+        rows: &[TimesOfRow],
+        kept: K,
+    ) -> Result<()> {
+        let timed = batch.open_times() > 0;
+        let set = |times: &mut OpenTimes<'_>| {
+            let rows = || rows.iter().filter(|(_, open)| !open.is_empty());
+            timed.then(|| {
+                let places = rows().map(|(place, _)| *place);
+                let mut drawing = self.times.draw(table.schema.granularity, places);
+                rows().for_each(|(place, open)| times.set(open.clone(), drawing.next(*place)));
+                drawing
+            })
+        };
+        let outcome = match self.engine.tree(tree) {
+            Ok(tree) => tree.write_in_task(batch, set, kept).await,
+            Err(error) => Err(error),
+        };
+        written(table, outcome)
+    }
+
+    /// Commits changes of `row`, which lies in `tree`.
+    pub(super) async fn commit_row<K: Send + 'static>(
+        &self,
+        table: &Table,
+        (tree, row): (TreeId, &[u8]),
+        batch: ReadyBatch,
+        kept: K,
+    ) -> Result<()> {
+        let times = [(Place::of(row), 0..batch.open_times())];
+        self.commit(table, tree, batch, &times, kept).await
+    }
+}
+
+impl Local {
+    /// Runs `convert`, which converts a write of `bytes` bytes: in this task if that is quick, else on a
+    /// blocking thread.
+    async fn convert<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        convert: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        if bytes <= self.core.shape.task_write_bytes {
+            return convert();
+        }
+        Mark::WriteOnThread.hit();
+        self.writes.run(convert).await
+    }
+
+    /// Changes a row, as [`crate::Store::mutate_row`] says.
+    pub(super) async fn write_row(&self, table: Arc<Table>, row: RowMutations) -> Result<()> {
+        let bytes = row.batch_bytes();
+        let admitted = table.admission.admit(bytes)?;
+        let (schema, key) = (Arc::clone(&table.schema), row.row.clone());
+        let batch = self.convert(bytes, move || {
+            let mut batch = WriteBatch::with_capacity(bytes);
+            mutate::append(&mut batch, &schema, &row.row, &row.mutations)?;
+            ready(batch)
+        });
+        let batch = batch.await?;
+        let tree = table.tree_of(&key);
+        self.core.room(&table, tree, batch.encoded_len()).await?;
+        let locks = self.locks.shared_one(&key).await;
+        self.core.commit_row(&table, (tree, &key), batch, (locks, admitted)).await
+    }
+
+    /// Changes rows, as [`crate::Store::mutate_rows`] says. Entries of one tablet share batches, so that many rows cost
+    /// few commits; a batch that fails fails all its entries.
+    pub(super) async fn write_rows(
+        &self,
+        table: Arc<Table>,
+        rows: Vec<RowMutations>,
+    ) -> Result<Vec<Result<()>>> {
+        let mut entries = Entries::new(Arc::clone(&table), rows);
+        let admitted = Arc::new(table.admission.admit(entries.bytes)?);
+        let (bytes_max, timed_max) =
+            (self.core.shape.write_batch_bytes, self.core.shape.timed_rows_max);
+        while entries.done < entries.order.len() {
+            let bytes = entries.bytes;
+            let next = self.convert(bytes, move || {
+                let round = entries.next_round(bytes_max, timed_max);
+                Ok((entries, round))
+            });
+            let (returned, round) = next.await?;
+            entries = returned;
+            self.write_round(&table, &mut entries, round, &admitted).await;
+        }
+        Ok(entries.results)
+    }
+
+    /// Commits the batches of a round side by side.
+    async fn write_round(
+        &self,
+        table: &Table,
+        entries: &mut Entries,
+        mut round: Vec<TabletBatch>,
+        admitted: &Arc<Admitted>,
+    ) {
+        for part in &mut round {
+            if let Err(error) = self.core.room(table, part.tree, part.batch.encoded_len()).await {
+                entries.fail(&std::mem::take(&mut part.entries), &error);
             }
         }
-        let rows = [RowRange::single(&request.row)];
-        let mut reader =
-            Reader::new(self, Arc::clone(table), plan, &rows, engine::Direction::Forward, 1);
-        let holds = reader.yields_anything()?;
-        let batch = &batches[usize::from(!holds)];
-        if !batch.is_empty() {
-            let tree = table.schema.tablets[table.schema.tablet_of(&request.row)].tree;
-            self.write_row(table, tree, &request.row, batch)?;
+        round.retain(|part| !part.entries.is_empty());
+        let rows = round.iter().flat_map(|part| &part.entries);
+        let locks = self.locks.shared(rows.map(|at| entries.rows[*at].row.as_ref())).await;
+        let kept = Arc::new((locks, Arc::clone(admitted)));
+        let commits = round.into_iter().map(|part| {
+            let kept = Arc::clone(&kept);
+            async move {
+                let TabletBatch { tree, batch, entries, times } = part;
+                (entries, self.core.commit(table, tree, batch, &times, kept).await)
+            }
+        });
+        for (committed, outcome) in join_all(commits).await {
+            if let Err(error) = outcome {
+                entries.fail(&committed, &error);
+            }
         }
+    }
+
+    /// Drops rows of every tablet, and holds off read-modify-writes meanwhile.
+    pub(super) async fn write_dropped_rows(&self, table: &Table, rows: &DropRows) -> Result<()> {
+        let range = match rows {
+            DropRows::All => RowRange::ALL,
+            DropRows::Prefix(prefix) => {
+                limits::check_row_key("row_key_prefix", prefix)?;
+                RowRange::prefix(prefix)
+            }
+        };
+        let mut batches = Vec::new();
+        for (tree, range) in super::tables::parts(&table.schema, &[range]) {
+            let mut batch = WriteBatch::new();
+            batch.drop_row_range(&range.start, range.end.as_deref());
+            let batch = ready(batch)?;
+            self.core.room(table, tree, batch.encoded_len()).await?;
+            batches.push((tree, batch));
+        }
+        let locks = Arc::new(self.locks.shared_all().await);
+        for (tree, batch) in batches {
+            self.core.commit(table, tree, batch, &[], Arc::clone(&locks)).await?;
+        }
+        Ok(())
+    }
+
+    /// Changes a row, as [`crate::Store::check_and_mutate_row`] says.
+    pub(super) async fn check_and_write(
+        &self,
+        table: Arc<Table>,
+        plan: Arc<Plan>,
+        request: CheckAndMutate,
+    ) -> Result<bool> {
+        check_request(&request)?;
+        let CheckAndMutate { row, on_true, on_false, .. } = request;
+        let bytes = mutate::batch_bytes(&row, &on_true) + mutate::batch_bytes(&row, &on_false);
+        let admitted = table.admission.admit(bytes)?;
+        let (schema, key) = (Arc::clone(&table.schema), row.clone());
+        // Both lists are checked, whichever is taken.
+        let [on_true, on_false] = self
+            .convert(bytes, move || {
+                let lists = [("true_mutations", &on_true), ("false_mutations", &on_false)];
+                let mut batches = [WriteBatch::new(), WriteBatch::new()];
+                for (batch, (field, mutations)) in batches.iter_mut().zip(lists) {
+                    if !mutations.is_empty() {
+                        mutate::append(batch, &schema, &key, mutations)
+                            .map_err(|error| rename(error, field))?;
+                    }
+                }
+                let [on_true, on_false] = batches;
+                Ok([ready(on_true)?, ready(on_false)?])
+            })
+            .await?;
+        let tree = table.tree_of(&row);
+        self.core.room(&table, tree, on_true.encoded_len().max(on_false.encoded_len())).await?;
+        let locks = self.locks.exclusive(&row).await;
+        let holds = self.holds(&table, plan, &row).await?;
+        let batch = if holds { on_true } else { on_false };
+        self.core.commit_row(&table, (tree, &row), batch, (locks, admitted)).await?;
         Ok(holds)
     }
 
-    pub(super) fn read_modify_write(
-        &self,
-        table: &Table,
-        row: Bytes,
-        rules: &[ReadModifyWriteRule],
-    ) -> Result<Row> {
-        let families = mutate::check_rules(&table.schema, &row, rules)?;
-        let tree = table.schema.tablets[table.schema.tablet_of(&row)].tree;
-        let mut columns: BTreeMap<(FamilyId, Bytes), Latest> = BTreeMap::new();
-        for (rule, family) in rules.iter().zip(&families) {
-            columns.insert((family.id, rule.qualifier.clone()), None);
+    /// Returns whether `plan` yields any cell of `row`.
+    async fn holds(&self, table: &Arc<Table>, plan: Arc<Plan>, row: &[u8]) -> Result<bool> {
+        let (rows, forward) = ([RowRange::single(row)], engine::Direction::Forward);
+        let mut reader = Reader::new(&self.core, Arc::clone(table), plan, &rows, forward, 1);
+        reader.stop_at_first_cell();
+        while reader.is_for_task() {
+            let filled = reader.fill_rows(&mut Nothing).await?;
+            if filled.batch.stats.cells_returned > 0 {
+                return Ok(true);
+            }
+            if filled.done {
+                return Ok(false);
+            }
         }
-        self.read_latest(table, tree, &row, &mut columns)?;
-        // Nobody else writes the row before this is committed.
+        self.writes.run(move || reader.yields_anything()).await
+    }
+
+    /// Changes a row, as [`crate::Store::read_modify_write_row`] says.
+    pub(super) async fn read_modify_write(
+        &self,
+        table: Arc<Table>,
+        row: Bytes,
+        rules: Vec<ReadModifyWriteRule>,
+    ) -> Result<Row> {
+        let families = mutate::check_rules(&table.schema, &row, &rules)?;
+        let columns = rules.iter().zip(&families);
+        let columns = columns.map(|(rule, family)| ((family.id, rule.qualifier.clone()), None));
+        let columns: LatestCells = columns.collect();
+        let bytes = rules.iter().map(ReadModifyWriteRule::bytes).sum();
+        let admitted = table.admission.admit(bytes)?;
+        let tree = table.tree_of(&row);
+        self.core.room(&table, tree, bytes).await?;
+        let locks = self.locks.exclusive(&row).await;
+        let mut columns = self.latest(&table, tree, &row, columns).await?;
+        // No other write of the row begins before this is committed.
         let place = Place::of(&row);
-        let now = self.times.draw(table.schema.granularity, [place]).current(place);
+        let now = self.core.times.draw(table.schema.granularity, [place]).current(place);
         for (at, (rule, family)) in rules.iter().zip(&families).enumerate() {
             let latest = columns.entry((family.id, rule.qualifier.clone())).or_default();
             mutate::modify(latest, rule, now).map_err(|e| e.within(&format!("rules[{at}]")))?;
         }
-        let mut batch = WriteBatch::new();
-        let mut cells = Vec::with_capacity(columns.len());
-        for ((family, qualifier), latest) in columns {
-            let Some((timestamp, value)) = latest else { continue };
-            let Some(schema) = &table.families[usize::from(family.0)] else { continue };
-            batch.put(&row, Column::of(family, &qualifier), timestamp, &value);
-            let family = schema.name.clone();
-            cells.push(Cell { family, qualifier, timestamp, value, label: None });
-        }
-        written(
-            table,
-            self.engine
-                .tree(tree)
-                .and_then(|tree| tree.write_timed(&batch, |times| times.note(now))),
-        )?;
+        let (batch, cells) = new_cells(&table, &row, columns);
+        let outcome = match self.core.engine.tree(tree) {
+            Ok(tree) => {
+                let kept = (locks, admitted);
+                tree.write_in_task(ready(batch)?, move |times| times.note(now), kept).await
+            }
+            Err(error) => Err(error),
+        };
+        written(&table, outcome)?;
         Ok(Row { key: row, cells })
     }
 
     /// Reads the newest cell of each column in `columns` that GC rules do not hide.
+    async fn latest(
+        &self,
+        table: &Arc<Table>,
+        tree: TreeId,
+        row: &Bytes,
+        mut columns: LatestCells,
+    ) -> Result<LatestCells> {
+        let (wanted, now_micros) = (wanted(&columns), self.core.clock.now_micros());
+        let selection = RowSelection {
+            columns: &wanted,
+            timestamps: TimestampRange::ALL,
+            versions_max: Some(1),
+        };
+        let mut bytes = 0;
+        let mut reads = self.core.engine.tree(tree).map_err(|e| gone(e, table))?.row_reads(None);
+        let end = reads.read(row, std::iter::empty(), &selection, |cell| {
+            bytes += cell.value.len();
+            if bytes > self.core.shape.task_bytes {
+                return ControlFlow::Break(());
+            }
+            note_latest(table, &mut columns, cell, now_micros);
+            ControlFlow::Continue(())
+        });
+        if let RowEnd::Lent(_) = end.await.map_err(|error| gone(error, table))? {
+            return Ok(columns);
+        }
+        Mark::LatestOnThread.hit();
+        let (core, table, row) = (Arc::clone(&self.core), Arc::clone(table), row.clone());
+        self.writes.run(move || core.read_latest(&table, tree, &row, columns)).await
+    }
+}
+
+impl Core {
+    /// [`Local::latest`], on a blocking thread.
     fn read_latest(
         &self,
         table: &Table,
         tree: TreeId,
         row: &[u8],
-        columns: &mut BTreeMap<(FamilyId, Bytes), Latest>,
-    ) -> Result<()> {
-        let wanted = columns.keys().map(|(family, name)| QualifierRange::column(*family, name));
+        mut columns: LatestCells,
+    ) -> Result<LatestCells> {
+        columns.values_mut().for_each(|latest| *latest = None);
         let request = ScanRequest {
-            columns: Columns::ranges(wanted.collect()),
+            columns: wanted(&columns),
             versions_max: Some(1),
             ..ScanRequest::rows(RowRange::single(row))
         };
         let now_micros = self.clock.now_micros();
         let mut scan = self.engine.tree(tree)?.scan(&request, None)?;
         if scan.next_row()?.is_none() {
-            return Ok(());
+            return Ok(columns);
         }
         while let Some(cell) = scan.next_cell()? {
-            let Some(family) = &table.families[usize::from(cell.family.0)] else { continue };
-            let column = (cell.family, Bytes::copy_from_slice(cell.qualifier));
-            if !family.gc.elides(0, cell.timestamp, now_micros) {
-                columns.insert(column, Some((cell.timestamp, Bytes::copy_from_slice(cell.value))));
-            }
+            note_latest(table, &mut columns, &cell, now_micros);
         }
-        Ok(())
+        Ok(columns)
     }
 }
 
+/// Exactly the columns of `columns`.
+fn wanted(columns: &LatestCells) -> Columns {
+    let each = columns.keys().map(|(family, name)| QualifierRange::column(*family, name));
+    Columns::ranges(each.collect())
+}
+
+/// Notes the newest cell of a column, unless GC rules hide it.
+fn note_latest(table: &Table, columns: &mut LatestCells, cell: &engine::Cell<'_>, now: i64) {
+    let Some(family) = &table.families[usize::from(cell.family.0)] else { return };
+    if !family.gc.elides(0, cell.timestamp, now) {
+        let column = (cell.family, Bytes::copy_from_slice(cell.qualifier));
+        columns.insert(column, Some((cell.timestamp, Bytes::copy_from_slice(cell.value))));
+    }
+}
+
+/// The cells that rules made of `columns`, and the batch that writes them.
+fn new_cells(table: &Table, row: &[u8], columns: LatestCells) -> (WriteBatch, Vec<Cell>) {
+    let mut batch = WriteBatch::new();
+    let mut cells = Vec::with_capacity(columns.len());
+    for ((family, qualifier), latest) in columns {
+        let Some((timestamp, value)) = latest else { continue };
+        let Some(schema) = &table.families[usize::from(family.0)] else { continue };
+        batch.put(row, Column::of(family, &qualifier), timestamp, &value);
+        let family = schema.name.clone();
+        cells.push(Cell { family, qualifier, timestamp, value, label: None });
+    }
+    (batch, cells)
+}
+
 /// The outcome of a write to `table`.
-fn written(table: &Table, outcome: engine::Result<SequenceNumber>) -> Result<()> {
+fn written<T>(table: &Table, outcome: engine::Result<T>) -> Result<()> {
     match outcome {
         Ok(_) => Ok(()),
         Err(engine::Error::UnknownTree(_)) => Err(Error::no_table(&table.schema.name)),

@@ -1,107 +1,21 @@
-//! A load whose I/O takes long is in nobody's way.
+//! I/O that takes long delays nothing else: that of a load, that of a flush for which writers wait.
 
+use crate::blocking_fs::{At, Blocking};
 use crate::harness::{Harness, set};
-use base::env::fs::{ReadFile, WriteFile};
-use base::env::{Env, FileSystem, RealFileSystem};
-use engine::{Engine, IngestOptions, Options};
-use parking_lot::Mutex;
-use std::io;
-use std::path::{Path, PathBuf};
+use base::env::Env;
+use engine::{Durability, Engine, IngestOptions, Options};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use table::shape::Shape;
 use table::*;
-
-/// A file system on which whoever creates an SSTable waits, once that was asked for.
-#[derive(Default)]
-struct Blocking {
-    /// Tells that somebody waits, and lets go.
-    gate: Mutex<Option<(Sender<()>, Receiver<()>)>>,
-}
-
-impl Blocking {
-    /// Blocks whoever comes next. Gives what tells that somebody waits, and what lets go.
-    fn block(&self) -> (Receiver<()>, Sender<()>) {
-        let ((came, wait), (go, hold)) = (channel(), channel());
-        *self.gate.lock() = Some((came, hold));
-        (wait, go)
-    }
-
-    fn pass(&self, path: &Path) {
-        if path.extension().is_none_or(|kind| kind != "sst") {
-            return;
-        }
-        let gate = self.gate.lock().take();
-        if let Some((came, hold)) = gate {
-            came.send(()).unwrap();
-            // An error: the test is over.
-            let _ = hold.recv();
-        }
-    }
-}
-
-impl FileSystem for Blocking {
-    fn open_read(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        RealFileSystem.open_read(path)
-    }
-
-    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        self.pass(path);
-        RealFileSystem.create(path)
-    }
-
-    fn open_write(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        RealFileSystem.open_write(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealFileSystem.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        RealFileSystem.remove_file(path)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealFileSystem.hard_link(from, to)
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        RealFileSystem.create_dir_all(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        RealFileSystem.list(dir)
-    }
-
-    fn size(&self, path: &Path) -> io::Result<u64> {
-        RealFileSystem.size(path)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        RealFileSystem.exists(path)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        RealFileSystem.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-        RealFileSystem.lock(path)
-    }
-
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        RealFileSystem.free_bytes(path)
-    }
-}
 
 /// While a load writes what memtables hold of its rows, writes and schema changes go on, also where
 /// one write at a time may block; and what they change of the table is seen when the load goes on.
 #[tokio::test]
 async fn writes_and_schema_changes_go_on_while_a_load_waits_for_its_disk() {
     let dir = tempfile::tempdir().unwrap();
-    let fs = Arc::new(Blocking::default());
-    let env = Env { fs: fs.clone(), ..Env::real(1) };
+    let fs = Blocking::default();
+    let env = Env { fs: Arc::new(fs.clone()), ..Env::real(1) };
     let (clock, engine) =
         (env.clock.clone(), Engine::open_with_env(env, dir.path(), Options::default()).unwrap());
     let shape = Shape { writes_max: 1, ..Shape::DEFAULT };
@@ -125,7 +39,7 @@ async fn writes_and_schema_changes_go_on_while_a_load_waits_for_its_disk() {
         let mut load = local.load(&loaded, &IngestOptions::default()).unwrap();
         load.add(&row("loaded")).unwrap();
         let rows = load.finish().unwrap();
-        let (waits, go) = fs.block();
+        let (waits, go) = fs.block(At::CreateSst);
         let installing = tokio::spawn({
             let local = local.clone();
             async move { local.install(rows).await }
@@ -187,5 +101,158 @@ async fn rows_at_the_servers_time_are_committed_a_bounded_number_at_once() {
         let written = local.mutate_rows(&name, (0..10).map(row).collect()).await.unwrap();
         assert!(written.iter().all(Result::is_ok), "{written:?}");
         assert_eq!(batches() - before, commits);
+    }
+}
+
+fn table_name(name: &str) -> TableName {
+    TableName::new(format!("projects/p/instances/i/tables/{name}")).unwrap()
+}
+
+async fn create(local: &Local, name: &TableName) {
+    let families = vec![("f".to_owned(), FamilySpec::default())];
+    let table = CreateTable {
+        name: name.clone(),
+        families,
+        splits: vec![],
+        deletion_protection: false,
+        granularity: Default::default(),
+        row_key_schema: None,
+    };
+    local.create_table(table).await.unwrap();
+}
+
+fn append(suffix: &'static str) -> Vec<ReadModifyWriteRule> {
+    let modify = table::mutate::Modify::Append(suffix.into());
+    vec![ReadModifyWriteRule { family: "f".into(), qualifier: "q".into(), modify }]
+}
+
+/// A write whose caller is gone has its row until it has been committed: what reads the row to change
+/// it comes after.
+#[tokio::test]
+async fn a_cancelled_write_has_its_row_until_its_commit_has_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = Blocking::default();
+    let env = Env { fs: Arc::new(fs.clone()), ..Env::real(1) };
+    let clock = env.clock.clone();
+    let options = Options { durability: Durability::Sync, ..Options::default() };
+    let engine = Engine::open_with_env(env, dir.path(), options).unwrap();
+    let local = Local::open(engine, clock).unwrap();
+    let name = table_name("t");
+    create(&local, &name).await;
+    let row = |time, value: &str| RowMutations {
+        row: "r".into(),
+        mutations: vec![set("f", "q", time, value)],
+    };
+    local.mutate_row(&name, row(1000, "first")).await.unwrap();
+    for (round, changed) in ["row", "rows", "check", "modify"].into_iter().enumerate() {
+        let (waits, go) = fs.block(At::SyncLog);
+        let (value, time) = (format!("{changed}."), 2000 + 1000 * round as i64);
+        let row = row(time, &value);
+        let change = async {
+            match changed {
+                "row" => local.mutate_row(&name, row).await.unwrap(),
+                "rows" => drop(local.mutate_rows(&name, vec![row]).await.unwrap()),
+                "check" => {
+                    let (row, on_true) = (row.row, row.mutations);
+                    let (predicate, on_false) = (None, vec![]);
+                    let request = CheckAndMutate { row, predicate, on_true, on_false };
+                    assert!(local.check_and_mutate_row(&name, request).await.unwrap());
+                }
+                _ => {
+                    let rules = append("modify.");
+                    local.read_modify_write_row(&name, "r".into(), rules).await.unwrap();
+                }
+            }
+        };
+        {
+            let mut change = pin!(change);
+            assert!(futures::poll!(&mut change).is_pending(), "{changed}");
+            tokio::task::spawn_blocking(move || waits.recv().unwrap()).await.unwrap();
+        }
+        let mut next = local.read_modify_write_row(&name, "r".into(), append("+"));
+        assert!(futures::poll!(&mut next).is_pending(), "{changed}");
+        go.send(()).unwrap();
+        let after = String::from_utf8(next.await.unwrap().cells[0].value.to_vec()).unwrap();
+        assert!(after.ends_with(&format!("{value}+")), "{changed}: {after}");
+        // Times of clients are older than the server's: the next change is to be the newest.
+        let clear = RowMutations { row: "r".into(), mutations: vec![RowMutation::DeleteFromRow] };
+        local.mutate_row(&name, clear).await.unwrap();
+        local.mutate_row(&name, row_of("first")).await.unwrap();
+    }
+}
+
+fn row_of(value: &str) -> RowMutations {
+    RowMutations { row: "r".into(), mutations: vec![set("f", "q", 1000, value)] }
+}
+
+/// While the flush of one table stands still, and hundreds of its writers with it, everything else goes
+/// on: writes, checks and read-modify-writes of another table, schema changes. Its own writers are
+/// refused when too much waits, and all that wait go on when the flush does.
+#[tokio::test]
+async fn a_table_that_stands_still_stops_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = Blocking::default();
+    let env = Env { fs: Arc::new(fs.clone()), ..Env::real(1) };
+    let clock = env.clock.clone();
+    let (durability, memtable_bytes_max) = (Durability::None, 64 << 10);
+    let options = Options { durability, memtable_bytes_max, ..Options::default() };
+    let engine = Engine::open_with_env(env, dir.path(), options).unwrap();
+    let shape = Shape { writes_max: 1, reads_max: 1, waiting_bytes_max: 1 << 20, ..Shape::DEFAULT };
+    let local = Local::open_shaped(engine.clone(), clock, shape).unwrap();
+    let [still, other, new] = ["still", "other", "new"].map(table_name);
+    create(&local, &still).await;
+    create(&local, &other).await;
+    let (waits, go) = fs.block(At::CreateSst);
+    let large = "x".repeat(4 << 10);
+    let row = |number: usize, value: &str| RowMutations {
+        row: format!("r{number}").into(),
+        mutations: vec![set("f", "q", 1000, value)],
+    };
+    let stalls = || engine.metrics().get("write_stalls_total").unwrap();
+    'fill: for number in 0.. {
+        let mut write = local.mutate_row(&still, row(number, &large));
+        while futures::poll!(&mut write).is_pending() {
+            if stalls() > 0 {
+                break 'fill;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    tokio::task::spawn_blocking(move || waits.recv().unwrap()).await.unwrap();
+    let mut waiting = Vec::new();
+    let refused = loop {
+        let mut write = local.mutate_row(&still, row(waiting.len(), &large));
+        match futures::poll!(&mut write) {
+            std::task::Poll::Pending => waiting.push(write),
+            std::task::Poll::Ready(done) => break done.unwrap_err(),
+        }
+    };
+    assert!(matches!(refused, Error::Busy(_)), "{refused}");
+    assert!(waiting.len() > 200, "{} wait", waiting.len());
+    // Its own rows, so that those who wait would have their stripes, whatever these are.
+    for number in 0..20 {
+        local.mutate_row(&other, row(number, "a")).await.unwrap();
+        local
+            .read_modify_write_row(&other, format!("r{number}").into(), append("b"))
+            .await
+            .unwrap();
+        let RowMutations { row, mutations } = row(number, "c");
+        let (predicate, on_true, on_false) = (None, mutations, vec![]);
+        let request = CheckAndMutate { row, predicate, on_true, on_false };
+        assert!(local.check_and_mutate_row(&other, request).await.unwrap());
+    }
+    let rows = (0..100).map(|number| row(number, "d")).collect();
+    let written = local.mutate_rows(&other, rows).await.unwrap();
+    assert!(written.iter().all(Result::is_ok));
+    local.drop_rows(&other, DropRows::All).await.unwrap();
+    create(&local, &new).await;
+    local.delete_table(&new).await.unwrap();
+    let families = FamilyChange::Create { name: "g".into(), spec: FamilySpec::default() };
+    local.modify_families(&still, vec![families]).await.unwrap();
+    let busy = local.mutate_row(&still, row(0, &large)).await.unwrap_err();
+    assert!(matches!(busy, Error::Busy(_)), "a schema change forgets nothing: {busy}");
+    go.send(()).unwrap();
+    for write in waiting {
+        write.await.unwrap();
     }
 }

@@ -3,6 +3,7 @@
 
 mod adopt;
 mod blocked_io;
+mod blocking_fs;
 mod changes;
 mod check;
 mod filters;

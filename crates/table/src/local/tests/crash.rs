@@ -9,6 +9,7 @@ use crate::row::RowPiece;
 use crate::row_output::Pieces;
 use crate::schema::FamilySpec;
 use base::env::sim::SimEnv;
+use base::testing::block_on;
 use engine::{Direction, Durability, Options, RowRange, Timestamp};
 use std::path::Path;
 
@@ -55,8 +56,7 @@ fn step(local: &Local, number: usize) -> Option<Result<()>> {
             value: row.into(),
         };
         let row = RowMutations { row: row.into(), mutations: vec![mutation] };
-        let table = local.core.table(&name(id))?;
-        local.core.mutate_rows(&table, &[row]).remove(0)
+        block_on(local.mutate_row(&name(id), row))
     };
     let modify = |id: &str, changes: Vec<FamilyChange>| {
         local.core.modify_families(&name(id), changes).map(|_| ())
@@ -194,9 +194,8 @@ fn a_full_disk_refuses_writes_and_nothing_else() {
             timestamp: WriteTime::At(Timestamp(1000)),
             value: Bytes::copy_from_slice(value.as_bytes()),
         };
-        let table = local.core.table(&name("a")).unwrap();
         let row = RowMutations { row: "b".into(), mutations: vec![mutation] };
-        local.core.mutate_rows(&table, &[row]).remove(0)
+        block_on(local.mutate_row(&name("a"), row))
     };
     write("kept").unwrap();
     machine.fs.set_capacity(machine.fs.used());

@@ -14,6 +14,7 @@ use crate::schema::FamilySpec;
 use crate::shape::Shape;
 use crate::subset::{Qualifiers, Subset};
 use base::env::Env;
+use base::testing::block_on;
 use engine::{Direction, Durability, Options, RowRange, ScanRequest, Timestamp, TimestampRange};
 use proptest::prelude::*;
 use std::ops::Bound;
@@ -90,8 +91,8 @@ fn store(cells: &[Written]) -> (Local, TableName, tempfile::TempDir) {
             }],
         })
         .collect();
-    let open = local.core.table(&name).unwrap();
-    local.core.mutate_rows(&open, &rows).into_iter().for_each(|result| result.unwrap());
+    let written = block_on(local.mutate_rows(&name, rows)).unwrap();
+    written.into_iter().for_each(|result| result.unwrap());
     let drop = FamilyChange::Drop { name: "gone".into() };
     local.core.modify_families(&name, vec![drop]).unwrap();
     (local, name, dir)

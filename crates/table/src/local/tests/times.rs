@@ -8,7 +8,8 @@ use crate::row_output::Pieces;
 use crate::schema::FamilySpec;
 use base::env::Env;
 use base::env::sim::SimEnv;
-use engine::{IngestOptions, Options};
+use base::testing::block_on;
+use engine::{IngestOptions, Options, WriteBatch};
 use std::path::Path;
 
 fn open(machine: &SimEnv) -> Local {
@@ -54,10 +55,13 @@ fn set(value: &str) -> RowMutations {
     RowMutations { row: "r".into(), mutations: vec![mutation] }
 }
 
-/// Writes `value`, while nobody else does.
+/// Writes `value` without waiting for its row, while nobody else does.
 fn write(local: &Local, value: &str) {
     let table = local.core.table(&name()).unwrap();
-    local.core.mutate_rows(&table, &[set(value)]).remove(0).unwrap();
+    let (mut batch, RowMutations { row, mutations }) = (WriteBatch::new(), set(value));
+    crate::mutate::append(&mut batch, &table.schema, &row, &mutations).unwrap();
+    let (tree, batch) = (table.tree_of(&row), batch.ready().unwrap());
+    block_on(local.core.commit_row(&table, (tree, &row), batch, ())).unwrap();
 }
 
 /// All versions of the one cell, newest first.

@@ -1,0 +1,70 @@
+//! A bound on what waits to be written to a table.
+//!
+//! A write counts from before it waits for its rows until its commit has ended. Tables do not share
+//! what they may have: a table whose writes stand still refuses more of them, and no other table does.
+
+use crate::error::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The writes of one table that wait.
+#[derive(Debug)]
+pub(super) struct Admission {
+    bytes_max: usize,
+    /// Bytes that wait. Relaxed: stands by itself.
+    bytes: AtomicUsize,
+}
+
+/// The share of one write, until dropped.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    admission: Arc<Admission>,
+    bytes: usize,
+}
+
+impl Admission {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, bytes: AtomicUsize::new(0) }
+    }
+
+    /// Admits a write of `bytes`. `Busy` if too much waits; a write that would wait alone is admitted,
+    /// however large it is.
+    pub(super) fn admit(self: &Arc<Self>, bytes: usize) -> Result<Admitted> {
+        let bytes = bytes.max(1);
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let admitted = Admitted { admission: Arc::clone(self), bytes };
+        if before > 0 && before.saturating_add(bytes) > self.bytes_max {
+            return Err(Error::Busy(format!(
+                "{before} bytes wait to be written to the table, and at most {} may; try again later",
+                self.bytes_max
+            )));
+        }
+        Ok(admitted)
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.admission.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_refused_where_too_much_waits_and_one_alone_never() {
+        let admission = Arc::new(Admission::new(100));
+        let large = admission.admit(1_000).unwrap();
+        assert!(matches!(admission.admit(1), Err(Error::Busy(_))));
+        drop(large);
+        let first = admission.admit(60).unwrap();
+        let Err(error) = admission.admit(41) else { panic!("it is refused") };
+        let text = "60 bytes wait to be written to the table, and at most 100 may; try again later";
+        assert_eq!(error, Error::Busy(text.to_owned()));
+        let second = admission.admit(40).unwrap();
+        drop((first, second));
+        assert_eq!(admission.bytes.load(Ordering::Relaxed), 0, "a refused write leaves nothing");
+    }
+}
