@@ -1,6 +1,7 @@
 //! `bench bigtable`: the same work through the Bigtable API of a running server, or of several
 //! server binaries in turns (`versus.rs`).
 
+pub(crate) mod barren;
 mod versus;
 
 use crate::AnyError;

@@ -45,6 +45,8 @@ enum Bench {
     Bigtable(front::FrontArgs),
     /// The cost of requests beside a server of constants and Google's emulator; needs Go.
     Door(door::DoorArgs),
+    /// Point reads of a server, alone and beside scans that find nothing.
+    BarrenScans(front::barren::BarrenArgs),
     /// Sorted bulk load, in CPU per key net of the generator.
     Bulk(bulk::BulkArgs),
     /// What compaction costs for trees of any size, by its own picks, without writing them.
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Bench::CacheWarming(args) => cache_warming::run(&args).map_err(|error| error.to_string()),
         Bench::Memtable(args) => memtable::run(&args).map_err(|error| error.to_string()),
         Bench::PrefixIndex(args) => prefix_index::run(&args).map_err(|error| error.to_string()),
+        Bench::BarrenScans(args) => front::barren::run(&args).map_err(|error| error.to_string()),
         Bench::Bulk(args) => bulk::run(&args).map_err(|error| error.to_string()),
         Bench::CompactionSim(args) => compaction_sim::run(&args).map_err(|error| error.to_string()),
         Bench::SoakWrites(args) => soak_writes::run(&args).map_err(|error| error.to_string()),

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use table::local::READ_IDLE_MAX;
 
 mod limits;
 mod security;
@@ -156,6 +157,11 @@ pub(crate) struct Settings {
           help_heading = LIMITS)]
     pub(crate) connection_age_seconds: Option<u64>,
 
+    /// Seconds after which a read ends whose client takes nothing of it, 1 to 86400. Its snapshot keeps
+    /// SSTables that compactions have replaced. [default: 300]
+    #[arg(long, env = "STELE_READ_IDLE_SECONDS", value_name = "SECONDS")]
+    pub(crate) read_idle_seconds: Option<u64>,
+
     /// Format of the log on standard error: text or json. [default: text]
     #[arg(long, env = "STELE_LOG_FORMAT", value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
@@ -268,6 +274,7 @@ pub(crate) struct Config {
     pub(crate) security: Security,
     pub(crate) checkpoint_dir: Option<PathBuf>,
     pub(crate) drain: Duration,
+    pub(crate) read_idle: Duration,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: String,
     pub(crate) limits: bigtable::Limits,
@@ -286,6 +293,7 @@ impl Default for Config {
             security: Security::default(),
             checkpoint_dir: None,
             drain: Duration::from_secs(10),
+            read_idle: READ_IDLE_MAX,
             log_format: LogFormat::Text,
             log_level: "info".into(),
             limits: bigtable::Limits::within(Options::default().memory_bytes_max),
@@ -310,6 +318,8 @@ impl Config {
         let security = Security::resolve(&settings)?;
         let insecure = settings.insecure_listen.unwrap_or(false);
         let limits = limits::resolve(&settings, engine.memory_bytes_max)?;
+        let read_idle_seconds = settings.read_idle_seconds.unwrap_or(default.read_idle.as_secs());
+        in_range("read_idle_seconds", read_idle_seconds, 1..=86_400)?;
         Ok(Self {
             data_dir: settings.data_dir.unwrap_or(default.data_dir),
             bigtable_listen: settings.bigtable_listen.unwrap_or(default.bigtable_listen),
@@ -325,6 +335,7 @@ impl Config {
             security,
             checkpoint_dir: settings.checkpoint_dir,
             drain: Duration::from_secs(drain_seconds),
+            read_idle: Duration::from_secs(read_idle_seconds),
             log_format: settings.log_format.unwrap_or(default.log_format),
             log_level: settings.log_level.unwrap_or(default.log_level),
             limits,
@@ -360,6 +371,7 @@ impl Settings {
             streams_per_connection_max,
             connection_idle_seconds,
             connection_age_seconds,
+            read_idle_seconds,
             log_format,
             log_level,
             background_threads,

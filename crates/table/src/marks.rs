@@ -9,6 +9,8 @@ base::marks! {
         BatchOfSteps,
         /// It ended within a row.
         BatchEndsInRow,
+        /// A step of a read gave its client nothing, not even the key it had reached.
+        StepUntold,
         /// A batch of a task ended since it had its bytes, or enough was looked at.
         TaskBatchFull,
         /// A row was too much for a task.

@@ -77,8 +77,8 @@ pub struct RowStream<B> {
 
 impl<B> RowStream<B> {
     /// A stream of what is already there.
-    pub fn ready(batch: RowBatch<B>) -> Self {
-        Self { ready: Some(batch), more: None }
+    pub fn ready(batch: impl Into<Option<RowBatch<B>>>) -> Self {
+        Self { ready: batch.into(), more: None }
     }
 
     /// A stream of what is sent, `ahead` batches of it in memory (at least one). The sender's
@@ -88,13 +88,13 @@ impl<B> RowStream<B> {
         (sender, Self { ready: None, more: Some(receiver) })
     }
 
-    /// As [`RowStream::channel`], with a first batch that is already there.
+    /// As [`RowStream::channel`], with a first batch if one is already there.
     pub fn channel_after(
-        first: RowBatch<B>,
+        first: Option<RowBatch<B>>,
         ahead: usize,
     ) -> (mpsc::Sender<Result<RowBatch<B>>>, Self) {
         let (sender, mut stream) = Self::channel(ahead);
-        stream.ready = Some(first);
+        stream.ready = first;
         (sender, stream)
     }
 

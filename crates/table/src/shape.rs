@@ -9,8 +9,9 @@ base::shape! {
     pub struct Shape {
         /// Bytes of a batch of a read, roughly: the last cell may go beyond it.
         batch_bytes = 256 << 10, 1 => 1 << 30;
-        /// Rows and cells looked at for one batch, so that a read without results still reports where
-        /// it is and can be cancelled. At least 2: a row and a cell of it.
+        /// Units of work of one step of a read, so that a read without results still reports where it
+        /// is and can be cancelled: rows and cells looked at or skipped, blocks loaded. At least 2: a
+        /// row and a cell of it.
         batch_steps = 32 << 10, 2 => 1 << 30;
         /// Cells that a task looks at for one batch.
         task_steps = 1 << 10, 1 => 1 << 30;
@@ -25,6 +26,8 @@ base::shape! {
         filters_max = 2, 1 => 1 << 10;
         /// Reads that may block at a time. More would only queue at the disk.
         reads_max = 64, 1 => 1 << 16;
+        /// Long reads that may block at a time, where the machine has fewer cores.
+        long_reads_min = 2, 1 => 1 << 16;
         /// Schema changes, syncs, and parts of writes that are not for a task, that may block at a time.
         writes_max = 256, 1 => 1 << 16;
         /// Bytes of a write up to which its task converts it: some 100 µs of work.

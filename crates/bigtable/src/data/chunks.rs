@@ -72,6 +72,8 @@ pub(crate) struct ChunkWriter {
     /// Messages of `full` that hold the begun row only.
     parts: usize,
     large_rows: LargeRows,
+    /// Says how far a read is that has no rows to show.
+    tells_scanned: bool,
     /// Bytes of the last finished message: the next may well be as long.
     message_len: usize,
     row_key: Vec<u8>,
@@ -154,8 +156,10 @@ impl RowOutput for ChunkWriter {
     }
 
     fn scanned(&mut self, key: &[u8]) {
-        self.flush();
-        self.full.push(scanned_to(key));
+        if self.tells_scanned {
+            self.flush();
+            self.full.push(scanned_to(key));
+        }
     }
 
     /// The messages up to the last whole row: the client gets what is there.
@@ -174,6 +178,11 @@ impl ChunkWriter {
     /// A writer of no rows yet.
     pub(crate) fn new(large_rows: LargeRows) -> Self {
         Self { large_rows, ..Self::default() }
+    }
+
+    /// The same writer for a client that wants to know how far a read without rows is.
+    pub(crate) fn telling_scanned(self, tells_scanned: bool) -> Self {
+        Self { tells_scanned, ..self }
     }
 
     /// The same writer, whose messages count as parts of `answer`.
@@ -628,9 +637,21 @@ mod tests {
     }
 
     #[test]
-    fn progress_names_the_last_row_seen() {
-        let message = ReadRowsResponse::decode(scanned_to(b"row-9").0).unwrap();
-        assert_eq!((&message.last_scanned_row_key[..], message.chunks.len()), (&b"row-9"[..], 0));
+    fn progress_names_the_last_row_seen_for_clients_that_want_it() {
+        for tells_scanned in [false, true] {
+            let mut writer = ChunkWriter::default().telling_scanned(tells_scanned);
+            give(&mut writer, b"row-1", &[cell("f", b"q", 0, b"v")]);
+            writer.end();
+            writer.scanned(b"row-9");
+            let messages = writer.take().into_iter();
+            let messages = messages.map(|message| ReadRowsResponse::decode(message.0).unwrap());
+            let progress: Vec<_> = messages.skip(1).collect();
+            assert_eq!(progress.len(), usize::from(tells_scanned));
+            for message in progress {
+                let key = &message.last_scanned_row_key[..];
+                assert_eq!((key, message.chunks.len()), (&b"row-9"[..], 0));
+            }
+        }
     }
 
     proptest! {

@@ -24,6 +24,7 @@ use crate::api::data::{
 };
 use crate::api::server::bigtable_server;
 use crate::call::answers::Answer;
+use crate::call::features::Features;
 use crate::call::status;
 use crate::names;
 use crate::query::{Queries, ResultStream};
@@ -160,14 +161,16 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         let client = client.and_then(|name| name.to_str().ok()).unwrap_or_default();
         let large_rows = LargeRows::for_client(client);
         let answer = request.extensions().get::<Arc<Answer>>().cloned();
+        let tells_scanned = request.features().last_scanned_row_responses;
         let request = request.into_inner();
         refuse_materialized(&request.materialized_view_name)?;
         let target = target!(self, request, Use::Rows)?;
         let wants_stats = request.request_stats_view == RequestStatsView::RequestStatsFull as i32;
         let mut read = convert::read_rows(request).map_err(status::from_error)?;
         read.filter = target.within(read.filter);
-        let writer = ChunkWriter::new(large_rows).counting(answer.clone());
-        let rows = self.store.read_rows(&target.table, read, writer).await;
+        let output = ChunkWriter::new(large_rows).counting(answer.clone());
+        let output = output.telling_scanned(tells_scanned);
+        let rows = self.store.read_rows(&target.table, read, output).await;
         let rows = rows.map_err(status::from_error)?;
         Ok(Response::new(MessageStream::new(rows, wants_stats.then_some(started), answer)))
     }

@@ -107,6 +107,14 @@ pub(crate) async fn raw_call(
     Status::from_header_map(&headers).expect("the call has a status")
 }
 
+/// The request of a client that wants to know how far a read without rows is.
+pub(crate) fn wants_progress<T>(message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    // `FeatureFlags { last_scanned_row_responses: true }`.
+    request.metadata_mut().insert("bigtable-features", "IAE=".parse().unwrap());
+    request
+}
+
 /// Serves `store` until the test's runtime ends; clients of it.
 pub(crate) async fn connect<S: Store>(store: Arc<S>) -> Clients {
     connect_to(bigtable::routes(store, &limits())).await

@@ -1,7 +1,7 @@
 //! Reads: row sets, limits, order, chunking, statistics, samples.
 
 use crate::assemble::Assembler;
-use crate::harness::{TABLE, entry, filter, read_all, set, with_table};
+use crate::harness::{TABLE, entry, filter, read_all, set, wants_progress, with_table};
 use data::row_filter::Filter;
 use data::row_range::{EndKey, StartKey};
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
@@ -125,15 +125,34 @@ async fn a_fruitless_scan_says_how_far_it_came() {
     let entries = (0..500).map(|i| entry(&format!("{i:04}"), cells())).collect();
     t.write_rows(entries).await.unwrap();
     let never = Filter::ValueRegexFilter("never".into());
-    let request = data::ReadRowsRequest { filter: Some(filter(never)), ..read_all() };
-    let mut stream = t.data.read_rows(request).await.unwrap().into_inner();
-    let mut assembler = Assembler::default();
-    while let Some(message) = stream.message().await.unwrap() {
-        assembler.message(message);
+    // The engine skips every row for it.
+    let absent = Filter::ColumnQualifierRegexFilter("none".into());
+    for (filter_of_rows, reversed) in
+        [never, absent].into_iter().flat_map(|filter| [(filter.clone(), false), (filter, true)])
+    {
+        let request =
+            data::ReadRowsRequest { filter: Some(filter(filter_of_rows)), reversed, ..read_all() };
+        for wants in [false, true] {
+            let request = match wants {
+                true => wants_progress(request.clone()),
+                false => tonic::Request::new(request.clone()),
+            };
+            let mut stream = t.data.read_rows(request).await.unwrap().into_inner();
+            let mut assembler = Assembler::default();
+            while let Some(message) = stream.message().await.unwrap() {
+                assembler.message(message);
+            }
+            let mut keys = std::mem::take(&mut assembler.last_scanned);
+            assert_eq!(assembler.finish(), []);
+            assert_eq!(!keys.is_empty(), wants);
+            let last = if reversed { "0000" } else { "0499" };
+            assert!(!wants || keys.last().unwrap() == last.as_bytes(), "{keys:?}");
+            if reversed {
+                keys.reverse();
+            }
+            assert!(keys.is_sorted_by(|a, b| a < b), "{keys:?}");
+        }
     }
-    let keys = std::mem::take(&mut assembler.last_scanned);
-    assert!(!keys.is_empty() && keys.is_sorted_by(|a, b| a < b), "{keys:?}");
-    assert_eq!(assembler.finish(), []);
 }
 
 #[tokio::test]
@@ -162,6 +181,29 @@ async fn statistics_count_what_was_read() {
     assert_eq!((counts.rows_returned_count, counts.cells_returned_count), (2, 2));
     assert!(counts.rows_seen_count >= 2 && counts.cells_seen_count >= 2, "{counts:?}");
     assert!(view.request_latency_stats.unwrap().frontend_server_latency.is_some());
+}
+
+#[tokio::test]
+async fn statistics_count_rows_that_have_no_wanted_column() {
+    let mut t = with_table().await;
+    for row in ["a", "b", "c"] {
+        t.write(row, vec![set("f:p", 1000, b"1"), set("f:q", 1000, b"2")]).await;
+    }
+    let request = data::ReadRowsRequest {
+        filter: Some(filter(Filter::ColumnQualifierRegexFilter("none".into()))),
+        request_stats_view: data::read_rows_request::RequestStatsView::RequestStatsFull as i32,
+        ..read_all()
+    };
+    let mut stream = t.data.read_rows(request).await.unwrap().into_inner();
+    let message = stream.message().await.unwrap().unwrap();
+    let Some(data::request_stats::StatsView::FullReadStatsView(view)) =
+        message.request_stats.unwrap().stats_view
+    else {
+        panic!("no statistics")
+    };
+    let counts = view.read_iteration_stats.unwrap();
+    assert_eq!((counts.rows_seen_count, counts.rows_returned_count), (3, 0));
+    assert!(counts.cells_seen_count >= 3, "{counts:?}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! What streaming promises, over a store that never ends: back-pressure, cancellation, progress,
 //! and what a client sees of methods that are not served.
 
-use crate::harness::{TABLE, connect, raw_call, serve};
+use crate::harness::{TABLE, connect, raw_call, serve, wants_progress};
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
 use prost::Message;
@@ -162,7 +162,8 @@ fn read() -> data::ReadRowsRequest {
 async fn a_slow_client_holds_the_scan_back_and_leaving_ends_it() {
     let state = Arc::new(Endless::default());
     let mut clients = connect(Arc::new(EndlessStore(state.clone()))).await;
-    let mut stream = clients.data.read_rows(read()).await.unwrap().into_inner();
+    let request = wants_progress(read());
+    let mut stream = clients.data.read_rows(request).await.unwrap().into_inner();
     let first = stream.message().await.unwrap().unwrap();
     assert_eq!(first.last_scanned_row_key, "row-0000000000-before");
     assert_eq!(first.chunks, []);

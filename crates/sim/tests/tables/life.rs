@@ -31,7 +31,8 @@ struct Life {
 
 /// Lives through `case`; the error says after which act what was wrong.
 pub(crate) fn live(case: &Case) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(show)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(show)?;
     runtime.block_on(async {
         let mut life = Life::begin(case).await?;
         for (at, act) in case.acts.iter().enumerate() {

@@ -149,11 +149,12 @@ struct Addresses {
 /// Opens the data directory and its tables.
 async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<Local>)> {
     let (dir, options) = (config.data_dir.clone(), config.engine.clone());
+    let read_idle = config.read_idle;
     let opened = tokio::task::spawn_blocking(move || {
         let context = || format!("could not open the data directory {}", dir.display());
         let engine = Engine::open(&dir, options).with_context(context)?;
         let store = Local::open(engine.clone(), Arc::new(SystemClock)).with_context(context)?;
-        anyhow::Ok((engine, store))
+        anyhow::Ok((engine, store.with_read_idle_max(read_idle)))
     });
     let (engine, store) = opened.await??;
     Ok((engine, Arc::new(store)))

@@ -3,8 +3,9 @@
 //! 1. A table is immutable once opened; a schema change publishes another one. A request works
 //!    with the table it began with.
 //! 2. Blocking engine calls run on tokio's blocking threads, a bounded number at a time, reads
-//!    and others apart. A read holds a thread while it fills one batch, never while its client
-//!    takes its time. Reads of named rows run in their task as far as they can ([`read`]).
+//!    and others apart. A read holds a thread for one step of bounded work ([`read::places`]), never while
+//!    its client takes its time ([`read::task`]). Reads of named rows run in their task as far as they
+//!    can ([`read`]).
 //! 3. A write waits in its task, for room in its tree, for its rows and for its commit ([`write`]), and
 //!    holds no thread and no place meanwhile. What waits is bounded for each table ([`admission`]): a
 //!    table that stands still stops no other.
@@ -21,7 +22,6 @@ mod load;
 mod locks;
 mod meta;
 mod once;
-mod pass;
 mod read;
 mod records;
 mod samples;
@@ -33,6 +33,7 @@ mod write;
 
 pub use load::{LoadedRows, TableLoad};
 pub use meta::{Intent, MetaStore};
+pub use read::task::READ_IDLE_MAX;
 
 use crate::error::{Error, Result};
 use crate::filter::RowFilter;
@@ -54,12 +55,15 @@ use engine::{Durability, Engine, Owner, TreeId};
 use locks::RowLocks;
 use meta::EngineMeta;
 use parking_lot::{Mutex, RwLock};
-use read::{Filled, Reader};
+use read::Reader;
+use read::places::ReadPlaces;
+use read::task::{self, StreamLimits};
 use records::RecordMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use times::RowTimes;
 use tokio::sync::Semaphore;
 
@@ -73,7 +77,7 @@ pub struct Local {
     locks: Arc<RowLocks>,
     /// Compilations of filters with large patterns.
     filters: Pool,
-    reads: Pool,
+    reads: ReadPlaces,
     /// Places of schema changes, and of what writes cannot do in their tasks. No call waits for room in
     /// a table.
     writes: Pool,
@@ -81,6 +85,8 @@ pub struct Local {
     loads: Pool,
     /// Places for reads of change streams.
     changes: Pool,
+    /// Time after which a read ends whose client takes nothing.
+    read_idle_max: Duration,
 }
 
 /// State that blocking calls work with.
@@ -245,11 +251,18 @@ impl Local {
             core: Arc::new(core),
             locks: Arc::new(RowLocks::new(shape.lock_stripes)),
             filters: Pool::new(shape.filters_max),
-            reads: Pool::new(shape.reads_max),
+            reads: ReadPlaces::new(&shape, cores()),
             writes: Pool::new(shape.writes_max),
             loads: Pool::new(shape.loads_max),
             changes: Pool::new(CHANGE_READS_MAX),
+            read_idle_max: READ_IDLE_MAX,
         })
+    }
+
+    /// The same tables, with another time after which a read ends whose client takes nothing: it keeps
+    /// SSTables that were replaced.
+    pub fn with_read_idle_max(self, read_idle_max: Duration) -> Self {
+        Self { read_idle_max, ..self }
     }
 
     /// Runs a schema change on a blocking thread.
@@ -405,8 +418,9 @@ impl Store for Local {
             let ranges = request.rows.normalize()?;
             let (direction, limit) = (request.direction, request.rows_limit);
             let reader = Reader::new(&self.core, table, plan, &ranges, direction, limit);
-            let (reader, output, first) = fill(&self.reads, reader, output).await?;
-            Ok(self.stream(reader, output, first))
+            let begun = self.reads.fill(reader, output).await?;
+            let (batches_ahead, idle_max) = (self.core.shape.batches_ahead, self.read_idle_max);
+            Ok(task::stream(&self.reads, StreamLimits { batches_ahead, idle_max }, begun))
         }
     }
 
@@ -439,56 +453,9 @@ impl Local {
         };
         self.filters.run(compile).await
     }
-
-    /// The stream of a read whose first batch is there. A read that is not over goes on in a task
-    /// of its own, until it ends or the stream is dropped.
-    fn stream<S: RowOutput>(
-        &self,
-        mut reader: Reader,
-        mut output: S,
-        first: Filled<S::Batch>,
-    ) -> RowStream<S::Batch> {
-        if first.done {
-            return RowStream::ready(first.batch);
-        }
-        let (sender, stream) = RowStream::channel_after(first.batch, self.core.shape.batches_ahead);
-        let reads = self.reads.clone();
-        tokio::spawn(async move {
-            // Room first, then the batch: a slow client holds no batch beyond the channel's.
-            while let Ok(room) = sender.reserve().await {
-                let filled;
-                (reader, output, filled) = match fill(&reads, reader, output).await {
-                    Ok(next) => next,
-                    Err(error) => return room.send(Err(error)),
-                };
-                room.send(Ok(filled.batch));
-                if filled.done {
-                    return;
-                }
-                // Batches that are resident are read in this task.
-                tokio::task::yield_now().await;
-            }
-        });
-        stream
-    }
 }
 
-/// The next batch of a read: in this task if it can be, else on a blocking thread.
-async fn fill<S: RowOutput>(
-    reads: &Pool,
-    mut reader: Reader,
-    mut output: S,
-) -> Result<(Reader, S, Filled<S::Batch>)> {
-    if reader.is_for_task() {
-        let filled = reader.fill_rows(&mut output).await?;
-        if filled.done || reader.is_for_task() {
-            return Ok((reader, output, filled));
-        }
-    }
-    reads
-        .run(move || {
-            let filled = reader.fill(&mut output)?;
-            Ok((reader, output, filled))
-        })
-        .await
+/// Returns the number of cores that reads share.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }

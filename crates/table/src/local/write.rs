@@ -330,7 +330,7 @@ impl Local {
         reader.stop_at_first_cell();
         while reader.is_for_task() {
             let filled = reader.fill_rows(&mut Nothing).await?;
-            if filled.batch.stats.cells_returned > 0 {
+            if reader.has_yielded() {
                 return Ok(true);
             }
             if filled.done {

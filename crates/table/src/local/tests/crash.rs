@@ -96,7 +96,8 @@ fn view(local: &Local) -> View {
         let mut cells = Vec::new();
         loop {
             let filled = reader.fill(&mut Pieces::default()).unwrap();
-            cells.extend(filled.batch.rows.into_iter().filter_map(|piece| match piece {
+            let pieces = filled.batch.into_iter().flat_map(|batch| batch.rows);
+            cells.extend(pieces.filter_map(|piece| match piece {
                 RowPiece::Cell(cell) => Some(format!("{}={:?}", cell.family, cell.value)),
                 _ => None,
             }));

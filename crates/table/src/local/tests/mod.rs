@@ -3,4 +3,5 @@
 mod crash;
 mod once;
 mod reads;
+mod steps;
 mod times;

@@ -18,17 +18,28 @@ use base::testing::block_on;
 use engine::{Direction, Durability, Options, RowRange, ScanRequest, Timestamp, TimestampRange};
 use proptest::prelude::*;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-struct FixedClock(i64);
+/// A clock whose date stands still, and on which each look takes some milliseconds.
+pub(super) struct LookedAt {
+    date_micros: i64,
+    looks: AtomicU64,
+}
 
-impl Clock for FixedClock {
+impl LookedAt {
+    pub(super) fn at(date_micros: i64) -> Self {
+        Self { date_micros, looks: AtomicU64::new(0) }
+    }
+}
+
+impl Clock for LookedAt {
     fn now_micros(&self) -> i64 {
-        self.0
+        self.date_micros
     }
 
     fn monotonic(&self) -> Duration {
-        Duration::ZERO
+        Duration::from_millis(7 * self.looks.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -61,7 +72,7 @@ const SHAPE: Shape = Shape {
 fn store(cells: &[Written]) -> (Local, TableName, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { durability: Durability::None, ..Options::default() };
-    let clock = Arc::new(FixedClock(NOW));
+    let clock = Arc::new(LookedAt::at(NOW));
     let env = Env { clock: clock.clone(), ..Env::real(1) };
     let engine = Engine::open_with_env(env, dir.path(), options).unwrap();
     let local = Local::open_shaped(engine, clock, SHAPE).unwrap();
@@ -137,7 +148,7 @@ fn read(local: &Local, name: &TableName, request: &ReadRows) -> Result<Batches> 
     let (mut batches, mut output) = (Vec::new(), Pieces::default());
     loop {
         let filled = reader.fill(&mut output)?;
-        batches.push(filled.batch);
+        batches.extend(filled.batch);
         if filled.done {
             return Ok(batches);
         }
@@ -410,7 +421,7 @@ proptest! {
     ) {
         let (local, name, _dir) = store(&cells);
         let visible = visible(&cells);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
         for (at, request) in requests.into_iter().enumerate() {
             if at == 20 {
                 // From here on there are rows in files.
@@ -486,8 +497,8 @@ fn whether_a_read_yields_anything_is_known_at_its_first_cell() {
     let ranges = RowSet::all().normalize().unwrap();
     let mut reader = Reader::new(&local.core, table, plan, &ranges, Direction::Forward, 0);
     assert!(reader.yields_anything().unwrap());
-    let next = reader.fill(&mut Pieces::default()).unwrap();
-    assert_eq!(next.batch.stats.cells_seen, 2, "one by each batch");
+    let next = reader.fill(&mut Pieces::default()).unwrap().batch.unwrap();
+    assert_eq!(next.stats.cells_seen, 2, "one by each batch");
 }
 
 #[test]

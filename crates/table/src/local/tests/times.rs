@@ -77,7 +77,7 @@ fn newest(local: &Local) -> Cell {
 
 /// [`versions`], outside of any task.
 fn all(local: &Local) -> Vec<Cell> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(versions(local))
 }
 

@@ -13,14 +13,14 @@
 //! 2. A batch ends after the cell copy with which it has `Shape::batch_bytes`, or as many as the output
 //!    takes at once.
 
-use super::Table;
 use crate::filter::compile::Plan;
 use crate::filter::eval::{Evaluator, Shape as CopyShape};
+use crate::local::Table;
 use crate::marks::Mark;
 use crate::row::ReadStats;
 use crate::row_output::{RowOutput, YieldedCell};
 use crate::shape::Shape;
-use engine::{FamilyId, Timestamp};
+use engine::{FamilyId, Skipped, Timestamp};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -345,22 +345,39 @@ impl RowPass {
         }
     }
 
-    /// Ends a batch which is not the read's last: says how far the read is, if it has not said so
-    /// by a row.
-    pub(super) fn pause<S: RowOutput>(&mut self, output: &mut S) {
-        if !self.open
+    /// Ends a step: if it `is_due`, says how far the read is, unless a row says so. Returns whether the
+    /// output got anything in this batch.
+    pub(super) fn pause<S: RowOutput>(&mut self, is_due: bool, output: &mut S) -> bool {
+        let mut told = std::mem::take(&mut self.given.bytes) > 0;
+        if is_due
+            && !self.open
             && let Some(key) = self.barren.take()
         {
             output.scanned(&key);
+            told = true;
         }
-        self.given.bytes = 0;
+        told
+    }
+
+    /// Counts what the engine skipped; `reached` is the last of the skipped rows, if it comes after
+    /// all others.
+    pub(super) fn skipped(&mut self, skipped: Skipped, reached: Option<&[u8]>) {
+        self.given.stats.rows_seen += skipped.rows;
+        self.given.stats.cells_seen += skipped.cells;
+        if let Some(key) = reached {
+            note(&mut self.barren, key);
+        }
     }
 
     fn note_barren(&mut self) {
-        let barren = self.barren.get_or_insert_default();
-        barren.clear();
-        barren.extend_from_slice(&self.key);
+        note(&mut self.barren, &self.key);
     }
+}
+
+fn note(barren: &mut Option<Vec<u8>>, key: &[u8]) {
+    let barren = barren.get_or_insert_default();
+    barren.clear();
+    barren.extend_from_slice(key);
 }
 
 impl Given {

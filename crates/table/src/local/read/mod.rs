@@ -1,7 +1,8 @@
 //! A read of rows: which scans and rows of the engine it consists of, and how they are read batch
 //! by batch into a row output. Between batches a read is a value that holds no thread.
 //!
-//! Two ways to a batch. [`Reader::fill`] scans, and waits for the disk on its thread: for ranges.
+//! Two ways to a batch. [`Reader::fill`] scans, and waits for the disk on its thread: for ranges. It
+//! is one step, of bounded work and time ([`StepWork`]), whatever it finds.
 //! [`Reader::fill_rows`] is for reads of named rows, and runs in a task: what is resident is read
 //! at once, the blocks that are missing are awaited, those of several rows together. A row with
 //! which that would take long, or would not do, is left to `fill`.
@@ -13,10 +14,16 @@
 //!    Versions of a column are counted from the newest, so a read whose GC rules count them must
 //!    not have newer ones cut off by timestamp.
 //! 3. A row that a filter with conditions needs again is read again in the same snapshot.
-//! 4. A task has no more than `Shape::task_steps` cells and `Shape::task_bytes` bytes to look at
+//! 4. A step ends in time, and keeps the read's place. The key that a read without results has
+//!    reached is told at the end of a step, if nothing was told for [`REPORT_AFTER`], and at the
+//!    read's end.
+//! 5. A task has no more than `Shape::task_steps` cells and `Shape::task_bytes` bytes to look at
 //!    before it lets others run.
 
-use super::pass::{Needs, RowPass};
+mod pass;
+pub(super) mod places;
+pub(super) mod task;
+
 use super::tables::parts;
 use super::{Core, Table};
 use crate::error::{Error, Result};
@@ -27,18 +34,61 @@ use crate::row::RowBatch;
 use crate::row_output::{Nothing, RowOutput};
 use crate::row_set;
 use crate::shape::Shape;
+use base::env::Clock;
 use engine::{
     Direction, Engine, RowEnd, RowRange, RowReads, RowSelection, Scan, ScanRequest, Snapshot,
-    TreeId,
+    StepBudget, Stepped, TreeId,
 };
+use pass::{Needs, RowPass};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Time of a step. With [`REPORT_AFTER`], a read says where it is each tenth of a second.
+const STEP_TIME: Duration = Duration::from_millis(50);
+/// Time without output after which a read says which key it has reached.
+const REPORT_AFTER: Duration = Duration::from_millis(50);
+/// Units of work of the beginning of a scan.
+const SCAN_WORK: u64 = 32;
+/// Bytes of a value whose look costs a unit of work.
+const BYTES_PER_UNIT: usize = 1 << 10;
 
 /// A batch, and whether it is the last.
 pub(super) struct Filled<B> {
-    pub(super) batch: RowBatch<B>,
+    /// `None` if there is nothing to tell yet.
+    pub(super) batch: Option<RowBatch<B>>,
     pub(super) done: bool,
+}
+
+/// The work of a step. It ends when its budget is spent; in a row that has no result so far, only
+/// when the same was spent again, so that it ends after the row and can say so. Else wide rows would
+/// keep a read without results from ever saying where it is.
+struct StepWork<'a> {
+    budget: StepBudget<'a>,
+    again: Option<StepBudget<'a>>,
+}
+
+impl<'a> StepWork<'a> {
+    fn new(shape: &Shape, clock: &'a dyn Clock) -> Self {
+        let work = StepBudget::of_work(shape.batch_steps as u64);
+        let again = StepBudget::of_work(shape.batch_steps as u64);
+        Self {
+            budget: work.within(STEP_TIME, clock),
+            again: Some(again.within(2 * STEP_TIME, clock)),
+        }
+    }
+
+    /// Returns whether the step is over, within a row that is open in `pass`.
+    fn is_over_in_row(&mut self, pass: &RowPass) -> bool {
+        if self.budget.is_spent()
+            && !pass.has_started()
+            && let Some(again) = self.again.take()
+        {
+            self.budget = again;
+        }
+        self.budget.is_spent()
+    }
 }
 
 /// A read in progress. After an error it must not be used again.
@@ -46,6 +96,9 @@ pub(super) struct Reader {
     engine: Engine,
     /// `None` for a read of one scan or row, which sees one state by itself.
     snapshot: Option<Snapshot>,
+    clock: Arc<dyn Clock>,
+    /// When the read last gave a batch, or began.
+    told: Duration,
     request: ScanRequest,
     /// Ranges that are still to be read.
     parts: VecDeque<(TreeId, RowRange)>,
@@ -54,6 +107,10 @@ pub(super) struct Reader {
     tree: Option<TreeId>,
     /// The scan that goes on after the row which `scan` reads again.
     scan_after_row: Option<Scan>,
+    /// `scan` has not come to its next row, nor to its end.
+    searches: bool,
+    /// `scan` was begun to read the row again, and has not come to it.
+    seeks_row: bool,
     /// Each part is one row.
     named: bool,
     /// The filter makes few copies of a cell.
@@ -62,6 +119,8 @@ pub(super) struct Reader {
     waits: bool,
     /// The first cell ends the read.
     first_only: bool,
+    /// A step by scans was made.
+    stepped: bool,
     rows: Option<(TreeId, RowReads)>,
     rows_left: u64,
     pass: RowPass,
@@ -95,6 +154,8 @@ impl Reader {
         Self {
             engine: core.engine.clone(),
             snapshot: (scans.len() > 1 || may_read_again).then(|| core.engine.snapshot()),
+            clock: Arc::clone(&core.clock),
+            told: core.clock.monotonic(),
             request,
             few_copies: plan.copies <= core.shape.task_copies,
             named: scans.iter().all(|(_, rows)| rows.is_single()),
@@ -102,8 +163,11 @@ impl Reader {
             scan: None,
             tree: None,
             scan_after_row: None,
+            searches: false,
+            seeks_row: false,
             waits: false,
             first_only: false,
+            stepped: false,
             rows: None,
             rows_left: if rows_limit == 0 { u64::MAX } else { rows_limit },
             pass: RowPass::new(table, plan, core.seed(), core.clock.now_micros(), &core.shape),
@@ -116,24 +180,36 @@ impl Reader {
         self.named && self.few_copies && !self.waits && self.scan.is_none()
     }
 
-    /// The next batch, by scans.
+    /// Returns whether a step by scans was made, which did not end the read.
+    pub(super) fn is_long(&self) -> bool {
+        self.stepped
+    }
+
+    /// The next step, by scans.
     pub(super) fn fill<S: RowOutput>(&mut self, output: &mut S) -> Result<Filled<S::Batch>> {
-        let mut steps = 0;
+        let clock = Arc::clone(&self.clock);
+        let mut work = StepWork::new(&self.shape, &*clock);
+        self.stepped = true;
         let done = loop {
-            if self.pass.is_full() || steps >= self.shape.batch_steps {
-                match self.pass.is_full() {
-                    true => Mark::BatchFull.hit(),
-                    false => Mark::BatchOfSteps.hit(),
-                }
+            if self.pass.is_full() {
+                Mark::BatchFull.hit();
                 break false;
             }
-            steps += 1;
-            if !self.pass.is_open() && !self.next_row()? {
-                break true;
+            if work.budget.is_spent() {
+                Mark::BatchOfSteps.hit();
+                break false;
             }
-            self.advance(output, &mut steps)?;
+            if !self.pass.is_open() {
+                match self.next_row(&mut work.budget)? {
+                    Stepped::Found(()) => {}
+                    Stepped::End => break true,
+                    Stepped::NotYet => continue,
+                }
+            }
+            self.advance(output, &mut work)?;
+            work.budget.spend(1);
         };
-        if !self.pass.is_open() && self.named {
+        if !self.pass.is_open() && self.named && !self.searches {
             // A named row has no other row after it.
             (self.scan, self.scan_after_row) = (None, None);
             self.waits = false;
@@ -142,14 +218,14 @@ impl Reader {
     }
 
     /// Does what the row needs next.
-    fn advance<S: RowOutput>(&mut self, output: &mut S, steps: &mut usize) -> Result<()> {
+    fn advance<S: RowOutput>(&mut self, output: &mut S, work: &mut StepWork<'_>) -> Result<()> {
         if !self.pass.is_open() {
             return Ok(()); // Nothing of the row can be yielded.
         }
         match self.pass.needs() {
-            Needs::Cells => self.next_cells(output, steps)?,
+            Needs::Cells => self.next_cells(output, work)?,
             Needs::Output => self.pass.drain(output),
-            Needs::Again => self.read_again()?,
+            Needs::Again => self.read_again(&mut work.budget)?,
             Needs::End => {}
         }
         // At once, so that a batch that ends here ends after the row.
@@ -165,12 +241,17 @@ impl Reader {
         self.first_only = true;
     }
 
+    /// Returns whether the read has yielded a cell.
+    pub(super) fn has_yielded(&self) -> bool {
+        self.pass.stats().cells_returned > 0
+    }
+
     /// Returns whether the read yields any cell at all. Reads no further than the first.
     pub(super) fn yields_anything(&mut self) -> Result<bool> {
         self.stop_at_first_cell();
         loop {
             let filled = self.fill(&mut Nothing)?;
-            if filled.batch.stats.cells_returned > 0 {
+            if self.has_yielded() {
                 return Ok(true);
             }
             if filled.done {
@@ -256,34 +337,55 @@ impl Reader {
         Ok(end != RowEnd::Waits && !too_much)
     }
 
+    /// Ends a step. A read without results says where it is, but not with each step.
     fn batch<S: RowOutput>(&mut self, done: bool, output: &mut S) -> Filled<S::Batch> {
-        if !done {
-            if self.pass.is_open() {
-                Mark::BatchEndsInRow.hit();
-            }
-            self.pass.pause(output);
+        if !done && self.pass.is_open() {
+            Mark::BatchEndsInRow.hit();
         }
-        Filled { batch: RowBatch { rows: output.take(), stats: self.pass.stats() }, done }
+        let now = self.clock.monotonic();
+        let is_due = done || now.saturating_sub(self.told) >= REPORT_AFTER;
+        let told = self.pass.pause(is_due, output);
+        if !told && !done {
+            Mark::StepUntold.hit();
+            return Filled { batch: None, done };
+        }
+        self.told = now;
+        Filled { batch: Some(RowBatch { rows: output.take(), stats: self.pass.stats() }), done }
     }
 
-    /// Enters the next row; `false` at the end of the read.
-    fn next_row(&mut self) -> Result<bool> {
+    /// Enters the next row of the read.
+    fn next_row(&mut self, budget: &mut StepBudget<'_>) -> Result<Stepped<()>> {
         if self.rows_left == 0 {
-            return Ok(false);
+            return Ok(Stepped::End);
         }
-        loop {
+        while !budget.is_spent() {
             if let Some(scan) = &mut self.scan {
-                if let Some(key) = scan.next_row()? {
-                    self.pass.begin(key);
-                    return Ok(true);
+                let found = match scan.next_row_within(budget)? {
+                    Stepped::Found(key) => {
+                        self.pass.begin(key);
+                        Stepped::Found(())
+                    }
+                    Stepped::End => Stepped::End,
+                    Stepped::NotYet => Stepped::NotYet,
+                };
+                // A scan that reads a row again skips what was counted before.
+                if self.scan_after_row.is_none() {
+                    self.pass.skipped(scan.take_skipped(), scan.reached());
+                }
+                self.searches = found == Stepped::NotYet;
+                if found != Stepped::End {
+                    return Ok(found);
                 }
                 self.scan = self.scan_after_row.take();
                 continue;
             }
-            let Some((tree, rows)) = self.parts.pop_front() else { return Ok(false) };
+            let Some((tree, rows)) = self.parts.pop_front() else { return Ok(Stepped::End) };
             self.scan = Some(self.start_scan(tree, rows)?);
             self.tree = Some(tree);
+            self.searches = true;
+            budget.spend(SCAN_WORK);
         }
+        Ok(Stepped::NotYet)
     }
 
     fn start_scan(&mut self, tree: TreeId, rows: RowRange) -> Result<Scan> {
@@ -296,33 +398,46 @@ impl Reader {
     }
 
     /// Goes back to the first cell of the row.
-    fn read_again(&mut self) -> Result<()> {
+    fn read_again(&mut self, budget: &mut StepBudget<'_>) -> Result<()> {
         let Some(tree) = self.tree else { return Ok(()) };
-        let mut scan = self.start_scan(tree, RowRange::single(self.pass.key()))?;
-        let is_there = scan.next_row()?.is_some();
-        self.pass.begin_again();
-        let scan = self.scan.replace(scan);
-        if self.scan_after_row.is_none() {
-            self.scan_after_row = scan;
+        if !self.seeks_row {
+            let scan = self.start_scan(tree, RowRange::single(self.pass.key()))?;
+            let scan = self.scan.replace(scan);
+            if self.scan_after_row.is_none() {
+                self.scan_after_row = scan;
+            }
+            self.seeks_row = true;
         }
-        if !is_there {
+        let Some(scan) = &mut self.scan else { return Ok(()) };
+        let found = match scan.next_row_within(budget)? {
+            Stepped::NotYet => return Ok(()),
+            found => found != Stepped::End,
+        };
+        self.seeks_row = false;
+        self.pass.begin_again();
+        if !found {
             // GC rules may have taken the rest of the row meanwhile.
             self.pass.all_taken();
         }
         Ok(())
     }
 
-    /// Takes cells of the row until it needs something else or the batch is full.
-    fn next_cells<S: RowOutput>(&mut self, output: &mut S, steps: &mut usize) -> Result<()> {
-        let Self { scan: Some(scan), pass, shape, .. } = self else { return Ok(()) };
-        while !pass.is_full() && *steps < steps_max(pass, shape) {
-            let Some(cell) = scan.next_cell()? else {
-                pass.all_taken();
-                return Ok(());
-            };
-            *steps += 1;
-            if pass.cell(&cell, output).is_break() {
-                return Ok(());
+    /// Takes cells of the row until it needs something else, the batch is full or the step over.
+    fn next_cells<S: RowOutput>(&mut self, output: &mut S, work: &mut StepWork<'_>) -> Result<()> {
+        let Self { scan: Some(scan), pass, .. } = self else { return Ok(()) };
+        while !pass.is_full() && !work.is_over_in_row(pass) {
+            match scan.next_cell_within(&mut work.budget)? {
+                Stepped::Found(cell) => {
+                    work.budget.spend(1 + (cell.value.len() / BYTES_PER_UNIT) as u64);
+                    if pass.cell(&cell, output).is_break() {
+                        return Ok(());
+                    }
+                }
+                Stepped::End => {
+                    pass.all_taken();
+                    return Ok(());
+                }
+                Stepped::NotYet => {}
             }
         }
         Ok(())
@@ -344,13 +459,6 @@ fn finish<S: RowOutput>(pass: &mut RowPass, output: &mut S) -> bool {
         pass.drain(output);
     }
     pass.needs() == Needs::End
-}
-
-/// Steps at which a batch may end inside this row. A row without a result so far gets as many
-/// again, so that the batch ends after it and can say so; else wide rows would keep a read
-/// without results from ever saying where it is.
-fn steps_max(pass: &RowPass, shape: &Shape) -> usize {
-    if pass.has_started() { shape.batch_steps } else { 2 * shape.batch_steps }
 }
 
 /// An error of a read of `table`, whose trees are dropped only with it.
