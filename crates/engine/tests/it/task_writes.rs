@@ -151,7 +151,7 @@ fn what_is_kept_is_gone_when_the_outcome_is_seen() {
                 for row in 0..100 {
                     let mine = Arc::new(Arc::clone(kept));
                     let part = |number: u64| {
-                        let row = ready(writer << 32 | row * 3 + number, 10);
+                        let row = ready((writer << 32) | (row * 3 + number), 10);
                         tree.write_in_task(row, |_| (), Arc::clone(&mine))
                     };
                     let mut parts = Vec::from([part(0), part(1), part(2)].map(Box::pin));

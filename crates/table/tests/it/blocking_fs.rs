@@ -17,24 +17,30 @@ pub(crate) enum At {
     SyncLog,
 }
 
+/// Tells that a call waits, and lets it go.
+struct Gate {
+    at: At,
+    came: Sender<()>,
+    hold: Receiver<()>,
+}
+
 /// See the file header. Clones are one.
 #[derive(Default, Clone)]
 pub(crate) struct Blocking {
-    /// Tells that a call waits, and lets it go.
-    gate: Arc<Mutex<Option<(At, Sender<()>, Receiver<()>)>>>,
+    gate: Arc<Mutex<Option<Gate>>>,
 }
 
 impl Blocking {
     /// Blocks the next call of that kind. Gives what tells that it waits, and what lets it go.
     pub(crate) fn block(&self, at: At) -> (Receiver<()>, Sender<()>) {
         let ((came, wait), (go, hold)) = (channel(), channel());
-        *self.gate.lock() = Some((at, came, hold));
+        *self.gate.lock() = Some(Gate { at, came, hold });
         (wait, go)
     }
 
     fn pass(&self, at: At) {
-        let gate = self.gate.lock().take_if(|(blocked, ..)| *blocked == at);
-        if let Some((_, came, hold)) = gate {
+        let gate = self.gate.lock().take_if(|gate| gate.at == at);
+        if let Some(Gate { came, hold, .. }) = gate {
             came.send(()).unwrap();
             // An error: the test is over.
             let _ = hold.recv();

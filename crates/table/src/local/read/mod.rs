@@ -275,7 +275,7 @@ impl Reader {
                 Mark::TaskBatchFull.hit();
                 break false;
             }
-            let before = self.pass.stats();
+            let before = self.pass.before_row();
             let first = steps == 0;
             steps += 1;
             if self.fill_row(output, &mut steps, &mut bytes).await? {

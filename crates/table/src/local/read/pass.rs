@@ -75,11 +75,17 @@ pub(super) enum Needs {
 struct Given {
     /// True if the row has yielded a cell.
     started: bool,
-    /// Bytes since the batch began, roughly.
+    /// Bytes since the batch began, roughly: 0 only if the output got nothing.
     bytes: usize,
     /// Bytes that the output wants in a batch at most; nothing before the first row.
     bytes_max: Option<usize>,
     stats: ReadStats,
+}
+
+/// The counts before a row that may be forgotten.
+pub(super) struct BeforeRow {
+    stats: ReadStats,
+    bytes: usize,
 }
 
 /// Position of the read in a column.
@@ -325,6 +331,7 @@ impl RowPass {
         if started {
             self.barren = None;
             output.end();
+            self.given.bytes += 1;
             self.given.stats.rows_returned += 1;
         } else {
             self.note_barren();
@@ -332,10 +339,14 @@ impl RowPass {
         started
     }
 
-    /// Takes back the row that is open, if one is: it was not read to its end. `stats` are those
-    /// before it.
-    pub(super) fn forget<S: RowOutput>(&mut self, stats: ReadStats, output: &mut S) {
-        self.given.stats = stats;
+    /// Returns what the output got, to go back to by [`Self::forget`].
+    pub(super) fn before_row(&self) -> BeforeRow {
+        BeforeRow { stats: self.given.stats, bytes: self.given.bytes }
+    }
+
+    /// Takes back the row that is open, if one is: it was not read to its end.
+    pub(super) fn forget<S: RowOutput>(&mut self, before: BeforeRow, output: &mut S) {
+        (self.given.stats, self.given.bytes) = (before.stats, before.bytes);
         self.held.clear();
         self.copies.clear();
         self.copies_given = 0;
@@ -359,12 +370,12 @@ impl RowPass {
         told
     }
 
-    /// Counts what the engine skipped; `reached` is the last of the skipped rows, if it comes after
-    /// all others.
+    /// Counts what the engine skipped since it was last asked; `reached` is the last row that it skipped,
+    /// if it comes after all others. That one may have been told before.
     pub(super) fn skipped(&mut self, skipped: Skipped, reached: Option<&[u8]>) {
         self.given.stats.rows_seen += skipped.rows;
         self.given.stats.cells_seen += skipped.cells;
-        if let Some(key) = reached {
+        if let Some(key) = reached.filter(|_| skipped.rows > 0) {
             note(&mut self.barren, key);
         }
     }

@@ -45,7 +45,7 @@ impl ReadPlaces {
     ) -> Result<(Reader, S, Filled<S::Batch>)> {
         if reader.is_for_task() {
             let filled = reader.fill_rows(&mut output).await?;
-            if filled.done || reader.is_for_task() {
+            if filled.done || filled.batch.is_some() || reader.is_for_task() {
                 return Ok((reader, output, filled));
             }
         }
