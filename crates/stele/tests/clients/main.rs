@@ -1,12 +1,12 @@
 //! Google's own Bigtable clients, unmodified, against the real binary: Python (synchronous and
-//! asynchronous), Go and the `cbt` tool, before and after `kill -9`.
+//! asynchronous), Go, Node, Java, HBase and the `cbt` tool, before and after `kill -9`.
 //!
 //! And the module of crates/python, which needs no server.
 //!
-//! The suites are programs of their languages in `python/` and `go/`; both also make the reads of
-//! `scenario.json`, each on the rows it wrote and on those the other one wrote. What they need is
-//! set up once below `target/clients`. A language that is missing is said to be so and skipped,
-//! unless `STELE_REQUIRE_CLIENTS=1`.
+//! The suites are programs of their languages in `python/`, `go/`, `node/` and `java/`. All also make
+//! the reads of `scenario.json`, each on the rows that it or another one wrote. What they need
+//! is set up once below `target/clients`. A language that is missing is said to be so and skipped,
+//! unless `STELE_REQUIRE_CLIENTS` is `1` (Python, Go, cbt) or `all`.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failure is the test's verdict")]
 

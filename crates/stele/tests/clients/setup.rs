@@ -36,20 +36,14 @@ pub(crate) fn go() -> Option<PathBuf> {
     available(make_go())
 }
 
-/// The Node suite with the client that it pins: the directory to run it in. Nothing if there is no Node:
-/// the checks of a change do not require it.
+/// The Node suite beside the client that it pins: the directory to run it in.
 pub(crate) fn node() -> Option<PathBuf> {
-    let stamp = version("node", &["--version"]).and_then(|node| {
-        let npm = version("npm", &["--version"])?;
-        Ok(format!("{node} {npm}\n{}", text_of("node")))
-    });
-    match stamp {
-        Ok(stamp) => available(make_node(&stamp)),
-        Err(error) => {
-            say_skipped(&error);
-            None
-        }
-    }
+    if_possible(make_node())
+}
+
+/// The Java suite, compiled: the directory to run it in, and the class path of its clients.
+pub(crate) fn java() -> Option<(PathBuf, String)> {
+    if_possible(make_java())
 }
 
 /// The `cbt` tool: the pinned release if the module proxy has it, else the one on the path.
@@ -102,34 +96,55 @@ fn make_go() -> Result<PathBuf, String> {
     Ok(dir.join("suite"))
 }
 
-/// Copies the suite beside the client, where Node looks for it.
-fn make_node(stamp: &str) -> Result<PathBuf, String> {
-    let dir = once("node", stamp, |dir| {
-        let suite = dir.join("suite");
-        std::fs::create_dir(&suite).unwrap();
-        for file in files_of("node") {
-            std::fs::copy(&file, suite.join(file.file_name().unwrap())).unwrap();
-        }
-        std::fs::copy(sources().join("scenario.json"), dir.join("scenario.json")).unwrap();
+fn make_node() -> Result<PathBuf, String> {
+    let (node, npm) = (version("node", &["--version"])?, version("npm", &["--version"])?);
+    let dir = once("node", &format!("{node} {npm}\n{}", text_of("node")), |dir| {
+        copy_suite("node", dir);
         let mut npm = Command::new("npm");
-        npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(suite);
-        run(&mut npm).map(drop)
+        npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]);
+        run(npm.current_dir(dir.join("suite"))).map(drop)
     })?;
     Ok(dir.join("suite"))
 }
 
-/// The files of a suite and the scenario, one after the other.
-fn text_of(suite: &str) -> String {
-    let mut files = files_of(suite);
+fn make_java() -> Result<(PathBuf, String), String> {
+    let (java, maven) = (version("java", &["--version"])?, version("mvn", &["--version"])?);
+    let dir = once("java", &format!("{java}\n{maven}\n{}", text_of("java")), |dir| {
+        copy_suite("java", dir);
+        let mut maven = Command::new("mvn");
+        maven.args(["-B", "-q", "test-compile", "dependency:build-classpath"]);
+        maven.arg("-Dmdep.outputFile=classpath").current_dir(dir.join("suite"));
+        run(&mut maven).map(drop)
+    })?;
+    let clients = std::fs::read_to_string(dir.join("suite/classpath")).unwrap();
+    Ok((dir.join("suite"), format!("target/test-classes:{}", clients.trim())))
+}
+
+/// Copies a suite to `dir/suite` and the scenario beside it: tools of the language write there.
+fn copy_suite(language: &str, dir: &Path) {
+    let from = sources().join(language);
+    for file in files_below(&from) {
+        let to = dir.join("suite").join(file.strip_prefix(&from).unwrap());
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(&file, to).unwrap();
+    }
+    std::fs::copy(sources().join("scenario.json"), dir.join("scenario.json")).unwrap();
+}
+
+/// Returns the text of all files of a suite and of the scenario.
+fn text_of(language: &str) -> String {
+    let mut files = files_below(&sources().join(language));
     files.push(sources().join("scenario.json"));
     files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect()
 }
 
-fn files_of(suite: &str) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(sources().join(suite)).unwrap();
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    files
+/// Returns all files below `dir`, in order.
+fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> = entries.collect();
+    paths.sort();
+    let below = |path: PathBuf| if path.is_dir() { files_below(&path) } else { vec![path] };
+    paths.into_iter().flat_map(below).collect()
 }
 
 fn make_cbt() -> Result<PathBuf, String> {
@@ -146,21 +161,28 @@ fn on_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// The tool, or nothing after saying why; a failure if all tools are required.
+/// The tool, or nothing after saying why; a failure if tools are required.
 fn available<T>(tool: Result<T, String>) -> Option<T> {
+    required_by(&["1", "all"], tool)
+}
+
+/// The tool, or nothing after saying why; a failure if even the tools are required that the checks of a
+/// change do without.
+fn if_possible<T>(tool: Result<T, String>) -> Option<T> {
+    required_by(&["all"], tool)
+}
+
+/// The tool. Without one, a failure if `STELE_REQUIRE_CLIENTS` is among `values`, else nothing.
+fn required_by<T>(values: &[&str], tool: Result<T, String>) -> Option<T> {
     let error = match tool {
         Ok(tool) => return Some(tool),
         Err(error) => error,
     };
-    let required = std::env::var("STELE_REQUIRE_CLIENTS").is_ok_and(|value| value == "1");
-    assert!(!required, "STELE_REQUIRE_CLIENTS=1, but {error}");
-    say_skipped(&error);
-    None
-}
-
-fn say_skipped(error: &str) {
+    let required = std::env::var("STELE_REQUIRE_CLIENTS").unwrap_or_default();
+    assert!(!values.contains(&&*required), "STELE_REQUIRE_CLIENTS={required}, but {error}");
     // The test harness hides what a passing test prints by macro.
     std::io::stderr().write_all(format!("SKIPPED: {error}\n").as_bytes()).unwrap();
+    None
 }
 
 /// What `program` says of its version; the error names it.

@@ -18,6 +18,8 @@ enum Suite {
     Python(PathBuf),
     Go(PathBuf),
     Node(PathBuf),
+    /// The directory and the class path.
+    Java(PathBuf, String),
 }
 
 impl Suite {
@@ -64,6 +66,15 @@ impl Suite {
                 command.args(["--test", "--test-concurrency=1"]).args(only);
                 // Else the client looks for Google's metadata server.
                 command.env("METADATA_SERVER_DETECTION", "none");
+                command.current_dir(suite);
+                command
+            }
+            Self::Java(suite, classes) => {
+                let mut command = Command::new("java");
+                command.args(["-cp", classes, "org.junit.platform.console.ConsoleLauncher"]);
+                command.args(["execute", "--disable-banner", "--details=tree"]);
+                let all = || "--scan-classpath=target/test-classes".to_owned();
+                command.arg(only.map_or_else(all, |class| format!("--select-class={class}")));
                 command.current_dir(suite);
                 command
             }
@@ -132,6 +143,27 @@ fn the_go_client_signs_in_by_a_key_file_over_tls() {
     let Some(go) = setup::go().map(Suite::Go) else { return };
     let (dir, secured) = (tempfile::tempdir().unwrap(), Secured::make());
     go.run_secured(&secured.start(dir.path()), &secured, None);
+}
+
+#[test]
+fn java_clients_work_before_and_after_kill_9() {
+    let Some((suite, classes)) = setup::java() else { return };
+    let java = Suite::Java(suite, classes);
+    around_a_kill(
+        |server| java.run(server, "first", None, None),
+        |server| java.run(server, "again", None, None),
+    );
+}
+
+#[test]
+fn java_reads_what_go_wrote() {
+    let Some((suite, classes)) = setup::java() else { return };
+    let java = Suite::Java(suite, classes);
+    let Some(go) = setup::go().map(Suite::Go) else { return };
+    around_a_kill(
+        |server| go.run(server, "first", Some("^TestScenario$"), None),
+        |server| java.run(server, "other", Some("clients.ScenarioTest"), Some("go/scenario")),
+    );
 }
 
 #[test]
