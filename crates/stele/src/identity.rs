@@ -48,6 +48,9 @@ struct CreateArgs {
     /// New file for the private key.
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
+    /// Address of the server's HTTP side where clients such as cbt get access tokens.
+    #[arg(long, value_name = "URL", default_value = "https://localhost:8087/token")]
+    token_uri: String,
     /// Project that clients use if they are told none.
     #[arg(long, value_name = "NAME", default_value = "stele")]
     project: String,
@@ -60,8 +63,8 @@ pub(crate) fn run(args: &IdentityArgs) -> Result<ExitCode> {
         What::Token(TokenArgs { name, identities }) => {
             writeln!(out, "{}", create_token(identities, name)?)?;
         }
-        What::Create(CreateArgs { email, identities, key_file, project }) => {
-            create_service_account(identities, email, project, key_file)?;
+        What::Create(CreateArgs { email, identities, key_file, token_uri, project }) => {
+            create_service_account(identities, email, project, key_file, token_uri)?;
             writeln!(out, "{}", key_file.display())?;
         }
     }

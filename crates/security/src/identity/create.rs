@@ -1,7 +1,8 @@
 //! New tokens, and key files in the shape of a service account's.
 
-use super::file::{check_name, load};
+use super::file::{check_name, check_token_uri, load};
 use super::hash;
+use super::hex::hex;
 use crate::files::{self, Readers};
 use crate::{Error, Result};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -27,7 +28,7 @@ pub struct KeyFile {
     pub client_email: String,
     /// Not used; the libraries want it.
     pub client_id: String,
-    /// Not used; the libraries want it. Tokens are signed by their holder and never fetched.
+    /// Address where libraries that do not sign a token for each server get one for an assertion.
     pub token_uri: String,
 }
 
@@ -43,15 +44,17 @@ pub fn create_token(identities: &Path, name: &str) -> Result<String> {
 }
 
 /// Makes a key for the account `email`, writes it to `key_file`, which must not exist, and adds its
-/// public half to the file of identities.
+/// public half to the file of identities. Libraries get access tokens at `token_uri`.
 pub fn create_service_account(
     identities: &Path,
     email: &str,
     project: &str,
     key_file: &Path,
+    token_uri: &str,
 ) -> Result<()> {
     let invalid = |what: String| Error::invalid(identities, what);
     check_name("email", email).map_err(invalid)?;
+    check_token_uri(token_uri).map_err(invalid)?;
     let key = PrivateKey::generate();
     let private = key.to_pkcs8_pem(LineEnding::LF).map_err(|error| invalid(error.to_string()))?;
     let public = key.to_public_key().to_public_key_pem(LineEnding::LF);
@@ -64,7 +67,7 @@ pub fn create_service_account(
         private_key: private.to_string(),
         client_email: email.to_owned(),
         client_id: "0".to_owned(),
-        token_uri: "https://oauth2.googleapis.com/token".to_owned(),
+        token_uri: token_uri.to_owned(),
     };
     let mut json =
         serde_json::to_vec_pretty(&content).map_err(|error| invalid(error.to_string()))?;
@@ -74,7 +77,7 @@ pub fn create_service_account(
         identities,
         &format!(
             "[[service_account]]\nemail = \"{email}\"\nkey_id = \"{key_id}\"\n\
-             public_key = \"\"\"\n{public}\"\"\"\n"
+             token_uri = \"{token_uri}\"\npublic_key = \"\"\"\n{public}\"\"\"\n"
         ),
     )
 }
@@ -100,8 +103,4 @@ fn random<const N: usize>(path: &Path) -> Result<[u8; N]> {
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| Error::invalid(path, "the system gives no random numbers"))?;
     Ok(bytes)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

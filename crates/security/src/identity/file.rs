@@ -10,6 +10,7 @@
 //! [[service_account]]
 //! email = "app@stele"
 //! key_id = "4f1c"
+//! token_uri = "https://stele.example:8087/token"
 //! public_key = """
 //! -----BEGIN PUBLIC KEY-----
 //! ...
@@ -23,10 +24,13 @@
 //! jwks = "corp.jwks.json"
 //! ```
 //!
-//! An account has an entry for each of its keys. The file of an issuer's keys is beside this file unless
+//! An account has an entry for each of its keys. `token_uri` is what its assertions name as their
+//! audience. The file of an issuer's keys is beside this file unless
 //! its path is absolute.
 
 use super::TokenHash;
+use super::access::fingerprint;
+use super::hex::unhex;
 use super::keys::{Key, keys_of_jwks, rsa_key_of_pem};
 use crate::files;
 use crate::{Error, Result};
@@ -42,6 +46,9 @@ const GOOGLE_AUDIENCES: [&str; 4] = [
     "https://bigtableadmin.googleapis.com",
     "https://bigtableadmin.googleapis.com/",
 ];
+/// Audiences that some of Google's libraries put into assertions, wherever they send them.
+const GOOGLE_TOKEN_URIS: [&str; 2] =
+    ["https://oauth2.googleapis.com/token", "https://www.googleapis.com/oauth2/v4/token"];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,6 +75,7 @@ struct Token {
 struct ServiceAccount {
     email: String,
     key_id: String,
+    token_uri: Option<String>,
     public_key: String,
 }
 
@@ -88,6 +96,8 @@ pub(super) struct Content {
     pub(super) tokens: Vec<(TokenHash, Arc<str>)>,
     /// Signers by what stands as issuer in their tokens.
     pub(super) signers: BTreeMap<String, Signer>,
+    /// Names of the service accounts by the fingerprints of their keys.
+    pub(super) accounts: BTreeMap<TokenHash, Arc<str>>,
 }
 
 /// Holder of keys whose signed tokens are taken.
@@ -96,6 +106,8 @@ pub(super) struct Signer {
     pub(super) kind: SignerKind,
     pub(super) keys: Vec<Key>,
     pub(super) audiences: BTreeSet<String>,
+    /// Audiences of assertions; an issuer has none.
+    pub(super) token_uris: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,19 +131,12 @@ pub(super) fn load(path: &Path) -> Result<Content> {
         files: vec![path.to_owned()],
         tokens: tokens(&parsed.token).map_err(invalid)?,
         signers: BTreeMap::new(),
+        accounts: BTreeMap::new(),
     };
     let mut audiences: BTreeSet<String> = parsed.audiences.into_iter().collect();
     audiences.extend(GOOGLE_AUDIENCES.map(str::to_owned));
-    for account in &parsed.service_account {
-        check_name("email", &account.email).map_err(invalid)?;
-        let key = rsa_key_of_pem(&account.key_id, &account.public_key)
-            .map_err(|what| invalid(format!("public_key of {}: {what}", account.email)))?;
-        let signer = content.signers.entry(account.email.clone()).or_insert_with(|| Signer {
-            kind: SignerKind::Account,
-            keys: Vec::new(),
-            audiences: audiences.clone(),
-        });
-        signer.keys.push(key);
+    for account in parsed.service_account {
+        add_account(&mut content, account, &audiences).map_err(invalid)?;
     }
     for issuer in parsed.issuer {
         let file = path.parent().unwrap_or(Path::new("")).join(&issuer.jwks);
@@ -157,6 +162,31 @@ fn tokens(parsed: &[Token]) -> std::result::Result<Vec<(TokenHash, Arc<str>)>, S
     parsed.iter().map(token).collect()
 }
 
+fn add_account(
+    content: &mut Content,
+    account: ServiceAccount,
+    audiences: &BTreeSet<String>,
+) -> std::result::Result<(), String> {
+    let email = account.email;
+    check_name("email", &email)?;
+    let key = rsa_key_of_pem(&account.key_id, &account.public_key)
+        .map_err(|what| format!("public_key of {email}: {what}"))?;
+    let name = format!("serviceAccount:{email}").into();
+    content.accounts.insert(fingerprint(&email, &key), name);
+    let signer = content.signers.entry(email).or_insert_with(|| Signer {
+        kind: SignerKind::Account,
+        keys: Vec::new(),
+        audiences: audiences.clone(),
+        token_uris: GOOGLE_TOKEN_URIS.map(str::to_owned).into(),
+    });
+    if let Some(uri) = account.token_uri {
+        check_token_uri(&uri)?;
+        signer.token_uris.insert(uri);
+    }
+    signer.keys.push(key);
+    Ok(())
+}
+
 fn add_issuer(
     signers: &mut BTreeMap<String, Signer>,
     issuer: Issuer,
@@ -173,6 +203,7 @@ fn add_issuer(
         kind: SignerKind::Issuer(issuer.name),
         keys,
         audiences: issuer.audiences.into_iter().collect(),
+        token_uris: BTreeSet::new(),
     };
     match signers.insert(issuer.issuer.clone(), signer) {
         None => Ok(()),
@@ -189,15 +220,11 @@ pub(super) fn check_name(field: &str, name: &str) -> std::result::Result<(), Str
     Err(format!("{field} {name:?} must be 1 to 256 printable letters without spaces and quotes"))
 }
 
-fn unhex(text: &str) -> Option<TokenHash> {
-    let digits = text.as_bytes();
-    if digits.len() != 64 {
-        return None;
+/// Refuses what is no plain address of HTTP.
+pub(super) fn check_token_uri(uri: &str) -> std::result::Result<(), String> {
+    let rest = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://"));
+    if rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/')) {
+        return check_name("token_uri", uri);
     }
-    let mut hash = TokenHash::default();
-    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-        let value = |digit: u8| char::from(digit).to_digit(16);
-        *byte = u8::try_from(value(pair[0])? * 16 + value(pair[1])?).ok()?;
-    }
-    Some(hash)
+    Err(format!("token_uri {uri:?} must be like https://HOST:PORT/token"))
 }

@@ -1,7 +1,7 @@
 //! Identities: who a caller is, by the token that comes with a request.
 //!
 //! `file.rs` reads the file of identities, `jwt.rs` verifies signed tokens, `keys.rs` takes their keys
-//! apart, and `create.rs` makes tokens and key files.
+//! apart, `access.rs` gives and takes access tokens, and `create.rs` makes tokens and key files.
 //!
 //! Invariants:
 //! 1. A token is compared and remembered by its hash only. No message and no log holds a token.
@@ -9,14 +9,17 @@
 //!    not know is refused at once.
 //! 3. Only verified tokens are remembered, [`REMEMBERED_MAX`] at most, none longer than it is valid.
 
+mod access;
 mod create;
 mod file;
+mod hex;
 mod jwt;
 mod keys;
 
 pub use create::{KeyFile, create_service_account, create_token};
 
-use crate::Result;
+use crate::{Error, Result};
+use access::AccessKey;
 use file::Content;
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
@@ -50,12 +53,25 @@ pub enum Refusal {
     Time,
     /// The token is for another server.
     Audience,
+    /// The assertion asks for nothing of Bigtable.
+    Scope,
+}
+
+/// A token that the server gave.
+pub struct AccessToken {
+    /// Name of the account that holds it.
+    pub name: Arc<str>,
+    /// To be told to its holder alone.
+    pub token: String,
+    /// Seconds for which it is good.
+    pub expires_in: i64,
 }
 
 /// Everybody who may call, as one file says.
 #[derive(Debug)]
 pub struct Identities {
     content: Content,
+    access: AccessKey,
     remembered: Mutex<HashMap<TokenHash, Remembered>>,
 }
 
@@ -69,8 +85,18 @@ struct Remembered {
 impl Identities {
     /// Reads the file of identities, and the files that it names.
     pub fn load(path: &Path) -> Result<Self> {
+        let random = |_| Error::invalid(path, "the system gives no random numbers");
+        Self::with_key(path, AccessKey::random().map_err(random)?)
+    }
+
+    /// Reads the same files again. Access tokens stay good while their keys are there.
+    pub fn load_again(&self, path: &Path) -> Result<Self> {
+        Self::with_key(path, self.access.clone())
+    }
+
+    fn with_key(path: &Path, access: AccessKey) -> Result<Self> {
         let content = file::load(path)?;
-        Ok(Self { content, remembered: Mutex::new(HashMap::new()) })
+        Ok(Self { content, access, remembered: Mutex::new(HashMap::new()) })
     }
 
     /// Returns every file that was read.
@@ -93,6 +119,10 @@ impl Identities {
         if let Some(name) = self.static_token(&hash) {
             return Ok(name);
         }
+        if let Some(rest) = token.strip_prefix(access::PREFIX) {
+            let account = self.access.verify(rest, now)?;
+            return self.content.accounts.get(&account).cloned().ok_or(Refusal::UnknownKey);
+        }
         if !token.contains('.') {
             return Err(Refusal::Unknown);
         }
@@ -100,6 +130,18 @@ impl Identities {
         let name: Arc<str> = verified.name.into();
         self.remember(hash, Remembered { name: Arc::clone(&name), ends_at: verified.ends_at }, now);
         Ok(name)
+    }
+
+    /// Gives an access token for an assertion that a service account signed, at the second `now` since
+    /// 1970. An assertion can be shown again while it is valid (RFC 7523, section 3, allows it).
+    pub fn grant(&self, assertion: &str, now: i64) -> std::result::Result<AccessToken, Refusal> {
+        if assertion.len() > TOKEN_BYTES_MAX {
+            return Err(Refusal::Malformed);
+        }
+        let asserted = jwt::verify_assertion(&self.content, assertion, now)?;
+        let name = self.content.accounts.get(&asserted.account).ok_or(Refusal::UnknownKey)?;
+        let (token, expires_in) = self.access.sign(&asserted.account, asserted.ends_at, now);
+        Ok(AccessToken { name: Arc::clone(name), token, expires_in })
     }
 
     /// Compares a hash with the hash of every static token, in a time that does not depend on them.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 const NOW: i64 = 1_800_000_000;
 const AUDIENCE: &str = "https://bigtable.googleapis.com/";
+const TOKEN_URI: &str = "https://stele.example:8087/token";
 
 fn base64url(bytes: &[u8]) -> String {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -72,7 +73,7 @@ fn with(field: &str, value: Value) -> Value {
 fn registered() -> Registered {
     let dir = tempfile::tempdir().unwrap();
     let (file, key_file) = (dir.path().join("identities.toml"), dir.path().join("app.json"));
-    create_service_account(&file, "app@stele", "p", &key_file).unwrap();
+    create_service_account(&file, "app@stele", "p", &key_file, TOKEN_URI).unwrap();
     let key = serde_json::from_slice(&std::fs::read(key_file).unwrap()).unwrap();
     let identities = Identities::load(&file).unwrap();
     Registered { _dir: dir, file, key, identities }
@@ -186,6 +187,106 @@ fn a_file_without_a_key_forgets_who_had_it() {
 }
 
 #[test]
+fn an_assertion_gets_a_token_that_ends_with_it() {
+    let app = registered();
+    let grant = |life: i64, now: i64| {
+        let claims = json!({"iss": "app@stele", "aud": TOKEN_URI, "iat": NOW, "exp": NOW + life});
+        app.identities.grant(&app.token(claims), now).unwrap()
+    };
+    for (life, now, seconds) in [
+        (3_600, NOW, 3_600),
+        (3_660, NOW, 3_600),
+        (600, NOW, 600),
+        // Shown again, later: the time that is left.
+        (600, NOW + 400, 200),
+        // The clocks differ by a minute.
+        (600, NOW + 659, 60),
+    ] {
+        let given = grant(life, now);
+        assert_eq!((&*given.name, given.expires_in), ("serviceAccount:app@stele", seconds));
+        let name = |at| app.identities.identify(&given.token, at);
+        assert_eq!(&*name(now + seconds - 1).unwrap(), "serviceAccount:app@stele");
+        assert_eq!(name(now + seconds), Err(Refusal::Expired));
+        assert!(given.token.len() < 200 && given.token.is_ascii());
+    }
+}
+
+#[test]
+fn an_access_token_cannot_be_changed_and_ends_with_its_key() {
+    let app = registered();
+    let assertion = app.token(with("aud", json!(TOKEN_URI)));
+    let token = app.identities.grant(&assertion, NOW).unwrap().token;
+    let again = app.identities.load_again(&app.file).unwrap();
+    assert!(again.identify(&token, NOW).is_ok(), "the key is still there");
+    for at in access::PREFIX.len()..token.len() {
+        let mut forged = token.clone().into_bytes();
+        forged[at] ^= 1;
+        let forged = String::from_utf8(forged).unwrap();
+        let refused = app.identities.identify(&forged, NOW);
+        assert!(matches!(refused, Err(Refusal::Signature | Refusal::Malformed)), "{at}");
+    }
+    for cut in 0..token.len() {
+        assert!(app.identities.identify(&token[..cut], NOW).is_err(), "{cut}");
+    }
+    let restarted = Identities::load(&app.file).unwrap();
+    assert_eq!(restarted.identify(&token, NOW), Err(Refusal::Signature), "another process");
+    // Another key for the same account, under the id of the first one.
+    let other = registered();
+    let text = std::fs::read_to_string(&other.file).unwrap();
+    std::fs::write(&app.file, text.replace(&other.key.private_key_id, &app.key.private_key_id))
+        .unwrap();
+    for text in [std::fs::read_to_string(&app.file).unwrap(), String::new()] {
+        std::fs::write(&app.file, text).unwrap();
+        let fresh = app.identities.load_again(&app.file).unwrap();
+        assert_eq!(fresh.identify(&token, NOW), Err(Refusal::UnknownKey));
+    }
+}
+
+#[test]
+fn what_is_no_assertion_gets_no_token() {
+    let app = registered();
+    let assertion = |field: &str, value: Value| {
+        let mut claims = with("aud", json!(TOKEN_URI));
+        claims[field] = value;
+        app.token(claims)
+    };
+    let good = assertion("iat", json!(NOW));
+    assert!(app.identities.grant(&good, NOW).is_ok());
+    assert_eq!(app.refused(&good), Refusal::Audience, "an assertion is no token");
+    let bigtable = "https://www.googleapis.com/auth/bigtable.admin";
+    assert!(app.identities.grant(&assertion("scope", json!(bigtable)), NOW).is_ok());
+    let google = assertion("aud", json!("https://oauth2.googleapis.com/token"));
+    assert!(app.identities.grant(&google, NOW).is_ok());
+    let other = registered();
+    let header = |alg: &str, kid: &str| json!({"alg": alg, "typ": "JWT", "kid": kid});
+    let (kid, claims) = (&app.key.private_key_id, with("aud", json!(TOKEN_URI)));
+    let none = format!("{}.", message(&header("none", kid), &claims));
+    let static_token = create_token(&app.file, "ci").unwrap();
+    for (assertion, why) in [
+        (assertion("exp", json!(NOW - 60)), Refusal::Expired),
+        (assertion("exp", json!(NOW + 7_200)), Refusal::Time),
+        (assertion("iat", json!(NOW + 120)), Refusal::Time),
+        (assertion("aud", json!("https://stele.example:8087/")), Refusal::Audience),
+        (assertion("aud", Value::Null), Refusal::Audience),
+        (app.token(super::tests::claims()), Refusal::Audience),
+        (assertion("scope", json!("openid")), Refusal::Scope),
+        (assertion("sub", json!("root@stele")), Refusal::Malformed),
+        (assertion("iss", json!("root@stele")), Refusal::UnknownKey),
+        (signed(&app.key, &header("RS256", "another"), &claims), Refusal::UnknownKey),
+        (signed(&app.key, &header("HS256", kid), &claims), Refusal::UnknownKey),
+        (signed(&other.key, &header("RS256", kid), &claims), Refusal::Signature),
+        (none, Refusal::Malformed),
+        (static_token, Refusal::Malformed),
+        (app.identities.grant(&good, NOW).unwrap().token, Refusal::Malformed),
+        ("x.".repeat(TOKEN_BYTES_MAX), Refusal::Malformed),
+        (String::new(), Refusal::Malformed),
+    ] {
+        let refused = app.identities.grant(&assertion, NOW).map(|given| given.expires_in);
+        assert_eq!(refused, Err(why), "{assertion}");
+    }
+}
+
+#[test]
 fn an_issuer_vouches_for_its_subjects() {
     let dir = tempfile::tempdir().unwrap();
     let random = SystemRandom::new();
@@ -230,6 +331,7 @@ fn an_issuer_vouches_for_its_subjects() {
 fn files_that_cannot_be_used_are_refused_with_their_reason() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("identities.toml");
+    let entry = std::fs::read_to_string(registered().file.clone()).unwrap();
     for (text, said) in [
         ("[[tokens]]\nname = 'a'\n", "unknown field"),
         ("[[token]]\nname = 'a'\nsha256 = 'secret'\n", "64 hexadecimal digits"),
@@ -240,6 +342,12 @@ fn files_that_cannot_be_used_are_refused_with_their_reason() {
             "gone: No such",
         ),
         ("x = ", ""),
+        (
+            &entry.replace(TOKEN_URI, "ftp://stele.example/token"),
+            "token_uri \"ftp://stele.example/token\" must be like",
+        ),
+        (&entry.replace(TOKEN_URI, "https:///token"), "must be like"),
+        (&entry.replace(TOKEN_URI, "https://two words/"), "printable letters"),
     ] {
         std::fs::write(&file, text).unwrap();
         let error = Identities::load(&file).unwrap_err().to_string();

@@ -1,12 +1,13 @@
 //! The HTTP side: `/healthz` (the process lives), `/readyz` (clients are served), `/metrics`
 //! (Prometheus text), and what `stele admin` (`admin`), `stele checkpoint` and `stele backup`
 //! (`checkpoint`) ask. All but the first two are only for those who call the server by its own name
-//! (`host`).
+//! (`host`). Clients of a server that knows its callers get access tokens at `/token`
+//! (`security::token`).
 
 use super::connections::{Connection, Peer};
 use super::host::{self, Hosts};
 use super::security::gate::Gate;
-use super::security::http as gate;
+use super::security::{http as gate, token};
 use super::state::{Phase, State};
 use axum::Router;
 use axum::extract;
@@ -65,6 +66,7 @@ pub(crate) async fn serve(
     admitted: Admitted,
     mut stopped: watch::Receiver<()>,
 ) -> std::io::Result<()> {
+    let tokens = admitted.gate.clone().map_or_else(Router::new, token::routes);
     let router = Router::new()
         .route("/metrics", get(metrics))
         .merge(super::admin::routes())
@@ -73,6 +75,7 @@ pub(crate) async fn serve(
         .layer(middleware::from_fn_with_state(admitted.hosts, host::check))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
+        .merge(tokens)
         .with_state(state);
     axum::serve(connections, router.into_make_service_with_connect_info::<Peer>())
         .with_graceful_shutdown(async move {

@@ -1,5 +1,6 @@
 //! The `cbt` tool as an operator uses it, down to what it prints.
 
+use crate::secured::{Secured, endpoint};
 use crate::server::Server;
 use crate::setup;
 use std::path::Path;
@@ -10,13 +11,26 @@ struct Cbt<'a> {
     program: &'a Path,
     home: &'a Path,
     server: &'a Server,
+    /// Credentials for a server that wants some.
+    secured: Option<&'a Secured>,
 }
 
 impl Cbt<'_> {
     fn try_run(&self, line: &str) -> Result<String, String> {
         let mut command = Command::new(self.program);
-        command.args(["-project", "p", "-instance", "i"]).args(line.split(' '));
-        command.env("BIGTABLE_EMULATOR_HOST", self.server.bigtable().to_string());
+        command.args(["-project", "p", "-instance", "i"]);
+        match self.secured {
+            None => drop(command.env("BIGTABLE_EMULATOR_HOST", self.server.bigtable().to_string())),
+            Some(secured) => {
+                let address = endpoint(self.server);
+                command.args(["-data-endpoint", &address, "-admin-endpoint", &address]);
+                command.arg("-creds").arg(secured.key_file());
+                command.arg("-cert-file").arg(secured.ca());
+                // The roots for the address of the access token.
+                command.env("SSL_CERT_FILE", secured.ca()).env_remove("BIGTABLE_EMULATOR_HOST");
+            }
+        }
+        command.args(line.split(' '));
         // No search path: it would find gcloud and wait for it to say that nobody is logged in.
         command.env("HOME", self.home).env("TZ", "UTC").env("PATH", "");
         setup::run(&mut command)
@@ -57,14 +71,31 @@ fn cbt_makes_fills_reads_and_empties_tables() {
     let Some(program) = setup::cbt() else { return };
     let (dir, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut server = Server::start(dir.path(), &[]);
-    let cbt = Cbt { program: &program, home: home.path(), server: &server };
+    let cbt = Cbt { program: &program, home: home.path(), server: &server, secured: None };
     fill(&cbt);
     read(&cbt);
     server.kill_9();
     server.restart();
-    let cbt = Cbt { program: &program, home: home.path(), server: &server };
+    let cbt = Cbt { program: &program, home: home.path(), server: &server, secured: None };
     read(&cbt);
     empty(&cbt);
+}
+
+#[test]
+fn cbt_gets_an_access_token_for_a_key_file_over_tls() {
+    let Some(program) = setup::cbt() else { return };
+    let (dir, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let files = Secured::make();
+    let mut server = files.start(dir.path());
+    let (program, home, secured) = (&*program, home.path(), Some(&files));
+    let cbt = Cbt { program, home, server: &server, secured };
+    fill(&cbt);
+    read(&cbt);
+    empty(&cbt);
+    files.forget_the_account();
+    assert!(server.terminate().success());
+    server.restart();
+    Cbt { program, home, server: &server, secured }.refused("ls", "invalid_grant");
 }
 
 fn fill(cbt: &Cbt<'_>) {

@@ -2,7 +2,9 @@
 //! which Google's libraries sign their tokens by themselves.
 
 use crate::server::{Server, stele};
+use crate::setup;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The account of the key file.
 const ACCOUNT: &str = "clients@stele";
@@ -13,30 +15,21 @@ pub(crate) struct Secured {
 }
 
 impl Secured {
-    /// Makes certificates, and an account that administers everything.
+    /// Makes certificates, and a policy by which the account administers everything.
     pub(crate) fn make() -> Self {
         let secured = Self { dir: tempfile::tempdir().unwrap() };
         run(&["cert", "dev", text(&secured.path("certs"))]);
-        let identities = secured.path("identities");
-        let key = secured.key_file();
-        run(&[
-            "identity",
-            "create",
-            ACCOUNT,
-            "--identities",
-            text(&identities),
-            "--key-file",
-            text(&key),
-        ]);
         let policy = format!(
             "[[bindings]]\nrole = 'bigtable.admin'\nmembers = ['serviceAccount:{ACCOUNT}']\n\
              resource = '*'\n"
         );
         std::fs::write(secured.path("policy"), policy).unwrap();
+        std::fs::write(secured.path("identities"), "").unwrap();
         secured
     }
 
-    /// Starts a server on `dir` that answers the account alone.
+    /// Starts a server on `dir` that answers the account alone. The account is made when the ports of
+    /// the server are known, for a key file and the file of identities name them.
     pub(crate) fn start(&self, dir: &Path) -> Server {
         let flag = |option: &str, name: &str| format!("--{option}={}", text(&self.path(name)));
         let flags = [
@@ -45,7 +38,28 @@ impl Secured {
             flag("identities", "identities"),
             flag("policy", "policy"),
         ];
-        Server::start(dir, &flags.each_ref().map(String::as_str))
+        let mut server = Server::start(dir, &flags.each_ref().map(String::as_str));
+        assert!(server.terminate().success());
+        self.make_account(&server);
+        server.restart();
+        server
+    }
+
+    fn make_account(&self, server: &Server) {
+        let identities = self.path("identities");
+        // HBase's tokens are for the address that the client calls.
+        let audiences = format!("audiences = ['https://{}/']\n", endpoint(server));
+        std::fs::write(&identities, audiences).unwrap();
+        let [identities, key] = [identities, self.key_file()];
+        let token_uri = format!("https://localhost:{}/token", server.http().port());
+        let mut args = vec!["identity", "create", ACCOUNT, "--identities", text(&identities)];
+        args.extend(["--key-file", text(&key), "--token-uri", &token_uri]);
+        run(&args);
+    }
+
+    /// Takes the key of the account out of the file of identities.
+    pub(crate) fn forget_the_account(&self) {
+        std::fs::write(self.path("identities"), "").unwrap();
     }
 
     pub(crate) fn key_file(&self) -> PathBuf {
@@ -54,6 +68,18 @@ impl Secured {
 
     pub(crate) fn ca(&self) -> PathBuf {
         self.path("certs/ca.pem")
+    }
+
+    /// Returns the CA as a trust store of Java, made by the JDK's tool.
+    pub(crate) fn trust_store(&self) -> PathBuf {
+        let (ca, store) = (self.ca(), self.path("trust.p12"));
+        let mut keytool = Command::new("keytool");
+        keytool.args(["-importcert", "-noprompt", "-alias", "stele", "-storetype", "PKCS12"]);
+        keytool.args(["-storepass", "changeit", "-file", text(&ca), "-keystore", text(&store)]);
+        if !store.exists() {
+            setup::run(&mut keytool).unwrap();
+        }
+        store
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -9,7 +9,7 @@ use super::audit::Audit;
 use crate::serve::connections::Peer;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use base::env::{Clock, SystemClock};
-use security::identity::Identities;
+use security::identity::{AccessToken, Identities, Refusal};
 use security::policy::{self, Policy};
 use std::sync::Arc;
 use tonic::Code;
@@ -18,6 +18,8 @@ use tonic::codegen::http::header::AUTHORIZATION;
 
 /// Header in which Google's libraries send API keys; here it holds a static token.
 const API_KEY: &str = "x-goog-api-key";
+/// Name of the grant of an access token in the audit log.
+const GRANT: &str = "POST /token";
 /// Answer to every request without good credentials, whatever is wrong with them.
 pub(crate) const UNAUTHENTICATED: &str = "the request has no valid credentials: a client certificate, or a token in the header \
      authorization";
@@ -66,6 +68,21 @@ impl Gate {
             .identify(token, now)
             .inspect_err(|why| tracing::debug!(?why, "refused a token"))
             .ok()
+    }
+
+    /// Gives an access token for an assertion.
+    pub(crate) fn grant(&self, assertion: &str) -> Result<AccessToken, Refusal> {
+        let granted = match &self.identities {
+            Some(identities) => {
+                identities.load().grant(assertion, SystemClock.now_micros() / 1_000_000)
+            }
+            None => Err(Refusal::Unknown),
+        };
+        match &granted {
+            Ok(given) => self.audit.note(&given.name, GRANT, "", Code::Ok),
+            Err(_) => self.note_stranger(GRANT),
+        }
+        granted
     }
 
     /// Notes a request of an unknown caller.

@@ -6,6 +6,7 @@ pub(crate) mod gate;
 pub(crate) mod http;
 pub(crate) mod metrics;
 mod reload;
+pub(crate) mod token;
 
 use super::connections::CurrentTls;
 use crate::config::{ConfigError, Security};
@@ -99,11 +100,10 @@ fn load_gate(
     if let Some(path) = options.identities.clone() {
         let (gate, seen) = (Arc::clone(&gate), stamps(&known));
         sets.push(Reloaded::new("identities", known, seen, move || {
-            let fresh = Identities::load(&path)?;
+            let Some(current) = &gate.identities else { return Ok(None) };
+            let fresh = current.load().load_again(&path)?;
             let files = fresh.files().to_vec();
-            if let Some(current) = &gate.identities {
-                current.store(Arc::new(fresh));
-            }
+            current.store(Arc::new(fresh));
             Ok(Some(files))
         }));
     }
