@@ -105,9 +105,14 @@ impl Server {
 
     /// Stops it and starts it again; it replays its log.
     pub(crate) async fn restart(&mut self) -> Result<(), AnyError> {
+        self.restart_with(self.flags.clone()).await
+    }
+
+    /// Stops it and starts it again with other flags.
+    pub(crate) async fn restart_with(&mut self, flags: Vec<String>) -> Result<(), AnyError> {
         let earlier = self.cpu()?;
         self.terminate().await?;
-        *self = Self::start(&self.binary, &self.dir, &self.flags)?;
+        *self = Self::start(&self.binary, &self.dir, &flags)?;
         self.earlier = earlier;
         Ok(())
     }

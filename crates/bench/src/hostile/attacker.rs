@@ -1,6 +1,7 @@
 //! The attackers' process: many attackers that do the same again and again, and their tally.
 
 use super::attacks::Attack;
+use super::credentials::Credentials;
 use crate::AnyError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,6 +25,8 @@ pub(super) struct Tally {
     pub(super) codes: BTreeMap<String, u64>,
     /// Requests that were served and must not be.
     pub(super) let_in: u64,
+    /// The first of them in words.
+    pub(super) intruder: Option<String>,
     /// Answers that came too late.
     pub(super) late: u64,
 }
@@ -40,6 +43,8 @@ impl Tally {
 pub(super) struct Field {
     pub(super) address: SocketAddr,
     pub(super) http: Option<SocketAddr>,
+    /// Credentials of a server that knows its clients.
+    pub(super) credentials: Option<Credentials>,
     tally: Mutex<Tally>,
 }
 
@@ -59,6 +64,18 @@ impl Field {
         *self.tally().codes.entry(format!("{code:?}")).or_default() += 1;
     }
 
+    /// Notes a request that was served and must not be.
+    pub(super) fn let_in(&self, intruder: String) {
+        let mut tally = self.tally();
+        tally.let_in += 1;
+        tally.intruder.get_or_insert(intruder);
+    }
+
+    /// Returns the header by which attackers sign in, if the server knows its clients.
+    pub(super) fn authorization(&self) -> Option<String> {
+        self.credentials.as_ref().map(|known| format!("Bearer {}", known.attacker))
+    }
+
     /// Connects to the Bigtable service.
     pub(super) async fn connect(&self) -> Result<TcpStream, AnyError> {
         let stream = TcpStream::connect(self.address).await?;
@@ -72,10 +89,11 @@ pub(super) async fn attack(
     attack: Attack,
     address: SocketAddr,
     http: Option<SocketAddr>,
+    credentials: Option<Credentials>,
     length: Duration,
 ) -> Result<Tally, AnyError> {
     allow_many_files()?;
-    let field = Arc::new(Field { address, http, tally: Mutex::default() });
+    let field = Arc::new(Field { address, http, credentials, tally: Mutex::default() });
     for _ in 0..attack.attackers() {
         let field = Arc::clone(&field);
         tokio::spawn(async move {

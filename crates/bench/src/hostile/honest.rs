@@ -1,6 +1,6 @@
 //! The honest client: point reads at an even pace, over two connections.
 
-use super::tables::{Client, NARROW, row_key};
+use super::tables::{Client, NARROW, client, row_key};
 use crate::AnyError;
 use bench_core::SplitMix64;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
@@ -9,7 +9,10 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
+use tonic::metadata::AsciiMetadataValue;
+use tonic::service::Interceptor;
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
 
 /// Reads under way at most, one for each reader.
 const READERS: usize = 8;
@@ -18,6 +21,31 @@ const CONNECTIONS: usize = 2;
 const PAUSE: Duration = Duration::from_millis(4);
 /// A read without an answer for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Credentials that go with each request.
+#[derive(Debug, Clone)]
+pub(super) struct SignIn(Option<AsciiMetadataValue>);
+
+impl SignIn {
+    /// Returns the credentials for a server that lets in everybody.
+    pub(super) fn not_needed() -> Self {
+        Self(None)
+    }
+
+    /// Returns the credentials of the holder of a token.
+    pub(super) fn with_token(token: &str) -> Result<Self, AnyError> {
+        Ok(Self(Some(format!("Bearer {token}").parse()?)))
+    }
+}
+
+impl Interceptor for SignIn {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
 
 /// A client that reads rows that are there.
 pub(super) struct Honest {
@@ -38,10 +66,14 @@ pub(super) struct Latencies {
 
 impl Honest {
     /// Connects to the server at `address`, whose table has `rows` rows.
-    pub(super) async fn connect(address: SocketAddr, rows: u64) -> Result<Self, AnyError> {
+    pub(super) async fn connect(
+        address: SocketAddr,
+        rows: u64,
+        sign_in: SignIn,
+    ) -> Result<Self, AnyError> {
         let mut clients = Vec::new();
         for _ in 0..CONNECTIONS {
-            clients.push(Client::new(channel(address).await?));
+            clients.push(client(channel(address).await?, sign_in.clone()));
         }
         Ok(Self { clients, rows })
     }

@@ -5,6 +5,9 @@
 //! this program starts is started again before each attack, so that no attack inherits memory from
 //! the one before.
 //!
+//! Attackers of a server that knows its clients have an identity of their own, which may read and write
+//! rows. Intruders among them show credentials that are not good, or not good enough.
+//!
 //! An attack passes if the server's resident memory stays below 1.25 × its budget and 64 MiB, the
 //! 99th percentile of the honest client below twice what it is without the attack and 5 ms, no
 //! honest read fails, work ends within 2 s of the attack, no intruder is let in, no answer comes late,
@@ -12,6 +15,7 @@
 
 mod attacker;
 mod attacks;
+mod credentials;
 mod honest;
 mod tables;
 mod target;
@@ -52,9 +56,13 @@ pub(crate) struct HostileArgs {
     /// Memory budget of the server in MiB.
     #[arg(long, default_value_t = 256)]
     budget_mib: u64,
-    /// Attacks, in their order. Default: all.
+    /// Attacks, in their order. Default: all, on a running server all but those with credentials.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Attack>,
+    /// Make every attack on a server that knows its clients, with an identity for the attackers and one
+    /// for the honest client. Default: the attacks with credentials.
+    #[arg(long, conflicts_with = "address")]
+    identities: bool,
     /// Length of each attack; the honest client is measured for as long without one.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
@@ -67,6 +75,25 @@ pub(crate) struct HostileArgs {
     /// Runs one attack in this process and prints its tally: how the program starts its attackers.
     #[arg(long, value_enum, hide = true, requires = "address")]
     attack: Option<Attack>,
+    /// File of the credentials of the attackers' process.
+    #[arg(long, hide = true, requires = "attack")]
+    credentials: Option<PathBuf>,
+}
+
+impl HostileArgs {
+    /// Returns the attacks in their order.
+    fn attacks(&self) -> Result<Vec<Attack>, AnyError> {
+        let needy = |attack: &Attack| self.address.is_some() && attack.needs_identities();
+        if self.only.iter().any(needy) {
+            return Err("attacks with credentials need --server, which is started with them".into());
+        }
+        let mut attacks = self.only.clone();
+        if attacks.is_empty() {
+            attacks = Attack::value_variants().to_vec();
+            attacks.retain(|attack| !needy(attack));
+        }
+        Ok(attacks)
+    }
 }
 
 /// Runs the attacks, or one of them as the attackers' process.
@@ -75,7 +102,13 @@ pub(crate) fn run(args: &HostileArgs) -> Result<(), AnyError> {
     match (args.attack, args.address) {
         (Some(attack), Some(address)) => runtime.block_on(async {
             let length = Duration::from_secs(args.seconds);
-            let tally = attacker::attack(attack, address, args.http_address, length).await?;
+            let read = |file: &PathBuf| {
+                let bytes = std::fs::read(file)?;
+                Ok::<_, AnyError>(serde_json::from_slice(&bytes)?)
+            };
+            let credentials = args.credentials.as_ref().map(read).transpose()?;
+            let http = args.http_address;
+            let tally = attacker::attack(attack, address, http, credentials, length).await?;
             print(&serde_json::to_string(&tally)?);
             // Streams and connections are left as they are; the system closes them.
             std::process::exit(0)
@@ -86,14 +119,14 @@ pub(crate) fn run(args: &HostileArgs) -> Result<(), AnyError> {
 
 /// Attacks the server in every wanted way. Fails if an attack did not pass.
 async fn siege(args: &HostileArgs) -> Result<(), AnyError> {
+    let attacks = args.attacks()?;
     let mut target = Target::open(args).await?;
     tables::fill(target.address(), args.rows).await?;
-    let attacks = if args.only.is_empty() { Attack::value_variants() } else { &args.only };
     if !args.json {
         print(&verdict::heading());
     }
     let mut broken = 0;
-    for attack in attacks {
+    for attack in &attacks {
         let outcome = one(args, &mut target, *attack).await?;
         broken += usize::from(!outcome.faults().is_empty());
         print(&if args.json { outcome.json()? } else { outcome.line() });
@@ -106,9 +139,9 @@ async fn siege(args: &HostileArgs) -> Result<(), AnyError> {
 
 /// Measures the honest client without and beside one attack, and what the server is left with.
 async fn one(args: &HostileArgs, target: &mut Target, attack: Attack) -> Result<Outcome, AnyError> {
-    target.refresh().await?;
+    target.refresh(args.identities || attack.needs_identities()).await?;
     let length = Duration::from_secs(args.seconds);
-    let honest = Honest::connect(target.address(), args.rows).await?;
+    let honest = Honest::connect(target.address(), args.rows, target.sign_in()?).await?;
     honest.read_for(Duration::from_secs(1)).await?;
     let quiet = honest.read_for(length).await?;
     target.forget_peak();

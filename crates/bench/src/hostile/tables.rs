@@ -1,6 +1,6 @@
 //! The tables under attack: many small rows, some large rows, and rows of many cells.
 
-use super::honest::channel;
+use super::honest::{SignIn, channel};
 use crate::AnyError;
 use bench_core::{KeyKind, random_key, random_value};
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 use tonic::Code;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 
-const INSTANCE: &str = "projects/hostile/instances/hostile";
+/// The instance under attack.
+pub(super) const INSTANCE: &str = "projects/hostile/instances/hostile";
 /// Table of small rows of one cell.
 pub(super) const NARROW: &str = "projects/hostile/instances/hostile/tables/narrow";
 /// Table of large rows of one cell, and of rows of many cells.
@@ -33,8 +35,13 @@ const WIDE_VALUE_BYTES: usize = 32;
 /// Cells of one request that writes a wide row.
 const CELLS_A_BATCH: u64 = 50_000;
 
-/// A client of the data service.
-pub(super) type Client = data::bigtable_client::BigtableClient<Channel>;
+/// A client of the data service, which signs in if the server knows its clients.
+pub(super) type Client = data::bigtable_client::BigtableClient<InterceptedService<Channel, SignIn>>;
+
+/// Returns a client that signs in.
+pub(super) fn client(channel: Channel, sign_in: SignIn) -> Client {
+    data::bigtable_client::BigtableClient::with_interceptor(channel, sign_in)
+}
 
 /// Returns the key of row `number` of [`NARROW`].
 pub(super) fn row_key(number: u64) -> Vec<u8> {
@@ -43,7 +50,8 @@ pub(super) fn row_key(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Creates the tables of the server at `address` and fills them, [`NARROW`] with `rows` rows.
+/// Creates the tables of the server at `address`, which lets everybody do so, and fills
+/// them, [`NARROW`] with `rows` rows.
 pub(super) async fn fill(address: SocketAddr, rows: u64) -> Result<(), AnyError> {
     let channel = channel(address).await?;
     let mut tables =
@@ -61,7 +69,7 @@ pub(super) async fn fill(address: SocketAddr, rows: u64) -> Result<(), AnyError>
             _ => {}
         }
     }
-    let mut client = Client::new(channel);
+    let mut client = client(channel, SignIn::not_needed());
     for first in (0..rows).step_by(ROWS_A_BATCH as usize) {
         fill_narrow(&mut client, first..rows.min(first + ROWS_A_BATCH)).await?;
     }

@@ -2,10 +2,13 @@
 
 use super::HostileArgs;
 use super::attacks::Attack;
+use super::credentials::Credentials;
+use super::honest::SignIn;
 use crate::AnyError;
 use crate::server::{Server, cpu_of};
 use clap::ValueEnum;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -16,13 +19,48 @@ const REST_CPU: Duration = Duration::from_millis(20);
 /// Longest wait for the rest.
 const REST_WAIT: Duration = Duration::from_secs(30);
 
+const IDENTITIES_DIR: &str = "identities";
+const CREDENTIALS: &str = "credentials.json";
+
 /// A server whose memory and CPU time can be read.
 pub(super) struct Target {
     address: SocketAddr,
     http: Option<SocketAddr>,
     pid: u32,
-    server: Option<Server>,
-    _dir: Option<TempDir>,
+    own: Option<Own>,
+    /// Identities that the running server knows; `None` if it lets in everybody.
+    credentials: Option<Credentials>,
+}
+
+/// A server of this program's own.
+struct Own {
+    server: Server,
+    dir: TempDir,
+    flags: Vec<String>,
+    /// Identities for the attacks that need them, once they were made.
+    credentials: Option<Credentials>,
+}
+
+impl Own {
+    /// Starts the server again, with identities or without; returns those that it knows.
+    async fn restart(&mut self, with_identities: bool) -> Result<Option<Credentials>, AnyError> {
+        let (dir, mut flags) = (self.dir.path().join(IDENTITIES_DIR), self.flags.clone());
+        if with_identities && self.credentials.is_none() {
+            let made = Credentials::make(&dir)?;
+            std::fs::write(dir.join(CREDENTIALS), serde_json::to_vec(&made)?)?;
+            self.credentials = Some(made);
+        }
+        if with_identities {
+            flags.extend(Credentials::flags(&dir));
+        }
+        self.server.restart_with(flags).await?;
+        Ok(self.credentials.clone().filter(|_| with_identities))
+    }
+
+    /// Returns the file with the credentials, for the process of the attackers.
+    fn credentials_file(&self) -> PathBuf {
+        self.dir.path().join(IDENTITIES_DIR).join(CREDENTIALS)
+    }
 }
 
 impl Target {
@@ -30,7 +68,7 @@ impl Target {
     pub(super) async fn open(args: &HostileArgs) -> Result<Self, AnyError> {
         if let (Some(address), Some(pid)) = (args.address, args.server_pid) {
             let http = args.http_address;
-            return Ok(Self { address, http, pid, server: None, _dir: None });
+            return Ok(Self { address, http, pid, own: None, credentials: None });
         }
         let binary = args.server.as_deref().ok_or("no server to attack")?;
         let dir = tempfile::tempdir()?;
@@ -42,7 +80,9 @@ impl Target {
         flags.extend(args.server_flag.iter().cloned());
         let server = Server::start(binary, dir.path(), &flags)?;
         let (address, http) = addresses(&server)?;
-        Ok(Self { address, http, pid: server.pid(), server: Some(server), _dir: Some(dir) })
+        let pid = server.pid();
+        let own = Some(Own { server, dir, flags, credentials: None });
+        Ok(Self { address, http, pid, own, credentials: None })
     }
 
     /// Address of the Bigtable service.
@@ -50,12 +90,21 @@ impl Target {
         self.address
     }
 
-    /// Starts a server of this program's own again, and waits until it is at rest.
-    pub(super) async fn refresh(&mut self) -> Result<(), AnyError> {
-        if let Some(server) = &mut self.server {
-            server.restart().await?;
-            (self.address, self.http) = addresses(server)?;
-            self.pid = server.pid();
+    /// Returns the credentials of the honest client.
+    pub(super) fn sign_in(&self) -> Result<SignIn, AnyError> {
+        match &self.credentials {
+            Some(known) => SignIn::with_token(&known.honest),
+            None => Ok(SignIn::not_needed()),
+        }
+    }
+
+    /// Starts a server of this program's own again, with identities or without, and waits until it is
+    /// at rest.
+    pub(super) async fn refresh(&mut self, with_identities: bool) -> Result<(), AnyError> {
+        if let Some(own) = &mut self.own {
+            self.credentials = own.restart(with_identities).await?;
+            (self.address, self.http) = addresses(&own.server)?;
+            self.pid = own.server.pid();
         }
         self.time_to_rest().await?;
         Ok(())
@@ -98,6 +147,9 @@ impl Target {
         command.arg(format!("--server-pid={}", self.pid)).arg(format!("--seconds={seconds}"));
         if let Some(http) = self.http {
             command.arg(format!("--http-address={http}"));
+        }
+        if let (Some(own), Some(_)) = (&self.own, &self.credentials) {
+            command.arg(format!("--credentials={}", own.credentials_file().display()));
         }
         Ok(command)
     }

@@ -48,7 +48,8 @@ impl Outcome {
         let failure = self.beside.failure.as_deref().unwrap_or_default();
         check(self.beside.failed > 0, format!("{} reads failed: {failure}", self.beside.failed));
         check(self.on_for > ON_FOR_MAX, "worked on for over 2 s".to_owned());
-        check(self.tally.let_in > 0, format!("{} let in", self.tally.let_in));
+        let intruder = self.tally.intruder.as_deref().unwrap_or_default();
+        check(self.tally.let_in > 0, format!("{} let in: {intruder}", self.tally.let_in));
         check(self.tally.late > 0, format!("{} answers late", self.tally.late));
         for code in NEVER {
             check(self.tally.codes.contains_key(code), format!("code {code}"));
@@ -120,7 +121,7 @@ mod tests {
         const MOST: u64 = 384 << 20;
         let code =
             |name: &str| Tally { codes: [(name.to_owned(), 1)].into(), ..Default::default() };
-        let let_in = Tally { let_in: 1, ..Default::default() };
+        let let_in = Tally { let_in: 1, intruder: Some("ann".to_owned()), ..Default::default() };
         let late = Tally { late: 2, ..Default::default() };
         for (resident, p99, failed, on_for, tally, want) in [
             (MOST, 7_000, 0, 2_000, code("ResourceExhausted"), None),
@@ -128,7 +129,7 @@ mod tests {
             (0, 7_001, 0, 0, code("Ok"), Some("p99 over 7000 us")),
             (0, 0, 3, 0, code("Ok"), Some("3 reads failed: ")),
             (0, 0, 0, 2_001, code("Ok"), Some("worked on for over 2 s")),
-            (0, 0, 0, 0, let_in, Some("1 let in")),
+            (0, 0, 0, 0, let_in, Some("1 let in: ann")),
             (0, 0, 0, 0, late, Some("2 answers late")),
             (0, 0, 0, 0, code("Unknown"), Some("code Unknown")),
             (0, 0, 0, 0, code("Internal"), Some("code Internal")),

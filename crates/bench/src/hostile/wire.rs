@@ -1,6 +1,7 @@
 //! HTTP/2 as attackers speak it: by the `h2` crate with every freedom, and by bare frames.
 
 use super::attacker::Field;
+use super::attacks::Call;
 use crate::AnyError;
 use bytes::{Bytes, BytesMut};
 use h2::client::{ResponseFuture, SendRequest};
@@ -29,6 +30,8 @@ pub(super) mod frame {
 pub(super) struct Peer {
     requests: SendRequest<Bytes>,
     authority: String,
+    /// Header by which the attackers sign in.
+    authorization: Option<String>,
     connection: tokio::task::JoinHandle<Result<(), h2::Error>>,
 }
 
@@ -46,8 +49,8 @@ impl Peer {
         builder.initial_window_size(window).initial_connection_window_size(16 << 20);
         builder.initial_max_send_streams(usize::MAX).max_concurrent_reset_streams(1 << 20);
         let (requests, connection) = builder.handshake(stream).await?;
-        let authority = field.address.to_string();
-        Ok(Self { requests, authority, connection: tokio::spawn(connection) })
+        let (authority, authorization) = (field.address.to_string(), field.authorization());
+        Ok(Self { requests, authority, authorization, connection: tokio::spawn(connection) })
     }
 
     /// Begins a call of the method at `path`; its body is still to be sent.
@@ -56,11 +59,23 @@ impl Peer {
         path: &str,
         timeout: Option<&str>,
     ) -> Result<(ResponseFuture, SendStream<Bytes>), AnyError> {
+        self.begin_as(self.authorization.as_deref(), path, timeout).await
+    }
+
+    async fn begin_as(
+        &self,
+        authorization: Option<&str>,
+        path: &str,
+        timeout: Option<&str>,
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), AnyError> {
         let mut request = Request::post(format!("http://{}{path}", self.authority))
             .header("content-type", "application/grpc")
             .header("te", "trailers");
         if let Some(timeout) = timeout {
             request = request.header("grpc-timeout", timeout);
+        }
+        if let Some(authorization) = authorization {
+            request = request.header("authorization", authorization);
         }
         let mut requests = self.requests.clone().ready().await?;
         Ok(requests.send_request(request.body(())?, false)?)
@@ -86,6 +101,18 @@ impl Peer {
         timeout: Option<&str>,
     ) -> Result<Code, AnyError> {
         finish(self.send(path, message, timeout).await?).await
+    }
+
+    /// Makes a call with other credentials, or with none; returns its code.
+    pub(super) async fn call_as(
+        &self,
+        authorization: Option<&str>,
+        call: &Call,
+    ) -> Result<Code, AnyError> {
+        let (answer, mut upload) = self.begin_as(authorization, call.path, None).await?;
+        // A server that refuses the call may have ended it before its message.
+        let _ = upload.send_data(framed(&call.request), true);
+        finish(answer).await
     }
 
     /// Returns whether the server still keeps the connection.

@@ -2,9 +2,13 @@
 
 mod connections;
 mod floods;
+mod intruders;
+mod methods;
 mod readers;
 mod requests;
 mod uploads;
+
+pub(super) use methods::Call;
 
 use super::attacker::Field;
 use crate::AnyError;
@@ -50,6 +54,10 @@ pub(super) enum Attack {
     Deadlines,
     /// Filters of a kind that the server cannot know.
     UnknownOneofs,
+    /// Calls of all methods with expired, foreign and forged tokens, and without one.
+    ForgedTokens,
+    /// Calls of methods that the caller's role does not allow.
+    WrongRoles,
     /// HTTP requests that call the server by a name that a web page chose.
     Rebinding,
 }
@@ -67,8 +75,14 @@ impl Attack {
             Self::Garbage | Self::Patterns | Self::WideConditions => 8,
             Self::BarrenScans | Self::CancelledScans => 64,
             Self::Deadlines => 32,
+            Self::ForgedTokens | Self::WrongRoles => 8,
             Self::UnknownOneofs | Self::Rebinding => 2,
         }
+    }
+
+    /// Returns true for an attack on a server that knows its clients.
+    pub(super) fn needs_identities(self) -> bool {
+        matches!(self, Self::ForgedTokens | Self::WrongRoles)
     }
 
     /// Takes one turn. An error is a connection that the server closed.
@@ -92,7 +106,9 @@ impl Attack {
             Self::CancelledScans => readers::cancelled(&field).await,
             Self::Deadlines => readers::deadline(&field).await,
             Self::UnknownOneofs => requests::unknown_oneof(&field).await,
-            Self::Rebinding => requests::rebinding(&field).await,
+            Self::ForgedTokens => intruders::forged_tokens(&field).await,
+            Self::WrongRoles => intruders::wrong_roles(&field).await,
+            Self::Rebinding => intruders::rebinding(&field).await,
         }
     }
 }

@@ -33,7 +33,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("sim", &["base", "engine", "table", "bigtable"]),
     ("stress", &["base", "engine"]),
     ("bench-core", &[]),
-    ("bench", &["base", "bench-core", "engine", "table", "bigtable"]),
+    ("bench", &["base", "bench-core", "engine", "table", "bigtable", "security"]),
     ("bench-compare", &["base", "bench-core", "engine"]),
     ("python", &["engine"]),
 ];
