@@ -95,7 +95,7 @@ pub async fn query(store: Arc<impl Store>, instance: &str, wire: &[u8]) -> bool 
 
 /// Returns whether a query was executed to its end.
 async fn execute_query<S: Store>(queries: &Queries<S>, request: data::ExecuteQueryRequest) -> bool {
-    let mut results = match queries.execute(request).await {
+    let mut results = match queries.execute(request, None).await {
         Ok(results) => results,
         Err(status) => return check_status(&status),
     };

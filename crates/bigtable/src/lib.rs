@@ -35,6 +35,7 @@ mod wire;
 pub use admin::directory::KnownNames;
 pub use api::served::{METHODS, SERVICES};
 pub use call::authorize::Callers;
+pub use call::bounds::{Bounds, Holdings, Refusal};
 pub use call::caller::{Allowed, Caller, CallerHandle, EndedCall, ResourcePolicy, RoleBinding};
 pub use connection::{ConnectionLimits, Guarded, NoPlace, Place, Places};
 pub use names::table as table_name;

@@ -8,11 +8,11 @@ use crate::api::server::bigtable_instance_admin_server::BigtableInstanceAdminSer
 use crate::api::server::bigtable_server::BigtableServer;
 use crate::api::server::bigtable_table_admin_server::BigtableTableAdminServer;
 use crate::api::server::operations_server::OperationsServer;
-use crate::call::answers::Answers;
 use crate::call::authorize::{Authorized, Callers};
+use crate::call::bounds::Bounds;
+use crate::call::bounds::service::Bounded;
 use crate::call::deadline::InTime;
 use crate::call::explain::Explained;
-use crate::call::upload::{Bounded, Uploads};
 use crate::connection::{ConnectionLimits, Guarded, Places};
 use crate::data::DataService;
 use futures::{Stream, TryStreamExt};
@@ -39,6 +39,10 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// reads) must not be taken for an attack at the default of 20.
 const PENDING_RESETS_MAX: usize = 1_000;
 
+/// Memory for which there may be one more call in flight.
+const CALL_BYTES: usize = 16 << 10;
+/// Calls in flight that a server of any memory takes.
+const CALLS_MIN: usize = 2_000;
 /// Part of the memory that requests may have while they are uploaded.
 const UPLOADS_PART: usize = 4;
 /// Part of the memory that rows may have that were read and not taken.
@@ -54,21 +58,28 @@ pub struct Limits {
     pub connection: ConnectionLimits,
     /// Requests in flight on one connection; further ones wait at the client.
     pub streams_per_connection_max: u32,
-    /// Bytes of all requests that are being uploaded. One alone may be as large as its method allows.
+    /// Calls in flight in all, and of one identity.
+    pub calls_max: usize,
+    pub calls_per_identity_max: usize,
+    /// Bytes of all requests that are being uploaded, of which an identity may have half. One alone may be
+    /// as large as its method allows.
     pub upload_bytes_max: usize,
-    /// Bytes of all rows that were read and that clients have not taken. One large row alone may have
-    /// more, and each read has a few small batches.
+    /// Bytes of all rows that were read and that clients have not taken, of which an identity may have
+    /// half. One large row alone may have more, and each read has a few small batches.
     pub answer_bytes_max: usize,
 }
 
 impl Limits {
     /// Bounds that suit a memory budget.
     pub fn within(memory_bytes: usize) -> Self {
+        let calls_max = (memory_bytes / CALL_BYTES).max(CALLS_MIN);
         Self {
             connections_max: 10_000,
             connections_per_address_max: 5_000,
             connection: ConnectionLimits::default(),
             streams_per_connection_max: 1_000,
+            calls_max,
+            calls_per_identity_max: calls_max.div_ceil(2),
             upload_bytes_max: memory_bytes / UPLOADS_PART,
             answer_bytes_max: memory_bytes / ANSWERS_PART,
         }
@@ -79,18 +90,17 @@ impl Limits {
 /// are not served are answered with `Unimplemented` and a message that names them. A call ends with
 /// `DeadlineExceeded` at the deadline that its client gave it. Everybody may call everything.
 pub fn routes<S: Store>(store: Arc<S>, limits: &Limits) -> Routes {
-    routes_for(store, KnownNames::All, Callers::Anybody, limits)
+    routes_for(store, KnownNames::All, Callers::Anybody, &Bounds::new(limits))
 }
 
-/// As [`routes`], for requests that use `known` names of instances and app profiles, from `callers`.
+/// As [`routes`], for requests that use `known` names of instances and app profiles, from `callers`,
+/// within `bounds`.
 pub fn routes_for<S: Store>(
     store: Arc<S>,
     known: KnownNames,
     callers: Callers,
-    limits: &Limits,
+    bounds: &Bounds,
 ) -> Routes {
-    let uploads = Uploads::new(limits.upload_bytes_max);
-    let answers = Answers::new(limits.answer_bytes_max);
     let operations = Operations::new(store.clone());
     let directory = Arc::new(Directory::new(store.clone(), known));
     let data = Authorized::new(DataService::new(store, directory.clone()), callers);
@@ -100,14 +110,11 @@ pub fn routes_for<S: Store>(
     let instances = InstanceAdminService::new(directory, operations.clone());
     let instances = Authorized::new(instances, callers);
     let instances = BigtableInstanceAdminServer::new(instances);
-    Routes::new(Explained(Bounded::new(InTime(data), &uploads, &answers)))
-        .add_service(Explained(Bounded::new(InTime(tables), &uploads, &answers)))
-        .add_service(Explained(Bounded::new(InTime(instances), &uploads, &answers)))
-        .add_service(Explained(Bounded::new(
-            InTime(OperationsServer::new(Authorized::new(operations, callers))),
-            &uploads,
-            &answers,
-        )))
+    let operations = OperationsServer::new(Authorized::new(operations, callers));
+    Routes::new(Explained(Bounded::new(InTime(data), bounds)))
+        .add_service(Explained(Bounded::new(InTime(tables), bounds)))
+        .add_service(Explained(Bounded::new(InTime(instances), bounds)))
+        .add_service(Explained(Bounded::new(InTime(operations), bounds)))
 }
 
 /// A server with the connection settings that suit [`routes`].

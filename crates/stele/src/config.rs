@@ -139,6 +139,17 @@ pub(crate) struct Settings {
           help_heading = LIMITS)]
     pub(crate) connections_per_address_max: Option<usize>,
 
+    /// Calls in flight of all Bigtable clients, 1 to 10000000. Further ones are refused with
+    /// RESOURCE_EXHAUSTED and a delay. [default: one for each 16KiB of memory-bytes-max,
+    /// at least 2000]
+    #[arg(long, env = "STELE_CALLS_MAX", value_name = "COUNT", help_heading = LIMITS)]
+    pub(crate) calls_max: Option<usize>,
+
+    /// Calls in flight of one identity, on a server that knows its callers, 1 to 10000000. Of uploads and
+    /// of answers an identity has half of the room of all. [default: half of calls-max]
+    #[arg(long, env = "STELE_CALLS_PER_IDENTITY_MAX", value_name = "COUNT", help_heading = LIMITS)]
+    pub(crate) calls_per_identity_max: Option<usize>,
+
     /// Calls in flight on one connection, 1 to 100000. Further ones wait at the client.
     /// [default: 1000]
     #[arg(long, env = "STELE_STREAMS_PER_CONNECTION_MAX", value_name = "COUNT",
@@ -368,6 +379,8 @@ impl Settings {
             drain_seconds,
             connections_max,
             connections_per_address_max,
+            calls_max,
+            calls_per_identity_max,
             streams_per_connection_max,
             connection_idle_seconds,
             connection_age_seconds,

@@ -12,7 +12,7 @@ use tonic::Code;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 
-/// The instance under attack.
+/// The instance whose tables are attacked.
 pub(super) const INSTANCE: &str = "projects/hostile/instances/hostile";
 /// Table of small rows of one cell.
 pub(super) const NARROW: &str = "projects/hostile/instances/hostile/tables/narrow";

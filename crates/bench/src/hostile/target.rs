@@ -42,7 +42,7 @@ struct Own {
 }
 
 impl Own {
-    /// Starts the server again, with identities or without; returns those that it knows.
+    /// Starts the server again, with identities or without; returns the ones it knows.
     async fn restart(&mut self, with_identities: bool) -> Result<Option<Credentials>, AnyError> {
         let (dir, mut flags) = (self.dir.path().join(IDENTITIES_DIR), self.flags.clone());
         if with_identities && self.credentials.is_none() {

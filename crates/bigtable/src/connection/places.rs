@@ -41,6 +41,16 @@ pub enum NoPlace {
     ForAddress(usize),
 }
 
+impl NoPlace {
+    /// Returns the name of the reason in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::InAll(_) => "in_all",
+            Self::ForAddress(_) => "for_address",
+        }
+    }
+}
+
 impl fmt::Display for NoPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

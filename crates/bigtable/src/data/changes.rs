@@ -1,5 +1,5 @@
 //! Change streams as messages: requests to the table layer's values, and changes of rows in pieces of
-//! about a mebibyte.
+//! about a mebibyte. Changes that wait for their client are counted with the other answers.
 //!
 //! Clients put a change together again by these rules:
 //! 1. The first message of a change has its row, commit time and cluster; later ones have the type
@@ -18,13 +18,20 @@ use crate::api::data::read_change_stream_response::{
 use crate::api::data::row_range::{EndKey, StartKey};
 use crate::api::data::value::Kind;
 use crate::api::timestamp;
+use crate::call::bounds::answers::{Answer, Reserved};
+use crate::call::status;
 use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use prost::Message;
+use std::sync::Arc;
 use std::time::Duration;
 use table::mutate::WriteTime;
 use table::{
-    AddInput, ChangeRecord, ChangesFrom, Error, ReadChanges, Result, RowChange, RowMutation,
-    RowRange, TimestampRange,
+    AddInput, ChangeRecord, ChangeStream, ChangesFrom, Error, ReadChanges, Result, RowChange,
+    RowMutation, RowRange, TimestampRange,
 };
+use tonic::Status;
 
 /// Bytes of mutations in a message, about, and of a piece of a value.
 const MESSAGE_BYTES: usize = 1 << 20;
@@ -154,6 +161,82 @@ impl ChangeWriter {
             last.estimated_low_watermark = Some(timestamp(commit_micros));
         }
         messages
+    }
+}
+
+type Item = std::result::Result<data::ReadChangeStreamResponse, Status>;
+
+/// The messages of one change stream, each made when it is wanted, and the one that ends it.
+pub(crate) struct ChangeMessages {
+    records: ChangeStream,
+    writer: ChangeWriter,
+    /// Messages to send before more changes are read.
+    ready: std::vec::IntoIter<data::ReadChangeStreamResponse>,
+    /// Counts the bytes of `ready`, until all of them are sent.
+    answer: Option<Arc<Answer>>,
+    reserved: Option<Reserved>,
+    /// True after an error, or after the message that ends the stream.
+    ended: bool,
+}
+
+impl ChangeMessages {
+    /// The messages of `records` to the client of `answer`.
+    pub(crate) fn new(
+        records: ChangeStream,
+        writer: ChangeWriter,
+        answer: Option<Arc<Answer>>,
+    ) -> Self {
+        let ready = Vec::new().into_iter();
+        Self { records, writer, ready, answer, reserved: None, ended: false }
+    }
+
+    /// Returns the messages as a stream. Dropping it ends the read.
+    pub(crate) fn boxed(self) -> BoxStream<'static, Item> {
+        let messages = stream::unfold(self, |mut messages| async move {
+            let message = messages.next().await?;
+            Some((message, messages))
+        });
+        messages.boxed()
+    }
+
+    async fn next(&mut self) -> Option<Item> {
+        loop {
+            if let Some(message) = self.ready.next() {
+                return Some(Ok(message));
+            }
+            self.reserved = None;
+            if self.ended {
+                return None;
+            }
+            let records = self.records.next().await;
+            let prepared =
+                records.map(|records| self.prepare(records.map_err(status::from_error)?));
+            match prepared {
+                Some(Ok(())) => {}
+                Some(Err(status)) => {
+                    self.ended = true;
+                    return Some(Err(status));
+                }
+                None => {
+                    self.ended = true;
+                    return Some(Ok(ChangeWriter::end()));
+                }
+            }
+        }
+    }
+
+    /// Makes the messages of `records`. Refuses them if they are large and there is no room.
+    fn prepare(&mut self, records: Vec<ChangeRecord>) -> std::result::Result<(), Status> {
+        let messages = records.into_iter().flat_map(|record| self.writer.messages(record));
+        let messages: Vec<_> = messages.collect();
+        if let Some(answer) = &self.answer {
+            self.reserved = answer.reserve(messages.iter().map(Message::encoded_len).sum());
+            if let Some(refusal) = answer.refusal() {
+                return Err(refusal);
+            }
+        }
+        self.ready = messages.into_iter();
+        Ok(())
     }
 }
 
@@ -300,6 +383,8 @@ fn time_range(range: TimestampRange) -> data::TimestampRange {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::bounds::Bounds;
+    use crate::server::Limits;
     use table::Timestamp;
 
     fn set(len: usize, fill: u8) -> RowMutation {
@@ -359,6 +444,31 @@ mod tests {
         }
         assert!(open.is_none());
         values
+    }
+
+    #[tokio::test]
+    async fn changes_that_wait_are_counted_and_large_ones_need_room() {
+        let bounds = Bounds::new(&Limits { answer_bytes_max: 1 << 20, ..Limits::within(0) });
+        let messages = || {
+            let records = [set(3 * MESSAGE_BYTES, 7), set(10_000, 8)]
+                .map(|mutation| Ok(vec![ChangeRecord::Row(change(vec![mutation]))]));
+            let writer = ChangeWriter { rows: RowRange::ALL, cluster: "c".to_owned() };
+            let records = stream::iter(records).boxed();
+            ChangeMessages::new(records, writer, Some(bounds.answer_for(None)))
+        };
+        let mut slow = messages();
+        assert!(slow.next().await.unwrap().is_ok());
+        assert!(bounds.holdings().answer_bytes > 3 * MESSAGE_BYTES);
+        let mut other = messages();
+        let refused = other.next().await.unwrap().unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+        assert!(other.next().await.is_none(), "no message says that the stream ended well");
+        let mut small = 0;
+        while let Some(message) = slow.next().await {
+            let large = message.unwrap().encoded_len() > MESSAGE_BYTES / 2;
+            small += usize::from(!large && bounds.holdings().answer_bytes > 10_000);
+        }
+        assert_eq!((small, bounds.holdings().answer_bytes), (1, 0));
     }
 
     #[test]

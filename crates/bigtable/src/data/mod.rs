@@ -23,7 +23,7 @@ use crate::api::data::{
     SampleRowKeysResponse, request_stats,
 };
 use crate::api::server::bigtable_server;
-use crate::call::answers::Answer;
+use crate::call::bounds::answers::Answer;
 use crate::call::features::Features;
 use crate::call::status;
 use crate::names;
@@ -31,18 +31,18 @@ use crate::query::{Queries, ResultStream};
 use crate::wire::ReadRowsMessage;
 use crate::wire::mutations::{CheckAndMutateRowRequest, MutateRowRequest, MutateRowsRequest};
 use bytes::Bytes;
-use changes::ChangeWriter;
+use changes::{ChangeMessages, ChangeWriter};
 use chunks::{ChunkWriter, LargeRows};
+use futures::Stream;
 use futures::stream::{self, BoxStream};
-use futures::{Stream, StreamExt};
 use prost::Message;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 use table::{
-    ChangeStream, CheckAndMutate, Error, ReadStats, RowBatch, RowFilter, RowMutation, RowStream,
-    Store, Subset, TableName,
+    CheckAndMutate, Error, ReadStats, RowBatch, RowFilter, RowMutation, RowStream, Store, Subset,
+    TableName,
 };
 use tonic::{Request, Response, Status};
 
@@ -315,6 +315,7 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         &self,
         request: Request<ReadChangeStreamRequest>,
     ) -> Result<Response<Self::ReadChangeStreamStream>, Status> {
+        let answer = request.extensions().get::<Arc<Answer>>().cloned();
         let request = request.into_inner();
         let table = self.whole_table(&request.table_name, &request.app_profile_id)?;
         let read = changes::read_changes(request).map_err(status::from_error)?;
@@ -325,7 +326,7 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
             None => Vec::new(),
         };
         let writer = ChangeWriter { rows, cluster: cluster.into_iter().next().unwrap_or_default() };
-        Ok(Response::new(change_messages(records, writer)))
+        Ok(Response::new(ChangeMessages::new(records, writer, answer).boxed()))
     }
 
     async fn ping_and_warm(
@@ -350,9 +351,10 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         &self,
         request: Request<ExecuteQueryRequest>,
     ) -> Result<Response<ResultStream>, Status> {
+        let answer = request.extensions().get::<Arc<Answer>>().cloned();
         let request = request.into_inner();
         self.admit_to_instance("instance_name", &request.instance_name, &request.app_profile_id)?;
-        self.queries.execute(request).await.map(Response::new)
+        self.queries.execute(request, answer).await.map(Response::new)
     }
 }
 
@@ -375,30 +377,6 @@ fn check_and_mutate(request: CheckAndMutateRowRequest) -> table::Result<CheckAnd
         on_true: convert::mutations("true_mutations", request.true_mutations)?,
         on_false: convert::mutations("false_mutations", request.false_mutations)?,
     })
-}
-
-/// Returns the messages of a change stream, each made when it is wanted, and the one that ends it.
-fn change_messages(
-    records: ChangeStream,
-    writer: ChangeWriter,
-) -> BoxStream<'static, Result<ReadChangeStreamResponse, Status>> {
-    let end = stream::once(async { Ok(None) });
-    let records = records.map(|records| records.map(Some)).chain(end);
-    // After an error no message says that the stream has come to its end.
-    let until_error = records.scan(false, |failed, records| {
-        let was_failed = std::mem::replace(failed, *failed || records.is_err());
-        std::future::ready((!was_failed).then_some(records))
-    });
-    let messages = until_error.flat_map(move |records| match records {
-        Ok(Some(records)) => {
-            let messages: Vec<_> =
-                records.into_iter().flat_map(|record| writer.messages(record)).map(Ok).collect();
-            stream::iter(messages)
-        }
-        Ok(None) => stream::iter(vec![Ok(ChangeWriter::end())]),
-        Err(error) => stream::iter(vec![Err(status::from_error(error))]),
-    });
-    messages.boxed()
 }
 
 /// The messages of one read. Dropping it ends the read.

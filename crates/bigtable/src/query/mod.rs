@@ -27,6 +27,8 @@ use crate::api::data::{
     PrepareQueryResponse, ProtoSchema, ResultSetMetadata, Type, Value as WireValue,
     prepare_query_request, result_set_metadata,
 };
+use crate::call::bounds::answers::Answer;
+use crate::call::bounds::meter::Meter;
 use crate::call::status::from_error;
 use crate::names;
 use base::checksum::Xxh3;
@@ -111,10 +113,12 @@ impl<S: Store> Queries<S> {
         })
     }
 
-    /// Executes a query, from its beginning or from the place that a token tells.
+    /// Executes a query, from its beginning or from the place that a token tells. Its rows count as parts
+    /// of `answer`.
     pub(crate) async fn execute(
         &self,
         request: ExecuteQueryRequest,
+        answer: Option<Arc<Answer>>,
     ) -> Result<ResultStream, Status> {
         let resumes = !request.resume_token.is_empty();
         let names_query = request.prepared_query.is_empty();
@@ -133,7 +137,7 @@ impl<S: Store> Queries<S> {
         };
         let plan = Plan::new(&analyzed.query, &analyzed.scope, &parameters);
         let plan = Arc::new(plan.map_err(status::of_refusal)?);
-        let mut results = self.results(&analyzed, &plan, progress).await?;
+        let mut results = self.results(&analyzed, &plan, progress, answer).await?;
         if names_query && !resumes {
             let response = Some(Response::Metadata(metadata(&analyzed.query)));
             results.ready.push_front(ExecuteQueryResponse { response });
@@ -149,17 +153,18 @@ impl<S: Store> Queries<S> {
         analyzed: &Analyzed,
         plan: &Arc<Plan>,
         progress: Progress,
+        answer: Option<Arc<Answer>>,
     ) -> Result<Results, Status> {
         let Some(table) = &analyzed.table else { return constants(plan, progress) };
         let read = if progress.ended { None } else { plan.read(&progress) };
         let rows = match read {
             None => None,
             Some(read) => {
-                let output = ResultRows::new(Arc::clone(plan), progress.matched);
+                let output = ResultRows::new(Arc::clone(plan), progress.matched, answer.clone());
                 Some(self.store.read_rows(table, read, output).await.map_err(from_error)?)
             }
         };
-        Ok(Results::new(rows, progress, plan.last))
+        Ok(Results::new(rows, progress, plan.last).counted(answer))
     }
 
     /// Opens the prepared query of a request, and analyzes it again.
@@ -342,7 +347,8 @@ fn constants(plan: &Plan, progress: Progress) -> Result<Results, Status> {
     let wanted = plan.last > 0 && plan.offset == 0;
     if wanted && !progress.ended && progress.matched == 0 {
         let mut rows = BytesMut::new();
-        rows::encode(plan, &Row::default(), &mut rows).map_err(status::of_refusal)?;
+        let mut meter = Meter::default();
+        rows::encode(plan, &Row::default(), &mut rows, &mut meter).map_err(status::of_refusal)?;
         results.add(Batch { rows: rows.freeze(), passed: None, matched: 1, failed: None });
     }
     Ok(results)
@@ -392,15 +398,15 @@ mod tests {
             prepared_query: prepared.prepared_query,
             ..Default::default()
         };
-        let results = at(4_599).execute(execute.clone()).await.unwrap();
+        let results = at(4_599).execute(execute.clone(), None).await.unwrap();
         let mut messages: Vec<ExecuteQueryResponse> = results.try_collect().await.unwrap();
         let Some(Response::Results(first)) = messages.remove(0).response else {
             panic!("the first message has rows")
         };
-        let status = at(4_600).execute(execute.clone()).await.err().unwrap();
+        let status = at(4_600).execute(execute.clone(), None).await.err().unwrap();
         assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
         assert!(status.message().contains("its time is over"), "{status}");
         let resumed = ExecuteQueryRequest { resume_token: first.resume_token, ..execute };
-        assert!(at(4_600).execute(resumed).await.is_ok());
+        assert!(at(4_600).execute(resumed, None).await.is_ok());
     }
 }

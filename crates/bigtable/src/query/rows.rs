@@ -5,12 +5,15 @@
 //! 1. A batch holds whole rows of the result only, and tells the key up to which it has them all.
 //! 2. At most one row is held besides the batch, of at most [`ROW_BYTES_MAX`]. Cells that no column
 //!    of the result and no condition names are not held.
-//! 3. A batch has at most [`BATCH_BYTES_MAX`], however often the result repeats a cell.
+//! 3. A large row and the batch with it need room among the answers ([`Meter`]). Without it the read ends.
+//! 4. A batch has at most [`BATCH_BYTES_MAX`], however often the result repeats a cell.
 
 use super::plan::Plan;
 use super::sql::expr::Row;
 use super::sql::types::{SqlType, Value};
 use super::sql::{Refusal, Result};
+use crate::call::bounds::answers::Answer;
+use crate::call::bounds::meter::Meter;
 use bytes::{Bytes, BytesMut};
 use prost::Message;
 use std::sync::Arc;
@@ -37,6 +40,8 @@ pub(super) struct ResultRows {
     passed: Option<Bytes>,
     matched: u64,
     failed: Option<Refusal>,
+    /// Counts the row and the encoded ones.
+    meter: Meter,
 }
 
 /// Some rows of the result.
@@ -53,8 +58,8 @@ pub(super) struct Batch {
 }
 
 impl ResultRows {
-    /// The rows of `plan` after the first `matched`.
-    pub(super) fn new(plan: Arc<Plan>, matched: u64) -> Self {
+    /// The rows of `plan` after the first `matched`, as parts of `answer`.
+    pub(super) fn new(plan: Arc<Plan>, matched: u64, answer: Option<Arc<Answer>>) -> Self {
         Self {
             row: Row { slots: plan.empty.clone(), ..Row::default() },
             plan,
@@ -63,12 +68,13 @@ impl ResultRows {
             passed: None,
             matched,
             failed: None,
+            meter: Meter::of(answer),
         }
     }
 
     /// Returns whether no more rows are wanted.
     fn is_done(&self) -> bool {
-        self.failed.is_some() || self.matched >= self.plan.last
+        self.failed.is_some() || self.meter.is_refused() || self.matched >= self.plan.last
     }
 
     /// Appends the row if it is one of the result.
@@ -82,7 +88,7 @@ impl ResultRows {
         if self.matched <= self.plan.offset {
             return Ok(());
         }
-        encode(&self.plan, &self.row, &mut self.encoded)
+        encode(&self.plan, &self.row, &mut self.encoded, &mut self.meter)
     }
 }
 
@@ -102,21 +108,24 @@ fn decode(of: &SqlType, bytes: &[u8]) -> Value {
     value.unwrap_or(Value::Null)
 }
 
-/// Appends the columns of a row to `out`, or nothing.
-pub(super) fn encode(plan: &Plan, row: &Row, out: &mut BytesMut) -> Result<()> {
+/// Appends the columns of a row to `out`, or nothing if one is wrong or `meter` finds no room.
+pub(super) fn encode(plan: &Plan, row: &Row, out: &mut BytesMut, meter: &mut Meter) -> Result<()> {
     let start = out.len();
     let mut columns = plan.columns.iter();
     let encoded = columns.try_for_each(|column| {
         let value = column.eval(row)?.to_wire();
-        if out.len().saturating_add(value.encoded_len()) > BATCH_BYTES_MAX {
+        let len = out.len().saturating_add(value.encoded_len());
+        if len > BATCH_BYTES_MAX {
             let max = BATCH_BYTES_MAX >> 20;
             let text = format!("the columns of the result have more than {max} MiB of a few rows");
             return Err(Refusal::Value(text));
         }
-        prost::encoding::message::encode(VALUES, &value, out);
+        if meter.grow_to(len) {
+            prost::encoding::message::encode(VALUES, &value, out);
+        }
         Ok(())
     });
-    if encoded.is_err() {
+    if encoded.is_err() || meter.is_refused() {
         out.truncate(start);
     }
     encoded
@@ -143,6 +152,10 @@ impl RowOutput for ResultRows {
             let max = ROW_BYTES_MAX >> 20;
             let text = format!("the columns of the query have more than {max} MiB in one row");
             self.failed = Some(Refusal::Value(text));
+            self.row.slots.clone_from(&self.plan.empty);
+            return;
+        }
+        if !self.meter.grow_to(self.encoded.len() + self.row_bytes) {
             self.row.slots.clone_from(&self.plan.empty);
             return;
         }
@@ -183,10 +196,14 @@ impl RowOutput for ResultRows {
 
     fn take(&mut self) -> Batch {
         Batch {
-            rows: self.encoded.split().freeze(),
+            rows: self.meter.made(self.encoded.split().freeze()),
             passed: self.passed.take(),
             matched: self.matched,
             failed: self.failed.clone(),
         }
+    }
+
+    fn batch_bytes_max(&self) -> usize {
+        self.meter.batch_bytes(usize::MAX)
     }
 }

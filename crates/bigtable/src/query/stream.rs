@@ -15,10 +15,12 @@ use super::tokens::Progress;
 use crate::api::data::execute_query_response::Response;
 use crate::api::data::partial_result_set::PartialRows;
 use crate::api::data::{ExecuteQueryResponse, PartialResultSet, ProtoRowsBatch};
+use crate::call::bounds::answers::Answer;
 use crate::call::status::from_error;
 use base::checksum::crc32c;
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use table::RowStream;
 use tonic::Status;
 
@@ -39,6 +41,8 @@ pub(super) struct Results {
     /// True after the last message.
     closed: bool,
     failed: Option<Refusal>,
+    /// Tells that there was no room for a row.
+    answer: Option<Arc<Answer>>,
 }
 
 impl Results {
@@ -52,7 +56,13 @@ impl Results {
             first: true,
             closed: false,
             failed: None,
+            answer: None,
         }
+    }
+
+    /// The same results, whose rows count as parts of `answer`.
+    pub(super) fn counted(self, answer: Option<Arc<Answer>>) -> Self {
+        Self { answer, ..self }
     }
 
     /// Returns the next message; `None` at the end.
@@ -72,6 +82,10 @@ impl Results {
                 Some(rows) if self.progress.matched < self.last => rows.next_batch().await,
                 _ => None,
             };
+            if let Some(refusal) = self.answer.as_ref().and_then(|answer| answer.refusal()) {
+                self.close();
+                return Some(Err(refusal));
+            }
             match batch {
                 Some(Ok(batch)) => self.add(batch.rows),
                 Some(Err(error)) => {

@@ -1,9 +1,13 @@
 //! Clients that would make the server hold too much, by HTTP/2 and nothing else.
 
 use crate::harness::{
-    TABLE, connect_to, create_table, entry, limits, raw_call, read_all, serve_within, store,
+    INSTANCE, TABLE, connect_to, create_table, entry, limits, raw_call, read_all, serve_named,
+    serve_within, store,
 };
-use bigtable::Limits;
+use bigtable::{
+    Allowed, Bounds, Caller, CallerHandle, Callers, EndedCall, KnownNames, Limits, Refusal,
+    ResourcePolicy,
+};
 use bytes::Bytes;
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
@@ -12,6 +16,7 @@ use h2::client::{ResponseFuture, SendRequest};
 use h2::{Ping, Reason, SendStream};
 use prost::Message;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use tokio::net::TcpStream;
 use tonic::codegen::http::Request;
 use tonic::transport::Endpoint;
@@ -198,4 +203,166 @@ async fn a_server_without_room_for_answers_sends_small_batches_and_a_large_row_t
     let large = lens.pop().unwrap();
     assert!(large > 3 << 20 && lens.len() > 15, "{lens:?}, {large}");
     assert!(lens.iter().all(|len| *len < 12 << 10), "{lens:?}");
+}
+
+/// A caller who may do everything.
+struct Known(String);
+
+impl Caller for Known {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn allowed(&self, _: &str, _: &str) -> Allowed {
+        Allowed::Everything
+    }
+
+    fn is_permission(&self, _: &str) -> bool {
+        true
+    }
+
+    fn policy(&self, _: &str) -> ResourcePolicy {
+        ResourcePolicy::default()
+    }
+
+    fn note(&self, _: &EndedCall<'_>) {}
+}
+
+/// Header that names the caller.
+const CALLER: &str = "x-caller";
+
+/// A server with an empty table that knows its callers by [`CALLER`], and its bounds.
+async fn server_of_named(limits: Limits) -> (SocketAddr, Bounds, tempfile::TempDir) {
+    let (store, dir) = store();
+    let mut admin = crate::harness::connect(store.clone()).await;
+    let families = [("f", admin::ColumnFamily::default())];
+    admin.tables.create_table(create_table("t", families)).await.unwrap();
+    let bounds = Bounds::new(&limits);
+    let routes = bigtable::routes_for(store, KnownNames::All, Callers::Named, &bounds);
+    let address = serve_named(routes, &limits, |request| {
+        let name = request.metadata().get(CALLER)?.to_str().ok()?.to_owned();
+        Some(CallerHandle(Arc::new(Known(name))))
+    });
+    (address.await, bounds, dir)
+}
+
+/// Begins a write of a row as a caller, with as many bytes of its message.
+fn begin_as(
+    client: &mut SendRequest<Bytes>,
+    caller: &str,
+    bytes: &Bytes,
+) -> (ResponseFuture, SendStream<Bytes>) {
+    let request = Request::post(format!("http://localhost{MUTATE_ROW}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header(CALLER, caller);
+    let (answer, mut upload) = client.send_request(request.body(()).unwrap(), false).unwrap();
+    upload.send_data(bytes.clone(), false).unwrap();
+    (answer, upload)
+}
+
+fn refused(bounds: &Bounds, wanted: Refusal) -> u64 {
+    bounds.refusals().find(|(refusal, _)| *refusal == wanted).unwrap().1
+}
+
+#[tokio::test]
+async fn uploads_of_one_identity_leave_half_of_the_room_to_another() {
+    let limits = Limits { upload_bytes_max: UPLOAD_BYTES_MAX, ..limits() };
+    let (address, bounds, _dir) = server_of_named(limits).await;
+    let (mut mallory, mut ann) = (connect(address).await, connect(address).await);
+    let message = framed(&write_of(45_000));
+    let part = message.slice(..30_000);
+    let (first, _upload) = begin_as(&mut mallory, "mallory", &part);
+    let (second, _upload_too) = begin_as(&mut mallory, "mallory", &part);
+    let (refusal, kept) = tokio::select! {
+        refusal = status(first) => (refusal, &_upload_too),
+        refusal = status(second) => (refusal, &_upload),
+    };
+    assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal:?}");
+    assert!(refusal.message().contains("50000 bytes"), "{refusal:?}");
+    let details = rpc::Status::decode(refusal.details()).unwrap().details;
+    assert!(details[0].type_url.ends_with("google.rpc.RetryInfo"));
+    let (answer, mut upload) = begin_as(&mut ann, "ann", &part);
+    upload.send_data(message.slice(30_000..), true).unwrap();
+    assert_eq!(status(answer).await.code(), Code::Ok, "ann has room");
+    assert_eq!(refused(&bounds, Refusal::UploadsOfIdentity), 1);
+    assert!(bounds.holdings().upload_bytes > 0, "{:?}", kept.stream_id());
+}
+
+#[tokio::test]
+async fn calls_of_one_identity_are_bounded_and_counted() {
+    let limits = Limits { calls_max: 4, calls_per_identity_max: 2, ..limits() };
+    let (address, bounds, _dir) = server_of_named(limits).await;
+    let (mut mallory, mut ann) = (connect(address).await, connect(address).await);
+    let part = framed(&write_of(45_000)).slice(..10);
+    let held = [0; 2].map(|_| begin_as(&mut mallory, "mallory", &part));
+    while bounds.holdings().calls < 2 {
+        tokio::task::yield_now().await;
+    }
+    let (answer, _upload) = begin_as(&mut mallory, "mallory", &part);
+    let refusal = status(answer).await;
+    assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal:?}");
+    assert!(refusal.message().contains("2 calls"), "{refusal:?}");
+    assert_eq!(refused(&bounds, Refusal::CallsOfIdentity), 1);
+    let write = framed(&write_of(10));
+    let (answer, mut upload) = begin_as(&mut ann, "ann", &write);
+    upload.send_data(Bytes::new(), true).unwrap();
+    assert_eq!(status(answer).await.code(), Code::Ok);
+    drop(held);
+    drop(mallory);
+    while bounds.holdings().calls > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn results_of_queries_are_counted_as_rows_are() {
+    let (store, _dir) = store();
+    let bounds = Bounds::new(&Limits { answer_bytes_max: 0, ..limits() });
+    let known = KnownNames::All;
+    let routes = bigtable::routes_for(store, known, Callers::Anybody, &bounds);
+    let mut clients = connect_to(routes).await;
+    let families = [("f", admin::ColumnFamily::default())];
+    clients.tables.create_table(create_table("t", families)).await.unwrap();
+    let cell = |len| vec![crate::harness::set("f:q", 1_000, &vec![b'v'; len])];
+    let entries = (0..200).map(|row| entry(&format!("row-{row}"), cell(1_000))).collect();
+    clients.write_rows(entries).await.unwrap();
+    let query = |text: &str| data::ExecuteQueryRequest {
+        instance_name: INSTANCE.into(),
+        #[expect(deprecated, reason = "a query without its preparation")]
+        query: text.into(),
+        #[expect(deprecated, reason = "a query without its preparation")]
+        data_format: Some(data::execute_query_request::DataFormat::ProtoFormat(
+            data::ProtoFormat {},
+        )),
+        ..Default::default()
+    };
+    let read = |clients: &crate::harness::Clients, text: &str| {
+        let (mut data, request) = (clients.data.clone(), query(text));
+        async move {
+            let mut stream = data.execute_query(request).await?.into_inner();
+            let mut lens = Vec::new();
+            while let Some(message) = stream.message().await? {
+                lens.push(message.encoded_len());
+            }
+            Ok::<_, Status>(lens)
+        }
+    };
+    let lens = read(&clients, "SELECT f['q'] FROM t").await.unwrap();
+    assert!(lens.len() > 15 && lens.iter().all(|len| *len < 12 << 10), "{lens:?}");
+    clients.write("s-large", cell(3 << 20)).await;
+    let large = read(&clients, "SELECT f['q'] FROM t WHERE _key = 's-large'").await.unwrap();
+    assert!(large.iter().sum::<usize>() > 3 << 20, "it is alone");
+    // A client that takes nothing of a large row leaves no room for another one.
+    let slow = clients.data.read_rows(read_all()).await.unwrap();
+    while bounds.holdings().answer_bytes < 3 << 20 {
+        tokio::task::yield_now().await;
+    }
+    let refusal = read(&clients, "SELECT f['q'] FROM t WHERE _key = 's-large'").await.unwrap_err();
+    assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal:?}");
+    assert_eq!(refused(&bounds, Refusal::Answers), 1);
+    drop(slow);
+    while bounds.holdings().answer_bytes > 0 {
+        tokio::task::yield_now().await;
+    }
 }

@@ -62,19 +62,29 @@ async fn serve_routes(routes: Routes, limits: &Limits) -> SocketAddr {
 
 /// Serves `store` to a caller that the server names, or to an unknown one; clients of it.
 pub(crate) async fn connect_as<S: Store>(store: Arc<S>, caller: Option<CallerHandle>) -> Clients {
+    let (known, limits) = (bigtable::KnownNames::All, limits());
+    let bounds = bigtable::Bounds::new(&limits);
+    let routes = bigtable::routes_for(store, known, bigtable::Callers::Named, &bounds);
+    clients_of(serve_named(routes, &limits, move |_| caller.clone()).await).await
+}
+
+/// Serves `routes` to callers whom `name` finds out, until the test's runtime ends; its address.
+pub(crate) async fn serve_named(
+    routes: Routes,
+    limits: &Limits,
+    name: impl Fn(&tonic::Request<()>) -> Option<CallerHandle> + Clone + Send + Sync + 'static,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (known, limits) = (bigtable::KnownNames::All, limits());
-    let routes = bigtable::routes_for(store, known, bigtable::Callers::Named, &limits);
     let name = InterceptorLayer::new(move |mut request: tonic::Request<()>| {
-        if let Some(caller) = &caller {
-            request.extensions_mut().insert(caller.clone());
+        if let Some(caller) = name(&request) {
+            request.extensions_mut().insert(caller);
         }
         Ok(request)
     });
-    let server = bigtable::server(&limits).layer(name).add_routes(routes);
-    tokio::spawn(server.serve_with_incoming(bigtable::incoming(listener, &limits)));
-    clients_of(address).await
+    let server = bigtable::server(limits).layer(name).add_routes(routes);
+    tokio::spawn(server.serve_with_incoming(bigtable::incoming(listener, limits)));
+    address
 }
 
 /// Calls the method at `path` with the bytes of a message, by HTTP/2 and nothing else; returns how it

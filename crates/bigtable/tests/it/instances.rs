@@ -18,7 +18,12 @@ const MADE: &str = "projects/p/instances/made-here";
 
 async fn serve(dir: &Path, known: KnownNames) -> (Engine, Clients) {
     let (engine, store) = open(dir);
-    let routes = bigtable::routes_for(store, known, bigtable::Callers::Anybody, &limits());
+    let routes = bigtable::routes_for(
+        store,
+        known,
+        bigtable::Callers::Anybody,
+        &bigtable::Bounds::new(&limits()),
+    );
     (engine, connect_to(routes).await)
 }
 

@@ -318,8 +318,12 @@ fn views_are_there_after_a_restart() {
     let served = |act: &mut dyn FnMut(&tokio::runtime::Runtime, &mut Clients)| {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let (engine, store) = open(dir.path());
-        let routes =
-            bigtable::routes_for(store, KnownNames::All, bigtable::Callers::Anybody, &limits());
+        let routes = bigtable::routes_for(
+            store,
+            KnownNames::All,
+            bigtable::Callers::Anybody,
+            &bigtable::Bounds::new(&limits()),
+        );
         act(&runtime, &mut runtime.block_on(connect_to(routes)));
         engine.close().unwrap();
     };

@@ -5,6 +5,7 @@ use bigtable::Limits;
 use std::time::Duration;
 
 const CONNECTIONS: std::ops::RangeInclusive<usize> = 1..=1_000_000;
+const CALLS: std::ops::RangeInclusive<usize> = 1..=10_000_000;
 const WEEK_SECONDS: u64 = 7 * 24 * 3_600;
 
 /// Fills in defaults, for a server with a budget of `memory_bytes`, and checks every range.
@@ -18,6 +19,15 @@ pub(super) fn resolve(settings: &Settings, memory_bytes: usize) -> Result<Limits
     if let Some(max) = settings.connections_per_address_max {
         in_range("connections_per_address_max", max, CONNECTIONS)?;
         limits.connections_per_address_max = max;
+    }
+    if let Some(max) = settings.calls_max {
+        in_range("calls_max", max, CALLS)?;
+        limits.calls_max = max;
+        limits.calls_per_identity_max = max.div_ceil(2);
+    }
+    if let Some(max) = settings.calls_per_identity_max {
+        in_range("calls_per_identity_max", max, CALLS)?;
+        limits.calls_per_identity_max = max;
     }
     if let Some(max) = settings.streams_per_connection_max {
         in_range("streams_per_connection_max", max, 1..=100_000)?;

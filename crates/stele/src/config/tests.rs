@@ -57,6 +57,8 @@ fn documented_defaults_are_the_real_ones() {
         ("drain_seconds", config.drain.as_secs().to_string()),
         ("connections_max", config.limits.connections_max.to_string()),
         ("connections_per_address_max", "half of connections-max".into()),
+        ("calls_max", "one for each 16KiB of memory-bytes-max, at least 2000".into()),
+        ("calls_per_identity_max", "half of calls-max".into()),
         ("streams_per_connection_max", config.limits.streams_per_connection_max.to_string()),
         ("connection_idle_seconds", config.limits.connection.idle.as_secs().to_string()),
         ("connection_age_seconds", "0".into()),
@@ -80,6 +82,8 @@ fn documented_defaults_are_the_real_ones() {
     ];
     let (all, of_one) = (config.limits.connections_max, config.limits.connections_per_address_max);
     assert_eq!((all / 2, config.limits.connection.age), (of_one, None));
+    let (all, of_one) = (config.limits.calls_max, config.limits.calls_per_identity_max);
+    assert_eq!((all, of_one), (config.engine.memory_bytes_max >> 14, all / 2));
     assert_eq!(config.engine.durability, Durability::Sync);
     assert_eq!((config.engine.cache_bytes_max, config.engine.open_files_max), (None, None));
     assert_eq!(config.engine.subcompactions_max, None);
@@ -173,6 +177,8 @@ fn values_out_of_range_are_refused_with_the_range() {
         ("drain_seconds", "3601", "0 to 3600"),
         ("connections_max", "0", "1 to 1000000"),
         ("connections_per_address_max", "0", "1 to 1000000"),
+        ("calls_max", "0", "1 to 10000000"),
+        ("calls_per_identity_max", "10000001", "1 to 10000000"),
         ("streams_per_connection_max", "100001", "1 to 100000"),
         ("connection_idle_seconds", "0", "1 to 604800"),
         ("connection_age_seconds", "604801", "0 to 604800"),
@@ -209,5 +215,8 @@ fn limits_of_clients_follow_from_what_is_set() {
     assert_eq!(set.connection.age, Some(Duration::from_secs(60)));
     assert_eq!(set.upload_bytes_max, 16 << 20, "a quarter of the budget");
     assert_eq!(limits("connections_per_address_max = 3").connections_max, 10_000);
+    let set = limits("calls_max = 7");
+    assert_eq!((set.calls_max, set.calls_per_identity_max), (7, 4));
+    assert_eq!(limits("calls_per_identity_max = 3").calls_max, 512 << 6);
     assert_eq!(limits("connection_age_seconds = 0").connection.age, None);
 }

@@ -17,6 +17,7 @@ use axum::middleware;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::serve::IncomingStream;
+use bigtable::Bounds;
 use engine::HistogramReading;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -113,7 +114,36 @@ fn render(state: &State) -> prometheus::Result<String> {
         family(&mut text, &format!("stele_{name}"), help, "", value);
     }
     engine.histograms.iter().for_each(|histogram| distribution(&mut text, histogram));
+    calls(&mut text, state);
     Ok(text)
+}
+
+/// Adds what calls hold of their bounds, and the calls that were refused.
+fn calls(text: &mut String, state: &State) {
+    let holdings = state.bounds().map(Bounds::holdings).unwrap_or_default();
+    for (name, help, value) in [
+        ("stele_calls_in_flight", "Calls that count towards calls-max.", holdings.calls),
+        (
+            "stele_upload_bytes",
+            "Bytes of requests that are being uploaded, or came in parts and are worked on.",
+            holdings.upload_bytes,
+        ),
+        (
+            "stele_answer_bytes",
+            "Bytes of answers that were read and that clients have not taken.",
+            holdings.answer_bytes,
+        ),
+    ] {
+        family(text, name, help, "", value as u64);
+    }
+    let name = "stele_refused_calls_total";
+    let help = "Calls that were refused, for their callers or for want of room, by reason.";
+    let no_room = state.bounds().into_iter().flat_map(Bounds::refusals);
+    let no_room = no_room.map(|(refusal, count)| (refusal.label(), count));
+    head(text, name, help);
+    for (reason, count) in state.security().refused().counts().into_iter().chain(no_room) {
+        sample(text, name, &format!("{{reason=\"{reason}\"}}"), count);
+    }
 }
 
 /// Adds a histogram of durations, in seconds.
@@ -136,10 +166,20 @@ fn distribution(text: &mut String, histogram: &HistogramReading) {
     line(format_args!("{name}_count {count}\n"));
 }
 
+/// Adds a metric with one sample.
 fn family(text: &mut String, name: &str, help: &str, labels: &str, value: u64) {
+    head(text, name, help);
+    sample(text, name, labels, value);
+}
+
+fn head(text: &mut String, name: &str, help: &str) {
     let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
     let help = help.replace('\\', "\\\\").replace('\n', "\\n");
-    let written =
-        write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{labels} {value}\n");
+    let written = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    debug_assert!(written.is_ok(), "writing to a string cannot fail");
+}
+
+fn sample(text: &mut String, name: &str, labels: &str, value: u64) {
+    let written = writeln!(text, "{name}{labels} {value}");
     debug_assert!(written.is_ok(), "writing to a string cannot fail");
 }

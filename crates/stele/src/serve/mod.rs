@@ -6,7 +6,7 @@
 //!    answers, `/readyz` with 503 until Bigtable clients are served; early clients wait.
 //! 3. A first SIGTERM or SIGINT drains: no new connections, requests in flight finish within
 //!    `drain_seconds`. A second one cuts the waiting short. Then the engine is closed, which syncs
-//!    the log and flushes nothing: the next start replays it.
+//!    the log and flushes nothing: the next start replays it. Last, the audit log is written to its end.
 
 pub(crate) mod admin;
 pub(crate) mod checkpoint;
@@ -24,13 +24,14 @@ use crate::logging;
 use anyhow::{Context, anyhow};
 use base::env::SystemClock;
 use base::rss_monitor::RssMonitor;
-use bigtable::{ConnectionLimits, Guarded, Places};
+use bigtable::{Bounds, ConnectionLimits, Guarded, Places};
 use connections::{Connection, Front, Limits, accept};
 use engine::Engine;
 use observe::Observe;
 use security::Guard;
 use security::authenticate::Authenticate;
 use security::gate::Gate;
+use security::metrics::SecurityMetrics;
 use signals::Signals;
 use state::{Phase, State};
 use std::io::Write;
@@ -71,10 +72,26 @@ pub(crate) fn run(args: &ServeArgs, ignored: &[String]) -> anyhow::Result<ExitCo
 }
 
 async fn serve(config: &Config) -> anyhow::Result<()> {
-    let mut signals = Signals::catch().context("could not install signal handlers")?;
+    let signals = Signals::catch().context("could not install signal handlers")?;
     let hangups = signals::hangups().context("could not install signal handlers")?;
     let state = Arc::new(State::new(config.checkpoint_dir.clone()));
     let guard = Guard::load(&config.security, hangups, state.security())?;
+    let gate = guard.gate.clone();
+    let outcome = serve_guarded(config, signals, state, guard).await;
+    if let Some(gate) = gate {
+        // A disk that takes nothing must not keep the server from stopping.
+        let _ = tokio::time::timeout(LAST_WAIT, gate.flush()).await;
+    }
+    outcome
+}
+
+/// Serves the callers that `guard` lets in until a signal ends it.
+async fn serve_guarded(
+    config: &Config,
+    mut signals: Signals,
+    state: Arc<State>,
+    guard: Guard,
+) -> anyhow::Result<()> {
     let bigtable = listen::bind("bigtable_listen", &config.bigtable_listen, config.reach).await?;
     let http = listen::bind("http_listen", &config.http_listen, config.reach).await?;
     let addresses = Addresses { bigtable: bigtable.local_addr()?, http: http.local_addr()? };
@@ -102,16 +119,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let report = move || reported.note_process_memory(memory().saturating_sub(before));
     let monitor = RssMonitor::start(report).context("cannot start the server's threads")?;
     let (drain, draining) = watch::channel(());
-    let known = match config.strict_instances {
-        true => bigtable::KnownNames::Created,
-        false => bigtable::KnownNames::All,
-    };
-    let callers = match guard.gate {
-        Some(_) => bigtable::Callers::Named,
-        None => bigtable::Callers::Anybody,
-    };
-    let limits = config.limits;
-    let routes = bigtable::routes_for(Arc::clone(&store), known, callers, &limits);
+    let (routes, limits) = (services(config, &store, &guard, &state), config.limits);
     let bigtable = accept(bigtable, Front::Bigtable);
     let mut grpc =
         tokio::spawn(grpc(bigtable, routes, limits, Arc::clone(&state), guard.gate, draining));
@@ -139,6 +147,21 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let _ = tokio::time::timeout(LAST_WAIT, http).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Returns the services over `store`, within the bounds of which the metrics tell.
+fn services(config: &Config, store: &Arc<Local>, guard: &Guard, state: &State) -> Routes {
+    let known = match config.strict_instances {
+        true => bigtable::KnownNames::Created,
+        false => bigtable::KnownNames::All,
+    };
+    let callers = match guard.gate {
+        Some(_) => bigtable::Callers::Named,
+        None => bigtable::Callers::Anybody,
+    };
+    let bounds = Bounds::new(&config.limits);
+    state.set_bounds(bounds.clone());
+    bigtable::routes_for(Arc::clone(store), known, callers, &bounds)
 }
 
 struct Addresses {
@@ -172,8 +195,9 @@ async fn grpc(
     let (health, health_service) = tonic_health::server::health_reporter();
     set_health(&health, ServingStatus::Serving).await;
     let places = Places::new(limits.connections_max, limits.connections_per_address_max);
+    let metrics = state.security().clone();
     let incoming = ReceiverStream::new(connections)
-        .filter_map(move |connection| admit(connection, &places, limits.connection))
+        .filter_map(move |connection| admit(connection, &places, limits.connection, &metrics))
         .map(Ok::<_, std::io::Error>);
     bigtable::server(&limits)
         .layer(Observe::new(state.requests().clone()))
@@ -193,11 +217,13 @@ fn admit(
     connection: Connection,
     places: &Places,
     limits: ConnectionLimits,
+    metrics: &SecurityMetrics,
 ) -> Option<Guarded<Connection>> {
     let address = connection.address().ok()?;
     match places.take(address.ip()) {
         Ok(place) => Some(Guarded::new(connection, limits).holding(place)),
         Err(reason) => {
+            metrics.refused_connection(reason);
             tracing::debug!(%address, %reason, "closed a connection");
             None
         }

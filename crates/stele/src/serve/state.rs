@@ -4,6 +4,7 @@
 use super::observe::Requests;
 use super::security::metrics::SecurityMetrics;
 use base::env::{Clock, SystemClock};
+use bigtable::Bounds;
 use engine::Engine;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -27,6 +28,7 @@ pub(crate) struct State {
     /// A `Phase`; guards nothing else, so relaxed order is enough.
     phase: AtomicU8,
     engine: OnceLock<Engine>,
+    bounds: OnceLock<Bounds>,
     checkpoint_dir: Option<PathBuf>,
     requests: Requests,
     security: SecurityMetrics,
@@ -39,6 +41,7 @@ impl State {
         Self {
             phase: AtomicU8::new(Phase::Recovering as u8),
             engine: OnceLock::new(),
+            bounds: OnceLock::new(),
             checkpoint_dir,
             requests: Requests::new(),
             security: SecurityMetrics::new(),
@@ -61,6 +64,16 @@ impl State {
     pub(crate) fn set_engine(&self, engine: Engine) {
         let first = self.engine.set(engine);
         assert!(first.is_ok(), "the engine is opened once");
+    }
+
+    pub(crate) fn set_bounds(&self, bounds: Bounds) {
+        let first = self.bounds.set(bounds);
+        assert!(first.is_ok(), "the services are made once");
+    }
+
+    /// The bounds of calls, once recovery is over.
+    pub(crate) fn bounds(&self) -> Option<&Bounds> {
+        self.bounds.get()
     }
 
     /// The engine, once recovery is over.

@@ -2,6 +2,8 @@
 
 use crate::server::{Server, run, stderr};
 use rustix::process::Signal;
+use std::io::Read;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -39,6 +41,21 @@ fn who_calls_the_server_by_another_name_learns_nothing_and_changes_nothing() {
     for host in ["127.0.0.1", "localhost:1", "[::1]:1", "STELE.example:8087", "other"] {
         assert_eq!(server.ask("GET /metrics", &format!("Host: {host}")).0, 200, "{host}");
     }
+}
+
+#[test]
+fn connections_without_a_place_are_closed_and_counted_by_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--connections-per-address-max=1"]);
+    let first = TcpStream::connect(server.bigtable()).unwrap();
+    let line = |count| format!("stele_refused_connections_total{{reason=\"for_address\"}} {count}");
+    let counted = |line: String| server.get("/metrics").1.lines().any(|have| have == line);
+    // The end of a connection, by the server.
+    let mut second = TcpStream::connect(server.bigtable()).unwrap();
+    assert!(matches!(second.read(&mut [0]), Ok(0) | Err(_)));
+    assert!(counted(line(1)), "{}", server.get("/metrics").1);
+    assert!(server.get("/metrics").1.contains("\nstele_answer_bytes 0\n"));
+    drop(first);
 }
 
 #[test]

@@ -90,6 +90,14 @@ fn http_answers_known_identities_what_the_policy_allows() {
     for probe in ["/healthz", "/readyz"] {
         assert_eq!(server.get(probe).0, 200, "{probe}");
     }
+    let (_, metrics) = server.ask("GET /metrics", &bearer(&monitor));
+    for line in [
+        "stele_refused_calls_total{reason=\"credentials\"} 3",
+        "stele_refused_calls_total{reason=\"permission\"} 2",
+        "stele_refused_calls_total{reason=\"uploads_of_identity\"} 0",
+    ] {
+        assert!(metrics.lines().any(|have| have == line), "{line} not in\n{metrics}");
+    }
     let lines = files.audit(6);
     let told = |line: &serde_json::Value| {
         let text = |field: &str| line[field].as_str().unwrap().to_owned();
@@ -110,6 +118,21 @@ fn http_answers_known_identities_what_the_policy_allows() {
     for text in [server.stderr(), std::fs::read_to_string(files.path("audit")).unwrap()] {
         assert!(!text.contains(&monitor) && !text.contains(&operator), "a token was logged");
     }
+}
+
+#[test]
+fn a_server_that_stops_has_written_every_line_of_the_audit_log() {
+    let files = Files(tempfile::tempdir().unwrap());
+    files.token("monitor");
+    files.policy(&[("stele.monitor", "token:monitor")]);
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = start(&files, dir.path());
+    for _ in 0..50 {
+        assert_eq!(server.get("/metrics").0, 401);
+    }
+    assert!(server.terminate().success());
+    let text = std::fs::read_to_string(files.path("audit")).unwrap();
+    assert_eq!((text.lines().count(), text.ends_with('\n')), (50, true));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use prost::Message;
 
 /// Everybody may ask what they may do.
 const FOR_EVERYBODY: &str = "TestIamPermissions";
-/// Methods that a reader may call, beside those that begin with `Get` and `List`.
+/// Methods that a reader may call, beside all whose names begin with `Get` or `List`.
 const FOR_READERS: [&str; 9] = [
     "CheckConsistency",
     "ExecuteQuery",
@@ -23,7 +23,7 @@ const FOR_READERS: [&str; 9] = [
 #[derive(Debug, Clone)]
 pub(in crate::hostile) struct Call {
     pub(in crate::hostile) path: &'static str,
-    /// The encoded message.
+    /// The message as it is sent.
     pub(in crate::hostile) request: Vec<u8>,
 }
 
@@ -41,7 +41,7 @@ struct Changed {
     resource: Option<Named>,
 }
 
-/// The request `ListOperations`.
+/// A request of the method `ListOperations`.
 #[derive(Clone, PartialEq, Message)]
 struct Listed {
     #[prost(string, tag = "4")]

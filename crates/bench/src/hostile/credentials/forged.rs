@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// Audience that tokens of service accounts have.
 pub(super) const ACCOUNT_AUDIENCE: &str = "https://bigtable.googleapis.com/";
 const HOUR: i64 = 3_600;
-/// Letters of a token that is none and still short enough for a header.
+/// Letters of a word that is no token, and short enough for a header.
 const LONG: usize = 8 << 10;
 
 /// The claims of a token.
@@ -152,7 +152,7 @@ fn signed_ones(
     Ok(tokens)
 }
 
-/// Returns tokens with the claims of a good one whose signature is none of its key.
+/// Returns tokens with the claims of a good one, without a signature of its key.
 fn unsigned_ones(
     account: &Signer,
     public_key: &str,

@@ -8,8 +8,9 @@
 //! 1. A line holds no value, no row key and no token, and has at most [`RESOURCE_BYTES_MAX`] bytes of
 //!    what a client wrote.
 //! 2. A call never waits for the log. Lines for which there is no room are counted and dropped.
+//! 3. A stopping server waits until the lines of the calls that have ended are in the file.
 
-use super::metrics::SecurityMetrics;
+use super::metrics::{RefusedCallers, SecurityMetrics};
 use crate::serve::observe::code_name;
 use base::env::{Clock, SystemClock};
 use prometheus::IntCounter;
@@ -17,7 +18,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tokio::fs::{File, OpenOptions};
 use tokio::io::{AsyncWriteExt, BufWriter};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// Lines that wait for the file.
 const WAITING_MAX: usize = 4_096;
@@ -27,8 +28,17 @@ const RESOURCE_BYTES_MAX: usize = 512;
 /// Takes notes of calls. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Audit {
-    lines: Option<mpsc::Sender<String>>,
+    notes: Option<mpsc::Sender<Note>>,
     dropped: IntCounter,
+    refused: RefusedCallers,
+}
+
+/// A message to the writer of the file.
+#[derive(Debug)]
+enum Note {
+    Line(String),
+    /// Asks for an answer when the lines before it are in the file.
+    Flush(oneshot::Sender<()>),
 }
 
 #[derive(Debug, Serialize)]
@@ -43,7 +53,7 @@ struct Line<'a> {
 impl Audit {
     /// Sends the notes to the log of the server.
     pub(crate) fn to_log(metrics: &SecurityMetrics) -> Self {
-        Self { lines: None, dropped: metrics.audit_dropped() }
+        Self { notes: None, dropped: metrics.audit_dropped(), refused: metrics.refused().clone() }
     }
 
     /// Opens the file at `path`, and writes the notes to it from now on. The file is opened again when
@@ -54,24 +64,35 @@ impl Audit {
         metrics: &SecurityMetrics,
     ) -> std::io::Result<Self> {
         let first = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
-        let (lines, waiting) = mpsc::channel(WAITING_MAX);
+        let (notes, waiting) = mpsc::channel(WAITING_MAX);
         let writer = Writer { path: path.to_owned(), dropped: metrics.audit_dropped() };
         tokio::spawn(writer.run(File::from_std(first), waiting, hangups));
-        Ok(Self { lines: Some(lines), dropped: metrics.audit_dropped() })
+        Ok(Self { notes: Some(notes), ..Self::to_log(metrics) })
     }
 
     /// Notes a call that has ended.
     pub(crate) fn note(&self, identity: &str, method: &str, resource: &str, code: tonic::Code) {
+        self.refused.count(code);
         let (resource, result) = (cut(resource), code_name(code));
-        let Some(lines) = &self.lines else {
+        let Some(notes) = &self.notes else {
             tracing::info!(target: "audit", identity, method = cut(method), resource, result);
             return;
         };
         let micros = SystemClock.now_micros();
         let line = Line { micros, identity, method: cut(method), resource, result };
-        let sent = serde_json::to_string(&line).map(|line| lines.try_send(line + "\n"));
+        let sent = serde_json::to_string(&line).map(|line| notes.try_send(Note::Line(line + "\n")));
         if !matches!(sent, Ok(Ok(()))) {
             self.dropped.inc();
+        }
+    }
+
+    /// Waits until all lines so far are in the file, or could not be written.
+    pub(crate) async fn flush(&self) {
+        let Some(notes) = &self.notes else { return };
+        let (written, answer) = oneshot::channel();
+        if notes.send(Note::Flush(written)).await.is_ok() {
+            // A writer that is gone has nothing to write.
+            let _ = answer.await;
         }
     }
 }
@@ -90,13 +111,13 @@ impl Writer {
     async fn run(
         self,
         file: File,
-        mut waiting: mpsc::Receiver<String>,
+        mut waiting: mpsc::Receiver<Note>,
         mut hangups: watch::Receiver<u64>,
     ) {
-        let (mut file, mut lines) = (BufWriter::new(file), Vec::new());
+        let (mut file, mut notes) = (BufWriter::new(file), Vec::new());
         loop {
             let reopen = tokio::select! {
-                count = waiting.recv_many(&mut lines, WAITING_MAX) => match count {
+                count = waiting.recv_many(&mut notes, WAITING_MAX) => match count {
                     0 => return,
                     _ => false,
                 },
@@ -110,11 +131,21 @@ impl Writer {
                     }
                 }
             }
+            let (mut lines, mut flushes) = (Vec::new(), Vec::new());
+            for note in notes.drain(..) {
+                match note {
+                    Note::Line(line) => lines.push(line),
+                    Note::Flush(written) => flushes.push(written),
+                }
+            }
             if let Err(error) = write(&mut file, &lines).await {
                 tracing::error!(%error, path = %self.path.display(), "could not write the audit log");
                 self.dropped.inc_by(lines.len() as u64);
             }
-            lines.clear();
+            for written in flushes {
+                // The server may have stopped waiting.
+                let _ = written.send(());
+            }
         }
     }
 }
@@ -165,10 +196,35 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_without_room_are_dropped_and_counted() {
-        let (lines, _waiting) = mpsc::channel(2);
+    async fn a_flush_ends_when_every_line_is_in_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit");
+        let (_count, hangups) = watch::channel(0);
+        let audit = Audit::to_file(&path, hangups, &SecurityMetrics::new()).unwrap();
+        for lines in [1, 1_000] {
+            (0..lines).for_each(|_| audit.note("token:ci", "/a/B", "", Code::Ok));
+            audit.flush().await;
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1_001);
+        Audit::to_log(&SecurityMetrics::new()).flush().await;
+    }
+
+    #[test]
+    fn refused_callers_are_counted_by_reason() {
         let metrics = SecurityMetrics::new();
-        let audit = Audit { lines: Some(lines), dropped: metrics.audit_dropped() };
+        let audit = Audit::to_log(&metrics);
+        for code in [Code::Unauthenticated, Code::PermissionDenied, Code::Unauthenticated, Code::Ok]
+        {
+            audit.note("", "/a/B", "", code);
+        }
+        assert_eq!(metrics.refused().counts(), [("credentials", 2), ("permission", 1)]);
+    }
+
+    #[tokio::test]
+    async fn lines_without_room_are_dropped_and_counted() {
+        let (notes, _waiting) = mpsc::channel(2);
+        let metrics = SecurityMetrics::new();
+        let audit = Audit { notes: Some(notes), ..Audit::to_log(&metrics) };
         for _ in 0..5 {
             audit.note("", "/a/B", "", Code::Ok);
         }

@@ -85,6 +85,11 @@ impl Gate {
         granted
     }
 
+    /// Waits until the notes of all calls that have ended are written.
+    pub(crate) async fn flush(&self) {
+        self.audit.flush().await;
+    }
+
     /// Notes a request of an unknown caller.
     pub(crate) fn note_stranger(&self, method: &str) {
         self.audit.note("", method, "", Code::Unauthenticated);

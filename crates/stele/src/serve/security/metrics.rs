@@ -1,8 +1,10 @@
 //! Metrics of connections, of handshakes, and of files that are read again.
 
 use super::super::connections::Front;
+use bigtable::NoPlace;
 use prometheus::core::Collector;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use tonic::Code;
 
 /// The metrics. Cheap to clone; clones count into the same place.
 #[derive(Debug, Clone)]
@@ -13,6 +15,16 @@ pub(crate) struct SecurityMetrics {
     reloads: IntCounterVec,
     certificate_expiry: IntGauge,
     audit_dropped: IntCounter,
+    refused_connections: IntCounterVec,
+    refused: RefusedCallers,
+}
+
+/// Counters of calls whose callers the server does not know, or does not allow them. They are rendered
+/// with the calls that found no room.
+#[derive(Debug, Clone)]
+pub(crate) struct RefusedCallers {
+    credentials: IntCounter,
+    permission: IntCounter,
 }
 
 impl SecurityMetrics {
@@ -45,17 +57,33 @@ impl SecurityMetrics {
             "Lines of the audit log that were dropped, because they could not be written in time.",
         )
         .expect("the name is well-formed");
-        let all: [Box<dyn Collector>; 5] = [
+        let refused_connections = counters(
+            "stele_refused_connections_total",
+            "Connections of Bigtable clients that were closed at once, by the bound that they would \
+             break.",
+            &["reason"],
+        );
+        let all: [Box<dyn Collector>; 6] = [
             Box::new(connections.clone()),
             Box::new(handshakes.clone()),
             Box::new(reloads.clone()),
             Box::new(certificate_expiry.clone()),
             Box::new(audit_dropped.clone()),
+            Box::new(refused_connections.clone()),
         ];
         for collector in all {
             registry.register(collector).expect("each metric is registered once");
         }
-        Self { registry, connections, handshakes, reloads, certificate_expiry, audit_dropped }
+        Self {
+            registry,
+            connections,
+            handshakes,
+            reloads,
+            certificate_expiry,
+            audit_dropped,
+            refused_connections,
+            refused: RefusedCallers::new(),
+        }
     }
 
     /// Returns the metrics in Prometheus text form.
@@ -91,9 +119,42 @@ impl SecurityMetrics {
         self.audit_dropped.clone()
     }
 
+    /// Counts a connection that was closed because it has no place.
+    pub(crate) fn refused_connection(&self, reason: NoPlace) {
+        self.refused_connections.with_label_values(&[reason.label()]).inc();
+    }
+
+    /// Returns the counters of calls that were refused for their callers.
+    pub(crate) fn refused(&self) -> &RefusedCallers {
+        &self.refused
+    }
+
     /// Sets the end of the server's certificate.
     pub(crate) fn certificate_ends(&self, at: i64) {
         self.certificate_expiry.set(at);
+    }
+}
+
+impl RefusedCallers {
+    fn new() -> Self {
+        let counter = |name| {
+            IntCounter::new(name, "Refused calls.").expect("the name and the help are well-formed")
+        };
+        Self { credentials: counter("credentials"), permission: counter("permission") }
+    }
+
+    /// Counts a call if it ended with a refusal of its caller.
+    pub(crate) fn count(&self, code: Code) {
+        match code {
+            Code::Unauthenticated => self.credentials.inc(),
+            Code::PermissionDenied => self.permission.inc(),
+            _ => {}
+        }
+    }
+
+    /// Returns the numbers so far, by reason.
+    pub(crate) fn counts(&self) -> [(&'static str, u64); 2] {
+        [("credentials", self.credentials.get()), ("permission", self.permission.get())]
     }
 }
 

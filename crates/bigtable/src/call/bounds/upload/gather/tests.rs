@@ -2,6 +2,7 @@
 
 use super::super::pool::Uploads;
 use super::*;
+use crate::call::bounds::shares::Shares;
 use std::future::poll_fn;
 use tonic::Code;
 
@@ -35,7 +36,12 @@ fn message(len: usize) -> Bytes {
 fn upload(uploads: &Arc<Uploads>, all: &Bytes, piece: usize, ends: bool) -> Upload {
     let pieces = all.chunks(piece).map(Bytes::copy_from_slice).collect();
     let body = Body::new(Pieces { pieces, ends });
-    Upload::new(body, 1 << 20, Arc::new(Held::nothing(uploads)))
+    Upload::new(body, 1 << 20, Arc::new(nothing(uploads)))
+}
+
+/// The bytes of an upload without an identity.
+fn nothing(uploads: &Arc<Uploads>) -> Held {
+    Held::nothing(uploads, &Shares::new(9, 9).of(None))
 }
 
 async fn next(upload: &mut Upload) -> Option<Result<Bytes, Status>> {
@@ -59,7 +65,7 @@ async fn refused(upload: &mut Upload) -> (Code, String) {
 
 #[tokio::test]
 async fn a_message_is_given_on_unchanged_wherever_it_is_cut() {
-    let uploads = Uploads::new(1 << 20);
+    let uploads = Uploads::new(1 << 20, &Arc::default());
     for len in [0, 1, 300, 5_000, 200_000] {
         let all = message(len);
         for piece in [1, 2, 3, 7, 4_095, 4_096, 16_384, 1 << 20] {
@@ -75,7 +81,7 @@ async fn a_message_is_given_on_unchanged_wherever_it_is_cut() {
 
 #[tokio::test]
 async fn nothing_is_given_on_or_reserved_before_the_message_is_whole() {
-    let uploads = Uploads::new(1 << 20);
+    let uploads = Uploads::new(1 << 20, &Arc::default());
     let all = message(1 << 20).slice(..100_000);
     let mut upload = upload(&uploads, &all, 100, false);
     assert!(waits(&mut upload).await);
@@ -83,12 +89,12 @@ async fn nothing_is_given_on_or_reserved_before_the_message_is_whole() {
     assert_eq!(gathering.len, all.len());
     let capacity = gathering.small.capacity() + gathering.pieces.len() * 2 * COPIED_PIECE_BYTES;
     assert!(capacity <= 4 * COPIED_PIECE_BYTES, "{capacity} bytes are reserved");
-    assert!(!Held::nothing(&uploads).grow((1 << 20) - 99_999), "they are counted");
+    assert!(nothing(&uploads).grow((1 << 20) - 99_999).is_err(), "they are counted");
 }
 
 #[tokio::test]
 async fn a_claim_over_the_limit_is_refused_at_once() {
-    let uploads = Uploads::new(1 << 20);
+    let uploads = Uploads::new(1 << 20, &Arc::default());
     for piece in [1, 5, 100] {
         let claim = message((1 << 20) + 1).slice(..100);
         let (code, words) = refused(&mut upload(&uploads, &claim, piece, false)).await;
@@ -99,7 +105,7 @@ async fn a_claim_over_the_limit_is_refused_at_once() {
 
 #[tokio::test]
 async fn uploads_that_hold_too_much_together_are_told_to_come_later() {
-    let uploads = Uploads::new(100_000);
+    let uploads = Uploads::new(100_000, &Arc::default());
     let half = message(90_000).slice(..60_000);
     let mut first = upload(&uploads, &half, 10_000, false);
     assert!(waits(&mut first).await);
@@ -114,7 +120,7 @@ async fn uploads_that_hold_too_much_together_are_told_to_come_later() {
 
 #[tokio::test]
 async fn bytes_that_make_no_message_are_refused() {
-    let uploads = Uploads::new(1 << 20);
+    let uploads = Uploads::new(1 << 20, &Arc::default());
     let short = message(100).slice(..50);
     let (code, words) = refused(&mut upload(&uploads, &short, 20, true)).await;
     assert_eq!((code, &words[..]), (Code::InvalidArgument, "the request ends within its message"));
@@ -128,7 +134,7 @@ async fn bytes_that_make_no_message_are_refused() {
 
 #[tokio::test]
 async fn an_upload_earns_its_time_by_bytes() {
-    let uploads = Uploads::new(1 << 20);
+    let uploads = Uploads::new(1 << 20, &Arc::default());
     let all = message(1 << 20).slice(..2 * BYTES_A_SECOND);
     let mut upload = upload(&uploads, &all, 1_000, false);
     assert!(waits(&mut upload).await);

@@ -1,7 +1,7 @@
 //! A request's body that gives its message on when it is whole.
 
 use super::pool::Held;
-use crate::call::status;
+use crate::call::bounds::refusal::Refusal;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ const BYTES_A_SECOND: usize = 16 << 10;
 
 /// A body that is gathered into one message.
 #[derive(Debug)]
-pub(super) struct Upload {
+pub(in crate::call::bounds) struct Upload {
     body: Body,
     bytes_max: usize,
     held: Arc<Held>,
@@ -113,7 +113,7 @@ fn whole_len(len: [u8; 4]) -> usize {
 
 impl Upload {
     /// Gathers the message of `body`, of at most `bytes_max` bytes, which count as `held`.
-    pub(super) fn new(body: Body, bytes_max: usize, held: Arc<Held>) -> Self {
+    pub(in crate::call::bounds) fn new(body: Body, bytes_max: usize, held: Arc<Held>) -> Self {
         Self { body, bytes_max, held, state: State::Empty }
     }
 
@@ -144,12 +144,7 @@ impl Upload {
     /// Keeps a piece of a message that is not whole without it.
     fn gather(&mut self, piece: Bytes) -> Result<(), Status> {
         let State::Gathering(gathering) = &mut self.state else { return Ok(()) };
-        if !self.held.grow(piece.len()) {
-            return Err(status::busy(format!(
-                "requests that are being uploaded hold {} bytes, which is all they may; try later",
-                self.held.uploads().bytes_max()
-            )));
-        }
+        self.held.grow(piece.len())?;
         gathering.add(piece);
         let (Some(whole), len) = (gathering.whole_len(), gathering.len) else { return Ok(()) };
         self.check_len(whole)?;
@@ -191,14 +186,6 @@ impl Upload {
     }
 }
 
-fn too_slow() -> Status {
-    status::busy(format!(
-        "the request came too slowly; {BYTES_A_SECOND} bytes a second are needed after the first \
-         {} seconds",
-        PATIENCE.as_secs()
-    ))
-}
-
 fn second_message() -> Status {
     Status::invalid_argument("the request has bytes after its message")
 }
@@ -221,7 +208,10 @@ impl HttpBody for Upload {
             }
             let frame = match Pin::new(&mut this.body).poll_frame(context) {
                 Poll::Ready(frame) => frame,
-                Poll::Pending if this.is_too_slow(context) => return this.refuse(too_slow()),
+                Poll::Pending if this.is_too_slow(context) => {
+                    let slow = this.held.uploads().refuse(Refusal::SlowUpload, BYTES_A_SECOND);
+                    return this.refuse(slow);
+                }
                 Poll::Pending => return Poll::Pending,
             };
             match frame {
