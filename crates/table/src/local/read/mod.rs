@@ -185,10 +185,23 @@ impl Reader {
         self.stepped
     }
 
+    /// Returns the clock of the read.
+    pub(super) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
     /// The next step, by scans.
     pub(super) fn fill<S: RowOutput>(&mut self, output: &mut S) -> Result<Filled<S::Batch>> {
-        let clock = Arc::clone(&self.clock);
-        let mut work = StepWork::new(&self.shape, &*clock);
+        self.fill_by(&*self.clock(), output)
+    }
+
+    /// The next step, by scans, which ends in time by `clock`.
+    pub(super) fn fill_by<S: RowOutput>(
+        &mut self,
+        clock: &dyn Clock,
+        output: &mut S,
+    ) -> Result<Filled<S::Batch>> {
+        let mut work = StepWork::new(&self.shape, clock);
         self.stepped = true;
         let done = loop {
             if self.pass.is_full() {

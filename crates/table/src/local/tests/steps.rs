@@ -112,6 +112,18 @@ async fn a_read_that_finds_nothing_goes_in_steps_and_says_where_it_is() {
 }
 
 #[tokio::test]
+async fn a_read_that_is_taken_back_at_once_makes_no_step() {
+    let (local, name, _dir) = store().await;
+    let places = local.reads.short_places();
+    let free = places.available_permits();
+    let mut begins =
+        Box::pin(local.read_rows(&name, absent(Direction::Forward), Pieces::default()));
+    assert!(futures::poll!(&mut begins).is_pending());
+    assert_eq!(places.available_permits(), free, "it has taken no place");
+    assert!(begins.await.is_ok(), "it makes the step when it is still waited for");
+}
+
+#[tokio::test]
 async fn the_end_of_a_read_with_results_says_which_rows_come_after_them() {
     let (local, name, _dir) = store().await;
     let all = |direction| ReadRows { direction, ..ReadRows::default() };
