@@ -18,7 +18,7 @@
 //! 6. Messages are counted from their making, large ones while they grow. After one that found no
 //!    room the writer takes nothing more: the read ends.
 
-use crate::call::bounds::answers::Answer;
+use crate::call::bounds::answers::{Answer, LARGE_BYTES};
 use crate::call::bounds::meter::Meter;
 use crate::wire::ReadRowsMessage;
 use crate::wire::fields::put_varint;
@@ -106,6 +106,10 @@ impl RowOutput for ChunkWriter {
         if self.meter.is_refused() {
             return;
         }
+        // A large value is copied only if there is room for all of it.
+        if cell.value.len() >= LARGE_BYTES && !self.has_room(cell.value.len()) {
+            return;
+        }
         let same_column = self.column.as_ref().is_some_and(|(family, qualifier)| {
             family == cell.family && qualifier == cell.qualifier
         });
@@ -128,12 +132,7 @@ impl RowOutput for ChunkWriter {
                 head.row_key = &self.row_key;
             }
             self.last_chunk_len = Chunk { head, piece, value_size }.write(&mut self.message);
-            if !self.meter.grow_to(self.message.len()) {
-                self.message = BytesMut::new();
-                self.whole_rows_len = 0;
-                return;
-            }
-            if rest.is_empty() {
+            if !self.has_room(0) || rest.is_empty() {
                 return;
             }
             head = Head::default();
@@ -189,6 +188,17 @@ impl ChunkWriter {
     /// The same writer, whose messages count as parts of `answer`.
     pub(crate) fn counting(self, answer: Option<Arc<Answer>>) -> Self {
         Self { meter: Meter::of(answer), ..self }
+    }
+
+    /// Returns whether the message may have `more` bytes than it has. Else forgets the begun row: the read
+    /// ends.
+    fn has_room(&mut self, more: usize) -> bool {
+        let has_room = self.meter.grow_to(self.message.len() + more);
+        if !has_room {
+            self.message = BytesMut::new();
+            self.whole_rows_len = 0;
+        }
+        has_room
     }
 
     fn enter_column(&mut self, cell: &YieldedCell<'_>) {
