@@ -47,8 +47,10 @@ impl Secured {
 
     fn make_account(&self, server: &Server) {
         let identities = self.path("identities");
-        // HBase's tokens are for the address that the client calls.
-        let audiences = format!("audiences = ['https://{}/']\n", endpoint(server));
+        // HBase's tokens are for the service that the client calls.
+        let service = |name| format!("'https://{}/google.bigtable.{name}'", endpoint(server));
+        let services = ["v2.Bigtable", "admin.v2.BigtableTableAdmin"].map(service);
+        let audiences = format!("audiences = [{}]\n", services.join(", "));
         std::fs::write(&identities, audiences).unwrap();
         let [identities, key] = [identities, self.key_file()];
         let token_uri = format!("https://localhost:{}/token", server.http().port());

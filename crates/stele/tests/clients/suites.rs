@@ -38,9 +38,13 @@ impl Suite {
         let mut command = self.command(only);
         command.env("CLIENTS_PHASE", "first").env("CLIENTS_ENDPOINT", endpoint(server));
         command.env("CLIENTS_KEY_FILE", secured.key_file());
-        // Trusted by Go, by gRPC of Python.
+        // Trusted by Go, by gRPC of Python and Node.
         command.env("SSL_CERT_FILE", secured.ca());
         command.env("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", secured.ca());
+        if let Self::Java(..) = self {
+            let store = format!("-Djavax.net.ssl.trustStore={}", secured.trust_store().display());
+            command.env("JDK_JAVA_OPTIONS", store + " -Djavax.net.ssl.trustStorePassword=changeit");
+        }
         if let Err(error) = setup::run(command.env_remove("BIGTABLE_EMULATOR_HOST")) {
             panic!("by TLS: {error}\n{}", server.stderr());
         }
@@ -143,6 +147,21 @@ fn the_go_client_signs_in_by_a_key_file_over_tls() {
     let Some(go) = setup::go().map(Suite::Go) else { return };
     let (dir, secured) = (tempfile::tempdir().unwrap(), Secured::make());
     go.run_secured(&secured.start(dir.path()), &secured, None);
+}
+
+#[test]
+fn the_node_client_signs_in_by_a_key_file_over_tls() {
+    let Some(node) = setup::node().map(Suite::Node) else { return };
+    let (dir, secured) = (tempfile::tempdir().unwrap(), Secured::make());
+    node.run_secured(&secured.start(dir.path()), &secured, None);
+}
+
+#[test]
+fn java_clients_sign_in_by_a_key_file_over_tls() {
+    let Some((suite, classes)) = setup::java() else { return };
+    let java = Suite::Java(suite, classes);
+    let (dir, secured) = (tempfile::tempdir().unwrap(), Secured::make());
+    java.run_secured(&secured.start(dir.path()), &secured, None);
 }
 
 #[test]

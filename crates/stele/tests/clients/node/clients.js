@@ -1,5 +1,6 @@
-// The official Node client of the server that BIGTABLE_EMULATOR_HOST names. The suite runs in phases,
-// on one data directory:
+// The official Node client of the server that BIGTABLE_EMULATOR_HOST names (or, by TLS and signed in
+// with the key file that CLIENTS_KEY_FILE names, of the one at CLIENTS_ENDPOINT). The suite runs in
+// phases, on one data directory:
 //
 // - CLIENTS_PHASE=first: everything; tables that stay are made and filled.
 // - CLIENTS_PHASE=again: what holds after the server was killed and restarted.
@@ -11,7 +12,12 @@ import {basename} from 'node:path';
 import {after} from 'node:test';
 
 export const PHASE = process.env.CLIENTS_PHASE;
-export const bigtable = new Bigtable({projectId: 'stele-tests'});
+// The option apiEndpoint would mean plaintext.
+const signIn = ([servicePath, port], keyFilename) =>
+  ({servicePath, port: Number(port), keyFilename, metricsEnabled: false});
+const {CLIENTS_ENDPOINT, CLIENTS_KEY_FILE} = process.env;
+const options = CLIENTS_ENDPOINT ? signIn(CLIENTS_ENDPOINT.split(':'), CLIENTS_KEY_FILE) : {};
+export const bigtable = new Bigtable({projectId: 'stele-tests', ...options});
 
 after(() => bigtable.close());
 

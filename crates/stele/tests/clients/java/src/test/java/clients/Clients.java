@@ -1,19 +1,25 @@
 package clients;
 
+import com.google.api.gax.core.CredentialsProvider;
+import com.google.api.gax.core.FixedCredentialsProvider;
 import com.google.api.gax.rpc.ApiException;
 import com.google.api.gax.rpc.StatusCode.Code;
+import com.google.auth.oauth2.ServiceAccountCredentials;
 import com.google.cloud.bigtable.admin.v2.BigtableTableAdminClient;
 import com.google.cloud.bigtable.admin.v2.BigtableTableAdminSettings;
 import com.google.cloud.bigtable.admin.v2.models.CreateTableRequest;
 import com.google.cloud.bigtable.data.v2.BigtableDataClient;
 import com.google.cloud.bigtable.data.v2.BigtableDataSettings;
+import com.google.cloud.bigtable.data.v2.stub.metrics.NoopMetricsProvider;
+import java.io.FileInputStream;
 import java.io.IOException;
 import org.junit.jupiter.api.Assertions;
 import org.junit.jupiter.api.Assumptions;
 
 /**
- * The clients of the server that BIGTABLE_EMULATOR_HOST names. The suite runs in phases, on one data
- * directory:
+ * The clients of the server that BIGTABLE_EMULATOR_HOST names (or, by TLS and signed in with the key
+ * file that CLIENTS_KEY_FILE names, of the one at CLIENTS_ENDPOINT). The suite runs in phases, on one
+ * data directory:
  *
  * <ul>
  *   <li>CLIENTS_PHASE=first: everything; tables that stay are made and filled.
@@ -26,7 +32,10 @@ final class Clients {
   static final String PROJECT = "stele-tests";
   static final String INSTANCE = "java";
   static final String PHASE = System.getenv("CLIENTS_PHASE");
-  static final String ENDPOINT = System.getenv("BIGTABLE_EMULATOR_HOST");
+  /** The file of a program that signs in, else null. */
+  static final String KEY_FILE = System.getenv("CLIENTS_KEY_FILE");
+  static final String ENDPOINT =
+      System.getenv(KEY_FILE == null ? "BIGTABLE_EMULATOR_HOST" : "CLIENTS_ENDPOINT");
   static final BigtableTableAdminClient ADMIN = admin();
   static final BigtableDataClient DATA = data(INSTANCE);
 
@@ -34,17 +43,48 @@ final class Clients {
 
   private Clients() {}
 
-  private static String host() {
+  static String host() {
     return ENDPOINT.substring(0, ENDPOINT.lastIndexOf(':'));
   }
 
-  private static int port() {
+  static int port() {
     return Integer.parseInt(ENDPOINT.substring(ENDPOINT.lastIndexOf(':') + 1));
+  }
+
+  private static CredentialsProvider credentials() throws IOException {
+    try (var file = new FileInputStream(KEY_FILE)) {
+      // Without a scope the token is for the service at its address, as HBase's is.
+      var account =
+          ServiceAccountCredentials.fromStream(file)
+              .createWithUseJwtAccessWithScope(true)
+              .createScoped("https://www.googleapis.com/auth/cloud-platform");
+      return FixedCredentialsProvider.create(account);
+    }
+  }
+
+  private static BigtableTableAdminSettings.Builder adminSettings() throws IOException {
+    if (KEY_FILE == null) {
+      return BigtableTableAdminSettings.newBuilderForEmulator(host(), port());
+    }
+    var settings = BigtableTableAdminSettings.newBuilder();
+    settings.stubSettings().setEndpoint(ENDPOINT).setCredentialsProvider(credentials());
+    return settings;
+  }
+
+  private static BigtableDataSettings.Builder dataSettings() throws IOException {
+    if (KEY_FILE == null) {
+      return BigtableDataSettings.newBuilderForEmulator(host(), port());
+    }
+    // Else the client sends its metrics to Google.
+    var settings =
+        BigtableDataSettings.newBuilder().setMetricsProvider(NoopMetricsProvider.INSTANCE);
+    settings.stubSettings().setEndpoint(ENDPOINT).setCredentialsProvider(credentials());
+    return settings;
   }
 
   private static BigtableTableAdminClient admin() {
     try {
-      var settings = BigtableTableAdminSettings.newBuilderForEmulator(host(), port());
+      var settings = adminSettings();
       return BigtableTableAdminClient.create(
           settings.setProjectId(PROJECT).setInstanceId(INSTANCE).build());
     } catch (IOException error) {
@@ -54,7 +94,7 @@ final class Clients {
 
   static BigtableDataClient data(String instance) {
     try {
-      var settings = BigtableDataSettings.newBuilderForEmulator(host(), port());
+      var settings = dataSettings();
       return BigtableDataClient.create(
           settings.setProjectId(PROJECT).setInstanceId(instance).build());
     } catch (IOException error) {

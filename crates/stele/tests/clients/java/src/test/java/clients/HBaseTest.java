@@ -35,7 +35,14 @@ class HBaseTest {
 
   private static Connection connect() {
     var config = BigtableConfiguration.configure(Clients.PROJECT, "hbase");
-    config.set("google.bigtable.emulator.endpoint.host", Clients.ENDPOINT);
+    if (Clients.KEY_FILE == null) {
+      config.set("google.bigtable.emulator.endpoint.host", Clients.ENDPOINT);
+    } else {
+      config.set("google.bigtable.endpoint.host", Clients.host());
+      config.set("google.bigtable.admin.endpoint.host", Clients.host());
+      config.setInt("google.bigtable.endpoint.port", Clients.port());
+      config.set("google.bigtable.auth.json.keyfile", Clients.KEY_FILE);
+    }
     return BigtableConfiguration.connect(config);
   }
 
