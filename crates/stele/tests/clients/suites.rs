@@ -174,6 +174,37 @@ fn java_clients_work_before_and_after_kill_9() {
     );
 }
 
+/// Java follows a change stream whose server is killed again and again: it is told each write once, in
+/// the order of its row.
+#[test]
+fn java_follows_changes_across_kill_9() {
+    let Some((suite, classes)) = setup::java() else { return };
+    let java = Suite::Java(suite, classes);
+    let (dir, signals) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // So small that segments of the log are retired while the test runs.
+    let flags = ["--memtable-bytes-max=64KiB", "--log-segment-bytes=128KiB"];
+    let mut server = Server::start(dir.path(), &flags);
+    let mut command = java.command(Some("clients.ChangesTest"));
+    command.env("BIGTABLE_EMULATOR_HOST", server.bigtable().to_string());
+    command.env("CLIENTS_PHASE", "changes").env("CLIENTS_SIGNALS", signals.path());
+    let printed = std::thread::scope(|scope| {
+        let suite = scope.spawn(|| setup::run(&mut command));
+        while !signals.path().join("ready").exists() && !suite.is_finished() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        for kill in 0..8 {
+            std::thread::sleep(Duration::from_millis(400 + 200 * (kill % 4)));
+            server.kill_9();
+            server.restart();
+        }
+        std::fs::write(signals.path().join("quiet"), "").unwrap();
+        suite.join().unwrap()
+    });
+    let printed = printed.unwrap_or_else(|error| panic!("{error}\n{}", server.stderr()));
+    assert!(printed.contains("changes: "), "the test ran: {printed}");
+    assert!(server.terminate().success());
+}
+
 #[test]
 fn java_reads_what_go_wrote() {
     let Some((suite, classes)) = setup::java() else { return };

@@ -24,6 +24,7 @@ import org.junit.jupiter.api.Assumptions;
  * <ul>
  *   <li>CLIENTS_PHASE=first: everything; tables that stay are made and filled.
  *   <li>CLIENTS_PHASE=again: what holds after the server was killed and restarted.
+ *   <li>CLIENTS_PHASE=changes: ChangesTest alone, while whoever runs it kills the server.
  *   <li>CLIENTS_PHASE=other: reads of what the suite of another language wrote, in the table that
  *       CLIENTS_TABLE names as INSTANCE/TABLE.
  * </ul>
@@ -97,6 +98,17 @@ final class Clients {
       var settings = dataSettings();
       return BigtableDataClient.create(
           settings.setProjectId(PROJECT).setInstanceId(instance).build());
+    } catch (IOException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+
+  /** Returns a client whose failed writes are not written again. */
+  static BigtableDataClient dataWithoutRetries() {
+    try {
+      var settings = dataSettings().setProjectId(PROJECT).setInstanceId(INSTANCE);
+      settings.stubSettings().mutateRowSettings().setRetryableCodes();
+      return BigtableDataClient.create(settings.build());
     } catch (IOException error) {
       throw new IllegalStateException(error);
     }
