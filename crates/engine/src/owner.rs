@@ -52,9 +52,9 @@ pub fn give_to_server(env: &Env, dir: &Path, options: Options) -> Result<Vec<(Tr
     Ok(moved)
 }
 
-/// Returns the trees of `engine` that have SSTables which name another tree as their own, in order:
+/// Returns the trees of `engine` that have SSTables which name a tree below 16 as their own, in order:
 /// those that [`give_to_server`] moved, until they are compacted whole. A repair that finds no
-/// manifest believes what files name.
+/// manifest believes what files name. Files of copies name another tree, too, and are shared with it.
 pub fn trees_with_moved_ssts(engine: &Engine) -> Result<Vec<TreeId>> {
     let mut moved = engine.trees();
     moved.retain(|tree| engine.shared().tree(*tree).is_ok_and(|tree| has_moved_ssts(&tree)));
@@ -65,7 +65,11 @@ fn has_moved_ssts(tree: &TreeState) -> bool {
     let view = tree.view();
     let mut origins =
         view.files.iter().flat_map(|run| run.iter()).map(|sst| &sst.properties().origin);
-    origins.any(|origin| origin.as_ref().is_some_and(|origin| origin.tree != tree.id))
+    origins.any(|origin| {
+        origin
+            .as_ref()
+            .is_some_and(|origin| origin.tree != tree.id && origin.tree < TreeId::FIRST_OF_TABLES)
+    })
 }
 
 /// Moves all that trees below 16 have to new ones.

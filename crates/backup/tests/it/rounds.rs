@@ -20,6 +20,28 @@ fn directory(path: &Path) -> Destination {
 }
 
 #[tokio::test]
+async fn a_file_that_trees_share_is_one_object_and_a_file_of_each_when_restored() {
+    let home = Home::new();
+    home.write(0..100, 1);
+    let copy = engine::TreeId(TREES.iter().map(|tree| tree.0).max().unwrap() + 1);
+    home.engine().tree(TREES[0]).unwrap().copy_to(copy).unwrap();
+    let (source, content) = home.checkpoint("checkpoint");
+    let files = source.contents.files.iter().filter_map(|file| file.identity);
+    let files: Vec<String> = files.map(|identity| identity.to_string()).collect();
+    let different: std::collections::BTreeSet<&String> = files.iter().collect();
+    assert!(different.len() < files.len(), "{files:?}");
+    let watched = Watched::new(&memory());
+    let (to, id) = (at(&watched.store()), home.id());
+    create(&to, &source, &id).await.unwrap();
+    let objects = watched.written().into_keys();
+    let objects = objects.filter(|name| files.iter().any(|file| name.ends_with(file.as_str())));
+    assert_eq!(objects.count(), different.len());
+    let into = home.path("restored");
+    restore(&to, &id, &into).await.unwrap();
+    assert_eq!(content_of(&into), content);
+}
+
+#[tokio::test]
 async fn only_what_is_new_is_sent_and_every_backup_gives_its_moment_back() {
     let home = Home::new();
     let mut kept = Vec::new();

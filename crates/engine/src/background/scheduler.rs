@@ -3,8 +3,9 @@
 //!
 //! Invariants:
 //! 1. A plan is picked and its files are marked busy under one lock of `TreeState::work`.
-//! 2. While compactions are paused none starts by itself, but for a tree that would stop its
-//!    writers: pausing never stops a write. Those that run go on, and so do those by hand.
+//! 2. While compactions are paused, of all trees or of one at rest, none starts by itself, but for a tree
+//!    that would stop its writers: pausing never stops a write. Compactions that run go on, and so do
+//!    compactions by hand.
 //! 3. A plan that met a damaged file is set aside: its files stay busy, so that others are picked,
 //!    until it is tried again, or somebody compacts by hand.
 //! 4. Every `LOOK_EVERY` each tree is looked at, also if nobody writes to it: cells expire, and
@@ -248,7 +249,7 @@ pub(crate) fn keep_looking(shared: &Arc<Shared>) {
 fn may_compact(shared: &Shared, tree: &TreeState) -> bool {
     let runs = tree.look().version.levels[0].len();
     // One run before writers are slowed.
-    !shared.compactions.are_paused()
+    !(shared.compactions.are_paused() || tree.is_at_rest())
         || runs > shared.options.l0_runs_compact
         || flush_jobs::holds_flushes(shared, tree)
 }

@@ -3,7 +3,7 @@
 use super::commit_threads::{self, KeepUp};
 use crate::background::{by_hand, scheduler, write_stalls};
 use crate::batch::{OpenTimes, ReadyBatch, WriteBatch};
-use crate::cell::SequenceNumber;
+use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use crate::ingest::{IngestOptions, SstWriter};
 use crate::read::drivers::Tree;
@@ -103,6 +103,22 @@ impl Tree {
         Ok(())
     }
 
+    /// Pauses the compactions of this tree, or resumes them, as [`crate::Engine::pause_compactions`] does
+    /// for all trees. It suits a tree without readers. The pause is not kept on disk.
+    pub fn set_at_rest(&self, at_rest: bool) -> Result<()> {
+        let (shared, tree) = self.parts_of_store()?;
+        tree.set_at_rest(at_rest);
+        if !at_rest {
+            scheduler::schedule(shared, tree);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the compactions of the tree are paused by [`Tree::set_at_rest`].
+    pub fn is_at_rest(&self) -> bool {
+        self.parts_of_store().is_ok_and(|(_, tree)| tree.is_at_rest())
+    }
+
     /// Writes the memtable into an SSTable. An error is that of this try, whatever failed before;
     /// the memtable is kept, and the engine goes on trying.
     pub fn flush(&self) -> Result<()> {
@@ -125,6 +141,19 @@ impl Tree {
     pub fn sst_writer(&self, options: &IngestOptions) -> Result<SstWriter> {
         self.parts_of_store()?;
         SstWriter::new(self.handle().clone(), self.id(), options)
+    }
+
+    /// Makes a second tree, `to`, with the cells of this one: all that were committed before the call,
+    /// and of later commits those up to some moment. SSTables get a second name and take no more room
+    /// until one of the trees is compacted. What is in memory is flushed first. Durable when it returns.
+    /// The new tree has no elision rules yet.
+    ///
+    /// `InvalidArgument` if the id was ever used, or is smaller than that of this tree. After an error there is no new tree, but after a failed
+    /// write or sync of the manifest there may be one when the engine is opened again.
+    pub fn copy_to(&self, to: TreeId) -> Result<()> {
+        let (shared, tree) = self.parts_of_store()?;
+        shared.check_owner()?;
+        crate::ingest::copy::copy_tree(shared, tree, to)
     }
 
     /// Row keys that cut the tree into parts of about `part_bytes` bytes on disk, ascending, each

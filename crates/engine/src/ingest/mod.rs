@@ -5,7 +5,8 @@
 //! makes part of their trees. May use `background`, `tree`, `manifest`, `sstable` and what they use.
 //!
 //! [`SstWriter`] writes the files, [`IngestFiles`] are the finished ones, `install` makes them part
-//! of their trees. What does not come in order is sorted first: [`sort`].
+//! of their trees. What does not come in order is sorted first: [`sort`]. `copy` makes the files of one
+//! tree files of another one, too.
 //!
 //! Invariants:
 //! 1. A file counts when the manifest names it, and one record of it names all files of an ingest,
@@ -17,6 +18,7 @@
 //!    (docs/format/sstable.md).
 //! 3. The log is on disk up to the ingest before the edit is.
 
+pub(crate) mod copy;
 pub(crate) mod install;
 pub(crate) mod sort;
 mod sst_writer;

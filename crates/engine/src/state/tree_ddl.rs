@@ -5,27 +5,41 @@
 
 use crate::cell::TreeId;
 use crate::error::{Error, Result};
-use crate::manifest::{Edit, TreeVersion};
+use crate::manifest::Edit;
 use crate::options::TreeOptions;
 use crate::state::Shared;
+use crate::tree::read_view::OpenRun;
 use crate::tree::{TreeState, draw_seed};
 use std::sync::Arc;
 
 /// See [`crate::Engine::create_tree`].
 pub(crate) fn create_tree(shared: &Shared, id: TreeId, options: TreeOptions) -> Result<()> {
+    create_tree_of(shared, id, options, Vec::new(), Vec::new())
+}
+
+/// Creates a tree of files that no other tree has. `edits` add the files, which are open in `runs`.
+pub(crate) fn create_tree_of(
+    shared: &Shared,
+    id: TreeId,
+    options: TreeOptions,
+    edits: Vec<Edit>,
+    runs: Vec<OpenRun>,
+) -> Result<()> {
     if shared.is_closing() {
         return Err(Error::Closed);
     }
     shared.health.check()?;
-    let version = Arc::new(TreeVersion::empty(options.clone()));
     let seed = draw_seed(&*shared.env.fs, &shared.dir)?;
     let created = shared.manifest.change(|state| {
-        let owner = shared.owning(state);
-        Ok(owner.into_iter().chain([Edit::CreateTree { tree: id, options }]).collect())
+        let create =
+            shared.owning(state).into_iter().chain([Edit::CreateTree { tree: id, options }]);
+        Ok(create.chain(edits).collect())
     });
-    created.map_err(|error| shared.manifest_failed(error))?;
+    let after = created.map_err(|error| shared.manifest_failed(error))?;
+    let version = after.tree(id).expect("an edit that creates a tree leaves it there");
     let (budget, shape) = (shared.cache.budget(), &shared.options.shape);
-    let tree = TreeState::new(id, version, Vec::new(), budget, &shared.snapshots, shape, seed);
+    let version = Arc::clone(version);
+    let tree = TreeState::new(id, version, runs, budget, &shared.snapshots, shape, seed);
     shared.trees.write().insert(id, Arc::new(tree));
     Ok(())
 }

@@ -53,6 +53,8 @@ pub(crate) struct TreeState {
     replacing: Mutex<(), TreeView>,
     /// The tree was dropped.
     gone: AtomicBool,
+    /// Its compactions are paused. Relaxed: guards nothing else.
+    at_rest: AtomicBool,
     /// Number of the newest delete that spares older cells of its columns (`Memtable::apply`).
     /// Relaxed: raised before the number is published, and a snapshot sees what is published.
     newest_sparing_delete: AtomicU64,
@@ -110,6 +112,7 @@ impl TreeState {
             snapshots: Arc::clone(snapshots),
             replacing: Mutex::default(),
             gone: AtomicBool::new(false),
+            at_rest: AtomicBool::new(false),
             newest_sparing_delete: AtomicU64::new(0),
             rules: RwLock::new(Arc::new(KeepAll)),
             work: Mutex::default(),
@@ -186,6 +189,14 @@ impl TreeState {
     pub(crate) fn drop_for_readers(&self) {
         self.gone.store(true, Ordering::Relaxed);
         self.view.load().memtables().for_each(|memtable| memtable.outlive());
+    }
+
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.at_rest.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_at_rest(&self, at_rest: bool) {
+        self.at_rest.store(at_rest, Ordering::Relaxed);
     }
 
     pub(crate) fn rules(&self) -> Arc<dyn ElisionRules> {

@@ -8,6 +8,7 @@ mod checkpoint;
 mod cold;
 mod compaction;
 mod concurrent;
+mod copies;
 mod descriptors;
 mod divided;
 mod examples;

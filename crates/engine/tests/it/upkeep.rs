@@ -190,6 +190,25 @@ fn a_pause_stops_compactions_and_never_a_write() {
 }
 
 #[test]
+fn a_tree_at_rest_is_not_compacted_but_to_let_its_writers_go_on() {
+    let machine = SimEnv::new(6);
+    let engine = open(&machine, Options { l0_runs_compact: 2, l0_runs_stall: 6, ..small() });
+    let tree = engine.tree(TREE).unwrap();
+    tree.set_at_rest(true).unwrap();
+    (0..2).for_each(|round| fill(&engine, 50, round));
+    pass(&machine, A_LOOK);
+    assert_eq!((runs(&engine), metric(&engine, "compactions_total")), (2, 0));
+    (0..30).for_each(|round| fill(&engine, 50, round));
+    assert_eq!(metric(&engine, "write_stalls_total"), 0);
+    pass(&machine, A_LOOK);
+    (0..2).for_each(|round| fill(&engine, 50, round));
+    let left = runs(&engine);
+    tree.set_at_rest(false).unwrap();
+    pass(&machine, A_LOOK);
+    assert!(left > 1 && runs(&engine) == 1, "{left}");
+}
+
+#[test]
 fn a_compaction_by_hand_runs_during_a_pause() {
     let machine = SimEnv::new(7);
     let engine = open(&machine, calm());

@@ -17,12 +17,11 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Returns whether the file can be one of `tree`. Trees that a server keeps for itself get other
-    /// ids when a store is given to it, and their files name the old ones until compaction has written
-    /// them anew.
+    /// Returns whether the file can be one of `tree`: it was written for it, or for a tree with a smaller
+    /// id. Copies have larger ids than what they are copies of, and so have trees that move when a store
+    /// is given to a server; their files name the old ids until compaction replaces them.
     pub(crate) fn fits(&self, tree: TreeId) -> bool {
-        let moved = self.tree < TreeId::FIRST_OF_TABLES && tree >= TreeId::FIRST_OF_TABLES;
-        self.tree == tree || moved
+        self.tree <= tree
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
