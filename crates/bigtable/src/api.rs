@@ -40,6 +40,12 @@ pub(crate) fn timestamp(micros: i64) -> Timestamp {
     Timestamp { seconds: micros.div_euclid(MICROS_PER_SECOND), nanos: nanos as i32 }
 }
 
+/// Returns a time in microseconds since the Unix epoch; nothing if it is no valid time.
+pub(crate) fn micros(time: &Timestamp) -> Option<i64> {
+    let nanos = u32::try_from(time.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    time.seconds.checked_mul(MICROS_PER_SECOND)?.checked_add(i64::from(nanos / 1_000))
+}
+
 /// An encoded message of the protobuf type `type_name` as a self-describing value.
 pub(crate) fn any(type_name: &str, value: Vec<u8>) -> Any {
     Any { type_url: format!("type.googleapis.com/{type_name}"), value }

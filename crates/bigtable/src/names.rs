@@ -86,6 +86,21 @@ pub(crate) fn app_profile<'a>(
     }
 }
 
+/// Instance and cluster id of `projects/P/instances/I/clusters/C/backups/B`.
+pub(crate) fn backup<'a>(
+    field: &'static str,
+    name: &'a str,
+) -> Result<(InstanceName<'a>, &'a str)> {
+    match name.rsplit_once("/backups/") {
+        Some((parent, backup)) if is_id(backup) => cluster(field, parent),
+        _ => Err(malformed(
+            field,
+            name,
+            "projects/PROJECT/instances/INSTANCE/clusters/CLUSTER/backups/BACKUP",
+        )),
+    }
+}
+
 /// Table and view id of `projects/P/instances/I/tables/T/authorizedViews/V`.
 pub(crate) fn authorized_view<'a>(
     field: &'static str,

@@ -82,6 +82,11 @@ pub(crate) struct Settings {
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) strict_instances: Option<bool>,
 
+    /// Days for which a deleted table can come back with UndeleteTable, 0 to 365. Its files stay on
+    /// disk. 0 frees them at once, and at the next start the files of earlier deletions. [default: 7]
+    #[arg(long, env = "STELE_DELETED_TABLE_DAYS", value_name = "DAYS")]
+    pub(crate) deleted_table_days: Option<u64>,
+
     /// Certificate of the server in PEM, followed by those between it and its CA. Both listeners
     /// then speak TLS only. The file is read again when it changes, and on SIGHUP.
     /// [default: none]
@@ -281,6 +286,7 @@ pub(crate) struct Config {
     pub(crate) http_listen: String,
     pub(crate) http_hosts: Vec<String>,
     pub(crate) strict_instances: bool,
+    pub(crate) deleted_table_days: u64,
     pub(crate) reach: Reach,
     pub(crate) security: Security,
     pub(crate) checkpoint_dir: Option<PathBuf>,
@@ -300,6 +306,7 @@ impl Default for Config {
             http_listen: "127.0.0.1:8087".into(),
             http_hosts: Vec::new(),
             strict_instances: false,
+            deleted_table_days: 7,
             reach: Reach::Loopback,
             security: Security::default(),
             checkpoint_dir: None,
@@ -324,6 +331,8 @@ impl Config {
     fn resolve(settings: Settings) -> Result<Self, ConfigError> {
         let default = Self::default();
         let engine = engine_options(&settings, default.engine)?;
+        let deleted_table_days = settings.deleted_table_days.unwrap_or(default.deleted_table_days);
+        in_range("deleted_table_days", deleted_table_days, 0..=365)?;
         let drain_seconds = settings.drain_seconds.unwrap_or(default.drain.as_secs());
         in_range("drain_seconds", drain_seconds, 0..=3600)?;
         let security = Security::resolve(&settings)?;
@@ -342,6 +351,7 @@ impl Config {
                 .transpose()?
                 .unwrap_or_default(),
             strict_instances: settings.strict_instances.unwrap_or(default.strict_instances),
+            deleted_table_days,
             reach: if insecure { Reach::Anywhere } else { security.reach() },
             security,
             checkpoint_dir: settings.checkpoint_dir,
@@ -368,6 +378,7 @@ impl Settings {
             http_hosts,
             insecure_listen,
             strict_instances,
+            deleted_table_days,
             tls_cert,
             tls_key,
             tls_client_ca,

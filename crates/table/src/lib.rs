@@ -25,6 +25,7 @@ pub mod row_set;
 pub mod schema;
 #[doc(hidden)]
 pub mod shape;
+pub mod shelf;
 pub mod store;
 pub mod subset;
 
@@ -47,5 +48,6 @@ pub use schema::{
     AddInput, Aggregate, CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName,
     TableSchema, TableUpdate, UniqueInput, ValueType,
 };
+pub use shelf::{BackupRecord, Copied, Shelf, ShelfMap, Shelved, Shelves};
 pub use store::{DropRows, ReadRows, RowKeySample, Store};
 pub use subset::{Qualifiers, Subset};

@@ -16,6 +16,7 @@ use crate::row::{Row, RowStream};
 use crate::row_output::RowOutput;
 use crate::row_set::RowSet;
 use crate::schema::{CreateTable, FamilyChange, TableName, TableSchema, TableUpdate};
+use crate::shelf::Shelves;
 use async_trait::async_trait;
 use bytes::Bytes;
 use engine::Direction;
@@ -55,7 +56,7 @@ pub struct RowKeySample {
 /// What a front sees of the tables. Reads of rows are for those who know which store it is; all
 /// else is also there of a `dyn Store`.
 #[async_trait]
-pub trait Store: Records + ChangeStreams {
+pub trait Store: Records + ChangeStreams + Shelves {
     /// Returns the time of the store's clock, microseconds since the Unix epoch.
     fn now_micros(&self) -> i64;
 
@@ -74,7 +75,8 @@ pub trait Store: Records + ChangeStreams {
     /// Makes every write whose call returned durable, whatever the durability mode.
     async fn sync(&self) -> Result<()>;
 
-    /// Deletes a table, all its rows, and the front's records below its name. `FailedPrecondition` if
+    /// Deletes a table and the front's records below its name. It can come back for as long as the store
+    /// keeps deleted tables. `FailedPrecondition` if
     /// it is protected.
     async fn delete_table(&self, table: &TableName) -> Result<()>;
 

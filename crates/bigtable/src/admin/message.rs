@@ -70,13 +70,19 @@ pub(crate) fn page<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::timestamp;
+    use crate::api::{micros, timestamp};
     use prost_types::Timestamp;
 
     #[test]
     fn times_before_the_epoch_have_positive_nanos() {
         assert_eq!(timestamp(1_500_000), Timestamp { seconds: 1, nanos: 500_000_000 });
         assert_eq!(timestamp(-1), Timestamp { seconds: -1, nanos: 999_999_000 });
+        for time in [-1, 0, 1_500_000] {
+            assert_eq!(micros(&timestamp(time)), Some(time));
+        }
+        for (seconds, nanos) in [(0, -1), (0, 1_000_000_000), (i64::MAX, 0), (i64::MIN, 0)] {
+            assert_eq!(micros(&Timestamp { seconds, nanos }), None);
+        }
     }
 
     #[test]

@@ -64,6 +64,12 @@ asks! {
         |request| request.authorized_view.as_ref().map_or("", |view| &view.name);
     admin::DeleteAuthorizedViewRequest: "bigtable.authorizedViews.delete" on
         |request| &request.name;
+    admin::UndeleteTableRequest: "bigtable.tables.undelete" on |request| &request.name;
+    admin::GetBackupRequest: "bigtable.backups.get" on |request| &request.name;
+    admin::ListBackupsRequest: "bigtable.backups.list" on |request| &request.parent;
+    admin::UpdateBackupRequest: "bigtable.backups.update" on
+        |request| request.backup.as_ref().map_or("", |backup| &backup.name);
+    admin::DeleteBackupRequest: "bigtable.backups.delete" on |request| &request.name;
     admin::GetInstanceRequest: "bigtable.instances.get" on |request| &request.name;
     admin::ListInstancesRequest: "bigtable.instances.list" on |request| &request.parent;
     admin::CreateInstanceRequest: "bigtable.instances.create" on |request| &request.parent;
@@ -94,6 +100,43 @@ asks! {
         |request| operation(&request.name);
     longrunning::DeleteOperationRequest: "bigtable.operations.delete" on
         |request| operation(&request.name);
+}
+
+/// Requests that need several permissions, each on a resource of its own. The first resource is what the
+/// request is about.
+macro_rules! asks_twice {
+    ($($message:ty, |$request:ident| $($permission:expr => $resource:expr),+;)*) => {$(
+        impl Asks for $message {
+            const ADMINISTERS: bool = true;
+
+            fn resource(&self) -> &str {
+                let $request = self;
+                let resources: &[&str] = &[$($resource),+];
+                resources[0]
+            }
+
+            fn authorize(&mut self, caller: &dyn Caller) -> Result<(), Denied> {
+                let $request = self;
+                $(need(caller, $permission, $resource)?;)+
+                Ok(())
+            }
+        }
+    )*};
+}
+
+asks_twice! {
+    admin::CreateBackupRequest, |request|
+        "bigtable.backups.create" => &request.parent,
+        READ => request.backup.as_ref().map_or("", |backup| &backup.source_table);
+    admin::CopyBackupRequest, |request|
+        "bigtable.backups.create" => &request.parent,
+        "bigtable.backups.read" => &request.source_backup;
+    admin::RestoreTableRequest, |request|
+        "bigtable.tables.create" => &request.parent,
+        "bigtable.backups.restore" => match &request.source {
+            Some(admin::restore_table_request::Source::Backup(backup)) => backup,
+            None => "",
+        };
 }
 
 /// Returns the resource below which an operation of this name runs.

@@ -75,11 +75,7 @@ fn heartbeat(wire: Option<prost_types::Duration>) -> Result<Duration> {
 }
 
 fn micros(time: &prost_types::Timestamp) -> Result<i64> {
-    let nanos = u32::try_from(time.nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
-    let micros = nanos.and_then(|nanos| {
-        time.seconds.checked_mul(1_000_000)?.checked_add(i64::from(nanos / 1_000))
-    });
-    micros.ok_or_else(|| Error::invalid("", "is no time"))
+    crate::api::micros(time).ok_or_else(|| Error::invalid("", "is no time"))
 }
 
 /// Returns the rows of a partition; an empty end key is no end.

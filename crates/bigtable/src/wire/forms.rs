@@ -250,6 +250,7 @@ forms! {
         [one("original_request", 1, &CREATE_AUTHORIZED_VIEW)];
     UPDATE_AUTHORIZED_VIEW_METADATA = "", [], [],
         [one("original_request", 1, &UPDATE_AUTHORIZED_VIEW)];
+    RESTORE_TABLE = "google.bigtable.admin.v2.RestoreTableRequest", ["source": [3]], [1, 2], [];
     LIST_TABLES = "", [], [], [many("tables", 1, &TABLE)];
     NOTHING = "", [], [], [];
 }
@@ -297,6 +298,14 @@ formed! {
     admin::DropRowRangeRequest => DROP_ROW_RANGE,
     admin::GenerateConsistencyTokenRequest => NOTHING,
     admin::CheckConsistencyRequest => CHECK_CONSISTENCY,
+    admin::UndeleteTableRequest => NOTHING,
+    admin::CreateBackupRequest => NOTHING,
+    admin::GetBackupRequest => NOTHING,
+    admin::ListBackupsRequest => NOTHING,
+    admin::UpdateBackupRequest => NOTHING,
+    admin::DeleteBackupRequest => NOTHING,
+    admin::CopyBackupRequest => NOTHING,
+    admin::RestoreTableRequest => RESTORE_TABLE,
     admin::CreateAuthorizedViewRequest => CREATE_AUTHORIZED_VIEW,
     admin::ListAuthorizedViewsRequest => NOTHING,
     admin::GetAuthorizedViewRequest => NOTHING,
@@ -348,6 +357,13 @@ formed! {
     admin::UpdateTableMetadata => NOTHING,
     admin::GenerateConsistencyTokenResponse => NOTHING,
     admin::CheckConsistencyResponse => NOTHING,
+    admin::UndeleteTableMetadata => NOTHING,
+    admin::Backup => NOTHING,
+    admin::ListBackupsResponse => NOTHING,
+    admin::CreateBackupMetadata => NOTHING,
+    admin::CopyBackupMetadata => NOTHING,
+    admin::RestoreTableMetadata => NOTHING,
+    admin::OptimizeRestoredTableMetadata => NOTHING,
     admin::AuthorizedView => AUTHORIZED_VIEW,
     admin::ListAuthorizedViewsResponse => LIST_AUTHORIZED_VIEWS,
     admin::CreateAuthorizedViewMetadata => CREATE_AUTHORIZED_VIEW_METADATA,

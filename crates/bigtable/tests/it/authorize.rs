@@ -134,6 +134,42 @@ async fn a_call_without_its_permission_is_refused_by_name_and_noted() {
 }
 
 #[tokio::test]
+async fn backups_need_permissions_on_both_ends() {
+    let cluster = format!("{INSTANCE}/clusters/stele");
+    let name = format!("{cluster}/backups/b");
+    let create = || admin::CreateBackupRequest {
+        parent: cluster.clone(),
+        backup_id: "b".into(),
+        backup: Some(admin::Backup { source_table: TABLE.into(), ..Default::default() }),
+    };
+    let copy = || admin::CopyBackupRequest {
+        parent: cluster.clone(),
+        source_backup: name.clone(),
+        ..Default::default()
+    };
+    let restore = || admin::RestoreTableRequest {
+        parent: INSTANCE.into(),
+        table_id: "u".into(),
+        source: Some(admin::restore_table_request::Source::Backup(name.clone())),
+    };
+    let caller = Fake::with([(READ, None), ("bigtable.backups.read", None)]);
+    let (mut t, _dir) = clients(&caller).await;
+    denied(t.tables.create_backup(create()).await, &["bigtable.backups.create", &cluster]);
+    denied(t.tables.copy_backup(copy()).await, &["bigtable.backups.create", &cluster]);
+    denied(t.tables.restore_table(restore()).await, &["bigtable.tables.create", INSTANCE]);
+
+    let some: Option<&[&str]> = Some(&["f"]);
+    let ends = [(READ, some), ("bigtable.backups.create", None), ("bigtable.tables.create", None)];
+    let caller = Fake::with(ends);
+    let (mut t, _dir) = clients(&caller).await;
+    denied(t.tables.create_backup(create()).await, &[READ, TABLE]);
+    denied(t.tables.copy_backup(copy()).await, &["bigtable.backups.read", &name]);
+    denied(t.tables.restore_table(restore()).await, &["bigtable.backups.restore", &name]);
+    let undelete = admin::UndeleteTableRequest { name: TABLE.into() };
+    denied(t.tables.undelete_table(undelete).await, &["bigtable.tables.undelete", TABLE]);
+}
+
+#[tokio::test]
 async fn a_reader_of_some_families_sees_rows_as_if_they_had_no_others() {
     let caller = Fake::with([(READ, Some(&["f", "h.i"]))]);
     let (mut clients, _dir) = clients(&caller).await;

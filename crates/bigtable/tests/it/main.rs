@@ -4,6 +4,7 @@
 mod admin;
 mod assemble;
 mod authorize;
+mod backups;
 mod bounds;
 mod changes;
 mod filters;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use table::{
-    Bytes, ChangeStream, ChangeStreams, CheckAndMutate, CreateTable, DropRows, Error, FamilyChange,
-    OnceRow, ReadChanges, ReadModifyWriteRule, ReadRows, ReadStats, RecordChange, Records, Result,
-    Row, RowBatch, RowKeySample, RowMutations, RowOutput, RowStream, Store, TableIdentity,
-    TableName, TableSchema, TableUpdate, Timestamp, YieldedCell,
+    BackupRecord, Bytes, ChangeStream, ChangeStreams, CheckAndMutate, CreateTable, DropRows, Error,
+    FamilyChange, OnceRow, ReadChanges, ReadModifyWriteRule, ReadRows, ReadStats, RecordChange,
+    Records, Result, Row, RowBatch, RowKeySample, RowMutations, RowOutput, RowStream, Shelves,
+    Store, TableIdentity, TableName, TableSchema, TableUpdate, Timestamp, YieldedCell,
 };
 use tokio::sync::Notify;
 use tonic::Code;
@@ -67,6 +67,42 @@ impl ChangeStreams for EndlessStore {
         none()
     }
     async fn read_changes(&self, _: &TableName, _: ReadChanges) -> Result<ChangeStream> {
+        none()
+    }
+}
+
+#[tonic::async_trait]
+impl Shelves for EndlessStore {
+    async fn undelete_table(&self, _: &TableName) -> Result<Arc<TableSchema>> {
+        none()
+    }
+    async fn drop_table(&self, _: &TableName) -> Result<()> {
+        none()
+    }
+    async fn purge_deleted(&self, _: &str) -> Result<()> {
+        none()
+    }
+    async fn back_up_table(&self, _: &TableName, _: String, _: i64, _: BackupRecord) -> Result<()> {
+        none()
+    }
+    async fn copy_backup(&self, _: String, _: String, _: i64, _: BackupRecord) -> Result<()> {
+        none()
+    }
+    async fn restore_table(
+        &self,
+        _: String,
+        _: TableName,
+        _: Vec<RecordChange>,
+    ) -> Result<Arc<TableSchema>> {
+        none()
+    }
+    async fn set_backup_expiry(&self, _: String, _: i64, _: RecordChange) -> Result<()> {
+        none()
+    }
+    async fn delete_backup(&self, _: String) -> Result<()> {
+        none()
+    }
+    async fn drop_expired(&self) -> Result<usize> {
         none()
     }
 }

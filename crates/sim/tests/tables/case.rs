@@ -53,6 +53,11 @@ pub(crate) enum What {
     /// So many milliseconds pass.
     Wait(u64),
     Reopen(Box<World>),
+    /// The table is deleted and comes back, after so many pieces of background work.
+    Undelete(usize),
+    /// The table is backed up, and is what was restored from there, after so many pieces of background
+    /// work.
+    Restore(usize),
 }
 
 /// Families: of all cells, of two versions, of young cells, of sums, and one that comes and goes.
@@ -107,7 +112,7 @@ fn world(rng: &mut Rng) -> World {
 }
 
 fn act(rng: &mut Rng) -> Act {
-    let what = match rng.below(40) {
+    let what = match rng.below(42) {
         0..=9 => What::Mutate(vec![row_mutations(rng, &FAMILIES)]),
         10..=16 => {
             let rows = 2 + rng.index(8);
@@ -129,7 +134,9 @@ fn act(rng: &mut Rng) -> Act {
         31 => What::Compact,
         32 | 33 => What::Work(1 + rng.index(20)),
         34..=37 => What::Wait(1 + rng.below(8)),
-        _ => What::Reopen(Box::new(world(rng))),
+        38 | 39 => What::Reopen(Box::new(world(rng))),
+        40 => What::Undelete(rng.index(20)),
+        _ => What::Restore(rng.index(20)),
     };
     Act { questions: rng.next_u64(), what }
 }

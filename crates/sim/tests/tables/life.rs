@@ -15,6 +15,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use table::*;
 
+/// Names that the table has in turns.
+const NAMES: [&str; 2] =
+    ["projects/p/instances/i/tables/t", "projects/p/instances/i/tables/restored"];
+/// Time for which deleted tables can come back.
+const KEPT: Duration = Duration::from_secs(1_000_000);
 /// Reads after each act.
 const QUESTIONS: usize = 4;
 
@@ -76,7 +81,7 @@ impl Life {
     async fn begin(case: &Case) -> Result<Self, String> {
         let machine = Machine::new(case.seed);
         let clock = Wall { micros: AtomicI64::new(BEGIN), machine: machine.env().clock };
-        let table = TableName::new("projects/p/instances/i/tables/t").map_err(show)?;
+        let table = TableName::new(NAMES[0]).map_err(show)?;
         let create = CreateTable {
             name: table.clone(),
             families: FAMILIES.iter().map(|name| ((*name).to_owned(), spec(name))).collect(),
@@ -98,7 +103,9 @@ impl Life {
         let engine = engine.map_err(show)?;
         let local = Local::open_shaped(engine.clone(), self.clock.clone(), world.shape);
         self.model.open_after(engine.commit_micros());
-        self.opened = Some((engine, local.map_err(show)?));
+        let local = local.map_err(show)?;
+        local.keep_deleted_for(KEPT);
+        self.opened = Some((engine, local));
         Ok(())
     }
 
@@ -168,6 +175,12 @@ impl Life {
                 self.model.now = self.clock.micros.fetch_add(micros, Ordering::SeqCst) + micros;
             }
             What::Reopen(world) => self.reopen(world).await?,
+            What::Undelete(jobs) => {
+                self.local().delete_table(&self.table).await.map_err(show)?;
+                (0..*jobs).for_each(|_| self.machine.work());
+                self.local().undelete_table(&self.table).await.map_err(show)?;
+            }
+            What::Restore(jobs) => self.restore(*jobs).await?,
         }
         Ok(())
     }
@@ -260,6 +273,23 @@ impl Life {
         let loaded = load.finish().map_err(show)?;
         self.local().install(loaded).await.map_err(show)?;
         rows.iter().for_each(|row| self.model.load(&row.row, &row.mutations));
+        Ok(())
+    }
+
+    async fn restore(&mut self, jobs: usize) -> Result<(), String> {
+        self.finish_held().await?;
+        let restored = NAMES.into_iter().find(|name| *name != self.table.as_str());
+        let restored = TableName::new(restored.unwrap()).map_err(show)?;
+        let (local, backup) = (self.local(), "backup".to_owned());
+        let record: BackupRecord = Box::new(|_| RecordChange::put("backup", "made"));
+        let expires = self.model.now + KEPT.as_micros() as i64;
+        local.back_up_table(&self.table, backup.clone(), expires, record).await.map_err(show)?;
+        local.drop_table(&self.table).await.map_err(show)?;
+        (0..jobs).for_each(|_| self.machine.work());
+        let made = local.restore_table(backup.clone(), restored.clone(), Vec::new()).await;
+        made.map_err(show)?;
+        local.delete_backup(backup).await.map_err(show)?;
+        self.table = restored;
         Ok(())
     }
 

@@ -45,6 +45,7 @@ fn documented_defaults_are_the_real_ones() {
         ("http_listen", config.http_listen),
         ("http_hosts", "none".into()),
         ("strict_instances", config.strict_instances.to_string()),
+        ("deleted_table_days", config.deleted_table_days.to_string()),
         ("insecure_listen", "false".into()),
         ("tls_cert", "none".into()),
         ("tls_key", "none".into()),

@@ -18,6 +18,7 @@ mod observe;
 mod security;
 mod signals;
 mod state;
+mod upkeep;
 
 use crate::config::{Config, ServeArgs, describe_durability};
 use crate::logging;
@@ -119,6 +120,7 @@ async fn serve_guarded(
     let report = move || reported.note_process_memory(memory().saturating_sub(before));
     let monitor = RssMonitor::start(report).context("cannot start the server's threads")?;
     let (drain, draining) = watch::channel(());
+    tokio::spawn(upkeep::run(Arc::clone(&store)));
     let (routes, limits) = (services(config, &store, &guard, &state), config.limits);
     let bigtable = accept(bigtable, Front::Bigtable);
     let mut grpc =
@@ -173,10 +175,12 @@ struct Addresses {
 async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<Local>)> {
     let (dir, options) = (config.data_dir.clone(), config.engine.clone());
     let read_idle = config.read_idle;
+    let deleted_for = Duration::from_secs(config.deleted_table_days * 24 * 60 * 60);
     let opened = tokio::task::spawn_blocking(move || {
         let context = || format!("could not open the data directory {}", dir.display());
         let engine = Engine::open(&dir, options).with_context(context)?;
         let store = Local::open(engine.clone(), Arc::new(SystemClock)).with_context(context)?;
+        store.keep_deleted_for(deleted_for);
         anyhow::Ok((engine, store.with_read_idle_max(read_idle)))
     });
     let (engine, store) = opened.await??;

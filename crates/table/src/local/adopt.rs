@@ -4,12 +4,13 @@
 //! are missing. A repair may have saved a tree and lost the record of its table, or the reverse; and
 //! a store that servers are given by another program has trees and no tables at all.
 
-use super::meta::{EngineMeta, MetaStore, table_row};
+use super::meta::{EngineMeta, MetaChange, MetaStore, record_row, shelf_row, table_row, trees_of};
 use super::tables::drop_trees;
 use crate::error::Result;
 use crate::gc::GcRule;
 use crate::limits::Granularity;
 use crate::schema::{FamilySchema, TOKENS, TableName, TableSchema, Tablet, ValueType};
+use crate::shelf::Shelf;
 use bytes::Bytes;
 use engine::{Engine, FamilyId, Owner, RowRange, ScanRequest, TreeId, TreeOptions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,15 +51,26 @@ pub fn adopt_trees(engine: &Engine, now_micros: i64) -> Result<Vec<String>> {
         meta.remove_record(&row)?;
         done.push(format!("record '{}' is unreadable and was removed", row.escape_ascii()));
     }
-    // Of two that claim a tree, the newer one has it.
+    // If two claim a tree, the newer one has it, and a table before one out of service.
     tables.sort_by_key(|table| std::cmp::Reverse(table.created_micros));
+    let tables = tables.into_iter().map(|table| {
+        (vec![table_row(&table.name)], format!("table {}", table.name), trees_of(&table))
+    });
+    let mut claims: Vec<_> = tables.collect();
+    for ((shelf, name), shelved) in meta.readable_shelved()? {
+        let what = format!("{name}, a table out of service,");
+        let rows = match shelf {
+            Shelf::Deleted => vec![shelf_row(shelf, &name)],
+            Shelf::Backup => vec![shelf_row(shelf, &name), record_row(&name)],
+        };
+        claims.push((rows, what, trees_of(&shelved.schema)));
+    }
     let mut claimed = BTreeSet::new();
-    for table in tables {
-        let trees: Vec<TreeId> = table.tablets.iter().map(|tablet| tablet.tree).collect();
+    for (rows, what, trees) in claims {
         let taken = trees.iter().any(|tree| claimed.contains(tree));
-        if taken || !create_missing(engine, &table.name, &trees, &mut done)? {
-            meta.remove_record(&table_row(&table.name))?;
-            done.push(format!("table {} was deleted; its record was removed", table.name));
+        if taken || !create_missing(engine, &what, &trees, &mut done)? {
+            rows.iter().try_for_each(|row| meta.remove_record(row))?;
+            done.push(format!("{what} was deleted; its record was removed"));
         } else {
             claimed.extend(trees);
         }
@@ -81,7 +93,7 @@ fn adopt_tree(engine: &Engine, meta: &EngineMeta, tree: TreeId, now_micros: i64)
         drop_trees(engine, meta, &[tree])?;
         return Ok(format!("tree {number} has no data and no table; it was removed"));
     };
-    meta.create_table(&table)?;
+    meta.change(&[MetaChange::PutTable(&table), MetaChange::Forget(&[tree])])?;
     let name = &table.name;
     Ok(format!("tree {number} has data but no table; it is now table {name}"))
 }
@@ -91,20 +103,18 @@ fn is_orphan(claimed: &BTreeSet<TreeId>) -> impl Fn(&TreeId) -> bool {
     |tree| *tree >= TreeId::FIRST_OF_TABLES && !claimed.contains(tree)
 }
 
-/// Creates the trees of `table` that are missing; `false` if one of them was dropped.
+/// Creates the trees of a table that are missing; `false` if one of them was dropped.
 fn create_missing(
     engine: &Engine,
-    table: &TableName,
+    what: &str,
     trees: &[TreeId],
     done: &mut Vec<String>,
 ) -> Result<bool> {
     let there: BTreeSet<TreeId> = engine.trees().into_iter().collect();
     for tree in trees.iter().filter(|tree| !there.contains(tree)) {
         match engine.create_tree(*tree, TreeOptions::default()) {
-            Ok(_) => done.push(format!(
-                "tree {} of table {table} is lost; the table is now empty there",
-                tree.0
-            )),
+            Ok(_) => done
+                .push(format!("tree {} of {what} is lost; the table is now empty there", tree.0)),
             Err(engine::Error::InvalidArgument(_)) => return Ok(false),
             Err(error) => return Err(error.into()),
         }

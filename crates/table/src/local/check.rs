@@ -7,7 +7,7 @@
 
 use super::meta::{
     INTENT_PREFIX, NEXT_TREE_ROW, RECORD_PREFIX, SYSTEM_TREE, TABLE_PREFIX, decode_intent,
-    decode_record, decode_table, is_schema_row,
+    decode_record, decode_shelved, decode_table, is_schema_row, is_shelf_row,
 };
 use base::env::Env;
 use engine::TreeId;
@@ -54,18 +54,23 @@ fn compare<'a>(trees: &[TreeId], records: impl Iterator<Item = (&'a [u8], &'a [u
         {
             misfits.findings.push(error.to_string());
         }
-        if !row.starts_with(TABLE_PREFIX) {
+        let table = if row.starts_with(TABLE_PREFIX) {
+            decode_table(row, record).map(|table| (table.name.to_string(), table.tablets))
+        } else if is_shelf_row(row) {
+            let name = row.escape_ascii().to_string();
+            decode_shelved(row, record).map(|shelved| (name, shelved.schema.tablets.clone()))
+        } else {
             continue;
-        }
-        let table = match decode_table(row, record) {
+        };
+        let (name, tablets) = match table {
             Ok(table) => table,
             Err(error) => {
                 misfits.findings.push(error.to_string());
                 continue;
             }
         };
-        for tree in table.tablets.iter().map(|tablet| tablet.tree) {
-            let (name, number) = (&table.name, tree.0);
+        for tree in tablets.iter().map(|tablet| tablet.tree) {
+            let (name, number) = (&name, tree.0);
             if let Some(other) = claimed.insert(tree, name.clone()) {
                 let what = format!("tables {name} and {other} both use tree {number}");
                 misfits.findings.push(what);

@@ -5,12 +5,14 @@ use crate::error::{Error, Result};
 use crate::records::RecordChange;
 use crate::schema::record;
 use crate::schema::{TableName, TableSchema};
+use crate::shelf::{Shelf, ShelfMap, Shelved};
 use base::codec::{ByteReader, DecodeError, PutBytes};
 use bytes::Bytes;
 use engine::{Column, Engine, FamilyId, RowRange, ScanRequest, Timestamp, TreeId, WriteBatch};
 use engine::{Owner, TreeOptions};
 use parking_lot::Mutex;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The tree of the schema.
 pub(crate) const SYSTEM_TREE: TreeId = TreeId(1);
@@ -22,6 +24,11 @@ pub(super) const TABLE_PREFIX: &[u8] = b"table/";
 pub(super) const INTENT_PREFIX: &[u8] = b"intent/";
 /// Begins the rows of the front's records; the name follows.
 pub(super) const RECORD_PREFIX: &[u8] = b"admin/";
+/// Begins the rows of deleted tables, and of backups; the name follows.
+pub(super) const DELETED_PREFIX: &[u8] = b"deleted/";
+pub(super) const BACKUP_PREFIX: &[u8] = b"backup/";
+/// First byte of the record of a table out of service.
+const SHELVED_VERSION: u8 = 1;
 /// First byte of a front's record.
 const RECORD_VERSION: u8 = 1;
 /// First byte of an intent's record.
@@ -47,19 +54,14 @@ pub trait MetaStore: Send + Sync + 'static {
 
     fn intents(&self) -> Result<Vec<Intent>>;
 
-    /// Creates the record of a table whose trees were intended and are there, and removes the
-    /// intent: both or none.
-    fn create_table(&self, table: &TableSchema) -> Result<()>;
+    /// Makes all of the changes or none.
+    fn change(&self, changes: &[MetaChange<'_>]) -> Result<()>;
 
-    /// Removes the record of a table and `records` of the front, and notes the intent to drop the
-    /// table's trees: all or none.
-    fn remove_table(&self, table: &TableSchema, records: &[RecordChange]) -> Result<()>;
+    /// Returns every table out of service.
+    fn shelved(&self) -> Result<ShelfMap>;
 
     /// Returns every record of the front by its name.
     fn records(&self) -> Result<Vec<(String, Bytes)>>;
-
-    /// Changes records of the front: all or none.
-    fn change_records(&self, changes: &[RecordChange]) -> Result<()>;
 
     /// Sets `count` consecutive tree ids aside, never given before, and returns the first.
     fn reserve_trees(&self, count: u32) -> Result<TreeId>;
@@ -125,6 +127,14 @@ impl EngineMeta {
             }
             Ok(())
         })?;
+        for (_, prefix) in SHELVES {
+            self.read(RowRange::prefix(prefix), |row, record| {
+                if decode_shelved(row, record).is_err() {
+                    damaged.push(row.to_vec());
+                }
+                Ok(())
+            })?;
+        }
         self.read(RowRange::prefix(RECORD_PREFIX), |row, record| {
             if decode_record(row, record).is_err() {
                 damaged.push(row.to_vec());
@@ -132,6 +142,20 @@ impl EngineMeta {
             Ok(())
         })?;
         Ok((tables, damaged))
+    }
+
+    /// Returns the tables out of service whose records can be read.
+    pub(super) fn readable_shelved(&self) -> Result<ShelfMap> {
+        let mut shelved = ShelfMap::new();
+        for (shelf, prefix) in SHELVES {
+            self.read(RowRange::prefix(prefix), |row, record| {
+                if let Ok(table) = decode_shelved(row, record) {
+                    shelved.insert((shelf, table.name.clone()), table);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(shelved)
     }
 
     /// Removes a record that cannot be read.
@@ -165,7 +189,9 @@ impl EngineMeta {
 /// Returns whether a row of the system tree is one of the schema.
 pub(super) fn is_schema_row(row: &[u8]) -> bool {
     row == NEXT_TREE_ROW
-        || [TABLE_PREFIX, INTENT_PREFIX, RECORD_PREFIX].iter().any(|prefix| row.starts_with(prefix))
+        || [TABLE_PREFIX, INTENT_PREFIX, RECORD_PREFIX, DELETED_PREFIX, BACKUP_PREFIX]
+            .iter()
+            .any(|prefix| row.starts_with(prefix))
 }
 
 fn intent_row(trees: &[TreeId]) -> Vec<u8> {
@@ -221,20 +247,123 @@ pub(super) fn decode_record(row: &[u8], record: &[u8]) -> Result<(String, Bytes)
     let name = std::str::from_utf8(name).map_err(|_| damaged(row, "its name is not UTF-8"))?;
     match record.split_first() {
         Some((&RECORD_VERSION, value)) => Ok((name.to_owned(), Bytes::copy_from_slice(value))),
-        Some((version, _)) => Err(damaged(
-            row,
-            format!(
-                "record of version {version}, but this Stele reads versions up to \
-                 {RECORD_VERSION}; use a newer Stele"
-            ),
-        )),
+        Some((version, _)) => Err(newer(row, *version, RECORD_VERSION)),
         None => Err(damaged(row, "the record is empty")),
     }
 }
 
+/// The shelves with the beginnings of their rows.
+const SHELVES: [(Shelf, &[u8]); 2] =
+    [(Shelf::Deleted, DELETED_PREFIX), (Shelf::Backup, BACKUP_PREFIX)];
+
+pub(super) fn shelf_row(shelf: Shelf, name: &str) -> Vec<u8> {
+    let prefix = match shelf {
+        Shelf::Deleted => DELETED_PREFIX,
+        Shelf::Backup => BACKUP_PREFIX,
+    };
+    [prefix, name.as_bytes()].concat()
+}
+
+/// Returns whether a row of the system tree is of a table out of service.
+pub(super) fn is_shelf_row(row: &[u8]) -> bool {
+    SHELVES.iter().any(|(_, prefix)| row.starts_with(prefix))
+}
+
+pub(super) fn encode_shelved(shelved: &Shelved) -> Vec<u8> {
+    let mut record = vec![SHELVED_VERSION];
+    record.put_i64(shelved.at_micros);
+    record.put_varint(shelved.records.len() as u64);
+    for (name, value) in &shelved.records {
+        record.put_string(name.as_bytes());
+        record.put_string(value);
+    }
+    record.extend_from_slice(&record::encode(&shelved.schema));
+    record
+}
+
+/// Returns the table out of service whose record stands in `row`; `DataLoss` if it cannot be read.
+pub(super) fn decode_shelved(row: &[u8], record: &[u8]) -> Result<Shelved> {
+    let prefix = SHELVES.iter().find(|(_, prefix)| row.starts_with(prefix));
+    let name = prefix.map_or(row, |(_, prefix)| &row[prefix.len()..]);
+    let name = std::str::from_utf8(name).map_err(|_| damaged(row, "its name is not UTF-8"))?;
+    let mut reader = ByteReader::new(record);
+    let version = reader.u8("version").map_err(|error| damaged(row, error))?;
+    if version != SHELVED_VERSION {
+        return Err(newer(row, version, SHELVED_VERSION));
+    }
+    let mut head = || Ok::<_, DecodeError>((reader.i64("time")?, shelved_records(&mut reader)?));
+    let (at_micros, records) = head().map_err(|error| damaged(row, error))?;
+    let schema = record::decode(reader.rest()).map_err(|error| damaged(row, error))?;
+    if prefix.is_some_and(|(shelf, _)| *shelf == Shelf::Deleted) && schema.name.as_str() != name {
+        return Err(damaged(row, "the record belongs to another table"));
+    }
+    let mut named = Vec::with_capacity(records.len());
+    for (name, value) in records {
+        let name = std::str::from_utf8(name);
+        let name = name.map_err(|_| damaged(row, "the name of a record is not UTF-8"))?;
+        named.push((name.to_owned(), Bytes::copy_from_slice(value)));
+    }
+    Ok(Shelved { name: name.to_owned(), at_micros, schema: Arc::new(schema), records: named })
+}
+
+/// Name and bytes of a front's record.
+type NamedRecord<'a> = (&'a [u8], &'a [u8]);
+
+/// Returns the front's records that are kept with a table out of service.
+fn shelved_records<'a>(reader: &mut ByteReader<'a>) -> Result<Vec<NamedRecord<'a>>, DecodeError> {
+    let count = reader.varint("records")?;
+    let mut records = Vec::new();
+    for _ in 0..count {
+        records.push((reader.string("name of a record")?, reader.string("record")?));
+    }
+    Ok(records)
+}
+
+/// One change of the schema.
+#[derive(Debug)]
+pub enum MetaChange<'a> {
+    /// Replaces the record of a table.
+    PutTable(&'a TableSchema),
+    /// Removes the record of a table.
+    RemoveTable(&'a TableName),
+    /// Writes the record of a table out of service.
+    Shelve(Shelf, &'a Shelved),
+    /// Removes the record of a table out of service.
+    Unshelve(Shelf, &'a str),
+    /// Notes the intent to create or drop trees.
+    Intend(&'a [TreeId]),
+    /// Removes an intent that was carried out.
+    Forget(&'a [TreeId]),
+    /// Changes a record of the front.
+    Record(&'a RecordChange),
+}
+
+impl MetaChange<'_> {
+    fn put(&self, batch: &mut WriteBatch) {
+        match self {
+            Self::PutTable(table) => put_record(batch, table),
+            Self::RemoveTable(name) => batch.delete_row(&table_row(name)),
+            Self::Shelve(shelf, shelved) => {
+                let row = shelf_row(*shelf, &shelved.name);
+                let column = Column::of(FAMILY, b"");
+                batch.put(&row, column, Timestamp(0), &encode_shelved(shelved));
+            }
+            Self::Unshelve(shelf, name) => batch.delete_row(&shelf_row(*shelf, name)),
+            Self::Intend(trees) => put_intent(batch, trees),
+            Self::Forget(trees) => batch.delete_row(&intent_row(trees)),
+            Self::Record(change) => put_change(batch, change),
+        }
+    }
+}
+
+/// Returns the row of the front's record `name`.
+pub(super) fn record_row(name: &str) -> Vec<u8> {
+    [RECORD_PREFIX, name.as_bytes()].concat()
+}
+
 /// Adds a change of a front's record to a batch.
 fn put_change(batch: &mut WriteBatch, change: &RecordChange) {
-    let row = [RECORD_PREFIX, change.name.as_bytes()].concat();
+    let row = record_row(&change.name);
     match &change.value {
         None => batch.delete_row(&row),
         Some(value) => {
@@ -242,6 +371,12 @@ fn put_change(batch: &mut WriteBatch, change: &RecordChange) {
             batch.put(&row, Column::of(FAMILY, b""), Timestamp(0), &record);
         }
     }
+}
+
+/// Returns the error of a record that a newer program wrote.
+fn newer(row: &[u8], version: u8, known: u8) -> Error {
+    let text = format!("record of version {version}, but this Stele reads versions up to {known}");
+    damaged(row, format!("{text}; use a newer Stele"))
 }
 
 fn damaged(row: &[u8], what: impl std::fmt::Display) -> Error {
@@ -300,21 +435,6 @@ impl MetaStore for EngineMeta {
         Ok(intents)
     }
 
-    fn create_table(&self, table: &TableSchema) -> Result<()> {
-        let mut batch = WriteBatch::new();
-        put_record(&mut batch, table);
-        batch.delete_row(&intent_row(&trees_of(table)));
-        self.write(&batch)
-    }
-
-    fn remove_table(&self, table: &TableSchema, records: &[RecordChange]) -> Result<()> {
-        let mut batch = WriteBatch::new();
-        batch.delete_row(&table_row(&table.name));
-        records.iter().for_each(|change| put_change(&mut batch, change));
-        put_intent(&mut batch, &trees_of(table));
-        self.write(&batch)
-    }
-
     fn records(&self) -> Result<Vec<(String, Bytes)>> {
         let mut records = Vec::new();
         self.read(RowRange::prefix(RECORD_PREFIX), |row, record| {
@@ -324,10 +444,22 @@ impl MetaStore for EngineMeta {
         Ok(records)
     }
 
-    fn change_records(&self, changes: &[RecordChange]) -> Result<()> {
+    fn change(&self, changes: &[MetaChange<'_>]) -> Result<()> {
         let mut batch = WriteBatch::new();
-        changes.iter().for_each(|change| put_change(&mut batch, change));
+        changes.iter().for_each(|change| change.put(&mut batch));
         self.write(&batch)
+    }
+
+    fn shelved(&self) -> Result<ShelfMap> {
+        let mut shelved = ShelfMap::new();
+        for (shelf, prefix) in SHELVES {
+            self.read(RowRange::prefix(prefix), |row, record| {
+                let table = decode_shelved(row, record)?;
+                shelved.insert((shelf, table.name.clone()), table);
+                Ok(())
+            })?;
+        }
+        Ok(shelved)
     }
 
     fn reserve_trees(&self, count: u32) -> Result<TreeId> {

@@ -18,12 +18,12 @@ mod admission;
 pub mod adopt;
 mod changes;
 pub mod check;
+mod kept;
 mod load;
 mod locks;
 mod meta;
 mod once;
 mod read;
-mod records;
 mod samples;
 mod tables;
 #[cfg(test)]
@@ -32,7 +32,7 @@ mod times;
 mod write;
 
 pub use load::{LoadedRows, TableLoad};
-pub use meta::{Intent, MetaStore};
+pub use meta::{Intent, MetaChange, MetaStore};
 pub use read::task::READ_IDLE_MAX;
 
 use crate::error::{Error, Result};
@@ -46,24 +46,26 @@ use crate::row::{Row, RowStream};
 use crate::row_output::RowOutput;
 use crate::schema::{CreateTable, FamilyChange, FamilySchema, TableName, TableSchema, TableUpdate};
 use crate::shape::Shape;
+use crate::shelf::ShelfMap;
 use crate::store::{DropRows, ReadRows, RowKeySample, Store};
 use admission::Admission;
 use async_trait::async_trait;
 use base::env::Clock;
 use bytes::Bytes;
 use engine::{Durability, Engine, Owner, TreeId};
+use kept::records::RecordMap;
 use locks::RowLocks;
 use meta::EngineMeta;
 use parking_lot::{Mutex, RwLock};
 use read::Reader;
 use read::places::ReadPlaces;
 use read::task::{self, StreamLimits};
-use records::RecordMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
+use tables::AfterDelete;
 use times::RowTimes;
 use tokio::sync::Semaphore;
 
@@ -98,6 +100,10 @@ struct Core {
     tables: RwLock<BTreeMap<TableName, Arc<Table>>>,
     /// Records of the front, all of them.
     records: RwLock<RecordMap>,
+    /// Tables that are out of service.
+    shelf: RwLock<ShelfMap>,
+    /// Microseconds for which deleted tables can come back. Guards nothing else.
+    deleted_for: AtomicI64,
     /// Held while the schema changes.
     schema_change: Mutex<()>,
     /// When it was opened, if acknowledged writes may be lost with the machine's power.
@@ -211,17 +217,8 @@ impl Local {
             let admission = Arc::new(Admission::new(shape.waiting_bytes_max));
             tables.insert(schema.name.clone(), Arc::new(Table::new(schema, admission)));
         }
-        for intent in meta.intents()? {
-            // A tree that a table names is the table's, whatever was intended.
-            for tree in intent.iter().filter(|tree| orphans.remove(tree)) {
-                tracing::info!(
-                    tree = tree.0,
-                    "dropping the tree of a table whose creation or deletion was interrupted"
-                );
-                engine.drop_tree(*tree)?;
-            }
-            meta.forget(&intent)?;
-        }
+        let shelf = kept::shelf::claim(&engine, &*meta, &mut orphans)?;
+        carry_out_intents(&engine, &*meta, &mut orphans)?;
         for tree in orphans {
             let tree = tree.0;
             tracing::warn!(
@@ -242,6 +239,8 @@ impl Local {
             times,
             tables: RwLock::new(tables),
             records,
+            shelf: RwLock::new(shelf),
+            deleted_for: AtomicI64::new(0),
             schema_change: Mutex::new(()),
             streams_end: tokio::sync::watch::Sender::new(false),
             requests: AtomicU64::new(0),
@@ -326,7 +325,7 @@ impl Store for Local {
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
         let table = table.clone();
-        self.change(move |core| core.delete_table(&table)).await
+        self.change(move |core| core.delete_table(&table, AfterDelete::MayComeBack)).await
     }
 
     async fn update_table(
@@ -453,6 +452,26 @@ impl Local {
         };
         self.filters.run(compile).await
     }
+}
+
+/// Drops the trees that were to be dropped, of `trees`, which no table names: a tree that a table names
+/// is the table's, whatever was intended.
+fn carry_out_intents(
+    engine: &Engine,
+    meta: &dyn MetaStore,
+    trees: &mut BTreeSet<TreeId>,
+) -> Result<()> {
+    for intent in meta.intents()? {
+        for tree in intent.iter().filter(|tree| trees.remove(tree)) {
+            tracing::info!(
+                tree = tree.0,
+                "dropping the tree of a table whose creation or deletion was interrupted"
+            );
+            engine.drop_tree(*tree)?;
+        }
+        meta.forget(&intent)?;
+    }
+    Ok(())
 }
 
 /// Returns the number of cores that reads share.

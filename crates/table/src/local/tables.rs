@@ -3,11 +3,12 @@
 //! The order of steps in each is what docs/format/schema.md promises after a crash. Elision rules
 //! are set before writers can see a new family, and after readers have lost a dropped one.
 
-use super::meta::{MetaStore, trees_of};
+use super::meta::{MetaChange, MetaStore, trees_of};
 use super::{Core, Table};
 use crate::error::{Error, Result};
 use crate::gc::TableRules;
 use crate::limits;
+use crate::records::RecordChange;
 use crate::schema::types::RowKeySchema;
 use crate::schema::{
     CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName, TableSchema, TableUpdate,
@@ -17,6 +18,16 @@ use bytes::Bytes;
 use engine::{Engine, FamilyId, RowRange, TreeId, TreeOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The fate of a table that is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AfterDelete {
+    /// It can come back for as long as deleted tables are kept.
+    MayComeBack,
+    /// Its rows are gone for good.
+    Gone,
+}
 
 impl Core {
     pub(super) fn create_table(&self, table: CreateTable) -> Result<Arc<TableSchema>> {
@@ -52,12 +63,12 @@ impl Core {
             return Err(error);
         }
         // After an error here the record may be there when the store opens again: the trees stay.
-        self.meta.create_table(&schema)?;
+        self.meta.change(&[MetaChange::PutTable(&schema), MetaChange::Forget(&trees)])?;
         Ok(self.publish(schema))
     }
 
     /// Drops trees that are noted to be dropped. What fails is left to the next open.
-    fn drop_intended(&self, trees: &[TreeId]) {
+    pub(super) fn drop_intended(&self, trees: &[TreeId]) {
         if let Err(error) = drop_trees(&self.engine, &*self.meta, trees) {
             tracing::warn!(%error, ?trees, "could not drop the trees of a table; the next open drops them");
         }
@@ -70,7 +81,7 @@ impl Core {
         self.set_rules(schema)
     }
 
-    pub(super) fn delete_table(&self, name: &TableName) -> Result<()> {
+    pub(super) fn delete_table(&self, name: &TableName, after: AfterDelete) -> Result<()> {
         let _changing = self.schema_change.lock();
         let table = self.table(name)?;
         if table.schema.deletion_protection {
@@ -78,11 +89,18 @@ impl Core {
             return Err(Error::FailedPrecondition(text));
         }
         let below = self.records_below(name.as_str());
-        self.meta.remove_table(&table.schema, &below)?;
+        if after == AfterDelete::MayComeBack && self.deleted_for.load(Ordering::Relaxed) > 0 {
+            return self.shelve_deleted(&table, below);
+        }
+        let below: Vec<_> = below.into_iter().map(|(name, _)| RecordChange::remove(name)).collect();
+        let trees = trees_of(&table.schema);
+        let mut changes: Vec<_> = below.iter().map(MetaChange::Record).collect();
+        changes.extend([MetaChange::RemoveTable(name), MetaChange::Intend(&trees)]);
+        self.meta.change(&changes)?;
         self.tables.write().remove(name);
         self.publish_records(below);
         // The table is gone whatever happens to its trees.
-        self.drop_intended(&trees_of(&table.schema));
+        self.drop_intended(&trees);
         Ok(())
     }
 
@@ -124,7 +142,7 @@ impl Core {
         Ok(self.publish(schema))
     }
 
-    fn set_rules(&self, schema: &TableSchema) -> Result<()> {
+    pub(super) fn set_rules(&self, schema: &TableSchema) -> Result<()> {
         let rules = Arc::new(TableRules::of(schema));
         for tablet in &schema.tablets {
             self.engine.tree(tablet.tree)?.set_elision_rules(rules.clone())?;
@@ -132,7 +150,7 @@ impl Core {
         Ok(())
     }
 
-    fn publish(&self, schema: TableSchema) -> Arc<TableSchema> {
+    pub(super) fn publish(&self, schema: TableSchema) -> Arc<TableSchema> {
         let mut tables = self.tables.write();
         let before = tables.get(&schema.name).map(|table| Arc::clone(&table.admission));
         let admission = before.unwrap_or_else(|| self.new_admission());

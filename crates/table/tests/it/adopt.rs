@@ -46,6 +46,30 @@ async fn nothing_is_done_where_tables_and_trees_fit() {
 }
 
 #[tokio::test]
+async fn trees_of_tables_out_of_service_are_theirs() {
+    let dir = tempfile::tempdir().unwrap();
+    store(dir.path()).await;
+    let h = Harness::open(dir.path());
+    h.local.keep_deleted_for(std::time::Duration::from_secs(60));
+    let record: BackupRecord = Box::new(|_| RecordChange::put("backups/b", "made"));
+    h.local.back_up_table(&h.name, "backups/b".into(), i64::MAX, record).await.unwrap();
+    h.local.delete_table(&h.name).await.unwrap();
+    let trees = h.engine.trees();
+    h.engine.close().unwrap();
+    drop(h);
+    assert_eq!(adopt(dir.path(), |_| ()), Vec::<String>::new());
+    // The first tree is the schema's, then come two of the table and two of its backup.
+    let done = adopt(dir.path(), |engine| engine.drop_tree(trees[3]).unwrap());
+    assert!(done[0].contains("backups/b, a table out of service, was deleted"), "{done:?}");
+    let h = Harness::open(dir.path());
+    h.local.keep_deleted_for(std::time::Duration::from_secs(60));
+    assert_eq!(h.local.record("backups/b"), None, "the front knows of no backup");
+    h.local.undelete_table(&h.name).await.unwrap();
+    let read = h.local.read_rows(&h.name, ReadRows::default(), Pieces::default()).await.unwrap();
+    assert_eq!(read.collect_rows().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
 async fn trees_without_a_table_become_tables() {
     let dir = tempfile::tempdir().unwrap();
     let trees = store(dir.path()).await;

@@ -62,6 +62,29 @@ async fn what_fits_is_nothing_to_tell() {
 }
 
 #[tokio::test]
+async fn tables_out_of_service_fit_or_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let h = Harness::open(dir.path());
+    h.create(&["f"], &[]).await;
+    h.local.keep_deleted_for(std::time::Duration::from_secs(60));
+    let record: BackupRecord = Box::new(|_| RecordChange::put("backups/b", "made"));
+    h.local.back_up_table(&h.name, "backups/b".into(), i64::MAX, record).await.unwrap();
+    h.local.delete_table(&h.name).await.unwrap();
+    let trees = h.engine.trees();
+    h.engine.close().unwrap();
+    drop(h);
+    assert_eq!(checked(dir.path(), false, |_| ()), Some(Misfits::default()));
+    let misfits = checked(dir.path(), true, |engine| {
+        trees[1..].iter().for_each(|tree| engine.drop_tree(*tree).unwrap());
+    });
+    let findings = misfits.unwrap().findings;
+    assert_eq!(findings.len(), 2, "{findings:?}");
+    for (finding, row) in findings.iter().zip(["backup/backups/b", "deleted/projects/p"]) {
+        assert!(finding.contains(row) && finding.contains("does not exist"), "{finding}");
+    }
+}
+
+#[tokio::test]
 async fn a_table_without_its_tree_is_named() {
     for flushed in [false, true] {
         let dir = tempfile::tempdir().unwrap();

@@ -210,6 +210,7 @@ impl InstanceAdminService {
                 "{name} is the last cluster of its instance; delete the instance"
             ));
         }
+        self.directory.check_no_backups(&format!("{name}/"))?;
         let profiles: Vec<AppProfile> = self.directory.list(&format!("{instance}/appProfiles"))?;
         if let Some(profile) = profiles.iter().find(|profile| names_cluster(profile, id)) {
             let profile = last_part(&profile.name);

@@ -133,12 +133,14 @@ impl InstanceAdminService {
         }
         refuse_protected(tables.iter().map(AsRef::as_ref))?;
         self.directory.check_views_go(&format!("{instance}/tables/"))?;
+        self.directory.check_no_backups(&format!("{instance}/clusters/"))?;
         for table in &tables {
-            match store.delete_table(&table.name).await {
+            match store.drop_table(&table.name).await {
                 Ok(()) | Err(Error::NotFound { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
+        store.purge_deleted(&format!("{instance}/tables/")).await?;
         let children = store.records(&format!("{instance}/"));
         let mut changes: Vec<_> =
             children.into_iter().map(|(name, _)| RecordChange::remove(name)).collect();

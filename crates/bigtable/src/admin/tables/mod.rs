@@ -1,20 +1,26 @@
 //! The table admin service: `google.bigtable.admin.v2.BigtableTableAdmin`.
 
+mod backup_list;
+mod backups;
 mod views;
 
 use crate::admin::directory::Directory;
 use crate::admin::message::{admin_any, mask_paths, page};
 use crate::admin::operations::Operations;
 use crate::admin::{policies, schema, types};
+use crate::api::admin::backup::BackupType;
 use crate::api::admin::drop_row_range_request::Target;
 use crate::api::admin::table::View;
 use crate::api::admin::{
-    AuthorizedView, CheckConsistencyRequest, CheckConsistencyResponse, CreateAuthorizedViewRequest,
-    CreateTableRequest, DeleteAuthorizedViewRequest, DeleteTableRequest, DropRowRangeRequest,
+    AuthorizedView, Backup, CheckConsistencyRequest, CheckConsistencyResponse, CopyBackupRequest,
+    CreateAuthorizedViewRequest, CreateBackupRequest, CreateTableRequest,
+    DeleteAuthorizedViewRequest, DeleteBackupRequest, DeleteTableRequest, DropRowRangeRequest,
     GenerateConsistencyTokenRequest, GenerateConsistencyTokenResponse, GetAuthorizedViewRequest,
-    GetTableRequest, ListAuthorizedViewsRequest, ListAuthorizedViewsResponse, ListTablesRequest,
-    ListTablesResponse, ModifyColumnFamiliesRequest, Table, UpdateAuthorizedViewRequest,
-    UpdateTableMetadata, UpdateTableRequest,
+    GetBackupRequest, GetTableRequest, ListAuthorizedViewsRequest, ListAuthorizedViewsResponse,
+    ListBackupsRequest, ListBackupsResponse, ListTablesRequest, ListTablesResponse,
+    ModifyColumnFamiliesRequest, RestoreTableRequest, Table, UndeleteTableMetadata,
+    UndeleteTableRequest, UpdateAuthorizedViewRequest, UpdateBackupRequest, UpdateTableMetadata,
+    UpdateTableRequest,
 };
 use crate::api::iam;
 use crate::api::longrunning::Operation;
@@ -60,21 +66,27 @@ impl TableAdminService {
 
     /// Returns a table as a message, with the clusters of its instance.
     fn message(&self, table: &TableSchema, view: View) -> Result<Table, Status> {
+        self.table_message(table, view).map_err(status::from_error)
+    }
+
+    fn table_message(&self, table: &TableSchema, view: View) -> table::Result<Table> {
         let clusters = match names::instance_of(&table.name) {
-            Some(instance) => self.directory.cluster_ids(instance).map_err(status::from_error)?,
+            Some(instance) => self.directory.cluster_ids(instance)?,
             None => Vec::new(),
         };
         let message = schema::table_message(table, view, &clusters);
-        Ok(self.with_change_stream(message, &table.name, view))
+        self.completed(message, &table.name, view)
     }
 
-    /// Adds the change stream of a table to its message; none if the table was deleted meanwhile.
-    fn with_change_stream(&self, mut message: Table, name: &TableName, view: View) -> Table {
+    /// Adds to the message of a table what its schema does not tell: its change stream, none if the table
+    /// was deleted meanwhile, and the backup that it was restored from.
+    fn completed(&self, mut message: Table, name: &TableName, view: View) -> table::Result<Table> {
         if matches!(view, View::Unspecified | View::SchemaView | View::Full) {
             let retention = self.store().change_retention(name).ok().flatten();
             message.change_stream_config = retention.map(schema::change_stream_config);
+            message.restore_info = self.directory.restore_info(name.as_str())?;
         }
-        message
+        Ok(message)
     }
 
     /// The consistency token of a table as it is now: its identity. A table created anew under an old
@@ -101,7 +113,7 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
             && let Err(error) = self.store().keep_changes(&created.name, retention).await
         {
             // The client has no table, and may try again.
-            let _ = self.store().delete_table(&created.name).await;
+            let _ = self.store().drop_table(&created.name).await;
             return Err(status::from_error(error));
         }
         Ok(Response::new(self.message(&created, View::SchemaView)?))
@@ -124,9 +136,10 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         let clusters = self.directory.cluster_ids(parent).map_err(status::from_error)?;
         let message = |table: &Arc<TableSchema>| {
             let message = schema::table_message(table, view, &clusters);
-            self.with_change_stream(message, &table.name, view)
+            self.completed(message, &table.name, view)
         };
-        let tables = shown.iter().map(message).collect();
+        let tables = shown.iter().map(message).collect::<Result<_, _>>();
+        let tables = tables.map_err(status::from_error)?;
         Ok(Response::new(ListTablesResponse { tables, next_page_token }))
     }
 
@@ -170,6 +183,79 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         let views = self.directory.check_views_go(&format!("{table}/"));
         views.map_err(status::from_error)?;
         answer(self.store().delete_table(&table).await)
+    }
+
+    async fn undelete_table(
+        &self,
+        request: Request<UndeleteTableRequest>,
+    ) -> Result<Response<Operation>, Status> {
+        let table = names::table("name", &request.get_ref().name).map_err(status::from_error)?;
+        let started = Some(timestamp(self.store().now_micros()));
+        let _changing = self.directory.changing().await;
+        self.directory.check_table(&table).map_err(status::from_error)?;
+        let back = self.store().undelete_table(&table).await.map_err(status::from_error)?;
+        let message = self.message(&back, View::SchemaView)?;
+        let metadata = UndeleteTableMetadata {
+            name: message.name.clone(),
+            start_time: started,
+            end_time: Some(timestamp(self.store().now_micros())),
+        };
+        let metadata = admin_any("UndeleteTableMetadata", &metadata);
+        let response = admin_any("Table", &message);
+        answer(self.operations.finish(table.as_str(), metadata, response, Vec::new()).await)
+    }
+
+    async fn create_backup(
+        &self,
+        request: Request<CreateBackupRequest>,
+    ) -> Result<Response<Operation>, Status> {
+        let request = request.into_inner();
+        if let Some(backup) = &request.backup {
+            check_backup_type(backup)?;
+        }
+        answer(self.create_backup(request).await)
+    }
+
+    async fn get_backup(
+        &self,
+        request: Request<GetBackupRequest>,
+    ) -> Result<Response<Backup>, Status> {
+        answer(self.get_backup(&request.get_ref().name))
+    }
+
+    async fn list_backups(
+        &self,
+        request: Request<ListBackupsRequest>,
+    ) -> Result<Response<ListBackupsResponse>, Status> {
+        answer(self.list_backups(request.get_ref()))
+    }
+
+    async fn update_backup(
+        &self,
+        request: Request<UpdateBackupRequest>,
+    ) -> Result<Response<Backup>, Status> {
+        answer(self.update_backup(request.into_inner()).await)
+    }
+
+    async fn delete_backup(
+        &self,
+        request: Request<DeleteBackupRequest>,
+    ) -> Result<Response<()>, Status> {
+        answer(self.delete_backup(&request.get_ref().name).await)
+    }
+
+    async fn copy_backup(
+        &self,
+        request: Request<CopyBackupRequest>,
+    ) -> Result<Response<Operation>, Status> {
+        answer(self.copy_backup(request.into_inner()).await)
+    }
+
+    async fn restore_table(
+        &self,
+        request: Request<RestoreTableRequest>,
+    ) -> Result<Response<Operation>, Status> {
+        answer(self.restore_table(request.into_inner()).await)
     }
 
     async fn create_authorized_view(
@@ -286,6 +372,18 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         request: Request<iam::TestIamPermissionsRequest>,
     ) -> Result<Response<iam::TestIamPermissionsResponse>, Status> {
         policies::test(request)
+    }
+}
+
+/// Refuses backups that are not standard ones.
+fn check_backup_type(backup: &Backup) -> Result<(), Status> {
+    match BackupType::try_from(backup.backup_type) {
+        Ok(BackupType::Hot) => Err(status::unsupported("a backup of type HOT is")),
+        Ok(_) if backup.hot_to_standard_time.is_some() => {
+            Err(invalid("backup.hot_to_standard_time", "must not be set for a standard backup"))
+        }
+        Ok(_) => Ok(()),
+        Err(_) => Err(invalid("backup.backup_type", "is not a type of backup")),
     }
 }
 

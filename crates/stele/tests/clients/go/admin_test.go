@@ -182,6 +182,47 @@ func TestDropRowRange(t *testing.T) {
 	same(t, keys(t, table, bigtable.InfiniteRange("")), nil)
 }
 
+func TestBackups(t *testing.T) {
+	lasting(t)
+	const cluster, backup = "stele", "nightly"
+	if phase == "first" {
+		table, name := newTable(t, "f")
+		ok(t, table.Apply(ctx, "r", set("f", "q", 1000, "backed up")))
+		expires := time.Now().Add(24 * time.Hour)
+		ok(t, admin.CreateBackup(ctx, name, cluster, backup, expires))
+		refused(t, admin.CreateBackup(ctx, name, cluster, backup, expires), codes.AlreadyExists, backup)
+		refused(t, admin.CreateBackup(ctx, name, cluster, "short", time.Now()), codes.InvalidArgument,
+			"expire_time")
+		ok(t, table.Apply(ctx, "r", set("f", "q", 2000, "later")))
+		ok(t, admin.CopyBackup(ctx, cluster, backup, project, instance, cluster, "copy", expires))
+		ok(t, admin.UpdateBackup(ctx, cluster, backup, time.Now().Add(48*time.Hour)))
+		ok(t, admin.DeleteBackup(ctx, cluster, "copy"))
+		ok(t, admin.DeleteTable(ctx, name))
+		ok(t, admin.RestoreTable(ctx, "restored", cluster, backup))
+		refused(t, admin.RestoreTable(ctx, "restored", cluster, backup), codes.AlreadyExists, "restored")
+	}
+	row, err := client.Open("restored").ReadRow(ctx, "r")
+	ok(t, err)
+	same(t, []string{string(row["f"][0].Value)}, []string{"backed up"})
+	var names []string
+	for backups := admin.Backups(ctx, cluster); ; {
+		info, err := backups.Next()
+		if err == iterator.Done {
+			break
+		}
+		ok(t, err)
+		names = append(names, info.Name)
+	}
+	same(t, names, []string{backup})
+	info, err := admin.BackupInfo(ctx, cluster, backup)
+	ok(t, err)
+	if kept := info.ExpireTime.Sub(info.StartTime); kept < 47*time.Hour || info.SizeBytes == 0 {
+		t.Errorf("the backup: %+v", info)
+	}
+	_, err = admin.BackupInfo(ctx, cluster, "copy")
+	refused(t, err, codes.NotFound, "backups/copy")
+}
+
 func TestDeletionProtection(t *testing.T) {
 	firstOnly(t)
 	_, name := newTable(t, "f")

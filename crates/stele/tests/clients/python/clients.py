@@ -6,6 +6,7 @@ both: `open_data_client("sync")` and `open_data_client("async")`.
 """
 
 import asyncio
+import datetime
 import os
 
 import grpc
@@ -35,6 +36,8 @@ def sign_in():
 class SyncClient:
     """Tables of the synchronous client."""
 
+    kind = "sync"
+
     def __init__(self):
         self._client = BigtableDataClient(project=PROJECT, **sign_in())
 
@@ -51,6 +54,8 @@ class SyncClient:
 
 class AsyncClient:
     """Tables of the asynchronous client; each call runs to its end on a loop of its own."""
+
+    kind = "async"
 
     def __init__(self):
         self._loop = asyncio.new_event_loop()
@@ -163,6 +168,27 @@ class Admin:
         return self.stub.modify_column_families(
             request={"name": self.name(table), "modifications": list(modifications)}
         )
+
+    def undelete(self, table):
+        """Brings a deleted table back."""
+        return self.stub.undelete_table(request={"name": self.name(table)}).result(timeout=60)
+
+    def back_up(self, table, backup):
+        """Makes a backup that expires in a day."""
+        expires = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)
+        operation = self.stub.create_backup(
+            request={
+                "parent": f"{self.parent}/clusters/stele",
+                "backup_id": backup,
+                "backup": {"source_table": self.name(table), "expire_time": expires},
+            }
+        )
+        return operation.result(timeout=60)
+
+    def restore(self, backup, table):
+        """Creates a table from a backup."""
+        request = {"parent": self.parent, "table_id": table, "backup": backup}
+        return self.stub.restore_table(request=request).result(timeout=60)
 
     def names(self):
         return [table.name for table in self.stub.list_tables(parent=self.parent)]

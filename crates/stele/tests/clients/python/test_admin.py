@@ -66,6 +66,39 @@ def test_creating_a_table_twice_is_refused(admin):
     assert list(admin.get("twice").column_families) == ["f"]
 
 
+def test_a_deleted_table_comes_back(admin, client):
+    name = f"undeleted-{client.kind}"
+    admin.create(name, ["f"])
+    table = client.table(name)
+    table.mutate_row(b"r", SetCell("f", b"q", b"kept"))
+    with pytest.raises(exceptions.NotFound, match="deleted table"):
+        admin.undelete("never-there")
+    admin.stub.delete_table(name=admin.name(name))
+    assert admin.name(name) not in admin.names()
+    assert list(admin.undelete(name).column_families) == ["f"]
+    assert table.read_row(b"r").cells[0].value == b"kept"
+    with pytest.raises(exceptions.NotFound, match="deleted table"):
+        admin.undelete(name)
+
+
+def test_a_backup_is_made_and_restored(admin, client):
+    name = f"backed-up-{client.kind}"
+    admin.create(name, ["f"])
+    client.table(name).mutate_row(b"r", SetCell("f", b"q", b"kept"))
+    backup = admin.back_up(name, "hourly-" + client.kind)
+    assert backup.source_table == admin.name(name) and backup.size_bytes > 0
+    client.table(name).mutate_row(b"r", SetCell("f", b"q", b"later"))
+    restored = admin.restore(backup.name, name + "-restored")
+    assert restored.restore_info.backup_info.backup == backup.name
+    row = client.table(name + "-restored").read_row(b"r")
+    assert [cell.value for cell in row.cells] == [b"kept"]
+    listed = admin.stub.list_backups(parent=f"{admin.parent}/clusters/-")
+    assert backup.name in [backup.name for backup in listed]
+    admin.stub.delete_backup(name=backup.name)
+    with pytest.raises(exceptions.NotFound, match="backup"):
+        admin.stub.get_backup(name=backup.name)
+
+
 def test_family_changes_are_made_all_or_none(admin):
     admin.create("changes", ["f"])
     with pytest.raises(exceptions.NotFound, match="nothing"):

@@ -14,9 +14,9 @@ use engine::{Direction, Durability, Options, RowRange, Timestamp};
 use std::path::Path;
 
 /// Visible state of the store: families of each table, and its cells.
-type View = BTreeMap<String, (Vec<(String, GcRule, u16)>, Vec<String>)>;
+pub(super) type View = BTreeMap<String, (Vec<(String, GcRule, u16)>, Vec<String>)>;
 
-fn open(machine: &SimEnv, durability: Durability) -> Result<Local> {
+pub(super) fn open(machine: &SimEnv, durability: Durability) -> Result<Local> {
     let options = Options {
         durability,
         memtable_bytes_max: 64 << 10,
@@ -29,7 +29,7 @@ fn open(machine: &SimEnv, durability: Durability) -> Result<Local> {
     Local::open(engine, machine.env().clock)
 }
 
-fn name(id: &str) -> TableName {
+pub(super) fn name(id: &str) -> TableName {
     TableName::new(format!("p/{id}")).unwrap()
 }
 
@@ -74,16 +74,16 @@ fn step(local: &Local, number: usize) -> Option<Result<()>> {
         4 => create("b", &["f"]),
         5 => write("b", "r", "f"),
         6 => write("a", "b", "f"),
-        7 => local.core.delete_table(&name("b")),
+        7 => local.core.delete_table(&name("b"), AfterDelete::MayComeBack),
         8 => create("b", &["x"]),
         9 => modify("b", vec![family("y"), drop("x")]),
         10 => write("b", "n", "y"),
-        11 => local.core.delete_table(&name("a")),
+        11 => local.core.delete_table(&name("a"), AfterDelete::MayComeBack),
         _ => return None,
     })
 }
 
-fn view(local: &Local) -> View {
+pub(super) fn view(local: &Local) -> View {
     let mut view = View::new();
     let tables: Vec<_> = local.core.tables.read().values().cloned().collect();
     for table in tables {

@@ -3,5 +3,6 @@
 mod crash;
 mod once;
 mod reads;
+mod shelf;
 mod steps;
 mod times;

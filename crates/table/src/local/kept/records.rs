@@ -3,7 +3,8 @@
 //! 1. Memory shows a change after the system tree has it on disk.
 //! 2. Changes come one at a time, under the lock of schema changes.
 
-use super::{Core, Local};
+use super::super::meta::MetaChange;
+use super::super::{Core, Local};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::records::{RecordChange, Records};
@@ -14,14 +15,14 @@ use std::ops::Bound;
 
 /// Records by name, and the bytes that they take.
 #[derive(Debug, Default)]
-pub(super) struct RecordMap {
+pub(in crate::local) struct RecordMap {
     by_name: BTreeMap<String, Bytes>,
     bytes: usize,
 }
 
 impl RecordMap {
     /// Returns the map of records that were read.
-    pub(super) fn of(records: Vec<(String, Bytes)>) -> Self {
+    pub(in crate::local) fn of(records: Vec<(String, Bytes)>) -> Self {
         let bytes = records.iter().map(|(name, value)| cost(name, value)).sum();
         Self { by_name: records.into_iter().collect(), bytes }
     }
@@ -50,31 +51,42 @@ fn cost(name: &str, value: &Bytes) -> usize {
 }
 
 impl Core {
-    fn change_records(&self, changes: Vec<RecordChange>) -> Result<()> {
-        changes.iter().try_for_each(RecordChange::check)?;
+    pub(in crate::local) fn change_records(&self, changes: Vec<RecordChange>) -> Result<()> {
         let _changing = self.schema_change.lock();
-        let added = changes
-            .iter()
-            .filter_map(|change| change.value.as_ref().map(|value| cost(&change.name, value)));
-        let added: usize = added.sum();
-        if added > 0 && self.records.read().bytes + added > limits::RECORDS_BYTES_MAX {
-            let max = limits::RECORDS_BYTES_MAX;
-            let text = format!("the records of instances and operations are over {max} bytes");
-            return Err(Error::ResourceExhausted(text));
-        }
-        self.meta.change_records(&changes)?;
+        self.check_records(&changes)?;
+        let writes: Vec<_> = changes.iter().map(MetaChange::Record).collect();
+        self.meta.change(&writes)?;
         self.publish_records(changes);
         Ok(())
     }
 
-    /// Returns the changes that remove what is recorded below the resource `name`.
-    pub(super) fn records_below(&self, name: &str) -> Vec<RecordChange> {
+    /// Refuses records that are too large, or too many.
+    pub(in crate::local) fn check_records(&self, changes: &[RecordChange]) -> Result<()> {
+        changes.iter().try_for_each(RecordChange::check)?;
+        let added = changes
+            .iter()
+            .filter_map(|change| change.value.as_ref().map(|value| cost(&change.name, value)));
+        let added: usize = added.sum();
+        let shelf = self.shelf.read();
+        let shelved = shelf.values().flat_map(|shelved| &shelved.records);
+        let shelved: usize = shelved.map(|(name, value)| cost(name, value)).sum();
+        if added > 0 && self.records.read().bytes + shelved + added > limits::RECORDS_BYTES_MAX {
+            let max = limits::RECORDS_BYTES_MAX;
+            let text =
+                format!("the records of instances, backups and operations are over {max} bytes");
+            return Err(Error::ResourceExhausted(text));
+        }
+        Ok(())
+    }
+
+    /// Returns what is recorded below the resource `name`.
+    pub(in crate::local) fn records_below(&self, name: &str) -> Vec<(String, Bytes)> {
         let (prefix, records) = (format!("{name}/"), self.records.read());
-        records.names(&prefix).map(|(name, _)| RecordChange::remove(name)).collect()
+        records.names(&prefix).map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     /// Shows changes that are on disk.
-    pub(super) fn publish_records(&self, changes: Vec<RecordChange>) {
+    pub(in crate::local) fn publish_records(&self, changes: Vec<RecordChange>) {
         let mut records = self.records.write();
         changes.into_iter().for_each(|change| records.apply(change));
     }
