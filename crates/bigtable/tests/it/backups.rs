@@ -83,7 +83,7 @@ async fn a_backup_is_made_and_restored() {
     let made: admin::Backup = response(&operation);
     assert_eq!(made.name, format!("{CLUSTER}/backups/one"));
     assert_eq!((made.source_table.as_str(), made.expire_time), (TABLE, hours(&store, 24)));
-    assert!(made.size_bytes > 0 && made.end_time.is_some());
+    assert!(made.size_bytes > 0 && made.end_time.is_some() && made.encryption_info.is_some());
     assert_code(t.tables.create_backup(request).await, Code::AlreadyExists, "backups/one");
     // Later changes of the table, and its deletion, do not reach the backup.
     t.write("b", vec![set("f:q", 1000, b"later")]).await;

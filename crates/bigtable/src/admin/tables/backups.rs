@@ -11,9 +11,10 @@ use crate::api::admin::restore_table_request::Source;
 use crate::api::admin::table::View;
 use crate::api::admin::{
     Backup, BackupInfo, CopyBackupMetadata, CopyBackupRequest, CreateBackupMetadata,
-    CreateBackupRequest, ListBackupsRequest, ListBackupsResponse, OperationProgress,
-    OptimizeRestoredTableMetadata, RestoreInfo, RestoreSourceType, RestoreTableMetadata,
-    RestoreTableRequest, UpdateBackupRequest, restore_info, restore_table_metadata,
+    CreateBackupRequest, EncryptionInfo, ListBackupsRequest, ListBackupsResponse,
+    OperationProgress, OptimizeRestoredTableMetadata, RestoreInfo, RestoreSourceType,
+    RestoreTableMetadata, RestoreTableRequest, UpdateBackupRequest, restore_info,
+    restore_table_metadata,
 };
 use crate::api::longrunning::Operation;
 use crate::api::{any, micros, timestamp};
@@ -255,6 +256,8 @@ fn made(start: i64, expire: i64) -> Backup {
         start_time: Some(timestamp(start)),
         state: State::Ready as i32,
         backup_type: BackupType::Standard as i32,
+        // Go's client reads it without a look whether it is there.
+        encryption_info: Some(EncryptionInfo::default()),
         ..Default::default()
     }
 }

@@ -187,8 +187,8 @@ class Admin:
 
     def restore(self, backup, table):
         """Creates a table from a backup."""
-        request = {"parent": self.parent, "table_id": table, "backup": backup}
-        return self.stub.restore_table(request=request).result(timeout=60)
+        tables = self.classic.instance(self.instance_id)
+        return tables.table("any").restore(table, backup_name=backup).result(timeout=60)
 
     def names(self):
         return [table.name for table in self.stub.list_tables(parent=self.parent)]
