@@ -5,7 +5,7 @@
 //! apart and put them together. `query` is SQL. `connection` guards the bytes of each connection.
 //! `call` is what happens to every call: its bounds, its deadline, its error status. `wire` is the
 //! codec of all methods, which refuses unknown members of oneofs and completes maps. `names.rs` reads
-//! the names of resources, `server.rs` mounts it all.
+//! the names of resources, `server.rs` mounts it all, `direct.rs` is the way past the router.
 //!
 //! ```no_run
 //! # async fn serve(store: std::sync::Arc<table::Local>) -> Result<(), Box<dyn std::error::Error>> {
@@ -25,6 +25,7 @@ mod api;
 mod call;
 mod connection;
 mod data;
+mod direct;
 #[doc(hidden)]
 pub mod fuzz;
 mod names;
@@ -39,4 +40,5 @@ pub use call::bounds::{Bounds, Holdings, Refusal};
 pub use call::caller::{Allowed, Caller, CallerHandle, EndedCall, ResourcePolicy, RoleBinding};
 pub use connection::{ConnectionLimits, Guarded, NoPlace, Place, Places};
 pub use names::table as table_name;
-pub use server::{Limits, REQUEST_BYTES_MAX, incoming, routes, routes_for, server};
+pub use direct::DataFirst;
+pub use server::{Limits, REQUEST_BYTES_MAX, incoming, routes, routes_for, server, services_for};

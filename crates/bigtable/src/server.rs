@@ -13,8 +13,10 @@ use crate::call::bounds::Bounds;
 use crate::call::bounds::service::Bounded;
 use crate::call::deadline::InTime;
 use crate::call::explain::Explained;
+use crate::call::timing::Timed;
 use crate::connection::{ConnectionLimits, Guarded, Places};
 use crate::data::DataService;
+use crate::direct::DataFirst;
 use futures::{Stream, TryStreamExt};
 use std::future;
 use std::io;
@@ -101,21 +103,45 @@ pub fn routes_for<S: Store>(
     callers: Callers,
     bounds: &Bounds,
 ) -> Routes {
+    services_for(store, known, callers, bounds).0
+}
+
+/// As [`routes_for`], with a layer for the [`Server`] that serves them: calls of the data service cost
+/// less below it.
+pub fn services_for<S: Store>(
+    store: Arc<S>,
+    known: KnownNames,
+    callers: Callers,
+    bounds: &Bounds,
+) -> (Routes, DataFirst<S>) {
     let operations = Operations::new(store.clone());
     let directory = Arc::new(Directory::new(store.clone(), known));
     let data = Authorized::new(DataService::new(store, directory.clone()), callers);
     let data = BigtableServer::new(data).max_decoding_message_size(REQUEST_BYTES_MAX);
+    let data = called(data, bounds);
     let tables = TableAdminService::new(directory.clone(), operations.clone());
     let tables = BigtableTableAdminServer::new(Authorized::new(tables, callers));
     let instances = InstanceAdminService::new(directory, operations.clone());
     let instances = Authorized::new(instances, callers);
     let instances = BigtableInstanceAdminServer::new(instances);
     let operations = OperationsServer::new(Authorized::new(operations, callers));
-    Routes::new(Explained(Bounded::new(InTime(data), bounds)))
-        .add_service(Explained(Bounded::new(InTime(tables), bounds)))
-        .add_service(Explained(Bounded::new(InTime(instances), bounds)))
-        .add_service(Explained(Bounded::new(InTime(operations), bounds)))
+    let routes = Routes::new(data.clone())
+        .add_service(called(tables, bounds))
+        .add_service(called(instances, bounds))
+        .add_service(called(operations, bounds));
+    (routes, DataFirst(data))
 }
+
+/// Returns `service` with what every call passes.
+fn called<T>(service: T, bounds: &Bounds) -> Called<T> {
+    Timed(Explained(Bounded::new(InTime(service), bounds)))
+}
+
+/// The data service, as it is called.
+pub(crate) type DataServer<S> = BigtableServer<Authorized<DataService<S>>>;
+
+/// A service with what every call passes.
+pub(crate) type Called<T> = Timed<Explained<Bounded<InTime<T>>>>;
 
 /// A server with the connection settings that suit [`routes`].
 pub fn server(limits: &Limits) -> Server {

@@ -117,6 +117,10 @@ pub trait Store: Records + ChangeStreams + Shelves {
         rows: Vec<OnceRow>,
     ) -> Result<Vec<Result<()>>>;
 
+    /// Returns the part that waits to be written to the table of what may wait: 0 if nothing waits, 1
+    /// and more where writes are refused.
+    fn waiting_part(&self, table: &TableName) -> f64;
+
     /// Changes a row as its content says, in one step; returns whether the predicate held.
     async fn check_and_mutate_row(
         &self,

@@ -3,11 +3,12 @@
 //! A method that a generated server does not know is answered with code `Unimplemented` and no
 //! message. Clients show the message to people, so this wrapper adds it: the method's name.
 
-use futures::future::BoxFuture;
 use std::convert::Infallible;
-use std::task::{Context, Poll};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use tonic::body::Body;
-use tonic::codegen::http::{HeaderValue, Request, Response};
+use tonic::codegen::http::{HeaderValue, Request, Response, Uri};
 use tonic::server::NamedService;
 use tower_service::Service;
 
@@ -26,11 +27,11 @@ impl<S: NamedService> NamedService for Explained<S> {
 impl<S> Service<Request<Body>> for Explained<S>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
-    S::Future: Send + 'static,
+    S::Future: Unpin,
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+    type Future = Explaining<S::Future>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.0.poll_ready(context)
@@ -38,22 +39,37 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let uri = request.uri().clone();
-        let answer = self.0.call(request);
-        Box::pin(async move {
-            let mut response = answer.await?;
-            let headers = response.headers_mut();
-            let unknown = headers.get(GRPC_STATUS).is_some_and(|code| code == UNIMPLEMENTED)
-                && !headers.contains_key(GRPC_MESSAGE);
-            if unknown {
-                // Spaces and anything else outside the printable range are percent-encoded in a
-                // grpc-message; a URI path holds neither, so only the words need no care.
-                let method = uri.path().trim_start_matches('/');
-                let message = format!("{method} is not supported by this server");
-                if let Ok(message) = HeaderValue::from_str(&message) {
-                    headers.insert(GRPC_MESSAGE, message);
-                }
+        Explaining { work: self.0.call(request), uri }
+    }
+}
+
+/// The answer of a call whose method may not be served.
+#[derive(Debug)]
+pub(crate) struct Explaining<F> {
+    work: F,
+    uri: Uri,
+}
+
+impl<F> Future for Explaining<F>
+where
+    F: Future<Output = Result<Response<Body>, Infallible>> + Unpin,
+{
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let Ok(mut response) = ready!(Pin::new(&mut self.work).poll(context));
+        let headers = response.headers_mut();
+        let unknown = headers.get(GRPC_STATUS).is_some_and(|code| code == UNIMPLEMENTED)
+            && !headers.contains_key(GRPC_MESSAGE);
+        if unknown {
+            // Spaces and anything else outside the printable range are percent-encoded in a
+            // grpc-message; a URI path holds neither, so only the words need no care.
+            let method = self.uri.path().trim_start_matches('/');
+            let message = format!("{method} is not supported by this server");
+            if let Ok(message) = HeaderValue::from_str(&message) {
+                headers.insert(GRPC_MESSAGE, message);
             }
-            Ok(response)
-        })
+        }
+        Poll::Ready(Ok(response))
     }
 }

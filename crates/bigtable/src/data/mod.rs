@@ -9,6 +9,7 @@ mod chunks;
 mod convert;
 pub(crate) mod families;
 pub(crate) mod filter;
+mod rate;
 
 use crate::admin::directory::{Directory, Use};
 use crate::api::data::mutate_rows_response::Entry;
@@ -218,6 +219,7 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         &self,
         request: Request<MutateRowsRequest>,
     ) -> Result<Response<Self::MutateRowsStream>, Status> {
+        let features = request.features();
         let request = request.into_inner();
         let target = target!(self, request, Use::Rows)?;
         if request.entries.is_empty() {
@@ -251,11 +253,14 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
             .enumerate()
             .map(|(i, result)| Entry { index: i as i64, status: Some(status::of_entry(result)) })
             .collect();
-        let messages: Vec<_> = entries
+        let mut messages: Vec<_> = entries
             .chunks(ENTRIES_PER_MESSAGE)
-            .map(|part| Ok(MutateRowsResponse { entries: part.to_vec(), ..Default::default() }))
+            .map(|part| MutateRowsResponse { entries: part.to_vec(), ..Default::default() })
             .collect();
-        Ok(Response::new(Box::pin(stream::iter(messages))))
+        if let Some(last) = messages.last_mut() {
+            last.rate_limit_info = rate::advice(features, self.store.waiting_part(&target.table));
+        }
+        Ok(Response::new(Box::pin(stream::iter(messages.into_iter().map(Ok)))))
     }
 
     async fn check_and_mutate_row(

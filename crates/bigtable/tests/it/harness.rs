@@ -44,7 +44,13 @@ pub(crate) async fn serve<S: Store>(store: Arc<S>) -> SocketAddr {
 
 /// Serves `store` within `limits` until the test's runtime ends; its address.
 pub(crate) async fn serve_within<S: Store>(store: Arc<S>, limits: &Limits) -> SocketAddr {
-    serve_routes(bigtable::routes(store, limits), limits).await
+    let (known, callers) = (bigtable::KnownNames::All, bigtable::Callers::Anybody);
+    let (routes, data) = bigtable::services_for(store, known, callers, &bigtable::Bounds::new(limits));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = bigtable::server(limits).layer(data).add_routes(routes);
+    tokio::spawn(server.serve_with_incoming(bigtable::incoming(listener, limits)));
+    address
 }
 
 /// Returns the limits of most servers.
@@ -127,7 +133,7 @@ pub(crate) fn wants_progress<T>(message: T) -> tonic::Request<T> {
 
 /// Serves `store` until the test's runtime ends; clients of it.
 pub(crate) async fn connect<S: Store>(store: Arc<S>) -> Clients {
-    connect_to(bigtable::routes(store, &limits())).await
+    clients_of(serve(store).await).await
 }
 
 /// Serves `routes` until the test's runtime ends; clients of them.

@@ -173,6 +173,9 @@ impl Store for EndlessStore {
     async fn mutate_rows(&self, _: &TableName, rows: Vec<RowMutations>) -> Result<Vec<Result<()>>> {
         Ok(rows.iter().map(|_| Err(Error::ResourceExhausted("disk full".into()))).collect())
     }
+    fn waiting_part(&self, _: &TableName) -> f64 {
+        0.0
+    }
     async fn check_and_mutate_row(&self, _: &TableName, _: CheckAndMutate) -> Result<bool> {
         none()
     }

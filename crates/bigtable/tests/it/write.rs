@@ -331,3 +331,39 @@ async fn a_retried_count_with_a_token_counts_once() {
     assert_eq!(status.code(), Code::InvalidArgument);
     assert!(status.message().contains("8 to 256"), "{status}");
 }
+
+#[tokio::test]
+async fn bulk_writers_that_ask_are_told_their_rate_with_the_last_entries() {
+    let mut t = with_table().await;
+    let write = || data::MutateRowsRequest {
+        table_name: TABLE.into(),
+        entries: (0..1_500).map(|i| entry(&format!("r{i}"), vec![set("f:a", 0, b"v")])).collect(),
+        ..Default::default()
+    };
+    let mut asks = tonic::Request::new(write());
+    // `FeatureFlags { mutate_rows_rate_limit2: true }`.
+    asks.metadata_mut().insert("bigtable-features", "KAE=".parse().unwrap());
+    for (request, asked) in [(asks, true), (tonic::Request::new(write()), false)] {
+        let mut answer = t.data.mutate_rows(request).await.unwrap().into_inner();
+        let mut told = Vec::new();
+        while let Some(message) = answer.message().await.unwrap() {
+            assert!(message.entries.iter().all(|entry| entry.status.as_ref().unwrap().code == 0));
+            told.push(message.rate_limit_info.map(|info| info.factor));
+        }
+        // Nothing else waits.
+        assert_eq!(told, [None, asked.then_some(1.3)]);
+    }
+}
+
+#[tokio::test]
+async fn every_answer_tells_how_long_the_server_worked() {
+    let mut t = with_table().await;
+    let request = data::ReadRowsRequest { table_name: TABLE.into(), ..Default::default() };
+    let read = t.data.read_rows(request).await.unwrap();
+    let refused = t.data.read_rows(data::ReadRowsRequest::default()).await.unwrap_err();
+    for metadata in [read.metadata(), refused.metadata()] {
+        let told = metadata.get("server-timing").unwrap().to_str().unwrap();
+        let millis = told.strip_prefix("gfet4t7; dur=").unwrap();
+        millis.parse::<u64>().unwrap();
+    }
+}

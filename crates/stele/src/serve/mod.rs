@@ -121,10 +121,10 @@ async fn serve_guarded(
     let monitor = RssMonitor::start(report).context("cannot start the server's threads")?;
     let (drain, draining) = watch::channel(());
     tokio::spawn(upkeep::run(Arc::clone(&store)));
-    let (routes, limits) = (services(config, &store, &guard, &state), config.limits);
+    let (services, limits) = (services(config, &store, &guard, &state), config.limits);
     let bigtable = accept(bigtable, Front::Bigtable);
     let mut grpc =
-        tokio::spawn(grpc(bigtable, routes, limits, Arc::clone(&state), guard.gate, draining));
+        tokio::spawn(grpc(bigtable, services, limits, Arc::clone(&state), guard.gate, draining));
     state.set_phase(Phase::Serving);
     announce(config, &addresses).context("could not write to standard output")?;
 
@@ -152,7 +152,7 @@ async fn serve_guarded(
 }
 
 /// Returns the services over `store`, within the bounds of which the metrics tell.
-fn services(config: &Config, store: &Arc<Local>, guard: &Guard, state: &State) -> Routes {
+fn services(config: &Config, store: &Arc<Local>, guard: &Guard, state: &State) -> Services {
     let known = match config.strict_instances {
         true => bigtable::KnownNames::Created,
         false => bigtable::KnownNames::All,
@@ -163,8 +163,11 @@ fn services(config: &Config, store: &Arc<Local>, guard: &Guard, state: &State) -
     };
     let bounds = Bounds::new(&config.limits);
     state.set_bounds(bounds.clone());
-    bigtable::routes_for(Arc::clone(store), known, callers, &bounds)
+    bigtable::services_for(Arc::clone(store), known, callers, &bounds)
 }
+
+/// The gRPC services, and the layer that they are best served with.
+type Services = (Routes, bigtable::DataFirst<Local>);
 
 struct Addresses {
     bigtable: SocketAddr,
@@ -187,10 +190,10 @@ async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<Local>)> {
     Ok((engine, Arc::new(store)))
 }
 
-/// Serves `routes` on `connections` until `draining` closes and the requests in flight are done.
+/// Serves the services on `connections` until `draining` closes and the requests in flight are done.
 async fn grpc(
     connections: mpsc::Receiver<Connection>,
-    routes: Routes,
+    (routes, data): Services,
     limits: bigtable::Limits,
     state: Arc<State>,
     gate: Option<Arc<Gate>>,
@@ -206,6 +209,7 @@ async fn grpc(
     bigtable::server(&limits)
         .layer(Observe::new(state.requests().clone()))
         .layer(Authenticate(gate))
+        .layer(data)
         .add_routes(routes)
         .add_service(health_service)
         .serve_with_incoming_shutdown(incoming, async move {

@@ -6,9 +6,11 @@
 //! counted as `unknown`, however it ends, so that labels stay few.
 
 use http_body::{Frame, SizeHint};
-use prometheus::{HistogramOpts, HistogramVec, IntGauge, Registry, TextEncoder};
+use pin_project_lite::pin_project;
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntGauge, Registry, TextEncoder};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 use tonic::Code;
@@ -21,14 +23,31 @@ const BUCKETS: [f64; 15] = [
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
     30.0,
 ];
-const CANCELLED: &str = "CANCELLED";
+
+/// Codes of gRPC: 0 to 16.
+const CODES: usize = 17;
 
 /// The request counters. Cheap to clone; clones count into the same place.
 #[derive(Clone)]
 pub(crate) struct Requests {
     registry: Registry,
+    counters: Arc<Counters>,
+}
+
+/// The metrics that requests change.
+struct Counters {
     seconds: HistogramVec,
+    /// The histograms of `seconds` that were needed so far, by method and code. A request finds its own
+    /// without a look at the labels of others.
+    resolved: [[OnceLock<Histogram>; CODES]; METHODS],
     in_flight: IntGauge,
+}
+
+impl Counters {
+    fn observe(&self, method: Method, code: Code, seconds: f64) {
+        let resolve = || self.seconds.with_label_values(&[method.name(), code_name(code)]);
+        self.resolved[method.0][code as usize].get_or_init(resolve).observe(seconds);
+    }
 }
 
 impl Requests {
@@ -52,7 +71,8 @@ impl Requests {
         ] {
             registry.register(collector).expect("each metric is registered once");
         }
-        Self { registry, seconds, in_flight }
+        let resolved = std::array::from_fn(|_| std::array::from_fn(|_| OnceLock::new()));
+        Self { registry, counters: Arc::new(Counters { seconds, resolved, in_flight }) }
     }
 
     /// The counters in Prometheus text form.
@@ -60,24 +80,25 @@ impl Requests {
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 
-    fn start(&self, method: &'static str) -> InFlight {
-        self.in_flight.inc();
-        InFlight { requests: self.clone(), method, started: Instant::now(), code: CANCELLED }
+    fn start(&self, method: Method) -> InFlight {
+        self.counters.in_flight.inc();
+        let counters = Arc::clone(&self.counters);
+        InFlight { counters, method, started: Instant::now(), code: Code::Cancelled }
     }
 }
 
 /// One request from its arrival on; counted when dropped.
 struct InFlight {
-    requests: Requests,
-    method: &'static str,
+    counters: Arc<Counters>,
+    method: Method,
     started: Instant,
-    code: &'static str,
+    code: Code,
 }
 
 impl InFlight {
     fn set_code(&mut self, headers: &HeaderMap) {
         if let Some(status) = headers.get("grpc-status") {
-            self.code = code_name(Code::from_bytes(status.as_bytes()));
+            self.code = Code::from_bytes(status.as_bytes());
         }
     }
 }
@@ -85,8 +106,8 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         let seconds = self.started.elapsed().as_secs_f64();
-        self.requests.seconds.with_label_values(&[self.method, self.code]).observe(seconds);
-        self.requests.in_flight.dec();
+        self.counters.observe(self.method, self.code, seconds);
+        self.counters.in_flight.dec();
     }
 }
 
@@ -94,7 +115,7 @@ impl Drop for InFlight {
 pub(crate) fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
-        Code::Cancelled => CANCELLED,
+        Code::Cancelled => "CANCELLED",
         Code::Unknown => "UNKNOWN",
         Code::InvalidArgument => "INVALID_ARGUMENT",
         Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
@@ -144,24 +165,43 @@ pub(crate) struct Observed<S> {
 impl<S, B> Service<Request<B>> for Observed<S>
 where
     S: Service<Request<B>, Response = Response<Body>>,
-    S::Future: Send + 'static,
 {
     type Response = Response<ObservedBody>;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+    type Future = Answer<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let mut in_flight = self.requests.start(method(request.uri().path()));
-        let answer = self.inner.call(request);
-        Box::pin(async move {
-            let response = answer.await?;
-            in_flight.set_code(response.headers());
-            Ok(response.map(|inner| ObservedBody { inner, in_flight }))
-        })
+        let in_flight = self.requests.start(Method::at(request.uri().path()));
+        Answer { answer: self.inner.call(request), in_flight: Some(in_flight) }
+    }
+}
+
+pin_project! {
+    /// The answer of a service whose requests are counted.
+    pub(crate) struct Answer<F> {
+        #[pin]
+        answer: F,
+        // `None` when the answer was given.
+        in_flight: Option<InFlight>,
+    }
+}
+
+impl<F, E> Future for Answer<F>
+where
+    F: Future<Output = Result<Response<Body>, E>>,
+{
+    type Output = Result<Response<ObservedBody>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = ready!(this.answer.poll(cx))?;
+        let Some(mut in_flight) = this.in_flight.take() else { return Poll::Pending };
+        in_flight.set_code(response.headers());
+        Poll::Ready(Ok(response.map(|inner| ObservedBody { inner, in_flight })))
     }
 }
 
@@ -169,11 +209,25 @@ where
 const OTHER_METHODS: [&str; 2] = ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"];
 /// Label of all paths of no method.
 const UNKNOWN: &str = "unknown";
+/// Labels of methods, with that of unknown ones.
+const METHODS: usize = bigtable::METHODS.len() + OTHER_METHODS.len() + 1;
 
-/// Returns the name of the method at `path`: `MutateRow` of `/google.bigtable.v2.Bigtable/MutateRow`.
-fn method(path: &str) -> &'static str {
-    let known = bigtable::METHODS.iter().chain(&OTHER_METHODS).find(|known| **known == path);
-    known.and_then(|known| known.rsplit('/').next()).unwrap_or(UNKNOWN)
+/// A method that is counted apart, or all unknown ones: an index into the known paths.
+#[derive(Debug, Clone, Copy)]
+struct Method(usize);
+
+impl Method {
+    /// Returns the method at `path`.
+    fn at(path: &str) -> Self {
+        let mut known = bigtable::METHODS.iter().chain(&OTHER_METHODS);
+        Self(known.position(|known| *known == path).unwrap_or(METHODS - 1))
+    }
+
+    /// Returns its label: `MutateRow` of `/google.bigtable.v2.Bigtable/MutateRow`.
+    fn name(self) -> &'static str {
+        let path = bigtable::METHODS.iter().chain(&OTHER_METHODS).nth(self.0);
+        path.and_then(|path| path.rsplit('/').next()).unwrap_or(UNKNOWN)
+    }
 }
 
 /// A response body that counts its request when it ends or is dropped.
@@ -221,14 +275,16 @@ mod tests {
     #[test]
     fn a_request_is_counted_by_method_and_outcome() {
         let requests = Requests::new();
-        requests.start(method("/google.bigtable.v2.Bigtable/MutateRow")).set_code(&headers("0"));
-        drop(requests.start(method("/google.bigtable.v2.Bigtable/ReadRows")));
-        requests.start(method("/grpc.health.v1.Health/Check")).set_code(&headers("0"));
+        requests
+            .start(Method::at("/google.bigtable.v2.Bigtable/MutateRow"))
+            .set_code(&headers("0"));
+        drop(requests.start(Method::at("/google.bigtable.v2.Bigtable/ReadRows")));
+        requests.start(Method::at("/grpc.health.v1.Health/Check")).set_code(&headers("0"));
         for path in ["/google.bigtable.v2.Bigtable/Invented", "/Invented/ReadRows", "/", ""] {
-            requests.start(method(path)).set_code(&headers("12"));
-            drop(requests.start(method(path)));
+            requests.start(Method::at(path)).set_code(&headers("12"));
+            drop(requests.start(Method::at(path)));
         }
-        let open = requests.start(method("/google.bigtable.v2.Bigtable/ReadRows"));
+        let open = requests.start(Method::at("/google.bigtable.v2.Bigtable/ReadRows"));
         let text = requests.render().unwrap();
         drop(open);
         for line in [

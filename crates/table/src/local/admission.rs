@@ -27,6 +27,11 @@ impl Admission {
         Self { bytes_max, bytes: AtomicUsize::new(0) }
     }
 
+    /// Returns the part of what may wait that waits.
+    pub(super) fn waiting_part(&self) -> f64 {
+        self.bytes.load(Ordering::Relaxed) as f64 / self.bytes_max.max(1) as f64
+    }
+
     /// Admits a write of `bytes`. `Busy` if too much waits; a write that would wait alone is admitted,
     /// however large it is.
     pub(super) fn admit(self: &Arc<Self>, bytes: usize) -> Result<Admitted> {
@@ -63,6 +68,7 @@ mod tests {
         let Err(error) = admission.admit(41) else { panic!("it is refused") };
         let text = "60 bytes wait to be written to the table, and at most 100 may; try again later";
         assert_eq!(error, Error::Busy(text.to_owned()));
+        assert_eq!(admission.waiting_part(), 0.6);
         let second = admission.admit(40).unwrap();
         drop((first, second));
         assert_eq!(admission.bytes.load(Ordering::Relaxed), 0, "a refused write leaves nothing");

@@ -380,6 +380,10 @@ impl Store for Local {
         self.mutate_once(table, rows).await
     }
 
+    fn waiting_part(&self, table: &TableName) -> f64 {
+        self.core.table(table).map_or(0.0, |table| table.admission.waiting_part())
+    }
+
     async fn check_and_mutate_row(
         &self,
         table: &TableName,
