@@ -38,13 +38,15 @@ impl Server {
         let (mut address, mut http_address) = (None, None);
         for line in stdout.by_ref().lines().map_while(Result::ok) {
             if let Some(at) = line.strip_prefix("  Bigtable  ") {
-                address = Some(at.trim().to_owned());
+                address = at.split_whitespace().next().map(str::to_owned);
             }
-            if let Some(rest) = line.strip_prefix("  HTTP      http://") {
-                http_address = rest.split_whitespace().next().map(str::to_owned);
+            if let Some(rest) = line.strip_prefix("  HTTP      ") {
+                let url = rest.split_whitespace().next();
+                http_address =
+                    url.and_then(|url| url.split_once("://")).map(|(_, at)| at.to_owned());
             }
-            // The last line of what a server says when it serves.
-            if line.contains("BIGTABLE_EMULATOR_HOST") {
+            // The last line of what a server says when it serves; a secured one says the other.
+            if line.contains("BIGTABLE_EMULATOR_HOST") || line.contains("clients connect by TLS") {
                 break;
             }
         }

@@ -39,6 +39,6 @@ pub use call::authorize::Callers;
 pub use call::bounds::{Bounds, Holdings, Refusal};
 pub use call::caller::{Allowed, Caller, CallerHandle, EndedCall, ResourcePolicy, RoleBinding};
 pub use connection::{ConnectionLimits, Guarded, NoPlace, Place, Places};
-pub use names::table as table_name;
 pub use direct::DataFirst;
+pub use names::table as table_name;
 pub use server::{Limits, REQUEST_BYTES_MAX, incoming, routes, routes_for, server, services_for};

@@ -24,6 +24,7 @@ import (
 	"cloud.google.com/go/bigtable"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 )
 
@@ -45,6 +46,8 @@ var (
 	rows       = flag.Int("rows", 10_000, "rows of the table")
 	valueBytes = flag.Int("value-bytes", 1024, "bytes of each value")
 	create     = flag.Bool("create", true, "create the table")
+	ca         = flag.String("ca", "", "certificates of the CA of a server that speaks TLS")
+	tokenFile  = flag.String("token-file", "", "file of a token to show with each call")
 )
 
 // Answer tells what a phase did.
@@ -87,10 +90,42 @@ func main() {
 	}
 }
 
+// Bearer shows a token with each call.
+type Bearer struct{ header map[string]string }
+
+func (b Bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return b.header, nil
+}
+
+func (Bearer) RequireTransportSecurity() bool { return true }
+
+// security returns how the loader connects, and what it shows.
+func security() ([]grpc.DialOption, error) {
+	transport, options := insecure.NewCredentials(), []grpc.DialOption{}
+	if *ca != "" {
+		var err error
+		if transport, err = credentials.NewClientTLSFromFile(*ca, ""); err != nil {
+			return nil, err
+		}
+	}
+	if *tokenFile != "" {
+		token, err := os.ReadFile(*tokenFile)
+		if err != nil {
+			return nil, err
+		}
+		shown := map[string]string{"authorization": "Bearer " + strings.TrimSpace(string(token))}
+		options = append(options, grpc.WithPerRPCCredentials(Bearer{shown}))
+	}
+	return append(options, grpc.WithTransportCredentials(transport)), nil
+}
+
 func open(ctx context.Context) (*Loader, error) {
-	conn, err := grpc.NewClient(*address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<28)))
+	options, err := security()
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<28)))
+	conn, err := grpc.NewClient(*address, options...)
 	if err != nil {
 		return nil, err
 	}

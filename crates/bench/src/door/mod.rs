@@ -10,6 +10,7 @@
 
 mod constant;
 mod report;
+mod secured;
 mod targets;
 
 use crate::AnyError;
@@ -30,6 +31,9 @@ pub(crate) struct DoorArgs {
     /// Flag for each server binary, such as --server-flag=--durability=none.
     #[arg(long, allow_hyphen_values = true)]
     server_flag: Vec<String>,
+    /// Measure each server binary a second time, with TLS, a token and a policy.
+    #[arg(long)]
+    secured: bool,
     /// Slices of each work on each target, in turns.
     #[arg(long, default_value_t = 3)]
     rounds: usize,

@@ -1,5 +1,6 @@
 //! The servers that are measured, each with its loader.
 
+use super::secured::{self, Secured};
 use super::{DoorArgs, Slice, Work};
 use crate::AnyError;
 use crate::server::{Server, cpu_of, rest_of};
@@ -95,19 +96,38 @@ impl Target {
                 .await?,
         ];
         for (at, binary) in args.server.iter().enumerate() {
-            let dir = dir.join(at.to_string());
-            let server = Server::start(&binary.canonicalize()?, &dir, &args.server_flag)?;
-            let loader = loader(server.address(), &programs, args, true)?;
+            let (binary, dir) = (binary.canonicalize()?, dir.join(at.to_string()));
             let name = match args.server.len() {
                 1 => "stele".to_owned(),
                 _ => binary.display().to_string(),
             };
-            targets.push(Self { name, server: Served::Stele(Box::new(server)), loader });
+            if args.secured {
+                let files = secured::make(&binary, &dir.join("security"))?;
+                let name = format!("{name}, secured");
+                let dir = dir.join("secured");
+                targets.push(Self::stele(name, &binary, &dir, &programs, args, &files)?);
+            }
+            let open = Secured { server: Vec::new(), loader: Vec::new() };
+            targets.push(Self::stele(name, &binary, &dir, &programs, args, &open)?);
         }
         for target in &mut targets {
             target.loader.ask("fill").await?;
         }
         Ok(targets)
+    }
+
+    fn stele(
+        name: String,
+        binary: &Path,
+        dir: &Path,
+        programs: &Path,
+        args: &DoorArgs,
+        files: &Secured,
+    ) -> Result<Self, AnyError> {
+        let flags = [&args.server_flag[..], &files.server].concat();
+        let server = Server::start(binary, dir, &flags)?;
+        let loader = loader(server.address(), programs, args, true, &files.loader)?;
+        Ok(Self { name, server: Served::Stele(Box::new(server)), loader })
     }
 
     async fn other(
@@ -118,7 +138,7 @@ impl Target {
     ) -> Result<Self, AnyError> {
         let mut server = Talk::start(server)?;
         let address = server.line().await?;
-        let loader = loader(&address, programs, args, name != "constant")?;
+        let loader = loader(&address, programs, args, name != "constant", &[])?;
         Ok(Self { name: name.to_owned(), server: Served::Other(Box::new(server)), loader })
     }
 
@@ -151,11 +171,17 @@ impl Target {
 }
 
 /// Starts a loader of the server at `address`.
-fn loader(address: &str, programs: &Path, args: &DoorArgs, create: bool) -> Result<Talk, AnyError> {
+fn loader(
+    address: &str,
+    programs: &Path,
+    args: &DoorArgs,
+    create: bool,
+    more: &[String],
+) -> Result<Talk, AnyError> {
     let mut command = Command::new(programs.join("load"));
     command.arg(format!("-address={address}")).arg(format!("-create={create}"));
     command.arg(format!("-goroutines={}", args.goroutines)).arg(format!("-rows={}", args.rows));
-    command.arg(format!("-value-bytes={}", args.value_bytes));
+    command.arg(format!("-value-bytes={}", args.value_bytes)).args(more);
     Talk::start(command)
 }
 

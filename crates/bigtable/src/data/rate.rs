@@ -1,7 +1,7 @@
 //! Advice to bulk writers on their rate, in answers to clients that announce that they follow it.
 //!
-//! A client multiplies its rate by the factor, once a period. The factors are those that Google's
-//! clients follow at most: further ones they cut to 0.7 and 1.3.
+//! A client multiplies its rate by the factor, once a period. Google's clients cut factors to 0.7 and 1.3,
+//! so none here is further from 1.
 
 use crate::api::data::{FeatureFlags, RateLimitInfo};
 

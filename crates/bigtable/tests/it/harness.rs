@@ -45,7 +45,8 @@ pub(crate) async fn serve<S: Store>(store: Arc<S>) -> SocketAddr {
 /// Serves `store` within `limits` until the test's runtime ends; its address.
 pub(crate) async fn serve_within<S: Store>(store: Arc<S>, limits: &Limits) -> SocketAddr {
     let (known, callers) = (bigtable::KnownNames::All, bigtable::Callers::Anybody);
-    let (routes, data) = bigtable::services_for(store, known, callers, &bigtable::Bounds::new(limits));
+    let (routes, data) =
+        bigtable::services_for(store, known, callers, &bigtable::Bounds::new(limits));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = bigtable::server(limits).layer(data).add_routes(routes);
