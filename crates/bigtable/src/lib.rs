@@ -41,4 +41,6 @@ pub use call::caller::{Allowed, Caller, CallerHandle, EndedCall, ResourcePolicy,
 pub use connection::{ConnectionLimits, Guarded, NoPlace, Place, Places};
 pub use direct::DataFirst;
 pub use names::table as table_name;
-pub use server::{Limits, REQUEST_BYTES_MAX, incoming, routes, routes_for, server, services_for};
+pub use server::{
+    Limits, REQUEST_BYTES_MAX, bounded, incoming, routes, routes_for, server, services_for,
+};

@@ -18,15 +18,20 @@ use crate::connection::{ConnectionLimits, Guarded, Places};
 use crate::data::DataService;
 use crate::direct::DataFirst;
 use futures::{Stream, TryStreamExt};
+use std::convert::Infallible;
 use std::future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use table::Store;
 use tokio::net::{TcpListener, TcpStream};
+use tonic::body::Body;
+use tonic::codegen::http::{Request, Response};
+use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
+use tower_service::Service;
 
 /// Largest request taken: one row as large as a row may be written, and room for its frame.
 pub const REQUEST_BYTES_MAX: usize = table::limits::ROW_BYTES_MAX + (1 << 20);
@@ -142,6 +147,25 @@ pub(crate) type DataServer<S> = BigtableServer<Authorized<DataService<S>>>;
 
 /// A service with what every call passes.
 pub(crate) type Called<T> = Timed<Explained<Bounded<InTime<T>>>>;
+
+/// Returns `service` with what every call of [`routes`] passes, for a service beside them.
+pub fn bounded<T>(
+    service: T,
+    bounds: &Bounds,
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + 'static>
++ NamedService
++ Clone
++ Send
++ Sync
++ 'static
++ use<T>
+where
+    T: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    T: NamedService + Clone + Send + Sync + 'static,
+    T::Future: Send + Unpin + 'static,
+{
+    called(service, bounds)
+}
 
 /// A server with the connection settings that suit [`routes`].
 pub fn server(limits: &Limits) -> Server {

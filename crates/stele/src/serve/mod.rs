@@ -11,7 +11,7 @@
 pub(crate) mod admin;
 pub(crate) mod checkpoint;
 mod connections;
-mod host;
+mod health;
 mod http;
 mod listen;
 mod observe;
@@ -121,10 +121,11 @@ async fn serve_guarded(
     let monitor = RssMonitor::start(report).context("cannot start the server's threads")?;
     let (drain, draining) = watch::channel(());
     tokio::spawn(upkeep::run(Arc::clone(&store)));
-    let (services, limits) = (services(config, &store, &guard, &state), config.limits);
-    let bigtable = accept(bigtable, Front::Bigtable);
-    let mut grpc =
-        tokio::spawn(grpc(bigtable, services, limits, Arc::clone(&state), guard.gate, draining));
+    let health = HealthReporter::new();
+    let services = services(config, &store, &guard, &state, &health);
+    let (bigtable, limits) = (accept(bigtable, Front::Bigtable), config.limits);
+    let front = grpc(bigtable, services, health, limits, Arc::clone(&state), guard.gate, draining);
+    let mut grpc = tokio::spawn(front);
     state.set_phase(Phase::Serving);
     announce(config, &addresses).context("could not write to standard output")?;
 
@@ -151,8 +152,14 @@ async fn serve_guarded(
     Ok(())
 }
 
-/// Returns the services over `store`, within the bounds of which the metrics tell.
-fn services(config: &Config, store: &Arc<Local>, guard: &Guard, state: &State) -> Services {
+/// Returns the services over `store` and that of `health`, within the bounds of which the metrics tell.
+fn services(
+    config: &Config,
+    store: &Arc<Local>,
+    guard: &Guard,
+    state: &State,
+    health: &HealthReporter,
+) -> Services {
     let known = match config.strict_instances {
         true => bigtable::KnownNames::Created,
         false => bigtable::KnownNames::All,
@@ -163,7 +170,8 @@ fn services(config: &Config, store: &Arc<Local>, guard: &Guard, state: &State) -
     };
     let bounds = Bounds::new(&config.limits);
     state.set_bounds(bounds.clone());
-    bigtable::services_for(Arc::clone(store), known, callers, &bounds)
+    let (routes, data) = bigtable::services_for(Arc::clone(store), known, callers, &bounds);
+    (health::add_to(routes, health, &bounds), data)
 }
 
 /// The gRPC services, and the layer that they are best served with.
@@ -194,13 +202,13 @@ async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<Local>)> {
 async fn grpc(
     connections: mpsc::Receiver<Connection>,
     (routes, data): Services,
+    health: HealthReporter,
     limits: bigtable::Limits,
     state: Arc<State>,
     gate: Option<Arc<Gate>>,
     mut draining: watch::Receiver<()>,
 ) -> anyhow::Result<()> {
-    let (health, health_service) = tonic_health::server::health_reporter();
-    set_health(&health, ServingStatus::Serving).await;
+    health::set(&health, ServingStatus::Serving).await;
     let places = Places::new(limits.connections_max, limits.connections_per_address_max);
     let metrics = state.security().clone();
     let incoming = ReceiverStream::new(connections)
@@ -211,10 +219,9 @@ async fn grpc(
         .layer(Authenticate(gate))
         .layer(data)
         .add_routes(routes)
-        .add_service(health_service)
         .serve_with_incoming_shutdown(incoming, async move {
             let _ = draining.changed().await;
-            set_health(&health, ServingStatus::NotServing).await;
+            health::set(&health, ServingStatus::NotServing).await;
         })
         .await
         .context("the Bigtable service failed")
@@ -235,13 +242,6 @@ fn admit(
             tracing::debug!(%address, %reason, "closed a connection");
             None
         }
-    }
-}
-
-/// Tells those who ask for the health of the server, or of one of its services.
-async fn set_health(health: &HealthReporter, status: ServingStatus) {
-    for service in bigtable::SERVICES.iter().chain(&[""]) {
-        health.set_service_status(*service, status).await;
     }
 }
 
@@ -290,31 +290,4 @@ fn announce(config: &Config, addresses: &Addresses) -> std::io::Result<()> {
         writeln!(out, "  export BIGTABLE_EMULATOR_HOST={}", addresses.bigtable)?;
     }
     out.flush()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tonic_health::pb::HealthCheckRequest;
-    use tonic_health::pb::health_server::Health;
-    use tonic_health::server::HealthService;
-
-    #[tokio::test]
-    async fn health_is_told_of_the_server_and_of_each_service() {
-        let health = HealthReporter::new();
-        let service = HealthService::from_health_reporter(health.clone());
-        for status in [ServingStatus::Serving, ServingStatus::NotServing] {
-            set_health(&health, status).await;
-            for name in ["", "google.bigtable.v2.Bigtable", "google.longrunning.Operations"] {
-                let request = HealthCheckRequest { service: name.to_owned() };
-                let answer = service.check(tonic::Request::new(request)).await.unwrap();
-                let told = answer.into_inner().status();
-                let want = matches!(status, ServingStatus::Serving);
-                assert_eq!(
-                    told == tonic_health::pb::health_check_response::ServingStatus::Serving,
-                    want
-                );
-            }
-        }
-    }
 }

@@ -9,6 +9,7 @@ mod configuration;
 mod directories;
 mod documents;
 mod english;
+mod health;
 mod import;
 mod import_again;
 mod imports;

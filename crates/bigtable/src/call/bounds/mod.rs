@@ -30,6 +30,8 @@ pub struct Bounds {
     uploads: Arc<Uploads>,
     answers: Arc<Answers>,
     refusals: Arc<Refusals>,
+    /// Largest message of bounds that were set [`apart`](Self::apart); else each method has its own.
+    message_bytes_max: Option<usize>,
 }
 
 /// Measures of what calls hold at a moment.
@@ -52,6 +54,21 @@ impl Bounds {
             uploads: Uploads::new(limits.upload_bytes_max, &refusals),
             answers: Answers::new(limits.answer_bytes_max, &refusals),
             refusals,
+            message_bytes_max: None,
+        }
+    }
+
+    /// Returns bounds for a service that everybody may call: `calls_max` calls, each with a message of at
+    /// most `message_bytes_max` bytes, which take no room of other calls. Each counts until its client has
+    /// taken the answer. Refusals of both are counted together.
+    #[must_use]
+    pub fn apart(&self, calls_max: usize, message_bytes_max: usize) -> Self {
+        Self {
+            shares: Shares::new(calls_max, calls_max),
+            uploads: Uploads::new(calls_max.saturating_mul(message_bytes_max), &self.refusals),
+            answers: Arc::clone(&self.answers),
+            refusals: Arc::clone(&self.refusals),
+            message_bytes_max: Some(message_bytes_max),
         }
     }
 

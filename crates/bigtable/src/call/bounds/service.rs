@@ -1,7 +1,7 @@
 //! The bounds around a service: a call enters, its request is gathered, its answer is counted.
 //!
 //! A call is in flight until its answer is made. An answer that is a stream over stored data counts until
-//! its client has taken it, or gone.
+//! its client has taken it, or gone. So does any answer of a service whose bounds were set apart.
 
 use super::answers::Answer;
 use super::shares::InFlight;
@@ -60,16 +60,16 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let Bounds { shares, uploads, answers, .. } = &self.bounds;
+        let Bounds { shares, uploads, answers, message_bytes_max: apart, .. } = &self.bounds;
         let caller = request.extensions().get::<CallerHandle>();
         let share = shares.of(caller.map(|CallerHandle(caller)| caller.name()));
         let call = match shares.enter(&share) {
             Ok(call) => call,
             Err((refusal, max)) => return Holding::Refused(self.bounds.refuse(refusal, max)),
         };
-        let bytes_max = message_bytes_max(request.uri().path());
+        let bytes_max = apart.unwrap_or_else(|| message_bytes_max(request.uri().path()));
         let held = Arc::new(Held::nothing(uploads, &share));
-        let counted = STREAMS.contains(&request.uri().path());
+        let counted = apart.is_some() || STREAMS.contains(&request.uri().path());
         let answer = counted.then(|| Answer::new(answers, &share));
         if let Some(answer) = &answer {
             request.extensions_mut().insert(Arc::clone(answer));

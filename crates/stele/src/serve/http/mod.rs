@@ -4,8 +4,9 @@
 //! (`host`). Clients of a server that knows its callers get access tokens at `/token`
 //! (`security::token`).
 
+mod host;
+
 use super::connections::{Connection, Peer};
-use super::host::{self, Hosts};
 use super::security::gate::Gate;
 use super::security::{http as gate, token};
 use super::state::{Phase, State};
@@ -19,6 +20,7 @@ use axum::routing::get;
 use axum::serve::IncomingStream;
 use bigtable::Bounds;
 use engine::HistogramReading;
+use host::Hosts;
 use std::fmt::Write;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
