@@ -9,7 +9,7 @@
 
 use super::ranges::{Keys, keys};
 use super::sql::analyze::{Query, Scope};
-use super::sql::expr::{Expr, Row, Slot};
+use super::sql::expr::{Expr, Part, Row, Slot};
 use super::sql::functions::Function;
 use super::sql::types::{SqlType, Value};
 use super::sql::{Result, invalid};
@@ -53,7 +53,16 @@ pub(super) struct Wanted {
     /// The slot that takes all cells as a map.
     pub(super) whole: Option<usize>,
     /// Slots of columns, by qualifier.
-    pub(super) columns: BTreeMap<Bytes, usize>,
+    pub(super) columns: BTreeMap<Bytes, WantedColumn>,
+}
+
+/// Places for the cell of a column.
+#[derive(Debug, Default)]
+pub(super) struct WantedColumn {
+    /// The slot that takes its value.
+    pub(super) value: Option<usize>,
+    /// The slot that tells whether there is a cell.
+    pub(super) presence: Option<usize>,
 }
 
 impl Plan {
@@ -126,9 +135,9 @@ fn count(clause: &str, expr: &Expr) -> Result<u64> {
 }
 
 fn no_cells(slot: &Slot) -> Value {
-    match slot.qualifier {
-        Some(_) => Value::Null,
-        None => Value::Array(Vec::new()),
+    match slot.part {
+        Part::Value(_) | Part::Presence(_) => Value::Null,
+        Part::Whole => Value::Array(Vec::new()),
     }
 }
 
@@ -139,11 +148,11 @@ fn wanted(slots: &[Slot], scope: &Scope) -> BTreeMap<String, Wanted> {
         let of = if let SqlType::Map(_, value) = of { (**value).clone() } else { SqlType::Bytes };
         let none = || Wanted { of, whole: None, columns: BTreeMap::new() };
         let wanted = families.entry(name.clone()).or_insert_with(none);
-        match &slot.qualifier {
-            None => wanted.whole = Some(at),
-            Some(qualifier) => {
-                wanted.columns.insert(qualifier.clone(), at);
-            }
+        let columns = &mut wanted.columns;
+        match &slot.part {
+            Part::Whole => wanted.whole = Some(at),
+            Part::Value(of) => columns.entry(of.clone()).or_default().value = Some(at),
+            Part::Presence(of) => columns.entry(of.clone()).or_default().presence = Some(at),
         }
     }
     families
@@ -201,7 +210,7 @@ fn needs_a_column(condition: &Expr, slots: &[Slot]) -> bool {
 fn is_null_without_columns(expr: &Expr, slots: &[Slot]) -> bool {
     let is_null = |expr: &Expr| is_null_without_columns(expr, slots);
     match expr {
-        Expr::Slot(slot) => slots[*slot].qualifier.is_some(),
+        Expr::Slot(slot) => slots[*slot].part != Part::Whole,
         Expr::Cast(cast) => is_null(&cast.expr),
         Expr::Call(Function::Coalesce, args) => args.iter().all(is_null),
         Expr::Call(_, args) => args.iter().any(is_null),

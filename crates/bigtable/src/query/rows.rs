@@ -147,6 +147,13 @@ impl RowOutput for ResultRows {
         if wanted.whole.is_none() && column.is_none() || self.is_done() {
             return;
         }
+        if let Some(slot) = column.and_then(|column| column.presence) {
+            self.row.slots[slot] = Value::Bool(true);
+        }
+        let column = column.and_then(|column| column.value);
+        if wanted.whole.is_none() && column.is_none() {
+            return;
+        }
         self.row_bytes += CELL_BYTES + cell.qualifier.len() + cell.value.len();
         if self.row_bytes > ROW_BYTES_MAX {
             let max = ROW_BYTES_MAX >> 20;
@@ -167,7 +174,7 @@ impl RowOutput for ResultRows {
             entries.push(Value::Array(vec![qualifier, value.clone()]));
         }
         if let Some(slot) = column {
-            self.row.slots[*slot] = value;
+            self.row.slots[slot] = value;
         }
     }
 

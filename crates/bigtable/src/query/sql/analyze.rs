@@ -8,7 +8,7 @@ use super::coerce::{
 };
 use super::expr::{Cast, Comparison, Expr};
 use super::functions::Function;
-use super::literals::constant;
+use super::literals::{constant, negative};
 use super::parse::Statement;
 use super::types::{SqlType, Value};
 use super::{Result, casts, invalid, shown, unsupported};
@@ -323,18 +323,24 @@ impl Analyzer<'_> {
             }
             UnaryOperator::Plus | UnaryOperator::Minus => {
                 let minus = op == UnaryOperator::Minus;
-                let of = self.expr(expr, depth)?;
-                match of.expr {
-                    Expr::Literal(Value::Int64(value)) => {
-                        let value = if minus { -value } else { value };
-                        Ok(Typed { expr: Expr::Literal(Value::Int64(value)), ..of })
-                    }
-                    Expr::Literal(Value::Float(value)) => {
-                        let value = if minus { -value } else { value };
-                        Ok(Typed { expr: Expr::Literal(Value::Float(value)), ..of })
-                    }
-                    _ => unsupported("arithmetic"),
+                // The least INT64 is a number only with its minus.
+                if let Ast::Value(value) = expr
+                    && minus
+                    && let Some(number) = negative(&value.value)
+                {
+                    return number.map(literal);
                 }
+                let of = self.expr(expr, depth)?;
+                let value = match of.expr {
+                    Expr::Literal(Value::Int64(value)) if minus => match value.checked_neg() {
+                        Some(value) => Value::Int64(value),
+                        None => return invalid(format!("-({value}) is out of range of INT64")),
+                    },
+                    Expr::Literal(Value::Float(value)) if minus => Value::Float(-value),
+                    Expr::Literal(value @ (Value::Int64(_) | Value::Float(_))) => value,
+                    _ => return unsupported("arithmetic"),
+                };
+                Ok(Typed { expr: Expr::Literal(value), ..of })
             }
             other => unsupported(format!("the operator {other}")),
         }
@@ -492,7 +498,7 @@ fn applied(function: Function, name: &str, mut arguments: Vec<Typed>) -> Result<
         && let [Typed { expr: Expr::Family(family), .. }, key] = &arguments[..]
         && key.expr.is_constant()
     {
-        let column = Expr::Column(*family, Box::new(key.expr.clone()));
+        let column = Expr::HasColumn(*family, Box::new(key.expr.clone()));
         return Ok(typed(not(Expr::IsNull(Box::new(column)), true), result));
     }
     Ok(typed(Expr::Call(function, arguments.into_iter().map(|arg| arg.expr).collect()), result))

@@ -1,6 +1,6 @@
 //! Casts: which types can be cast to which, and the values that come of it.
 
-use super::types::{SqlType, Value};
+use super::types::{SqlType, Value, float32};
 use super::{Refusal, Result, shown};
 use bytes::Bytes;
 
@@ -43,7 +43,7 @@ pub(super) fn cast(value: &Value, from: &SqlType, to: &SqlType) -> Result<Value>
         let text = match value {
             Value::String(text) => format!("'{}'", shown(text)),
             Value::Bytes(bytes) => format!("b'{}'", shown(&String::from_utf8_lossy(bytes))),
-            Value::Float(value) => value.to_string(),
+            Value::Float(value) => text_of_float(*value, from),
             _ => from.to_string(),
         };
         Refusal::Value(format!("{text} cannot be cast to {to}"))
@@ -55,24 +55,41 @@ fn of_text(text: &str, to: &SqlType) -> Option<Value> {
         SqlType::Bytes => Some(Value::Bytes(Bytes::copy_from_slice(text.as_bytes()))),
         SqlType::Bool if text.eq_ignore_ascii_case("true") => Some(Value::Bool(true)),
         SqlType::Bool if text.eq_ignore_ascii_case("false") => Some(Value::Bool(false)),
-        SqlType::Int64 => text.parse().ok().map(Value::Int64),
-        SqlType::Float64 => text.parse().ok().map(Value::Float),
-        SqlType::Float32 => text.parse::<f32>().ok().map(|value| Value::Float(value.into())),
+        SqlType::Int64 => int64(trimmed(text)).map(Value::Int64),
+        SqlType::Float64 => trimmed(text).parse().ok().map(Value::Float),
+        SqlType::Float32 => {
+            trimmed(text).parse::<f32>().ok().map(|value| Value::Float(value.into()))
+        }
         _ => None,
+    }
+}
+
+/// Returns a number without the white space around it.
+fn trimmed(text: &str) -> &str {
+    text.trim_matches([' ', '\t', '\n', '\u{b}', '\u{c}', '\r'])
+}
+
+/// Returns the number of decimal digits, or of hexadecimal ones after `0x`.
+fn int64(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        None => text.parse().ok(),
+        // A second sign is no digit.
+        Some(hex) if hex.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
+            i64::from_str_radix(&format!("{sign}{hex}"), 16).ok()
+        }
+        Some(_) => None,
     }
 }
 
 fn of_float(value: f64, from: &SqlType, to: &SqlType) -> Option<Value> {
     match to {
         SqlType::Float64 => Some(Value::Float(value)),
-        SqlType::Float32 => {
-            let narrow = value as f32;
-            (narrow.is_finite() || !value.is_finite()).then(|| Value::Float(narrow.into()))
-        }
-        SqlType::String if *from == SqlType::Float32 => {
-            Some(Value::String((value as f32).to_string()))
-        }
-        SqlType::String => Some(Value::String(value.to_string())),
+        SqlType::Float32 => float32(value).map(Value::Float),
+        SqlType::String => Some(Value::String(text_of_float(value, from))),
         // No float lies between the largest INT64 and 2^63.
         SqlType::Int64 => {
             let rounded = value.round();
@@ -83,9 +100,111 @@ fn of_float(value: f64, from: &SqlType, to: &SqlType) -> Option<Value> {
     }
 }
 
+/// Returns the text of a float of type `of`: with few digits, or with all that tell it from others.
+fn text_of_float(value: f64, of: &SqlType) -> String {
+    let is_short = *of == SqlType::Float32;
+    let (few, all) = if is_short { (6, 9) } else { (15, 17) };
+    let text = general(value, few);
+    let is_same = match is_short {
+        true => text.parse() == Ok(value as f32),
+        false => text.parse() == Ok(value),
+    };
+    if is_same { text } else { general(value, all) }
+}
+
+/// Returns a float with at most `digits` digits, in the form of `%g` of the C library.
+fn general(value: f64, digits: usize) -> String {
+    if value.is_nan() {
+        return "nan".to_owned();
+    }
+    let scientific = format!("{value:.*e}", digits - 1);
+    let parts = scientific.split_once('e');
+    let Some((mantissa, Ok(exponent))) =
+        parts.map(|(mantissa, exponent)| (mantissa, exponent.parse::<i32>()))
+    else {
+        // An infinity has no exponent.
+        return scientific;
+    };
+    let short = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    match usize::try_from(digits as i32 - 1 - exponent) {
+        Ok(decimals) if exponent >= -4 => short(&format!("{value:.decimals$}")),
+        _ => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{}e{sign}{:02}", short(mantissa), exponent.unsigned_abs())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floats_have_the_text_of_googlesql() {
+        for (value, want) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (-2.5, "-2.5"),
+            (0.1, "0.1"),
+            (0.1 + 0.2, "0.30000000000000004"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (1e-7, "1e-07"),
+            (123_456_789_012_345.0, "123456789012345"),
+            (1e14, "100000000000000"),
+            (1e15, "1e+15"),
+            (1_234_567_890_123_456.0, "1234567890123456"),
+            (12_345_678_901_234_567.0, "12345678901234568"),
+            (1.5e300, "1.5e+300"),
+            (f64::MAX, "1.7976931348623157e+308"),
+            (f64::from_bits(1), "4.94065645841247e-324"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+            (f64::NAN, "nan"),
+        ] {
+            assert_eq!(text_of_float(value, &SqlType::Float64), want);
+        }
+        for (value, want) in [
+            (0.1f32, "0.1"),
+            (1e-7, "1e-07"),
+            (123_456.0, "123456"),
+            (1e6, "1e+06"),
+            (16_777_216.0, "16777216"),
+            (1.0 / 3.0, "0.333333343"),
+            (f32::MAX, "3.40282347e+38"),
+            (f32::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(text_of_float(value.into(), &SqlType::Float32), want);
+        }
+    }
+
+    #[test]
+    fn texts_are_numbers_in_decimal_or_hexadecimal() {
+        for (text, want) in [
+            ("0x1F", Some(31)),
+            ("-0X1f", Some(-31)),
+            ("+0x0", Some(0)),
+            ("-0x8000000000000000", Some(i64::MIN)),
+            (" 7\t", Some(7)),
+            ("+7", Some(7)),
+            ("0x8000000000000000", None),
+            ("0x", None),
+            ("-0x", None),
+            ("0x-1", None),
+            ("0x+1", None),
+            ("1F", None),
+            ("1 2", None),
+            ("", None),
+        ] {
+            let want = want.map(Value::Int64);
+            assert_eq!(of_text(text, &SqlType::Int64), want, "{text}");
+        }
+        assert_eq!(of_text(" 1.5 ", &SqlType::Float64), Some(Value::Float(1.5)));
+    }
 
     #[test]
     fn values_are_cast_or_refused() {

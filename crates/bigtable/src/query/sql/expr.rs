@@ -32,6 +32,8 @@ pub(crate) enum Expr {
     Family(usize),
     /// The value in a column: its family by index, and its qualifier, which is constant.
     Column(usize, Box<Expr>),
+    /// TRUE if the column has a cell, whatever its bytes encode, and NULL if it has none.
+    HasColumn(usize, Box<Expr>),
     /// The value in a slot of the row.
     Slot(usize),
     Cast(Box<Cast>),
@@ -101,12 +103,22 @@ impl Comparison {
     }
 }
 
-/// A part of each row that an execution reads: a family by its index, as a whole or one column of it.
+/// A part of each row that an execution reads, of a family by its index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) family: usize,
-    /// The qualifier of the column; `None` for the whole family.
-    pub(crate) qualifier: Option<Bytes>,
+    pub(crate) part: Part,
+}
+
+/// The part of a family that a slot takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All columns of the family as a map.
+    Whole,
+    /// The value in the column with a qualifier.
+    Value(Bytes),
+    /// TRUE for a column that has a cell.
+    Presence(Bytes),
 }
 
 /// A row as expressions see it.
@@ -138,30 +150,32 @@ pub(crate) struct Set {
     /// The constants that can equal a value, in their order.
     sorted: Vec<Value>,
     has_null: bool,
+    /// True if there was no constant at all, also none that equals nothing.
+    is_empty: bool,
 }
 
 impl Set {
     fn new(values: Vec<Value>) -> Self {
-        let has_null = values.contains(&Value::Null);
+        let (has_null, is_empty) = (values.contains(&Value::Null), values.is_empty());
         // Neither NULL nor NaN has an order.
         let mut sorted = values;
         sorted.retain(|value| value.compare(value).is_some());
         sorted.sort_by(|a, b| a.compare(b).unwrap_or(Ordering::Equal));
-        Self { sorted, has_null }
+        Self { sorted, has_null, is_empty }
     }
 
     pub(crate) fn values(&self) -> &[Value] {
         &self.sorted
     }
 
-    /// Returns whether there is nothing in it, not even NULL.
+    /// Returns whether there is nothing in it, not even NULL or NaN.
     pub(crate) fn is_empty(&self) -> bool {
-        self.sorted.is_empty() && !self.has_null
+        self.is_empty
     }
 
     fn holds(&self, value: &Value) -> Option<bool> {
         if *value == Value::Null {
-            return self.is_empty().then_some(false);
+            return self.is_empty.then_some(false);
         }
         let order = |known: &Value| known.compare(value).unwrap_or(Ordering::Less);
         let found = self.sorted.binary_search_by(order).is_ok();
@@ -182,15 +196,14 @@ impl Expr {
             Self::Parameter(name) => {
                 Self::Literal(parameters.get(name).cloned().unwrap_or_default())
             }
-            Self::Family(family) => slot(slots, Slot { family: *family, qualifier: None }),
+            Self::Family(family) => slot(slots, Slot { family: *family, part: Part::Whole }),
             Self::Column(family, qualifier) => {
-                let qualifier = bind(qualifier)?.eval(&Row::default())?.into_owned();
-                match qualifier {
-                    Value::Bytes(bytes) => {
-                        slot(slots, Slot { family: *family, qualifier: Some(bytes) })
-                    }
-                    _ => Self::Literal(Value::Null),
-                }
+                let qualifier = bind(qualifier)?;
+                column(slots, *family, &qualifier, Part::Value)?
+            }
+            Self::HasColumn(family, qualifier) => {
+                let qualifier = bind(qualifier)?;
+                column(slots, *family, &qualifier, Part::Presence)?
             }
             Self::Cast(cast) => {
                 let expr = bind(&cast.expr)?;
@@ -234,7 +247,8 @@ impl Expr {
     pub(crate) fn is_constant(&self) -> bool {
         match self {
             Self::Literal(_) | Self::Parameter(_) => true,
-            Self::Key | Self::Family(_) | Self::Column(..) | Self::Slot(_) => false,
+            Self::Key | Self::Family(_) | Self::Slot(_) => false,
+            Self::Column(..) | Self::HasColumn(..) => false,
             Self::Cast(cast) => cast.expr.is_constant(),
             Self::Not(expr) | Self::IsNull(expr) | Self::Is(expr, _) => expr.is_constant(),
             Self::Call(_, parts) | Self::And(parts) | Self::Or(parts) | Self::Array(parts) => {
@@ -265,7 +279,9 @@ impl Expr {
                 let element = |expr: &Self| expr.eval(row).map(Cow::into_owned);
                 Cow::Owned(Value::Array(elements.iter().map(element).collect::<Result<_>>()?))
             }
-            Self::Parameter(_) | Self::Family(_) | Self::Column(..) => Cow::Owned(Value::Null),
+            Self::Parameter(_) | Self::Family(_) | Self::Column(..) | Self::HasColumn(..) => {
+                Cow::Owned(Value::Null)
+            }
             condition => Cow::Owned(condition.holds(row)?.map_or(Value::Null, Value::Bool)),
         })
     }
@@ -364,6 +380,19 @@ fn slot(slots: &mut Vec<Slot>, slot: Slot) -> Expr {
         slots.push(slot);
         slots.len() - 1
     }))
+}
+
+/// Returns the place of what is read of a column; NULL if its qualifier is NULL.
+fn column(
+    slots: &mut Vec<Slot>,
+    family: usize,
+    qualifier: &Expr,
+    part: fn(Bytes) -> Part,
+) -> Result<Expr> {
+    Ok(match qualifier.eval(&Row::default())?.into_owned() {
+        Value::Bytes(qualifier) => slot(slots, Slot { family, part: part(qualifier) }),
+        _ => Expr::Literal(Value::Null),
+    })
 }
 
 fn values(constants: &[Expr]) -> Result<Vec<Value>> {

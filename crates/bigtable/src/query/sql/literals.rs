@@ -33,10 +33,11 @@ pub(super) fn constant(literal: &Literal) -> Result<Constant> {
         L::SingleQuotedString(raw) => text(raw, Some('\'')),
         L::DoubleQuotedString(raw) => text(raw, Some('"')),
         L::TripleSingleQuotedString(raw) | L::TripleDoubleQuotedString(raw) => text(raw, None),
-        L::SingleQuotedRawStringLiteral(raw)
-        | L::DoubleQuotedRawStringLiteral(raw)
-        | L::TripleSingleQuotedRawStringLiteral(raw)
-        | L::TripleDoubleQuotedRawStringLiteral(raw) => Ok(Constant::String(raw.clone())),
+        L::SingleQuotedRawStringLiteral(raw) => raw_text(raw, Some('\'')),
+        L::DoubleQuotedRawStringLiteral(raw) => raw_text(raw, Some('"')),
+        L::TripleSingleQuotedRawStringLiteral(raw) | L::TripleDoubleQuotedRawStringLiteral(raw) => {
+            raw_text(raw, None)
+        }
         L::SingleQuotedByteStringLiteral(raw) => bytes(raw, Some('\'')),
         L::DoubleQuotedByteStringLiteral(raw) => bytes(raw, Some('"')),
         L::TripleSingleQuotedByteStringLiteral(raw)
@@ -45,8 +46,16 @@ pub(super) fn constant(literal: &Literal) -> Result<Constant> {
     }
 }
 
+/// Returns the value of a number after a minus; `None` for a literal that is no number.
+pub(super) fn negative(literal: &Literal) -> Option<Result<Constant>> {
+    match literal {
+        Literal::Number(digits, false) => Some(number(&format!("-{digits}"))),
+        _ => None,
+    }
+}
+
 fn number(digits: &str) -> Result<Constant> {
-    if digits.bytes().all(|byte| byte.is_ascii_digit()) {
+    if digits.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit()) {
         return match digits.parse() {
             Ok(value) => Ok(Constant::Int64(value)),
             Err(_) => invalid(format!("{} is out of range of INT64", shown(digits))),
@@ -66,6 +75,26 @@ fn text(raw: &str, quote: Option<char>) -> Result<Constant> {
     }
 }
 
+/// Returns the text of a raw literal: a backslash and what follows it are parts of the text.
+fn raw_text(raw: &str, quote: Option<char>) -> Result<Constant> {
+    let mut rest = raw.chars();
+    while let Some(next) = rest.next() {
+        if next == '\\' {
+            if rest.next().is_none() {
+                return invalid("a raw literal cannot end with an odd number of \\");
+            }
+        } else if Some(next) == quote {
+            return bare(next);
+        }
+    }
+    Ok(Constant::String(raw.to_owned()))
+}
+
+/// Refuses a quote that does not end its literal.
+fn bare<T>(quote: char) -> Result<T> {
+    invalid(format!("a {quote} within its own quotes needs a \\ before it"))
+}
+
 fn bytes(raw: &str, quote: Option<char>) -> Result<Constant> {
     unescaped(raw, quote, Holds::Bytes).map(Constant::Bytes)
 }
@@ -79,7 +108,7 @@ fn unescaped(raw: &str, quote: Option<char>, holds: Holds) -> Result<Vec<u8>> {
         if next == '\\' {
             rest = escape(rest, holds, &mut out)?;
         } else if Some(next) == quote {
-            return invalid(format!("a {next} within its own quotes needs a \\ before it"));
+            return bare(next);
         } else {
             out.extend_from_slice(next.encode_utf8(&mut [0; 4]).as_bytes());
         }
@@ -154,6 +183,18 @@ mod tests {
     }
 
     #[test]
+    fn raw_literals_keep_their_backslashes() {
+        for raw in [r"a\n", r"it\'s", r"\\", r#"say "no""#, ""] {
+            let want = Ok(Constant::String(raw.into()));
+            assert_eq!(raw_text(raw, Some('\'')), want, "{raw}");
+        }
+        for raw in ["a''b", r"\\'", "\\", r"a\\\"] {
+            assert!(raw_text(raw, Some('\'')).is_err(), "{raw}");
+        }
+        assert!(raw_text("a'b", None).is_ok());
+    }
+
+    #[test]
     fn malformed_literals_are_refused() {
         for raw in [
             r"\q", r"\x4", r"\xg0", r"\x+1", r"\400", r"\ud800", r"\u12", r"\xff", "\\", "a'b",
@@ -168,6 +209,8 @@ mod tests {
             assert!(number(digits).is_err(), "{digits}");
         }
         assert_eq!(number("9223372036854775807"), Ok(Constant::Int64(i64::MAX)));
+        assert_eq!(number("-9223372036854775808"), Ok(Constant::Int64(i64::MIN)));
+        assert!(number("-9223372036854775809").is_err());
         assert_eq!(number("1.5e3"), Ok(Constant::Float(1_500.0)));
     }
 }

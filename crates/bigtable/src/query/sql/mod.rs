@@ -4,8 +4,8 @@
 //! columns of its result and its conditions, as expressions that can be evaluated for one row. The
 //! room does no I/O and knows nothing of how rows are read.
 //!
-//! `parse.rs` takes the syntax tree apart, and refuses every clause that is not served, by name.
-//! `literals.rs` reads literals. `analyze.rs` finds out what names stand for and checks types, with
+//! `lexer.rs` cuts the text into tokens. `parse.rs` takes the syntax tree apart, and refuses every
+//! clause that is not served, by name. `literals.rs` reads literals. `analyze.rs` finds out what names stand for and checks types, with
 //! `coerce.rs` and `functions.rs`. `expr.rs` evaluates, with `casts.rs` and `types.rs`.
 
 pub(crate) mod analyze;
@@ -13,6 +13,7 @@ mod casts;
 mod coerce;
 pub(crate) mod expr;
 pub(crate) mod functions;
+mod lexer;
 mod literals;
 pub(crate) mod parse;
 pub(crate) mod types;

@@ -8,7 +8,7 @@
 //!    and words that begin nested clauses are counted before the parser sees them.
 //! 2. A word that GoogleSQL reserves and this server does not serve is refused before parsing.
 
-use super::{Refusal, Result, invalid, shown, unsupported};
+use super::{Refusal, Result, invalid, lexer, shown, unsupported};
 use sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, GroupByExpr, LimitClause, ObjectName, Offset, OrderBy,
     OrderByExpr, OrderByKind, OrderByOptions, OrderBySort, Query, Select, SelectFlavor, SelectItem,
@@ -16,7 +16,7 @@ use sqlparser::ast::{
 };
 use sqlparser::dialect::BigQueryDialect;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Longest text of a query.
 pub(crate) const QUERY_BYTES_MAX: usize = 64 << 10;
@@ -116,8 +116,7 @@ pub(crate) fn parse(text: &str) -> Result<Statement> {
         return invalid(format!("{len} bytes are over the limit of {QUERY_BYTES_MAX} bytes"));
     }
     let dialect = BigQueryDialect;
-    let tokens = Tokenizer::new(&dialect, text).with_unescape(false).tokenize_with_location();
-    let tokens = tokens.map_err(|error| Refusal::Invalid(error.to_string()))?;
+    let tokens = lexer::tokens(text)?;
     check_tokens(&tokens)?;
     let mut parser = Parser::new(&dialect)
         .with_recursion_limit(RECURSION_MAX)

@@ -115,13 +115,14 @@ impl SqlType {
         !matches!(self, Self::Array(_) | Self::Map(..) | Self::Struct(_))
     }
 
-    /// Returns the value of this type that a message holds; `None` if it holds another.
+    /// Returns the value of this type that a message holds; `None` if it holds none of this type.
     pub(crate) fn value(&self, wire: data::Value) -> Option<Value> {
         Some(match (self, wire.kind) {
             (_, None) => Value::Null,
             (Self::Bool, Some(Kind::BoolValue(value))) => Value::Bool(value),
             (Self::Int64, Some(Kind::IntValue(value))) => Value::Int64(value),
-            (Self::Float32 | Self::Float64, Some(Kind::FloatValue(value))) => Value::Float(value),
+            (Self::Float32, Some(Kind::FloatValue(value))) => Value::Float(float32(value)?),
+            (Self::Float64, Some(Kind::FloatValue(value))) => Value::Float(value),
             (Self::String, Some(Kind::StringValue(text))) => Value::String(text),
             (Self::Bytes, Some(Kind::BytesValue(bytes))) => Value::Bytes(bytes),
             (Self::Timestamp, Some(Kind::TimestampValue(time))) => {
@@ -137,6 +138,12 @@ impl SqlType {
             _ => return None,
         })
     }
+}
+
+/// Returns the FLOAT32 nearest to a number; `None` for a number out of its range.
+pub(super) fn float32(value: f64) -> Option<f64> {
+    let narrow = value as f32;
+    (narrow.is_finite() || !value.is_finite()).then(|| narrow.into())
 }
 
 impl fmt::Display for SqlType {

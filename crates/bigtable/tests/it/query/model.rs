@@ -11,6 +11,9 @@ use std::cmp::Ordering;
 /// Number of conditions that are tried.
 const CASES: usize = 1_500;
 
+/// A number that equals none.
+const NAN: &str = "CAST('nan' AS FLOAT64)";
+
 /// A row of the model: its key, and the values of `f:p`, `f:q` and `g:q`.
 type Row = (&'static str, [Option<&'static str>; 3]);
 
@@ -41,6 +44,8 @@ enum Condition {
     Before(&'static str, &'static str, Side),
     Sides(usize, &'static str, usize),
     In(Side, Vec<&'static str>),
+    /// The length of a column among numbers, NaN and NULL.
+    LengthIn(usize, Vec<&'static str>),
     Between(Side, &'static str, &'static str),
     StartsWith(Side, &'static str),
     Like(Side, &'static str),
@@ -53,6 +58,10 @@ enum Condition {
 
 fn constant() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["", "a", "aa", "ab", "abc", "b", "b%", "c", "x", "\u{e9}"])
+}
+
+fn number() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["0", "1", "2.0", NAN, "NULL"])
 }
 
 fn operator() -> impl Strategy<Value = &'static str> {
@@ -70,6 +79,7 @@ fn condition() -> impl Strategy<Value = Condition> {
         1 => (constant(), operator(), side()).prop_map(|(to, how, side)| C::Before(to, how, side)),
         1 => (0..3usize, operator(), 0..3usize).prop_map(|(l, how, r)| C::Sides(l, how, r)),
         2 => (side(), prop::collection::vec(constant(), 1..4)).prop_map(|(side, of)| C::In(side, of)),
+        2 => (0..3usize, prop::collection::vec(number(), 1..4)).prop_map(|(at, of)| C::LengthIn(at, of)),
         2 => (side(), constant(), constant()).prop_map(|(side, a, b)| C::Between(side, a, b)),
         1 => (side(), constant()).prop_map(|(side, prefix)| C::StartsWith(side, prefix)),
         2 => (side(), prop::sample::select(vec!["a%", "%", "a_", "_", "b\\\\%", "%b%", "ab", "a%c", ""]))
@@ -117,6 +127,7 @@ impl Condition {
                 format!("{} {how} {}", COLUMNS[*left], COLUMNS[*right])
             }
             Self::In(side, of) => format!("{} IN ('{}')", side.sql(), of.join("', '")),
+            Self::LengthIn(at, of) => format!("LENGTH({}) IN ({})", COLUMNS[*at], of.join(", ")),
             Self::Between(side, low, high) => {
                 format!("{} BETWEEN '{low}' AND '{high}'", side.sql())
             }
@@ -149,6 +160,12 @@ impl Condition {
                 row.1[*left].zip(row.1[*right]).map(|(left, right)| compare(left, how, right))
             }
             Self::In(side, of) => side.of(row).map(|value| of.contains(&value)),
+            Self::LengthIn(at, of) => row.1[*at].and_then(|value| {
+                let len = value.len() as f64;
+                let found = of.iter().any(|item| item.parse() == Ok(len));
+                let unknown = !found && of.contains(&"NULL");
+                (!unknown).then_some(found)
+            }),
             Self::Between(side, low, high) => {
                 side.of(row).map(|value| *low <= value && value <= *high)
             }

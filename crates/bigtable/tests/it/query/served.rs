@@ -166,6 +166,54 @@ async fn parameters_have_types_and_values() {
 }
 
 #[tokio::test]
+async fn parameters_of_type_float32_have_its_precision() {
+    let mut clients = with_table().await;
+    let of = |value: f64| {
+        let kind = data::r#type::Kind::Float32Type(Default::default());
+        Parameters::from([("p".into(), parameter(kind, Some(Kind::FloatValue(value))))])
+    };
+    let text = "SELECT @p, @p = CAST('0.1' AS FLOAT32), CAST(@p AS STRING)";
+    for (value, want) in [
+        (0.1, "0.10000000149011612 true '0.1'"),
+        (f64::NEG_INFINITY, "-inf false '-inf'"),
+        (f64::NAN, "NaN false 'nan'"),
+    ] {
+        assert_eq!(try_query(&mut clients, text, &of(value)).await.unwrap(), [want]);
+    }
+    let status = try_query(&mut clients, text, &of(1e300)).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("params.p"), "{status}");
+}
+
+#[tokio::test]
+async fn literals_and_casts_are_those_of_googlesql() {
+    let mut clients = with_rows().await;
+    for (text, want) in [
+        (r"SELECT r'\' OR TRUE -- '", &[r"'\' OR TRUE -- '"][..]),
+        (r"SELECT r'a\n', r'\\', R'it\'s'", &[r"'a\n' '\\' 'it\'s'"]),
+        (r#"SELECT r"\"x", r"it's""#, &[r#"'\"x' 'it's'"#]),
+        (r#"SELECT r'''a'\'''', r"""a\"""""#, &[r#"'a'\'' 'a\"'"#]),
+        (r#"SELECT b'\'', B"\"\x00", b'''\''''"#, &[r#"b'\'' b'\"\x00' b'\''"#]),
+        ("SELECT 1 AS r, 2 AS b", &["1 2"]),
+        ("SELECT -9223372036854775808", &["-9223372036854775808"]),
+        (
+            "SELECT SAFE_CAST('0x1F' AS INT64), CAST(' -0X8000000000000000' AS INT64)",
+            &["31 -9223372036854775808"],
+        ),
+        (
+            "SELECT CAST(1e300 AS STRING), CAST(CAST(1e-7 AS FLOAT32) AS STRING)",
+            &["'1e+300' '1e-07'"],
+        ),
+        (
+            "SELECT _key FROM t WHERE LENGTH(f['q']) NOT IN (CAST('nan' AS FLOAT64))",
+            &["b'a'", "b'b'", "b'd'"],
+        ),
+    ] {
+        assert_eq!(query(&mut clients, text).await, *want, "{text}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_served_is_refused_by_name() {
     let mut clients = with_rows().await;
     let mut wrong = Vec::new();
@@ -192,6 +240,11 @@ async fn what_is_not_served_is_refused_by_name() {
         ("", Code::InvalidArgument, "query"),
         ("SELECT", Code::InvalidArgument, "query"),
         ("SELECT 'a", Code::InvalidArgument, "query"),
+        ("SELECT r'a''b'", Code::InvalidArgument, "a ' within its own quotes"),
+        (r"SELECT r'a\'", Code::InvalidArgument, "Unterminated string"),
+        ("SELECT rb'a'", Code::Unimplemented, "a literal of raw bytes"),
+        ("SELECT 9223372036854775808", Code::InvalidArgument, "out of range of INT64"),
+        ("SELECT - -9223372036854775808", Code::InvalidArgument, "out of range of INT64"),
         ("SELECT 1; SELECT 2", Code::Unimplemented, "subquery"),
         ("SELECT x FROM t", Code::InvalidArgument, "unrecognized name: x"),
         ("SELECT _key", Code::InvalidArgument, "unrecognized name: _key"),
@@ -368,6 +421,15 @@ async fn families_with_types_have_values_of_them() {
         (
             "SELECT n['q'], n['bad'] IS NULL FROM t WHERE n['q'] < 0 AND s['q'] = '\u{e9}'",
             "-5 true",
+        ),
+        (
+            "SELECT MAP_CONTAINS_KEY(n, 'bad'), MAP_CONTAINS_KEY(s, 'bad'), \
+             MAP_CONTAINS_KEY(n, 'none') FROM t",
+            "true true false",
+        ),
+        (
+            "SELECT n['bad'], MAP_CONTAINS_KEY(n, 'bad') FROM t WHERE MAP_CONTAINS_KEY(n, 'bad')",
+            "NULL true",
         ),
     ] {
         assert_eq!(query(&mut clients, text).await, [want], "{text}");
