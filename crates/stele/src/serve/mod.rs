@@ -25,14 +25,13 @@ use crate::logging;
 use anyhow::{Context, anyhow};
 use base::env::SystemClock;
 use base::rss_monitor::RssMonitor;
-use bigtable::{Bounds, ConnectionLimits, Guarded, Places};
-use connections::{Connection, Front, Limits, accept};
+use bigtable::{Bounds, Guarded};
+use connections::{Connection, Entry, Front, Limits, accept};
 use engine::Engine;
 use observe::Observe;
 use security::Guard;
 use security::authenticate::Authenticate;
 use security::gate::Gate;
-use security::metrics::SecurityMetrics;
 use signals::Signals;
 use state::{Phase, State};
 use std::io::Write;
@@ -102,9 +101,10 @@ async fn serve_guarded(
 
     let (stop, stopped) = watch::channel(());
     let hosts = config.http_hosts.clone().into();
-    let http = http::Connections(accept(http, Front::Http));
     let admitted = http::Admitted { hosts, gate: guard.gate.clone() };
-    let http = tokio::spawn(http::serve(http, Arc::clone(&state), admitted, stopped.clone()));
+    let (http, limits) = (accept(http, Front::Http), http::Limits::default());
+    let http = http::serve(http, Arc::clone(&state), admitted, limits, stopped.clone());
+    let http = tokio::spawn(http);
 
     let memory = || base::memory::process_bytes().unwrap_or_default();
     let before = memory();
@@ -209,10 +209,13 @@ async fn grpc(
     mut draining: watch::Receiver<()>,
 ) -> anyhow::Result<()> {
     health::set(&health, ServingStatus::Serving).await;
-    let places = Places::new(limits.connections_max, limits.connections_per_address_max);
-    let metrics = state.security().clone();
+    let (all, per_address) = (limits.connections_max, limits.connections_per_address_max);
+    let entry = Entry::new(all, per_address, state.security());
     let incoming = ReceiverStream::new(connections)
-        .filter_map(move |connection| admit(connection, &places, limits.connection, &metrics))
+        .filter_map(move |connection| {
+            let place = entry.place_for(&connection)?;
+            Some(Guarded::new(connection, limits.connection).holding(place))
+        })
         .map(Ok::<_, std::io::Error>);
     bigtable::server(&limits)
         .layer(Observe::new(state.requests().clone()))
@@ -225,24 +228,6 @@ async fn grpc(
         })
         .await
         .context("the Bigtable service failed")
-}
-
-/// Guards a connection that has a place; closes another.
-fn admit(
-    connection: Connection,
-    places: &Places,
-    limits: ConnectionLimits,
-    metrics: &SecurityMetrics,
-) -> Option<Guarded<Connection>> {
-    let address = connection.address().ok()?;
-    match places.take(address.ip()) {
-        Ok(place) => Some(Guarded::new(connection, limits).holding(place)),
-        Err(reason) => {
-            metrics.refused_connection(reason);
-            tracing::debug!(%address, %reason, "closed a connection");
-            None
-        }
-    }
 }
 
 /// Waits for the requests in flight, no longer than `limit` or until another signal.

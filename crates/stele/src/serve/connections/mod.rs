@@ -1,5 +1,5 @@
 //! The connections of clients: accepted, secured by TLS if the server has a certificate, and counted,
-//! until one of the two fronts takes them.
+//! until one of the two fronts takes them, if they have a place (`entry.rs`).
 //!
 //! Invariants:
 //! 1. A connection is counted from its acceptance until it is closed, whatever becomes of it.
@@ -8,8 +8,10 @@
 //! 3. A handshake takes the certificates that were read last. An open connection keeps its own.
 
 mod connection;
+mod entry;
 
 pub(crate) use connection::{Connection, Peer};
+pub(crate) use entry::Entry;
 
 use super::security::metrics::{Handshakes, OpenConnection, SecurityMetrics};
 use arc_swap::ArcSwap;

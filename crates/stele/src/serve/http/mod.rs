@@ -2,11 +2,14 @@
 //! (Prometheus text), and what `stele admin` (`admin`), `stele checkpoint` and `stele backup`
 //! (`checkpoint`) ask. All but the first two are only for those who call the server by its own name
 //! (`host`). Clients of a server that knows its callers get access tokens at `/token`
-//! (`security::token`).
+//! (`security::token`). `serving` bounds the connections.
 
 mod host;
+mod serving;
 
-use super::connections::{Connection, Peer};
+pub(crate) use serving::Limits;
+
+use super::connections::{Connection, Entry};
 use super::security::gate::Gate;
 use super::security::{http as gate, token};
 use super::state::{Phase, State};
@@ -17,42 +20,12 @@ use axum::http::header::CONTENT_TYPE;
 use axum::middleware;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use axum::serve::IncomingStream;
 use bigtable::Bounds;
 use engine::HistogramReading;
 use host::Hosts;
 use std::fmt::Write;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
-
-/// The connections of the HTTP side, as the server of HTTP takes them.
-pub(crate) struct Connections(pub(crate) mpsc::Receiver<Connection>);
-
-impl extract::connect_info::Connected<IncomingStream<'_, Connections>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Connections>) -> Self {
-        stream.remote_addr().clone()
-    }
-}
-
-impl axum::serve::Listener for Connections {
-    type Io = Connection;
-    type Addr = Peer;
-
-    async fn accept(&mut self) -> (Connection, Peer) {
-        match self.0.recv().await {
-            Some(connection) => {
-                let peer = connection.peer().clone();
-                (connection, peer)
-            }
-            // Nothing accepts any more, so nothing will come.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> std::io::Result<Peer> {
-        Ok(Peer::default())
-    }
-}
 
 /// Callers of all but the probes.
 pub(crate) struct Admitted {
@@ -64,11 +37,13 @@ pub(crate) struct Admitted {
 
 /// Serves `connections` until `stopped` closes.
 pub(crate) async fn serve(
-    connections: Connections,
+    connections: mpsc::Receiver<Connection>,
     state: Arc<State>,
     admitted: Admitted,
-    mut stopped: watch::Receiver<()>,
-) -> std::io::Result<()> {
+    limits: Limits,
+    stopped: watch::Receiver<()>,
+) {
+    let entry = Entry::new(limits.connections_max, limits.per_address_max, state.security());
     let tokens = admitted.gate.clone().map_or_else(Router::new, token::routes);
     let router = Router::new()
         .route("/metrics", get(metrics))
@@ -80,11 +55,7 @@ pub(crate) async fn serve(
         .route("/readyz", get(readyz))
         .merge(tokens)
         .with_state(state);
-    axum::serve(connections, router.into_make_service_with_connect_info::<Peer>())
-        .with_graceful_shutdown(async move {
-            let _ = stopped.changed().await;
-        })
-        .await
+    serving::serve(connections, router, entry, limits.head, stopped).await;
 }
 
 async fn readyz(extract::State(state): extract::State<Arc<State>>) -> impl IntoResponse {

@@ -59,8 +59,7 @@ impl SecurityMetrics {
         .expect("the name is well-formed");
         let refused_connections = counters(
             "stele_refused_connections_total",
-            "Connections of Bigtable clients that were closed at once, by the bound that they would \
-             break.",
+            "Connections that were closed at once, by the bound that they would break.",
             &["reason"],
         );
         let all: [Box<dyn Collector>; 6] = [
