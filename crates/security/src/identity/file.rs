@@ -32,7 +32,7 @@ use super::TokenHash;
 use super::access::fingerprint;
 use super::hex::unhex;
 use super::keys::{Key, keys_of_jwks, rsa_key_of_pem};
-use crate::files;
+use crate::files::{self, Stamp};
 use crate::{Error, Result};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,8 +91,8 @@ struct Issuer {
 /// Content of the file, checked.
 #[derive(Debug)]
 pub(super) struct Content {
-    /// Files that it was read from.
-    pub(super) files: Vec<PathBuf>,
+    /// Files that it was read from, with their stamps of before.
+    pub(super) files: Vec<(PathBuf, Stamp)>,
     pub(super) tokens: Vec<(TokenHash, Arc<str>)>,
     /// Signers by what stands as issuer in their tokens.
     pub(super) signers: BTreeMap<String, Signer>,
@@ -120,7 +120,7 @@ pub(super) enum SignerKind {
 
 /// Reads the file at `path` and the keys of its issuers.
 pub(super) fn load(path: &Path) -> Result<Content> {
-    let text = files::read(path)?;
+    let (text, stamp) = read(path)?;
     let text = std::str::from_utf8(&text).map_err(|error| Error::invalid(path, error))?;
     let parsed: Parsed = toml::from_str(text).map_err(|error| {
         // The message leaves out the lines of the file, which may hold secrets.
@@ -128,7 +128,7 @@ pub(super) fn load(path: &Path) -> Result<Content> {
     })?;
     let invalid = |text: String| Error::invalid(path, text);
     let mut content = Content {
-        files: vec![path.to_owned()],
+        files: vec![(path.to_owned(), stamp)],
         tokens: tokens(&parsed.token).map_err(invalid)?,
         signers: BTreeMap::new(),
         accounts: BTreeMap::new(),
@@ -140,12 +140,18 @@ pub(super) fn load(path: &Path) -> Result<Content> {
     }
     for issuer in parsed.issuer {
         let file = path.parent().unwrap_or(Path::new("")).join(&issuer.jwks);
-        let keys =
-            keys_of_jwks(&files::read(&file)?).map_err(|what| Error::invalid(&file, what))?;
-        content.files.push(file);
+        let (text, stamp) = read(&file)?;
+        let keys = keys_of_jwks(&text).map_err(|what| Error::invalid(&file, what))?;
+        content.files.push((file, stamp));
         add_issuer(&mut content.signers, issuer, keys).map_err(invalid)?;
     }
     Ok(content)
+}
+
+/// Reads a file. Returns its stamp of before, too: it tells of a change during the reading.
+fn read(path: &Path) -> Result<(Vec<u8>, Stamp)> {
+    let stamp = Stamp::of(path);
+    Ok((files::read(path)?, stamp))
 }
 
 fn tokens(parsed: &[Token]) -> std::result::Result<Vec<(TokenHash, Arc<str>)>, String> {

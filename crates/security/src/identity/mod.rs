@@ -18,7 +18,7 @@ mod keys;
 
 pub use create::{KeyFile, create_service_account, create_token};
 
-use crate::{Error, Result};
+use crate::{Error, Result, Stamp};
 use access::AccessKey;
 use file::Content;
 use parking_lot::Mutex;
@@ -99,8 +99,8 @@ impl Identities {
         Ok(Self { content, access, remembered: Mutex::new(HashMap::new()) })
     }
 
-    /// Returns every file that was read.
-    pub fn files(&self) -> &[PathBuf] {
+    /// Returns every file that was read, with its stamp of just before.
+    pub fn files(&self) -> &[(PathBuf, Stamp)] {
         &self.content.files
     }
 

@@ -304,7 +304,8 @@ fn an_issuer_vouches_for_its_subjects() {
         jwks = 'keys.json'\n";
     std::fs::write(&file, text).unwrap();
     let identities = Identities::load(&file).unwrap();
-    assert_eq!(identities.files(), [file, dir.path().join("keys.json")]);
+    let stamped = |path: PathBuf| (path.clone(), Stamp::of(&path));
+    assert_eq!(identities.files(), [file, dir.path().join("keys.json")].map(stamped));
     let identify = |claims: Value| {
         let message = message(&json!({"alg": "ES256", "kid": "1"}), &claims);
         let signature = pair.sign(&random, message.as_bytes()).unwrap();

@@ -14,7 +14,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use audit::Audit;
 use gate::Gate;
 use metrics::SecurityMetrics;
-use reload::{Reloaded, stamps, watch_files};
+use reload::{Reloaded, stamped, watch_files};
 use security::identity::Identities;
 use security::policy::Policy;
 use std::path::Path;
@@ -54,13 +54,12 @@ fn load_tls(
     sets: &mut Vec<Reloaded>,
 ) -> Result<Option<CurrentTls>, ConfigError> {
     let Some(files) = &options.tls else { return Ok(None) };
-    let paths: Vec<_> = files.paths().into_iter().map(Path::to_owned).collect();
-    let seen = stamps(&paths);
+    let seen = stamped(files.paths());
     let first = files.load().map_err(refused)?;
     metrics.certificate_ends(first.expires_at);
     let current = Arc::new(ArcSwap::from_pointee(first));
     let (files, slot, counted) = (files.clone(), Arc::clone(&current), metrics.clone());
-    sets.push(Reloaded::new("tls", paths, seen, move || {
+    sets.push(Reloaded::new("tls", seen, move || {
         let fresh = files.load()?;
         counted.certificate_ends(fresh.expires_at);
         slot.store(Arc::new(fresh));
@@ -80,6 +79,8 @@ fn load_gate(
     }
     let load = |path: &Path| Identities::load(path).map_err(refused);
     let identities = options.identities.as_deref().map(load).transpose()?;
+    let known = identities.as_ref().map_or_else(Vec::new, |known| known.files().to_vec());
+    let policy_seen = stamped(options.policy.as_deref());
     let load = |path: &Path| Policy::load(path).map_err(refused);
     let policy = options.policy.as_deref().map(load).transpose()?;
     if policy.is_none() {
@@ -91,15 +92,14 @@ fn load_gate(
             ConfigError(format!("could not open the audit log {}: {error}", path.display()))
         })?,
     };
-    let known = identities.as_ref().map_or_else(Vec::new, |known| known.files().to_vec());
     let gate = Arc::new(Gate {
         identities: identities.map(ArcSwap::from_pointee),
         policy: ArcSwapOption::from_pointee(policy),
         audit,
     });
     if let Some(path) = options.identities.clone() {
-        let (gate, seen) = (Arc::clone(&gate), stamps(&known));
-        sets.push(Reloaded::new("identities", known, seen, move || {
+        let gate = Arc::clone(&gate);
+        sets.push(Reloaded::new("identities", known, move || {
             let Some(current) = &gate.identities else { return Ok(None) };
             let fresh = current.load().load_again(&path)?;
             let files = fresh.files().to_vec();
@@ -108,12 +108,48 @@ fn load_gate(
         }));
     }
     if let Some(path) = options.policy.clone() {
-        let (gate, files) = (Arc::clone(&gate), vec![path.clone()]);
-        let seen = stamps(&files);
-        sets.push(Reloaded::new("policy", files, seen, move || {
+        let gate = Arc::clone(&gate);
+        sets.push(Reloaded::new("policy", policy_seen, move || {
             gate.policy.store(Some(Arc::new(Policy::load(&path)?)));
             Ok(None)
         }));
     }
     Ok(Some(gate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::connections::Peer;
+    use ::security::identity::create_token;
+    use axum::http::HeaderMap;
+
+    /// The base point of the curve: a public key that is well-formed.
+    const KEYS: &str = r#"{"keys": [{"kty": "EC", "crv": "P-256", "kid": "1",
+        "x": "axfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpY",
+        "y": "T-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU"}]}"#;
+    const ISSUER: &str = "[[issuer]]\nname = 'corp'\nissuer = 'https://accounts'\n\
+        audiences = ['stele']\njwks = 'keys.json'\n";
+
+    #[tokio::test]
+    async fn a_removed_token_is_refused_once_the_missing_keys_appear() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("identities.toml");
+        let token = create_token(&file, "ci").unwrap();
+        let options = Security { identities: Some(file.clone()), ..Security::default() };
+        let (metrics, mut sets) = (SecurityMetrics::new(), Vec::new());
+        let (_hangups, hung_up) = watch::channel(0);
+        let gate = load_gate(&options, &hung_up, &metrics, &mut sets).unwrap().unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
+        let mut is_known_after_a_look = || {
+            sets.iter_mut().for_each(|set| set.look(false, &metrics));
+            gate.admit(&Peer::default(), &headers).is_some()
+        };
+        assert!(is_known_after_a_look());
+        std::fs::write(&file, ISSUER).unwrap();
+        assert!(is_known_after_a_look(), "the new content has no keys yet");
+        std::fs::write(dir.path().join("keys.json"), KEYS).unwrap();
+        assert!(!is_known_after_a_look());
+    }
 }
