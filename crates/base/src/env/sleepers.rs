@@ -5,10 +5,13 @@
 //!    miss a wake-up from its beginning on, polled or not.
 //! 2. One thread counts the time of all. It starts with the first sleep, and ends when the sleepers are
 //!    dropped, who are woken then.
-//! 3. Tasks are woken without a lock: a waker may do what it likes.
+//! 3. However many sleep, to begin a sleep, to end one and to find those that are due takes little: they
+//!    are in the order of their ends. A sleep that is dropped leaves nothing behind.
+//! 4. Tasks are woken without a lock: a waker may do what it likes.
 
 use super::task::start_thread;
 use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -36,15 +39,20 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    asleep: Vec<Arc<Sleep>>,
+    asleep: BTreeMap<End, Arc<Sleep>>,
+    /// Sleeps that were begun.
+    begun: u64,
     /// When the thread looks again by itself.
     looks_at: Option<Instant>,
     thread: Option<JoinHandle<()>>,
     closed: bool,
 }
 
+/// When a sleep ends by itself, and the number that tells it from others of that time.
+type End = (Instant, u64);
+
+#[derive(Default)]
 struct Sleep {
-    until: Instant,
     waits: Mutex<Waits>,
 }
 
@@ -55,13 +63,17 @@ struct Waits {
 }
 
 /// The sleep of one task.
-pub struct Asleep(Arc<Sleep>);
+pub struct Asleep {
+    shared: Arc<Shared>,
+    end: End,
+    sleep: Arc<Sleep>,
+}
 
 impl Sleepers {
     /// Sleeps for `longest`, or until all are woken.
     pub fn sleep(&self, longest: Duration) -> Asleep {
         let until = Instant::now() + longest;
-        let sleep = Arc::new(Sleep { until, waits: Mutex::default() });
+        let sleep = Arc::<Sleep>::default();
         let mut state = self.shared.state.lock();
         if state.thread.is_none() && !state.closed {
             let shared = Arc::clone(&self.shared);
@@ -70,19 +82,22 @@ impl Sleepers {
                 Err(error) => tracing::warn!(%error, "could not start a thread for stalled tasks"),
             }
         }
+        state.begun += 1;
+        let end = (until, state.begun);
+        let asleep = Asleep { shared: Arc::clone(&self.shared), end, sleep: Arc::clone(&sleep) };
         if state.thread.is_none() {
             drop(state);
             // Without the thread it would not be woken.
             std::thread::sleep(longest);
             sleep.end();
-            return Asleep(sleep);
+            return asleep;
         }
-        state.asleep.push(Arc::clone(&sleep));
+        state.asleep.insert(end, sleep);
         self.shared.count.store(state.asleep.len(), Ordering::Relaxed);
         if state.looks_at.is_none_or(|at| until < at) {
             self.shared.changed.notify_one();
         }
-        Asleep(sleep)
+        asleep
     }
 
     /// Ends every sleep that is not over.
@@ -110,7 +125,7 @@ impl Shared {
             self.count.store(0, Ordering::Relaxed);
             std::mem::take(&mut state.asleep)
         };
-        asleep.iter().for_each(|sleep| sleep.end());
+        asleep.values().for_each(|sleep| sleep.end());
     }
 
     /// Ends sleeps when their time has come, until the sleepers are dropped.
@@ -118,7 +133,12 @@ impl Shared {
         let mut state = self.state.lock();
         while !state.closed {
             let now = Instant::now();
-            let due: Vec<_> = state.asleep.extract_if(.., |sleep| sleep.until <= now).collect();
+            let mut due = Vec::new();
+            while let Some(first) = state.asleep.first_entry()
+                && first.key().0 <= now
+            {
+                due.push(first.remove());
+            }
             self.count.store(state.asleep.len(), Ordering::Relaxed);
             if !due.is_empty() {
                 parking_lot::MutexGuard::unlocked(&mut state, || {
@@ -126,7 +146,7 @@ impl Shared {
                 });
                 continue;
             }
-            state.looks_at = state.asleep.iter().map(|sleep| sleep.until).min();
+            state.looks_at = state.asleep.first_key_value().map(|((until, _), _)| *until);
             match state.looks_at {
                 Some(at) => {
                     self.changed.wait_until(&mut state, at);
@@ -155,12 +175,22 @@ impl Future for Asleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut waits = self.0.waits.lock();
+        let mut waits = self.sleep.waits.lock();
         if waits.over {
             return Poll::Ready(());
         }
         waits.waker = Some(context.waker().clone());
         Poll::Pending
+    }
+}
+
+impl Drop for Asleep {
+    fn drop(&mut self) {
+        if !self.sleep.waits.lock().over {
+            let mut state = self.shared.state.lock();
+            state.asleep.remove(&self.end);
+            self.shared.count.store(state.asleep.len(), Ordering::Relaxed);
+        }
     }
 }
 
@@ -235,5 +265,26 @@ mod tests {
         assert!(Pin::new(&mut left).poll(&mut context).is_pending());
         drop(sleepers);
         assert!(Pin::new(&mut left).poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn short_sleeps_end_among_many_and_dropped_ones_are_forgotten() {
+        let sleepers = Sleepers::default();
+        let mut long: Vec<_> = (0..100).map(|_| sleepers.sleep(LONG)).collect();
+        // Thousands that are dropped do not stay until their time has come.
+        (0..1000).for_each(|_| drop(sleepers.sleep(LONG)));
+        assert_eq!(sleepers.len(), 100);
+        let (send, woken) = channel();
+        let waker = Waker::from(Arc::new(Tell(send)));
+        let mut context = Context::from_waker(&waker);
+        let short = [3, 1, 2].map(|millis| sleepers.sleep(Duration::from_millis(millis)));
+        for mut short in short {
+            while Pin::new(&mut short).poll(&mut context).is_pending() {
+                woken.recv().unwrap();
+            }
+        }
+        assert_eq!(sleepers.len(), 100);
+        let pending = |sleep: &mut Asleep| Pin::new(sleep).poll(&mut context).is_pending();
+        assert!(long.iter_mut().all(pending));
     }
 }
