@@ -20,6 +20,7 @@ use crate::health::failure_policy::{Kind, Task};
 use crate::marks::Mark;
 use crate::state::Shared;
 use crate::tree::TreeState;
+use crate::tree::work::Work;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -271,11 +272,18 @@ pub(crate) fn schedule_compaction(shared: &Arc<Shared>, tree: &Arc<TreeState>) {
 
 fn start_compaction(shared: &Arc<Shared>, tree: &Arc<TreeState>) {
     let now = shared.env.clock.monotonic();
+    let may_start = |work: &Work| {
+        let room = work.compactions < shared.options.shape.compactions_max;
+        room && !work.dropped && !work.compaction.waits(now)
+    };
+    // The signals cost a look at every file.
+    if !may_start(&tree.work.lock()) {
+        return;
+    }
     let signals = compaction_jobs::signals_of(shared, tree);
     let picked = {
         let mut work = tree.work.lock();
-        let may = !work.dropped && work.compactions < shared.options.shape.compactions_max;
-        let picked = match may && !work.compaction.waits(now) {
+        let picked = match may_start(&work) {
             true => pick::pick(&tree.view().version, &shared.options, &work.busy, &signals),
             false => None,
         };

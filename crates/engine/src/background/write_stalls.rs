@@ -5,6 +5,9 @@
 //! 2. All slowed writers together keep to the rate of the pressure (`state::pacer`).
 //! 3. Who is stopped for lack of memory waits as long as some flush can give memory back. A failure
 //!    of another tree is told only when no flush can.
+//! 4. Of the stopped writers of a tree one in `LOOK_AGAIN` looks for work that is to start; the others
+//!    only look whether they are refused. A job that ends starts what follows from it, so that no
+//!    writer waits for this look.
 
 use crate::background::{scheduler, throttle};
 use crate::error::{Cause, Error, Result};
@@ -85,7 +88,7 @@ impl<'a> Stall<'a> {
         if pressure >= STOP {
             shared.counters.write_stalls.fetch_add(u64::from(!self.stopped), Ordering::Relaxed);
             self.stopped = true;
-            make_room(shared, tree)?;
+            make_room(shared, tree, now)?;
             return Ok(Some(LOOK_AGAIN));
         }
         let turn = *self.turn.get_or_insert_with(|| {
@@ -110,21 +113,26 @@ impl<'a> Stall<'a> {
     }
 }
 
-/// Sees to it that what stops a writer of `tree` is being done, or says why it cannot.
-fn make_room(shared: &Arc<Shared>, tree: &Arc<TreeState>) -> Result<()> {
-    scheduler::schedule(shared, tree);
+/// Sees to it, in its turn, that what stops a writer of `tree` is being done; or says why it cannot.
+fn make_room(shared: &Arc<Shared>, tree: &Arc<TreeState>, now: Duration) -> Result<()> {
+    let in_turn = tree.is_to_make_room(now, LOOK_AGAIN);
+    if in_turn {
+        scheduler::schedule(shared, tree);
+    }
     if let Some(refusal) = tree.work.lock().refusal() {
         return Err(refusal);
     }
-    if shared.budget().stops_writers() { push_flushes(shared) } else { Ok(()) }
+    if shared.budget().stops_writers() { push_flushes(shared, in_turn) } else { Ok(()) }
 }
 
-/// Sees to it that every frozen memtable is being flushed; an error if none can be.
-fn push_flushes(shared: &Arc<Shared>) -> Result<()> {
+/// Sees to it, if that is its turn, that a frozen memtable is being flushed; an error if none can be.
+fn push_flushes(shared: &Arc<Shared>, in_turn: bool) -> Result<()> {
     let trees: Vec<Arc<TreeState>> = shared.trees.read().values().cloned().collect();
     let mut failed = Ok(());
     for tree in trees.iter().filter(|tree| !tree.look().frozen.is_empty()) {
-        scheduler::schedule_flush(shared, tree);
+        if in_turn {
+            scheduler::schedule_flush(shared, tree);
+        }
         let refusal = tree.work.lock().refusal();
         match refusal {
             None => return Ok(()),

@@ -44,6 +44,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// See the file header.
 pub(crate) struct TreeState {
@@ -66,6 +67,9 @@ pub(crate) struct TreeState {
     pub(crate) filter_counters: Arc<FilterCounters>,
     granularity: Learned,
     lull: Mutex<Lull, TreeLull>,
+    /// When a stopped writer may next see to room, in microseconds of the monotonic clock. Relaxed:
+    /// guards nothing else.
+    room_due: AtomicU64,
     snapshots: Arc<Snapshots>,
     _charge: Charge,
 }
@@ -120,8 +124,20 @@ impl TreeState {
             filter_counters: Arc::default(),
             granularity: Learned::beginning_with(newest, shape.filters_asked_min as u64),
             lull: Mutex::default(),
+            room_due: AtomicU64::new(0),
             _charge: budget.charge(Use::Metadata).of(TREE_BYTES),
         }
+    }
+
+    /// Returns whether a stopped writer that comes at `now` is to see to it that room is made: the
+    /// first one, and one in each `every` after it.
+    pub(crate) fn is_to_make_room(&self, now: Duration, every: Duration) -> bool {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let due = self.room_due.load(Ordering::Relaxed);
+        let next = micros(now.saturating_add(every));
+        let taken =
+            || self.room_due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed);
+        micros(now) >= due && taken().is_ok()
     }
 
     /// Looks whether the tree was written or compacted since the last look.

@@ -25,6 +25,7 @@ mod prefixes;
 mod range_drops;
 mod readahead;
 mod row_spans;
+mod stopped_tasks;
 mod support;
 mod task_writes;
 mod tasks;

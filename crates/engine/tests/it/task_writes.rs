@@ -20,13 +20,13 @@ use std::time::Duration;
 
 const FAMILY: FamilyId = FamilyId(1);
 
-fn batch(row: u64, len: usize) -> WriteBatch {
+pub(crate) fn batch(row: u64, len: usize) -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.put(&row.to_be_bytes(), Column::of(FAMILY, b"q"), Timestamp(1), &vec![7; len]);
     batch
 }
 
-fn ready(row: u64, len: usize) -> ReadyBatch {
+pub(crate) fn ready(row: u64, len: usize) -> ReadyBatch {
     batch(row, len).ready().unwrap()
 }
 
@@ -182,7 +182,7 @@ fn a_failed_sync_is_told_to_tasks_and_stops_writes() {
 }
 
 /// Takes jobs, and does none.
-struct Idle;
+pub(crate) struct Idle;
 
 impl Tasks for Idle {
     fn submit(&self, _: Job) {}
