@@ -11,6 +11,7 @@
 
 use crate::background::{scheduler, throttle};
 use crate::error::{Cause, Error, Result};
+use crate::state::pacer::{TASK_DELAY_MAX, THREAD_DELAY_MAX};
 use crate::state::{LOOK_AGAIN, Shared};
 use crate::tree::TreeState;
 use crate::write::pressure::{STOP, rate};
@@ -24,7 +25,7 @@ pub(crate) fn wait_for_room(
     tree: &Arc<TreeState>,
     bytes: usize,
 ) -> Result<()> {
-    let mut stall = Stall::new(shared, tree, bytes);
+    let mut stall = Stall::new(shared, tree, bytes, THREAD_DELAY_MAX);
     let outcome = loop {
         match stall.look() {
             Ok(Some(pause)) => shared.pause(pause),
@@ -40,7 +41,7 @@ pub(crate) async fn room_for_task(
     tree: &Arc<TreeState>,
     bytes: usize,
 ) -> Result<()> {
-    let mut stall = Stall::new(shared, tree, bytes);
+    let mut stall = Stall::new(shared, tree, bytes, TASK_DELAY_MAX);
     let outcome = loop {
         match stall.look() {
             Ok(Some(pause)) => shared.pause_task(pause).await,
@@ -55,6 +56,8 @@ struct Stall<'a> {
     shared: &'a Arc<Shared>,
     tree: &'a Arc<TreeState>,
     bytes: u64,
+    /// Longest that it waits for its turn.
+    delay_max: Duration,
     /// When it began to wait.
     begun: Option<Duration>,
     /// When it may go on, if it was slowed.
@@ -65,9 +68,14 @@ struct Stall<'a> {
 }
 
 impl<'a> Stall<'a> {
-    fn new(shared: &'a Arc<Shared>, tree: &'a Arc<TreeState>, bytes: usize) -> Self {
-        let (begun, turn, waits_since) = (None, None, None);
-        Self { shared, tree, bytes: bytes as u64, begun, turn, waits_since, stopped: false }
+    fn new(
+        shared: &'a Arc<Shared>,
+        tree: &'a Arc<TreeState>,
+        bytes: usize,
+        delay_max: Duration,
+    ) -> Self {
+        let (bytes, stopped) = (bytes as u64, false);
+        Self { shared, tree, bytes, delay_max, begun: None, turn: None, waits_since: None, stopped }
     }
 
     /// Returns how long the writer is to wait before it looks again; `None` if it may go on.
@@ -93,7 +101,7 @@ impl<'a> Stall<'a> {
         }
         let turn = *self.turn.get_or_insert_with(|| {
             shared.counters.write_slowdowns.fetch_add(1, Ordering::Relaxed);
-            shared.stalls.pacer.turn(now, self.bytes, rate)
+            shared.stalls.pacer.turn(now, self.bytes, rate, self.delay_max)
         });
         // The clock of a simulation stands still while nothing is to be done.
         if turn <= now || self.waits_since == Some(now) {

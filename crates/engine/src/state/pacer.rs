@@ -1,15 +1,18 @@
 //! Writers are let on at a rate, and how they waited.
 //!
 //! All that slowed writers bring together stays at the rate of the pressure (`Pacer`), however many
-//! they are; none is made to wait longer than `DELAY_MAX` for that.
+//! they are. For that a writer that holds a thread waits up to `THREAD_DELAY_MAX`, and one that is a
+//! task, of which there may be thousands, up to `TASK_DELAY_MAX`.
 
 use crate::counters::histogram::Histogram;
 use crate::locks::WriterPace;
 use base::sync::Mutex;
 use std::time::Duration;
 
-/// Longest that a writer waits because others of its time were fast.
-const DELAY_MAX: Duration = Duration::from_millis(200);
+/// Longest that a writer on its thread waits because others of its time were fast.
+pub(crate) const THREAD_DELAY_MAX: Duration = Duration::from_millis(200);
+/// The same of a task.
+pub(crate) const TASK_DELAY_MAX: Duration = Duration::from_secs(5);
 
 /// Lets writers on at a rate.
 #[derive(Debug, Default)]
@@ -20,13 +23,19 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     /// When a writer who comes at `now` may go on, so that the next who comes is late enough for
-    /// `bytes` at `rate` bytes a second.
-    pub(crate) fn turn(&self, now: Duration, bytes: u64, rate: u64) -> Duration {
+    /// `bytes` at `rate` bytes a second; at most `delay_max` from now.
+    pub(crate) fn turn(
+        &self,
+        now: Duration,
+        bytes: u64,
+        rate: u64,
+        delay_max: Duration,
+    ) -> Duration {
         let mut next = self.next.lock();
         let turn = (*next).max(now);
         let micros = bytes.saturating_mul(1_000_000) / rate.max(1);
-        *next = (turn + Duration::from_micros(micros)).min(now + DELAY_MAX);
-        turn
+        *next = (turn + Duration::from_micros(micros)).min(now + TASK_DELAY_MAX);
+        turn.min(now + delay_max)
     }
 }
 
@@ -42,16 +51,35 @@ pub(crate) struct Stalls {
 mod tests {
     use super::*;
 
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
     #[test]
-    fn writers_together_keep_to_the_rate_and_none_waits_long() {
+    fn writers_together_keep_to_the_rate_and_no_thread_waits_long() {
         let pacer = Pacer::default();
-        let ms = Duration::from_millis;
+        let turn = |now, bytes, rate| pacer.turn(ms(now), bytes, rate, THREAD_DELAY_MAX);
         let (bytes, rate) = (1 << 20, 100 << 20);
-        let turns: Vec<_> = (0..5).map(|_| pacer.turn(ms(1000), bytes, rate)).collect();
+        let turns: Vec<_> = (0..5).map(|_| turn(1000, bytes, rate)).collect();
         assert_eq!(turns, [0, 10, 20, 30, 40].map(|late| ms(1000 + late)));
-        assert_eq!(pacer.turn(ms(1100), bytes, rate), ms(1100), "after a rest nobody waits");
-        assert_eq!(pacer.turn(ms(1100), 1 << 40, 1), ms(1110));
-        assert_eq!(pacer.turn(ms(1100), bytes, rate), ms(1100) + DELAY_MAX);
-        assert_eq!(pacer.turn(ms(5000), bytes, 0), ms(5000), "a rate of nothing is no division");
+        assert_eq!(turn(1100, bytes, rate), ms(1100), "after a rest nobody waits");
+        assert_eq!(turn(1100, 1 << 40, 1), ms(1110));
+        assert_eq!(turn(1100, bytes, rate), ms(1100) + THREAD_DELAY_MAX);
+        assert_eq!(turn(9000, bytes, 0), ms(9000), "a rate of nothing is no division");
+    }
+
+    #[test]
+    fn thousands_of_tasks_keep_to_the_rate_for_as_long_as_one_may_wait() {
+        let pacer = Pacer::default();
+        let turns: Vec<_> =
+            (0..5000).map(|_| pacer.turn(ms(0), 1 << 10, 512 << 10, TASK_DELAY_MAX)).collect();
+        assert!(turns.is_sorted() && turns[4999] == TASK_DELAY_MAX);
+        for second in 0..5 {
+            let within = ms(second * 1000)..ms(second * 1000 + 1000);
+            let count = turns.iter().filter(|turn| within.contains(turn)).count();
+            assert!((511..=513).contains(&count), "{count} KiB in second {second}");
+        }
+        let thread = pacer.turn(ms(0), 1 << 10, 512 << 10, THREAD_DELAY_MAX);
+        assert_eq!(thread, THREAD_DELAY_MAX, "a thread does not wait behind all of them");
     }
 }
