@@ -1,4 +1,4 @@
-//! A group of requests that are committed together.
+//! A group of requests that are committed together, whole or not at all.
 
 use crate::cell::SequenceNumber;
 use crate::tree::TreeState;
@@ -45,4 +45,16 @@ pub(super) fn by_tree(group: &[Arc<Request>]) -> impl Iterator<Item = (&Arc<Tree
         let bytes = tasks().map(|request| request.batch.encoding().len()).sum();
         tasks().next().map(|request| (&request.tree, bytes))
     })
+}
+
+/// Ends the process if a panic unwinds through a commit: memtables may then hold half a group,
+/// which no later reader may see. The log holds all of it or nothing, so the next open is right.
+pub(super) struct NeverInPart;
+
+impl Drop for NeverInPart {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
 }

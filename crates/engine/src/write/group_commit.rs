@@ -34,7 +34,7 @@ use crate::manifest::{CommitTimes, LogClosed, LogPosition};
 use crate::options::{Durability, Options};
 use crate::tree::TreeState;
 use crate::tree::snapshots::Snapshots;
-use crate::write::group::{by_tree, bytes_of, count, numbered, take_group};
+use crate::write::group::{NeverInPart, by_tree, bytes_of, count, numbered, take_group};
 use crate::write::request::{Commit, Request, Writer};
 use base::env::Clock;
 use base::sync::{Condvar, Mutex, MutexGuard};
@@ -181,7 +181,8 @@ impl Commits {
             if let Some(outcome) = request.take_outcome() {
                 return outcome;
             }
-            if queue.led {
+            // With nobody waiting the batch is in a group, of which its writer will be told.
+            if queue.led || queue.waiting.is_empty() {
                 if let Writer::Thread(wake) = &request.writer {
                     wake.wait(&mut queue);
                 }
@@ -203,7 +204,7 @@ impl Commits {
     ) -> Commit {
         let request = Arc::new(request);
         let mut queue = self.enqueue(&request, held);
-        if !std::mem::replace(&mut queue.led, true) {
+        if !queue.waiting.is_empty() && !std::mem::replace(&mut queue.led, true) {
             if self.durability == Durability::Sync {
                 self.offer(&mut queue);
             } else {
@@ -299,7 +300,7 @@ impl Commits {
         };
         let first = {
             let _whole = NeverInPart;
-            let first = self.log_group(&mut log, &group);
+            let first = self.log_group(&mut log, &group, false);
             drop(log);
             if let Ok(first) = first {
                 self.apply(&group, first);
@@ -334,7 +335,8 @@ impl Commits {
         let first = {
             let _whole = NeverInPart;
             let mut log = self.log.lock();
-            let first = self.log_group(&mut log, group);
+            let sync = self.sync_is_due(&log);
+            let first = self.log_group(&mut log, group, sync);
             let applying = self.applying.lock();
             drop(log);
             if lead == Lead::PassedOn {
@@ -395,8 +397,14 @@ impl Commits {
         }
     }
 
-    /// Numbers `group`, appends it to the log and syncs. Returns the number of its first mutation.
-    fn log_group(&self, log: &mut Log, group: &[Arc<Request>]) -> Result<SequenceNumber> {
+    /// Numbers `group`, appends it to the log, and syncs if `sync` says so. Returns the number of its
+    /// first mutation.
+    fn log_group(
+        &self,
+        log: &mut Log,
+        group: &[Arc<Request>],
+        sync: bool,
+    ) -> Result<SequenceNumber> {
         if log.closed {
             return Err(Error::Closed);
         }
@@ -406,6 +414,9 @@ impl Commits {
             return Err(Error::stopped("sequence numbers are used up"));
         }
         self.append(log, group, first)?;
+        if sync {
+            self.sync_log(log)?;
+        }
         log.last = last;
         Ok(first)
     }
@@ -436,7 +447,7 @@ impl Commits {
         self.batches.fetch_add(group.len() as u64, Ordering::Relaxed);
         let bytes: usize = records.iter().map(|record| record.payload.len()).sum();
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        if self.sync_is_due(log) { self.sync_log(log) } else { Ok(()) }
+        Ok(())
     }
 
     /// Returns whether the next group is synced.
@@ -576,17 +587,5 @@ impl Commits {
         log.closed = true;
         let closed = log.writer.close()?;
         Ok(closed.map(|(segment, end)| LogClosed { segment, end }))
-    }
-}
-
-/// Ends the process if a panic unwinds through a commit: memtables may then hold half a group,
-/// which no later reader may see. The log holds all of it or nothing, so the next open is right.
-struct NeverInPart;
-
-impl Drop for NeverInPart {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            std::process::abort();
-        }
     }
 }

@@ -6,6 +6,7 @@ mod against_model;
 mod cache_warming;
 mod checkpoint;
 mod cold;
+mod commit_lead;
 mod compaction;
 mod concurrent;
 mod copies;
