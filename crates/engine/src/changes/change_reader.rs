@@ -74,11 +74,11 @@ impl ChangeReader {
         let ChangePosition { sequence, micros } = position;
         let by_time = sequence == SequenceNumber(0);
         let segments = &shared.log_segments;
-        let begin = segments.seek(|first| match by_time {
+        let before = segments.seek(|first| match by_time {
             true => first.commit_time < micros,
             false => first.sequence <= sequence,
         });
-        let follower = LogFollower::new(shared.env.fs.clone(), segments.clone(), begin);
+        let follower = LogFollower::new(shared.env.fs.clone(), segments.clone(), before);
         let from_micros = if by_time { micros } else { 0 };
         Ok(Self { follower, trees, from_micros, position, failed: None, handle })
     }

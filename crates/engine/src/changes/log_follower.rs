@@ -30,8 +30,6 @@ pub(super) struct LogFollower {
     current: Option<Segment>,
     /// The segment read last; the next one follows it.
     before: SegmentNumber,
-    /// True once a segment was read.
-    began: bool,
 }
 
 /// A record that the walk wants.
@@ -77,14 +75,13 @@ struct Segment {
 }
 
 impl LogFollower {
-    /// A walk that begins at `first`, or after it if it is gone.
+    /// A walk of the segments after `before`, which [`LogSegments::seek`] has found.
     pub(super) fn new(
         fs: Arc<dyn FileSystem>,
         segments: Arc<LogSegments>,
-        first: Option<SegmentNumber>,
+        before: SegmentNumber,
     ) -> Self {
-        let before = SegmentNumber(first.map_or(0, |first| first.0.saturating_sub(1)));
-        Self { fs, segments, current: None, before, began: false }
+        Self { fs, segments, current: None, before }
     }
 
     /// The next batch up to `wanted.last`. `ChangesGone` if a segment was removed before it was read.
@@ -156,7 +153,7 @@ impl LogFollower {
                 return Ok(false);
             };
             // After the look: what it passed over was removed before.
-            if self.began && self.segments.has_given_up_after(self.before) {
+            if self.segments.has_given_up_after(self.before) {
                 return Err(given_up());
             }
             match self.fs.open_read(&path) {
@@ -167,7 +164,6 @@ impl LogFollower {
                         Err(_) if self.segments.reach(number) == Reach::Gone => continue,
                         opened => self.current = Some(opened?),
                     }
-                    self.began = true;
                     return Ok(true);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

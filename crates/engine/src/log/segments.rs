@@ -367,11 +367,13 @@ impl LogSegments {
         drop(self.retiring.lock());
     }
 
-    /// The segment before the last one whose first batch is at or above what `is_before` refuses:
-    /// the segment where a reader begins that wants all from there on. `None`: at the oldest.
-    pub(crate) fn seek(&self, is_before: impl Fn(&FirstBatch) -> bool) -> Option<SegmentNumber> {
+    /// Returns the number after which a reader begins that wants all from the first batch on that
+    /// `is_before` refuses. It then reads the newest segment that begins before that batch, or the
+    /// oldest one of all. A kept segment above the number that is removed later was to be read.
+    pub(crate) fn seek(&self, is_before: impl Fn(&FirstBatch) -> bool) -> SegmentNumber {
         let state = self.state.lock();
-        state.firsts.iter().rev().find(|(_, first)| is_before(first)).map(|(segment, _)| *segment)
+        let found = state.firsts.iter().rev().find(|(_, first)| is_before(first));
+        found.map_or(state.given_up, |(segment, _)| SegmentNumber(segment.0.saturating_sub(1)))
     }
 
     /// Keeps all segments that a retirement has not begun to remove: those from the first one on

@@ -4,6 +4,7 @@
 
 mod against_model;
 mod cache_warming;
+mod changes;
 mod checkpoint;
 mod cold;
 mod commit_lead;
