@@ -5,7 +5,7 @@
 //!    miss a wake-up from its beginning on, polled or not.
 //! 2. One thread counts the time of all. It starts with the first sleep, and ends when the sleepers are
 //!    dropped, who are woken then.
-//! 3. However many sleep, to begin a sleep, to end one and to find those that are due takes little: they
+//! 3. However many sleep, to begin a sleep, to end one and to find the sleeps that are due takes little: they
 //!    are in the order of their ends. A sleep that is dropped leaves nothing behind.
 //! 4. Tasks are woken without a lock: a waker may do what it likes.
 
@@ -40,7 +40,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     asleep: BTreeMap<End, Arc<Sleep>>,
-    /// Sleeps that were begun.
+    /// The number of sleeps that were begun.
     begun: u64,
     /// When the thread looks again by itself.
     looks_at: Option<Instant>,

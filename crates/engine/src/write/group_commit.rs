@@ -181,7 +181,7 @@ impl Commits {
             if let Some(outcome) = request.take_outcome() {
                 return outcome;
             }
-            // With nobody waiting the batch is in a group, of which its writer will be told.
+            // If no batch waits, this one is in a group, of which its writer will be told.
             if queue.led || queue.waiting.is_empty() {
                 if let Writer::Thread(wake) = &request.writer {
                     wake.wait(&mut queue);

@@ -44,7 +44,7 @@ fn a_reader_whose_first_segment_was_removed_before_it_read_is_told() {
         let told = reader.read(1 << 20, ReadUpTo::Committed);
         assert!(matches!(told, Err(Error::ChangesGone(_))), "{told:?}");
     }
-    // What was removed before a reader was made is no loss of that reader.
+    // Changes removed before a reader was made are no loss of that reader.
     let read = reader(ChangePosition::at(0)).read(1 << 20, ReadUpTo::Committed).unwrap();
     assert!(!read.batches.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Who leads a commit, when others have committed the batch meanwhile or a sync becomes due meanwhile.
+//! The lead of a commit, when others have committed the batch meanwhile or a sync becomes due meanwhile.
 
 use crate::support::{TREE, small};
 use crate::task_writes::{Idle, batch, ready};
@@ -128,7 +128,7 @@ impl Clock for Leaping {
     }
 }
 
-/// What a write gives in keeping that holds back the thread that commits it.
+/// A value that a write gives in keeping. It holds back the thread that commits the write.
 struct Block {
     begun: Sender<()>,
     end: Receiver<()>,
@@ -152,7 +152,7 @@ fn block_thread(tree: &Tree, row: u64) -> Sender<()> {
 }
 
 /// Returns whether a task commits itself if the clock leaps when it is asked for the `nth` time. No
-/// thread of the engine is free meanwhile, so that nobody but the task could sync.
+/// thread of the engine is free meanwhile, so that only the task could sync.
 fn commits_itself(nth: i64) -> bool {
     let clock = Arc::new(Leaping::default());
     let env = Env { tasks: Arc::new(Idle), clock: clock.clone(), ..SimEnv::new(3).env() };

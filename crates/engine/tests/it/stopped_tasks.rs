@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const FAMILY: FamilyId = FamilyId(1);
 
-/// Rules that keep everything. Whoever looks for a compaction asks them, and is counted.
+/// Rules that keep everything. Each look for a compaction asks them, and is counted.
 #[derive(Clone, Default)]
 struct CountLooks(Arc<AtomicUsize>);
 
