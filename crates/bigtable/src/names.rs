@@ -56,6 +56,14 @@ pub fn table(field: &'static str, name: &str) -> Result<TableName> {
     }
 }
 
+/// Returns the name below which a request lists operations: `operations/RESOURCE`, which may stand there with
+/// `/operations` behind it. A resource that is called `operations` keeps its name.
+pub(crate) fn operations_parent(name: &str) -> &str {
+    // Names of resources have pairs of parts.
+    let is_whole = |parent: &&str| parent.split('/').count() % 2 == 1;
+    name.strip_suffix("/operations").filter(is_whole).unwrap_or(name)
+}
+
 /// Instance and cluster id of `projects/P/instances/I/clusters/C`.
 pub(crate) fn cluster<'a>(
     field: &'static str,
@@ -231,6 +239,27 @@ mod tests {
                 matches!(&error, Error::InvalidArgument { field, .. } if field == "table_name"),
                 "{name}: {error}"
             );
+        }
+    }
+
+    #[test]
+    fn operations_are_listed_below_whole_resources() {
+        for (name, parent) in [
+            ("operations/projects/p", "operations/projects/p"),
+            ("operations/projects/p/operations", "operations/projects/p"),
+            (
+                "operations/projects/p/instances/i/tables/t/operations",
+                "operations/projects/p/instances/i/tables/t",
+            ),
+            // A table, and a project, that are called so.
+            (
+                "operations/projects/p/instances/i/tables/operations",
+                "operations/projects/p/instances/i/tables/operations",
+            ),
+            ("operations/projects/operations", "operations/projects/operations"),
+            ("operations/projects/operations/operations", "operations/projects/operations"),
+        ] {
+            assert_eq!(operations_parent(name), parent, "{name}");
         }
     }
 }

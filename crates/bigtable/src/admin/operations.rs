@@ -11,6 +11,7 @@ use crate::api::longrunning::{
 };
 use crate::api::server::operations_server;
 use crate::call::status;
+use crate::names;
 use prost::Message;
 use prost_types::Any;
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ use tonic::{Request, Response, Status};
 
 /// Finished operations kept; the oldest is forgotten first.
 const KEPT_MAX: usize = 1_000;
+/// Bytes of finished operations kept. One alone may be larger.
+const KEPT_BYTES_MAX: usize = 8 << 20;
 /// Most operations of one page of `ListOperations`.
 const PAGE_MAX: usize = 1_000;
 /// Begins the names of operations.
@@ -30,15 +33,24 @@ const PREFIX: &str = "operations/";
 #[derive(Clone)]
 pub(crate) struct Operations {
     store: Arc<dyn Store>,
-    /// Names by number, which grows with time.
-    kept: Arc<Mutex<BTreeMap<u64, String>>>,
+    /// By number, which grows with time.
+    kept: Arc<Mutex<BTreeMap<u64, Kept>>>,
+}
+
+/// A finished operation.
+struct Kept {
+    name: String,
+    bytes: usize,
 }
 
 impl Operations {
     /// Returns the operations that the store has kept.
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        let names = store.records(PREFIX).into_iter().map(|(name, _)| name);
-        let kept = names.filter_map(|name| Some((number(&name)?, name))).collect();
+        let kept = store.records(PREFIX).into_iter().filter_map(|(name, record)| {
+            let bytes = name.len() + record.len();
+            Some((number(&name)?, Kept { name, bytes }))
+        });
+        let kept = kept.collect();
         Self { store, kept: Arc::new(Mutex::new(kept)) }
     }
 
@@ -60,13 +72,14 @@ impl Operations {
             done: true,
             result: Some(operation::Result::Response(response)),
         };
-        let surplus = (kept.len() + 1).saturating_sub(KEPT_MAX);
-        let forgotten: Vec<u64> = kept.keys().take(surplus).copied().collect();
-        changes.extend(forgotten.iter().map(|number| RecordChange::remove(&kept[number])));
-        changes.push(RecordChange::put(&operation.name, operation.encode_to_vec()));
+        let record = operation.encode_to_vec();
+        let bytes = operation.name.len() + record.len();
+        let forgotten = surplus(&kept, bytes);
+        changes.extend(forgotten.iter().map(|number| RecordChange::remove(&kept[number].name)));
+        changes.push(RecordChange::put(&operation.name, record));
         self.store.change_records(changes).await?;
         forgotten.iter().for_each(|number| drop(kept.remove(number)));
-        kept.insert(number, operation.name.clone());
+        kept.insert(number, Kept { name: operation.name.clone(), bytes });
         Ok(operation)
     }
 
@@ -89,7 +102,7 @@ impl Operations {
             let rule = "filters of operations are not supported; leave it empty";
             return Err(Error::invalid("filter", rule));
         }
-        let parent = request.name.trim_end_matches("/operations");
+        let parent = names::operations_parent(&request.name);
         let operations = self.store.records(PREFIX).into_iter().filter(|(name, _)| {
             name.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/'))
         });
@@ -100,6 +113,18 @@ impl Operations {
         let operations = operations.collect::<Result<_>>()?;
         Ok(ListOperationsResponse { operations, next_page_token, ..Default::default() })
     }
+}
+
+/// Returns the numbers of the operations to forget before one of `bytes` is kept, oldest first.
+fn surplus(kept: &BTreeMap<u64, Kept>, bytes: usize) -> Vec<u64> {
+    let (mut count, mut all) = (kept.len() + 1, bytes);
+    all += kept.values().map(|kept| kept.bytes).sum::<usize>();
+    let is_over = |(_, kept): &(&u64, &Kept)| {
+        let over = count > KEPT_MAX || all > KEPT_BYTES_MAX;
+        (count, all) = (count - 1, all - kept.bytes);
+        over
+    };
+    kept.iter().take_while(is_over).map(|(number, _)| *number).collect()
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -150,5 +175,23 @@ impl operations_server::Operations for Operations {
         request: Request<DeleteOperationRequest>,
     ) -> Result<Response<()>, Status> {
         answer(self.delete(&request.get_ref().name).await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_operations_are_forgotten_by_number_and_by_bytes() {
+        let of = |count: u64, bytes: usize| -> BTreeMap<u64, Kept> {
+            (0..count).map(|number| (number, Kept { name: number.to_string(), bytes })).collect()
+        };
+        assert!(surplus(&of(999, 1), 1).is_empty());
+        assert_eq!(surplus(&of(1_000, 1), 1), [0]);
+        assert!(surplus(&of(7, 1 << 20), 1 << 20).is_empty());
+        assert_eq!(surplus(&of(8, 1 << 20), 1 << 20), [0]);
+        assert_eq!(surplus(&of(8, 1 << 20), 3 << 19), [0, 1]);
+        assert_eq!(surplus(&of(3, 1 << 20), KEPT_BYTES_MAX + 1), [0, 1, 2]);
     }
 }

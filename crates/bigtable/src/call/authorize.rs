@@ -24,7 +24,16 @@ pub(crate) trait Asks {
     fn resource(&self) -> &str;
 
     /// Refuses what the caller may not do, and limits the request to what the caller may see.
-    fn authorize(&mut self, caller: &dyn Caller) -> Result<(), Denied>;
+    fn authorize(&mut self, caller: &dyn Caller) -> Result<Sees, Denied>;
+}
+
+/// The cells that an authorised request sees. A service finds it in the extensions of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sees {
+    /// All cells of its tables.
+    All,
+    /// Cells of some families. The answer must not tell of others, not even that they exist.
+    Part,
 }
 
 /// Permission that a caller lacks.
@@ -86,16 +95,18 @@ fn admit<Q: Asks>(method: &'static str, request: &mut Request<Q>) -> Result<Opti
     let Some(CallerHandle(caller)) = request.extensions().get::<CallerHandle>().cloned() else {
         return Err(Status::unauthenticated("the caller is not known"));
     };
-    let asked = request.get_mut();
-    if let Err(denied) = asked.authorize(&*caller) {
-        let (resource, code) = (denied.resource.as_str(), Code::PermissionDenied);
-        caller.note(&EndedCall { method, resource, code });
-        return Err(denied.status(caller.name()));
+    match request.get_mut().authorize(&*caller) {
+        Ok(sees) => drop(request.extensions_mut().insert(sees)),
+        Err(denied) => {
+            let (resource, code) = (denied.resource.as_str(), Code::PermissionDenied);
+            caller.note(&EndedCall { method, resource, code });
+            return Err(denied.status(caller.name()));
+        }
     }
     if !Q::ADMINISTERS {
         return Ok(None);
     }
-    let resource = asked.resource().to_owned();
+    let resource = request.get_ref().resource().to_owned();
     Ok(Some(Note { caller, method, resource, code: Code::Cancelled }))
 }
 

@@ -8,9 +8,10 @@
 use crate::api::data::mutation::Mutation as Change;
 use crate::api::data::{self, RowFilter};
 use crate::api::{admin, iam, longrunning};
-use crate::call::authorize::{Asks, Denied};
+use crate::call::authorize::{Asks, Denied, Sees};
 use crate::call::caller::{Allowed, Caller};
 use crate::data::families;
+use crate::names;
 use crate::wire::mutations::{
     CheckAndMutateRowRequest, MutateRowRequest, MutateRowsRequest, Mutation,
 };
@@ -36,8 +37,8 @@ macro_rules! asks {
                 $resource
             }
 
-            fn authorize(&mut self, caller: &dyn Caller) -> Result<(), Denied> {
-                need(caller, $permission, self.resource())
+            fn authorize(&mut self, caller: &dyn Caller) -> Result<Sees, Denied> {
+                all(need(caller, $permission, self.resource()))
             }
         }
     )*};
@@ -95,7 +96,7 @@ asks! {
     longrunning::WaitOperationRequest: "bigtable.operations.get" on
         |request| operation(&request.name);
     longrunning::ListOperationsRequest: "bigtable.operations.list" on
-        |request| operation(&request.name);
+        |request| operation(names::operations_parent(&request.name));
     longrunning::CancelOperationRequest: "bigtable.operations.cancel" on
         |request| operation(&request.name);
     longrunning::DeleteOperationRequest: "bigtable.operations.delete" on
@@ -115,10 +116,10 @@ macro_rules! asks_twice {
                 resources[0]
             }
 
-            fn authorize(&mut self, caller: &dyn Caller) -> Result<(), Denied> {
+            fn authorize(&mut self, caller: &dyn Caller) -> Result<Sees, Denied> {
                 let $request = self;
                 $(need(caller, $permission, $resource)?;)+
-                Ok(())
+                Ok(Sees::All)
             }
         }
     )*};
@@ -151,7 +152,7 @@ impl Asks for iam::GetIamPolicyRequest {
         &self.resource
     }
 
-    fn authorize(&mut self, caller: &dyn Caller) -> Result<(), Denied> {
+    fn authorize(&mut self, caller: &dyn Caller) -> Result<Sees, Denied> {
         // The name of the resource says its kind.
         let permission = match self.resource.rsplit('/').nth(1).unwrap_or_default() {
             "tables" => "bigtable.tables.getIamPolicy",
@@ -162,7 +163,7 @@ impl Asks for iam::GetIamPolicyRequest {
             "schemaBundles" => "bigtable.schemaBundles.getIamPolicy",
             _ => "bigtable.instances.getIamPolicy",
         };
-        need(caller, permission, &self.resource)
+        all(need(caller, permission, &self.resource))
     }
 }
 
@@ -174,8 +175,8 @@ impl Asks for iam::TestIamPermissionsRequest {
         &self.resource
     }
 
-    fn authorize(&mut self, _: &dyn Caller) -> Result<(), Denied> {
-        Ok(())
+    fn authorize(&mut self, _: &dyn Caller) -> Result<Sees, Denied> {
+        Ok(Sees::All)
     }
 }
 
@@ -190,7 +191,7 @@ macro_rules! asks_of_data {
                 $resource
             }
 
-            fn authorize(&mut self, $caller: &dyn Caller) -> Result<(), Denied> {
+            fn authorize(&mut self, $caller: &dyn Caller) -> Result<Sees, Denied> {
                 let $asked = self;
                 $authorize
             }
@@ -209,10 +210,11 @@ asks_of_data! {
             } else {
                 READ
             };
-            if let Some(families) = some(caller, permission, request.resource())? {
-                limit(&mut request.filter, &families);
-            }
-            Ok(())
+            let Some(families) = some(caller, permission, request.resource())? else {
+                return Ok(Sees::All);
+            };
+            limit(&mut request.filter, &families);
+            Ok(Sees::Part)
         };
     data::SampleRowKeysRequest,
         |request| first(&[&request.authorized_view_name, &request.materialized_view_name, &request.table_name]),
@@ -224,20 +226,20 @@ asks_of_data! {
             } else {
                 SAMPLE
             };
-            need(caller, permission, request.resource())
+            all(need(caller, permission, request.resource()))
         };
     MutateRowRequest,
         |request| first(&[&request.authorized_view_name, &request.table_name]),
         |request, caller| {
             let permission = of_view(&request.authorized_view_name, WRITE_VIEW, WRITE);
-            write(caller, permission, request.resource(), &request.mutations)
+            all(write(caller, permission, request.resource(), &request.mutations))
         };
     MutateRowsRequest,
         |request| first(&[&request.authorized_view_name, &request.table_name]),
         |request, caller| {
             let permission = of_view(&request.authorized_view_name, WRITE_VIEW, WRITE);
             let changes = request.entries.iter().flat_map(|entry| &entry.mutations);
-            write(caller, permission, request.resource(), changes)
+            all(write(caller, permission, request.resource(), changes))
         };
     CheckAndMutateRowRequest,
         |request| first(&[&request.authorized_view_name, &request.table_name]),
@@ -249,7 +251,7 @@ asks_of_data! {
             if let Some(families) = some(caller, permission, request.resource())? {
                 limit(&mut request.predicate_filter, &families);
             }
-            Ok(())
+            Ok(Sees::All)
         };
     data::ReadModifyWriteRowRequest,
         |request| first(&[&request.authorized_view_name, &request.table_name]),
@@ -261,23 +263,28 @@ asks_of_data! {
                     within(permission, request.resource(), &families, touched)?;
                 }
             }
-            Ok(())
+            Ok(Sees::All)
         };
     data::PrepareQueryRequest,
         |request| &request.instance_name,
-        |request, caller| query(caller, &request.instance_name);
+        |request, caller| all(query(caller, &request.instance_name));
     data::ExecuteQueryRequest,
         |request| &request.instance_name,
-        |request, caller| query(caller, &request.instance_name);
+        |request, caller| all(query(caller, &request.instance_name));
     data::GenerateInitialChangeStreamPartitionsRequest,
         |request| &request.table_name,
-        |request, caller| need(caller, READ, &request.table_name);
+        |request, caller| all(need(caller, READ, &request.table_name));
     data::ReadChangeStreamRequest,
         |request| &request.table_name,
-        |request, caller| need(caller, READ, &request.table_name);
+        |request, caller| all(need(caller, READ, &request.table_name));
     data::PingAndWarmRequest,
         |request| &request.name,
-        |request, caller| need(caller, "bigtable.instances.ping", &request.name);
+        |request, caller| all(need(caller, "bigtable.instances.ping", &request.name));
+}
+
+/// The outcome for a request that sees all cells of its tables, or none at all.
+fn all(outcome: Result<(), Denied>) -> Result<Sees, Denied> {
+    outcome.map(|()| Sees::All)
 }
 
 /// Refuses a caller who may not read every table of the instance: the text of a query names the table.

@@ -24,6 +24,7 @@ use crate::api::data::{
     SampleRowKeysResponse, request_stats,
 };
 use crate::api::server::bigtable_server;
+use crate::call::authorize::Sees;
 use crate::call::bounds::answers::Answer;
 use crate::call::features::Features;
 use crate::call::status;
@@ -163,17 +164,19 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         let large_rows = LargeRows::for_client(client);
         let answer = request.extensions().get::<Arc<Answer>>().cloned();
         let tells_scanned = request.features().last_scanned_row_responses;
+        let sees = request.extensions().get::<Sees>().copied().unwrap_or(Sees::All);
         let request = request.into_inner();
         refuse_materialized(&request.materialized_view_name)?;
         let target = target!(self, request, Use::Rows)?;
+        let sees = if target.part.is_some() { Sees::Part } else { sees };
         let wants_stats = request.request_stats_view == RequestStatsView::RequestStatsFull as i32;
         let mut read = convert::read_rows(request).map_err(status::from_error)?;
         read.filter = target.within(read.filter);
         let output = ChunkWriter::new(large_rows).counting(answer.clone());
-        let output = output.telling_scanned(tells_scanned);
+        let output = output.telling_scanned(tells_scanned && sees == Sees::All);
         let rows = self.store.read_rows(&target.table, read, output).await;
         let rows = rows.map_err(status::from_error)?;
-        Ok(Response::new(MessageStream::new(rows, wants_stats.then_some(started), answer)))
+        Ok(Response::new(MessageStream::new(rows, wants_stats.then_some((started, sees)), answer)))
     }
 
     async fn sample_row_keys(
@@ -390,8 +393,8 @@ pub(crate) struct MessageStream {
     rows: RowStream<Vec<ReadRowsMessage>>,
     ready: std::vec::IntoIter<ReadRowsMessage>,
     stats: ReadStats,
-    /// When the request came, if it asked for statistics.
-    stats_since: Option<Instant>,
+    /// When the request came, and the cells that it sees, if it asked for statistics.
+    stats_since: Option<(Instant, Sees)>,
     /// Tells that there was no room for a row.
     answer: Option<Arc<Answer>>,
     ended: bool,
@@ -400,7 +403,7 @@ pub(crate) struct MessageStream {
 impl MessageStream {
     fn new(
         rows: RowStream<Vec<ReadRowsMessage>>,
-        stats_since: Option<Instant>,
+        stats_since: Option<(Instant, Sees)>,
         answer: Option<Arc<Answer>>,
     ) -> Self {
         let (ready, stats) = (Vec::new().into_iter(), ReadStats::default());
@@ -435,7 +438,8 @@ impl Stream for MessageStream {
                 }
                 None => {
                     this.ended = true;
-                    let stats = this.stats_since.map(|since| Ok(stats_message(this.stats, since)));
+                    let message = |(since, sees)| Ok(stats_message(this.stats, sees, since));
+                    let stats = this.stats_since.map(message);
                     return Poll::Ready(stats);
                 }
             }
@@ -443,7 +447,11 @@ impl Stream for MessageStream {
     }
 }
 
-fn stats_message(stats: ReadStats, since: Instant) -> ReadRowsMessage {
+/// Returns the message of statistics. It tells nothing of rows and cells that the request does not see.
+fn stats_message(mut stats: ReadStats, sees: Sees, since: Instant) -> ReadRowsMessage {
+    if sees == Sees::Part {
+        (stats.rows_seen, stats.cells_seen) = (stats.rows_returned, stats.cells_returned);
+    }
     let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let view = FullReadStatsView {
         read_iteration_stats: Some(ReadIterationStats {

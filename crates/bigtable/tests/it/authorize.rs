@@ -3,10 +3,12 @@
 use crate::assemble::lines;
 use crate::harness::{
     Clients, INSTANCE, TABLE, connect_as, create_table, entry, filter, mutation, read_all, set,
-    store,
+    store, wants_progress,
 };
 use bigtable::{Allowed, Caller, CallerHandle, EndedCall, ResourcePolicy, RoleBinding};
 use data::mutation::{DeleteFromFamily, DeleteFromRow, Mutation};
+use data::read_rows_request::RequestStatsView;
+use data::request_stats::StatsView;
 use data::row_filter::{Chain, Condition, Filter};
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
@@ -193,6 +195,27 @@ async fn a_reader_of_some_families_sees_rows_as_if_they_had_no_others() {
         assert!(seen.iter().all(|line| line.contains("f:a")), "{seen:?}");
     }
     assert_eq!(lines(&clients.try_read(read_all()).await.unwrap()).len(), 1);
+}
+
+#[tokio::test]
+async fn a_reader_of_some_families_is_not_told_of_rows_without_them() {
+    let caller = Fake::with([(READ, Some(&["f"]))]);
+    let (mut clients, _dir) = clients(&caller).await;
+    let mut request = wants_progress(read_all());
+    request.get_mut().request_stats_view = RequestStatsView::RequestStatsFull as i32;
+    let mut answer = clients.data.read_rows(request).await.unwrap().into_inner();
+    let (mut scanned, mut seen) = (Vec::new(), None);
+    while let Some(message) = answer.message().await.unwrap() {
+        scanned.extend(Some(message.last_scanned_row_key).filter(|key| !key.is_empty()));
+        if let Some(StatsView::FullReadStatsView(view)) =
+            message.request_stats.and_then(|stats| stats.stats_view)
+        {
+            let counts = view.read_iteration_stats.unwrap();
+            seen = Some((counts.rows_seen_count, counts.cells_seen_count));
+        }
+    }
+    assert!(scanned.is_empty(), "{scanned:?}");
+    assert_eq!(seen, Some((1, 1)));
 }
 
 #[tokio::test]

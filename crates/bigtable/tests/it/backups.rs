@@ -162,6 +162,8 @@ async fn backups_are_listed_copied_changed_and_deleted() {
     let changed = t.tables.update_backup(update(later, "expire_time")).await.unwrap().into_inner();
     assert_eq!(changed, admin::Backup { expire_time: later, ..copied.clone() });
     assert_eq!(t.tables.get_backup(get("copy")).await.unwrap().into_inner(), changed);
+    let too_late = t.tables.update_backup(update(hours(&store, 31 * 24), "expire_time")).await;
+    assert_code(too_late, Code::InvalidArgument, "expire_time");
     let wrong = t.tables.update_backup(update(later, "source_table")).await;
     assert_code(wrong, Code::InvalidArgument, "source_table");
     let delete = |id: &str| admin::DeleteBackupRequest { name: format!("{CLUSTER}/backups/{id}") };

@@ -365,10 +365,14 @@ impl Local {
             mutate::modify(latest, rule, now).map_err(|e| e.within(&format!("rules[{at}]")))?;
         }
         let (batch, cells) = new_cells(&table, &row, columns);
+        let batch = ready(batch)?;
+        // The new cells may be much larger than the rules.
+        drop(admitted);
+        let admitted = table.admission.admit(batch.encoded_len())?;
         let outcome = match self.core.engine.tree(tree) {
             Ok(tree) => {
                 let kept = (locks, admitted);
-                tree.write_in_task(ready(batch)?, move |times| times.note(now), kept).await
+                tree.write_in_task(batch, move |times| times.note(now), kept).await
             }
             Err(error) => Err(error),
         };

@@ -256,3 +256,39 @@ async fn a_table_that_stands_still_stops_no_other() {
         write.await.unwrap();
     }
 }
+
+/// Small rules that make large cells wait with the size of the cells.
+#[tokio::test]
+async fn read_modify_writes_wait_with_the_bytes_that_they_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = Blocking::default();
+    let env = Env { fs: Arc::new(fs.clone()), ..Env::real(1) };
+    let (clock, engine) =
+        (env.clock.clone(), Engine::open_with_env(env, dir.path(), Options::default()).unwrap());
+    let shape = Shape { waiting_bytes_max: 1 << 20, ..Shape::DEFAULT };
+    let local = Local::open_shaped(engine, clock, shape).unwrap();
+    let name = table_name("t");
+    create(&local, &name).await;
+    let key = |number: usize| Bytes::from(format!("r{number}"));
+    let value = "x".repeat(300 << 10);
+    for number in 0..4 {
+        let mutations = vec![set("f", "q", 1000, &value)];
+        local.mutate_row(&name, RowMutations { row: key(number), mutations }).await.unwrap();
+    }
+    let (waits, go) = fs.block(At::SyncLog);
+    let writes = (0..4).map(|number| {
+        let (local, name) = (local.clone(), name.clone());
+        tokio::spawn(
+            async move { local.read_modify_write_row(&name, key(number), append("y")).await },
+        )
+    });
+    // There is room for three, and none ends before the log is synced.
+    let (refused, _, waiting) = futures::future::select_all(writes).await;
+    let refused = refused.unwrap().unwrap_err();
+    assert!(matches!(refused, Error::Busy(_)), "{refused}");
+    tokio::task::spawn_blocking(move || waits.recv().unwrap()).await.unwrap();
+    go.send(()).unwrap();
+    for write in waiting {
+        write.await.unwrap().unwrap();
+    }
+}

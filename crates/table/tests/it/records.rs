@@ -47,4 +47,8 @@ async fn records_are_bounded_and_changes_are_all_or_none() {
     // A removal makes room.
     h.local.change_records(vec![RecordChange::remove("r/0")]).await.unwrap();
     h.local.change_records(vec![large("last".into())]).await.unwrap();
+    // So do a removal in the same change, and a record that is replaced.
+    let changes = vec![RecordChange::remove("r/1"), large("next".into())];
+    h.local.change_records(changes).await.unwrap();
+    h.local.change_records(vec![large("next".into())]).await.unwrap();
 }

@@ -190,7 +190,8 @@ impl TableAdminService {
         let mut backup = self.directory.backup(&wanted.name)?;
         let start = backup.start_time.as_ref().and_then(micros).unwrap_or(0);
         let now = self.store().now_micros();
-        let expire = expiry("backup.expire_time", wanted.expire_time, (now, start, KEPT_MAX))?;
+        let kept_max = if backup.source_backup.is_empty() { KEPT_MAX } else { COPY_KEPT_MAX };
+        let expire = expiry("backup.expire_time", wanted.expire_time, (now, start, kept_max))?;
         backup.expire_time = Some(timestamp(expire));
         let record = put(&backup.name, &backup);
         self.store().set_backup_expiry(backup.name.clone(), expire, record).await?;

@@ -63,14 +63,17 @@ impl Core {
     /// Refuses records that are too large, or too many.
     pub(in crate::local) fn check_records(&self, changes: &[RecordChange]) -> Result<()> {
         changes.iter().try_for_each(RecordChange::check)?;
-        let added = changes
-            .iter()
-            .filter_map(|change| change.value.as_ref().map(|value| cost(&change.name, value)));
-        let added: usize = added.sum();
+        let records = self.records.read();
+        let (mut added, mut removed) = (0, 0);
+        for RecordChange { name, value } in changes {
+            added += value.as_ref().map_or(0, |value| cost(name, value));
+            removed += records.by_name.get(name).map_or(0, |value| cost(name, value));
+        }
         let shelf = self.shelf.read();
         let shelved = shelf.values().flat_map(|shelved| &shelved.records);
         let shelved: usize = shelved.map(|(name, value)| cost(name, value)).sum();
-        if added > 0 && self.records.read().bytes + shelved + added > limits::RECORDS_BYTES_MAX {
+        let after = (records.bytes + shelved + added).saturating_sub(removed);
+        if added > removed && after > limits::RECORDS_BYTES_MAX {
             let max = limits::RECORDS_BYTES_MAX;
             let text =
                 format!("the records of instances, backups and operations are over {max} bytes");

@@ -105,10 +105,11 @@ impl Core {
             MetaChange::Unshelve(Shelf::Deleted, &key.1),
         ];
         changes.extend(records.iter().map(MetaChange::Record));
-        // The rules are there before compactions and readers see the table.
+        // The rules are there before compactions and readers see the table, and it stays at rest where the
+        // change fails.
         self.set_rules(&shelved.schema)?;
-        self.set_at_rest(&shelved.schema, false)?;
         self.meta.change(&changes)?;
+        self.set_at_rest(&shelved.schema, false)?;
         self.shelf.write().remove(&key);
         self.publish_records(records);
         Ok(self.publish(TableSchema::clone(&shelved.schema)))

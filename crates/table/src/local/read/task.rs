@@ -6,6 +6,8 @@
 //! 2. A dropped stream ends the task at once, also while it queues for a place or finds nothing. A
 //!    step that runs then is the last.
 //! 3. When the task ends the snapshot of the read is free, whatever of its batches was taken.
+//! 4. A stream ends without an error only after the read's last batch. A task that panics, or that a
+//!    runtime drops, leaves an error in the place that it has kept for it ([`LastWord`]).
 
 use super::places::ReadPlaces;
 use super::{Filled, Reader};
@@ -13,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::row::{RowBatch, RowStream};
 use crate::row_output::RowOutput;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, OwnedPermit};
 
 /// Time after which a read ends whose client takes nothing, unless set otherwise.
 pub const READ_IDLE_MAX: Duration = Duration::from_secs(300);
@@ -40,13 +42,30 @@ pub(in crate::local) fn stream<S: RowOutput>(
     let (sender, stream) = RowStream::channel_after(first.batch, limits.batches_ahead + 1);
     let places = places.clone();
     tokio::spawn(async move {
-        let last_word = sender.clone().try_reserve_owned();
+        let mut last_word = LastWord(sender.clone().try_reserve_owned().ok());
         let ended = steps(&places, limits, &sender, (reader, output)).await;
-        if let (Err(error), Ok(place)) = (ended, last_word) {
-            place.send(Err(error));
-        }
+        last_word.say(ended);
     });
     stream
+}
+
+/// The place of a task's last word in its stream.
+struct LastWord<T>(Option<OwnedPermit<Result<T>>>);
+
+impl<T> LastWord<T> {
+    /// Tells the error that ended the read; nothing if it came to its end.
+    fn say(&mut self, ended: Result<()>) {
+        if let (Some(place), Err(error)) = (self.0.take(), ended) {
+            place.send(Err(error));
+        }
+    }
+}
+
+impl<T> Drop for LastWord<T> {
+    fn drop(&mut self) {
+        let text = "the read ended early; resume it after the last row that came";
+        self.say(Err(Error::Unavailable(text.into())));
+    }
 }
 
 /// Makes the steps of a read; returns the error that ended it.

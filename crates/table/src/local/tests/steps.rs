@@ -7,7 +7,7 @@ use super::reads::LookedAt;
 use crate::filter::ColumnRange;
 use crate::mutate::{RowMutation, WriteTime};
 use crate::row::{ReadStats, RowPiece};
-use crate::row_output::Pieces;
+use crate::row_output::{Pieces, RowOutput, YieldedCell};
 use crate::row_set::RowSet;
 use base::env::Env;
 use engine::{Direction, Options};
@@ -228,4 +228,61 @@ async fn a_client_that_takes_nothing_ends_its_read() {
     }
     let end = end.unwrap();
     assert!(matches!(end, Error::Unavailable(_)) && end.to_string().contains("60 s"), "{end}");
+}
+
+/// An output that panics at its second batch.
+#[derive(Default)]
+struct Panics {
+    pieces: Pieces,
+    batches: usize,
+}
+
+impl RowOutput for Panics {
+    type Batch = Vec<RowPiece>;
+
+    fn start(&mut self, key: &[u8]) {
+        assert!(self.batches < 2, "a defect");
+        self.pieces.start(key);
+    }
+
+    fn cell(&mut self, cell: &YieldedCell<'_>) {
+        self.pieces.cell(cell);
+    }
+
+    fn end(&mut self) {
+        self.pieces.end();
+    }
+
+    fn forget(&mut self) {
+        self.pieces.forget();
+    }
+
+    fn scanned(&mut self, key: &[u8]) {
+        self.pieces.scanned(key);
+    }
+
+    fn take(&mut self) -> Vec<RowPiece> {
+        self.batches += 1;
+        self.pieces.take()
+    }
+}
+
+#[tokio::test]
+async fn a_read_whose_task_panics_ends_with_an_error() {
+    let (mut local, name, _dir) = store().await;
+    let core = Arc::get_mut(&mut local.core).unwrap();
+    core.shape.task_steps = 3;
+    let keys = (0..30).filter(|i| i % 10 != 0).map(key).collect();
+    let rows = RowSet { keys, ranges: Vec::new() };
+    let request = ReadRows { rows, ..ReadRows::default() };
+    let mut stream = local.read_rows(&name, request, Panics::default()).await.unwrap();
+    let (mut batches, mut error) = (0, None);
+    while let Some(batch) = stream.next_batch().await {
+        match batch {
+            Ok(_) => batches += 1,
+            Err(ended) => error = Some(ended),
+        }
+    }
+    assert_eq!(batches, 2);
+    assert!(matches!(error, Some(Error::Unavailable(_))), "{error:?}");
 }
