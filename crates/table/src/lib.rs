@@ -49,5 +49,5 @@ pub use schema::{
     TableSchema, TableUpdate, UniqueInput, ValueType,
 };
 pub use shelf::{BackupRecord, Copied, Shelf, ShelfMap, Shelved, Shelves};
-pub use store::{DropRows, ReadRows, RowKeySample, Store};
+pub use store::{DropRows, HasRoom, ReadRows, RowKeySample, Store};
 pub use subset::{Qualifiers, Subset};

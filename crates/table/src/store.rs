@@ -53,6 +53,9 @@ pub struct RowKeySample {
     pub offset_bytes: u64,
 }
 
+/// Returns whether a front has room for so many bytes of an answer.
+pub type HasRoom<'a> = dyn Fn(usize) -> bool + Send + Sync + 'a;
+
 /// What a front sees of the tables. Reads of rows are for those who know which store it is; all
 /// else is also there of a `dyn Store`.
 #[async_trait]
@@ -135,6 +138,18 @@ pub trait Store: Records + ChangeStreams + Shelves {
         table: &TableName,
         row: Bytes,
         rules: Vec<ReadModifyWriteRule>,
+    ) -> Result<Row> {
+        self.read_modify_write_with_room(table, row, rules, &|_| true).await
+    }
+
+    /// As [`Store::read_modify_write_row`]. `Busy`, and nothing is changed, if `has_room` returns false for
+    /// the bytes of the new cells.
+    async fn read_modify_write_with_room(
+        &self,
+        table: &TableName,
+        row: Bytes,
+        rules: Vec<ReadModifyWriteRule>,
+        has_room: &HasRoom<'_>,
     ) -> Result<Row>;
 
     /// Reads rows into `output`, whose batches come through the stream. Errors in the request come

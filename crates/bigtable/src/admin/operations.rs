@@ -37,7 +37,7 @@ pub(crate) struct Operations {
     kept: Arc<Mutex<BTreeMap<u64, Kept>>>,
 }
 
-/// A finished operation.
+/// A finished operation, as a record of so many bytes.
 struct Kept {
     name: String,
     bytes: usize,

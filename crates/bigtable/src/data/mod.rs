@@ -37,6 +37,7 @@ use changes::{ChangeMessages, ChangeWriter};
 use chunks::{ChunkWriter, LargeRows};
 use futures::Stream;
 use futures::stream::{self, BoxStream};
+use parking_lot::Mutex;
 use prost::Message;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -287,15 +288,33 @@ impl<S: Store> bigtable_server::Bigtable for DataService<S> {
         &self,
         request: Request<ReadModifyWriteRowRequest>,
     ) -> Result<Response<ReadModifyWriteRowResponse>, Status> {
+        let answer = request.extensions().get::<Arc<Answer>>().cloned();
         let request = request.into_inner();
         let target = target!(self, request, Use::Transaction)?;
         let rules = convert::rules(request.rules).map_err(status::from_error)?;
         if let Some(part) = &target.part {
             part.check_rules(&request.row_key, &rules).map_err(status::from_error)?;
         }
-        let row = self.store.read_modify_write_row(&target.table, request.row_key, rules).await;
-        let row = row.map(convert::row).map_err(status::from_error)?;
-        Ok(Response::new(ReadModifyWriteRowResponse { row: Some(row) }))
+        // The room that is found before the change is held until its cells are counted themselves.
+        let reserved = Mutex::new(None);
+        let has_room = |bytes| {
+            let Some(answer) = &answer else { return true };
+            let mut reserved = reserved.lock();
+            *reserved = answer.reserve(bytes);
+            reserved.is_some()
+        };
+        let (table, key) = (&target.table, request.row_key);
+        let row = self.store.read_modify_write_with_room(table, key, rules, &has_room).await;
+        if let Some(refusal) = answer.as_ref().and_then(|answer| answer.refusal()) {
+            return Err(refusal);
+        }
+        let mut row = row.map_err(status::from_error)?;
+        if let Some(answer) = &answer {
+            for cell in &mut row.cells {
+                cell.value = answer.count(std::mem::take(&mut cell.value));
+            }
+        }
+        Ok(Response::new(ReadModifyWriteRowResponse { row: Some(convert::row(row)) }))
     }
 
     async fn generate_initial_change_stream_partitions(

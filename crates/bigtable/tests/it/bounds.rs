@@ -24,6 +24,7 @@ use tonic::{Code, Status};
 
 const MUTATE_ROW: &str = "/google.bigtable.v2.Bigtable/MutateRow";
 const READ_ROWS: &str = "/google.bigtable.v2.Bigtable/ReadRows";
+const READ_MODIFY_WRITE: &str = "/google.bigtable.v2.Bigtable/ReadModifyWriteRow";
 const UPLOAD_BYTES_MAX: usize = 100_000;
 
 /// A server with an empty table whose uploads have [`UPLOAD_BYTES_MAX`] bytes together.
@@ -365,4 +366,64 @@ async fn results_of_queries_are_counted_as_rows_are() {
     while bounds.holdings().answer_bytes > 0 {
         tokio::task::yield_now().await;
     }
+}
+
+/// A client that takes nothing gets no more large rows than there is room for, and a change whose row has
+/// none is not made.
+#[tokio::test]
+async fn rows_of_changes_that_no_client_takes_are_bounded() {
+    const CELL: usize = 1_500_000;
+    let (store, _dir) = store();
+    let limits = Limits { answer_bytes_max: 4 << 20, ..limits() };
+    let bounds = Bounds::new(&limits);
+    let routes = bigtable::routes_for(store, KnownNames::All, Callers::Anybody, &bounds);
+    let address = serve_named(routes, &limits, |_| None).await;
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    let mut tables =
+        admin::bigtable_table_admin_client::BigtableTableAdminClient::new(channel.clone());
+    let families = [("f", admin::ColumnFamily::default())];
+    tables.create_table(create_table("t", families)).await.unwrap();
+    let mut data =
+        data::bigtable_client::BigtableClient::new(channel).max_decoding_message_size(16 << 20);
+    for row in ["a", "b", "c"] {
+        let write = data::MutateRowRequest { row_key: row.into(), ..write_of(CELL) };
+        data.mutate_row(write).await.unwrap();
+    }
+    let append = |row: &'static str| data::ReadModifyWriteRowRequest {
+        table_name: TABLE.into(),
+        row_key: row.into(),
+        rules: vec![data::ReadModifyWriteRule {
+            family_name: "f".into(),
+            column_qualifier: "q".into(),
+            rule: Some(data::read_modify_write_rule::Rule::AppendValue("w".into())),
+        }],
+        ..Default::default()
+    };
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut client, connection) = h2::client::Builder::new()
+        .initial_window_size(0)
+        .handshake::<_, Bytes>(stream)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let mut answers = Vec::new();
+    for row in ["a", "b", "c"] {
+        let request = Request::post(format!("http://{address}{READ_MODIFY_WRITE}"))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers");
+        let (answer, mut upload) = client.send_request(request.body(()).unwrap(), false).unwrap();
+        upload.send_data(framed(&append(row)), true).unwrap();
+        answers.push(answer.await.unwrap());
+    }
+    let refused = Status::from_header_map(answers[2].headers()).expect("it is refused at once");
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+    assert!(bounds.holdings().calls >= 2 && bounds.holdings().answer_bytes >= 2 * CELL);
+    drop((answers, client));
+    while bounds.holdings().answer_bytes > 0 {
+        tokio::task::yield_now().await;
+    }
+    let answer = data.read_modify_write_row(append("c")).await.unwrap().into_inner();
+    let value = &answer.row.unwrap().families[0].columns[0].cells[0].value;
+    assert_eq!(value.len(), CELL + 1, "the refused change was not made");
 }

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use table::{
     BackupRecord, Bytes, ChangeStream, ChangeStreams, CheckAndMutate, CreateTable, DropRows, Error,
-    FamilyChange, OnceRow, ReadChanges, ReadModifyWriteRule, ReadRows, ReadStats, RecordChange,
-    Records, Result, Row, RowBatch, RowKeySample, RowMutations, RowOutput, RowStream, Shelves,
-    Store, TableIdentity, TableName, TableSchema, TableUpdate, Timestamp, YieldedCell,
+    FamilyChange, HasRoom, OnceRow, ReadChanges, ReadModifyWriteRule, ReadRows, ReadStats,
+    RecordChange, Records, Result, Row, RowBatch, RowKeySample, RowMutations, RowOutput, RowStream,
+    Shelves, Store, TableIdentity, TableName, TableSchema, TableUpdate, Timestamp, YieldedCell,
 };
 use tokio::sync::Notify;
 use tonic::Code;
@@ -179,11 +179,12 @@ impl Store for EndlessStore {
     async fn check_and_mutate_row(&self, _: &TableName, _: CheckAndMutate) -> Result<bool> {
         none()
     }
-    async fn read_modify_write_row(
+    async fn read_modify_write_with_room(
         &self,
         _: &TableName,
         _: Bytes,
         _: Vec<ReadModifyWriteRule>,
+        _: &HasRoom<'_>,
     ) -> Result<Row> {
         none()
     }

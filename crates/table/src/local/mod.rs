@@ -47,7 +47,7 @@ use crate::row_output::RowOutput;
 use crate::schema::{CreateTable, FamilyChange, FamilySchema, TableName, TableSchema, TableUpdate};
 use crate::shape::Shape;
 use crate::shelf::ShelfMap;
-use crate::store::{DropRows, ReadRows, RowKeySample, Store};
+use crate::store::{DropRows, HasRoom, ReadRows, RowKeySample, Store};
 use admission::Admission;
 use async_trait::async_trait;
 use base::env::Clock;
@@ -396,14 +396,15 @@ impl Store for Local {
         self.check_and_write(table, plan, request).await
     }
 
-    async fn read_modify_write_row(
+    async fn read_modify_write_with_room(
         &self,
         table: &TableName,
         row: Bytes,
         rules: Vec<ReadModifyWriteRule>,
+        has_room: &HasRoom<'_>,
     ) -> Result<Row> {
         let table = self.core.table(table)?;
-        self.read_modify_write(table, row, rules).await
+        self.read_modify_write(table, row, rules, has_room).await
     }
 
     #[expect(clippy::manual_async_fn, reason = "`async_trait` would box the future")]

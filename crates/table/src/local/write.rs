@@ -21,7 +21,7 @@ use crate::marks::Mark;
 use crate::mutate::{self, CheckAndMutate, Latest, ReadModifyWriteRule, RowMutations};
 use crate::row::{Cell, Row};
 use crate::row_output::Nothing;
-use crate::store::DropRows;
+use crate::store::{DropRows, HasRoom};
 use bytes::Bytes;
 use engine::{
     Column, Columns, FamilyId, OpenTimes, QualifierRange, ReadyBatch, RowEnd, RowRange,
@@ -340,12 +340,13 @@ impl Local {
         self.writes.run(move || reader.yields_anything()).await
     }
 
-    /// Changes a row, as [`crate::Store::read_modify_write_row`] says.
+    /// Changes a row, as [`crate::Store::read_modify_write_with_room`] says.
     pub(super) async fn read_modify_write(
         &self,
         table: Arc<Table>,
         row: Bytes,
         rules: Vec<ReadModifyWriteRule>,
+        has_room: &HasRoom<'_>,
     ) -> Result<Row> {
         let families = mutate::check_rules(&table.schema, &row, &rules)?;
         let columns = rules.iter().zip(&families);
@@ -366,6 +367,9 @@ impl Local {
         }
         let (batch, cells) = new_cells(&table, &row, columns);
         let batch = ready(batch)?;
+        if !has_room(cells.iter().map(|cell| cell.value.len()).sum()) {
+            return Err(Error::Busy("there is no room for the answer; try again later".into()));
+        }
         // The new cells may be much larger than the rules.
         drop(admitted);
         let admitted = table.admission.admit(batch.encoded_len())?;

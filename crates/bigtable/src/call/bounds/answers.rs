@@ -83,7 +83,7 @@ impl Answer {
     }
 
     /// Counts `bytes` until they are freed.
-    pub(super) fn count(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+    pub(crate) fn count(self: &Arc<Self>, bytes: Bytes) -> Bytes {
         if bytes.len() < COUNTED_BYTES_MIN {
             return bytes;
         }

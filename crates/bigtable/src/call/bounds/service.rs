@@ -1,7 +1,7 @@
 //! The bounds around a service: a call enters, its request is gathered, its answer is counted.
 //!
-//! A call is in flight until its answer is made. An answer that is a stream over stored data counts until
-//! its client has taken it, or gone. So does any answer of a service whose bounds were set apart.
+//! A call is in flight until its answer is made. An answer that may be large, with stored data, counts
+//! until its client has taken it, or gone. So does any answer of a service whose bounds were set apart.
 
 use super::answers::Answer;
 use super::shares::InFlight;
@@ -21,9 +21,10 @@ use tonic::codegen::http::{Request, Response};
 use tonic::server::NamedService;
 use tower_service::Service;
 
-/// Methods whose answers are read from the store while their clients take them.
-const STREAMS: [&str; 3] = [
+/// Methods whose answers have stored data.
+const COUNTED: [&str; 4] = [
     "/google.bigtable.v2.Bigtable/ReadRows",
+    "/google.bigtable.v2.Bigtable/ReadModifyWriteRow",
     "/google.bigtable.v2.Bigtable/ExecuteQuery",
     "/google.bigtable.v2.Bigtable/ReadChangeStream",
 ];
@@ -69,7 +70,7 @@ where
         };
         let bytes_max = apart.unwrap_or_else(|| message_bytes_max(request.uri().path()));
         let held = Arc::new(Held::nothing(uploads, &share));
-        let counted = apart.is_some() || STREAMS.contains(&request.uri().path());
+        let counted = apart.is_some() || COUNTED.contains(&request.uri().path());
         let answer = counted.then(|| Answer::new(answers, &share));
         if let Some(answer) = &answer {
             request.extensions_mut().insert(Arc::clone(answer));
