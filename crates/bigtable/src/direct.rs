@@ -3,7 +3,13 @@
 //! A router costs each call allocations and another body. Reads and writes are nearly all calls, and one
 //! look at the path tells them.
 
-use crate::server::{Called, DataServer};
+use crate::api::server::bigtable_server::BigtableServer;
+use crate::call::authorize::Authorized;
+use crate::call::bounds::service::Bounded;
+use crate::call::deadline::InTime;
+use crate::call::explain::Explained;
+use crate::call::timing::Timed;
+use crate::data::DataService;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -15,6 +21,12 @@ use tonic::server::NamedService;
 use tonic::service::Routes;
 use tower_layer::Layer;
 use tower_service::Service;
+
+/// The data service, as it is called.
+pub(crate) type DataServer<S> = BigtableServer<Authorized<DataService<S>>>;
+
+/// A service with what every call passes.
+pub(crate) type Called<T> = Timed<Explained<Bounded<InTime<T>>>>;
 
 /// A layer around the services of [`crate::services_for`], which hands calls of the data service to it
 /// directly.

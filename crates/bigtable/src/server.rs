@@ -16,7 +16,7 @@ use crate::call::explain::Explained;
 use crate::call::timing::Timed;
 use crate::connection::{ConnectionLimits, Guarded, Places};
 use crate::data::DataService;
-use crate::direct::DataFirst;
+use crate::direct::{Called, DataFirst};
 use futures::{Stream, TryStreamExt};
 use std::convert::Infallible;
 use std::future;
@@ -141,12 +141,6 @@ pub fn services_for<S: Store>(
 fn called<T>(service: T, bounds: &Bounds) -> Called<T> {
     Timed(Explained(Bounded::new(InTime(service), bounds)))
 }
-
-/// The data service, as it is called.
-pub(crate) type DataServer<S> = BigtableServer<Authorized<DataService<S>>>;
-
-/// A service with what every call passes.
-pub(crate) type Called<T> = Timed<Explained<Bounded<InTime<T>>>>;
 
 /// Returns `service` with what every call of [`routes`] passes, for a service beside them.
 pub fn bounded<T>(
