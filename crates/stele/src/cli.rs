@@ -9,7 +9,7 @@ use crate::copies::{BackupArgs, CheckpointArgs, CloneArgs, RestoreArgs};
 use crate::identity::IdentityArgs;
 use crate::import::ImportArgs;
 use crate::inspect::{CheckArgs, DumpArgs, RepairArgs};
-use crate::load::LoadArgs;
+use crate::load_sorted::LoadSortedArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
 use clap::{Parser, Subcommand};
 
@@ -41,7 +41,7 @@ pub(crate) enum Command {
     /// behind and starts over. The input must be in row key order, unless --sort is given. Records
     /// with the same key form one row; if two records set the same column, the later one wins.
     /// Rejected lines are written to a file with line number and reason.
-    LoadSorted(Box<LoadArgs>),
+    LoadSorted(Box<LoadSortedArgs>),
     /// Print any file of a data directory, or the contents of its manifest, as text.
     ///
     /// Keys and values are escaped: \x00, \n, \\. The command changes nothing and takes no lock, so

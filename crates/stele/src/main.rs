@@ -18,7 +18,7 @@ mod environment;
 mod identity;
 mod import;
 mod inspect;
-mod load;
+mod load_sorted;
 mod logging;
 mod manual;
 mod serve;
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
             environment::check().map_err(Into::into).and_then(|ignored| serve::run(&args, &ignored))
         }
         Command::Import(args) => import::run(&args),
-        Command::LoadSorted(args) => load::run(&args),
+        Command::LoadSorted(args) => load_sorted::run(&args),
         Command::Dump(args) => inspect::dump(&args),
         Command::Check(args) => inspect::check(&args),
         Command::Adopt(args) => adopt::run(&args),

@@ -1,6 +1,6 @@
 //! The load itself: read, sort if asked to, merge records of one key, write, install.
 
-use super::args::LoadArgs;
+use super::args::LoadSortedArgs;
 use super::rows::{Loaded, Merged, Merger, Packing, too_large};
 use crate::import::direct::Direct;
 use crate::import::format::{Item, Records};
@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 const SHOW_EVERY: u64 = 1000;
 
 /// Runs a load to its end.
-pub(crate) fn run(args: &LoadArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: &LoadSortedArgs) -> Result<ExitCode> {
     let source = &args.source;
     let (mapping, table) = (source.mapping(), source.table()?);
     let (at, sort_options) = (Timestamp(source.timestamp_micros()?), args.sort_options()?);
@@ -87,7 +87,7 @@ fn explained(error: Error) -> anyhow::Error {
 
 /// A load under way.
 struct Loading<'a> {
-    args: &'a LoadArgs,
+    args: &'a LoadSortedArgs,
     mapping: Mapping,
     at: Timestamp,
     load: TableLoad,

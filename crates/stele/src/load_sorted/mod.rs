@@ -13,5 +13,5 @@ mod args;
 mod rows;
 mod run;
 
-pub(crate) use args::LoadArgs;
+pub(crate) use args::LoadSortedArgs;
 pub(crate) use run::run;

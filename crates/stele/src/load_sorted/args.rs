@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// Arguments of `load-sorted`.
 #[derive(Debug, Args)]
-pub(crate) struct LoadArgs {
+pub(crate) struct LoadSortedArgs {
     #[command(flatten)]
     pub(super) source: SourceArgs,
 
@@ -49,7 +49,7 @@ pub(crate) struct LoadArgs {
     rejects: Option<PathBuf>,
 }
 
-impl LoadArgs {
+impl LoadSortedArgs {
     pub(super) fn rejects(&self) -> PathBuf {
         self.rejects.clone().unwrap_or_else(|| self.source.rejects("load.rejects"))
     }
