@@ -1,5 +1,5 @@
-//! What both benchmark programs, `bench` and `bench-compare`, use: random numbers, keys and values,
-//! CPU time, and the spread of repeated measurements. It knows no engine.
+//! What the benchmark programs, `bench` and `bench-compare`, and the load tester use: random numbers,
+//! keys and values, CPU time, and the spread of repeated measurements. It knows no engine.
 
 mod cpu_time;
 mod keys;

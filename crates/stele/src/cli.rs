@@ -9,6 +9,7 @@ use crate::copies::{BackupArgs, CheckpointArgs, CloneArgs, RestoreArgs};
 use crate::identity::IdentityArgs;
 use crate::import::ImportArgs;
 use crate::inspect::{CheckArgs, DumpArgs, RepairArgs};
+use crate::load::LoadArgs;
 use crate::load_sorted::LoadSortedArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
 use clap::{Parser, Subcommand};
@@ -34,6 +35,12 @@ pub(crate) enum Command {
     /// a cell. Rejected lines are written to a file with line number and reason. Rerun the command
     /// to resume an interrupted import.
     Import(Box<ImportArgs>),
+    /// Test a Bigtable endpoint under load: Stele, an emulator, or Google's service.
+    ///
+    /// Each workload writes its own rows, verifies every value that it reads, and reports throughput,
+    /// latency and errors as text, JSON and a page in HTML. Exit status: 0 done, 1 wrong answers or no
+    /// success, 2 a wrong flag. See docs/load.md.
+    Load(Box<LoadArgs>),
     /// Load rows in bulk into the data directory of a stopped server.
     ///
     /// Reads the same input as `import` and writes SSTables directly, without the commit log and

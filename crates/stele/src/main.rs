@@ -18,6 +18,7 @@ mod environment;
 mod identity;
 mod import;
 mod inspect;
+mod load;
 mod load_sorted;
 mod logging;
 mod manual;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             environment::check().map_err(Into::into).and_then(|ignored| serve::run(&args, &ignored))
         }
         Command::Import(args) => import::run(&args),
+        Command::Load(args) => load::run(&args),
         Command::LoadSorted(args) => load_sorted::run(&args),
         Command::Dump(args) => inspect::dump(&args),
         Command::Check(args) => inspect::check(&args),

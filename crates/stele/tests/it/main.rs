@@ -15,6 +15,7 @@ mod import_again;
 mod imports;
 mod kill9;
 mod lifecycle;
+mod load;
 mod load_sorted;
 mod rows;
 mod security;

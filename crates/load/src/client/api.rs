@@ -1,0 +1,20 @@
+//! The calls that workloads make, so that tests can answer them.
+
+use super::{Failure, NewRow, Row, Selection};
+
+/// A table of a Bigtable endpoint. Each worker has its own clone.
+pub(crate) trait Api: Clone + Send + 'static {
+    fn write(&mut self, row: NewRow) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Writes many rows; returns an outcome for each of them.
+    fn write_many(
+        &mut self,
+        rows: Vec<NewRow>,
+    ) -> impl Future<Output = Result<Vec<Result<(), Failure>>, Failure>> + Send;
+
+    /// Reads the newest cell of each selected column.
+    fn read(
+        &mut self,
+        selection: Selection,
+    ) -> impl Future<Output = Result<Vec<Row>, Failure>> + Send;
+}

@@ -1,0 +1,96 @@
+//! A table in memory for tests, which lies or fails when it is told to.
+
+use super::{Api, Cell, Failure, NewRow, Row, Rows, Selection};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tonic::Code;
+
+type Columns = BTreeMap<Vec<u8>, (i64, Bytes)>;
+
+/// Changes an answer before the client gets it.
+pub(crate) type Lie = Arc<dyn Fn(&mut Vec<Row>) + Send + Sync>;
+
+/// A table whose clones share their rows.
+#[derive(Clone, Default)]
+pub(crate) struct Fake {
+    pub(crate) rows: Arc<Mutex<BTreeMap<Vec<u8>, Columns>>>,
+    pub(crate) lie: Option<Lie>,
+    /// Time that every call takes.
+    pub(crate) delay: Duration,
+    /// Calls before the endpoint vanishes; all calls after them fail at once.
+    pub(crate) calls_left: Option<Arc<AtomicU64>>,
+    pub(crate) calls: Arc<AtomicU64>,
+}
+
+impl Fake {
+    async fn call(&self) -> Result<(), Failure> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        if let Some(left) = &self.calls_left {
+            let taken =
+                left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            taken.map_err(|_| Failure::Status(Code::Unavailable, "vanished".to_owned()))?;
+        }
+        tokio::time::sleep(self.delay).await;
+        Ok(())
+    }
+
+    fn put(&self, row: NewRow) {
+        let mut rows = self.rows.lock();
+        let columns = rows.entry(row.key).or_default();
+        for cell in row.cells {
+            let old = columns.get(&cell.qualifier).map_or(i64::MIN, |(timestamp, _)| *timestamp);
+            if cell.timestamp >= old {
+                columns.insert(cell.qualifier, (cell.timestamp, cell.value));
+            }
+        }
+    }
+}
+
+impl Api for Fake {
+    async fn write(&mut self, row: NewRow) -> Result<(), Failure> {
+        self.call().await?;
+        self.put(row);
+        Ok(())
+    }
+
+    async fn write_many(&mut self, rows: Vec<NewRow>) -> Result<Vec<Result<(), Failure>>, Failure> {
+        self.call().await?;
+        let written = rows.into_iter().map(|row| {
+            self.put(row);
+            Ok(())
+        });
+        Ok(written.collect())
+    }
+
+    async fn read(&mut self, selection: Selection) -> Result<Vec<Row>, Failure> {
+        self.call().await?;
+        let (start, end, limit) = match selection.rows {
+            Rows::One(key) => (key.clone(), [&key[..], b"\0"].concat(), 1),
+            Rows::Range { start, end, limit } => (start, end, limit),
+        };
+        let inside = |qualifier: &Vec<u8>| match &selection.columns {
+            None => true,
+            Some((first, last)) => qualifier >= first && qualifier <= last,
+        };
+        let rows = self.rows.lock();
+        let found = rows.range(start..end).map(|(key, columns)| {
+            let columns = columns.iter().filter(|(qualifier, _)| inside(qualifier));
+            let cells = columns.map(|(qualifier, (timestamp, value))| Cell {
+                qualifier: qualifier.clone().into(),
+                timestamp: *timestamp,
+                value: value.clone(),
+            });
+            Row { key: key.clone().into(), cells: cells.collect() }
+        });
+        let mut found: Vec<Row> =
+            found.filter(|row| !row.cells.is_empty()).take(limit as usize).collect();
+        if let Some(lie) = &self.lie {
+            lie(&mut found);
+        }
+        Ok(found)
+    }
+}
