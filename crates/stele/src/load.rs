@@ -107,9 +107,7 @@ impl Dial for Dialer {
     }
 
     fn authorization(&self) -> Result<Option<MetadataValue<Ascii>>, String> {
-        let mut token = self.0.authorization().cloned();
-        token.iter_mut().for_each(|token| token.set_sensitive(true));
-        Ok(token)
+        self.0.authorization().map_err(|error| format!("{error:#}"))
     }
 
     async fn open(&self) -> std::io::Result<Box<dyn Stream>> {

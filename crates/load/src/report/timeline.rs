@@ -77,6 +77,8 @@ impl Timeline {
         let interval = self.interval_seconds;
         match self.points.last_mut() {
             Some(last) if last.seconds + point.seconds / 2.0 < interval => last.append(&point),
+            // The end of a run is no interval of its own.
+            Some(last) if point.seconds < interval / 4.0 => last.append(&point),
             _ => self.points.push(point),
         }
         if self.points.len() > POINTS_MAX {

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+/// Shortest interval whose rates mean anything.
+const LINE_SECONDS_MIN: f64 = 0.2;
+
 pub(crate) struct Progress {
     sink: Sink,
     quiet: bool,
@@ -25,7 +28,7 @@ impl Progress {
 
     /// Writes the line of an interval.
     pub(crate) fn tick(&self, at: Duration, tallies: &BTreeMap<Operation, Tally>, point: &Point) {
-        if !self.quiet {
+        if !self.quiet && point.seconds >= LINE_SECONDS_MIN {
             self.say(&line(at, tallies, point));
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! `file.rs` reads the file of identities, `jwt.rs` verifies signed tokens, `keys.rs` takes their keys
 //! apart, `access.rs` gives and takes access tokens, and `create.rs` makes tokens and key files.
+//! `sign.rs` is the side of a client that holds a key file.
 //!
 //! Invariants:
 //! 1. A token is compared and remembered by its hash only. No message and no log holds a token.
@@ -15,8 +16,10 @@ mod file;
 mod hex;
 mod jwt;
 mod keys;
+mod sign;
 
 pub use create::{KeyFile, create_service_account, create_token};
+pub use sign::ServiceAccount;
 
 use crate::{Error, Result, Stamp};
 use access::AccessKey;

@@ -27,7 +27,7 @@ impl Server {
             .header(HEADER, "1")
             .body(Full::new(body))
             .map_err(|error| ConfigError(format!("{address:?} is not HOST:PORT: {error}")))?;
-        if let Some(token) = self.authorization() {
+        if let Some(token) = self.authorization()? {
             let mut value = HeaderValue::from_bytes(token.as_bytes())?;
             value.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, value);

@@ -4,8 +4,10 @@ mod http;
 
 use crate::config::ConfigError;
 use anyhow::{Context, Result};
+use base::env::{Clock, SystemClock};
 use clap::Args;
 use rustls::ClientConfig;
+use security::identity::ServiceAccount;
 use security::tls::{ClientFiles, server_name};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,6 +36,16 @@ pub(crate) struct ConnectArgs {
     /// File with the token to send to the server.
     #[arg(long, global = true, env = "STELE_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
+
+    /// Key file of a service account, in JSON; tokens are signed with it as needed.
+    #[arg(
+        long,
+        global = true,
+        env = "STELE_KEY_FILE",
+        value_name = "FILE",
+        conflicts_with = "token_file"
+    )]
+    key_file: Option<PathBuf>,
 }
 
 /// A server, and how to reach it.
@@ -42,7 +54,16 @@ pub(crate) struct Server {
     /// Address of the server, `HOST:PORT`.
     pub(crate) address: String,
     tls: Option<Arc<ClientConfig>>,
-    authorization: Option<MetadataValue<Ascii>>,
+    credentials: Credentials,
+}
+
+/// Tokens for the calls of a command.
+#[derive(Clone)]
+enum Credentials {
+    Nothing,
+    /// The same header for every call.
+    Token(MetadataValue<Ascii>),
+    Account(Arc<ServiceAccount>),
 }
 
 /// A stream to a server.
@@ -64,9 +85,9 @@ impl ConnectArgs {
             .into());
         }
         let tls = secured.is_some().then(|| files.load(protocol)).transpose()?;
-        let authorization = self.authorization()?;
+        let credentials = self.credentials()?;
         let address = bare.trim_end_matches('/').to_owned();
-        Ok(Server { address, tls, authorization })
+        Ok(Server { address, tls, credentials })
     }
 
     fn files(&self) -> Result<ClientFiles, ConfigError> {
@@ -78,14 +99,15 @@ impl ConnectArgs {
         Ok(ClientFiles { ca: self.server_ca.clone(), certificate })
     }
 
-    fn authorization(&self) -> Result<Option<MetadataValue<Ascii>>> {
-        let Some(path) = &self.token_file else { return Ok(None) };
+    fn credentials(&self) -> Result<Credentials> {
+        if let Some(path) = &self.key_file {
+            return Ok(Credentials::Account(Arc::new(ServiceAccount::load(path)?)));
+        }
+        let Some(path) = &self.token_file else { return Ok(Credentials::Nothing) };
         let token = std::fs::read_to_string(path)
             .with_context(|| format!("could not read the token in {}", path.display()))?;
-        let value = format!("Bearer {}", token.trim()).parse();
-        let value: MetadataValue<Ascii> =
-            value.with_context(|| format!("{} has no token", path.display()))?;
-        Ok(Some(value))
+        let header = bearer(token.trim());
+        Ok(Credentials::Token(header.with_context(|| format!("{} has no token", path.display()))?))
     }
 }
 
@@ -95,9 +117,16 @@ impl Server {
         self.tls.is_some()
     }
 
-    /// Returns the value of the header `authorization`.
-    pub(crate) fn authorization(&self) -> Option<&MetadataValue<Ascii>> {
-        self.authorization.as_ref()
+    /// Returns the value of the header `authorization` for a call that begins now.
+    pub(crate) fn authorization(&self) -> Result<Option<MetadataValue<Ascii>>> {
+        match &self.credentials {
+            Credentials::Nothing => Ok(None),
+            Credentials::Token(header) => Ok(Some(header.clone())),
+            Credentials::Account(account) => {
+                let now = SystemClock.now_micros() / 1_000_000;
+                Ok(Some(bearer(&account.token(now)?)?))
+            }
+        }
     }
 
     /// Opens a connection to the server.
@@ -112,4 +141,11 @@ impl Server {
         let stream = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await?;
         Ok(Box::new(stream))
     }
+}
+
+/// Returns the header for a token. Its debug output hides the token.
+fn bearer(token: &str) -> Result<MetadataValue<Ascii>> {
+    let mut header: MetadataValue<Ascii> = format!("Bearer {token}").parse()?;
+    header.set_sensitive(true);
+    Ok(header)
 }

@@ -12,7 +12,6 @@ use hyper_util::rt::TokioIo;
 use std::collections::BTreeMap;
 use table::mutate::WriteTime;
 use table::{RowMutation, RowMutations, TableName};
-use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
@@ -35,12 +34,13 @@ pub(crate) struct Remote {
 
 /// Adds the token to each request.
 #[derive(Clone)]
-struct Authorize(Option<MetadataValue<Ascii>>);
+struct Authorize(Server);
 
 impl Interceptor for Authorize {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(token) = &self.0 {
-            request.metadata_mut().insert("authorization", token.clone());
+        let token = self.0.authorization();
+        if let Some(token) = token.map_err(|error| Status::unauthenticated(format!("{error:#}")))? {
+            request.metadata_mut().insert("authorization", token);
         }
         Ok(request)
     }
@@ -58,8 +58,7 @@ impl Remote {
                     .parse()
                     .with_context(|| format!("{address:?} is not HOST:PORT"))?,
             );
-        let mut token = server.authorization().cloned();
-        token.iter_mut().for_each(|token| token.set_sensitive(true));
+        let authorize = Authorize(server.clone());
         let open = service_fn(move |_| {
             let server = server.clone();
             async move { server.open().await.map(TokioIo::new) }
@@ -71,7 +70,7 @@ impl Remote {
                  with --data-dir"
             )
         })?;
-        Ok(Self { channel: InterceptedService::new(channel, Authorize(token)), table })
+        Ok(Self { channel: InterceptedService::new(channel, authorize), table })
     }
 
     fn parent(&self) -> &str {

@@ -245,10 +245,14 @@ fn a_server_with_tls_and_a_token_is_tested_too() {
     let identities = root.path().join("identities");
     let policy = root.path().join("policy");
     let made = run(&["identity", "token", "me", "--identities", identities.to_str().unwrap()]);
+    let key = root.path().join("key.json");
+    let mut create = stele();
+    create.args(["identity", "create", "app@stele", "--identities"]).arg(&identities);
+    succeeded(&create.arg("--key-file").arg(&key).output().unwrap());
     let token = root.path().join("token");
     std::fs::write(&token, succeeded(&made)).unwrap();
-    let binding = "[[bindings]]\nrole = \"roles/bigtable.admin\"\nmembers = [\"token:me\"]\n\
-                   resource = \"projects/local\"\n";
+    let binding = "[[bindings]]\nrole = \"roles/bigtable.admin\"\n\
+                   members = [\"token:me\", \"serviceAccount:app@stele\"]\nresource = \"projects/local\"\n";
     std::fs::write(&policy, binding).unwrap();
     let flags = [
         certificates.flag("tls-cert", "server.pem"),
@@ -257,16 +261,17 @@ fn a_server_with_tls_and_a_token_is_tested_too() {
         format!("--policy={}", policy.display()),
     ];
     let server = Server::start(&root.path().join("data"), &flags.each_ref().map(String::as_str));
-    let load = |token: Option<&Path>| {
+    let load = |credentials: &[String]| {
         let mut command = stele();
         command.args(["load", "missing-keys", "--rows", "10", "--operations", "50", "--quiet"]);
         command.arg("--endpoint").arg(format!("https://localhost:{}", server.bigtable().port()));
         command.arg(certificates.flag("server-ca", "ca.pem"));
-        command.args(token.map(|path| format!("--token-file={}", path.display())));
+        command.args(credentials);
         command.output().unwrap()
     };
-    succeeded(&load(Some(&token)));
-    let refused = load(None);
+    succeeded(&load(&[format!("--token-file={}", token.display())]));
+    succeeded(&load(&[format!("--key-file={}", key.display())]));
+    let refused = load(&[]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(stderr(&refused).contains("Unauthenticated"), "{}", stderr(&refused));
 }

@@ -67,7 +67,11 @@ impl Chart {
 
     fn write(&self, html: &mut String) -> std::fmt::Result {
         let title = escape(&self.title);
-        writeln!(html, "<section class=\"card\"><h2>{title}</h2>")?;
+        writeln!(
+            html,
+            "<section class=\"card\"><h2>{title} <small>{}</small></h2>",
+            escape(self.y_label)
+        )?;
         if self.lines.iter().all(|line| line.points.is_empty()) {
             return writeln!(html, "<p class=\"soft\">Nothing was measured.</p></section>");
         }
@@ -137,15 +141,13 @@ impl Chart {
                 escape(&text)
             )?;
         }
-        let (middle, y_label) = ((LEFT + right) / 2.0, escape(self.y_label));
+        let middle = (LEFT + right) / 2.0;
         writeln!(
             html,
             "<path class=\"axis\" d=\"M{LEFT} {TOP}V{bottom}H{right}\"/><text x=\"{middle}\" y=\"{}\" \
-             text-anchor=\"middle\">{}</text><text x=\"{}\" y=\"{}\">{y_label}</text>",
+             text-anchor=\"middle\">{}</text>",
             HEIGHT - 4.0,
-            escape(self.x_label),
-            LEFT + 5.0,
-            TOP + 8.0
+            escape(self.x_label)
         )
     }
 }
@@ -182,7 +184,8 @@ impl Frame {
                 (low.min(value), high.max(value))
             })
         };
-        let x = range(&mut points().map(|(x, _)| *x));
+        let (left, right) = range(&mut points().map(|(x, _)| *x));
+        let x = (left.min(0.0), right);
         let (low, high) = range(&mut points().map(|(_, y)| *y));
         let y = match chart.scale {
             Scale::Linear => (0.0, if high > 0.0 { high * 1.08 } else { 1.0 }),
@@ -208,9 +211,15 @@ impl Frame {
     fn y_marks(&self) -> Vec<(f64, String)> {
         match self.scale {
             Scale::Linear => linear_marks(self.y, 5),
-            Scale::Logarithmic => (self.y.0 as i32..=self.y.1 as i32)
-                .map(|power| (10f64.powi(power), number(10f64.powi(power))))
-                .collect(),
+            Scale::Logarithmic => {
+                // Between few powers of ten there is room for two more lines.
+                let few = self.y.1 - self.y.0 <= 2.0;
+                let steps: &[f64] = if few { &[1.0, 2.0, 5.0] } else { &[1.0] };
+                let powers = (self.y.0 as i32..=self.y.1 as i32).map(|power| 10f64.powi(power));
+                let values = powers.flat_map(|power| steps.iter().map(move |step| step * power));
+                let inside = values.filter(|value| value.log10() <= self.y.1 + 1e-9);
+                inside.map(|value| (value, number(value))).collect()
+            }
         }
     }
 }

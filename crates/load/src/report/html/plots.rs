@@ -84,9 +84,12 @@ impl Report {
             };
             Line { name: name.clone(), points: (0..=steps).map(point).collect() }
         };
-        let marks = ["0", "90", "99", "99.9", "99.99", "99.999", "99.9999"];
-        let marks =
-            marks.iter().enumerate().map(|(nines, mark)| (nines as f64, (*mark).to_owned()));
+        let marks = ["50", "90", "99", "99.9", "99.99", "99.999", "99.9999"];
+        let at = |(nines, mark): (usize, &&str)| {
+            let place = if nines == 0 { 2f64.log10() } else { nines as f64 };
+            (place, (*mark).to_owned())
+        };
+        let marks = marks.iter().enumerate().map(at);
         let chart = Chart {
             title: "Latency by percentile".to_owned(),
             x_label: "% of the operations",
