@@ -5,7 +5,7 @@ use crate::measure::{CpuUse, Distribution, Machine};
 /// Share of its cores from which on the client counts as saturated.
 const CLIENT_SATURATED: f64 = 0.85;
 /// Share of a busy machine from which on it counts as saturated.
-const MACHINE_SATURATED: f64 = 0.95;
+const MACHINE_SATURATED: f64 = 0.9;
 /// Share of a saturated machine from which on the client disturbs what it measures.
 const CLIENT_DISTURBS: f64 = 0.2;
 /// Microseconds of the pacer's own lateness from which on the client did not keep its schedule.
@@ -31,56 +31,51 @@ impl Limits<'_> {
 
     /// Returns the name of the limit and a sentence about it.
     pub(crate) fn verdict(&self) -> (&'static str, String) {
-        let share = self.cpu_share();
-        let cores = self.machine.cores;
-        let used = format!(
-            "the client used {:.2} of {cores} cores ({:.0} %)",
-            share * cores as f64,
-            share * 100.0
-        );
+        let (share, used) = (self.cpu_share(), self.used());
         if share >= CLIENT_SATURATED {
-            return (
-                "client",
-                format!(
-                    "The client was the bottleneck: {used}. Use more or larger machines for the client."
-                ),
+            let advice = "Use more or larger machines for the client.";
+            return ("client", format!("The client was the bottleneck: {used}. {advice}"));
+        }
+        if let Some(found) = self.open_loop.and_then(|open_loop| self.behind(open_loop)) {
+            return found;
+        }
+        let saturated = self.cpu.machine_busy.is_some_and(|busy| busy >= MACHINE_SATURATED);
+        if saturated && share >= CLIENT_DISTURBS {
+            let advice = "If the server runs on the same machine, give the client one of its own.";
+            return ("machine", format!("The machine was the bottleneck: {used}. {advice}"));
+        }
+        ("none", format!("The client was not the bottleneck: {used}."))
+    }
+
+    /// Returns what kept an open loop from its schedule.
+    fn behind(&self, open_loop: (&Distribution, u64, u64)) -> Option<(&'static str, String)> {
+        let ((pacer, due, missed), used) = (open_loop, self.used());
+        let late = pacer.quantile(0.99);
+        if late > PACER_LATE_US {
+            let late = late as f64 / 1e3;
+            let advice = "Use a less busy machine or a lower rate.";
+            let text = format!(
+                "The client was behind its own schedule: 1 % of the operations were released more than \
+                 {late:.0} ms late, and {used}. {advice}"
             );
+            return Some(("client", text));
         }
-        if let Some((pacer, due, missed)) = self.open_loop {
-            let late = pacer.quantile(0.99);
-            if late > PACER_LATE_US {
-                let late = late as f64 / 1e3;
-                return (
-                    "client",
-                    format!(
-                        "The client was behind its own schedule: 1 % of the operations were released more \
-                     than {late:.0} ms late, and {used}. Use a less busy machine or a lower rate."
-                    ),
-                );
-            }
-            if missed as f64 > due as f64 * LEFT_OUT {
-                return (
-                    "workers",
-                    format!(
-                        "The workers did not keep up with the rate: {missed} of {due} operations were due \
-                     and never begun, because all workers waited for answers, while {used}. The \
-                     endpoint is slower than the rate, or the run needs more threads."
-                    ),
-                );
-            }
-        }
-        let saturated = self.cpu.machine_busy.filter(|busy| *busy >= MACHINE_SATURATED);
-        match saturated {
-            Some(busy) if share >= CLIENT_DISTURBS => (
-                "machine",
-                format!(
-                    "The machine was the bottleneck: all its processors were busy ({:.0} %), and {used}. \
-                 If the server runs on the same machine, give the client one of its own.",
-                    busy * 100.0
-                ),
-            ),
-            _ => ("none", format!("The client was not the bottleneck: {used}.")),
-        }
+        let advice = "The endpoint is slower than the rate, or the run needs more threads.";
+        let text = format!(
+            "The workers did not keep up with the rate: {missed} of {due} operations were due and never \
+             begun, because all workers waited for answers, while {used}. {advice}"
+        );
+        (missed as f64 > due as f64 * LEFT_OUT).then_some(("workers", text))
+    }
+
+    /// Returns a clause about the CPU of the client and its machine.
+    fn used(&self) -> String {
+        let (share, cores) = (self.cpu_share(), self.machine.cores);
+        let (used, percent) = (share * cores as f64, share * 100.0);
+        let busy = self.cpu.machine_busy.map_or_else(String::new, |busy| {
+            format!(", and its machine was {:.0} % busy", busy * 100.0)
+        });
+        format!("the client used {used:.2} of {cores} cores ({percent:.0} %){busy}")
     }
 }
 
