@@ -204,8 +204,7 @@ impl Round<'_> {
 
     fn show(&self, phase: &Phase, engine: &Engine) {
         let metrics = engine.metrics();
-        let levels = ["level0_bytes", "level1_bytes", "level2_bytes"];
-        let bytes: u64 = levels.iter().filter_map(|name| metrics.get(name)).sum();
+        let bytes = metrics.get("level_bytes").unwrap_or(0);
         print(&match self.args.json {
             true => phase.json(),
             false => format!("{}   {bytes} bytes", phase.line()),

@@ -150,7 +150,8 @@ fn measure(
     let memory = memory_of(dir)?;
     read(args, &engine, args.reads, 0)?;
     let present = read(args, &engine, args.reads, 0)?;
-    let wrong = || engine.metrics().get("filter_row_false_positives_total").unwrap_or(0);
+    let wrong =
+        || engine.metrics().get("filter_false_positives_total{granularity=\"row\"}").unwrap_or(0);
     let before = wrong();
     let absent = read(args, &engine, args.reads, 1)?;
     Ok(Measured {

@@ -146,9 +146,12 @@ impl<'a> Tree<'a> {
         }
         print(&format!("{line} {} B", self.disk_bytes()));
         let metrics = self.engine.metrics();
-        for name in ["probed", "useful", "false_positives"] {
-            let name = format!("filter_prefix_{name}_total");
-            print(&format!("{:>28}{name} {}", "", metrics.get(&name).unwrap_or(0)));
+        for name in [
+            "filter_checks_total{granularity=\"prefix\"}",
+            "filter_checks_total{granularity=\"prefix\",result=\"useful\"}",
+            "filter_false_positives_total{granularity=\"prefix\"}",
+        ] {
+            print(&format!("{:>28}{name} {}", "", metrics.get(name).unwrap_or(0)));
         }
         Ok(())
     }

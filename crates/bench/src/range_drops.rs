@@ -61,7 +61,7 @@ fn measure(ranges: u64, in_batch: u64) -> Result<String, AnyError> {
     }
     let commit = begun.elapsed().as_secs_f64();
     let metric = |engine: &Engine, name: &str| engine.metrics().get(name).unwrap_or(0);
-    let memory = metric(&engine, "memory_memtables_active_bytes") / ranges;
+    let memory = metric(&engine, "memory_bytes{owner=\"active_memtables\"}") / ranges;
     let get_in_memory = get(&engine, ranges)?;
     let (again, from_log) = reopen(engine, dir.path())?;
     engine = again;

@@ -6,8 +6,8 @@ use crate::timing::WaitForCore;
 use bench_core::{SplitMix64, print};
 use clap::{Args, ValueEnum};
 use engine::{
-    BackgroundRate, Column, ColumnOf, Durability, Engine, FamilyId, HistogramReading, Options,
-    RowRange, Timestamp, TreeId, TreeOptions, WriteBatch,
+    BackgroundRate, Buckets, Column, ColumnOf, Durability, Engine, FamilyId, Options, RowRange,
+    Timestamp, TreeId, TreeOptions, WriteBatch,
 };
 use hdrhistogram::Histogram;
 use std::path::PathBuf;
@@ -181,9 +181,7 @@ impl Soak<'_> {
     fn most_runs(&self, over: &AtomicBool) -> u64 {
         let mut most = 0;
         while !over.load(Ordering::Relaxed) {
-            let metrics = self.engine.metrics();
-            let runs = (0..3).filter_map(|level| metrics.get(&format!("level{level}_runs")));
-            most = most.max(runs.sum());
+            most = most.max(self.engine.metrics().get("level_runs").unwrap_or(0));
             std::thread::sleep(Duration::from_millis(20));
         }
         most
@@ -214,22 +212,21 @@ fn key(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
-fn stalls(engine: &Engine) -> Option<HistogramReading> {
-    let histograms = engine.metrics().histograms;
-    histograms.into_iter().find(|histogram| histogram.name == "write_stall_seconds")
+fn stalls(engine: &Engine) -> Option<Buckets> {
+    engine.metrics().histogram("write_stall_seconds").map(|histogram| histogram.buckets.clone())
 }
 
-fn show_stalls(before: &Option<HistogramReading>, after: &Option<HistogramReading>) {
+fn show_stalls(before: &Option<Buckets>, after: &Option<Buckets>) {
     let (Some(before), Some(after)) = (before, after) else { return };
     print("writes that waited, by how long at most:");
     let counts = after.counts.iter().zip(&before.counts).map(|(after, before)| after - before);
-    let bounds = after.bounds_micros.iter().map(Some).chain([None]);
+    let bounds = after.bounds.iter().map(Some).chain([None]);
     for (bound, count) in bounds.zip(counts).filter(|(_, count)| *count > 0) {
         let bound =
             bound.map_or("longer".to_owned(), |micros| format!("{} ms", *micros as f64 / 1e3));
         print(&format!("  {bound:>10} {count:>10}"));
     }
-    let long = after.longer_than(1_000_000) - before.longer_than(1_000_000);
+    let long = after.above(1_000_000) - before.above(1_000_000);
     print(&format!("writes that waited longer than a second: {long} (goal: none)"));
 }
 

@@ -202,13 +202,13 @@ mod tree;
 mod write;
 
 pub use base::env::Env;
+pub use base::histogram::Buckets;
 pub use batch::{
     BATCH_BYTES_MAX, OpenTimes, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, ReadyBatch, TimestampRange,
     VALUE_BYTES_MAX, WriteBatch,
 };
 pub use cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp, TreeId};
 pub use changes::{Change, ChangeBatch, ChangePosition, ChangeReader, Changes, ReadUpTo};
-pub use counters::histogram::HistogramReading;
 pub use engine::{Engine, Scan, Snapshot};
 pub use error::{Cause, Corruption, Error, Result};
 pub use ingest::sort::{RowSorter, SortOptions, SortedRows};
@@ -218,7 +218,7 @@ pub use maintenance::checkpoint;
 pub use maintenance::{check, dump, repair};
 pub use manifest::{ChangeLog, Owner, StoreId};
 pub use merge_operator::{AnyOperand, Operand, Operator, Sketch, SketchError, SketchInput};
-pub use metrics::Metrics;
+pub use metrics::{HistogramReading, HistogramUnit, Label, MetricKind, Metrics, Reading};
 pub use options::{
     BackgroundRate, Compression, Durability, FilterGranularity, Options, TreeOptions,
 };

@@ -174,12 +174,13 @@ impl Engine {
         self.handle.call(py, |engine| files.ingest_into(engine))
     }
 
-    /// Returns counters and gauges by name, over all trees since the engine was opened.
+    /// Returns counters and gauges by name, over all trees since the engine was opened. A name has its labels
+    /// in braces: `level_bytes{level="0"}`.
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let metrics = self.handle.call(py, |engine| Ok(engine.metrics()))?;
         let all = PyDict::new(py);
-        for (name, _, value) in metrics.values {
-            all.set_item(name, value)?;
+        for reading in metrics.readings {
+            all.set_item(reading.series(), reading.value)?;
         }
         Ok(all)
     }

@@ -16,6 +16,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use table::local::READ_IDLE_MAX;
+use table::meter::NAMED_MAX;
 
 mod limits;
 mod security;
@@ -178,6 +179,11 @@ pub(crate) struct Settings {
     #[arg(long, env = "STELE_READ_IDLE_SECONDS", value_name = "SECONDS")]
     pub(crate) read_idle_seconds: Option<u64>,
 
+    /// Number of tables that have a label in metrics, 0 to 10000. The tables that are used first
+    /// after the start get one. All others are summed as table="other". [default: 50]
+    #[arg(long, env = "STELE_METRICS_TABLES_MAX", value_name = "COUNT")]
+    pub(crate) metrics_tables_max: Option<usize>,
+
     /// Format of the log on standard error: text or json. [default: text]
     #[arg(long, env = "STELE_LOG_FORMAT", value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
@@ -292,6 +298,7 @@ pub(crate) struct Config {
     pub(crate) checkpoint_dir: Option<PathBuf>,
     pub(crate) drain: Duration,
     pub(crate) read_idle: Duration,
+    pub(crate) metrics_tables_max: usize,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: String,
     pub(crate) limits: bigtable::Limits,
@@ -312,6 +319,7 @@ impl Default for Config {
             checkpoint_dir: None,
             drain: Duration::from_secs(10),
             read_idle: READ_IDLE_MAX,
+            metrics_tables_max: NAMED_MAX,
             log_format: LogFormat::Text,
             log_level: "info".into(),
             limits: bigtable::Limits::within(Options::default().memory_bytes_max),
@@ -340,6 +348,8 @@ impl Config {
         let limits = limits::resolve(&settings, engine.memory_bytes_max)?;
         let read_idle_seconds = settings.read_idle_seconds.unwrap_or(default.read_idle.as_secs());
         in_range("read_idle_seconds", read_idle_seconds, 1..=86_400)?;
+        let metrics_tables_max = settings.metrics_tables_max.unwrap_or(default.metrics_tables_max);
+        in_range("metrics_tables_max", metrics_tables_max as u64, 0..=10_000)?;
         Ok(Self {
             data_dir: settings.data_dir.unwrap_or(default.data_dir),
             bigtable_listen: settings.bigtable_listen.unwrap_or(default.bigtable_listen),
@@ -357,6 +367,7 @@ impl Config {
             checkpoint_dir: settings.checkpoint_dir,
             drain: Duration::from_secs(drain_seconds),
             read_idle: Duration::from_secs(read_idle_seconds),
+            metrics_tables_max,
             log_format: settings.log_format.unwrap_or(default.log_format),
             log_level: settings.log_level.unwrap_or(default.log_level),
             limits,
@@ -396,6 +407,7 @@ impl Settings {
             connection_idle_seconds,
             connection_age_seconds,
             read_idle_seconds,
+            metrics_tables_max,
             log_format,
             log_level,
             background_threads,

@@ -33,19 +33,19 @@ fn allowed(run: &Run, budget: u64) -> u64 {
 pub(crate) struct Account(Vec<(&'static str, u64)>);
 
 impl Account {
-    const BESIDE: &'static str = "memory_untracked_bytes";
+    const BESIDE: &'static str = "memory_bytes{owner=\"untracked\"}";
 
     /// What `engine` says now.
     pub(crate) fn of(engine: &Engine) -> Self {
         let metrics = engine.metrics();
         let names = [
             Self::BESIDE,
-            "memory_blocks_bytes",
-            "memory_memtables_active_bytes",
-            "memory_memtables_frozen_bytes",
-            "memory_memtables_outlived_bytes",
-            "memory_metadata_bytes",
-            "memory_building_bytes",
+            "memory_bytes{owner=\"blocks\"}",
+            "memory_bytes{owner=\"active_memtables\"}",
+            "memory_bytes{owner=\"frozen_memtables\"}",
+            "memory_bytes{owner=\"outlived_memtables\"}",
+            "memory_bytes{owner=\"metadata\"}",
+            "memory_bytes{owner=\"building\"}",
         ];
         Self(names.map(|name| (name, metrics.get(name).unwrap_or_default())).to_vec())
     }
@@ -124,8 +124,9 @@ mod tests {
     #[test]
     fn more_than_may_be_is_told_by_its_parts() {
         let run = Run { seed: 1, writers: 4, readers: 2, rows: 10 };
-        let account =
-            || Account(vec![(Account::BESIDE, 70 * MIB), ("memory_blocks_bytes", 60 * MIB)]);
+        let account = || {
+            Account(vec![(Account::BESIDE, 70 * MIB), ("memory_bytes{owner=\"blocks\"}", 60 * MIB)])
+        };
         let used = |all| Used { all, before: 5 * MIB, grown: 2 << 20, account: account() };
         let most = 110 * MIB + 7 * MIB;
         assert_eq!(used(most).judge(&run, 100 * MIB), Ok(()));
@@ -136,7 +137,8 @@ mod tests {
             "111.0 MiB of memory where 110.0 MiB may be, with a budget of 100.0 MiB",
             "less 5.0 MiB before",
             "2.0 MiB that the expected state",
-            "account has 60.0 MiB: memory_untracked_bytes 70.0 MiB, memory_blocks_bytes 60.0 MiB",
+            "account has 60.0 MiB: memory_bytes{owner=\"untracked\"} 70.0 MiB, \
+             memory_bytes{owner=\"blocks\"} 60.0 MiB",
         ];
         parts.iter().for_each(|part| assert!(what.contains(part), "{part}: {what}"));
         // A state that shrank is no memory of the engine's.

@@ -13,6 +13,7 @@ pub mod gc;
 pub mod identity;
 pub mod limits;
 pub mod local;
+pub mod meter;
 #[doc(hidden)]
 pub use change_token::fuzz as fuzz_change_token;
 #[doc(hidden)]

@@ -1,12 +1,13 @@
 //! Rows as reads yield them: a stream of batches, of whatever the read's sink makes of rows.
 
 use crate::error::Result;
+use crate::meter::Timed;
 use bytes::Bytes;
 use engine::Timestamp;
 use futures::Stream;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc;
 
 /// A cell in memory.
@@ -56,6 +57,8 @@ pub struct ReadStats {
     pub cells_seen: u64,
     /// Cells yielded.
     pub cells_returned: u64,
+    /// Bytes of the row keys and the values yielded.
+    pub bytes_returned: u64,
 }
 
 /// Output of a read for some consecutive rows.
@@ -73,19 +76,21 @@ pub struct RowBatch<B> {
 pub struct RowStream<B> {
     ready: Option<RowBatch<B>>,
     more: Option<mpsc::Receiver<Result<RowBatch<B>>>>,
+    /// Counts the read when it ends.
+    timed: Option<Timed>,
 }
 
 impl<B> RowStream<B> {
     /// A stream of what is already there.
     pub fn ready(batch: impl Into<Option<RowBatch<B>>>) -> Self {
-        Self { ready: batch.into(), more: None }
+        Self { ready: batch.into(), more: None, timed: None }
     }
 
     /// A stream of what is sent, `ahead` batches of it in memory (at least one). The sender's
     /// `send` waits for the caller and fails once the stream is dropped.
     pub fn channel(ahead: usize) -> (mpsc::Sender<Result<RowBatch<B>>>, Self) {
         let (sender, receiver) = mpsc::channel(ahead.max(1));
-        (sender, Self { ready: None, more: Some(receiver) })
+        (sender, Self { ready: None, more: Some(receiver), timed: None })
     }
 
     /// As [`RowStream::channel`], with a first batch if one is already there.
@@ -98,12 +103,25 @@ impl<B> RowStream<B> {
         (sender, stream)
     }
 
+    /// The same stream, which counts its read when it ends or is dropped.
+    pub(crate) fn timed(self, timed: Timed) -> Self {
+        Self { timed: Some(timed), ..self }
+    }
+
     /// The next batch; `None` at the end.
     pub async fn next_batch(&mut self) -> Option<Result<RowBatch<B>>> {
         std::future::poll_fn(|context| self.poll_batch(context)).await
     }
 
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RowBatch<B>>>> {
+        let next = ready!(self.poll_untimed(context));
+        if self.timed.as_mut().is_some_and(|timed| !timed.goes_on(&next)) {
+            self.timed = None;
+        }
+        Poll::Ready(next)
+    }
+
+    fn poll_untimed(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RowBatch<B>>>> {
         if let Some(batch) = self.ready.take() {
             return Poll::Ready(Some(Ok(batch)));
         }

@@ -148,11 +148,10 @@ impl BenchEngine for Stele {
 
     fn written(&self) -> Option<Written> {
         let metrics = self.engine.metrics();
-        let runs = ["level0_runs", "level1_runs", "level2_runs"].map(|name| metrics.get(name));
         Some(Written {
             flushed: metrics.get("flushed_bytes_total")?,
             compacted: metrics.get("compacted_bytes_total")?,
-            runs: runs.into_iter().flatten().sum(),
+            runs: metrics.get("level_runs")?,
         })
     }
 

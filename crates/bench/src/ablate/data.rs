@@ -104,10 +104,7 @@ impl DataSet {
         }
         engine.close()?;
         check_runs(self, &engine)?;
-        let metrics = engine.metrics();
-        let of_level = |name: &str| metrics.get(name).ok_or(format!("no gauge {name}"));
-        let bytes = ["level0_bytes", "level1_bytes", "level2_bytes"].map(of_level);
-        let bytes = bytes.into_iter().sum::<std::result::Result<u64, _>>()?;
+        let bytes = engine.metrics().get("level_bytes").ok_or("no gauge level_bytes")?;
         Ok(Loaded { set: self, rows, bytes, dir: dir.to_owned() })
     }
 
@@ -169,7 +166,7 @@ impl DataSet {
 /// That the rows lie in as many runs as the data set has.
 fn check_runs(set: DataSet, engine: &Engine) -> std::result::Result<(), AnyError> {
     let want = if set.runs() > 1 { RUNS } else { 0 };
-    match engine.metrics().get("level0_runs") {
+    match engine.metrics().get("level_runs{level=\"0\"}") {
         Some(runs) if runs == want => Ok(()),
         runs => Err(format!("{runs:?} runs in level 0 of {}, not {want}", set.name()).into()),
     }

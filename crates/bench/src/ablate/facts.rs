@@ -77,12 +77,12 @@ pub(super) fn filter_use(
 
 fn counts(opened: &Opened) -> Result<FilterUse, AnyError> {
     let asked = ["row", "family", "column"].map(|granularity| {
-        let count = |what: &str| opened.counter(&format!("filter_{granularity}_{what}_total"));
+        let of = format!("granularity=\"{granularity}\"");
         Ok(Asked {
             granularity,
-            probed: count("probed")?,
-            useful: count("useful")?,
-            false_positives: count("false_positives")?,
+            probed: opened.counter(&format!("filter_checks_total{{{of}}}"))?,
+            useful: opened.counter(&format!("filter_checks_total{{{of},result=\"useful\"}}"))?,
+            false_positives: opened.counter(&format!("filter_false_positives_total{{{of}}}"))?,
         })
     });
     Ok(FilterUse {

@@ -7,6 +7,7 @@ use crate::compaction::pick::{Destination, Plan, Work as How};
 use crate::compaction::row_elision::DeletesAbove;
 use crate::compaction::signals::{Signals, garbage_share};
 use crate::compaction::{cache_warming, execute};
+use crate::counters::tree_counters::WorkCount;
 use crate::error::{Error, Result};
 use crate::files::FileNumber;
 use crate::manifest::Edit;
@@ -69,14 +70,8 @@ pub(super) fn run_plan(
         cache_warming::warm(&shared.env.fs, &shared.cache, &warm_blocks, &go_on);
         Ok::<_, Error>(written)
     })?;
-    shared.counters.compactions.fetch_add(1, Ordering::Relaxed);
-    shared.counters.compacted_bytes.fetch_add(written.bytes, Ordering::Relaxed);
-    match reason {
-        CompactionReason::Garbage => &shared.counters.compactions_for_garbage,
-        CompactionReason::Quiet => &shared.counters.compactions_for_reads,
-        CompactionReason::Shape | CompactionReason::ByHand => return Ok(()),
-    }
-    .fetch_add(1, Ordering::Relaxed);
+    shared.counters.compactions[reason as usize].fetch_add(1, Ordering::Relaxed);
+    tree.counters.add(WorkCount::CompactedBytes, written.bytes);
     if reason == CompactionReason::Garbage {
         note_fruitless(tree, plan, &written, &shared.options.shape);
     }

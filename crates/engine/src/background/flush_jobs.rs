@@ -8,6 +8,7 @@
 use crate::background::throttle;
 use crate::compaction::execute::Written;
 use crate::compaction::{execute, pick};
+use crate::counters::tree_counters::WorkCount;
 use crate::error::{Error, Result};
 use crate::health::failure_policy::Task;
 use crate::manifest::{Edit, is_in_doubt};
@@ -64,7 +65,7 @@ pub(crate) fn write_frozen(
     written.edits.push(Edit::Flushed { tree: tree.id, position });
     install(shared, tree, &written)?;
     shared.counters.flushes.fetch_add(1, Ordering::Relaxed);
-    shared.counters.flushed_bytes.fetch_add(written.bytes, Ordering::Relaxed);
+    tree.counters.add(WorkCount::FlushedBytes, written.bytes);
     Ok(())
 }
 

@@ -10,13 +10,13 @@
 //!    writer waits for this look.
 
 use crate::background::{scheduler, throttle};
+use crate::counters::tree_counters::WorkCount;
 use crate::error::{Cause, Error, Result};
 use crate::state::pacer::{TASK_DELAY_MAX, THREAD_DELAY_MAX};
 use crate::state::{LOOK_AGAIN, Shared};
 use crate::tree::TreeState;
 use crate::write::pressure::{STOP, rate};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Waits before a write of `bytes` bytes to `tree` as background work demands.
@@ -94,13 +94,15 @@ impl<'a> Stall<'a> {
         let now = shared.env.clock.monotonic();
         self.begun.get_or_insert(now);
         if pressure >= STOP {
-            shared.counters.write_stalls.fetch_add(u64::from(!self.stopped), Ordering::Relaxed);
+            if !self.stopped {
+                tree.counters.add(WorkCount::Stalls, 1);
+            }
             self.stopped = true;
             make_room(shared, tree, now)?;
             return Ok(Some(LOOK_AGAIN));
         }
         let turn = *self.turn.get_or_insert_with(|| {
-            shared.counters.write_slowdowns.fetch_add(1, Ordering::Relaxed);
+            tree.counters.add(WorkCount::Slowdowns, 1);
             shared.stalls.pacer.turn(now, self.bytes, rate, self.delay_max)
         });
         // The clock of a simulation stands still while nothing is to be done.
@@ -115,7 +117,7 @@ impl<'a> Stall<'a> {
     fn end(self, outcome: Result<Option<Duration>>) -> Result<()> {
         if let Some(begun) = self.begun {
             let waited = self.shared.env.clock.monotonic().saturating_sub(begun);
-            self.shared.stalls.waited.record(waited);
+            self.shared.stalls.waited.record_time(waited);
         }
         outcome.map(|_| ())
     }

@@ -55,13 +55,13 @@ pub(crate) use pinned::PinnedBlock;
 pub(crate) use prefetch::Prefetched;
 pub(crate) use warmth::Warmth;
 
-use crate::counters::striped::Striped;
 use crate::files::FileNumber;
 use crate::locks::{CacheSize, CacheSpace};
 use crate::marks::Mark;
 use crate::memory::budget::Budget;
 use crate::shape::Shape;
 use admission::Admission;
+use base::striped::Striped;
 use base::sync::Mutex;
 use cache_counters::{COUNTED, Counted};
 use crossbeam_epoch::{self as epoch, Guard};

@@ -8,23 +8,17 @@ use std::time::Duration;
 /// What the engine counts as it goes. Relaxed: each stands by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) scans: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) early_flushes: AtomicU64,
     /// The most sorted runs that a tree had after a flush, a compaction or an ingest.
     pub(crate) runs_most: AtomicU64,
-    pub(crate) flushed_bytes: AtomicU64,
-    pub(crate) compactions: AtomicU64,
-    pub(crate) compacted_bytes: AtomicU64,
+    /// Finished compactions by their reason.
+    pub(crate) compactions: [AtomicU64; 4],
     /// Pieces of compactions that were divided, and those of them that another thread wrote.
     pub(crate) subcompactions: AtomicU64,
     pub(crate) subcompactions_helped: AtomicU64,
-    pub(crate) compactions_for_garbage: AtomicU64,
-    pub(crate) compactions_for_reads: AtomicU64,
     pub(crate) ingests: AtomicU64,
     pub(crate) ingested_bytes: AtomicU64,
-    pub(crate) write_stalls: AtomicU64,
-    pub(crate) write_slowdowns: AtomicU64,
     pub(crate) background_failures: AtomicU64,
     pub(crate) huge_pages: HugePages,
 }

@@ -1,9 +1,8 @@
-//! Counters and histograms that many threads add to.
+//! Counters that many threads add to.
 //!
-//! In: durations and counts. Out: sums and quantiles for the metrics. Uses no room but `locks`.
+//! In: events and durations. Out: sums for the metrics. Uses no room but `locks`.
 
 pub(crate) mod engine_counters;
-pub(crate) mod histogram;
 pub(crate) mod point_counters;
 pub(crate) mod read_waits;
-pub(crate) mod striped;
+pub(crate) mod tree_counters;

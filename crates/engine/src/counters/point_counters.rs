@@ -1,25 +1,28 @@
-//! What point reads count.
+//! Counters of the reads of a tree.
 
-use super::striped::Striped;
+use base::striped::Striped;
 
-/// What point reads count.
+/// Events that reads of a tree count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PointCount {
+    /// Reads of a column or a row.
     Reads,
-    /// Those that had to be merged.
+    /// Point reads that had to be merged.
     Merged,
-    /// Blocks they had to bring in.
+    /// Blocks that point reads had to bring in.
     Fetched,
-    /// Of these, those they read from disk themselves.
+    /// Blocks that point reads read from disk themselves.
     DiskReads,
-    /// Bytes of these.
+    /// Bytes of the blocks that point reads read from disk.
     DiskBytes,
-    /// Blocks read side by side with others.
+    /// Blocks that were read side by side with others.
     Batched,
+    /// Scans, whatever became of them.
+    Scans,
 }
 
 /// Kinds of [`PointCount`].
-pub(crate) const POINT_COUNTS: usize = 6;
+pub(crate) const POINT_COUNTS: usize = 7;
 
-/// Counters of point reads.
+/// Counters of the reads of a tree.
 pub(crate) type PointCounters = Striped<POINT_COUNTS>;

@@ -21,6 +21,7 @@ use crate::state::ownership::{Ownership, SCHEMA};
 use crate::state::running_compactions::RunningCompaction;
 use crate::state::{Handle, LOOK_AGAIN, Shared};
 use base::env::Env;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -157,7 +158,7 @@ impl Engine {
 
     /// A snapshot of everything committed so far, over all trees.
     pub fn snapshot(&self) -> Snapshot {
-        self.shared().snapshots.take()
+        self.shared().snapshots.take(self.shared().env.clock.monotonic())
     }
 
     /// Lets no compaction start by itself until [`Self::resume_compactions`]; not kept on disk.
@@ -204,9 +205,15 @@ impl Engine {
         self.shared().note_process_memory(bytes);
     }
 
-    /// Counters and gauges.
+    /// Returns all counters, gauges and histograms of the engine. Walks all trees, a few at a time; takes
+    /// no lock for long that reads or writes need.
     pub fn metrics(&self) -> Metrics {
-        crate::metrics::metrics(self.shared())
+        crate::metrics::of_engine(self.shared())
+    }
+
+    /// Returns the sums of the counters and gauges of all trees but `except`, and of dropped trees. Walks all trees, as [`Self::metrics`] does.
+    pub fn metrics_of_others(&self, except: &BTreeSet<TreeId>) -> Metrics {
+        crate::metrics::of_other_trees(self.shared(), except)
     }
 
     /// Stops background work, syncs the log whatever the durability mode, writes its closing

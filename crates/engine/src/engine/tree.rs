@@ -6,6 +6,7 @@ use crate::batch::{OpenTimes, ReadyBatch, WriteBatch};
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use crate::ingest::{IngestOptions, SstWriter};
+use crate::metrics::Metrics;
 use crate::read::drivers::Tree;
 use crate::request::RowRange;
 use crate::semantics::elision_policy::ElisionRules;
@@ -160,6 +161,12 @@ impl Tree {
     /// with the approximate bytes before it. Empty for a small tree.
     pub fn sample_rows(&self, part_bytes: u64) -> Result<Vec<(Vec<u8>, u64)>> {
         self.parts_of_store()?.1.view().sample_rows(part_bytes)
+    }
+
+    /// Returns the counters and gauges of the tree. The counters begin when the engine is opened.
+    pub fn metrics(&self) -> Result<Metrics> {
+        let (shared, tree) = self.parts_of_store()?;
+        Ok(crate::metrics::of_tree(shared, tree))
     }
 
     /// Approximate bytes on disk and in memory of the rows in `rows`.

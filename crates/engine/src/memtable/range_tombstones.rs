@@ -97,6 +97,7 @@ mod tests {
     use crate::shape::Shape;
     use crate::tree::snapshots::Snapshots;
     use proptest::prelude::*;
+    use std::time::Duration;
 
     fn key(number: u64) -> [u8; 8] {
         number.to_be_bytes()
@@ -129,7 +130,7 @@ mod tests {
                     all.push((*start, *end, all.len() as u64 + 1));
                 }
                 commit(&memtable, &snapshots, &ranges);
-                held.extend(hold.then(|| snapshots.take()));
+                held.extend(hold.then(|| snapshots.take(Duration::ZERO)));
             }
             let indexes = memtable.dropped();
             for snapshot in held.iter().map(crate::tree::snapshots::Snapshot::sequence) {
@@ -174,7 +175,7 @@ mod tests {
         let mut held = Vec::new();
         for number in 0..RANGES {
             if number % (RANGES / 10) == 1 {
-                held.push(snapshots.take());
+                held.push(snapshots.take(Duration::ZERO));
             }
             commit(&memtable, &snapshots, &[(number, 9 * RANGES - number)]);
             let indexes = memtable.dropped();

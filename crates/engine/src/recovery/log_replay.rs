@@ -15,6 +15,7 @@ use crate::cell::SequenceNumber;
 use crate::compaction::execute::{self, Written};
 use crate::compaction::writing::Writing;
 use crate::counters::engine_counters::Counters;
+use crate::counters::tree_counters::WorkCount;
 use crate::error::{Error, Result};
 use crate::files::open_files::OpenFiles;
 use crate::log::{self, LogEnd, LogItem, LogReader, SegmentNumber};
@@ -165,7 +166,7 @@ impl Replay<'_> {
         counters.runs_most.fetch_max(version.runs().count() as u64, Ordering::Relaxed);
         counters.flushes.fetch_add(1, Ordering::Relaxed);
         counters.early_flushes.fetch_add(1, Ordering::Relaxed);
-        counters.flushed_bytes.fetch_add(written.bytes, Ordering::Relaxed);
+        tree.counters.add(WorkCount::FlushedBytes, written.bytes);
         Ok(())
     }
 }

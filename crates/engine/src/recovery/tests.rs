@@ -245,9 +245,7 @@ fn a_log_that_memory_is_too_small_for_is_not_replayed_into_a_manifest_that_faile
                 assert_eq!(rows(&engine), want);
                 // The last flush of the replay may be the one that failed.
                 if engine.tree(TREE).and_then(|tree| tree.flush()).is_err() {
-                    let values = engine.metrics().values;
-                    let left =
-                        values.iter().find(|(name, ..)| *name == "memtable_bytes").unwrap().2;
+                    let left = engine.metrics().get("memtable_bytes").unwrap();
                     let most = small().memory_bytes_max as u64;
                     assert!(left <= most, "{after}: {left} bytes are not flushed");
                 }

@@ -28,8 +28,9 @@ use crate::locks::{DirectoryLock, ProgressState, Trees};
 use crate::manifest::{Edit, ManifestSet, Owner, State, is_in_doubt};
 use crate::memory::budget::Budget;
 use crate::options::Options;
-use crate::sstable::{BlockCache, FilterCounters, ReadaheadSource};
+use crate::sstable::{BlockCache, ReadaheadSource};
 use crate::tree::TreeState;
+use crate::tree::counts::PastTrees;
 use crate::tree::read_parts::ReadParts;
 use crate::tree::snapshots::Snapshots;
 use crate::write::group_commit::Commits;
@@ -91,9 +92,8 @@ pub(crate) struct Shared {
     pub(crate) io_rate: IoRate,
     /// How long reads that went to the disk waited.
     pub(crate) read_waits: ReadWaits,
-    pub(crate) point_counters: PointCounters,
-    /// What was asked of the filters of trees that were dropped.
-    pub(crate) past_filter_counters: FilterCounters,
+    /// Counts of trees that were dropped.
+    pub(crate) past_trees: PastTrees,
     pub(crate) readahead: Arc<ReadaheadSource>,
     /// Whose the store is; set before the engine is given to anybody.
     pub(crate) ownership: OnceLock<Ownership>,
@@ -146,13 +146,13 @@ impl Shared {
         self.health.is_closing()
     }
 
-    /// What loads of blocks need.
+    /// What loads of blocks need, which are counted in `counters`.
     #[inline]
-    pub(crate) fn loads(&self) -> LoadContext<'_> {
+    pub(crate) fn loads<'a>(&'a self, counters: &'a PointCounters) -> LoadContext<'a> {
         LoadContext {
             env: &self.env,
             cache: &self.cache,
-            counters: &self.point_counters,
+            counters,
             waits: &self.read_waits,
             batched: self.options.read_path.batched_reads,
             bytes_max: self.options.shape.in_flight_bytes_max as u64,

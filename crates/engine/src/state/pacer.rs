@@ -4,8 +4,8 @@
 //! they are. For that a writer that holds a thread waits up to `THREAD_DELAY_MAX`, and one that is a
 //! task, of which there may be thousands, up to `TASK_DELAY_MAX`.
 
-use crate::counters::histogram::Histogram;
 use crate::locks::WriterPace;
+use base::histogram::Histogram;
 use base::sync::Mutex;
 use std::time::Duration;
 
@@ -40,11 +40,17 @@ impl Pacer {
 }
 
 /// How writers waited.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Stalls {
     pub(crate) pacer: Pacer,
     /// Time that writes waited, of those that did.
     pub(crate) waited: Histogram,
+}
+
+impl Default for Stalls {
+    fn default() -> Self {
+        Self { pacer: Pacer::default(), waited: Histogram::of_durations() }
+    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,21 @@ pub enum CompactionReason {
     ByHand,
 }
 
+impl CompactionReason {
+    /// All reasons, in the order of their numbers.
+    pub(crate) const ALL: [Self; 4] = [Self::Shape, Self::Garbage, Self::Quiet, Self::ByHand];
+
+    /// Returns the name of the reason in metrics.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Shape => "shape",
+            Self::Garbage => "garbage",
+            Self::Quiet => "reads",
+            Self::ByHand => "manual",
+        }
+    }
+}
+
 impl From<Reason> for CompactionReason {
     fn from(reason: Reason) -> Self {
         match reason {

@@ -55,10 +55,10 @@ pub(crate) fn drop_tree(shared: &Shared, id: TreeId) -> Result<()> {
         dropped.map_err(|error| shared.manifest_failed(error))?;
         tree.work.lock().dropped = true;
         {
-            // Together, so that what was asked of filters is counted once.
+            // Together, so that what was counted of the tree counts once.
             let mut trees = shared.trees.write();
             trees.remove(&id);
-            shared.past_filter_counters.absorb(&tree.filter_counters);
+            shared.past_trees.absorb(&tree);
         }
         tree.drop_for_readers();
         shared.snapshots.forget(id);

@@ -15,6 +15,7 @@
 //! 5. A snapshot that sees a delete that a compaction did not know, and that may bring back a cell
 //!    which the compaction dropped, reads the view of before (`replace`, `look_at`).
 
+pub(crate) mod counts;
 pub(crate) mod learned_granularity;
 pub(crate) mod read_parts;
 pub(crate) mod read_view;
@@ -25,6 +26,7 @@ pub(crate) use work::Work;
 
 use crate::batch::FrozenBatch;
 use crate::cell::{SequenceNumber, TreeId};
+use crate::counters::tree_counters::{TreeCounters, WorkCount};
 use crate::error::{Error, Result};
 use crate::locks::{TreeInstalling, TreeLull, TreeRules, TreeView, TreeWork};
 use crate::manifest::{FileNumber, LogPosition, TreeVersion};
@@ -65,6 +67,7 @@ pub(crate) struct TreeState {
     pub(crate) installing: Mutex<(), TreeInstalling>,
     /// What was asked of the filters of its files.
     pub(crate) filter_counters: Arc<FilterCounters>,
+    pub(crate) counters: TreeCounters,
     granularity: Learned,
     lull: Mutex<Lull, TreeLull>,
     /// When a stopped writer may next see to room, in microseconds of the monotonic clock. Relaxed:
@@ -122,6 +125,7 @@ impl TreeState {
             work: Mutex::default(),
             installing: Mutex::default(),
             filter_counters: Arc::default(),
+            counters: TreeCounters::default(),
             granularity: Learned::beginning_with(newest, shape.filters_asked_min as u64),
             lull: Mutex::default(),
             room_due: AtomicU64::new(0),
@@ -226,6 +230,7 @@ impl TreeState {
     /// Applies a committed batch (see `Memtable::apply`). Only for the commit leader and recovery.
     pub(crate) fn apply(&self, batch: &FrozenBatch, first: SequenceNumber, position: LogPosition) {
         let active = Arc::clone(&self.view.load().active);
+        self.counters.add(WorkCount::WrittenBytes, batch.encoding().len() as u64);
         if let Some(delete) = active.apply(batch, first, position) {
             self.newest_sparing_delete.fetch_max(delete.0, Ordering::Relaxed);
         }

@@ -21,6 +21,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// The last committed sequence number, and the earlier ones that are held.
 #[derive(Debug, Default)]
@@ -95,6 +96,8 @@ impl Drop for PublishedAfter<'_> {
 struct Held {
     /// How many snapshots hold the number.
     snapshots: usize,
+    /// When the first of them was taken, by the monotonic clock.
+    since: Duration,
     kept: Arc<Kept>,
 }
 
@@ -172,11 +175,12 @@ impl Snapshots {
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Holds the present moment.
-    pub(crate) fn take(self: &Arc<Self>) -> Snapshot {
+    /// Holds the present moment, which is `now` by the monotonic clock.
+    pub(crate) fn take(self: &Arc<Self>, now: Duration) -> Snapshot {
         let mut held = self.held.lock();
         let sequence = self.published();
-        let of_number = held.entry(sequence).or_default();
+        let of_number =
+            held.entry(sequence).or_insert_with(|| Held { since: now, ..Held::default() });
         of_number.snapshots += 1;
         let kept = Arc::clone(&of_number.kept);
         Snapshot { pin: Arc::new(Pin { snapshots: Arc::clone(self), sequence, kept }) }
@@ -199,6 +203,11 @@ impl Snapshots {
     /// The held sequence numbers, ascending.
     pub(crate) fn live(&self) -> Vec<SequenceNumber> {
         self.held.lock().keys().copied().collect()
+    }
+
+    /// Returns when the oldest snapshot that is held was taken, by the monotonic clock.
+    pub(crate) fn oldest_since(&self) -> Option<Duration> {
+        self.held.lock().values().next().map(|held| held.since)
     }
 
     fn release(&self, sequence: SequenceNumber) {
@@ -277,15 +286,19 @@ mod tests {
     #[test]
     fn a_number_is_held_until_its_last_snapshot_is_dropped() {
         let snapshots = Arc::new(Snapshots::default());
+        let at = Duration::from_secs;
+        assert_eq!(snapshots.oldest_since(), None);
         snapshots.publish(SequenceNumber(4));
-        let (first, second) = (snapshots.take(), snapshots.take());
+        let (first, second) = (snapshots.take(at(1)), snapshots.take(at(2)));
         snapshots.publish(SequenceNumber(9));
-        let third = snapshots.take();
+        let third = snapshots.take(at(3));
         let copy = first.clone();
         drop(first);
         drop(second);
         assert_eq!(snapshots.live(), [SequenceNumber(4), SequenceNumber(9)]);
+        assert_eq!(snapshots.oldest_since(), Some(at(1)));
         drop(copy);
+        assert_eq!(snapshots.oldest_since(), Some(at(3)));
         assert_eq!(snapshots.live(), [SequenceNumber(9)]);
         assert_eq!(third.sequence(), SequenceNumber(9));
     }

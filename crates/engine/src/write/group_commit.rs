@@ -34,12 +34,13 @@ use crate::manifest::{CommitTimes, LogClosed, LogPosition};
 use crate::options::{Durability, Options};
 use crate::tree::TreeState;
 use crate::tree::snapshots::Snapshots;
+use crate::write::commit_counters::CommitCounters;
 use crate::write::group::{NeverInPart, by_tree, bytes_of, count, numbered, take_group};
 use crate::write::request::{Commit, Request, Writer};
 use base::env::Clock;
 use base::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How far times that writers set ([`crate::Tree::write_timed`]) may run ahead of the clock, in
@@ -82,11 +83,7 @@ pub(crate) struct Commits {
     durability: Durability,
     /// Payload bytes after which a leader takes no further batch into its group.
     group_bytes_max: usize,
-    /// Groups committed and batches in them.
-    pub(crate) groups: AtomicU64,
-    pub(crate) batches: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-    pub(crate) syncs: AtomicU64,
+    pub(crate) counters: CommitCounters,
 }
 
 #[derive(Default)]
@@ -159,10 +156,7 @@ impl Commits {
             clock,
             durability: options.durability,
             group_bytes_max: options.shape.group_bytes_max,
-            groups: AtomicU64::new(0),
-            batches: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            syncs: AtomicU64::new(0),
+            counters: CommitCounters::default(),
         }
     }
 
@@ -443,10 +437,8 @@ impl Commits {
             .collect();
         log.writer.append(&records)?;
         log.unsynced = true;
-        self.groups.fetch_add(1, Ordering::Relaxed);
-        self.batches.fetch_add(group.len() as u64, Ordering::Relaxed);
-        let bytes: usize = records.iter().map(|record| record.payload.len()).sum();
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let bytes = records.iter().map(|record| record.payload.len()).sum();
+        self.counters.appended(group.len(), bytes);
         Ok(())
     }
 
@@ -491,12 +483,19 @@ impl Commits {
 
     fn sync_log(&self, log: &mut Log) -> Result<()> {
         if log.unsynced {
+            let begun = self.clock.monotonic();
             log.writer.sync()?;
-            self.syncs.fetch_add(1, Ordering::Relaxed);
-            log.unsynced = false;
+            self.note_sync(log, begun);
         }
         log.synced_at = self.clock.monotonic();
         Ok(())
+    }
+
+    /// Counts a sync of the log that began at `begun`.
+    fn note_sync(&self, log: &mut Log, begun: Duration) {
+        if std::mem::take(&mut log.unsynced) {
+            self.counters.synced(self.clock.monotonic().saturating_sub(begun));
+        }
     }
 
     /// Returns the last number, and a time: all up to the number is on disk and published, no commit
@@ -531,9 +530,9 @@ impl Commits {
             return Err(Error::Closed);
         }
         // One sync has what was appended and the seal.
+        let begun = self.clock.monotonic();
         log.writer.rotate()?;
-        self.syncs.fetch_add(u64::from(log.unsynced), Ordering::Relaxed);
-        log.unsynced = false;
+        self.note_sync(&mut log, begun);
         let _applying = self.applying.lock();
         act()
     }
@@ -559,9 +558,9 @@ impl Commits {
         }
         // As with a flush: a power loss may take the newest of what was written, not some of its
         // midst. An unsynced log that is latched is refused here, too.
+        let begun = self.clock.monotonic();
         log.writer.sync()?;
-        self.syncs.fetch_add(u64::from(log.unsynced), Ordering::Relaxed);
-        log.unsynced = false;
+        self.note_sync(&mut log, begun);
         // All before it is published.
         let _applying = self.applying.lock();
         match act(number) {

@@ -4,6 +4,7 @@
 //! error. `pressure` says how hard writers are held back (`background::write_stalls` makes them wait). May
 //! use `log`, `tree`, `manifest` and `compaction`.
 
+pub(crate) mod commit_counters;
 mod group;
 pub(crate) mod group_commit;
 pub(crate) mod pressure;

@@ -80,6 +80,15 @@ pub(crate) fn pressure(backlog: &Backlog, options: &Options) -> u64 {
     runs.max(l1).max(filling).max(memory)
 }
 
+/// Returns the bytes that compactions of a tree are behind with: level 0 once it is to be compacted, and
+/// level 1 above its target.
+pub(crate) fn debt_bytes(backlog: &Backlog, l0_bytes: u64, options: &Options) -> u64 {
+    let due = backlog.l0_runs >= options.l0_runs_compact as u64;
+    let target = L1Target::over(backlog.last_bytes, options).older;
+    let l0 = if due { l0_bytes } else { 0 };
+    l0.saturating_add(backlog.l1_bytes.saturating_sub(target))
+}
+
 /// Bytes a second that writers may bring at `pressure`; `None` without pressure.
 pub(crate) fn rate(pressure: u64) -> Option<u64> {
     let steps = pressure.min(STOP) * HALVINGS;
@@ -118,6 +127,17 @@ mod tests {
                 lines.collect::<String>()
             });
         });
+    }
+
+    #[test]
+    fn debt_is_level_0_when_it_is_due_and_level_1_above_its_target() {
+        let options = Options { l0_runs_compact: 4, l1_bytes_max: 100 << 20, ..Options::default() };
+        let debt = |l0_runs, l1_bytes| {
+            let backlog = Backlog { l0_runs, l1_bytes, ..Backlog::default() };
+            debt_bytes(&backlog, 7, &options)
+        };
+        assert_eq!([debt(3, 0), debt(4, 100 << 20), debt(4, (100 << 20) + 1)], [0, 7, 8]);
+        assert_eq!(debt(u64::MAX, u64::MAX), u64::MAX - (100 << 20) + 7);
     }
 
     fn parse(line: &str) -> Backlog {

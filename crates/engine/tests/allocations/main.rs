@@ -166,8 +166,9 @@ fn what_an_engine_allocates_stays_near_its_budget() {
     });
     let allocated = ALLOCATED.load(Ordering::Relaxed) - before;
     let metrics = engine.metrics();
-    let users = ["memtables_active", "memtables_frozen", "memtables_outlived", "metadata"];
-    let charged = users.map(|user| metrics.get(&format!("memory_{user}_bytes")).unwrap() as usize);
+    let owners = ["active_memtables", "frozen_memtables", "outlived_memtables", "metadata"];
+    let charged = owners
+        .map(|owner| metrics.get(&format!("memory_bytes{{owner=\"{owner}\"}}")).unwrap() as usize);
     let charged: usize = charged.iter().sum();
     // Beside: the cache of 1 MiB, threads, the log's and the manifest's buffers, scratch memory.
     let untracked = 4 * MIB;

@@ -198,7 +198,8 @@ fn a_get_in_flight_is_answered_from_the_block_that_decides_it_without_another_pl
     let mut gets = tree.in_flight(4, None);
     let mut asked_for = |number: u32| {
         let asked = || {
-            let probed = ["row", "family", "column"].map(|of| format!("filter_{of}_probed_total"));
+            let probed = ["row", "family", "column"]
+                .map(|of| format!("filter_checks_total{{granularity=\"{of}\"}}"));
             probed.iter().map(|name| metric(&engine, name)).sum::<u64>()
         };
         let before = (asked(), metric(&engine, "point_disk_reads_total"));

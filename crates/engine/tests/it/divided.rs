@@ -91,7 +91,12 @@ fn pieces_are_one_compaction_with_the_outcome_of_an_undivided_one() {
     assert!((2..=4).contains(&count), "{count} pieces");
     assert!((1..=count).contains(&helped), "{helped} of {count} were written by others");
     assert_eq!(subcompactions(&whole), [0, 0]);
-    for name in ["compactions_total", "level0_runs", "level1_runs", "level2_runs"] {
+    for name in [
+        "compactions_total",
+        "level_runs{level=\"0\"}",
+        "level_runs{level=\"1\"}",
+        "level_runs{level=\"2\"}",
+    ] {
         assert_eq!(metric(&divided, name), metric(&whole, name), "{name}");
     }
     assert_eq!(metric(&divided, "compactions_running"), 0);

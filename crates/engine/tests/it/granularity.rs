@@ -62,7 +62,7 @@ fn files_have(dir: &Path, want: &[FilterGranularity], what: &str) {
 }
 
 fn trees_by(engine: &Engine, kind: &str) -> u64 {
-    engine.metrics().get(&format!("trees_filtered_by_{kind}")).unwrap()
+    engine.metrics().get(&format!("filtered_trees{{granularity=\"{kind}\"}}")).unwrap()
 }
 
 /// Asks `times` for every row, or what `columns` says of it.

@@ -3,14 +3,14 @@
 
 #[allow(unused_imports, reason = "that they are there is the test")]
 use engine::{
-    Answer, BackgroundRate, Cause, Cell, Column, ColumnOf, Columns, CompactionReason, Compression,
-    Corruption, Deferred, Direction, Durability, ElisionPolicy, ElisionRules, Engine, Env, Error,
-    FamilyId, FilterGranularity, FoundCell, GetPipeline, HistogramReading, IngestFiles,
-    IngestOptions, Metrics, OpenTimes, Operand, Operator, Options, OwnedCell, Owner,
-    QualifierRange, Result, RowEnd, RowRange, RowReads, RowSelection, RowSorter, RunningCompaction,
-    Scan, ScanRequest, Scope, SequenceNumber, Snapshot, SortOptions, SortedRows, SstWriter,
-    StoreId, TIMES_AHEAD_MICROS_MAX, Timestamp, TimestampRange, Tree, TreeId, TreeOptions, Verdict,
-    WriteBatch,
+    Answer, BackgroundRate, Buckets, Cause, Cell, Column, ColumnOf, Columns, CompactionReason,
+    Compression, Corruption, Deferred, Direction, Durability, ElisionPolicy, ElisionRules, Engine,
+    Env, Error, FamilyId, FilterGranularity, FoundCell, GetPipeline, HistogramReading,
+    HistogramUnit, IngestFiles, IngestOptions, Label, MetricKind, Metrics, OpenTimes, Operand,
+    Operator, Options, OwnedCell, Owner, QualifierRange, Reading, Result, RowEnd, RowRange,
+    RowReads, RowSelection, RowSorter, RunningCompaction, Scan, ScanRequest, Scope, SequenceNumber,
+    Snapshot, SortOptions, SortedRows, SstWriter, StoreId, TIMES_AHEAD_MICROS_MAX, Timestamp,
+    TimestampRange, Tree, TreeId, TreeOptions, Verdict, WriteBatch,
 };
 #[allow(unused_imports, reason = "that they are there is the test")]
 use engine::{

@@ -108,9 +108,9 @@ fn compaction_leaves_one_run_and_samples_cut_it() {
     }
     engine.tree(TREE).unwrap().compact_range(&engine::RowRange::ALL).unwrap();
     let metrics = engine.metrics();
-    assert_eq!(metrics.get("level0_runs"), Some(0));
-    assert_eq!(metrics.get("level1_runs"), Some(0));
-    assert_eq!(metrics.get("level2_runs"), Some(1));
+    assert_eq!(metrics.get("level_runs{level=\"0\"}"), Some(0));
+    assert_eq!(metrics.get("level_runs{level=\"1\"}"), Some(0));
+    assert_eq!(metrics.get("level_runs{level=\"2\"}"), Some(1));
     assert!(metrics.get("flushes_total") > Some(1), "{metrics:?}");
     let bytes = engine.tree(TREE).unwrap().approximate_bytes(&engine::RowRange::ALL).unwrap();
     let samples = engine.tree(TREE).unwrap().sample_rows(bytes / 8).unwrap();

@@ -194,7 +194,7 @@ fn ten_thousand_trees() {
     say(format!("with a row in memory, {} bytes resident a tree", per_tree(resident_kib())));
     say(format!(
         "memtables: {} bytes a tree",
-        metric(&engine, "memory_memtables_active_bytes") / u64::from(trees)
+        metric(&engine, "memory_bytes{owner=\"active_memtables\"}") / u64::from(trees)
     ));
     // What is idle is flushed by whoever asks; it then holds no memory but what it pins.
     let start = Instant::now();
@@ -202,10 +202,10 @@ fn ten_thousand_trees() {
         engine.tree(TreeId(tree)).unwrap().flush().unwrap();
     }
     took("10,000 trees: flushed one after the other", start);
-    assert_eq!(metric(&engine, "level0_runs"), u64::from(trees));
+    assert_eq!(metric(&engine, "level_runs{level=\"0\"}"), u64::from(trees));
     say(format!(
         "metadata: {} bytes a tree",
-        metric(&engine, "memory_metadata_bytes") / u64::from(trees)
+        metric(&engine, "memory_bytes{owner=\"metadata\"}") / u64::from(trees)
     ));
     let opened = metric(&engine, "ssts_open");
     assert!(opened <= OPEN_MAX + 3, "{opened} files of {trees} trees are open");
@@ -276,7 +276,7 @@ fn sixty_four_snapshots_each_see_their_time() {
     };
     check(&snapshots, 0);
     assert_eq!(metric(&engine, "sequence_oldest_snapshot"), snapshots[0].sequence().0);
-    let held = metric(&engine, "level2_bytes");
+    let held = metric(&engine, "level_bytes{level=\"2\"}");
     // Half of them go; what only they needed goes with the next compaction.
     let late = snapshots.split_off(32);
     drop(snapshots);
@@ -285,7 +285,7 @@ fn sixty_four_snapshots_each_see_their_time() {
     engine.tree(TREE).unwrap().write(&batch).unwrap();
     engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     check(&late, 32);
-    assert!(metric(&engine, "level2_bytes") < held);
+    assert!(metric(&engine, "level_bytes{level=\"2\"}") < held);
 }
 
 #[test]
@@ -306,8 +306,8 @@ fn a_scan_held_open_keeps_what_it_needs_and_no_more() {
         engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     };
     write(0);
-    let (files, bytes) = (ssts(dir.path()), metric(&engine, "level2_bytes"));
-    let live = || metric(&engine, "level2_bytes");
+    let (files, bytes) = (ssts(dir.path()), metric(&engine, "level_bytes{level=\"2\"}"));
+    let live = || metric(&engine, "level_bytes{level=\"2\"}");
     assert_eq!(metric(&engine, "obsolete_ssts"), 0);
     let mut scan = engine.tree(TREE).unwrap().scan(&ScanRequest::default(), None).unwrap();
     assert!(scan.next_row().unwrap().is_some());

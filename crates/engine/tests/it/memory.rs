@@ -21,8 +21,8 @@ fn metric(engine: &Engine, name: &str) -> usize {
 
 /// What blocks, memtables and metadata take together.
 fn in_use(engine: &Engine) -> usize {
-    ["blocks", "memtables_active", "memtables_frozen", "memtables_outlived", "metadata"]
-        .map(|user| metric(engine, &format!("memory_{user}_bytes")))
+    ["blocks", "active_memtables", "frozen_memtables", "outlived_memtables", "metadata"]
+        .map(|owner| metric(engine, &format!("memory_bytes{{owner=\"{owner}\"}}")))
         .iter()
         .sum()
 }
@@ -112,8 +112,8 @@ fn a_log_larger_than_the_memory_there_is_now_is_flushed_as_it_is_replayed() {
     drop(engine);
     let budget = 2 * MIB;
     let engine = open(dir.path(), with_budget(budget));
-    let unflushed = metric(&engine, "memory_memtables_active_bytes")
-        + metric(&engine, "memory_memtables_frozen_bytes");
+    let unflushed = metric(&engine, "memory_bytes{owner=\"active_memtables\"}")
+        + metric(&engine, "memory_bytes{owner=\"frozen_memtables\"}");
     assert!(unflushed <= budget / 2, "{unflushed}");
     assert!(metric(&engine, "flushes_for_memory_total") > 3);
     assert_eq!(trees.map(|tree| rows_of(&engine, tree)), [8_000, 2_000, 2_000]);
@@ -130,7 +130,7 @@ fn what_an_ingest_gathers_is_charged_until_its_file_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path(), with_budget(8 * MIB));
     engine.create_tree(TreeId(1), TreeOptions::default()).unwrap();
-    let building = || metric(&engine, "memory_building_bytes");
+    let building = || metric(&engine, "memory_bytes{owner=\"building\"}");
     let fill = |writer: &mut SstWriter| {
         for row in 0..20_000u64 {
             let column = Column::of(FamilyId(1), b"q");
@@ -169,8 +169,8 @@ fn untracked_memory_shrinks_blocks_until_it_is_freed() {
             writer.put(&row.to_be_bytes(), column, Timestamp(1), &value).unwrap();
         }
         engine.ingest(&mut writer.finish().unwrap()).unwrap();
-        let blocks = || metric(&engine, "memory_blocks_bytes");
-        let untracked = || metric(&engine, "memory_untracked_bytes");
+        let blocks = || metric(&engine, "memory_bytes{owner=\"blocks\"}");
+        let untracked = || metric(&engine, "memory_bytes{owner=\"untracked\"}");
         // Told as often as the scan goes on: what was beside and is not goes little by little.
         let read_all = |untracked: usize| {
             for _ in 0..4 {
@@ -220,12 +220,12 @@ fn a_scan_that_keeps_old_memtables_stops_no_writer() {
         ));
         engine.tree(read).unwrap().flush().unwrap();
     }
-    assert!(metric(&engine, "memory_memtables_outlived_bytes") > MIB);
+    assert!(metric(&engine, "memory_bytes{owner=\"outlived_memtables\"}") > MIB);
     for (scan, round) in scans {
         assert_eq!(collect(scan).len(), (round as usize + 1) * 100);
     }
     assert_eq!(collect(of_dropped).len(), 500);
-    assert_eq!(metric(&engine, "memory_memtables_outlived_bytes"), 0);
+    assert_eq!(metric(&engine, "memory_bytes{owner=\"outlived_memtables\"}"), 0);
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn blocks_give_way_to_memtables_while_they_are_read() {
             }
             for round in 0..300u64 {
                 write(&engine, other, round * 100..(round + 1) * 100);
-                let blocks = metric(&engine, "cache_bytes_max");
+                let blocks = metric(&engine, "cache_limit_bytes");
                 (least, most) = (least.min(blocks), most.max(blocks));
             }
             writing.store(false, Ordering::Relaxed);

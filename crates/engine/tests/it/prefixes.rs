@@ -32,8 +32,12 @@ fn load(engine: &Engine) {
 
 /// Filters asked for a prefix, files skipped for it, and files read in vain, while `work` is done.
 fn asked(engine: &Engine, work: impl FnOnce()) -> [u64; 3] {
-    let names = ["probed", "useful", "false_positives"];
-    let read = |name| engine.metrics().get(&format!("filter_prefix_{name}_total")).unwrap();
+    let names = [
+        "filter_checks_total{granularity=\"prefix\"}",
+        "filter_checks_total{granularity=\"prefix\",result=\"useful\"}",
+        "filter_false_positives_total{granularity=\"prefix\"}",
+    ];
+    let read = |name| engine.metrics().get(name).unwrap();
     let before = names.map(read);
     work();
     std::array::from_fn(|at| read(names[at]) - before[at])

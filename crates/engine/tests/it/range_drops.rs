@@ -83,7 +83,7 @@ fn live_through(in_batch: u64, shape: Shape) {
         (first..first + in_batch).for_each(|number| drop_range(&mut batch, number));
         engine.tree(TREE).unwrap().write(&batch).unwrap();
     }
-    let memory = engine.metrics().get("memory_memtables_active_bytes").unwrap();
+    let memory = engine.metrics().get("memory_bytes{owner=\"active_memtables\"}").unwrap();
     assert!(memory <= RANGES * 1_000, "{memory} bytes for {RANGES} ranges");
     let check = |engine: &Engine, snapshots: &[(Snapshot, Vec<Option<i64>>)], step: &str| {
         assert_eq!(read(engine, None), left(RANGES, 1), "now, {step}");
@@ -112,7 +112,7 @@ fn live_through(in_batch: u64, shape: Shape) {
         let report = engine::check::check_dir(&machine.env(), Path::new(DIR), &mut |_| ()).unwrap();
         assert!(report.is_clean(), "{step}");
         engine = open(&machine, shape);
-        let memory = engine.metrics().get("memory_memtables_active_bytes").unwrap();
+        let memory = engine.metrics().get("memory_bytes{owner=\"active_memtables\"}").unwrap();
         assert!(memory <= RANGES * 1_000, "{memory} bytes for {RANGES} ranges, {step}");
         check(&engine, &[], step);
         engine.tree(TREE).unwrap().flush().unwrap();

@@ -93,8 +93,12 @@ fn metric(engine: &Engine, name: &str) -> u64 {
 
 /// Blocks issued, used and wasted.
 fn counts(engine: &Engine) -> [u64; 3] {
-    ["issued", "used", "wasted"]
-        .map(|what| metric(engine, &format!("readahead_blocks_{what}_total")))
+    [
+        "readahead_blocks_issued_total",
+        "readahead_blocks_total{result=\"used\"}",
+        "readahead_blocks_total{result=\"wasted\"}",
+    ]
+    .map(|name| metric(engine, name))
 }
 
 #[test]

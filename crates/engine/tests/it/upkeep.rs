@@ -43,7 +43,10 @@ fn metric(engine: &Engine, name: &str) -> u64 {
 }
 
 fn runs(engine: &Engine) -> u64 {
-    ["level0_runs", "level1_runs", "level2_runs"].map(|name| metric(engine, name)).iter().sum()
+    ["level_runs{level=\"0\"}", "level_runs{level=\"1\"}", "level_runs{level=\"2\"}"]
+        .map(|name| metric(engine, name))
+        .iter()
+        .sum()
 }
 
 fn rows(engine: &Engine) -> usize {
@@ -84,12 +87,12 @@ fn expired_cells_leave_the_disk_although_nobody_asks() {
     fill(&engine, 300, now);
     engine.tree(TREE).unwrap().compact_range(&RowRange::ALL).unwrap();
     pass(&machine, A_LOOK);
-    assert_eq!(metric(&engine, "compactions_for_garbage_total"), 0, "nothing has expired");
-    let before = metric(&engine, "level2_bytes");
+    assert_eq!(metric(&engine, "compactions_total{reason=\"garbage\"}"), 0, "nothing has expired");
+    let before = metric(&engine, "level_bytes{level=\"2\"}");
     pass(&machine, Duration::from_secs(3700));
-    assert_eq!(metric(&engine, "compactions_for_garbage_total"), 1);
+    assert_eq!(metric(&engine, "compactions_total{reason=\"garbage\"}"), 1);
     assert!(before > 1_000, "{before}");
-    assert_eq!((metric(&engine, "level2_bytes"), rows(&engine)), (0, 0));
+    assert_eq!((metric(&engine, "level_bytes{level=\"2\"}"), rows(&engine)), (0, 0));
 }
 
 #[test]
@@ -103,10 +106,10 @@ fn expired_cells_that_a_snapshot_sees_wait_for_it_and_are_not_rewritten_in_vain(
     for _ in 0..5 {
         pass(&machine, Duration::from_secs(3700));
     }
-    assert_eq!(metric(&engine, "compactions_for_garbage_total"), 0);
+    assert_eq!(metric(&engine, "compactions_total{reason=\"garbage\"}"), 0);
     drop(snapshot);
     pass(&machine, A_LOOK);
-    assert_eq!(metric(&engine, "compactions_for_garbage_total"), 1);
+    assert_eq!(metric(&engine, "compactions_total{reason=\"garbage\"}"), 1);
     assert_eq!(runs(&engine), 0);
 }
 
@@ -121,11 +124,11 @@ fn tombstones_of_a_quiet_tree_leave_the_disk_with_what_they_hide() {
     engine.tree(TREE).unwrap().write(&batch).unwrap();
     engine.tree(TREE).unwrap().flush().unwrap();
     pass(&machine, A_LOOK);
-    assert_eq!(metric(&engine, "compactions_for_garbage_total"), 1);
+    assert_eq!(metric(&engine, "compactions_total{reason=\"garbage\"}"), 1);
     assert_eq!((runs(&engine), rows(&engine)), (1, 1));
-    assert!(metric(&engine, "level2_bytes") < 2_000);
+    assert!(metric(&engine, "level_bytes{level=\"2\"}") < 2_000);
     pass(&machine, A_LOOK);
-    assert_eq!(metric(&engine, "compactions_for_garbage_total"), 1, "once was enough");
+    assert_eq!(metric(&engine, "compactions_total{reason=\"garbage\"}"), 1, "once was enough");
 }
 
 #[test]
@@ -160,7 +163,7 @@ fn a_quiet_tree_that_is_read_comes_down_to_one_run() {
         assert_eq!(rows(&engine), 300);
     }
     pass(&machine, A_LOOK);
-    assert_eq!((runs(&engine), metric(&engine, "compactions_for_reads_total")), (1, 1));
+    assert_eq!((runs(&engine), metric(&engine, "compactions_total{reason=\"reads\"}")), (1, 1));
     let compactions = metric(&engine, "compactions_total");
     (0..200).for_each(|_| assert_eq!(rows(&engine), 300));
     pass(&machine, 3 * A_LOOK);
@@ -182,7 +185,7 @@ fn a_pause_stops_compactions_and_never_a_write() {
     engine.pause_compactions();
     for round in 0..30 {
         fill(&engine, 50, round);
-        assert!(metric(&engine, "level0_runs") <= 6);
+        assert!(metric(&engine, "level_runs{level=\"0\"}") <= 6);
     }
     assert_eq!(metric(&engine, "write_stalls_total"), 0);
     assert_eq!(metric(&engine, "compactions_running"), 0);
@@ -222,8 +225,10 @@ fn a_compaction_by_hand_runs_during_a_pause() {
 fn writers_are_slowed_before_they_stop_and_the_histogram_says_so() {
     let machine = SimEnv::new(8);
     let engine = open(&machine, Options { l0_runs_compact: 1, l0_runs_stall: 3, ..small() });
-    let stalls = |engine: &Engine| engine.metrics().histograms[0].clone();
-    assert_eq!((stalls(&engine).name, stalls(&engine).count()), ("write_stall_seconds", 0));
+    let stalls = |engine: &Engine| {
+        engine.metrics().histogram("write_stall_seconds").unwrap().buckets.clone()
+    };
+    assert_eq!(stalls(&engine).count(), 0);
     engine.pause_compactions();
     fill(&engine, 50, 1);
     assert_eq!(stalls(&engine).count(), 0);
@@ -293,7 +298,7 @@ fn a_scan_held_for_an_hour_costs_what_it_began_with() {
     let mut scan =
         engine.tree(TREE).unwrap().scan(&ScanRequest::rows(RowRange::ALL), None).unwrap();
     assert!(scan.next_row().unwrap().is_some());
-    let began_with = metric(&engine, "level2_bytes");
+    let began_with = metric(&engine, "level_bytes{level=\"2\"}");
     for minute in 0..60 {
         fill(&engine, ROWS, i64::from(minute) + 2);
         pass(&machine, Duration::from_secs(60));
@@ -303,7 +308,7 @@ fn a_scan_held_for_an_hour_costs_what_it_began_with() {
         let want = if minute < 4 { 0..=began_with } else { began_with..=began_with };
         let held = metric(&engine, "obsolete_sst_bytes");
         assert!(want.contains(&held), "minute {minute}: {held} of {began_with}");
-        assert!(metric(&engine, "memory_memtables_outlived_bytes") > 0);
+        assert!(metric(&engine, "memory_bytes{owner=\"outlived_memtables\"}") > 0);
     }
     // What is read again and again stays in the cache: its frames come free although others wait.
     let all_resident = (0..1_000).any(|_| {
@@ -321,7 +326,9 @@ fn a_scan_held_for_an_hour_costs_what_it_began_with() {
         metric(&engine, "cache_misses_total") == before
     });
     assert!(all_resident, "the cache does not keep what is read");
-    let bytes = ["level0_bytes", "level1_bytes", "level2_bytes"].map(|name| metric(&engine, name));
+    let bytes =
+        ["level_bytes{level=\"0\"}", "level_bytes{level=\"1\"}", "level_bytes{level=\"2\"}"]
+            .map(|name| metric(&engine, name));
     assert!(bytes.iter().sum::<u64>() < 8 * 61 * began_with, "{bytes:?}");
     let mut rows = 1;
     while let Some(cell) = scan.next_cell().unwrap() {
@@ -335,8 +342,8 @@ fn a_scan_held_for_an_hour_costs_what_it_began_with() {
     assert_eq!(rows, ROWS + 1);
     drop(scan);
     pass(&machine, A_LOOK);
-    let held =
-        ["obsolete_ssts", "memory_memtables_outlived_bytes"].map(|name| metric(&engine, name));
+    let held = ["obsolete_ssts", "memory_bytes{owner=\"outlived_memtables\"}"]
+        .map(|name| metric(&engine, name));
     assert_eq!(held, [0; 2]);
 }
 
@@ -364,13 +371,13 @@ fn memtables_wait_in_memory_while_a_tree_has_all_the_runs_it_may() {
     let flushes = metric(&engine, "flushes_total");
     overfill(&engine, 10);
     assert_eq!(metric(&engine, "flushes_total"), flushes, "one more would be the seventh");
-    assert!(metric(&engine, "memory_memtables_frozen_bytes") > 0);
+    assert!(metric(&engine, "memory_bytes{owner=\"frozen_memtables\"}") > 0);
     // Nothing happens on this machine before somebody waits: then a compaction makes a place,
     // although they are paused, and the flush follows.
     pass(&machine, Duration::from_secs(1));
     assert_eq!(metric(&engine, "compactions_total"), 1);
     assert_eq!(metric(&engine, "flushes_total"), flushes + 1);
-    assert_eq!(metric(&engine, "memory_memtables_frozen_bytes"), 0);
+    assert_eq!(metric(&engine, "memory_bytes{owner=\"frozen_memtables\"}"), 0);
     assert_eq!(runs(&engine), 2);
     (20..40).for_each(|timestamp| overfill(&engine, timestamp));
     pass(&machine, A_LOOK);

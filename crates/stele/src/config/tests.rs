@@ -64,6 +64,7 @@ fn documented_defaults_are_the_real_ones() {
         ("connection_idle_seconds", config.limits.connection.idle.as_secs().to_string()),
         ("connection_age_seconds", "0".into()),
         ("read_idle_seconds", config.read_idle.as_secs().to_string()),
+        ("metrics_tables_max", config.metrics_tables_max.to_string()),
         ("log_format", "text".into()),
         ("log_level", config.log_level),
         ("background_threads", config.engine.background_threads.to_string()),

@@ -14,6 +14,7 @@ mod connections;
 mod health;
 mod http;
 mod listen;
+mod metrics;
 mod observe;
 mod security;
 mod signals;
@@ -116,6 +117,7 @@ async fn serve_guarded(
         }
     };
     state.set_engine(engine.clone());
+    state.set_store(Arc::clone(&store));
     let reported = engine.clone();
     let report = move || reported.note_process_memory(memory().saturating_sub(before));
     let monitor = RssMonitor::start(report).context("cannot start the server's threads")?;
@@ -185,13 +187,14 @@ struct Addresses {
 /// Opens the data directory and its tables.
 async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<Local>)> {
     let (dir, options) = (config.data_dir.clone(), config.engine.clone());
-    let read_idle = config.read_idle;
+    let (read_idle, named_max) = (config.read_idle, config.metrics_tables_max);
     let deleted_for = Duration::from_secs(config.deleted_table_days * 24 * 60 * 60);
     let opened = tokio::task::spawn_blocking(move || {
         let context = || format!("could not open the data directory {}", dir.display());
         let engine = Engine::open(&dir, options).with_context(context)?;
         let store = Local::open(engine.clone(), Arc::new(SystemClock)).with_context(context)?;
         store.keep_deleted_for(deleted_for);
+        let store = store.with_named_tables_max(named_max);
         anyhow::Ok((engine, store.with_read_idle_max(read_idle)))
     });
     let (engine, store) = opened.await??;

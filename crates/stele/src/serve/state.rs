@@ -1,15 +1,18 @@
 //! What the two fronts of the server share: how far it is, the engine once it is open, and the
 //! request counters.
 
-use super::observe::Requests;
+use super::metrics::requests::Requests;
+use super::metrics::scrape::Scrapes;
+use super::metrics::tables::Shares;
 use super::security::metrics::SecurityMetrics;
 use base::env::{Clock, SystemClock};
 use bigtable::Bounds;
 use engine::Engine;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use table::Local;
 
 /// Phase of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,10 +31,13 @@ pub(crate) struct State {
     /// A `Phase`; guards nothing else, so relaxed order is enough.
     phase: AtomicU8,
     engine: OnceLock<Engine>,
+    store: OnceLock<Arc<Local>>,
     bounds: OnceLock<Bounds>,
     checkpoint_dir: Option<PathBuf>,
     requests: Requests,
     security: SecurityMetrics,
+    scrapes: Scrapes,
+    shares: Shares,
     started: Duration,
 }
 
@@ -41,10 +47,13 @@ impl State {
         Self {
             phase: AtomicU8::new(Phase::Recovering as u8),
             engine: OnceLock::new(),
+            store: OnceLock::new(),
             bounds: OnceLock::new(),
             checkpoint_dir,
             requests: Requests::new(),
             security: SecurityMetrics::new(),
+            scrapes: Scrapes::default(),
+            shares: Shares::default(),
             started: SystemClock.monotonic(),
         }
     }
@@ -66,6 +75,11 @@ impl State {
         assert!(first.is_ok(), "the engine is opened once");
     }
 
+    pub(crate) fn set_store(&self, store: Arc<Local>) {
+        let first = self.store.set(store);
+        assert!(first.is_ok(), "the store is opened once");
+    }
+
     pub(crate) fn set_bounds(&self, bounds: Bounds) {
         let first = self.bounds.set(bounds);
         assert!(first.is_ok(), "the services are made once");
@@ -74,6 +88,16 @@ impl State {
     /// The bounds of calls, once recovery is over.
     pub(crate) fn bounds(&self) -> Option<&Bounds> {
         self.bounds.get()
+    }
+
+    /// The tables, once recovery is over.
+    pub(crate) fn store(&self) -> Option<&Local> {
+        self.store.get().map(|store| &**store)
+    }
+
+    /// The counters of trees as tables tell them.
+    pub(crate) fn shares(&self) -> &Shares {
+        &self.shares
     }
 
     /// The engine, once recovery is over.
@@ -92,6 +116,10 @@ impl State {
 
     pub(crate) fn security(&self) -> &SecurityMetrics {
         &self.security
+    }
+
+    pub(crate) fn scrapes(&self) -> &Scrapes {
+        &self.scrapes
     }
 
     /// Time since the server started.

@@ -64,7 +64,8 @@ fn a_server_reports_its_untracked_memory() {
     let server = Server::start(dir.path(), &[]);
     let beside = || {
         let (_, metrics) = server.get("/metrics");
-        let value = |line: &str| line.strip_prefix("stele_memory_untracked_bytes ")?.parse().ok();
+        let series = "stele_memory_bytes{owner=\"untracked\"} ";
+        let value = |line: &str| line.strip_prefix(series)?.parse().ok();
         metrics.lines().find_map(value).unwrap_or(0u64)
     };
     // Its threads and listeners have some memory, and nobody charges it.

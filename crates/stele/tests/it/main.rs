@@ -17,6 +17,7 @@ mod kill9;
 mod lifecycle;
 mod load;
 mod load_sorted;
+mod metrics;
 mod rows;
 mod security;
 mod server;

@@ -41,7 +41,8 @@ use crate::filter::compile::{self, Plan};
 use crate::gc::TableRules;
 use crate::identity::TableIdentity;
 use crate::limits;
-use crate::mutate::{CheckAndMutate, OnceRow, ReadModifyWriteRule, RowMutations};
+use crate::meter::{Operation, StoreMeter, TableMeter, TableReading, Timed, Volume};
+use crate::mutate::{self, CheckAndMutate, OnceRow, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
 use crate::row_output::RowOutput;
 use crate::schema::{CreateTable, FamilyChange, FamilySchema, TableName, TableSchema, TableUpdate};
@@ -67,7 +68,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use tables::AfterDelete;
 use times::RowTimes;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Change streams that read at the same time; others wait their turn.
 const CHANGE_READS_MAX: usize = 8;
@@ -112,6 +113,7 @@ struct Core {
     streams_end: tokio::sync::watch::Sender<bool>,
     /// Makes the row samples of two requests differ. Not synchronised with anything.
     requests: AtomicU64,
+    meter: Arc<StoreMeter>,
     shape: Shape,
 }
 
@@ -121,22 +123,38 @@ struct Table {
     schema: Arc<TableSchema>,
     /// By id; `None` for dropped families and for id 0.
     families: Vec<Option<FamilySchema>>,
-    /// The bound of its waiting writes, kept over schema changes.
+    kept: KeptState,
+}
+
+/// The state of a table that is kept over schema changes.
+#[derive(Debug, Clone)]
+struct KeptState {
+    /// The bound of its waiting writes.
     admission: Arc<Admission>,
+    meter: Arc<TableMeter>,
 }
 
 impl Table {
-    fn new(schema: TableSchema, admission: Arc<Admission>) -> Self {
+    fn new(schema: TableSchema, kept: KeptState) -> Self {
         let mut families = vec![None; usize::from(schema.next_family)];
         for family in schema.families.values() {
             families[usize::from(family.id.0)] = Some(family.clone());
         }
-        Self { schema: Arc::new(schema), families, admission }
+        Self { schema: Arc::new(schema), families, kept }
     }
 
     /// The tree of the tablet that has `row`.
     fn tree_of(&self, row: &[u8]) -> TreeId {
         self.schema.tablets[self.schema.tablet_of(row)].tree
+    }
+}
+
+impl KeptState {
+    fn new(table: &TableName, meter: &Arc<StoreMeter>, shape: &Shape) -> Self {
+        Self {
+            admission: Arc::new(Admission::new(shape.waiting_bytes_max)),
+            meter: Arc::new(TableMeter::new(table.clone(), meter)),
+        }
     }
 }
 
@@ -157,8 +175,21 @@ impl Pool {
         &self,
         call: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        let place = self.place().await?;
+        Self::run_in(place, call).await
+    }
+
+    /// Waits until a place is free.
+    async fn place(&self) -> Result<OwnedSemaphorePermit> {
         let place = Arc::clone(&self.places).acquire_owned().await;
-        let place = place.map_err(|_| Error::Unavailable("the store is closing".into()))?;
+        place.map_err(|_| Error::Unavailable("the store is closing".into()))
+    }
+
+    /// Runs `call` on a blocking thread, and then leaves the place.
+    async fn run_in<T: Send + 'static>(
+        place: OwnedSemaphorePermit,
+        call: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let task = tokio::task::spawn_blocking(move || {
             let result = call();
             drop(place);
@@ -203,6 +234,7 @@ impl Local {
     ) -> Result<Self> {
         engine.claim(Owner::Server)?;
         let mut tables = BTreeMap::new();
+        let meter = Arc::<StoreMeter>::default();
         let mut orphans: BTreeSet<TreeId> = engine.trees().into_iter().collect();
         orphans.retain(|tree| *tree >= TreeId::FIRST_OF_TABLES);
         for schema in meta.tables()? {
@@ -214,8 +246,8 @@ impl Local {
                 }
                 engine.tree(tablet.tree)?.set_elision_rules(rules.clone())?;
             }
-            let admission = Arc::new(Admission::new(shape.waiting_bytes_max));
-            tables.insert(schema.name.clone(), Arc::new(Table::new(schema, admission)));
+            let kept = KeptState::new(&schema.name, &meter, &shape);
+            tables.insert(schema.name.clone(), Arc::new(Table::new(schema, kept)));
         }
         let shelf = kept::shelf::claim(&engine, &*meta, &mut orphans)?;
         carry_out_intents(&engine, &*meta, &mut orphans)?;
@@ -231,6 +263,7 @@ impl Local {
         let (newest, shown) = (engine.commit_micros(), engine.clock_micros());
         let times = RowTimes::after(newest, shown, Arc::clone(&clock));
         let records = RwLock::new(RecordMap::of(meta.records()?));
+        let reads = ReadPlaces::new(&shape, cores(), &meter, &clock);
         let core = Core {
             engine,
             meta,
@@ -244,13 +277,14 @@ impl Local {
             schema_change: Mutex::new(()),
             streams_end: tokio::sync::watch::Sender::new(false),
             requests: AtomicU64::new(0),
+            meter,
             shape,
         };
         Ok(Self {
             core: Arc::new(core),
             locks: Arc::new(RowLocks::new(shape.lock_stripes)),
             filters: Pool::new(shape.filters_max),
-            reads: ReadPlaces::new(&shape, cores()),
+            reads,
             writes: Pool::new(shape.writes_max),
             loads: Pool::new(shape.loads_max),
             changes: Pool::new(CHANGE_READS_MAX),
@@ -279,8 +313,13 @@ impl Core {
         self.tables.read().get(name).cloned().ok_or_else(|| Error::no_table(name))
     }
 
-    fn new_admission(&self) -> Arc<Admission> {
-        Arc::new(Admission::new(self.shape.waiting_bytes_max))
+    fn new_kept(&self, table: &TableName) -> KeptState {
+        KeptState::new(table, &self.meter, &self.shape)
+    }
+
+    /// Begins to time a request.
+    fn time(&self, table: &Table, operation: Operation) -> Timed {
+        Timed::begin(&table.kept.meter, operation, &self.clock)
     }
 
     fn seed(&self) -> u64 {
@@ -348,12 +387,19 @@ impl Store for Local {
 
     async fn drop_rows(&self, table: &TableName, rows: DropRows) -> Result<()> {
         let table = self.core.table(table)?;
-        self.write_dropped_rows(&table, &rows).await
+        let timed = self.core.time(&table, Operation::DropRows);
+        let dropped = self.write_dropped_rows(&table, &rows).await;
+        timed.end(&dropped, |()| Volume::default());
+        dropped
     }
 
     async fn mutate_row(&self, table: &TableName, row: RowMutations) -> Result<()> {
         let table = self.core.table(table)?;
-        self.write_row(table, row).await
+        let timed = self.core.time(&table, Operation::MutateRow);
+        let volume = Volume::written(row.batch_bytes());
+        let written = self.write_row(table, row).await;
+        timed.end(&written, |()| volume);
+        written
     }
 
     async fn mutate_rows(
@@ -369,7 +415,11 @@ impl Store for Local {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        self.write_rows(table, rows).await
+        let timed = self.core.time(&table, Operation::MutateRows);
+        let bytes: Vec<_> = rows.iter().map(RowMutations::batch_bytes).collect();
+        let written = self.write_rows(table, rows).await;
+        timed.end_entries(&written, &bytes);
+        written
     }
 
     async fn mutate_rows_once(
@@ -377,11 +427,16 @@ impl Store for Local {
         table: &TableName,
         rows: Vec<OnceRow>,
     ) -> Result<Vec<Result<()>>> {
-        self.mutate_once(table, rows).await
+        let table = self.core.table(table)?;
+        let timed = self.core.time(&table, Operation::MutateRows);
+        let bytes: Vec<_> = rows.iter().map(|row| row.change.batch_bytes()).collect();
+        let written = self.mutate_once(table, rows).await;
+        timed.end_entries(&written, &bytes);
+        written
     }
 
     fn waiting_part(&self, table: &TableName) -> f64 {
-        self.core.table(table).map_or(0.0, |table| table.admission.waiting_part())
+        self.core.table(table).map_or(0.0, |table| table.kept.admission.waiting_part())
     }
 
     async fn check_and_mutate_row(
@@ -390,10 +445,12 @@ impl Store for Local {
         request: CheckAndMutate,
     ) -> Result<bool> {
         let table = self.core.table(table)?;
-        let (request, plan) =
-            self.compile(&table, request, |request| request.predicate.as_ref()).await?;
-        let plan = Arc::new(plan.map_err(|error| error.within("predicate"))?);
-        self.check_and_write(table, plan, request).await
+        let timed = self.core.time(&table, Operation::CheckAndMutateRow);
+        let bytes = [&request.on_false, &request.on_true]
+            .map(|mutations| mutate::batch_bytes(&request.row, mutations));
+        let checked = self.check_and_mutate(table, request).await;
+        timed.end(&checked, |holds| Volume::written(bytes[usize::from(*holds)]));
+        checked
     }
 
     async fn read_modify_write_with_room(
@@ -404,7 +461,12 @@ impl Store for Local {
         has_room: &HasRoom<'_>,
     ) -> Result<Row> {
         let table = self.core.table(table)?;
-        self.read_modify_write(table, row, rules, has_room).await
+        let timed = self.core.time(&table, Operation::ReadModifyWriteRow);
+        let written = self.read_modify_write(table, row, rules, has_room).await;
+        timed.end(&written, |row| {
+            Volume::written(row.cells.iter().map(|cell| cell.value.len()).sum())
+        });
+        written
     }
 
     #[expect(clippy::manual_async_fn, reason = "`async_trait` would box the future")]
@@ -416,26 +478,76 @@ impl Store for Local {
     ) -> impl Future<Output = Result<RowStream<S::Batch>>> + Send {
         async move {
             let table = self.core.table(table)?;
-            let (request, plan) =
-                self.compile(&table, request, |request| request.filter.as_ref()).await?;
-            let plan = Arc::new(plan?);
-            let ranges = request.rows.normalize()?;
-            let (direction, limit) = (request.direction, request.rows_limit);
-            let reader = Reader::new(&self.core, table, plan, &ranges, direction, limit);
-            let begun = self.reads.fill(reader, output).await?;
-            let (batches_ahead, idle_max) = (self.core.shape.batches_ahead, self.read_idle_max);
-            Ok(task::stream(&self.reads, StreamLimits { batches_ahead, idle_max }, begun))
+            let timed = self.core.time(&table, Operation::ReadRows);
+            match self.begin_read(table, request, output).await {
+                Ok(stream) => Ok(stream.timed(timed)),
+                Err(error) => {
+                    timed.end(&Err::<(), _>(error.clone()), |()| Volume::default());
+                    Err(error)
+                }
+            }
         }
     }
 
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowKeySample>> {
         let table = self.core.table(table)?;
         let core = Arc::clone(&self.core);
-        self.reads.run(move || core.sample_row_keys(&table)).await
+        let timed = self.core.time(&table, Operation::SampleRowKeys);
+        let samples = self.reads.run(move || core.sample_row_keys(&table)).await;
+        timed.end(&samples, |_| Volume::default());
+        samples
     }
 }
 
 impl Local {
+    /// Makes the first step of a read.
+    async fn begin_read<S: RowOutput>(
+        &self,
+        table: Arc<Table>,
+        request: ReadRows,
+        output: S,
+    ) -> Result<RowStream<S::Batch>> {
+        let (request, plan) =
+            self.compile(&table, request, |request| request.filter.as_ref()).await?;
+        let plan = Arc::new(plan?);
+        let ranges = request.rows.normalize()?;
+        let (direction, limit) = (request.direction, request.rows_limit);
+        let reader = Reader::new(&self.core, table, plan, &ranges, direction, limit);
+        let begun = self.reads.fill(reader, output).await?;
+        let (batches_ahead, idle_max) = (self.core.shape.batches_ahead, self.read_idle_max);
+        Ok(task::stream(&self.reads, StreamLimits { batches_ahead, idle_max }, begun))
+    }
+
+    async fn check_and_mutate(&self, table: Arc<Table>, request: CheckAndMutate) -> Result<bool> {
+        let (request, plan) =
+            self.compile(&table, request, |request| request.predicate.as_ref()).await?;
+        let plan = Arc::new(plan.map_err(|error| error.within("predicate"))?);
+        self.check_and_write(table, plan, request).await
+    }
+
+    /// Returns the counters of the store.
+    pub fn meter(&self) -> &Arc<StoreMeter> {
+        &self.core.meter
+    }
+
+    /// Returns the tables that have counters of their own.
+    pub fn named_tables(&self) -> Vec<TableReading> {
+        let named = self.core.meter.named();
+        let tables = self.core.tables.read();
+        let reading = |(table, counters)| {
+            let schema = &tables.get(&table)?.schema;
+            let trees = schema.tablets.iter().map(|tablet| tablet.tree).collect();
+            Some(TableReading { table, trees, counters })
+        };
+        named.into_iter().filter_map(reading).collect()
+    }
+
+    /// The same tables, of which so many may have counters of their own.
+    pub fn with_named_tables_max(self, named_max: usize) -> Self {
+        self.core.meter.set_named_max(named_max);
+        self
+    }
+
     /// Compiles the filter that `filter_of` finds in a request: in this task if that takes
     /// microseconds, else on a blocking thread. Returns the request with the plan.
     async fn compile<R: Send + 'static>(

@@ -15,7 +15,7 @@ use super::{Core, Local, Table};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::mutate::{self, Once, OnceRow, RowMutation, RowMutations};
-use crate::schema::{TOKENS, TableName};
+use crate::schema::TOKENS;
 use engine::{
     Column, Columns, QualifierRange, ReadyBatch, RowRange, ScanRequest, Timestamp, TreeId,
     WriteBatch,
@@ -27,16 +27,15 @@ impl Local {
     /// Changes rows as [`crate::Store::mutate_rows_once`] says.
     pub(super) async fn mutate_once(
         &self,
-        table: &TableName,
+        table: Arc<Table>,
         rows: Vec<OnceRow>,
     ) -> Result<Vec<Result<()>>> {
-        let table = self.core.table(table)?;
         let mutations = rows.iter().map(|row| row.change.mutations.len()).sum();
         if mutations > limits::MUTATIONS_MAX {
             limits::check_mutation_count("entries", mutations)?;
         }
         let bytes = rows.iter().map(|row| row.change.batch_bytes()).sum();
-        let admitted = table.admission.admit(bytes)?;
+        let admitted = table.kept.admission.admit(bytes)?;
         let trees: BTreeSet<TreeId> =
             rows.iter().map(|row| table.tree_of(&row.change.row)).collect();
         for tree in trees {

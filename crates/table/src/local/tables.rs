@@ -152,9 +152,9 @@ impl Core {
 
     pub(super) fn publish(&self, schema: TableSchema) -> Arc<TableSchema> {
         let mut tables = self.tables.write();
-        let before = tables.get(&schema.name).map(|table| Arc::clone(&table.admission));
-        let admission = before.unwrap_or_else(|| self.new_admission());
-        let table = Arc::new(Table::new(schema, admission));
+        let before = tables.get(&schema.name).map(|table| table.kept.clone());
+        let kept = before.unwrap_or_else(|| self.new_kept(&schema.name));
+        let table = Arc::new(Table::new(schema, kept));
         let schema = Arc::clone(&table.schema);
         tables.insert(schema.name.clone(), table);
         schema

@@ -194,7 +194,7 @@ impl Local {
     /// Changes a row, as [`crate::Store::mutate_row`] says.
     pub(super) async fn write_row(&self, table: Arc<Table>, row: RowMutations) -> Result<()> {
         let bytes = row.batch_bytes();
-        let admitted = table.admission.admit(bytes)?;
+        let admitted = table.kept.admission.admit(bytes)?;
         let (schema, key) = (Arc::clone(&table.schema), row.row.clone());
         let batch = self.convert(bytes, move || {
             let mut batch = WriteBatch::with_capacity(bytes);
@@ -216,7 +216,7 @@ impl Local {
         rows: Vec<RowMutations>,
     ) -> Result<Vec<Result<()>>> {
         let mut entries = Entries::new(Arc::clone(&table), rows);
-        let admitted = Arc::new(table.admission.admit(entries.bytes)?);
+        let admitted = Arc::new(table.kept.admission.admit(entries.bytes)?);
         let (bytes_max, timed_max) =
             (self.core.shape.write_batch_bytes, self.core.shape.timed_rows_max);
         while entries.done < entries.order.len() {
@@ -297,7 +297,7 @@ impl Local {
         check_request(&request)?;
         let CheckAndMutate { row, on_true, on_false, .. } = request;
         let bytes = mutate::batch_bytes(&row, &on_true) + mutate::batch_bytes(&row, &on_false);
-        let admitted = table.admission.admit(bytes)?;
+        let admitted = table.kept.admission.admit(bytes)?;
         let (schema, key) = (Arc::clone(&table.schema), row.clone());
         // Both lists are checked, whichever is taken.
         let [on_true, on_false] = self
@@ -353,7 +353,7 @@ impl Local {
         let columns = columns.map(|(rule, family)| ((family.id, rule.qualifier.clone()), None));
         let columns: LatestCells = columns.collect();
         let bytes = rules.iter().map(ReadModifyWriteRule::bytes).sum();
-        let admitted = table.admission.admit(bytes)?;
+        let admitted = table.kept.admission.admit(bytes)?;
         let tree = table.tree_of(&row);
         self.core.room(&table, tree, bytes).await?;
         let locks = self.locks.exclusive(&row).await;
@@ -372,7 +372,7 @@ impl Local {
         }
         // The new cells may be much larger than the rules.
         drop(admitted);
-        let admitted = table.admission.admit(batch.encoded_len())?;
+        let admitted = table.kept.admission.admit(batch.encoded_len())?;
         let outcome = match self.core.engine.tree(tree) {
             Ok(tree) => {
                 let kept = (locks, admitted);

@@ -93,7 +93,7 @@ async fn a_load_into_a_table_that_is_deleted_meanwhile_is_removed() {
     t.local.delete_table(&t.name).await.unwrap();
     let installed = t.local.install(loaded).await;
     assert!(matches!(installed, Err(Error::NotFound { what: "table", .. })), "{installed:?}");
-    let nothing = t.engine.metrics().get("level2_runs");
+    let nothing = t.engine.metrics().get("level_runs{level=\"2\"}");
     assert_eq!(nothing, Some(0));
     let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
     assert_eq!(names.filter(|path| path.extension().is_some_and(|ext| ext == "sst")).count(), 0);

@@ -115,7 +115,7 @@ impl RowReads {
             let shared = self.tree.shared();
             match shared
                 .async_loads
-                .fetch(shared.loads(), all_missed, &mut self.pinned_blocks)
+                .fetch(self.tree.loads(), all_missed, &mut self.pinned_blocks)
                 .await
             {
                 // It may be of another row; if it is of this one, it comes again.

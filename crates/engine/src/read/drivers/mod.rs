@@ -13,6 +13,7 @@ pub(crate) mod get_pipeline;
 pub use async_rows::{RowEnd, RowReads};
 
 use crate::batch::TimestampRange;
+use crate::block_loads::LoadContext;
 use crate::block_loads::blocking_loads::{Missed, fetch};
 use crate::cache::BlockRef;
 use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
@@ -34,7 +35,6 @@ use arrayvec::ArrayVec;
 use crossbeam_epoch as epoch;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Reads of a multi-get that can wait for memory together.
 const GROUP: usize = 32;
@@ -116,8 +116,13 @@ impl Tree {
         &self.shared().cache
     }
 
+    /// What loads of blocks of the tree need.
+    fn loads(&self) -> LoadContext<'_> {
+        self.shared().loads(&self.tree.counters.points)
+    }
+
     pub(crate) fn count(&self, what: PointCount, count: u64) {
-        self.shared().point_counters.add(what as usize, count);
+        self.tree.counters.points.add(what as usize, count);
     }
 
     /// Lends the newest visible cell of a column at `snapshot` (`None`: now) to `use_cell`: its
@@ -243,7 +248,7 @@ impl Tree {
                     Step::Merge => break,
                 }
             };
-            fetch(self.shared().loads(), missed, &mut pinned_blocks)?;
+            fetch(self.loads(), missed, &mut pinned_blocks)?;
         }
         self.count(PointCount::Merged, 1);
         let request = selection.request(row);
@@ -279,7 +284,7 @@ impl Tree {
     /// end.
     pub fn scan(&self, request: &ScanRequest, snapshot: Option<&Snapshot>) -> Result<Scan> {
         self.check()?;
-        self.shared().counters.scans.fetch_add(1, Ordering::Relaxed);
+        self.count(PointCount::Scans, 1);
         let view = arc_swap::Guard::into_inner(self.tree.look_at(snapshot));
         let at = self.sequence(snapshot);
         let pin = snapshot.cloned().map(|snapshot| Box::new((snapshot, Arc::clone(&view))) as _);
@@ -369,7 +374,7 @@ impl Tree {
                     Step::Merge => break,
                 }
             };
-            fetch(self.shared().loads(), missed, &mut pinned_blocks)?;
+            fetch(self.loads(), missed, &mut pinned_blocks)?;
         }
         self.merge_newest(view, at, of, use_cell)
     }
@@ -422,7 +427,7 @@ impl Tree {
             if open.is_empty() {
                 return Ok(to_merge);
             }
-            fetch(self.shared().loads(), all_missed, &mut pinned_blocks)?;
+            fetch(self.loads(), all_missed, &mut pinned_blocks)?;
         }
         Mark::FetchesSpent.hit();
         to_merge.extend(open);

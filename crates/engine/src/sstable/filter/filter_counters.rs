@@ -1,7 +1,7 @@
 //! Counters of filter checks by kind of question, and of the sources of scans.
 
-use crate::counters::striped::Striped;
 use crate::sstable::{Asked, FilterQuery};
+use base::striped::Striped;
 
 /// Filter counts of one granularity since the engine was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,12 +14,15 @@ pub(crate) struct FilterUse {
     pub false_positives: u64,
 }
 
-/// Counts by granularity.
+/// Counts by granularity: of each the filters that let a file pass, the filters that avoided reading a
+/// file, and the filters that let a file pass in vain.
 #[derive(Default)]
-pub(crate) struct FilterCounters(Striped<13>);
+pub(crate) struct FilterCounters(Striped<{ FILTER_COUNTS + 1 }>);
 
+/// Number of counts: three for each kind of question, in the order of [`Asked`].
+pub(crate) const FILTER_COUNTS: usize = 12;
 /// Where sources of scans are counted.
-const SCANNED: usize = 12;
+const SCANNED: usize = FILTER_COUNTS;
 /// Asking a filter costs a read about such a part of what a scan's seek in a run does.
 const FILTERS_PER_SEEK: u64 = 32;
 
@@ -32,7 +35,7 @@ impl FilterCounters {
     #[inline]
     pub(crate) fn probed(&self, queries: &[FilterQuery<'_>], probed: usize, useful: usize) {
         let first = asked(queries) as usize * 3;
-        self.0.add_all([(first, probed as u64), (first + 1, useful as u64)]);
+        self.0.add_all([(first, (probed - useful) as u64), (first + 1, useful as u64)]);
     }
 
     /// Counts the sources that a scan looks at.
@@ -59,20 +62,17 @@ impl FilterCounters {
         }
     }
 
-    /// Adds what `other` has counted until now.
-    pub(crate) fn absorb(&self, other: &Self) {
-        for asked in Asked::ALL {
-            let FilterUse { probed, useful, false_positives } = other.read(asked);
-            for (what, count) in [probed, useful, false_positives].into_iter().enumerate() {
-                self.0.add(asked as usize * 3 + what, count);
-            }
-        }
+    /// Returns all counts but that of scans.
+    pub(crate) fn counts(&self) -> [u64; FILTER_COUNTS] {
+        let all = self.0.read_all();
+        std::array::from_fn(|at| all[at])
     }
 
     /// The counts of one granularity.
     pub(crate) fn read(&self, asked: Asked) -> FilterUse {
         let sum = |what: usize| self.0.read(asked as usize * 3 + what);
-        FilterUse { probed: sum(0), useful: sum(1), false_positives: sum(2) }
+        let useful = sum(1);
+        FilterUse { probed: sum(0) + useful, useful, false_positives: sum(2) }
     }
 }
 

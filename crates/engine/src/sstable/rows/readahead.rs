@@ -15,7 +15,6 @@
 //!    block is read, and its error found, in the usual way.
 
 use crate::cache::CacheFill;
-use crate::counters::striped::Striped;
 use crate::error::Result;
 use crate::marks::Mark;
 use crate::request::{Direction, RowRange};
@@ -25,6 +24,7 @@ use crate::sstable::read::sst_reader::{Place, SstReader};
 use crate::sstable::read::typed_refs::{DataRef, IndexRef};
 use base::env::FileSystem;
 use base::env::read_queue::{Completed, ReadBuffer, ReadQueue};
+use base::striped::Striped;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;

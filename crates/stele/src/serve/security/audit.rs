@@ -11,7 +11,7 @@
 //! 3. A stopping server waits until the lines of the calls that have ended are in the file.
 
 use super::metrics::{RefusedCallers, SecurityMetrics};
-use crate::serve::observe::code_name;
+use crate::serve::metrics::requests::code_name;
 use base::env::{Clock, SystemClock};
 use prometheus::IntCounter;
 use serde::Serialize;

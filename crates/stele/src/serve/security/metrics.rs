@@ -3,7 +3,8 @@
 use super::super::connections::Front;
 use bigtable::NoPlace;
 use prometheus::core::Collector;
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use tonic::Code;
 
 /// The metrics. Cheap to clone; clones count into the same place.
@@ -48,7 +49,7 @@ impl SecurityMetrics {
         );
         let connections = connections.expect("the name and the labels are well-formed");
         let certificate_expiry = IntGauge::new(
-            "stele_tls_certificate_expiry_seconds",
+            "stele_tls_certificate_expiry_timestamp_seconds",
             "End of the server's certificate in seconds since 1970; 0 without TLS.",
         )
         .expect("the name is well-formed");
@@ -85,9 +86,15 @@ impl SecurityMetrics {
         }
     }
 
-    /// Returns the metrics in Prometheus text form.
+    /// Returns the families of the metrics.
+    pub(crate) fn gather(&self) -> Vec<MetricFamily> {
+        self.registry.gather()
+    }
+
+    /// Returns the metrics as Prometheus text.
+    #[cfg(test)]
     pub(crate) fn render(&self) -> prometheus::Result<String> {
-        TextEncoder::new().encode_to_string(&self.registry.gather())
+        prometheus::TextEncoder::new().encode_to_string(&self.gather())
     }
 
     /// Counts a connection until the answer is dropped. Every connection of the server comes here.

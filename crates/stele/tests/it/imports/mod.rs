@@ -56,13 +56,10 @@ const ROOMS: &[(&str, &str)] = &[
     ("log", "cell error locks marks shape options"),
     ("manifest", "cell error locks marks request shape options files log"),
     ("memory", ""),
-    ("cache", "error locks marks shape counters files memory"),
+    ("cache", "error locks marks shape files memory"),
     ("semantics", "cell error merge_operator batch request"),
     ("memtable", "cell error locks marks batch request shape log memory semantics"),
-    (
-        "sstable",
-        "cell error marks batch request shape options counters files memory cache semantics",
-    ),
+    ("sstable", "cell error marks batch request shape options files memory cache semantics"),
     ("block_loads", "error locks marks counters cache sstable"),
     ("merge", "cell error request cache semantics sstable"),
     (
@@ -71,7 +68,7 @@ const ROOMS: &[(&str, &str)] = &[
     ),
     (
         "tree",
-        "cell error locks batch request shape options files health log manifest memory semantics memtable sstable compaction",
+        "cell error locks batch request shape options counters files health log manifest memory semantics memtable sstable compaction",
     ),
     ("write", "cell error locks batch options log manifest compaction tree"),
     (
@@ -80,14 +77,14 @@ const ROOMS: &[(&str, &str)] = &[
     ),
     (
         "background",
-        "error locks marks request shape options files health manifest sstable compaction tree write state",
+        "error locks marks request shape options counters files health manifest sstable compaction tree write state",
     ),
     (
         "ingest",
         "cell error marks batch request shape options files health manifest memory semantics memtable sstable compaction tree write state background",
     ),
     ("changes", "cell error batch merge_operator options log manifest state"),
-    ("metrics", "options counters manifest memory cache sstable state"),
+    ("metrics", "cell options manifest memory cache tree write state"),
     (
         "read",
         "cell error marks merge_operator batch request counters cache semantics memtable sstable block_loads merge tree state",

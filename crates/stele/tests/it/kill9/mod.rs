@@ -158,11 +158,14 @@ impl Drill {
     fn count_background_work(&mut self) {
         let (_, metrics) = self.server.get("/metrics");
         let value = |name: &str| -> u64 {
-            let line = metrics.lines().find_map(|line| line.strip_prefix(name)).expect(name);
-            line.trim().parse().expect(name)
+            let of_name = metrics.lines().filter(|line| line.starts_with(name));
+            let values = of_name.map(|line| line.rsplit(' ').next().expect(name));
+            let values: Vec<u64> = values.map(|value| value.parse().expect(name)).collect();
+            assert!(!values.is_empty(), "no {name}");
+            values.iter().sum()
         };
         self.flushes += value("stele_flushes_total ");
-        self.compactions += value("stele_compactions_total ");
+        self.compactions += value("stele_compactions_total{");
     }
 
     /// Reads back what the writers know of; `all` of it, or what changed since the last check.

@@ -404,6 +404,7 @@ impl Given {
         if !self.started {
             self.started = true;
             self.bytes += key.len();
+            self.stats.bytes_returned += key.len() as u64;
             self.bytes_max = Some(output.batch_bytes_max());
             output.start(key);
         }
@@ -413,6 +414,7 @@ impl Given {
         output.cell(&YieldedCell { family, qualifier, timestamp, value, label });
         self.bytes += CELL_BYTES + value.len();
         self.stats.cells_returned += 1;
+        self.stats.bytes_returned += value.len() as u64;
     }
 }
 

@@ -15,6 +15,7 @@
 use super::{Filled, Reader};
 use crate::error::Result;
 use crate::local::Pool;
+use crate::meter::StoreMeter;
 use crate::row_output::RowOutput;
 use crate::shape::Shape;
 use base::env::Clock;
@@ -27,13 +28,26 @@ use std::time::Duration;
 pub(in crate::local) struct ReadPlaces {
     short: Pool,
     long: Pool,
+    /// Counts how long reads wait for their places.
+    meter: Arc<StoreMeter>,
+    clock: Arc<dyn Clock>,
 }
 
 impl ReadPlaces {
     /// The places of a store of this shape on a machine with so many `cores`.
-    pub(in crate::local) fn new(shape: &Shape, cores: usize) -> Self {
+    pub(in crate::local) fn new(
+        shape: &Shape,
+        cores: usize,
+        meter: &Arc<StoreMeter>,
+        clock: &Arc<dyn Clock>,
+    ) -> Self {
         let long = cores.max(shape.long_reads_min).min(shape.reads_max);
-        Self { short: Pool::new(shape.reads_max), long: Pool::new(long) }
+        Self {
+            short: Pool::new(shape.reads_max),
+            long: Pool::new(long),
+            meter: Arc::clone(meter),
+            clock: Arc::clone(clock),
+        }
     }
 
     /// Runs a call that is no read of rows, as a short read.
@@ -41,7 +55,20 @@ impl ReadPlaces {
         &self,
         call: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.short.run(call).await
+        self.run_in(false, call).await
+    }
+
+    /// Runs a call in a place of short reads, or of long ones.
+    async fn run_in<T: Send + 'static>(
+        &self,
+        is_long: bool,
+        call: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let places = if is_long { &self.long } else { &self.short };
+        let came = self.clock.monotonic();
+        let place = places.place().await?;
+        self.meter.waited_for_place(is_long, self.clock.monotonic().saturating_sub(came));
+        Pool::run_in(place, call).await
     }
 
     /// Returns the next batch of a read: in this task if it can be, else on a blocking thread.
@@ -59,15 +86,13 @@ impl ReadPlaces {
         if !reader.is_long() {
             tokio::task::yield_now().await;
         }
-        let places = if reader.is_long() { &self.long } else { &self.short };
         let waits = Waits::default();
         let clock = StepClock { clock: reader.clock(), given_up: Arc::clone(&waits.given_up) };
-        places
-            .run(move || {
-                let filled = reader.fill_by(&clock, &mut output)?;
-                Ok((reader, output, filled))
-            })
-            .await
+        self.run_in(reader.is_long(), move || {
+            let filled = reader.fill_by(&clock, &mut output)?;
+            Ok((reader, output, filled))
+        })
+        .await
     }
 }
 

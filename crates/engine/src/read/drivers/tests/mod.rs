@@ -272,9 +272,11 @@ fn counters_tell_how_a_row_was_read() {
     let since = |name: &str| after.get(name).unwrap() - before.get(name).unwrap();
     assert_eq!((since("point_reads_total"), since("point_reads_merged_total")), (1000, 0));
     assert_eq!((since("point_blocks_fetched_total"), since("cache_misses_total")), (0, 0));
-    let (probed, useful) =
-        (since("filter_column_probed_total"), since("filter_column_useful_total"));
-    let wrong = since("filter_column_false_positives_total");
+    let (probed, useful) = (
+        since("filter_checks_total{granularity=\"column\"}"),
+        since("filter_checks_total{granularity=\"column\",result=\"useful\"}"),
+    );
+    let wrong = since("filter_false_positives_total{granularity=\"column\"}");
     assert_eq!((probed, useful + wrong), (1000, 500));
     assert!(wrong < 25, "{wrong} of 500 absent columns passed the filter");
 }

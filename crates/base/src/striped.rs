@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thread_local::ThreadLocal;
 
 /// `N` counters, each the sum of its stripes. Relaxed: each stands by itself.
-pub(crate) struct Striped<const N: usize>(ThreadLocal<CachePadded<[AtomicU64; N]>>);
+pub struct Striped<const N: usize>(ThreadLocal<CachePadded<[AtomicU64; N]>>);
 
 impl<const N: usize> Default for Striped<N> {
     fn default() -> Self {
@@ -20,13 +20,13 @@ impl<const N: usize> Default for Striped<N> {
 impl<const N: usize> Striped<N> {
     /// Adds to counter `which`.
     #[inline]
-    pub(crate) fn add(&self, which: usize, count: u64) {
+    pub fn add(&self, which: usize, count: u64) {
         self.add_all([(which, count)]);
     }
 
     /// Adds to several counters.
     #[inline]
-    pub(crate) fn add_all<const M: usize>(&self, counts: [(usize, u64); M]) {
+    pub fn add_all<const M: usize>(&self, counts: [(usize, u64); M]) {
         let stripe = self.0.get_or(|| CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0))));
         for (which, count) in counts {
             let before = stripe[which].load(Ordering::Relaxed);
@@ -34,9 +34,26 @@ impl<const N: usize> Striped<N> {
         }
     }
 
-    /// Counter `which`.
-    pub(crate) fn read(&self, which: usize) -> u64 {
+    /// Returns the sum of counter `which`.
+    pub fn read(&self, which: usize) -> u64 {
         self.0.iter().map(|stripe| stripe[which].load(Ordering::Relaxed)).sum()
+    }
+
+    /// Returns all counters, by one walk over the stripes.
+    pub fn read_all(&self) -> [u64; N] {
+        let mut sums = [0u64; N];
+        for stripe in self.0.iter() {
+            for (sum, counter) in sums.iter_mut().zip(stripe.iter()) {
+                *sum = sum.wrapping_add(counter.load(Ordering::Relaxed));
+            }
+        }
+        sums
+    }
+}
+
+impl<const N: usize> std::fmt::Debug for Striped<N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Striped").field(&self.read_all()).finish()
     }
 }
 
@@ -53,5 +70,6 @@ mod tests {
             }
         });
         assert_eq!((counters.read(0), counters.read(1)), (0, 20 * 4950));
+        assert_eq!(counters.read_all(), [0, 20 * 4950]);
     }
 }

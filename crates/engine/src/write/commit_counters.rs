@@ -1,0 +1,48 @@
+//! Counters of commits.
+
+use base::histogram::{Histogram, POWERS_OF_TWO};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Counters of appends to the log and of its syncs. Relaxed: each stands by itself.
+#[derive(Debug)]
+pub(crate) struct CommitCounters {
+    pub(crate) groups: AtomicU64,
+    pub(crate) batches: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+    /// Number of batches in each group.
+    pub(crate) group_batches: Histogram,
+    /// Time that each sync took.
+    pub(crate) sync_time: Histogram,
+}
+
+impl Default for CommitCounters {
+    fn default() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            groups: zero(),
+            batches: zero(),
+            bytes: zero(),
+            syncs: zero(),
+            group_batches: Histogram::new(POWERS_OF_TWO),
+            sync_time: Histogram::of_durations(),
+        }
+    }
+}
+
+impl CommitCounters {
+    /// Counts a group that was appended.
+    pub(super) fn appended(&self, batches: usize, bytes: usize) {
+        self.groups.fetch_add(1, Ordering::Relaxed);
+        self.batches.fetch_add(batches as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.group_batches.record(batches as u64);
+    }
+
+    /// Counts a sync that took so long.
+    pub(super) fn synced(&self, took: Duration) {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.sync_time.record_time(took);
+    }
+}

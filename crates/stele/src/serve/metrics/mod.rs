@@ -1,0 +1,82 @@
+//! `/metrics`: what the server counts, as Prometheus text.
+//!
+//! In: counters of requests, connections and security, the engine's readings, and what the system tells
+//! of the process. Out: families, which one renderer writes. A scrape is made on a blocking thread, and
+//! scrapes take turns (`scrape`).
+//!
+//! Names keep to the rules that `promtool check metrics` tests: base units, the unit last, `_total` after
+//! counters alone, labels instead of names that vary, and a meaning for each family. docs/metrics.md lists
+//! all families; a test here writes it.
+
+mod families;
+mod process;
+pub(crate) mod requests;
+pub(crate) mod scrape;
+mod server;
+pub(crate) mod tables;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use families::Families;
+
+use super::state::State;
+use axum::extract;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::response::{IntoResponse, Response};
+use engine::{Engine, HistogramUnit, MetricKind, Metrics};
+use scrape::Busy;
+use std::sync::Arc;
+
+/// Version 0.0.4 of the text format.
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Answers a scrape with all families.
+pub(super) async fn answer(extract::State(state): extract::State<Arc<State>>) -> Response {
+    let server = Arc::clone(&state);
+    match state.scrapes().run(move || families(&server).text()).await {
+        Ok(Ok(text)) => ([(CONTENT_TYPE, TEXT)], text).into_response(),
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(Busy) => {
+            let text = "other scrapes are under way; try again in a second\n";
+            (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
+        }
+    }
+}
+
+/// Returns all families of the server. Blocks.
+fn families(state: &State) -> Families {
+    let mut families = Families::default();
+    state.requests().add(&mut families);
+    families.take(state.security().gather());
+    server::add(state, &mut families);
+    process::add(&mut families);
+    if let Some(engine) = state.engine() {
+        add_engine(engine, &mut families);
+        if let Some(store) = state.store() {
+            tables::add(store, engine, state.shares(), &mut families);
+        }
+    }
+    families
+}
+
+/// Adds the readings of the engine, over all trees.
+fn add_engine(engine: &Engine, families: &mut Families) {
+    let Metrics { readings, histograms } = engine.metrics();
+    for reading in &readings {
+        let name = format!("stele_{}", reading.name);
+        let value = reading.value as f64;
+        match reading.kind {
+            MetricKind::Counter => families.counter(&name, reading.help, &reading.labels, value),
+            MetricKind::Gauge => families.gauge(&name, reading.help, &reading.labels, value),
+        }
+    }
+    for histogram in &histograms {
+        let name = format!("stele_{}", histogram.name);
+        let per_unit = match histogram.unit {
+            HistogramUnit::Micros => families::MICROS_PER_SECOND,
+            HistogramUnit::Ones => 1.0,
+        };
+        families.histogram(&name, histogram.help, &[], &histogram.buckets, per_unit);
+    }
+}

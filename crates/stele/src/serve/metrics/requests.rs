@@ -1,0 +1,177 @@
+//! Counters of gRPC requests by method and status code.
+//!
+//! A request finds its histogram by two numbers: there is no look at the labels of others, and threads
+//! seldom meet on a cache line.
+
+use super::Families;
+use super::families::MICROS_PER_SECOND;
+use base::histogram::Histogram;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+use tonic::Code;
+use tonic::codegen::http::HeaderMap;
+
+/// Codes of gRPC: 0 to 16.
+const CODES: usize = 17;
+
+/// The request counters. Cheap to clone; clones count into the same place.
+#[derive(Clone)]
+pub(crate) struct Requests(Arc<Counters>);
+
+/// The metrics that requests change.
+struct Counters {
+    /// Latencies by method and code; made when the first request ends so.
+    latency: [[OnceLock<Histogram>; CODES]; METHODS],
+    /// Requests in flight. Relaxed: guards nothing else.
+    in_flight: AtomicI64,
+}
+
+impl Requests {
+    /// Returns counters that begin at zero.
+    pub(crate) fn new() -> Self {
+        let latency = std::array::from_fn(|_| std::array::from_fn(|_| OnceLock::new()));
+        Self(Arc::new(Counters { latency, in_flight: AtomicI64::new(0) }))
+    }
+
+    /// Adds the families of requests.
+    pub(super) fn add(&self, families: &mut Families) {
+        for (method, codes) in self.0.latency.iter().enumerate() {
+            for (code, histogram) in codes.iter().enumerate() {
+                let Some(histogram) = histogram.get() else { continue };
+                families.histogram(
+                    "stele_grpc_request_seconds",
+                    "Request latency until the end of the response, by method and status code.",
+                    &[
+                        ("code", code_name(Code::from_i32(code as i32))),
+                        ("method", Method(method).name()),
+                    ],
+                    &histogram.read(),
+                    MICROS_PER_SECOND,
+                );
+            }
+        }
+        let in_flight = self.0.in_flight.load(Ordering::Relaxed).max(0);
+        let help = "Requests in flight.";
+        families.gauge("stele_grpc_requests_in_flight", help, &[], in_flight as f64);
+    }
+
+    /// Begins a request of the method at `path`.
+    pub(crate) fn start(&self, path: &str) -> InFlight {
+        self.0.in_flight.fetch_add(1, Ordering::Relaxed);
+        let (counters, method) = (Arc::clone(&self.0), Method::at(path));
+        InFlight { counters, method, started: Instant::now(), code: Code::Cancelled }
+    }
+}
+
+/// One request from its arrival on; counted when dropped.
+pub(crate) struct InFlight {
+    counters: Arc<Counters>,
+    method: Method,
+    started: Instant,
+    code: Code,
+}
+
+impl InFlight {
+    /// Takes the outcome from headers or trailers, if they have it.
+    pub(crate) fn set_code(&mut self, headers: &HeaderMap) {
+        if let Some(status) = headers.get("grpc-status") {
+            self.code = Code::from_bytes(status.as_bytes());
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let latency = &self.counters.latency[self.method.0][self.code as usize];
+        latency.get_or_init(Histogram::of_durations).record_time(self.started.elapsed());
+        self.counters.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns the name of a code as gRPC writes it.
+pub(crate) fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+/// Paths of the methods that are served besides the Bigtable ones.
+const OTHER_METHODS: [&str; 2] = ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"];
+/// Label of all paths of no method.
+const UNKNOWN: &str = "unknown";
+/// Labels of methods, with that of unknown ones.
+const METHODS: usize = bigtable::METHODS.len() + OTHER_METHODS.len() + 1;
+
+/// A method that is counted apart, or all unknown ones: an index into the known paths.
+#[derive(Debug, Clone, Copy)]
+struct Method(usize);
+
+impl Method {
+    /// Returns the method at `path`.
+    fn at(path: &str) -> Self {
+        let mut known = bigtable::METHODS.iter().chain(&OTHER_METHODS);
+        Self(known.position(|known| *known == path).unwrap_or(METHODS - 1))
+    }
+
+    /// Returns its label: `MutateRow` of `/google.bigtable.v2.Bigtable/MutateRow`.
+    fn name(self) -> &'static str {
+        let path = bigtable::METHODS.iter().chain(&OTHER_METHODS).nth(self.0);
+        path.and_then(|path| path.rsplit('/').next()).unwrap_or(UNKNOWN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(code: &'static str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert("grpc-status", code.parse().expect("digits are a header value"));
+        headers
+    }
+
+    #[test]
+    fn a_request_is_counted_by_method_and_outcome() {
+        let requests = Requests::new();
+        requests.start("/google.bigtable.v2.Bigtable/MutateRow").set_code(&headers("0"));
+        drop(requests.start("/google.bigtable.v2.Bigtable/ReadRows"));
+        requests.start("/grpc.health.v1.Health/Check").set_code(&headers("0"));
+        for path in ["/google.bigtable.v2.Bigtable/Invented", "/Invented/ReadRows", "/", ""] {
+            requests.start(path).set_code(&headers("12"));
+            drop(requests.start(path));
+        }
+        let open = requests.start("/google.bigtable.v2.Bigtable/ReadRows");
+        let mut families = Families::default();
+        requests.add(&mut families);
+        let text = families.text().unwrap();
+        drop(open);
+        for line in [
+            "stele_grpc_request_seconds_count{code=\"OK\",method=\"MutateRow\"} 1",
+            "stele_grpc_request_seconds_count{code=\"CANCELLED\",method=\"ReadRows\"} 1",
+            "stele_grpc_request_seconds_count{code=\"OK\",method=\"Check\"} 1",
+            "stele_grpc_request_seconds_count{code=\"UNIMPLEMENTED\",method=\"unknown\"} 4",
+            "stele_grpc_request_seconds_count{code=\"CANCELLED\",method=\"unknown\"} 4",
+            "stele_grpc_requests_in_flight 1",
+        ] {
+            assert!(text.lines().any(|have| have == line), "{line} not in\n{text}");
+        }
+        assert!(!text.contains("Invented"), "{text}");
+    }
+}

@@ -1,0 +1,58 @@
+//! The state of the server, and the bounds of its clients.
+
+use super::super::state::{Phase, State};
+use super::Families;
+use bigtable::Bounds;
+use engine::Engine;
+
+/// Adds the families of the server.
+pub(super) fn add(state: &State, families: &mut Families) {
+    let help = "Constant 1, labelled with the version.";
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    families.gauge("stele_build_info", help, &version, 1.0);
+    let help = "Seconds since the server started.";
+    families.gauge("stele_uptime_seconds", help, &[], state.uptime().as_secs_f64());
+    let ready = if state.phase() == Phase::Serving { 1.0 } else { 0.0 };
+    families.gauge("stele_ready", "1 while the server accepts requests, else 0.", &[], ready);
+    if let Some(engine) = state.engine() {
+        add_disk(engine, families);
+    }
+    add_calls(state, families);
+}
+
+/// Adds the space of the file system that has the data directory, if the system tells it.
+fn add_disk(engine: &Engine, families: &mut Families) {
+    let Ok(disk) = rustix::fs::statvfs(engine.dir()) else { return };
+    let bytes = |blocks: u64| blocks as f64 * disk.f_frsize as f64;
+    let help = "Space that is left to the server on the file system of the data directory.";
+    families.gauge("stele_disk_free_bytes", help, &[], bytes(disk.f_bavail));
+    let help = "Size of the file system of the data directory.";
+    families.gauge("stele_disk_size_bytes", help, &[], bytes(disk.f_blocks));
+}
+
+/// Adds what calls hold of their bounds, and the calls that were refused.
+fn add_calls(state: &State, families: &mut Families) {
+    let holdings = state.bounds().map(Bounds::holdings).unwrap_or_default();
+    for (name, help, value) in [
+        ("stele_calls_in_flight", "Calls that count towards calls-max.", holdings.calls),
+        (
+            "stele_upload_bytes",
+            "Bytes of requests that are being uploaded, or came in parts and are worked on.",
+            holdings.upload_bytes,
+        ),
+        (
+            "stele_answer_bytes",
+            "Bytes of answers that were read and that clients have not taken.",
+            holdings.answer_bytes,
+        ),
+    ] {
+        families.gauge(name, help, &[], value as f64);
+    }
+    let no_room = state.bounds().into_iter().flat_map(Bounds::refusals);
+    let no_room = no_room.map(|(refusal, count)| (refusal.label(), count));
+    for (reason, count) in state.security().refused().counts().into_iter().chain(no_room) {
+        let help = "Calls that were refused, for their callers or for want of room, by reason.";
+        let labels = [("reason", reason)];
+        families.counter("stele_refused_calls_total", help, &labels, count as f64);
+    }
+}

@@ -1,0 +1,83 @@
+//! The time of one request.
+
+use super::{Operation, Outcome, TableCounters, TableMeter, Volume};
+use crate::error::Result;
+use crate::row::{ReadStats, RowBatch};
+use base::env::Clock;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A request from its beginning on; counted when dropped.
+pub(crate) struct Timed {
+    counters: Arc<TableCounters>,
+    clock: Arc<dyn Clock>,
+    operation: Operation,
+    begun: Duration,
+    outcome: Outcome,
+    volume: Volume,
+}
+
+impl Timed {
+    /// Begins a request to a table.
+    pub(crate) fn begin(table: &TableMeter, operation: Operation, clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            counters: Arc::clone(table.counters()),
+            clock: Arc::clone(clock),
+            operation,
+            begun: clock.monotonic(),
+            outcome: Outcome::Cancelled,
+            volume: Volume::default(),
+        }
+    }
+
+    /// Ends a request. `volume` counts if it succeeded.
+    pub(crate) fn end<T>(mut self, result: &Result<T>, volume: impl FnOnce(&T) -> Volume) {
+        match result {
+            Ok(done) => (self.outcome, self.volume) = (Outcome::Ok, volume(done)),
+            Err(error) => self.outcome = Outcome::of(error),
+        }
+    }
+
+    /// Ends a request of several entries, of which some may have failed. `bytes` has the size of each.
+    pub(crate) fn end_entries(mut self, result: &Result<Vec<Result<()>>>, bytes: &[usize]) {
+        let entries = match result {
+            Ok(entries) => entries,
+            Err(error) => return self.outcome = Outcome::of(error),
+        };
+        let failed = entries.iter().find_map(|entry| entry.as_ref().err());
+        self.outcome = failed.map_or(Outcome::Ok, Outcome::of);
+        for (_, bytes) in entries.iter().zip(bytes).filter(|(entry, _)| entry.is_ok()) {
+            self.volume.rows_written += 1;
+            self.volume.written_bytes += *bytes as u64;
+        }
+    }
+
+    /// Takes note of what the stream of a read gave. Returns false when the read is over.
+    pub(crate) fn goes_on<B>(&mut self, next: &Option<Result<RowBatch<B>>>) -> bool {
+        match next {
+            Some(Ok(batch)) => {
+                let ReadStats { rows_returned, bytes_returned, .. } = batch.stats;
+                self.volume.rows_read = rows_returned;
+                self.volume.read_bytes = bytes_returned;
+                return true;
+            }
+            Some(Err(error)) => self.outcome = Outcome::of(error),
+            None => self.outcome = Outcome::Ok,
+        }
+        false
+    }
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        let took = self.clock.monotonic().saturating_sub(self.begun);
+        self.counters.count(self.operation, self.outcome, took, self.volume);
+    }
+}
+
+impl fmt::Debug for Timed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timed").field("operation", &self.operation).finish_non_exhaustive()
+    }
+}
