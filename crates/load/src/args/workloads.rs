@@ -32,7 +32,8 @@ pub struct KeyValueArgs {
           help_heading = "Workload", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) num_threads_read: u32,
 
-    /// Writes after which the writers end. [default: no limit]
+    /// Writes after which the writers end. The run ends when all limits are reached.
+    /// [default: no limit]
     #[arg(long, value_name = "COUNT", visible_alias = "num_writes", help_heading = "Workload",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) num_writes: Option<u64>,
@@ -159,7 +160,8 @@ pub struct TimeSeriesArgs {
           help_heading = "Workload", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) num_threads_read: u32,
 
-    /// Points after which the writers end. [default: no limit]
+    /// Points after which the writers end. The run ends when all limits are reached.
+    /// [default: no limit]
     #[arg(long, value_name = "COUNT", visible_alias = "num_writes", help_heading = "Workload",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) num_writes: Option<u64>,

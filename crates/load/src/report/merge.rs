@@ -122,7 +122,7 @@ impl Results {
 
 impl OpenLoop {
     fn add(&mut self, other: &Self) {
-        self.rate += other.rate;
+        self.rate = ((self.rate + other.rate) * 1e3).round() / 1e3;
         self.due = self.due.saturating_add(other.due);
         self.left_out = self.left_out.saturating_add(other.left_out);
         self.not_begun = self.not_begun.saturating_add(other.not_begun);

@@ -51,7 +51,10 @@ struct Running {
     recorder: Arc<Recorder>,
     streak: Arc<Streak>,
     backlogs: Vec<Arc<Backlog>>,
-    workers: JoinSet<()>,
+    /// Each returns whether its lane has a limit of operations.
+    workers: JoinSet<bool>,
+    /// Workers of lanes with a limit that still work.
+    limited: usize,
     pacer: Option<JoinHandle<Distribution>>,
 }
 
@@ -82,6 +85,7 @@ impl Measured<'_> {
         let mut running = self.start(clients, control, warm_up);
         let mut collected = Collected::new(machine.cores, warm_up);
         let ended = self.collect(&mut running, &mut collected, limit, control, progress).await;
+        let ended = ended.inspect_err(|_| control.stop())?;
         // The measured time ends here: operations in flight may still end, and count.
         let seconds = running.watch.elapsed().saturating_sub(warm_up);
         let cpu = collected.meter.total();
@@ -108,6 +112,7 @@ impl Measured<'_> {
             streak: Arc::new(Streak::default()),
             backlogs: Vec::new(),
             workers: JoinSet::new(),
+            limited: 0,
             pacer: None,
         };
         let all: usize = self.lanes.iter().map(|lane| lane.workers).sum();
@@ -139,7 +144,12 @@ impl Measured<'_> {
             for worker in 0..lane.workers {
                 let random = SplitMix64(mix(lane_seed ^ (worker as u64 + 1)));
                 let connection = clients[client % clients.len()].clone();
-                running.workers.spawn(work(Arc::clone(&shared), worker, connection, random));
+                let (shared, limited) = (Arc::clone(&shared), lane.limit.is_some());
+                running.workers.spawn(async move {
+                    work(shared, worker, connection, random).await;
+                    limited
+                });
+                running.limited += usize::from(limited);
                 client += 1;
             }
         }
@@ -160,17 +170,18 @@ impl Measured<'_> {
         limit: Option<Duration>,
         control: &Control,
         progress: &Progress,
-    ) -> &'static str {
+    ) -> Result<&'static str, Error> {
+        let failed = |error: tokio::task::JoinError| Error::Program(error.to_string());
         let end = limit.map(|limit| running.warm_up.saturating_add(limit));
         let give_up = self.args.load.give_up_after;
         loop {
             let now = running.watch.elapsed();
             if end.is_some_and(|end| now >= end) {
-                return "time";
+                return Ok("time");
             }
             if running.streak.length(now) > give_up {
                 progress.say("every operation failed for --give-up-after: the run ends");
-                return "no success";
+                return Ok("no success");
             }
             // Until the end of the interval, of the warm-up, or of the run.
             let next = collected.last.saturating_add(INTERVAL);
@@ -179,10 +190,16 @@ impl Measured<'_> {
             let tick = tokio::time::sleep(next.saturating_sub(now));
             tokio::select! {
                 biased;
-                () = control.stopped() => return "interrupt",
-                done = running.workers.join_next() => match done {
-                    None => return "count",
-                    Some(_) => continue,
+                () = control.stopped() => return Ok("interrupt"),
+                done = running.workers.join_next() => {
+                    let Some(limited) = done.transpose().map_err(failed)? else {
+                        return Ok("count");
+                    };
+                    running.limited = running.limited.saturating_sub(usize::from(limited));
+                    if limited && running.limited == 0 {
+                        return Ok("count");
+                    }
+                    continue;
                 },
                 () = tick => {}
             }
@@ -206,8 +223,11 @@ impl Measured<'_> {
         cpu: CpuUse,
     ) -> Result<Report, Error> {
         let open_loop = self.open_loop(&mut running, &collected.tallies).await?;
+        let workers: usize = self.lanes.iter().map(|lane| lane.workers).sum();
         let missed = open_loop.as_ref().map(|open| {
-            (&open.pacer_histogram, open.due, open.left_out.saturating_add(open.not_begun))
+            // When a run ends, each worker may have one operation that it was about to begin.
+            let late = open.not_begun.saturating_sub(workers as u64);
+            (&open.pacer_histogram, open.due, open.left_out.saturating_add(late))
         });
         let limits = Limits { machine: &machine, cpu, seconds, open_loop: missed };
         let (limit, statement) = limits.verdict();

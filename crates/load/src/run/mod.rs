@@ -38,8 +38,8 @@ pub struct Servers {
     pub admin: Arc<dyn Dial>,
 }
 
-/// Runs a workload, writes its report to the files of its flags, and returns it. Progress and wrong answers are written to `sink`. The run
-/// ends early and cleanly when `interrupt` completes.
+/// Runs a workload, writes its report to the files of its flags, and returns it. Progress and wrong
+/// answers are written to `sink`. The run ends early and cleanly when `interrupt` completes.
 pub async fn run(
     command: &Command,
     servers: &Servers,

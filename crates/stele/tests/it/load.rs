@@ -192,6 +192,11 @@ fn a_planted_wrong_value_is_found_and_the_command_fails() {
     let write = "key-value --uuid mine --num-unique-keys 20 --num-threads-write 1 \
                  --num-threads-read 0 --num-writes 20 --quiet";
     succeeded(&setting.load(write, "write.json"));
+    // Readers without a limit do not keep a run whose writers are done.
+    let both = "key-value --num-unique-keys 20 --num-threads-write 1 --num-threads-read 1 \
+                --num-writes 30 --quiet";
+    succeeded(&setting.load(both, "both.json"));
+    assert_eq!(setting.report("both.json")["ended"], "count");
     let read = "key-value --uuid mine --num_unique_keys 20 --read_only --num-threads-read 2 \
                 --num-reads 400 --quiet";
     succeeded(&setting.load(read, "read.json"));
