@@ -27,8 +27,12 @@ impl SplitMix64 {
     /// Fills `out` with random bytes.
     #[inline]
     pub fn fill(&mut self, out: &mut [u8]) {
-        for chunk in out.chunks_mut(8) {
-            chunk.copy_from_slice(&self.next_u64().to_le_bytes()[..chunk.len()]);
+        let (words, rest) = out.as_chunks_mut::<8>();
+        for word in words {
+            *word = self.next_u64().to_le_bytes();
+        }
+        if !rest.is_empty() {
+            rest.copy_from_slice(&self.next_u64().to_le_bytes()[..rest.len()]);
         }
     }
 }
@@ -50,6 +54,10 @@ mod tests {
         let mut random = SplitMix64(0);
         let numbers = [random.next_u64(), random.next_u64()];
         assert_eq!(numbers, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4]);
+        let mut bytes = [0; 11];
+        SplitMix64(0).fill(&mut bytes);
+        assert_eq!(bytes[..8], numbers[0].to_le_bytes());
+        assert_eq!(bytes[8..], numbers[1].to_le_bytes()[..3]);
         assert!((0..1000).all(|_| random.below(10) < 10 && random.fraction() < 1.0));
     }
 }

@@ -12,9 +12,13 @@ pub(crate) fn value(seed: u64, cell: u64, timestamp: i64, len: usize) -> Bytes {
 
 /// Returns whether `bytes` is the value of `cell` at a timestamp.
 pub(crate) fn is_value(seed: u64, cell: u64, timestamp: i64, len: usize, bytes: &[u8]) -> bool {
+    if bytes.len() != len {
+        return false;
+    }
     let mut random = generator(seed, cell, timestamp);
-    bytes.len() == len
-        && bytes.chunks(8).all(|chunk| chunk == &random.next_u64().to_le_bytes()[..chunk.len()])
+    let (words, rest) = bytes.as_chunks::<8>();
+    words.iter().all(|word| u64::from_le_bytes(*word) == random.next_u64())
+        && (rest.is_empty() || rest == &random.next_u64().to_le_bytes()[..rest.len()])
 }
 
 fn generator(seed: u64, cell: u64, timestamp: i64) -> SplitMix64 {
