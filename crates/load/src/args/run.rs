@@ -116,7 +116,7 @@ pub(crate) struct LoopArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Data")]
 pub(crate) struct DataArgs {
-    /// Seed of keys, values and the choice of operations. [default: random]
+    /// Seed of keys, values and the choice of operations. [default: random, or made from --uuid]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 

@@ -54,7 +54,6 @@ pub async fn run(
     let random =
         mix(SystemClock.now_micros().cast_unsigned() ^ u64::from(std::process::id()) << 40);
     let findings = Arc::new(Findings::new(Arc::clone(&sink)));
-    // Seeds that people can type.
     let plan = plan(command, now_ms, random >> 32, findings)?;
     let progress = Progress::new(sink, args.output.quiet);
     progress.say(&format!(

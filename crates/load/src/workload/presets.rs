@@ -97,14 +97,13 @@ impl<'a> Basis<'a> {
         findings: Arc<Findings>,
     ) -> Result<Self, Error> {
         let data = &run.data;
-        let seed = data.seed.unwrap_or(random);
-        let identity = match &data.uuid {
-            Some(uuid) => Identity::named(uuid)?,
-            None if data.no_uuid => Identity::named("key")?,
-            None => Identity::of_seed(seed),
-        };
-        let named = data.uuid.is_some() || data.no_uuid;
-        let reused = named || data.seed.is_some();
+        let name = data.uuid.as_deref().or(data.no_uuid.then_some("key"));
+        let named = name.map(Identity::named).transpose()?;
+        let reused = named.is_some() || data.seed.is_some();
+        // Processes that know the name only have one seed nevertheless. Seeds are short, for typing.
+        let of_name = named.as_ref().map(|identity| identity.seed() >> 32);
+        let seed = data.seed.or(of_name).unwrap_or(random);
+        let identity = named.unwrap_or_else(|| Identity::of_seed(seed));
         if data.process.is_some() && !reused {
             return Err(Error::Setting(
                 "--process needs --seed or --uuid, with the same value in every process".to_owned(),
