@@ -41,6 +41,7 @@ pub use call::caller::{Allowed, Caller, CallerHandle, EndedCall, ResourcePolicy,
 pub use connection::{ConnectionLimits, Guarded, NoPlace, Place, Places};
 pub use direct::DataFirst;
 pub use names::table as table_name;
+pub use query::explain::{PlanStep, explain};
 pub use server::{
     Limits, REQUEST_BYTES_MAX, bounded, incoming, routes, routes_for, server, services_for,
 };

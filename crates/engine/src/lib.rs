@@ -230,4 +230,5 @@ pub use semantics::elision_policy;
 pub use semantics::elision_policy::{ElisionPolicy, ElisionRules, Verdict};
 pub use sstable::Deferred;
 pub use state::running_compactions::{CompactionReason, RunningCompaction};
+pub use tree::file_list::{RunFiles, SstFile, TreeFiles};
 pub use write::group_commit::TIMES_AHEAD_MICROS_MAX;

@@ -95,19 +95,26 @@ fn admit<Q: Asks>(method: &'static str, request: &mut Request<Q>) -> Result<Opti
     let Some(CallerHandle(caller)) = request.extensions().get::<CallerHandle>().cloned() else {
         return Err(Status::unauthenticated("the caller is not known"));
     };
-    match request.get_mut().authorize(&*caller) {
-        Ok(sees) => drop(request.extensions_mut().insert(sees)),
-        Err(denied) => {
-            let (resource, code) = (denied.resource.as_str(), Code::PermissionDenied);
-            caller.note(&EndedCall { method, resource, code });
-            return Err(denied.status(caller.name()));
-        }
-    }
+    let sees = allow(&*caller, method, request.get_mut())?;
+    request.extensions_mut().insert(sees);
     if !Q::ADMINISTERS {
         return Ok(None);
     }
     let resource = request.get_ref().resource().to_owned();
     Ok(Some(Note { caller, method, resource, code: Code::Cancelled }))
+}
+
+/// Refuses a message that `caller` may not send to `method`, and notes the refusal.
+pub(crate) fn allow<Q: Asks>(
+    caller: &dyn Caller,
+    method: &str,
+    message: &mut Q,
+) -> Result<Sees, Status> {
+    message.authorize(caller).map_err(|denied| {
+        let (resource, code) = (denied.resource.as_str(), Code::PermissionDenied);
+        caller.note(&EndedCall { method, resource, code });
+        denied.status(caller.name())
+    })
 }
 
 impl Denied {

@@ -5,7 +5,7 @@
 //! client brings the prepared query and the token (`tokens.rs`).
 //!
 //! The room `sql` makes typed expressions of the text. `ranges.rs` finds the row keys that a condition
-//! admits, `plan.rs` makes a read of the store of it all, `rows.rs` evaluates rows while they are read,
+//! admits, `plan.rs` makes a read of the store of it all, `explain.rs` tells it to people, `rows.rs` evaluates rows while they are read,
 //! and `stream.rs` sends them. The room uses `api`, `call` and `names`, and is used by `data`.
 //!
 //! Invariants:
@@ -13,6 +13,7 @@
 //!    gives it others, it has expired.
 //! 2. An execution that is resumed goes on after the last row sent, whatever was written meanwhile.
 
+pub(crate) mod explain;
 mod plan;
 mod ranges;
 mod rows;

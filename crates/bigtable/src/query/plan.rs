@@ -40,9 +40,9 @@ pub(super) struct Plan {
     pub(super) offset: u64,
     /// Rows that fulfil the condition, after which there is no other.
     pub(super) last: u64,
-    direction: Direction,
-    ranges: Vec<RowRange>,
-    cells: RowFilter,
+    pub(super) direction: Direction,
+    pub(super) ranges: Vec<RowRange>,
+    pub(super) cells: RowFilter,
 }
 
 /// Places for the cells of a family.

@@ -10,6 +10,7 @@ use crate::metrics::Metrics;
 use crate::read::drivers::Tree;
 use crate::request::RowRange;
 use crate::semantics::elision_policy::ElisionRules;
+use crate::tree::file_list::TreeFiles;
 use crate::write::request::Request;
 use std::sync::Arc;
 
@@ -167,6 +168,12 @@ impl Tree {
     pub fn metrics(&self) -> Result<Metrics> {
         let (shared, tree) = self.parts_of_store()?;
         Ok(crate::metrics::of_tree(shared, tree))
+    }
+
+    /// Lists the files of the tree, level by level, and its memtables. Takes memory for two keys of each
+    /// file.
+    pub fn files(&self) -> Result<TreeFiles> {
+        Ok(TreeFiles::of(&self.parts_of_store()?.1.view()))
     }
 
     /// Approximate bytes on disk and in memory of the rows in `rows`.

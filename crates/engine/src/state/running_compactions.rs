@@ -61,6 +61,10 @@ pub struct RunningCompaction {
     pub bytes_written: u64,
     /// How many files it merges.
     pub ssts: usize,
+    /// Numbers of the files that it merges.
+    pub inputs: Vec<u64>,
+    /// Level of the files that it writes.
+    pub level: usize,
     /// Since when it runs.
     pub running_for: Duration,
 }
@@ -81,7 +85,8 @@ pub(crate) struct Running {
     bytes_total: u64,
     /// Relaxed: stands by itself.
     bytes_written: AtomicU64,
-    ssts: usize,
+    inputs: Vec<u64>,
+    level: usize,
     since: Duration,
 }
 
@@ -119,7 +124,9 @@ impl Compactions {
             reason: one.reason,
             bytes_total: one.bytes_total,
             bytes_written: one.bytes_written.load(Ordering::Relaxed),
-            ssts: one.ssts,
+            ssts: one.inputs.len(),
+            inputs: one.inputs.clone(),
+            level: one.level,
             running_for: now.saturating_sub(one.since),
         };
         running.values().map(one).collect()
@@ -144,8 +151,10 @@ impl Compactions {
     ) -> T {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (bytes_total, bytes_written) = (plan.bytes(), AtomicU64::new(0));
-        let ssts = plan.ssts().count();
-        let one = Arc::new(Running { tree, reason, bytes_total, bytes_written, ssts, since });
+        let inputs = plan.ssts().map(|sst| sst.number.0).collect();
+        let (level, _) = plan.place();
+        let one =
+            Arc::new(Running { tree, reason, bytes_total, bytes_written, inputs, level, since });
         self.running.lock().insert(id, Arc::clone(&one));
         let _listed = Listed { compactions: self, id };
         act(&one)

@@ -16,6 +16,7 @@
 //!    which the compaction dropped, reads the view of before (`replace`, `look_at`).
 
 pub(crate) mod counts;
+pub(crate) mod file_list;
 pub(crate) mod learned_granularity;
 pub(crate) mod read_parts;
 pub(crate) mod read_view;

@@ -89,17 +89,21 @@ fn compactions(engine: &Engine) -> Compactions {
     }
 }
 
+/// Returns the word for the reason of a compaction.
+pub(crate) fn reason(of: CompactionReason) -> &'static str {
+    match of {
+        CompactionReason::Shape => "shape",
+        CompactionReason::Garbage => "garbage",
+        CompactionReason::Quiet => "reads",
+        CompactionReason::ByHand => "manual",
+    }
+}
+
 impl Compaction {
     fn of(running: &RunningCompaction) -> Self {
-        let reason = match running.reason {
-            CompactionReason::Shape => "shape",
-            CompactionReason::Garbage => "garbage",
-            CompactionReason::Quiet => "reads",
-            CompactionReason::ByHand => "manual",
-        };
         Self {
             tree: running.tree.0,
-            reason: reason.to_owned(),
+            reason: reason(running.reason).to_owned(),
             ssts: running.ssts,
             bytes_total: running.bytes_total,
             bytes_written: running.bytes_written,

@@ -11,6 +11,7 @@
 pub(crate) mod admin;
 pub(crate) mod checkpoint;
 mod connections;
+mod console;
 mod health;
 mod http;
 mod listen;
@@ -28,6 +29,7 @@ use base::env::SystemClock;
 use base::rss_monitor::RssMonitor;
 use bigtable::{Bounds, Guarded};
 use connections::{Connection, Entry, Front, Limits, accept};
+use console::Console;
 use engine::Engine;
 use observe::Observe;
 use security::Guard;
@@ -104,7 +106,9 @@ async fn serve_guarded(
     let hosts = config.http_hosts.clone().into();
     let admitted = http::Admitted { hosts, gate: guard.gate.clone() };
     let (http, limits) = (accept(http, Front::Http), http::Limits::default());
-    let http = http::serve(http, Arc::clone(&state), admitted, limits, stopped.clone());
+    let console = Arc::new(Console::new(Arc::clone(&state), guard.gate.clone()));
+    tokio::spawn(console::sample(Arc::clone(&console)));
+    let http = http::serve(http, Arc::clone(&state), console, admitted, limits, stopped.clone());
     let http = tokio::spawn(http);
 
     let memory = || base::memory::process_bytes().unwrap_or_default();
@@ -125,6 +129,7 @@ async fn serve_guarded(
     tokio::spawn(upkeep::run(Arc::clone(&store)));
     let health = HealthReporter::new();
     let services = services(config, &store, &guard, &state, &health);
+    state.set_routes(services.0.clone());
     let (bigtable, limits) = (accept(bigtable, Front::Bigtable), config.limits);
     let front = grpc(bigtable, services, health, limits, Arc::clone(&state), guard.gate, draining);
     let mut grpc = tokio::spawn(front);
@@ -267,6 +272,9 @@ fn announce(config: &Config, addresses: &Addresses) -> std::io::Result<()> {
     let (inside, scheme) = if secured { ("  (TLS)", "https") } else { ("", "http") };
     writeln!(out, "  Bigtable  {}{inside}", addresses.bigtable)?;
     writeln!(out, "  HTTP      {scheme}://{}  (/healthz /readyz /metrics)", addresses.http)?;
+    if config.security.authenticates() || addresses.http.ip().is_loopback() {
+        writeln!(out, "  Console   {scheme}://{}{}", addresses.http, console::PATH)?;
+    }
     let names = match config.strict_instances {
         true => "with the names of created instances",
         false => "with any project and instance name",

@@ -1,5 +1,5 @@
-//! What the two fronts of the server share: how far it is, the engine once it is open, and the
-//! request counters.
+//! What the two fronts of the server share: how far it is, the engine and the services once they are
+//! open, and the request counters.
 
 use super::metrics::requests::Requests;
 use super::metrics::scrape::Scrapes;
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use table::Local;
+use tonic::service::Routes;
 
 /// Phase of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,7 @@ pub(crate) struct State {
     engine: OnceLock<Engine>,
     store: OnceLock<Arc<Local>>,
     bounds: OnceLock<Bounds>,
+    routes: OnceLock<Routes>,
     checkpoint_dir: Option<PathBuf>,
     requests: Requests,
     security: SecurityMetrics,
@@ -49,6 +51,7 @@ impl State {
             engine: OnceLock::new(),
             store: OnceLock::new(),
             bounds: OnceLock::new(),
+            routes: OnceLock::new(),
             checkpoint_dir,
             requests: Requests::new(),
             security: SecurityMetrics::new(),
@@ -85,14 +88,25 @@ impl State {
         assert!(first.is_ok(), "the services are made once");
     }
 
+    pub(crate) fn set_routes(&self, routes: Routes) {
+        let first = self.routes.set(routes);
+        assert!(first.is_ok(), "the services are made once");
+    }
+
+    /// Returns the services that answer a call as clients get it, checked, bounded and noted, once
+    /// recovery is over.
+    pub(crate) fn routes(&self) -> Option<&Routes> {
+        self.routes.get()
+    }
+
     /// The bounds of calls, once recovery is over.
     pub(crate) fn bounds(&self) -> Option<&Bounds> {
         self.bounds.get()
     }
 
     /// The tables, once recovery is over.
-    pub(crate) fn store(&self) -> Option<&Local> {
-        self.store.get().map(|store| &**store)
+    pub(crate) fn store(&self) -> Option<&Arc<Local>> {
+        self.store.get()
     }
 
     /// The counters of trees as tables tell them.

@@ -1,7 +1,7 @@
 //! Google's own Bigtable clients, unmodified, against the real binary: Python (synchronous and
 //! asynchronous), Go, Node, Java, HBase and the `cbt` tool, before and after `kill -9`.
 //!
-//! And the module of crates/python, which needs no server.
+//! And the module of crates/python, which needs no server, and the console in a browser.
 //!
 //! The suites are programs of their languages in `python/`, `go/`, `node/` and `java/`. All also make
 //! the reads of `scenario.json`, each on the rows that it or another one wrote. What they need
@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failure is the test's verdict")]
 
 mod cbt;
+mod console;
 mod embedded;
 mod secured;
 mod setup;

@@ -41,6 +41,11 @@ pub(crate) fn node() -> Option<PathBuf> {
     if_possible(make_node())
 }
 
+/// The browser suite beside what it pins, and the browser that it drives.
+pub(crate) fn browser() -> Option<(PathBuf, PathBuf)> {
+    required_by("STELE_REQUIRE_BROWSER", &["1"], make_browser())
+}
+
 /// The Java suite, compiled: the directory to run it in, and the class path of its clients.
 pub(crate) fn java() -> Option<(PathBuf, String)> {
     if_possible(make_java())
@@ -97,14 +102,25 @@ fn make_go() -> Result<PathBuf, String> {
 }
 
 fn make_node() -> Result<PathBuf, String> {
+    make_suite_of_node("node")
+}
+
+/// Returns the directory of a suite of Node, with the packages that it pins.
+fn make_suite_of_node(name: &str) -> Result<PathBuf, String> {
     let (node, npm) = (version("node", &["--version"])?, version("npm", &["--version"])?);
-    let dir = once("node", &format!("{node} {npm}\n{}", text_of("node")), |dir| {
-        copy_suite("node", dir);
+    let dir = once(name, &format!("{node} {npm}\n{}", text_of(name)), |dir| {
+        copy_suite(name, dir);
         let mut npm = Command::new("npm");
         npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]);
         run(npm.current_dir(dir.join("suite"))).map(drop)
     })?;
     Ok(dir.join("suite"))
+}
+
+fn make_browser() -> Result<(PathBuf, PathBuf), String> {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let browser = names.into_iter().find_map(on_path).ok_or("no Chromium on the path")?;
+    Ok((make_suite_of_node("browser")?, browser))
 }
 
 fn make_java() -> Result<(PathBuf, String), String> {
@@ -163,23 +179,23 @@ fn on_path(name: &str) -> Option<PathBuf> {
 
 /// The tool, or nothing after saying why; a failure if tools are required.
 fn available<T>(tool: Result<T, String>) -> Option<T> {
-    required_by(&["1", "all"], tool)
+    required_by("STELE_REQUIRE_CLIENTS", &["1", "all"], tool)
 }
 
 /// The tool, or nothing after saying why; a failure if even the tools are required that the checks of a
 /// change do without.
 fn if_possible<T>(tool: Result<T, String>) -> Option<T> {
-    required_by(&["all"], tool)
+    required_by("STELE_REQUIRE_CLIENTS", &["all"], tool)
 }
 
-/// The tool. Without one, a failure if `STELE_REQUIRE_CLIENTS` is among `values`, else nothing.
-fn required_by<T>(values: &[&str], tool: Result<T, String>) -> Option<T> {
+/// The tool. Without one, a failure if `variable` is among `values`, else nothing.
+fn required_by<T>(variable: &str, values: &[&str], tool: Result<T, String>) -> Option<T> {
     let error = match tool {
         Ok(tool) => return Some(tool),
         Err(error) => error,
     };
-    let required = std::env::var("STELE_REQUIRE_CLIENTS").unwrap_or_default();
-    assert!(!values.contains(&&*required), "STELE_REQUIRE_CLIENTS={required}, but {error}");
+    let required = std::env::var(variable).unwrap_or_default();
+    assert!(!values.contains(&&*required), "{variable}={required}, but {error}");
     // The test harness hides what a passing test prints by macro.
     std::io::stderr().write_all(format!("SKIPPED: {error}\n").as_bytes()).unwrap();
     None

@@ -107,6 +107,11 @@ impl Statement {
     pub(crate) fn source(&self) -> Option<&Source> {
         self.source.as_ref()
     }
+
+    /// Returns the text of the condition after WHERE.
+    pub(crate) fn condition(&self) -> Option<String> {
+        self.filter.as_ref().map(ToString::to_string)
+    }
 }
 
 /// Parses the text of a query.

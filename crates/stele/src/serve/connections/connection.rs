@@ -2,7 +2,7 @@
 
 use super::super::security::metrics::OpenConnection;
 use std::io::{IoSlice, Result};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,6 +16,8 @@ use tonic::transport::server::Connected;
 pub(crate) struct Peer {
     /// Identity by the certificate that the client showed, which was verified: `cert:NAME`.
     pub(crate) identity: Option<Arc<str>>,
+    /// Address that the connection comes from, if the system tells it.
+    pub(crate) address: Option<IpAddr>,
 }
 
 /// An accepted connection. Dropping it closes and uncounts it.
@@ -34,7 +36,9 @@ enum Stream {
 
 impl Connection {
     pub(super) fn plain(stream: TcpStream, open: OpenConnection) -> Self {
-        Self { stream: Stream::Plain(stream), peer: Peer::default(), _open: open }
+        let address = stream.peer_addr().ok().map(|address| address.ip());
+        let peer = Peer { address, ..Peer::default() };
+        Self { stream: Stream::Plain(stream), peer, _open: open }
     }
 
     pub(super) fn secured(stream: TlsStream<TcpStream>, peer: Peer, open: OpenConnection) -> Self {

@@ -167,7 +167,8 @@ async fn shake(
             counted.done();
             let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
             let identity = shown.and_then(name_of).map(|name| format!("cert:{name}").into());
-            Some(Connection::secured(stream, Peer { identity }, open))
+            let peer = Peer { identity, address: Some(address.ip()) };
+            Some(Connection::secured(stream, peer, open))
         }
         Ok(Err(error)) => {
             counted.failed();

@@ -1,6 +1,7 @@
 //! The HTTP side: `/healthz` (the process lives), `/readyz` (clients are served), `/metrics`
-//! (Prometheus text, from `metrics`), and what `stele admin` (`admin`), `stele checkpoint` and `stele backup`
-//! (`checkpoint`) ask. All but the first two are only for those who call the server by its own name
+//! (Prometheus text, from `metrics`), the pages for people at `/console/` (`console`), and what `stele
+//! admin` (`admin`), `stele checkpoint` and `stele backup` (`checkpoint`) ask. All but the first two are
+//! only for those who call the server by its own name
 //! (`host`). Clients of a server that knows its callers get access tokens at `/token`
 //! (`security::token`). `serving` bounds the connections.
 
@@ -10,6 +11,7 @@ mod serving;
 pub(crate) use serving::Limits;
 
 use super::connections::{Connection, Entry};
+use super::console::{self, Console};
 use super::metrics;
 use super::security::gate::Gate;
 use super::security::{http as gate, token};
@@ -18,7 +20,7 @@ use axum::Router;
 use axum::extract;
 use axum::http::StatusCode;
 use axum::middleware;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Redirect};
 use axum::routing::get;
 use host::Hosts;
 use std::sync::Arc;
@@ -36,6 +38,7 @@ pub(crate) struct Admitted {
 pub(crate) async fn serve(
     connections: mpsc::Receiver<Connection>,
     state: Arc<State>,
+    console: Arc<Console>,
     admitted: Admitted,
     limits: Limits,
     stopped: watch::Receiver<()>,
@@ -47,6 +50,8 @@ pub(crate) async fn serve(
         .merge(super::admin::routes())
         .merge(super::checkpoint::routes())
         .layer(middleware::from_fn_with_state(admitted.gate, gate::check))
+        .route("/", get(async || Redirect::temporary(console::PATH)))
+        .merge(console::routes(console))
         .layer(middleware::from_fn_with_state(admitted.hosts, host::check))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))

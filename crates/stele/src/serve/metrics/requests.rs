@@ -5,7 +5,7 @@
 
 use super::Families;
 use super::families::MICROS_PER_SECOND;
-use base::histogram::Histogram;
+use base::histogram::{Buckets, Histogram};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -36,24 +36,33 @@ impl Requests {
 
     /// Adds the families of requests.
     pub(super) fn add(&self, families: &mut Families) {
+        self.each(|method, code, latency| {
+            families.histogram(
+                "stele_grpc_request_seconds",
+                "Request latency until the end of the response, by method and status code.",
+                &[("code", code), ("method", method)],
+                &latency,
+                MICROS_PER_SECOND,
+            );
+        });
+        let help = "Requests in flight.";
+        families.gauge("stele_grpc_requests_in_flight", help, &[], self.in_flight() as f64);
+    }
+
+    /// Tells the latency, in microseconds, of each method and code that requests had.
+    pub(crate) fn each(&self, mut tell: impl FnMut(&'static str, &'static str, Buckets)) {
         for (method, codes) in self.0.latency.iter().enumerate() {
             for (code, histogram) in codes.iter().enumerate() {
                 let Some(histogram) = histogram.get() else { continue };
-                families.histogram(
-                    "stele_grpc_request_seconds",
-                    "Request latency until the end of the response, by method and status code.",
-                    &[
-                        ("code", code_name(Code::from_i32(code as i32))),
-                        ("method", Method(method).name()),
-                    ],
-                    &histogram.read(),
-                    MICROS_PER_SECOND,
-                );
+                let code = code_name(Code::from_i32(code as i32));
+                tell(Method(method).name(), code, histogram.read());
             }
         }
-        let in_flight = self.0.in_flight.load(Ordering::Relaxed).max(0);
-        let help = "Requests in flight.";
-        families.gauge("stele_grpc_requests_in_flight", help, &[], in_flight as f64);
+    }
+
+    /// Returns the number of requests in flight.
+    pub(crate) fn in_flight(&self) -> i64 {
+        self.0.in_flight.load(Ordering::Relaxed).max(0)
     }
 
     /// Begins a request of the method at `path`.

@@ -31,7 +31,8 @@ fn headers(name: &'static str, value: &str) -> HeaderMap {
 #[test]
 fn a_caller_is_known_by_token_or_certificate_and_a_wrong_token_is_not_made_good() {
     let Gated { gate, token, _dir } = gated();
-    let (nobody, known) = (Peer::default(), Peer { identity: Some("cert:ann".into()) });
+    let (nobody, known) =
+        (Peer::default(), Peer { identity: Some("cert:ann".into()), address: None });
     for (header, value, peer, want) in [
         ("authorization", format!("Bearer {token}"), &nobody, Some("token:ci")),
         ("authorization", format!("bearer {token}"), &known, Some("token:ci")),

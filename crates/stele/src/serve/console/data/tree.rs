@@ -1,0 +1,166 @@
+//! The LSM tree of a tablet, level by level, with the compactions that run in it.
+
+use super::super::Console;
+use super::super::request::failure::Failure;
+use super::super::request::guard::Visitor;
+use super::super::request::params::Params;
+use super::super::request::shown::{Allowance, Shown};
+use super::of_store;
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use engine::{Engine, RunFiles, RunningCompaction, TreeFiles, TreeId};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use table::{Error, Store, TableSchema};
+use tonic::Code;
+
+/// Tablets and files of one answer.
+const TABLETS_MAX: usize = 500;
+const FILES_MAX: usize = 2_000;
+/// Bytes of all row keys of an answer, and of one.
+const KEYS_BYTES_MAX: usize = 1 << 20;
+const KEY_BYTES_MAX: usize = 256;
+
+/// A file of a run.
+#[derive(Debug, Serialize)]
+struct File {
+    number: u64,
+    bytes: u64,
+    entries: u64,
+    tombstones: u64,
+    first: Shown,
+    last: Shown,
+    /// True while a compaction reads it.
+    compacting: bool,
+}
+
+/// A sorted run. Its sums are of all files, listed or not.
+#[derive(Debug, Serialize)]
+struct Run {
+    level: usize,
+    files: usize,
+    bytes: u64,
+    entries: u64,
+    listed: Vec<File>,
+}
+
+/// Answers with the tree of the tablet of a number, 0 unless the request says another, of the table
+/// `name`. The keys of its files are keys of rows, so the visitor must be one who may sample them.
+pub(in super::super) async fn tree(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, Failure> {
+    let params = Params::of(query, &["name", "tablet"])?;
+    let name = params.required("name")?;
+    let tablet = params.number("tablet", u64::from(u32::MAX))?.unwrap_or(0) as usize;
+    let table = bigtable::table_name("name", name).map_err(of_store)?;
+    visitor.needs("stele.compactions.get")?;
+    visitor.needs_on("bigtable.tables.sampleRowKeys", name)?;
+    let store = console.server.store().ok_or_else(Failure::opening)?;
+    let schema = store.get_table(&table).await.map_err(of_store)?;
+    let Some(id) = schema.tablets.get(tablet).map(|tablet| tablet.tree) else {
+        let last = schema.tablets.len() - 1;
+        return Err(Failure::parameter("tablet", format!("must be a number from 0 to {last}")));
+    };
+    let engine = console.server.engine().ok_or_else(Failure::opening)?.clone();
+    let told = tokio::task::spawn_blocking(move || told(&engine, id, tablet, &schema)).await;
+    let told = told.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+    told.map(Json).map_err(|error| of_store(Error::from(error)))
+}
+
+fn told(engine: &Engine, id: TreeId, tablet: usize, schema: &TableSchema) -> engine::Result<Value> {
+    let files = engine.tree(id)?.files()?;
+    let mut running = engine.compactions();
+    running.retain(|one| one.tree == id);
+    let mut left = Allowance::of(KEYS_BYTES_MAX);
+    let tablets = schema.tablets.iter().take(TABLETS_MAX);
+    let tablets: Vec<_> =
+        tablets.map(|tablet| left.show(&tablet.start, tablet.start.len(), KEY_BYTES_MAX)).collect();
+    Ok(json!({
+        "tablet": tablet,
+        "tablets": tablets,
+        "tablet_count": schema.tablets.len(),
+        "active_bytes": files.active_bytes,
+        "frozen_bytes": files.frozen_bytes,
+        "runs": runs(&files, &running, &mut left),
+        "compactions": running.iter().map(compaction).collect::<Vec<_>>(),
+        "paused": engine.compactions_paused(),
+    }))
+}
+
+/// Returns the runs, with as many files as an answer may list: the newest runs first.
+fn runs(files: &TreeFiles, running: &[RunningCompaction], left: &mut Allowance) -> Vec<Run> {
+    let compacting: BTreeSet<u64> =
+        running.iter().flat_map(|one| one.inputs.iter().copied()).collect();
+    let mut room = FILES_MAX;
+    let mut run = |run: &RunFiles| {
+        let listed = run.ssts.iter().take(room).map(|sst| File {
+            number: sst.number,
+            bytes: sst.bytes,
+            entries: sst.entries,
+            tombstones: sst.tombstones,
+            first: left.show(&sst.first_row, sst.first_row.len(), KEY_BYTES_MAX),
+            last: left.show(&sst.last_row, sst.last_row.len(), KEY_BYTES_MAX),
+            compacting: compacting.contains(&sst.number),
+        });
+        let listed: Vec<_> = listed.collect();
+        room -= listed.len();
+        Run {
+            level: run.level,
+            files: run.ssts.len(),
+            bytes: run.ssts.iter().map(|sst| sst.bytes).sum(),
+            entries: run.ssts.iter().map(|sst| sst.entries).sum(),
+            listed,
+        }
+    };
+    files.runs.iter().map(&mut run).collect()
+}
+
+fn compaction(one: &RunningCompaction) -> Value {
+    json!({
+        "reason": super::super::super::admin::reason(one.reason),
+        "to_level": one.level,
+        "files": one.ssts,
+        "bytes": one.bytes_total,
+        "bytes_written": one.bytes_written,
+        "seconds": one.running_for.as_secs(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::{CompactionReason, SstFile};
+    use std::time::Duration;
+
+    #[test]
+    fn files_beyond_the_bound_are_summed_and_not_listed() {
+        let sst = |number| SstFile { number, bytes: 10, entries: 2, ..SstFile::default() };
+        let files = TreeFiles {
+            runs: vec![
+                RunFiles { level: 0, ssts: (0..1_500).map(sst).collect() },
+                RunFiles { level: 2, ssts: (1_500..3_000).map(sst).collect() },
+            ],
+            ..TreeFiles::default()
+        };
+        let running = [RunningCompaction {
+            tree: TreeId(1),
+            reason: CompactionReason::Shape,
+            bytes_total: 20,
+            bytes_written: 0,
+            ssts: 2,
+            inputs: vec![3, 1_500],
+            level: 2,
+            running_for: Duration::ZERO,
+        }];
+        let runs = runs(&files, &running, &mut Allowance::of(100));
+        let told: Vec<_> =
+            runs.iter().map(|run| (run.files, run.bytes, run.listed.len())).collect();
+        assert_eq!(told, [(1_500, 15_000, 1_500), (1_500, 15_000, 500)]);
+        assert!(runs[0].listed[3].compacting && runs[1].listed[0].compacting);
+        assert!(!runs[0].listed[4].compacting);
+    }
+}

@@ -1,0 +1,7 @@
+//! A request of the API: who sends it (`guard`), its parameters (`params`), bytes in its answer
+//! (`shown`), and the form of errors (`failure`).
+
+pub(super) mod failure;
+pub(super) mod guard;
+pub(super) mod params;
+pub(super) mod shown;

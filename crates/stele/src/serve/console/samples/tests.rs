@@ -1,0 +1,116 @@
+use super::*;
+
+fn durations(up_to: &[(f64, u64)], count: u64) -> Durations {
+    Durations { up_to: up_to.to_vec(), count }
+}
+
+fn reading(requests: &[(Operation, &str, Durations)], engine: EngineReading) -> Reading {
+    let requests = requests
+        .iter()
+        .map(|(operation, code, durations)| ((*operation, (*code).to_owned()), durations.clone()));
+    let requests = requests.collect();
+    Reading { requests, in_flight: Some(2.0), engine: Some(engine), ..Reading::default() }
+}
+
+fn engine(gets: u64, disk_reads: u64, hits: u64, misses: u64) -> EngineReading {
+    EngineReading {
+        gets: Some(gets),
+        disk_reads: Some(disk_reads),
+        cache_hits: Some(hits),
+        cache_misses: Some(misses),
+        ..EngineReading::default()
+    }
+}
+
+#[test]
+fn rates_and_percentiles_are_of_the_interval_only() {
+    use Operation::{Reads, Writes};
+    let slow = |count| durations(&[(0.01, 0), (0.1, count)], count);
+    let before = reading(&[(Reads, "OK", slow(1_000))], engine(100, 50, 10, 10));
+    let now = reading(
+        &[
+            (Reads, "OK", durations(&[(0.01, 90), (0.1, 1_100)], 1_100)),
+            (Reads, "NOT_FOUND", durations(&[(0.01, 10), (0.1, 10)], 10)),
+            (Writes, "OK", durations(&[(0.01, 0), (0.1, 0)], 5)),
+        ],
+        engine(300, 60, 100, 20),
+    );
+    let sample = between(7, 1, 10.0, &before, &now);
+    assert_eq!((sample.number, sample.operations[&Reads].per_second), (7, 11.0));
+    let p50 = sample.operations[&Reads].p50_ms.unwrap();
+    assert!(p50 < 10.0, "the slow requests of before do not count: {p50}");
+    assert_eq!(sample.operations[&Writes].p99_ms, Some(100.0), "the end of the last bucket");
+    assert_eq!(sample.errors, BTreeMap::from([("NOT_FOUND".to_owned(), 1.0)]));
+    let engine = sample.engine.unwrap();
+    assert_eq!((engine.gets_per_second, engine.disk_reads_per_get), (Some(20.0), Some(0.05)));
+    assert_eq!(engine.cache_hit_rate, Some(0.9));
+    assert_eq!(engine.scans_per_second, None, "a metric that is missing");
+}
+
+#[test]
+fn a_counter_that_goes_back_is_a_gap() {
+    let requests = |count| [(Operation::Reads, "OK", durations(&[(1.0, count)], count))];
+    let before = reading(&requests(10), engine(100, 50, 10, 10));
+    let now = reading(&requests(9), engine(99, 60, 9, 11));
+    let sample = between(0, 0, 5.0, &before, &now);
+    assert!(sample.operations.is_empty() && sample.errors.is_empty());
+    let engine = sample.engine.unwrap();
+    assert_eq!((engine.gets_per_second, engine.disk_reads_per_get), (None, None));
+    assert_eq!(engine.cache_hit_rate, None);
+}
+
+#[test]
+fn time_that_stands_still_and_nothing_asked_divide_by_nothing() {
+    let same = reading(&[], engine(5, 5, 5, 5));
+    let sample = between(0, 0, 0.0, &same, &same).engine.unwrap();
+    assert_eq!((sample.gets_per_second, sample.disk_reads_per_get), (None, None));
+    let sample = between(0, 0, 5.0, &same, &same).engine.unwrap();
+    assert_eq!((sample.gets_per_second, sample.disk_reads_per_get), (Some(0.0), None));
+    let opening = Reading { engine: None, ..same.clone() };
+    assert!(between(0, 0, 5.0, &opening, &same).engine.is_none());
+}
+
+#[test]
+fn percentiles_lie_within_their_buckets() {
+    let some = durations(&[(1.0, 50), (2.0, 50), (4.0, 100)], 100);
+    for (part, want) in [(0.25, 0.5), (0.5, 1.0), (0.75, 3.0), (1.0, 4.0)] {
+        assert_eq!(quantile(&some, part), Some(want), "{part}");
+    }
+    assert_eq!(quantile(&durations(&[(1.0, 0)], 0), 0.5), None);
+    assert_eq!(quantile(&durations(&[], 3), 0.5), None);
+}
+
+#[test]
+fn old_samples_make_room_and_pages_get_the_newer_ones() {
+    let samples = Samples::default();
+    let none = Reading::default();
+    let mut recent = Vec::new();
+    for at in 0..SAMPLES_MAX as u64 + 20 {
+        recent = samples.keep(|number| between(number, at as i64, 5.0, &none, &none));
+    }
+    assert_eq!(recent.len(), RECENT);
+    let (all, _) = samples.after(None);
+    assert_eq!((all.len(), all[0].number), (SAMPLES_MAX, 20));
+    let (newer, _) = samples.after(Some(SAMPLES_MAX as u64 + 17));
+    let numbers: Vec<u64> = newer.iter().map(|sample| sample.number).collect();
+    assert_eq!(numbers, [SAMPLES_MAX as u64 + 18, SAMPLES_MAX as u64 + 19]);
+    assert!(samples.after(Some(u64::MAX)).0.is_empty());
+}
+
+#[test]
+fn the_hottest_tables_come_first_and_idle_ones_not_at_all() {
+    let table = |requests| TableReading { requests, rows_read: requests * 2, ..Default::default() };
+    let tables = |many: &[(&str, u64)]| Reading {
+        tables: many.iter().map(|(name, count)| ((*name).to_owned(), table(*count))).collect(),
+        ..Reading::default()
+    };
+    let before = tables(&[("idle", 9), ("again", 50), ("warm", 5)]);
+    let mut now = vec![("idle", 9), ("again", 3), ("warm", 25), ("new", 40)];
+    let sample = between(0, 0, 10.0, &before, &tables(&now));
+    let told: Vec<_> =
+        sample.tables.iter().map(|table| (&*table.name, table.rows_read_per_second)).collect();
+    assert_eq!(told, [("new", 8.0), ("warm", 4.0)], "a counter that went back is left out");
+    let names: Vec<String> = (0..20).map(|at| format!("t{at:02}")).collect();
+    now.extend(names.iter().map(|name| (name.as_str(), 1)));
+    assert_eq!(between(0, 0, 10.0, &before, &tables(&now)).tables.len(), HOT_TABLES);
+}

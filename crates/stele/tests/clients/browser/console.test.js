@@ -1,0 +1,165 @@
+// Every page of the console in a browser: what it shows, by mouse and keyboard, wide and narrow, light
+// and dark, and what axe finds.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { chromium } from "playwright-core";
+
+const { CONSOLE_URL: url, CONSOLE_SECURED_URL: secured, CONSOLE_TOKEN: token, CONSOLE_BROWSER: executablePath, CONSOLE_SHOTS: shots } = process.env;
+const table = encodeURIComponent("projects/local/instances/local/tables/people");
+const axe = readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+const PAGES = {
+  overview: ["overview", "Requests"],
+  tables: ["tables", "people"],
+  table: [`tables/${table}`, "Schema"],
+  tree: [`tree/${table}`, "Level 0"],
+  sql: ["query", "Explain"],
+  backups: ["backups", "Backups"],
+};
+let browser;
+
+before(async () => {
+  browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+});
+after(() => browser.close());
+
+/** Opens a page; fails the test for an error in it, a dialog, or a request that leaves the server. */
+async function open(path, options = {}, base = url) {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
+  const tab = await context.newPage();
+  const wrong = [];
+  tab.on("pageerror", (error) => wrong.push(error.message));
+  tab.on("console", (message) => message.type() === "error" && !message.text().includes("status of 401") && !message.text().includes("status of 400") && wrong.push(message.text()));
+  tab.on("dialog", (dialog) => wrong.push(`dialog: ${dialog.message()}`));
+  tab.on("request", (request) => request.url().startsWith(base) || wrong.push(`request: ${request.url()}`));
+  await tab.goto(`${base}/console/#/${path}`);
+  return { tab, close: async () => { await context.close(); assert.deepEqual(wrong, []); } };
+}
+
+async function check(tab) {
+  const session = await tab.context().newCDPSession(tab);
+  await session.send("Runtime.evaluate", { expression: axe });
+  const { violations } = await tab.evaluate(() => globalThis.axe.run(document));
+  assert.deepEqual(violations.map((one) => `${one.id}: ${one.nodes[0].html}`), []);
+  assert.equal(await tab.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, "the page is wider than the window");
+}
+
+for (const [name, [path, text]] of Object.entries(PAGES)) {
+  for (const width of [1440, 390]) {
+    for (const colorScheme of ["light", "dark"]) {
+      test(`${name} at ${width} pixels, ${colorScheme}`, async () => {
+        const { tab, close } = await open(path, { viewport: { width, height: 900 }, colorScheme });
+        await tab.getByText(text, { exact: true }).first().waitFor();
+        await tab.waitForLoadState("networkidle");
+        if (shots) await tab.screenshot({ path: join(shots, `${name}-${width}-${colorScheme}.png`), fullPage: true });
+        await check(tab);
+        await close();
+      });
+    }
+  }
+}
+
+test("keys and values that would be markup, or mislead, are shown as escapes", async () => {
+  const { tab, close } = await open(`tables/${table}`);
+  await tab.locator(".row").first().waitFor();
+  const shown = await tab.locator(".rows").innerText();
+  assert.match(shown, /<img src=x onerror=alert\(1\)>/);
+  assert.match(shown, /\\xe2\\x80\\xae/, "a mark that turns text round");
+  assert.match(shown, /\\x00\\xff/);
+  assert.equal(await tab.locator("main img, main script, main iframe").count(), 0);
+  await tab.locator(".row").first().locator(".value button").first().click();
+  await tab.getByRole("button", { name: "SQL literal" }).click();
+  assert.match(await tab.locator(".cell-content").innerText(), /^b'<img src=x onerror=alert\(1\)>\\x00\\xff\\xe2\\x80\\xae'$/);
+  await tab.getByRole("button", { name: "Hex" }).click();
+  assert.match(await tab.locator(".cell-content").innerText(), /^00000000 {2}3c 69 6d 67/);
+  await check(tab);
+  await tab.keyboard.press("Escape");
+  await tab.locator("dialog").waitFor({ state: "detached" });
+  await close();
+});
+
+test("rows are found by prefix and by pages", async () => {
+  const { tab, close } = await open(`tables/${table}`);
+  await tab.getByLabel("Keys that begin with").fill("user\\x23");
+  await tab.getByLabel("Rows", { exact: true }).selectOption("25");
+  await tab.getByRole("button", { name: "Show rows" }).click();
+  await tab.getByText("25 rows, 25 cells, and more rows follow").waitFor();
+  await tab.getByRole("link", { name: "Next page" }).click();
+  await tab.getByText("user#0025", { exact: true }).waitFor();
+  await tab.getByRole("link", { name: "First page" }).click();
+  await tab.getByText("user#0000", { exact: true }).waitFor();
+  await tab.getByLabel("From the key").fill("user\\");
+  await tab.getByRole("button", { name: "Show rows" }).click();
+  await tab.getByText("After a backslash comes x").waitFor();
+  await close();
+});
+
+test("a query gives rows, a plan as a tree, or the place of its error", async () => {
+  const { tab, close } = await open("query");
+  await tab.getByLabel("Query", { exact: true }).fill("SELECT _key, f['name'] AS name FROM people WHERE _key LIKE 'user#%' LIMIT 3");
+  await tab.getByLabel("Query", { exact: true }).press("Control+Enter");
+  await tab.getByText(/^3 rows in/).waitFor();
+  await check(tab);
+  await tab.getByRole("button", { name: "Explain" }).click();
+  await tab.getByRole("heading", { name: "Read" }).waitFor();
+  assert.match(await tab.locator(".plan").innerText(), /from user# to user\$/);
+  await check(tab);
+  await tab.getByLabel("Query", { exact: true }).fill("SELECT _key FROM people\nWHERE _key = = 1");
+  await tab.getByRole("button", { name: "Run" }).click();
+  await tab.getByText("The query is wrong").waitFor();
+  assert.match(await tab.locator(".place").innerText(), /\^/);
+  await close();
+});
+
+test("charts are read by keyboard and as tables", async () => {
+  const { tab, close } = await open("overview");
+  const plot = tab.getByRole("slider", { name: "Requests: moment" });
+  await tab.waitForFunction(() => document.querySelector("[aria-label='Requests: moment']")?.getAttribute("aria-valuetext").includes("Reads"));
+  await plot.focus();
+  await plot.press("Home");
+  assert.match(await plot.getAttribute("aria-valuetext"), /^\d\d:\d\d:\d\d: Reads /);
+  assert.equal(await plot.getAttribute("aria-valuenow"), "0");
+  await tab.locator("figure").first().getByText("As a table").click();
+  await tab.locator("figure").first().getByRole("columnheader", { name: "Writes" }).waitFor();
+  await check(tab);
+  await close();
+});
+
+test("the keyboard reaches the content at once, and the colours change", async () => {
+  const { tab, close } = await open("overview");
+  await tab.getByRole("heading", { name: "Overview" }).waitFor();
+  await tab.evaluate(() => document.body.focus());
+  await tab.evaluate(() => document.activeElement.blur());
+  await tab.keyboard.press("Tab");
+  const skip = tab.getByRole("link", { name: "Skip to content" });
+  if (!(await skip.evaluate((link) => link === document.activeElement))) await skip.focus();
+  await tab.keyboard.press("Enter");
+  assert.equal(await tab.evaluate(() => document.activeElement.id), "main");
+  await tab.getByRole("button", { name: /^Colours/ }).click();
+  assert.equal(await tab.evaluate(() => document.documentElement.dataset.theme), "light");
+  await tab.getByRole("button", { name: "Colours: light" }).click();
+  assert.equal(await tab.evaluate(() => document.documentElement.dataset.theme), "dark");
+  await tab.reload();
+  assert.equal(await tab.evaluate(() => document.documentElement.dataset.theme), "dark", "the choice holds");
+  await close();
+});
+
+test("a server that knows its callers wants a token, which leaves the tab with it", async () => {
+  const { tab, close } = await open("overview", {}, secured);
+  await tab.getByLabel("Token").fill("wrong");
+  await tab.getByRole("button", { name: "Sign in" }).click();
+  await tab.getByText("The server does not know this token.").waitFor();
+  await check(tab);
+  await tab.getByLabel("Token").fill(token);
+  await tab.getByRole("button", { name: "Sign in" }).click();
+  await tab.getByRole("heading", { name: "Overview" }).waitFor();
+  assert.equal(tab.url().includes(token), false);
+  assert.deepEqual(await tab.context().cookies(), []);
+  assert.equal(await tab.evaluate((token) => JSON.stringify(localStorage).includes(token), token), false);
+  await tab.getByRole("button", { name: "Sign out" }).click();
+  await tab.getByLabel("Token").waitFor();
+  assert.equal(await tab.evaluate(() => sessionStorage.getItem("stele-token")), null);
+  await close();
+});
