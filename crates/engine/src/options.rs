@@ -120,6 +120,9 @@ pub struct ReadPath {
     /// Once the cache is full, gets in flight leave it as it is for blocks that nobody asked for
     /// lately.
     pub admission: bool,
+    /// Point reads count themselves and the filters that they ask. Without the counts, a tree learns no
+    /// filter granularity, and is not compacted for its reads.
+    pub counters: bool,
 }
 
 impl Default for ReadPath {
@@ -134,6 +137,7 @@ impl Default for ReadPath {
             prefix_index: true,
             cache_warming: true,
             admission: true,
+            counters: true,
         }
     }
 }

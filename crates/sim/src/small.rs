@@ -173,6 +173,7 @@ pub fn options(rng: &mut Rng) -> Options {
             prefix_index: on(rng),
             cache_warming: on(rng),
             admission: on(rng),
+            counters: true,
         },
         subcompactions_max: *rng.pick(&[None, Some(1), Some(3)]),
         background_rate: *rng.pick(&[BackgroundRate::Unlimited, BackgroundRate::Auto]),

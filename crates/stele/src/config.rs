@@ -223,7 +223,7 @@ pub(crate) struct Settings {
 
     /// Comma-separated read-path features to disable for diagnosis. Results never change, only
     /// speed. The features are huge-pages, hints, filters, point-reads, batched-reads,
-    /// prefix-index, readahead, cache-warming and admission. [default: none]
+    /// prefix-index, readahead, cache-warming, admission and counters. [default: none]
     #[arg(long, env = "STELE_READ_PATH_OFF", value_name = "LIST", help_heading = ENGINE)]
     pub(crate) read_path_off: Option<String>,
 
@@ -516,10 +516,11 @@ fn parse_read_path_off(text: &str) -> Result<ReadPath, ConfigError> {
             "readahead" => &mut parts.readahead,
             "cache-warming" => &mut parts.cache_warming,
             "admission" => &mut parts.admission,
+            "counters" => &mut parts.counters,
             _ => {
                 return Err(ConfigError(format!(
                     "invalid read_path_off {name:?}; use huge-pages, hints, filters, point-reads, \
-                     batched-reads, prefix-index, readahead, cache-warming, admission or none"
+                     batched-reads, prefix-index, readahead, cache-warming, admission, counters or none"
                 )));
             }
         };

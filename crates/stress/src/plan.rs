@@ -113,6 +113,7 @@ fn options(rng: &mut Rng) -> Options {
         prefix_index: on(),
         cache_warming: on(),
         admission: on(),
+        counters: true,
     };
     Options {
         durability: *rng.pick(&[

@@ -52,6 +52,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     },
     Switch { name: "cache_warming", off: |parts| parts.cache_warming = false, published: &[] },
     Switch { name: "admission", off: |parts| parts.admission = false, published: &[] },
+    Switch { name: "counters", off: |parts| parts.counters = false, published: &[] },
 ];
 
 impl Switch {

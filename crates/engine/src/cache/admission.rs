@@ -13,7 +13,7 @@
 //! 1. Nothing here is exact, and nothing has to be: a wrong answer costs a read or a place.
 //! 2. No lock is taken, and nothing shared is written while there is room.
 
-use super::cache_counters::Counted;
+use super::cache_counters::{BlockKind, Counted};
 use super::frames::free_space::Space;
 use super::{Cache, CacheKey, Plain};
 use std::sync::Arc;
@@ -73,9 +73,9 @@ impl<M: Plain> Cache<M> {
         !full || self.admission.was_named(key)
     }
 
-    /// Counts a block of `len` bytes that was read and not kept, for which the cache grows if it may.
+    /// Counts a data block of `len` bytes that was read and not kept, for which the cache grows if it may.
     pub fn rejected(self: &Arc<Self>, len: usize) {
-        self.count(Counted::Miss, 1);
+        self.looked_up(BlockKind::Data, false);
         self.count(Counted::Rejected, 1);
         if self.bytes_max() < self.budget.blocks_limit() {
             self.grow_for(len);

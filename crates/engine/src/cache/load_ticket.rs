@@ -1,6 +1,6 @@
 //! Asking for a block that may have to be loaded, without waiting for it.
 
-use super::cache_counters::Counted;
+use super::cache_counters::BlockKind;
 use super::loads_in_progress::{Follower, Joined, Leader};
 use super::{Cache, CacheFill, CacheKey, CachePriority, Hint, Loaded, PinnedBlock, Plain};
 use crate::error::Result;
@@ -67,9 +67,10 @@ impl<M: Plain> Cache<M> {
         key: CacheKey,
         hint: &Hint,
         fill: CacheFill,
+        kind: BlockKind,
     ) -> CacheLookup<'a, M> {
         let resident = self.pin(key, hint, fill);
-        self.count(if resident.is_some() { Counted::Hit } else { Counted::Miss }, 1);
+        self.looked_up(kind, resident.is_some());
         if let Some(pin) = resident {
             return CacheLookup::Resident(pin);
         }
@@ -82,8 +83,9 @@ impl<M: Plain> Cache<M> {
         key: CacheKey,
         hint: &Hint,
         fill: CacheFill,
+        kind: BlockKind,
     ) -> CacheLookup<'a, M> {
-        self.count(Counted::Miss, 1);
+        self.looked_up(kind, false);
         self.join(key, hint, fill)
     }
 
@@ -114,10 +116,11 @@ impl<M: Plain> Cache<M> {
         key: CacheKey,
         hint: &Hint,
         fill: CacheFill,
+        kind: BlockKind,
         load: impl FnOnce(LoadTicket<'_, M>) -> Result<PinnedBlock<M>>,
     ) -> Result<PinnedBlock<M>> {
         loop {
-            match self.load_ticket(key, hint, fill) {
+            match self.load_ticket(key, hint, fill, kind) {
                 CacheLookup::Resident(pin) => return Ok(pin),
                 CacheLookup::Free(ticket) => return load(ticket),
                 CacheLookup::Loading(load) => {

@@ -46,7 +46,7 @@ mod prefetch;
 mod tests;
 mod warmth;
 
-pub(crate) use cache_counters::CacheCounters;
+pub(crate) use cache_counters::{BlockKind, CacheCounters};
 pub(crate) use frames::block_ref::BlockRef;
 pub(crate) use frames::hint::Hint;
 pub(crate) use key::{CacheKey, KeyMap};
@@ -63,7 +63,7 @@ use crate::shape::Shape;
 use admission::Admission;
 use base::striped::Striped;
 use base::sync::Mutex;
-use cache_counters::{COUNTED, Counted};
+use cache_counters::{COUNTERS, Counted, Lookups};
 use crossbeam_epoch::{self as epoch, Guard};
 use crossbeam_utils::CachePadded;
 use frames::frame_head::FrameHead;
@@ -165,7 +165,7 @@ pub struct Cache<M: Plain> {
     hints: bool,
     /// Apart, for reads have no use of it.
     shape: Box<Shape>,
-    counters: Striped<COUNTED>,
+    counters: Striped<COUNTERS>,
 }
 
 /// Current size limit of the cache.
@@ -362,7 +362,7 @@ impl<M: Plain> Cache<M> {
     #[inline]
     pub fn get(self: &Arc<Self>, key: CacheKey, hint: &Hint) -> Option<PinnedBlock<M>> {
         let pin = self.pin(key, hint, CacheFill::Insert);
-        self.count(if pin.is_some() { Counted::Hit } else { Counted::Miss }, 1);
+        self.looked_up(BlockKind::Data, pin.is_some());
         pin
     }
 
@@ -390,8 +390,10 @@ impl<M: Plain> Cache<M> {
         let (_, frame_bytes) = self.space.lock().frames_in_use(&self.arena);
         let heap_bytes = self.heap.bytes();
         CacheCounters {
-            hits: self.counters.read(Counted::Hit as usize),
-            misses: self.counters.read(Counted::Miss as usize),
+            lookups: BlockKind::ALL.map(|kind| Lookups {
+                hits: self.counters.read(kind.counter(true)),
+                misses: self.counters.read(kind.counter(false)),
+            }),
             inserted: self.counters.read(Counted::Inserted as usize),
             evicted: self.counters.read(Counted::Evicted as usize),
             not_kept: self.counters.read(Counted::NotKept as usize),
@@ -422,6 +424,11 @@ impl<M: Plain> Cache<M> {
     #[inline]
     fn follow(&self, hint: &Hint) -> Option<(Place, u32)> {
         if self.hints { hint.get() } else { None }
+    }
+
+    /// Counts that a reader asked for a block.
+    fn looked_up(&self, kind: BlockKind, is_hit: bool) {
+        self.counters.add(kind.counter(is_hit), 1);
     }
 
     fn count(&self, counted: Counted, count: u64) {

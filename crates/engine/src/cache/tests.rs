@@ -65,7 +65,7 @@ fn load_of(
 ) {
     let hint = Hint::default();
     let load = |ticket: LoadTicket<'_, CacheKey>| end(ticket, &hint, key(offset), len, priority);
-    let pin = cache.get_or_load(key(offset), &hint, fill, load).unwrap();
+    let pin = cache.get_or_load(key(offset), &hint, fill, BlockKind::Data, load).unwrap();
     check(pin.get(), key(offset), len);
 }
 
@@ -83,10 +83,15 @@ fn a_second_read_is_a_hit() {
     let cache = TestCache::new(1 << 20, CacheFeatures::PASSING);
     load(&cache, 1, CachePriority::Normal, FILL);
     let never = |_: LoadTicket<'_, CacheKey>| panic!("it is resident");
-    let again = cache.get_or_load(key(1), &Hint::default(), FILL, never);
+    let again = cache.get_or_load(key(1), &Hint::default(), FILL, BlockKind::Data, never);
     check(again.unwrap().get(), key(1), LEN);
     let counters = cache.counters();
-    assert_eq!((counters.hits, counters.misses, counters.inserted), (1, 1, 1));
+    assert_eq!((counters.hits(), counters.misses(), counters.inserted), (1, 1, 1));
+    let index = cache.load_ticket(key(1), &Hint::default(), FILL, BlockKind::Index);
+    assert!(matches!(index, CacheLookup::Resident(_)));
+    let counters = cache.counters();
+    assert_eq!(counters.lookups[BlockKind::Index as usize], Lookups { hits: 1, misses: 0 });
+    assert_eq!(counters.lookups[BlockKind::Data as usize], Lookups { hits: 1, misses: 1 });
 }
 
 #[test]
@@ -96,7 +101,7 @@ fn a_hint_leads_to_the_block_until_it_is_evicted() {
     assert!(cache.look(key(1), &hint, &epoch::pin()).is_none());
     let load_it =
         |ticket: LoadTicket<'_, CacheKey>| end(ticket, &hint, key(1), LEN, CachePriority::Normal);
-    cache.get_or_load(key(1), &hint, FILL, load_it).unwrap();
+    cache.get_or_load(key(1), &hint, FILL, BlockKind::Data, load_it).unwrap();
     check(cache.look(key(1), &hint, &epoch::pin()).unwrap(), key(1), LEN);
     let other = Hint::default();
     check(cache.find(key(1), &other, &epoch::pin()).unwrap(), key(1), LEN);
@@ -219,7 +224,7 @@ fn an_error_reaches_the_reader_and_is_not_remembered() {
     let failing = |ticket: LoadTicket<'_, CacheKey>| {
         ticket.end(&hint, CachePriority::Normal, Err(Error::Closed))
     };
-    let failed = cache.get_or_load(key(1), &hint, FILL, failing);
+    let failed = cache.get_or_load(key(1), &hint, FILL, BlockKind::Data, failing);
     assert!(matches!(failed.err(), Some(Error::Closed)));
     load(&cache, 1, CachePriority::Normal, FILL);
 }
@@ -239,7 +244,7 @@ fn readers_of_one_block_share_one_load() {
                     std::thread::sleep(std::time::Duration::from_millis(20));
                     end(ticket, &hint, key(1), LEN, CachePriority::Normal)
                 };
-                let got = cache.get_or_load(key(1), &hint, FILL, load);
+                let got = cache.get_or_load(key(1), &hint, FILL, BlockKind::Data, load);
                 check(got.unwrap().get(), key(1), LEN);
             });
         }
@@ -268,7 +273,7 @@ fn claims_of_overlapping_sets_never_wait_in_a_circle() {
                     // Some keys come twice.
                     for at in 0..8 {
                         let offset = (at * (thread + 1) * 5 + round) % KEYS;
-                        match cache.load_ticket(key(offset), &hint, FILL) {
+                        match cache.load_ticket(key(offset), &hint, FILL, BlockKind::Data) {
                             CacheLookup::Resident(pin) => check(pin.get(), key(offset), 1000),
                             CacheLookup::Free(ticket) => {
                                 let before = loading[offset as usize].swap(true, Ordering::SeqCst);
@@ -328,7 +333,8 @@ fn no_reader_sees_another_block() {
                         let load = |ticket: LoadTicket<'_, CacheKey>| {
                             end(ticket, hint, key, len(offset), CachePriority::Normal)
                         };
-                        let pin = cache.get_or_load(key, hint, FILL, load).unwrap();
+                        let pin =
+                            cache.get_or_load(key, hint, FILL, BlockKind::Data, load).unwrap();
                         check(pin.get(), key, len(offset));
                         kept.push((pin, offset));
                         if kept.len() > 5 {
@@ -450,7 +456,7 @@ fn what_is_held_stays_until_it_is_let_go() {
             let load = |ticket: LoadTicket<'_, CacheKey>| {
                 end(ticket, &hint, key(offset), len, CachePriority::Normal)
             };
-            cache.get_or_load(key(offset), &hint, FILL, load).unwrap()
+            cache.get_or_load(key(offset), &hint, FILL, BlockKind::Data, load).unwrap()
         };
         let holds: Vec<_> =
             (0..(size / 2 / len) as u64).map(|offset| (load(offset), offset)).collect();
@@ -505,7 +511,8 @@ fn no_reader_sees_memory_go() {
                         let load = |ticket: LoadTicket<'_, CacheKey>| {
                             end(ticket, hint, wanted, len(offset), CachePriority::Normal)
                         };
-                        let pin = cache.get_or_load(wanted, hint, FILL, load).unwrap();
+                        let pin =
+                            cache.get_or_load(wanted, hint, FILL, BlockKind::Data, load).unwrap();
                         kept.push((pin, offset));
                         if kept.len() > 5 {
                             let (pin, offset) = kept.swap_remove((state >> 20) as usize % 5);

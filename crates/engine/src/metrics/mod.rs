@@ -9,7 +9,7 @@ mod reading;
 
 pub use reading::{HistogramReading, HistogramUnit, Label, MetricKind, Metrics, Reading};
 
-use crate::cache::CacheCounters;
+use crate::cache::{BlockKind, CacheCounters};
 use crate::cell::TreeId;
 use crate::memory::budget::Use;
 use crate::state::Shared;
@@ -186,10 +186,25 @@ fn add_limits(shared: &Shared, to: &mut Gathered) {
     to.gauge("writes_stopped", "1 if writes are stopped until the engine is reopened.", stopped);
 }
 
+/// Returns the value of the label `kind`.
+fn kind_name(kind: BlockKind) -> &'static str {
+    match kind {
+        BlockKind::Data => "data",
+        BlockKind::Index => "index",
+        BlockKind::Filter => "filter",
+        BlockKind::LargeValue => "large_value",
+    }
+}
+
 /// Adds the counters of the block cache.
 fn add_cache(shared: &Shared, cache: &CacheCounters, to: &mut Gathered) {
-    to.counter("cache_hits_total", "Blocks found in the block cache.", cache.hits);
-    to.counter("cache_misses_total", "Blocks read from disk.", cache.misses);
+    for kind in BlockKind::ALL {
+        let (labels, lookups) = ([("kind", kind_name(kind))], cache.lookups[kind as usize]);
+        let help = "Blocks found in the block cache, by kind. Point reads look without counting.";
+        to.labelled("cache_hits_total", help, &labels, lookups.hits);
+        let help = "Blocks that were not in the block cache and were read from disk, by kind.";
+        to.labelled("cache_misses_total", help, &labels, lookups.misses);
+    }
     to.counter("cache_inserted_total", "Blocks added to the block cache.", cache.inserted);
     to.counter("cache_evicted_total", "Blocks evicted from the block cache.", cache.evicted);
     let help = "Blocks read but not added to the block cache.";

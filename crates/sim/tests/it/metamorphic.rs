@@ -47,6 +47,7 @@ fn options(rng: &mut Rng) -> Options {
             prefix_index: *rng.pick(&[true, false]),
             cache_warming: *rng.pick(&[true, false]),
             admission: *rng.pick(&[true, false]),
+            counters: true,
         },
         subcompactions_max: *rng.pick(&[None, Some(1)]),
         background_rate: *rng.pick(&[BackgroundRate::Unlimited, BackgroundRate::Auto]),

@@ -165,7 +165,7 @@ fn parts_of_the_read_path_are_switched_off_by_name() {
     assert_eq!(off("none"), on);
     assert_eq!(off("hints"), ReadPath { hints: false, ..on });
     let all = "huge-pages,hints, filters,point-reads,batched-reads,prefix-index,readahead,\
-               cache-warming,admission";
+               cache-warming,admission,counters";
     assert_eq!(format!("{:?}", off(all)).matches("true").count(), 0);
     for text in ["", "hint", "hints,", "hints filters"] {
         let error = parse_read_path_off(text).unwrap_err().to_string();

@@ -10,6 +10,7 @@ mod filters;
 mod harness;
 mod limits;
 mod load;
+mod meter;
 mod once;
 mod owner;
 mod records;

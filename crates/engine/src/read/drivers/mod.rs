@@ -122,7 +122,9 @@ impl Tree {
     }
 
     pub(crate) fn count(&self, what: PointCount, count: u64) {
-        self.tree.counters.points.add(what as usize, count);
+        if self.parts().path.counters {
+            self.tree.counters.points.add(what as usize, count);
+        }
     }
 
     /// Lends the newest visible cell of a column at `snapshot` (`None`: now) to `use_cell`: its

@@ -207,7 +207,9 @@ impl<'k> PointRead<'k> {
         if !wanted.is_empty() {
             return Step::of(wanted);
         }
-        counters.probed(self.queries, probed, probed - candidates.len());
+        if self.parts.path.counters {
+            counters.probed(self.queries, probed, probed - candidates.len());
+        }
         Step::Done(())
     }
 
@@ -410,7 +412,9 @@ impl<'k> PointRead<'k> {
             return;
         }
         let useful = candidates.len() - usize::from(passed.is_some());
-        counters.probed(self.queries, candidates.len(), useful);
+        if self.parts.path.counters {
+            counters.probed(self.queries, candidates.len(), useful);
+        }
         *progress =
             passed.map_or(Progress::Nothing, |(run, descent)| Progress::Searching(run, descent));
     }

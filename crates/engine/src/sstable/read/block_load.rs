@@ -15,7 +15,7 @@ use super::sst_file::{Scratch, with_scratch};
 use super::sst_reader::SstReader;
 use super::typed_refs::IndexRef;
 use crate::cache::{
-    BlockRef, CacheFill, CacheKey, CacheLookup, CachePriority, Hint, LoadTicket, Loaded,
+    BlockKind, BlockRef, CacheFill, CacheKey, CacheLookup, CachePriority, Hint, LoadTicket, Loaded,
     PinnedBlock,
 };
 use crate::error::{Error, Result};
@@ -79,6 +79,16 @@ impl<'a> Lead<'a> {
         }
     }
 
+    /// Returns the kind as the cache counts it.
+    fn cache_kind(&self) -> BlockKind {
+        match self.expected {
+            Expected::Filter => BlockKind::Filter,
+            Expected::Index(_) => BlockKind::Index,
+            Expected::Data(..) => BlockKind::Data,
+            Expected::LargeValue(_) => BlockKind::LargeValue,
+        }
+    }
+
     fn priority(&self) -> CachePriority {
         match self.expected {
             Expected::Filter | Expected::Index(_) => CachePriority::High,
@@ -131,7 +141,7 @@ impl SstReader {
             let resident = self.load_at_once(lead)?.map(|(pin, _)| pin);
             return resident.ok_or_else(|| Error::not_resident(self.path()));
         }
-        self.cache().get_or_load(key, lead.hint, fill, |ticket| {
+        self.cache().get_or_load(key, lead.hint, fill, lead.cache_kind(), |ticket| {
             *missed = true;
             self.read_for(ticket, lead)
         })
@@ -176,7 +186,7 @@ impl SstReader {
             let Scratch { framed, raw } = scratch;
             let read = self.source.read_framed_at_once(lead.handle, lead.kind(), framed)?;
             let Some(framed) = read else { return Ok(None) };
-            Ok(match self.cache().load_ticket(key, lead.hint, fill) {
+            Ok(match self.cache().load_ticket(key, lead.hint, fill, lead.cache_kind()) {
                 CacheLookup::Resident(pin) => Some((pin, false)),
                 CacheLookup::Free(ticket) => Some((self.end(ticket, lead, Ok(framed), raw)?, true)),
                 CacheLookup::Loading(_) => None,
@@ -360,7 +370,7 @@ impl BlockLoad {
     /// Asks `cache`, through which the file's blocks go, for the block.
     pub(crate) fn load_ticket<'a>(&self, cache: &'a Arc<BlockCache>) -> CacheLookup<'a, Block> {
         let lead = self.lead();
-        cache.load_ticket(self.sst.key(lead.handle), lead.hint, self.fill)
+        cache.load_ticket(self.sst.key(lead.handle), lead.hint, self.fill, lead.cache_kind())
     }
 
     /// Asks `cache`, through which the file's blocks go, for the block, without counting.
@@ -427,7 +437,8 @@ impl BlockLoad {
     ) -> Result<PinnedBlock<Block>> {
         let lead = self.lead();
         loop {
-            match cache.load_ticket_of_read(self.sst.key(lead.handle), lead.hint, self.fill) {
+            let (key, kind) = (self.sst.key(lead.handle), lead.cache_kind());
+            match cache.load_ticket_of_read(key, lead.hint, self.fill, kind) {
                 CacheLookup::Resident(pin) => return Ok(pin),
                 CacheLookup::Free(ticket) => return self.end(ticket, read),
                 CacheLookup::Loading(load) => {
