@@ -14,8 +14,6 @@ const WRONG_MANY: f64 = 0.05;
 const ASKED_FEW: f64 = 10.0;
 /// Disk reads of a get that are more than one block of data.
 const DISK_READS_MANY: f64 = 1.5;
-/// Part of block lookups that find their block, below which the cache is too small.
-const HIT_RATE_LOW: f64 = 0.5;
 
 /// Severity of a finding, from refused clients to what is worth knowing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -172,7 +170,6 @@ fn filters(recent: &[Arc<Sample>]) -> Option<Advice> {
 fn cache(recent: &[Arc<Sample>]) -> Option<Advice> {
     let engine = recent.last()?.engine.as_ref()?;
     let reads = engine.disk_reads_per_get.filter(|reads| *reads >= DISK_READS_MANY)?;
-    engine.cache_hit_rate.filter(|rate| *rate < HIT_RATE_LOW)?;
     Some(advice(
         Severity::Note,
         format!("A get reads {reads:.1} blocks from disk"),

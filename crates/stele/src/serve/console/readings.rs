@@ -87,8 +87,6 @@ pub(super) struct EngineReading {
     pub(super) disk_reads: Option<u64>,
     pub(super) scans: Option<u64>,
     pub(super) filters: [(&'static str, FilterReading); 4],
-    pub(super) cache_hits: Option<u64>,
-    pub(super) cache_misses: Option<u64>,
     pub(super) memory_max: Option<u64>,
     /// Bytes of memory by owner.
     pub(super) memory: Vec<(&'static str, u64)>,
@@ -116,8 +114,6 @@ impl EngineReading {
             disk_reads: get("point_disk_reads_total"),
             scans: get("scans_total"),
             filters: ["row", "family", "column", "prefix"].map(|of| (of, filter(metrics, of))),
-            cache_hits: get("cache_hits_total"),
-            cache_misses: get("cache_misses_total"),
             memory_max: get("memory_limit_bytes"),
             memory: memory(metrics),
             compactions_running: get("compactions_running"),

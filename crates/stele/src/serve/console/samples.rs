@@ -56,7 +56,6 @@ pub(super) struct EngineSample {
     pub(super) gets_per_second: Option<f64>,
     pub(super) scans_per_second: Option<f64>,
     pub(super) disk_reads_per_get: Option<f64>,
-    pub(super) cache_hit_rate: Option<f64>,
     pub(super) filters: Vec<FilterSample>,
     pub(super) memory_max: Option<u64>,
     pub(super) memory: Vec<OwnedMemory>,
@@ -232,8 +231,6 @@ fn engine_between(seconds: f64, before: &EngineReading, now: &EngineReading) -> 
     let grown = |field: fn(&EngineReading) -> Option<u64>| growth_of(field(before), field(now));
     let per_second = |field| rate(grown(field), seconds);
     let gets = grown(|of| of.gets);
-    let (hits, misses) = (grown(|of| of.cache_hits), grown(|of| of.cache_misses));
-    let lookups = hits.zip(misses).map(|(hits, misses)| hits.saturating_add(misses));
     let filters = before.filters.iter().zip(&now.filters).map(|((_, before), (name, now))| {
         let asked = growth_of(before.asked, now.asked);
         FilterSample {
@@ -247,7 +244,6 @@ fn engine_between(seconds: f64, before: &EngineReading, now: &EngineReading) -> 
         gets_per_second: rate(gets, seconds),
         scans_per_second: per_second(|of| of.scans),
         disk_reads_per_get: part(grown(|of| of.disk_reads), gets),
-        cache_hit_rate: part(hits, lookups),
         filters: filters.collect(),
         memory_max: now.memory_max,
         memory: now

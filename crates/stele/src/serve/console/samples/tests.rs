@@ -12,28 +12,22 @@ fn reading(requests: &[(Operation, &str, Durations)], engine: EngineReading) -> 
     Reading { requests, in_flight: Some(2.0), engine: Some(engine), ..Reading::default() }
 }
 
-fn engine(gets: u64, disk_reads: u64, hits: u64, misses: u64) -> EngineReading {
-    EngineReading {
-        gets: Some(gets),
-        disk_reads: Some(disk_reads),
-        cache_hits: Some(hits),
-        cache_misses: Some(misses),
-        ..EngineReading::default()
-    }
+fn engine(gets: u64, disk_reads: u64) -> EngineReading {
+    EngineReading { gets: Some(gets), disk_reads: Some(disk_reads), ..EngineReading::default() }
 }
 
 #[test]
 fn rates_and_percentiles_are_of_the_interval_only() {
     use Operation::{Reads, Writes};
     let slow = |count| durations(&[(0.01, 0), (0.1, count)], count);
-    let before = reading(&[(Reads, "OK", slow(1_000))], engine(100, 50, 10, 10));
+    let before = reading(&[(Reads, "OK", slow(1_000))], engine(100, 50));
     let now = reading(
         &[
             (Reads, "OK", durations(&[(0.01, 90), (0.1, 1_100)], 1_100)),
             (Reads, "NOT_FOUND", durations(&[(0.01, 10), (0.1, 10)], 10)),
             (Writes, "OK", durations(&[(0.01, 0), (0.1, 0)], 5)),
         ],
-        engine(300, 60, 100, 20),
+        engine(300, 60),
     );
     let sample = between(7, 1, 10.0, &before, &now);
     assert_eq!((sample.number, sample.operations[&Reads].per_second), (7, 11.0));
@@ -43,25 +37,23 @@ fn rates_and_percentiles_are_of_the_interval_only() {
     assert_eq!(sample.errors, BTreeMap::from([("NOT_FOUND".to_owned(), 1.0)]));
     let engine = sample.engine.unwrap();
     assert_eq!((engine.gets_per_second, engine.disk_reads_per_get), (Some(20.0), Some(0.05)));
-    assert_eq!(engine.cache_hit_rate, Some(0.9));
     assert_eq!(engine.scans_per_second, None, "a metric that is missing");
 }
 
 #[test]
 fn a_counter_that_goes_back_is_a_gap() {
     let requests = |count| [(Operation::Reads, "OK", durations(&[(1.0, count)], count))];
-    let before = reading(&requests(10), engine(100, 50, 10, 10));
-    let now = reading(&requests(9), engine(99, 60, 9, 11));
+    let before = reading(&requests(10), engine(100, 50));
+    let now = reading(&requests(9), engine(99, 60));
     let sample = between(0, 0, 5.0, &before, &now);
     assert!(sample.operations.is_empty() && sample.errors.is_empty());
     let engine = sample.engine.unwrap();
     assert_eq!((engine.gets_per_second, engine.disk_reads_per_get), (None, None));
-    assert_eq!(engine.cache_hit_rate, None);
 }
 
 #[test]
 fn time_that_stands_still_and_nothing_asked_divide_by_nothing() {
-    let same = reading(&[], engine(5, 5, 5, 5));
+    let same = reading(&[], engine(5, 5));
     let sample = between(0, 0, 0.0, &same, &same).engine.unwrap();
     assert_eq!((sample.gets_per_second, sample.disk_reads_per_get), (None, None));
     let sample = between(0, 0, 5.0, &same, &same).engine.unwrap();
