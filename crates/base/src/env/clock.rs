@@ -1,5 +1,6 @@
 //! Time, read in one place so that tests can set it.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,6 +11,12 @@ pub trait Clock: Send + Sync + 'static {
 
     /// Time since an arbitrary fixed point. Never goes backwards.
     fn monotonic(&self) -> Duration;
+
+    /// Time for which this thread had a core, since an arbitrary fixed point. Never goes backwards. A clock
+    /// that does not know it gives `monotonic`, as if the thread had waited for nothing.
+    fn thread_cpu(&self) -> Duration {
+        self.monotonic()
+    }
 }
 
 /// The machine's own clocks.
@@ -26,5 +33,10 @@ impl Clock for SystemClock {
     fn monotonic(&self) -> Duration {
         static START: OnceLock<Instant> = OnceLock::new();
         START.get_or_init(Instant::now).elapsed()
+    }
+
+    fn thread_cpu(&self) -> Duration {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(now.tv_sec.cast_unsigned(), u32::try_from(now.tv_nsec).unwrap_or(0))
     }
 }

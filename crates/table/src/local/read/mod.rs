@@ -119,8 +119,8 @@ pub(super) struct Reader {
     waits: bool,
     /// The first cell ends the read.
     first_only: bool,
-    /// A step by scans was made.
-    stepped: bool,
+    /// Steps by scans that were made.
+    steps: usize,
     rows: Option<(TreeId, RowReads)>,
     rows_left: u64,
     pass: RowPass,
@@ -167,7 +167,7 @@ impl Reader {
             seeks_row: false,
             waits: false,
             first_only: false,
-            stepped: false,
+            steps: 0,
             rows: None,
             rows_left: if rows_limit == 0 { u64::MAX } else { rows_limit },
             pass: RowPass::new(table, plan, core.seed(), core.clock.now_micros(), &core.shape),
@@ -180,9 +180,9 @@ impl Reader {
         self.named && self.few_copies && !self.waits && self.scan.is_none()
     }
 
-    /// Returns whether a step by scans was made, which did not end the read.
-    pub(super) fn is_long(&self) -> bool {
-        self.stepped
+    /// Returns the number of steps by scans that were made, none of which ended the read.
+    pub(super) fn steps(&self) -> usize {
+        self.steps
     }
 
     /// Returns the clock of the read.
@@ -202,7 +202,7 @@ impl Reader {
         output: &mut S,
     ) -> Result<Filled<S::Batch>> {
         let mut work = StepWork::new(&self.shape, clock);
-        self.stepped = true;
+        self.steps += 1;
         let done = loop {
             if self.pass.is_full() {
                 Mark::BatchFull.hit();

@@ -41,6 +41,10 @@ impl Clock for LookedAt {
     fn monotonic(&self) -> Duration {
         Duration::from_millis(7 * self.looks.fetch_add(1, Ordering::Relaxed))
     }
+
+    fn thread_cpu(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// Family `old` loses cells older than timestamp 3000.

@@ -8,12 +8,12 @@ use crate::filter::ColumnRange;
 use crate::mutate::{RowMutation, WriteTime};
 use crate::row::{ReadStats, RowPiece};
 use crate::row_output::{Pieces, RowOutput, YieldedCell};
-use crate::row_set::RowSet;
+use crate::row_set::{KeyRange, RowSet};
 use base::env::Env;
 use engine::{Direction, Options};
 use std::ops::Bound;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 const ROWS: usize = 500;
 /// Units of work of a step.
@@ -149,9 +149,13 @@ fn keeps_old_state(local: &Local) -> bool {
     metrics.get("sequence_oldest_snapshot") < metrics.get("sequence_last")
 }
 
-/// Takes all places of the long reads.
-async fn long_places(local: &Local) -> OwnedSemaphorePermit {
-    let places = local.reads.long_places();
+/// Takes all places of reads that need more than one step.
+async fn longer_places(local: &Local) -> [OwnedSemaphorePermit; 2] {
+    let [middling, long] = local.reads.longer_places();
+    [all_of(middling).await, all_of(long).await]
+}
+
+async fn all_of(places: Arc<Semaphore>) -> OwnedSemaphorePermit {
     let count = places.available_permits() as u32;
     places.acquire_many_owned(count).await.unwrap()
 }
@@ -159,7 +163,7 @@ async fn long_places(local: &Local) -> OwnedSemaphorePermit {
 #[tokio::test]
 async fn short_reads_do_not_wait_for_long_ones() {
     let (local, name, _dir) = store().await;
-    let places = long_places(&local).await;
+    let places = longer_places(&local).await;
     let mut barren = Vec::new();
     for _ in 0..100 {
         let read = local.read_rows(&name, absent(Direction::Forward), Pieces::default());
@@ -180,14 +184,36 @@ async fn short_reads_do_not_wait_for_long_ones() {
     }
 }
 
-fn row_range(i: usize) -> crate::row_set::KeyRange {
-    crate::row_set::KeyRange { start: Bound::Included(key(i)), end: Bound::Excluded(key(i + 1)) }
+#[tokio::test]
+async fn a_read_of_two_steps_does_not_wait_for_longer_ones() {
+    let (local, name, _dir) = store().await;
+    let [middling, long] = longer_places(&local).await;
+    let mut barren = Vec::new();
+    for _ in 0..20 {
+        let read = local.read_rows(&name, absent(Direction::Forward), Pieces::default());
+        barren.push(read.await.unwrap());
+    }
+    // More than the first step can look at, and less than the first two can.
+    let rows = KeyRange { start: Bound::Included(key(1)), end: Bound::Excluded(key(40)) };
+    let rows = RowSet { ranges: vec![rows], ..RowSet::default() };
+    let read = ReadRows { rows, ..ReadRows::default() };
+    let stream = local.read_rows(&name, read, Pieces::default()).await.unwrap();
+    let mut rows = Box::pin(stream.collect_rows());
+    tokio::task::yield_now().await;
+    assert!(futures::poll!(&mut rows).is_pending(), "it needs a second step");
+    drop((barren, middling));
+    assert_eq!(rows.await.unwrap().len(), 36);
+    drop(long);
+}
+
+fn row_range(i: usize) -> KeyRange {
+    KeyRange { start: Bound::Included(key(i)), end: Bound::Excluded(key(i + 1)) }
 }
 
 #[tokio::test]
 async fn a_read_that_is_given_up_takes_no_place_and_keeps_no_snapshot() {
     let (local, name, _dir) = store().await;
-    let places = long_places(&local).await;
+    let places = longer_places(&local).await;
     let read = local.read_rows(&name, absent(Direction::Forward), Pieces::default());
     let stream = read.await.unwrap();
     let mutations = vec![RowMutation::DeleteFromRow];
