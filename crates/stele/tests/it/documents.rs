@@ -1,5 +1,6 @@
 //! House rules of the documents: every link to a file of the repository leads somewhere, every
-//! decision is short and in the index, every drawing is what its script makes.
+//! decision is short and in the index, every drawing and every page of an experiment
+//! is what its script makes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,12 +59,23 @@ fn decisions_are_short_and_in_the_index() {
 /// The chart among the drawings is made from the table of results, so they cannot differ.
 #[test]
 fn drawings_are_what_their_script_makes() {
+    is_fresh("scripts/draw");
+}
+
+/// The pages of the experiments are made from the results beside them.
+#[test]
+fn experiments_are_what_their_results_make() {
+    is_fresh("scripts/experiment");
+}
+
+/// Fails if something committed is not what `script` makes.
+fn is_fresh(script: &str) {
     if Command::new("python3").arg("--version").output().is_err() {
         eprintln!("skipped: python3 is missing");
         return;
     }
-    let draw = root().join("scripts/draw");
-    let output = Command::new("python3").arg(draw).arg("--check").output().unwrap();
+    let script = root().join(script);
+    let output = Command::new("python3").arg(script).arg("--check").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -86,7 +98,9 @@ fn count_words(text: &str) -> usize {
 /// Adds the documents at the root and below `docs`.
 fn find(root: &Path, found: &mut Vec<PathBuf>) {
     let mut folders = vec![root.to_owned(), root.join("docs")];
-    folders.extend(["docs/format", "docs/decisions"].map(|folder| root.join(folder)));
+    folders.extend(
+        ["docs/format", "docs/decisions", "docs/experiments"].map(|folder| root.join(folder)),
+    );
     for folder in folders {
         found.extend(markdown_files(&folder));
     }

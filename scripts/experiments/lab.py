@@ -1,0 +1,130 @@
+"""A server on a directory of its own, loads on it, and figures of what they cost it."""
+
+import contextlib
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+# Seconds until a server must be ready, and until it must have ended.
+READY, END = 120, 60
+# A sample of a metric: name, labels, value.
+SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? (\S+)$", re.M)
+
+
+class Lab:
+    """Runs servers and loads. Its directory is removed at the end."""
+
+    def __init__(self, root, stele, directory):
+        self.stele = pathlib.Path(stele) if stele else build(root)
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="stele-experiment-", dir=directory))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def server(self, data, **settings):
+        """Runs a server on the data set `data` with settings such as `cache_bytes_max="16MiB"`."""
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+        command = [self.stele, "serve", f"--data-dir={self.directory / data}",
+                   "--bigtable-listen=127.0.0.1:0", "--http-listen=127.0.0.1:0", *flags]
+        log = open(self.directory / f"{data}.log", "w+", encoding="utf-8")
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            yield Server(self, process, log)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(END)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            process.stdout.close()
+            log.close()
+
+    def machine(self):
+        """Says which machine this is, without its name."""
+        model = platform.machine()
+        with contextlib.suppress(OSError):
+            text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+            found = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
+            model = found.group(1).strip() if found else model
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
+        load = os.getloadavg()[0]
+        return {"processor": model, "cores": os.cpu_count(), "memory_gib": round(memory, 1),
+                "system": platform.system() + " " + platform.release(), "load_at_end": round(load, 1)}
+
+
+class Server:
+    """A server that is ready."""
+
+    def __init__(self, lab, process, log):
+        self.lab, self.process, self.log = lab, process, log
+        self.bigtable = self.http = None
+        until = time.monotonic() + READY
+        while self.http is None:
+            line = process.stdout.readline()
+            if not line or time.monotonic() > until:
+                log.seek(0)
+                raise SystemExit(f"experiment: the server did not start: {log.read()[-2000:]}")
+            words = line.split()
+            if words[:1] == ["Bigtable"]:
+                self.bigtable = words[1]
+            if words[:1] == ["HTTP"]:
+                self.http = words[1].rstrip("/")
+
+    def metrics(self):
+        """Returns the sums of all samples by name."""
+        with urllib.request.urlopen(self.http + "/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        sums = {}
+        for name, _, value in SAMPLE.findall(text):
+            sums[name] = sums.get(name, 0) + float(value)
+        return sums
+
+    def cpu_seconds(self):
+        """Returns the processor time of the server so far."""
+        stat = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8")
+        fields = stat.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def load(self, *arguments):
+        """Runs a load to its end. Returns its report, and what it cost the server."""
+        report = self.lab.directory / "report.json"
+        command = [self.lab.stele, "load", *arguments, f"--endpoint={self.bigtable}", "--quiet",
+                   f"--json={report}"]
+        before, cpu = self.metrics(), self.cpu_seconds()
+        print("$ stele load " + " ".join(arguments), file=sys.stderr)
+        ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if ended.returncode != 0:
+            raise SystemExit(f"experiment: the load failed: {ended.stderr[-2000:]}")
+        after = self.metrics()
+        changes = {name: value - before.get(name, 0) for name, value in after.items()}
+        return json.loads(report.read_text(encoding="utf-8")), changes, self.cpu_seconds() - cpu
+
+    def rest(self):
+        """Waits until nothing is left to flush or compact."""
+        quiet = 0
+        while quiet < 3:
+            time.sleep(1)
+            before = self.metrics().get("stele_compacted_bytes_total", 0)
+            time.sleep(1)
+            quiet = quiet + 1 if self.metrics().get("stele_compacted_bytes_total", 0) == before else 0
+
+
+def build(root):
+    """Builds the server; returns its binary."""
+    subprocess.run(["cargo", "build", "--release", "-p", "stele"], cwd=root, check=True)
+    target = os.environ.get("CARGO_TARGET_DIR", root / "target")
+    return pathlib.Path(target) / "release" / "stele"
