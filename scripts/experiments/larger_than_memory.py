@@ -67,7 +67,9 @@ def page(figures):
             f"| {read['clients']} | {state} | {read['per_second']:,} | {ms(read['p50_us'])} | {ms(read['p99_us'])} |"
             f" {read['disk_reads_a_get']:.2f} | {read['kib_a_disk_read']} |")
     checked = sum(read["verified"] for read in reads)
-    lines += ["", f"{checked:,} values were read and compared, none was wrong."]
+    wrong = sum(sum(read["wrong"].values()) for read in reads)
+    failed = sum(read["errors"] for read in reads)
+    lines += ["", f"{checked:,} values were read and compared: {wrong} wrong, {failed} failed reads."]
     points = [(f"{read['clients']}", read["p99_us"] / 1000, "p99") for read in reads if read["filters"]]
     points += [(f"{read['clients']}", read["p50_us"] / 1000, "p50") for read in reads if read["filters"]]
     return lines, ("bars", "Latency of a read by number of clients, ms", sorted(points, key=lambda at: int(at[0])))

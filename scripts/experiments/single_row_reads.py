@@ -17,7 +17,7 @@ KINDS = {"present": "0", "absent": "1"}
 def run(lab, small):
     rows, seconds, rounds = (100_000, 3, 3) if small else (1_000_000, 10, 7)
     fill = [f"--rows={rows}", "--value-size=256", "--seed=1", "--threads=16"]
-    # Small memtables and no merging, so that reads meet several runs.
+    # Small memtables, so that the rows are in files of more than one level.
     settings = {"memory_bytes_max": "1GiB", "memtable_bytes_max": f"{4 if small else 40}MiB"}
     with lab.server("rows", durability="interval=100", **settings) as server:
         server.load("missing-keys", *fill, "--missing=0", "--warm-up=0s", "--duration=1s")
@@ -50,7 +50,7 @@ def ratios(figures, part, kind):
 
 def page(figures):
     lines = [
-        f"{figures['rows']:,} rows of one cell of 256 bytes, all in the block cache, in several sorted runs. The",
+        f"{figures['rows']:,} rows of one cell of 256 bytes, all in the block cache, in the sorted runs that compaction leaves. The",
         "load tester reads random rows by key with 16 workers and verifies each value. A server is started",
         "for each part with that part switched off (`--read-path-off`), in turns with a server that has all:",
         f"{figures['rounds']} rounds of {figures['seconds']} s. The figure is the processor time of the server for a",

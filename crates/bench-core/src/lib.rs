@@ -1,4 +1,4 @@
-//! What the benchmark programs, `bench` and `bench-compare`, and the load tester use: random numbers,
+//! Parts that the benchmark programs, `bench` and `bench-compare`, and the load tester share: random numbers,
 //! keys and values, CPU time, and the spread of repeated measurements. It knows no engine.
 
 mod cpu_time;

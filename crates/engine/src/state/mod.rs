@@ -146,7 +146,7 @@ impl Shared {
         self.health.is_closing()
     }
 
-    /// What loads of blocks need, which are counted in `counters`.
+    /// Returns the parts of the engine that loads of blocks use; the loads are counted in `counters`.
     #[inline]
     pub(crate) fn loads<'a>(&'a self, counters: &'a PointCounters) -> LoadContext<'a> {
         LoadContext {

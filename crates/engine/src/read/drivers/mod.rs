@@ -116,7 +116,7 @@ impl Tree {
         &self.shared().cache
     }
 
-    /// What loads of blocks of the tree need.
+    /// The parts of the engine that loads of the tree's blocks use.
     fn loads(&self) -> LoadContext<'_> {
         self.shared().loads(&self.tree.counters.points)
     }

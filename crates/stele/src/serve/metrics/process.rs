@@ -1,4 +1,4 @@
-//! What the system tells of this process, under the names that Prometheus's client libraries use.
+//! Figures of the system about this process, under the names that Prometheus's client libraries use.
 
 use super::Families;
 use rustix::param::{clock_ticks_per_second, page_size};
