@@ -23,8 +23,9 @@ SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? (\S+)$", re.M)
 class Lab:
     """Runs servers and loads. Its directory is removed at the end."""
 
-    def __init__(self, root, stele, directory):
-        self.stele = pathlib.Path(stele) if stele else build(root)
+    def __init__(self, root, stele, bench, directory):
+        self.root, self.bench = root, bench
+        self.stele = pathlib.Path(stele) if stele else build(root, "stele")
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="stele-experiment-", dir=directory))
 
     def __enter__(self):
@@ -52,6 +53,16 @@ class Lab:
                 process.wait()
             process.stdout.close()
             log.close()
+
+    def benchmark(self, *arguments):
+        """Runs a benchmark of the engine, which is built first. Returns what it prints."""
+        self.bench = self.bench or build(self.root, "bench")
+        print("$ bench " + " ".join(arguments), file=sys.stderr)
+        environment = {**os.environ, "TMPDIR": str(self.directory)}
+        ended = subprocess.run([self.bench, *arguments], stdout=subprocess.PIPE, text=True, env=environment)
+        if ended.returncode != 0:
+            raise SystemExit(f"experiment: the benchmark failed: {ended.stdout[-2000:]}")
+        return ended.stdout
 
     def machine(self):
         """Says which machine this is, without its name."""
@@ -123,8 +134,8 @@ class Server:
             quiet = quiet + 1 if self.metrics().get("stele_compacted_bytes_total", 0) == before else 0
 
 
-def build(root):
-    """Builds the server; returns its binary."""
-    subprocess.run(["cargo", "build", "--release", "-p", "stele"], cwd=root, check=True)
+def build(root, program):
+    """Builds a program; returns its binary."""
+    subprocess.run(["cargo", "build", "--release", "-p", program], cwd=root, check=True)
     target = os.environ.get("CARGO_TARGET_DIR", root / "target")
-    return pathlib.Path(target) / "release" / "stele"
+    return pathlib.Path(target) / "release" / program

@@ -78,7 +78,8 @@ fn scattered(number: u64) -> u64 {
 struct Tree<'a> {
     args: &'a PrefixIndexArgs,
     engine: Engine,
-    dir: tempfile::TempDir,
+    /// The directory, removed with the tree.
+    _dir: tempfile::TempDir,
 }
 
 impl<'a> Tree<'a> {
@@ -94,6 +95,8 @@ impl<'a> Tree<'a> {
             ..Options::default()
         };
         let engine = Engine::open(dir.path(), options)?;
+        // An idle engine would merge the runs.
+        engine.pause_compactions();
         engine.create_tree(TREE, tree)?;
         let column = Column::of(FAMILY, b"");
         for run in 0..args.runs {
@@ -108,7 +111,7 @@ impl<'a> Tree<'a> {
             engine.tree(TREE)?.write(&batch)?;
             engine.tree(TREE)?.flush()?;
         }
-        Ok(Self { args, engine, dir })
+        Ok(Self { args, engine, _dir: dir })
     }
 
     /// Rows from `args.rows` on are absent.
@@ -144,7 +147,7 @@ impl<'a> Tree<'a> {
             })?;
             line += &format!(" scan of a prefix {kind} {nanos:.0},");
         }
-        print(&format!("{line} {} B", self.disk_bytes()));
+        print(&format!("{line} {} B", self.disk_bytes()?));
         let metrics = self.engine.metrics();
         for name in [
             "filter_checks_total{granularity=\"prefix\"}",
@@ -173,10 +176,9 @@ impl<'a> Tree<'a> {
         failed.map(|()| nanos)
     }
 
-    fn disk_bytes(&self) -> u64 {
-        let files = std::fs::read_dir(self.dir.path()).into_iter().flatten().flatten();
-        let ssts = files.filter(|file| file.path().extension().is_some_and(|end| end == "sst"));
-        ssts.filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum()
+    fn disk_bytes(&self) -> engine::Result<u64> {
+        let runs = self.engine.tree(TREE)?.files()?.runs;
+        Ok(runs.iter().flat_map(|run| &run.ssts).map(|file| file.bytes).sum())
     }
 }
 

@@ -103,7 +103,7 @@ impl Kv {
 
     fn of(engine: Engine) -> Result<Self> {
         // What a server keeps in that tree are no keys.
-        engine.shared().check_owner()?;
+        engine.shared().check_takes_writes()?;
         let filter_granularity = Some(FilterGranularity::Row);
         let options = TreeOptions { filter_granularity, ..TreeOptions::default() };
         Ok(Self { tree: engine.tree_or_create(TREE, options)?, engine })

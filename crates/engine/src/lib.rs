@@ -173,6 +173,8 @@ mod counters;
 mod engine;
 mod error;
 mod files;
+#[doc(hidden)]
+pub mod group_log;
 mod health;
 mod ingest;
 #[doc(hidden)]
@@ -209,16 +211,18 @@ pub use batch::{
 };
 pub use cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp, TreeId};
 pub use changes::{Change, ChangeBatch, ChangePosition, ChangeReader, Changes, ReadUpTo};
-pub use engine::{Engine, Scan, Snapshot};
+pub use engine::{Engine, Fed, Scan, Snapshot};
 pub use error::{Cause, Corruption, Error, Result};
 pub use ingest::sort::{RowSorter, SortOptions, SortedRows};
 pub use ingest::{IngestFiles, IngestOptions, SstWriter};
 #[doc(hidden)]
 pub use maintenance::checkpoint;
 pub use maintenance::{check, dump, repair};
-pub use manifest::{ChangeLog, Owner, StoreId};
+pub use manifest::{ChangeLog, ClusterId, LogPosition, Member, NodeId, Owner, StoreId};
 pub use merge_operator::{AnyOperand, Operand, Operator, Sketch, SketchError, SketchInput};
-pub use metrics::{HistogramReading, HistogramUnit, Label, MetricKind, Metrics, Reading};
+pub use metrics::{
+    GroupedMetrics, HistogramReading, HistogramUnit, Label, MetricKind, Metrics, Reading,
+};
 pub use options::{
     BackgroundRate, Compression, Durability, FilterGranularity, Options, TreeOptions,
 };

@@ -7,7 +7,27 @@
 base::lock_order! {
     pub static LOCKS;
 
-    /// The turn to retire segments of the log. Outermost: nobody retires any while others wait.
+    /// The turn to free segments of the group log.
+    GroupLogReclaiming {
+        Open: "states that are written again may need the next segment, which may be a spare",
+        Write: "states are written again before the segments that held them go",
+        Sync: "each step is on disk before the next; only those who free segments wait",
+        Name: "segments are removed or renamed oldest first",
+    }
+    /// The tail of the group log.
+    GroupLogWriter {
+        Open: "the next segment may be a spare, whose size is looked at; repeated entries are read",
+        Read: "entries of a group that cannot apply them are read, to be appended again",
+        Write: "one round is appended after the other",
+        Sync: "a round is acknowledged when it is on disk",
+        Name: "the next segment is created or a spare renamed",
+    }
+    /// The index of the groups of a group log.
+    GroupLogIndex {}
+    /// The segments of the group log.
+    GroupLogSegmentList {}
+    /// The turn to retire segments of the log. Outermost of an engine: nobody retires any while others
+    /// wait.
     LogRetiring {
         Name: "segments are removed or renamed oldest first",
         Sync: "each retirement is on disk before the next; only those who retire wait",

@@ -145,3 +145,31 @@ base::marks! {
         SortInMemory,
     }
 }
+
+base::marks! {
+    /// The marks of the group log, which its own random histories must reach.
+    pub enum GroupLogMark {
+        /// States of idle groups were written again, to free segments.
+        StateCarried,
+        /// Entries of a group were appended again in one record.
+        AgainInOneRecord,
+        /// Entries of a group were appended again in several records.
+        AgainInParts,
+        /// A replay met a gap before entries, whose segments were freed.
+        ReplayedOverGap,
+        /// A replay met records of a group before its first whole state.
+        ReplayedBeforeState,
+        /// A suffix of entries was replaced.
+        SuffixReplaced,
+        /// A read ended within a record, for it had its bytes.
+        ReadCut,
+        /// A segment was removed, for there were spares enough.
+        SegmentRemoved,
+        /// A segment stayed, for a reader held it.
+        SegmentRead,
+        /// A replica began after an earlier one was removed.
+        ReplicaFollowed,
+        /// A truncation was passed over, for the entries were being appended again.
+        TruncationSkipped,
+    }
+}

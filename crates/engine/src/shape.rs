@@ -17,7 +17,7 @@
 //! 4. *Times* (retries, looks, delays), and rates that go with them: tests have a clock of their
 //!    own.
 //! 5. *How much is copied or looked at together* of a file that is read from its begin to its end
-//!    (`files/mod.rs`, `log/record_scan.rs`, `sstable/salvage/find_blocks.rs`,
+//!    (`files/mod.rs`, `log/framing/record_scan.rs`, `sstable/salvage/find_blocks.rs`,
 //!    `log/written_len.rs`), what threads keep of their scratch memory, and what tools take
 //!    (`check`, `dump`, `repair`).
 //! 6. *What the arithmetic of levels is made of*: that there are three, that level 1 has two runs.
@@ -117,6 +117,8 @@ base::shape! {
         log_spares_max = 2, 0 => 1 << 20;
         /// Segments of the log beyond which the tree that keeps the oldest is flushed.
         log_segments_max = 16, 1 => 1 << 20;
+        /// Bytes of states or of entries that the group log appends again in one write.
+        group_part_bytes = 1 << 20, 1 => 64 << 20;
         /// Bytes beyond which a new manifest is begun, if that is more than half of what it would
         /// begin with.
         manifest_roll_bytes = 4 << 20, 1 => 1 << 40;

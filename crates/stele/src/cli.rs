@@ -6,6 +6,7 @@ use crate::adopt::AdoptArgs;
 use crate::cert::CertArgs;
 use crate::config::ServeArgs;
 use crate::copies::{BackupArgs, CheckpointArgs, CloneArgs, RestoreArgs};
+use crate::export::ExportArgs;
 use crate::identity::IdentityArgs;
 use crate::import::ImportArgs;
 use crate::inspect::{CheckArgs, DumpArgs, RepairArgs};
@@ -29,12 +30,19 @@ pub(crate) enum Command {
     /// Flags override environment variables (STELE_...), which override the file given with
     /// --config. Unknown settings are rejected.
     Serve(Box<ServeArgs>),
-    /// Import rows from CSV, TSV, JSON lines or Debian control stanzas.
+    /// Import rows from CSV, TSV, JSON lines or Debian control stanzas, or from an export.
     ///
+    /// The files of an export, also Google's in Avro or SequenceFile, have rows with all their cells.
     /// Each record becomes one row. The key fields make the row key, and every other field becomes
     /// a cell. Rejected lines are written to a file with line number and reason. Rerun the command
     /// to resume an interrupted import.
     Import(Box<ImportArgs>),
+    /// Export a table or a part of it to files: Avro, SequenceFile, CSV or JSON lines.
+    ///
+    /// Writes parts part-00000.EXT, part-00001.EXT ... and export.json, which lists them, to a
+    /// directory. All keys, qualifiers, timestamps and values come back with `import`. Rerun the
+    /// command to resume an interrupted export.
+    Export(Box<ExportArgs>),
     /// Test a Bigtable endpoint under load: Stele, an emulator, or Google's service.
     ///
     /// Each workload writes its own rows, verifies every value that it reads, and reports throughput,

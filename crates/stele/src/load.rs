@@ -33,8 +33,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<ExitCode> {
         Command::Report(report) => report.run(),
         workload => return run_workload(workload, &args.connect),
     };
-    print(&report.map_err(explained)?)?;
-    Ok(ExitCode::SUCCESS)
+    told(&report.map_err(explained)?)
 }
 
 fn run_workload(command: &Command, connect: &ConnectArgs) -> Result<ExitCode> {
@@ -51,7 +50,12 @@ fn run_workload(command: &Command, connect: &ConnectArgs) -> Result<ExitCode> {
     })?;
     // Operations that never ended must not keep the process.
     runtime.shutdown_background();
-    print(&report)?;
+    told(&report)
+}
+
+/// Prints the summary of a report. Fails if an answer was wrong or no operation succeeded.
+fn told(report: &Report) -> Result<ExitCode> {
+    std::io::stdout().write_all(report.summary().as_bytes())?;
     match (report.wrong_answers(), report.successes()) {
         (0, 0) => bail!("no operation succeeded"),
         (0, _) => Ok(ExitCode::SUCCESS),
@@ -79,10 +83,6 @@ fn interrupt() -> Result<impl Future<Output = ()> + Send + 'static> {
     Ok(async move {
         let _ = interrupted.await;
     })
-}
-
-fn print(report: &Report) -> Result<()> {
-    Ok(std::io::stdout().write_all(report.summary().as_bytes())?)
 }
 
 /// Tells wrong flags, after which nothing was touched, from failures.

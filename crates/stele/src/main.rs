@@ -15,6 +15,7 @@ mod config;
 mod connect;
 mod copies;
 mod environment;
+mod export;
 mod identity;
 mod import;
 mod inspect;
@@ -24,6 +25,8 @@ mod logging;
 mod manual;
 mod serve;
 mod size;
+mod state_file;
+mod table_args;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
             environment::check().map_err(Into::into).and_then(|ignored| serve::run(&args, &ignored))
         }
         Command::Import(args) => import::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Load(args) => load::run(&args),
         Command::LoadSorted(args) => load_sorted::run(&args),
         Command::Dump(args) => inspect::dump(&args),

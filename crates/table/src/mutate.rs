@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::filter::RowFilter;
 use crate::limits::{self, Granularity};
+use crate::row::Cell;
 use crate::schema::{AddInput, FamilySchema, TableSchema, ValueType};
 use bytes::Bytes;
 use engine::{AnyOperand, Column, Timestamp, TimestampRange, WriteBatch};
@@ -121,6 +122,12 @@ impl RowMutations {
     pub(crate) fn batch_bytes(&self) -> usize {
         batch_bytes(&self.row, &self.mutations)
     }
+}
+
+/// Returns the bytes that `cells` of `row` take in a batch, roughly.
+pub(crate) fn cells_bytes(row: &[u8], cells: &[Cell]) -> usize {
+    let each = |cell: &Cell| MUTATION_BYTES + row.len() + cell.qualifier.len() + cell.value.len();
+    cells.iter().map(each).sum()
 }
 
 /// Returns the bytes that changes of `row` take in a batch, roughly.

@@ -1,7 +1,7 @@
 //! Rows as reads yield them: a stream of batches, of whatever the read's sink makes of rows.
 
 use crate::error::Result;
-use crate::meter::Timed;
+use crate::meter::{Outcome, Timed};
 use bytes::Bytes;
 use engine::Timestamp;
 use futures::Stream;
@@ -108,6 +108,16 @@ impl<B> RowStream<B> {
         Self { timed: Some(timed), ..self }
     }
 
+    /// Ends the read and counts it with `outcome`, which its caller knows: [`Outcome::Ok`] if the caller
+    /// has all that it wants, or why what came is of no use. A stream that is dropped counts as cancelled
+    /// unless it came to its end.
+    pub fn end(&mut self, outcome: Outcome) {
+        (self.ready, self.more) = (None, None);
+        if let Some(timed) = self.timed.take() {
+            timed.end_as(outcome);
+        }
+    }
+
     /// The next batch; `None` at the end.
     pub async fn next_batch(&mut self) -> Option<Result<RowBatch<B>>> {
         std::future::poll_fn(|context| self.poll_batch(context)).await
@@ -115,8 +125,8 @@ impl<B> RowStream<B> {
 
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RowBatch<B>>>> {
         let next = ready!(self.poll_untimed(context));
-        if self.timed.as_mut().is_some_and(|timed| !timed.goes_on(&next)) {
-            self.timed = None;
+        if let Some(timed) = &mut self.timed {
+            timed.note(&next);
         }
         Poll::Ready(next)
     }

@@ -5,7 +5,7 @@ use super::direct_write::DirectWriter;
 use super::fs::{Descriptor, FileSystem, ReadFile, WriteFile};
 use super::read_queue::{PreadQueue, ReadQueue};
 use super::uring::UringQueue;
-use rustix::io::ReadWriteFlags;
+use rustix::io::{ReadWriteFlags, retry_on_intr};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -98,7 +98,7 @@ impl FileSystem for RealFileSystem {
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        let stat = rustix::fs::statvfs(path)?;
+        let stat = retry_on_intr(|| rustix::fs::statvfs(path))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
@@ -194,7 +194,9 @@ impl WriteFile for RealWriteFile {
     }
 
     fn allocate(&mut self, len: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, len) {
+        let flags = rustix::fs::FallocateFlags::empty();
+        // A signal ends it early on some file systems, and the kernel does not restart it.
+        match retry_on_intr(|| rustix::fs::fallocate(&self.0, flags, 0, len)) {
             Ok(()) => Ok(()),
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
                 let len = len.max(self.size()?);

@@ -45,14 +45,16 @@ pub(crate) enum LargeRows {
     #[default]
     Whole,
     /// In parts, each beginning with the row key: the Python client refuses a part without one
-    /// and, against an emulator, messages over 4 MiB.
+    /// and, against an emulator, messages over 4 MiB. The console of a server shows the beginning of a
+    /// row, and takes no long message.
     InParts,
 }
 
 impl LargeRows {
     /// Returns the encoding for the client that calls itself `name` in `x-goog-api-client`.
     pub(crate) fn for_client(name: &str) -> Self {
-        if name.contains("gl-python/") { Self::InParts } else { Self::Whole }
+        let takes_parts = ["gl-python/", "stele-console/"].iter().any(|of| name.contains(of));
+        if takes_parts { Self::InParts } else { Self::Whole }
     }
 
     fn message_bytes_max(self) -> usize {

@@ -43,6 +43,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
+use table::meter::Outcome;
 use table::{
     CheckAndMutate, Error, ReadStats, RowBatch, RowFilter, RowMutation, RowStream, Store, Subset,
     TableName,
@@ -445,6 +446,7 @@ impl Stream for MessageStream {
             let next = ready!(Pin::new(&mut this.rows).poll_next(context));
             if let Some(refusal) = this.answer.as_ref().and_then(|answer| answer.refusal()) {
                 this.ended = true;
+                this.rows.end(Outcome::Busy);
                 return Poll::Ready(Some(Err(refusal)));
             }
             match next {
@@ -453,10 +455,12 @@ impl Stream for MessageStream {
                 }
                 Some(Err(error)) => {
                     this.ended = true;
+                    this.rows.end(Outcome::of(&error));
                     return Poll::Ready(Some(Err(status::from_error(error))));
                 }
                 None => {
                     this.ended = true;
+                    this.rows.end(Outcome::Ok);
                     let message = |(since, sees)| Ok(stats_message(this.stats, sees, since));
                     let stats = this.stats_since.map(message);
                     return Poll::Ready(stats);

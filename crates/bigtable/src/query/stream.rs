@@ -22,6 +22,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use table::RowStream;
+use table::meter::Outcome;
 use tonic::Status;
 
 /// Longest piece of a batch: clients take messages of 4 MiB.
@@ -72,7 +73,7 @@ impl Results {
                 return Some(Ok(message));
             }
             if let Some(refusal) = self.failed.take() {
-                self.close();
+                self.close(Outcome::Refused);
                 return Some(Err(status::of_refusal(refusal)));
             }
             if self.closed {
@@ -83,13 +84,13 @@ impl Results {
                 _ => None,
             };
             if let Some(refusal) = self.answer.as_ref().and_then(|answer| answer.refusal()) {
-                self.close();
+                self.close(Outcome::Busy);
                 return Some(Err(refusal));
             }
             match batch {
                 Some(Ok(batch)) => self.add(batch.rows),
                 Some(Err(error)) => {
-                    self.close();
+                    self.close(Outcome::of(&error));
                     return Some(Err(from_error(error)));
                 }
                 None => self.end(),
@@ -97,8 +98,12 @@ impl Results {
         }
     }
 
-    fn close(&mut self) {
-        (self.rows, self.closed) = (None, true);
+    /// Ends the read. One that has all rows of the result is done, also if more could be read.
+    fn close(&mut self, outcome: Outcome) {
+        if let Some(mut rows) = self.rows.take() {
+            rows.end(outcome);
+        }
+        self.closed = true;
     }
 
     /// Adds the messages of a batch that is the next.
@@ -116,7 +121,7 @@ impl Results {
 
     /// Adds the last message of the stream.
     fn end(&mut self) {
-        self.close();
+        self.close(Outcome::Ok);
         self.progress.ended = true;
         self.progress.after = Bytes::new();
         self.send(Bytes::new());

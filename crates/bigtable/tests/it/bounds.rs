@@ -17,6 +17,7 @@ use h2::{Ping, Reason, SendStream};
 use prost::Message;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use table::meter::{Operation, Outcome};
 use tokio::net::TcpStream;
 use tonic::codegen::http::Request;
 use tonic::transport::Endpoint;
@@ -321,7 +322,7 @@ async fn results_of_queries_are_counted_as_rows_are() {
     let (store, _dir) = store();
     let bounds = Bounds::new(&Limits { answer_bytes_max: 0, ..limits() });
     let known = KnownNames::All;
-    let routes = bigtable::routes_for(store, known, Callers::Anybody, &bounds);
+    let routes = bigtable::routes_for(Arc::clone(&store), known, Callers::Anybody, &bounds);
     let mut clients = connect_to(routes).await;
     let families = [("f", admin::ColumnFamily::default())];
     clients.tables.create_table(create_table("t", families)).await.unwrap();
@@ -351,6 +352,16 @@ async fn results_of_queries_are_counted_as_rows_are() {
     };
     let lens = read(&clients, "SELECT f['q'] FROM t").await.unwrap();
     assert!(lens.len() > 15 && lens.iter().all(|len| *len < 12 << 10), "{lens:?}");
+    let ended = |outcome| {
+        let named = store.named_tables();
+        let mut reads = named[0].counters.latency();
+        reads
+            .find(|(operation, of, _)| (*operation, *of) == (Operation::ReadRows, outcome))
+            .map_or(0, |(.., latency)| latency.count())
+    };
+    assert_eq!((ended(Outcome::Ok), ended(Outcome::Cancelled)), (1, 0));
+    read(&clients, "SELECT f['q'] FROM t LIMIT 3").await.unwrap();
+    assert_eq!((ended(Outcome::Ok), ended(Outcome::Cancelled)), (2, 0), "it has all its rows");
     clients.write("s-large", cell(3 << 20)).await;
     let large = read(&clients, "SELECT f['q'] FROM t WHERE _key = 's-large'").await.unwrap();
     assert!(large.iter().sum::<usize>() > 3 << 20, "it is alone");
@@ -362,6 +373,16 @@ async fn results_of_queries_are_counted_as_rows_are() {
     let refusal = read(&clients, "SELECT f['q'] FROM t WHERE _key = 's-large'").await.unwrap_err();
     assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal:?}");
     assert_eq!(refused(&bounds, Refusal::Answers), 1);
+    assert_eq!((ended(Outcome::Busy), ended(Outcome::Cancelled)), (1, 0));
+    let mut rows = clients.data.read_rows(read_all()).await.unwrap().into_inner();
+    let refusal = loop {
+        match rows.message().await {
+            Ok(message) => assert!(message.is_some(), "the large row is missing"),
+            Err(refusal) => break refusal,
+        }
+    };
+    assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal:?}");
+    assert_eq!((ended(Outcome::Busy), ended(Outcome::Cancelled)), (2, 0));
     drop(slow);
     while bounds.holdings().answer_bytes > 0 {
         tokio::task::yield_now().await;

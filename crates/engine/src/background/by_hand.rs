@@ -6,6 +6,7 @@ use crate::compaction::pick;
 use crate::compaction::pick::Manual;
 use crate::error::{Error, Result};
 use crate::health::failure_policy::Task;
+use crate::manifest::Edit;
 use crate::request::RowRange;
 use crate::state::running_compactions::CompactionReason;
 use crate::state::{LOOK_AGAIN, Shared};
@@ -72,6 +73,24 @@ pub(crate) fn flush_and_wait(shared: &Arc<Shared>, tree: &Arc<TreeState>) -> Res
         }
         Err(error) => Err(shared.failed(Task::ByHand, error)),
     }
+}
+
+/// Tells the manifest the newest position of `tree` if none of its batches is in memory: the positions
+/// after the last flush had no batch.
+pub(crate) fn flush_position(shared: &Arc<Shared>, tree: &Arc<TreeState>) -> Result<()> {
+    let _turn = FlushTurn::take(shared, tree)?;
+    let Some(position) = shared.commits.between_groups(|| tree.position_without_batches()) else {
+        return Ok(());
+    };
+    let last = Edit::LastSequence(shared.snapshots.published());
+    let edits = [Edit::Flushed { tree: tree.id, position }, last];
+    let _installing = tree.installing.lock();
+    let installed = shared.manifest.install(&edits).and_then(|state| {
+        let version = state.tree(tree.id).cloned().ok_or(Error::UnknownTree(tree.id))?;
+        tree.install(version, &[], None);
+        Ok(())
+    });
+    installed.map_err(|error| shared.manifest_failed(error))
 }
 
 /// Merges `rows` down to the last level, one plan after the other.

@@ -2,7 +2,7 @@
 
 use crate::cell::TreeId;
 use crate::error::Result;
-use crate::log::{FirstBatch, RecordKind, SegmentNumber, SegmentReader};
+use crate::log::{self, FirstBatch, RecordKind, SegmentNumber};
 use crate::state::Shared;
 use base::env::FileSystem;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn look(
     dir: &Path,
     segment: SegmentNumber,
 ) -> Result<Option<(FirstBatch, u64)>> {
-    let mut reader = SegmentReader::open_kept(fs, dir, segment)?;
+    let mut reader = log::open_kept(fs, dir, segment)?;
     let bytes = reader.file_bytes();
     while let Some(item) = reader.next()? {
         if item.kind == RecordKind::Batch {

@@ -10,8 +10,10 @@
 
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
-use crate::log::record::{self, FileHeaderFault, RecordKind};
-use crate::log::record::{FILE_HEADER_LEN, LOG, RECORD_HEADER_LEN, RecordFault, RecordHeader};
+use crate::log::framing::record::{self, FileHeaderFault, RecordKind};
+use crate::log::framing::record::{
+    FILE_HEADER_LEN, LOG, RECORD_HEADER_LEN, RecordFault, RecordHeader,
+};
 use crate::log::{LogSegments, Reach, SegmentNumber};
 use base::checksum::crc32c;
 use base::env::fs::{FileSystem, ReadFile};

@@ -17,13 +17,13 @@ impl Engine {
     /// `InvalidArgument` if the retention is 0, or more than a hundred years; `UnknownTree` if a tree
     /// does not exist, and then nothing is changed.
     pub fn keep_changes(&self, trees: &[TreeId], retention: Duration) -> Result<ChangeLog> {
-        self.shared().check_owner()?;
+        self.shared().check_takes_writes()?;
         changes::keep(self.shared(), trees, retention)
     }
 
     /// Keeps the changes of `trees` no longer, durably when it returns. Their readers end.
     pub fn forget_changes(&self, trees: &[TreeId]) -> Result<()> {
-        self.shared().check_owner()?;
+        self.shared().check_takes_writes()?;
         changes::forget(self.shared(), trees)
     }
 

@@ -5,14 +5,15 @@
 
 mod changes;
 mod commit_threads;
+mod feed;
 mod tree;
 
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use crate::ingest::IngestFiles;
 use crate::ingest::sort::{RowSorter, SortOptions};
-use crate::manifest::{Owner, StoreId};
-use crate::metrics::Metrics;
+use crate::manifest::{Member, Owner, StoreId};
+use crate::metrics::{GroupedMetrics, Metrics};
 use crate::options::{Durability, Options, TreeOptions};
 use crate::read::drivers::Tree;
 use crate::recovery::owner_of_contents::told_by_contents;
@@ -21,12 +22,12 @@ use crate::state::ownership::{Ownership, SCHEMA};
 use crate::state::running_compactions::RunningCompaction;
 use crate::state::{Handle, LOOK_AGAIN, Shared};
 use base::env::Env;
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 pub use crate::read::scan::Scan;
 pub use crate::tree::snapshots::Snapshot;
+pub use feed::Fed;
 
 /// An open data directory. Cheap to clone; dropping the last clone closes it.
 #[derive(Clone)]
@@ -46,7 +47,22 @@ impl Engine {
     /// [`Self::open`] in an environment of the caller's, whose background threads count in place of
     /// [`Options::background_threads`]: for tests, and for a program that opens several engines.
     pub fn open_with_env(env: Env, dir: &Path, options: Options) -> Result<Self> {
-        let handle = Handle::new(crate::recovery::open(env, dir, options)?);
+        Self::open_as(env, dir, options, None)
+    }
+
+    /// Opens the data directory of a node of a cluster. A directory that does not exist, or was never
+    /// used, becomes that of `member`, durably. Its trees get their batches by [`Self::apply`]; the
+    /// engine has no log of its own, and after a restart holds what was flushed. All other ways to write
+    /// are refused.
+    ///
+    /// `Unusable` if the directory is that of another node, or of a single server. The text says what
+    /// to do. [`Self::open`] refuses the directory of a node.
+    pub fn open_member(env: Env, dir: &Path, options: Options, member: Member) -> Result<Self> {
+        Self::open_as(env, dir, options, Some(member))
+    }
+
+    fn open_as(env: Env, dir: &Path, options: Options, member: Option<Member>) -> Result<Self> {
+        let handle = Handle::new(crate::recovery::open(env, dir, options, member)?);
         let engine = Self { handle };
         let shared = engine.shared();
         let schema = || engine.tree(SCHEMA)?.scan(&ScanRequest::rows(RowRange::ALL), None);
@@ -211,9 +227,10 @@ impl Engine {
         crate::metrics::of_engine(self.shared())
     }
 
-    /// Returns the sums of the counters and gauges of all trees but `except`, and of dropped trees. Walks all trees, as [`Self::metrics`] does.
-    pub fn metrics_of_others(&self, except: &BTreeSet<TreeId>) -> Metrics {
-        crate::metrics::of_other_trees(self.shared(), except)
+    /// Returns what [`Self::metrics`] does, and the sums of the counters and gauges of groups of trees.
+    /// Groups have no tree in common. Walks all trees once.
+    pub fn metrics_by_groups(&self, groups: &[Vec<TreeId>]) -> GroupedMetrics {
+        crate::metrics::of_groups(self.shared(), groups)
     }
 
     /// Stops background work, syncs the log whatever the durability mode, writes its closing
@@ -231,7 +248,10 @@ impl Engine {
     /// `Unusable` if `dir` is not empty; `Io` if it is on another file system. After an error what
     /// was written to `dir` is removed, as far as that can be done, and it does not open as a copy;
     /// the engine goes on as before, unless the failure was one of its own log.
+    ///
+    /// `InvalidArgument` for a node of a cluster, whose trees hold more than the directory.
     pub fn checkpoint(&self, dir: &Path) -> Result<()> {
+        self.shared().check_is_alone()?;
         crate::maintenance::checkpoint::checkpoint(self.shared(), dir)
     }
 
@@ -267,7 +287,7 @@ impl Engine {
     /// then writes are stopped. After success, and then, `files` are empty; after other errors they
     /// are as before.
     pub fn ingest(&self, files: &mut IngestFiles) -> Result<SequenceNumber> {
-        self.shared().check_owner()?;
+        self.shared().check_takes_writes()?;
         crate::ingest::install::ingest(self.shared(), files)
     }
 
@@ -276,7 +296,7 @@ impl Engine {
     /// waits for no room, and writes only what came in between. Nobody sees anything of `files`
     /// yet. Errors as those of an ingest; `files` are as before.
     pub fn ready_ingest(&self, files: &mut IngestFiles) -> Result<()> {
-        self.shared().check_owner()?;
+        self.shared().check_takes_writes()?;
         crate::ingest::install::ready_ingest(self.shared(), files)
     }
 }

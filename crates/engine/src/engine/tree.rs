@@ -6,6 +6,7 @@ use crate::batch::{OpenTimes, ReadyBatch, WriteBatch};
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use crate::ingest::{IngestOptions, SstWriter};
+use crate::manifest::LogPosition;
 use crate::metrics::Metrics;
 use crate::read::drivers::Tree;
 use crate::request::RowRange;
@@ -44,7 +45,7 @@ impl Tree {
         let frozen = batch.freeze().map_err(|error| Error::InvalidArgument(error.to_string()));
         let mut frozen = frozen?;
         let (shared, tree) = self.parts_of_store()?;
-        shared.check_owner()?;
+        shared.check_takes_writes()?;
         if batch.is_empty() {
             return Ok(shared.snapshots.published());
         }
@@ -82,7 +83,7 @@ impl Tree {
     ) -> Result<SequenceNumber> {
         let ReadyBatch { mut frozen, open } = batch;
         let (shared, tree) = self.parts_of_store()?;
-        shared.check_owner()?;
+        shared.check_takes_writes()?;
         if frozen.is_empty() {
             return Ok(shared.snapshots.published());
         }
@@ -121,11 +122,28 @@ impl Tree {
         self.parts_of_store().is_ok_and(|(_, tree)| tree.is_at_rest())
     }
 
-    /// Writes the memtable into an SSTable. An error is that of this try, whatever failed before;
+    /// Writes the memtable into an SSTable. Positions without a batch that follow, of a tree of a node, are
+    /// flushed with it. An error is that of this try, whatever failed before;
     /// the memtable is kept, and the engine goes on trying.
     pub fn flush(&self) -> Result<()> {
         let (shared, tree) = self.parts_of_store()?;
-        by_hand::flush_and_wait(shared, tree)
+        by_hand::flush_and_wait(shared, tree)?;
+        match shared.member {
+            Some(_) => by_hand::flush_position(shared, tree),
+            None => Ok(()),
+        }
+    }
+
+    /// The position of the newest batch of the tree, in memory or in SSTables. For a node of a cluster also
+    /// that of the newest position without a batch.
+    pub fn applied(&self) -> Result<LogPosition> {
+        Ok(self.parts_of_store()?.1.applied())
+    }
+
+    /// The position up to which every batch of the tree is in SSTables, durably: what it has after a
+    /// restart, if it is a tree of a node of a cluster. Never above [`Self::applied`], never falls.
+    pub fn flushed(&self) -> Result<LogPosition> {
+        Ok(self.parts_of_store()?.1.look().version.flushed)
     }
 
     /// Merges all runs that overlap `rows` down to the last level, applying the elision rules. What
@@ -154,7 +172,7 @@ impl Tree {
     /// write or sync of the manifest there may be one when the engine is opened again.
     pub fn copy_to(&self, to: TreeId) -> Result<()> {
         let (shared, tree) = self.parts_of_store()?;
-        shared.check_owner()?;
+        shared.check_takes_writes()?;
         crate::ingest::copy::copy_tree(shared, tree, to)
     }
 

@@ -3,7 +3,7 @@
 //!
 //! The target is in `/fuzz`; ordinary tests call the body as well, with mutated segments.
 
-use super::record::{self, LOG, RECORD_HEADER_LEN};
+use super::framing::record::{self, LOG, RECORD_HEADER_LEN};
 use super::{LogReader, LogRecord, LogWriter, SegmentNumber};
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Corruption, Error, Result};

@@ -1,19 +1,19 @@
-//! Reads every batch of a log that verifies, past damage. Never writes.
+//! Reads every record of a log that verifies, past damage. Never writes.
 //!
 //! 1. What is a torn tail and what is damage is decided by the rules of this folder (4, 5): records
 //!    behind a torn tail were never acknowledged and are not given.
 //! 2. After damage the next whole record of the segment is searched. A record's checksum covers its
 //!    segment and its offset, so nothing else is taken for one.
-//! 3. Batches come in the order of the log; where something is missing in between, that comes
+//! 3. Records come in the order of the log; where something is missing in between, that comes
 //!    first.
 
-use super::log_reader::LogItem;
-use super::record::{
-    FILE_HEADER_LEN, FileHeaderFault, LOG, LogRecord, RECORD_HEADER_LEN, RecordFault, RecordHeader,
-    RecordKind,
+use super::framing::record::{
+    FILE_HEADER_LEN, FileHeaderFault, Format, LogRecord, RECORD_HEADER_LEN, RecordFault,
+    RecordHeader, RecordKind,
 };
-use super::record_scan::RecordFile;
-use super::segments::{self, SegmentNumber};
+use super::framing::record_scan::RecordFile;
+use super::framing::segment_files::{self, LogKind, SegmentNumber};
+use super::log_reader::LogItem;
 use crate::error::{Corruption, Error, Result};
 use base::env::fs::FileSystem;
 use std::collections::VecDeque;
@@ -33,8 +33,8 @@ pub(crate) struct LogGap {
 
 /// Next item of a damaged log.
 pub(crate) enum Salvaged<'a> {
-    /// A batch that verifies.
-    Batch(LogItem<'a>),
+    /// A record with a payload that verifies.
+    Record(LogItem<'a>),
     /// A part that cannot be read.
     Gap(LogGap),
 }
@@ -43,6 +43,7 @@ pub(crate) enum Salvaged<'a> {
 pub(crate) struct LogSalvage {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
+    kind: &'static LogKind,
     segments: VecDeque<SegmentNumber>,
     before: Option<SegmentNumber>,
     current: Option<Segment>,
@@ -71,11 +72,15 @@ struct Segment {
 }
 
 impl LogSalvage {
-    /// Opens the log in `dir`, which may be empty.
-    pub(crate) fn open(fs: Arc<dyn FileSystem>, dir: &Path) -> Result<Self> {
-        let segments = segments::list(&*fs, dir)?.segments.into();
-        let (dir, gaps) = (dir.to_owned(), VecDeque::new());
-        Ok(Self { fs, dir, segments, before: None, current: None, gaps, end: None })
+    /// Opens the log of `kind` in `dir`, which may be empty.
+    pub(crate) fn open(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        kind: &'static LogKind,
+    ) -> Result<Self> {
+        let [segments] = segment_files::list(&*fs, dir, [kind.segment])?;
+        let (dir, segments, gaps) = (dir.to_owned(), segments.into(), VecDeque::new());
+        Ok(Self { fs, dir, kind, segments, before: None, current: None, gaps, end: None })
     }
 
     /// The first segment there is.
@@ -101,13 +106,13 @@ impl LogSalvage {
                 continue;
             };
             match current.advance() {
-                Ok(Step::Batch(offset, header)) => {
+                Ok(Step::Record(offset, header)) => {
                     let current = self.current.as_mut().expect("it was just read from");
                     let segment = current.number;
                     let RecordHeader { tree, first, commit_time, payload_crc, .. } = header;
                     let payload = current.file.payload(offset, &header)?;
                     let record = LogRecord { tree, first, commit_time, payload, payload_crc };
-                    return Ok(Some(Salvaged::Batch(LogItem { segment, offset, record })));
+                    return Ok(Some(Salvaged::Record(LogItem { segment, offset, record })));
                 }
                 Ok(Step::Gap(offset, what)) => {
                     let gap = current.gap(offset, what);
@@ -140,12 +145,17 @@ impl LogSalvage {
                 true => "this segment is missing".to_owned(),
                 false => format!("the segments from this one to {} are missing", last.0),
             };
-            self.gaps.push_back(LogGap { path: missing.path(&self.dir), offset: 0, what });
+            self.gaps.push_back(LogGap {
+                path: self.kind.path(&self.dir, missing),
+                offset: 0,
+                what,
+            });
         }
         self.segments.pop_front();
         self.before = Some(number);
-        let path = number.path(&self.dir);
-        match Segment::open(&*self.fs, &path, number, self.segments.is_empty()) {
+        let path = self.kind.path(&self.dir, number);
+        let is_last = self.segments.is_empty();
+        match Segment::open(&*self.fs, &path, self.kind.format, number, is_last) {
             Ok((segment, fault)) => {
                 let fault = fault.map(|what| LogGap { path, offset: 0, what: what.to_owned() });
                 self.gaps.extend(fault);
@@ -171,7 +181,7 @@ fn unreadable(error: Error) -> Result<String> {
 }
 
 enum Step {
-    Batch(u64, RecordHeader),
+    Record(u64, RecordHeader),
     /// Damage from here to the next whole record.
     Gap(u64, &'static str),
     End {
@@ -185,13 +195,14 @@ impl Segment {
     fn open(
         fs: &dyn FileSystem,
         path: &Path,
+        format: &'static Format,
         number: SegmentNumber,
         is_last: bool,
     ) -> Result<(Option<Self>, Option<&'static str>)> {
-        let mut file = RecordFile::open(fs, path, &LOG, number.0)?;
+        let mut file = RecordFile::open(fs, path, format, number.0)?;
         let fault = match file.header()? {
             Ok(()) => None,
-            Err(FileHeaderFault::Newer(newer)) => return Err(newer.refuse(&LOG, path)),
+            Err(FileHeaderFault::Newer(newer)) => return Err(newer.refuse(format, path)),
             Err(FileHeaderFault::Bad(_)) if is_last && !file.has_record()? => {
                 return Ok((None, None));
             }
@@ -205,36 +216,30 @@ impl Segment {
     }
 
     fn advance(&mut self) -> Result<Step> {
-        loop {
-            let offset = self.end;
-            let what = match self.file.record(offset)? {
-                Ok(header) => {
-                    self.end = offset + RECORD_HEADER_LEN as u64 + u64::from(header.payload_len);
-                    match header.kind {
-                        RecordKind::Batch => return Ok(Step::Batch(offset, header)),
-                        RecordKind::Seal | RecordKind::Close => {
-                            return Ok(Step::End { ended: true, gap: None });
-                        }
-                        RecordKind::Edit | RecordKind::Synced | RecordKind::SnapshotPart => {
-                            continue;
-                        }
-                    }
+        let offset = self.end;
+        let what = match self.file.record(offset)? {
+            Ok(header) => {
+                self.end = offset + RECORD_HEADER_LEN as u64 + u64::from(header.payload_len);
+                let is_end = matches!(header.kind, RecordKind::Seal | RecordKind::Close);
+                return Ok(match is_end {
+                    true => Step::End { ended: true, gap: None },
+                    false => Step::Record(offset, header),
+                });
+            }
+            Err(RecordFault::Bad(what)) => {
+                if self.is_last && self.file.proof_of_sync(offset)?.is_none() {
+                    return Ok(Step::End { ended: false, gap: None });
                 }
-                Err(RecordFault::Bad(what)) => {
-                    if self.is_last && self.file.proof_of_sync(offset)?.is_none() {
-                        return Ok(Step::End { ended: false, gap: None });
-                    }
-                    what
-                }
-                Err(RecordFault::Impossible(what)) => what,
-            };
-            return Ok(match self.file.next_record(offset + 1)? {
-                Some(next) => {
-                    self.end = next;
-                    Step::Gap(offset, what)
-                }
-                None => Step::End { ended: false, gap: Some(what) },
-            });
-        }
+                what
+            }
+            Err(RecordFault::Impossible(what)) => what,
+        };
+        Ok(match self.file.next_record(offset + 1)? {
+            Some(next) => {
+                self.end = next;
+                Step::Gap(offset, what)
+            }
+            None => Step::End { ended: false, gap: Some(what) },
+        })
     }
 }

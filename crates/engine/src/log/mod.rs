@@ -5,8 +5,7 @@
 //! is told.
 //!
 //! In: groups of batches as bytes. Out: the same bytes in the same order at the next open. The
-//! manifest shares its records and its rules (`append_file`, `record`, `record_scan`). Uses no other
-//! room.
+//! manifest and the group log share its records and its rules ([`framing`]). Uses no other room.
 //!
 //! Use: `LogReader::open`, `next` until `None`, `LogWriter::open` with the reader's `finish`;
 //! then `append` and `sync`, with `LogSegments::retire` after every flush, and `close` at the end.
@@ -29,22 +28,24 @@
 //! 9. After a failed write or sync nothing is written any more. Only a full disk met before a
 //!    sync is forgiven, after the tail was cut back to its place and synced.
 
-pub(crate) mod append_file;
+pub(crate) mod framing;
 pub(crate) mod fuzz;
 mod log_reader;
 pub(crate) mod log_salvage;
 mod log_writer;
-pub(crate) mod record;
-pub(crate) mod record_scan;
 mod segments;
 mod written_len;
 
+pub(crate) use framing::record::{COMMIT_TIME_END, LogRecord, RecordKind};
+pub use framing::segment_files::SegmentNumber;
+pub(crate) use framing::segment_reader::Ending;
+pub(crate) use framing::segment_writer::{LogSizes, make_durable};
 pub use log_reader::LogReader;
-pub(crate) use log_reader::{Ending, LogEnd, LogItem, SegmentReader};
-pub(crate) use log_writer::{LogSizes, LogWriter, make_durable};
-pub(crate) use record::{COMMIT_TIME_END, LogRecord, RecordKind};
-pub use segments::SegmentNumber;
-pub(crate) use segments::{FirstBatch, LogSegments, Reach, is_empty, list_kept};
+pub(crate) use log_reader::{LogEnd, LogItem};
+pub(crate) use log_writer::LogWriter;
+pub(crate) use segments::{
+    FirstBatch, LogSegments, Reach, is_empty, list_kept, open_alone, open_kept,
+};
 pub(crate) use written_len::written_len;
 
 /// A position in whatever log feeds the engine; grows with every batch of a tree. With the

@@ -16,10 +16,13 @@
 //! Shared by the writer (which notes what it appends and takes spares) and by whoever flushes.
 
 use super::LogPosition;
+use super::framing::record::{FILE_HEADER_LEN, LOG, LogRecord, RECORD_HEADER_LEN};
+use super::framing::segment_files::{self, COMMIT_LOG, SegmentNumber};
+use super::framing::segment_reader::{Place, SegmentReader};
+use super::framing::segment_writer::SegmentList;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use crate::locks::{LogRetiring, LogSegmentList};
-use crate::log::record::{FILE_HEADER_LEN, LogRecord, RECORD_HEADER_LEN};
 use crate::marks::Mark;
 use base::env::fs::FileSystem;
 use base::sync::Mutex;
@@ -29,83 +32,49 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Number of a segment; from 1 upwards, never reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct SegmentNumber(pub u64);
+/// Ending of the name of a segment that the log has retired and readers of changes still want.
+const KEPT: &str = "changes";
 
 impl SegmentNumber {
-    /// Larger than any that is given; far more than will ever be used, and the next one never
-    /// overflows.
-    pub(crate) const END: u64 = 1 << 56;
-
-    /// The segment after this one.
-    pub(crate) fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-
-    /// Path of the segment in the log directory `dir`.
-    pub fn path(self, dir: &Path) -> PathBuf {
-        dir.join(format!("{:010}.log", self.0))
-    }
-
     /// Path of the segment once the log has retired it and readers of changes still want it.
     pub(crate) fn kept_path(self, dir: &Path) -> PathBuf {
-        dir.join(format!("{:010}.changes", self.0))
+        segment_files::numbered(dir, self, KEPT)
     }
 
     fn spare_path(self, dir: &Path) -> PathBuf {
-        dir.join(format!("{:010}.spare", self.0))
+        COMMIT_LOG.spare_path(dir, self)
     }
 }
 
-/// The names of one log directory that mean something to the log.
-#[derive(Debug, Default)]
-pub(crate) struct Listing {
-    /// Ascending.
-    pub(crate) segments: Vec<SegmentNumber>,
-    pub(crate) spares: Vec<SegmentNumber>,
-    /// Retired ones that are kept for readers of changes; ascending.
-    pub(crate) kept: Vec<SegmentNumber>,
+/// Lists the live segments in `dir`, ascending.
+pub(crate) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<SegmentNumber>> {
+    let [segments] = segment_files::list(fs, dir, [COMMIT_LOG.segment])?;
+    Ok(segments)
 }
 
-/// Numbers a segment may have.
-const NUMBERS: std::ops::Range<u64> = 1..SegmentNumber::END;
-
-/// Lists `dir`; other names are left alone. A directory that does not exist is empty.
-pub(crate) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Listing> {
-    let names = match fs.list(dir) {
-        Ok(names) => names,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(Error::io("list", dir, &error)),
-    };
-    let mut listing = Listing::default();
-    for name in &names {
-        let Some((digits, suffix)) = name.to_str().and_then(|name| name.rsplit_once('.')) else {
-            continue;
-        };
-        let number = digits.parse().ok().filter(|n| NUMBERS.contains(n));
-        let Some(number) = number.filter(|n| format!("{n:010}") == digits) else { continue };
-        match suffix {
-            "log" => listing.segments.push(SegmentNumber(number)),
-            "spare" => listing.spares.push(SegmentNumber(number)),
-            "changes" => listing.kept.push(SegmentNumber(number)),
-            _ => {}
-        }
-    }
-    listing.segments.sort();
-    listing.spares.sort();
-    listing.kept.sort();
-    Ok(listing)
-}
-
-/// The retired segments in `dir` that are kept for readers of changes.
+/// Lists the retired segments in `dir` that are kept for readers of changes, ascending.
 pub(crate) fn list_kept(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<SegmentNumber>> {
-    Ok(list(fs, dir)?.kept)
+    let [kept] = segment_files::list(fs, dir, [KEPT])?;
+    Ok(kept)
+}
+
+/// Opens the kept segment `segment` of the log in `dir`, which must end with a seal.
+pub(crate) fn open_kept(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    segment: SegmentNumber,
+) -> Result<SegmentReader> {
+    SegmentReader::open(fs, &segment.kept_path(dir), &LOG, segment, Place::Inner)
+}
+
+/// Opens the segment of a commit log at `path` alone; see [`SegmentReader::open_path`].
+pub(crate) fn open_alone(fs: &dyn FileSystem, path: &Path) -> Result<SegmentReader> {
+    SegmentReader::open_path(fs, path, &LOG)
 }
 
 /// Returns whether `dir` has no segment of a log.
 pub(crate) fn is_empty(fs: &dyn FileSystem, dir: &Path) -> Result<bool> {
-    Ok(list(fs, dir)?.segments.is_empty())
+    Ok(list(fs, dir)?.is_empty())
 }
 
 /// For each segment the trees that have batches in it, each with the first sequence number of
@@ -436,17 +405,6 @@ impl LogSegments {
         if surplus { state.spares.pop().map(|spare| spare.spare_path(&self.dir)) } else { None }
     }
 
-    /// A new segment exists.
-    pub(crate) fn add(&self, segment: SegmentNumber) {
-        let mut state = self.state.lock();
-        if let Some(before) = state.contents.keys().next_back().copied() {
-            let bytes = state.tail + RECORD_HEADER_LEN as u64;
-            state.sealed.insert(before, bytes);
-        }
-        state.contents.entry(segment).or_default();
-        state.tail = FILE_HEADER_LEN;
-    }
-
     /// `records` were appended to `segment`, the newest, whose records now end at `tail`.
     pub(crate) fn note(&self, segment: SegmentNumber, records: &[LogRecord<'_>], tail: u64) {
         let mut state = self.state.lock();
@@ -465,10 +423,21 @@ impl LogSegments {
         }
         state.tail = tail;
     }
+}
 
-    /// A spare file, for the caller to rename.
-    pub(crate) fn take_spare(&self) -> Option<PathBuf> {
+impl SegmentList for LogSegments {
+    fn take_spare(&self) -> Option<PathBuf> {
         self.state.lock().spares.pop().map(|spare| spare.spare_path(&self.dir))
+    }
+
+    fn add(&self, segment: SegmentNumber) {
+        let mut state = self.state.lock();
+        if let Some(before) = state.contents.keys().next_back().copied() {
+            let bytes = state.tail + RECORD_HEADER_LEN as u64;
+            state.sealed.insert(before, bytes);
+        }
+        state.contents.entry(segment).or_default();
+        state.tail = FILE_HEADER_LEN;
     }
 }
 

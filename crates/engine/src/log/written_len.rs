@@ -1,6 +1,7 @@
 //! Written length of a segment, which a copy of it needs.
 
-use super::log_reader::{Ending, SegmentReader};
+use super::framing::segment_reader::Ending;
+use super::segments::open_alone;
 use crate::error::{Error, Result};
 use base::env::fs::FileSystem;
 use std::path::Path;
@@ -20,7 +21,7 @@ pub(crate) fn written_len(fs: &dyn FileSystem, path: &Path) -> Result<u64> {
 
 /// Returns the end of the records, and how; `None` if one of them does not read.
 fn records_end(fs: &dyn FileSystem, path: &Path) -> Option<(u64, Ending)> {
-    let mut reader = SegmentReader::open_path(fs, path).ok()?;
+    let mut reader = open_alone(fs, path).ok()?;
     while reader.next().ok()?.is_some() {}
     Some((reader.end(), reader.ending()))
 }

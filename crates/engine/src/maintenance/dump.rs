@@ -6,7 +6,8 @@ use crate::cache::CacheFeatures;
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
 use crate::files::FileNumber;
-use crate::log::{RecordKind, SegmentReader};
+use crate::group_log;
+use crate::log::{self, RecordKind};
 use crate::manifest::{self, Edit, EditReader, LogClosed, SstMeta, State};
 use crate::sstable::{BlockCache, SstReader};
 use base::env::FileSystem;
@@ -38,7 +39,7 @@ pub fn dump_dir(
 
 fn dump_state(state: &State, options: &DumpOptions, out: &mut dyn Write) -> io::Result<()> {
     let State { trees, used, next_file, last_sequence, log_from, log_closed, .. } = state;
-    let State { store, commit_time, clock, owner, .. } = state;
+    let State { store, commit_time, clock, owner, member, .. } = state;
     writeln!(
         out,
         "{} trees, {} dropped; next file {}, last sequence number {}, log from segment {}",
@@ -56,6 +57,9 @@ fn dump_state(state: &State, options: &DumpOptions, out: &mut dyn Write) -> io::
     }
     if let Some(owner) = owner {
         writeln!(out, "of {owner}")?;
+    }
+    if let Some(member) = member {
+        writeln!(out, "{member}")?;
     }
     if *commit_time > 0 {
         writeln!(out, "commit time {commit_time}, clock {clock}")?;
@@ -91,9 +95,13 @@ pub fn dump_file(
         _ if name == "CURRENT" => dump_text(fs, path, out),
         _ if name.starts_with("MANIFEST-") => dump_manifest(fs, path, options, out),
         Some((_, "log" | "changes")) => dump_segment(fs, path, options, out),
+        Some((_, "glog")) => {
+            let show = |payload: &[u8]| options.entries.then(|| options.value(payload));
+            group_log::replay::dump(fs, path, &show, out)
+        }
         Some((_, "sst")) => dump_sst(fs, path, options, out),
         _ => Err(Error::InvalidArgument(format!(
-            "{} is not named like a file of a data directory (CURRENT, MANIFEST-N, N.log, N.changes, N.sst)",
+            "{} is not named like a file of a data directory (CURRENT, MANIFEST-N, N.log, N.changes, N.glog, N.sst)",
             path.display()
         ))),
     }
@@ -154,6 +162,7 @@ fn dump_edit(edit: &Edit, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "  log closed in segment {} at {end}", segment.0)
         }
         Edit::Store(store) => writeln!(out, "  store {store}"),
+        Edit::Member(member) => writeln!(out, "  {member}"),
         Edit::Owner(owner) => writeln!(out, "  of {owner}"),
         Edit::CommitTime(micros) => writeln!(out, "  commit time {micros}"),
         Edit::Clock(micros) => writeln!(out, "  clock {micros}"),
@@ -202,7 +211,7 @@ fn dump_segment(
     options: &DumpOptions,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let mut reader = SegmentReader::open_path(fs, path)?;
+    let mut reader = log::open_alone(fs, path)?;
     while let Some(item) = reader.next()? {
         let (offset, synced, record) = (item.offset, item.synced_to, item.record);
         let tree = (item.kind == RecordKind::Batch).then_some(record.tree);

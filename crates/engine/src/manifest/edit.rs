@@ -59,6 +59,8 @@ pub enum Edit {
     Clock(u64),
     /// Owner of the store. The last one counts: a store can be handed over.
     Owner(Owner),
+    /// The store is a node's of a cluster. Set once, before any tree.
+    Member(Member),
     /// The changes of the tree are kept for readers, or no longer. The last one counts.
     KeepChanges { tree: TreeId, log: Option<ChangeLog> },
 }
@@ -78,6 +80,35 @@ impl fmt::Display for Owner {
             Self::Embedder => "an embedding program",
             Self::Server => "a server",
         })
+    }
+}
+
+/// Id of a cluster, drawn when it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterId(pub u128);
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// Id of a node, unique in its cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u64);
+
+/// A node of a cluster, as a store knows that it is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Member {
+    /// The cluster that the node belongs to.
+    pub cluster: ClusterId,
+    /// The node that the store is of.
+    pub node: NodeId,
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} of cluster {}", self.node.0, self.cluster)
     }
 }
 
@@ -119,6 +150,7 @@ mod tag {
     pub(super) const OWNER: u8 = 14;
     pub(super) const CLOCK: u8 = 15;
     pub(super) const KEEP_CHANGES: u8 = 16;
+    pub(super) const MEMBER: u8 = 17;
 }
 
 /// Damage of encoded edits.
@@ -220,6 +252,11 @@ impl Edit {
                 out.put_u64(*micros);
             }
             Self::Owner(owner) => out.extend([tag::OWNER, *owner as u8]),
+            Self::Member(Member { cluster, node }) => {
+                out.push(tag::MEMBER);
+                out.extend_from_slice(&cluster.0.to_le_bytes());
+                out.put_u64(node.0);
+            }
             Self::Clock(micros) => {
                 out.push(tag::CLOCK);
                 out.put_u64(*micros);
@@ -270,9 +307,11 @@ impl Edit {
                 let segment = SegmentNumber(number(reader, "segment", SegmentNumber::END - 1)?);
                 return Ok(Self::LogClosed(LogClosed { segment, end: reader.u64("log end")? }));
             }
-            tag::STORE => {
-                let (low, high) = (reader.u64("store id")?, reader.u64("store id")?);
-                return Ok(Self::Store(StoreId(u128::from(high) << 64 | u128::from(low))));
+            tag::STORE => return Ok(Self::Store(StoreId(decode_id(reader, "store id")?))),
+            tag::MEMBER => {
+                let cluster = ClusterId(decode_id(reader, "cluster id")?);
+                let node = NodeId(reader.u64("node id")?);
+                return Ok(Self::Member(Member { cluster, node }));
             }
             tag::OWNER => {
                 return match reader.u8("owner")? {
@@ -312,6 +351,11 @@ impl Edit {
             unknown => return Err(EditError::Byte("edit", unknown)),
         })
     }
+}
+
+fn decode_id(reader: &mut ByteReader<'_>, what: &'static str) -> Result<u128, DecodeError> {
+    let (low, high) = (reader.u64(what)?, reader.u64(what)?);
+    Ok(u128::from(high) << 64 | u128::from(low))
 }
 
 /// Reads a change log; a retention of 0 stands for none.

@@ -6,8 +6,8 @@
 use super::current;
 use super::{Edit, ManifestSet, State, load};
 use crate::error::{Corruption, Error};
-use crate::log::append_file::AppendFile;
-use crate::log::record::{LogRecord, MANIFEST, RecordKind, encode_file_header};
+use crate::log::framing::append_file::AppendFile;
+use crate::log::framing::record::{LogRecord, MANIFEST, RecordKind, encode_file_header};
 use crate::{SequenceNumber, TreeId};
 use base::env::fs::FileSystem;
 use base::env::sim::SimFs;

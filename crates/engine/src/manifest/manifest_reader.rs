@@ -4,10 +4,10 @@ use super::current;
 use super::edit::Edit;
 use super::state::State;
 use crate::error::{Error, Result};
-use crate::log::record::{
+use crate::log::framing::record::{
     FILE_HEADER_LEN, FileHeaderFault, MANIFEST, RECORD_HEADER_LEN, RecordFault, RecordKind,
 };
-use crate::log::record_scan::RecordFile;
+use crate::log::framing::record_scan::RecordFile;
 use base::env::fs::FileSystem;
 use std::path::Path;
 

@@ -5,10 +5,10 @@ use super::edit::Edit;
 use super::manifest_reader::load_manifest;
 use super::state::State;
 use crate::error::{Corruption, Error, Result};
-use crate::log::record::{
+use crate::log::framing::record::{
     FILE_HEADER_LEN, FileHeaderFault, MANIFEST, RECORD_HEADER_LEN, RecordFault, RecordKind,
 };
-use crate::log::record_scan::RecordFile;
+use crate::log::framing::record_scan::RecordFile;
 use base::env::fs::FileSystem;
 use std::path::{Path, PathBuf};
 

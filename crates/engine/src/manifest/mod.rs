@@ -17,8 +17,8 @@ mod manifest_set;
 pub(crate) mod state;
 
 pub use crate::log::LogPosition;
+pub use edit::{ClusterId, Member, NodeId, Owner, StoreId};
 pub(crate) use edit::{Edit, LogClosed};
-pub use edit::{Owner, StoreId};
 pub(crate) use manifest_reader::EditReader;
 pub use manifest_reader::load;
 pub(crate) use manifest_set::{CommitTimes, ManifestSet, create, is_in_doubt, sync_parents};

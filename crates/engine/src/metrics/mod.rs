@@ -7,7 +7,9 @@
 mod of_trees;
 mod reading;
 
-pub use reading::{HistogramReading, HistogramUnit, Label, MetricKind, Metrics, Reading};
+pub use reading::{
+    GroupedMetrics, HistogramReading, HistogramUnit, Label, MetricKind, Metrics, Reading,
+};
 
 use crate::cache::{BlockKind, CacheCounters};
 use crate::cell::TreeId;
@@ -18,7 +20,6 @@ use crate::tree::TreeState;
 use base::histogram::Histogram;
 use of_trees::TreeSums;
 use reading::Gathered;
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Returns the value of a counter.
@@ -28,8 +29,24 @@ fn read(counter: &AtomicU64) -> u64 {
 
 /// Reads all counters, gauges and distributions of an engine.
 pub(crate) fn of_engine(shared: &Shared) -> Metrics {
+    of_all(shared, &of_trees::of_groups(shared, &[]).all)
+}
+
+/// Reads all of an engine, and the counters and gauges of groups of its trees. Groups have no tree in
+/// common.
+pub(crate) fn of_groups(shared: &Shared, groups: &[Vec<TreeId>]) -> GroupedMetrics {
+    let sums = of_trees::of_groups(shared, groups);
+    let is_whole = |(sum, trees): &(&TreeSums, &Vec<TreeId>)| sum.trees == trees.len() as u64;
+    let of_group = |one| Some(one).filter(is_whole).map(|(sum, _)| of_sums(sum));
+    GroupedMetrics {
+        all: of_all(shared, &sums.all),
+        groups: sums.groups.iter().zip(groups).map(of_group).collect(),
+        others: of_sums(&sums.others),
+    }
+}
+
+fn of_all(shared: &Shared, trees: &TreeSums) -> Metrics {
     let mut gathered = Gathered::default();
-    let trees = of_trees::of_all(shared);
     let cache = shared.cache.counters();
     add_commits(shared, &mut gathered);
     add_readahead(shared, &mut gathered);
@@ -47,18 +64,6 @@ pub(crate) fn of_engine(shared: &Shared) -> Metrics {
 pub(crate) fn of_tree(shared: &Shared, tree: &TreeState) -> Metrics {
     let mut sums = TreeSums::default();
     sums.add(tree, &shared.options);
-    of_sums(&sums)
-}
-
-/// Reads the sums of the counters and gauges of all trees but `except`.
-pub(crate) fn of_other_trees(shared: &Shared, except: &BTreeSet<TreeId>) -> Metrics {
-    let mut sums = TreeSums::default();
-    sums.count(&shared.past_trees.read());
-    of_trees::for_each_tree(shared, |tree| {
-        if !except.contains(&tree.id) {
-            sums.add(tree, &shared.options);
-        }
-    });
     of_sums(&sums)
 }
 

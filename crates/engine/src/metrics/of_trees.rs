@@ -8,6 +8,7 @@ use crate::state::Shared;
 use crate::tree::TreeState;
 use crate::tree::counts::{TREE_COUNTS, TreeCounts};
 use crate::write::pressure::{Backlog, debt_bytes};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -57,6 +58,24 @@ impl TreeSums {
             ..Backlog::default()
         };
         self.debt_bytes += debt_bytes(&backlog, bytes[0], options);
+    }
+
+    /// Adds the sums over other trees.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.trees += other.trees;
+        self.count(&other.counts);
+        self.failing += other.failing;
+        self.memtable_bytes += other.memtable_bytes;
+        self.deferred_ssts += other.deferred_ssts;
+        self.deferred_bytes += other.deferred_bytes;
+        self.debt_bytes += other.debt_bytes;
+        for (sums, others) in [
+            (&mut self.granularities, &other.granularities),
+            (&mut self.level_runs, &other.level_runs),
+            (&mut self.level_bytes, &other.level_bytes),
+        ] {
+            sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other);
+        }
     }
 
     /// Adds counters without the gauges of a tree.
@@ -159,7 +178,10 @@ const COUNTERS: [Counter; TREE_COUNTS] = [
     checked(&[("granularity", "prefix"), ("result", "passed")]),
     checked(&[("granularity", "prefix"), ("result", "useful")]),
     wrong(&[("granularity", "prefix")]),
-    plain("written_bytes_total", "Bytes of write batches that were applied to memtables."),
+    plain(
+        "written_bytes_total",
+        "Bytes of write batches that were committed since the engine was opened.",
+    ),
     plain("flushed_bytes_total", "Bytes written by flushes."),
     plain("compacted_bytes_total", "Bytes written by compactions."),
     plain("write_stalls_total", "Writes that stopped until background work had made room."),
@@ -182,14 +204,34 @@ pub(super) fn for_each_tree(shared: &Shared, mut each: impl FnMut(&Arc<TreeState
     }
 }
 
-/// Returns the sum over all trees. No counter of it ever falls.
-pub(super) fn of_all(shared: &Shared) -> TreeSums {
-    let mut sums = TreeSums::default();
+/// Sums over all trees, from one walk.
+pub(super) struct GroupedSums {
+    /// The sum over all trees. No counter of it ever falls.
+    pub(super) all: TreeSums,
+    /// The sum over each group of trees.
+    pub(super) groups: Vec<TreeSums>,
+    /// The sum over the trees of no group, and the counters of dropped trees.
+    pub(super) others: TreeSums,
+}
+
+/// Returns the sums over all trees and over groups of trees, which have no tree in common.
+pub(super) fn of_groups(shared: &Shared, groups: &[Vec<TreeId>]) -> GroupedSums {
+    let of = |(group, trees): (usize, &Vec<TreeId>)| {
+        trees.iter().map(|tree| (*tree, group)).collect::<Vec<_>>()
+    };
+    let group_of: BTreeMap<TreeId, usize> = groups.iter().enumerate().flat_map(of).collect();
+    let mut groups = vec![TreeSums::default(); groups.len()];
+    let mut others = TreeSums::default();
     // Before the trees: a tree that is dropped meanwhile is missing and not counted twice.
-    sums.count(&shared.past_trees.read());
-    for_each_tree(shared, |tree| sums.add(tree, &shared.options));
-    sums.counts = shared.past_trees.rising(sums.counts);
-    sums
+    others.count(&shared.past_trees.read());
+    for_each_tree(shared, |tree| {
+        let sums = group_of.get(&tree.id).map_or(&mut others, |group| &mut groups[*group]);
+        sums.add(tree, &shared.options);
+    });
+    let mut all = others.clone();
+    groups.iter().for_each(|group| all.merge(group));
+    all.counts = shared.past_trees.rising(all.counts);
+    GroupedSums { all, groups, others }
 }
 
 #[cfg(test)]

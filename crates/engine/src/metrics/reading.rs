@@ -61,6 +61,17 @@ pub struct Metrics {
     pub histograms: Vec<HistogramReading>,
 }
 
+/// Readings of an engine and of groups of its trees, from one walk over the trees.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupedMetrics {
+    /// Readings of the whole engine.
+    pub all: Metrics,
+    /// Sums of the counters and gauges of the trees of each group; `None` if a tree of it is gone.
+    pub groups: Vec<Option<Metrics>>,
+    /// Sums of the counters and gauges of the trees of no group, and of dropped trees.
+    pub others: Metrics,
+}
+
 impl Reading {
     /// Returns the name with the labels: `level_bytes{level="0"}`.
     pub fn series(&self) -> String {

@@ -96,7 +96,7 @@ impl Replay<'_> {
         if tree.look().version.flushed >= position {
             return Ok(());
         }
-        tree.apply(batch, item.record.first, position);
+        tree.replay(batch, item.record.first, position);
         if tree.look().active.bytes() >= self.options.memtable_bytes_max {
             tree.freeze();
         }
@@ -187,7 +187,7 @@ impl Reached {
     fn make_durable(&mut self, replay: &Replay<'_>) -> Result<()> {
         let (fs, dir) = (&*replay.env.fs, replay.dir);
         if self.durable < self.end {
-            log::make_durable(fs, dir, self.segment, self.durable..self.end)?;
+            log::make_durable(fs, dir, &self.segment.path(dir), self.durable..self.end)?;
             self.durable = self.end;
         }
         Ok(())

@@ -6,6 +6,7 @@
 //! Steps, each safe to repeat if the machine dies in the middle:
 //! 1. Take the directory's lock file.
 //! 2. Read the manifest: the trees, their SSTables, up to where each is flushed.
+//!    A directory of another kind than is asked for, or of another node, is refused.
 //! 3. Open the SSTables.
 //! 4. Replay the log: every batch behind its tree's flushed position goes to the memtable, which is
 //!    flushed if memory is too small for it ([`log_replay`]). Segments that must be there and are not
@@ -17,6 +18,7 @@
 //! What fills a memtable is frozen, and flushed once the engine is open.
 
 mod log_replay;
+mod membership;
 pub(crate) mod owner_of_contents;
 #[cfg(test)]
 mod tests;
@@ -31,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::files::open_files::OpenFiles;
 use crate::log::{Ending, LogEnd, LogSizes, LogWriter, SegmentNumber};
 use crate::manifest::current::CURRENT;
-use crate::manifest::{ManifestSet, SstMeta, State};
+use crate::manifest::{ManifestSet, Member, SstMeta, State};
 use crate::memory::budget::Budget;
 use crate::options::{Options, ReadPath};
 use crate::sstable::{BlockCache, ReadaheadSource, SstReader};
@@ -70,12 +72,18 @@ fn say_if_not_direct(fs: &dyn FileSystem, dir: &Path, options: &Options) {
 
 type Trees = BTreeMap<TreeId, Arc<TreeState>>;
 
-/// Opens `dir`. See [`crate::Engine::open`].
-pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>> {
+/// Opens `dir`, which is of a single server, or of the node `member`. See [`crate::Engine::open`].
+pub(crate) fn open(
+    env: Env,
+    dir: &Path,
+    options: Options,
+    member: Option<Member>,
+) -> Result<Arc<Shared>> {
     options.validate()?;
     env.fs.create_dir_all(dir).map_err(|error| Error::io("create", dir, &error))?;
     let lock = lock(&*env.fs, dir)?;
     let mut manifest = ManifestSet::open_shaped(Arc::clone(&env.fs), dir, &options.shape)?;
+    membership::settle(&*env.fs, dir, &manifest, member)?;
     let state = manifest.state();
     manifest.pass_over(obsolete_files::unnamed(&*env.fs, dir, &state.files())?);
     say_if_not_direct(&*env.fs, dir, &options);
@@ -132,6 +140,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Shared>
         past_trees: Default::default(),
         readahead,
         options,
+        member,
         ownership: Default::default(),
         lock: Mutex::new(Some(lock)),
     });
@@ -217,8 +226,8 @@ pub(crate) fn check_log(dir: &Path, state: &State, end: &LogEnd) -> Result<()> {
         Err(Error::corruption(&segment.path(dir), 0, what))
     };
     let known = state.log_from > SegmentNumber(1) || state.log_closed.is_some();
-    let next = end.last.map(|(last, ..)| last).unwrap_or_default().next();
-    if let Some(torn) = end.torn_creation.filter(|torn| *torn != next) {
+    let next = end.chain.last.map(|(last, ..)| last).unwrap_or_default().next();
+    if let Some(torn) = end.chain.torn_creation.filter(|torn| *torn != next) {
         let what = "a segment of the log is missing before this one, which is empty";
         return Err(Error::corruption(&torn.path(dir), 0, what));
     }
@@ -227,7 +236,7 @@ pub(crate) fn check_log(dir: &Path, state: &State, end: &LogEnd) -> Result<()> {
         None if known => return missing(state.log_from),
         _ => {}
     }
-    match (state.log_closed, end.last) {
+    match (state.log_closed, end.chain.last) {
         (Some(closed), Some((last, ..))) if last < closed.segment => missing(closed.segment),
         (Some(closed), Some((last, at, ending)))
             if last == closed.segment && (at != closed.end || ending == Ending::Open) =>

@@ -6,6 +6,7 @@ use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
 use crate::engine::Engine;
 use crate::error::{Corruption, Error, Result};
 use crate::files::FileNumber;
+use crate::log::framing::chain_reader::ChainEnd;
 use crate::log::{COMMIT_TIME_END, LogEnd, LogPosition, LogRecord, LogWriter, SegmentNumber};
 use crate::manifest::{Edit, ManifestSet, RunId, SstMeta};
 use crate::options::{Options, TreeOptions};
@@ -173,7 +174,8 @@ fn a_store_with_the_greatest_segment_refuses_nothing_that_it_wrote() {
         manifest(&machine).install(&[create, Edit::LogFrom(first)]).unwrap();
         let mut batch = WriteBatch::new();
         batch.put(&[0], Column::of(FamilyId(1), b"q"), Timestamp(1), b"value");
-        let end = LogEnd { torn_creation: Some(first), ..LogEnd::default() };
+        let chain = ChainEnd { torn_creation: Some(first), ..ChainEnd::default() };
+        let end = LogEnd { chain, ..LogEnd::default() };
         let mut log = LogWriter::open(Arc::clone(&fs), dir(), 1 << 20, end).unwrap();
         let batch = batch.freeze().unwrap();
         log.append(&[LogRecord::new(TREE, SequenceNumber(1), 1, batch.encoding())]).unwrap();

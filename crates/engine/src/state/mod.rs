@@ -25,7 +25,7 @@ use crate::files::open_files::OpenFiles;
 use crate::health::Health;
 use crate::health::failure_policy::{Kind, Task, Writers, rule};
 use crate::locks::{DirectoryLock, ProgressState, Trees};
-use crate::manifest::{Edit, ManifestSet, Owner, State, is_in_doubt};
+use crate::manifest::{Edit, ManifestSet, Member, Owner, State, is_in_doubt};
 use crate::memory::budget::Budget;
 use crate::options::Options;
 use crate::sstable::{BlockCache, ReadaheadSource};
@@ -95,6 +95,8 @@ pub(crate) struct Shared {
     /// Counts of trees that were dropped.
     pub(crate) past_trees: PastTrees,
     pub(crate) readahead: Arc<ReadaheadSource>,
+    /// The node of a cluster that the store is of.
+    pub(crate) member: Option<Member>,
     /// Whose the store is; set before the engine is given to anybody.
     pub(crate) ownership: OnceLock<Ownership>,
     /// The directory's lock, held until the last handle is dropped and no job runs any more.
@@ -324,6 +326,23 @@ impl Shared {
                 Err(self.refusal(Owner::Server))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses what changes the trees of a node of a cluster past the log of their groups.
+    pub(crate) fn check_takes_writes(&self) -> Result<()> {
+        self.check_owner()?;
+        self.check_is_alone()
+    }
+
+    /// Refuses what a node of a cluster cannot do by itself.
+    pub(crate) fn check_is_alone(&self) -> Result<()> {
+        match self.member {
+            None => Ok(()),
+            Some(member) => Err(Error::InvalidArgument(format!(
+                "the store is of {member}, whose trees take only what Engine::apply gives them, and \
+                 which copies nothing by itself"
+            ))),
         }
     }
 

@@ -71,6 +71,9 @@ pub(crate) struct TreeState {
     pub(crate) counters: TreeCounters,
     granularity: Learned,
     lull: Mutex<Lull, TreeLull>,
+    /// The newest position that came without a batch, or 0. Written under
+    /// `Commits::applying` and read by anybody; it publishes nothing else.
+    noted: AtomicU64,
     /// When a stopped writer may next see to room, in microseconds of the monotonic clock. Relaxed:
     /// guards nothing else.
     room_due: AtomicU64,
@@ -129,6 +132,7 @@ impl TreeState {
             counters: TreeCounters::default(),
             granularity: Learned::beginning_with(newest, shape.filters_asked_min as u64),
             lull: Mutex::default(),
+            noted: AtomicU64::new(0),
             room_due: AtomicU64::new(0),
             _charge: budget.charge(Use::Metadata).of(TREE_BYTES),
         }
@@ -228,13 +232,40 @@ impl TreeState {
         *self.rules.write() = rules;
     }
 
-    /// Applies a committed batch (see `Memtable::apply`). Only for the commit leader and recovery.
+    /// Applies a committed batch (see `Memtable::apply`) and counts it. Only for the commit leader.
     pub(crate) fn apply(&self, batch: &FrozenBatch, first: SequenceNumber, position: LogPosition) {
-        let active = Arc::clone(&self.view.load().active);
         self.counters.add(WorkCount::WrittenBytes, batch.encoding().len() as u64);
+        self.replay(batch, first, position);
+    }
+
+    /// Applies a batch that was committed, and counted, when it was written. Only for recovery.
+    pub(crate) fn replay(&self, batch: &FrozenBatch, first: SequenceNumber, position: LogPosition) {
+        let active = Arc::clone(&self.view.load().active);
         if let Some(delete) = active.apply(batch, first, position) {
             self.newest_sparing_delete.fetch_max(delete.0, Ordering::Relaxed);
         }
+    }
+
+    /// Takes note of a position without a batch. Only for the commit leader.
+    pub(crate) fn note_position(&self, position: LogPosition) {
+        self.noted.fetch_max(position.0, Ordering::AcqRel);
+    }
+
+    /// The newest position, with a batch or without.
+    pub(crate) fn applied(&self) -> LogPosition {
+        // Before the view: a flush that comes between moves positions from memtables to the version.
+        let noted = LogPosition(self.noted.load(Ordering::Acquire));
+        let view = self.look();
+        let held = view.memtables().map(|memtable| memtable.position());
+        held.fold(view.version.flushed.max(noted), LogPosition::max)
+    }
+
+    /// The newest position, if it is above the flushed one and no memtable holds a batch. Only between
+    /// groups.
+    pub(crate) fn position_without_batches(&self) -> Option<LogPosition> {
+        let view = self.view();
+        let is_empty = view.memtables().all(|memtable| memtable.is_empty());
+        Some(self.applied()).filter(|applied| is_empty && *applied > view.version.flushed)
     }
 
     /// Freezes the active memtable unless it is empty. Only between groups (invariant 2).

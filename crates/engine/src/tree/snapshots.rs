@@ -94,10 +94,8 @@ impl Drop for PublishedAfter<'_> {
 /// A number that snapshots hold.
 #[derive(Debug, Default)]
 struct Held {
-    /// How many snapshots hold the number.
-    snapshots: usize,
-    /// When the first of them was taken, by the monotonic clock.
-    since: Duration,
+    /// How many snapshots hold the number, by the time when they were taken, of the monotonic clock.
+    since: BTreeMap<Duration, usize>,
     kept: Arc<Kept>,
 }
 
@@ -179,11 +177,11 @@ impl Snapshots {
     pub(crate) fn take(self: &Arc<Self>, now: Duration) -> Snapshot {
         let mut held = self.held.lock();
         let sequence = self.published();
-        let of_number =
-            held.entry(sequence).or_insert_with(|| Held { since: now, ..Held::default() });
-        of_number.snapshots += 1;
+        let of_number = held.entry(sequence).or_default();
+        *of_number.since.entry(now).or_default() += 1;
         let kept = Arc::clone(&of_number.kept);
-        Snapshot { pin: Arc::new(Pin { snapshots: Arc::clone(self), sequence, kept }) }
+        let snapshots = Arc::clone(self);
+        Snapshot { pin: Arc::new(Pin { snapshots, sequence, since: now, kept }) }
     }
 
     /// Keeps snapshots from being taken and dropped until the answer is dropped.
@@ -207,16 +205,21 @@ impl Snapshots {
 
     /// Returns when the oldest snapshot that is held was taken, by the monotonic clock.
     pub(crate) fn oldest_since(&self) -> Option<Duration> {
-        self.held.lock().values().next().map(|held| held.since)
+        let held = self.held.lock();
+        held.values().next().and_then(|held| held.since.keys().next().copied())
     }
 
-    fn release(&self, sequence: SequenceNumber) {
+    fn release(&self, sequence: SequenceNumber, since: Duration) {
         let mut held = self.held.lock();
-        if let Some(of_number) = held.get_mut(&sequence) {
-            of_number.snapshots -= 1;
-            if of_number.snapshots == 0 {
-                held.remove(&sequence);
+        let Some(of_number) = held.get_mut(&sequence) else { return };
+        if let Some(snapshots) = of_number.since.get_mut(&since) {
+            *snapshots -= 1;
+            if *snapshots == 0 {
+                of_number.since.remove(&since);
             }
+        }
+        if of_number.since.is_empty() {
+            held.remove(&sequence);
         }
     }
 }
@@ -236,13 +239,15 @@ impl Borders for Snapshots {
 struct Pin {
     snapshots: Arc<Snapshots>,
     sequence: SequenceNumber,
+    /// Time when it was taken.
+    since: Duration,
     /// That of the number. Views end with the last pin, outside of all locks.
     kept: Arc<Kept>,
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.snapshots.release(self.sequence);
+        self.snapshots.release(self.sequence, self.since);
     }
 }
 
@@ -301,5 +306,22 @@ mod tests {
         assert_eq!(snapshots.oldest_since(), Some(at(3)));
         assert_eq!(snapshots.live(), [SequenceNumber(9)]);
         assert_eq!(third.sequence(), SequenceNumber(9));
+    }
+
+    /// Without writes all snapshots are of one number, whose first was taken long ago.
+    #[test]
+    fn the_oldest_snapshot_is_one_that_is_held() {
+        let snapshots = Arc::new(Snapshots::default());
+        let at = Duration::from_secs;
+        let mut last = snapshots.take(at(1));
+        let same = snapshots.take(at(1));
+        drop(same);
+        assert_eq!(snapshots.oldest_since(), Some(at(1)));
+        for second in 2..9 {
+            last = snapshots.take(at(second));
+            assert_eq!(snapshots.oldest_since(), Some(at(second)));
+        }
+        drop(last);
+        assert_eq!((snapshots.oldest_since(), snapshots.live()), (None, Vec::new()));
     }
 }

@@ -399,14 +399,7 @@ impl Commits {
         group: &[Arc<Request>],
         sync: bool,
     ) -> Result<SequenceNumber> {
-        if log.closed {
-            return Err(Error::Closed);
-        }
-        let first = SequenceNumber(log.last.0 + 1);
-        let last = SequenceNumber(log.last.0 + count(group));
-        if last > SequenceNumber::MAX {
-            return Err(Error::stopped("sequence numbers are used up"));
-        }
+        let (first, last) = next_numbers(log, count(group))?;
         self.append(log, group, first)?;
         if sync {
             self.sync_log(log)?;
@@ -549,13 +542,7 @@ impl Commits {
     ) -> Result<SequenceNumber> {
         let _whole = NeverInPart;
         let mut log = self.log.lock();
-        if log.closed {
-            return Err(Error::Closed);
-        }
-        let number = SequenceNumber(log.last.0 + 1);
-        if number > SequenceNumber::MAX {
-            return Err(Error::stopped("sequence numbers are used up"));
-        }
+        let (number, _) = next_numbers(&log, 1)?;
         // As with a flush: a power loss may take the newest of what was written, not some of its
         // midst. An unsynced log that is latched is refused here, too.
         let begun = self.clock.monotonic();
@@ -576,6 +563,20 @@ impl Commits {
         }
     }
 
+    /// Gives `count` sequence numbers to batches that another log holds, lets `apply` put them into
+    /// memtables, and publishes them. Nothing is logged or synced. `apply` gets the first number.
+    pub(crate) fn feed(&self, count: u64, apply: impl FnOnce(SequenceNumber)) -> Result<()> {
+        let _whole = NeverInPart;
+        let mut log = self.log.lock();
+        let (first, last) = next_numbers(&log, count)?;
+        log.last = last;
+        let _applying = self.applying.lock();
+        drop(log);
+        apply(first);
+        self.snapshots.publish(last);
+        Ok(())
+    }
+
     /// Syncs, writes the closing record and refuses whatever comes after. Tells where the log
     /// now ends, if anything was written to it. Again: does nothing.
     pub(crate) fn close(&self) -> Result<Option<LogClosed>> {
@@ -587,4 +588,16 @@ impl Commits {
         let closed = log.writer.close()?;
         Ok(closed.map(|(segment, end)| LogClosed { segment, end }))
     }
+}
+
+/// Returns the first and the last of the next `count` sequence numbers, which nothing has yet.
+fn next_numbers(log: &Log, count: u64) -> Result<(SequenceNumber, SequenceNumber)> {
+    if log.closed {
+        return Err(Error::Closed);
+    }
+    let last = SequenceNumber(log.last.0 + count);
+    if last > SequenceNumber::MAX {
+        return Err(Error::stopped("sequence numbers are used up"));
+    }
+    Ok((SequenceNumber(log.last.0 + 1), last))
 }

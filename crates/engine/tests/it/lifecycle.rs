@@ -4,7 +4,7 @@ use crate::support::{TREE, collect, open, small};
 use base::env::task::Job;
 use base::env::{Env, Tasks};
 use engine::{
-    Column, Engine, Error, FamilyId, Options, ScanRequest, Timestamp, TreeId, TreeOptions,
+    Column, Engine, Error, FamilyId, Options, Reading, ScanRequest, Timestamp, TreeId, TreeOptions,
     WriteBatch,
 };
 use std::collections::BTreeSet;
@@ -40,7 +40,10 @@ fn unflushed_writes_are_there_after_reopening_however_it_ended() {
         if round == 1 {
             engine.create_tree(TREE, TreeOptions::default()).unwrap();
         }
+        let written = || engine.tree(TREE).unwrap().metrics().unwrap().get("written_bytes_total");
+        assert_eq!(written(), Some(0), "writes of before the opening are not counted again");
         engine.tree(TREE).unwrap().write(&put(&[round], b"v")).unwrap();
+        assert!(written() > Some(0));
         let rows = collect(engine.tree(TREE).unwrap().scan(&ScanRequest::default(), None).unwrap());
         assert_eq!(rows.len(), usize::from(round));
         if clean {
@@ -49,6 +52,40 @@ fn unflushed_writes_are_there_after_reopening_however_it_ended() {
             assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
         }
     }
+}
+
+#[test]
+fn metrics_of_groups_of_trees_are_parts_of_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path(), small());
+    let trees = [1, 2, 3].map(TreeId);
+    for tree in trees {
+        engine.create_tree(tree, TreeOptions::default()).unwrap();
+        for n in 0..tree.0 {
+            engine.tree(tree).unwrap().write(&put(&n.to_be_bytes(), b"v")).unwrap();
+        }
+        engine.tree(tree).unwrap().flush().unwrap();
+    }
+    let [one, two, three] = trees;
+    let of = |tree| engine.tree(tree).unwrap().metrics().unwrap();
+    let parts = engine.metrics_by_groups(&[vec![one], vec![three], vec![two, TreeId(9)]]);
+    assert_eq!(parts.groups, [Some(of(one)), Some(of(three)), None], "a tree is not there");
+    let parts = engine.metrics_by_groups(&[vec![one, three]]);
+    assert_eq!(parts.others, of(two));
+    let group = parts.groups[0].as_ref().unwrap();
+    for Reading { name, .. } in &of(one).readings {
+        let sum = Some(group.get(name).unwrap() + parts.others.get(name).unwrap());
+        assert_eq!((parts.all.get(name), engine.metrics().get(name)), (sum, sum), "{name}");
+        assert_eq!(
+            of(one).get(name).unwrap() + of(three).get(name).unwrap(),
+            group.get(name).unwrap()
+        );
+    }
+    assert!(group.get("flushed_bytes_total").unwrap() > 0 && group.get("level_runs") == Some(2));
+    engine.drop_tree(two).unwrap();
+    let dropped = engine.metrics_by_groups(&[vec![one, three]]).others;
+    assert_eq!(dropped.get("written_bytes_total"), parts.others.get("written_bytes_total"));
+    assert_eq!(dropped.get("level_runs"), Some(0));
 }
 
 #[test]

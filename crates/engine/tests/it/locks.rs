@@ -6,6 +6,7 @@ use base::env::sim::SimClock;
 use base::env::{Clock, SimEnv};
 use base::testing::in_own_process;
 use engine::BackgroundRate;
+use engine::group_log::{EntryId, GroupEntry, GroupId, GroupLog, GroupWrite, HardState};
 use engine::internals::LOCKS;
 use engine::internals::Shape;
 use engine::{
@@ -78,6 +79,40 @@ fn ingest_beside_a_write(engine: &Engine, clock: &Hooked) {
     assert!((0..10).all(|row| get(engine, row).unwrap() == b"ingested"));
 }
 
+/// Fills segments of a group log, repeats the entries that keep the oldest, and frees segments. The
+/// states that are written again meanwhile need a segment, which is a spare.
+fn free_segments_of_a_group_log(machine: &SimEnv, options: &Options) {
+    let options = Options { log_segment_bytes: 64 << 10, ..options.clone() };
+    let log = GroupLog::open(&machine.env(), Path::new("/data/group-log"), &options).unwrap();
+    let (hard, start, long) = (HardState::default(), EntryId::default(), [7; 50 << 10]);
+    let create = |group| GroupWrite::Create {
+        group: GroupId(group),
+        replica: 1,
+        hard,
+        descriptor: &long,
+        start,
+    };
+    for group in 1..=4 {
+        log.append(&[create(group)]).unwrap();
+    }
+    let entries = &[GroupEntry { term: 0, kind: 0, payload: b"entry" }][..];
+    let append = |group, first, commit| GroupWrite::Append {
+        group: GroupId(group),
+        hard: Some(HardState { commit, ..hard }),
+        descriptor: None,
+        snapshot: None,
+        first,
+        entries,
+    };
+    log.append(&[append(1, 1, 1)]).unwrap();
+    for round in 1..=3 {
+        log.append_again(GroupId(1)).unwrap();
+        log.append(&[append(1, round + 1, round + 1)]).unwrap();
+        log.truncate(GroupId(1), round).unwrap();
+        log.reclaim().unwrap();
+    }
+}
+
 fn at_a_rate() -> Options {
     let background_rate = BackgroundRate::BytesPerSecond(1 << 20);
     Options { background_rate, ..small() }
@@ -100,7 +135,7 @@ fn every_reason_for_io_under_a_lock_is_met() {
         let shape = Shape { log_spares_max: 1, manifest_roll_bytes: 1, ..Shape::DEFAULT };
         let shape = Shape { open_files_min: 1, ..shape };
         let options = Options { shape, open_files_max: Some(1), ..at_a_rate() };
-        let (engine, clock) = hooked(&machine, options);
+        let (engine, clock) = hooked(&machine, options.clone());
         ingest_beside_a_write(&engine, &clock);
         for round in 0..20 {
             put(&engine, 100, &[round; 50 << 10]);
@@ -114,6 +149,7 @@ fn every_reason_for_io_under_a_lock_is_met() {
             engine.tree(TREE).unwrap().scan(&ScanRequest::rows(RowRange::ALL), None).unwrap();
         while scan.next_row().unwrap().is_some() {}
         engine.close().unwrap();
+        free_segments_of_a_group_log(&machine, &options);
         let left = LOCKS.iter().map(|lock| (lock.name(), lock.not_met()));
         let left: Vec<_> = left.filter(|(_, kinds)| !kinds.is_empty()).collect();
         assert!(left.is_empty() || !cfg!(debug_assertions), "listed, and not done: {left:?}");

@@ -7,7 +7,7 @@ mod run;
 mod values;
 mod workloads;
 
-pub(crate) use run::{RunArgs, SizeArgs};
+pub(crate) use run::{LanesArgs, RunArgs, SizeArgs};
 pub(crate) use values::Part;
 pub use workloads::{
     HotKeysArgs, KeyValueArgs, MissingKeysArgs, ScansArgs, TimeSeriesArgs, WideRowsArgs, YcsbArgs,

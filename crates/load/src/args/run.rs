@@ -103,7 +103,7 @@ pub(crate) struct LoopArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) warm_up: Option<Duration>,
 
-    /// Time limit of one operation.
+    /// Time limit of one call; a read-modify-write makes two.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
     pub(crate) timeout: Duration,
 
@@ -120,7 +120,8 @@ pub(crate) struct DataArgs {
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 
-    /// Name of the data set, with which all its row keys begin. [default: a UUID made from the seed]
+    /// Name of the data set, with which all its row keys begin. Runs of one workload with equal sizes
+    /// and names use the same rows. [default: a UUID made from seed and sizes]
     #[arg(long, value_name = "NAME", conflicts_with = "no_uuid")]
     pub(crate) uuid: Option<String>,
 
@@ -185,9 +186,46 @@ pub(crate) struct SizeArgs {
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) operations: Option<u64>,
 
-    /// Do not write rows before the run: an earlier run with the same seed or name wrote them.
+    /// Do not write rows before the run: an earlier run with the same seed or name wrote them, with the
+    /// same columns and bytes of a value.
     #[arg(long)]
     pub(crate) skip_fill: bool,
+}
+
+/// Workers of workloads with writers and readers.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Workload")]
+pub(crate) struct LanesArgs {
+    /// Workers that write, 0 to 10000. [default: 2; of time series 16]
+    #[arg(long, value_name = "COUNT", visible_alias = "num_threads_write",
+          value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) num_threads_write: Option<u32>,
+
+    /// Workers that read, 0 to 10000. [default: 24; of time series 16]
+    #[arg(long, value_name = "COUNT", visible_alias = "num_threads_read",
+          value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) num_threads_read: Option<u32>,
+
+    /// Writes after which the writers end. The run ends when all limits are reached.
+    /// [default: no limit]
+    #[arg(long, value_name = "COUNT", visible_alias = "num_writes",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) num_writes: Option<u64>,
+
+    /// Reads after which the readers end. [default: no limit]
+    #[arg(long, value_name = "COUNT", visible_alias = "num_reads",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) num_reads: Option<u64>,
+}
+
+/// Size of the values of workloads whose rows have one column.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Workload")]
+pub(crate) struct ValueArgs {
+    /// Bytes of each value, 1 to 10485760.
+    #[arg(long, value_name = "BYTES", default_value_t = 256, visible_alias = "value_size",
+          value_parser = clap::value_parser!(u32).range(1..=10_485_760))]
+    pub(crate) value_size: u32,
 }
 
 impl OutputArgs {

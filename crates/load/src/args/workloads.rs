@@ -1,6 +1,6 @@
 //! Flags of single workloads.
 
-use super::run::{RunArgs, SizeArgs};
+use super::run::{LanesArgs, RunArgs, SizeArgs, ValueArgs};
 use super::values::{exponent, share};
 use crate::choose::ZIPF_EXPONENT;
 use clap::{Args, ValueEnum};
@@ -22,34 +22,15 @@ pub struct KeyValueArgs {
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
     pub(crate) num_unique_keys: u64,
 
-    /// Workers that write, 0 to 10000.
-    #[arg(long, value_name = "COUNT", default_value_t = 2, visible_alias = "num_threads_write",
-          help_heading = "Workload", value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    pub(crate) num_threads_write: u32,
+    #[command(flatten)]
+    pub(crate) lanes: LanesArgs,
 
-    /// Workers that read, 0 to 10000.
-    #[arg(long, value_name = "COUNT", default_value_t = 24, visible_alias = "num_threads_read",
-          help_heading = "Workload", value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    pub(crate) num_threads_read: u32,
+    #[command(flatten)]
+    pub(crate) value: ValueArgs,
 
-    /// Writes after which the writers end. The run ends when all limits are reached.
-    /// [default: no limit]
-    #[arg(long, value_name = "COUNT", visible_alias = "num_writes", help_heading = "Workload",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) num_writes: Option<u64>,
-
-    /// Reads after which the readers end. [default: no limit]
-    #[arg(long, value_name = "COUNT", visible_alias = "num_reads", help_heading = "Workload",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) num_reads: Option<u64>,
-
-    /// Bytes of each value, 1 to 10485760.
-    #[arg(long, value_name = "BYTES", default_value_t = 256, visible_alias = "value_size",
-          help_heading = "Workload", value_parser = clap::value_parser!(u32).range(1..=10_485_760))]
-    pub(crate) value_size: u32,
-
-    /// Only read keys that an earlier run with the same --seed or --uuid inserted; --num-threads-write
-    /// is ignored. All of --num-unique-keys must be there, or those up to --max-written-key.
+    /// Only read keys that an earlier run with the same --seed or --uuid and --value-size inserted;
+    /// --num-threads-write is ignored. All of --num-unique-keys must be there, or those up to
+    /// --max-written-key.
     #[arg(long, visible_alias = "read_only", help_heading = "Workload")]
     pub(crate) read_only: bool,
 
@@ -150,26 +131,8 @@ pub struct TimeSeriesArgs {
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(crate) series: u64,
 
-    /// Workers that append points, 0 to 10000.
-    #[arg(long, value_name = "COUNT", default_value_t = 16, visible_alias = "num_threads_write",
-          help_heading = "Workload", value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    pub(crate) num_threads_write: u32,
-
-    /// Workers that read, 0 to 10000.
-    #[arg(long, value_name = "COUNT", default_value_t = 16, visible_alias = "num_threads_read",
-          help_heading = "Workload", value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    pub(crate) num_threads_read: u32,
-
-    /// Points after which the writers end. The run ends when all limits are reached.
-    /// [default: no limit]
-    #[arg(long, value_name = "COUNT", visible_alias = "num_writes", help_heading = "Workload",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) num_writes: Option<u64>,
-
-    /// Reads after which the readers end. [default: no limit]
-    #[arg(long, value_name = "COUNT", visible_alias = "num_reads", help_heading = "Workload",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) num_reads: Option<u64>,
+    #[command(flatten)]
+    pub(crate) lanes: LanesArgs,
 
     /// Newest points that a read asks for, 1 to 1000. Each series has so many before the run.
     #[arg(long, value_name = "COUNT", default_value_t = 10, visible_alias = "read_batch_size",
@@ -258,10 +221,8 @@ pub struct HotKeysArgs {
           help_heading = "Workload", visible_alias = "readproportion")]
     pub(crate) read_proportion: f64,
 
-    /// Bytes of each value, 1 to 10485760.
-    #[arg(long, value_name = "BYTES", default_value_t = 256, visible_alias = "value_size",
-          help_heading = "Workload", value_parser = clap::value_parser!(u32).range(1..=10_485_760))]
-    pub(crate) value_size: u32,
+    #[command(flatten)]
+    pub(crate) value: ValueArgs,
 }
 
 /// Arguments of the workload `missing-keys`.
@@ -281,10 +242,8 @@ pub struct MissingKeysArgs {
           help_heading = "Workload")]
     pub(crate) missing: f64,
 
-    /// Bytes of each value, 1 to 10485760.
-    #[arg(long, value_name = "BYTES", default_value_t = 256, visible_alias = "value_size",
-          help_heading = "Workload", value_parser = clap::value_parser!(u32).range(1..=10_485_760))]
-    pub(crate) value_size: u32,
+    #[command(flatten)]
+    pub(crate) value: ValueArgs,
 }
 
 /// Arguments of the workload `scans`.

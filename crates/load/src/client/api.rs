@@ -12,7 +12,8 @@ pub(crate) trait Api: Clone + Send + 'static {
         rows: Vec<NewRow>,
     ) -> impl Future<Output = Result<Vec<Result<(), Failure>>, Failure>> + Send;
 
-    /// Reads the newest cell of each selected column.
+    /// Reads the newest cell of each selected column. An answer with more than the selection allows
+    /// is cut behind its first excess, which is among the rows.
     fn read(
         &mut self,
         selection: Selection,

@@ -1,5 +1,6 @@
 //! Failures of single operations.
 
+use googleapis_tonic_google_rpc::google::rpc;
 use tonic::{Code, Status};
 
 /// Longest message of a server that is kept.
@@ -22,26 +23,16 @@ impl Failure {
         match self {
             Self::Timeout => "TIMEOUT",
             Self::Protocol(_) => "BROKEN_ANSWER",
-            Self::Status(code, _) => match code {
-                Code::Ok => "OK",
-                Code::Cancelled => "CANCELLED",
-                Code::Unknown => "UNKNOWN",
-                Code::InvalidArgument => "INVALID_ARGUMENT",
-                Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-                Code::NotFound => "NOT_FOUND",
-                Code::AlreadyExists => "ALREADY_EXISTS",
-                Code::PermissionDenied => "PERMISSION_DENIED",
-                Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-                Code::FailedPrecondition => "FAILED_PRECONDITION",
-                Code::Aborted => "ABORTED",
-                Code::OutOfRange => "OUT_OF_RANGE",
-                Code::Unimplemented => "UNIMPLEMENTED",
-                Code::Internal => "INTERNAL",
-                Code::Unavailable => "UNAVAILABLE",
-                Code::DataLoss => "DATA_LOSS",
-                Code::Unauthenticated => "UNAUTHENTICATED",
-            },
+            Self::Status(code, _) => {
+                let code = rpc::Code::try_from(i32::from(*code));
+                code.unwrap_or(rpc::Code::Unknown).as_str_name()
+            }
         }
+    }
+
+    /// Returns whether the operation failed because no answer came in time.
+    pub(crate) fn is_timeout(&self) -> bool {
+        matches!(self, Self::Timeout | Self::Status(Code::DeadlineExceeded, _))
     }
 
     /// Returns whether another attempt would fail like this one.

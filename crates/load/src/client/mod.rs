@@ -14,7 +14,7 @@ pub(crate) use dial::{Service, connect};
 pub(crate) use failure::Failure;
 pub(crate) use schema::make_table;
 
-use assemble::Assembler;
+use assemble::{Assembler, Wanted};
 use bytes::Bytes;
 use data::bigtable_client::BigtableClient;
 use data::column_range::{EndQualifier, StartQualifier};
@@ -73,9 +73,9 @@ pub(crate) struct Selection {
     pub(crate) rows: Rows,
     /// First and last qualifier; `None` reads all columns.
     pub(crate) columns: Option<(Vec<u8>, Vec<u8>)>,
-    /// Most cells that the answer may have.
+    /// Most cells that a right answer has.
     pub(crate) cells_max: u64,
-    /// Most bytes of values that the answer may have.
+    /// Bytes of values beyond which the answer is wrong.
     pub(crate) bytes_max: u64,
 }
 
@@ -178,7 +178,11 @@ impl Api for Client {
             let mut rows = Assembler::new(&place.family, selection.cells_max, selection.bytes_max);
             let mut answers = self.service.read_rows(request).await?.into_inner();
             while let Some(answer) = answers.message().await? {
-                answer.chunks.into_iter().try_for_each(|chunk| rows.add(chunk))?;
+                for chunk in answer.chunks {
+                    if rows.add(chunk)? == Wanted::NoMore {
+                        return Ok(rows.cut());
+                    }
+                }
             }
             rows.finish()
         };

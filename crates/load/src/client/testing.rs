@@ -1,5 +1,8 @@
 //! A table in memory for tests, which lies or fails when it is told to.
 
+use super::assemble::assemble;
+use super::data::read_rows_response::CellChunk;
+use super::data::read_rows_response::cell_chunk::RowStatus;
 use super::{Api, Cell, Failure, NewRow, Row, Rows, Selection};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -21,6 +24,8 @@ pub(crate) struct Fake {
     pub(crate) lie: Option<Lie>,
     /// Time that every call takes.
     pub(crate) delay: Duration,
+    /// Time after which a call fails, if it takes longer.
+    pub(crate) timeout: Option<Duration>,
     /// Calls before the endpoint vanishes; all calls after them fail at once.
     pub(crate) calls_left: Option<Arc<AtomicU64>>,
     pub(crate) calls: Arc<AtomicU64>,
@@ -34,7 +39,13 @@ impl Fake {
                 left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
             taken.map_err(|_| Failure::Status(Code::Unavailable, "vanished".to_owned()))?;
         }
-        tokio::time::sleep(self.delay).await;
+        match self.timeout.filter(|timeout| *timeout < self.delay) {
+            None => tokio::time::sleep(self.delay).await,
+            Some(timeout) => {
+                tokio::time::sleep(timeout).await;
+                return Err(Failure::Timeout);
+            }
+        }
         Ok(())
     }
 
@@ -91,6 +102,24 @@ impl Api for Fake {
         if let Some(lie) = &self.lie {
             lie(&mut found);
         }
-        Ok(found)
+        let chunks = found.iter().flat_map(chunks);
+        assemble(chunks, "f", selection.cells_max, selection.bytes_max)
     }
+}
+
+/// Returns a row as a server sends it.
+fn chunks(row: &Row) -> Vec<CellChunk> {
+    let chunk = |cell: &Cell| CellChunk {
+        row_key: row.key.clone(),
+        family_name: Some("f".to_owned()),
+        qualifier: Some(cell.qualifier.to_vec()),
+        timestamp_micros: cell.timestamp,
+        value: cell.value.clone(),
+        ..Default::default()
+    };
+    let mut chunks: Vec<CellChunk> = row.cells.iter().map(chunk).collect();
+    if let Some(last) = chunks.last_mut() {
+        last.row_status = Some(RowStatus::CommitRow(true));
+    }
+    chunks
 }

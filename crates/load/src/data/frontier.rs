@@ -88,6 +88,12 @@ impl Frontier {
         self.state.lock().failed.push_back(key);
     }
 
+    /// Returns whether all keys are written.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        let state = self.state.lock();
+        state.written >= state.end
+    }
+
     /// Returns the number of keys that are written: all below it are.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
@@ -106,13 +112,14 @@ mod tests {
         assert_eq!(keys, want);
         frontier.done(1);
         frontier.done(3);
-        assert_eq!(frontier.written(), 0);
+        assert_eq!((frontier.written(), frontier.is_exhausted()), (0, false));
         frontier.done(0);
         assert_eq!(frontier.written(), 2);
         frontier.failed(2);
         assert_eq!(frontier.take(u64::MAX), Taken::Key(2));
         frontier.done(2);
         assert_eq!((frontier.written(), frontier.take(u64::MAX)), (4, Taken::Exhausted));
+        assert!(frontier.is_exhausted());
     }
 
     #[test]

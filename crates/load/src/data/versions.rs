@@ -9,10 +9,13 @@
 //! 2. The acknowledged version of a slot belongs to the cell that its tag names. Another cell may
 //!    replace it; then nothing is known of the first one, which is not an error.
 //! 3. A cell whose tag does not fit is never recorded as acknowledged.
+//! 4. No version is ahead of the clock, so that every write of a later run is newer. Writes of one
+//!    millisecond may have one version, and then they have one value: it follows from the version.
 //!
 //! With as many slots as cells nothing is ever replaced. With fewer, the recent writes are known.
 //! Memory is 16 bytes a slot, whatever the number of cells.
 
+use crate::measure::Watch;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bits of a count in an acknowledged version; the tag has the rest.
@@ -27,6 +30,8 @@ pub(crate) type Version = i64;
 pub(crate) struct Versions {
     /// Milliseconds since 1970 before all versions of this run.
     base_ms: i64,
+    /// Time since the first version that may be given out.
+    watch: Watch,
     /// The data may hold versions of earlier runs.
     reused: bool,
     /// Last count that was given out, by slot.
@@ -53,7 +58,8 @@ impl Versions {
     pub(crate) fn new(cells: u64, slots_max: u64, now_ms: i64, reused: bool) -> Self {
         let slots = usize::try_from(cells.min(slots_max).max(1)).unwrap_or(usize::MAX);
         let zeros = || std::iter::repeat_with(|| AtomicU64::new(0)).take(slots).collect();
-        Self { base_ms: now_ms.max(0), reused, issued: zeros(), acked: zeros() }
+        let base_ms = now_ms.max(1) - 1;
+        Self { base_ms, watch: Watch::start(), reused, issued: zeros(), acked: zeros() }
     }
 
     /// Returns the number of cells that can be told apart.
@@ -67,11 +73,15 @@ impl Versions {
         ((cell % slots) as usize, cell / slots)
     }
 
-    /// Returns a version for the next write of `cell`, newer than all before.
+    /// Returns a version for the next write of `cell`: newer than all before, or the newest of them if
+    /// the clock allows no newer one.
     pub(crate) fn issue(&self, cell: u64) -> Version {
         let (slot, _) = self.slot(cell);
-        let count = self.issued[slot].fetch_add(1, Ordering::AcqRel).saturating_add(1);
-        self.timestamp(count)
+        let now = u64::try_from(self.watch.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // The count of the present is one more than the milliseconds since the base.
+        let next = |issued: u64| (issued <= now).then_some(issued.saturating_add(1));
+        let issued = self.issued[slot].fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        self.timestamp(issued.map_or_else(|newest| newest, |before| before.saturating_add(1)))
     }
 
     /// Records that the write of `cell` with this version was acknowledged.
@@ -130,11 +140,36 @@ impl Versions {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_read_may_see_what_was_written_and_not_less_than_what_was_acknowledged() {
+    async fn pass(ms: u64) {
+        tokio::time::advance(std::time::Duration::from_millis(ms)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_version_is_ahead_of_the_clock_so_that_later_runs_write_newer_ones() {
+        let versions = Versions::new(10, 10, 1_000_000, true);
+        let mut newest = 0;
+        for ms in 0..100 {
+            for _ in 0..50 {
+                let version = versions.issue(3);
+                assert!(version >= newest && version <= (1_000_000 + ms) * 1000, "{version}");
+                newest = version;
+            }
+            pass(1).await;
+        }
+        let later = Versions::new(10, 10, 1_000_100, true);
+        assert!(later.issue(3) > newest);
+        versions.ack(3, newest);
+        assert_eq!(versions.acked(3), Some(newest));
+        assert_eq!(versions.judge(3, newest - 1000, versions.acked(3)), Seen::Stale);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_may_see_what_was_written_and_not_less_than_what_was_acknowledged() {
         let versions = Versions::new(10, 10, 1_000_000, false);
-        let (first, second) = (versions.issue(3), versions.issue(3));
-        assert_eq!((first, second), (1_000_001_000, 1_000_002_000));
+        let first = versions.issue(3);
+        pass(5).await;
+        let second = versions.issue(3);
+        assert_eq!((first, second), (1_000_000_000, 1_000_001_000));
         assert_eq!(versions.acked(3), None);
         assert_eq!(versions.judge(3, second, None), Seen::Good);
         versions.ack(3, second);
@@ -144,7 +179,7 @@ mod tests {
         let floor = versions.acked(3);
         assert_eq!(versions.judge(3, first, floor), Seen::Stale);
         assert_eq!(versions.judge(3, second, floor), Seen::Good);
-        for never in [second + 1000, second + 1, 1_000_000_000, 5000, -1000, i64::MAX, i64::MIN] {
+        for never in [second + 1000, second + 1, first - 1000, 5000, -1000, i64::MAX, i64::MIN] {
             assert_eq!(versions.judge(3, never, None), Seen::NeverWritten, "{never}");
         }
     }
@@ -160,10 +195,12 @@ mod tests {
         assert_eq!(versions.judge(3, 5000, versions.acked(3)), Seen::Stale);
     }
 
-    #[test]
-    fn cells_that_share_a_slot_never_borrow_each_others_versions() {
+    #[tokio::test(start_paused = true)]
+    async fn cells_that_share_a_slot_never_borrow_each_others_versions() {
         let versions = Versions::new(1_000_000, 4, 0, false);
-        let (of_1, of_5) = (versions.issue(1), versions.issue(5));
+        let of_1 = versions.issue(1);
+        pass(1).await;
+        let of_5 = versions.issue(5);
         assert!(of_1 < of_5);
         versions.ack(1, of_1);
         assert_eq!((versions.acked(1), versions.acked(5)), (Some(of_1), None));

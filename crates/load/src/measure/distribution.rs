@@ -12,53 +12,110 @@ const MICROS_MAX: u64 = 3_600_000_000;
 const ENTRIES_MAX: usize = 1 << 16;
 
 /// Durations and how often they occurred. In files it is a list of `[microseconds, count]`.
-#[derive(Clone, PartialEq)]
-pub(crate) struct Distribution(Histogram<u64>);
+///
+/// The histogram takes some 200 KB; it is made with the first duration.
+#[derive(Clone)]
+pub(crate) struct Distribution(Option<Box<Histogram<u64>>>);
 
 impl Distribution {
     pub(crate) fn new() -> Self {
-        let histogram = Histogram::new_with_bounds(1, MICROS_MAX, 3);
-        Self(histogram.expect("the bounds are those of a histogram"))
+        Self(None)
+    }
+
+    fn histogram(&mut self) -> &mut Histogram<u64> {
+        self.0.get_or_insert_with(|| {
+            let histogram = Histogram::new_with_bounds(1, MICROS_MAX, 3);
+            Box::new(histogram.expect("the bounds are those of a histogram"))
+        })
     }
 
     /// Adds one duration. Durations beyond an hour count as an hour.
     pub(crate) fn record(&mut self, duration: Duration) {
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        self.0.saturating_record(micros.clamp(1, MICROS_MAX));
+        self.record_many(duration, 1);
+    }
+
+    /// Adds a duration that occurred `count` times.
+    pub(crate) fn record_many(&mut self, duration: Duration, count: u64) {
+        self.record_micros(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX), count);
+    }
+
+    fn record_micros(&mut self, micros: u64, count: u64) {
+        if count > 0 {
+            self.histogram().saturating_record_n(micros.clamp(1, MICROS_MAX), count);
+        }
     }
 
     /// Adds all durations of another distribution.
     pub(crate) fn add(&mut self, other: &Self) {
-        self.0.add(&other.0).expect("all distributions have the same bounds");
+        if let Some(theirs) = &other.0 {
+            self.histogram().add(&**theirs).expect("all distributions have the same bounds");
+        }
+    }
+
+    /// Returns parts of the distribution, one for each weight, with counts by the weights. Each duration
+    /// is in one part as often as in the whole.
+    pub(crate) fn split(&self, weights: &[f64]) -> Vec<Self> {
+        let sum: f64 = weights.iter().sum();
+        let mut parts = vec![Self::new(); weights.len()];
+        let mut given = vec![0u64; weights.len()];
+        let mut seen = 0u64;
+        for (micros, count) in self.entries() {
+            seen = seen.saturating_add(count);
+            let mut left = count;
+            let lack =
+                |part: usize, given: &[u64]| seen as f64 * weights[part] / sum - given[part] as f64;
+            for part in 0..weights.len() {
+                let more = (lack(part, &given) as u64).min(left);
+                parts[part].record_micros(micros, more);
+                given[part] += more;
+                left -= more;
+            }
+            // Rounding leaves fewer than there are parts.
+            let most =
+                (0..weights.len()).max_by(|a, b| lack(*a, &given).total_cmp(&lack(*b, &given)));
+            if let Some(part) = most {
+                parts[part].record_micros(micros, left);
+                given[part] += left;
+            }
+        }
+        parts
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.reset();
+        self.0.iter_mut().for_each(|histogram| histogram.reset());
     }
 
     /// Returns the number of durations.
     pub(crate) fn count(&self) -> u64 {
-        self.0.len()
+        self.0.as_ref().map_or(0, |histogram| histogram.len())
     }
 
     /// Returns the microseconds below which a share `q` of the durations lies; 0 for an empty distribution.
     pub(crate) fn quantile(&self, q: f64) -> u64 {
-        if self.0.is_empty() { 0 } else { self.0.value_at_quantile(q).min(self.0.max()) }
+        let histogram = self.0.as_ref().filter(|histogram| !histogram.is_empty());
+        histogram.map_or(0, |histogram| histogram.value_at_quantile(q).min(histogram.max()))
     }
 
     /// Returns the mean in microseconds.
     pub(crate) fn mean(&self) -> f64 {
-        self.0.mean()
+        self.0.as_ref().map_or(0.0, |histogram| histogram.mean())
     }
 
     /// Returns the greatest duration in microseconds.
     pub(crate) fn max(&self) -> u64 {
-        self.0.max()
+        self.0.as_ref().map_or(0, |histogram| histogram.max())
     }
 
     /// Returns microseconds with their counts, ascending.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.0.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value()))
+        let recorded = self.0.iter().flat_map(|histogram| histogram.iter_recorded());
+        recorded.map(|at| (at.value_iterated_to(), at.count_at_value()))
+    }
+}
+
+impl PartialEq for Distribution {
+    fn eq(&self, other: &Self) -> bool {
+        self.entries().eq(other.entries())
     }
 }
 
@@ -87,7 +144,7 @@ impl<'de> Deserialize<'de> for Distribution {
             if count > 1 << 40 {
                 return Err(D::Error::custom("a histogram has an impossible count"));
             }
-            all.0.saturating_record_n(micros.clamp(1, MICROS_MAX), count);
+            all.record_micros(micros, count);
         }
         Ok(all)
     }
@@ -109,6 +166,27 @@ mod tests {
         assert_eq!(entries(&back), entries(&all));
         assert_eq!((back.count(), back.quantile(0.5)), (7, all.quantile(0.5)));
         assert_eq!(Distribution::new().quantile(0.99), 0);
+    }
+
+    #[test]
+    fn the_parts_of_a_distribution_are_all_of_it_by_weight() {
+        let mut all = Distribution::new();
+        (1..=1000).for_each(|ms| all.record(Duration::from_millis(ms)));
+        all.record_many(Duration::from_secs(2), 9000);
+        let parts = all.split(&[0.5, 0.0, 0.3, 0.2]);
+        let counts: Vec<u64> = parts.iter().map(Distribution::count).collect();
+        assert_eq!(counts.iter().sum::<u64>(), 10_000);
+        for (count, want) in counts.iter().zip([5000u64, 0, 3000, 2000]) {
+            assert!(count.abs_diff(want) <= 4, "{counts:?}");
+        }
+        let medians = parts.iter().map(|part| part.quantile(0.05));
+        assert!(medians.filter(|at| *at > 0).all(|at| at.abs_diff(500_000) < 10_000), "{parts:?}");
+        let mut sum = Distribution::new();
+        parts.iter().for_each(|part| sum.add(part));
+        assert_eq!(sum, all);
+        assert_eq!(all.split(&[1.0]), [all.clone()]);
+        assert!(all.split(&[]).is_empty());
+        assert_eq!(all.split(&[0.0, 0.0]).iter().map(Distribution::count).sum::<u64>(), 10_000);
     }
 
     #[test]

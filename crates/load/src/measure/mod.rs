@@ -14,5 +14,5 @@ pub(crate) use coarse::Coarse;
 pub(crate) use distribution::Distribution;
 pub(crate) use machine::{CpuMeter, CpuUse, Machine};
 pub(crate) use operation::Operation;
-pub(crate) use recorder::{Outcome, Recorder, Tally};
+pub(crate) use recorder::{End, Outcome, Recorder, Tally};
 pub(crate) use watch::Watch;

@@ -17,16 +17,28 @@ pub(crate) struct Outcome {
     pub(crate) delay: Duration,
     /// Rows that were read or written.
     pub(crate) rows: u64,
-    /// Class of the error, if the operation failed.
-    pub(crate) error: Option<&'static str>,
+    pub(crate) end: End,
     /// The operation began after the warm-up.
     pub(crate) measured: bool,
+}
+
+/// End of an operation. Failures have the class that they are counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Success,
+    /// The server failed it, or answered wrongly.
+    Failure(&'static str),
+    /// No answer came in time, so the latency is that of an answer at least.
+    Unanswered(&'static str),
 }
 
 /// Outcomes of one kind of operation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tally {
+    /// Latencies of the successful ones.
     pub(crate) latency: Distribution,
+    /// Times that operations without an answer waited for it.
+    pub(crate) unanswered: Distribution,
     /// Delays before the begin of all operations.
     pub(crate) delay: Distribution,
     pub(crate) rows: u64,
@@ -36,25 +48,30 @@ pub(crate) struct Tally {
 impl Tally {
     /// Returns a tally of nothing.
     pub(crate) fn new() -> Self {
-        let [latency, delay] = [Distribution::new(), Distribution::new()];
-        Self { latency, delay, rows: 0, errors: BTreeMap::new() }
+        let [latency, unanswered, delay] = std::array::from_fn(|_| Distribution::new());
+        Self { latency, unanswered, delay, rows: 0, errors: BTreeMap::new() }
     }
 
     fn record(&mut self, outcome: &Outcome) {
         if !outcome.delay.is_zero() {
             self.delay.record(outcome.delay);
         }
-        match outcome.error {
-            None => {
+        match outcome.end {
+            End::Success => {
                 self.latency.record(outcome.latency);
                 self.rows += outcome.rows;
             }
-            Some(class) => *self.errors.entry(class).or_default() += 1,
+            End::Failure(class) => *self.errors.entry(class).or_default() += 1,
+            End::Unanswered(class) => {
+                self.unanswered.record(outcome.latency);
+                *self.errors.entry(class).or_default() += 1;
+            }
         }
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
         self.latency.add(&other.latency);
+        self.unanswered.add(&other.unanswered);
         self.delay.add(&other.delay);
         self.rows += other.rows;
         for (class, count) in &other.errors {
@@ -64,6 +81,7 @@ impl Tally {
 
     fn clear(&mut self) {
         self.latency.clear();
+        self.unanswered.clear();
         self.delay.clear();
         self.rows = 0;
         self.errors.clear();
@@ -128,18 +146,20 @@ mod tests {
             latency: ms(3),
             delay: ms(1),
             rows: 2,
-            error: None,
+            end: End::Success,
             measured: true,
         };
         recorder.record(0, &good);
         recorder.record(9, &Outcome { measured: false, latency: ms(90), ..good });
-        recorder.record(3, &Outcome { error: Some("UNAVAILABLE"), ..good });
+        recorder.record(3, &Outcome { end: End::Failure("UNAVAILABLE"), ..good });
+        recorder.record(3, &Outcome { end: End::Unanswered("TIMEOUT"), latency: ms(700), ..good });
         let drained = recorder.drain();
         let (measured, all) = (&drained.measured[&Operation::Read], &drained.all[&Operation::Read]);
         assert_eq!((measured.latency.count(), all.latency.count()), (1, 2));
         assert_eq!((measured.latency.max() / 10, measured.rows, all.rows), (300, 2, 4));
-        assert_eq!(1, measured.errors["UNAVAILABLE"]);
-        assert_eq!((measured.delay.count(), all.delay.count()), (2, 3));
+        assert_eq!((measured.errors["UNAVAILABLE"], measured.errors["TIMEOUT"]), (1, 1));
+        assert_eq!((measured.unanswered.count(), measured.unanswered.max() / 10_000), (1, 70));
+        assert_eq!((measured.delay.count(), all.delay.count()), (3, 4));
         let again = recorder.drain();
         assert!(
             again.all.values().all(|tally| tally.latency.count() == 0 && tally.errors.is_empty())

@@ -68,8 +68,12 @@ pub(crate) struct Fill {
 /// Results of one kind of operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Results {
+    /// Successful operations, without wrong answers.
     pub(crate) count: u64,
     pub(crate) per_second: f64,
+    /// Operations without an answer, which are in the percentiles with the time that they waited.
+    #[serde(default)]
+    pub(crate) unanswered: u64,
     /// Rows that they read or wrote.
     pub(crate) rows: u64,
     pub(crate) errors: BTreeMap<String, u64>,
@@ -153,18 +157,19 @@ impl Results {
     /// Returns the results of a tally of `seconds`.
     pub(crate) fn of(tally: Tally, seconds: f64) -> Self {
         let errors = tally.errors.into_iter().map(|(class, count)| (class.to_owned(), count));
-        Self::new(tally.latency, tally.rows, errors.collect(), seconds)
+        let (count, unanswered) = (tally.latency.count(), tally.unanswered.count());
+        let mut histogram = tally.latency;
+        histogram.add(&tally.unanswered);
+        let latency_us = Summary::of(&histogram);
+        let (rows, errors) = (tally.rows, errors.collect());
+        let all = Self { count, per_second: 0.0, unanswered, rows, errors, latency_us, histogram };
+        all.over(seconds)
     }
 
-    fn new(
-        histogram: Distribution,
-        rows: u64,
-        errors: BTreeMap<String, u64>,
-        seconds: f64,
-    ) -> Self {
-        let count = histogram.count();
-        let per_second = if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-        Self { count, per_second, rows, errors, latency_us: Summary::of(&histogram), histogram }
+    /// Returns the results with the rate of `seconds`.
+    fn over(mut self, seconds: f64) -> Self {
+        self.per_second = if seconds > 0.0 { self.count as f64 / seconds } else { 0.0 };
+        self
     }
 
     fn failed(&self) -> u64 {

@@ -96,7 +96,69 @@ fn reports_of_different_runs_are_refused() {
         assert!(error.contains(reason), "{reason}: {error}");
     }
     assert!(Report::merge(vec![]).is_err());
-    assert_eq!(Report::merge(vec![one.clone()]).unwrap().operations, one.operations);
+    let alone = report(part(0, 1), micros(0));
+    assert_eq!(Report::merge(vec![alone.clone()]).unwrap().operations, alone.operations);
+}
+
+#[test]
+fn a_run_without_all_of_its_processes_is_refused() {
+    for (parts, missing) in [(vec![0], "1/3"), (vec![0, 2], "1/3"), (vec![2, 1], "0/3")] {
+        let reports = parts.iter().map(|index| report(part(*index, 3), micros(*index)));
+        let error = Report::merge(reports.collect()).unwrap_err().to_string();
+        assert!(error.contains(&format!("process {missing} is missing")), "{parts:?}: {error}");
+    }
+    let hostile = report(part(0, u64::MAX), micros(0));
+    assert!(Report::merge(vec![hostile]).is_err());
+}
+
+#[test]
+fn processes_that_did_not_run_together_are_refused_and_rates_are_those_of_the_whole_time() {
+    let reports = |later_ms: i64, seconds: f64| {
+        let mut other = report(part(1, 2), micros(1));
+        other.started_ms = other.started_ms.saturating_add(later_ms);
+        other.seconds = seconds;
+        vec![report(part(0, 2), micros(0)), other]
+    };
+    for (later_ms, seconds) in [
+        (10_000, 10.0),
+        (5001, 10.0),
+        (-5001, 10.0),
+        (9000, 3.0),
+        (i64::MAX, 10.0),
+        (0, f64::NAN),
+        (0, f64::INFINITY),
+        (0, 0.0),
+        (0, -1.0),
+    ] {
+        let error = Report::merge(reports(later_ms, seconds)).unwrap_err().to_string();
+        assert!(error.contains("different times"), "{later_ms} {seconds}: {error}");
+    }
+    let merged = Report::merge(reports(2000, 10.0)).unwrap();
+    assert_eq!((merged.seconds, merged.operations["read"].count), (12.0, 2000));
+    assert!((merged.operations["read"].per_second - 2000.0 / 12.0).abs() < 1e-9);
+    // A process that had fewer operations to do ended earlier.
+    assert_eq!(Report::merge(reports(1000, 2.0)).unwrap().seconds, 10.0);
+}
+
+#[test]
+fn operations_without_an_answer_are_in_the_percentiles_and_no_successes() {
+    let mut tally = Tally::new();
+    tally.latency.record_many(Duration::from_millis(1), 90);
+    tally.unanswered.record_many(Duration::from_secs(10), 10);
+    let results = Results::of(tally, 10.0);
+    assert_eq!((results.count, results.unanswered, results.per_second), (90, 10, 9.0));
+    assert!(results.latency_us.p50 < 1100 && results.latency_us.p99 > 9_900_000);
+    let mut one = report(part(0, 2), micros(0));
+    one.operations.insert("read".into(), results);
+    let mut two = one.clone();
+    two.processes[0].part = part(1, 2);
+    let merged = Report::merge(vec![one, two]).unwrap();
+    let read = &merged.operations["read"];
+    assert_eq!((read.count, read.unanswered, read.per_second), (180, 20, 18.0));
+    assert_eq!(read.histogram.count(), 200);
+    let told = "20 x read without an answer";
+    assert!(merged.summary().contains(told), "{}", merged.summary());
+    assert!(merged.html().contains("<td>20</td>"));
 }
 
 #[test]
@@ -153,11 +215,14 @@ fn every_text_of_a_hostile_report_is_escaped() {
     assert!(html.contains("&quot;&gt;&lt;script&gt;alert(&#39;x&#39;)"));
     let summary = report.summary();
     assert!(!summary.contains('\0') && !summary.contains('\u{202e}'), "{summary}");
-    let two = Report { started_ms: i64::MIN, ..report.clone() };
-    let mut two = two;
-    two.processes[0].part = part(1, 1);
-    report.started_ms = i64::MAX;
-    Report::merge(vec![report, two]).unwrap().html();
+    report.seconds = f64::from(1 << 30);
+    report.started_ms = i64::MIN;
+    report.processes[0].part = part(0, 2);
+    let mut two = report.clone();
+    two.processes[0].part = part(1, 2);
+    Report::merge(vec![report.clone(), two.clone()]).unwrap().html();
+    two.started_ms = i64::MAX;
+    assert!(Report::merge(vec![report, two]).is_err());
 }
 
 #[test]

@@ -66,6 +66,15 @@ impl Report {
     }
 
     fn write_troubles(&self, text: &mut String) -> std::fmt::Result {
+        for (name, results) in self.operations.iter().filter(|(_, results)| results.unanswered > 0)
+        {
+            writeln!(
+                text,
+                "  {} x {} without an answer, in the percentiles with the time that they waited",
+                results.unanswered,
+                name.escape_debug()
+            )?;
+        }
         for (name, results) in &self.operations {
             for (class, count) in &results.errors {
                 let (name, class) = (name.escape_debug(), class.escape_debug());

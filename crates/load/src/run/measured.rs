@@ -50,7 +50,8 @@ struct Running {
     started_ms: i64,
     recorder: Arc<Recorder>,
     streak: Arc<Streak>,
-    backlogs: Vec<Arc<Backlog>>,
+    /// Due operations of an open loop, with the number of their lane.
+    backlogs: Vec<(usize, Arc<Backlog>)>,
     /// Each returns whether its lane has a limit of operations.
     workers: JoinSet<bool>,
     /// Workers of lanes with a limit that still work.
@@ -65,7 +66,7 @@ struct Collected {
     lap: CpuMeter,
     meter: CpuMeter,
     warm: bool,
-    cores: u64,
+    machine: Machine,
     last: Duration,
 }
 
@@ -83,21 +84,29 @@ impl Measured<'_> {
         let warm_up = load.warm_up.unwrap_or(if counted { Duration::ZERO } else { WARM_UP });
         let machine = Machine::read();
         let mut running = self.start(clients, control, warm_up);
-        let mut collected = Collected::new(machine.cores, warm_up);
+        let mut collected = Collected::new(machine, warm_up);
         let ended = self.collect(&mut running, &mut collected, limit, control, progress).await;
         let ended = ended.inspect_err(|_| control.stop())?;
         // The measured time ends here: operations in flight may still end, and count.
-        let seconds = running.watch.elapsed().saturating_sub(warm_up);
+        let end = running.watch.elapsed();
+        let seconds = end.saturating_sub(warm_up);
         let cpu = collected.meter.total();
         control.stop();
+        running.backlogs.iter().for_each(|(_, backlog)| backlog.close(end));
         let grace = tokio::time::sleep(load.timeout);
         tokio::select! {
             () = async { while running.workers.join_next().await.is_some() {} } => {}
             () = grace => {}
         }
-        running.workers.abort_all();
+        running.workers.shutdown().await;
         collected.drain(&running, progress);
-        self.report(running, collected, ended, seconds.as_secs_f64(), machine, cpu).await
+        // The pacer adds the operations that were due before the end and that it had not released.
+        let pacer = match running.pacer.take() {
+            None => None,
+            Some(pacer) => Some(pacer.await.map_err(|error| Error::Program(error.to_string()))?),
+        };
+        collected.add_unanswered(&running, &self.workload, end);
+        Ok(self.report(&running, collected, pacer, ended, seconds.as_secs_f64(), cpu))
     }
 
     /// Starts the workers and, in an open loop, the pacer.
@@ -123,12 +132,13 @@ impl Measured<'_> {
             let lane_seed = mix(seed ^ (number as u64 + 1) << 32);
             let backlog = self.args.load.rate.map(|rate| {
                 let rate = rate / part.of as f64 * lane.workers as f64 / all as f64;
-                let backlog = Arc::new(Backlog::new(self.args.load.backlog as usize));
+                let bound = self.args.load.backlog as usize;
+                let backlog = Arc::new(Backlog::new(bound, lane.limit, warm_up));
                 let arrivals = Arrivals::new(self.args.load.arrivals, rate, lane_seed);
                 paced.push((arrivals, Arc::clone(&backlog)));
                 backlog
             });
-            running.backlogs.extend(backlog.clone());
+            running.backlogs.extend(backlog.clone().map(|backlog| (number, backlog)));
             let shared = Arc::new(Shared {
                 workload: Arc::clone(&self.workload),
                 recorder: Arc::clone(&running.recorder),
@@ -213,22 +223,23 @@ impl Measured<'_> {
         self.args.data.process.unwrap_or(Part { index: 0, of: 1 })
     }
 
-    async fn report(
+    fn report(
         self,
-        mut running: Running,
+        running: &Running,
         collected: Collected,
+        pacer: Option<Distribution>,
         ended: &str,
         seconds: f64,
-        machine: Machine,
         cpu: CpuUse,
-    ) -> Result<Report, Error> {
-        let open_loop = self.open_loop(&mut running, &collected.tallies).await?;
+    ) -> Report {
+        let open_loop = pacer.and_then(|pacer| self.open_loop(running, &collected.tallies, pacer));
         let workers: usize = self.lanes.iter().map(|lane| lane.workers).sum();
         let missed = open_loop.as_ref().map(|open| {
             // When a run ends, each worker may have one operation that it was about to begin.
             let late = open.not_begun.saturating_sub(workers as u64);
             (&open.pacer_histogram, open.due, open.left_out.saturating_add(late))
         });
+        let machine = collected.machine;
         let limits = Limits { machine: &machine, cpu, seconds, open_loop: missed };
         let (limit, statement) = limits.verdict();
         let cpu_share = limits.cpu_share();
@@ -247,7 +258,7 @@ impl Measured<'_> {
             .map(|(operation, tally)| (operation.name().to_owned(), Results::of(tally, seconds)));
         let moment = OffsetDateTime::from_unix_timestamp(running.started_ms / 1000);
         let started = moment.ok().and_then(|moment| moment.format(&Rfc3339).ok());
-        Ok(Report {
+        Report {
             schema: SCHEMA,
             program: format!("stele load {}", env!("CARGO_PKG_VERSION")),
             title: self.args.output.title.clone(),
@@ -267,35 +278,33 @@ impl Measured<'_> {
             verification: Verification { values, wrong, examples },
             processes: vec![process],
             timeline: collected.timeline,
-        })
+        }
     }
 
     /// Returns the account of an open loop.
-    async fn open_loop(
+    fn open_loop(
         &self,
-        running: &mut Running,
+        running: &Running,
         tallies: &BTreeMap<Operation, Tally>,
-    ) -> Result<Option<OpenLoop>, Error> {
-        let (Some(pacer), Some(rate)) = (running.pacer.take(), self.args.load.rate) else {
-            return Ok(None);
-        };
-        let pacer = pacer.await.map_err(|error| Error::Program(error.to_string()))?;
+        pacer: Distribution,
+    ) -> Option<OpenLoop> {
+        let rate = self.args.load.rate?;
         let mut delays = Distribution::new();
         tallies.values().for_each(|tally| delays.add(&tally.delay));
         let states: Vec<BacklogState> =
-            running.backlogs.iter().map(|backlog| backlog.state()).collect();
+            running.backlogs.iter().map(|(_, backlog)| backlog.state()).collect();
         let sum = |of: fn(&BacklogState) -> u64| states.iter().map(of).sum();
-        Ok(Some(OpenLoop {
+        Some(OpenLoop {
             rate: rate / self.part().of as f64,
             due: sum(|state| state.arrived),
-            left_out: sum(|state| state.overflowed),
+            left_out: sum(|state| state.left_out),
             not_begun: sum(|state| state.waiting),
             backlog_max: sum(|state| state.longest),
             delay_us: Summary::of(&delays),
             delay_histogram: delays,
             pacer_us: Summary::of(&pacer),
             pacer_histogram: pacer,
-        }))
+        })
     }
 
     /// Returns the flags for the report. Files of keys and tokens are not among them.
@@ -332,15 +341,31 @@ impl Measured<'_> {
 }
 
 impl Collected {
-    fn new(cores: u64, warm_up: Duration) -> Self {
+    fn new(machine: Machine, warm_up: Duration) -> Self {
         Self {
             tallies: BTreeMap::new(),
             timeline: Timeline::new(INTERVAL.as_secs_f64()),
             lap: CpuMeter::start(),
             meter: CpuMeter::start(),
             warm: !warm_up.is_zero(),
-            cores: cores.max(1),
+            machine,
             last: Duration::ZERO,
+        }
+    }
+
+    /// Adds the operations that were due in an open loop and never begun until its `end`. They get the
+    /// kinds of their lane, by weight.
+    fn add_unanswered(&mut self, running: &Running, workload: &Workload, end: Duration) {
+        for (lane, backlog) in &running.backlogs {
+            let (kinds, weights): (Vec<Operation>, Vec<f64>) =
+                workload.kinds(*lane).into_iter().unzip();
+            let parts = backlog.unanswered(end).split(&weights);
+            for (operation, part) in kinds.into_iter().zip(parts) {
+                if part.count() > 0 {
+                    let tally = self.tallies.entry(operation).or_insert_with(Tally::new);
+                    tally.unanswered.add(&part);
+                }
+            }
         }
     }
 
@@ -362,13 +387,13 @@ impl Collected {
         for (operation, tally) in &drained.measured {
             self.tallies.entry(*operation).or_insert_with(Tally::new).add(tally);
         }
-        let available = (seconds * self.cores as f64).max(1e-9);
+        let available = (seconds * self.machine.cores.max(1) as f64).max(1e-9);
         let point = Point {
             seconds,
             warm_up: self.warm,
             operations,
             errors,
-            backlog: running.backlogs.iter().map(|backlog| backlog.state().waiting).sum(),
+            backlog: running.backlogs.iter().map(|(_, backlog)| backlog.state().waiting).sum(),
             cpu_share: (cpu.client_seconds / available).min(1.0),
         };
         progress.tick(now, &drained.all, &point);
@@ -378,5 +403,51 @@ impl Collected {
             self.warm = false;
             self.meter = CpuMeter::start();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Command;
+    use crate::workload::plan;
+    use clap::Parser;
+    use parking_lot::Mutex;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: Command,
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn operations_that_never_began_count_by_the_kinds_of_their_lane() {
+        let findings = Arc::new(Findings::new(Arc::new(Mutex::new(std::io::sink()))));
+        let line = Line::try_parse_from(["load", "ycsb", "b"]).unwrap();
+        let workload = plan(&line.command, 0, 1, findings).unwrap().workload;
+        let (at, warm_up) = (Duration::from_secs, Duration::from_secs(5));
+        let backlog = Arc::new(Backlog::new(10, None, warm_up));
+        // Ten wait, of which five are due in the warm-up; a thousand are left out.
+        (0..10).for_each(|seconds| assert!(backlog.push(at(seconds))));
+        (0..1000).for_each(|_| assert!(backlog.push(at(20))));
+        let running = Running {
+            watch: Watch::start(),
+            warm_up,
+            started_ms: 0,
+            recorder: Arc::new(Recorder::new()),
+            streak: Arc::new(Streak::default()),
+            backlogs: vec![(0, backlog)],
+            workers: JoinSet::new(),
+            limited: 0,
+            pacer: None,
+        };
+        let mut collected = Collected::new(Machine::read(), warm_up);
+        collected.add_unanswered(&running, &workload, at(30));
+        let count = |operation| collected.tallies[&operation].unanswered.count();
+        assert_eq!(count(Operation::Read) + count(Operation::Update), 1005);
+        assert!(count(Operation::Read).abs_diff(955) <= 2, "{}", count(Operation::Read));
+        let read = &collected.tallies[&Operation::Read].unanswered;
+        assert!(read.quantile(0.5).abs_diff(10_000_000) < 20_000, "{read:?}");
+        assert!(read.max() > 20_000_000, "{read:?}");
     }
 }

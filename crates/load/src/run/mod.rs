@@ -5,6 +5,7 @@
 //! 3. Stop by time, count, signal, or when nothing succeeds any more. Operations in flight may end.
 //! 4. Report.
 
+mod clocked;
 mod control;
 mod fill;
 mod measured;

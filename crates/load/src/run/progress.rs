@@ -66,7 +66,7 @@ fn add(line: &mut String, text: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{Outcome, Recorder};
+    use crate::measure::{End, Outcome, Recorder};
 
     #[test]
     fn a_line_tells_rate_percentiles_and_errors() {
@@ -76,7 +76,7 @@ mod tests {
             latency: Duration::from_micros(1500),
             delay: Duration::ZERO,
             rows: 1,
-            error: None,
+            end: End::Success,
             measured: true,
         };
         (0..100).for_each(|worker| recorder.record(worker, &good));

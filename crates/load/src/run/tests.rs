@@ -5,13 +5,14 @@ use super::worker::{Shared, Streak, work};
 use crate::client::testing::Fake;
 use crate::measure::{Operation, Recorder, Watch};
 use crate::pace::Backlog;
-use crate::workload::{Findings, Lane, Workload, plan};
+use crate::workload::{Findings, Workload, plan};
 use bench_core::SplitMix64;
 use clap::Parser;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 #[derive(Debug, Parser)]
 struct Line {
@@ -19,19 +20,18 @@ struct Line {
     command: crate::Command,
 }
 
-/// Returns a workload that only updates.
-fn updates() -> (Arc<Workload>, Vec<Lane>) {
+/// Returns a workload that only updates, with these flags besides.
+fn updates(flags: &str) -> Workload {
     let findings = Arc::new(Findings::new(Arc::new(Mutex::new(std::io::sink()))));
-    let line = "load hot-keys --seed 1 --skip-fill --rows 10 --read-proportion 0";
-    let line = Line::try_parse_from(line.split(' ')).unwrap();
-    let plan = plan(&line.command, 0, 1, findings).unwrap();
-    (Arc::new(plan.workload), plan.lanes)
+    let line = "load hot-keys --seed 1 --rows 10 --read-proportion 0";
+    let words = line.split(' ').chain(flags.split_whitespace());
+    let line = Line::try_parse_from(words).unwrap();
+    plan(&line.command, 0, 1, findings).unwrap().workload
 }
 
 fn shared(backlog: Option<Arc<Backlog>>, limit: Option<i64>) -> Arc<Shared> {
-    let (workload, _) = updates();
     Arc::new(Shared {
-        workload,
+        workload: Arc::new(updates("--skip-fill")),
         recorder: Arc::new(Recorder::new()),
         control: Arc::new(Control::default()),
         watch: Watch::start(),
@@ -46,7 +46,7 @@ fn shared(backlog: Option<Arc<Backlog>>, limit: Option<i64>) -> Arc<Shared> {
 
 #[tokio::test(start_paused = true)]
 async fn latency_counts_from_the_time_that_an_operation_was_due() {
-    let backlog = Arc::new(Backlog::new(100));
+    let backlog = Arc::new(Backlog::new(100, None, Duration::from_secs(1)));
     let shared = shared(Some(Arc::clone(&backlog)), None);
     let api = Fake { delay: Duration::from_millis(100), ..Fake::default() };
     let worker = tokio::spawn(work(Arc::clone(&shared), 0, api, SplitMix64(1)));
@@ -57,7 +57,7 @@ async fn latency_counts_from_the_time_that_an_operation_was_due() {
     }
     tokio::time::sleep(Duration::from_secs(5)).await;
     shared.control.stop();
-    backlog.close();
+    backlog.close(shared.watch.elapsed());
     worker.await.unwrap();
     let drained = shared.recorder.drain();
     let tally = &drained.measured[&Operation::Update];
@@ -107,4 +107,59 @@ async fn a_server_that_vanishes_is_counted_and_not_hammered() {
     let drained = shared.recorder.drain();
     let tally = &drained.all[&Operation::Update];
     assert_eq!((tally.latency.count(), tally.errors["UNAVAILABLE"]), (5, calls - 5));
+}
+
+/// Runs one worker of an open loop, in which operations are due at these milliseconds, for so long.
+async fn open_loop(api: Fake, due_ms: &[u64], seconds: u64) -> (Arc<Shared>, Arc<Backlog>) {
+    let backlog = Arc::new(Backlog::new(100, None, Duration::from_secs(1)));
+    let shared = shared(Some(Arc::clone(&backlog)), None);
+    due_ms.iter().for_each(|ms| assert!(backlog.push(Duration::from_millis(*ms))));
+    let mut workers = JoinSet::new();
+    workers.spawn(work(Arc::clone(&shared), 0, api, SplitMix64(1)));
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    shared.control.stop();
+    backlog.close(shared.watch.elapsed());
+    workers.shutdown().await;
+    (shared, backlog)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_without_an_answer_counts_with_the_time_since_it_was_due() {
+    let (delay, timeout) = (Duration::from_secs(100), Some(Duration::from_secs(5)));
+    let api = Fake { delay, timeout, ..Fake::default() };
+    // The first ends at second 5, the second at 10; the third is in flight at second 12.
+    let (shared, backlog) = open_loop(api, &[1000, 2000, 3000, 4000], 12).await;
+    let drained = shared.recorder.drain();
+    let tally = &drained.measured[&Operation::Update];
+    assert_eq!((tally.latency.count(), tally.errors["TIMEOUT"]), (0, 3));
+    let waited: Vec<u64> = tally.unanswered.entries().map(|(us, _)| us / 100_000).collect();
+    assert_eq!(waited, [40, 80, 90]);
+    // The fourth was never begun.
+    let rest = backlog.unanswered(Duration::from_secs(12));
+    assert_eq!((rest.count(), rest.max() / 100_000), (1, 80));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_delay_no_operation_of_an_open_loop() {
+    let api = Fake { calls_left: Some(Arc::default()), ..Fake::default() };
+    let (shared, backlog) = open_loop(api, &[1000; 50], 1).await;
+    let drained = shared.recorder.drain();
+    assert_eq!(drained.all[&Operation::Update].errors["UNAVAILABLE"], 50);
+    assert_eq!(backlog.state().waiting, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_cannot_begin_stays_in_the_account() {
+    let backlog = Arc::new(Backlog::new(100, None, Duration::ZERO));
+    let mut shared = shared(Some(Arc::clone(&backlog)), None);
+    // No row is written yet, so that no worker can begin an update.
+    Arc::get_mut(&mut shared).unwrap().workload = Arc::new(updates(""));
+    backlog.push(Duration::ZERO);
+    let worker = tokio::spawn(work(Arc::clone(&shared), 0, Fake::default(), SplitMix64(1)));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    shared.control.stop();
+    backlog.close(shared.watch.elapsed());
+    worker.await.unwrap();
+    assert_eq!((backlog.state().arrived, backlog.state().waiting), (1, 1));
+    assert!(shared.recorder.drain().all.is_empty());
 }

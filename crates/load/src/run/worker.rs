@@ -1,10 +1,17 @@
-//! A worker: takes an operation, does it, records its outcome, and backs off after failures.
+//! A worker: takes an operation, does it, and records its outcome.
+//!
+//! Invariant: every operation that a worker took from the backlog is recorded, or goes back. An operation
+//! whose worker is aborted counts as one without an answer.
+//!
+//! In a closed loop, a worker backs off after failures, so that a broken server is not hammered. In an open
+//! loop the schedule alone says when operations begin: a pause would let the server look slow.
 
 use super::Control;
-use crate::client::Api;
-use crate::measure::{Outcome, Recorder, Watch};
+use super::clocked::Clocked;
+use crate::client::{Api, Failure};
+use crate::measure::{End, Outcome, Recorder, Watch};
 use crate::pace::Backlog;
-use crate::workload::{Findings, Next, Trouble, Workload};
+use crate::workload::{Findings, Next, Task, Trouble, Workload};
 use bench_core::SplitMix64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -25,7 +32,7 @@ pub(super) struct Shared {
     /// Operations that begin earlier belong to the warm-up.
     pub(super) warm_up: Duration,
     pub(super) lane: usize,
-    /// Operations that may still begin.
+    /// Operations of a closed loop that may still begin.
     pub(super) left: Option<AtomicI64>,
     /// Due operations of an open loop.
     pub(super) backlog: Option<Arc<Backlog>>,
@@ -94,53 +101,36 @@ impl Backoff {
 pub(super) async fn work(
     shared: Arc<Shared>,
     number: usize,
-    mut client: impl Api,
+    client: impl Api,
     mut random: SplitMix64,
 ) {
+    let mut client = Clocked::new(client, shared.watch);
     let mut backoff = Backoff::new(SplitMix64(random.next_u64()));
     while !shared.control.is_stopped() {
-        if !shared.may_begin() {
-            return;
-        }
         let due = match &shared.backlog {
+            None if !shared.may_begin() => return,
             None => None,
             Some(backlog) => match backlog.take().await {
                 Some(due) => Some(due),
                 None => return,
             },
         };
-        let task = loop {
-            match shared.workload.next(shared.lane, number, &mut random) {
-                Next::Do(task) => break task,
-                Next::Done => return,
-                Next::Later if shared.control.is_stopped() => return,
-                Next::Later => shared.control.sleep(PAUSE).await,
+        let Some(task) = shared.task(number, &mut random).await else {
+            if let (Some(backlog), Some(due)) = (&shared.backlog, due) {
+                backlog.give_back(due);
             }
+            return;
         };
-        let begun = shared.watch.elapsed();
-        let due = due.unwrap_or(begun);
+        let in_flight = shared.begin(number, &task, due);
         let result = shared.workload.perform(&task, &mut client).await;
-        let ended = shared.watch.elapsed();
-        let error = result.as_ref().err().map(|trouble| match trouble {
-            Trouble::Failed(failure) => failure.class(),
-            Trouble::Wrong(problem) => problem.name(),
-        });
-        shared.recorder.record(
-            number,
-            &Outcome {
-                operation: shared.workload.operation(&task),
-                latency: ended.saturating_sub(due),
-                delay: begun.saturating_sub(due),
-                rows: *result.as_ref().unwrap_or(&0),
-                error,
-                measured: due >= shared.warm_up,
-            },
-        );
+        in_flight.end(&result, client.answered());
         match result {
             Err(Trouble::Failed(failure)) => {
                 shared.findings.complain(failure.class(), &failure.message());
-                shared.streak.failed(ended);
-                shared.control.sleep(backoff.pause()).await;
+                shared.streak.failed(client.answered());
+                if shared.backlog.is_none() {
+                    shared.control.sleep(backoff.pause()).await;
+                }
             }
             Ok(_) | Err(Trouble::Wrong(_)) => {
                 shared.streak.succeeded();
@@ -158,6 +148,66 @@ impl Shared {
             (left > 0).then_some(left - 1)
         })
         .is_ok()
+    }
+
+    /// Waits for a task of worker `number`. Returns `None` at the end of the work.
+    async fn task(&self, number: usize, random: &mut SplitMix64) -> Option<Task> {
+        loop {
+            match self.workload.next(self.lane, number, random) {
+                Next::Do(task) => return Some(task),
+                Next::Done => return None,
+                Next::Later if self.control.is_stopped() => return None,
+                Next::Later => self.control.sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Begins an operation, which was due at `due` in an open loop.
+    fn begin(&self, number: usize, task: &Task, due: Option<Duration>) -> InFlight<'_> {
+        let begun = self.watch.elapsed();
+        let due = due.unwrap_or(begun);
+        let outcome = Outcome {
+            operation: self.workload.operation(task),
+            latency: Duration::ZERO,
+            delay: begun.saturating_sub(due),
+            rows: 0,
+            end: End::Unanswered(Failure::Timeout.class()),
+            measured: due >= self.warm_up,
+        };
+        InFlight { shared: self, number, due, ended: None, outcome }
+    }
+}
+
+/// An operation that began. It is recorded when it is dropped: without an answer, unless it ended before.
+struct InFlight<'a> {
+    shared: &'a Shared,
+    number: usize,
+    due: Duration,
+    ended: Option<Duration>,
+    outcome: Outcome,
+}
+
+impl InFlight<'_> {
+    /// Ends the operation, whose answer came at `ended`.
+    fn end(mut self, result: &Result<u64, Trouble>, ended: Duration) {
+        self.ended = Some(ended);
+        self.outcome.rows = *result.as_ref().unwrap_or(&0);
+        self.outcome.end = match result {
+            Ok(_) => End::Success,
+            Err(Trouble::Failed(failure)) if failure.is_timeout() => {
+                End::Unanswered(failure.class())
+            }
+            Err(Trouble::Failed(failure)) => End::Failure(failure.class()),
+            Err(Trouble::Wrong(problem)) => End::Failure(problem.name()),
+        };
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let ended = self.ended.unwrap_or_else(|| self.shared.watch.elapsed());
+        self.outcome.latency = ended.saturating_sub(self.due);
+        self.shared.recorder.record(self.number, &self.outcome);
     }
 }
 

@@ -69,6 +69,20 @@ pub(crate) enum KeyTask {
     Scan { key: u64, rows: u64 },
 }
 
+impl Action {
+    /// Returns the kind of operation that the action leads to.
+    fn operation(self) -> Operation {
+        match self {
+            Self::Write => Operation::Insert,
+            Self::Update => Operation::Update,
+            Self::Read(_) => Operation::Read,
+            Self::ReadMissing => Operation::ReadMissing,
+            Self::ReadModifyWrite => Operation::ReadModifyWrite,
+            Self::Scan => Operation::Scan,
+        }
+    }
+}
+
 impl KeyTask {
     pub(super) fn operation(&self) -> Operation {
         match self {
@@ -115,6 +129,15 @@ impl Keys {
         }
         let key = self.choice.key(written, random);
         Next::Do(self.task(action, key, random))
+    }
+
+    /// Returns the kinds of operation of a lane with their weights.
+    pub(super) fn kinds(&self, lane: usize) -> Vec<(Operation, f64)> {
+        let kind = |(action, weight): &(Action, f64)| match action {
+            Action::Write if self.frontier.is_exhausted() => (Operation::Update, *weight),
+            action => (action.operation(), *weight),
+        };
+        self.mixes[lane].iter().map(kind).collect()
     }
 
     fn task(&self, action: Action, key: u64, random: &mut SplitMix64) -> KeyTask {

@@ -97,6 +97,15 @@ impl Workload {
         }
     }
 
+    /// Returns the kinds of operation of a lane with their weights, as far as they are known beforehand.
+    pub(crate) fn kinds(&self, lane: usize) -> Vec<(Operation, f64)> {
+        match self {
+            Self::Keys(keys) => keys.kinds(lane),
+            Self::Series(_) if lane == series::WRITERS => vec![(Operation::Insert, 1.0)],
+            Self::Series(_) => vec![(Operation::ReadSeries, 1.0)],
+        }
+    }
+
     /// Does an operation and verifies its answer. Returns the number of rows.
     pub(crate) async fn perform(&self, task: &Task, client: &mut impl Api) -> Result<u64, Trouble> {
         match (self, task) {

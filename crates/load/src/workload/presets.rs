@@ -7,8 +7,8 @@ use super::lane::{Lane, Share};
 use super::series::Series;
 use crate::Error;
 use crate::args::{
-    Command, HotKeysArgs, KeyOrder, KeyValueArgs, MissingKeysArgs, Part, RunArgs, ScansArgs,
-    SizeArgs, TimeSeriesArgs, WideRowsArgs, YcsbArgs, YcsbWorkload,
+    Command, HotKeysArgs, KeyOrder, KeyValueArgs, LanesArgs, MissingKeysArgs, Part, RunArgs,
+    ScansArgs, SizeArgs, TimeSeriesArgs, WideRowsArgs, YcsbArgs, YcsbWorkload,
 };
 use crate::choose::Choice;
 use crate::data::{Frontier, Identity, RowKeys, Versions};
@@ -60,7 +60,7 @@ pub(crate) fn plan(
     random: u64,
     findings: Arc<Findings>,
 ) -> Result<Plan, Error> {
-    let basis = |run| Basis::of(run, now_ms, random, Arc::clone(&findings));
+    let basis = |run| Basis::of(run, &form(command), now_ms, random, Arc::clone(&findings));
     match command {
         Command::KeyValue(args) => key_value(basis(&args.run)?, args),
         Command::Ycsb(args) => ycsb(basis(&args.run)?, args),
@@ -73,6 +73,28 @@ pub(crate) fn plan(
             Err(Error::Program("merge and report run no workload".to_owned()))
         }
     }
+}
+
+/// Returns all flags of a workload that decide the content of its rows. Runs that differ in one of them
+/// have rows of their own, so a flag that is missing here makes them report wrong answers.
+fn form(command: &Command) -> String {
+    let family = command.run_args().map_or("", |run| &run.target.family);
+    let rows = match command {
+        Command::KeyValue(args) => format!("key-value {}", args.value.value_size),
+        // The workloads of YCSB share their rows, as its users expect.
+        Command::Ycsb(args) => {
+            format!("ycsb {} {} {:?}", args.field_count, args.field_length, args.key_order)
+        }
+        Command::TimeSeries(args) => {
+            format!("time-series {} {} {}", args.interval_ms, args.columns, args.value_size)
+        }
+        Command::WideRows(args) => format!("wide-rows {} {}", args.columns, args.value_size),
+        Command::HotKeys(args) => format!("hot-keys {}", args.value.value_size),
+        Command::MissingKeys(args) => format!("missing-keys {}", args.value.value_size),
+        Command::Scans(args) => format!("scans {}", args.value_size),
+        Command::Merge(_) | Command::Report(_) => String::new(),
+    };
+    format!("{rows} {family}")
 }
 
 /// Shape of a table of keys.
@@ -92,18 +114,19 @@ struct Shaped {
 impl<'a> Basis<'a> {
     fn of(
         run: &'a RunArgs,
+        form: &str,
         now_ms: i64,
         random: u64,
         findings: Arc<Findings>,
     ) -> Result<Self, Error> {
         let data = &run.data;
         let name = data.uuid.as_deref().or(data.no_uuid.then_some("key"));
-        let named = name.map(Identity::named).transpose()?;
+        let named = name.map(|name| Identity::named(name, form)).transpose()?;
         let reused = named.is_some() || data.seed.is_some();
         // Processes that know the name only have one seed nevertheless. Seeds are short, for typing.
         let of_name = named.as_ref().map(|identity| identity.seed() >> 32);
         let seed = data.seed.or(of_name).unwrap_or(random);
-        let identity = named.unwrap_or_else(|| Identity::of_seed(seed));
+        let identity = named.unwrap_or_else(|| Identity::of_seed(seed, form));
         if data.process.is_some() && !reused {
             return Err(Error::Setting(
                 "--process needs --seed or --uuid, with the same value in every process".to_owned(),
@@ -172,7 +195,7 @@ impl<'a> Basis<'a> {
         lanes: Vec<Lane>,
         settings: Vec<(&'static str, String)>,
     ) -> Result<Plan, Error> {
-        if lanes.is_empty() {
+        if lanes.iter().all(|lane| lane.workers == 0) {
             return Err(Error::Setting(
                 "there are no workers: all numbers of threads are 0".into(),
             ));
@@ -237,55 +260,70 @@ fn key_value(basis: Basis<'_>, args: &KeyValueArgs) -> Result<Plan, Error> {
     }
     let written = old.unwrap_or(if args.read_only { keys } else { 0 });
     let end = if args.read_only { written } else { keys.max(written) };
-    let (writers, readers) = (args.num_threads_write as usize, args.num_threads_read as usize);
-    let writers = if args.read_only { 0 } else { writers };
-    let mut lanes = Vec::new();
-    let mut mixes = Vec::new();
-    if writers > 0 {
-        lanes.push(Lane { name: "writers", workers: writers, limit: args.num_writes });
-        mixes.push(vec![(Action::Write, 1.0)]);
-    }
-    if readers > 0 {
-        lanes.push(Lane { name: "readers", workers: readers, limit: args.num_reads });
-        mixes.push(vec![(Action::Read(Shape::Row), 1.0)]);
+    let [mut writers, readers] = lanes(&args.lanes, [2, 24]);
+    if args.read_only {
+        writers.workers = 0;
     }
     // A reader needs a key to read: one for each process.
-    let first = if readers > 0 { basis.share.of.min(end) } else { 0 };
+    let first = if readers.workers > 0 { basis.share.of.min(end) } else { 0 };
     let workload = basis.keys(Shaped {
         row_keys: RowKeys::Numbered,
         columns: 1,
-        value_len: u64::from(args.value_size),
+        value_len: u64::from(args.value.value_size),
         written,
         filled: first.max(written),
         end,
         choice: Choice::Uniform,
-        mixes,
+        mixes: vec![vec![(Action::Write, 1.0)], vec![(Action::Read(Shape::Row), 1.0)]],
         scan_rows_max: 1,
     })?;
-    let settings = vec![
+    let mut settings = lane_settings(&writers, &readers);
+    settings.extend([
         ("num-unique-keys", keys.to_string()),
-        ("num-threads-write", writers.to_string()),
-        ("num-threads-read", readers.to_string()),
-        ("num-writes", option(args.num_writes)),
-        ("num-reads", option(args.num_reads)),
-        ("value-size", args.value_size.to_string()),
+        ("value-size", args.value.value_size.to_string()),
         ("read-only", args.read_only.to_string()),
         ("max-written-key", option(args.max_written_key)),
-    ];
-    basis.plan("key-value", workload, lanes, settings)
+    ]);
+    basis.plan("key-value", workload, vec![writers, readers], settings)
+}
+
+/// Returns the lanes of writers and readers, in this order; `defaults` are their workers by default.
+fn lanes(args: &LanesArgs, defaults: [u32; 2]) -> [Lane; 2] {
+    let lane = |name, workers: Option<u32>, default: u32, limit| Lane {
+        name,
+        workers: workers.unwrap_or(default) as usize,
+        limit,
+    };
+    [
+        lane("writers", args.num_threads_write, defaults[0], args.num_writes),
+        lane("readers", args.num_threads_read, defaults[1], args.num_reads),
+    ]
+}
+
+fn lane_settings(writers: &Lane, readers: &Lane) -> Vec<(&'static str, String)> {
+    vec![
+        ("num-threads-write", writers.workers.to_string()),
+        ("num-threads-read", readers.workers.to_string()),
+        ("num-writes", option(writers.limit)),
+        ("num-reads", option(readers.limit)),
+    ]
 }
 
 fn ycsb(basis: Basis<'_>, args: &YcsbArgs) -> Result<Plan, Error> {
     let read = Action::Read(Shape::Row);
-    let zipfian = || Choice::zipfian(args.zipf_exponent);
+    let keys = basis.share.part(args.size.rows);
+    let exponent = args.zipf_exponent;
+    let zipfian = || Choice::zipfian(exponent, keys, 0);
+    let growing =
+        || Choice::zipfian(exponent, keys, basis.share.part(expected_inserts(args, 0.05)));
     let (letter, mix, choice) = match args.workload {
         YcsbWorkload::A => ("a", vec![(read, 0.5), (Action::Update, 0.5)], zipfian()),
         YcsbWorkload::B => ("b", vec![(read, 0.95), (Action::Update, 0.05)], zipfian()),
         YcsbWorkload::C => ("c", vec![(read, 1.0)], zipfian()),
         YcsbWorkload::D => {
-            ("d", vec![(read, 0.95), (Action::Write, 0.05)], Choice::latest(args.zipf_exponent))
+            ("d", vec![(read, 0.95), (Action::Write, 0.05)], Choice::latest(exponent))
         }
-        YcsbWorkload::E => ("e", vec![(Action::Scan, 0.95), (Action::Write, 0.05)], zipfian()),
+        YcsbWorkload::E => ("e", vec![(Action::Scan, 0.95), (Action::Write, 0.05)], growing()),
         YcsbWorkload::F => ("f", vec![(read, 0.5), (Action::ReadModifyWrite, 0.5)], zipfian()),
     };
     let inserts = mix.iter().any(|(action, _)| *action == Action::Write);
@@ -315,6 +353,18 @@ fn ycsb(basis: Basis<'_>, args: &YcsbArgs) -> Result<Plan, Error> {
         settings.push(("max-scan-length", args.max_scan_length.to_string()));
     }
     basis.sized(&format!("ycsb {letter}"), &args.size, shape, settings)
+}
+
+/// Returns twice the keys that a run is likely to insert, as YCSB does, if a share `inserts` of its
+/// operations does so. A closed loop without a limit may insert any number; its table may double.
+fn expected_inserts(args: &YcsbArgs, inserts: f64) -> u64 {
+    let load = &args.run.load;
+    let operations = match (args.size.operations, load.rate, load.duration) {
+        (Some(operations), ..) => operations as f64,
+        (None, Some(rate), Some(duration)) => rate * duration.as_secs_f64(),
+        _ => return args.size.rows,
+    };
+    (2.0 * inserts * operations).ceil() as u64
 }
 
 /// Returns a table of keys that is filled before the run and never grows.
@@ -357,12 +407,12 @@ fn hot_keys(basis: Basis<'_>, args: &HotKeysArgs) -> Result<Plan, Error> {
     let reads = args.read_proportion;
     let mix = vec![(Action::Read(Shape::Row), reads), (Action::Update, 1.0 - reads)];
     let choice = Choice::HotSpot { keys: args.hot_keys, operations: args.hot_operations };
-    let shape = table(RowKeys::Numbered, 1, u64::from(args.value_size), choice, mix);
+    let shape = table(RowKeys::Numbered, 1, u64::from(args.value.value_size), choice, mix);
     let settings = vec![
         ("hot-keys", args.hot_keys.to_string()),
         ("hot-operations", args.hot_operations.to_string()),
         ("read-proportion", reads.to_string()),
-        ("value-size", args.value_size.to_string()),
+        ("value-size", args.value.value_size.to_string()),
     ];
     basis.sized("hot-keys", &args.size, shape, settings)
 }
@@ -370,10 +420,10 @@ fn hot_keys(basis: Basis<'_>, args: &HotKeysArgs) -> Result<Plan, Error> {
 fn missing_keys(basis: Basis<'_>, args: &MissingKeysArgs) -> Result<Plan, Error> {
     let mix =
         vec![(Action::Read(Shape::Row), 1.0 - args.missing), (Action::ReadMissing, args.missing)];
-    let value_len = u64::from(args.value_size);
+    let value_len = u64::from(args.value.value_size);
     let shape = table(RowKeys::Numbered, 1, value_len, Choice::Uniform, mix);
     let settings =
-        vec![("missing", args.missing.to_string()), ("value-size", args.value_size.to_string())];
+        vec![("missing", args.missing.to_string()), ("value-size", value_len.to_string())];
     basis.sized("missing-keys", &args.size, shape, settings)
 }
 
@@ -391,12 +441,12 @@ fn scans(basis: Basis<'_>, args: &ScansArgs) -> Result<Plan, Error> {
 }
 
 fn time_series(basis: Basis<'_>, args: &TimeSeriesArgs) -> Result<Plan, Error> {
-    let (writers, readers) = (args.num_threads_write as usize, args.num_threads_read as usize);
+    let [writers, readers] = lanes(&args.lanes, [16, 16]);
     let own = basis.share.part(args.series);
-    if own < (writers as u64).max(1) {
+    if own < (writers.workers as u64).max(1) {
         return Err(Error::Setting(format!(
-            "--series {} gives this process {own} series, fewer than its {writers} writers",
-            args.series
+            "--series {} gives this process {own} series, fewer than its {} writers",
+            args.series, writers.workers
         )));
     }
     let (columns, value_len) = (u64::from(args.columns), u64::from(args.value_size));
@@ -411,7 +461,7 @@ fn time_series(basis: Basis<'_>, args: &TimeSeriesArgs) -> Result<Plan, Error> {
         identity: basis.identity.clone(),
         share: basis.share,
         ends: std::iter::repeat_with(|| AtomicU64::new(0)).take(own as usize).collect(),
-        writers,
+        writers: writers.workers,
         interval_ms: args.interval_ms,
         read_points: args.read_points,
         columns,
@@ -420,24 +470,13 @@ fn time_series(basis: Basis<'_>, args: &TimeSeriesArgs) -> Result<Plan, Error> {
         failed: parking_lot::Mutex::default(),
         findings: Arc::clone(&basis.findings),
     });
-    // The first lane is that of the writers, also if it is empty.
-    let lanes = vec![
-        Lane { name: "writers", workers: writers, limit: args.num_writes },
-        Lane { name: "readers", workers: readers, limit: args.num_reads },
-    ];
-    if writers + readers == 0 {
-        return basis.plan("time-series", workload, Vec::new(), Vec::new());
-    }
-    let settings = vec![
+    let mut settings = lane_settings(&writers, &readers);
+    settings.extend([
         ("series", args.series.to_string()),
-        ("num-threads-write", writers.to_string()),
-        ("num-threads-read", readers.to_string()),
-        ("num-writes", option(args.num_writes)),
-        ("num-reads", option(args.num_reads)),
         ("read-points", args.read_points.to_string()),
         ("interval-ms", args.interval_ms.to_string()),
         ("columns", args.columns.to_string()),
         ("value-size", args.value_size.to_string()),
-    ];
-    basis.plan("time-series", workload, lanes, settings)
+    ]);
+    basis.plan("time-series", workload, vec![writers, readers], settings)
 }

@@ -3,11 +3,13 @@
 use super::*;
 use crate::args::Command;
 use crate::client::testing::{Fake, Lie};
-use crate::client::{Api, Row};
+use crate::client::{Api, Cell, Row};
 use bytes::Bytes;
 use clap::{Parser, Subcommand};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Debug, Parser)]
 struct Line {
@@ -127,16 +129,37 @@ async fn every_lie_is_found_by_every_workload() {
             row.cells.extend(row.cells.last().cloned());
         }
     };
+    let lengthen: fn(&mut Vec<Row>) = |rows| {
+        for cell in rows.iter_mut().flat_map(|row| &mut row.cells) {
+            cell.value = cell.value.repeat(1000).into();
+        }
+    };
+    let all_twice: fn(&mut Vec<Row>) = |rows| {
+        for row in rows {
+            row.cells = row.cells.iter().flat_map(|cell| vec![cell.clone(); 2]).collect();
+        }
+    };
+    let extra_rows: fn(&mut Vec<Row>) = |rows| {
+        let Some(last) = rows.last().cloned() else { return };
+        rows.extend((0..2000u32).map(|number| {
+            let key = [&last.key[..], format!("x{number:05}").as_bytes()].concat();
+            Row { key: key.into(), ..last.clone() }
+        }));
+    };
     for line in LINES {
         for (name, lie, problems) in [
             ("change", change, &[Problem::WrongValue][..]),
             ("shorten", shorten, &[Problem::WrongValue]),
             ("drop rows", drop_rows, &[Problem::MissingRow]),
             ("drop the first row", drop_first, &[Problem::MissingRow]),
-            ("drop a cell", drop_cell, &[Problem::MissingCell]),
+            // A row of one column is gone with its cell.
+            ("drop a cell", drop_cell, &[Problem::MissingCell, Problem::MissingRow]),
             ("other version", other_version, &[Problem::NeverWritten, Problem::WrongValue]),
             ("other row", other_row, &[Problem::Unexpected, Problem::MissingRow]),
             ("extra cell", extra_cell, &[Problem::Unexpected]),
+            ("every version twice", all_twice, &[Problem::Unexpected]),
+            ("extra rows", extra_rows, &[Problem::Unexpected]),
+            ("long values", lengthen, &[Problem::WrongValue]),
         ] {
             let found = trouble(line, Arc::new(lie)).await;
             let Some(Trouble::Wrong(problem)) = found else { panic!("{line}: {name}: {found:?}") };
@@ -147,7 +170,7 @@ async fn every_lie_is_found_by_every_workload() {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_value_after_an_acknowledged_write_is_stale() {
-    let mut api = Fake::default();
+    let mut api = Fake { delay: Duration::from_millis(1), ..Fake::default() };
     let plan = filled("hot-keys --rows 1 --threads 1", &mut api).await;
     let before = api.rows.lock().clone();
     let mut random = SplitMix64(1);
@@ -197,7 +220,8 @@ async fn a_row_that_was_never_written_must_not_be_there() {
     let mut api = Fake::default();
     let plan = filled("missing-keys --rows 5 --missing 1 --threads 1", &mut api).await;
     let invented: Lie = Arc::new(|rows: &mut Vec<Row>| {
-        rows.push(Row { key: Bytes::from_static(b"ghost"), cells: Vec::new() });
+        let cell = Cell { qualifier: "c00000".into(), timestamp: 1000, value: "v".into() };
+        rows.push(Row { key: Bytes::from_static(b"ghost"), cells: vec![cell] });
     });
     api.lie = Some(invented);
     let found = operate(&plan, &mut api, 5).await;
@@ -211,14 +235,69 @@ async fn data_of_an_earlier_run_is_verified_by_its_seed() {
     let plan = filled(line, &mut api).await;
     operate(&plan, &mut api, 60).await.unwrap();
     let again = filled("key-value --seed 5 --num_unique_keys 20 --read_only", &mut api).await;
-    assert_eq!(again.lanes.len(), 1);
+    assert_eq!(again.lanes.iter().map(|lane| lane.workers).collect::<Vec<_>>(), [0, 24]);
     assert!(operate(&again, &mut api, 5).await.unwrap() > 100);
+    // The name that a run prints is a name for later runs.
+    let line = "key-value --num_unique_keys 20 --read_only --uuid";
+    let printed = filled(&format!("{line} {}", plan.identity.prefix()), &mut api).await;
+    assert!(operate(&printed, &mut api, 5).await.unwrap() > 100);
     let [one, two] =
         ["key-value --uuid a", "key-value --uuid a"].map(|line| planned(line).unwrap());
     assert_eq!((one.seed, one.identity), (two.seed, two.identity));
     let other = filled("key-value --seed 6 --num_unique_keys 20 --read_only", &mut api).await;
     let found = operate(&other, &mut api, 5).await;
     assert_eq!(found, Err(Trouble::Wrong(Problem::MissingRow)));
+}
+
+/// Returns the row keys that a workload with this command line has after the fill and some operations.
+async fn row_keys(line: &str) -> BTreeSet<Vec<u8>> {
+    let mut api = Fake::default();
+    let plan = filled(line, &mut api).await;
+    operate(&plan, &mut api, 20).await.unwrap();
+    let rows = api.rows.lock();
+    rows.keys().cloned().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn workloads_of_one_seed_or_name_and_of_other_contents_meet_no_rows_of_each_other() {
+    let lines = [
+        "key-value --num-unique-keys 9 --num-threads-write 1",
+        "key-value --num-unique-keys 9 --num-threads-write 1 --value-size 9",
+        "key-value --num-unique-keys 9 --num-threads-write 1 --family g",
+        "ycsb e --rows 9 --threads 1",
+        "ycsb e --rows 9 --threads 1 --key-order ordered",
+        "ycsb a --rows 9 --threads 1 --field-count 2",
+        "ycsb a --rows 9 --threads 1 --field-length 2",
+        "time-series --series 5 --num-threads-write 2",
+        "time-series --series 5 --num-threads-write 2 --interval-ms 500",
+        "time-series --series 5 --num-threads-write 2 --columns 2",
+        "wide-rows --rows 9 --columns 40 --read-columns 7 --threads 1",
+        "wide-rows --rows 9 --columns 41 --read-columns 7 --threads 1",
+        "hot-keys --rows 9 --threads 1",
+        "missing-keys --rows 9 --threads 1",
+        "missing-keys --rows 9 --threads 1 --value-size 9",
+        "scans --rows 9 --threads 1",
+        "scans --rows 9 --threads 1 --value-size 9",
+    ];
+    for name in ["--seed 5", "--uuid mine", "--no-uuid"] {
+        let mut all = BTreeSet::new();
+        for line in lines {
+            let rows = row_keys(&format!("{line} {name}")).await;
+            assert!(!rows.is_empty() && all.is_disjoint(&rows), "{line} {name}");
+            all.extend(rows);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn workloads_of_ycsb_share_their_rows() {
+    let mut api = Fake::default();
+    filled("ycsb a --rows 9 --threads 1 --uuid mine", &mut api).await;
+    for letter in ["b", "c", "d", "e", "f"] {
+        let line = format!("ycsb {letter} --rows 9 --threads 1 --uuid mine --skip-fill");
+        let plan = filled(&line, &mut api).await;
+        operate(&plan, &mut api, 50).await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,8 +319,10 @@ fn published_flag_names_work() {
                 --value_size 9 --num_writes 7 --num_reads 8 --uuid abc --run_time 5 --nodes h:1 \
                 --create_table_name t --max_written_key 4 --concurrent_clients 2";
     let Command::KeyValue(args) = command(line).unwrap() else { panic!() };
-    assert_eq!((args.num_unique_keys, args.num_threads_write, args.num_threads_read), (10, 3, 4));
-    assert_eq!((args.value_size, args.num_writes, args.num_reads), (9, Some(7), Some(8)));
+    assert_eq!((args.num_unique_keys, args.value.value_size), (10, 9));
+    let lanes = &args.lanes;
+    assert_eq!((lanes.num_threads_write, lanes.num_threads_read), (Some(3), Some(4)));
+    assert_eq!((lanes.num_writes, lanes.num_reads), (Some(7), Some(8)));
     assert_eq!(args.run.load.duration.map(|time| time.as_secs()), Some(5));
     assert_eq!((&args.run.target.endpoint[..], &args.run.target.table[..]), ("h:1", "t"));
     command("ycsb A --recordcount 5 --operationcount 9 --fieldcount 2 --fieldlength 8").unwrap();

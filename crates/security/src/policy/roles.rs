@@ -96,11 +96,12 @@ const BIGTABLE: [(&str, &[&str]); 14] = [
     ),
 ];
 /// Permissions on the server itself, which only bindings of everything give.
-const SERVER: [&str; 4] = [
+const SERVER: [&str; 5] = [
     "stele.checkpoints.create",
     "stele.compactions.get",
     "stele.compactions.update",
     "stele.metrics.get",
+    "stele.profiles.create",
 ];
 /// Verbs of the role `bigtable.viewer`, which sees no data.
 const VIEW: [&str; 4] = ["checkConsistency", "generateConsistencyToken", "get", "list"];

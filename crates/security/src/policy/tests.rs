@@ -76,7 +76,9 @@ fn prebuilt_roles_allow_what_they_do_at_google() {
         ("bigtable.admin", "bigtable.backups.restore", true),
         ("bigtable.admin", "stele.checkpoints.create", false),
         ("stele.operator", "stele.checkpoints.create", true),
+        ("stele.operator", "stele.profiles.create", true),
         ("stele.monitor", "stele.metrics.get", true),
+        ("stele.monitor", "stele.profiles.create", false),
         ("stele.monitor", "stele.compactions.update", false),
     ] {
         assert!(is_permission(permission), "{permission}");

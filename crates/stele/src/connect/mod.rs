@@ -1,6 +1,9 @@
 //! Connections of commands to a running server: plain or by TLS, with a certificate or a token.
 
+mod grpc;
 mod http;
+
+pub(crate) use grpc::{Channel, answered};
 
 use crate::config::ConfigError;
 use anyhow::{Context, Result};

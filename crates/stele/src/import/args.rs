@@ -38,9 +38,10 @@ pub(crate) struct ImportArgs {
           value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) batches: u32,
 
-    /// Stop when more than COUNT lines are rejected.
-    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
-    pub(super) max_rejects: u64,
+    /// Stop when more than COUNT lines are rejected. The import of an export fails in the end if any row
+    /// is rejected, unless this option allows it. [default: 1000]
+    #[arg(long, value_name = "COUNT")]
+    max_rejects: Option<u64>,
 
     /// File for rejected lines. [default: FILE.rejects, or ./import.rejects for standard input]
     #[arg(long, value_name = "FILE")]
@@ -65,7 +66,19 @@ pub(crate) struct ImportArgs {
     pub(super) connect: ConnectArgs,
 }
 
+/// Rejects after which an import stops, if the user does not say.
+const MAX_REJECTS: u64 = 1000;
+
 impl ImportArgs {
+    pub(super) fn max_rejects(&self) -> u64 {
+        self.max_rejects.unwrap_or(MAX_REJECTS)
+    }
+
+    /// Returns whether the import succeeds although rows of an export are rejected.
+    pub(super) fn allows_rejects(&self) -> bool {
+        self.max_rejects.is_some()
+    }
+
     pub(super) fn rejects(&self) -> PathBuf {
         self.rejects.clone().unwrap_or_else(|| self.source.rejects("import.rejects"))
     }

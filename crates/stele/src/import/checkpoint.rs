@@ -11,14 +11,13 @@
 //! 5. The file is replaced in one step, and removed when the import is complete. One import at a
 //!    time has it.
 
-use super::lines::Position;
+use crate::state_file::StateFile;
 use anyhow::{Context, Result, bail};
-use base::env::{FileSystem, RealFileSystem};
 use bytes::Bytes;
+use interchange::lines::Position;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use table::{RowMutation, RowMutations};
 
@@ -34,7 +33,7 @@ pub(super) struct Checkpoint {
     pub(super) timestamp_micros: i64,
     /// Amount of input that is done.
     #[serde(default)]
-    pub(super) place: Position,
+    pub(super) place: Place,
     /// Rows written.
     pub(super) rows: u64,
     /// Cells written.
@@ -46,6 +45,36 @@ pub(super) struct Checkpoint {
     /// Some of the cells written, one of a family: where they are gone, so may the others be.
     #[serde(default)]
     pub(super) witnesses: Vec<Witness>,
+}
+
+/// A place between two rows of the input.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    /// Bytes of the input before it, about.
+    pub(super) offset: u64,
+    /// Checksum of what the current file has before it.
+    #[serde(default)]
+    pub(super) sum: u64,
+    /// Files that were read before it.
+    #[serde(default)]
+    pub(super) file: usize,
+    /// Records of the current file before it, if the format counts them.
+    #[serde(default)]
+    pub(super) record: u64,
+}
+
+impl Place {
+    /// Returns whether the place comes before `other` in the same input.
+    pub(super) fn is_before(&self, other: &Self) -> bool {
+        let key = |place: &Self| (place.file, place.offset, place.record);
+        key(self) < key(other)
+    }
+}
+
+impl From<Position> for Place {
+    fn from(Position { offset, sum }: Position) -> Self {
+        Self { offset, sum, ..Self::default() }
+    }
 }
 
 /// A cell that was written.
@@ -78,88 +107,61 @@ impl Checkpoint {
 }
 
 /// The checkpoint's file, held by this import until the value is dropped.
-pub(super) struct CheckpointFile {
-    path: PathBuf,
-    lock: PathBuf,
-    _held: Box<dyn Send + Sync>,
-}
+pub(super) struct CheckpointFile(StateFile);
 
 impl CheckpointFile {
     /// Takes the file at `path`, which need not exist; refused while another import has it.
     pub(super) fn hold(path: PathBuf) -> Result<Self> {
-        let lock = beside(&path, ".lock");
-        match RealFileSystem.lock(&lock) {
-            Ok(held) => Ok(Self { path, lock, _held: held }),
+        match StateFile::hold(path.clone()) {
+            Ok(file) => Ok(Self(file)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => bail!(
                 "another import uses checkpoint {}; wait for it, or pass --checkpoint to use \
                  another file",
                 path.display()
             ),
-            Err(error) => Err(error).with_context(|| format!("could not lock {}", lock.display())),
+            Err(error) => {
+                Err(error).with_context(|| format!("could not lock {}.lock", path.display()))
+            }
         }
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 
     /// Reads the checkpoint of an earlier, unfinished import.
     pub(super) fn load(&self) -> Result<Option<Checkpoint>> {
-        let name = self.path.display();
-        let bytes = match std::fs::read(&self.path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => {
-                return Err(error).with_context(|| format!("could not read checkpoint {name}"));
+        let name = self.path().display();
+        match self.0.load() {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>
+            {
+                Err(error).with_context(|| {
+                    format!(
+                        "checkpoint {name} is malformed; pass --restart to import from the \
+                         beginning"
+                    )
+                })
             }
-        };
-        let checkpoint = serde_json::from_slice(&bytes).with_context(|| {
-            format!("checkpoint {name} is malformed; pass --restart to import from the beginning")
-        })?;
-        Ok(Some(checkpoint))
+            read => read.with_context(|| format!("could not read checkpoint {name}")),
+        }
     }
 
     /// Replaces what the file holds. On disk when it returns.
     pub(super) fn save(&self, checkpoint: &Checkpoint) -> Result<()> {
-        self.replace(&serde_json::to_vec(checkpoint)?).with_context(|| {
+        self.0.save(checkpoint).with_context(|| {
             format!(
                 "could not write checkpoint {}; pass --checkpoint to use another file",
-                self.path.display()
+                self.path().display()
             )
         })
     }
 
-    fn replace(&self, bytes: &[u8]) -> std::io::Result<()> {
-        let fresh = beside(&self.path, ".new");
-        let mut file = File::create(&fresh)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&fresh, &self.path)?;
-        let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
-    }
-
     /// Removes the file, if there is one.
     pub(super) fn remove(&self) -> Result<()> {
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error)
-                .with_context(|| format!("could not remove checkpoint {}", self.path.display())),
-            _ => Ok(()),
-        }
+        let removed = self.0.remove();
+        removed.with_context(|| format!("could not remove checkpoint {}", self.path().display()))
     }
-}
-
-impl Drop for CheckpointFile {
-    fn drop(&mut self) {
-        // While it is locked: nobody else has this file. One that stays is in nobody's way.
-        let _ = std::fs::remove_file(&self.lock);
-    }
-}
-
-fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.to_owned().into_os_string();
-    name.push(end);
-    name.into()
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Direct {
 
 #[async_trait]
 impl Target for Direct {
-    async fn create_table(&self, families: &[String]) -> Result<()> {
+    async fn create_table(&self, families: &[String]) -> Result<(), Failure> {
         let families_of_new = families.iter().map(|name| (name.clone(), FamilySpec::default()));
         let table = CreateTable {
             name: self.table.clone(),
@@ -66,10 +66,11 @@ impl Target for Direct {
         match self.store.create_table(table).await {
             Ok(_) => return Ok(()),
             Err(Error::AlreadyExists { .. }) => {}
-            Err(error) => return Err(error).context("could not create the table"),
+            Err(error) => return Err(not_created(error).of("could not create the table")),
         }
         for name in families {
-            self.add_family(name).await.with_context(|| format!("could not add family {name}"))?;
+            let added = self.add_family(name).await;
+            added.map_err(|why| not_created(why).of(&format!("could not add family {name}")))?;
         }
         Ok(())
     }
@@ -127,5 +128,14 @@ fn failure(error: Error) -> Failure {
         )),
         Error::ResourceExhausted(_) | Error::Busy(_) => Failure::Later(text),
         _ => Failure::Fatal(text),
+    }
+}
+
+/// Converts the error of creating something. A refusal by what the table has is final.
+fn not_created(error: Error) -> Failure {
+    match error {
+        Error::NotFound { .. } => Failure::Fatal(error.to_string()),
+        Error::FailedPrecondition(_) => Failure::Refused(error.to_string()),
+        error => failure(error),
     }
 }

@@ -7,9 +7,9 @@
 //! 3. All cells of one import carry one timestamp. Importing a record again therefore replaces
 //!    its cells with themselves, which is what makes stopping and going on safe.
 
-use super::format::Record;
 use bytes::Bytes;
 use engine::Timestamp;
+use interchange::records::Record;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use table::mutate::WriteTime;

@@ -1,4 +1,5 @@
-//! `stele import`: rows from CSV, TSV, JSON lines or Debian control stanzas into a table.
+//! `stele import`: rows into a table, from records in CSV, TSV, JSON lines or Debian control stanzas,
+//! or from an export with all its cells.
 //!
 //! The default target is a running server, because data directories have one owner and most
 //! imports go into a table that is being served; the same limits and answers hold for any other
@@ -13,8 +14,9 @@
 mod args;
 mod checkpoint;
 pub(crate) mod direct;
-pub(crate) mod format;
-pub(crate) mod lines;
+mod exported;
+mod format;
+mod input;
 pub(crate) mod mapping;
 mod place;
 pub(crate) mod progress;

@@ -57,6 +57,11 @@ impl Progress {
     /// Shows that `done` bytes of the input, or rows, are done.
     pub(crate) fn show(&mut self, done: u64, rows: u64, rejected: u64) {
         let message = format!("{} rows, {} rejected", HumanCount(rows), HumanCount(rejected));
+        self.tell(done, message);
+    }
+
+    /// Shows that `done` bytes of the input, or rows, are done, and `message`.
+    pub(crate) fn tell(&mut self, done: u64, message: String) {
         if let Some(bar) = &self.bar {
             bar.set_position(done);
             bar.set_message(message);

@@ -1,22 +1,17 @@
 //! Rows through the Bigtable service of a running server.
 
 use super::target::{Failure, Target};
-use crate::connect::Server;
-use anyhow::{Context, Result};
+use crate::connect::{Channel, Server, answered};
+use anyhow::Result;
 use async_trait::async_trait;
 use bytes::Bytes;
 use engine::Timestamp;
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
-use hyper_util::rt::TokioIo;
 use std::collections::BTreeMap;
 use table::mutate::WriteTime;
 use table::{RowMutation, RowMutations, TableName};
-use tonic::service::Interceptor;
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Status};
-use tower::service_fn;
+use tonic::{Code, Status};
 
 use admin::bigtable_table_admin_client::BigtableTableAdminClient;
 use admin::modify_column_families_request::{Modification, modification::Mod};
@@ -28,49 +23,15 @@ use data::row_filter::Filter;
 
 /// A connection to a server.
 pub(crate) struct Remote {
-    channel: InterceptedService<Channel, Authorize>,
+    channel: Channel,
     table: TableName,
-}
-
-/// Adds the token to each request.
-#[derive(Clone)]
-struct Authorize(Server);
-
-impl Interceptor for Authorize {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let token = self.0.authorization();
-        if let Some(token) = token.map_err(|error| Status::unauthenticated(format!("{error:#}")))? {
-            request.metadata_mut().insert("authorization", token);
-        }
-        Ok(request)
-    }
 }
 
 impl Remote {
     /// Connects to a running server.
     pub(crate) async fn connect(server: Server, table: TableName) -> Result<Self> {
-        let address = server.address.clone();
-        let scheme = if server.is_secured() { "https" } else { "http" };
-        let endpoint = Endpoint::from_shared(format!("http://{address}"))
-            .with_context(|| format!("{address:?} is not HOST:PORT"))?
-            .origin(
-                format!("{scheme}://{address}")
-                    .parse()
-                    .with_context(|| format!("{address:?} is not HOST:PORT"))?,
-            );
-        let authorize = Authorize(server.clone());
-        let open = service_fn(move |_| {
-            let server = server.clone();
-            async move { server.open().await.map(TokioIo::new) }
-        });
-        let channel = endpoint.connect_with_connector(open).await.with_context(|| {
-            format!(
-                "no server responds at {address}; start one with `stele serve`, pass another \
-                 address with --endpoint, or import into the data directory of a stopped server \
-                 with --data-dir"
-            )
-        })?;
-        Ok(Self { channel: InterceptedService::new(channel, authorize), table })
+        let instead = "import into the data directory of a stopped server with --data-dir";
+        Ok(Self { channel: server.bigtable(instead).await?, table })
     }
 
     fn parent(&self) -> &str {
@@ -80,7 +41,7 @@ impl Remote {
 
 #[async_trait]
 impl Target for Remote {
-    async fn create_table(&self, families: &[String]) -> Result<()> {
+    async fn create_table(&self, families: &[String]) -> Result<(), Failure> {
         let mut client = BigtableTableAdminClient::new(self.channel.clone());
         let family = |name: &String| (name.clone(), admin::ColumnFamily::default());
         let column_families: BTreeMap<_, _> = families.iter().map(family).collect();
@@ -91,10 +52,10 @@ impl Target for Remote {
             table: Some(table),
             initial_splits: Vec::new(),
         };
-        match client.create_table(request).await {
+        match answered(client.create_table(request)).await {
             Ok(_) => return Ok(()),
             Err(status) if status.code() == Code::AlreadyExists => {}
-            Err(status) => return Err(said(&status)).context("could not create the table"),
+            Err(status) => return Err(not_created(&status).of("could not create the table")),
         }
         for name in families {
             let create = Mod::Create(admin::ColumnFamily::default());
@@ -105,12 +66,11 @@ impl Target for Remote {
                 modifications: vec![modification],
                 ..Default::default()
             };
-            match client.modify_column_families(request).await {
+            match answered(client.modify_column_families(request)).await {
                 Ok(_) => {}
                 Err(status) if status.code() == Code::AlreadyExists => {}
                 Err(status) => {
-                    return Err(said(&status))
-                        .with_context(|| format!("could not add family {name}"));
+                    return Err(not_created(&status).of(&format!("could not add family {name}")));
                 }
             }
         }
@@ -121,7 +81,7 @@ impl Target for Remote {
     async fn identity(&self) -> Result<String, Failure> {
         let mut client = BigtableTableAdminClient::new(self.channel.clone());
         let request = admin::GenerateConsistencyTokenRequest { name: self.table.to_string() };
-        let token = client.generate_consistency_token(request).await.map_err(whole)?;
+        let token = answered(client.generate_consistency_token(request)).await.map_err(whole)?;
         Ok(token.into_inner().consistency_token)
     }
 
@@ -133,10 +93,11 @@ impl Target for Remote {
             entries: rows.iter().map(entry).collect(),
             ..Default::default()
         };
-        let mut answers = client.mutate_rows(request).await.map_err(whole)?.into_inner();
+        let answers = answered(client.mutate_rows(request)).await.map_err(whole)?;
+        let mut answers = answers.into_inner();
         let unanswered = Failure::Later("the server returned no result for the row".into());
         let mut outcomes = vec![Err(unanswered); rows.len()];
-        while let Some(answer) = answers.message().await.map_err(whole)? {
+        while let Some(answer) = answered(answers.message()).await.map_err(whole)? {
             for entry in answer.entries {
                 let index = usize::try_from(entry.index).unwrap_or(usize::MAX);
                 let Some(outcome) = outcomes.get_mut(index) else {
@@ -162,7 +123,8 @@ impl Target for Remote {
             consistency_token: identity.to_owned(),
             ..Default::default()
         };
-        match client.check_consistency(request).await.map_err(whole)?.into_inner().consistent {
+        let answer = answered(client.check_consistency(request)).await.map_err(whole)?;
+        match answer.into_inner().consistent {
             true => Ok(()),
             false => Err(Failure::Later("the server is not yet consistent".into())),
         }
@@ -198,8 +160,9 @@ impl Target for Remote {
             ..Default::default()
         };
         let mut client = BigtableClient::new(self.channel.clone());
-        let mut answers = client.read_rows(request).await.map_err(whole)?.into_inner();
-        while let Some(answer) = answers.message().await.map_err(whole)? {
+        let answers = answered(client.read_rows(request)).await.map_err(whole)?;
+        let mut answers = answers.into_inner();
+        while let Some(answer) = answered(answers.message()).await.map_err(whole)? {
             if !answer.chunks.is_empty() {
                 return Ok(true);
             }
@@ -251,6 +214,12 @@ fn failure(code: Code, message: &str) -> Failure {
     }
 }
 
-fn said(status: &Status) -> anyhow::Error {
-    anyhow::anyhow!("{}", status.message())
+/// Converts the error of a request to create something. A refusal by what the table has is final.
+fn not_created(status: &Status) -> Failure {
+    let text = status.message().to_owned();
+    match status.code() {
+        Code::NotFound => Failure::Fatal(text),
+        Code::FailedPrecondition => Failure::Refused(text),
+        code => failure(code, &text),
+    }
 }

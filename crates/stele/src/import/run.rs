@@ -1,16 +1,18 @@
 //! The import itself: read, batch, send, finish in order, keep the place.
 
 use super::args::ImportArgs;
-use super::checkpoint::{Checkpoint, CheckpointFile};
+use super::checkpoint::{Checkpoint, CheckpointFile, Place};
 use super::direct::Direct;
-use super::format::{Item, Records};
-use super::lines::{Lines, Position};
-use super::mapping::Mapping;
+use super::exported::row_of;
+use super::input::{Input, InputRow};
 use super::place::{Earlier, look};
 use super::progress::Progress;
 use super::rejects::{Reject, Rejects};
 use super::remote::Remote;
-use super::target::{Target, persist, write_all};
+use super::source::is_same_file;
+use super::target::{Target, persist, persist_unless_refused, write_all};
+use crate::config::ConfigError;
+use crate::state_file::StateFile;
 use anyhow::{Context, Result, anyhow, bail};
 use base::env::{Clock, SystemClock};
 use bytes::Bytes;
@@ -37,10 +39,11 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 /// Runs an import to its end.
 pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
     let source = &args.source;
-    let (mapping, job) = (source.mapping(), source.job()?);
-    source.layout()?;
+    source.table()?;
     source.timestamp_micros()?;
-    let (mut lines, input_bytes) = source.open()?;
+    refuse_outputs(args)?;
+    let (input, input_bytes) = source.input()?;
+    let job = source.job(&input)?;
     let file = args.checkpoint().map(CheckpointFile::hold).transpose()?;
     let earlier = Earlier::load(args, file.as_ref(), job)?;
 
@@ -53,16 +56,19 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
         }
     };
     if args.create_table {
-        let families: Vec<String> = mapping.families().into_iter().map(Into::into).collect();
-        runtime.block_on(target.create_table(&families))?;
+        let families = input.families();
+        runtime.block_on(persist(|| target.create_table(&families)))?;
     }
     let identity = runtime.block_on(persist(|| target.identity()))?;
-    let checkpoint = earlier.place(args, &identity)?;
+    let mut checkpoint = earlier.place(args, &identity)?;
+    if input.is_export() {
+        // Cells have their own times.
+        checkpoint.timestamp_micros = 0;
+    }
     runtime.block_on(look(args, &checkpoint, target.as_ref()))?;
-    let records = source.records(&mut lines)?;
     let mut import = Import {
         args,
-        mapping,
+        input,
         target,
         identity,
         runtime,
@@ -72,20 +78,37 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
         saved: SystemClock.monotonic(),
         in_flight: VecDeque::new(),
         keys: HashSet::new(),
+        families: HashSet::new(),
         last: None,
+        last_key: Bytes::new(),
         checkpoint,
     };
-    let outcome = import.all(lines, records);
+    let outcome = import.all();
     import.progress.finish();
     let kept = if outcome.is_err() { import.save(Duration::ZERO) } else { Ok(()) };
     let closed = import.runtime.block_on(import.target.close());
     import.conclude(outcome.and(closed), kept)
 }
 
+/// Refuses files of the command that are part of its input, or one and the same.
+fn refuse_outputs(args: &ImportArgs) -> Result<(), ConfigError> {
+    let rejects = args.rejects();
+    args.source.refuse_output(&rejects, "--rejects")?;
+    let Some(checkpoint) = args.checkpoint() else { return Ok(()) };
+    for path in StateFile::paths(&checkpoint) {
+        args.source.refuse_output(&path, "--checkpoint")?;
+        if is_same_file(&path, &rejects) {
+            let text = format!("--checkpoint and --rejects are both {}", rejects.display());
+            return Err(ConfigError(text));
+        }
+    }
+    Ok(())
+}
+
 /// An import under way. `checkpoint` says what is finished.
 struct Import<'a> {
     args: &'a ImportArgs,
-    mapping: Mapping,
+    input: Input,
     target: Arc<dyn Target>,
     /// Identity of the table when the import began.
     identity: String,
@@ -97,8 +120,12 @@ struct Import<'a> {
     in_flight: VecDeque<Sent>,
     /// Keys of the rows in flight and in the batch being filled.
     keys: HashSet<Bytes>,
+    /// Families of an export that are created if they were missing.
+    families: HashSet<String>,
     /// The last finished batch that has rows.
     last: Option<Finished>,
+    /// Key of the last row that was written.
+    last_key: Bytes,
     checkpoint: Checkpoint,
 }
 
@@ -112,7 +139,7 @@ struct Batch {
     bytes: usize,
     mutations: usize,
     /// The place in the input behind it.
-    end: Position,
+    end: Place,
 }
 
 /// Rows that were sent, and for each of them why it was refused if it was.
@@ -129,18 +156,26 @@ struct Sent {
 }
 
 impl Import<'_> {
-    fn all(&mut self, mut lines: Lines, mut records: Box<dyn Records>) -> Result<()> {
+    fn all(&mut self) -> Result<()> {
         self.begin()?;
-        self.skip_done(&mut lines, records.as_mut())?;
+        self.skip_done()?;
+        self.check_rejects(None)?;
+        let at = Timestamp(self.checkpoint.timestamp_micros);
         let mut batch = Batch::default();
-        while let Some(item) = records.next(&mut lines).context("cannot read the input")? {
+        let read = loop {
+            let item = match self.input.next(at) {
+                Ok(Some(item)) => item,
+                Ok(None) => break Ok(()),
+                // The rows before the damage are written first.
+                Err(damage) => break Err(damage),
+            };
             self.add(item, &mut batch)?;
             if self.is_full(&batch) {
                 self.send(std::mem::take(&mut batch))?;
             }
-        }
-        self.send(batch)?;
-        self.finish_all()?;
+        };
+        let written = self.send(batch).and_then(|()| self.finish_all());
+        read.and(written)?;
         self.sync()
     }
 
@@ -150,7 +185,7 @@ impl Import<'_> {
         let given = self.args.source.wanted_micros().is_some();
         match &self.file {
             Some(file) => file.save(&self.checkpoint)?,
-            None if given => {}
+            None if given || self.input.is_export() => {}
             None => self.progress.say(&format!(
                 "no checkpoint is written; if the import is interrupted, rerun it with \
                  --timestamp {micros} to avoid duplicate versions"
@@ -160,9 +195,9 @@ impl Import<'_> {
     }
 
     /// Reads over what an earlier run finished.
-    fn skip_done(&mut self, lines: &mut Lines, records: &mut dyn Records) -> Result<()> {
+    fn skip_done(&mut self) -> Result<()> {
         let done = self.checkpoint.place;
-        if done.offset == 0 {
+        if done == Place::default() {
             return Ok(());
         }
         self.progress.say(&format!(
@@ -171,9 +206,11 @@ impl Import<'_> {
             HumanCount(self.checkpoint.rows),
             HumanCount(self.checkpoint.rejected),
         ));
-        let mut end = Position::default();
-        while end.offset < done.offset
-            && let Some(item) = records.next(lines).context("cannot read the input")?
+        self.input.skip_files(&done)?;
+        let at = Timestamp(self.checkpoint.timestamp_micros);
+        let mut end = Place::default();
+        while end.is_before(&done)
+            && let Some(item) = self.input.next(at)?
         {
             end = item.end;
         }
@@ -202,10 +239,16 @@ impl Import<'_> {
 
     /// Puts a record into the batch, or into another after it where it has no room, after the rows
     /// before it if one of them has its key.
-    fn add(&mut self, item: Item, batch: &mut Batch) -> Result<()> {
-        let at = Timestamp(self.checkpoint.timestamp_micros);
-        match item.content.and_then(|record| self.mapping.row(record, at)) {
+    fn add(&mut self, item: InputRow, batch: &mut Batch) -> Result<()> {
+        match item.content {
             Ok(row) => {
+                if let Some(why) = self.create_families(&row)? {
+                    let reject = Reject::row(item.line, why, row_of(&row));
+                    batch.bytes += reject.bytes();
+                    batch.rejects.push(reject);
+                    batch.end = item.end;
+                    return Ok(());
+                }
                 let row = SizedRow::of(row);
                 if Self::is_full_for(batch, &row) {
                     self.send(std::mem::take(batch))?;
@@ -220,10 +263,33 @@ impl Import<'_> {
                 batch.rows.push(row.row);
                 batch.origins.push((item.line, item.text));
             }
-            Err(reason) => batch.rejects.push(Reject::new(item.line, reason, &item.text)),
+            Err(reject) => {
+                batch.bytes += reject.bytes();
+                batch.rejects.push(reject);
+            }
         }
         batch.end = item.end;
         Ok(())
+    }
+
+    /// Creates the families of a row of an export that are missing, if that is asked for. Returns the reason
+    /// if the table can have no such family.
+    fn create_families(&mut self, row: &RowMutations) -> Result<Option<String>> {
+        if !self.args.create_table || !self.input.is_export() {
+            return Ok(None);
+        }
+        for mutation in &row.mutations {
+            if let RowMutation::SetCell { family, .. } = mutation
+                && !self.families.contains(family)
+            {
+                let create = || self.target.create_table(std::slice::from_ref(family));
+                if let Some(why) = self.runtime.block_on(persist_unless_refused(create))? {
+                    return Ok(Some(why));
+                }
+                self.families.insert(family.clone());
+            }
+        }
+        Ok(None)
     }
 
     /// Sends a batch, once fewer than the allowed number are under way.
@@ -258,8 +324,14 @@ impl Import<'_> {
             self.keys.remove(&row.row);
             match outcome {
                 None => {
-                    self.checkpoint.rows += 1;
+                    // The records of one row of an export follow each other.
+                    let more = self.input.is_export() && row.row == self.last_key;
+                    self.last_key = row.row.clone();
+                    self.checkpoint.rows += u64::from(!more);
                     self.checkpoint.cells += row.mutations.len() as u64;
+                }
+                Some(reason) if self.input.is_export() => {
+                    batch.rejects.push(Reject::row(*line, reason.clone(), row_of(row)));
                 }
                 Some(reason) => batch.rejects.push(Reject::new(*line, reason.clone(), text)),
             }
@@ -276,16 +348,36 @@ impl Import<'_> {
         done.rejects_len = self.rejects.len();
         done.place = batch.end;
         self.progress.show(done.place.offset, done.rows, done.rejected);
-        if self.checkpoint.rejected > self.args.max_rejects {
-            let last = batch.rejects.last().map(|r| format!(" (line {}: {})", r.line, r.reason));
-            return Err(anyhow!(
-                "more than {} lines were rejected{}; fix the input or the options and pass \
-                 --restart, or resume with a larger --max-rejects",
-                self.args.max_rejects,
-                last.unwrap_or_default()
-            ));
-        }
+        self.check_rejects(batch.rejects.last())?;
         self.save(CHECKPOINT_EVERY)
+    }
+
+    /// Stops the import if too much is rejected. `last` is the last reject.
+    fn check_rejects(&self, last: Option<&Reject>) -> Result<()> {
+        let (max, record) = (self.args.max_rejects(), self.input.record());
+        if self.checkpoint.rejected <= max {
+            return Ok(());
+        }
+        let last = last.map(|last| format!(" ({record} {}: {})", last.line, last.reason));
+        Err(anyhow!(
+            "more than {max} {record}s were rejected{}; fix the input or the options and pass \
+             --restart, or resume with a larger --max-rejects",
+            last.unwrap_or_default()
+        ))
+    }
+
+    /// Refuses to call an import complete that lacks rows of an export, unless the user allowed that.
+    fn check_whole(&self) -> Result<()> {
+        let rejected = self.checkpoint.rejected;
+        if rejected == 0 || !self.input.is_export() || self.args.allows_rejects() {
+            return Ok(());
+        }
+        Err(anyhow!(
+            "{} records of the export were rejected, and all others are imported; fix {} and import it \
+             with --format export-jsonl, or pass --max-rejects COUNT to allow rejects",
+            HumanCount(rejected),
+            self.rejects.path().display()
+        ))
     }
 
     /// Puts on disk what was written so far, wherever it was written to. An error if the server may
@@ -326,12 +418,13 @@ impl Import<'_> {
         );
         if done.rejected > 0 {
             let path = self.rejects.path().display();
-            summary += &format!("; {} lines rejected, see {path}", HumanCount(done.rejected));
+            let (rejected, record) = (HumanCount(done.rejected), self.input.record());
+            summary += &format!("; {rejected} {record}s rejected, see {path}");
         }
         writeln!(std::io::stdout(), "{summary}")?;
         if outcome.is_ok() {
             self.file.as_ref().map_or(Ok(()), CheckpointFile::remove)?;
-            return Ok(ExitCode::SUCCESS);
+            return self.check_whole().map(|()| ExitCode::SUCCESS);
         }
         let micros = done.timestamp_micros;
         self.progress.say(&match (&self.file, kept) {
@@ -340,6 +433,11 @@ impl Import<'_> {
                 "interrupted; rerun the command to resume from the last checkpoint, which is \
                  older: {error:#}"
             ),
+            (None, _) if self.input.is_export() => {
+                "interrupted; rerun the command to write all rows again, which changes no cell that \
+                 is there"
+                    .to_owned()
+            }
             (None, _) => format!(
                 "interrupted; rerun the command with --timestamp {micros} to start over without \
                  duplicate versions"

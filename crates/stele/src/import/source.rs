@@ -1,14 +1,19 @@
 //! Input of `import` and `load-sorted`, and its mapping to rows: the options of both commands.
 
-use super::format::{self, Format, Layout, Records};
-use super::lines::Lines;
+use super::exported::Exported;
+use super::format::{Format, Kind};
+use super::input::{Input, RecordInput};
 use super::mapping::{ColumnRule, Mapping};
 use crate::config::ConfigError;
+use crate::table_args::TableArgs;
 use anyhow::{Context, Result};
 use base::env::{Clock, SystemClock};
 use clap::Args;
+use interchange::lines::Lines;
+use interchange::records::{self, Layout, Records};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use table::TableName;
 use table::limits::TIMESTAMP_MICROS_STEP;
@@ -18,28 +23,20 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// The input and its mapping to rows.
 #[derive(Debug, Args)]
 pub(crate) struct SourceArgs {
-    /// Input file; - reads standard input.
+    /// Input file, or a directory that `stele export` wrote; - reads standard input.
     #[arg(value_name = "FILE")]
     input: PathBuf,
 
-    /// Table: an id, or a full name projects/P/instances/I/tables/T.
-    #[arg(long, value_name = "TABLE")]
-    table: String,
+    #[command(flatten)]
+    table: TableArgs,
 
-    /// Project of the table. Any name works; readers must use the same one.
-    #[arg(long, value_name = "NAME", default_value = "local")]
-    project: String,
-
-    /// Instance of the table. Any name works; readers must use the same one.
-    #[arg(long, value_name = "NAME", default_value = "local")]
-    instance: String,
-
-    /// Input format. [default: from the file name: .csv, .tsv, .jsonl or .deb822]
+    /// Input format. [default: from the file name: .csv, .tsv, .jsonl, .deb822, .avro or .seq]
     #[arg(long, value_enum)]
     format: Option<Format>,
 
     /// Field that is the row key. Repeat the option to join several fields with --key-separator.
-    #[arg(long = "key", value_name = "FIELD", required = true)]
+    /// Required for records; rows of an export have their keys.
+    #[arg(long = "key", value_name = "FIELD")]
     keys: Vec<String>,
 
     /// Separator between the fields of a row key.
@@ -78,20 +75,14 @@ impl SourceArgs {
     }
 
     pub(crate) fn table(&self) -> Result<TableName, ConfigError> {
-        let name = if self.table.contains('/') {
-            self.table.clone()
-        } else {
-            format!("projects/{}/instances/{}/tables/{}", self.project, self.instance, self.table)
-        };
-        // Whoever writes to a directory itself makes no table that a server would not serve.
-        bigtable::table_name("--table", &name).map_err(|error| ConfigError(error.to_string()))
+        self.table.name()
     }
 
     pub(crate) fn format(&self) -> Result<Format, ConfigError> {
         let by_name = || Format::of_name(self.input.to_str()?);
         self.format.or_else(by_name).ok_or_else(|| {
             ConfigError(format!(
-                "cannot tell the format from the name {}; pass --format csv, tsv, jsonl or deb822",
+                "cannot tell the format from the name {}; pass --format",
                 self.input.display()
             ))
         })
@@ -120,14 +111,35 @@ impl SourceArgs {
     }
 
     pub(crate) fn beside(&self, extension: &str) -> PathBuf {
-        let mut name = self.input.clone().into_os_string();
+        // Without a slash at the end of the name of a directory; `.` and `..` have names elsewhere.
+        let mut name = self.input.components().as_path().to_owned();
+        if name.file_name().is_none() {
+            name = name.canonicalize().unwrap_or(name);
+        }
+        let mut name = name.into_os_string();
         name.push(".");
         name.push(extension);
         name.into()
     }
 
-    /// Describes the import; two runs with equal descriptions are the same import.
-    pub(crate) fn job(&self) -> Result<String, ConfigError> {
+    /// Refuses to write the file of `option` over the input, or into it if it is a directory.
+    pub(super) fn refuse_output(&self, path: &Path, option: &str) -> Result<(), ConfigError> {
+        let is = if !self.reads_stdin() && is_same_file(&self.input, path) {
+            "is the input"
+        } else if !self.reads_stdin() && self.input.is_dir() && is_inside(path, &self.input) {
+            "is in the directory of the input"
+        } else {
+            return Ok(());
+        };
+        Err(ConfigError(format!("{option} {} {is}; choose another file", path.display())))
+    }
+
+    /// Describes the import of `input`; two runs with equal descriptions are the same import.
+    pub(super) fn job(&self, input: &Input) -> Result<String, ConfigError> {
+        if let Input::Exported(exported) = input {
+            let (name, table) = (self.input.display(), self.table()?);
+            return Ok(format!("{name} ({}) into {table}", exported.describe()));
+        }
         let format = self.format()?;
         let mut job = format!("{} as {format:?} into {}", self.input.display(), self.table()?);
         job += &format!(", keys {:?} joined by {:?}", self.keys, self.key_separator);
@@ -155,6 +167,47 @@ impl SourceArgs {
         Ok(timestamp)
     }
 
+    /// Opens the input, and returns it with the number of its bytes if that is known.
+    pub(super) fn input(&self) -> Result<(Input, Option<u64>)> {
+        let exported = if self.input.is_dir() && self.format.is_none() {
+            Exported::directory(&self.input)?
+        } else {
+            match self.format()?.kind() {
+                Kind::Records(_) => {
+                    self.layout()?;
+                    let (mut lines, bytes) = self.open()?;
+                    let records = self.records(&mut lines)?;
+                    let mapping = self.mapping();
+                    return Ok((Input::Records(RecordInput { lines, records, mapping }), bytes));
+                }
+                Kind::Rows(format) => {
+                    let path = (!self.reads_stdin()).then(|| self.input.clone());
+                    Exported::file(format, path)?
+                }
+            }
+        };
+        self.refuse_options_of_records()?;
+        let bytes = exported.bytes();
+        Ok((Input::Exported(exported), bytes))
+    }
+
+    fn refuse_options_of_records(&self) -> Result<(), ConfigError> {
+        let given = [
+            ("--key", !self.keys.is_empty()),
+            ("--column", !self.columns.is_empty()),
+            ("--skip", !self.skipped.is_empty()),
+            ("--header", self.header.is_some()),
+            ("--delimiter", self.delimiter.is_some()),
+            ("--timestamp", self.timestamp.is_some()),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(ConfigError(format!(
+                "{option} is for records; the rows of an export have their keys, columns and times"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// The input and, of a file, its length.
     pub(crate) fn open(&self) -> Result<(Lines, Option<u64>)> {
         if self.reads_stdin() {
@@ -165,12 +218,46 @@ impl SourceArgs {
         let file = File::open(&self.input).with_context(context)?;
         let meta = file.metadata().with_context(context)?;
         let len = meta.is_file().then_some(meta.len());
-        let input: Box<dyn BufRead> = Box::new(BufReader::with_capacity(BUFFER_BYTES, file));
+        let input: Box<dyn BufRead + Send> = Box::new(BufReader::with_capacity(BUFFER_BYTES, file));
         Ok((Lines::new(input), len))
     }
 
     /// The records of `lines`, whose header line is taken if they have one.
     pub(crate) fn records(&self, lines: &mut Lines) -> Result<Box<dyn Records>> {
-        format::records(self.format()?, &self.layout()?, lines)
+        let Kind::Records(format) = self.format()?.kind() else {
+            let text = "this command takes records only; use import for the files of an export";
+            return Err(ConfigError(text.to_owned()).into());
+        };
+        if self.keys.is_empty() {
+            let text = "--key FIELD is missing; the files of an export need --format export-csv or \
+                        export-jsonl instead";
+            return Err(ConfigError(text.to_owned()).into());
+        }
+        Ok(records::records(format, &self.layout()?, lines)?)
     }
+}
+
+/// Returns whether two paths lead to one file that is there, or to one name that is free.
+pub(super) fn is_same_file(one: &Path, other: &Path) -> bool {
+    match (one.metadata(), other.metadata()) {
+        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        (Err(_), Err(_)) => {
+            matches!((resolved(one), resolved(other)), (Some(a), Some(b)) if a == b)
+        }
+        _ => false,
+    }
+}
+
+/// Returns whether a file at `path` is, or would be, below `dir`.
+fn is_inside(path: &Path, dir: &Path) -> bool {
+    matches!((resolved(path), dir.canonicalize()), (Some(path), Ok(dir)) if path.starts_with(&dir))
+}
+
+/// Returns `path` without links, also if no file has its name yet.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| {
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = dir.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(dir.join(path.file_name()?))
+    })
 }

@@ -18,11 +18,28 @@ pub(crate) enum Failure {
     Fatal(String),
 }
 
+impl Failure {
+    /// Returns the failure with `what` could not be done in front of the reason.
+    pub(crate) fn of(self, what: &str) -> Self {
+        match self {
+            Self::Refused(why) => Self::Refused(format!("{what}: {why}")),
+            Self::Later(why) => Self::Later(format!("{what}: {why}")),
+            Self::Fatal(why) => Self::Fatal(format!("{what}: {why}")),
+        }
+    }
+
+    /// Returns the error of something that is not tried again.
+    pub(crate) fn into_error(self) -> anyhow::Error {
+        let (Self::Refused(why) | Self::Later(why) | Self::Fatal(why)) = self;
+        anyhow::anyhow!(why)
+    }
+}
+
 /// Takes rows.
 #[async_trait]
 pub(crate) trait Target: Send + Sync {
     /// Makes the table and its families where they are missing.
-    async fn create_table(&self, families: &[String]) -> Result<()>;
+    async fn create_table(&self, families: &[String]) -> Result<(), Failure>;
 
     /// Returns the identity of the table ([`table::TableIdentity`] as text).
     async fn identity(&self) -> Result<String, Failure>;
@@ -51,18 +68,18 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// When to try again.
-struct Attempts {
+pub(crate) struct Attempts {
     made: u32,
     pause: Duration,
 }
 
 impl Attempts {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { made: 0, pause: FIRST_PAUSE }
     }
 
     /// Waits before the next attempt; an error with `why` when there were enough.
-    async fn failed(&mut self, why: &str) -> Result<()> {
+    pub(crate) async fn failed(&mut self, why: &str) -> Result<()> {
         self.made += 1;
         if self.made == ATTEMPTS {
             bail!("gave up after {ATTEMPTS} attempts: {why}");
@@ -86,6 +103,24 @@ where
             Err(Failure::Refused(reason) | Failure::Fatal(reason)) => bail!(reason),
         }
     }
+}
+
+/// Does `act` as [`persist`] does, but returns the reason of a refusal.
+pub(crate) async fn persist_unless_refused<F>(act: impl Fn() -> F) -> Result<Option<String>>
+where
+    F: Future<Output = Result<(), Failure>>,
+{
+    let refused = persist(|| {
+        let acted = act();
+        async move {
+            match acted.await {
+                Ok(()) => Ok(None),
+                Err(Failure::Refused(why)) => Ok(Some(why)),
+                Err(failure) => Err(failure),
+            }
+        }
+    });
+    refused.await
 }
 
 /// Writes `rows`, trying again what could not be taken; `None` for a row that was written, else
@@ -151,7 +186,7 @@ mod tests {
 
     #[async_trait]
     impl Target for Picky {
-        async fn create_table(&self, _: &[String]) -> Result<()> {
+        async fn create_table(&self, _: &[String]) -> Result<(), Failure> {
             Ok(())
         }
 

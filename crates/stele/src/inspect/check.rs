@@ -90,7 +90,11 @@ fn show(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
         HumanBytes(report.sst_bytes),
         HumanCount(report.entries),
         HumanCount(report.log_batches),
-    )
+    )?;
+    match report.group_log_records {
+        0 => Ok(()),
+        records => writeln!(out, "{} records in the group log", HumanCount(records)),
+    }
 }
 
 fn show_json(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
@@ -108,6 +112,7 @@ fn show_json(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
         "sst_bytes": report.sst_bytes,
         "entries": report.entries,
         "log_batches": report.log_batches,
+        "group_log_records": report.group_log_records,
     });
     writeln!(out, "{object}")
 }

@@ -13,7 +13,8 @@ use std::process::ExitCode;
 /// Arguments of `dump`.
 #[derive(Debug, Args)]
 pub(crate) struct DumpArgs {
-    /// File of a data directory (CURRENT, MANIFEST-N, N.log, N.changes, N.sst), or a data directory. For a
+    /// File of a data directory (CURRENT, MANIFEST-N, N.log, N.changes, N.glog,
+    /// N.sst), or a data directory. For a
     /// directory, its trees, runs and files are printed.
     #[arg(value_name = "FILE|DIR")]
     file: PathBuf,

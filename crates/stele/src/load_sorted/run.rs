@@ -3,15 +3,15 @@
 use super::args::LoadSortedArgs;
 use super::rows::{Loaded, Merged, Merger, Packing, too_large};
 use crate::import::direct::Direct;
-use crate::import::format::{Item, Records};
-use crate::import::lines::Lines;
 use crate::import::mapping::Mapping;
 use crate::import::progress::Progress;
 use crate::import::rejects::{Reject, Rejects};
-use crate::import::target::Target;
+use crate::import::target::{Target, persist};
 use anyhow::{Context, Result, anyhow, bail};
 use engine::{RowSorter, SortedRows, Timestamp};
 use indicatif::{HumanBytes, HumanCount};
+use interchange::lines::Lines;
+use interchange::records::{Item, Records};
 use std::io::Write;
 use std::process::ExitCode;
 use table::Error;
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &LoadSortedArgs) -> Result<ExitCode> {
     let target = Direct::open(&args.data_dir, table.clone())?;
     if args.create_table {
         let families: Vec<String> = mapping.families().into_iter().map(Into::into).collect();
-        runtime.block_on(target.create_table(&families))?;
+        runtime.block_on(persist(|| target.create_table(&families)))?;
     }
     let store = target.store();
     let load = store.load(&table, &args.ingest_options()).map_err(explained)?;

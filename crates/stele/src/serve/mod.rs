@@ -17,6 +17,9 @@ mod http;
 mod listen;
 mod metrics;
 mod observe;
+mod profile;
+mod request_id;
+mod scan_threads;
 mod security;
 mod signals;
 mod state;
@@ -32,8 +35,9 @@ use connections::{Connection, Entry, Front, Limits, accept};
 use console::Console;
 use engine::Engine;
 use observe::Observe;
+use request_id::RequestIds;
+use scan_threads::ScanThreads;
 use security::Guard;
-use security::authenticate::Authenticate;
 use security::gate::Gate;
 use signals::Signals;
 use state::{Phase, State};
@@ -69,18 +73,20 @@ pub(crate) fn run(args: &ServeArgs, ignored: &[String]) -> anyhow::Result<ExitCo
         .enable_all()
         .build()
         .context("cannot start the server's threads")?;
-    let outcome = runtime.block_on(serve(&config));
+    let scans = ScanThreads::start().context("cannot start the server's threads")?;
+    let outcome = runtime.block_on(serve(&config, &scans));
     runtime.shutdown_timeout(LAST_WAIT);
+    scans.end(LAST_WAIT);
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(config: &Config) -> anyhow::Result<()> {
+async fn serve(config: &Config, scans: &ScanThreads) -> anyhow::Result<()> {
     let signals = Signals::catch().context("could not install signal handlers")?;
     let hangups = signals::hangups().context("could not install signal handlers")?;
     let state = Arc::new(State::new(config.checkpoint_dir.clone()));
     let guard = Guard::load(&config.security, hangups, state.security())?;
     let gate = guard.gate.clone();
-    let outcome = serve_guarded(config, signals, state, guard).await;
+    let outcome = serve_guarded(config, scans, signals, state, guard).await;
     if let Some(gate) = gate {
         // A disk that takes nothing must not keep the server from stopping.
         let _ = tokio::time::timeout(LAST_WAIT, gate.flush()).await;
@@ -91,6 +97,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
 /// Serves the callers that `guard` lets in until a signal ends it.
 async fn serve_guarded(
     config: &Config,
+    scans: &ScanThreads,
     mut signals: Signals,
     state: Arc<State>,
     guard: Guard,
@@ -114,7 +121,7 @@ async fn serve_guarded(
     let memory = || base::memory::process_bytes().unwrap_or_default();
     let before = memory();
     let (engine, store) = tokio::select! {
-        opened = open(config) => opened?,
+        opened = open(config, scans) => opened?,
         () = signals.next() => {
             tracing::info!("stopped while opening the data directory");
             return Ok(());
@@ -190,16 +197,17 @@ struct Addresses {
 }
 
 /// Opens the data directory and its tables.
-async fn open(config: &Config) -> anyhow::Result<(Engine, Arc<Local>)> {
+async fn open(config: &Config, scans: &ScanThreads) -> anyhow::Result<(Engine, Arc<Local>)> {
     let (dir, options) = (config.data_dir.clone(), config.engine.clone());
     let (read_idle, named_max) = (config.read_idle, config.metrics_tables_max);
     let deleted_for = Duration::from_secs(config.deleted_table_days * 24 * 60 * 60);
+    let scans = scans.runtime().clone();
     let opened = tokio::task::spawn_blocking(move || {
         let context = || format!("could not open the data directory {}", dir.display());
         let engine = Engine::open(&dir, options).with_context(context)?;
         let store = Local::open(engine.clone(), Arc::new(SystemClock)).with_context(context)?;
         store.keep_deleted_for(deleted_for);
-        let store = store.with_named_tables_max(named_max);
+        let store = store.with_named_tables_max(named_max).with_scan_threads(&scans);
         anyhow::Ok((engine, store.with_read_idle_max(read_idle)))
     });
     let (engine, store) = opened.await??;
@@ -216,6 +224,7 @@ async fn grpc(
     gate: Option<Arc<Gate>>,
     mut draining: watch::Receiver<()>,
 ) -> anyhow::Result<()> {
+    let ids = RequestIds::new().context("the system gives no random numbers")?;
     health::set(&health, ServingStatus::Serving).await;
     let (all, per_address) = (limits.connections_max, limits.connections_per_address_max);
     let entry = Entry::new(all, per_address, state.security());
@@ -226,8 +235,7 @@ async fn grpc(
         })
         .map(Ok::<_, std::io::Error>);
     bigtable::server(&limits)
-        .layer(Observe::new(state.requests().clone()))
-        .layer(Authenticate(gate))
+        .layer(Observe::new(state.requests().clone(), ids, gate))
         .layer(data)
         .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, async move {

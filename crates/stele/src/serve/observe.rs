@@ -1,4 +1,5 @@
-//! Counts and times every gRPC request by method and outcome.
+//! Counts and times every gRPC request by method and outcome, and names it: its caller, and its id
+//! (`request_id`), which its error tells.
 //!
 //! A gRPC outcome stands in the `grpc-status` header of a response without a body, else in the
 //! trailers after it. So the response body is watched to its end; a body dropped before its end
@@ -6,25 +7,32 @@
 //! counted as `unknown`, however it ends, so that labels stay few.
 
 use super::metrics::requests::{InFlight, Requests};
+use super::request_id::{RequestId, RequestIds};
+use super::security::authenticate;
+use super::security::gate::Gate;
 use http_body::{Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tonic::body::Body;
-use tonic::codegen::http::{Request, Response};
+use tonic::codegen::http::{HeaderMap, Request, Response};
 use tower::{Layer, Service};
 
 /// The layer that observes all services below it.
 #[derive(Clone)]
 pub(crate) struct Observe {
     requests: Requests,
+    ids: RequestIds,
+    gate: Option<Arc<Gate>>,
 }
 
 impl Observe {
-    /// Counts into `requests`.
-    pub(crate) fn new(requests: Requests) -> Self {
-        Self { requests }
+    /// Counts into `requests`, names requests by `ids`, and lets callers in whom `gate` knows; without a
+    /// gate, everybody.
+    pub(crate) fn new(requests: Requests, ids: RequestIds, gate: Option<Arc<Gate>>) -> Self {
+        Self { requests, ids, gate }
     }
 }
 
@@ -32,7 +40,7 @@ impl<S> Layer<S> for Observe {
     type Service = Observed<S>;
 
     fn layer(&self, inner: S) -> Observed<S> {
-        Observed { inner, requests: self.requests.clone() }
+        Observed { inner, observe: self.clone() }
     }
 }
 
@@ -40,7 +48,7 @@ impl<S> Layer<S> for Observe {
 #[derive(Clone)]
 pub(crate) struct Observed<S> {
     inner: S,
-    requests: Requests,
+    observe: Observe,
 }
 
 impl<S, B> Service<Request<B>> for Observed<S>
@@ -55,19 +63,44 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let in_flight = self.requests.start(request.uri().path());
-        Answer { answer: self.inner.call(request), in_flight: Some(in_flight) }
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let Observe { requests, ids, gate } = &self.observe;
+        let in_flight = requests.start(request.uri().path());
+        let id = ids.of(request.headers());
+        let known = match gate {
+            Some(gate) => authenticate::admit(gate, &mut request, &id),
+            None => true,
+        };
+        let answer = known.then(|| self.inner.call(request));
+        Answer { answer, call: Some(Call { in_flight, id }) }
+    }
+}
+
+/// A request that was begun.
+struct Call {
+    in_flight: InFlight,
+    id: RequestId,
+}
+
+impl Call {
+    /// Takes the outcome from headers or trailers, if they have it, and adds the id to an error.
+    fn end(&mut self, headers: &mut HeaderMap) {
+        self.in_flight.set_code(headers);
+        if self.id.add_to(headers) {
+            let (method, code) = (self.in_flight.method(), self.in_flight.code());
+            tracing::debug!(request = %self.id, method, code, "a request failed");
+        }
     }
 }
 
 pin_project! {
     /// The answer of a service whose requests are counted.
     pub(crate) struct Answer<F> {
+        // `None` for a caller who is not known.
         #[pin]
-        answer: F,
+        answer: Option<F>,
         // `None` when the answer was given.
-        in_flight: Option<InFlight>,
+        call: Option<Call>,
     }
 }
 
@@ -79,17 +112,20 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let response = ready!(this.answer.poll(cx))?;
-        let Some(mut in_flight) = this.in_flight.take() else { return Poll::Pending };
-        in_flight.set_code(response.headers());
-        Poll::Ready(Ok(response.map(|inner| ObservedBody { inner, in_flight })))
+        let mut response = match this.answer.as_pin_mut() {
+            Some(answer) => ready!(answer.poll(cx))?,
+            None => authenticate::refusal().into_http(),
+        };
+        let Some(mut call) = this.call.take() else { return Poll::Pending };
+        call.end(response.headers_mut());
+        Poll::Ready(Ok(response.map(|inner| ObservedBody { inner, call })))
     }
 }
 
 /// A response body that counts its request when it ends or is dropped.
 pub(crate) struct ObservedBody {
     inner: Body,
-    in_flight: InFlight,
+    call: Call,
 }
 
 impl http_body::Body for ObservedBody {
@@ -100,11 +136,11 @@ impl http_body::Body for ObservedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame
-            && let Some(trailers) = frame.trailers_ref()
+        let mut frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        if let Some(Ok(frame)) = &mut frame
+            && let Some(trailers) = frame.trailers_mut()
         {
-            self.in_flight.set_code(trailers);
+            self.call.end(trailers);
         }
         Poll::Ready(frame)
     }

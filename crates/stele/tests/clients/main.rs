@@ -1,7 +1,8 @@
 //! Google's own Bigtable clients, unmodified, against the real binary: Python (synchronous and
 //! asynchronous), Go, Node, Java, HBase and the `cbt` tool, before and after `kill -9`.
 //!
-//! And the module of crates/python, which needs no server, and the console in a browser.
+//! And the module of crates/python, which needs no server, the console in a browser, and readers and
+//! writers of the formats of exports.
 //!
 //! The suites are programs of their languages in `python/`, `go/`, `node/` and `java/`. All also make
 //! the reads of `scenario.json`, each on the rows that it or another one wrote. What they need
@@ -13,6 +14,7 @@
 mod cbt;
 mod console;
 mod embedded;
+mod exports;
 mod secured;
 mod setup;
 mod suites;

@@ -31,6 +31,11 @@ pub(crate) fn python_for_the_module() -> Option<(PathBuf, PathBuf)> {
     available(make_python_for_the_module())
 }
 
+/// A Python interpreter with readers and writers of the formats of exports.
+pub(crate) fn python_for_exports() -> Option<PathBuf> {
+    available(make_python_of("python-exports", "exports/requirements.txt"))
+}
+
 /// The Go suite as a program.
 pub(crate) fn go() -> Option<PathBuf> {
     available(make_go())
@@ -60,10 +65,15 @@ pub(crate) fn cbt() -> Option<PathBuf> {
 }
 
 fn make_python() -> Result<PathBuf, String> {
+    make_python_of("python", "python/requirements.txt")
+}
+
+/// Returns an interpreter in the environment `name` with what the file `requirements` lists.
+fn make_python_of(name: &str, requirements: &str) -> Result<PathBuf, String> {
     let version = version("python3", &["--version"])?;
-    let requirements = sources().join("python/requirements.txt");
+    let requirements = sources().join(requirements);
     let stamp = format!("{version}\n{}", std::fs::read_to_string(&requirements).unwrap());
-    let dir = once("python", &stamp, |dir| make_environment(dir, &requirements))?;
+    let dir = once(name, &stamp, |dir| make_environment(dir, &requirements))?;
     Ok(dir.join("bin/python"))
 }
 

@@ -1,5 +1,6 @@
 //! Starting, answering, stopping.
 
+use crate::import::{Setting, succeeded};
 use crate::server::{Server, run, stderr};
 use rustix::process::Signal;
 use std::io::Read;
@@ -75,6 +76,28 @@ fn a_server_reports_its_untracked_memory() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(beside() < 256 << 20, "{}", beside());
+}
+
+/// The runtime for scans has one thread that runs none, so a scan makes a second.
+#[test]
+#[cfg(target_os = "linux")]
+fn scans_run_on_threads_of_a_lower_priority() {
+    let setting = Setting::new();
+    let file = setting.file("rows.csv", "id,name\n1,a\n2,b\n");
+    succeeded(&setting.import(&file, &["--key", "id"]));
+    assert_eq!(setting.cells().len(), 2);
+    let (mut scans, mut others) = (Vec::new(), Vec::new());
+    for thread in std::fs::read_dir(format!("/proc/{}/task", setting.server.pid())).unwrap() {
+        let Ok(stat) = std::fs::read_to_string(thread.unwrap().path().join("stat")) else {
+            continue;
+        };
+        let (name, fields) = stat.rsplit_once(')').unwrap();
+        let nice: i32 = fields.split_whitespace().nth(16).unwrap().parse().unwrap();
+        if name.ends_with("(stele-scan") { &mut scans } else { &mut others }.push(nice);
+    }
+    assert!(scans.len() >= 2, "{scans:?}");
+    let usual = *others.iter().max().unwrap();
+    assert!(scans.iter().all(|nice| *nice == (usual + 5).min(19)), "{scans:?} beside {others:?}");
 }
 
 #[test]

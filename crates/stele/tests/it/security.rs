@@ -77,6 +77,8 @@ fn http_answers_known_identities_what_the_policy_allows() {
         (&monitor, "GET /admin/compactions", 200),
         (&monitor, "POST /admin/compactions/pause", 403),
         (&monitor, "GET /admin/checkpoint", 403),
+        (&monitor, "GET /debug/pprof/profile?seconds=1", 403),
+        (&operator, "GET /debug/pprof/profile?seconds=0", 400),
         (&operator, "POST /admin/compactions/pause", 200),
         (&operator, "GET /admin/checkpoint", 200),
         (&"wrong".to_owned(), "GET /metrics", 401),
@@ -93,12 +95,12 @@ fn http_answers_known_identities_what_the_policy_allows() {
     let (_, metrics) = server.ask("GET /metrics", &bearer(&monitor));
     for line in [
         "stele_refused_calls_total{reason=\"credentials\"} 3",
-        "stele_refused_calls_total{reason=\"permission\"} 2",
+        "stele_refused_calls_total{reason=\"permission\"} 3",
         "stele_refused_calls_total{reason=\"uploads_of_identity\"} 0",
     ] {
         assert!(metrics.lines().any(|have| have == line), "{line} not in\n{metrics}");
     }
-    let lines = files.audit(6);
+    let lines = files.audit(7);
     let told = |line: &serde_json::Value| {
         let text = |field: &str| line[field].as_str().unwrap().to_owned();
         format!("{} {} {}", text("identity"), text("method"), text("result"))
@@ -108,6 +110,7 @@ fn http_answers_known_identities_what_the_policy_allows() {
         [
             "token:monitor POST /admin/compactions/pause PERMISSION_DENIED",
             "token:monitor GET /admin/checkpoint PERMISSION_DENIED",
+            "token:monitor GET /debug/pprof/profile PERMISSION_DENIED",
             "token:operator POST /admin/compactions/pause OK",
             " GET /metrics UNAUTHENTICATED",
             " GET /admin/compactions UNAUTHENTICATED",

@@ -107,6 +107,11 @@ impl Server {
         child.wait().unwrap();
     }
 
+    /// Returns the id of its running process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the server runs").id()
+    }
+
     /// Sends SIGTERM, or another signal, without waiting.
     pub(crate) fn signal(&self, signal: Signal) {
         let child = self.child.as_ref().expect("the server runs");

@@ -22,6 +22,7 @@ mod kept;
 mod load;
 mod locks;
 mod meta;
+mod metered;
 mod once;
 mod read;
 mod samples;
@@ -41,7 +42,7 @@ use crate::filter::compile::{self, Plan};
 use crate::gc::TableRules;
 use crate::identity::TableIdentity;
 use crate::limits;
-use crate::meter::{Operation, StoreMeter, TableMeter, TableReading, Timed, Volume};
+use crate::meter::{Operation, StoreMeter, TableMeter, Timed, Volume};
 use crate::mutate::{self, CheckAndMutate, OnceRow, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
 use crate::row_output::RowOutput;
@@ -57,6 +58,7 @@ use engine::{Durability, Engine, Owner, TreeId};
 use kept::records::RecordMap;
 use locks::RowLocks;
 use meta::EngineMeta;
+use once::Mutated;
 use parking_lot::{Mutex, RwLock};
 use read::Reader;
 use read::places::ReadPlaces;
@@ -68,6 +70,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use tables::AfterDelete;
 use times::RowTimes;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Change streams that read at the same time; others wait their turn.
@@ -162,11 +165,18 @@ impl KeptState {
 #[derive(Clone)]
 struct Pool {
     places: Arc<Semaphore>,
+    /// The runtime whose blocking threads run the calls; without one, that of the caller.
+    threads: Option<Handle>,
 }
 
 impl Pool {
     fn new(places: usize) -> Self {
-        Self { places: Arc::new(Semaphore::new(places)) }
+        Self { places: Arc::new(Semaphore::new(places)), threads: None }
+    }
+
+    /// The same places, whose calls run on the blocking threads of `runtime`.
+    fn on_threads_of(self, runtime: &Handle) -> Self {
+        Self { threads: Some(runtime.clone()), ..self }
     }
 
     /// Runs `call` on a blocking thread when there is a place. It runs to its end even if the
@@ -176,7 +186,7 @@ impl Pool {
         call: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let place = self.place().await?;
-        Self::run_in(place, call).await
+        self.run_in(place, call).await
     }
 
     /// Waits until a place is free.
@@ -187,10 +197,12 @@ impl Pool {
 
     /// Runs `call` on a blocking thread, and then leaves the place.
     async fn run_in<T: Send + 'static>(
+        &self,
         place: OwnedSemaphorePermit,
         call: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let task = tokio::task::spawn_blocking(move || {
+        let threads = self.threads.clone().unwrap_or_else(Handle::current);
+        let task = threads.spawn_blocking(move || {
             let result = call();
             drop(place);
             result
@@ -296,6 +308,13 @@ impl Local {
     /// SSTables that were replaced.
     pub fn with_read_idle_max(self, read_idle_max: Duration) -> Self {
         Self { read_idle_max, ..self }
+    }
+
+    /// The same tables, whose scans and compilations of filters run on the blocking threads of `runtime`.
+    /// A server gives these threads a lower priority than its other ones. The runtime must outlive the store's calls.
+    pub fn with_scan_threads(self, runtime: &Handle) -> Self {
+        let filters = self.filters.on_threads_of(runtime);
+        Self { filters, reads: self.reads.on_threads_of(runtime), ..self }
     }
 
     /// Runs a schema change on a blocking thread.
@@ -416,7 +435,7 @@ impl Store for Local {
             return Ok(Vec::new());
         }
         let timed = self.core.time(&table, Operation::MutateRows);
-        let bytes: Vec<_> = rows.iter().map(RowMutations::batch_bytes).collect();
+        let bytes: Vec<_> = rows.iter().map(|row| Some(row.batch_bytes())).collect();
         let written = self.write_rows(table, rows).await;
         timed.end_entries(&written, &bytes);
         written
@@ -429,10 +448,13 @@ impl Store for Local {
     ) -> Result<Vec<Result<()>>> {
         let table = self.core.table(table)?;
         let timed = self.core.time(&table, Operation::MutateRows);
-        let bytes: Vec<_> = rows.iter().map(|row| row.change.batch_bytes()).collect();
-        let written = self.mutate_once(table, rows).await;
-        timed.end_entries(&written, &bytes);
-        written
+        let mut bytes: Vec<_> = rows.iter().map(|row| Some(row.change.batch_bytes())).collect();
+        let mutated = self.mutate_once(table, rows).await.map(|Mutated { results, repeated }| {
+            repeated.into_iter().for_each(|at| bytes[at] = None);
+            results
+        });
+        timed.end_entries(&mutated, &bytes);
+        mutated
     }
 
     fn waiting_part(&self, table: &TableName) -> f64 {
@@ -446,10 +468,12 @@ impl Store for Local {
     ) -> Result<bool> {
         let table = self.core.table(table)?;
         let timed = self.core.time(&table, Operation::CheckAndMutateRow);
-        let bytes = [&request.on_false, &request.on_true]
-            .map(|mutations| mutate::batch_bytes(&request.row, mutations));
+        let volumes = [&request.on_false, &request.on_true].map(|mutations| {
+            let bytes = mutate::batch_bytes(&request.row, mutations);
+            if mutations.is_empty() { Volume::default() } else { Volume::written(bytes) }
+        });
         let checked = self.check_and_mutate(table, request).await;
-        timed.end(&checked, |holds| Volume::written(bytes[usize::from(*holds)]));
+        timed.end(&checked, |holds| volumes[usize::from(*holds)]);
         checked
     }
 
@@ -463,9 +487,7 @@ impl Store for Local {
         let table = self.core.table(table)?;
         let timed = self.core.time(&table, Operation::ReadModifyWriteRow);
         let written = self.read_modify_write(table, row, rules, has_room).await;
-        timed.end(&written, |row| {
-            Volume::written(row.cells.iter().map(|cell| cell.value.len()).sum())
-        });
+        timed.end(&written, |row| Volume::written(mutate::cells_bytes(&row.key, &row.cells)));
         written
     }
 
@@ -523,29 +545,6 @@ impl Local {
             self.compile(&table, request, |request| request.predicate.as_ref()).await?;
         let plan = Arc::new(plan.map_err(|error| error.within("predicate"))?);
         self.check_and_write(table, plan, request).await
-    }
-
-    /// Returns the counters of the store.
-    pub fn meter(&self) -> &Arc<StoreMeter> {
-        &self.core.meter
-    }
-
-    /// Returns the tables that have counters of their own.
-    pub fn named_tables(&self) -> Vec<TableReading> {
-        let named = self.core.meter.named();
-        let tables = self.core.tables.read();
-        let reading = |(table, counters)| {
-            let schema = &tables.get(&table)?.schema;
-            let trees = schema.tablets.iter().map(|tablet| tablet.tree).collect();
-            Some(TableReading { table, trees, counters })
-        };
-        named.into_iter().filter_map(reading).collect()
-    }
-
-    /// The same tables, of which so many may have counters of their own.
-    pub fn with_named_tables_max(self, named_max: usize) -> Self {
-        self.core.meter.set_named_max(named_max);
-        self
     }
 
     /// Compiles the filter that `filter_of` finds in a request: in this task if that takes

@@ -29,7 +29,7 @@ impl Local {
         &self,
         table: Arc<Table>,
         rows: Vec<OnceRow>,
-    ) -> Result<Vec<Result<()>>> {
+    ) -> Result<Mutated> {
         let mutations = rows.iter().map(|row| row.change.mutations.len()).sum();
         if mutations > limits::MUTATIONS_MAX {
             limits::check_mutation_count("entries", mutations)?;
@@ -45,18 +45,26 @@ impl Local {
         let kept = Arc::new((locks, admitted));
         let (core, of_rows) = (Arc::clone(&self.core), Arc::clone(&table));
         let fresh = self.writes.run(move || Ok(core.fresh(&of_rows, &rows))).await?;
-        let Fresh { mut results, groups, repeated } = fresh;
+        let Fresh { mut results, groups, applied, repeated } = fresh;
         for (tree, batch, group) in groups {
             let kept = Arc::clone(&kept);
             if let Err(error) = self.core.commit(&table, tree, batch, &group.places, kept).await {
                 group.inside.iter().for_each(|at| results[*at] = Err(error.clone()));
             }
         }
-        for (at, first) in repeated {
-            results[at] = results[first].clone();
+        for (at, first) in &repeated {
+            results[*at] = results[*first].clone();
         }
-        Ok(results)
+        let repeated = repeated.into_iter().map(|(at, _)| at).chain(applied).collect();
+        Ok(Mutated { results, repeated })
     }
+}
+
+/// Changes of a request that was carried out.
+pub(super) struct Mutated {
+    pub(super) results: Vec<Result<()>>,
+    /// Places of the changes that were applied before, or come again in the request. They write nothing.
+    pub(super) repeated: Vec<usize>,
 }
 
 /// The changes of a request that were not applied before.
@@ -64,6 +72,8 @@ struct Fresh {
     results: Vec<Result<()>>,
     /// The changes to be written with their tokens.
     groups: Vec<(TreeId, ReadyBatch, Group)>,
+    /// Changes that were applied before.
+    applied: Vec<usize>,
     /// Changes that come again in the request, each with the place of the first.
     repeated: Vec<(usize, usize)>,
 }
@@ -83,7 +93,7 @@ impl Core {
         let now = self.times.now();
         let mut results = vec![Ok(()); rows.len()];
         let mut first: BTreeMap<(&[u8], &[u8]), usize> = BTreeMap::new();
-        let (mut fresh, mut repeated) = (Vec::new(), Vec::new());
+        let (mut fresh, mut applied, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
         for (at, row) in rows.iter().enumerate() {
             let Some(once) = row.once.as_ref().filter(|_| counts(&row.change)) else {
                 fresh.push(at);
@@ -94,14 +104,14 @@ impl Core {
                 continue;
             }
             match self.is_applied(table, &row.change.row, once, now) {
-                Ok(true) => {}
+                Ok(true) => applied.push(at),
                 Ok(false) => fresh.push(at),
                 Err(error) => results[at] = Err(error),
             }
             first.insert((&row.change.row, &once.token), at);
         }
         let groups = self.encode_fresh(table, rows, &fresh, now, &mut results);
-        Fresh { results, groups, repeated }
+        Fresh { results, groups, applied, repeated }
     }
 
     /// Returns whether the change of `once` is in `row`; refuses one that is so old that its token may be

@@ -74,7 +74,7 @@ pub enum Outcome {
     Busy,
     /// The store could not do it.
     Failed,
-    /// The client did not wait for its end.
+    /// The client did not wait for its end. It may have had all that it wanted.
     Cancelled,
 }
 
@@ -96,7 +96,7 @@ impl Outcome {
     }
 
     /// Returns the outcome of a request that ended with `error`.
-    pub(crate) fn of(error: &Error) -> Self {
+    pub fn of(error: &Error) -> Self {
         match error {
             Error::NotFound { .. }
             | Error::AlreadyExists { .. }

@@ -103,6 +103,11 @@ impl TableMeter {
         Self { table, meter: Arc::clone(meter), counters: OnceLock::new() }
     }
 
+    /// Returns whether the table had a request, and `counters` are its own.
+    pub(crate) fn has(&self, counters: &Arc<TableCounters>) -> bool {
+        self.counters.get().is_some_and(|own| Arc::ptr_eq(own, counters))
+    }
+
     /// Returns the counters of the table.
     pub(super) fn counters(&self) -> &Arc<TableCounters> {
         self.counters.get_or_init(|| self.meter.admit(&self.table))

@@ -39,33 +39,40 @@ impl Timed {
         }
     }
 
-    /// Ends a request of several entries, of which some may have failed. `bytes` has the size of each.
-    pub(crate) fn end_entries(mut self, result: &Result<Vec<Result<()>>>, bytes: &[usize]) {
+    /// Ends a request of several entries, of which some may have failed. `bytes` has the size of each that
+    /// is written if it does not fail.
+    pub(crate) fn end_entries(mut self, result: &Result<Vec<Result<()>>>, bytes: &[Option<usize>]) {
         let entries = match result {
             Ok(entries) => entries,
             Err(error) => return self.outcome = Outcome::of(error),
         };
         let failed = entries.iter().find_map(|entry| entry.as_ref().err());
         self.outcome = failed.map_or(Outcome::Ok, Outcome::of);
-        for (_, bytes) in entries.iter().zip(bytes).filter(|(entry, _)| entry.is_ok()) {
+        let written = entries.iter().zip(bytes).filter(|(entry, _)| entry.is_ok());
+        for bytes in written.filter_map(|(_, bytes)| *bytes) {
             self.volume.rows_written += 1;
-            self.volume.written_bytes += *bytes as u64;
+            self.volume.written_bytes += bytes as u64;
         }
     }
 
-    /// Takes note of what the stream of a read gave. Returns false when the read is over.
-    pub(crate) fn goes_on<B>(&mut self, next: &Option<Result<RowBatch<B>>>) -> bool {
+    /// Takes note of what the stream of a read gave.
+    pub(crate) fn note<B>(&mut self, next: &Option<Result<RowBatch<B>>>) {
         match next {
             Some(Ok(batch)) => {
                 let ReadStats { rows_returned, bytes_returned, .. } = batch.stats;
                 self.volume.rows_read = rows_returned;
                 self.volume.read_bytes = bytes_returned;
-                return true;
             }
             Some(Err(error)) => self.outcome = Outcome::of(error),
-            None => self.outcome = Outcome::Ok,
+            // The error stays the outcome of a read that ended with one.
+            None if self.outcome == Outcome::Cancelled => self.outcome = Outcome::Ok,
+            None => {}
         }
-        false
+    }
+
+    /// Ends a read with an outcome that its caller knows.
+    pub(crate) fn end_as(mut self, outcome: Outcome) {
+        self.outcome = outcome;
     }
 }
 

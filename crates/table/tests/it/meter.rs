@@ -2,6 +2,7 @@
 
 use crate::harness::{Harness, set};
 use table::meter::{Operation, Outcome, TableCounters, Volume};
+use table::mutate::{Once, OnceRow, WriteTime};
 use table::*;
 
 /// Returns the requests that were counted, by operation and outcome.
@@ -72,4 +73,98 @@ async fn a_table_keeps_its_counters_over_schema_changes() {
     let rows = t.local.read_rows(&t.name, ReadRows::default(), Pieces::default()).await.unwrap();
     assert_eq!(rows.collect_rows().await.unwrap().len(), 2);
     assert_eq!([waits()[0] - before[0], waits()[1] - before[1]], [1, 0]);
+}
+
+/// Returns the rows and bytes that were written to the table.
+fn written(t: &Harness) -> (u64, u64) {
+    let volume = t.local.named_tables()[0].counters.volume();
+    (volume.rows_written, volume.written_bytes)
+}
+
+#[tokio::test]
+async fn only_rows_that_are_written_count_as_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let t = Harness::open(dir.path());
+    let sum =
+        FamilySpec { value_type: ValueType::Aggregate(Aggregate::SumInt64), ..Default::default() };
+    t.create_with(vec![("f".into(), FamilySpec::default()), ("sum".into(), sum)], &[]).await;
+    t.mutate("a", vec![set("f", "q", 1, "value")]).await.unwrap();
+    let (rows, bytes) = written(&t);
+    let check = CheckAndMutate {
+        row: "a".into(),
+        predicate: None,
+        on_true: Vec::new(),
+        on_false: vec![set("f", "q", 2, "other")],
+    };
+    assert!(t.local.check_and_mutate_row(&t.name, check).await.unwrap());
+    assert_eq!(written(&t), (rows, bytes), "nothing was to be done for the row");
+
+    let add = |token: &'static str| {
+        let add = RowMutation::AddToCell {
+            family: "sum".into(),
+            qualifier: "q".into(),
+            timestamp: WriteTime::At(Timestamp(0)),
+            input: 1.into(),
+        };
+        let change = RowMutations { row: "a".into(), mutations: vec![add] };
+        OnceRow { change, once: Some(Once { token: token.into(), start_micros: None }) }
+    };
+    let twice = vec![add("token--1"), add("token--1")];
+    t.local.mutate_rows_once(&t.name, twice).await.unwrap();
+    let once = written(&t);
+    assert_eq!(once.0, rows + 1, "a change that comes twice is written once");
+    let again = vec![add("token--1"), add("token--2")];
+    t.local.mutate_rows_once(&t.name, again).await.unwrap();
+    let more = written(&t);
+    assert_eq!((more.0 - once.0, more.1 - once.1), (1, once.1 - bytes), "one came again");
+
+    t.mutate("b", vec![set("f", "q", 1, "ab")]).await.unwrap();
+    let set = written(&t);
+    t.modify("b", table::mutate::Modify::Append("c".into())).await.unwrap();
+    let appended = written(&t);
+    let of_set = set.1 - more.1;
+    assert_eq!(appended.1 - set.1, of_set + 1, "the bytes of the cell that it writes");
+}
+
+#[tokio::test]
+async fn a_table_that_is_made_again_has_its_own_counters_though_the_old_one_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let t = Harness::open(dir.path());
+    t.local.keep_deleted_for(std::time::Duration::ZERO);
+    t.create(&["f"], &[]).await;
+    t.mutate("a", vec![set("f", "q", 1, "value")]).await.unwrap();
+    let mut read =
+        t.local.read_rows(&t.name, ReadRows::default(), Pieces::default()).await.unwrap();
+    t.local.delete_table(&t.name).await.unwrap();
+    t.create(&["f"], &[]).await;
+    assert!(t.local.named_tables().is_empty(), "the new table had no request yet");
+    t.mutate("b", vec![set("f", "q", 1, "value")]).await.unwrap();
+    let named = t.local.named_tables();
+    assert_eq!(counted(&named[0].counters), [(Operation::MutateRow, Outcome::Ok, 1)]);
+    while let Some(batch) = read.next_batch().await {
+        batch.unwrap();
+    }
+    drop(read);
+    assert_eq!(counted(&t.local.named_tables()[0].counters).len(), 1);
+}
+
+#[tokio::test]
+async fn a_read_ends_as_its_caller_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let t = Harness::open(dir.path());
+    t.create(&["f"], &[]).await;
+    t.mutate("a", vec![set("f", "q", 1, "value")]).await.unwrap();
+    let read = || t.local.read_rows(&t.name, ReadRows::default(), Pieces::default());
+    let mut enough = read().await.unwrap();
+    enough.next_batch().await.unwrap().unwrap();
+    enough.end(Outcome::Ok);
+    assert!(enough.next_batch().await.is_none(), "nothing comes after its end");
+    let mut no_room = read().await.unwrap();
+    while no_room.next_batch().await.is_some() {}
+    no_room.end(Outcome::Busy);
+    drop((enough, no_room));
+    let counted = counted(&t.local.named_tables()[0].counters);
+    let reads: Vec<_> = counted.iter().filter(|one| one.0 == Operation::ReadRows).collect();
+    let want = [Outcome::Ok, Outcome::Busy].map(|outcome| (Operation::ReadRows, outcome, 1));
+    assert_eq!(reads, want.iter().collect::<Vec<_>>());
 }

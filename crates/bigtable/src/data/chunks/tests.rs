@@ -140,6 +140,7 @@ fn messages_hold_whole_rows() {
 fn parts_of_large_rows_begin_with_the_row_key() {
     assert_eq!(LargeRows::for_client("gl-go/1.26.8 gccl/1.58.0"), LargeRows::Whole);
     assert_eq!(LargeRows::for_client("gl-python/3.11 grpc/1.85"), LargeRows::InParts);
+    assert_eq!(LargeRows::for_client("stele-console/1.0.0"), LargeRows::InParts);
     let value: Vec<u8> = (0..10 << 20).map(|i| (i % 251) as u8).collect();
     let cells = [cell("f", b"p", 0, &value), cell("f", b"q", 0, b"v"), cell("g", b"", 0, &value)];
     let small = [cell("f", b"q", 0, b"v")];

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::error::Corruption;
+use crate::log::framing::record;
 use base::env::Rng;
 use base::env::sim::SimFs;
 use std::path::PathBuf;
@@ -121,7 +122,7 @@ fn a_missing_segment_is_corruption() {
 fn damage_before_a_synced_record_is_told_from_a_torn_tail() {
     let (fs, whole) = log(End::Died);
     let (path, _) = logs(&fs).pop().unwrap();
-    let mut reader = SegmentReader::open_path(&fs, &path).unwrap();
+    let mut reader = open_alone(&fs, &path).unwrap();
     let mut starts = Vec::new();
     while let Some(item) = reader.next().unwrap() {
         starts.push(item.offset as usize);
@@ -217,7 +218,7 @@ fn mutate(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
 
 fn writer_number(fs: &SimFs) -> u64 {
     let (path, _) = logs(fs).pop().unwrap();
-    SegmentReader::open_path(fs, &path).unwrap().segment().0
+    open_alone(fs, &path).unwrap().segment().0
 }
 
 /// A good record of each kind, to begin with.

@@ -196,7 +196,10 @@ fn what_was_written_of_a_segment_reads_as_the_whole_of_it() {
             assert_eq!(written_len(&*fs, &path).unwrap(), written);
         }
         let (after, end_after) = read(&fs, dir.path()).unwrap();
-        assert_eq!((after, format!("{:?}", end_after.last)), (before, format!("{:?}", end.last)));
+        assert_eq!(
+            (after, format!("{:?}", end_after.chain.last)),
+            (before, format!("{:?}", end.chain.last))
+        );
     };
     // The last one as a killed process leaves it, then with a torn tail, then sealed.
     cut_all(&vec![false; numbers.len()]);

@@ -1,7 +1,8 @@
 //! Segments that are needed, over random histories of trees.
 
-use super::super::segments::{Contents, Found, LogSegments, SegmentNumber};
-use super::super::{LogPosition, LogRecord};
+use super::super::framing::segment_writer::SegmentList;
+use super::super::segments::{Contents, Found, LogSegments};
+use super::super::{LogPosition, LogRecord, SegmentNumber};
 use crate::cell::TreeId;
 use base::env::{Rng, SimEnv};
 use std::cell::Cell;

@@ -4,8 +4,9 @@ use super::Report;
 use crate::batch::FrozenBatch;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
+use crate::log::framing::segment_files::COMMIT_LOG;
 use crate::log::log_salvage::{LogGap, LogSalvage, LogStop, Salvaged};
-use crate::log::{self, LogItem, RecordKind, SegmentNumber, SegmentReader};
+use crate::log::{self, LogItem, RecordKind, SegmentNumber};
 use crate::manifest::{LogClosed, State};
 use base::env::{Env, FileSystem};
 use std::path::Path;
@@ -19,12 +20,12 @@ pub(super) fn check(
     state: Option<&State>,
     report: &mut Report,
 ) -> Result<()> {
-    let mut reader = LogSalvage::open(Arc::clone(&env.fs), dir)?;
+    let mut reader = LogSalvage::open(Arc::clone(&env.fs), dir, &COMMIT_LOG)?;
     let first = reader.first_segment();
     let mut order = Order { state, next: None };
     while let Some(item) = reader.next()? {
         match item {
-            Salvaged::Batch(item) => order.batch(dir, &item, report),
+            Salvaged::Record(item) => order.batch(dir, &item, report),
             Salvaged::Gap(LogGap { path, offset, what }) => {
                 order.next = None;
                 report.add(path, offset, what);
@@ -58,7 +59,7 @@ fn check_kept(
 }
 
 fn read_kept(fs: &dyn FileSystem, dir: &Path, segment: SegmentNumber) -> Result<()> {
-    let mut reader = SegmentReader::open_kept(fs, dir, segment)?;
+    let mut reader = log::open_kept(fs, dir, segment)?;
     while let Some(item) = reader.next()? {
         if item.kind == RecordKind::Batch
             && let Err(error) = FrozenBatch::decode(item.record.payload)

@@ -5,7 +5,8 @@
 //! 2. A finding does not end the check: every file is read, and each as far as it goes. Only a
 //!    directory that cannot be judged at all (in use, of a newer format, none) is an error.
 //! 3. Every byte that counts is read: the manifest with its invariants, each SSTable's blocks and
-//!    what they say of each other and what the manifest says of them, and every batch of the log.
+//!    what they say of each other and what the manifest says of them, every batch of the log, and every
+//!    record of a group log.
 
 mod check_log;
 mod closed_tree;
@@ -16,6 +17,7 @@ use crate::cache::CacheFeatures;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Corruption, Error, Result};
 use crate::files::FileNumber;
+use crate::group_log::{self, GROUP_LOG_DIR};
 use crate::manifest::{self, SstMeta, State};
 use crate::recovery::LOCK_FILE;
 use crate::sstable::{BlockCache, Properties, SstReader};
@@ -31,6 +33,9 @@ const CACHE_BYTES: usize = 4 << 20;
 /// What can be done about damage.
 const SALVAGE: &str =
     "restore the directory from a backup, or salvage the rest with `stele repair`";
+/// The way out of a damaged group log.
+const REPLICATE: &str = "copy the replicas of this node from other nodes: `stele repair` does not \
+                         salvage a group log";
 /// What can be done about a file that cannot be read.
 const READ_AGAIN: &str = "look at the disk and at the permissions of the file, then check again; \
                           `stele repair` salvages what can be read";
@@ -71,6 +76,8 @@ pub struct Report {
     pub entries: u64,
     /// Batches in the commit log.
     pub log_batches: u64,
+    /// Records in the group log, which only a node of a cluster has.
+    pub group_log_records: u64,
 }
 
 impl Report {
@@ -138,7 +145,21 @@ pub fn check_dir(env: &Env, dir: &Path, progress: &mut dyn FnMut(Progress<'_>)) 
     if let Err(error) = check_log::check(env, dir, state.as_ref(), &mut report) {
         report.note(dir, error)?;
     }
+    check_group_log(env, dir, &mut report)?;
     Ok(report)
+}
+
+/// Reads the group log to its end, past damage, if there is one.
+fn check_group_log(env: &Env, dir: &Path, report: &mut Report) -> Result<()> {
+    let dir = dir.join(GROUP_LOG_DIR);
+    let mut found = |(file, offset, what)| {
+        report.findings.push(Finding { file, offset, what, advice: REPLICATE });
+    };
+    match group_log::replay::verify(&env.fs, &dir, &mut found) {
+        Ok(records) => report.group_log_records = records,
+        Err(error) => report.note(&dir, error)?,
+    }
+    Ok(())
 }
 
 fn unusable(dir: &Path, what: &str) -> Error {

@@ -82,7 +82,8 @@ impl Hints {
             Edit::Clock(micros) => self.clock = self.clock.max(*micros),
             Edit::Owner(owner) => self.owner = Some(*owner),
             // A repaired store keeps no changes: their segments may be what was damaged.
-            Edit::LogFrom(_) | Edit::LogClosed(_) | Edit::KeepChanges { .. } => {}
+            // It is of no cluster either: what the log of its groups held beyond its files is not there.
+            Edit::LogFrom(_) | Edit::LogClosed(_) | Edit::KeepChanges { .. } | Edit::Member(_) => {}
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::batch::FrozenBatch;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::compaction::execute::flush;
 use crate::error::{Error, Result};
+use crate::log::framing::segment_files::COMMIT_LOG;
 use crate::log::log_salvage::{LogGap, LogSalvage, Salvaged};
 use crate::log::{LogPosition, SegmentNumber};
 use crate::manifest::{Edit, LogClosed, State};
@@ -30,7 +31,7 @@ struct Replay {
 
 /// Applies the log of the old directory to the state that `repair` has put together.
 pub(super) fn replay(repair: &mut Repair<'_>) -> Result<()> {
-    let mut log = LogSalvage::open(Arc::clone(&repair.env.fs), repair.dir)?;
+    let mut log = LogSalvage::open(Arc::clone(&repair.env.fs), repair.dir, &COMMIT_LOG)?;
     let mut replay = Replay { memtables: BTreeMap::new(), last: 0, commit_time: 0, gap: None };
     let first = log.first_segment();
     let (log_from, closed) = (repair.state.log_from, repair.state.log_closed);
@@ -43,7 +44,7 @@ pub(super) fn replay(repair: &mut Repair<'_>) -> Result<()> {
     while let Some(item) = log.next()? {
         match item {
             Salvaged::Gap(gap) => replay.gap(repair, gap),
-            Salvaged::Batch(item) => {
+            Salvaged::Record(item) => {
                 let (tree, first) = (item.record.tree, item.record.first);
                 replay.commit_time = replay.commit_time.max(item.record.commit_time);
                 match FrozenBatch::decode(item.record.payload) {
@@ -82,13 +83,13 @@ pub(super) fn replay(repair: &mut Repair<'_>) -> Result<()> {
 
 /// Returns whether the log knows of changes that `state` does not: then the manifest lost its end.
 pub(super) fn contradicts(repair: &Repair<'_>, state: &State) -> Result<bool> {
-    let mut log = LogSalvage::open(Arc::clone(&repair.env.fs), repair.dir)?;
+    let mut log = LogSalvage::open(Arc::clone(&repair.env.fs), repair.dir, &COMMIT_LOG)?;
     if log.first_segment().is_some_and(|first| first > state.log_from) {
         return Ok(true);
     }
     let mut next = None;
     while let Some(item) = log.next()? {
-        let Salvaged::Batch(item) = item else {
+        let Salvaged::Record(item) = item else {
             next = None;
             continue;
         };

@@ -4,7 +4,7 @@ pub(crate) mod invariants;
 pub(super) mod tree_map;
 pub(crate) mod version;
 
-use super::edit::{Edit, LogClosed, Owner, StoreId};
+use super::edit::{Edit, LogClosed, Member, Owner, StoreId};
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::Error;
 use crate::log::{LogPosition, SegmentNumber};
@@ -41,6 +41,9 @@ pub struct State {
     pub clock: u64,
     /// Owner of the store; `None` in a store without trees, or older than owners.
     pub owner: Option<Owner>,
+    /// The node of a cluster that the store is of; `None` for a store of a single server. The trees
+    /// of a node get their batches with positions of a group's log.
+    pub member: Option<Member>,
 }
 
 impl Default for State {
@@ -56,6 +59,7 @@ impl Default for State {
             commit_time: 0,
             clock: 0,
             owner: None,
+            member: None,
         }
     }
 }
@@ -157,6 +161,8 @@ impl State {
     /// Edits that build this state from nothing.
     pub fn to_edits(&self) -> Vec<Edit> {
         let mut edits = Vec::new();
+        // Before flushed positions, whose meaning it tells.
+        edits.extend(self.member.map(Edit::Member));
         edits.extend(self.used.keys().map(|tree| Edit::UsedTree { tree: *tree }));
         for (tree, version) in self.trees.iter() {
             let tree = *tree;
@@ -220,7 +226,10 @@ impl State {
             Edit::Flushed { tree, position } => {
                 let version = self.edit_tree(*tree)?;
                 advance(version, *position).map_err(|error| broken(*tree, &error))?;
-                self.last_sequence = self.last_sequence.max(SequenceNumber(position.0));
+                // Positions of a node's trees are indexes of a group's log, and no numbers of its own.
+                if self.member.is_none() {
+                    self.last_sequence = self.last_sequence.max(SequenceNumber(position.0));
+                }
             }
             Edit::KeepChanges { tree, log } => self.edit_tree(*tree)?.change_log = *log,
             Edit::NextFile(number) => self.next_file = self.next_file.max(*number),
@@ -236,6 +245,15 @@ impl State {
             Edit::CommitTime(micros) => self.commit_time = self.commit_time.max(*micros),
             Edit::Clock(micros) => self.clock = self.clock.max(*micros),
             Edit::Owner(owner) => self.owner = Some(*owner),
+            Edit::Member(member) => {
+                let is_new =
+                    self.trees.keys().next().is_none() && self.used.keys().next().is_none();
+                match self.member {
+                    Some(before) if before == *member => {}
+                    None if is_new => self.member = Some(*member),
+                    _ => return Err(Refusal::Broken(format!("the store cannot become {member}"))),
+                }
+            }
             Edit::Store(store) => {
                 let before = *self.store.get_or_insert(*store);
                 if before != *store {
@@ -284,7 +302,8 @@ impl Edit {
             | Self::Store(_)
             | Self::CommitTime(_)
             | Self::Clock(_)
-            | Self::Owner(_) => None,
+            | Self::Owner(_)
+            | Self::Member(_) => None,
         }
     }
 }

@@ -119,6 +119,9 @@ fn any_edit() -> impl Strategy<Value = Edit> {
             Edit::LogClosed(LogClosed { segment: SegmentNumber(segment), end })
         }),
         any::<u128>().prop_map(|id| Edit::Store(StoreId(id))),
+        (any::<u128>(), any::<u64>()).prop_map(|(cluster, node)| {
+            Edit::Member(Member { cluster: ClusterId(cluster), node: NodeId(node) })
+        }),
         prop_oneof![Just(Owner::Embedder), Just(Owner::Server)].prop_map(Edit::Owner),
         (0..crate::log::COMMIT_TIME_END).prop_map(Edit::CommitTime),
         (0..crate::log::COMMIT_TIME_END).prop_map(Edit::Clock),

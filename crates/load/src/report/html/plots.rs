@@ -73,7 +73,7 @@ impl Report {
 
     /// Returns the plot of latencies by percentile, in which each nine has the same width.
     fn percentiles(&self) -> String {
-        let lines = self.operations.iter().filter(|(_, results)| results.count > 0);
+        let lines = self.operations.iter().filter(|(_, results)| results.histogram.count() > 0);
         let line = |(name, results): (&String, &crate::report::Results)| {
             let deepest = (results.histogram.count().max(1) as f64).log10().min(NINES_MAX);
             let steps = (deepest * 20.0) as u32;

@@ -81,20 +81,26 @@ impl Report {
         writeln!(
             html,
             "<section class=\"card\"><h2>Operations</h2><div class=\"scroll\"><table><tr><th>operation\
-             </th><th>count</th><th>ops/s</th><th>rows</th><th>failed</th>{}</tr>",
+             </th><th>count</th><th>ops/s</th><th>rows</th><th>failed</th><th>unanswered</th>{}</tr>",
             LATENCIES.map(|name| format!("<th>{name} ms</th>")).concat()
         )?;
         for (name, results) in &self.operations {
-            let Results { count, per_second, rows, latency_us, .. } = results;
+            let Results { count, per_second, unanswered, rows, latency_us, .. } = results;
             writeln!(
                 html,
-                "<tr><td>{}</td><td>{count}</td><td>{per_second:.0}</td><td>{rows}</td><td>{}</td>{}</tr>",
+                "<tr><td>{}</td><td>{count}</td><td>{per_second:.0}</td><td>{rows}</td><td>{}</td><td>{unanswered}</td>{}</tr>",
                 escape(name),
                 results.failed(),
                 latencies(latency_us)
             )?;
         }
-        writeln!(html, "</table></div></section>")
+        writeln!(html, "</table></div>")?;
+        if self.operations.values().any(|results| results.unanswered > 0) {
+            let text = "Operations without an answer (timed out, left out or not begun) are in the \
+                        percentiles with the time that they waited.";
+            writeln!(html, "<p class=\"soft\">{text}</p>")?;
+        }
+        writeln!(html, "</section>")
     }
 
     fn write_errors(&self, html: &mut String) -> std::fmt::Result {

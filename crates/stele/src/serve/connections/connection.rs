@@ -20,6 +20,13 @@ pub(crate) struct Peer {
     pub(crate) address: Option<IpAddr>,
 }
 
+impl Peer {
+    /// Returns whether the connection comes from this machine. One of unknown origin counts as from beyond.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        self.address.is_some_and(|address| address.to_canonical().is_loopback())
+    }
+}
+
 /// An accepted connection. Dropping it closes and uncounts it.
 #[derive(Debug)]
 pub(crate) struct Connection {

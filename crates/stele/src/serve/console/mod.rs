@@ -29,32 +29,35 @@ use axum::Router;
 use axum::middleware;
 use axum::response::Redirect;
 use axum::routing::{any, get, post};
+use request::work::Places;
 use request::{failure, guard};
 use samples::Samples;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 /// Path of the first page.
 pub(crate) const PATH: &str = "/console/";
 /// Path below which the API is.
 const API: &str = "/console/api/v1";
 
-/// Reads that are at work for pages at a time.
+/// Requests for data that have a place at a time, and requests for samples.
 const READS_MAX: usize = 8;
+const OVERVIEWS_MAX: usize = 32;
 
 /// The console of a server.
 pub(crate) struct Console {
     server: Arc<State>,
     gate: Option<Arc<Gate>>,
     samples: Samples,
-    /// Places of reads that are at work for pages.
-    reads: Semaphore,
+    /// Places of requests for data, and of requests for samples.
+    reads: Places,
+    overviews: Places,
 }
 
 impl Console {
     /// Returns the console of `server`, for callers that pass `gate`.
     pub(crate) fn new(server: Arc<State>, gate: Option<Arc<Gate>>) -> Self {
-        Self { server, gate, samples: Samples::default(), reads: Semaphore::new(READS_MAX) }
+        let (reads, overviews) = (Places::new(READS_MAX), Places::new(OVERVIEWS_MAX));
+        Self { server, gate, samples: Samples::default(), reads, overviews }
     }
 }
 

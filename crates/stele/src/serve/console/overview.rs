@@ -2,13 +2,17 @@
 
 use super::super::state::{Phase, State as Server};
 use super::Console;
+use super::advice::Advice;
 use super::request::failure::Failure;
 use super::request::guard::Visitor;
 use super::request::params::Params;
-use super::samples::INTERVAL;
+use super::request::work::answer;
+use super::samples::{INTERVAL, Sample};
 use axum::Json;
 use axum::extract::{RawQuery, State};
+use axum::response::Response;
 use base::env::{Clock, SystemClock};
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -24,30 +28,58 @@ pub(super) async fn session(State(console): State<Arc<Console>>, visitor: Visito
     }))
 }
 
+/// The state of the server.
+#[derive(Debug, Serialize)]
+struct ServerView {
+    phase: &'static str,
+    uptime_seconds: u64,
+}
+
+/// Samples, with advice as of the last one.
+#[derive(Debug, Serialize)]
+struct OverviewView {
+    server: ServerView,
+    now_ms: i64,
+    interval_seconds: u64,
+    #[serde(serialize_with = "samples")]
+    samples: Vec<Arc<Sample>>,
+    #[serde(serialize_with = "advice")]
+    advice: Arc<[Advice]>,
+}
+
+fn samples<S: Serializer>(of: &[Arc<Sample>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(of.iter().map(|sample| &**sample))
+}
+
+fn advice<S: Serializer>(of: &Arc<[Advice]>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(of.iter())
+}
+
 /// Answers with the samples after the one that `after` names, and with advice.
 pub(super) async fn overview(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, Failure> {
+) -> Result<Response, Failure> {
     visitor.needs("stele.metrics.get")?;
     let after = Params::of(query, &["after"])?.number("after", u64::MAX)?;
+    let place = console.overviews.take()?;
     let (samples, advice) = console.samples.after(after);
-    let samples: Vec<_> = samples.iter().map(|sample| &**sample).collect();
-    Ok(Json(json!({
-        "server": server(&console.server),
-        "now_ms": SystemClock.now_micros() / 1_000,
-        "interval_seconds": INTERVAL.as_secs(),
-        "samples": samples,
-        "advice": &advice[..],
-    })))
+    let overview = OverviewView {
+        server: server(&console.server),
+        now_ms: SystemClock.now_micros() / 1_000,
+        interval_seconds: INTERVAL.as_secs(),
+        samples,
+        advice,
+    };
+    answer(place, move || Ok(overview)).await
 }
 
-fn server(server: &Server) -> Value {
+fn server(server: &Server) -> ServerView {
     let phase = match server.phase() {
         Phase::Recovering => "opening",
         Phase::Serving => "serving",
         Phase::Draining => "stopping",
     };
-    json!({ "phase": phase, "uptime_seconds": server.uptime().as_secs() })
+    ServerView { phase, uptime_seconds: server.uptime().as_secs() }
 }

@@ -4,6 +4,8 @@
 //! 1. At most [`SAMPLES_MAX`] samples are kept; a new one takes the place of the oldest.
 //! 2. A sample is computed once for all pages. Requests clone pointers.
 //! 3. A rate is missing, not wrong, if its counter went back, or if no time has passed.
+//! 4. A reading walks all trees. So samples are few while no page asks for them, and readings take at
+//!    most a hundredth of the time of a core.
 
 use super::Console;
 use super::advice::{Advice, Situation, advise};
@@ -14,13 +16,20 @@ use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
+/// Step of samples while pages ask for them, and while none does.
 pub(super) const INTERVAL: Duration = Duration::from_secs(5);
-/// Samples that are kept: fifteen minutes.
+const INTERVAL_UNWATCHED: Duration = Duration::from_secs(30);
+/// Time for which a page counts that has asked.
+const WATCHED_FOR: Duration = Duration::from_secs(60);
+/// Steps are so many times as long as a reading takes, at least.
+const READINGS_OF_STEP: u32 = 100;
+/// Samples that are kept: fifteen minutes and more.
 const SAMPLES_MAX: usize = 180;
 const HOT_TABLES: usize = 10;
-/// Samples that advice looks at: one minute.
-const RECENT: usize = 12;
+/// Time of the samples that advice looks at.
+const RECENT_MS: i64 = 60_000;
 
 /// Rates and latencies of an operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -107,18 +116,22 @@ struct Kept {
     samples: VecDeque<Arc<Sample>>,
     advice: Arc<[Advice]>,
     next: u64,
+    /// Moment at which a page asked last.
+    asked: Option<Instant>,
 }
 
 impl Samples {
-    /// Returns the samples after the one of a number, oldest first, and the present advice.
+    /// Returns the samples after the one of a number, oldest first, and the present advice. Notes that a
+    /// page asks.
     pub(super) fn after(&self, number: Option<u64>) -> (Vec<Arc<Sample>>, Arc<[Advice]>) {
-        let kept = self.0.lock();
+        let mut kept = self.0.lock();
+        kept.asked = Some(Instant::now());
         let newer = |sample: &&Arc<Sample>| number.is_none_or(|number| sample.number > number);
         let samples = kept.samples.iter().filter(newer).cloned().collect();
         (samples, Arc::clone(&kept.advice))
     }
 
-    /// Keeps a sample. Returns the recent ones, it among them.
+    /// Keeps a sample. Returns the recent ones, and it in any case.
     fn keep(&self, make: impl FnOnce(u64) -> Sample) -> Vec<Arc<Sample>> {
         let mut kept = self.0.lock();
         let number = kept.next;
@@ -126,28 +139,50 @@ impl Samples {
         if kept.samples.len() >= SAMPLES_MAX {
             kept.samples.pop_front();
         }
-        kept.samples.push_back(Arc::new(make(number)));
-        let skipped = kept.samples.len().saturating_sub(RECENT);
-        kept.samples.iter().skip(skipped).cloned().collect()
+        let sample = Arc::new(make(number));
+        let since = sample.at_ms.saturating_sub(RECENT_MS);
+        let recent = kept.samples.iter().filter(|one| one.at_ms > since).cloned();
+        let recent = recent.chain([Arc::clone(&sample)]).collect();
+        kept.samples.push_back(sample);
+        recent
     }
 
     fn advise(&self, advice: Vec<Advice>) {
         self.0.lock().advice = advice.into();
     }
+
+    /// Returns whether a page has asked a short while before `now`.
+    fn are_watched(&self, now: Instant) -> bool {
+        let asked = self.0.lock().asked;
+        asked.is_some_and(|asked| now.saturating_duration_since(asked) < WATCHED_FOR)
+    }
 }
 
 /// Takes samples for as long as the server runs.
 pub(crate) async fn run(console: Arc<Console>) {
-    let mut interval = tokio::time::interval(INTERVAL);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut before: Option<(Duration, Reading)> = None;
+    let mut last: Option<(Instant, Duration)> = None;
     loop {
-        interval.tick().await;
-        let console = Arc::clone(&console);
-        let last = before.take();
-        let taken = tokio::task::spawn_blocking(move || console.take_sample(last)).await;
+        ticks.tick().await;
+        let now = Instant::now();
+        let watched = console.samples.are_watched(now);
+        if last.is_some_and(|(at, took)| !is_due(now - at, took, watched)) {
+            continue;
+        }
+        let (console, earlier) = (Arc::clone(&console), before.take());
+        let taken = tokio::task::spawn_blocking(move || console.take_sample(earlier)).await;
         before = taken.inspect_err(|error| tracing::warn!(%error, "took no sample")).ok();
+        last = Some((now, now.elapsed()));
     }
+}
+
+/// Returns whether the next sample is due, `since` the last one, whose reading `took` so long. Called in
+/// steps of [`INTERVAL`], of which one comes a little early or late.
+fn is_due(since: Duration, took: Duration, watched: bool) -> bool {
+    let step = if watched { INTERVAL } else { INTERVAL_UNWATCHED };
+    since + INTERVAL / 2 > step.max(took.saturating_mul(READINGS_OF_STEP))
 }
 
 impl Console {

@@ -1,12 +1,15 @@
 //! The HTTP side: `/healthz` (the process lives), `/readyz` (clients are served), `/metrics`
 //! (Prometheus text, from `metrics`), the pages for people at `/console/` (`console`), and what `stele
-//! admin` (`admin`), `stele checkpoint` and `stele backup` (`checkpoint`) ask. All but the first two are
+//! admin` (`admin`), `stele checkpoint` and `stele backup` (`checkpoint`) ask. Profiles are at
+//! `/debug/pprof/profile` (`profile`). All but the first two are
 //! only for those who call the server by its own name
 //! (`host`). Clients of a server that knows its callers get access tokens at `/token`
-//! (`security::token`). `serving` bounds the connections.
+//! (`security::token`). `serving` bounds the connections, and `taken` the
+//! time that clients take.
 
 mod host;
 mod serving;
+mod taken;
 
 pub(crate) use serving::Limits;
 
@@ -49,6 +52,7 @@ pub(crate) async fn serve(
         .route("/metrics", get(metrics::answer))
         .merge(super::admin::routes())
         .merge(super::checkpoint::routes())
+        .merge(super::profile::routes(admitted.gate.as_ref()))
         .layer(middleware::from_fn_with_state(admitted.gate, gate::check))
         .route("/", get(async || Redirect::temporary(console::PATH)))
         .merge(console::routes(console))
@@ -57,7 +61,7 @@ pub(crate) async fn serve(
         .route("/readyz", get(readyz))
         .merge(tokens)
         .with_state(state);
-    serving::serve(connections, router, entry, limits.head, stopped).await;
+    serving::serve(connections, router, entry, limits, stopped).await;
 }
 
 async fn readyz(extract::State(state): extract::State<Arc<State>>) -> impl IntoResponse {

@@ -4,9 +4,11 @@
 //! 1. Each connection has a place ([`Limits`]) until it is closed.
 //! 2. A connection ends when the head of a request, the first or the next one, does not come within
 //!    [`Limits::head`].
-//! 3. When serving stops, requests in flight are answered, and connections without one end.
+//! 3. A connection ends when its client does not take an answer within [`Limits::answer`].
+//! 4. When serving stops, requests in flight are answered, and connections without one end.
 
 use super::super::connections::{Connection, Entry};
+use super::taken::Taken;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
@@ -32,11 +34,18 @@ pub(crate) struct Limits {
     pub(crate) per_address_max: usize,
     /// Time until the head of a request has come.
     pub(crate) head: Duration,
+    /// Time until an answer, or all of it that is there, is taken.
+    pub(crate) answer: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections_max: 1_000, per_address_max: 500, head: Duration::from_secs(10) }
+        Self {
+            connections_max: 1_000,
+            per_address_max: 500,
+            head: Duration::from_secs(10),
+            answer: Duration::from_secs(60),
+        }
     }
 }
 
@@ -45,7 +54,7 @@ pub(super) async fn serve(
     mut connections: mpsc::Receiver<Connection>,
     router: Router,
     entry: Entry,
-    head: Duration,
+    limits: Limits,
     mut stopped: watch::Receiver<()>,
 ) {
     let mut open = JoinSet::new();
@@ -55,7 +64,7 @@ pub(super) async fn serve(
                 Some(connection) => {
                     if let Some(place) = entry.place_for(&connection) {
                         let (router, stopped) = (router.clone(), stopped.clone());
-                        open.spawn(serve_one(connection, router, head, place, stopped));
+                        open.spawn(serve_one(connection, router, limits, place, stopped));
                     }
                 }
                 None => break,
@@ -72,7 +81,7 @@ pub(super) async fn serve(
 async fn serve_one(
     connection: Connection,
     router: Router,
-    head: Duration,
+    limits: Limits,
     _place: Place,
     mut stopped: watch::Receiver<()>,
 ) {
@@ -82,10 +91,11 @@ async fn serve_one(
         request.extensions_mut().insert(ConnectInfo(peer.clone()));
         request
     });
+    let connection = Taken::within(limits.answer, connection);
     let mut served = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(head)
+            .header_read_timeout(limits.head)
             .max_buf_size(BUFFER_BYTES_MAX)
             .serve_connection(TokioIo::new(connection), TowerToHyperService::new(service))
     );
@@ -124,13 +134,16 @@ mod tests {
     }
 
     async fn side(limits: Limits) -> Side {
+        side_of(Router::new().route("/", get(async || "ok\n")), limits).await
+    }
+
+    async fn side_of(router: Router, limits: Limits) -> Side {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, metrics) = (listener.local_addr().unwrap(), SecurityMetrics::new());
         let ready = accept(listener, Front::Http, None, &metrics, connections::Limits::default());
-        let router = Router::new().route("/", get(async || "ok\n"));
         let entry = Entry::new(limits.connections_max, limits.per_address_max, &metrics);
         let (stop, stopped) = watch::channel(());
-        let serving = tokio::spawn(serve(ready, router, entry, limits.head, stopped));
+        let serving = tokio::spawn(serve(ready, router, entry, limits, stopped));
         Side { address, metrics, stop, serving }
     }
 
@@ -160,7 +173,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_without_a_place_is_closed_and_counted() {
-        let limits = Limits { connections_max: 3, per_address_max: 2, head: NEVER };
+        let limits =
+            Limits { connections_max: 3, per_address_max: 2, head: NEVER, ..Limits::default() };
         let side = side(limits).await;
         let first = side.served().await.expect("there is a place");
         let _second = side.served().await.expect("there is a place");
@@ -186,6 +200,39 @@ mod tests {
             let answered = answer.starts_with(b"HTTP/1.1 200");
             assert_eq!(answered, begun == REQUEST, "{}", String::from_utf8_lossy(&answer));
         }
+    }
+
+    /// The text of an answer that tells when it is gone.
+    struct Text(
+        Vec<u8>,
+        #[expect(dead_code, reason = "it is dropped with the text")] mpsc::Sender<()>,
+    );
+
+    impl AsRef<[u8]> for Text {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    /// The clock is paused: it goes on when all tasks wait.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_the_client_does_not_take_is_let_go() {
+        let (gone, mut is_gone) = mpsc::channel(1);
+        let answer = async move || {
+            let text = Text(vec![b'x'; 64 << 20], gone.clone());
+            Body::from(bytes::Bytes::from_owner(text))
+        };
+        let router = Router::new().route("/", get(answer));
+        let side = side_of(router, Limits { head: NEVER, ..Limits::default() }).await;
+        let begun = tokio::time::Instant::now();
+        let mut stream = side.connect().await;
+        stream.write_all(REQUEST).await.unwrap();
+        stream.read_exact(&mut [0; 12]).await.unwrap();
+        drop(side.stop);
+        let gone = tokio::time::timeout(2 * NEVER, is_gone.recv()).await;
+        assert_eq!(gone, Ok(None), "the text and its route are gone");
+        let took = begun.elapsed();
+        assert!(took >= Limits::default().answer && took < NEVER, "{took:?}");
     }
 
     #[tokio::test]

@@ -24,7 +24,7 @@ use axum::extract;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
-use engine::{Engine, HistogramUnit, MetricKind, Metrics};
+use engine::{HistogramUnit, MetricKind, Metrics};
 use scrape::Busy;
 use std::sync::Arc;
 
@@ -51,19 +51,21 @@ fn families(state: &State) -> Families {
     families.take(state.security().gather());
     server::add(state, &mut families);
     process::add(&mut families);
-    if let Some(engine) = state.engine() {
-        add_engine(engine, &mut families);
-        if let Some(store) = state.store() {
-            tables::add(store, engine, state.shares(), &mut families);
+    match (state.engine(), state.store()) {
+        (Some(engine), Some(store)) => {
+            let all = tables::add(store, engine, state.shares(), &mut families);
+            add_engine(&all, &mut families);
         }
+        (Some(engine), None) => add_engine(&engine.metrics(), &mut families),
+        (None, _) => {}
     }
     families
 }
 
 /// Adds the readings of the engine, over all trees.
-fn add_engine(engine: &Engine, families: &mut Families) {
-    let Metrics { readings, histograms } = engine.metrics();
-    for reading in &readings {
+fn add_engine(all: &Metrics, families: &mut Families) {
+    let Metrics { readings, histograms } = all;
+    for reading in readings {
         let name = format!("stele_{}", reading.name);
         let value = reading.value as f64;
         match reading.kind {
@@ -71,7 +73,7 @@ fn add_engine(engine: &Engine, families: &mut Families) {
             MetricKind::Gauge => families.gauge(&name, reading.help, &reading.labels, value),
         }
     }
-    for histogram in &histograms {
+    for histogram in histograms {
         let name = format!("stele_{}", histogram.name);
         let per_unit = match histogram.unit {
             HistogramUnit::Micros => families::MICROS_PER_SECOND,

@@ -6,6 +6,7 @@
 use super::Families;
 use super::families::MICROS_PER_SECOND;
 use base::histogram::{Buckets, Histogram};
+use googleapis_tonic_google_rpc::google::rpc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -82,6 +83,16 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
+    /// Returns the label of the method.
+    pub(crate) fn method(&self) -> &'static str {
+        self.method.name()
+    }
+
+    /// Returns the name of the outcome; `CANCELLED` before there is one.
+    pub(crate) fn code(&self) -> &'static str {
+        code_name(self.code)
+    }
+
     /// Takes the outcome from headers or trailers, if they have it.
     pub(crate) fn set_code(&mut self, headers: &HeaderMap) {
         if let Some(status) = headers.get("grpc-status") {
@@ -100,25 +111,7 @@ impl Drop for InFlight {
 
 /// Returns the name of a code as gRPC writes it.
 pub(crate) fn code_name(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
-    }
+    rpc::Code::try_from(i32::from(code)).unwrap_or(rpc::Code::Unknown).as_str_name()
 }
 
 /// Paths of the methods that are served besides the Bigtable ones.

@@ -9,8 +9,8 @@
 
 use super::Families;
 use super::families::MICROS_PER_SECOND;
-use engine::{Engine, Label, MetricKind, Reading, TreeId};
-use std::collections::{BTreeMap, BTreeSet};
+use engine::{Engine, GroupedMetrics, Label, MetricKind, Metrics, Reading};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use table::meter::{StoreMeter, TableCounters, TableReading, Volume};
 use table::{Local, TableName};
@@ -52,8 +52,14 @@ struct Share {
     told: Numbers,
 }
 
-/// Adds the families of tables. Blocks.
-pub(super) fn add(store: &Local, engine: &Engine, shares: &Shares, families: &mut Families) {
+/// Adds the families of tables. Returns the readings of the whole engine, which come from the same walk
+/// over all trees. Blocks.
+pub(super) fn add(
+    store: &Local,
+    engine: &Engine,
+    shares: &Shares,
+    families: &mut Families,
+) -> Metrics {
     let named = store.named_tables();
     for TableReading { table, counters, .. } in &named {
         add_requests(table.as_str(), counters, families);
@@ -61,7 +67,11 @@ pub(super) fn add(store: &Local, engine: &Engine, shares: &Shares, families: &mu
     add_requests(OTHER, store.meter().other(), families);
     add_waits(store.meter(), families);
     // Scrapes take turns, so the lock is free.
-    shares.0.blocking_lock().add(&named, engine, families);
+    let mut told = shares.0.blocking_lock();
+    let groups: Vec<_> = named.iter().map(|one| one.trees.clone()).collect();
+    let GroupedMetrics { all, groups, others } = engine.metrics_by_groups(&groups);
+    told.add(&named, groups, others.readings, families);
+    all
 }
 
 /// Adds the requests of a table.
@@ -100,15 +110,18 @@ fn add_waits(meter: &StoreMeter, families: &mut Families) {
 }
 
 impl Told {
-    fn add(&mut self, named: &[TableReading], engine: &Engine, families: &mut Families) {
+    /// Adds the readings of the trees of each table of `named`, and of all others.
+    fn add(
+        &mut self,
+        named: &[TableReading],
+        of_tables: Vec<Option<Metrics>>,
+        others: Vec<Reading>,
+        families: &mut Families,
+    ) {
         self.forget_others_than(named);
-        let (mut labelled, mut all_there) = (BTreeSet::new(), true);
-        for TableReading { table, trees, counters } in named {
-            let Some(readings) = sum_of(engine, trees) else {
-                all_there = false;
-                continue;
-            };
-            labelled.extend(trees.iter().copied());
+        let all_there = of_tables.iter().all(Option::is_some);
+        for (TableReading { table, counters, .. }, readings) in named.iter().zip(of_tables) {
+            let Some(Metrics { readings, .. }) = readings else { continue };
             let share = self.named.entry(table.clone()).or_insert_with(|| Share {
                 counters: Arc::clone(counters),
                 before: numbers(&readings),
@@ -119,20 +132,19 @@ impl Told {
             share.told = rising(&share.told, since);
             tell(table.as_str(), &readings, &share.told, families);
         }
-        let readings = engine.metrics_of_others(&labelled).readings;
-        let mut other = numbers(&readings);
+        let mut other = numbers(&others);
         for (at, number) in other.iter_mut().enumerate() {
             let before: u64 = self.named.values().map(|share| share.before[at]).sum();
             let gone = self.gone.get(at).copied().unwrap_or(0);
             *number = (*number + before).saturating_sub(gone);
         }
-        // A table that is dropped meanwhile may be counted twice. The next scrape knows.
-        if all_there && labelled.iter().all(|tree| engine.tree(*tree).is_ok()) {
+        // Some trees of a table that is being dropped count among the others. The next scrape knows.
+        if all_there {
             self.other = rising(&self.other, other);
         } else {
-            self.other.resize(readings.len(), 0);
+            self.other.resize(others.len(), 0);
         }
-        tell(OTHER, &readings, &self.other, families);
+        tell(OTHER, &others, &self.other, families);
     }
 
     /// Forgets tables that have no label any more.
@@ -149,21 +161,6 @@ impl Told {
             }
         }
     }
-}
-
-/// Returns the readings of a table's trees, summed; `None` if one of them is being dropped.
-fn sum_of(engine: &Engine, trees: &[TreeId]) -> Option<Vec<Reading>> {
-    let mut sum: Option<Vec<Reading>> = None;
-    for tree in trees {
-        let readings = engine.tree(*tree).and_then(|tree| tree.metrics()).ok()?.readings;
-        match &mut sum {
-            None => sum = Some(readings),
-            Some(sum) => {
-                sum.iter_mut().zip(readings).for_each(|(sum, one)| sum.value += one.value);
-            }
-        }
-    }
-    sum
 }
 
 fn numbers(readings: &[Reading]) -> Numbers {

@@ -4,7 +4,7 @@ use super::super::connections::Front;
 use super::*;
 use base::env::SystemClock;
 use bigtable::NoPlace;
-use engine::Options;
+use engine::{Engine, Options};
 use prometheus::proto::{MetricFamily, MetricType};
 use std::path::Path;
 use std::task::Poll;

@@ -1,7 +1,7 @@
 //! The audit log: calls that administer, and calls that are refused, one JSON object a line.
 //!
 //! ```json
-//! {"micros":1700000000000000,"identity":"token:ci","method":"/google.bigtable.admin.v2.BigtableTableAdmin/DeleteTable","resource":"projects/p/instances/i/tables/t","result":"OK"}
+//! {"micros":1700000000000000,"identity":"token:ci","method":"/google.bigtable.admin.v2.BigtableTableAdmin/DeleteTable","resource":"projects/p/instances/i/tables/t","result":"OK","request":"5f2a09c1-1e"}
 //! ```
 //!
 //! Invariants:
@@ -12,6 +12,7 @@
 
 use super::metrics::{RefusedCallers, SecurityMetrics};
 use crate::serve::metrics::requests::code_name;
+use crate::serve::request_id::RequestId;
 use base::env::{Clock, SystemClock};
 use prometheus::IntCounter;
 use serde::Serialize;
@@ -48,6 +49,8 @@ struct Line<'a> {
     method: &'a str,
     resource: &'a str,
     result: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<String>,
 }
 
 impl Audit {
@@ -70,16 +73,31 @@ impl Audit {
         Ok(Self { notes: Some(notes), ..Self::to_log(metrics) })
     }
 
-    /// Notes a call that has ended.
-    pub(crate) fn note(&self, identity: &str, method: &str, resource: &str, code: tonic::Code) {
+    /// Notes a call that has ended, with the id of its request.
+    pub(crate) fn note(
+        &self,
+        identity: &str,
+        method: &str,
+        resource: &str,
+        code: tonic::Code,
+        request: Option<&RequestId>,
+    ) {
         self.refused.count(code);
         let (resource, result) = (cut(resource), code_name(code));
         let Some(notes) = &self.notes else {
-            tracing::info!(target: "audit", identity, method = cut(method), resource, result);
+            let (method, request) = (cut(method), request.map(tracing::field::display));
+            tracing::info!(target: "audit", identity, method, resource, result, request);
             return;
         };
         let micros = SystemClock.now_micros();
-        let line = Line { micros, identity, method: cut(method), resource, result };
+        let line = Line {
+            micros,
+            identity,
+            method: cut(method),
+            resource,
+            result,
+            request: request.map(ToString::to_string),
+        };
         let sent = serde_json::to_string(&line).map(|line| notes.try_send(Note::Line(line + "\n")));
         if !matches!(sent, Ok(Ok(()))) {
             self.dropped.inc();
@@ -168,17 +186,19 @@ mod tests {
         let (path, old) = (dir.path().join("audit"), dir.path().join("audit.1"));
         let (count, hangups) = watch::channel(0);
         let audit = Audit::to_file(&path, hangups, &SecurityMetrics::new()).unwrap();
-        audit.note("token:ci", "/a/B", "projects/\"p\"", Code::PermissionDenied);
+        let id = RequestId::Own(0xab, 0x1e);
+        audit.note("token:ci", "/a/B", "projects/\"p\"", Code::PermissionDenied, Some(&id));
         let first = until_there(&path, 1).await;
         assert_eq!(first[0]["identity"], "token:ci");
         assert_eq!(first[0]["resource"], "projects/\"p\"");
         assert_eq!(first[0]["result"], "PERMISSION_DENIED");
+        assert_eq!(first[0]["request"], "000000ab-1e");
         std::fs::rename(&path, &old).unwrap();
         count.send(1).unwrap();
         while !path.exists() {
             tokio::task::yield_now().await;
         }
-        audit.note("", "/a/B", &"\u{e9}".repeat(1_000), Code::Ok);
+        audit.note("", "/a/B", &"\u{e9}".repeat(1_000), Code::Ok, None);
         let second = until_there(&path, 1).await;
         assert_eq!(second[0]["resource"].as_str().unwrap().len(), RESOURCE_BYTES_MAX);
         assert_eq!(until_there(&old, 1).await.len(), 1);
@@ -202,7 +222,7 @@ mod tests {
         let (_count, hangups) = watch::channel(0);
         let audit = Audit::to_file(&path, hangups, &SecurityMetrics::new()).unwrap();
         for lines in [1, 1_000] {
-            (0..lines).for_each(|_| audit.note("token:ci", "/a/B", "", Code::Ok));
+            (0..lines).for_each(|_| audit.note("token:ci", "/a/B", "", Code::Ok, None));
             audit.flush().await;
         }
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1_001);
@@ -215,7 +235,7 @@ mod tests {
         let audit = Audit::to_log(&metrics);
         for code in [Code::Unauthenticated, Code::PermissionDenied, Code::Unauthenticated, Code::Ok]
         {
-            audit.note("", "/a/B", "", code);
+            audit.note("", "/a/B", "", code, None);
         }
         assert_eq!(metrics.refused().counts(), [("credentials", 2), ("permission", 1)]);
     }
@@ -226,7 +246,7 @@ mod tests {
         let metrics = SecurityMetrics::new();
         let audit = Audit { notes: Some(notes), ..Audit::to_log(&metrics) };
         for _ in 0..5 {
-            audit.note("", "/a/B", "", Code::Ok);
+            audit.note("", "/a/B", "", Code::Ok, None);
         }
         assert!(metrics.render().unwrap().contains("stele_audit_dropped_total 3"));
     }

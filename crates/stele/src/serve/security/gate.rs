@@ -7,6 +7,7 @@
 
 use super::audit::Audit;
 use crate::serve::connections::Peer;
+use crate::serve::request_id::RequestId;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use base::env::{Clock, SystemClock};
 use security::identity::{AccessToken, Identities, Refusal};
@@ -39,6 +40,8 @@ pub(crate) struct Admitted {
     gate: Arc<Gate>,
     name: Arc<str>,
     policy: Option<Arc<Policy>>,
+    /// Id of the request, if it has one.
+    request: Option<RequestId>,
 }
 
 impl Gate {
@@ -48,7 +51,8 @@ impl Gate {
             Some(token) => self.identify(token)?,
             None => peer.identity.clone()?,
         };
-        Some(Admitted { gate: Arc::clone(self), name, policy: self.policy.load_full() })
+        let policy = self.policy.load_full();
+        Some(Admitted { gate: Arc::clone(self), name, policy, request: None })
     }
 
     /// Returns the token that a request shows; one that is no text counts as an empty one.
@@ -79,8 +83,8 @@ impl Gate {
             None => Err(Refusal::Unknown),
         };
         match &granted {
-            Ok(given) => self.audit.note(&given.name, GRANT, "", Code::Ok),
-            Err(_) => self.note_stranger(GRANT),
+            Ok(given) => self.audit.note(&given.name, GRANT, "", Code::Ok, None),
+            Err(_) => self.note_stranger(GRANT, None),
         }
         granted
     }
@@ -91,8 +95,8 @@ impl Gate {
     }
 
     /// Notes a request of an unknown caller.
-    pub(crate) fn note_stranger(&self, method: &str) {
-        self.audit.note("", method, "", Code::Unauthenticated);
+    pub(crate) fn note_stranger(&self, method: &str, request: Option<&RequestId>) {
+        self.audit.note("", method, "", Code::Unauthenticated, request);
     }
 }
 
@@ -109,6 +113,11 @@ impl Admitted {
         }
     }
 
+    /// Returns the same caller, of the request with this id.
+    pub(super) fn with_request(self, id: RequestId) -> Self {
+        Self { request: Some(id), ..self }
+    }
+
     /// Returns the name of the identity.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -116,7 +125,7 @@ impl Admitted {
 
     /// Notes a call of the HTTP side.
     pub(crate) fn note(&self, method: &str, code: Code) {
-        self.gate.audit.note(&self.name, method, "", code);
+        self.gate.audit.note(&self.name, method, "", code, self.request.as_ref());
     }
 }
 
@@ -148,7 +157,8 @@ impl bigtable::Caller for Admitted {
     }
 
     fn note(&self, call: &bigtable::EndedCall<'_>) {
-        self.gate.audit.note(&self.name, call.method, call.resource, call.code);
+        let (method, resource, request) = (call.method, call.resource, self.request.as_ref());
+        self.gate.audit.note(&self.name, method, resource, call.code, request);
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) async fn check(
     let Some(gate) = gate else { return next.run(request).await };
     let what = format!("{} {}", request.method(), request.uri().path());
     let Some(admitted) = gate.admit(&peer, request.headers()) else {
-        gate.note_stranger(&what);
+        gate.note_stranger(&what, None);
         return (StatusCode::UNAUTHORIZED, format!("{UNAUTHENTICATED}\n")).into_response();
     };
     let permission = permission(request.method(), request.uri().path());
@@ -41,6 +41,7 @@ pub(crate) async fn check(
 fn permission(method: &Method, path: &str) -> &'static str {
     match path {
         "/metrics" => "stele.metrics.get",
+        "/debug/pprof/profile" => "stele.profiles.create",
         "/admin/compactions" if method == Method::GET => "stele.compactions.get",
         "/admin/compactions" | "/admin/compactions/pause" | "/admin/compactions/resume" => {
             "stele.compactions.update"

@@ -1,7 +1,8 @@
 //! House rules of structure, read from the sources: who may import whom.
 //!
 //! 1. Crates import one way: `base ← engine ← table ← bigtable ← stele`, beside them
-//!    `engine ← backup ← stele`, `base ← security ← stele` and `bench-core ← load ← stele`; nobody imports `sim`, `bench` or `python`. Read from the manifests.
+//!    `engine ← backup ← stele`, `base ← security ← stele`, `base ← interchange ← stele`,
+//!    `base ← profile ← stele` and `bench-core ← load ← stele`; nobody imports `sim`, `bench` or `python`. Read from the manifests.
 //! 2. The engine's rooms are its folders and the files at its root. [`ROOMS`] lists them, from the
 //!    bottom up: a room names only rooms that are listed for it, and only rooms above its own line
 //!    are listed for it. A room that does not exist, or is not listed, fails, and so does a
@@ -28,8 +29,24 @@ const CRATES: &[(&str, &[&str])] = &[
     ("table", &["base", "engine"]),
     ("bigtable", &["base", "engine", "table"]),
     ("backup", &["base", "engine"]),
+    ("cluster", &["base"]),
+    ("interchange", &["base"]),
     ("security", &["base"]),
-    ("stele", &["base", "engine", "table", "bigtable", "backup", "security", "load"]),
+    (
+        "stele",
+        &[
+            "base",
+            "engine",
+            "table",
+            "bigtable",
+            "backup",
+            "interchange",
+            "security",
+            "load",
+            "profile",
+        ],
+    ),
+    ("profile", &["base"]),
     ("load", &["base", "bench-core"]),
     ("sim", &["base", "engine", "table", "bigtable"]),
     ("stress", &["base", "engine"]),
@@ -54,6 +71,7 @@ const ROOMS: &[(&str, &str)] = &[
     ("files", "cell error locks marks request options"),
     ("health", "error"),
     ("log", "cell error locks marks shape options"),
+    ("group_log", "cell error locks marks options log"),
     ("manifest", "cell error locks marks request shape options files log"),
     ("memory", ""),
     ("cache", "error locks marks shape files memory"),
@@ -95,11 +113,11 @@ const ROOMS: &[(&str, &str)] = &[
     ),
     (
         "maintenance",
-        "cell error batch request shape options files health log manifest cache semantics memtable sstable compaction write state recovery",
+        "cell error batch request shape options files health log group_log manifest cache semantics memtable sstable compaction write state recovery",
     ),
     (
         "engine",
-        "cell error batch request options health manifest semantics tree write state background ingest changes metrics read recovery maintenance",
+        "cell error batch request options health log manifest semantics tree write state background ingest changes metrics read recovery maintenance",
     ),
     ("kv", "cell error batch request options tree ingest read engine"),
     ("owner", "cell error options log manifest tree state recovery engine"),

@@ -26,6 +26,7 @@ use base::env::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// Time on a core of the first step of a read, and of the second. Later ones have only their end in time.
 const CPU_OF_STEPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
@@ -59,6 +60,13 @@ impl ReadPlaces {
         }
     }
 
+    /// The same places, whose steps run on the blocking threads of `runtime`.
+    pub(in crate::local) fn on_threads_of(self, runtime: &Handle) -> Self {
+        let [short, middling, long] =
+            [self.short, self.middling, self.long].map(|pool| pool.on_threads_of(runtime));
+        Self { short, middling, long, ..self }
+    }
+
     /// Returns the class of the next step of a read that has made so many.
     fn of(&self, steps: usize) -> &Pool {
         match steps {
@@ -83,9 +91,10 @@ impl ReadPlaces {
         call: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let came = self.clock.monotonic();
-        let place = self.of(steps).place().await?;
+        let pool = self.of(steps);
+        let place = pool.place().await?;
         self.meter.waited_for_place(steps > 0, self.clock.monotonic().saturating_sub(came));
-        Pool::run_in(place, call).await
+        pool.run_in(place, call).await
     }
 
     /// Returns the next batch of a read: in this task if it can be, else on a blocking thread.

@@ -3,6 +3,8 @@
 //! Invariants:
 //! 1. A value is held up to the bytes that are shown of it, however long it is.
 //! 2. A page ends at its bounds, within a row if need be. It has at least one row if there is one.
+//! 3. A page that ends within a value has its cell, with the bytes that came and the length of the whole
+//!    value. The next page begins after the cell.
 
 use super::super::request::shown::{Allowance, Shown};
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::read_rows_response::CellChunk;
@@ -56,7 +58,9 @@ impl RowView {
 struct Cell {
     timestamp_micros: i64,
     first: Vec<u8>,
-    bytes: usize,
+    /// Bytes that came, and bytes of the whole value if it comes in parts.
+    came: usize,
+    whole: usize,
 }
 
 /// Puts rows together from the chunks that come.
@@ -106,7 +110,8 @@ impl Page {
         });
         let room = self.bounds.value_bytes.saturating_sub(cell.first.len());
         cell.first.extend_from_slice(&chunk.value[..chunk.value.len().min(room)]);
-        cell.bytes += chunk.value.len();
+        cell.came += chunk.value.len();
+        cell.whole = cell.whole.max(usize::try_from(chunk.value_size).unwrap_or(0));
         self.read_left = self.read_left.saturating_sub(chunk.value.len());
         if chunk.value_size <= 0 {
             self.end_cell();
@@ -126,7 +131,8 @@ impl Page {
             return;
         }
         let qualifier = self.left.whole(&self.qualifier);
-        let value = self.left.show(&cell.first, cell.bytes, self.bounds.value_bytes);
+        let bytes = cell.came.max(cell.whole);
+        let value = self.left.show(&cell.first, bytes, self.bounds.value_bytes);
         self.left.take(self.family.len());
         let (family, timestamp_micros) = (self.family.clone(), cell.timestamp_micros.to_string());
         row.cells.push(CellView { family, qualifier, timestamp_micros, value });
@@ -134,6 +140,7 @@ impl Page {
 
     /// Returns the rows. A row that has not ended has more cells.
     pub(super) fn rows(mut self) -> Vec<RowView> {
+        self.end_cell();
         if let Some(mut row) = self.row.take() {
             row.more_cells = true;
             self.rows.push(row);

@@ -3,23 +3,23 @@
 use super::super::Console;
 use super::super::request::failure::Failure;
 use super::super::request::guard::Visitor;
+use super::super::request::work::TIME_MAX;
 use bigtable::CallerHandle;
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2::bigtable_table_admin_client::BigtableTableAdminClient;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::bigtable_client::BigtableClient;
 use std::convert::Infallible;
 use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::sync::SemaphorePermit;
 use tonic::body::Body;
-use tonic::codegen::http::{Request, Response};
+use tonic::codegen::http::{HeaderValue, Request, Response};
 use tonic::service::Routes;
-use tonic::{Code, IntoRequest};
+use tonic::IntoRequest;
 use tower::Service;
 
-/// Time that a read for a page may take.
-const TIME_MAX: Duration = Duration::from_secs(15);
-/// Longest message of an answer. The services cut large answers into smaller ones.
+/// Longest message of an answer. The services cut large answers into smaller ones for [`CLIENT`].
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// Name of the console in the header by which clients tell theirs.
+const CLIENT: &str = concat!("stele-console/", env!("CARGO_PKG_VERSION"));
+const CLIENT_HEADER: &str = "x-goog-api-client";
 
 /// The services, called by one visitor.
 #[derive(Clone)]
@@ -38,6 +38,7 @@ impl Service<Request<Body>> for InProcess {
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        request.headers_mut().insert(CLIENT_HEADER, HeaderValue::from_static(CLIENT));
         if let Some(caller) = &self.caller {
             request.extensions_mut().insert(caller.clone());
         }
@@ -72,11 +73,4 @@ pub(super) fn in_time<T>(message: T) -> tonic::Request<T> {
     let mut request = message.into_request();
     request.set_timeout(TIME_MAX);
     request
-}
-
-/// Returns a place among the reads of the console, which are few at a time.
-pub(super) fn place(console: &Console) -> Result<SemaphorePermit<'_>, Failure> {
-    console.reads.try_acquire().map_err(|_| {
-        Failure::new(Code::ResourceExhausted, "too many reads of the console at a time; retry soon")
-    })
 }

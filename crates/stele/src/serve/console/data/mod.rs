@@ -4,11 +4,14 @@
 //! the bounds of calls and the audit log are theirs. Lists of tables come from the store, by the
 //! permissions that the same lists need by gRPC.
 //!
-//! Invariant: an answer is bounded by rows, cells and bytes, and says when there is more.
+//! Invariants:
+//! 1. An answer is bounded by rows, cells and bytes, and says when there is more.
+//! 2. Each request has a place (`request::work`) from before it reads until its answer is taken.
 
 pub(super) mod backups;
 mod chunks;
 mod client;
+mod fields;
 pub(super) mod query;
 pub(super) mod rows;
 mod schema;

@@ -4,18 +4,20 @@ use super::super::Console;
 use super::super::request::failure::Failure;
 use super::super::request::guard::Visitor;
 use super::super::request::params::Params;
-use super::super::request::shown::Allowance;
+use super::super::request::shown::{Allowance, Shown};
+use super::super::request::work::{answer, within};
 use super::chunks::{Bounds, Page, RowView};
 use super::client;
-use axum::Json;
 use axum::extract::{RawQuery, State};
+use axum::response::Response;
 use data::column_range::{EndQualifier, StartQualifier};
 use data::row_filter::{Chain, Filter};
 use data::row_range::{EndKey, StartKey};
 use data::{ReadRowsRequest, RowFilter, RowRange, RowSet};
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::sync::Arc;
+use table::{Granularity, Store};
 
 /// Rows of a page, unless the request says another number, and at most.
 const ROWS: u64 = 50;
@@ -28,16 +30,38 @@ const ROW: Bounds =
     Bounds { row_cells: 200, value_bytes: 4 << 10, page_bytes: 1 << 20, read_bytes: 32 << 20 };
 /// Bounds of a page of one cell.
 const CELL: Bounds =
-    Bounds { row_cells: 1, value_bytes: 1 << 20, page_bytes: 2 << 20, read_bytes: 128 << 20 };
+    Bounds { row_cells: 1, value_bytes: 1 << 20, page_bytes: 2 << 20, read_bytes: 1 << 20 };
 /// Cells of a row that may be passed over to the next page.
 const OFFSET_MAX: u64 = i32::MAX as u64 - 1_000;
+
+/// A page of a table's rows.
+#[derive(Debug, Serialize)]
+struct RowsView {
+    rows: Vec<RowView>,
+    /// First key of the next page.
+    next: Option<Shown>,
+}
+
+/// A page of one row's cells.
+#[derive(Debug, Serialize)]
+struct CellsView {
+    row: Option<RowView>,
+    /// Number of cells before the next page.
+    next_offset: Option<u64>,
+}
+
+/// A row with one cell.
+#[derive(Debug, Serialize)]
+struct CellAloneView {
+    row: Option<RowView>,
+}
 
 /// Answers with rows of `table` that begin with `prefix`, from the key `start` on, at most `limit`.
 pub(in super::super) async fn rows(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, Failure> {
+) -> Result<Response, Failure> {
     let params = Params::of(query, &["table", "prefix", "start", "limit"])?;
     let limit = params.number("limit", ROWS_MAX)?.unwrap_or(ROWS).max(1);
     let range = range(params.bytes("prefix")?, params.bytes("start")?);
@@ -48,13 +72,14 @@ pub(in super::super) async fn rows(
         rows_limit: limit as i64,
         ..ReadRowsRequest::default()
     };
-    let (rows, full) = read(&console, &visitor, request, PAGE).await?;
+    let place = console.reads.take()?;
+    let (rows, full) = within(read(&console, &visitor, request, PAGE)).await?;
     let last = rows.last().filter(|_| full || rows.len() as u64 >= limit);
     let next = last.map(|row| {
         let after = [&row.raw_key[..], &[0]].concat();
         Allowance::of(0).whole(&after)
     });
-    Ok(Json(json!({ "rows": rows, "next": next })))
+    answer(place, move || Ok(RowsView { rows, next })).await
 }
 
 /// Answers with the cells of the row `key` of `table`, after the first `offset`.
@@ -62,7 +87,7 @@ pub(in super::super) async fn row(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, Failure> {
+) -> Result<Response, Failure> {
     let params = Params::of(query, &["table", "key", "offset"])?;
     let offset = params.number("offset", OFFSET_MAX)?.unwrap_or(0);
     let mut filters = Vec::new();
@@ -71,11 +96,12 @@ pub(in super::super) async fn row(
     }
     filters.push(Filter::CellsPerRowLimitFilter(ROW.row_cells as i32 + 1));
     let request = of_row(&params, filters)?;
-    let (rows, _) = read(&console, &visitor, request, ROW).await?;
+    let place = console.reads.take()?;
+    let (rows, _) = within(read(&console, &visitor, request, ROW)).await?;
     let row = rows.into_iter().next();
     let next = row.as_ref().filter(|row| row.more_cells);
     let next = next.map(|row| offset + row.cell_count().max(1) as u64);
-    Ok(Json(json!({ "row": row, "next_offset": next })))
+    answer(place, move || Ok(CellsView { row, next_offset: next })).await
 }
 
 /// Answers with one cell of `table`: that of the row `key`, `family`, `qualifier` and `timestamp`, which is
@@ -84,7 +110,7 @@ pub(in super::super) async fn cell(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, Failure> {
+) -> Result<Response, Failure> {
     let params = Params::of(query, &["table", "key", "family", "qualifier", "timestamp"])?;
     let timestamp = params.required("timestamp")?.parse::<i64>();
     let timestamp = timestamp
@@ -95,18 +121,37 @@ pub(in super::super) async fn cell(
         start_qualifier: Some(StartQualifier::StartQualifierClosed(qualifier.clone().into())),
         end_qualifier: Some(EndQualifier::EndQualifierClosed(qualifier.into())),
     };
-    let start = timestamp.div_euclid(1_000).saturating_mul(1_000);
-    let times = data::TimestampRange {
-        start_timestamp_micros: start,
-        end_timestamp_micros: start.saturating_add(1_000),
-    };
+    let granularity = granularity(&console, params.required("table")?).await;
     let filters = vec![
         Filter::ColumnRangeFilter(column),
-        Filter::TimestampRangeFilter(times),
+        Filter::TimestampRangeFilter(moment(timestamp, granularity)),
         Filter::CellsPerRowLimitFilter(1),
     ];
-    let (rows, _) = read(&console, &visitor, of_row(&params, filters)?, CELL).await?;
-    Ok(Json(json!({ "row": rows.first() })))
+    let request = of_row(&params, filters)?;
+    let place = console.reads.take()?;
+    let (rows, _) = within(read(&console, &visitor, request, CELL)).await?;
+    answer(place, move || Ok(CellAloneView { row: rows.into_iter().next() })).await
+}
+
+/// Returns the granularity of a table's timestamps. The read that follows refuses a table that is not
+/// there, or that the visitor may not read, so that this tells no stranger of it.
+async fn granularity(console: &Console, table: &str) -> Granularity {
+    let (Some(store), Ok(name)) = (console.server.store(), bigtable::table_name("table", table))
+    else {
+        return Granularity::Millis;
+    };
+    store.get_table(&name).await.map_or(Granularity::Millis, |schema| schema.granularity)
+}
+
+/// Returns the shortest range of timestamps that has `micros`. Bounds of a range are of the table's
+/// granularity, and 0 stands for no bound.
+fn moment(micros: i64, granularity: Granularity) -> data::TimestampRange {
+    let step = granularity.micros();
+    let start = micros.div_euclid(step).saturating_mul(step);
+    data::TimestampRange {
+        start_timestamp_micros: start,
+        end_timestamp_micros: start.checked_add(step).unwrap_or(0),
+    }
 }
 
 /// Returns the read of one row with these filters.
@@ -142,7 +187,6 @@ async fn read(
     request: ReadRowsRequest,
     bounds: Bounds,
 ) -> Result<(Vec<RowView>, bool), Failure> {
-    let _place = client::place(console)?;
     let mut client = client::data(console, visitor)?;
     let mut answers = client.read_rows(client::in_time(request)).await?.into_inner();
     let mut page = Page::new(bounds);
@@ -176,6 +220,19 @@ fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_moment_is_one_unit_of_the_table() {
+        let of = |micros, granularity| {
+            let times = moment(micros, granularity);
+            (times.start_timestamp_micros, times.end_timestamp_micros)
+        };
+        assert_eq!(of(1_234_567, Granularity::Millis), (1_234_000, 1_235_000));
+        assert_eq!(of(1_234_567, Granularity::Micros), (1_234_567, 1_234_568));
+        assert_eq!(of(i64::MAX, Granularity::Micros), (i64::MAX, 0));
+        assert_eq!(of(i64::MAX, Granularity::Millis).1, 0);
+        assert_eq!(of(-1, Granularity::Millis), (-1_000, 0));
+    }
 
     #[test]
     fn a_prefix_ends_before_its_successor() {

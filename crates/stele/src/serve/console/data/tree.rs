@@ -5,16 +5,15 @@ use super::super::request::failure::Failure;
 use super::super::request::guard::Visitor;
 use super::super::request::params::Params;
 use super::super::request::shown::{Allowance, Shown};
+use super::super::request::work::{answer, within};
 use super::of_store;
-use axum::Json;
 use axum::extract::{RawQuery, State};
+use axum::response::Response;
 use engine::{Engine, RunFiles, RunningCompaction, TreeFiles, TreeId};
 use serde::Serialize;
-use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use table::{Error, Store, TableSchema};
-use tonic::Code;
 
 /// Tablets and files of one answer.
 const TABLETS_MAX: usize = 500;
@@ -46,13 +45,38 @@ struct Run {
     listed: Vec<File>,
 }
 
+/// A compaction that runs in the tree.
+#[derive(Debug, Serialize)]
+struct CompactionView {
+    reason: &'static str,
+    to_level: usize,
+    files: usize,
+    bytes: u64,
+    bytes_written: u64,
+    seconds: u64,
+}
+
+/// The tree of a tablet.
+#[derive(Debug, Serialize)]
+struct TreeView {
+    tablet: usize,
+    /// First keys of the first tablets.
+    tablets: Vec<Shown>,
+    tablet_count: usize,
+    active_bytes: u64,
+    frozen_bytes: Vec<u64>,
+    runs: Vec<Run>,
+    compactions: Vec<CompactionView>,
+    paused: bool,
+}
+
 /// Answers with the tree of the tablet of a number, 0 unless the request says another, of the table
 /// `name`. The keys of its files are keys of rows, so the visitor must be one who may sample them.
 pub(in super::super) async fn tree(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, Failure> {
+) -> Result<Response, Failure> {
     let params = Params::of(query, &["name", "tablet"])?;
     let name = params.required("name")?;
     let tablet = params.number("tablet", u64::from(u32::MAX))?.unwrap_or(0) as usize;
@@ -60,35 +84,42 @@ pub(in super::super) async fn tree(
     visitor.needs("stele.compactions.get")?;
     visitor.needs_on("bigtable.tables.sampleRowKeys", name)?;
     let store = console.server.store().ok_or_else(Failure::opening)?;
-    let schema = store.get_table(&table).await.map_err(of_store)?;
+    let place = console.reads.take()?;
+    let schema = within(async { store.get_table(&table).await.map_err(of_store) }).await?;
     let Some(id) = schema.tablets.get(tablet).map(|tablet| tablet.tree) else {
         let last = schema.tablets.len() - 1;
         return Err(Failure::parameter("tablet", format!("must be a number from 0 to {last}")));
     };
     let engine = console.server.engine().ok_or_else(Failure::opening)?.clone();
-    let told = tokio::task::spawn_blocking(move || told(&engine, id, tablet, &schema)).await;
-    let told = told.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
-    told.map(Json).map_err(|error| of_store(Error::from(error)))
+    let told =
+        move || told(&engine, id, tablet, &schema).map_err(|error| of_store(Error::from(error)));
+    answer(place, told).await
 }
 
-fn told(engine: &Engine, id: TreeId, tablet: usize, schema: &TableSchema) -> engine::Result<Value> {
+fn told(
+    engine: &Engine,
+    id: TreeId,
+    tablet: usize,
+    schema: &TableSchema,
+) -> engine::Result<TreeView> {
     let files = engine.tree(id)?.files()?;
     let mut running = engine.compactions();
     running.retain(|one| one.tree == id);
     let mut left = Allowance::of(KEYS_BYTES_MAX);
     let tablets = schema.tablets.iter().take(TABLETS_MAX);
-    let tablets: Vec<_> =
+    let tablets =
         tablets.map(|tablet| left.show(&tablet.start, tablet.start.len(), KEY_BYTES_MAX)).collect();
-    Ok(json!({
-        "tablet": tablet,
-        "tablets": tablets,
-        "tablet_count": schema.tablets.len(),
-        "active_bytes": files.active_bytes,
-        "frozen_bytes": files.frozen_bytes,
-        "runs": runs(&files, &running, &mut left),
-        "compactions": running.iter().map(compaction).collect::<Vec<_>>(),
-        "paused": engine.compactions_paused(),
-    }))
+    let runs = runs(&files, &running, &mut left);
+    Ok(TreeView {
+        tablet,
+        tablets,
+        tablet_count: schema.tablets.len(),
+        active_bytes: files.active_bytes,
+        frozen_bytes: files.frozen_bytes,
+        runs,
+        compactions: running.iter().map(compaction).collect(),
+        paused: engine.compactions_paused(),
+    })
 }
 
 /// Returns the runs, with as many files as an answer may list: the newest runs first.
@@ -119,15 +150,15 @@ fn runs(files: &TreeFiles, running: &[RunningCompaction], left: &mut Allowance) 
     files.runs.iter().map(&mut run).collect()
 }
 
-fn compaction(one: &RunningCompaction) -> Value {
-    json!({
-        "reason": super::super::super::admin::reason(one.reason),
-        "to_level": one.level,
-        "files": one.ssts,
-        "bytes": one.bytes_total,
-        "bytes_written": one.bytes_written,
-        "seconds": one.running_for.as_secs(),
-    })
+fn compaction(one: &RunningCompaction) -> CompactionView {
+    CompactionView {
+        reason: super::super::super::admin::reason(one.reason),
+        to_level: one.level,
+        files: one.ssts,
+        bytes: one.bytes_total,
+        bytes_written: one.bytes_written,
+        seconds: one.running_for.as_secs(),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The check of each request: its sender and permissions.
 //!
 //! Invariants:
-//! 1. A server that knows no identities answers connections of its own machine only.
+//! 1. A server that knows no identities answers connections of its own machine only, and none that a
+//!    proxy passes on: its clients may be anywhere.
 //! 2. A server that knows identities answers requests of the API that show one. The policy is asked
 //!    for each permission, as for the same request by gRPC.
 //! 3. Each request of the API has the header [`HEADER`]. A browser sends it to another origin only
@@ -15,7 +16,7 @@ use super::failure::Failure;
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
 use axum::http::header::CACHE_CONTROL;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bigtable::{Allowed, Caller, CallerHandle, EndedCall};
@@ -27,6 +28,14 @@ pub(in super::super) const HEADER: &str = "x-stele-console";
 const BEYOND: &str = "the console of a server without identities answers its own machine only; set \
      --tls-cert, --tls-key and --identities or --tls-client-ca (docs/security.md), or tunnel to \
      127.0.0.1 of the server";
+
+const BY_PROXY: &str = "a proxy passes this request on, and the console of a server without identities \
+     answers its own machine only; set --tls-cert, --tls-key and --identities or --tls-client-ca \
+     (docs/security.md), or open the address of the server itself";
+/// Headers by which a proxy tells of itself or of its client.
+const OF_PROXIES: [&str; 6] =
+    ["forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"];
+const OF_PROXIES_BEGIN: &str = "x-forwarded";
 
 /// The sender of a request of the API.
 #[derive(Clone)]
@@ -117,14 +126,13 @@ fn admit(console: &Console, peer: &Peer, request: &Request) -> Result<Visitor, F
     let path: Arc<str> =
         format!("{} {}{}", request.method(), super::super::API, request.uri().path()).into();
     let Some(gate) = &console.gate else {
-        return match is_of_this_machine(peer) {
-            true => headed(request).map(|()| Visitor { admitted: None, path }),
-            false => Err(Failure::new(Code::PermissionDenied, BEYOND)),
-        };
+        from_this_machine(peer, request.headers())
+            .map_err(|text| Failure::new(Code::PermissionDenied, text))?;
+        return headed(request).map(|()| Visitor { admitted: None, path });
     };
     headed(request)?;
     let Some(admitted) = gate.admit(peer, request.headers()) else {
-        gate.note_stranger(&path);
+        gate.note_stranger(&path, None);
         return Err(Failure::new(Code::Unauthenticated, UNAUTHENTICATED));
     };
     Ok(Visitor { admitted: Some(admitted), path })
@@ -148,9 +156,25 @@ pub(in super::super) async fn check_place(
     request: Request,
     next: Next,
 ) -> Response {
-    match console.gate.is_some() || is_of_this_machine(&peer) {
-        true => next.run(request).await,
-        false => secured((StatusCode::FORBIDDEN, format!("{BEYOND}\n")).into_response()),
+    let refused = match &console.gate {
+        Some(_) => None,
+        None => from_this_machine(&peer, request.headers()).err(),
+    };
+    match refused {
+        None => next.run(request).await,
+        Some(text) => secured((StatusCode::FORBIDDEN, format!("{text}\n")).into_response()),
+    }
+}
+
+/// Refuses a request whose sender may be on another machine, with what helps.
+fn from_this_machine(peer: &Peer, headers: &HeaderMap) -> Result<(), &'static str> {
+    let of_proxy = |name: &str| OF_PROXIES.contains(&name) || name.starts_with(OF_PROXIES_BEGIN);
+    if !is_of_this_machine(peer) {
+        Err(BEYOND)
+    } else if headers.keys().any(|name| of_proxy(name.as_str())) {
+        Err(BY_PROXY)
+    } else {
+        Ok(())
     }
 }
 

@@ -1,7 +1,8 @@
-//! A request of the API: who sends it (`guard`), its parameters (`params`), bytes in its answer
-//! (`shown`), and the form of errors (`failure`).
+//! A request of the API: who sends it (`guard`), its parameters (`params`), its place and its work
+//! (`work`), bytes in its answer (`shown`), and the form of errors (`failure`).
 
 pub(super) mod failure;
 pub(super) mod guard;
 pub(super) mod params;
 pub(super) mod shown;
+pub(super) mod work;

@@ -78,15 +78,54 @@ fn old_samples_make_room_and_pages_get_the_newer_ones() {
     let none = Reading::default();
     let mut recent = Vec::new();
     for at in 0..SAMPLES_MAX as u64 + 20 {
-        recent = samples.keep(|number| between(number, at as i64, 5.0, &none, &none));
+        recent = samples.keep(|number| between(number, 5_000 * at as i64, 5.0, &none, &none));
     }
-    assert_eq!(recent.len(), RECENT);
+    assert_eq!(recent.len(), 12, "those of a minute");
+    let late = samples.keep(|number| between(number, i64::MAX, 5.0, &none, &none));
+    assert_eq!(late.len(), 1);
+    let samples = Samples::default();
+    for at in 0..SAMPLES_MAX as u64 + 20 {
+        samples.keep(|number| between(number, 5_000 * at as i64, 5.0, &none, &none));
+    }
     let (all, _) = samples.after(None);
     assert_eq!((all.len(), all[0].number), (SAMPLES_MAX, 20));
     let (newer, _) = samples.after(Some(SAMPLES_MAX as u64 + 17));
     let numbers: Vec<u64> = newer.iter().map(|sample| sample.number).collect();
     assert_eq!(numbers, [SAMPLES_MAX as u64 + 18, SAMPLES_MAX as u64 + 19]);
     assert!(samples.after(Some(u64::MAX)).0.is_empty());
+}
+
+fn taken(console: &Console) -> u64 {
+    console.samples.0.lock().next
+}
+
+/// The clock is paused: it goes on when no task is left and no reading is under way.
+#[tokio::test(start_paused = true)]
+async fn samples_are_few_while_no_page_asks() {
+    let state = crate::serve::state::State::new(None);
+    let console = Arc::new(Console::new(Arc::new(state), None));
+    let sampling = tokio::spawn(run(Arc::clone(&console)));
+    let minutes = |minutes: u64| tokio::time::sleep(Duration::from_secs(60 * minutes));
+    minutes(10).await;
+    let unwatched = taken(&console);
+    assert!((19..=20).contains(&unwatched), "{unwatched}");
+    console.samples.after(None);
+    minutes(1).await;
+    let watched = taken(&console) - unwatched;
+    assert!((11..=13).contains(&watched), "{watched}");
+    minutes(10).await;
+    let later = taken(&console) - unwatched - watched;
+    assert!((19..=21).contains(&later), "{later}");
+    sampling.abort();
+}
+
+#[test]
+fn readings_take_a_small_part_of_the_time() {
+    let (second, none) = (Duration::from_secs(1), Duration::ZERO);
+    assert!(is_due(INTERVAL, none, true) && !is_due(INTERVAL, none, false));
+    assert!(is_due(INTERVAL_UNWATCHED, none, false));
+    assert!(!is_due(95 * second, second, true) && is_due(100 * second, second, true));
+    assert!(!is_due(second, Duration::MAX, true));
 }
 
 #[test]

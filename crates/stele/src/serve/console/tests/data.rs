@@ -244,12 +244,100 @@ async fn backups_of_tables_are_listed() {
 #[tokio::test]
 async fn reads_beyond_their_places_are_refused_and_the_places_come_back() {
     let server = Server::start(None).await;
-    let path = format!("/rows?table={TABLE}");
-    let all = server.console.reads.acquire_many(READS_MAX as u32).await.unwrap();
-    let (status, told) = server.get(&path, None).await;
-    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{told}");
-    drop(all);
-    for _ in 0..2 * READS_MAX {
-        assert_eq!(server.get(&path, None).await.0, StatusCode::OK);
+    let rows = format!("{API}/rows?table={TABLE}");
+    let mut held = Vec::new();
+    for _ in 0..READS_MAX {
+        let answer = ask(&server.console, HERE, &rows, &[(guard::HEADER, "1")]).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        held.push(answer);
     }
+    for path in [
+        format!("/rows?table={TABLE}"),
+        format!("/row?table={TABLE}&key=YQ"),
+        format!("/cell?table={TABLE}&key=YQ&family=f&qualifier=cQ&timestamp=1000"),
+        "/tables".to_owned(),
+        format!("/table?name={TABLE}"),
+        format!("/tree?name={TABLE}"),
+        format!("/backups?instance={INSTANCE}"),
+    ] {
+        let (status, told) = server.get(&path, None).await;
+        assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{path}: {told}");
+    }
+    for path in ["/query", "/explain"] {
+        let (status, told) = server.sql(path, "SELECT _key FROM t", None).await;
+        assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{path}: {told}");
+    }
+    assert_eq!(server.get("/overview", None).await.0, StatusCode::OK, "it has places of its own");
+    drop(held);
+    for _ in 0..2 * READS_MAX {
+        assert_eq!(server.get(&format!("/rows?table={TABLE}"), None).await.0, StatusCode::OK);
+    }
+    assert_eq!(server.console.reads.free(), READS_MAX);
+}
+
+#[tokio::test]
+async fn a_version_of_a_table_of_microseconds_is_found_among_those_of_its_millisecond() {
+    let server = Server::start(None).await;
+    server.create_with("u", Granularity::Micros).await;
+    let name = TableName::new(format!("{INSTANCE}/tables/u")).unwrap();
+    for micros in [1_500, 1_501, 1_502] {
+        let cell = RowMutation::SetCell {
+            family: "f".to_owned(),
+            qualifier: b"q".to_vec().into(),
+            timestamp: WriteTime::At(Timestamp(micros)),
+            value: micros.to_string().into_bytes().into(),
+        };
+        let row = RowMutations { row: b"a".to_vec().into(), mutations: vec![cell] };
+        server.store.mutate_row(&name, row).await.unwrap();
+    }
+    for micros in [1_500, 1_501, 1_502] {
+        let path = format!("/cell?table={name}&key=YQ&family=f&qualifier=cQ&timestamp={micros}");
+        let (status, told) = server.get(&path, None).await;
+        assert_eq!(status, StatusCode::OK, "{told}");
+        assert_eq!(decoded(&told["row"]["cells"][0]["value"]), micros.to_string().as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn cells_beyond_the_bytes_that_are_read_are_told_with_their_length() {
+    let server = Server::start(None).await;
+    let long = 33 << 20;
+    let cells: [(&str, &[u8], Vec<u8>); 3] = [
+        ("f", b"a", b"first".to_vec()),
+        ("f", b"b", vec![b'x'; long]),
+        ("f", b"c", b"last".to_vec()),
+    ];
+    server.write(b"row", &cells).await;
+    let (mut seen, mut offset) = (Vec::new(), 0);
+    loop {
+        let path = format!("/row?table={TABLE}&key={}&offset={offset}", encoded(b"row"));
+        let (_, told) = server.get(&path, None).await;
+        for cell in told["row"]["cells"].as_array().unwrap() {
+            let bytes = cell["value"]["bytes"].as_u64().unwrap() as usize;
+            seen.push((decoded(&cell["qualifier"]), bytes));
+        }
+        match told["next_offset"].as_u64() {
+            Some(next) => offset = next,
+            None => break,
+        }
+    }
+    assert_eq!(seen, [(b"a".to_vec(), 5), (b"b".to_vec(), long), (b"c".to_vec(), 4)]);
+}
+
+/// A family of many small cells is a map of many nodes.
+#[tokio::test]
+async fn a_query_of_many_small_values_is_cut() {
+    let server = Server::start(None).await;
+    for row in 0..20u8 {
+        let names: Vec<_> = (0..100u32).map(|at| at.to_be_bytes()).collect();
+        let cells: Vec<_> = names.iter().map(|name| ("f", &name[..], Vec::new())).collect();
+        server.write(&[row], &cells).await;
+    }
+    let families = vec!["f"; 50].join(", ");
+    let (status, told) = server.sql("/query", &format!("SELECT {families} FROM t"), None).await;
+    assert_eq!((status, &told["more"]), (StatusCode::OK, &true.into()));
+    let nodes = told.to_string().matches("\"bytes\":{").count();
+    assert!(nodes > 1_000 && nodes < (2 << 20) / 64, "{nodes}");
+    let last = told["rows"].as_array().unwrap().last().unwrap();
+    assert!(last.as_array().unwrap().len() < 50, "the answer ends within a row");
 }

@@ -10,7 +10,8 @@ use super::super::state::State;
 use super::*;
 use ::table::mutate::WriteTime;
 use ::table::{
-    CreateTable, FamilySpec, Local, RowMutation, RowMutations, Store, TableName, Timestamp,
+    CreateTable, FamilySpec, Granularity, Local, RowMutation, RowMutations, Store, TableName,
+    Timestamp,
 };
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -93,13 +94,17 @@ impl Server {
     }
 
     async fn create(&self, id: &str) {
+        self.create_with(id, Granularity::default()).await;
+    }
+
+    async fn create_with(&self, id: &str, granularity: Granularity) {
         let families = ["f", "g"].map(|name| (name.to_owned(), FamilySpec::default()));
         let table = CreateTable {
             name: TableName::new(format!("{INSTANCE}/tables/{id}")).unwrap(),
             families: families.into(),
             splits: Vec::new(),
             deletion_protection: false,
-            granularity: Default::default(),
+            granularity,
             row_key_schema: None,
         };
         self.store.create_table(table).await.unwrap();

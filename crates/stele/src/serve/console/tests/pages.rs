@@ -61,6 +61,30 @@ async fn without_identities_other_machines_get_nothing() {
 }
 
 #[tokio::test]
+async fn without_identities_a_proxy_on_this_machine_gets_nothing() {
+    let console = open();
+    for (name, value) in [
+        ("Forwarded", "for=10.0.0.1"),
+        ("X-Forwarded-For", "10.0.0.1"),
+        ("x-forwarded-host", "stele.example"),
+        ("X-FORWARDED-PROTO", "https"),
+        ("x-real-ip", "127.0.0.1"),
+        ("via", ""),
+    ] {
+        let headers = [(guard::HEADER, "1"), (name, value)];
+        for path in ["/console/", "/console/api/v1/overview", "/console/api/v1/none"] {
+            let answer = ask(&console, HERE, path, &headers).await;
+            assert_eq!(answer.status(), StatusCode::FORBIDDEN, "{name} {path}");
+            let text = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+            let text = std::str::from_utf8(&text).unwrap();
+            assert!(text.contains("a proxy passes") && text.contains("--identities"), "{text}");
+        }
+    }
+    let answer = ask(&console, HERE, "/console/", &[("x-other", "1")]).await;
+    assert_eq!(answer.status(), StatusCode::OK);
+}
+
+#[tokio::test]
 async fn a_request_that_another_origin_could_send_is_refused() {
     let console = open();
     for path in ["/console/api/v1/overview", "/console/api/v1/session", "/console/api/v1/none"] {

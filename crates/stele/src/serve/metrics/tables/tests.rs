@@ -1,6 +1,7 @@
 use super::*;
 use engine::Options;
 use prometheus::proto::MetricType;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 use table::mutate::WriteTime;

@@ -220,7 +220,7 @@ function filtersOf(engine) {
 }
 
 function hotOf(sample) {
-  if (!sample || sample.tables.length === 0) return h("p", { class: "card-note" }, "No table was asked for in the last five seconds.");
+  if (!sample || sample.tables.length === 0) return h("p", { class: "card-note" }, "No table was asked for in the last sample.");
   return h("div", { class: "scroll" }, h("table", { class: "data" },
     h("thead", {}, h("tr", {}, ["Table", "Requests", "Rows read", "Rows written", "Bytes"].map((name, at) => h("th", { scope: "col", class: at > 0 ? "number" : null }, name)))),
     h("tbody", {}, sample.tables.map((table) => h("tr", {},

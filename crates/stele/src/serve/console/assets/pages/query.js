@@ -90,7 +90,7 @@ function rows(answer, ms) {
     answer.rows.length === 0 ? h("div", { class: "card empty" }, h("strong", {}, "No rows"), "No row fulfils the condition.") :
       h("div", { class: "card" }, h("div", { class: "scroll results", tabindex: 0, role: "region", "aria-label": "Rows of the result" }, h("table", { class: "data" },
         h("thead", {}, h("tr", {}, columns.map((column, index) => h("th", { scope: "col" }, column.name || `column ${index + 1}`, h("small", {}, column.type))))),
-        h("tbody", {}, answer.rows.map((row) => h("tr", {}, row.map((cell, index) => h("td", {}, value(cell, columns[index]?.type ?? ""))))))))),
+        h("tbody", {}, answer.rows.map((row) => h("tr", {}, columns.map((column, index) => h("td", {}, index < row.length ? value(row[index], column.type) : h("span", { class: "nothing" }, "not shown"))))))))),
   ];
 }
 

@@ -1,0 +1,137 @@
+//! The log: kept, fetched, cut off, and found again after a restart.
+
+use super::*;
+
+#[test]
+fn a_replica_goes_on_after_the_last_flush() {
+    let mut nodes = Nodes::new(3, Shape::DEFAULT);
+    let leader = nodes.elect();
+    for (ticket, command) in [(1, b"one"), (2, b"two")] {
+        nodes.propose(leader, ticket, None, command);
+        nodes.settle();
+    }
+    nodes.ticks(3);
+    let index =
+        nodes.applied[&leader].iter().find(|entry| entry.command == "one").unwrap().id.index;
+    for node in 1..=3 {
+        nodes.saved.get_mut(&node).unwrap().flushed = index;
+        nodes.applied.remove(&node);
+        nodes.start(node);
+    }
+    nodes.roles.clear();
+    let leader = nodes.elect();
+    nodes.propose(leader, 3, None, b"six");
+    nodes.settle();
+    nodes.ticks(3);
+    (1..=3).for_each(|node| assert_eq!(nodes.commands(node), ["two", "six"], "node {node}"));
+}
+
+/// Cuts a follower off, proposes commands, and connects it again. Returns leader and follower.
+fn leave_behind(nodes: &mut Nodes, commands: u64) -> (u64, u64) {
+    let leader = nodes.elect();
+    let behind = leader % 3 + 1;
+    nodes.cut.insert(behind);
+    for ticket in 1..=commands {
+        nodes.propose(leader, ticket, None, b"0123456789");
+        nodes.settle();
+    }
+    (leader, behind)
+}
+
+#[test]
+fn a_replica_that_is_behind_gets_entries_from_the_disk() {
+    let mut shape = Shape::DEFAULT;
+    (shape.cached_bytes_max, shape.append_bytes_max) = (0, 100);
+    let mut nodes = Nodes::new(3, shape);
+    let (leader, behind) = leave_behind(&mut nodes, 20);
+    nodes.cut.clear();
+    let mut fetched = 0;
+    for round in 0..60 {
+        nodes.ticks(1);
+        for (node, fetch) in std::mem::take(&mut nodes.fetches) {
+            assert_eq!(node, leader);
+            fetched += 1;
+            let log = &nodes.saved[&leader].entries;
+            let from = log.iter().filter(|entry| entry.id.index >= fetch.first);
+            let entries = match round % 3 {
+                0 => Vec::new(),
+                _ => from.filter(|entry| entry.id.index < fetch.end).take(3).cloned().collect(),
+            };
+            nodes.step(node, [Input::Fetched { group: GROUP, first: fetch.first, entries }]);
+            nodes.settle();
+        }
+    }
+    assert!(fetched > 5, "{fetched} fetches");
+    let crossed = [crate::Mark::EntriesEvicted, crate::Mark::FetchInVain];
+    assert!(crossed.iter().all(|mark| mark.hits() > 0) || !cfg!(debug_assertions));
+    assert_eq!(nodes.commands(behind).len(), 20);
+}
+
+#[test]
+fn a_log_is_cut_at_what_is_flushed_and_a_replica_behind_it_needs_seeding() {
+    let mut shape = Shape::DEFAULT;
+    shape.entries_kept = 2;
+    let mut nodes = Nodes::new(3, shape);
+    let (leader, behind) = leave_behind(&mut nodes, 20);
+    let last = nodes.applied[&leader].last().unwrap().id;
+    nodes.step(leader, [Input::Flushed { group: GROUP, index: last.index - 5 }]);
+    assert_eq!(nodes.saved[&leader].start.index, last.index - 7);
+    nodes.cut.clear();
+    nodes.ticks(5);
+    let seeding = Seeding { group: GROUP, replica: ReplicaId(behind) };
+    assert_eq!(nodes.seeding, [seeding], "told once in an election timeout");
+
+    // A seed is the state machine as of an entry, with an empty log that starts there.
+    let mut seed = SavedReplica::new(GROUP, members(3));
+    (seed.start, seed.flushed) = (last, last.index);
+    seed.state = HardState { commit: last.index, ..nodes.saved[&behind].state };
+    nodes.saved.insert(behind, seed);
+    nodes.applied.remove(&behind);
+    nodes.start(behind);
+    nodes.propose(leader, 99, None, b"after");
+    nodes.ticks(15);
+    assert!(nodes.is_applied(99));
+    assert_eq!(nodes.commands(behind), ["after"]);
+}
+
+#[test]
+fn a_follower_whose_state_machine_lags_takes_entries_later() {
+    let mut shape = Shape::DEFAULT;
+    shape.unapplied_bytes_max = 500;
+    let mut nodes = Nodes::new(3, shape);
+    let leader = nodes.elect();
+    let slow = leader % 3 + 1;
+    nodes.slow_apply.insert(slow);
+    for ticket in 1..=50 {
+        nodes.propose(leader, ticket, None, &[7; 100]);
+        nodes.settle();
+        nodes.ticks(1);
+    }
+    assert!((1..=50).all(|ticket| nodes.is_applied(ticket)), "the others are a quorum");
+    let has = nodes.saved[&slow].entries.len();
+    assert!(has < 20, "the slow follower took {has} entries");
+    nodes.slow_apply.clear();
+    let index = nodes.unapplied[&slow];
+    nodes.step(slow, [Input::Applied { group: GROUP, index }]);
+    nodes.ticks(20);
+    assert_eq!(nodes.commands(slow).len(), 50);
+}
+
+#[test]
+fn committed_entries_come_in_portions() {
+    let mut shape = Shape::DEFAULT;
+    shape.committed_bytes_max = 1;
+    let mut nodes = Nodes::new(1, shape);
+    nodes.slow_disk.insert(1);
+    nodes.ticks(40);
+    let round = nodes.unsaved[&1];
+    nodes.step(1, [Input::Saved { round }]);
+    for ticket in 1..=5 {
+        nodes.propose(1, ticket, None, b"one");
+    }
+    let round = nodes.unsaved[&1];
+    let now = nodes.now;
+    let out = nodes.drivers.get_mut(&1).unwrap().step(now, [Input::Saved { round }]);
+    assert_eq!(out.committed[0].entries.len(), 1);
+    assert!(out.more);
+}

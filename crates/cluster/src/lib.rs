@@ -1,0 +1,14 @@
+//! Replicated tablets. A tablet of a cluster is a **group**: replicas on several nodes that agree on
+//! one log, entry by entry, and apply it to a tree each.
+//!
+//! [`group`] holds the driver of all groups of a node. It is a pure step function: messages, requests
+//! and the time go in; messages, log writes, committed entries and answers come out. It has no
+//! threads, no clock and no I/O, so that tests can drive a whole cluster through any order of events.
+#![deny(missing_docs)]
+
+pub mod group;
+mod marks;
+mod shape;
+
+pub use marks::Mark;
+pub use shape::Shape;

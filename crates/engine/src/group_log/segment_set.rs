@@ -1,0 +1,196 @@
+//! The segments of a group log: which exist, their open files, and their recycling.
+//!
+//! 1. Segments are retired oldest first, each retirement durable before the next, and the newest
+//!    never.
+//! 2. A reader holds the handle of a segment to which the index of the groups led it. A segment is
+//!    retired when the index leads to it no more and no reader holds it. So no reader ever meets a
+//!    file that is being written for another segment, and no reader waits.
+//! 3. A retired segment becomes a spare, at most `spares_max` of them, or is removed.
+
+use super::entry_index::Place;
+use crate::error::{Error, Result};
+use crate::locks::GroupLogSegmentList;
+use crate::log::framing::record::{self, GROUP_LOG, RECORD_HEADER_LEN, RecordFault};
+use crate::log::framing::segment_files::LogKind;
+use crate::log::framing::segment_writer::SegmentList;
+use crate::log::{RecordKind, SegmentNumber};
+use crate::marks::GroupLogMark;
+use base::checksum::crc32c;
+use base::env::fs::{FileSystem, ReadFile};
+use base::sync::Mutex;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// Files of a group log.
+pub(crate) const GROUP_LOG_FILES: LogKind =
+    LogKind { format: &GROUP_LOG, segment: "glog", spare: "gspare" };
+
+/// Handle of a segment, whose file is opened by its first reader.
+pub(super) struct Segment {
+    number: SegmentNumber,
+    path: PathBuf,
+    file: OnceLock<Arc<dyn ReadFile>>,
+}
+
+impl Segment {
+    fn new(dir: &Path, number: SegmentNumber) -> Arc<Self> {
+        let path = GROUP_LOG_FILES.path(dir, number);
+        Arc::new(Self { number, path, file: OnceLock::new() })
+    }
+
+    /// Reads the payload of the record at `place`, with its checksums verified.
+    pub(super) fn read(&self, fs: &dyn FileSystem, place: Place) -> Result<Vec<u8>> {
+        let file = match self.file.get() {
+            Some(file) => file,
+            None => {
+                let opened = fs.open_read(&self.path);
+                let opened = opened.map_err(|error| Error::io("open", &self.path, &error))?;
+                self.file.get_or_init(|| opened)
+            }
+        };
+        let mut bytes = vec![0; RECORD_HEADER_LEN + place.payload_len as usize];
+        let read = file.read_exact_at(&mut bytes, place.offset);
+        read.map_err(|error| Error::io("read", &self.path, &error))?;
+        let payload = bytes.split_off(RECORD_HEADER_LEN);
+        let (number, offset) = (self.number.0, place.offset);
+        let what = match record::decode_record_header(&GROUP_LOG, number, offset, &bytes) {
+            Err(RecordFault::Bad(what) | RecordFault::Impossible(what)) => what,
+            Ok(header) if header.kind != RecordKind::Group => "another type of record",
+            Ok(header) if header.payload_len != place.payload_len => "another length of a record",
+            Ok(header) if header.payload_crc != crc32c(&[&payload]) => "checksum of a record",
+            Ok(_) => return Ok(payload),
+        };
+        Err(self.corruption(offset, what))
+    }
+
+    /// Corruption of this segment at `offset`.
+    pub(super) fn corruption(&self, offset: u64, what: impl std::fmt::Display) -> Error {
+        Error::corruption(&self.path, offset, what)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    segments: BTreeMap<SegmentNumber, Arc<Segment>>,
+    spares: Vec<SegmentNumber>,
+}
+
+/// The segments of a log. See the file header.
+pub(super) struct SegmentSet {
+    fs: Arc<dyn FileSystem>,
+    dir: PathBuf,
+    spares_max: usize,
+    /// Covers all of its fields; never held over I/O.
+    state: Mutex<State, GroupLogSegmentList>,
+}
+
+/// Fate of a retired segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Spare,
+    Removed,
+}
+
+impl SegmentSet {
+    /// The set of a log that was read, with its segments and spares.
+    pub(super) fn new(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        segments: &[SegmentNumber],
+        spares: Vec<SegmentNumber>,
+        spares_max: usize,
+    ) -> Self {
+        let segments = segments.iter().map(|number| (*number, Segment::new(dir, *number)));
+        let state = Mutex::new(State { segments: segments.collect(), spares });
+        Self { fs, dir: dir.to_owned(), spares_max, state }
+    }
+
+    /// Removes spares beyond `spares_max`, as a crash may leave them.
+    pub(super) fn trim_spares(&self) -> Result<()> {
+        let surplus = || {
+            let mut state = self.state.lock();
+            if state.spares.len() > self.spares_max { state.spares.pop() } else { None }
+        };
+        while let Some(spare) = surplus() {
+            let path = GROUP_LOG_FILES.spare_path(&self.dir, spare);
+            self.fs.remove_file(&path).map_err(|error| Error::io("remove", &path, &error))?;
+        }
+        Ok(())
+    }
+
+    /// The handle of a segment that exists.
+    pub(super) fn get(&self, number: SegmentNumber) -> Option<Arc<Segment>> {
+        self.state.lock().segments.get(&number).cloned()
+    }
+
+    /// The oldest segment and the newest; `None` before the first append.
+    pub(super) fn ends(&self) -> Option<(SegmentNumber, SegmentNumber)> {
+        let state = self.state.lock();
+        Some((*state.segments.keys().next()?, *state.segments.keys().next_back()?))
+    }
+
+    /// Number of segments that exist.
+    pub(super) fn count(&self) -> usize {
+        self.state.lock().segments.len()
+    }
+
+    /// Retires the oldest segment if it stands before `limit`, is not the newest, and no reader
+    /// holds it. Returns whether it did. Touches the disk. After an error the segment is kept, and
+    /// the call can be repeated.
+    pub(super) fn retire_before(&self, limit: SegmentNumber) -> Result<bool> {
+        let (oldest, fate) = {
+            let state = self.state.lock();
+            let Some((oldest, handle)) = state.segments.first_key_value() else { return Ok(false) };
+            if *oldest >= limit || state.segments.len() == 1 {
+                return Ok(false);
+            }
+            if Arc::strong_count(handle) > 1 {
+                GroupLogMark::SegmentRead.hit();
+                return Ok(false);
+            }
+            let has_place = state.spares.len() < self.spares_max;
+            (*oldest, if has_place { Fate::Spare } else { Fate::Removed })
+        };
+        self.remove(oldest, fate)?;
+        let mut state = self.state.lock();
+        state.segments.remove(&oldest);
+        if fate == Fate::Spare {
+            state.spares.push(oldest);
+        }
+        Ok(true)
+    }
+
+    fn remove(&self, segment: SegmentNumber, fate: Fate) -> Result<()> {
+        let path = GROUP_LOG_FILES.path(&self.dir, segment);
+        let done = match fate {
+            Fate::Spare => {
+                let spare = GROUP_LOG_FILES.spare_path(&self.dir, segment);
+                self.fs.rename(&path, &spare)
+            }
+            Fate::Removed => {
+                GroupLogMark::SegmentRemoved.hit();
+                self.fs.remove_file(&path)
+            }
+        };
+        match done {
+            Ok(()) => {}
+            // An earlier call got this far and then failed to sync the directory.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io("retire", &path, &error)),
+        }
+        self.fs.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, &error))
+    }
+}
+
+impl SegmentList for SegmentSet {
+    fn take_spare(&self) -> Option<PathBuf> {
+        let spare = self.state.lock().spares.pop()?;
+        Some(GROUP_LOG_FILES.spare_path(&self.dir, spare))
+    }
+
+    fn add(&self, segment: SegmentNumber) {
+        self.state.lock().segments.insert(segment, Segment::new(&self.dir, segment));
+    }
+}

@@ -1,0 +1,79 @@
+//! The rows of an input, whatever its format.
+
+use super::checkpoint::Place;
+use super::exported::Exported;
+use super::mapping::Mapping;
+use super::rejects::Reject;
+use anyhow::{Context, Result};
+use engine::Timestamp;
+use interchange::lines::Lines;
+use interchange::records::{Item, Records};
+use table::RowMutations;
+
+/// The next row of the input.
+pub(super) struct InputRow {
+    /// Number of its first line, or of its record.
+    pub(super) line: u64,
+    /// The place behind it in the input.
+    pub(super) end: Place,
+    /// Its text in the input; empty for a row of an export.
+    pub(super) text: Vec<u8>,
+    /// The row, or its reject if it cannot be written.
+    pub(super) content: Result<RowMutations, Reject>,
+}
+
+/// An input that is open.
+pub(super) enum Input {
+    /// Records, which a mapping makes rows of.
+    Records(RecordInput),
+    /// Rows with all their cells.
+    Exported(Exported),
+}
+
+/// Records of a text format.
+pub(super) struct RecordInput {
+    pub(super) lines: Lines,
+    pub(super) records: Box<dyn Records>,
+    pub(super) mapping: Mapping,
+}
+
+impl Input {
+    /// Returns whether the rows are from an export, and have their own timestamps.
+    pub(super) fn is_export(&self) -> bool {
+        matches!(self, Self::Exported(_))
+    }
+
+    /// Returns the word for a unit of the input.
+    pub(super) fn record(&self) -> &'static str {
+        if self.is_export() { "record" } else { "line" }
+    }
+
+    /// Returns the families of the rows, as far as they are known before the rows are read.
+    pub(super) fn families(&self) -> Vec<String> {
+        match self {
+            Self::Records(input) => input.mapping.families().into_iter().map(Into::into).collect(),
+            Self::Exported(_) => Vec::new(),
+        }
+    }
+
+    /// Skips the files of the input that come before a place.
+    pub(super) fn skip_files(&mut self, done: &Place) -> Result<()> {
+        match self {
+            Self::Records(_) => Ok(()),
+            Self::Exported(exported) => exported.skip_files(done.file),
+        }
+    }
+
+    /// Returns the next row; `None` at the end. Cells without a time of their own get `at`.
+    pub(super) fn next(&mut self, at: Timestamp) -> Result<Option<InputRow>> {
+        let input = match self {
+            Self::Records(input) => input,
+            Self::Exported(exported) => return exported.next(),
+        };
+        let item = input.records.next(&mut input.lines).context("cannot read the input")?;
+        let Some(Item { line, end, text, content }) = item else { return Ok(None) };
+        let content = content.and_then(|record| input.mapping.row(record, at));
+        let content = content.map_err(|why| Reject::new(line, why, &text));
+        Ok(Some(InputRow { line, end: end.into(), text, content }))
+    }
+}

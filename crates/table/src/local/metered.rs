@@ -1,0 +1,32 @@
+//! The counters of a store and its tables, for metrics.
+
+use super::Local;
+use crate::meter::{StoreMeter, TableReading};
+use std::sync::Arc;
+
+impl Local {
+    /// Returns the counters of the store.
+    pub fn meter(&self) -> &Arc<StoreMeter> {
+        &self.core.meter
+    }
+
+    /// Returns the tables that have counters of their own.
+    pub fn named_tables(&self) -> Vec<TableReading> {
+        let named = self.core.meter.named();
+        let tables = self.core.tables.read();
+        let reading = |(table, counters)| {
+            // The counters may be of a deleted table of this name that is still being read.
+            let found = tables.get(&table).filter(|found| found.kept.meter.has(&counters));
+            let schema = &found?.schema;
+            let trees = schema.tablets.iter().map(|tablet| tablet.tree).collect();
+            Some(TableReading { table, trees, counters })
+        };
+        named.into_iter().filter_map(reading).collect()
+    }
+
+    /// The same tables, of which so many may have counters of their own.
+    pub fn with_named_tables_max(self, named_max: usize) -> Self {
+        self.core.meter.set_named_max(named_max);
+        self
+    }
+}
