@@ -246,13 +246,20 @@ impl Worker {
 
     /// Memory is within its bounds.
     fn memory(&self, engine: &Engine, tally: &mut Tally) -> Judged<()> {
-        let used = Used {
-            all: watch::memory_bytes()?,
-            before: self.before,
-            grown: self.expected.grown.load(Ordering::Relaxed),
-            account: Account::of(engine),
+        let now = || -> Judged<Used> {
+            Ok(Used {
+                all: watch::memory_bytes()?,
+                before: self.before,
+                grown: self.expected.grown.load(Ordering::Relaxed),
+                account: Account::of(engine),
+            })
         };
         let budget = self.cycle.options.memory_bytes_max as u64;
+        let mut used = now()?;
+        if used.is_in_doubt(&self.run, budget) {
+            base::allocator::give_back_free();
+            used = now()?;
+        }
         tally.saw_memory(Memory { bytes: used.by_engine(), charged: used.account.sum() }, budget);
         used.judge(&self.run, budget)
     }
