@@ -37,7 +37,7 @@ pub(crate) enum Command {
     /// a cell. Rejected lines are written to a file with line number and reason. Rerun the command
     /// to resume an interrupted import.
     Import(Box<ImportArgs>),
-    /// Export a table or a part of it to files: Avro, SequenceFile, CSV or JSON lines.
+    /// Export a table or a part of it to files: Avro, Parquet, SequenceFile, CSV or JSON lines.
     ///
     /// Writes parts part-00000.EXT, part-00001.EXT ... and export.json, which lists them, to a
     /// directory. All keys, qualifiers, timestamps and values come back with `import`. Rerun the

@@ -1,6 +1,6 @@
 //! Bodies of fuzz targets, called by `/fuzz` and, with damaged files, by the tests.
 
-use super::{Compression, Encoding, Format, Row, RowWriter, WriteOptions, reader, writer};
+use super::{Compression, Encoding, Format, Row, RowWriter, Source, WriteOptions, reader, writer};
 use crate::error::Result;
 use crate::lines::Lines;
 use crate::records::{self, Layout};
@@ -47,7 +47,7 @@ pub fn text_records(data: &[u8]) -> usize {
 
 /// Returns all records of a file in memory.
 pub(super) fn read(format: Format, data: &[u8]) -> Result<Vec<Row>> {
-    let mut reader = reader(format, Box::new(Cursor::new(data.to_vec())))?;
+    let mut reader = reader(format, Source::Memory(data.to_vec().into()))?;
     let mut rows = Vec::new();
     while let Some(row) = reader.next()? {
         assert!(!row.cells.is_empty());

@@ -1,4 +1,4 @@
-//! Rows with all their cells in files of other programs: text, Avro, SequenceFile.
+//! Rows with all their cells in files of other programs: text, Avro, Parquet, SequenceFile.
 //!
 //! 1. What a writer wrote, a reader gives back: keys, families, qualifiers, timestamps and values,
 //!    byte for byte and in their order.
@@ -16,14 +16,16 @@ pub mod fuzz;
 mod input;
 mod jsonl;
 pub mod limits;
+mod parquet;
 mod sequence_file;
 #[cfg(test)]
 mod tests;
 mod unpack;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use bytes::Bytes;
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{Cursor, Read, Write};
 use std::sync::Arc;
 
 pub use encoding::Encoding;
@@ -60,6 +62,8 @@ pub enum Format {
     Jsonl,
     /// Avro object container file with the schema of Google's exports.
     Avro,
+    /// Parquet with one record a cell.
+    Parquet,
     /// Hadoop SequenceFile of HBase results, as Google's and HBase's exports write it.
     SequenceFile,
 }
@@ -69,7 +73,7 @@ pub enum Format {
 pub enum Compression {
     /// Blocks are stored as they are.
     None,
-    /// Snappy, which every reader of Avro knows.
+    /// Snappy, which every reader of Avro and Parquet knows.
     Snappy,
     /// Zstandard, which is smaller and slower than Snappy.
     Zstd,
@@ -80,7 +84,7 @@ pub enum Compression {
 pub struct WriteOptions {
     /// Encoding of bytes in text formats.
     pub encoding: Encoding,
-    /// Compression of blocks; Avro alone has it.
+    /// Compression of blocks; Avro and Parquet have it.
     pub compression: Compression,
     /// Marker between the blocks of Avro and SequenceFiles, which should be random: a reader that
     /// begins inside of a file looks for it.
@@ -120,16 +124,44 @@ pub fn writer(
         Format::Csv => Box::new(csv::Writer::new(output, options.encoding)?),
         Format::Jsonl => Box::new(jsonl::Writer::new(output, options.encoding)),
         Format::Avro => Box::new(avro::Writer::new(output, options)?),
+        Format::Parquet => Box::new(parquet::Writer::new(output, options)?),
         Format::SequenceFile => Box::new(sequence_file::Writer::new(output, options)?),
     })
 }
 
-/// Returns a reader of `format` from the beginning of `input`, which needs no buffer.
-pub fn reader(format: Format, input: Box<dyn Read + Send>) -> Result<Box<dyn RowReader>> {
-    Ok(match format {
-        Format::Csv => Box::new(csv::Reader::new(input)?),
-        Format::Jsonl => Box::new(jsonl::Reader::new(input)),
-        Format::Avro => Box::new(avro::Reader::new(input)?),
-        Format::SequenceFile => Box::new(sequence_file::Reader::new(input)?),
+/// Bytes of a file of rows, from its beginning to its end. A reader needs no buffer around it.
+pub enum Source {
+    /// A regular file, which is read from its beginning.
+    File(File),
+    /// Bytes that come once and in order. Parquet cannot be read from them: its directory is at the end.
+    Stream(Box<dyn Read + Send>),
+    /// A file that is in memory.
+    Memory(Bytes),
+}
+
+impl Source {
+    fn stream(self) -> Box<dyn Read + Send> {
+        match self {
+            Self::File(file) => Box::new(file),
+            Self::Stream(stream) => stream,
+            Self::Memory(bytes) => Box::new(Cursor::new(bytes)),
+        }
+    }
+}
+
+/// Returns a reader of `format` from the beginning of `source`. `Unsupported` if the format cannot be
+/// read from such a source.
+pub fn reader(format: Format, source: Source) -> Result<Box<dyn RowReader>> {
+    Ok(match (format, source) {
+        (Format::Csv, source) => Box::new(csv::Reader::new(source.stream())?),
+        (Format::Jsonl, source) => Box::new(jsonl::Reader::new(source.stream())),
+        (Format::Avro, source) => Box::new(avro::Reader::new(source.stream())?),
+        (Format::SequenceFile, source) => Box::new(sequence_file::Reader::new(source.stream())?),
+        (Format::Parquet, Source::File(file)) => Box::new(parquet::Reader::new(file)?),
+        (Format::Parquet, Source::Memory(bytes)) => Box::new(parquet::Reader::new(bytes)?),
+        (Format::Parquet, Source::Stream(_)) => {
+            let reason = "Parquet cannot be read from a stream; save it to a file first";
+            return Err(Error::Unsupported(reason.to_owned()));
+        }
     })
 }

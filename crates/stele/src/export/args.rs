@@ -41,7 +41,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_enum, default_value_t = TextEncoding::Escaped)]
     encoding: TextEncoding,
 
-    /// Compression inside of Avro files.
+    /// Compression inside of Avro and Parquet files.
     #[arg(long, value_enum, default_value_t = Compression::Snappy)]
     compression: Compression,
 
@@ -75,6 +75,8 @@ pub(crate) struct ExportArgs {
 enum Format {
     /// Avro with the schema of Google's exports of Bigtable.
     Avro,
+    /// Parquet with one record per cell, for programs that analyse tables.
+    Parquet,
     /// Hadoop SequenceFile of HBase results, as HBase's and Google's exports write it.
     SequenceFile,
     /// Comma-separated values, one cell per line.
@@ -92,12 +94,12 @@ enum TextEncoding {
     Base64,
 }
 
-/// Compression of blocks of an Avro file.
+/// Compression of blocks of an Avro file, and of pages of a Parquet file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Compression {
     /// Blocks are stored as they are.
     None,
-    /// Snappy, which every reader of Avro knows.
+    /// Snappy, which every reader of Avro and Parquet knows.
     Snappy,
     /// Zstandard, which is smaller and slower than Snappy.
     Zstd,
@@ -112,6 +114,7 @@ impl ExportArgs {
     pub(super) fn format(&self) -> rows::Format {
         match self.format {
             Format::Avro => rows::Format::Avro,
+            Format::Parquet => rows::Format::Parquet,
             Format::SequenceFile => rows::Format::SequenceFile,
             Format::Csv => rows::Format::Csv,
             Format::Jsonl => rows::Format::Jsonl,

@@ -35,8 +35,9 @@ pub(crate) struct Manifest {
 }
 
 /// Names of formats here, and the endings of their files.
-pub(super) const FORMATS: [(Format, &str, &str); 4] = [
+pub(super) const FORMATS: [(Format, &str, &str); 5] = [
     (Format::Avro, "avro", "avro"),
+    (Format::Parquet, "parquet", "parquet"),
     (Format::SequenceFile, "sequence-file", "seq"),
     (Format::Csv, "csv", "csv"),
     (Format::Jsonl, "jsonl", "jsonl"),

@@ -9,7 +9,9 @@ use super::source::{Gatherer, Piece, Pieces, Source};
 use crate::import::target::Failure;
 use anyhow::{Result, bail};
 use async_trait::async_trait;
-use interchange::rows::{Cell, Compression, Encoding, Format, Row, WriteOptions, reader, writer};
+use interchange::rows::{
+    Cell, Compression, Encoding, Format, Row, Source, WriteOptions, reader, writer,
+};
 use std::cell::{Cell as Counter, RefCell};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -17,7 +19,8 @@ use std::sync::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
 const JOB: &str = "rows of a test";
-const FORMATS: [Format; 4] = [Format::Csv, Format::Jsonl, Format::Avro, Format::SequenceFile];
+const FORMATS: [Format; 5] =
+    [Format::Csv, Format::Jsonl, Format::Avro, Format::Parquet, Format::SequenceFile];
 
 /// A table in memory, and for each read the number of batches after which it fails.
 struct Memory {
@@ -429,7 +432,7 @@ fn streamed(memory: &Memory, path: &Path) -> Result<Vec<Row>> {
     let mut writer = writer(Format::Jsonl, options, output)?;
     stream(memory, &runtime(), Range::default(), writer.as_mut())?;
     writer.finish()?;
-    let mut reader = reader(Format::Jsonl, Box::new(std::fs::File::open(path)?))?;
+    let mut reader = reader(Format::Jsonl, Source::File(std::fs::File::open(path)?))?;
     let mut rows = Vec::new();
     while let Some(row) = reader.next()? {
         rows.push(row);

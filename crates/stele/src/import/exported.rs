@@ -14,7 +14,7 @@ use crate::export::part_list::{self, Expected};
 use anyhow::{Context, Result, bail};
 use base::checksum::Xxh3;
 use engine::Timestamp;
-use interchange::rows::{Cell, Format, Row, RowReader, reader};
+use interchange::rows::{Cell, Format, Row, RowReader, Source, reader};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -144,12 +144,14 @@ impl ExportFile {
     }
 
     fn open(&self, format: Format) -> Result<Box<dyn RowReader>> {
-        let Some(path) = &self.path else { return Ok(reader(format, Box::new(std::io::stdin()))?) };
+        let Some(path) = &self.path else {
+            return Ok(reader(format, Source::Stream(Box::new(std::io::stdin())))?);
+        };
         if let Some(part) = &self.part {
             check(path, part)?;
         }
         let file = File::open(path).with_context(|| could_not_read(path))?;
-        reader(format, Box::new(file)).with_context(|| could_not_read(path))
+        reader(format, Source::File(file)).with_context(|| could_not_read(path))
     }
 }
 

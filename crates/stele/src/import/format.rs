@@ -17,6 +17,8 @@ pub(crate) enum Format {
     Deb822,
     /// Avro with the schema of Google's exports of Bigtable.
     Avro,
+    /// Parquet of cells, as `stele export` writes it.
+    Parquet,
     /// Hadoop SequenceFile of HBase results, as HBase's and Google's exports write it.
     SequenceFile,
     /// CSV that `stele export` wrote.
@@ -42,6 +44,7 @@ impl Format {
             "jsonl" | "ndjson" => Some(Self::Jsonl),
             "deb822" => Some(Self::Deb822),
             "avro" => Some(Self::Avro),
+            "parquet" => Some(Self::Parquet),
             "seq" => Some(Self::SequenceFile),
             _ => None,
         }
@@ -54,6 +57,7 @@ impl Format {
             Self::Jsonl => Kind::Records(records::Format::Jsonl),
             Self::Deb822 => Kind::Records(records::Format::Deb822),
             Self::Avro => Kind::Rows(rows::Format::Avro),
+            Self::Parquet => Kind::Rows(rows::Format::Parquet),
             Self::SequenceFile => Kind::Rows(rows::Format::SequenceFile),
             Self::ExportCsv => Kind::Rows(rows::Format::Csv),
             Self::ExportJsonl => Kind::Rows(rows::Format::Jsonl),

@@ -30,7 +30,7 @@ pub(crate) struct SourceArgs {
     #[command(flatten)]
     table: TableArgs,
 
-    /// Input format. [default: from the file name: .csv, .tsv, .jsonl, .deb822, .avro or .seq]
+    /// Input format. [default: from the file name: .csv, .tsv, .jsonl, .deb822, .avro, .parquet or .seq]
     #[arg(long, value_enum)]
     format: Option<Format>,
 

@@ -1,5 +1,5 @@
 //! Files of `stele export` in programs of others, and files of others in `stele import`: fastavro and
-//! Python's own modules for Avro, CSV and JSON lines, Hadoop and HBase for SequenceFiles.
+//! Python's own modules for Avro, CSV and JSON lines, PyArrow for Parquet, Hadoop and HBase for SequenceFiles.
 
 use crate::server::{stderr, stele};
 use crate::setup;
@@ -86,7 +86,7 @@ fn assert_imported(dir: &Path, table: &str) {
 }
 
 #[test]
-fn fastavro_and_python_read_exports_and_fastavro_writes_imports() {
+fn programs_of_python_read_exports_and_write_imports() {
     let Some(python) = setup::python_for_exports() else { return };
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -100,11 +100,19 @@ fn fastavro_and_python_read_exports_and_fastavro_writes_imports() {
         ("snappy", &["--format", "avro"][..]),
         ("zstd", &["--format", "avro", "--compression", "zstd"]),
         ("none", &["--format", "avro", "--compression", "none"]),
+        ("parquet", &["--format", "parquet"]),
+        ("parquet-zstd", &["--format", "parquet", "--compression", "zstd"]),
         ("csv", &["--format", "csv"]),
         ("jsonl", &["--format", "jsonl"]),
     ] {
         let part = export(dir, name, args);
         assert_is_table(&others(script("read_rows.py").arg(part)), name);
+    }
+    for codec in ["none", "snappy", "gzip", "zstd"] {
+        let (file, table) = (format!("{codec}.parquet"), format!("parquet-{codec}"));
+        others(script("rewrite_parquet.py").args(["parquet/part-00000.parquet", &file, codec]));
+        import(dir, &file, &table, &[]);
+        assert_imported(dir, &table);
     }
     for codec in ["null", "deflate", "snappy", "zstandard"] {
         let file = format!("{codec}.avro");

@@ -56,6 +56,8 @@ fn every_format_gives_the_same_table_back() {
     assert_eq!(text(&setting, "t", &[]), TABLE);
     for (at, args) in [
         &["--format", "avro"][..],
+        &["--format", "parquet"],
+        &["--format", "parquet", "--compression", "zstd", "--part-rows", "1"],
         &["--format", "avro", "--compression", "zstd", "--part-rows", "1"],
         &["--format", "sequence-file"],
         &["--format", "csv"],
@@ -295,6 +297,7 @@ fn a_stream_of_a_failed_export_is_no_file() {
     let setting = setting();
     for (format, name) in [
         ("avro", "avro"),
+        ("parquet", "parquet"),
         ("sequence-file", "sequence-file"),
         ("csv", "export-csv"),
         ("jsonl", "export-jsonl"),

@@ -1,6 +1,6 @@
 """Prints the rows of exported files as `stele export --format jsonl --encoding base64` does.
 
-No code of Stele reads the files, but fastavro, and Python's own for CSV and JSON.
+No code of Stele reads the files, but fastavro, PyArrow, and Python's own for CSV and JSON.
 """
 
 import base64
@@ -11,6 +11,8 @@ import re
 import sys
 
 import fastavro
+import pyarrow
+import pyarrow.parquet
 
 ESCAPES = {b"\\\\": b"\\", b"\\n": b"\n", b"\\r": b"\r", b"\\t": b"\t"}
 
@@ -47,6 +49,17 @@ def avro(path):
             yield row["key"], [cell(*(found[name] for name in names)) for found in row["cells"]]
 
 
+def parquet(path):
+    table = pyarrow.parquet.read_table(path)
+    assert table.schema.field("timestamp").type == pyarrow.timestamp("us", tz="UTC")
+    names = ("key", "family", "qualifier", "timestamp", "value")
+    stamps = table.column("timestamp").cast(pyarrow.int64())
+    table = table.set_column(table.column_names.index("timestamp"), "timestamp", stamps)
+    cells = zip(*(table.column(name).to_pylist() for name in names))
+    for key, found in itertools.groupby(cells, lambda found: found[0]):
+        yield key, [cell(*columns) for _, *columns in found]
+
+
 def csv_rows(path):
     with open(path, encoding="utf-8", newline="") as file:
         lines = csv.reader(file)
@@ -72,7 +85,7 @@ def json_rows(path):
             ]
 
 
-READERS = {"avro": avro, "csv": csv_rows, "jsonl": json_rows}
+READERS = {"avro": avro, "parquet": parquet, "csv": csv_rows, "jsonl": json_rows}
 
 
 def main():
