@@ -34,6 +34,7 @@ mod server;
 mod wire;
 
 pub use admin::directory::KnownNames;
+pub use admin::schema::{schema_message, table_of_message};
 pub use api::served::{METHODS, SERVICES};
 pub use call::authorize::Callers;
 pub use call::bounds::{Bounds, Holdings, Refusal};

@@ -9,7 +9,8 @@ use modify_column_families_request::modification::Mod;
 use std::time::Duration;
 use table::limits::{CHANGE_RETENTIONS, GC_DEPTH_MAX};
 use table::{
-    Error, FamilyChange, FamilySchema, FamilySpec, GcRule, Granularity, Result, TableSchema,
+    Bytes, CreateTable, Error, FamilyChange, FamilySchema, FamilySpec, GcRule, Granularity, Result,
+    TableName, TableSchema,
 };
 use tonic::Status;
 
@@ -57,6 +58,32 @@ pub(crate) fn table_message(schema: &TableSchema, view: View, clusters: &[String
             clusters.iter().map(|cluster| (cluster.clone(), state.clone())).collect();
     }
     table
+}
+
+/// Returns the message of what cells of a table need elsewhere: its granularity, its families with rules
+/// and types, and the schema of its keys. It names no table.
+pub fn schema_message(schema: &TableSchema) -> admin::Table {
+    let table = table_message(schema, View::SchemaView, &[]);
+    admin::Table { name: String::new(), deletion_protection: false, ..table }
+}
+
+/// Returns the new table `name` that a message of [`schema_message`] describes. `InvalidArgument` for a
+/// message that describes none.
+pub fn table_of_message(
+    name: TableName,
+    splits: Vec<Bytes>,
+    table: admin::Table,
+) -> Result<CreateTable, Status> {
+    let families = table.column_families.into_iter();
+    let families = families.map(|(name, family)| Ok((name, family_spec(family)?)));
+    Ok(CreateTable {
+        name,
+        families: families.collect::<Result<_, Status>>()?,
+        splits,
+        deletion_protection: table.deletion_protection,
+        granularity: granularity(table.granularity).map_err(status::from_error)?,
+        row_key_schema: types::row_key_schema(table.row_key_schema)?,
+    })
 }
 
 /// Returns how long the changes of a table are kept.

@@ -4,7 +4,11 @@
 use super::part_list::Totals;
 use crate::state_file::{self, StateFile};
 use anyhow::{Context, Result, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use interchange::rows::Format;
+use prost::Message;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -25,6 +29,10 @@ pub(crate) struct Manifest {
     pub(super) job: String,
     /// Identity of the table, independent of its name; empty if the source does not tell it.
     pub(super) source: String,
+    /// Schema of the table when the export began, in Base64: the message `google.bigtable.admin.v2.Table`
+    /// of [`bigtable::schema_message`]. Absent if the source does not tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    schema: Option<String>,
     /// Format of the parts, by its name.
     format: String,
     /// True if the parts are the whole export.
@@ -45,10 +53,17 @@ pub(super) const FORMATS: [(Format, &str, &str); 5] = [
 
 impl Manifest {
     /// Returns the manifest of an export that begins.
-    pub(super) fn new(id: String, job: String, source: String, format: Format) -> Self {
+    pub(super) fn new(
+        id: String,
+        job: String,
+        source: String,
+        schema: Option<&admin::Table>,
+        format: Format,
+    ) -> Self {
+        let schema = schema.map(|schema| STANDARD.encode(schema.encode_to_vec()));
         let name = FORMATS.iter().find(|(known, ..)| *known == format).map_or("", |known| known.1);
         let (format, totals) = (name.to_owned(), Totals::default());
-        Self { version: VERSION, id, job, source, format, complete: false, totals }
+        Self { version: VERSION, id, job, source, schema, format, complete: false, totals }
     }
 
     /// Reads the file of the export in `dir`; `None` if it is absent, an error with
@@ -83,6 +98,13 @@ impl Manifest {
 
     pub(crate) fn format(&self) -> Result<Format> {
         self.known_format().with_context(|| format!("format {:?} is not known", self.format))
+    }
+
+    /// Returns the schema of the table, if the export has it.
+    pub(crate) fn schema(&self) -> Result<Option<admin::Table>> {
+        let Some(text) = &self.schema else { return Ok(None) };
+        let read = || anyhow::Ok(admin::Table::decode(&STANDARD.decode(text)?[..])?);
+        read().map(Some).map_err(|why| Malformed(format!("the schema in {FILE}: {why}")).into())
     }
 
     pub(super) fn save(&self, file: &StateFile) -> Result<()> {

@@ -75,17 +75,20 @@ impl<'a> Export<'a> {
     /// changes before the source has answered.
     pub(super) fn begin(plan: Plan<'a>, file: StateFile, found: Found) -> Result<Self> {
         let identity = plan.runtime.block_on(persist(|| plan.source.identity()))?;
-        let fresh =
-            || Manifest::new(plan.id.clone(), plan.job.clone(), identity.clone(), plan.format);
+        let fresh = || {
+            let schema = plan.runtime.block_on(persist(|| plan.source.schema()))?;
+            let (id, job) = (plan.id.clone(), plan.job.clone());
+            anyhow::Ok(Manifest::new(id, job, identity.clone(), schema.as_ref(), plan.format))
+        };
         let manifest = match found {
-            Found::Nothing => fresh(),
+            Found::Nothing => fresh()?,
             Found::Unfinished(found) => {
                 let parts = part_list::check_parts(plan.dir, &found)?;
                 resumed(found, parts, &identity, plan.assume_same_table)?
             }
             Found::Old => {
                 plan.runtime.block_on(persist(|| first_rows(plan.source, &plan.range)))?;
-                fresh()
+                fresh()?
             }
         };
         (plan.step)(Step::Ready)?;

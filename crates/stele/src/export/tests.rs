@@ -9,8 +9,9 @@ use super::source::{Gatherer, Piece, Pieces, Source};
 use crate::import::target::Failure;
 use anyhow::{Result, bail};
 use async_trait::async_trait;
+use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use interchange::rows::{
-    Cell, Compression, Encoding, Format, Row, Source, WriteOptions, reader, writer,
+    self, Cell, Compression, Encoding, Format, Row, WriteOptions, reader, writer,
 };
 use std::cell::{Cell as Counter, RefCell};
 use std::collections::VecDeque;
@@ -51,6 +52,10 @@ impl Source for Memory {
         let last = identities.len() == 1;
         let identity = if last { identities[0] } else { identities.pop_front().unwrap() };
         Ok(identity.to_owned())
+    }
+
+    async fn schema(&self) -> Result<Option<admin::Table>, Failure> {
+        Ok(None)
     }
 
     async fn read(&self, range: &Range) -> Result<Box<dyn Pieces>, Failure> {
@@ -157,7 +162,7 @@ fn read(dir: &Path) -> Vec<Row> {
     for (path, part) in part_list::read(dir, &manifest).unwrap() {
         let file = std::fs::File::open(path).unwrap();
         assert_eq!(file.metadata().unwrap().len(), part.bytes);
-        let mut reader = reader(manifest.format().unwrap(), Box::new(file)).unwrap();
+        let mut reader = reader(manifest.format().unwrap(), rows::Source::File(file)).unwrap();
         let before = rows.len();
         while let Some(row) = reader.next().unwrap() {
             rows.push(row);
@@ -432,7 +437,7 @@ fn streamed(memory: &Memory, path: &Path) -> Result<Vec<Row>> {
     let mut writer = writer(Format::Jsonl, options, output)?;
     stream(memory, &runtime(), Range::default(), writer.as_mut())?;
     writer.finish()?;
-    let mut reader = reader(Format::Jsonl, Source::File(std::fs::File::open(path)?))?;
+    let mut reader = reader(Format::Jsonl, rows::Source::File(std::fs::File::open(path)?))?;
     let mut rows = Vec::new();
     while let Some(row) = reader.next()? {
         rows.push(row);

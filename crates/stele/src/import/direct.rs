@@ -4,15 +4,17 @@ use super::target::{Failure, Target};
 use anyhow::{Context, Result};
 use async_trait::async_trait;
 use base::env::SystemClock;
+use bigtable::table_of_message;
 use bytes::Bytes;
 use engine::{Engine, Options, Timestamp, TimestampRange};
+use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use table::filter::ColumnRange;
 use table::{
-    CreateTable, Error, FamilyChange, FamilySpec, Local, Pieces, ReadRows, RowFilter, RowMutations,
-    RowSet, Store, TableName,
+    Error, FamilyChange, FamilySpec, Local, Pieces, ReadRows, RowFilter, RowMutations, RowSet,
+    Store, TableName,
 };
 
 /// An open data directory.
@@ -41,8 +43,7 @@ impl Direct {
         &self.engine
     }
 
-    async fn add_family(&self, name: &str) -> table::Result<()> {
-        let spec = FamilySpec::default();
+    async fn add_family(&self, name: &str, spec: FamilySpec) -> table::Result<()> {
         let change = FamilyChange::Create { name: name.to_owned(), spec };
         match self.store.modify_families(&self.table, vec![change]).await {
             Ok(_) | Err(Error::AlreadyExists { .. }) => Ok(()),
@@ -53,23 +54,19 @@ impl Direct {
 
 #[async_trait]
 impl Target for Direct {
-    async fn create_table(&self, families: &[String]) -> Result<(), Failure> {
-        let families_of_new = families.iter().map(|name| (name.clone(), FamilySpec::default()));
-        let table = CreateTable {
-            name: self.table.clone(),
-            families: families_of_new.collect(),
-            splits: Vec::new(),
-            deletion_protection: false,
-            granularity: Default::default(),
-            row_key_schema: None,
-        };
+    async fn create_table(&self, schema: &admin::Table) -> Result<(), Failure> {
+        let table = table_of_message(self.table.clone(), Vec::new(), schema.clone());
+        let table = table.map_err(|why| {
+            Failure::Refused(format!("could not create the table: {}", why.message()))
+        })?;
+        let families = table.families.clone();
         match self.store.create_table(table).await {
             Ok(_) => return Ok(()),
             Err(Error::AlreadyExists { .. }) => {}
             Err(error) => return Err(not_created(error).of("could not create the table")),
         }
-        for name in families {
-            let added = self.add_family(name).await;
+        for (name, spec) in families {
+            let added = self.add_family(&name, spec).await;
             added.map_err(|why| not_created(why).of(&format!("could not add family {name}")))?;
         }
         Ok(())

@@ -11,10 +11,13 @@ use super::rejects::Reject;
 use crate::config::ConfigError;
 use crate::export::manifest::{self, Manifest};
 use crate::export::part_list::{self, Expected};
+use admin::table::TimestampGranularity;
 use anyhow::{Context, Result, bail};
 use base::checksum::Xxh3;
-use engine::Timestamp;
+use engine::{Timestamp, TimestampRange};
+use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use interchange::rows::{Cell, Format, Row, RowReader, Source, reader};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -26,6 +29,9 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// The files of an export, read one after the other.
 pub(super) struct Exported {
     format: Format,
+    /// Schema of the table that was exported, as far as the export has it.
+    schema: admin::Table,
+    aggregates: Aggregates,
     files: Vec<ExportFile>,
     /// The file that is being read, and the bytes of all files before it.
     at: usize,
@@ -53,7 +59,7 @@ impl Exported {
             Some(path) => std::fs::metadata(path).with_context(|| could_not_read(path))?.len(),
             None => 0,
         };
-        Ok(Self::of(format, vec![ExportFile { path, bytes, part: None }]))
+        Ok(Self::of(format, admin::Table::default(), vec![ExportFile { path, bytes, part: None }]))
     }
 
     /// Returns the rows of the export in `dir`.
@@ -70,11 +76,17 @@ impl Exported {
             part: Some(part),
         };
         let files = part_list::read(dir, &manifest)?.into_iter().map(file).collect();
-        Ok(Self::of(manifest.format()?, files))
+        Ok(Self::of(manifest.format()?, manifest.schema()?.unwrap_or_default(), files))
     }
 
-    fn of(format: Format, files: Vec<ExportFile>) -> Self {
-        Self { format, files, at: 0, before: 0, reader: None, record: 0, sum: Xxh3::default() }
+    fn of(format: Format, schema: admin::Table, files: Vec<ExportFile>) -> Self {
+        let (aggregates, sum) = (Aggregates::of(&schema), Xxh3::default());
+        Self { format, schema, aggregates, files, at: 0, before: 0, reader: None, record: 0, sum }
+    }
+
+    /// Returns the schema of the table that was exported, as far as the export has it.
+    pub(super) fn schema(&self) -> &admin::Table {
+        &self.schema
     }
 
     /// Returns the bytes of all files, if they are known.
@@ -131,7 +143,7 @@ impl Exported {
         let (record, sum) = (self.record, self.sum.digest());
         let end = Place { offset: self.before + offset, sum, file: self.at, record };
         let content = match unwritable(&row) {
-            None => Ok(mutations(row)),
+            None => Ok(self.aggregates.mutations(row)),
             Some(why) => Err(Reject::row(record, why, row)),
         };
         InputRow { line: record, end, text: Vec::new(), content }
@@ -204,17 +216,52 @@ fn unwritable(row: &Row) -> Option<String> {
     Some(format!("a cell has the negative timestamp {}", cell.timestamp_micros))
 }
 
-fn mutations(row: Row) -> RowMutations {
-    let set = |cell: Cell| RowMutation::SetCell {
-        family: cell.family.as_ref().to_owned(),
-        qualifier: cell.qualifier,
-        timestamp: WriteTime::At(Timestamp(cell.timestamp_micros)),
-        value: cell.value,
-    };
-    RowMutations { row: row.key, mutations: row.cells.into_iter().map(set).collect() }
+/// Families of the exported table whose cells add up.
+struct Aggregates {
+    families: BTreeSet<String>,
+    /// Microseconds between two timestamps of the table.
+    step: i64,
 }
 
-/// Returns the row that [`mutations`] made `row` of.
+impl Aggregates {
+    fn of(schema: &admin::Table) -> Self {
+        let adds_up = |family: &admin::ColumnFamily| {
+            let kind = family.value_type.as_ref().and_then(|it| it.kind.as_ref());
+            matches!(kind, Some(admin::r#type::Kind::AggregateType(_)))
+        };
+        let families = schema.column_families.iter().filter(|(_, family)| adds_up(family));
+        let is_millis = schema.granularity <= TimestampGranularity::Millis as i32;
+        let step = if is_millis { 1000 } else { 1 };
+        Self { families: families.map(|(name, _)| name.clone()).collect(), step }
+    }
+
+    /// Returns the mutations that make the row. A cell of an aggregate family replaces the one that is
+    /// there, so that an import that is repeated adds nothing twice.
+    fn mutations(&self, row: Row) -> RowMutations {
+        let mut mutations = Vec::with_capacity(row.cells.len());
+        for cell in row.cells {
+            let (family, qualifier) = (cell.family.as_ref().to_owned(), cell.qualifier);
+            let at = Timestamp(cell.timestamp_micros);
+            let timestamp = WriteTime::At(at);
+            if !self.families.contains(&family) {
+                let value = cell.value;
+                mutations.push(RowMutation::SetCell { family, qualifier, timestamp, value });
+                continue;
+            }
+            let end = at.0.checked_add(self.step).map(Timestamp);
+            mutations.push(RowMutation::DeleteFromColumn {
+                family: family.clone(),
+                qualifier: qualifier.clone(),
+                range: TimestampRange { start: at, end },
+            });
+            let state = cell.value;
+            mutations.push(RowMutation::MergeToCell { family, qualifier, timestamp, state });
+        }
+        RowMutations { row: row.key, mutations }
+    }
+}
+
+/// Returns the row that [`Aggregates::mutations`] made `row` of.
 pub(super) fn row_of(row: &RowMutations) -> Row {
     let cells = row.mutations.iter().filter_map(|mutation| match mutation {
         RowMutation::SetCell { family, qualifier, timestamp: WriteTime::At(at), value } => {
@@ -223,6 +270,14 @@ pub(super) fn row_of(row: &RowMutations) -> Row {
                 qualifier: qualifier.clone(),
                 timestamp_micros: at.0,
                 value: value.clone(),
+            })
+        }
+        RowMutation::MergeToCell { family, qualifier, timestamp: WriteTime::At(at), state } => {
+            Some(Cell {
+                family: family.as_str().into(),
+                qualifier: qualifier.clone(),
+                timestamp_micros: at.0,
+                value: state.clone(),
             })
         }
         _ => None,
@@ -243,7 +298,15 @@ mod tests {
             value: "v".into(),
         };
         let row = Row { key: "k".into(), cells: vec![cell(2000), cell(0)] };
-        assert_eq!(row_of(&mutations(row.clone())), row);
+        let mut schema = admin::Table::default();
+        assert_eq!(row_of(&Aggregates::of(&schema).mutations(row.clone())), row);
+        let aggregate = admin::r#type::Kind::AggregateType(Default::default());
+        let value_type = Some(admin::Type { kind: Some(aggregate) });
+        let family = admin::ColumnFamily { value_type, ..Default::default() };
+        schema.column_families.insert("f".to_owned(), family);
+        let merged = Aggregates::of(&schema).mutations(row.clone());
+        assert_eq!(merged.mutations.len(), 4);
+        assert_eq!(row_of(&merged), row);
         assert_eq!(unwritable(&row), None);
         let row = Row { key: "k".into(), cells: vec![cell(0), cell(-1)] };
         assert_eq!(unwritable(&row).unwrap(), "a cell has the negative timestamp -1");

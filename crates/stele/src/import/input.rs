@@ -4,8 +4,10 @@ use super::checkpoint::Place;
 use super::exported::Exported;
 use super::mapping::Mapping;
 use super::rejects::Reject;
+use super::target::plain_schema;
 use anyhow::{Context, Result};
 use engine::Timestamp;
+use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use interchange::lines::Lines;
 use interchange::records::{Item, Records};
 use table::RowMutations;
@@ -48,11 +50,11 @@ impl Input {
         if self.is_export() { "record" } else { "line" }
     }
 
-    /// Returns the families of the rows, as far as they are known before the rows are read.
-    pub(super) fn families(&self) -> Vec<String> {
+    /// Returns the schema of a table for the rows, as far as it is known before the rows are read.
+    pub(super) fn schema(&self) -> admin::Table {
         match self {
-            Self::Records(input) => input.mapping.families().into_iter().map(Into::into).collect(),
-            Self::Exported(_) => Vec::new(),
+            Self::Records(input) => plain_schema(input.mapping.families()),
+            Self::Exported(exported) => exported.schema().clone(),
         }
     }
 

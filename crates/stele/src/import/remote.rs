@@ -8,7 +8,6 @@ use bytes::Bytes;
 use engine::Timestamp;
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
-use std::collections::BTreeMap;
 use table::mutate::WriteTime;
 use table::{RowMutation, RowMutations, TableName};
 use tonic::{Code, Status};
@@ -41,15 +40,12 @@ impl Remote {
 
 #[async_trait]
 impl Target for Remote {
-    async fn create_table(&self, families: &[String]) -> Result<(), Failure> {
+    async fn create_table(&self, schema: &admin::Table) -> Result<(), Failure> {
         let mut client = BigtableTableAdminClient::new(self.channel.clone());
-        let family = |name: &String| (name.clone(), admin::ColumnFamily::default());
-        let column_families: BTreeMap<_, _> = families.iter().map(family).collect();
-        let table = admin::Table { column_families, ..Default::default() };
         let request = admin::CreateTableRequest {
             parent: self.parent().to_owned(),
             table_id: self.table.id().to_owned(),
-            table: Some(table),
+            table: Some(schema.clone()),
             initial_splits: Vec::new(),
         };
         match answered(client.create_table(request)).await {
@@ -57,8 +53,8 @@ impl Target for Remote {
             Err(status) if status.code() == Code::AlreadyExists => {}
             Err(status) => return Err(not_created(&status).of("could not create the table")),
         }
-        for name in families {
-            let create = Mod::Create(admin::ColumnFamily::default());
+        for (name, family) in &schema.column_families {
+            let create = Mod::Create(family.clone());
             let modification =
                 Modification { id: name.clone(), r#mod: Some(create), ..Default::default() };
             let request = admin::ModifyColumnFamiliesRequest {
@@ -189,10 +185,32 @@ fn entry(row: &RowMutations) -> Entry {
                     value: value.clone(),
                 })
             }
-            other => unreachable!("an import can only set cells, not {other:?}"),
+            RowMutation::MergeToCell { family, qualifier, timestamp: WriteTime::At(at), state } => {
+                Mutation::MergeToCell(data::mutation::MergeToCell {
+                    family_name: family.clone(),
+                    column_qualifier: Some(raw(data::value::Kind::RawValue(qualifier.clone()))),
+                    timestamp: Some(raw(data::value::Kind::RawTimestampMicros(at.0))),
+                    input: Some(raw(data::value::Kind::RawValue(state.clone()))),
+                })
+            }
+            RowMutation::DeleteFromColumn { family, qualifier, range } => {
+                Mutation::DeleteFromColumn(data::mutation::DeleteFromColumn {
+                    family_name: family.clone(),
+                    column_qualifier: qualifier.clone(),
+                    time_range: Some(data::TimestampRange {
+                        start_timestamp_micros: range.start.0,
+                        end_timestamp_micros: range.end.map_or(0, |end| end.0),
+                    }),
+                })
+            }
+            other => unreachable!("an import sets and merges cells, and does not {other:?}"),
         }),
     });
     Entry { row_key: row.row.clone(), mutations: mutations.collect(), ..Default::default() }
+}
+
+fn raw(kind: data::value::Kind) -> data::Value {
+    data::Value { kind: Some(kind), ..Default::default() }
 }
 
 /// Converts the error of a whole request.

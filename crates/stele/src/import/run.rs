@@ -10,7 +10,7 @@ use super::progress::Progress;
 use super::rejects::{Reject, Rejects};
 use super::remote::Remote;
 use super::source::is_same_file;
-use super::target::{Target, persist, persist_unless_refused, write_all};
+use super::target::{Target, persist, persist_unless_refused, plain_schema, write_all};
 use crate::config::ConfigError;
 use crate::state_file::StateFile;
 use anyhow::{Context, Result, anyhow, bail};
@@ -55,9 +55,11 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
             Arc::new(runtime.block_on(Remote::connect(server, source.table()?))?)
         }
     };
+    let mut known_families = HashSet::new();
     if args.create_table {
-        let families = input.families();
-        runtime.block_on(persist(|| target.create_table(&families)))?;
+        let schema = input.schema();
+        runtime.block_on(persist(|| target.create_table(&schema)))?;
+        known_families.extend(schema.column_families.into_keys());
     }
     let identity = runtime.block_on(persist(|| target.identity()))?;
     let mut checkpoint = earlier.place(args, &identity)?;
@@ -78,7 +80,7 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
         saved: SystemClock.monotonic(),
         in_flight: VecDeque::new(),
         keys: HashSet::new(),
-        families: HashSet::new(),
+        families: known_families,
         last: None,
         last_key: Bytes::new(),
         checkpoint,
@@ -282,7 +284,8 @@ impl Import<'_> {
             if let RowMutation::SetCell { family, .. } = mutation
                 && !self.families.contains(family)
             {
-                let create = || self.target.create_table(std::slice::from_ref(family));
+                let schema = plain_schema([family.as_str()]);
+                let create = || self.target.create_table(&schema);
                 if let Some(why) = self.runtime.block_on(persist_unless_refused(create))? {
                     return Ok(Some(why));
                 }
@@ -328,7 +331,7 @@ impl Import<'_> {
                     let more = self.input.is_export() && row.row == self.last_key;
                     self.last_key = row.row.clone();
                     self.checkpoint.rows += u64::from(!more);
-                    self.checkpoint.cells += row.mutations.len() as u64;
+                    self.checkpoint.cells += cells(row);
                 }
                 Some(reason) if self.input.is_export() => {
                     batch.rejects.push(Reject::row(*line, reason.clone(), row_of(row)));
@@ -456,12 +459,22 @@ struct SizedRow {
 impl SizedRow {
     fn of(row: RowMutations) -> Self {
         let cells = row.mutations.iter().map(|mutation| match mutation {
-            RowMutation::SetCell { family, qualifier, value, .. } => {
+            RowMutation::SetCell { family, qualifier, value, .. }
+            | RowMutation::MergeToCell { family, qualifier, state: value, .. } => {
                 CELL_BYTES + family.len() + qualifier.len() + value.len()
+            }
+            RowMutation::DeleteFromColumn { family, qualifier, .. } => {
+                CELL_BYTES + family.len() + qualifier.len()
             }
             _ => CELL_BYTES,
         });
         let bytes = CELL_BYTES + row.row.len() + cells.sum::<usize>();
         Self { row, bytes }
     }
+}
+
+/// Returns how many cells a row gets. A cell that adds up takes two mutations.
+fn cells(row: &RowMutations) -> u64 {
+    let is_cell = |it: &&RowMutation| !matches!(it, RowMutation::DeleteFromColumn { .. });
+    row.mutations.iter().filter(is_cell).count() as u64
 }

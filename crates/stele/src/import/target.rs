@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use async_trait::async_trait;
 use engine::Timestamp;
+use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use std::future::Future;
 use std::time::Duration;
 use table::RowMutations;
@@ -38,8 +39,8 @@ impl Failure {
 /// Takes rows.
 #[async_trait]
 pub(crate) trait Target: Send + Sync {
-    /// Makes the table and its families where they are missing.
-    async fn create_table(&self, families: &[String]) -> Result<(), Failure>;
+    /// Makes the table and the families of `schema` where they are missing. What is there stays as it is.
+    async fn create_table(&self, schema: &admin::Table) -> Result<(), Failure>;
 
     /// Returns the identity of the table ([`table::TableIdentity`] as text).
     async fn identity(&self) -> Result<String, Failure>;
@@ -61,6 +62,13 @@ pub(crate) trait Target: Send + Sync {
 
     /// Releases what the target holds, after the last write.
     async fn close(&self) -> Result<()>;
+}
+
+/// Returns the schema of a table with the families, without rules and types.
+pub(crate) fn plain_schema<'a>(families: impl IntoIterator<Item = &'a str>) -> admin::Table {
+    let family = |name: &str| (name.to_owned(), admin::ColumnFamily::default());
+    let column_families = families.into_iter().map(family).collect();
+    admin::Table { column_families, ..Default::default() }
 }
 
 const ATTEMPTS: u32 = 10;
@@ -186,7 +194,7 @@ mod tests {
 
     #[async_trait]
     impl Target for Picky {
-        async fn create_table(&self, _: &[String]) -> Result<(), Failure> {
+        async fn create_table(&self, _: &admin::Table) -> Result<(), Failure> {
             Ok(())
         }
 

@@ -6,7 +6,7 @@ use crate::import::direct::Direct;
 use crate::import::mapping::Mapping;
 use crate::import::progress::Progress;
 use crate::import::rejects::{Reject, Rejects};
-use crate::import::target::{Target, persist};
+use crate::import::target::{Target, persist, plain_schema};
 use anyhow::{Context, Result, anyhow, bail};
 use engine::{RowSorter, SortedRows, Timestamp};
 use indicatif::{HumanBytes, HumanCount};
@@ -32,8 +32,8 @@ pub(crate) fn run(args: &LoadSortedArgs) -> Result<ExitCode> {
     let runtime = Runtime::new().context("could not start threads")?;
     let target = Direct::open(&args.data_dir, table.clone())?;
     if args.create_table {
-        let families: Vec<String> = mapping.families().into_iter().map(Into::into).collect();
-        runtime.block_on(persist(|| target.create_table(&families)))?;
+        let schema = plain_schema(mapping.families());
+        runtime.block_on(persist(|| target.create_table(&schema)))?;
     }
     let store = target.store();
     let load = store.load(&table, &args.ingest_options()).map_err(explained)?;

@@ -10,6 +10,7 @@ mod directories;
 mod documents;
 mod english;
 mod export;
+mod export_schema;
 mod health;
 mod import;
 mod import_again;

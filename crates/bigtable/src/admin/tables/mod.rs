@@ -426,16 +426,9 @@ fn new_table(request: CreateTableRequest) -> Result<CreateTable, Status> {
     let name = format!("{}/tables/{}", request.parent, request.table_id);
     let wanted = request.table.unwrap_or_default();
     refuse_unsupported(&wanted)?;
-    let families = wanted.column_families.into_iter();
-    let families = families.map(|(name, family)| Ok((name, schema::family_spec(family)?)));
-    Ok(CreateTable {
-        name: names::table("table_id", &name).map_err(status::from_error)?,
-        families: families.collect::<Result<_, Status>>()?,
-        splits: request.initial_splits.into_iter().map(|split| split.key).collect(),
-        deletion_protection: wanted.deletion_protection,
-        granularity: schema::granularity(wanted.granularity).map_err(status::from_error)?,
-        row_key_schema: types::row_key_schema(wanted.row_key_schema)?,
-    })
+    let name = names::table("table_id", &name).map_err(status::from_error)?;
+    let splits = request.initial_splits.into_iter().map(|split| split.key).collect();
+    schema::table_of_message(name, splits, wanted)
 }
 
 /// Refuses a table with settings that are not supported, instead of dropping them silently.

@@ -1,4 +1,4 @@
-//! Parquet files of cells: one record a cell, as programs for analysis want it.
+//! Parquet files of cells: one record a cell, as programs that analyse tables want it.
 //!
 //! The columns of our own files, in this order: `key`, `family`, `qualifier`, `timestamp`, `value`.
 //! Cells of one row follow each other. A reader takes the columns in any order, and timestamps of

@@ -18,13 +18,13 @@ use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Reads Parquet.
+/// Reads the cells of a Parquet file.
 pub(in crate::rows) struct Reader<R: ChunkReader + 'static> {
     file: SerializedFileReader<R>,
     /// Index in the file of each of [`COLUMNS`].
     places: [usize; COLUMNS.len()],
     unit: Unit,
-    /// Row groups that are read or begun, and the bytes of those that are read.
+    /// Row groups that are read or begun, and the bytes that lie before the open one.
     groups: usize,
     bytes: u64,
     columns: Option<Columns>,
@@ -35,17 +35,17 @@ pub(in crate::rows) struct Reader<R: ChunkReader + 'static> {
     family: Arc<str>,
 }
 
-/// Columns of a row group.
+/// The columns of one row group.
 struct Columns {
     key: Column<ByteArrayType>,
     family: Column<ByteArrayType>,
     qualifier: Column<ByteArrayType>,
     timestamp: Column<Int64Type>,
     value: Column<ByteArrayType>,
-    /// Cells of the group, and those that are not read yet.
+    /// Cells of the group, and how many are left to read.
     cells: u64,
     left: u64,
-    /// Its bytes in the file.
+    /// Bytes that it takes in the file.
     bytes: u64,
 }
 
@@ -57,7 +57,7 @@ struct Column<T: DataType> {
     levels: Vec<i16>,
 }
 
-/// Unit of timestamps.
+/// The unit of a file's timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Millis,
@@ -179,7 +179,7 @@ impl<R: ChunkReader + 'static> RowReader for Reader<R> {
 }
 
 impl Columns {
-    /// Returns the next cell, with the key of its row, or the reason why there is none.
+    /// Returns the next cell, with the key of its row, or the reason why it is missing.
     fn cell(
         &mut self,
         unit: Unit,
@@ -207,7 +207,7 @@ impl<T: DataType> Column<T> {
         Self { name, reader, values: Vec::new(), levels: Vec::new() }
     }
 
-    /// Returns the next value, or the reason why there is none.
+    /// Returns the next value, or the reason why it is missing.
     fn next(&mut self) -> std::result::Result<T::T, String> {
         self.values.clear();
         self.levels.clear();

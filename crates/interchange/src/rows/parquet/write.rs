@@ -33,7 +33,7 @@ const SCHEMA: &str = "message cells {
     required binary value;
 }";
 
-/// Writes Parquet.
+/// Writes cells to a Parquet file.
 pub(in crate::rows) struct Writer {
     file: SerializedFileWriter<Box<dyn Write + Send>>,
     group: Group,

@@ -8,6 +8,7 @@ use crate::import::direct::Direct;
 use crate::import::target::{Failure, Target};
 use anyhow::Result;
 use async_trait::async_trait;
+use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use interchange::rows::Cell;
 use std::ops::Bound;
 use std::path::Path;
@@ -45,6 +46,11 @@ impl Source for Directory {
     async fn identity(&self) -> Result<String, Failure> {
         let identity = self.target.store().identity(&self.table).await.map_err(failed)?;
         Ok(TableIdentity::lasting(&identity.to_string()).to_owned())
+    }
+
+    async fn schema(&self) -> Result<Option<admin::Table>, Failure> {
+        let schema = self.target.store().get_table(&self.table).await.map_err(failed)?;
+        Ok(Some(bigtable::schema_message(&schema)))
     }
 
     async fn read(&self, range: &Range) -> Result<Box<dyn Pieces>, Failure> {

@@ -14,6 +14,7 @@ use super::selection::Range;
 use crate::import::target::Failure;
 use anyhow::Result;
 use async_trait::async_trait;
+use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 
 pub(super) use directory::Directory;
 #[cfg(test)]
@@ -27,6 +28,10 @@ pub(super) trait Source: Send + Sync {
     /// Returns the identity of the table ([`table::TableIdentity`] as text), or an empty text if the
     /// source does not tell one.
     async fn identity(&self) -> Result<String, Failure>;
+
+    /// Returns the schema of the table ([`bigtable::schema_message`]), or `None` if the source does not
+    /// tell it.
+    async fn schema(&self) -> Result<Option<admin::Table>, Failure>;
 
     /// Reads the selected cells of the rows in `range`, in key order.
     async fn read(&self, range: &Range) -> Result<Box<dyn Pieces>, Failure>;

@@ -59,6 +59,29 @@ impl Source for Remote {
         Ok(if named { TableIdentity::lasting(&token).to_owned() } else { String::new() })
     }
 
+    async fn schema(&self) -> Result<Option<admin::Table>, Failure> {
+        let mut client = BigtableTableAdminClient::new(self.channel.clone());
+        let view = admin::table::View::SchemaView as i32;
+        let request = admin::GetTableRequest { name: self.table.to_string(), view };
+        match answered(client.get_table(request)).await {
+            Ok(table) => {
+                let admin::Table { granularity, column_families, row_key_schema, .. } =
+                    table.into_inner();
+                let schema = admin::Table {
+                    granularity,
+                    column_families,
+                    row_key_schema,
+                    ..Default::default()
+                };
+                Ok(Some(schema))
+            }
+            Err(status) => match status.code() {
+                Code::Unimplemented | Code::PermissionDenied => Ok(None),
+                _ => Err(failed(&status)),
+            },
+        }
+    }
+
     async fn read(&self, range: &Range) -> Result<Box<dyn Pieces>, Failure> {
         let key = |key: &Vec<u8>| Bytes::copy_from_slice(key);
         let wire = data::RowRange {
