@@ -29,7 +29,7 @@ pub(super) enum Input {
     /// Records, which a mapping makes rows of.
     Records(RecordInput),
     /// Rows with all their cells.
-    Exported(Exported),
+    Exported(Box<Exported>),
 }
 
 /// Records of a text format.

@@ -188,7 +188,7 @@ impl SourceArgs {
         };
         self.refuse_options_of_records()?;
         let bytes = exported.bytes();
-        Ok((Input::Exported(exported), bytes))
+        Ok((Input::Exported(Box::new(exported)), bytes))
     }
 
     fn refuse_options_of_records(&self) -> Result<(), ConfigError> {
