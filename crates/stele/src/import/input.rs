@@ -27,7 +27,7 @@ pub(super) struct InputRow {
 /// An input that is open.
 pub(super) enum Input {
     /// Records, which a mapping makes rows of.
-    Records(RecordInput),
+    Records(Box<RecordInput>),
     /// Rows with all their cells.
     Exported(Box<Exported>),
 }

@@ -178,7 +178,8 @@ impl SourceArgs {
                     let (mut lines, bytes) = self.open()?;
                     let records = self.records(&mut lines)?;
                     let mapping = self.mapping();
-                    return Ok((Input::Records(RecordInput { lines, records, mapping }), bytes));
+                    let input = RecordInput { lines, records, mapping };
+                    return Ok((Input::Records(Box::new(input)), bytes));
                 }
                 Kind::Rows(format) => {
                     let path = (!self.reads_stdin()).then(|| self.input.clone());
