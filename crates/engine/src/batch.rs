@@ -259,8 +259,9 @@ impl WriteBatch {
     }
 }
 
-/// A batch for [`crate::Tree::write_in_task`]: within all limits, and unchangeable but for the times
-/// that are set when it gets its place in the order of commits.
+/// A batch for [`crate::Tree::write_in_task`] or [`crate::Engine::apply`]: within all limits, and
+/// unchangeable but for the times that are set when it gets its place in the order of commits. Cheap to
+/// clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyBatch {
     pub(crate) frozen: FrozenBatch,
@@ -277,6 +278,38 @@ impl ReadyBatch {
     /// Length of the encoding in bytes.
     pub fn encoded_len(&self) -> usize {
         self.frozen.encoding().len()
+    }
+
+    /// Returns whether there are no mutations.
+    pub fn is_empty(&self) -> bool {
+        self.frozen.is_empty()
+    }
+
+    /// Sets the open times by `set`, for a batch that another log than the engine's holds. Returns the
+    /// newest time that `set` told, 0 or more, with its result.
+    pub fn set_times<H>(&mut self, set: impl FnOnce(&mut OpenTimes<'_>) -> H) -> (u64, H) {
+        let mut times = OpenTimes::of(&self.open, &mut self.frozen);
+        let held = set(&mut times);
+        let newest = times.newest();
+        self.open.clear();
+        (newest, held)
+    }
+
+    /// The encoding of docs/format/commit_log.md: `count` u32, then the mutations.
+    ///
+    /// # Panics
+    /// If a time is still open.
+    pub fn encoding(&self) -> &[u8] {
+        assert!(self.open.is_empty(), "timestamps of the batch are not set");
+        self.frozen.encoding()
+    }
+
+    /// The batch encoded in `bytes`, every mutation checked. Allocates no more than `bytes` is long.
+    pub fn decode(bytes: &[u8]) -> Result<Self, BatchError> {
+        if bytes.len() > BATCH_BYTES_MAX {
+            return Err(BatchError::Limit("batch", bytes.len(), BATCH_BYTES_MAX));
+        }
+        Ok(Self { frozen: FrozenBatch::decode(bytes)?, open: Vec::new() })
     }
 }
 

@@ -206,8 +206,8 @@ mod write;
 pub use base::env::Env;
 pub use base::histogram::Buckets;
 pub use batch::{
-    BATCH_BYTES_MAX, OpenTimes, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, ReadyBatch, TimestampRange,
-    VALUE_BYTES_MAX, WriteBatch,
+    BATCH_BYTES_MAX, BatchError, OpenTimes, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, ReadyBatch,
+    TimestampRange, VALUE_BYTES_MAX, WriteBatch,
 };
 pub use cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp, TreeId};
 pub use changes::{Change, ChangeBatch, ChangePosition, ChangeReader, Changes, ReadUpTo};

@@ -46,6 +46,12 @@ pub enum Error {
     /// The store cannot serve now: writes stopped after a failed sync, or it is closing. Whether
     /// a write took effect is not known. `UNAVAILABLE`.
     Unavailable(String),
+    /// The rows are replicated, and another node leads their tablet. Nothing was changed; the request can go
+    /// to the leader. `UNAVAILABLE`.
+    NotLeader {
+        /// Id of the node that leads, as far as it is known.
+        leader: Option<u64>,
+    },
     /// Bytes on disk are damaged; the text names file and offset. `DATA_LOSS`.
     DataLoss(String),
     /// The store broke its own rule, or a read failed in the file system. `INTERNAL`.
@@ -91,6 +97,12 @@ impl fmt::Display for Error {
             Self::InvalidArgument { field, message } if field.is_empty() => f.write_str(message),
             Self::InvalidArgument { field, message } => {
                 write!(f, "error in field '{field}': {message}")
+            }
+            Self::NotLeader { leader: Some(leader) } => {
+                write!(f, "node {leader} leads the tablet of the request; send it again")
+            }
+            Self::NotLeader { leader: None } => {
+                f.write_str("the tablet of the request has no known leader; send it again")
             }
             Self::ResourceExhausted(text)
             | Self::Busy(text)

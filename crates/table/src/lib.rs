@@ -3,6 +3,7 @@
 //!
 //! A tour: `store.rs` is the contract; `schema.rs`, `identity.rs`, `row.rs`, `row_output.rs`, `row_set.rs`,
 //! `mutate.rs` and `filter/` are the values that cross it; `records.rs` keeps what only the front knows; `limits.rs` holds every size limit, once.
+//! `groups.rs` is what the tables of a cluster ask of the consensus below them.
 #![forbid(unsafe_code)]
 
 mod change_token;
@@ -10,6 +11,7 @@ pub mod changes;
 pub mod error;
 pub mod filter;
 pub mod gc;
+pub mod groups;
 pub mod identity;
 pub mod limits;
 pub mod local;
@@ -36,6 +38,7 @@ pub use engine::{Direction, FamilyId, RowRange, Timestamp, TimestampRange, TreeI
 pub use error::{Error, Result};
 pub use filter::RowFilter;
 pub use gc::GcRule;
+pub use groups::{GroupWrite, Groups, Kept, SharedMeta, Term, Versioned};
 pub use identity::TableIdentity;
 pub use limits::Granularity;
 pub use local::Local;

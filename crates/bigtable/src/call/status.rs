@@ -65,7 +65,7 @@ fn code(error: &Error) -> Code {
         Error::Aborted(_) => Code::Aborted,
         Error::PermissionDenied(_) => Code::PermissionDenied,
         Error::OutOfRange(_) => Code::OutOfRange,
-        Error::Unavailable(_) => Code::Unavailable,
+        Error::Unavailable(_) | Error::NotLeader { .. } => Code::Unavailable,
         Error::DataLoss(_) => Code::DataLoss,
         _ => Code::Internal,
     }
@@ -92,7 +92,7 @@ fn detail(error: &Error) -> Option<Any> {
         }
         Error::ResourceExhausted(_) => Some(retry_after(FULL_RETRY)),
         Error::Busy(_) => Some(retry_after(BUSY_RETRY)),
-        Error::Unavailable(_) => Some(retry_after(UNAVAILABLE_RETRY)),
+        Error::Unavailable(_) | Error::NotLeader { .. } => Some(retry_after(UNAVAILABLE_RETRY)),
         _ => None,
     }
 }
@@ -120,6 +120,7 @@ mod tests {
             (Error::PermissionDenied("view".into()), Code::PermissionDenied),
             (Error::OutOfRange("expired".into()), Code::OutOfRange),
             (Error::Unavailable("closing".into()), Code::Unavailable),
+            (Error::NotLeader { leader: Some(2) }, Code::Unavailable),
             (Error::DataLoss("file 7".into()), Code::DataLoss),
             (Error::Internal("read".into()), Code::Internal),
         ] {
@@ -143,6 +144,7 @@ mod tests {
         assert_eq!(delay(Error::ResourceExhausted("disk full".into())), Some(5));
         assert_eq!(delay(Error::Busy("too much waits".into())), Some(1));
         assert_eq!(delay(Error::Unavailable("closing".into())), Some(1));
+        assert_eq!(delay(Error::NotLeader { leader: None }), Some(1));
         assert_eq!(delay(Error::FailedPrecondition("protected".into())), None);
         assert_eq!(delay(Error::DataLoss("file 7".into())), None);
     }

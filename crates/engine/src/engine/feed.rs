@@ -8,7 +8,7 @@
 
 use super::Engine;
 use crate::background::{scheduler, write_stalls};
-use crate::batch::{FrozenBatch, WriteBatch};
+use crate::batch::{FrozenBatch, ReadyBatch};
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use crate::manifest::LogPosition;
@@ -23,7 +23,7 @@ pub struct Fed<'a> {
     /// Index of the entry, from 1 upwards.
     pub position: LogPosition,
     /// The batch; `None` for an entry that changes nothing here, such as one of consensus itself.
-    pub batch: Option<&'a WriteBatch>,
+    pub batch: Option<&'a ReadyBatch>,
 }
 
 /// A [`Fed`] that was checked.
@@ -99,8 +99,7 @@ impl Engine {
         if batch.is_some_and(|batch| batch.open_times() > 0) {
             return Err(Error::InvalidArgument("timestamps of the batch are not set".to_owned()));
         }
-        let batch = batch.map(WriteBatch::freeze).transpose();
-        let batch = batch.map_err(|error| Error::InvalidArgument(error.to_string()))?;
+        let batch = batch.map(|batch| batch.frozen.clone());
         Ok(Ready { tree, position: fed.position, batch })
     }
 }

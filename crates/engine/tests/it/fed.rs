@@ -5,7 +5,7 @@ use base::env::{Rng, SimEnv};
 use engine::check::check_dir;
 use engine::{
     ClusterId, Column, ColumnOf, Engine, Error, FamilyId, Fed, IngestOptions, LogPosition, Member,
-    NodeId, Options, Timestamp, TreeId, TreeOptions, WriteBatch,
+    NodeId, Options, ReadyBatch, Timestamp, TreeId, TreeOptions, WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -58,7 +58,8 @@ fn batch(change: &Change) -> Option<WriteBatch> {
 /// Feeds the entries from index `first` on to the trees, each with its own call or all with one.
 fn feed(engine: &Engine, log: &[Entry], first: usize) -> engine::Result<()> {
     for (at, entry) in log.iter().enumerate().skip(first - 1) {
-        let batches = entry.0.each_ref().map(batch);
+        let ready = |batch: WriteBatch| batch.ready().unwrap();
+        let batches = entry.0.each_ref().map(|change| batch(change).map(ready));
         let fed = [0, 1].map(|which| Fed {
             tree: TREES[which],
             position: LogPosition(at as u64 + 1),
@@ -196,6 +197,7 @@ fn nothing_else_writes_to_the_trees_of_a_node() {
     let mut writer = tree.sst_writer(&IngestOptions::default()).unwrap();
     writer.put(&[1], Column::of(FAMILY, b"q"), Timestamp(1), b"x").unwrap();
     refused(engine.ingest(&mut writer.finish().unwrap()).map(drop), "ingest");
+    let one = one.ready().unwrap();
     let fed = |tree, position| engine.apply(&[Fed { tree, position, batch: Some(&one) }]);
     for position in [LogPosition(0), LogPosition(1 << 56), LogPosition(u64::MAX)] {
         let error = fed(TREES[0], position);
@@ -204,10 +206,15 @@ fn nothing_else_writes_to_the_trees_of_a_node() {
     assert!(matches!(fed(TreeId(99), LogPosition(1)), Err(Error::UnknownTree(_))));
     let mut timed = WriteBatch::new();
     timed.put_timed(&[1], Column::of(FAMILY, b"q"), b"x");
+    let mut timed = timed.ready().unwrap();
     let error =
         engine.apply(&[Fed { tree: TREES[0], position: LogPosition(1), batch: Some(&timed) }]);
     assert!(matches!(error, Err(Error::InvalidArgument(_))), "{error:?}");
     compare(&engine, &[], "nothing was applied");
+    let (newest, ()) = timed.set_times(|times| times.set(0..1, Timestamp(5)));
+    assert_eq!((newest, timed.open_times()), (5, 0));
+    assert_eq!(ReadyBatch::decode(timed.encoding()).unwrap(), timed);
+    assert!(ReadyBatch::decode(&timed.encoding()[1..]).is_err());
     // And an engine of no cluster takes no batches with positions.
     let machine = SimEnv::new(2);
     let alone = Engine::open_with_env(machine.env(), dir(), Options::default()).unwrap();

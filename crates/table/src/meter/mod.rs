@@ -104,7 +104,8 @@ impl Outcome {
             | Error::FailedPrecondition(_)
             | Error::OutOfRange(_)
             | Error::Aborted(_)
-            | Error::PermissionDenied(_) => Self::Refused,
+            | Error::PermissionDenied(_)
+            | Error::NotLeader { .. } => Self::Refused,
             Error::ResourceExhausted(_) | Error::Busy(_) => Self::Busy,
             Error::Unavailable(_) | Error::DataLoss(_) | Error::Internal(_) => Self::Failed,
         }

@@ -28,7 +28,7 @@ fn of_store(error: Error) -> Failure {
     let code = match &error {
         Error::NotFound { .. } => Code::NotFound,
         Error::InvalidArgument { .. } => Code::InvalidArgument,
-        Error::Unavailable(_) => Code::Unavailable,
+        Error::Unavailable(_) | Error::NotLeader { .. } => Code::Unavailable,
         Error::DataLoss(_) => Code::DataLoss,
         _ => Code::Internal,
     };
