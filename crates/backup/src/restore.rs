@@ -24,7 +24,7 @@ use crate::send::blocking;
 use base::checksum::xxh3;
 use base::env::FileSystem;
 use base::env::fs::WriteFile;
-use engine::checkpoint::{Contents, contents, make_current, sync_names_above};
+use engine::checkpoint::{Contents, contents, make_current, note_copies, sync_names_above};
 use futures::StreamExt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -215,6 +215,7 @@ impl Target {
         make_current(fs, partial, manifest)?;
         let found = contents(&self.fs, partial)?;
         self.compare(backup, &found)?;
+        note_copies(fs, partial)?;
         // From now on the lock is for who opens the directory.
         drop(lock);
         last(partial)?;

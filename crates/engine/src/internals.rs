@@ -30,6 +30,7 @@ pub use crate::sstable::{BlockCache, SstReader};
 /// Decoders, each fed bytes of any kind. A panic is a defect.
 pub mod fuzz {
     pub use crate::batch::fuzz as batch;
+    pub use crate::files::copy_note::fuzz as copy_note;
     pub use crate::group_log::fuzz::group_record;
     pub use crate::ingest::sort::fuzz as sort_run;
     pub use crate::log::fuzz::log_record;

@@ -39,6 +39,7 @@ async fn a_file_that_trees_share_is_one_object_and_a_file_of_each_when_restored(
     let into = home.path("restored");
     restore(&to, &id, &into).await.unwrap();
     assert_eq!(content_of(&into), content);
+    assert!(into.join(format!("{:010}.copy", copy.0)).exists(), "no note of the copy");
 }
 
 #[tokio::test]

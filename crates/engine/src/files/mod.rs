@@ -1,8 +1,10 @@
 //! Numbers and names of the engine's SSTable files, and which of them are open.
 //!
 //! In: file numbers and paths. Out: names, identities, and descriptors within the limit of the
-//! process (`open_files`), and what is kept of a finished SSTable (`sst_meta`). Reads no SSTable.
+//! process (`open_files`), what is kept of a finished SSTable (`sst_meta`), and notes of the files of
+//! copied trees (`copy_note`). Reads no SSTable.
 
+pub(crate) mod copy_note;
 pub(crate) mod open_files;
 pub(crate) mod sst_meta;
 

@@ -8,10 +8,14 @@
 //!    names the one that it was written for (`sstable::format::origin`).
 //! 4. The manifest names the files after their names are on disk. A crash before leaves names that no
 //!    manifest knows, which the next open removes.
+//! 5. Before a file has its second name, a note on disk says that the name is the copy's
+//!    (`files::copy_note`).
 
 use crate::background::by_hand;
 use crate::cell::TreeId;
 use crate::error::{Error, Result};
+use crate::files::FileNumber;
+use crate::files::copy_note::{self, CopyNote};
 use crate::health::failure_policy::Task;
 use crate::manifest::{Edit, SstMeta, TreeVersion, is_in_doubt};
 use crate::sstable::SstReader;
@@ -19,10 +23,12 @@ use crate::state::Shared;
 use crate::state::tree_ddl;
 use crate::tree::TreeState;
 use crate::tree::read_view::OpenRun;
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
-/// Does the work of [`crate::Tree::copy_to`].
+/// Does the work of [`crate::Tree::copy_to`]. Nobody else may create a tree `to` meanwhile.
 pub(crate) fn copy_tree(shared: &Arc<Shared>, from: &Arc<TreeState>, to: TreeId) -> Result<()> {
     if shared.is_closing() {
         return Err(Error::Closed);
@@ -44,46 +50,74 @@ fn copy_files(shared: &Shared, from: TreeId, to: TreeId) -> Result<()> {
     // Before the manifest is asked: no file that it names then is deleted.
     let _pinned = shared.obsolete.pin();
     let state = shared.manifest.state();
+    if state.trees.contains_key(&to) || state.used.contains_key(&to) {
+        // Before anything is written: the note of the tree that has the id stays as it is.
+        return Err(Error::InvalidArgument(format!("tree {} was created before", to.0)));
+    }
     let version = state.tree(from).ok_or(Error::UnknownTree(from))?;
-    let mut made = Vec::new();
-    let linked = link(shared, version, to, &mut made).and_then(|linked| {
-        let fs = &*shared.env.fs;
-        fs.sync_dir(&shared.dir).map_err(|error| Error::io("sync", &shared.dir, &error))?;
+    let ssts = version.runs().flat_map(|run| &run.ssts);
+    let numbers = ssts.map(|_| shared.manifest.new_file()).collect::<Result<BTreeSet<_>>>()?;
+    let linked = announce(shared, to, &numbers).and_then(|()| {
+        let linked = link(shared, version, to, numbers.iter().copied())?;
+        sync_names(shared)?;
         Ok(linked)
     });
-    let (edits, runs) = linked.inspect_err(|_| remove(shared, &made))?;
+    let (edits, runs) = linked.inspect_err(|_| remove(shared, to, &numbers))?;
     let created = tree_ddl::create_tree_of(shared, to, version.options.clone(), edits, runs);
     created.inspect_err(|error| {
         if !is_in_doubt(error) {
-            remove(shared, &made);
+            remove(shared, to, &numbers);
         }
     })
 }
 
-/// Removes names that no manifest knows. The next open removes the rest.
-fn remove(shared: &Shared, made: &[PathBuf]) {
-    for path in made {
-        let _ = shared.env.fs.remove_file(path);
+/// Writes the note of the copy, if it is to have files; on disk when this returns.
+fn announce(shared: &Shared, to: TreeId, numbers: &BTreeSet<FileNumber>) -> Result<()> {
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    let note = CopyNote { tree: to, numbers: numbers.clone() };
+    note.write(&*shared.env.fs, &shared.dir)?;
+    sync_names(shared)
+}
+
+fn sync_names(shared: &Shared) -> Result<()> {
+    let synced = shared.env.fs.sync_dir(&shared.dir);
+    synced.map_err(|error| Error::io("sync", &shared.dir, &error))
+}
+
+/// Removes names that no manifest knows, and then their note. The next open removes the rest.
+fn remove(shared: &Shared, to: TreeId, numbers: &BTreeSet<FileNumber>) {
+    let fs = &*shared.env.fs;
+    let gone = |path: &Path| match fs.remove_file(path) {
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+        Ok(()) => true,
+    };
+    // Each is tried, whatever becomes of the others.
+    let left = numbers.iter().filter(|number| !gone(&number.sst_path(&shared.dir))).count();
+    if left == 0 && sync_names(shared).is_ok() {
+        gone(&copy_note::path(&shared.dir, to));
     }
 }
 
 /// Edits that add files to a tree, and the files, open, run by run.
 type Linked = (Vec<Edit>, Vec<OpenRun>);
 
-/// Links every file of `version` under a new number, and adds the name to `made`. Returns what makes the
-/// tree `to` of them.
+/// Links every file of `version` under one of `numbers`, which are as many. Returns what makes the tree
+/// `to` of them.
 fn link(
     shared: &Shared,
     version: &TreeVersion,
     to: TreeId,
-    made: &mut Vec<PathBuf>,
+    mut numbers: impl Iterator<Item = FileNumber>,
 ) -> Result<Linked> {
     let (mut edits, mut runs) = (Vec::new(), Vec::new());
     for (level, level_runs) in version.levels.iter().enumerate() {
         for run in level_runs {
             let mut open = Vec::with_capacity(run.ssts.len());
             for sst in &run.ssts {
-                let (meta, reader) = link_file(shared, sst, made)?;
+                let number = numbers.next().expect("a number for each file");
+                let (meta, reader) = link_file(shared, sst, number)?;
                 edits.push(Edit::AddSst { tree: to, level, run: run.id, meta });
                 open.push(reader);
             }
@@ -94,17 +128,15 @@ fn link(
     Ok((edits, runs))
 }
 
-/// Links a file under a new number, and opens it there.
+/// Links a file under `number`, and opens it there.
 fn link_file(
     shared: &Shared,
     sst: &SstMeta,
-    made: &mut Vec<PathBuf>,
+    number: FileNumber,
 ) -> Result<(SstMeta, Arc<SstReader>)> {
-    let number = shared.manifest.new_file()?;
     let (old, new) = (sst.number.sst_path(&shared.dir), number.sst_path(&shared.dir));
     let linked = shared.env.fs.hard_link(&old, &new);
     linked.map_err(|error| Error::io("link", &new, &error))?;
-    made.push(new.clone());
     let file = shared.open_files.open(&new);
     let file = file.map_err(|error| Error::io("open", &new, &error))?;
     let reader = SstReader::open(file, &new, number, Arc::clone(&shared.cache))?;

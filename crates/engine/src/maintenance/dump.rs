@@ -5,7 +5,7 @@ use crate::batch::{FrozenBatch, Mutation};
 use crate::cache::CacheFeatures;
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
-use crate::files::FileNumber;
+use crate::files::{FileNumber, copy_note};
 use crate::group_log;
 use crate::log::{self, RecordKind};
 use crate::manifest::{self, Edit, EditReader, LogClosed, SstMeta, State};
@@ -100,8 +100,9 @@ pub fn dump_file(
             group_log::replay::dump(fs, path, &show, out)
         }
         Some((_, "sst")) => dump_sst(fs, path, options, out),
+        Some((_, "copy")) => dump_copy_note(fs, path, out),
         _ => Err(Error::InvalidArgument(format!(
-            "{} is not named like a file of a data directory (CURRENT, MANIFEST-N, N.log, N.changes, N.glog, N.sst)",
+            "{} is not named like a file of a data directory (CURRENT, MANIFEST-N, N.log, N.changes, N.glog, N.sst, N.copy)",
             path.display()
         ))),
     }
@@ -109,6 +110,19 @@ pub fn dump_file(
 
 fn written(result: io::Result<()>) -> Result<()> {
     result.map_err(|error| Error::io("write", Path::new("the output"), &error))
+}
+
+fn dump_copy_note(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<()> {
+    let dir = path.parent().unwrap_or(Path::new(""));
+    let tree = path.file_name().and_then(|name| copy_note::tree_of(Path::new(name)));
+    let Some(tree) = tree else {
+        let text = format!("{} is not named like the note of a copied tree", path.display());
+        return Err(Error::InvalidArgument(text));
+    };
+    let missing = || Error::io("open", path, &io::ErrorKind::NotFound.into());
+    let note = copy_note::read(fs, dir, tree)?.ok_or_else(missing)?;
+    written(writeln!(out, "tree {} is a copy: {} SSTables", note.tree.0, note.numbers.len()))?;
+    note.numbers.iter().try_for_each(|number| written(writeln!(out, "  file {}", number.0)))
 }
 
 fn dump_text(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<()> {

@@ -12,7 +12,7 @@
 //!    flushed if memory is too small for it ([`log_replay`]). Segments that must be there and are not
 //!    are corruption.
 //! 5. Remove files the manifest does not name: outputs of flushes and compactions that were not
-//!    installed. Not before all that can be checked has been.
+//!    installed, and notes of copies that were not. Not before all that can be checked has been.
 //! 6. Seal the old log, so that new batches go to a new segment.
 //!
 //! What fills a memtable is frozen, and flushed once the engine is open.
@@ -31,6 +31,7 @@ use crate::changes;
 use crate::counters::engine_counters::Counters;
 use crate::error::{Error, Result};
 use crate::files::open_files::OpenFiles;
+use crate::files::{FileNumber, copy_note};
 use crate::log::{Ending, LogEnd, LogSizes, LogWriter, SegmentNumber};
 use crate::manifest::current::CURRENT;
 use crate::manifest::{ManifestSet, Member, SstMeta, State};
@@ -49,7 +50,7 @@ use base::env::{Env, FileSystem};
 use base::sync::{Mutex, RwLock};
 use log_replay::Replay;
 pub(crate) use log_replay::decode;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -70,6 +71,14 @@ fn say_if_not_direct(fs: &dyn FileSystem, dir: &Path, options: &Options) {
     }
 }
 
+/// The numbers that files which no tree has may have: those of files that are there, and of files that
+/// notes of copies announce.
+fn unnamed_numbers(fs: &dyn FileSystem, dir: &Path, state: &State) -> Result<BTreeSet<FileNumber>> {
+    let mut numbers = obsolete_files::unnamed(fs, dir, &state.files())?;
+    numbers.extend(copy_note::announced(fs, dir, |tree| state.trees.contains_key(&tree))?);
+    Ok(numbers)
+}
+
 type Trees = BTreeMap<TreeId, Arc<TreeState>>;
 
 /// Opens `dir`, which is of a single server, or of the node `member`. See [`crate::Engine::open`].
@@ -85,7 +94,7 @@ pub(crate) fn open(
     let mut manifest = ManifestSet::open_shaped(Arc::clone(&env.fs), dir, &options.shape)?;
     membership::settle(&*env.fs, dir, &manifest, member)?;
     let state = manifest.state();
-    manifest.pass_over(obsolete_files::unnamed(&*env.fs, dir, &state.files())?);
+    manifest.pass_over(unnamed_numbers(&*env.fs, dir, &state)?);
     say_if_not_direct(&*env.fs, dir, &options);
     let cache = open_cache(&options);
     let open_files = OpenFiles::new(Arc::clone(&env.fs), &options);
@@ -105,7 +114,9 @@ pub(crate) fn open(
     };
     let (end, start) = replay.run()?;
     check_log(dir, &state, &end)?;
-    obsolete_files::remove_unnamed(&*env.fs, dir, &manifest.state().files())?;
+    let state = manifest.state();
+    obsolete_files::remove_unnamed(&*env.fs, dir, &state.files())?;
+    copy_note::remove_unknown(&*env.fs, dir, |tree| state.trees.contains_key(&tree))?;
     snapshots.publish(start.last);
     let writer = LogWriter::open_sized(Arc::clone(&env.fs), dir, LogSizes::of(&options), end)?;
     let log_segments = Arc::clone(writer.segments());

@@ -8,6 +8,7 @@
 //!    looked at when somebody calls `collect`: after every install, and at close; and, while a file
 //!    waits, every [`LOOK_AFTER`] in the background. A job still holds the inputs of its own install.
 //! 3. Files being written are not known here; their job removes them if it fails.
+//!    The note of a copied tree goes when all files that it names are gone, and synced to be.
 //! 4. Nothing is deleted while anybody gives files a second name ([`Obsolete::pin`]): nobody waits
 //!    for that, the next `collect` deletes.
 //! 5. What a crash leaves behind, no manifest names. [`remove_unnamed`] deletes it at open, when
@@ -17,8 +18,9 @@
 //!
 //! A deletion need not be durable: what comes back after a crash is deleted again at open.
 
+use crate::cell::TreeId;
 use crate::error::{Error, Result};
-use crate::files::FileNumber;
+use crate::files::{FileNumber, copy_note};
 use crate::health::Health;
 use crate::health::failure_policy::Task;
 use crate::locks::ObsoleteFiles;
@@ -60,11 +62,22 @@ impl Drop for FilesPinned {
     }
 }
 
-/// The files that wait, and how many keep them from being deleted.
+/// What waits, and how many keep files from being deleted.
 #[derive(Debug, Default)]
 struct Queue {
     files: Vec<Waiting>,
+    notes: Vec<WaitingNote>,
+    /// Calls that delete files which do not wait any more.
+    deleting: usize,
     pins: usize,
+}
+
+/// A note of a copied tree that was dropped.
+#[derive(Debug)]
+struct WaitingNote {
+    path: PathBuf,
+    /// The files that it names. It waits for those of them that wait.
+    ssts: BTreeSet<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -91,6 +104,16 @@ impl Obsolete {
             reader: Arc::downgrade(&reader),
         };
         self.shared.waiting.lock().files.extend(readers.into_iter().map(waiting));
+    }
+
+    /// Takes over the note of `tree` in `dir`, a tree that the manifest on disk does not name any more
+    /// and whose files were added before. A tree without a note has nothing to take over.
+    pub(crate) fn add_note(&self, dir: &Path, tree: TreeId) {
+        // A note that does not read stays until the next open.
+        let Ok(Some(note)) = copy_note::read(&*self.shared.env.fs, dir, tree) else { return };
+        let ssts = note.numbers.iter().map(|number| number.sst_path(dir)).collect();
+        let note = WaitingNote { path: copy_note::path(dir, tree), ssts };
+        self.shared.waiting.lock().notes.push(note);
     }
 
     /// Keeps every file that a manifest asked after this call names: it is handed over to be deleted
@@ -128,6 +151,18 @@ impl Obsolete {
     }
 }
 
+impl Queue {
+    /// Takes the notes whose files are gone: none waits, nor is being deleted.
+    fn take_notes(&mut self) -> Vec<WaitingNote> {
+        if self.notes.is_empty() || self.deleting > 0 {
+            return Vec::new();
+        }
+        let waiting: BTreeSet<&PathBuf> = self.files.iter().map(|file| &file.path).collect();
+        let waits = |note: &WaitingNote| note.ssts.iter().any(|sst| waiting.contains(sst));
+        self.notes.extract_if(.., |note| !waits(note)).collect()
+    }
+}
+
 impl Shared {
     fn collect(&self) -> usize {
         let free: Vec<Waiting> = {
@@ -135,6 +170,7 @@ impl Shared {
             if waiting.pins > 0 {
                 return 0;
             }
+            waiting.deleting += 1;
             waiting.files.extract_if(.., |file| file.reader.strong_count() == 0).collect()
         };
         let found = free.len();
@@ -142,8 +178,22 @@ impl Shared {
         let failed: Vec<Waiting> =
             free.into_iter().filter(|file| !remove(fs, &file.path)).collect();
         let deleted = found - failed.len();
-        self.waiting.lock().files.extend(failed);
+        let notes = {
+            let mut waiting = self.waiting.lock();
+            waiting.files.extend(failed);
+            waiting.deleting -= 1;
+            waiting.take_notes()
+        };
+        notes.into_iter().for_each(|note| self.remove_note(note));
         deleted
+    }
+
+    /// Removes a note whose files are gone. Where that fails the next open does it.
+    fn remove_note(&self, note: WaitingNote) {
+        let dir = note.path.parent().unwrap_or(Path::new(""));
+        if self.env.fs.sync_dir(dir).is_ok() {
+            remove(&*self.env.fs, &note.path);
+        }
     }
 
     /// Sees to it that a job looks again while a file waits.
@@ -176,7 +226,7 @@ fn remove(fs: &dyn FileSystem, path: &Path) -> bool {
         Ok(()) => true,
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "could not delete obsolete SSTable");
+            tracing::warn!(path = %path.display(), %error, "could not delete obsolete file");
             false
         }
     }

@@ -65,6 +65,7 @@ pub(crate) fn drop_tree(shared: &Shared, id: TreeId) -> Result<()> {
         shared.obsolete.add(tree.view().ssts().cloned());
     }
     drop(tree);
+    shared.obsolete.add_note(&shared.dir, id);
     // Writers that wait for room in it look again.
     shared.progress_made();
     shared.log_segments.unfollow(id);

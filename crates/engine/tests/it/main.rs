@@ -24,6 +24,7 @@ mod kv_api;
 mod lifecycle;
 mod limits;
 mod locks;
+mod lost_manifest;
 mod memory;
 mod prefixes;
 mod range_drops;

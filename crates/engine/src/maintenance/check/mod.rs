@@ -16,7 +16,7 @@ pub use closed_tree::{TreeReading, read_tree};
 use crate::cache::CacheFeatures;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Corruption, Error, Result};
-use crate::files::FileNumber;
+use crate::files::{FileNumber, copy_note};
 use crate::group_log::{self, GROUP_LOG_DIR};
 use crate::manifest::{self, SstMeta, State};
 use crate::recovery::LOCK_FILE;
@@ -36,6 +36,9 @@ const SALVAGE: &str =
 /// The way out of a damaged group log.
 const REPLICATE: &str = "copy the replicas of this node from other nodes: `stele repair` does not \
                          salvage a group log";
+/// The way out of a damaged note of a copied tree.
+const REWRITE_NOTE: &str = "no data is lost: the note matters if the MANIFEST is lost. `stele repair` \
+                            makes a directory with a new note";
 /// What can be done about a file that cannot be read.
 const READ_AGAIN: &str = "look at the disk and at the permissions of the file, then check again; \
                           `stele repair` salvages what can be read";
@@ -226,6 +229,22 @@ impl Check<'_> {
         for name in names.iter().filter(|name| FileNumber::is_sort(name)) {
             let note = "left by a sort that did not end; the next open removes it";
             self.report.notes.push(format!("{}: {note}", self.dir.join(name).display()));
+        }
+        self.copy_notes(state)
+    }
+
+    /// Reads the notes of copied trees, and notes those of trees that do not exist.
+    fn copy_notes(&mut self, state: &State) -> Result<()> {
+        for tree in copy_note::trees(self.fs, self.dir)? {
+            let path = copy_note::path(self.dir, tree);
+            if !state.trees.contains_key(&tree) {
+                let note = "its tree does not exist; the next open removes it";
+                self.report.notes.push(format!("{}: {note}", path.display()));
+            } else if let Err(error) = copy_note::read(self.fs, self.dir, tree) {
+                self.report.note(&path, error)?;
+                let finding = self.report.findings.last_mut();
+                finding.expect("an error that was noted").advice = REWRITE_NOTE;
+            }
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! back: the files that count, and the point in time that they hold.
 
 use crate::error::{Error, Result};
+use crate::files::copy_note::NoteWriter;
 use crate::files::{FileIdentity, FileNumber};
 use crate::log::{LogReader, SegmentNumber};
 use crate::manifest::{self, LogPosition, SstMeta, State, StoreId, current};
@@ -99,6 +100,24 @@ pub fn make_current(fs: &dyn FileSystem, dir: &Path, manifest: u64) -> Result<()
     current::point_to(fs, dir, manifest)
 }
 
+/// Writes the notes of copied trees (`docs/format/copy_note.md`) that the data directory `dir` needs,
+/// which nobody has open: a backup has none. Reads the footer and properties of every SSTable. Durable
+/// when it returns. Errors as of [`contents`].
+pub fn note_copies(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    let state = manifest::load(fs, dir)?.unwrap_or_default();
+    let mut notes = NoteWriter::default();
+    for (tree, version) in state.trees.iter() {
+        for meta in version.runs().flat_map(|run| &run.ssts) {
+            let path = meta.number.sst_path(dir);
+            let file = fs.open_read(&path).map_err(|error| Error::io("open", &path, &error))?;
+            let origin = SstReader::properties_of(file, &path, meta.number)?.origin;
+            notes.add(*tree, meta.number, origin.map(|origin| origin.tree));
+        }
+    }
+    notes.write(fs, dir, |_| true)?;
+    fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))
+}
+
 fn sst(fs: &dyn FileSystem, dir: &Path, meta: &SstMeta) -> Result<ContentFile> {
     let path = meta.number.sst_path(dir);
     let file = fs.open_read(&path).map_err(|error| Error::io("open", &path, &error))?;
@@ -107,7 +126,7 @@ fn sst(fs: &dyn FileSystem, dir: &Path, meta: &SstMeta) -> Result<ContentFile> {
         let what = format!("it has {bytes} bytes, the manifest says {}", meta.bytes);
         return Err(Error::corruption(&path, bytes.min(meta.bytes), what));
     }
-    let identity = SstReader::identity(file, &path, meta.number)?;
+    let identity = SstReader::properties_of(file, &path, meta.number)?.identity;
     Ok(ContentFile { file: DirFile::Sst(meta.number), bytes, identity })
 }
 

@@ -18,11 +18,11 @@ mod closed_copy;
 mod contents;
 
 pub use closed_copy::{Copied, checkpoint_dir, store_id};
-pub use contents::{ContentFile, Contents, DirFile, Point, contents, make_current};
+pub use contents::{ContentFile, Contents, DirFile, Point, contents, make_current, note_copies};
 
 use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
-use crate::files::copy_start;
+use crate::files::{copy_note, copy_start};
 use crate::health::failure_policy::Task;
 use crate::log::{LogItem, SegmentNumber, written_len};
 use crate::manifest::{self, ManifestSet, State, StoreId};
@@ -120,7 +120,9 @@ fn copy_segments(
     Ok(())
 }
 
+/// Gives the SSTables of `state` second names, and copies the notes of its copied trees.
 fn link_ssts(fs: &dyn FileSystem, dir: &Path, into: &Path, state: &State) -> Result<()> {
+    copy_note::copy_notes(fs, dir, into, |tree| state.trees.contains_key(&tree))?;
     for number in state.files() {
         let (from, to) = (number.sst_path(dir), number.sst_path(into));
         fs.hard_link(&from, &to).map_err(|error| Error::io("link", &to, &error))?;

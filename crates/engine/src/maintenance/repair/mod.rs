@@ -30,6 +30,7 @@ use crate::compaction::pick::LAST_RUN;
 use crate::compaction::writing::Writing;
 use crate::error::{Error, Result};
 use crate::files::FileNumber;
+use crate::files::copy_note::NoteWriter;
 use crate::files::open_files::OpenFiles;
 use crate::maintenance::check::{self, Progress, check_dir};
 use crate::maintenance::checkpoint::{discard, prepare};
@@ -40,7 +41,7 @@ use crate::options::{Compression, FilterGranularity, Options, TreeOptions};
 use crate::request::RowRange;
 use crate::sstable::{BlockCache, SstReader};
 use base::env::Env;
-use places::{Chosen, Files, Hints, Unlisted};
+use places::{Chosen, Copies, Files, Hints, Unlisted};
 use repair_ssts::{Source, bring};
 use std::cell::Cell;
 use std::path::Path;
@@ -97,15 +98,19 @@ fn repair(
     let fs = &*env.fs;
     let bytes_total = ssts.iter().map(|(_, path)| fs.size(path).unwrap_or(0)).sum();
     let files = places::find(fs, ssts)?;
+    let mut report = RepairReport::default();
+    let copies = places::copies(fs, dir, &mut report.notes)?;
     let options = Options::default();
     let mut repair = Repair {
         env,
         dir,
         into,
         files,
+        copies,
+        copy_notes: NoteWriter::default(),
         state: State::default(),
         manifest_is_read: salvaged.state.is_some(),
-        report: RepairReport::default(),
+        report,
         open_files: OpenFiles::new(Arc::clone(&env.fs), &options),
         options,
         cache: BlockCache::new(CACHE_BYTES, CacheFeatures::PASSING),
@@ -126,6 +131,9 @@ struct Repair<'a> {
     dir: &'a Path,
     into: &'a Path,
     files: Files,
+    copies: Copies,
+    /// Notes of copies that the new directory needs.
+    copy_notes: NoteWriter,
     /// What the new directory holds so far.
     state: State,
     /// The manifest can be read from its beginning on, though its end may be missing.
@@ -246,6 +254,7 @@ impl Repair<'_> {
         let mut read =
             |bytes| progress(Progress { file: path, bytes: before + bytes, bytes_total });
         let brought = bring(&*env.fs, into, &source, report, &mut read)?;
+        self.copy_notes.add(tree, number, found.tree());
         self.bytes += self.env.fs.size(path).unwrap_or(0);
         Ok(brought)
     }
@@ -266,7 +275,8 @@ impl Repair<'_> {
     /// Puts the trees together from what the files say.
     fn by_files(&mut self, hints: &Hints) -> Result<()> {
         self.report.rebuilt = true;
-        let Chosen { trees, nameless, missing, doubtful } = places::choose(&self.files, hints);
+        let Chosen { trees, nameless, missing, doubtful } =
+            places::choose(&self.files, hints, &self.copies);
         for number in nameless {
             let reason = "neither a manifest nor the file says which tree it belongs to";
             self.lost(number, reason, None, RowRange::ALL);
@@ -350,6 +360,9 @@ impl Repair<'_> {
         self.state.log_from = State::default().log_from;
         self.state.log_closed = None;
         self.apply(&[Edit::NextFile(FileNumber(self.next_file.get()))])?;
+        let files = self.state.files();
+        let notes = std::mem::take(&mut self.copy_notes);
+        notes.write(fs, self.into, |number| files.contains(&number))?;
         fs.sync_dir(self.into).map_err(|error| Error::io("sync", self.into, &error))?;
         manifest::create(fs, self.into, &self.state)?;
         let checked = check_dir(self.env, self.into, &mut |_| ())?;

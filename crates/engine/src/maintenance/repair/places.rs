@@ -11,10 +11,14 @@
 //! that its merge was finished. Where they name a file and another, which they do not name, says
 //! that it replaced it, either the manifest lost its end or a file is missing whose merge was not
 //! finished; its rows are in doubt.
+//!
+//! A file of a copied tree names the tree that it was copied from. The note of the copy
+//! ([`crate::files::copy_note`]) tells whose it is, and that its merge was finished. It replaces
+//! nothing: its inputs were files of the other tree.
 
 use crate::cell::{SequenceNumber, TreeId};
-use crate::error::Result;
-use crate::files::FileNumber;
+use crate::error::{Error, Result};
+use crate::files::{FileNumber, copy_note};
 use crate::log::LogPosition;
 use crate::manifest::{Edit, Owner, SstMeta, State, StoreId};
 use crate::options::TreeOptions;
@@ -22,7 +26,7 @@ use crate::sstable::Properties;
 use crate::sstable::salvage::SstSalvage;
 use base::env::FileSystem;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is known of the directory without its manifest's word on the whole.
 #[derive(Debug, Default)]
@@ -123,6 +127,29 @@ pub(super) enum Unlisted {
     Newer,
 }
 
+/// The trees of files that notes of copies name.
+pub(super) type Copies = BTreeMap<FileNumber, TreeId>;
+
+/// Reads the notes of copies in `dir`; tells of damaged ones in `notes`.
+pub(super) fn copies(fs: &dyn FileSystem, dir: &Path, notes: &mut Vec<String>) -> Result<Copies> {
+    let mut copies = Copies::new();
+    for tree in copy_note::trees(fs, dir)? {
+        match copy_note::read(fs, dir, tree) {
+            Ok(note) => {
+                let numbers = note.into_iter().flat_map(|note| note.numbers);
+                copies.extend(numbers.map(|number| (number, tree)));
+            }
+            Err(error @ (Error::Corruption(_) | Error::Io { .. })) => notes.push(format!(
+                "{error}; if the MANIFEST is lost too, files of tree {} count to the tree that it was \
+                 copied from",
+                tree.0
+            )),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(copies)
+}
+
 /// Looks at those of `files` that `state` does not name.
 pub(super) fn unlisted(files: &Files, state: &State) -> Unlisted {
     let listed = state.files();
@@ -144,8 +171,15 @@ impl Found {
         origin.map_or(&[], |origin| &origin.inputs)
     }
 
-    fn tree(&self) -> Option<TreeId> {
+    /// The tree that it was written for.
+    pub(super) fn tree(&self) -> Option<TreeId> {
         Some(self.properties.as_ref()?.origin.as_ref()?.tree)
+    }
+
+    /// The copied tree it belongs to, as `copies` have it, if the file does not contradict them.
+    fn copied_to(&self, number: FileNumber, copies: &Copies) -> Option<TreeId> {
+        let tree = copies.get(&number).copied()?;
+        self.tree().is_none_or(|own| own <= tree).then_some(tree)
     }
 }
 
@@ -161,11 +195,14 @@ pub(super) struct Chosen {
 }
 
 /// Chooses among `files` without a manifest.
-pub(super) fn choose(files: &Files, hints: &Hints) -> Chosen {
+pub(super) fn choose(files: &Files, hints: &Hints, copies: &Copies) -> Chosen {
     let gone = |input: &FileNumber| !files.contains_key(input) || hints.removed.contains(input);
     let (mut replaced, mut unfinished) = (BTreeSet::<FileNumber>::new(), BTreeSet::new());
     let mut chosen = Chosen::default();
-    for (number, found) in files.iter().filter(|(_, found)| !found.inputs().is_empty()) {
+    let merged = files.iter().filter(|(number, found)| {
+        !found.inputs().is_empty() && found.copied_to(**number, copies).is_none()
+    });
+    for (number, found) in merged {
         if hints.added.contains_key(number) || found.inputs().iter().any(gone) {
             replaced.extend(found.inputs());
             if !hints.added.contains_key(number) {
@@ -183,7 +220,7 @@ pub(super) fn choose(files: &Files, hints: &Hints) -> Chosen {
         let passed_over = hints.removed.contains(number)
             || replaced.contains(number)
             || unfinished.contains(number) && known.is_none();
-        match known.or(found.tree()) {
+        match known.or(found.copied_to(*number, copies)).or(found.tree()) {
             _ if passed_over => {}
             Some(tree) if hints.dropped.contains(&tree) => {}
             Some(tree) => chosen.trees.entry(tree).or_default().push(*number),
@@ -226,6 +263,7 @@ mod tests {
     use crate::sstable::Origin;
 
     const TREE: TreeId = TreeId(5);
+    const COPY: TreeId = TreeId(9);
 
     fn found(inputs: &[u64]) -> Found {
         let inputs = inputs.iter().copied().map(FileNumber).collect();
@@ -278,11 +316,52 @@ mod tests {
     type Choice = (Vec<u64>, Vec<u64>, Vec<u64>);
 
     fn choice(files: &[(u64, &[u64])], edits: &[Edit]) -> Choice {
-        let files = files.iter().map(|(number, inputs)| (FileNumber(*number), found(inputs)));
-        let chosen = choose(&files.collect(), &Hints::of(edits));
+        let chosen = chosen(files, edits, &[]);
         let numbers = |files: &[FileNumber]| files.iter().map(|number| number.0).collect();
         let counted = chosen.trees.get(&TREE).map(|files| numbers(files)).unwrap_or_default();
         (counted, numbers(&chosen.missing), numbers(&chosen.doubtful))
+    }
+
+    /// What counts of files of [`TREE`], if those of `copied` are the copy's.
+    fn chosen(files: &[(u64, &[u64])], edits: &[Edit], copied: &[u64]) -> Chosen {
+        let files = files.iter().map(|(number, inputs)| (FileNumber(*number), found(inputs)));
+        let copies = copied.iter().map(|number| (FileNumber(*number), COPY)).collect();
+        choose(&files.collect(), &Hints::of(edits), &copies)
+    }
+
+    #[test]
+    fn files_of_a_copy_are_its_own_and_replace_nothing() {
+        type Case<'a> = (&'a str, &'a [(u64, &'a [u64])], &'a [u64], &'a [u64], &'a [u64]);
+        let cases: [Case<'_>; 5] = [
+            ("the source still has its files", &[(1, &[]), (5, &[])], &[5], &[1], &[5]),
+            ("the source was merged", &[(2, &[1]), (5, &[])], &[5], &[2], &[5]),
+            (
+                "a merged file was copied, and its inputs linger",
+                &[(1, &[]), (2, &[]), (3, &[1, 2]), (5, &[1, 2])],
+                &[5],
+                &[1, 2],
+                &[5],
+            ),
+            ("the copy was merged", &[(1, &[]), (6, &[]), (7, &[5, 6])], &[5, 6], &[1, 7], &[]),
+            ("a note whose files never came to be", &[(1, &[])], &[5, 6], &[1], &[]),
+        ];
+        for (case, files, copied, own, of_copy) in cases {
+            let chosen = chosen(files, &[], copied);
+            let of = |tree| chosen.trees.get(&tree).map_or(&[][..], Vec::as_slice);
+            let numbers =
+                |files: &[FileNumber]| files.iter().map(|file| file.0).collect::<Vec<_>>();
+            assert_eq!(
+                (numbers(of(TREE)), numbers(of(COPY))),
+                (own.into(), of_copy.into()),
+                "{case}"
+            );
+        }
+        // Readable edits know better, and so does a file of a younger tree.
+        let files: &[(u64, &[u64])] = &[(5, &[])];
+        assert!(chosen(files, &[added(5)], &[5]).trees.contains_key(&TREE));
+        let older = Copies::from([(FileNumber(5), TreeId(TREE.0 - 1))]);
+        let chosen = choose(&[(FileNumber(5), found(&[]))].into(), &Hints::default(), &older);
+        assert!(chosen.trees.contains_key(&TREE));
     }
 
     #[test]

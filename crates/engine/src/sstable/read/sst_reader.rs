@@ -15,7 +15,7 @@ use super::typed_refs::{FilterRef, IndexRef};
 use crate::cache::{CacheFill, CacheKey};
 use crate::cell::{RangeTombstone, SequenceNumber};
 use crate::error::{Error, Result};
-use crate::files::{FileIdentity, FileNumber};
+use crate::files::FileNumber;
 use crate::memory::budget::{Charge, Use};
 use crate::options::ReadPath;
 use crate::request::{Direction, RowRange};
@@ -107,16 +107,15 @@ impl SstReader {
         Ok(Arc::new(reader))
     }
 
-    /// What the SSTable in `file` is known by, if it says; reads its footer and properties only.
-    pub fn identity(
+    /// What the SSTable in `file` says of itself; reads its footer and properties only.
+    pub(crate) fn properties_of(
         file: Arc<dyn ReadFile>,
         path: &Path,
         number: FileNumber,
-    ) -> Result<Option<FileIdentity>> {
+    ) -> Result<Properties> {
         let mut source = Source::new(file, path, number)?;
         let handle = source.read_footer()?.properties;
-        let read = source.read_checked(handle, BlockType::Properties, Properties::decode)?;
-        Ok(read.identity)
+        source.read_checked(handle, BlockType::Properties, Properties::decode)
     }
 
     /// Gives the entries of an ingested file, just opened, the number that the manifest has for
