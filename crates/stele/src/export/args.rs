@@ -155,9 +155,16 @@ impl ExportArgs {
     /// Describes the export; two runs with equal descriptions are the same export. Copies of a store
     /// have tables of one name and one identity, so the place of the store is part of it.
     pub(super) fn job(&self) -> Result<String, ConfigError> {
-        let mut job = format!("{} from {} as {:?}", self.table.name()?, self.place(), self.format);
-        job += &format!(", {:?}, {:?}", self.encoding, self.compression);
-        job += &format!(", {:?}", self.selection);
+        let mut job = format!("{} from {}", self.table.name()?, self.place());
+        for (option, value) in [
+            ("format", self.format.to_possible_value()),
+            ("encoding", self.encoding.to_possible_value()),
+            ("compression", self.compression.to_possible_value()),
+        ] {
+            let value = value.as_ref().map_or("", |value| value.get_name());
+            job += &format!(" --{option} {value}");
+        }
+        job += &self.selection.to_string();
         Ok(job)
     }
 

@@ -57,6 +57,30 @@ impl std::fmt::Debug for Key {
     }
 }
 
+/// Writes the selection as its options.
+impl std::fmt::Display for Selection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { prefix, start, end, families, qualifier, since, until, versions } = self;
+        for (option, key) in [("prefix", prefix), ("start", start), ("end", end)] {
+            if let Some(key) = key {
+                write!(f, " --{option} {key:?}")?;
+            }
+        }
+        for family in families {
+            write!(f, " --family {family}")?;
+        }
+        if let Some(qualifier) = qualifier {
+            write!(f, " --qualifier {qualifier:?}")?;
+        }
+        for (option, micros) in [("since", since), ("until", until)] {
+            if let Some(micros) = micros {
+                write!(f, " --{option} {micros}")?;
+            }
+        }
+        versions.map_or(Ok(()), |versions| write!(f, " --versions {versions}"))
+    }
+}
+
 /// Rows from `start` on and before `end`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Range {
@@ -183,5 +207,23 @@ mod tests {
         {
             assert_eq!(after_prefix(prefix).as_deref(), end, "{prefix:?}");
         }
+    }
+
+    #[test]
+    fn a_selection_is_told_as_its_options() {
+        #[derive(clap::Parser)]
+        struct Cli {
+            #[command(flatten)]
+            selection: Selection,
+        }
+        let told = |options: &[&str]| {
+            let cli: Cli = clap::Parser::parse_from([&["export"], options].concat());
+            cli.selection.to_string()
+        };
+        assert_eq!(told(&[]), "");
+        let some = ["--prefix", "a\\x00", "--family", "f", "--family", "g", "--versions", "1"];
+        assert_eq!(told(&some), " --prefix \"a\\x00\" --family f --family g --versions 1");
+        let others = ["--start", "a", "--qualifier", "b\\C*", "--until", "5000"];
+        assert_eq!(told(&others), " --start \"a\" --qualifier \"b\\\\C*\" --until 5000");
     }
 }
