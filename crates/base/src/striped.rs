@@ -1,20 +1,69 @@
 //! Counters that many cores add to at once, each thread to lines of its own.
 //!
-//! Invariant: a stripe is written by one thread at a time, so that an addition needs no atomic
-//! read-modify-write, which would cost a read more than the rest of its counting. When a thread
-//! has ended another may take its stripe over; `thread_local` orders the two.
+//! Threads that count have numbers. The first [`OWNERS`] of them own stripes of every set of counters, and
+//! all others share one.
+//!
+//! Invariants:
+//! 1. An owned stripe is written by one thread at a time, so that an addition needs no atomic
+//!    read-modify-write, which would cost a read more than the rest of its counting. A thread that ends gives
+//!    its number back (Release), and the next one takes it (Acquire), which orders the two.
+//! 2. The shared stripe is written by read-modify-writes alone.
+//! 3. A set of counters has no stripe before it is first added to, and at most `OWNERS + 1`, however many
+//!    threads come and go: a store has many trees, and each has counters.
 
 use crossbeam_utils::CachePadded;
-use std::sync::atomic::{AtomicU64, Ordering};
-use thread_local::ThreadLocal;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Threads with stripes of their own at a time.
+const OWNERS: usize = u32::BITS as usize;
+
+/// Numbers that no thread has, as bits.
+static FREE: AtomicU32 = AtomicU32::new(u32::MAX);
+
+thread_local! {
+    static NUMBER: Number = Number::take();
+}
+
+/// The number of a thread; `OWNERS` of a thread that owns no stripes.
+struct Number(usize);
+
+impl Number {
+    /// Takes the lowest number that is free.
+    fn take() -> Self {
+        let lowest = |free: u32| (free != 0).then_some(free & free.wrapping_sub(1));
+        let taken = FREE.fetch_update(Ordering::Acquire, Ordering::Relaxed, lowest);
+        Self(taken.map_or(OWNERS, |free| free.trailing_zeros() as usize))
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        if self.0 < OWNERS {
+            FREE.fetch_or(1 << self.0, Ordering::Release);
+        }
+    }
+}
+
+type Stripe<const N: usize> = CachePadded<[AtomicU64; N]>;
+
+/// The stripes of counters that were added to.
+struct Stripes<const N: usize> {
+    owned: [OnceLock<Box<Stripe<N>>>; OWNERS],
+    shared: Stripe<N>,
+}
 
 /// `N` counters, each the sum of its stripes. Relaxed: each stands by itself.
-pub struct Striped<const N: usize>(ThreadLocal<CachePadded<[AtomicU64; N]>>);
+pub struct Striped<const N: usize>(OnceLock<Box<Stripes<N>>>);
 
 impl<const N: usize> Default for Striped<N> {
     fn default() -> Self {
-        Self(ThreadLocal::new())
+        Self(OnceLock::new())
     }
+}
+
+fn stripe<const N: usize>() -> Stripe<N> {
+    CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0)))
 }
 
 impl<const N: usize> Striped<N> {
@@ -27,22 +76,37 @@ impl<const N: usize> Striped<N> {
     /// Adds to several counters.
     #[inline]
     pub fn add_all<const M: usize>(&self, counts: [(usize, u64); M]) {
-        let stripe = self.0.get_or(|| CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0))));
+        let new = || {
+            let owned = std::array::from_fn(|_| OnceLock::new());
+            Box::new(Stripes { owned, shared: stripe() })
+        };
+        let stripes = self.0.get_or_init(new);
+        // A thread that ends has no number any more.
+        let number = NUMBER.try_with(|number| number.0).unwrap_or(OWNERS);
+        let Some(owned) = stripes.owned.get(number) else {
+            for (which, count) in counts {
+                stripes.shared[which].fetch_add(count, Ordering::Relaxed);
+            }
+            return;
+        };
+        let owned = owned.get_or_init(|| Box::new(stripe()));
         for (which, count) in counts {
-            let before = stripe[which].load(Ordering::Relaxed);
-            stripe[which].store(before.wrapping_add(count), Ordering::Relaxed);
+            let before = owned[which].load(Ordering::Relaxed);
+            owned[which].store(before.wrapping_add(count), Ordering::Relaxed);
         }
     }
 
     /// Returns the sum of counter `which`.
     pub fn read(&self, which: usize) -> u64 {
-        self.0.iter().map(|stripe| stripe[which].load(Ordering::Relaxed)).sum()
+        self.read_all()[which]
     }
 
     /// Returns all counters, by one walk over the stripes.
     pub fn read_all(&self) -> [u64; N] {
         let mut sums = [0u64; N];
-        for stripe in self.0.iter() {
+        let Some(stripes) = self.0.get() else { return sums };
+        let owned = stripes.owned.iter().filter_map(OnceLock::get).map(Box::as_ref);
+        for stripe in owned.chain([&stripes.shared]) {
             for (sum, counter) in sums.iter_mut().zip(stripe.iter()) {
                 *sum = sum.wrapping_add(counter.load(Ordering::Relaxed));
             }
@@ -60,6 +124,7 @@ impl<const N: usize> std::fmt::Debug for Striped<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
 
     #[test]
     fn what_threads_add_is_summed() {
@@ -71,5 +136,33 @@ mod tests {
         });
         assert_eq!((counters.read(0), counters.read(1)), (0, 20 * 4950));
         assert_eq!(counters.read_all(), [0, 20 * 4950]);
+    }
+
+    #[test]
+    fn threads_beyond_the_owners_count_too_and_cost_no_memory() {
+        let counters = Striped::<2>::default();
+        let threads = 3 * OWNERS;
+        let (all_are_there, counters) = (Barrier::new(threads), &counters);
+        for _ in 0..2 {
+            std::thread::scope(|scope| {
+                for _ in 0..threads {
+                    scope.spawn(|| {
+                        counters.add_all([(0, 1)]);
+                        all_are_there.wait();
+                        (0..1_000).for_each(|_| counters.add(1, 1));
+                    });
+                }
+            });
+        }
+        assert_eq!(counters.read_all(), [2 * threads as u64, 2_000 * threads as u64]);
+        let owned = counters.0.get().unwrap().owned.iter().filter_map(OnceLock::get).count();
+        assert!(owned <= OWNERS);
+        assert!(counters.0.get().unwrap().shared[0].load(Ordering::Relaxed) > 0);
+    }
+
+    #[test]
+    fn counters_that_nobody_added_to_are_small() {
+        assert!(size_of::<Striped<8>>() <= 16);
+        assert_eq!(Striped::<8>::default().read_all(), [0; 8]);
     }
 }
