@@ -2,6 +2,8 @@
 //! server binaries in turns (`versus.rs`).
 
 pub(crate) mod barren;
+mod paced;
+pub(crate) mod scraped;
 mod versus;
 
 use crate::AnyError;

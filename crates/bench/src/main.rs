@@ -14,6 +14,7 @@ mod measure;
 mod memtable;
 mod prefix_index;
 mod range_drops;
+mod row_heat;
 mod server;
 mod soak_writes;
 mod timing;
@@ -41,12 +42,16 @@ enum Bench {
     PrefixIndex(prefix_index::PrefixIndexArgs),
     /// Many dropped row ranges that lie over one another: memory, commits, reads, opening again.
     RangeDrops(range_drops::RangeDropsArgs),
+    /// Samples of hot rows: reads and writes of the store with and without them.
+    RowHeat(row_heat::RowHeatArgs),
     /// A running server through the Bigtable API: load, point reads, scan.
     Bigtable(front::FrontArgs),
     /// The cost of requests beside a server of constants and Google's emulator; needs Go.
     Door(door::DoorArgs),
     /// Point reads of a server, alone and beside scans that find nothing.
     BarrenScans(front::barren::BarrenArgs),
+    /// Point reads of a server with very many tables, alone and while its metrics are scraped.
+    ScrapedTables(front::scraped::ScrapedArgs),
     /// Sorted bulk load, in CPU per key net of the generator.
     Bulk(bulk::BulkArgs),
     /// What compaction costs for trees of any size, by its own picks, without writing them.
@@ -70,11 +75,13 @@ fn main() -> ExitCode {
         Bench::Memtable(args) => memtable::run(&args).map_err(|error| error.to_string()),
         Bench::PrefixIndex(args) => prefix_index::run(&args).map_err(|error| error.to_string()),
         Bench::BarrenScans(args) => front::barren::run(&args).map_err(|error| error.to_string()),
+        Bench::ScrapedTables(args) => front::scraped::run(&args).map_err(|error| error.to_string()),
         Bench::Bulk(args) => bulk::run(&args).map_err(|error| error.to_string()),
         Bench::CompactionSim(args) => compaction_sim::run(&args).map_err(|error| error.to_string()),
         Bench::SoakWrites(args) => soak_writes::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
         Bench::Door(args) => door::run(&args).map_err(|error| error.to_string()),
+        Bench::RowHeat(args) => row_heat::run(&args).map_err(|error| error.to_string()),
         Bench::RangeDrops(args) => range_drops::run(&args).map_err(|error| error.to_string()),
         Bench::CommitTails(args) => commit_tails::run(&args).map_err(|error| error.to_string()),
         Bench::Hostile(args) => hostile::run(&args).map_err(|error| error.to_string()),

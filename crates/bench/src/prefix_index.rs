@@ -57,7 +57,9 @@ const FAMILY: FamilyId = FamilyId(1);
 /// Runs the benchmark.
 pub(crate) fn run(args: &PrefixIndexArgs) -> Result<(), AnyError> {
     search::run(args)?;
-    print("whole reads; ns of CPU, the middle of all rounds; bytes of SSTables");
+    print(
+        "whole reads; ns of CPU, the middle of all rounds; bytes of SSTables, and of blocks and metadata in memory",
+    );
     for (name, row_prefix_bytes, prefix_index) in [
         ("no row prefixes", 0, false),
         ("filter keys", PREFIX_BYTES, false),
@@ -122,6 +124,9 @@ impl<'a> Tree<'a> {
     }
 
     fn measure(&self, name: &str) -> engine::Result<()> {
+        // So that every block of every file is in the cache.
+        let mut all = self.engine.tree(TREE)?.scan(&ScanRequest::rows(RowRange::ALL), None)?;
+        while all.next_row()?.is_some() {}
         let mut line = format!("{name:>26}:");
         for (kind, offset) in [("present", 0), ("absent", self.args.rows)] {
             let nanos = self.nanos(|number| {
@@ -147,8 +152,11 @@ impl<'a> Tree<'a> {
             })?;
             line += &format!(" scan of a prefix {kind} {nanos:.0},");
         }
-        print(&format!("{line} {} B", self.disk_bytes()?));
         let metrics = self.engine.metrics();
+        let memory = ["memory_bytes{owner=\"blocks\"}", "memory_bytes{owner=\"metadata\"}"]
+            .map(|name| metrics.get(name).unwrap_or(0));
+        let memory: u64 = memory.iter().sum();
+        print(&format!("{line} {} B of files, {memory} B of memory", self.disk_bytes()?));
         for name in [
             "filter_checks_total{granularity=\"prefix\"}",
             "filter_checks_total{granularity=\"prefix\",result=\"useful\"}",

@@ -223,7 +223,7 @@ pub(crate) struct Settings {
 
     /// Comma-separated read-path features to disable for diagnosis. Results never change, only
     /// speed. The features are huge-pages, hints, filters, point-reads, batched-reads,
-    /// prefix-index, readahead, cache-warming, admission and counters. [default: none]
+    /// prefix-index, readahead, cache-warming, admission and counters (with the heat map). [default: none]
     #[arg(long, env = "STELE_READ_PATH_OFF", value_name = "LIST", help_heading = ENGINE)]
     pub(crate) read_path_off: Option<String>,
 

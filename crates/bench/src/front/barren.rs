@@ -1,20 +1,19 @@
 //! `bench barren-scans`: point reads of a server alone, and beside scans for a column that no row has,
 //! over many times its cache; and the work that goes on when those scans are cancelled.
 
-use super::{Bench, FrontArgs, Work, count_rows, create_table, histogram};
+use super::paced::{self, KEY_BYTES, Readers, line};
+use super::{Bench, count_rows, histogram};
 use crate::AnyError;
 use crate::server::Server;
-use bench_core::{SplitMix64, print};
+use bench_core::print;
 use clap::Args;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
 use hdrhistogram::Histogram;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Length of each row key in bytes.
-const KEY_BYTES: usize = 50;
 /// Smallest memory budget of a server.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 /// Time after which cancelled scans may not work any more, and for which they are watched then.
@@ -40,15 +39,8 @@ pub(crate) struct BarrenArgs {
     /// The number of scans at a time.
     #[arg(long, default_value_t = 64)]
     scans: usize,
-    /// Clients that read rows, one connection each.
-    #[arg(long, default_value_t = 4)]
-    readers: usize,
-    /// Microseconds that a reader waits between two reads.
-    #[arg(long, default_value_t = 1_000)]
-    pause_us: u64,
-    /// The length of each phase in seconds.
-    #[arg(long, default_value_t = 5)]
-    seconds: u64,
+    #[command(flatten)]
+    readers: Readers,
     /// Turns of a phase without scans and a phase with them.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -66,16 +58,16 @@ async fn measure(args: &BarrenArgs) -> Result<(), AnyError> {
     let memory = (bytes / args.memory_part).max(MEMORY_BYTES_MIN);
     let flags = [format!("--memory-bytes-max={memory}"), "--durability=none".into()];
     let mut server = Server::start(&args.server, dir.path(), &flags)?;
-    let bench = load(args, &server).await?;
+    let bench = paced::load(&server, args.rows, args.value_bytes).await?;
     server.rest().await?;
     print(&format!("{} rows of {} MiB, budget {} KiB", args.rows, bytes >> 20, memory >> 10));
     let (mut alone, mut beside) = (histogram()?, histogram()?);
     for _ in 0..args.rounds {
-        let quiet = reads(&bench, args).await?;
+        let quiet = args.readers.read(&bench).await?;
         print(&line("alone", &quiet));
         let scans = start_scans(&bench, args).await?;
         tokio::time::sleep(WARM_UP).await;
-        let busy = reads(&bench, args).await?;
+        let busy = args.readers.read(&bench).await?;
         drop(scans);
         tokio::time::sleep(FREE_AFTER).await;
         let before = server.cpu()?;
@@ -92,55 +84,6 @@ async fn measure(args: &BarrenArgs) -> Result<(), AnyError> {
     server.terminate().await
 }
 
-/// Creates a table and loads its rows.
-async fn load(args: &BarrenArgs, server: &Server) -> Result<Arc<Bench>, AnyError> {
-    let front = FrontArgs {
-        endpoint: format!("http://{}", server.address()),
-        server: Vec::new(),
-        server_flag: Vec::new(),
-        pairs: 1,
-        rows: args.rows,
-        key_bytes: KEY_BYTES,
-        value_bytes: args.value_bytes,
-        clients: vec![args.readers],
-        work: Vec::new(),
-        seconds: args.seconds,
-        batch: 100,
-        server_pid: Some(server.pid()),
-        json: false,
-    };
-    let table = create_table(&front).await?;
-    let bench = Arc::new(Bench { args: front, table });
-    print(&bench.load().await?.line());
-    Ok(bench)
-}
-
-/// Latencies of point reads, with a pause before each.
-async fn reads(bench: &Arc<Bench>, args: &BarrenArgs) -> Result<Histogram<u64>, AnyError> {
-    let end = Instant::now() + Duration::from_secs(args.seconds);
-    let pause = Duration::from_micros(args.pause_us);
-    let mut readers = JoinSet::new();
-    for index in 0..args.readers {
-        let (bench, mut client) = (Arc::clone(bench), bench.client().await?);
-        readers.spawn(async move {
-            let mut draw = SplitMix64(index as u64 + 1);
-            let mut micros = histogram()?;
-            while Instant::now() < end {
-                tokio::time::sleep(pause).await;
-                let begin = Instant::now();
-                bench.once(&mut client, Work::ReadPresent, &mut draw).await?;
-                micros.saturating_record(begin.elapsed().as_micros() as u64);
-            }
-            Ok::<_, AnyError>(micros)
-        });
-    }
-    let mut all = histogram()?;
-    while let Some(done) = readers.join_next().await {
-        all.add(done??)?;
-    }
-    Ok(all)
-}
-
 /// Starts scans, again and again, until what is returned is dropped.
 async fn start_scans(bench: &Arc<Bench>, args: &BarrenArgs) -> Result<JoinSet<()>, AnyError> {
     let mut scans = JoinSet::new();
@@ -155,9 +98,4 @@ async fn start_scans(bench: &Arc<Bench>, args: &BarrenArgs) -> Result<JoinSet<()
         scans.spawn(async move { while count_rows(&mut client, request.clone()).await.is_ok() {} });
     }
     Ok(scans)
-}
-
-fn line(name: &str, micros: &Histogram<u64>) -> String {
-    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|q| micros.value_at_quantile(q));
-    format!("{name:<12} {:>8} reads   p50 {p50} us, p99 {p99} us, p99.9 {p999} us", micros.len())
 }

@@ -202,12 +202,14 @@ async fn open(config: &Config, scans: &ScanThreads) -> anyhow::Result<(Engine, A
     let (read_idle, named_max) = (config.read_idle, config.metrics_tables_max);
     let deleted_for = Duration::from_secs(config.deleted_table_days * 24 * 60 * 60);
     let scans = scans.runtime().clone();
+    let is_counted = config.engine.read_path.counters;
     let opened = tokio::task::spawn_blocking(move || {
         let context = || format!("could not open the data directory {}", dir.display());
         let engine = Engine::open(&dir, options).with_context(context)?;
         let store = Local::open(engine.clone(), Arc::new(SystemClock)).with_context(context)?;
         store.keep_deleted_for(deleted_for);
         let store = store.with_named_tables_max(named_max).with_scan_threads(&scans);
+        let store = if is_counted { store } else { store.without_heat() };
         anyhow::Ok((engine, store.with_read_idle_max(read_idle)))
     });
     let (engine, store) = opened.await??;

@@ -4,6 +4,7 @@
 use super::metrics::requests::Requests;
 use super::metrics::scrape::Scrapes;
 use super::metrics::tables::Shares;
+use super::metrics::tablets::HotTablets;
 use super::security::metrics::SecurityMetrics;
 use base::env::{Clock, SystemClock};
 use bigtable::Bounds;
@@ -40,6 +41,7 @@ pub(crate) struct State {
     security: SecurityMetrics,
     scrapes: Scrapes,
     shares: Shares,
+    hot_tablets: HotTablets,
     started: Duration,
 }
 
@@ -57,6 +59,7 @@ impl State {
             security: SecurityMetrics::new(),
             scrapes: Scrapes::default(),
             shares: Shares::default(),
+            hot_tablets: HotTablets::default(),
             started: SystemClock.monotonic(),
         }
     }
@@ -112,6 +115,11 @@ impl State {
     /// The counters of trees as tables tell them.
     pub(crate) fn shares(&self) -> &Shares {
         &self.shares
+    }
+
+    /// The tablets that have series of their own.
+    pub(crate) fn hot_tablets(&self) -> &HotTablets {
+        &self.hot_tablets
     }
 
     /// The engine, once recovery is over.

@@ -1,13 +1,24 @@
 //! The counters of a store and its tables, for metrics.
 
 use super::Local;
-use crate::meter::{StoreMeter, TableReading};
+use crate::meter::{Heat, StoreMeter, TableReading};
 use std::sync::Arc;
 
 impl Local {
     /// Returns the counters of the store.
     pub fn meter(&self) -> &Arc<StoreMeter> {
         &self.core.meter
+    }
+
+    /// Returns the samples of the rows that requests use.
+    pub fn heat(&self) -> &Heat {
+        &self.core.heat
+    }
+
+    /// The same tables, of whose rows no samples are taken.
+    pub fn without_heat(self) -> Self {
+        self.core.heat.turn_off();
+        self
     }
 
     /// Returns the tables that have counters of their own.

@@ -24,6 +24,7 @@ mod locks;
 mod meta;
 mod metered;
 mod once;
+mod pool;
 mod read;
 mod samples;
 mod tables;
@@ -42,7 +43,7 @@ use crate::filter::compile::{self, Plan};
 use crate::gc::TableRules;
 use crate::identity::TableIdentity;
 use crate::limits;
-use crate::meter::{Operation, StoreMeter, TableMeter, Timed, Volume};
+use crate::meter::{Heat, Operation, StoreMeter, TableMeter, Timed, Use, Volume};
 use crate::mutate::{self, CheckAndMutate, OnceRow, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
 use crate::row_output::RowOutput;
@@ -60,6 +61,7 @@ use locks::RowLocks;
 use meta::EngineMeta;
 use once::Mutated;
 use parking_lot::{Mutex, RwLock};
+use pool::Pool;
 use read::Reader;
 use read::places::ReadPlaces;
 use read::task::{self, StreamLimits};
@@ -71,7 +73,6 @@ use std::time::Duration;
 use tables::AfterDelete;
 use times::RowTimes;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Change streams that read at the same time; others wait their turn.
 const CHANGE_READS_MAX: usize = 8;
@@ -117,6 +118,7 @@ struct Core {
     /// Makes the row samples of two requests differ. Not synchronised with anything.
     requests: AtomicU64,
     meter: Arc<StoreMeter>,
+    heat: Arc<Heat>,
     shape: Shape,
 }
 
@@ -158,56 +160,6 @@ impl KeptState {
             admission: Arc::new(Admission::new(shape.waiting_bytes_max)),
             meter: Arc::new(TableMeter::new(table.clone(), meter)),
         }
-    }
-}
-
-/// A bounded number of blocking calls.
-#[derive(Clone)]
-struct Pool {
-    places: Arc<Semaphore>,
-    /// The runtime whose blocking threads run the calls; without one, that of the caller.
-    threads: Option<Handle>,
-}
-
-impl Pool {
-    fn new(places: usize) -> Self {
-        Self { places: Arc::new(Semaphore::new(places)), threads: None }
-    }
-
-    /// The same places, whose calls run on the blocking threads of `runtime`.
-    fn on_threads_of(self, runtime: &Handle) -> Self {
-        Self { threads: Some(runtime.clone()), ..self }
-    }
-
-    /// Runs `call` on a blocking thread when there is a place. It runs to its end even if the
-    /// caller goes away.
-    async fn run<T: Send + 'static>(
-        &self,
-        call: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let place = self.place().await?;
-        self.run_in(place, call).await
-    }
-
-    /// Waits until a place is free.
-    async fn place(&self) -> Result<OwnedSemaphorePermit> {
-        let place = Arc::clone(&self.places).acquire_owned().await;
-        place.map_err(|_| Error::Unavailable("the store is closing".into()))
-    }
-
-    /// Runs `call` on a blocking thread, and then leaves the place.
-    async fn run_in<T: Send + 'static>(
-        &self,
-        place: OwnedSemaphorePermit,
-        call: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let threads = self.threads.clone().unwrap_or_else(Handle::current);
-        let task = threads.spawn_blocking(move || {
-            let result = call();
-            drop(place);
-            result
-        });
-        task.await.map_err(|error| Error::Internal(format!("a call ended early: {error}")))?
     }
 }
 
@@ -279,6 +231,7 @@ impl Local {
         let core = Core {
             engine,
             meta,
+            heat: Arc::new(Heat::new(Arc::clone(&clock))),
             clock,
             opened_micros,
             times,
@@ -339,6 +292,11 @@ impl Core {
     /// Begins to time a request.
     fn time(&self, table: &Table, operation: Operation) -> Timed {
         Timed::begin(&table.kept.meter, operation, &self.clock)
+    }
+
+    /// Counts the write of a row.
+    fn writes(&self, table: &Table, row: &[u8]) {
+        self.heat.used(&table.schema.name, table.tree_of(row), Use::Write, row);
     }
 
     fn seed(&self) -> u64 {
@@ -416,6 +374,7 @@ impl Store for Local {
         let table = self.core.table(table)?;
         let timed = self.core.time(&table, Operation::MutateRow);
         let volume = Volume::written(row.batch_bytes());
+        self.core.writes(&table, &row.row);
         let written = self.write_row(table, row).await;
         timed.end(&written, |()| volume);
         written
@@ -436,6 +395,7 @@ impl Store for Local {
         }
         let timed = self.core.time(&table, Operation::MutateRows);
         let bytes: Vec<_> = rows.iter().map(|row| Some(row.batch_bytes())).collect();
+        rows.iter().for_each(|row| self.core.writes(&table, &row.row));
         let written = self.write_rows(table, rows).await;
         timed.end_entries(&written, &bytes);
         written
@@ -449,6 +409,7 @@ impl Store for Local {
         let table = self.core.table(table)?;
         let timed = self.core.time(&table, Operation::MutateRows);
         let mut bytes: Vec<_> = rows.iter().map(|row| Some(row.change.batch_bytes())).collect();
+        rows.iter().for_each(|row| self.core.writes(&table, &row.change.row));
         let mutated = self.mutate_once(table, rows).await.map(|Mutated { results, repeated }| {
             repeated.into_iter().for_each(|at| bytes[at] = None);
             results
@@ -472,6 +433,7 @@ impl Store for Local {
             let bytes = mutate::batch_bytes(&request.row, mutations);
             if mutations.is_empty() { Volume::default() } else { Volume::written(bytes) }
         });
+        self.core.writes(&table, &request.row);
         let checked = self.check_and_mutate(table, request).await;
         timed.end(&checked, |holds| volumes[usize::from(*holds)]);
         checked
@@ -486,6 +448,7 @@ impl Store for Local {
     ) -> Result<Row> {
         let table = self.core.table(table)?;
         let timed = self.core.time(&table, Operation::ReadModifyWriteRow);
+        self.core.writes(&table, &row);
         let written = self.read_modify_write(table, row, rules, has_room).await;
         timed.end(&written, |row| Volume::written(mutate::cells_bytes(&row.key, &row.cells)));
         written
@@ -534,7 +497,8 @@ impl Local {
         let plan = Arc::new(plan?);
         let ranges = request.rows.normalize()?;
         let (direction, limit) = (request.direction, request.rows_limit);
-        let reader = Reader::new(&self.core, table, plan, &ranges, direction, limit);
+        let mut reader = Reader::new(&self.core, table, plan, &ranges, direction, limit);
+        reader.count_uses(&self.core.heat);
         let begun = self.reads.fill(reader, output).await?;
         let (batches_ahead, idle_max) = (self.core.shape.batches_ahead, self.read_idle_max);
         Ok(task::stream(&self.reads, StreamLimits { batches_ahead, idle_max }, begun))

@@ -7,9 +7,11 @@
 //! 2. A request finds the counters in its table. It looks into no map and makes no label.
 //! 3. A request is counted once: when it ends, or as cancelled when it is dropped before.
 
+mod heat;
 mod tables;
 mod timed;
 
+pub use heat::{Heat, HotTablet, SLICE, SLICES_MAX, Sample, Slice, Use};
 pub(crate) use tables::TableMeter;
 pub use tables::{StoreMeter, TableReading};
 pub(crate) use timed::Timed;

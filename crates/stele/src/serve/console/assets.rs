@@ -56,6 +56,7 @@ assets! {
     "pages/tables.js": SCRIPT,
     "pages/cell.js": SCRIPT,
     "pages/tree.js": SCRIPT,
+    "pages/heat.js": SCRIPT,
     "pages/query.js": SCRIPT,
     "pages/backups.js": SCRIPT,
 }

@@ -69,6 +69,7 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>(console: Arc<Console>) ->
         .route("/tables", get(data::tables::list))
         .route("/table", get(data::tables::table))
         .route("/tree", get(data::tree::tree))
+        .route("/heat", get(data::heat::heat))
         .route("/query", post(data::query::query))
         .route("/explain", post(data::query::explain))
         .route("/backups", get(data::backups::backups))

@@ -9,6 +9,10 @@ use engine::Metrics;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use table::Local;
+use table::meter::HotTablet;
+
+/// Hot tablets that are read.
+const HOT_TABLETS: usize = 10;
 
 /// A group of methods that people think of as one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -197,6 +201,8 @@ pub(super) struct Reading {
     pub(super) in_flight: Option<f64>,
     /// Tables that have counters of their own.
     pub(super) tables: BTreeMap<String, TableReading>,
+    /// The tablets whose rows were used most in the last minutes, the hottest first.
+    pub(super) tablets: Vec<HotTablet>,
     /// `None` while the data directory is opening.
     pub(super) engine: Option<EngineReading>,
 }
@@ -214,6 +220,10 @@ impl Reading {
         Self {
             requests,
             tables: server.store().map(|store| tables(store)).unwrap_or_default(),
+            tablets: server
+                .store()
+                .map(|store| store.heat().hottest_tablets(HOT_TABLETS))
+                .unwrap_or_default(),
             in_flight: Some(server.requests().in_flight() as f64),
             engine: server.engine().map(|engine| EngineReading::of(&engine.metrics())),
         }

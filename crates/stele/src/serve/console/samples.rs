@@ -16,6 +16,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use table::meter::HotTablet;
 use tokio::time::Instant;
 
 /// Step of samples while pages ask for them, and while none does.
@@ -90,6 +91,16 @@ pub(super) struct TableSample {
     bytes_per_second: f64,
 }
 
+/// Estimated uses of a tablet's rows, a second, over the last minutes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct TabletSample {
+    table: String,
+    /// Number of the tablet's tree.
+    tree: u32,
+    reads_per_second: f64,
+    writes_per_second: f64,
+}
+
 /// Events between two readings, and gauges at the second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(super) struct Sample {
@@ -104,6 +115,7 @@ pub(super) struct Sample {
     pub(super) in_flight: Option<f64>,
     /// The tables with the most requests, the hottest first.
     pub(super) tables: Vec<TableSample>,
+    pub(super) tablets: Vec<TabletSample>,
     pub(super) engine: Option<EngineSample>,
 }
 
@@ -237,6 +249,7 @@ fn between(number: u64, at_ms: i64, seconds: f64, before: &Reading, now: &Readin
         errors,
         in_flight: now.in_flight,
         tables: hot_tables(seconds, before, now),
+        tablets: now.tablets.iter().map(hot_tablet).collect(),
         engine: engines.map(|(before, now)| engine_between(seconds, before, now)),
     }
 }
@@ -260,6 +273,15 @@ fn hot_tables(seconds: f64, before: &Reading, now: &Reading) -> Vec<TableSample>
     tables.sort_by(|left, right| right.requests_per_second.total_cmp(&left.requests_per_second));
     tables.truncate(HOT_TABLES);
     tables
+}
+
+fn hot_tablet(of: &HotTablet) -> TabletSample {
+    TabletSample {
+        table: of.table.as_str().to_owned(),
+        tree: of.tree.0,
+        reads_per_second: of.reads,
+        writes_per_second: of.writes,
+    }
 }
 
 fn engine_between(seconds: f64, before: &EngineReading, now: &EngineReading) -> EngineSample {

@@ -14,6 +14,7 @@ pub(crate) mod requests;
 pub(crate) mod scrape;
 mod server;
 pub(crate) mod tables;
+pub(crate) mod tablets;
 #[cfg(test)]
 mod tests;
 
@@ -53,7 +54,9 @@ fn families(state: &State) -> Families {
     process::add(&mut families);
     match (state.engine(), state.store()) {
         (Some(engine), Some(store)) => {
-            let all = tables::add(store, engine, state.shares(), &mut families);
+            let named = store.named_tables();
+            let all = tables::add(store, engine, &named, state.shares(), &mut families);
+            tablets::add(store, engine, &named, state.hot_tablets(), &mut families);
             add_engine(&all, &mut families);
         }
         (Some(engine), None) => add_engine(&engine.metrics(), &mut families),

@@ -52,16 +52,16 @@ struct Share {
     told: Numbers,
 }
 
-/// Adds the families of tables. Returns the readings of the whole engine, which come from the same walk
+/// Adds the families of the `named` tables and of all others. Returns the readings of the whole engine, which come from the same walk
 /// over all trees. Blocks.
 pub(super) fn add(
     store: &Local,
     engine: &Engine,
+    named: &[TableReading],
     shares: &Shares,
     families: &mut Families,
 ) -> Metrics {
-    let named = store.named_tables();
-    for TableReading { table, counters, .. } in &named {
+    for TableReading { table, counters, .. } in named {
         add_requests(table.as_str(), counters, families);
     }
     add_requests(OTHER, store.meter().other(), families);
@@ -70,7 +70,7 @@ pub(super) fn add(
     let mut told = shares.0.blocking_lock();
     let groups: Vec<_> = named.iter().map(|one| one.trees.clone()).collect();
     let GroupedMetrics { all, groups, others } = engine.metrics_by_groups(&groups);
-    told.add(&named, groups, others.readings, families);
+    told.add(named, groups, others.readings, families);
     all
 }
 

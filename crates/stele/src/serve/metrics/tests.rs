@@ -8,7 +8,7 @@ use engine::{Engine, Options};
 use prometheus::proto::{MetricFamily, MetricType};
 use std::path::Path;
 use std::task::Poll;
-use table::{CreateTable, Local, Store, TableName};
+use table::{CreateTable, Local, RowMutation, RowMutations, Store, TableName};
 
 const HEAD: &str = "\
 # Every metric of the server
@@ -49,13 +49,15 @@ async fn read_a_table(store: &Local) {
     let create = CreateTable {
         name: name.clone(),
         families: Vec::new(),
-        splits: Vec::new(),
+        splits: vec!["m".into()],
         deletion_protection: false,
         granularity: Default::default(),
         row_key_schema: None,
     };
     store.create_table(create).await.unwrap();
     store.sample_row_keys(&name).await.unwrap();
+    let row = RowMutations { row: "row".into(), mutations: vec![RowMutation::DeleteFromRow] };
+    store.mutate_row(&name, row).await.unwrap();
 }
 
 /// Returns the names of the labels that samples of the family have.

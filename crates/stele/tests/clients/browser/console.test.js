@@ -15,6 +15,7 @@ const PAGES = {
   tables: ["tables", "people"],
   table: [`tables/${table}`, "Schema"],
   tree: [`tree/${table}`, "Level 0"],
+  heat: [`heat/${table}`, "Hottest keys"],
   sql: ["query", "Explain"],
   backups: ["backups", "Backups"],
 };
@@ -123,6 +124,23 @@ test("charts are read by keyboard and as tables", async () => {
   assert.equal(await plot.getAttribute("aria-valuenow"), "0");
   await tab.locator("figure").first().getByText("As a table").click();
   await tab.locator("figure").first().getByRole("columnheader", { name: "Writes" }).waitFor();
+  await check(tab);
+  await close();
+});
+
+test("the heat map is read by keyboard and as a table", async () => {
+  const { tab, close } = await open(`heat/${table}`);
+  const plot = tab.getByRole("slider", { name: "Heat map: range of keys" });
+  await plot.focus();
+  await plot.press("Home");
+  assert.match(await plot.getAttribute("aria-valuetext"), /^\d\d:\d\d:\d\d, keys from the first to .*: reads .*, writes /);
+  await plot.press("ArrowDown");
+  assert.equal(await plot.getAttribute("aria-valuenow"), "2");
+  assert.match(await tab.locator(".heat-note").innerText(), /^\d\d:\d\d:\d\d: reads /);
+  await tab.getByRole("button", { name: "Writes", exact: true }).click();
+  await tab.locator("figure").getByText("As a table").click();
+  await tab.getByRole("columnheader", { name: "Most at once" }).waitFor();
+  assert.equal(await tab.locator("main img, main script").count(), 0, "keys are shown as text");
   await check(tab);
   await close();
 });

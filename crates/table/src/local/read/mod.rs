@@ -30,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::filter::compile::Plan;
 use crate::filter::reach::Reach;
 use crate::marks::Mark;
+use crate::meter::{Heat, Use};
 use crate::row::RowBatch;
 use crate::row_output::{Nothing, RowOutput};
 use crate::row_set;
@@ -124,6 +125,8 @@ pub(super) struct Reader {
     rows: Option<(TreeId, RowReads)>,
     rows_left: u64,
     pass: RowPass,
+    /// Counts the rows that a read of ranges meets.
+    heat: Option<Arc<Heat>>,
     shape: Shape,
 }
 
@@ -171,7 +174,21 @@ impl Reader {
             rows: None,
             rows_left: if rows_limit == 0 { u64::MAX } else { rows_limit },
             pass: RowPass::new(table, plan, core.seed(), core.clock.now_micros(), &core.shape),
+            heat: None,
             shape: core.shape,
+        }
+    }
+
+    /// Counts the rows that are read: those that the request names now, others as they are met. A read that
+    /// is part of a write is not counted, for its row counts as written.
+    pub(super) fn count_uses(&mut self, heat: &Arc<Heat>) {
+        if !self.named {
+            self.heat = Some(Arc::clone(heat));
+            return;
+        }
+        let table = &self.pass.table.schema.name;
+        for (tree, row) in &self.parts {
+            heat.used(table, *tree, Use::Read, &row.start);
         }
     }
 
@@ -375,6 +392,12 @@ impl Reader {
             if let Some(scan) = &mut self.scan {
                 let found = match scan.next_row_within(budget)? {
                     Stepped::Found(key) => {
+                        // A row that is read again was counted.
+                        if let (Some(heat), Some(tree), None) =
+                            (&self.heat, self.tree, &self.scan_after_row)
+                        {
+                            heat.used(&self.pass.table.schema.name, tree, Use::Read, key);
+                        }
                         self.pass.begin(key);
                         Stepped::Found(())
                     }

@@ -12,6 +12,7 @@ pub(super) mod backups;
 mod chunks;
 mod client;
 mod fields;
+pub(super) mod heat;
 pub(super) mod query;
 pub(super) mod rows;
 mod schema;

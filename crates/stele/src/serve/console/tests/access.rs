@@ -93,6 +93,7 @@ async fn each_part_needs_its_own_permission() {
     let [monitor, reader, viewer, admin] = [0, 1, 2, 3];
     let (rows, table) = (format!("/rows?table={TABLE}"), format!("/table?name={TABLE}"));
     let (row, tree) = (format!("/row?table={TABLE}&key=YQ"), format!("/tree?name={TABLE}"));
+    let heat = format!("/heat?name={TABLE}");
     let backups = format!("/backups?instance={INSTANCE}");
     let (yes, no) = (StatusCode::OK, StatusCode::FORBIDDEN);
     for (who, path, want) in [
@@ -100,12 +101,14 @@ async fn each_part_needs_its_own_permission() {
         (monitor, rows.as_str(), no),
         (monitor, &table, no),
         (monitor, &tree, no),
+        (monitor, &heat, no),
         (monitor, &backups, no),
         (reader, "/overview", no),
         (reader, &rows, yes),
         (reader, &row, yes),
         (reader, &table, yes),
         (reader, &tree, no),
+        (reader, &heat, no),
         (viewer, &table, yes),
         (viewer, &rows, no),
         (viewer, &row, no),
@@ -150,7 +153,7 @@ async fn a_reader_of_some_families_sees_no_others() {
 async fn a_refusal_does_not_tell_whether_the_table_exists() {
     let secured = Secured::start(&[("stele.operator", "*", &[])]).await;
     let token = Some(secured.tokens[0].as_str());
-    for path in ["/table?name=", "/rows?table=", "/tree?name="] {
+    for path in ["/table?name=", "/rows?table=", "/tree?name=", "/heat?name="] {
         let there = secured.server.get(&format!("{path}{TABLE}"), token).await;
         let gone = secured.server.get(&format!("{path}{INSTANCE}/tables/u"), token).await;
         assert_eq!((there.0, gone.0), (StatusCode::FORBIDDEN, StatusCode::FORBIDDEN), "{path}");

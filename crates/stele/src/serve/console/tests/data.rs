@@ -64,6 +64,37 @@ async fn rows_come_in_pages_by_prefix_and_key() {
 }
 
 #[tokio::test]
+async fn the_heat_map_has_the_uses_of_rows_by_range_and_the_hottest_keys() {
+    let server = Server::start(None).await;
+    for at in 0..100u8 {
+        let times = if at == 50 { 200 } else { 1 };
+        for _ in 0..times {
+            server.write(&[b'k', at], &[("f", b"q", b"v".to_vec())]).await;
+        }
+    }
+    let (_, read) = server.get(&format!("/rows?table={TABLE}&limit=25"), None).await;
+    assert_eq!(keys(&read).len(), 25);
+    let (status, told) = server.get(&format!("/heat?name={TABLE}"), None).await;
+    assert_eq!((status, &told["tablet_count"]), (StatusCode::OK, &1.into()), "{told}");
+    let ranges = told["ranges"].as_array().unwrap();
+    assert!((2..=48).contains(&ranges.len()), "{}", ranges.len());
+    assert_eq!(decoded(&ranges[0]["start"]), b"");
+    let sum = |of: &str| -> f64 {
+        let of_range = |range: &Value| range[of].as_array().unwrap()[0].as_f64().unwrap();
+        ranges.iter().map(of_range).sum()
+    };
+    let (writes, reads) = (sum("writes"), sum("reads"));
+    assert!(writes > 5.0 * reads && reads > 0.0, "{writes} {reads}");
+    let hottest = &told["keys"][0];
+    assert_eq!(decoded(&hottest["key"]), [b'k', 50]);
+    assert!((0.5..0.7).contains(&hottest["part"].as_f64().unwrap()), "{hottest}");
+    let tablet = &told["tablets"][0];
+    assert_eq!((&tablet["tablet"], told["tablets"].as_array().unwrap().len()), (&0.into(), 1));
+    let (status, _) = server.get("/heat?name=projects/p/instances/i/tables/none", None).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
 async fn hostile_keys_and_values_come_back_byte_by_byte() {
     let server = Server::start(None).await;
     server.write(HOSTILE, &[("f", HOSTILE, HOSTILE.to_vec())]).await;

@@ -58,7 +58,7 @@ impl Scraped {
         let shares = Arc::clone(&self.shares);
         let gather = move || {
             let mut families = Families::default();
-            add(&store, &engine, &shares, &mut families);
+            add(&store, &engine, &store.named_tables(), &shares, &mut families);
             families
         };
         let families = tokio::task::spawn_blocking(gather).await.unwrap();

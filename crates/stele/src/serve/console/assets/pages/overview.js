@@ -91,7 +91,7 @@ function parts(choose) {
     debt: chart({ title: "Compaction debt", note: "bytes", format: bytes, binary: true, series: [{ name: "Debt", tone: 2, of: engine("compaction_debt") }] }),
   };
   const errors = errorChart();
-  const [memory, filters, levels, hot] = [card("Memory"), card("Filters"), card("Levels"), card("Hot tables")];
+  const [memory, filters, levels, hot, hotTablets] = [card("Memory"), card("Filters"), card("Levels"), card("Hot tables"), card("Hot tablets")];
   const advice = h("section", { class: "advice", "aria-label": "Health", "aria-live": "polite" });
   const tiles = h("ul", { class: "tiles" });
   const since = h("p", {});
@@ -106,7 +106,7 @@ function parts(choose) {
       spanned(memory.element, 6), h("div", { class: "stack span-6" }, filters.element, levels.element),
       ...[charts.disk, charts.cache, errors].map((one) => spanned(one.element, 4)),
       ...[charts.work, charts.stalls].map((one) => spanned(one.element, 4)),
-      spanned(charts.debt.element, 4), spanned(hot.element, 12),
+      spanned(charts.debt.element, 4), spanned(hot.element, 6), spanned(hotTablets.element, 6),
     ],
     chooseOperation: (chosen) => (operation = chosen),
     showAdvice(answer) {
@@ -124,6 +124,7 @@ function parts(choose) {
       fill(filters.body, filtersOf(sample?.engine));
       fill(levels.body, levelsOf(sample?.engine));
       if (!hot.body.contains(document.activeElement)) fill(hot.body, hotOf(sample));
+      if (!hotTablets.body.contains(document.activeElement)) fill(hotTablets.body, hotTabletsOf(sample));
     },
   };
 }
@@ -227,6 +228,15 @@ function hotOf(sample) {
       h("th", { scope: "row" }, h("a", { href: `#/tables/${encodeURIComponent(table.name)}` }, table.name.split("/tables/").at(-1))),
       h("td", { class: "number" }, rate(table.requests_per_second)), h("td", { class: "number" }, rate(table.rows_read_per_second)),
       h("td", { class: "number" }, rate(table.rows_written_per_second)), h("td", { class: "number" }, bytesRate(table.bytes_per_second)))))));
+}
+
+function hotTabletsOf(sample) {
+  if (!sample || !sample.tablets || sample.tablets.length === 0) return h("p", { class: "card-note" }, "No rows were used in the last minutes.");
+  return h("div", { class: "scroll" }, h("table", { class: "data" },
+    h("thead", {}, h("tr", {}, ["Table", "Tree", "Rows read", "Rows written"].map((name, at) => h("th", { scope: "col", class: at > 0 ? "number" : null }, name)))),
+    h("tbody", {}, sample.tablets.map((tablet) => h("tr", {},
+      h("th", { scope: "row" }, h("a", { href: `#/heat/${encodeURIComponent(tablet.table)}` }, tablet.table.split("/tables/").at(-1))),
+      h("td", { class: "number" }, tablet.tree), h("td", { class: "number" }, rate(tablet.reads_per_second)), h("td", { class: "number" }, rate(tablet.writes_per_second)))))));
 }
 
 function levelsOf(engine) {

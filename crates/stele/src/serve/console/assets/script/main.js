@@ -4,6 +4,7 @@ import { get, setToken, token } from "./api.js";
 import { fill, h, icon, notice } from "./dom.js";
 import { signIn } from "./session.js";
 import { backups } from "../pages/backups.js";
+import { heat } from "../pages/heat.js";
 import { overview } from "../pages/overview.js";
 import { query } from "../pages/query.js";
 import { tables } from "../pages/tables.js";
@@ -13,6 +14,7 @@ const PAGES = [
   { path: "overview", title: "Overview", show: overview },
   { path: "tables", title: "Tables", show: tables },
   { path: "tree", title: "LSM tree", show: tree },
+  { path: "heat", title: "Heat map", show: heat },
   { path: "query", title: "SQL", show: query },
   { path: "backups", title: "Backups", show: backups },
 ];
