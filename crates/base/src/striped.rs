@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_nobody_added_to_are_small() {
+    fn counters_without_an_addition_are_small() {
         assert!(size_of::<Striped<8>>() <= 16);
         assert_eq!(Striped::<8>::default().read_all(), [0; 8]);
     }

@@ -14,13 +14,13 @@ use table::{
     TableName, Timestamp,
 };
 
-/// Options of `bench row-heat`.
+/// Options of the benchmark `bench row-heat`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RowHeatArgs {
-    /// Rows of each store.
+    /// Rows that each of the stores has.
     #[arg(long, default_value_t = 100_000)]
     rows: u64,
-    /// Operations of a slice.
+    /// Operations of a slice of reads or writes.
     #[arg(long, default_value_t = 20_000)]
     operations: u64,
     /// Slices of each store and kind of work, in turns.
@@ -28,7 +28,7 @@ pub(crate) struct RowHeatArgs {
     pairs: u64,
 }
 
-/// Runs the benchmark.
+/// Runs the benchmark on one thread.
 pub(crate) fn run(args: &RowHeatArgs) -> Result<(), AnyError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(compare(args))
@@ -69,7 +69,7 @@ async fn compare(args: &RowHeatArgs) -> Result<(), AnyError> {
     Ok(())
 }
 
-/// A store with rows.
+/// A store, its table, and rows that were written.
 struct Filled {
     store: Local,
     table: TableName,
@@ -107,7 +107,7 @@ impl Filled {
         Ok(self.store.mutate_row(&self.table, row).await?)
     }
 
-    /// Reads one row, or all.
+    /// Reads one row, or all rows. Returns their number.
     async fn read(&self, row: Option<u64>) -> Result<u64, AnyError> {
         let keys = row.map(|number| key(number).into()).into_iter().collect();
         let rows = RowSet { keys, ..RowSet::default() };

@@ -146,7 +146,7 @@ async fn create_tables(args: &ScrapedArgs, bench: &Arc<Bench>) -> Result<(), Any
     Ok(())
 }
 
-/// Sums over all scrapes.
+/// Sums over all scrapes of the run.
 #[derive(Default)]
 struct Scrapes {
     failed: AtomicU64,

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Length of a slice.
+/// Length of the time that a slice covers.
 pub const SLICE: Duration = Duration::from_secs(30);
 /// Slices that are kept: a quarter of an hour, and the present one.
 pub const SLICES_MAX: usize = 31;
@@ -34,7 +34,7 @@ const KEY_BYTES_MAX: usize = 128;
 /// Greatest stride, so that no distance overflows.
 const STRIDE_MAX: u32 = 1 << 24;
 
-/// Ways to use a row.
+/// Ways in which a request uses a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     Read,
@@ -51,7 +51,7 @@ pub struct Sample {
     pub key: Box<[u8]>,
 }
 
-/// Samples of some time.
+/// Samples of a stretch of time, of one weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
     /// Begin and end, by the monotonic clock.
@@ -62,7 +62,7 @@ pub struct Slice {
     pub samples: Vec<Sample>,
 }
 
-/// The samples of a store.
+/// The samples of a store, and how they are taken.
 pub struct Heat {
     clock: Arc<dyn Clock>,
     /// The stride, and the number that it has among all strides of the process; 0 for no samples.
@@ -116,13 +116,13 @@ impl Countdown {
 }
 
 impl Heat {
-    /// Returns heat without samples.
+    /// Returns the heat of a store, without samples.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let kept = Kept { begin: clock.monotonic(), ..Kept::default() };
         Self { clock, epoch: AtomicU64::new(epoch(1)), kept: Mutex::new(kept) }
     }
 
-    /// Takes no samples from now on, and forgets those that there are.
+    /// Takes no samples from now on, and forgets all samples.
     pub(crate) fn turn_off(&self) {
         let mut kept = self.kept.lock();
         self.epoch.store(0, Ordering::Relaxed);
@@ -149,7 +149,7 @@ impl Heat {
         });
     }
 
-    /// Keeps a sample, or begins to count anew after the stride has changed.
+    /// Keeps a sample, or begins to count again after the stride has changed.
     #[cold]
     fn end_of_distance(
         &self,

@@ -5,7 +5,7 @@
 //!    is among the [`CANDIDATES`] hottest, or while no hotter one needs the place.
 //! 2. No counter falls: a series has the count of the tablet's tree since the server opened it, also when the
 //!    tablet had no series for a while.
-//! 3. A table with a label and one tablet has no series by tablet: those of the table are the same.
+//! 3. A table with a label and one tablet has no series by tablet: the series of the table tell the same.
 
 use super::Families;
 use engine::{Engine, Label, MetricKind, Reading, TreeId};
@@ -14,7 +14,7 @@ use table::meter::{HotTablet, TableReading};
 use table::{Local, TableName};
 use tokio::sync::Mutex;
 
-/// Tablets with series.
+/// Greatest number of tablets with series.
 const LABELLED_MAX: usize = 20;
 /// Hottest tablets that are looked at.
 const CANDIDATES: usize = 3 * LABELLED_MAX;
@@ -35,7 +35,7 @@ const OF_TABLETS: [&str; 13] = [
     "written_bytes_total",
 ];
 
-/// A tablet with series.
+/// A tablet that has series of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Labelled {
     tree: TreeId,
@@ -124,7 +124,7 @@ mod tests {
         choose(&mut labelled, &hot(10..10 + most - 2));
         assert_eq!(labelled.len(), LABELLED_MAX);
         assert!(!trees(&labelled).contains(&0) && trees(&labelled).contains(&1));
-        // Ranks change among those that are hot, and series do not.
+        // Ranks change among hot tablets, and series do not.
         let before = trees(&labelled);
         choose(&mut labelled, &hot(before.iter().rev().copied()));
         assert_eq!(trees(&labelled), before);

@@ -179,7 +179,7 @@ impl Reader {
         }
     }
 
-    /// Counts the rows that are read: those that the request names now, others as they are met. A read that
+    /// Counts the rows that are read: named rows at once, rows of ranges as the read meets them. A read that
     /// is part of a write is not counted, for its row counts as written.
     pub(super) fn count_uses(&mut self, heat: &Arc<Heat>) {
         if !self.named {

@@ -1,6 +1,6 @@
 //! The heat map of a table: uses of its rows by ranges of keys and by time.
 //!
-//! The ranges have about as many bytes each, so that a hot one stands out. They are cut anew for each answer,
+//! The ranges have about as many bytes each, so that a hot one stands out. They are cut again for each answer,
 //! from the table's row key samples and, for a small table, from keys that are in use. The samples of uses
 //! (`table::meter::Heat`) keep keys, so that all times have the same ranges.
 
@@ -32,7 +32,7 @@ const SAMPLES_MIN: u64 = 3;
 const KEYS_BYTES_MAX: usize = 64 << 10;
 const KEY_BYTES_MAX: usize = 256;
 
-/// Uses of something, a second.
+/// Uses of a key, range or tablet, a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 struct Rates {
     reads: f64,
@@ -75,7 +75,7 @@ struct TabletView {
     rates: Rates,
 }
 
-/// The map of a table.
+/// The heat map of a table, with its hottest keys and tablets.
 #[derive(Debug, Serialize)]
 struct HeatView {
     from_ms: i64,
