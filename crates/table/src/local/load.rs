@@ -209,6 +209,7 @@ impl Local {
     /// or a later one before the row was added, the one after it. Times that the server gives the row
     /// later are above it. Blocks.
     pub fn load(&self, table: &TableName, options: &IngestOptions) -> Result<TableLoad> {
+        self.core.check_alone("bulk loads")?;
         let table = self.core.table(table)?;
         let begun = self.core.times.now();
         Ok(TableLoad {

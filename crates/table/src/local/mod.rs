@@ -1,4 +1,5 @@
-//! [`Store`] over one engine: the tables of one machine.
+//! [`Store`] over one engine: the tables of one machine, or the tables of a cluster as one of its nodes
+//! serves them ([`replicated`]).
 //!
 //! 1. A table is immutable once opened; a schema change publishes another one. A request works
 //!    with the table it began with.
@@ -26,7 +27,9 @@ mod metered;
 mod once;
 mod pool;
 mod read;
+mod replicated;
 mod samples;
+mod table;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -36,6 +39,8 @@ mod write;
 pub use load::{LoadedRows, TableLoad};
 pub use meta::{Intent, MetaChange, MetaStore};
 pub use read::task::READ_IDLE_MAX;
+pub use replicated::Replication;
+pub use samples::{TabletSamples, join_samples};
 
 use crate::error::{Error, Result};
 use crate::filter::RowFilter;
@@ -43,19 +48,18 @@ use crate::filter::compile::{self, Plan};
 use crate::gc::TableRules;
 use crate::identity::TableIdentity;
 use crate::limits;
-use crate::meter::{Heat, Operation, StoreMeter, TableMeter, Timed, Use, Volume};
+use crate::meter::{Heat, Operation, StoreMeter, Timed, Use, Volume};
 use crate::mutate::{self, CheckAndMutate, OnceRow, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
 use crate::row_output::RowOutput;
-use crate::schema::{CreateTable, FamilyChange, FamilySchema, TableName, TableSchema, TableUpdate};
+use crate::schema::{CreateTable, FamilyChange, TableName, TableSchema, TableUpdate};
 use crate::shape::Shape;
 use crate::shelf::ShelfMap;
 use crate::store::{DropRows, HasRoom, ReadRows, RowKeySample, Store};
-use admission::Admission;
 use async_trait::async_trait;
 use base::env::Clock;
 use bytes::Bytes;
-use engine::{Durability, Engine, Owner, TreeId};
+use engine::{Durability, Engine, Owner, StoreId, TreeId};
 use kept::records::RecordMap;
 use locks::RowLocks;
 use meta::EngineMeta;
@@ -65,15 +69,19 @@ use pool::Pool;
 use read::Reader;
 use read::places::ReadPlaces;
 use read::task::{self, StreamLimits};
+use replicated::Tablets;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
+use table::{KeptState, Table};
 use tables::AfterDelete;
 use times::RowTimes;
 use tokio::runtime::Handle;
 
+/// The version of every schema on a server that is no node of a cluster. There they are above it.
+const ALONE: u64 = 0;
 /// Change streams that read at the same time; others wait their turn.
 const CHANGE_READS_MAX: usize = 8;
 
@@ -99,7 +107,8 @@ pub struct Local {
 /// State that blocking calls work with.
 struct Core {
     engine: Engine,
-    meta: Box<dyn MetaStore>,
+    meta: Arc<dyn MetaStore>,
+    tablets: Tablets,
     clock: Arc<dyn Clock>,
     times: RowTimes,
     tables: RwLock<BTreeMap<TableName, Arc<Table>>>,
@@ -122,45 +131,11 @@ struct Core {
     shape: Shape,
 }
 
-/// A table as requests use it.
-#[derive(Debug)]
-struct Table {
-    schema: Arc<TableSchema>,
-    /// By id; `None` for dropped families and for id 0.
-    families: Vec<Option<FamilySchema>>,
-    kept: KeptState,
-}
-
-/// The state of a table that is kept over schema changes.
-#[derive(Debug, Clone)]
-struct KeptState {
-    /// The bound of its waiting writes.
-    admission: Arc<Admission>,
-    meter: Arc<TableMeter>,
-}
-
-impl Table {
-    fn new(schema: TableSchema, kept: KeptState) -> Self {
-        let mut families = vec![None; usize::from(schema.next_family)];
-        for family in schema.families.values() {
-            families[usize::from(family.id.0)] = Some(family.clone());
-        }
-        Self { schema: Arc::new(schema), families, kept }
-    }
-
-    /// The tree of the tablet that has `row`.
-    fn tree_of(&self, row: &[u8]) -> TreeId {
-        self.schema.tablets[self.schema.tablet_of(row)].tree
-    }
-}
-
-impl KeptState {
-    fn new(table: &TableName, meter: &Arc<StoreMeter>, shape: &Shape) -> Self {
-        Self {
-            admission: Arc::new(Admission::new(shape.waiting_bytes_max)),
-            meter: Arc::new(TableMeter::new(table.clone(), meter)),
-        }
-    }
+/// The tables, deleted tables and records that a store knows when it opens.
+struct Contents {
+    tables: BTreeMap<TableName, Arc<Table>>,
+    shelf: ShelfMap,
+    records: RecordMap,
 }
 
 impl Local {
@@ -211,7 +186,7 @@ impl Local {
                 engine.tree(tablet.tree)?.set_elision_rules(rules.clone())?;
             }
             let kept = KeptState::new(&schema.name, &meter, &shape);
-            tables.insert(schema.name.clone(), Arc::new(Table::new(schema, kept)));
+            tables.insert(schema.name.clone(), Arc::new(Table::new(schema, ALONE, kept)));
         }
         let shelf = kept::shelf::claim(&engine, &*meta, &mut orphans)?;
         carry_out_intents(&engine, &*meta, &mut orphans)?;
@@ -222,22 +197,39 @@ impl Local {
                 "kept a tree that belongs to no table; 'stele adopt' makes it a table"
             );
         }
-        let durable = engine.durability() == Durability::Sync;
-        let opened_micros = (!durable).then(|| clock.now_micros());
+        let records = RecordMap::of(meta.records()?);
+        let meta = Arc::from(meta);
+        let contents = Contents { tables, shelf, records };
+        Ok(Self::over(engine, clock, (meta, Tablets::Engine), contents, (meter, shape)))
+    }
+
+    /// Returns the store of `contents` over an engine.
+    fn over(
+        engine: Engine,
+        clock: Arc<dyn Clock>,
+        (meta, tablets): (Arc<dyn MetaStore>, Tablets),
+        contents: Contents,
+        (meter, shape): (Arc<StoreMeter>, Shape),
+    ) -> Self {
+        let loses_writes = match &tablets {
+            Tablets::Engine => engine.durability() != Durability::Sync,
+            Tablets::Groups(_) => false,
+        };
+        let opened_micros = loses_writes.then(|| clock.now_micros());
         let (newest, shown) = (engine.commit_micros(), engine.clock_micros());
         let times = RowTimes::after(newest, shown, Arc::clone(&clock));
-        let records = RwLock::new(RecordMap::of(meta.records()?));
         let reads = ReadPlaces::new(&shape, cores(), &meter, &clock);
         let core = Core {
             engine,
             meta,
             heat: Arc::new(Heat::new(Arc::clone(&clock))),
+            tablets,
             clock,
             opened_micros,
             times,
-            tables: RwLock::new(tables),
-            records,
-            shelf: RwLock::new(shelf),
+            tables: RwLock::new(contents.tables),
+            records: RwLock::new(contents.records),
+            shelf: RwLock::new(contents.shelf),
             deleted_for: AtomicI64::new(0),
             schema_change: Mutex::new(()),
             streams_end: tokio::sync::watch::Sender::new(false),
@@ -245,7 +237,7 @@ impl Local {
             meter,
             shape,
         };
-        Ok(Self {
+        Self {
             core: Arc::new(core),
             locks: Arc::new(RowLocks::new(shape.lock_stripes)),
             filters: Pool::new(shape.filters_max),
@@ -254,7 +246,7 @@ impl Local {
             loads: Pool::new(shape.loads_max),
             changes: Pool::new(CHANGE_READS_MAX),
             read_idle_max: READ_IDLE_MAX,
-        })
+        }
     }
 
     /// The same tables, with another time after which a read ends whose client takes nothing: it keeps
@@ -270,6 +262,16 @@ impl Local {
         Self { filters, reads: self.reads.on_threads_of(runtime), ..self }
     }
 
+    /// Returns a table. A node of a cluster looks it up in the directory where it does not know it.
+    async fn table(&self, name: &TableName) -> Result<Arc<Table>> {
+        match self.core.table(name) {
+            Err(Error::NotFound { .. }) if self.core.replicated().is_some() => {
+                Box::pin(self.look_up(name)).await
+            }
+            found => found,
+        }
+    }
+
     /// Runs a schema change on a blocking thread.
     async fn change<T: Send + 'static>(
         &self,
@@ -283,6 +285,14 @@ impl Local {
 impl Core {
     fn table(&self, name: &TableName) -> Result<Arc<Table>> {
         self.tables.read().get(name).cloned().ok_or_else(|| Error::no_table(name))
+    }
+
+    /// Returns the store that the identities of its tables name: on all nodes of a cluster the same.
+    fn store_id(&self) -> Result<StoreId> {
+        match &self.tablets {
+            Tablets::Engine => Ok(self.engine.store_id()?),
+            Tablets::Groups(replicated) => Ok(StoreId(replicated.cluster.0)),
+        }
     }
 
     fn new_kept(&self, table: &TableName) -> KeptState {
@@ -312,11 +322,14 @@ impl Store for Local {
     }
 
     async fn create_table(&self, table: CreateTable) -> Result<Arc<TableSchema>> {
+        if self.core.replicated().is_some() {
+            return self.create_in_groups(table).await;
+        }
         self.change(move |core| core.create_table(table)).await
     }
 
     async fn get_table(&self, table: &TableName) -> Result<Arc<TableSchema>> {
-        Ok(Arc::clone(&self.core.table(table)?.schema))
+        Ok(Arc::clone(&self.table(table).await?.schema))
     }
 
     async fn list_tables(&self, prefix: &str) -> Result<Vec<Arc<TableSchema>>> {
@@ -326,20 +339,25 @@ impl Store for Local {
     }
 
     async fn identity(&self, table: &TableName) -> Result<TableIdentity> {
-        let table = self.core.table(table)?;
+        let table = self.table(table).await?;
         let core = Arc::clone(&self.core);
-        let identity = move || {
-            Ok(TableIdentity::new(&table.schema, core.engine.store_id()?, core.opened_micros))
-        };
+        let identity =
+            move || Ok(TableIdentity::new(&table.schema, core.store_id()?, core.opened_micros));
         self.writes.run(identity).await
     }
 
     async fn sync(&self) -> Result<()> {
+        if self.core.replicated().is_some() {
+            return Ok(()); // Acknowledged writes are on the disks of a quorum.
+        }
         let core = Arc::clone(&self.core);
         self.writes.run(move || Ok(core.engine.sync()?)).await
     }
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
+        if self.core.replicated().is_some() {
+            return self.delete_in_groups(table).await;
+        }
         let table = table.clone();
         self.change(move |core| core.delete_table(&table, AfterDelete::MayComeBack)).await
     }
@@ -349,6 +367,9 @@ impl Store for Local {
         table: &TableName,
         update: TableUpdate,
     ) -> Result<Arc<TableSchema>> {
+        if self.core.replicated().is_some() {
+            return self.update_in_groups(table, update).await;
+        }
         let table = table.clone();
         self.change(move |core| core.update_table(&table, update)).await
     }
@@ -358,20 +379,23 @@ impl Store for Local {
         table: &TableName,
         changes: Vec<FamilyChange>,
     ) -> Result<Arc<TableSchema>> {
+        if self.core.replicated().is_some() {
+            return self.modify_families_in_groups(table, changes).await;
+        }
         let table = table.clone();
         self.change(move |core| core.modify_families(&table, changes)).await
     }
 
     async fn drop_rows(&self, table: &TableName, rows: DropRows) -> Result<()> {
-        let table = self.core.table(table)?;
+        let table = self.table(table).await?;
         let timed = self.core.time(&table, Operation::DropRows);
-        let dropped = self.write_dropped_rows(&table, &rows).await;
+        let dropped = self.write_dropped_rows(&table, &rows, |_| true).await;
         timed.end(&dropped, |()| Volume::default());
         dropped
     }
 
     async fn mutate_row(&self, table: &TableName, row: RowMutations) -> Result<()> {
-        let table = self.core.table(table)?;
+        let table = self.table(table).await?;
         let timed = self.core.time(&table, Operation::MutateRow);
         let volume = Volume::written(row.batch_bytes());
         self.core.writes(&table, &row.row);
@@ -385,7 +409,7 @@ impl Store for Local {
         table: &TableName,
         rows: Vec<RowMutations>,
     ) -> Result<Vec<Result<()>>> {
-        let table = self.core.table(table)?;
+        let table = self.table(table).await?;
         let mutations = rows.iter().map(|row| row.mutations.len()).sum();
         if mutations > limits::MUTATIONS_MAX {
             limits::check_mutation_count("entries", mutations)?;
@@ -406,7 +430,7 @@ impl Store for Local {
         table: &TableName,
         rows: Vec<OnceRow>,
     ) -> Result<Vec<Result<()>>> {
-        let table = self.core.table(table)?;
+        let table = self.table(table).await?;
         let timed = self.core.time(&table, Operation::MutateRows);
         let mut bytes: Vec<_> = rows.iter().map(|row| Some(row.change.batch_bytes())).collect();
         rows.iter().for_each(|row| self.core.writes(&table, &row.change.row));
@@ -427,7 +451,7 @@ impl Store for Local {
         table: &TableName,
         request: CheckAndMutate,
     ) -> Result<bool> {
-        let table = self.core.table(table)?;
+        let table = self.table(table).await?;
         let timed = self.core.time(&table, Operation::CheckAndMutateRow);
         let volumes = [&request.on_false, &request.on_true].map(|mutations| {
             let bytes = mutate::batch_bytes(&request.row, mutations);
@@ -446,7 +470,7 @@ impl Store for Local {
         rules: Vec<ReadModifyWriteRule>,
         has_room: &HasRoom<'_>,
     ) -> Result<Row> {
-        let table = self.core.table(table)?;
+        let table = self.table(table).await?;
         let timed = self.core.time(&table, Operation::ReadModifyWriteRow);
         self.core.writes(&table, &row);
         let written = self.read_modify_write(table, row, rules, has_room).await;
@@ -462,7 +486,7 @@ impl Store for Local {
         output: S,
     ) -> impl Future<Output = Result<RowStream<S::Batch>>> + Send {
         async move {
-            let table = self.core.table(table)?;
+            let table = self.table(table).await?;
             let timed = self.core.time(&table, Operation::ReadRows);
             match self.begin_read(table, request, output).await {
                 Ok(stream) => Ok(stream.timed(timed)),
@@ -475,7 +499,7 @@ impl Store for Local {
     }
 
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowKeySample>> {
-        let table = self.core.table(table)?;
+        let table = self.table(table).await?;
         let core = Arc::clone(&self.core);
         let timed = self.core.time(&table, Operation::SampleRowKeys);
         let samples = self.reads.run(move || core.sample_row_keys(&table)).await;
@@ -497,6 +521,9 @@ impl Local {
         let plan = Arc::new(plan?);
         let ranges = request.rows.normalize()?;
         let (direction, limit) = (request.direction, request.rows_limit);
+        if let Some(replicated) = self.core.replicated() {
+            Box::pin(replicated.readable(&table, &plan, &ranges)).await?;
+        }
         let mut reader = Reader::new(&self.core, table, plan, &ranges, direction, limit);
         reader.count_uses(&self.core.heat);
         let begun = self.reads.fill(reader, output).await?;

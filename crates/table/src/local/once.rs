@@ -9,8 +9,9 @@
 //!    sent again after it is not counted twice.
 //! 5. No read yields a cell of [`TOKENS`], because no table has a family of that id.
 
+use super::read::gone;
 use super::times::Place;
-use super::write::{TimesOfRow, ready};
+use super::write::{EvaluatedIn, TimesOfRow, ready};
 use super::{Core, Local, Table};
 use crate::error::{Error, Result};
 use crate::limits;
@@ -38,17 +39,23 @@ impl Local {
         let admitted = table.kept.admission.admit(bytes)?;
         let trees: BTreeSet<TreeId> =
             rows.iter().map(|row| table.tree_of(&row.change.row)).collect();
-        for tree in trees {
-            self.core.room(&table, tree, bytes).await?;
+        for tree in &trees {
+            self.core.room(&table, *tree, bytes).await?;
         }
         let locks = self.locks.exclusive_rows(rows.iter().map(|row| &*row.change.row)).await;
         let kept = Arc::new((locks, admitted));
+        let terms = match self.core.replicated() {
+            Some(replicated) => Box::pin(replicated.terms(trees)).await?,
+            None => BTreeMap::new(),
+        };
         let (core, of_rows) = (Arc::clone(&self.core), Arc::clone(&table));
         let fresh = self.writes.run(move || Ok(core.fresh(&of_rows, &rows))).await?;
         let Fresh { mut results, groups, applied, repeated } = fresh;
         for (tree, batch, group) in groups {
             let kept = Arc::clone(&kept);
-            if let Err(error) = self.core.commit(&table, tree, batch, &group.places, kept).await {
+            let write = EvaluatedIn(terms.get(&tree).copied());
+            let outcome = self.core.commit(&table, tree, batch, &group.places, write, kept).await;
+            if let Err(error) = outcome {
                 group.inside.iter().for_each(|at| results[*at] = Err(error.clone()));
             }
         }
@@ -133,7 +140,9 @@ impl Core {
             versions_max: Some(1),
             ..ScanRequest::rows(RowRange::single(row))
         };
-        let mut scan = self.engine.tree(table.tree_of(row))?.scan(&request, None)?;
+        let tree = self.engine.tree(table.tree_of(row));
+        let mut scan =
+            tree.and_then(|tree| tree.scan(&request, None)).map_err(|error| gone(error, table))?;
         if scan.next_row()?.is_none() {
             return Ok(false);
         }

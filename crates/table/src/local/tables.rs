@@ -4,7 +4,7 @@
 //! are set before writers can see a new family, and after readers have lost a dropped one.
 
 use super::meta::{MetaChange, MetaStore, trees_of};
-use super::{Core, Table};
+use super::{ALONE, Core, Table};
 use crate::error::{Error, Result};
 use crate::gc::TableRules;
 use crate::limits;
@@ -31,6 +31,27 @@ pub(super) enum AfterDelete {
 
 impl Core {
     pub(super) fn create_table(&self, table: CreateTable) -> Result<Arc<TableSchema>> {
+        let (mut schema, splits) = self.new_schema(table)?;
+        let _changing = self.schema_change.lock();
+        if self.tables.read().contains_key(&schema.name) {
+            let name = schema.name.to_string();
+            return Err(Error::AlreadyExists { what: "table", name });
+        }
+        let first = self.meta.reserve_trees(splits.len() as u32 + 1)?;
+        schema.tablets = tablets(splits, first);
+        let trees = trees_of(&schema);
+        self.meta.intend(&trees)?;
+        if let Err(error) = self.create_trees(&schema) {
+            self.drop_intended(&trees);
+            return Err(error);
+        }
+        // After an error here the record may be there when the store opens again: the trees stay.
+        self.meta.change(&[MetaChange::PutTable(&schema), MetaChange::Forget(&trees)])?;
+        Ok(self.publish(schema))
+    }
+
+    /// Returns the schema of a new table, which has no tablets yet, and the keys at which it is split.
+    pub(super) fn new_schema(&self, table: CreateTable) -> Result<(TableSchema, Vec<Bytes>)> {
         let splits = check_splits(table.splits)?;
         let mut schema = TableSchema {
             name: table.name,
@@ -46,25 +67,7 @@ impl Core {
             create_family(&mut schema, &name, spec)?;
         }
         set_row_key_schema(&mut schema, table.row_key_schema, false)?;
-        let _changing = self.schema_change.lock();
-        if self.tables.read().contains_key(&schema.name) {
-            let name = schema.name.to_string();
-            return Err(Error::AlreadyExists { what: "table", name });
-        }
-        let first = self.meta.reserve_trees(splits.len() as u32 + 1)?;
-        let starts = std::iter::once(Bytes::new()).chain(splits);
-        let tablets = starts.zip(first.0..);
-        schema.tablets =
-            tablets.map(|(start, tree)| Tablet { start, tree: TreeId(tree) }).collect();
-        let trees = trees_of(&schema);
-        self.meta.intend(&trees)?;
-        if let Err(error) = self.create_trees(&schema) {
-            self.drop_intended(&trees);
-            return Err(error);
-        }
-        // After an error here the record may be there when the store opens again: the trees stay.
-        self.meta.change(&[MetaChange::PutTable(&schema), MetaChange::Forget(&trees)])?;
-        Ok(self.publish(schema))
+        Ok((schema, splits))
     }
 
     /// Drops trees that are noted to be dropped. What fails is left to the next open.
@@ -84,10 +87,7 @@ impl Core {
     pub(super) fn delete_table(&self, name: &TableName, after: AfterDelete) -> Result<()> {
         let _changing = self.schema_change.lock();
         let table = self.table(name)?;
-        if table.schema.deletion_protection {
-            let text = format!("table {name} is protected from deletion");
-            return Err(Error::FailedPrecondition(text));
-        }
+        check_unprotected(&table.schema)?;
         let below = self.records_below(name.as_str());
         if after == AfterDelete::MayComeBack && self.deleted_for.load(Ordering::Relaxed) > 0 {
             return self.shelve_deleted(&table, below);
@@ -111,15 +111,11 @@ impl Core {
     ) -> Result<Arc<TableSchema>> {
         let _changing = self.schema_change.lock();
         let mut schema = TableSchema::clone(&self.table(name)?.schema);
-        if let Some(protected) = update.deletion_protection {
-            schema.deletion_protection = protected;
-        }
-        if let Some(wanted) = update.row_key_schema {
-            set_row_key_schema(&mut schema, wanted, update.ignore_warnings)?;
-        }
+        let change_retention = update.change_retention;
+        apply_update(&mut schema, update)?;
         self.meta.put_table(&schema)?;
         let schema = self.publish(schema);
-        if let Some(retention) = update.change_retention {
+        if let Some(retention) = change_retention {
             self.keep_changes_of(&schema, retention)?;
         }
         Ok(schema)
@@ -132,10 +128,7 @@ impl Core {
     ) -> Result<Arc<TableSchema>> {
         let _changing = self.schema_change.lock();
         let mut schema = TableSchema::clone(&self.table(name)?.schema);
-        for (at, change) in changes.into_iter().enumerate() {
-            let applied = apply_change(&mut schema, change);
-            applied.map_err(|error| error.within(&format!("modifications[{at}]")))?;
-        }
+        apply_changes(&mut schema, changes)?;
         self.meta.put_table(&schema)?;
         // New families are known to the rules before anyone can write to them.
         self.set_rules(&schema)?;
@@ -151,10 +144,14 @@ impl Core {
     }
 
     pub(super) fn publish(&self, schema: TableSchema) -> Arc<TableSchema> {
+        self.publish_as(schema, ALONE)
+    }
+
+    pub(super) fn publish_as(&self, schema: TableSchema, version: u64) -> Arc<TableSchema> {
         let mut tables = self.tables.write();
         let before = tables.get(&schema.name).map(|table| table.kept.clone());
         let kept = before.unwrap_or_else(|| self.new_kept(&schema.name));
-        let table = Arc::new(Table::new(schema, kept));
+        let table = Arc::new(Table::new(schema, version, kept));
         let schema = Arc::clone(&table.schema);
         tables.insert(schema.name.clone(), table);
         schema
@@ -208,6 +205,41 @@ fn check_splits(mut splits: Vec<Bytes>) -> Result<Vec<Bytes>> {
     Ok(splits)
 }
 
+/// Returns the tablets of a new table: the trees from `first` on.
+pub(super) fn tablets(splits: Vec<Bytes>, first: TreeId) -> Vec<Tablet> {
+    let starts = std::iter::once(Bytes::new()).chain(splits);
+    starts.zip(first.0..).map(|(start, tree)| Tablet { start, tree: TreeId(tree) }).collect()
+}
+
+/// Refuses to delete a table that is protected.
+pub(super) fn check_unprotected(schema: &TableSchema) -> Result<()> {
+    if schema.deletion_protection {
+        let text = format!("table {} is protected from deletion", schema.name);
+        return Err(Error::FailedPrecondition(text));
+    }
+    Ok(())
+}
+
+/// Changes the settings that a schema has.
+pub(super) fn apply_update(schema: &mut TableSchema, update: TableUpdate) -> Result<()> {
+    if let Some(protected) = update.deletion_protection {
+        schema.deletion_protection = protected;
+    }
+    if let Some(wanted) = update.row_key_schema {
+        set_row_key_schema(schema, wanted, update.ignore_warnings)?;
+    }
+    Ok(())
+}
+
+/// Applies `changes` in their order. After an error `schema` is of no use.
+pub(super) fn apply_changes(schema: &mut TableSchema, changes: Vec<FamilyChange>) -> Result<()> {
+    for (at, change) in changes.into_iter().enumerate() {
+        let applied = apply_change(schema, change);
+        applied.map_err(|error| error.within(&format!("modifications[{at}]")))?;
+    }
+    Ok(())
+}
+
 fn apply_change(schema: &mut TableSchema, change: FamilyChange) -> Result<()> {
     match change {
         FamilyChange::Create { name, spec } => create_family(schema, &name, spec),
@@ -225,10 +257,7 @@ fn apply_change(schema: &mut TableSchema, change: FamilyChange) -> Result<()> {
             Ok(())
         }
         FamilyChange::Drop { name } => {
-            if schema.deletion_protection {
-                let text = format!("table {} is protected from deletion", schema.name);
-                return Err(Error::FailedPrecondition(text));
-            }
+            check_unprotected(schema)?;
             let dropped = schema.families.remove(name.as_str());
             dropped.map(|_| ()).ok_or_else(|| Error::no_family(name))
         }

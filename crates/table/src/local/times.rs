@@ -15,6 +15,8 @@
 //!    are not below the times of their cells, and the engine keeps the newest of them. So no write
 //!    replaces a version that a process before acknowledged, other than a read-modify-write the one of
 //!    which it was made.
+//!    In a cluster the same holds of a node that begins to lead a tablet, for the times that other nodes
+//!    gave to its rows ([`crate::Term::floor`]).
 //! 5. A row is driven ahead by its own writes alone, loads of it included.
 //! 6. What a row of a load gets, no other write of the row gets later: a load is installed after writes
 //!    that committed since the row was added, and would hide them. At the limit of invariant 3 that does
@@ -74,6 +76,8 @@ pub(super) struct Drawing<'a> {
     held: Held<'a>,
     granularity: Granularity,
     now: i64,
+    /// The least time that is given.
+    first: i64,
 }
 
 /// Stripes that are held, ascending.
@@ -83,10 +87,8 @@ impl RowTimes {
     /// Times above `before`, the newest that was ever given, in microseconds; 0 if none was. `shown` is
     /// the latest that is known of what the clock showed until then.
     pub(super) fn after(before: u64, shown: u64, clock: Arc<dyn Clock>) -> Self {
-        let micros = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+        let first = first_after(before);
         let (before, shown) = (micros(before), micros(shown));
-        // The first time of all is 0.
-        let first = if before == 0 { 0 } else { above(before, Granularity::Millis) };
         let stripes = (0..STRIPES).map(|_| Mutex::new([i64::MIN; SLOTS])).collect();
         // Whatever is not known of it, nobody ran further ahead.
         let shown = AtomicI64::new(shown.max(before - AHEAD_MAX));
@@ -99,14 +101,17 @@ impl RowTimes {
     }
 
     /// Begins to draw times of `granularity` for rows at `places`, in any order. Whoever draws for one
-    /// of them waits.
-    pub(super) fn draw(
+    /// of them waits. The times are above `floor`, in microseconds: the newest that other nodes gave to rows
+    /// of the tablet; 0 if none did.
+    pub(super) fn draw_above(
         &self,
+        floor: u64,
         granularity: Granularity,
         places: impl IntoIterator<Item = Place>,
     ) -> Drawing<'_> {
         let held = self.hold(places);
-        Drawing { times: self, held, granularity, now: whole(self.look(), granularity) }
+        let first = self.first.max(first_after(floor));
+        Drawing { times: self, held, granularity, now: whole(self.look(), granularity), first }
     }
 
     fn hold(&self, places: impl IntoIterator<Item = Place>) -> Held<'_> {
@@ -126,7 +131,8 @@ impl RowTimes {
         begun: Timestamp,
     ) -> Timestamp {
         let held = self.hold([place]);
-        let mut drawing = Drawing { times: self, held, granularity, now: begun.0 };
+        let (now, first) = (begun.0, self.first);
+        let mut drawing = Drawing { times: self, held, granularity, now, first };
         let time = drawing.next(place);
         drawing.next(place);
         time
@@ -169,10 +175,19 @@ impl Drawing<'_> {
     }
 
     fn give(&mut self, place: Place, time: i64) -> Timestamp {
-        let time = time.max(self.times.first);
+        let time = time.max(self.first);
         *self.slot(place) = time;
         Timestamp(time)
     }
+}
+
+fn micros(time: u64) -> i64 {
+    i64::try_from(time).unwrap_or(i64::MAX)
+}
+
+/// The first time of all granularities after `before`, the newest that was given; 0 if none was.
+fn first_after(before: u64) -> i64 {
+    if before == 0 { 0 } else { above(micros(before), Granularity::Millis) }
 }
 
 /// The first time of `granularity` after `time`; at the end of time, the last one.
@@ -212,6 +227,16 @@ mod tests {
         }
     }
 
+    impl RowTimes {
+        fn draw(
+            &self,
+            granularity: Granularity,
+            places: impl IntoIterator<Item = Place>,
+        ) -> Drawing<'_> {
+            self.draw_above(0, granularity, places)
+        }
+    }
+
     /// Times of a new store, and the clock, which shows `micros`.
     fn times(before: u64, micros: i64) -> (RowTimes, Arc<HandClock>) {
         let clock = Arc::new(HandClock(AtomicI64::new(micros)));
@@ -236,6 +261,18 @@ mod tests {
             last = time;
         }
         assert_eq!(last, hour, "and are the clock's where they can be");
+    }
+
+    #[test]
+    fn times_are_above_those_of_leaders_before() {
+        let (times, _) = times(0, 5_000_000);
+        let place = Place::of(b"row");
+        assert_eq!(times.draw_above(9_000_500, Millis, [place]).next(place).0, 9_001_000);
+        assert_eq!(times.draw_above(9_000_500, Millis, [place]).current(place).0, 9_001_000);
+        assert_eq!(next(&times, b"row"), 9_002_000, "the row goes on from there");
+        let place = Place::of(b"other");
+        assert_eq!(times.draw_above(4_000_500, Micros, [place]).next(place).0, 5_000_000);
+        assert!(times.draw_above(u64::MAX, Millis, [place]).next(place).0 > 0);
     }
 
     #[test]

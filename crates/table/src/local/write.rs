@@ -8,35 +8,62 @@
 //!    of the row that began before has ended, and no other begins.
 //! 3. Entries of one request that commit together are of one tablet. Entries of a round commit side by
 //!    side; the next round begins when they have ended, so that entries of a row keep their order.
-//! 4. A task converts no more than `Shape::task_write_bytes` bytes; the rest is for a blocking thread.
+//! 4. In a cluster invariant 2 holds of the leader of a tablet, in a term of it ([`super::replicated`]).
+//! 5. A task converts no more than `Shape::task_write_bytes` bytes; the rest is for a blocking thread.
 
 use super::admission::Admitted;
 use super::read::{Reader, gone};
-use super::times::Place;
-use super::{Core, Local, Table};
+use super::replicated::{Check, TimedBatch};
+use super::times::{Drawing, Place};
+use super::{ALONE, Core, Local, Table};
 use crate::error::{Error, Result};
 use crate::filter::compile::Plan;
+use crate::groups::Term;
 use crate::limits;
 use crate::marks::Mark;
 use crate::mutate::{self, CheckAndMutate, Latest, ReadModifyWriteRule, RowMutations};
 use crate::row::{Cell, Row};
 use crate::row_output::Nothing;
+use crate::schema::FamilySchema;
 use crate::store::{DropRows, HasRoom};
 use bytes::Bytes;
 use engine::{
     Column, Columns, FamilyId, OpenTimes, QualifierRange, ReadyBatch, RowEnd, RowRange,
-    RowSelection, ScanRequest, TimestampRange, TreeId, WriteBatch,
+    RowSelection, ScanRequest, Timestamp, TimestampRange, TreeId, WriteBatch,
 };
 use futures::future::join_all;
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+/// A read-modify-write of a row whose stripe is held.
+#[derive(Clone, Copy)]
+pub(super) struct Modify<'a> {
+    pub(super) table: &'a Arc<Table>,
+    pub(super) tree: TreeId,
+    pub(super) row: &'a Bytes,
+    pub(super) rules: &'a [ReadModifyWriteRule],
+    /// The family of each rule.
+    pub(super) families: &'a [&'a FamilySchema],
+}
+
+/// The outcome of a read-modify-write of a row.
+pub(super) struct Modified {
+    pub(super) batch: ReadyBatch,
+    pub(super) cells: Vec<Cell>,
+    /// The time of the cells.
+    pub(super) now: Timestamp,
+}
+
 /// The newest cells of the columns that a read-modify-write concerns.
 type LatestCells = BTreeMap<(FamilyId, Bytes), Latest>;
 
 /// The place of a row's times, and which of the times that are open in a batch are its.
 pub(super) type TimesOfRow = (Place, Range<usize>);
+
+/// The term in which a write of a cluster was evaluated; `None` if it depends on nothing that was read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EvaluatedIn(pub(super) Option<Term>);
 
 /// Checks of a check-and-mutate that need no table.
 pub(super) fn check_request(request: &CheckAndMutate) -> Result<()> {
@@ -144,23 +171,37 @@ impl Core {
         tree: TreeId,
         batch: ReadyBatch,
         rows: &[TimesOfRow],
+        evaluated: EvaluatedIn,
         kept: K,
     ) -> Result<()> {
+        if let Some(replicated) = self.replicated() {
+            let write = TimedBatch { table, tree, batch, rows };
+            let commit = self.commit_in_group(replicated, write, evaluated, Box::new(kept));
+            return Box::pin(commit).await;
+        }
         let timed = batch.open_times() > 0;
-        let set = |times: &mut OpenTimes<'_>| {
-            let rows = || rows.iter().filter(|(_, open)| !open.is_empty());
-            timed.then(|| {
-                let places = rows().map(|(place, _)| *place);
-                let mut drawing = self.times.draw(table.schema.granularity, places);
-                rows().for_each(|(place, open)| times.set(open.clone(), drawing.next(*place)));
-                drawing
-            })
-        };
+        let set = |times: &mut OpenTimes<'_>| timed.then(|| self.set_times(table, rows, 0, times));
         let outcome = match self.engine.tree(tree) {
             Ok(tree) => tree.write_in_task(batch, set, kept).await,
             Err(error) => Err(error),
         };
         written(table, outcome)
+    }
+
+    /// Sets the open times of `rows` to the server's, above `floor`. They keep their order if the caller
+    /// holds what is returned until its batch has a place in the order of commits.
+    pub(super) fn set_times(
+        &self,
+        table: &Table,
+        rows: &[TimesOfRow],
+        floor: u64,
+        times: &mut OpenTimes<'_>,
+    ) -> Drawing<'_> {
+        let rows = || rows.iter().filter(|(_, open)| !open.is_empty());
+        let places = rows().map(|(place, _)| *place);
+        let mut drawing = self.times.draw_above(floor, table.schema.granularity, places);
+        rows().for_each(|(place, open)| times.set(open.clone(), drawing.next(*place)));
+        drawing
     }
 
     /// Commits changes of `row`, which lies in `tree`.
@@ -169,10 +210,11 @@ impl Core {
         table: &Table,
         (tree, row): (TreeId, &[u8]),
         batch: ReadyBatch,
+        evaluated: EvaluatedIn,
         kept: K,
     ) -> Result<()> {
         let times = [(Place::of(row), 0..batch.open_times())];
-        self.commit(table, tree, batch, &times, kept).await
+        self.commit(table, tree, batch, &times, evaluated, kept).await
     }
 }
 
@@ -205,7 +247,8 @@ impl Local {
         let tree = table.tree_of(&key);
         self.core.room(&table, tree, batch.encoded_len()).await?;
         let locks = self.locks.shared_one(&key).await;
-        self.core.commit_row(&table, (tree, &key), batch, (locks, admitted)).await
+        let kept = (locks, admitted);
+        self.core.commit_row(&table, (tree, &key), batch, EvaluatedIn(None), kept).await
     }
 
     /// Changes rows, as [`crate::Store::mutate_rows`] says. Entries of one tablet share batches, so that many rows cost
@@ -253,7 +296,8 @@ impl Local {
             let kept = Arc::clone(&kept);
             async move {
                 let TabletBatch { tree, batch, entries, times } = part;
-                (entries, self.core.commit(table, tree, batch, &times, kept).await)
+                let evaluated = EvaluatedIn(None);
+                (entries, self.core.commit(table, tree, batch, &times, evaluated, kept).await)
             }
         });
         for (committed, outcome) in join_all(commits).await {
@@ -263,8 +307,13 @@ impl Local {
         }
     }
 
-    /// Drops rows of every tablet, and holds off read-modify-writes meanwhile.
-    pub(super) async fn write_dropped_rows(&self, table: &Table, rows: &DropRows) -> Result<()> {
+    /// Drops rows of the tablets whose trees are `wanted`, and holds off read-modify-writes meanwhile.
+    pub(super) async fn write_dropped_rows(
+        &self,
+        table: &Table,
+        rows: &DropRows,
+        wanted: impl Fn(TreeId) -> bool,
+    ) -> Result<()> {
         let range = match rows {
             DropRows::All => RowRange::ALL,
             DropRows::Prefix(prefix) => {
@@ -272,8 +321,13 @@ impl Local {
                 RowRange::prefix(prefix)
             }
         };
+        let mut parts = super::tables::parts(&table.schema, &[range]);
+        parts.retain(|(tree, _)| wanted(*tree));
+        if let Some(replicated) = self.core.replicated() {
+            Box::pin(replicated.writable(parts.iter().map(|(tree, _)| *tree))).await?;
+        }
         let mut batches = Vec::new();
-        for (tree, range) in super::tables::parts(&table.schema, &[range]) {
+        for (tree, range) in parts {
             let mut batch = WriteBatch::new();
             batch.drop_row_range(&range.start, range.end.as_deref());
             let batch = ready(batch)?;
@@ -282,7 +336,8 @@ impl Local {
         }
         let locks = Arc::new(self.locks.shared_all().await);
         for (tree, batch) in batches {
-            self.core.commit(table, tree, batch, &[], Arc::clone(&locks)).await?;
+            let kept = Arc::clone(&locks);
+            self.core.commit(table, tree, batch, &[], EvaluatedIn(None), kept).await?;
         }
         Ok(())
     }
@@ -317,14 +372,24 @@ impl Local {
         let tree = table.tree_of(&row);
         self.core.room(&table, tree, on_true.encoded_len().max(on_false.encoded_len())).await?;
         let locks = self.locks.exclusive(&row).await;
+        if let Some(replicated) = self.core.replicated() {
+            let check = Check { table, tree, row, plan, on_true, on_false };
+            let kept = Arc::new((locks, admitted));
+            return Box::pin(self.check_in_group(replicated, &check, kept)).await;
+        }
         let holds = self.holds(&table, plan, &row).await?;
-        let batch = if holds { on_true } else { on_false };
-        self.core.commit_row(&table, (tree, &row), batch, (locks, admitted)).await?;
+        let (batch, evaluated) = (if holds { on_true } else { on_false }, EvaluatedIn(None));
+        self.core.commit_row(&table, (tree, &row), batch, evaluated, (locks, admitted)).await?;
         Ok(holds)
     }
 
     /// Returns whether `plan` yields any cell of `row`.
-    async fn holds(&self, table: &Arc<Table>, plan: Arc<Plan>, row: &[u8]) -> Result<bool> {
+    pub(super) async fn holds(
+        &self,
+        table: &Arc<Table>,
+        plan: Arc<Plan>,
+        row: &[u8],
+    ) -> Result<bool> {
         let (rows, forward) = ([RowRange::single(row)], engine::Direction::Forward);
         let mut reader = Reader::new(&self.core, Arc::clone(table), plan, &rows, forward, 1);
         reader.stop_at_first_cell();
@@ -349,27 +414,19 @@ impl Local {
         has_room: &HasRoom<'_>,
     ) -> Result<Row> {
         let families = mutate::check_rules(&table.schema, &row, &rules)?;
-        let columns = rules.iter().zip(&families);
-        let columns = columns.map(|(rule, family)| ((family.id, rule.qualifier.clone()), None));
-        let columns: LatestCells = columns.collect();
         let bytes = rules.iter().map(ReadModifyWriteRule::bytes).sum();
         let admitted = table.kept.admission.admit(bytes)?;
         let tree = table.tree_of(&row);
         self.core.room(&table, tree, bytes).await?;
         let locks = self.locks.exclusive(&row).await;
-        let mut columns = self.latest(&table, tree, &row, columns).await?;
-        // No other write of the row begins before this is committed.
-        let place = Place::of(&row);
-        let now = self.core.times.draw(table.schema.granularity, [place]).current(place);
-        for (at, (rule, family)) in rules.iter().zip(&families).enumerate() {
-            let latest = columns.entry((family.id, rule.qualifier.clone())).or_default();
-            mutate::modify(latest, rule, now).map_err(|e| e.within(&format!("rules[{at}]")))?;
+        let modify = Modify { table: &table, tree, row: &row, rules: &rules, families: &families };
+        if let Some(replicated) = self.core.replicated() {
+            drop(admitted);
+            let locks = Arc::new(locks);
+            return Box::pin(self.modify_in_group(replicated, &modify, locks, has_room)).await;
         }
-        let (batch, cells) = new_cells(&table, &row, columns);
-        let batch = ready(batch)?;
-        if !has_room(cells.iter().map(|cell| cell.value.len()).sum()) {
-            return Err(Error::Busy("there is no room for the answer; try again later".into()));
-        }
+        let Modified { batch, cells, now } = self.modified(&modify, 0).await?;
+        check_room_for(&cells, has_room)?;
         // The new cells may be much larger than the rules.
         drop(admitted);
         let admitted = table.kept.admission.admit(batch.encoded_len())?;
@@ -382,6 +439,24 @@ impl Local {
         };
         written(&table, outcome)?;
         Ok(Row { key: row, cells })
+    }
+
+    /// Evaluates the rules of a read-modify-write, at a time above `floor`.
+    pub(super) async fn modified(&self, modify: &Modify<'_>, floor: u64) -> Result<Modified> {
+        let Modify { table, tree, row, rules, families } = *modify;
+        let columns = rules.iter().zip(families);
+        let columns = columns.map(|(rule, family)| ((family.id, rule.qualifier.clone()), None));
+        let mut columns = self.latest(table, tree, row, columns.collect()).await?;
+        // No other write of the row begins before this is committed.
+        let place = Place::of(row);
+        let granularity = table.schema.granularity;
+        let now = self.core.times.draw_above(floor, granularity, [place]).current(place);
+        for (at, (rule, family)) in rules.iter().zip(families).enumerate() {
+            let latest = columns.entry((family.id, rule.qualifier.clone())).or_default();
+            mutate::modify(latest, rule, now).map_err(|e| e.within(&format!("rules[{at}]")))?;
+        }
+        let (batch, cells) = new_cells(table, row, columns);
+        Ok(Modified { batch: ready(batch)?, cells, now })
     }
 
     /// Reads the newest cell of each column in `columns` that GC rules do not hide.
@@ -433,7 +508,8 @@ impl Core {
             ..ScanRequest::rows(RowRange::single(row))
         };
         let now_micros = self.clock.now_micros();
-        let mut scan = self.engine.tree(tree)?.scan(&request, None)?;
+        let scan = self.engine.tree(tree).and_then(|tree| tree.scan(&request, None));
+        let mut scan = scan.map_err(|error| gone(error, table))?;
         if scan.next_row()?.is_none() {
             return Ok(columns);
         }
@@ -442,6 +518,14 @@ impl Core {
         }
         Ok(columns)
     }
+}
+
+/// Returns `Busy` if there is no room for `cells` in an answer.
+pub(super) fn check_room_for(cells: &[Cell], has_room: &HasRoom<'_>) -> Result<()> {
+    if has_room(cells.iter().map(|cell| cell.value.len()).sum()) {
+        return Ok(());
+    }
+    Err(Error::Busy("there is no room for the answer; try again later".into()))
 }
 
 /// Exactly the columns of `columns`.
@@ -477,7 +561,10 @@ fn new_cells(table: &Table, row: &[u8], columns: LatestCells) -> (WriteBatch, Ve
 fn written<T>(table: &Table, outcome: engine::Result<T>) -> Result<()> {
     match outcome {
         Ok(_) => Ok(()),
-        Err(engine::Error::UnknownTree(_)) => Err(Error::no_table(&table.schema.name)),
+        Err(engine::Error::UnknownTree(_)) if table.version == ALONE => {
+            Err(Error::no_table(&table.schema.name))
+        }
+        Err(engine::Error::UnknownTree(_)) => Err(Error::NotLeader { leader: None }),
         Err(error) => Err(error.into()),
     }
 }

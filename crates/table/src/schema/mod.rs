@@ -168,6 +168,16 @@ pub enum FamilyChange {
 }
 
 impl TableSchema {
+    /// Returns the bytes of the record that keeps this schema (docs/format/schema.md).
+    pub fn to_record(&self) -> Vec<u8> {
+        record::encode(self)
+    }
+
+    /// Reads the bytes of a record. `DataLoss` if they are damaged, or of a newer version.
+    pub fn from_record(bytes: &[u8]) -> Result<Self> {
+        record::decode(bytes).map_err(|error| Error::DataLoss(error.to_string()))
+    }
+
     /// The family called `name`; `NotFound` with the name if there is none.
     pub fn family(&self, name: &str) -> Result<&FamilySchema> {
         self.families.get(name).ok_or_else(|| Error::no_family(name))

@@ -13,6 +13,10 @@ use table::*;
 pub(crate) struct TestClock(AtomicI64);
 
 impl TestClock {
+    pub(crate) fn at(micros: i64) -> Self {
+        Self(AtomicI64::new(micros))
+    }
+
     pub(crate) fn set(&self, micros: i64) {
         self.0.store(micros, Ordering::SeqCst);
     }
@@ -43,11 +47,10 @@ pub(crate) struct Harness {
 impl Harness {
     /// A store in `dir`, without tables if the directory is new.
     pub(crate) fn open(dir: &Path) -> Self {
-        let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+        let clock = Arc::new(TestClock::at(1_000_000));
         let env = Env { clock: clock.clone(), ..Env::real(1) };
         let options = Options { durability: Durability::None, ..Options::default() };
-        let engine = Engine::open_with_env(env, dir, options).unwrap();
-        let local = Local::open(engine.clone(), clock.clone()).unwrap();
+        let (engine, local) = super::open_store(env, dir, options);
         let name = TableName::new("projects/p/instances/i/tables/t").unwrap();
         Self { local, engine, clock, name }
     }

@@ -1,6 +1,6 @@
 //! Changes that take effect once.
 
-use crate::harness::Harness;
+use super::harness::Harness;
 use table::mutate::WriteTime;
 use table::*;
 
@@ -94,6 +94,9 @@ async fn a_token_stands_for_one_change_of_its_row() {
     assert_eq!(h.sums().await, [1_011, 1_102]);
 
     h.compact();
+    if super::OVER_GROUPS {
+        return; // Nothing feeds the engine again.
+    }
     let Harness { local, engine, .. } = h;
     engine.close().unwrap();
     drop((local, engine));

@@ -32,11 +32,17 @@ impl ChangeStreams for Local {
     }
 
     async fn keep_changes(&self, table: &TableName, retention: Option<Duration>) -> Result<()> {
+        if retention.is_some() {
+            self.core.check_alone("change streams")?;
+        } else if self.core.replicated().is_some() {
+            return Ok(());
+        }
         let table = table.clone();
         self.change(move |core| core.keep_changes(&table, retention)).await
     }
 
     async fn read_changes(&self, table: &TableName, request: ReadChanges) -> Result<ChangeStream> {
+        self.core.check_alone("change streams")?;
         let (core, name) = (Arc::clone(&self.core), table.clone());
         let pool = self.changes.clone();
         let begin = move || core.begin_changes(&name, request, pool);

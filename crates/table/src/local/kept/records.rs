@@ -88,6 +88,11 @@ impl Core {
         records.names(&prefix).map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
+    /// Shows the records that another node changed, and no others.
+    pub(in crate::local) fn replace_records(&self, records: Vec<(String, Bytes)>) {
+        *self.records.write() = RecordMap::of(records);
+    }
+
     /// Shows changes that are on disk.
     pub(in crate::local) fn publish_records(&self, changes: Vec<RecordChange>) {
         let mut records = self.records.write();

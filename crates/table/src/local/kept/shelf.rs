@@ -42,7 +42,8 @@ pub(in crate::local) fn claim(
 
 impl Local {
     /// Sets the time for which deleted tables can come back; zero, the default, drops them at once.
-    /// It counts from each deletion, also for tables that were deleted before.
+    /// It counts from each deletion, also for tables that were deleted before. In a cluster deleted tables
+    /// do not come back.
     pub fn keep_deleted_for(&self, time: Duration) {
         let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
         self.core.deleted_for.store(micros, Ordering::Relaxed);
@@ -180,11 +181,15 @@ impl Core {
 #[async_trait]
 impl Shelves for Local {
     async fn undelete_table(&self, table: &TableName) -> Result<Arc<TableSchema>> {
+        self.core.check_alone("bringing back a deleted table")?;
         let table = table.clone();
         self.change(move |core| core.undelete_table(&table)).await
     }
 
     async fn drop_table(&self, table: &TableName) -> Result<()> {
+        if self.core.replicated().is_some() {
+            return self.delete_in_groups(table).await;
+        }
         let table = table.clone();
         self.change(move |core| core.delete_table(&table, AfterDelete::Gone)).await
     }
@@ -204,6 +209,7 @@ impl Shelves for Local {
         expire_micros: i64,
         record: BackupRecord,
     ) -> Result<()> {
+        self.core.check_alone("backups of tables")?;
         let table = table.clone();
         self.change(move |core| core.back_up_table(&table, backup, expire_micros, record)).await
     }
@@ -215,6 +221,7 @@ impl Shelves for Local {
         expire_micros: i64,
         record: BackupRecord,
     ) -> Result<()> {
+        self.core.check_alone("backups of tables")?;
         self.change(move |core| core.copy_backup(&from, backup, expire_micros, record)).await
     }
 
@@ -224,6 +231,7 @@ impl Shelves for Local {
         table: TableName,
         records: Vec<RecordChange>,
     ) -> Result<Arc<TableSchema>> {
+        self.core.check_alone("backups of tables")?;
         self.change(move |core| core.restore_table(&backup, table, records)).await
     }
 
@@ -233,10 +241,12 @@ impl Shelves for Local {
         expire_micros: i64,
         record: RecordChange,
     ) -> Result<()> {
+        self.core.check_alone("backups of tables")?;
         self.change(move |core| core.set_backup_expiry(&backup, expire_micros, record)).await
     }
 
     async fn delete_backup(&self, backup: String) -> Result<()> {
+        self.core.check_alone("backups of tables")?;
         self.change(move |core| core.delete_backup(backup)).await
     }
 

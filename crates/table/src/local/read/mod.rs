@@ -25,7 +25,7 @@ pub(super) mod places;
 pub(super) mod task;
 
 use super::tables::parts;
-use super::{Core, Table};
+use super::{ALONE, Core, Table};
 use crate::error::{Error, Result};
 use crate::filter::compile::Plan;
 use crate::filter::reach::Reach;
@@ -144,10 +144,7 @@ impl Reader {
         let mut scans = VecDeque::new();
         if !plan.reach.is_nothing() {
             narrow(&mut request, &plan.reach, &table);
-            let ranges = match &plan.reach.rows {
-                Some(rows) => parts(&table.schema, &row_set::intersect(ranges, rows)),
-                None => parts(&table.schema, ranges),
-            };
+            let ranges = parts_of(&table, &plan, ranges);
             scans.extend(ranges);
             if direction == Direction::Reverse {
                 scans.make_contiguous().reverse();
@@ -497,9 +494,22 @@ fn finish<S: RowOutput>(pass: &mut RowPass, output: &mut S) -> bool {
     pass.needs() == Needs::End
 }
 
-/// An error of a read of `table`, whose trees are dropped only with it.
+/// The parts of `ranges` (sorted, disjoint) that a read by `plan` looks at, in row order.
+pub(super) fn parts_of(table: &Table, plan: &Plan, ranges: &[RowRange]) -> Vec<(TreeId, RowRange)> {
+    match &plan.reach.rows {
+        _ if plan.reach.is_nothing() => Vec::new(),
+        Some(rows) => parts(&table.schema, &row_set::intersect(ranges, rows)),
+        None => parts(&table.schema, ranges),
+    }
+}
+
+/// An error of a read of `table`, whose trees are dropped only with it. In a cluster a tree is also not there
+/// where this node has no replica of the tablet.
 pub(super) fn gone(error: engine::Error, table: &Table) -> Error {
     match error {
+        engine::Error::UnknownTree(_) if table.version != ALONE => {
+            Error::NotLeader { leader: None }
+        }
         engine::Error::UnknownTree(_) => Error::no_table(&table.schema.name),
         error => error.into(),
     }

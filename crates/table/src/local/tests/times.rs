@@ -1,5 +1,6 @@
 //! The server's times agree with the order of commits, whatever the clock and the threads do.
 
+use super::super::write::EvaluatedIn;
 use super::super::*;
 use crate::limits::Granularity;
 use crate::mutate::{Modify, RowMutation, WriteTime};
@@ -61,7 +62,7 @@ fn write(local: &Local, value: &str) {
     let (mut batch, RowMutations { row, mutations }) = (WriteBatch::new(), set(value));
     crate::mutate::append(&mut batch, &table.schema, &row, &mutations).unwrap();
     let (tree, batch) = (table.tree_of(&row), batch.ready().unwrap());
-    block_on(local.core.commit_row(&table, (tree, &row), batch, ())).unwrap();
+    block_on(local.core.commit_row(&table, (tree, &row), batch, EvaluatedIn(None), ())).unwrap();
 }
 
 /// All versions of the one cell, newest first.
@@ -239,7 +240,7 @@ fn times_ascend_over_a_restart_with_a_clock_that_went_back() {
 fn run_ahead(local: &Local) {
     let place = times::Place::of(b"r");
     for _ in 0..engine::TIMES_AHEAD_MICROS_MAX / limits::TIMESTAMP_MICROS_STEP {
-        local.core.times.draw(Granularity::Millis, [place]).next(place);
+        local.core.times.draw_above(0, Granularity::Millis, [place]).next(place);
     }
     write(local, "ahead");
 }
@@ -287,7 +288,7 @@ fn a_load_beside_a_hot_row_leaves_the_times_of_other_rows() {
     let now = machine.env().clock.now_micros();
     let place = times::Place::of(b"cold");
     assert_eq!(
-        local.core.times.draw(Granularity::Millis, [place]).next(place).0,
+        local.core.times.draw_above(0, Granularity::Millis, [place]).next(place).0,
         now / 1000 * 1000
     );
 }

@@ -1,0 +1,313 @@
+//! The schema of a cluster's tables on one of its nodes.
+//!
+//! 1. The directory has the newest record of each table. A change is made to that record, if it is
+//!    still of the version that was read, and gets a version above all others.
+//! 2. A call that changes a table returns when the leaders of all its tablets have the new schema:
+//!    no leader serves with an older one after it. A call that fails with `Unavailable` may have
+//!    changed the record. Nodes learn it then from the directory.
+//! 3. A table's groups are there before its record, and go after it. An intent names them meanwhile.
+//! 4. Of two schemas under one name a node keeps that of the higher version. Compactions know the
+//!    rules of new families before anybody can write to them.
+//! 5. Changes run to their end, also where their caller goes away.
+
+use super::super::meta::{MetaChange, trees_of};
+use super::super::tables::{apply_changes, apply_update, check_unprotected, tablets};
+use super::super::{Core, Local, Table};
+use super::Replicated;
+use crate::error::{Error, Result};
+use crate::gc::TableRules;
+use crate::groups::Versioned;
+use crate::records::RecordChange;
+use crate::schema::{CreateTable, FamilyChange, TableName, TableSchema, TableUpdate};
+use engine::TreeId;
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+
+/// Times that a change is made, where other nodes change the table meanwhile.
+const ATTEMPTS_MAX: usize = 8;
+
+impl Local {
+    /// Takes note of a table's schema, unless a newer one is known. Compactions of the tablets that this
+    /// node has go by its GC rules. Called again after a tablet's tree was created.
+    pub fn learn(&self, known: Versioned) -> Result<()> {
+        let core = &self.core;
+        let Some(replicated) = core.replicated() else { return Err(not_replicated()) };
+        let Versioned { schema, version } = known;
+        let _learning = replicated.learning.lock();
+        let before = core.tables.read().get(&schema.name).cloned();
+        if before.as_ref().is_some_and(|before| before.version > version) {
+            return Ok(());
+        }
+        core.set_rules_here(&schema)?;
+        match before {
+            Some(before) if before.version == version => return Ok(()),
+            // Another table of the same name: nothing of it is kept.
+            Some(before) if before.schema.created_micros != schema.created_micros => {
+                core.tables.write().remove(&schema.name);
+            }
+            _ => {}
+        }
+        core.publish_as(schema, version);
+        Ok(())
+    }
+
+    /// Forgets a table that was deleted by a change of version `version`, unless there is a newer one of its
+    /// name.
+    pub fn forget(&self, table: &TableName, version: u64) {
+        let Some(replicated) = self.core.replicated() else { return };
+        let _learning = replicated.learning.lock();
+        let mut tables = self.core.tables.write();
+        if tables.get(table).is_some_and(|known| known.version < version) {
+            tables.remove(table);
+        }
+    }
+
+    /// Takes note of changed records of the front, in the order of their changes.
+    pub fn learn_records(&self, changes: Vec<RecordChange>) {
+        self.core.publish_records(changes);
+    }
+
+    /// Takes note of all tables and records of the front that the directory has, and forgets the others. What
+    /// changes meanwhile is to be told afterwards.
+    pub async fn refresh(&self) -> Result<()> {
+        let core = Arc::clone(&self.core);
+        let local = self.clone();
+        self.writes
+            .run(move || {
+                let Some(replicated) = core.replicated() else { return Err(not_replicated()) };
+                let version = replicated.meta.next_version()?;
+                let tables = replicated.meta.versioned_tables()?;
+                let records = replicated.meta.records()?;
+                let there: BTreeSet<_> =
+                    tables.iter().map(|known| known.schema.name.clone()).collect();
+                tables.into_iter().try_for_each(|known| local.learn(known))?;
+                let known: Vec<_> = core.tables.read().keys().cloned().collect();
+                for gone in known.iter().filter(|name| !there.contains(*name)) {
+                    local.forget(gone, version);
+                }
+                core.replace_records(records);
+                Ok(())
+            })
+            .await
+    }
+
+    /// Returns a table that this node did not know of, as the directory has it.
+    pub(in crate::local) async fn look_up(&self, name: &TableName) -> Result<Arc<Table>> {
+        let Some(replicated) = self.core.replicated() else { return self.core.table(name) };
+        let (meta, wanted) = (Arc::clone(&replicated.meta), name.clone());
+        if let Some(known) = self.writes.run(move || meta.versioned_table(&wanted)).await? {
+            self.learn(known)?;
+        }
+        self.core.table(name)
+    }
+
+    pub(in crate::local) async fn create_in_groups(
+        &self,
+        table: CreateTable,
+    ) -> Result<Arc<TableSchema>> {
+        self.to_the_end(|local| async move { local.create(table).await }).await
+    }
+
+    pub(in crate::local) async fn delete_in_groups(&self, table: &TableName) -> Result<()> {
+        let table = table.clone();
+        self.to_the_end(|local| async move { local.delete(table).await }).await
+    }
+
+    pub(in crate::local) async fn update_in_groups(
+        &self,
+        table: &TableName,
+        update: TableUpdate,
+    ) -> Result<Arc<TableSchema>> {
+        if update.change_retention.flatten().is_some() {
+            self.core.check_alone("change streams")?;
+        }
+        let change = move |schema: &mut TableSchema| apply_update(schema, update.clone());
+        let table = table.clone();
+        self.to_the_end(|local| async move { local.alter(table, change).await }).await
+    }
+
+    pub(in crate::local) async fn modify_families_in_groups(
+        &self,
+        table: &TableName,
+        changes: Vec<FamilyChange>,
+    ) -> Result<Arc<TableSchema>> {
+        let change = move |schema: &mut TableSchema| apply_changes(schema, changes.clone());
+        let table = table.clone();
+        self.to_the_end(|local| async move { local.alter(table, change).await }).await
+    }
+
+    /// Runs a change of the schema in a task of its own.
+    async fn to_the_end<T: Send + 'static, F>(&self, change: impl FnOnce(Self) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let task = tokio::spawn(change(self.clone()));
+        task.await.map_err(|error| Error::Internal(format!("a call ended early: {error}")))?
+    }
+
+    /// Calls the directory on a blocking thread.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Replicated) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let core = Arc::clone(&self.core);
+        let ask = move || match core.replicated() {
+            Some(replicated) => question(replicated),
+            None => Err(not_replicated()),
+        };
+        self.writes.run(ask).await
+    }
+
+    async fn create(self, table: CreateTable) -> Result<Arc<TableSchema>> {
+        let Some(replicated) = self.core.replicated() else { return Err(not_replicated()) };
+        let (mut schema, splits) = self.core.new_schema(table)?;
+        let _changing = replicated.changing.lock().await;
+        let prepare = move |replicated: &Replicated| {
+            let meta = &replicated.meta;
+            if meta.versioned_table(&schema.name)?.is_some() {
+                return Err(already_there(&schema.name));
+            }
+            let first = meta.reserve_trees(splits.len() as u32 + 1)?;
+            schema.tablets = tablets(splits, first);
+            let version = meta.next_version()?;
+            meta.intend(&trees_of(&schema))?;
+            Ok(Versioned { schema, version })
+        };
+        let known = self.ask(prepare).await?;
+        let trees = trees_of(&known.schema);
+        if let Err(error) = replicated.groups.create(&known.schema, known.version).await {
+            self.remove_intended(replicated, trees).await;
+            return Err(error);
+        }
+        let new = known.clone();
+        let put = move |replicated: &Replicated| {
+            let Versioned { schema, version } = &new;
+            let trees = trees_of(schema);
+            let changes = [MetaChange::PutTable(schema), MetaChange::Forget(&trees)];
+            replicated.meta.change_if(&schema.name, None, *version, &changes)
+        };
+        match self.ask(put).await {
+            Ok(()) => {}
+            // Another node was faster.
+            Err(Error::Aborted(_)) => {
+                self.remove_intended(replicated, trees).await;
+                return Err(already_there(&known.schema.name));
+            }
+            // The record may be there: the groups stay.
+            Err(error) => return Err(error),
+        }
+        self.known(known)
+    }
+
+    async fn delete(self, name: TableName) -> Result<()> {
+        let Some(replicated) = self.core.replicated() else { return Err(not_replicated()) };
+        let _changing = replicated.changing.lock().await;
+        let below = self.core.records_below(name.as_str());
+        let below: Vec<_> = below.into_iter().map(|(name, _)| RecordChange::remove(name)).collect();
+        let (table, removed) = (name.clone(), below.clone());
+        let remove = move |replicated: &Replicated| {
+            let mut trees = Vec::new();
+            let after = change_newest(replicated, &table, |schema, before, after| {
+                check_unprotected(schema)?;
+                trees = trees_of(schema);
+                let mut changes: Vec<_> = removed.iter().map(MetaChange::Record).collect();
+                changes.extend([MetaChange::RemoveTable(&table), MetaChange::Intend(&trees)]);
+                replicated.meta.change_if(&table, Some(before), after, &changes)
+            });
+            Ok((trees, after?.version))
+        };
+        let (trees, version) = self.ask(remove).await?;
+        self.forget(&name, version);
+        self.core.publish_records(below);
+        // The table is gone whatever happens to its groups.
+        self.remove_intended(replicated, trees).await;
+        Ok(())
+    }
+
+    async fn alter(
+        self,
+        name: TableName,
+        change: impl Fn(&mut TableSchema) -> Result<()> + Send + 'static,
+    ) -> Result<Arc<TableSchema>> {
+        let Some(replicated) = self.core.replicated() else { return Err(not_replicated()) };
+        let _changing = replicated.changing.lock().await;
+        let put = move |replicated: &Replicated| {
+            change_newest(replicated, &name, |schema, before, after| {
+                change(schema)?;
+                let changes = [MetaChange::PutTable(schema)];
+                replicated.meta.change_if(&name, Some(before), after, &changes)
+            })
+        };
+        let known = self.ask(put).await?;
+        replicated.groups.set_schema(&known.schema, known.version).await?;
+        self.known(known)
+    }
+
+    /// Learns the outcome of a change of this node, and returns it.
+    fn known(&self, known: Versioned) -> Result<Arc<TableSchema>> {
+        let schema = Arc::new(known.schema.clone());
+        self.learn(known)?;
+        Ok(schema)
+    }
+
+    /// Removes groups that an intent names. What fails is left to the intent.
+    async fn remove_intended(&self, replicated: &Replicated, trees: Vec<TreeId>) {
+        let removed = match replicated.groups.remove(&trees).await {
+            Ok(()) => {
+                let trees = trees.clone();
+                self.ask(move |replicated| replicated.meta.forget(&trees)).await
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
+            tracing::warn!(%error, ?trees, "could not remove the groups of a table; their intent stays in the directory");
+        }
+    }
+}
+
+impl Core {
+    /// Sets the GC rules of a table in the trees that this node has.
+    fn set_rules_here(&self, schema: &TableSchema) -> Result<()> {
+        let rules = Arc::new(TableRules::of(schema));
+        for tablet in &schema.tablets {
+            match self.engine.tree(tablet.tree) {
+                Ok(tree) => tree.set_elision_rules(rules.clone())?,
+                Err(engine::Error::UnknownTree(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes `change` to the newest record of a table: it gets the schema, its version and the version of the
+/// change. Again where the record changed meanwhile. Returns the schema that it left, and its version.
+fn change_newest(
+    replicated: &Replicated,
+    name: &TableName,
+    mut change: impl FnMut(&mut TableSchema, u64, u64) -> Result<()>,
+) -> Result<Versioned> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let found = replicated.meta.versioned_table(name)?;
+        let Some(Versioned { mut schema, version: before }) = found else {
+            return Err(Error::no_table(name));
+        };
+        // Drawn after the record was read, so it is above the record's.
+        let version = replicated.meta.next_version()?;
+        match change(&mut schema, before, version) {
+            Err(Error::Aborted(_)) if attempts < ATTEMPTS_MAX => {}
+            outcome => return outcome.map(|()| Versioned { schema, version }),
+        }
+    }
+}
+
+fn already_there(name: &TableName) -> Error {
+    Error::AlreadyExists { what: "table", name: name.to_string() }
+}
+
+fn not_replicated() -> Error {
+    Error::FailedPrecondition("the server is not a node of a cluster".into())
+}

@@ -1,0 +1,129 @@
+//! Tables whose schema several nodes share.
+
+use super::Node;
+use super::directory::Directory;
+use super::harness::TestClock;
+use base::env::Env;
+use engine::{ClusterId, Durability, IngestOptions, Options, StoreId};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use table::local::MetaStore;
+use table::*;
+
+fn node(directory: &Arc<Directory>, dir: &Path) -> Node {
+    let clock = Arc::new(TestClock::at(1_000_000));
+    let env = Env { clock: clock.clone(), ..Env::real(1) };
+    let options = Options { durability: Durability::None, ..Options::default() };
+    Node::open(env, dir, options, directory, clock)
+}
+
+fn name() -> TableName {
+    TableName::new("projects/p/instances/i/tables/t").unwrap()
+}
+
+fn table() -> CreateTable {
+    CreateTable {
+        name: name(),
+        families: vec![("f".into(), FamilySpec::default())],
+        splits: vec!["m".into()],
+        deletion_protection: false,
+        granularity: Default::default(),
+        row_key_schema: None,
+    }
+}
+
+fn create(family: &str) -> Vec<FamilyChange> {
+    vec![FamilyChange::Create { name: family.into(), spec: FamilySpec::default() }]
+}
+
+#[tokio::test]
+async fn a_node_looks_up_tables_of_others_and_changes_their_newest_schema() {
+    let (directory, dirs) =
+        (Arc::<Directory>::default(), [(); 2].map(|()| tempfile::tempdir().unwrap()));
+    let (one, two) = (node(&directory, dirs[0].path()), node(&directory, dirs[1].path()));
+    one.local.create_table(table()).await.unwrap();
+    assert!(two.local.list_tables("").await.unwrap().is_empty());
+    let seen = two.local.get_table(&name()).await.unwrap();
+    assert_eq!(seen, one.local.get_table(&name()).await.unwrap());
+    let read = two.local.read_rows(&name(), ReadRows::default(), Pieces::default()).await;
+    assert_eq!(read.err(), Some(Error::NotLeader { leader: None }), "it has no replica");
+
+    one.local.modify_families(&name(), create("g")).await.unwrap();
+    let both = two.local.modify_families(&name(), create("h")).await.unwrap();
+    assert_eq!(both.families.keys().map(|name| &**name).collect::<Vec<_>>(), ["f", "g", "h"]);
+    let again = one.local.modify_families(&name(), create("h")).await;
+    assert!(matches!(again, Err(Error::AlreadyExists { .. })), "{again:?}");
+    // The leaders had the schema before the calls returned.
+    assert!(one.groups.set.lock().len() == 1 && two.groups.set.lock().len() == 1);
+    assert_eq!(one.local.get_table(&name()).await.unwrap().families.len(), 2, "not told yet");
+    one.local.refresh().await.unwrap();
+    assert_eq!(one.local.get_table(&name()).await.unwrap(), both);
+    let identity = one.local.identity(&name()).await.unwrap();
+    assert_eq!(identity, two.local.identity(&name()).await.unwrap());
+    assert_eq!((identity.store, identity.opened_micros), (StoreId(ClusterId(7).0), None));
+
+    one.local.delete_table(&name()).await.unwrap();
+    assert!(one.engine.trees().is_empty());
+    assert!(directory.intents().unwrap().is_empty());
+    two.local.refresh().await.unwrap();
+    let gone = two.local.get_table(&name()).await;
+    assert_eq!(gone.err(), Some(Error::no_table(name())));
+}
+
+#[tokio::test]
+async fn the_highest_version_counts() {
+    let (directory, dir) = (Arc::<Directory>::default(), tempfile::tempdir().unwrap());
+    let one = node(&directory, dir.path());
+    one.local.create_table(table()).await.unwrap();
+    let first = directory.versioned_table(&name()).unwrap().unwrap();
+    one.local.modify_families(&name(), create("g")).await.unwrap();
+    let second = directory.versioned_table(&name()).unwrap().unwrap();
+    assert!(second.version > first.version);
+    one.local.learn(first.clone()).unwrap();
+    one.local.forget(&name(), second.version);
+    assert_eq!(*one.local.get_table(&name()).await.unwrap(), second.schema);
+    // Another table was created under the name.
+    let anew = TableSchema { created_micros: 7, ..first.schema };
+    one.local.learn(Versioned { schema: anew.clone(), version: second.version + 1 }).unwrap();
+    assert_eq!(*one.local.get_table(&name()).await.unwrap(), anew);
+}
+
+#[tokio::test]
+async fn a_table_that_could_not_be_created_leaves_nothing() {
+    let (directory, dir) = (Arc::<Directory>::default(), tempfile::tempdir().unwrap());
+    let one = node(&directory, dir.path());
+    one.groups.fail_creation(Error::Unavailable("a node is away".into()));
+    let failed = one.local.create_table(table()).await;
+    assert!(matches!(failed, Err(Error::Unavailable(_))), "{failed:?}");
+    assert!(directory.tables().unwrap().is_empty() && directory.intents().unwrap().is_empty());
+    assert!(one.engine.trees().is_empty());
+    one.local.create_table(table()).await.unwrap();
+    let again = one.local.create_table(table()).await;
+    assert!(matches!(again, Err(Error::AlreadyExists { .. })), "{again:?}");
+}
+
+#[tokio::test]
+async fn what_a_cluster_does_not_have_is_refused_by_name() {
+    let (directory, dir) = (Arc::<Directory>::default(), tempfile::tempdir().unwrap());
+    let Node { local, .. } = node(&directory, dir.path());
+    local.create_table(table()).await.unwrap();
+    let refused = |what: &str, error: Option<Error>| match error {
+        Some(Error::FailedPrecondition(text)) => assert!(text.contains(what), "{text}"),
+        other => panic!("{what}: {other:?}"),
+    };
+    refused("bulk loads", local.load(&name(), &IngestOptions::default()).err());
+    refused("backups", local.delete_backup("b".into()).await.err());
+    let record: BackupRecord = Box::new(|_| RecordChange::remove("b"));
+    refused("backups", local.back_up_table(&name(), "b".into(), 9, record).await.err());
+    refused("backups", local.restore_table("b".into(), name(), vec![]).await.err());
+    refused("deleted table", local.undelete_table(&name()).await.err());
+    let hour = Some(Duration::from_secs(3_600));
+    refused("change streams", local.keep_changes(&name(), hour).await.err());
+    let keep = TableUpdate { change_retention: Some(hour), ..TableUpdate::default() };
+    refused("change streams", local.update_table(&name(), keep).await.err());
+    assert_eq!(local.change_retention(&name()), Ok(None));
+    assert_eq!(local.keep_changes(&name(), None).await, Ok(()));
+    assert_eq!(local.drop_expired().await, Ok(0));
+    local.sync().await.unwrap();
+}
