@@ -3,7 +3,8 @@
 //!
 //! A tour: `store.rs` is the contract; `schema.rs`, `identity.rs`, `row.rs`, `row_output.rs`, `row_set.rs`,
 //! `mutate.rs` and `filter/` are the values that cross it; `records.rs` keeps what only the front knows; `limits.rs` holds every size limit, once.
-//! `groups.rs` is what the tables of a cluster ask of the consensus below them.
+//! `groups.rs` is what the tables of a cluster ask of the consensus below them, and `wire/` has the calls that
+//! its nodes make for each other.
 #![forbid(unsafe_code)]
 
 mod change_token;
@@ -31,6 +32,7 @@ pub mod shape;
 pub mod shelf;
 pub mod store;
 pub mod subset;
+pub mod wire;
 
 pub use bytes::Bytes;
 pub use changes::{ChangeRecord, ChangeStream, ChangeStreams, ChangesFrom, ReadChanges, RowChange};

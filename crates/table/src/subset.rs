@@ -43,6 +43,17 @@ impl Subset {
         Self { rows: row_set::merge(rows), families: families.collect() }
     }
 
+    /// Returns the part with ranges of rows, and ranges of qualifiers by family, in any order.
+    pub(crate) fn of_parts(rows: Vec<RowRange>, families: BTreeMap<String, Vec<RowRange>>) -> Self {
+        let families = families.into_iter().map(|(name, ranges)| (name, row_set::merge(ranges)));
+        Self { rows: row_set::merge(rows), families: families.collect() }
+    }
+
+    /// Returns the ranges that [`Self::of_parts`] takes.
+    pub(crate) fn parts(&self) -> (&Vec<RowRange>, &BTreeMap<String, Vec<RowRange>>) {
+        (&self.rows, &self.families)
+    }
+
     /// Returns whether a row is in the part.
     pub fn has_row(&self, row: &[u8]) -> bool {
         has(&self.rows, row)

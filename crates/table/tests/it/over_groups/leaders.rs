@@ -4,10 +4,12 @@ use super::harness::{Harness, TestClock, set, show};
 use super::{Node, groups::OTHER};
 use base::env::{Clock, Env};
 use engine::{Column, Durability, FamilyId, Options, ReadyBatch, WriteBatch};
+use futures::StreamExt;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use table::mutate::WriteTime;
+use table::wire::{Answer, Call};
 use table::*;
 
 /// A node with the table of its harness, split at `m`.
@@ -178,4 +180,52 @@ async fn what_a_write_excludes_ends_with_its_outcome_and_not_with_its_task() {
     let row = increment.await.unwrap();
     assert_eq!(row.cells[0].value[..], 6i64.to_be_bytes());
     assert_eq!(h.local.waiting_part(&h.name), 0.0);
+}
+
+#[tokio::test]
+async fn a_node_carries_out_calls_of_others() {
+    let (h, node, _dir) = node().await;
+    let trees = h.trees().await;
+    let ask = async |call: Call| -> Vec<Answer> {
+        let call = Call::decode(&call.encode().into()).unwrap();
+        let answers: Vec<Vec<u8>> = h.local.carry_out(call).collect().await;
+        answers.into_iter().map(|frame| Answer::decode(&frame.into()).unwrap()).collect()
+    };
+    let row = |row: &'static str, value: &str| OnceRow {
+        change: RowMutations { row: row.into(), mutations: vec![set("f", "q", 1, value)] },
+        once: None,
+    };
+    let rows = vec![row("a", "1"), row("", "2"), row("z", "3")];
+    let answers = ask(Call::MutateRows(h.name.clone(), rows)).await;
+    let [Answer::Results(results)] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(results.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+    let read = || Call::ReadRows(h.name.clone(), ReadRows::default());
+    let answers = ask(read()).await;
+    let [Answer::Rows(batch), Answer::Done] = &answers[..] else { panic!("{answers:?}") };
+    let starts = batch.rows.iter().filter(|piece| matches!(piece, RowPiece::Start(_)));
+    assert_eq!((starts.count(), batch.stats.rows_returned), (2, 2));
+    let check = CheckAndMutate {
+        row: "a".into(),
+        predicate: Some(RowFilter::ValueRegex("1".into())),
+        on_true: vec![set("f", "q", 2, "yes")],
+        on_false: vec![],
+    };
+    assert_eq!(ask(Call::CheckAndMutate(h.name.clone(), check)).await, [Answer::Checked(true)]);
+    let all = |trees: &[TreeId]| Call::DropRows {
+        table: h.name.clone(),
+        rows: DropRows::All,
+        trees: trees.to_vec(),
+    };
+    assert_eq!(ask(all(&trees[..1])).await, [Answer::Done]);
+    assert_eq!(h.dump().await, "z f:q@1=3\n");
+    let sample = Call::SampleTablets { table: h.name.clone(), trees: trees.clone() };
+    let answers = ask(sample).await;
+    assert!(
+        matches!(&answers[..], [Answer::Samples(samples)] if samples.len() == 2),
+        "{answers:?}"
+    );
+    node.groups.lose();
+    let lost = [Answer::Failed(Error::NotLeader { leader: Some(OTHER) })];
+    assert_eq!(ask(read()).await, lost);
+    assert_eq!(ask(all(&trees)).await, lost);
 }
