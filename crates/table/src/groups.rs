@@ -4,7 +4,7 @@
 //! A tablet is a tree of this node's engine, and its group agrees on one log of batches. The leader
 //! evaluates a write, proposes its batch, and answers when its own engine has applied it.
 //!
-//! What implementations keep to, and the table layer relies on:
+//! Implementations keep to these rules, and the table layer relies on them:
 //! 1. Batches of a tree are applied in the order of the log of its group, on every node.
 //! 2. [`Groups::commit`] takes the place of its batch in the order of this node's proposals before it
 //!    returns. So callers that exclude each other around that call propose in the order of their calls.
@@ -33,13 +33,13 @@ use crate::error::Error;
 /// A term in which this node leads a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Term {
-    /// Number of the term.
+    /// The number that consensus gave the term.
     pub number: u64,
-    /// The newest server time of the batches of all earlier terms, in microseconds; 0 if there is none.
+    /// The newest server time of the batches of all earlier terms, in microseconds; 0 if they have no such time.
     pub floor: u64,
 }
 
-/// What a write excludes or counts: row locks, a share of what may wait. Only to be dropped.
+/// The row locks of a write and its share of what may wait. Only to be dropped.
 pub type Kept = Box<dyn Send>;
 
 /// A batch to be written to one tablet.
@@ -66,7 +66,7 @@ pub trait Groups: Send + Sync + 'static {
     /// `Unavailable` if this node cannot tell within that bound.
     async fn readable(&self, tree: TreeId) -> Result<Term>;
 
-    /// Waits until this node may propose writes of `tree` that nobody has to read for. Costs no message
+    /// Waits until this node may propose writes of `tree` for which nothing has to be read. Costs no message
     /// where it leads. Returns its term; errors are as of [`Groups::readable`].
     async fn writable(&self, tree: TreeId) -> Result<Term>;
 
@@ -104,12 +104,12 @@ pub struct Versioned {
     pub version: u64,
 }
 
-/// The schema of a cluster, which its nodes share. Calls block; those of several nodes may meet.
+/// The schema of a cluster, which its nodes share. Calls block, and several nodes may call at a time.
 pub trait SharedMeta: MetaStore {
     /// Draws a version: above every version that any node drew before.
     fn next_version(&self) -> Result<u64>;
 
-    /// Returns the record of a table as it is now; `None` if there is none.
+    /// Returns the record of a table as it is now; `None` without one.
     fn versioned_table(&self, name: &TableName) -> Result<Option<Versioned>>;
 
     /// Returns the records of all tables as they are now.
