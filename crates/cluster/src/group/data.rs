@@ -81,7 +81,10 @@ pub struct SavedReplica {
     pub members: Vec<Member>,
     /// The last entry that is no longer in the log; zeros if none is missing.
     pub start: EntryId,
-    /// The entries after `start`, without a gap.
+    /// Terms of the first entries after `start`, of which the rest is not given: they are flushed, and
+    /// need no memory.
+    pub terms: Vec<u64>,
+    /// The entries after the ones of `terms`, without a gap.
     pub entries: Vec<Entry>,
     /// The last state that was saved.
     pub state: HardState,
@@ -96,6 +99,7 @@ impl SavedReplica {
             group,
             members,
             start: EntryId::default(),
+            terms: Vec::new(),
             entries: Vec::new(),
             state: HardState::default(),
             flushed: 0,

@@ -191,6 +191,9 @@ impl Driver {
             Input::Flushed { group, index } => {
                 self.with(group, out, |replica, step| replica.flushed(index, step));
             }
+            Input::Shorten { group } => {
+                self.with(group, out, |replica, _| replica.shorten());
+            }
             Input::Fetched { group, first, entries } => {
                 self.with(group, out, |replica, step| replica.fetched(first, &entries, step));
             }

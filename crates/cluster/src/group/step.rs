@@ -61,6 +61,11 @@ pub enum Input {
         /// Index of the last flushed entry.
         index: u64,
     },
+    /// The log on disk is too long: flushed entries that were kept for replicas behind go as well.
+    Shorten {
+        /// Group whose log keeps room that is needed.
+        group: GroupId,
+    },
     /// Entries that the driver had asked for. None if they could not be read.
     Fetched {
         /// Group that the entries belong to.

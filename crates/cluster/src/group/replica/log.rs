@@ -72,12 +72,22 @@ impl Log {
             fetches_max: 2 * saved.members.len(),
         };
         let mut before = start;
-        for entry in &saved.entries {
-            let id = entry.id;
-            if id.index != before.index + 1 || id.term < before.term || id.term == 0 {
+        let follows = |before: EntryId, id: EntryId| {
+            id.index == before.index + 1 && id.term >= before.term && id.term > 0
+        };
+        for term in &saved.terms {
+            let id = EntryId { term: *term, index: before.index + 1 };
+            if !follows(before, id) || id.index > saved.flushed {
                 return Err(OpenError::Log);
             }
             before = id;
+            log.note(id);
+        }
+        for entry in &saved.entries {
+            if !follows(before, entry.id) {
+                return Err(OpenError::Log);
+            }
+            before = entry.id;
             log.push(entry.to_raft());
         }
         if before.term > saved.state.term || (start.index == 0) != (start.term == 0) {
@@ -95,12 +105,16 @@ impl Log {
     }
 
     fn push(&mut self, entry: eraftpb::Entry) {
-        let id = EntryId { term: entry.term, index: entry.index };
+        self.note(EntryId { term: entry.term, index: entry.index });
+        let bytes = ENTRY_BYTES + entry.data.len() as u64;
+        self.entries.push_back(InMemory { bytes_end: self.bytes_end() + bytes, entry });
+    }
+
+    /// Notes the term of the next entry, which is the last one from now on.
+    fn note(&mut self, id: EntryId) {
         if self.runs.back().map_or(self.start.term, |run| run.term) != id.term {
             self.runs.push_back(id);
         }
-        let bytes = ENTRY_BYTES + entry.data.len() as u64;
-        self.entries.push_back(InMemory { bytes_end: self.bytes_end() + bytes, entry });
         self.last = id.index;
     }
 

@@ -195,11 +195,16 @@ impl Replica {
         let applied = self.raft.raft.raft_log.applied;
         assert!(index <= applied, "the state machine flushed what it did not apply");
         self.flushed = self.flushed.max(index);
-        self.cut_log(step);
+        self.cut_log(step.limits.shape.entries_kept);
     }
 
-    fn cut_log(&mut self, step: &mut Step<'_>) {
-        let to = self.flushed.saturating_sub(step.limits.shape.entries_kept as u64);
+    /// Cuts off all flushed entries.
+    pub(in super::super) fn shorten(&mut self) {
+        self.cut_log(0);
+    }
+
+    fn cut_log(&mut self, kept: usize) {
+        let to = self.flushed.saturating_sub(kept as u64);
         if to > self.raft.store().start().index {
             self.cut = Some(self.raft.mut_store().compact(to));
         }

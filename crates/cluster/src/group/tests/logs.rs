@@ -68,6 +68,45 @@ fn a_replica_that_is_behind_gets_entries_from_the_disk() {
 }
 
 #[test]
+fn flushed_entries_are_not_needed_at_a_start_and_are_fetched_for_others() {
+    let mut nodes = Nodes::new(3, Shape::DEFAULT);
+    let (leader, behind) = leave_behind(&mut nodes, 20);
+    let on_disk = nodes.saved[&leader].entries.clone();
+    let flushed = nodes.applied[&leader].last().unwrap().id.index;
+    for node in (1..=3).filter(|node| *node != behind) {
+        let saved = nodes.saved.get_mut(&node).unwrap();
+        saved.flushed = flushed;
+        let gone = on_disk.iter().map(|entry| entry.id).filter(|id| id.index <= flushed);
+        saved.terms = gone.map(|id| id.term).collect();
+        saved.entries.retain(|entry| entry.id.index > flushed);
+        nodes.applied.remove(&node);
+        nodes.start(node);
+    }
+    nodes.roles.clear();
+    let mut fetched = 0;
+    for _ in 0..60 {
+        if nodes.delivered > 0 && nodes.leader().is_some() {
+            nodes.cut.clear();
+        }
+        nodes.ticks(1);
+        for (node, fetch) in std::mem::take(&mut nodes.fetches) {
+            fetched += 1;
+            let wanted = |entry: &&Entry| (fetch.first..fetch.end).contains(&entry.id.index);
+            let entries = on_disk.iter().filter(wanted).cloned().collect();
+            nodes.step(node, [Input::Fetched { group: GROUP, first: fetch.first, entries }]);
+            nodes.settle();
+        }
+    }
+    assert!(fetched > 0);
+    assert_eq!(nodes.commands(behind).len(), 20);
+    assert!((1..=3).all(|node| node == behind || nodes.commands(node).is_empty()), "flushed");
+    let saved = nodes.saved.get_mut(&leader).unwrap();
+    saved.flushed -= 1;
+    let opened = Driver::new(&options(leader, Shape::DEFAULT), nodes.now).open(saved, nodes.now);
+    assert_eq!(opened, Err(OpenError::Log), "an entry that must be applied is not there");
+}
+
+#[test]
 fn a_log_is_cut_at_what_is_flushed_and_a_replica_behind_it_needs_seeding() {
     let mut shape = Shape::DEFAULT;
     shape.entries_kept = 2;
@@ -76,6 +115,8 @@ fn a_log_is_cut_at_what_is_flushed_and_a_replica_behind_it_needs_seeding() {
     let last = nodes.applied[&leader].last().unwrap().id;
     nodes.step(leader, [Input::Flushed { group: GROUP, index: last.index - 5 }]);
     assert_eq!(nodes.saved[&leader].start.index, last.index - 7);
+    nodes.step(leader, [Input::Shorten { group: GROUP }]);
+    assert_eq!(nodes.saved[&leader].start.index, last.index - 5, "nothing is kept any more");
     nodes.cut.clear();
     nodes.ticks(5);
     let seeding = Seeding { group: GROUP, replica: ReplicaId(behind) };
