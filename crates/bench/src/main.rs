@@ -4,6 +4,7 @@
 mod ablate;
 mod bulk;
 mod cache_warming;
+mod cluster_log;
 mod commit_tails;
 mod compaction_sim;
 mod door;
@@ -58,6 +59,8 @@ enum Bench {
     CompactionSim(compaction_sim::CompactionSimArgs),
     /// Commits beside ingests under a rate limit and beside checkpoints, against quiet ones.
     CommitTails(commit_tails::CommitTailsArgs),
+    /// The group log of three nodes: syncs and bytes of a write, and the CPU of groups that sleep.
+    ClusterLog(cluster_log::ClusterLogArgs),
     /// Random writes at full rate for minutes: stalls of writes, and reads beside them.
     SoakWrites(soak_writes::SoakWritesArgs),
     /// Attacks on a running server, each beside an honest client that is measured.
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Bench::ScrapedTables(args) => front::scraped::run(&args).map_err(|error| error.to_string()),
         Bench::Bulk(args) => bulk::run(&args).map_err(|error| error.to_string()),
         Bench::CompactionSim(args) => compaction_sim::run(&args).map_err(|error| error.to_string()),
+        Bench::ClusterLog(args) => cluster_log::run(&args).map_err(|error| error.to_string()),
         Bench::SoakWrites(args) => soak_writes::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
         Bench::Door(args) => door::run(&args).map_err(|error| error.to_string()),

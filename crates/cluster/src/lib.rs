@@ -4,12 +4,14 @@
 //! [`group`] holds the driver of all groups of a node. It is a pure step function: messages, requests
 //! and the time go in; messages, log writes, committed entries and answers come out. It has no
 //! threads, no clock and no I/O, so that tests can drive a whole cluster through any order of events.
-//! [`mod@format`] holds the bytes that nodes send each other and keep in the group log.
+//! [`node`] carries out for one node what its driver asks for. [`mod@format`] holds the bytes that nodes
+//! send each other and keep in the group log.
 #![deny(missing_docs)]
 
 pub mod format;
 pub mod group;
 mod marks;
+pub mod node;
 mod shape;
 
 pub use marks::Mark;

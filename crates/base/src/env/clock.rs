@@ -12,6 +12,12 @@ pub trait Clock: Send + Sync + 'static {
     /// Time since an arbitrary fixed point. Never goes backwards.
     fn monotonic(&self) -> Duration;
 
+    /// Time since an arbitrary fixed point, which goes on while the machine sleeps. Never goes backwards. A
+    /// clock of a machine that never sleeps gives `monotonic`.
+    fn boot_time(&self) -> Duration {
+        self.monotonic()
+    }
+
     /// Time for which this thread had a core, since an arbitrary fixed point. Never goes backwards. A clock
     /// that does not know it gives `monotonic`, as if the thread had waited for nothing.
     fn thread_cpu(&self) -> Duration {
@@ -35,8 +41,16 @@ impl Clock for SystemClock {
         START.get_or_init(Instant::now).elapsed()
     }
 
-    fn thread_cpu(&self) -> Duration {
-        let now = clock_gettime(ClockId::ThreadCPUTime);
-        Duration::new(now.tv_sec.cast_unsigned(), u32::try_from(now.tv_nsec).unwrap_or(0))
+    fn boot_time(&self) -> Duration {
+        read(ClockId::Boottime)
     }
+
+    fn thread_cpu(&self) -> Duration {
+        read(ClockId::ThreadCPUTime)
+    }
+}
+
+fn read(clock: ClockId) -> Duration {
+    let now = clock_gettime(clock);
+    Duration::new(now.tv_sec.cast_unsigned(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }

@@ -1,0 +1,156 @@
+//! Replicas come and go by explicit calls.
+//!
+//! 1. Trees exist before their replica is in the log, and are dropped after it is marked as removed
+//!    there. So a crash leaves a tree without a replica, never a replica without its tree.
+//! 2. A replica is closed in the driver before its removal is written: no round writes for it later.
+
+use super::Node;
+use super::hosted::Hosted;
+use super::inbox::{Event, Opening};
+use super::log_thread::{Alone, Job};
+use super::log_writes::log_group;
+use super::open::{self, Shared};
+use crate::format::Descriptor;
+use crate::group::{GroupId, ReplicaId, SavedReplica};
+use engine::TreeId;
+use engine::group_log::GroupState;
+use std::sync::Arc;
+use table::{Error, Result};
+use tokio::sync::oneshot;
+
+impl Node {
+    /// Creates the replica of a group that `descriptor` names for this node, durably when it returns.
+    /// Does nothing if the replica is there.
+    ///
+    /// # Errors
+    ///
+    /// `FailedPrecondition` if the descriptor has no replica for this node, if another replica of the
+    /// group lives here, if this one was removed, or if its trees have content. Others are of disk and
+    /// engine; the call can be repeated.
+    pub async fn create(&self, group: GroupId, descriptor: Descriptor) -> Result<()> {
+        let shared = &self.shared;
+        super::calls::check_schema(&descriptor.schema)?;
+        let _turn = shared.changing.lock().await;
+        let first = descriptor.trees.first().map(|tree| u64::from(tree.0));
+        let Some(replica) = descriptor.replica_on(shared.me).filter(|_| first == Some(group.0))
+        else {
+            return Err(refused(group, "the descriptor is of another group, or of other nodes"));
+        };
+        match shared.log.state(log_group(group)) {
+            Some(GroupState::Alive(alive)) if alive.replica == replica.0 => {
+                return match shared.replicas.of_group(group) {
+                    Some(_) => Ok(()),
+                    None => Err(refused(group, "the replica lost what it had; remove it first")),
+                };
+            }
+            Some(GroupState::Alive(_)) => {
+                return Err(refused(group, "another replica of it lives here"));
+            }
+            Some(GroupState::Removed { least_replica }) if replica.0 < least_replica => {
+                return Err(refused(group, "this replica was removed"));
+            }
+            Some(GroupState::Removed { .. }) | None => {}
+        }
+        let engine = shared.engine.clone();
+        let (descriptor, trees) = shared
+            .blocking(move || {
+                let (trees, flushed) = open::open_trees(&engine, &descriptor)?;
+                let mut applied = flushed;
+                for tree in &trees {
+                    applied = applied.max(tree.applied()?.0);
+                }
+                match applied {
+                    0 => Ok((descriptor, trees)),
+                    _ => Err(refused(group, "its trees have content")),
+                }
+            })
+            .await?;
+        let members = descriptor.members.clone();
+        shared.write(Alone::Create(group, replica, Arc::new(descriptor.clone()))).await?;
+        let (hosted, committed) = Hosted::new(group, replica, trees, descriptor, 0);
+        let (done, opened) = oneshot::channel();
+        let saved = SavedReplica::new(group, members);
+        shared.inbox.push(Event::Open(Box::new(Opening { saved, hosted, committed, done })));
+        match opened.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Error::Internal(format!("a new replica: {error:?}"))),
+            Err(_) => Err(Error::Unavailable("this node is closing".to_owned())),
+        }
+    }
+
+    /// Removes the replica of a group with all its data, durably when it returns, so that no replica
+    /// with an id below `least_replica` comes back. Does nothing if that was done before.
+    ///
+    /// # Errors
+    ///
+    /// Disk and engine have theirs; the call can be repeated.
+    pub async fn remove(&self, group: GroupId, least_replica: ReplicaId) -> Result<()> {
+        let shared = &self.shared;
+        let _turn = shared.changing.lock().await;
+        // A tree of a group that has no descriptor here may be left of an earlier attempt.
+        let first = u32::try_from(group.0).map(|tree| vec![TreeId(tree)]);
+        let mut trees = first.unwrap_or_default();
+        match shared.log.state(log_group(group)) {
+            Some(GroupState::Alive(alive)) if alive.replica >= least_replica.0 => {
+                return Err(refused(group, "a later replica lives here"));
+            }
+            Some(GroupState::Alive(alive)) => {
+                trees = Descriptor::decode(&alive.descriptor).map_or(trees, |found| found.trees);
+            }
+            Some(GroupState::Removed { least_replica: least }) if least >= least_replica.0 => {
+                return shared.drop_trees(trees).await;
+            }
+            Some(GroupState::Removed { .. }) | None => {}
+        }
+        let (done, closed) = oneshot::channel();
+        shared.inbox.push(Event::Close(group, done));
+        let closing = |_| Error::Unavailable("this node is closing".to_owned());
+        let tickets = closed.await.map_err(closing)?;
+        shared.requests.forget(&tickets);
+        shared.write(Alone::Remove(group, least_replica)).await?;
+        shared.drop_trees(trees).await
+    }
+}
+
+impl Shared {
+    /// Writes to the log and waits until it is on disk.
+    async fn write(&self, write: Alone) -> Result<()> {
+        let (done, saved) = oneshot::channel();
+        self.log_jobs.push(Job::Alone(write, done));
+        saved.await.map_err(|_| Error::Unavailable("this node is closing".to_owned()))
+    }
+
+    /// Drops trees, as far as they are there.
+    async fn drop_trees(&self, trees: Vec<TreeId>) -> Result<()> {
+        let engine = self.engine.clone();
+        let drop_all = move || {
+            for tree in trees {
+                match engine.drop_tree(tree) {
+                    Ok(()) | Err(engine::Error::UnknownTree(_)) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Ok(())
+        };
+        self.blocking(drop_all).await
+    }
+
+    /// Does work that waits for the disk, on a thread for it.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let counted = self.tasks.begin();
+        let work = move || {
+            let done = work();
+            drop(counted);
+            done
+        };
+        let done = self.runtime.spawn_blocking(work).await;
+        done.unwrap_or_else(|_| Err(Error::Unavailable("this node is closing".to_owned())))
+    }
+}
+
+fn refused(group: GroupId, why: &str) -> Error {
+    Error::FailedPrecondition(format!("group {}: {why}", group.0))
+}

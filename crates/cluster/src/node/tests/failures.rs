@@ -1,0 +1,111 @@
+//! Disks that fail or are full, state machines that lag, and logs that cannot be understood.
+
+use super::*;
+use base::env::sim::{Call, Fault, FaultPoint, SimEnv};
+
+/// A node that is alone in its group, on a simulated machine.
+struct Alone {
+    machine: SimEnv,
+    node: Arc<Node>,
+    engine: Engine,
+    told: Arc<Told>,
+}
+
+impl Alone {
+    fn open(machine: SimEnv) -> Self {
+        let (engine, log) = open_parts(&machine.env(), Path::new("/data"), &small(), 1);
+        let mut options = Options::new(NodeId(1), 1);
+        options.driver.tick = Duration::from_millis(10);
+        let told = Arc::<Told>::default();
+        // The clock of the simulated machine stands still.
+        let env = Env { clock: Arc::new(base::env::SystemClock), ..machine.env() };
+        let links = Arc::new(End { net: Arc::default(), me: NodeId(1) });
+        let parts = Parts { env, engine: engine.clone(), log, links, tables: told.clone() };
+        let node = Node::open(options, parts).unwrap();
+        Self { machine, node, engine, told }
+    }
+
+    fn new() -> Self {
+        let alone = Self::open(SimEnv::new(1));
+        let mut descriptor = descriptor(TREE);
+        descriptor.members.truncate(1);
+        block_on(alone.node.create(tablets::group_of(TREE), descriptor)).unwrap();
+        wait_for("a first write", || write_to(&alone.node, TREE, "first").is_ok());
+        alone
+    }
+
+    fn reopen(self, after: fn(SimEnv) -> SimEnv) -> Self {
+        let Self { machine, node, engine, .. } = self;
+        drop((node, engine));
+        Self::open(after(machine))
+    }
+}
+
+#[test]
+fn a_failed_sync_ends_the_node_and_loses_nothing() {
+    let alone = Alone::new();
+    let mut failed = alone.node.failed();
+    assert_eq!(*failed.borrow_and_update(), None);
+    alone.machine.fs.inject(FaultPoint::Call(Call::SyncFile), 0, 1, Fault::Io);
+    let written = write_to(&alone.node, TREE, "never acknowledged");
+    assert!(
+        matches!(&written, Err(Error::Unavailable(text)) if text.contains("sync")),
+        "{written:?}"
+    );
+    let why = failed.borrow().clone().unwrap();
+    assert!(why.contains("the group log failed"), "{why}");
+    let read = block_on(alone.node.readable(TREE));
+    assert!(matches!(&read, Err(Error::Unavailable(_))), "{read:?}");
+    let alone = alone.reopen(SimEnv::power_loss);
+    wait_for("a leader", || block_on(alone.node.readable(TREE)).is_ok());
+    assert!(get(&alone.engine, TREE, "first").is_some());
+}
+
+#[test]
+fn a_full_disk_is_waited_for() {
+    let alone = Alone::new();
+    alone.machine.fs.inject(FaultPoint::Call(Call::WriteAt), 0, 3, Fault::NoSpace);
+    wait_for("a write when there is space", || write_to(&alone.node, TREE, "second").is_ok());
+    assert!(alone.machine.fs.struck() > 0);
+    assert_eq!(*alone.node.failed().borrow(), None);
+    let alone = alone.reopen(SimEnv::kill);
+    wait_for("a leader", || block_on(alone.node.readable(TREE)).is_ok());
+    assert!(get(&alone.engine, TREE, "second").is_some());
+}
+
+#[test]
+fn a_state_machine_that_lags_stops_no_other_group() {
+    let cluster = Cluster::new();
+    cluster.create(TREE);
+    cluster.create(OTHER);
+    let group = tablets::group_of(TREE);
+    cluster.write(OTHER, "0");
+    let leader = cluster.leader(TREE);
+    *cluster.told.held.lock() = Some(group);
+    let node = Arc::clone(&cluster.nodes[&leader]);
+    let set = std::thread::Builder::new()
+        .spawn(move || block_on(node.set_schema(group, 2, b"held up")))
+        .unwrap();
+    (1..20).for_each(|row| cluster.write(OTHER, &row.to_string()));
+    assert!(cluster.told.schemas.lock().is_empty(), "the other group is still held up");
+    *cluster.told.held.lock() = None;
+    // The caller may have been told that it took too long.
+    let outcome = set.join().unwrap();
+    assert!(matches!(outcome, Ok(()) | Err(Error::Unavailable(_))), "{outcome:?}");
+    wait_for("the schema", || cluster.told.schemas.lock().len() == 3);
+    cluster.write(TREE, "after");
+}
+
+#[test]
+fn a_command_that_is_not_understood_ends_the_node_by_name() {
+    let alone = Alone::new();
+    let ready = block_on(alone.node.writable(TREE)).unwrap();
+    let hosted = alone.node.shared.replicas.of_tree(TREE).unwrap();
+    let command = Bytes::from_static(&[9, 1]);
+    let _answer = alone.node.propose(&hosted, Some(ready.term), command, None);
+    let failed = alone.node.failed();
+    wait_for("the end", || failed.borrow().is_some());
+    let why = failed.borrow().clone().unwrap();
+    assert!(why.contains("group 16") && why.contains("command of version 9"), "{why}");
+    assert!(alone.told.schemas.lock().is_empty());
+}

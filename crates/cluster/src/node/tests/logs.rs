@@ -1,0 +1,78 @@
+//! The group log: kept short, read for others, left alone by groups that sleep.
+
+use super::*;
+
+#[test]
+fn a_group_that_sleeps_sends_and_writes_nothing() {
+    let cluster = Cluster::new();
+    cluster.create(TREE);
+    cluster.create(OTHER);
+    cluster.write(TREE, "row");
+    cluster.write(OTHER, "row");
+    let activity = || {
+        let syncs: u64 = cluster.nodes.values().map(|node| node.log_syncs()).sum();
+        cluster.net.sent.load(Ordering::Relaxed) + syncs
+    };
+    wait_for("silence", || {
+        let before = activity();
+        std::thread::sleep(Duration::from_millis(500));
+        activity() == before
+    });
+    cluster.write(TREE, "more");
+    cluster.expect_rows(TREE, &["more", "row"].map(str::to_owned));
+}
+
+#[test]
+fn a_log_stays_short_while_groups_write_and_others_sleep() {
+    let options = engine::Options {
+        shape: engine::internals::Shape {
+            log_segments_max: 3,
+            ..engine::internals::Shape::DEFAULT
+        },
+        ..small()
+    };
+    let mut shape = crate::Shape::DEFAULT;
+    shape.entries_kept = 50;
+    let mut cluster = Cluster::with(options, shape);
+    cluster.create(OTHER);
+    cluster.write(OTHER, "asleep");
+    cluster.create(TREE);
+    let long = "x".repeat(3000);
+    let mut all = Vec::new();
+    for row in 0..400 {
+        all.push(format!("{row:04}{long}"));
+        cluster.write(TREE, all.last().unwrap());
+    }
+    // Some 40 segments were written.
+    for node in cluster.nodes.values() {
+        wait_for("a short log", || node.log_size().segments <= 4);
+    }
+    (1..=3).for_each(|node| cluster.stop(node));
+    (1..=3).for_each(|node| cluster.start(node));
+    cluster.write(OTHER, "awake");
+    cluster.expect_rows(TREE, &all);
+    cluster.expect_rows(OTHER, &["asleep", "awake"].map(str::to_owned));
+}
+
+#[test]
+fn a_replica_that_was_away_gets_entries_from_the_logs_of_others() {
+    let mut shape = crate::Shape::DEFAULT;
+    (shape.cached_bytes_max, shape.append_bytes_max) = (0, 2000);
+    let mut cluster = Cluster::with(engine::Options::default(), shape);
+    cluster.create(TREE);
+    cluster.write(TREE, "first");
+    let away = cluster.leader(TREE) % 3 + 1;
+    cluster.stop(away);
+    let mut all = vec!["first".to_owned()];
+    for row in 0..100 {
+        all.push(format!("{row:04}{}", "x".repeat(100)));
+        cluster.write(TREE, all.last().unwrap());
+    }
+    // Flushed entries are not in memory after a restart, and are read from the disk as well.
+    let other = (1..=3).find(|id| *id != away).unwrap();
+    cluster.engines[&other].tree(TREE).unwrap().flush().unwrap();
+    cluster.stop(other);
+    cluster.start(other);
+    cluster.start(away);
+    cluster.expect_rows(TREE, &all);
+}
