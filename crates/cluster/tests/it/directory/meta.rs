@@ -1,0 +1,197 @@
+//! The schema of a cluster as the table layer sees it, on two nodes.
+
+use super::{SOON, Tried, each};
+use cluster::directory::{DirectoryMeta, MetaNews, Mirror, follow};
+use cluster::group::NodeId;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use table::local::{MetaChange, MetaStore};
+use table::{
+    Bytes, Error, Granularity, RecordChange, SharedMeta, TableName, TableSchema, TreeId, Versioned,
+};
+
+fn table(name: &str, families: u16) -> TableSchema {
+    TableSchema {
+        name: TableName::new(format!("projects/p/instances/i/tables/{name}")).unwrap(),
+        families: BTreeMap::new(),
+        next_family: families,
+        tablets: vec![table::schema::Tablet { start: Bytes::new(), tree: TreeId(16) }],
+        deletion_protection: false,
+        created_micros: 7,
+        granularity: Granularity::Millis,
+        row_key_schema: None,
+    }
+}
+
+async fn nodes(tried: &Tried) -> (Mirror, Arc<DirectoryMeta>, Arc<DirectoryMeta>) {
+    let mirror = Mirror::start(tried.directory.clone(), None).await;
+    let meta = |node| Arc::new(DirectoryMeta::new(&mirror, NodeId(node)));
+    let (one, two) = (meta(1), meta(2));
+    (mirror, one, two)
+}
+
+/// Runs blocking calls apart from the runtime's tasks.
+async fn apart<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(call).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_changes_only_at_the_version_that_was_seen() {
+    for tried in each() {
+        let (_mirror, one, two) = nodes(&tried).await;
+        apart(move || {
+            let (first, second) = (table("t", 1), table("t", 2));
+            let name = first.name.clone();
+            let versions = [one.next_version().unwrap(), two.next_version().unwrap()];
+            assert!(versions[0] < versions[1], "{versions:?}");
+            let put = |schema| [MetaChange::PutTable(schema)];
+            one.intend(&[TreeId(16)]).unwrap();
+            let create = [MetaChange::PutTable(&first), MetaChange::Forget(&[TreeId(16)])];
+            one.change_if(&name, None, versions[0], &create).unwrap();
+            assert_eq!(one.intents().unwrap(), Vec::<Vec<TreeId>>::new());
+            for (before, meta) in [(None, &one), (Some(versions[1]), &two)] {
+                let error = meta.change_if(&name, before, 9, &put(&second)).unwrap_err();
+                assert!(matches!(error, Error::Aborted(_)), "{error}");
+            }
+            two.change_if(&name, Some(versions[0]), versions[1], &put(&second)).unwrap();
+            let there = one.versioned_table(&name).unwrap().unwrap();
+            assert_eq!((there.version, there.schema), (versions[1], second.clone()));
+            assert_eq!(one.versioned_tables().unwrap().len(), 1);
+            let wrong = one.change_if(&name, Some(versions[1]), 9, &put(&table("u", 1)));
+            assert!(matches!(wrong, Err(Error::Internal(_))));
+            let remove = [MetaChange::RemoveTable(&name)];
+            two.change_if(&name, Some(versions[1]), 9, &remove).unwrap();
+            assert_eq!(one.versioned_table(&name).unwrap(), None);
+            assert!(matches!(one.put_table(&first), Err(Error::Internal(_))));
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_of_trees_are_given_once_and_intents_belong_to_their_node() {
+    for tried in each() {
+        let (_mirror, one, two) = nodes(&tried).await;
+        apart(move || {
+            let mut given = std::collections::BTreeSet::new();
+            for round in 0..50 {
+                for meta in [&one, &two] {
+                    let first = meta.reserve_trees(1 + round % 7).unwrap();
+                    assert!(first >= TreeId::FIRST_OF_TABLES);
+                    for tree in first.0..first.0 + 1 + round % 7 {
+                        assert!(given.insert(tree), "tree {tree} was given twice");
+                    }
+                }
+            }
+            one.intend(&[TreeId(20), TreeId(21)]).unwrap();
+            assert_eq!(one.intents().unwrap(), [[TreeId(20), TreeId(21)]]);
+            assert!(two.intents().unwrap().is_empty());
+            one.forget(&[TreeId(20), TreeId(21)]).unwrap();
+            assert!(one.intents().unwrap().is_empty());
+        })
+        .await;
+    }
+}
+
+/// Keeps all that it hears.
+#[derive(Default)]
+struct Heard {
+    tables: Mutex<BTreeMap<TableName, u64>>,
+    records: Mutex<BTreeMap<String, Bytes>>,
+}
+
+impl MetaNews for Heard {
+    fn tables(&self, changed: Vec<Versioned>, gone: Vec<TableName>) {
+        let mut tables = self.tables.lock();
+        tables.extend(changed.into_iter().map(|table| (table.schema.name, table.version)));
+        gone.iter().for_each(|name| {
+            tables.remove(name);
+        });
+    }
+
+    fn records(&self, changed: Vec<(String, Bytes)>, gone: Vec<String>) {
+        let mut records = self.records.lock();
+        records.extend(changed);
+        gone.iter().for_each(|name| {
+            records.remove(name);
+        });
+    }
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < SOON, "not in time: {what}");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_hears_of_the_changes_of_others_and_changes_records_only_after_it_did() {
+    for tried in each() {
+        let (mirror, one, two) = nodes(&tried).await;
+        let heard = Arc::new(Heard::default());
+        let schema = table("t", 1);
+        let (writer, change) = (one.clone(), schema.clone());
+        apart(move || {
+            let version = writer.next_version().unwrap();
+            let put = [MetaChange::PutTable(&change)];
+            writer.change_if(&change.name, None, version, &put).unwrap();
+            let record = RecordChange::put("instances/i", "first");
+            writer.change(&[MetaChange::Record(&record)]).unwrap();
+        })
+        .await;
+        // A node that was shown nothing does not overwrite what it does not know.
+        let blind = two.clone();
+        let put = |text: &'static str| RecordChange::put("instances/i", text);
+        let error = apart(move || blind.change(&[MetaChange::Record(&put("blind"))]).unwrap_err());
+        assert!(matches!(error.await, Error::Aborted(_)));
+        let following = follow(&mirror, two.clone(), heard.clone());
+        until("the table", || heard.tables.lock().contains_key(&schema.name)).await;
+        until("the record", || heard.records.lock().get("instances/i").is_some()).await;
+        let (seeing, begun) = (two.clone(), std::time::Instant::now());
+        apart(move || {
+            // The news count from when they were told whole.
+            while let Err(error) = seeing.change(&[MetaChange::Record(&put("second"))]) {
+                assert!(begun.elapsed() < SOON, "{error}");
+            }
+        })
+        .await;
+        until("the change", || heard.records.lock()["instances/i"] == "second").await;
+        let (remover, name) = (two.clone(), schema.name.clone());
+        apart(move || {
+            let version = remover.versioned_table(&name).unwrap().unwrap().version;
+            let remove = [MetaChange::RemoveTable(&name)];
+            remover.change_if(&name, Some(version), 0, &remove).unwrap();
+            let gone = RecordChange::remove("instances/i");
+            remover.change(&[MetaChange::Record(&gone)]).unwrap();
+            assert!(remover.records().unwrap().is_empty());
+        })
+        .await;
+        until("the removals", || heard.tables.lock().is_empty() && heard.records.lock().is_empty())
+            .await;
+        following.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_etcd_changes_are_refused_and_say_so() {
+    let Some(mut etcd) = super::etcd::Etcd::start() else { return };
+    let mirror = Mirror::start(etcd.directory("stele/"), None).await;
+    let meta = Arc::new(DirectoryMeta::new(&mirror, NodeId(1)));
+    etcd.kill();
+    apart(move || {
+        let schema = table("t", 1);
+        let put = [MetaChange::PutTable(&schema)];
+        for error in [
+            meta.change_if(&schema.name, None, 1, &put).unwrap_err(),
+            meta.reserve_trees(1).unwrap_err(),
+            meta.records().unwrap_err(),
+        ] {
+            let told = matches!(&error, Error::Unavailable(text) if text.contains("directory"));
+            assert!(told, "{error}");
+        }
+    })
+    .await;
+}

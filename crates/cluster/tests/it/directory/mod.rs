@@ -1,0 +1,44 @@
+//! One suite for every implementation of a directory, and what is built on it.
+
+mod conformance;
+mod etcd;
+mod meta;
+mod mirror;
+mod nodes;
+
+use base::env::SystemClock;
+use cluster::directory::{Directory, EtcdDirectory, EtcdOptions, LocalDirectory};
+use etcd::Etcd;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Longest wait for something that must happen.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A directory of a test, with what must live as long.
+struct Tried {
+    directory: Arc<dyn Directory>,
+    _etcd: Option<Etcd>,
+    _dir: TempDir,
+}
+
+/// Returns an empty directory of each kind.
+fn each() -> Vec<Tried> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = LocalDirectory::new(dir.path().join("directory"), Arc::new(SystemClock));
+    let mut all = vec![Tried { directory: Arc::new(file), _etcd: None, _dir: dir }];
+    if let Some(etcd) = Etcd::start() {
+        let dir = tempfile::tempdir().unwrap();
+        all.push(Tried { directory: etcd.directory("stele/"), _etcd: Some(etcd), _dir: dir });
+    }
+    all
+}
+
+fn options(address: &str, prefix: &str) -> EtcdOptions {
+    EtcdOptions { endpoints: vec![address.to_owned()], tls: None, prefix: prefix.to_owned() }
+}
+
+fn at(address: &str) -> EtcdDirectory {
+    EtcdDirectory::new(options(address, "stele/")).unwrap()
+}

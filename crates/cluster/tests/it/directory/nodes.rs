@@ -1,0 +1,145 @@
+//! Nodes that join, start again, and keep their sign of life.
+
+use super::{SOON, Tried, each};
+use base::env::SystemClock;
+use cluster::directory::{
+    ClusterRecord, Directory, Error, Joined, Key, LocalDirectory, NodePlace, NodeRecord, Presence,
+    PresenceState, found, join,
+};
+use cluster::group::NodeId;
+use engine::ClusterId;
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+fn place(address: &str) -> NodePlace {
+    NodePlace { address: address.into(), region: "here".into(), zone: "a".into() }
+}
+
+fn cluster(id: u128) -> ClusterRecord {
+    ClusterRecord { id: ClusterId(id), replicas: 3, founded_micros: 1 }
+}
+
+async fn start(tried: &Tried, dir: &Path) -> Result<Joined, Error> {
+    join(&*tried.directory, dir, &place("a:1")).await
+}
+
+fn refused(joined: Result<Joined, Error>) -> String {
+    match joined {
+        Err(Error::Refused(text)) => text,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+fn copy_of(dir: &Path) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(dir).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
+    copy
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_founded_once_and_its_nodes_get_ids_of_their_own() {
+    for tried in each() {
+        let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        let none = refused(start(&tried, dirs[0].path()).await);
+        assert!(none.contains("stele cluster init"), "{none}");
+        found(&*tried.directory, &cluster(5)).await.unwrap();
+        let again = found(&*tried.directory, &cluster(6)).await.unwrap_err().to_string();
+        assert!(again.contains(&ClusterId(5).to_string()), "{again}");
+        for (at, dir) in (1..).zip(&dirs) {
+            let joined = start(&tried, dir.path()).await.unwrap();
+            assert_eq!((joined.member.node.0, joined.boot, joined.unregistered), (at, 1, None));
+            assert_eq!(joined.member.cluster, ClusterId(5));
+        }
+        let joined = start(&tried, dirs[1].path()).await.unwrap();
+        assert_eq!((joined.member.node.0, joined.boot), (2, 2));
+        let nodes = tried.directory.read(Key::NODES).await.unwrap().items;
+        let record = NodeRecord::decode(NodeId(2), &nodes[1].value).unwrap();
+        assert_eq!((nodes.len(), record.boot, &*record.address), (3, 2, "a:1"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_data_directory_that_is_older_than_its_node_is_refused_by_name() {
+    for tried in each() {
+        let dir = tempfile::tempdir().unwrap();
+        found(&*tried.directory, &cluster(5)).await.unwrap();
+        start(&tried, dir.path()).await.unwrap();
+        let copy = copy_of(dir.path());
+        start(&tried, dir.path()).await.unwrap();
+        for _ in 0..3 {
+            let text = refused(start(&tried, copy.path()).await);
+            assert!(text.contains("of node 1 has start 2, but start 2"), "{text}");
+        }
+        // The node itself is not disturbed.
+        assert_eq!(start(&tried, dir.path()).await.unwrap().boot, 3);
+        // A directory of another cluster.
+        let others = tempfile::tempdir().unwrap();
+        let path = others.path().join("directory");
+        let other: Arc<dyn Directory> = Arc::new(LocalDirectory::new(path, Arc::new(SystemClock)));
+        found(&*other, &cluster(7)).await.unwrap();
+        let text = refused(join(&*other, dir.path(), &place("a:1")).await);
+        assert!(text.contains(&ClusterId(7).to_string()), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_shows_that_it_is_alive_and_stops_when_it_is_replaced() {
+    for tried in each() {
+        let dir = tempfile::tempdir().unwrap();
+        found(&*tried.directory, &cluster(5)).await.unwrap();
+        let joined = start(&tried, dir.path()).await.unwrap();
+        let presence = Presence::start(tried.directory.clone(), joined.clone(), place("a:1"));
+        let mut state = presence.state();
+        let alive = state.wait_for(|state| matches!(state, PresenceState::Alive(_)));
+        let lease = match *tokio::time::timeout(SOON, alive).await.unwrap().unwrap() {
+            PresenceState::Alive(lease) => lease,
+            _ => unreachable!(),
+        };
+        assert_eq!(tried.directory.read(Key::ALIVE).await.unwrap().items.len(), 1);
+        // A lease that is lost is granted again.
+        tried.directory.revoke(lease).await.unwrap();
+        let again =
+            state.wait_for(|state| matches!(state, PresenceState::Alive(new) if *new != lease));
+        tokio::time::timeout(SOON, again).await.unwrap().unwrap();
+        assert_eq!(tried.directory.read(Key::ALIVE).await.unwrap().items.len(), 1);
+        // Another start of the node.
+        let later = start(&tried, dir.path()).await.unwrap();
+        let replaced = state.wait_for(|state| matches!(state, PresenceState::Replaced(_)));
+        tokio::time::timeout(SOON, replaced).await.unwrap().unwrap();
+        drop(presence);
+        let presence = Presence::start(tried.directory.clone(), later, place("a:1"));
+        let mut state = presence.state();
+        let alive = state.wait_for(|state| matches!(state, PresenceState::Alive(_)));
+        tokio::time::timeout(SOON, alive).await.unwrap().unwrap();
+        presence.leave().await;
+        assert_eq!(tried.directory.read(Key::ALIVE).await.unwrap().items, []);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_known_node_starts_without_the_directory_and_registers_when_it_answers() {
+    let Some(mut etcd) = super::etcd::Etcd::start() else { return };
+    let directory = etcd.directory("stele/");
+    let dir = tempfile::tempdir().unwrap();
+    found(&*directory, &cluster(5)).await.unwrap();
+    let boot = join(&*directory, dir.path(), &place("a:1")).await.unwrap().boot;
+    etcd.kill();
+    let fresh = tempfile::tempdir().unwrap();
+    let error = join(&*directory, fresh.path(), &place("b:1")).await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable(_)), "{error}");
+    let joined = join(&*directory, dir.path(), &place("c:1")).await.unwrap();
+    assert_eq!(joined.boot, boot + 1);
+    assert!(joined.unregistered.is_some());
+    let presence = Presence::start(directory.clone(), joined, place("c:1"));
+    etcd.restart();
+    let mut state = presence.state();
+    let alive = state.wait_for(|state| matches!(state, PresenceState::Alive(_)));
+    tokio::time::timeout(SOON, alive).await.unwrap().unwrap();
+    let nodes = directory.read(Key::NODES).await.unwrap().items;
+    let record = NodeRecord::decode(NodeId(1), &nodes[0].value).unwrap();
+    assert_eq!((record.boot, &*record.address), (boot + 1, "c:1"));
+}
