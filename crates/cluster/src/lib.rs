@@ -6,7 +6,7 @@
 //! threads, no clock and no I/O, so that tests can drive a whole cluster through any order of events.
 //! [`node`] carries out for one node what its driver asks for. [`mod@format`] holds the bytes that nodes
 //! send each other and keep in the group log.
-//! [`directory`] holds what all nodes must agree on and that changes seldom, in etcd or in a file.
+//! [`link`] connects nodes. [`directory`] holds what all nodes must agree on and that changes seldom, in etcd or in a file.
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ mod dial;
 pub mod directory;
 pub mod format;
 pub mod group;
+pub mod link;
 mod marks;
 pub mod node;
 mod shape;

@@ -2,3 +2,4 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failure is the test's verdict")]
 
 mod directory;
+mod link;

@@ -1,0 +1,318 @@
+//! The server's side: a service of gRPC for the streams and calls of other nodes, and its connections.
+
+use super::calls::{CallError, CallKind};
+use super::codec::AsBytes;
+use super::greeting::{Greeting, Refusal};
+use super::inbound::{Admitted, Inbound, Unreceived};
+use super::{Book, FRAME_BYTES_MAX, LinkOptions, Local, Receiver};
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt, stream};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::body::Body;
+use tonic::codegen::http;
+use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::server::{Grpc, NamedService};
+use tonic::transport::server::Connected;
+use tonic::{Request, Response, Status, Streaming};
+use tower::Service;
+
+/// Path of the method that takes a stream.
+pub(super) const STREAM: &str = "/stele.node.v1.Node/Stream";
+/// Name of the header with the greeting.
+const GREETING: &str = "stele-greeting-bin";
+/// Longest time for a handshake of TLS.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+/// Handshakes at the same time.
+const HANDSHAKES: usize = 64;
+/// Pause after a connection could not be taken, such as for want of descriptors.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Bytes on their way on a stream, and on a connection.
+const STREAM_WINDOW: u32 = 4 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// Adds a greeting to the headers of a call.
+pub(super) fn greet(headers: &mut MetadataMap, greeting: &Greeting) {
+    headers.insert_bin(GREETING, MetadataValue::from_bytes(&greeting.encode()));
+}
+
+/// Serves the streams and calls of other nodes on `listener` until `stop` is ready, or the future is
+/// dropped. Then streams and calls end, and their nodes are told that this one is stopping.
+pub async fn serve(
+    listener: TcpListener,
+    us: Local,
+    options: &LinkOptions,
+    book: Arc<dyn Book>,
+    receiver: Arc<dyn Receiver>,
+    stop: impl Future<Output = ()> + Send,
+) -> std::io::Result<()> {
+    let inbound = Arc::new(Inbound::new(us, book, receiver));
+    let (running, stopped) = watch::channel(());
+    let service = NodeService { inbound, silence_max: options.silence_max, stopped };
+    let acceptor = options.tls.as_ref().map(|tls| TlsAcceptor::from(Arc::clone(&tls.server)));
+    let (accepted, incoming) = mpsc::channel(HANDSHAKES);
+    let accepting = AbortOnDrop(tokio::spawn(accept(listener, acceptor, accepted)));
+    let pings = options.pings();
+    let served = tonic::transport::Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_keepalive_interval(Some(pings.after))
+        .http2_keepalive_timeout(Some(pings.bound))
+        .add_service(service)
+        .serve_with_incoming_shutdown(ReceiverStream::new(incoming), async {
+            stop.await;
+            // Neither new connections nor open streams may keep the server up.
+            accepting.0.abort();
+            drop(running);
+        })
+        .await;
+    served.map_err(std::io::Error::other)
+}
+
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Takes connections and makes their handshakes, apart from each other.
+async fn accept(
+    listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    accepted: mpsc::Sender<std::io::Result<Accepted>>,
+) {
+    loop {
+        let Ok(place) = accepted.clone().reserve_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "could not take a connection of a node");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+                continue;
+            }
+        };
+        let acceptor = acceptor.clone();
+        tokio::spawn(async move {
+            match tokio::time::timeout(HANDSHAKE_MAX, secured(stream, acceptor)).await {
+                Ok(Ok(stream)) => {
+                    place.send(Ok(stream));
+                }
+                Ok(Err(error)) => tracing::info!(%error, "a connection of a node failed"),
+                Err(_) => tracing::info!("a connection of a node made no handshake in time"),
+            }
+        });
+    }
+}
+
+async fn secured(stream: TcpStream, acceptor: Option<TlsAcceptor>) -> std::io::Result<Accepted> {
+    stream.set_nodelay(true)?;
+    Ok(Accepted(match acceptor {
+        None => Box::new(stream),
+        Some(acceptor) => Box::new(acceptor.accept(stream).await?),
+    }))
+}
+
+trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Io for S {}
+
+/// A connection of another node.
+struct Accepted(Box<dyn Io>);
+
+impl Connected for Accepted {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
+}
+
+impl AsyncRead for Accepted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Accepted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        from: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, from)
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+/// The service of a node for other nodes.
+#[derive(Clone)]
+struct NodeService {
+    inbound: Arc<Inbound>,
+    silence_max: Duration,
+    /// Closed when the server stops.
+    stopped: watch::Receiver<()>,
+}
+
+impl NamedService for NodeService {
+    const NAME: &'static str = "stele.node.v1.Node";
+}
+
+impl Service<http::Request<Body>> for NodeService {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move { Ok(service.answer(request).await) })
+    }
+}
+
+type Replies = BoxStream<'static, Result<Bytes, Status>>;
+
+impl NodeService {
+    async fn answer(self, request: http::Request<Body>) -> http::Response<Body> {
+        let mut grpc = Grpc::new(AsBytes).max_decoding_message_size(FRAME_BYTES_MAX);
+        let path = request.uri().path();
+        if path == STREAM {
+            let take = tower::service_fn(move |request| {
+                let taken = self.stream(request);
+                async move { taken }
+            });
+            return grpc.streaming(take, request).await;
+        }
+        let Some(kind) = CallKind::ALL.into_iter().find(|kind| kind.path() == path) else {
+            let text = format!("this node has no method {path}; run the same Stele on all nodes");
+            return Status::unimplemented(text).into_http();
+        };
+        let call = tower::service_fn(move |request| {
+            let service = self.clone();
+            async move { service.call_of(kind, request).await }
+        });
+        grpc.server_streaming(call, request).await
+    }
+
+    /// Admits a stream. Its frames are received while the answer, which is empty, is waited for.
+    fn stream(&self, request: Request<Streaming<Bytes>>) -> Result<Response<Replies>, Status> {
+        let greeting = greeting(request.metadata())?;
+        let admitted = self.inbound.admit(&greeting).map_err(|refusal| refuse(&refusal))?;
+        let frames = request.into_inner();
+        let silence_max = self.silence_max;
+        let stopped = stopping(self.stopped.clone());
+        let end = async move {
+            tokio::select! {
+                end = receive(admitted, frames, silence_max) => end,
+                end = stopped => end,
+            }
+        };
+        // One answer at the end, which is the reason.
+        Ok(Response::new(stream::once(end).map(Err).boxed()))
+    }
+
+    async fn call_of(
+        self,
+        kind: CallKind,
+        request: Request<Bytes>,
+    ) -> Result<Response<Replies>, Status> {
+        let greeting = greeting(request.metadata())?;
+        self.inbound.check(&greeting).map_err(|refusal| refuse(&refusal))?;
+        let receiver = self.inbound.receiver();
+        let called = receiver.call(greeting.from, kind, request.into_inner());
+        let answers = tokio::select! {
+            answers = called => answers.map_err(status_of)?,
+            stopping = stopping(self.stopped.clone()) => return Err(stopping),
+        };
+        let end = stream::once(stopping(self.stopped.clone())).map(Err);
+        let answers = answers.map_err(status_of).map(Some).chain(stream::iter([None]));
+        // The end of the answers ends the stream, whatever the other one does.
+        let merged = stream::select(answers, end.map(Some));
+        let merged = merged.take_while(|answer| std::future::ready(answer.is_some()));
+        Ok(Response::new(merged.filter_map(std::future::ready).boxed()))
+    }
+}
+
+/// Waits until the server stops, and returns the status that says so.
+async fn stopping(mut stopped: watch::Receiver<()>) -> Status {
+    while stopped.changed().await.is_ok() {}
+    Status::unavailable("the node is stopping")
+}
+
+/// Receives frames until the stream breaks or no longer counts. Returns the reason.
+async fn receive(
+    admitted: Admitted,
+    mut frames: Streaming<Bytes>,
+    silence_max: Duration,
+) -> Status {
+    loop {
+        let frame = match tokio::time::timeout(silence_max, frames.message()).await {
+            Ok(Ok(Some(frame))) => frame,
+            Ok(Ok(None)) => return Status::ok("the sender ended the stream"),
+            Ok(Err(status)) => {
+                let (node, error) = (admitted.from().0, status.message());
+                tracing::warn!(node, %error, "the stream from a node broke");
+                return status;
+            }
+            Err(_) => {
+                // The stream stays: the node may only be slow.
+                admitted.lose();
+                continue;
+            }
+        };
+        match admitted.take(frame) {
+            Ok(()) => {}
+            Err(Unreceived::Replaced) => return refuse(&Refusal::Stream { node: admitted.from() }),
+            Err(Unreceived::Malformed(error)) => {
+                let node = admitted.from().0;
+                tracing::error!(node, %error, "a node sent a frame that cannot be read");
+                return Status::invalid_argument(error);
+            }
+        }
+    }
+}
+
+fn greeting(headers: &MetadataMap) -> Result<Greeting, Status> {
+    let value = headers.get_bin(GREETING).and_then(|value| value.to_bytes().ok());
+    let bytes = value.ok_or_else(|| Status::failed_precondition("the call has no greeting"))?;
+    Greeting::decode(&bytes).map_err(|refusal| refuse(&refusal))
+}
+
+/// Returns the status of a refusal: nothing was done.
+fn refuse(refusal: &Refusal) -> Status {
+    Status::failed_precondition(refusal.to_string())
+}
+
+fn status_of(error: CallError) -> Status {
+    match error {
+        CallError::NotDone(text) => Status::failed_precondition(text),
+        CallError::Unknown(text) => Status::unknown(text),
+    }
+}
