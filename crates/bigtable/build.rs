@@ -145,6 +145,7 @@ const TABLE_ADMIN: &[MethodRow] = &[
         One,
     ),
     ("GetIamPolicy", "crate::api::iam::GetIamPolicyRequest", "crate::api::iam::Policy", One),
+    ("SetIamPolicy", "crate::api::iam::SetIamPolicyRequest", "crate::api::iam::Policy", One),
     (
         "TestIamPermissions",
         "crate::api::iam::TestIamPermissionsRequest",
@@ -197,6 +198,7 @@ const INSTANCE_ADMIN: &[MethodRow] = &[
     ("UpdateAppProfile", "crate::api::admin::UpdateAppProfileRequest", OPERATION, One),
     ("DeleteAppProfile", "crate::api::admin::DeleteAppProfileRequest", EMPTY, One),
     ("GetIamPolicy", "crate::api::iam::GetIamPolicyRequest", "crate::api::iam::Policy", One),
+    ("SetIamPolicy", "crate::api::iam::SetIamPolicyRequest", "crate::api::iam::Policy", One),
     (
         "TestIamPermissions",
         "crate::api::iam::TestIamPermissionsRequest",

@@ -35,6 +35,18 @@ pub(crate) fn get(
     }))
 }
 
+/// Refuses to change a policy: the operator's file is the only source of it, so that no request can widen
+/// what its caller may do.
+pub(crate) fn set(request: &Request<iam::SetIamPolicyRequest>) -> Status {
+    if let Err(status) = named(&request.get_ref().resource) {
+        return status;
+    }
+    Status::failed_precondition(
+        "SetIamPolicy changes nothing: policies are in the policy file of the server (`policy`, \
+         `--policy`), which it reads again when the file changes",
+    )
+}
+
 /// Returns the permissions in the request that the caller has, for some families at least. On a server
 /// that knows no callers, everybody has all.
 pub(crate) fn test(

@@ -145,26 +145,35 @@ fn operation(name: &str) -> &str {
     name.strip_prefix("operations/").unwrap_or(name)
 }
 
-impl Asks for iam::GetIamPolicyRequest {
-    const ADMINISTERS: bool = true;
+/// Requests about the policy of a resource, whose kind its name tells.
+macro_rules! asks_of_policies {
+    ($($message:ty: $verb:literal;)*) => {$(
+        impl Asks for $message {
+            const ADMINISTERS: bool = true;
 
-    fn resource(&self) -> &str {
-        &self.resource
-    }
+            fn resource(&self) -> &str {
+                &self.resource
+            }
 
-    fn authorize(&mut self, caller: &dyn Caller) -> Result<Sees, Denied> {
-        // The name of the resource says its kind.
-        let permission = match self.resource.rsplit('/').nth(1).unwrap_or_default() {
-            "tables" => "bigtable.tables.getIamPolicy",
-            "authorizedViews" => "bigtable.authorizedViews.getIamPolicy",
-            "backups" => "bigtable.backups.getIamPolicy",
-            "logicalViews" => "bigtable.logicalViews.getIamPolicy",
-            "materializedViews" => "bigtable.materializedViews.getIamPolicy",
-            "schemaBundles" => "bigtable.schemaBundles.getIamPolicy",
-            _ => "bigtable.instances.getIamPolicy",
-        };
-        all(need(caller, permission, &self.resource))
-    }
+            fn authorize(&mut self, caller: &dyn Caller) -> Result<Sees, Denied> {
+                let permission = match self.resource.rsplit('/').nth(1).unwrap_or_default() {
+                    "tables" => concat!("bigtable.tables.", $verb),
+                    "authorizedViews" => concat!("bigtable.authorizedViews.", $verb),
+                    "backups" => concat!("bigtable.backups.", $verb),
+                    "logicalViews" => concat!("bigtable.logicalViews.", $verb),
+                    "materializedViews" => concat!("bigtable.materializedViews.", $verb),
+                    "schemaBundles" => concat!("bigtable.schemaBundles.", $verb),
+                    _ => concat!("bigtable.instances.", $verb),
+                };
+                all(need(caller, permission, &self.resource))
+            }
+        }
+    )*};
+}
+
+asks_of_policies! {
+    iam::GetIamPolicyRequest: "getIamPolicy";
+    iam::SetIamPolicyRequest: "setIamPolicy";
 }
 
 /// Everybody may ask what they may do.

@@ -334,6 +334,7 @@ formed! {
     longrunning::CancelOperationRequest => NOTHING,
     longrunning::DeleteOperationRequest => NOTHING,
     iam::GetIamPolicyRequest => NOTHING,
+    iam::SetIamPolicyRequest => NOTHING,
     iam::TestIamPermissionsRequest => NOTHING,
 }
 

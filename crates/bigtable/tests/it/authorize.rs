@@ -324,9 +324,26 @@ async fn iam_says_what_the_policy_says() {
         &["bigtable.instances.getIamPolicy"],
     );
     let set = iam::SetIamPolicyRequest { resource: TABLE.into(), ..Default::default() };
-    let status = clients.tables.set_iam_policy(set).await.unwrap_err();
-    assert_eq!(status.code(), Code::Unimplemented);
-    assert!(status.message().contains("SetIamPolicy"), "{}", status.message());
+    denied(clients.tables.set_iam_policy(set).await, &["bigtable.tables.setIamPolicy"]);
+}
+
+#[tokio::test]
+async fn policies_are_not_set_by_requests() {
+    let (store, _dir) = store();
+    let mut clients = crate::harness::connect(store).await;
+    let set = |resource: &str| iam::SetIamPolicyRequest {
+        resource: resource.to_owned(),
+        ..Default::default()
+    };
+    for status in [
+        clients.tables.set_iam_policy(set(TABLE)).await.unwrap_err(),
+        clients.instances.set_iam_policy(set(INSTANCE)).await.unwrap_err(),
+    ] {
+        assert_eq!(status.code(), Code::FailedPrecondition);
+        assert!(status.message().contains("--policy"), "{}", status.message());
+    }
+    let status = clients.tables.set_iam_policy(set("t")).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
 }
 
 #[tokio::test]

@@ -175,3 +175,24 @@ async fn wrong_filters_are_refused_with_the_field() {
     let empty = data::ReadRowsRequest { filter: Some(data::RowFilter::default()), ..read_all() };
     assert_eq!(t.lines(empty).await.len(), 5, "an empty filter filters nothing");
 }
+
+/// The borders of the limits: 20 levels and 1,300 patterns are served, 21 levels are refused, and the
+/// server goes on.
+#[tokio::test]
+async fn filters_are_served_up_to_their_limits() {
+    let mut t = sample().await;
+    let levels = |count| {
+        (1..count).fold(Filter::PassAllFilter(true), |inner, _| {
+            chain([Filter::PassAllFilter(true), inner])
+        })
+    };
+    assert_eq!(t.filtered(levels(20)).await.len(), 5);
+    let request = data::ReadRowsRequest { filter: Some(filter(levels(21))), ..read_all() };
+    let (code, message) = t.refused(request).await;
+    assert_eq!(code, Code::InvalidArgument, "{message}");
+    assert!(message.contains("filter"), "{message}");
+    let patterns = (0..1_300).map(|_| filter(Filter::RowKeyRegexFilter("a.*[0-9]".into())));
+    let patterns = Filter::Chain(data::row_filter::Chain { filters: patterns.collect() });
+    assert_eq!(t.filtered(patterns).await.len(), 3);
+    assert_eq!(t.filtered(levels(2)).await.len(), 5);
+}

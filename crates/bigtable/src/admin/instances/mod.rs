@@ -154,6 +154,13 @@ impl bigtable_instance_admin_server::BigtableInstanceAdmin for InstanceAdminServ
         policies::get(&request)
     }
 
+    async fn set_iam_policy(
+        &self,
+        request: Request<iam::SetIamPolicyRequest>,
+    ) -> Answer<iam::Policy> {
+        Err(policies::set(&request))
+    }
+
     async fn test_iam_permissions(
         &self,
         request: Request<iam::TestIamPermissionsRequest>,

@@ -367,6 +367,13 @@ impl bigtable_table_admin_server::BigtableTableAdmin for TableAdminService {
         policies::get(&request)
     }
 
+    async fn set_iam_policy(
+        &self,
+        request: Request<iam::SetIamPolicyRequest>,
+    ) -> Result<Response<iam::Policy>, Status> {
+        Err(policies::set(&request))
+    }
+
     async fn test_iam_permissions(
         &self,
         request: Request<iam::TestIamPermissionsRequest>,
