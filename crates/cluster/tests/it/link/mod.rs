@@ -66,10 +66,6 @@ impl Ear {
     fn has(&self, what: &Heard) -> bool {
         self.0.lock().contains(what)
     }
-
-    fn forget(&self) {
-        self.0.lock().clear();
-    }
 }
 
 #[async_trait]
