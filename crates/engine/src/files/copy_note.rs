@@ -40,7 +40,7 @@ pub(crate) struct CopyNote {
 #[derive(Debug, PartialEq, Eq)]
 enum NoteError {
     Decode(DecodeError),
-    /// Of a newer version of the format.
+    /// A newer version of the format.
     Newer(u32),
     Damaged(&'static str),
 }

@@ -28,7 +28,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Does the work of [`crate::Tree::copy_to`]. Nobody else may create a tree `to` meanwhile.
+/// Does the work of [`crate::Tree::copy_to`]. No other call may create a tree `to` meanwhile.
 pub(crate) fn copy_tree(shared: &Arc<Shared>, from: &Arc<TreeState>, to: TreeId) -> Result<()> {
     if shared.is_closing() {
         return Err(Error::Closed);

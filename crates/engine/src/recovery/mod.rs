@@ -71,7 +71,7 @@ fn say_if_not_direct(fs: &dyn FileSystem, dir: &Path, options: &Options) {
     }
 }
 
-/// The numbers that files which no tree has may have: those of files that are there, and of files that
+/// Returns numbers that files without a tree may have: numbers of files that are there, and of files that
 /// notes of copies announce.
 fn unnamed_numbers(fs: &dyn FileSystem, dir: &Path, state: &State) -> Result<BTreeSet<FileNumber>> {
     let mut numbers = obsolete_files::unnamed(fs, dir, &state.files())?;

@@ -62,7 +62,7 @@ impl Drop for FilesPinned {
     }
 }
 
-/// What waits, and how many keep files from being deleted.
+/// Files and notes that wait, and the number of holders that keep files from being deleted.
 #[derive(Debug, Default)]
 struct Queue {
     files: Vec<Waiting>,
@@ -76,7 +76,7 @@ struct Queue {
 #[derive(Debug)]
 struct WaitingNote {
     path: PathBuf,
-    /// The files that it names. It waits for those of them that wait.
+    /// The files that it names. It waits for each of them that waits.
     ssts: BTreeSet<PathBuf>,
 }
 

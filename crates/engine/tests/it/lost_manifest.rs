@@ -1,4 +1,4 @@
-//! What a repair makes of a store with copies of trees that has lost its manifest: each tree has its
+//! Repairs of stores with copies of trees that have lost their manifest: each tree has its
 //! own files, so rows that were deleted since a copy stay deleted.
 
 use crate::support::{TREE, collect, small};
@@ -39,7 +39,7 @@ fn rows(engine: &Engine, tree: TreeId) -> Vec<Vec<u8>> {
     collect(scan).into_iter().map(|(row, _)| row).collect()
 }
 
-/// How far the life of a store came.
+/// Steps that the life of a store has come to.
 #[derive(Debug, Default, Clone, Copy)]
 struct Progress {
     copied: bool,

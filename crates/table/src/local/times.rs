@@ -100,7 +100,7 @@ impl RowTimes {
         Timestamp(whole(self.look(), Granularity::Millis))
     }
 
-    /// Begins to draw times of `granularity` for rows at `places`, in any order. Whoever draws for one
+    /// Begins to draw times of `granularity` for rows at `places`, in any order. Another drawing for one
     /// of them waits. The times are above `floor`, in microseconds: the newest that other nodes gave to rows
     /// of the tablet; 0 if none did.
     pub(super) fn draw_above(

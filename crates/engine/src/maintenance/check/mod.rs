@@ -233,7 +233,7 @@ impl Check<'_> {
         self.copy_notes(state)
     }
 
-    /// Reads the notes of copied trees, and notes those of trees that do not exist.
+    /// Reads the notes of copied trees, and reports each one whose tree does not exist.
     fn copy_notes(&mut self, state: &State) -> Result<()> {
         for tree in copy_note::trees(self.fs, self.dir)? {
             let path = copy_note::path(self.dir, tree);

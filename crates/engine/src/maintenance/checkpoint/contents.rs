@@ -101,7 +101,7 @@ pub fn make_current(fs: &dyn FileSystem, dir: &Path, manifest: u64) -> Result<()
 }
 
 /// Writes the notes of copied trees (`docs/format/copy_note.md`) that the data directory `dir` needs,
-/// which nobody has open: a backup has none. Reads the footer and properties of every SSTable. Durable
+/// which no program has open: a backup has none. Reads the footer and properties of every SSTable. Durable
 /// when it returns. Errors as of [`contents`].
 pub fn note_copies(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     let state = manifest::load(fs, dir)?.unwrap_or_default();

@@ -322,7 +322,7 @@ mod tests {
         (counted, numbers(&chosen.missing), numbers(&chosen.doubtful))
     }
 
-    /// What counts of files of [`TREE`], if those of `copied` are the copy's.
+    /// Returns the files of [`TREE`] that count, if the files in `copied` are the copy's.
     fn chosen(files: &[(u64, &[u64])], edits: &[Edit], copied: &[u64]) -> Chosen {
         let files = files.iter().map(|(number, inputs)| (FileNumber(*number), found(inputs)));
         let copies = copied.iter().map(|number| (FileNumber(*number), COPY)).collect();

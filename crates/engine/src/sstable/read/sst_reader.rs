@@ -107,7 +107,7 @@ impl SstReader {
         Ok(Arc::new(reader))
     }
 
-    /// What the SSTable in `file` says of itself; reads its footer and properties only.
+    /// Returns the statement of the SSTable in `file` about itself; reads its footer and properties only.
     pub(crate) fn properties_of(
         file: Arc<dyn ReadFile>,
         path: &Path,
