@@ -158,7 +158,7 @@ async fn a_server_that_takes_connections_and_never_answers_is_given_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_etcd_takes_no_changes_and_says_so() {
-    let Some(etcd) = Etcd::start_with(&["--quota-backend-bytes", "65536"]) else { return };
+    let Some(etcd) = Etcd::start_with(&["--quota-backend-bytes", "1048576"]) else { return };
     let directory = etcd.directory("stele/");
     let value = vec![7; 50_000];
     for _ in 0..200 {
