@@ -138,12 +138,7 @@ fn write(shared: &Shared, jobs: Vec<Job>) -> engine::Result<()> {
 }
 
 fn append_round(shared: &Shared, writes: &[Write]) -> engine::Result<()> {
-    let with_state = |write: &Write| {
-        let alive: Option<ReplicaState> = log_writes::alive(&shared.log, write.group);
-        alive.unwrap_or_else(|| panic!("the driver wrote for {:?}, which is not open", write.group))
-    };
-    let prepared: Vec<Prepared<'_>> =
-        writes.iter().map(|write| Prepared::new(write, &with_state(write))).collect();
+    let prepared: Vec<Prepared<'_>> = writes.iter().map(Prepared::new).collect();
     let round: Vec<GroupWrite<'_>> = prepared.iter().filter_map(Prepared::as_write).collect();
     append(shared, &round)
 }

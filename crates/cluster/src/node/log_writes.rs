@@ -1,8 +1,6 @@
 //! Between the driver's words and the group log's: rounds to writes, and states to replicas.
 //!
-//! 1. An entry with a command has kind 1 in the log, and one without has kind 0.
-//! 2. The driver writes no commit alone, but the log truncates only what it knows to be committed. A
-//!    cut therefore writes the commit with it.
+//! An entry with a command has kind 1 in the log, and one without has kind 0.
 
 use crate::group::{Entry, EntryId, GroupId, HardState, Member, ReplicaId, SavedReplica, Write};
 use engine::group_log::{
@@ -31,19 +29,13 @@ pub(super) struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Prepares a write for a log whose replica has `state` once all writes before are appended.
-    pub(super) fn new(write: &'a Write, state: &ReplicaState) -> Self {
+    /// Prepares a write.
+    pub(super) fn new(write: &'a Write) -> Self {
         let hard = write.state.map(|hard| LogHardState {
             term: hard.term,
             vote: hard.vote.map_or(0, |vote| vote.0),
             commit: hard.commit,
         });
-        let least = write.start.map_or(0, |start| start.index);
-        let newest = hard.unwrap_or(state.hard);
-        let hard = match newest.commit < least {
-            true => Some(LogHardState { commit: least, ..newest }),
-            false => hard,
-        };
         Self {
             group: log_group(write.group),
             hard,

@@ -6,7 +6,7 @@
 //!    nothing of them. It waits for the term and the vote only. So a slow disk costs no leader its
 //!    office or its lease.
 
-use super::super::data::{Entry, GroupId, HardState, Member, ReplicaId, Time};
+use super::super::data::{Entry, EntryId, GroupId, HardState, Member, ReplicaId, Time};
 use super::super::message::{Body, Message};
 use super::super::step::{Committed, Seeding, Write};
 use super::{Replica, Step};
@@ -34,12 +34,13 @@ impl Replica {
                 let mut collected = self.take_ready(step);
                 if let Some(start) = cut {
                     let write = collected.write.get_or_insert_with(|| empty_write(group));
-                    write.start = Some(start);
+                    self.write_start(write, start);
                 }
                 Some(collected)
             }
             false => cut.map(|start| {
-                let write = Write { start: Some(start), ..empty_write(group) };
+                let mut write = empty_write(group);
+                self.write_start(&mut write, start);
                 Collected { ready: 0, write: Some(write), held: Vec::new() }
             }),
         };
@@ -100,6 +101,17 @@ impl Replica {
             state: new.then_some(state),
             ..empty_write(self.group)
         })
+    }
+
+    /// Writes that the log begins after `start` from now on. The log on disk gives up no entry before it
+    /// knows that the entry is committed, and a commit alone was never written.
+    fn write_start(&mut self, write: &mut Write, start: EntryId) {
+        write.start = Some(start);
+        if self.written.commit < start.index {
+            self.written.commit = self.raft.raft.raft_log.committed;
+            self.raft.mut_store().set_state(self.written);
+            write.state = Some(self.written);
+        }
     }
 
     fn translate(&self, message: &eraftpb::Message, now: Time) -> Option<(Member, Message)> {

@@ -107,6 +107,24 @@ fn flushed_entries_are_not_needed_at_a_start_and_are_fetched_for_others() {
 }
 
 #[test]
+fn a_log_that_is_cut_knows_that_its_start_is_committed() {
+    let mut shape = Shape::DEFAULT;
+    shape.entries_kept = 0;
+    let mut nodes = Nodes::new(3, shape);
+    let leader = nodes.elect();
+    nodes.propose(leader, 1, None, b"one");
+    nodes.settle();
+    nodes.ticks(3);
+    for node in 1..=3 {
+        let last = nodes.applied[&node].last().unwrap().id;
+        let known = nodes.saved[&node].state.commit;
+        assert!(known < last.index, "a commit alone is not written");
+        nodes.step(node, [Input::Flushed { group: GROUP, index: last.index }]);
+        assert_eq!(nodes.saved[&node].start, last);
+    }
+}
+
+#[test]
 fn a_log_is_cut_at_what_is_flushed_and_a_replica_behind_it_needs_seeding() {
     let mut shape = Shape::DEFAULT;
     shape.entries_kept = 2;

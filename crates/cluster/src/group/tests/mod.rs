@@ -133,6 +133,8 @@ impl Nodes {
                 saved.entries.extend(write.entries.iter().cloned());
             }
             if let Some(start) = write.start {
+                let commit = write.state.unwrap_or(saved.state).commit;
+                assert!(start.index <= commit, "a start that the log does not know is committed");
                 saved.entries.retain(|entry| entry.id.index > start.index);
                 saved.start = start;
             }
