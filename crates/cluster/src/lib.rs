@@ -16,6 +16,8 @@ pub mod format;
 pub mod group;
 pub mod link;
 mod marks;
+#[doc(hidden)]
+pub mod mutants;
 pub mod node;
 mod shape;
 

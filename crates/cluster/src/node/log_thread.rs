@@ -10,7 +10,7 @@ use super::log_writes::{self, Prepared, log_group};
 use super::open::Shared;
 use crate::format::Descriptor;
 use crate::group::{EntryId, GroupId, Input, ReplicaId, Round, Write};
-use engine::group_log::{GroupWrite, HardState, ReplicaState};
+use engine::group_log::{GroupWrite, HardState};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,6 +11,7 @@ use super::super::message::{Body, Message};
 use super::super::step::{Committed, Seeding, Write};
 use super::{Replica, Step};
 use crate::marks::Mark;
+use crate::mutants::Mutant;
 use raft::eraftpb;
 
 /// Writes of a replica, and the messages that wait for them.
@@ -135,7 +136,7 @@ impl Replica {
         let saved = (self.saved.term, self.saved.vote);
         let now = (self.written.term, self.written.vote);
         let heartbeat = matches!(message.body, Body::HeartbeatAnswer { .. }) && saved == now;
-        if heartbeat {
+        if heartbeat || Mutant::AnswersBeforeSaved.planted() {
             if self.raft.raft.raft_log.persisted < self.raft.raft.raft_log.last_index() {
                 Mark::HeartbeatAnsweredEarly.hit();
             }

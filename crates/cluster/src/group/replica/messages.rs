@@ -8,6 +8,7 @@ use super::super::message::{Body, Message, VoteKind};
 use super::super::step::Rejected;
 use super::{Replica, Step};
 use crate::marks::Mark;
+use crate::mutants::Mutant;
 use raft::StateRole;
 
 impl Replica {
@@ -59,6 +60,9 @@ impl Replica {
     }
 
     fn withholds_vote(&self, message: &Message, step: &Step<'_>) -> bool {
+        if Mutant::PromiseBroken.planted() {
+            return false;
+        }
         let free = match &message.body {
             Body::RequestVote { kind, .. } => *kind == VoteKind::Transfer,
             _ => true,
@@ -104,6 +108,7 @@ impl Replica {
             self.promise.renew(step.now, step.limits.election_timeout, term, sent);
         }
         if let Some(heard) = heard.filter(|_| self.leads()) {
+            let heard = if Mutant::LeaseFromAnswer.planted() { step.now } else { heard };
             self.lease.acknowledge(from, heard, step.now);
         }
     }

@@ -27,6 +27,7 @@ use super::data::{
 use super::message::{Body, Message};
 use super::step::{Output, RoleChange};
 use crate::marks::Mark;
+use crate::mutants::Mutant;
 use crate::shape::Shape;
 use base::env::Rng;
 use bytes::Bytes;
@@ -121,6 +122,7 @@ impl Replica {
         // A replica without a term has never answered a leader, so it has promised nothing.
         let promise = match saved.state.term {
             0 => Promise::default(),
+            _ if Mutant::RestartedVoterVotes.planted() => Promise::default(),
             _ => Promise::at_start(now, limits.election_timeout),
         };
         let (group, term) = (saved.group, raft.raft.term);
@@ -178,6 +180,7 @@ impl Replica {
             self.tick_asleep(step);
         } else if self.raft.raft.election_elapsed + 1 >= self.election_ticks
             && self.promise.forbids(step.now)
+            && !Mutant::PromiseBroken.planted()
         {
             Mark::CampaignWithheld.hit();
         } else {
@@ -198,7 +201,7 @@ impl Replica {
         for other in &awake {
             self.send_own(*other, Body::Sleep { index }, step);
         }
-        if awake.is_empty() {
+        if awake.is_empty() || Mutant::LeaderSleepsAlone.planted() {
             self.fall_asleep();
         }
     }

@@ -9,6 +9,7 @@ use super::super::message::ReadContext;
 use super::super::step::{Answer, Proof, Refusal};
 use super::{Replica, Step};
 use crate::marks::Mark;
+use crate::mutants::Mutant;
 use bytes::Bytes;
 use raft::eraftpb::{self, MessageType};
 
@@ -29,7 +30,9 @@ impl Replica {
             return;
         }
         self.wake();
-        self.lease.revoke();
+        if !Mutant::TransferKeepsLease.planted() {
+            self.lease.revoke();
+        }
         self.heir = Some(to);
         self.raft.transfer_leader(to.0);
         self.settle(step);
@@ -124,7 +127,8 @@ impl Replica {
     }
 
     fn take_reads(&mut self, step: &mut Step<'_>) {
-        let own_commit = self.raft.raft.commit_to_current_term();
+        let own_commit =
+            self.raft.raft.commit_to_current_term() || Mutant::ReadsBeforeOwnTerm.planted();
         let mut asked = std::mem::take(&mut self.asked);
         if self.leads() && own_commit {
             asked.extend(self.reads.take_awaiting_term());
