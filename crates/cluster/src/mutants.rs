@@ -28,7 +28,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// All defects.
+    /// All defects that can be planted.
     pub const ALL: &[Self] = &[
         Self::RestartedVoterVotes,
         Self::PromiseBroken,

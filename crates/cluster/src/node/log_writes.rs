@@ -29,7 +29,7 @@ pub(super) struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Prepares a write.
+    /// Prepares a write for the group log.
     pub(super) fn new(write: &'a Write) -> Self {
         let hard = write.state.map(|hard| LogHardState {
             term: hard.term,

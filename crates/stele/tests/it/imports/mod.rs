@@ -49,7 +49,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ),
     ("profile", &["base"]),
     ("load", &["base", "bench-core"]),
-    ("sim", &["base", "engine", "table", "bigtable"]),
+    ("sim", &["base", "engine", "table", "bigtable", "cluster"]),
     ("stress", &["base", "engine"]),
     ("bench-core", &[]),
     ("bench", &["base", "bench-core", "engine", "table", "cluster", "bigtable", "security"]),
