@@ -13,6 +13,10 @@ base::shape! {
         /// is and can be cancelled: rows and cells looked at or skipped, blocks loaded. At least 2: a
         /// row and a cell of it.
         batch_steps = 32 << 10, 2 => 1 << 30;
+        /// Microseconds that the first step of a read may have on a core.
+        first_step_micros = 1_000, 1 => 1 << 40;
+        /// Microseconds that the second step of a read may have on a core.
+        second_step_micros = 10_000, 1 => 1 << 40;
         /// Cells that a task looks at for one batch.
         task_steps = 1 << 10, 1 => 1 << 30;
         /// Bytes of their values: with `task_steps` some 100 µs of work.

@@ -4,7 +4,7 @@
 //! comes before one that took much, as in schedulers with several queues: the first step is of the class
 //! of short reads, the second of the class of middling ones, all later ones of the class of long ones.
 //! The last two are each as large as the machine has cores. The first two steps have little time on a
-//! core ([`CPU_OF_STEPS`]), however long they wait for the disk.
+//! core (`first_step_micros`, `second_step_micros` of the [`Shape`]), however long they wait for the disk.
 //!
 //! Invariants:
 //! 1. A read that is answered by one step never waits for a longer read, and shares the cores with no
@@ -28,15 +28,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// Time on a core of the first step of a read, and of the second. Later ones have only their end in time.
-const CPU_OF_STEPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
-
 /// Classes of places of blocking reads.
 #[derive(Clone)]
 pub(in crate::local) struct ReadPlaces {
     short: Pool,
     middling: Pool,
     long: Pool,
+    /// Time on a core of the first step of a read, and of the second. Later ones have only their end in
+    /// time.
+    cpu_of_steps: [Duration; 2],
     /// Counts how long reads wait for their places.
     meter: Arc<StoreMeter>,
     clock: Arc<dyn Clock>,
@@ -55,6 +55,8 @@ impl ReadPlaces {
             short: Pool::new(shape.reads_max),
             middling: Pool::new(long),
             long: Pool::new(long),
+            cpu_of_steps: [shape.first_step_micros, shape.second_step_micros]
+                .map(|micros| Duration::from_micros(micros as u64)),
             meter: Arc::clone(meter),
             clock: Arc::clone(clock),
         }
@@ -115,8 +117,9 @@ impl ReadPlaces {
         }
         let waits = Waits::default();
         let given_up = Arc::clone(&waits.given_up);
+        let cpu = self.cpu_of_steps.get(steps).copied();
         self.run_after(steps, move || {
-            let clock = StepClock::begin(reader.clock(), given_up, CPU_OF_STEPS.get(steps));
+            let clock = StepClock::begin(reader.clock(), given_up, cpu.as_ref());
             let filled = reader.fill_by(&clock, &mut output)?;
             Ok((reader, output, filled))
         })
