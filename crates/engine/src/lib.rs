@@ -211,6 +211,7 @@ pub use batch::{
 };
 pub use cell::{Column, FamilyId, Scope, SequenceNumber, Timestamp, TreeId};
 pub use changes::{Change, ChangeBatch, ChangePosition, ChangeReader, Changes, ReadUpTo};
+pub use counters::perf_context;
 pub use engine::{Engine, Fed, Scan, Snapshot};
 pub use error::{Cause, Corruption, Error, Result};
 pub use ingest::sort::{RowSorter, SortOptions, SortedRows};

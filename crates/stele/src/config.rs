@@ -184,6 +184,11 @@ pub(crate) struct Settings {
     #[arg(long, env = "STELE_METRICS_TABLES_MAX", value_name = "COUNT")]
     pub(crate) metrics_tables_max: Option<usize>,
 
+    /// Milliseconds from which on a request is logged as slow, with what it waited for and what its reads
+    /// looked at; 0 logs every request, 0 to 86400000. At most 20 lines a second. [default: 1000]
+    #[arg(long, env = "STELE_SLOW_REQUEST_MS", value_name = "MS")]
+    pub(crate) slow_request_ms: Option<u64>,
+
     /// Format of the log on standard error: text or json. [default: text]
     #[arg(long, env = "STELE_LOG_FORMAT", value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
@@ -299,6 +304,7 @@ pub(crate) struct Config {
     pub(crate) drain: Duration,
     pub(crate) read_idle: Duration,
     pub(crate) metrics_tables_max: usize,
+    pub(crate) slow_request: Duration,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: String,
     pub(crate) limits: bigtable::Limits,
@@ -320,6 +326,7 @@ impl Default for Config {
             drain: Duration::from_secs(10),
             read_idle: READ_IDLE_MAX,
             metrics_tables_max: NAMED_MAX,
+            slow_request: Duration::from_secs(1),
             log_format: LogFormat::Text,
             log_level: "info".into(),
             limits: bigtable::Limits::within(Options::default().memory_bytes_max),
@@ -350,6 +357,8 @@ impl Config {
         in_range("read_idle_seconds", read_idle_seconds, 1..=86_400)?;
         let metrics_tables_max = settings.metrics_tables_max.unwrap_or(default.metrics_tables_max);
         in_range("metrics_tables_max", metrics_tables_max as u64, 0..=10_000)?;
+        let slow_ms = settings.slow_request_ms.unwrap_or(default.slow_request.as_millis() as u64);
+        in_range("slow_request_ms", slow_ms, 0..=86_400_000)?;
         Ok(Self {
             data_dir: settings.data_dir.unwrap_or(default.data_dir),
             bigtable_listen: settings.bigtable_listen.unwrap_or(default.bigtable_listen),
@@ -368,6 +377,7 @@ impl Config {
             drain: Duration::from_secs(drain_seconds),
             read_idle: Duration::from_secs(read_idle_seconds),
             metrics_tables_max,
+            slow_request: Duration::from_millis(slow_ms),
             log_format: settings.log_format.unwrap_or(default.log_format),
             log_level: settings.log_level.unwrap_or(default.log_level),
             limits,
@@ -408,6 +418,7 @@ impl Settings {
             connection_age_seconds,
             read_idle_seconds,
             metrics_tables_max,
+            slow_request_ms,
             log_format,
             log_level,
             background_threads,

@@ -36,6 +36,14 @@ impl RowSet {
         Self { keys: vec![key.into()], ranges: Vec::new() }
     }
 
+    /// Returns the first key that is named, as a row or as the start of a range, and the number of rows
+    /// and ranges that are named.
+    pub(crate) fn first(&self) -> (&[u8], usize) {
+        let start = self.ranges.first().and_then(|range| bound_key(&range.start));
+        let key = self.keys.first().map(|key| &**key).or(start);
+        (key.unwrap_or_default(), self.keys.len() + self.ranges.len())
+    }
+
     /// The rows as sorted, disjoint, half-open ranges, none of them empty. `InvalidArgument` for
     /// an empty or oversized key and for an inverted range.
     pub fn normalize(&self) -> Result<Vec<RowRange>> {

@@ -44,6 +44,16 @@ pub enum DropRows {
     Prefix(Bytes),
 }
 
+impl DropRows {
+    /// Returns the prefix, which is empty for all rows.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        match self {
+            Self::All => &[],
+            Self::Prefix(prefix) => prefix,
+        }
+    }
+}
+
 /// A row key that cuts a table into parts of similar size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowKeySample {

@@ -10,6 +10,7 @@
 //!    writer waits for this look.
 
 use crate::background::{scheduler, throttle};
+use crate::counters::perf_context::{self, PerfTime};
 use crate::counters::tree_counters::WorkCount;
 use crate::error::{Cause, Error, Result};
 use crate::state::pacer::{TASK_DELAY_MAX, THREAD_DELAY_MAX};
@@ -44,7 +45,9 @@ pub(crate) async fn room_for_task(
     let mut stall = Stall::new(shared, tree, bytes, TASK_DELAY_MAX);
     let outcome = loop {
         match stall.look() {
-            Ok(Some(pause)) => shared.pause_task(pause).await,
+            Ok(Some(pause)) => {
+                perf_context::waiting(PerfTime::WriteStall, shared.pause_task(pause)).await;
+            }
             outcome => break outcome,
         }
     };

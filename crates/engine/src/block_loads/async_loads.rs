@@ -12,6 +12,7 @@
 use crate::block_loads::LoadContext;
 use crate::block_loads::blocking_loads::Missed;
 use crate::cache::{CacheKey, PinnedBlock};
+use crate::counters::perf_context::{self, PerfCount};
 use crate::counters::point_counters::PointCount;
 use crate::error::Result;
 use crate::locks::{self, AsyncLoadStage};
@@ -157,6 +158,8 @@ impl AsyncLoads {
         let counters = context.counters;
         counters.add(PointCount::DiskReads as usize, reads.len() as u64);
         counters.add(PointCount::DiskBytes as usize, bytes);
+        let blocks = reads.len() as u64;
+        perf_context::add([(PerfCount::DiskBlocks, blocks), (PerfCount::DiskBytes, bytes)]);
         if reads.len() > 1 {
             counters.add(PointCount::Batched as usize, reads.len() as u64);
         }
@@ -173,8 +176,13 @@ impl AsyncLoads {
     ) -> Result<Option<(Arc<AsyncLoad>, Option<ThreadRead>)>> {
         if let Some((pin, read)) = block.at_once()? {
             let counters = context.counters;
+            let bytes = if read { block.bytes() } else { 0 };
             counters.add(PointCount::DiskReads as usize, read.into());
-            counters.add(PointCount::DiskBytes as usize, if read { block.bytes() } else { 0 });
+            counters.add(PointCount::DiskBytes as usize, bytes);
+            perf_context::add([
+                (PerfCount::DiskBlocks, read.into()),
+                (PerfCount::DiskBytes, bytes),
+            ]);
             pinned_blocks.push(block.key(), pin);
             return Ok(None);
         }

@@ -7,6 +7,7 @@
 
 use crate::block_loads::LoadContext;
 use crate::cache::{CacheKey, CacheLookup, LoadTicket, Loading, PinnedBlock};
+use crate::counters::perf_context::{self, PerfCount, PerfTime};
 use crate::counters::point_counters::PointCount;
 use crate::error::Result;
 use crate::marks::Mark;
@@ -70,6 +71,7 @@ fn read_all(
     counters.add(PointCount::DiskReads as usize, own.len() as u64);
     let bytes = own.iter().map(|(load, _)| load.bytes()).sum();
     counters.add(PointCount::DiskBytes as usize, bytes);
+    perf_context::add([(PerfCount::DiskBlocks, own.len() as u64), (PerfCount::DiskBytes, bytes)]);
     let begin = context.env.clock.monotonic();
     let any = !own.is_empty();
     let mut first_error = None;
@@ -86,7 +88,9 @@ fn read_all(
         own.into_iter().for_each(|(load, ticket)| keep(load, load.read(ticket)));
     }
     if any {
-        context.waits.record(context.env.clock.monotonic().saturating_sub(begin));
+        let took = context.env.clock.monotonic().saturating_sub(begin);
+        context.waits.record(took);
+        perf_context::took(PerfTime::DiskRead, begin, took);
     }
     first_error.map_or(Ok(()), Err)
 }

@@ -28,7 +28,7 @@ mod tests;
 
 pub(crate) use crate::files::FileNumber;
 pub(crate) use filter::RowBits;
-pub(crate) use filter::filter_counters::{FILTER_COUNTS, FilterCounters};
+pub(crate) use filter::filter_counters::{FILTER_COUNTS, FilterCounters, filtered};
 pub(crate) use filter::{Asked, FilterQuery};
 pub(crate) use format::ages::Ages;
 pub(crate) use format::key_heads::head_of;

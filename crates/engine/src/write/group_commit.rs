@@ -208,7 +208,7 @@ impl Commits {
                 }
             }
         }
-        Commit(request)
+        Commit::new(request)
     }
 
     fn enqueue<H>(&self, request: &Arc<Request>, held: H) -> MutexGuard<'_, Queue, CommitQueue> {
@@ -402,7 +402,8 @@ impl Commits {
         let (first, last) = next_numbers(log, count(group))?;
         self.append(log, group, first)?;
         if sync {
-            self.sync_log(log)?;
+            let took = self.sync_log(log)?;
+            group.iter().for_each(|request| request.note_sync(took));
         }
         log.last = last;
         Ok(first)
@@ -474,14 +475,15 @@ impl Commits {
         self.times.newest.fetch_max(time.min(COMMIT_TIME_END - 1), Ordering::Release);
     }
 
-    fn sync_log(&self, log: &mut Log) -> Result<()> {
+    /// Syncs the log; returns how long that took.
+    fn sync_log(&self, log: &mut Log) -> Result<Duration> {
+        let begun = self.clock.monotonic();
         if log.unsynced {
-            let begun = self.clock.monotonic();
             log.writer.sync()?;
             self.note_sync(log, begun);
         }
         log.synced_at = self.clock.monotonic();
-        Ok(())
+        Ok(log.synced_at.saturating_sub(begun))
     }
 
     /// Counts a sync of the log that began at `begun`.
@@ -507,7 +509,7 @@ impl Commits {
 
     /// Syncs what was appended, whatever the durability mode.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.sync_log(&mut self.log.lock())
+        self.sync_log(&mut self.log.lock()).map(|_| ())
     }
 
     /// Runs `act` while no group is being applied, and with it no memtable written.

@@ -8,6 +8,7 @@
 
 use crate::batch::FrozenBatch;
 use crate::cell::SequenceNumber;
+use crate::counters::perf_context::{self, PerfTime};
 use crate::error::Result;
 use crate::locks::CommitOutcome;
 use crate::tree::TreeState;
@@ -17,7 +18,9 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// A batch in the queue, and the way to its writer.
 pub(crate) struct Request {
@@ -28,6 +31,9 @@ pub(crate) struct Request {
     /// crc32c of the encoded batch.
     pub(super) checksum: u32,
     pub(super) writer: Writer,
+    /// Nanoseconds of the sync that made it durable, if it waited for one. Relaxed: the outcome, which
+    /// has a lock, is told later.
+    sync_nanos: AtomicU64,
     outcome: Mutex<Outcome, CommitOutcome>,
 }
 
@@ -71,12 +77,19 @@ impl Request {
     ) -> Self {
         let checksum = crc32c(&[batch.encoding()]);
         let outcome = Mutex::new(Outcome { kept, ..Outcome::default() });
-        Self { tree, batch, time, checksum, writer, outcome }
+        let sync_nanos = AtomicU64::new(0);
+        Self { tree, batch, time, checksum, writer, sync_nanos, outcome }
     }
 
     /// The outcome, if it was told.
     pub(super) fn take_outcome(&self) -> Option<Result<SequenceNumber>> {
         self.outcome.lock().told.take()
+    }
+
+    /// Notes how long the sync of its group took.
+    pub(super) fn note_sync(&self, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.sync_nanos.store(nanos, Ordering::Relaxed);
     }
 
     /// Tells the outcome to a writer that is a thread. Under the queue's lock.
@@ -111,16 +124,36 @@ impl Request {
 }
 
 /// The commit of a batch whose writer is a task. Dropped, it leaves the commit to go on.
-pub(crate) struct Commit(pub(super) Arc<Request>);
+pub(crate) struct Commit {
+    request: Arc<Request>,
+    /// When it was first found not to have ended, for the request that waits.
+    waits_since: Option<Duration>,
+}
+
+impl Commit {
+    pub(super) fn new(request: Arc<Request>) -> Self {
+        Self { request, waits_since: None }
+    }
+}
 
 impl Future for Commit {
     type Output = Result<SequenceNumber>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.0.outcome.lock();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { request, waits_since } = &mut *self;
+        let mut state = request.outcome.lock();
         if let Some(outcome) = state.told.take() {
+            drop(state);
+            if let (Some(begun), Some(end)) = (*waits_since, perf_context::now()) {
+                let all = end.saturating_sub(begun);
+                let sync =
+                    Duration::from_nanos(request.sync_nanos.load(Ordering::Relaxed)).min(all);
+                perf_context::took(PerfTime::Commit, begun, all - sync);
+                perf_context::took(PerfTime::LogSync, end - sync, sync);
+            }
             return Poll::Ready(outcome);
         }
+        *waits_since = waits_since.or_else(perf_context::now);
         if !state.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
             state.waker = Some(context.waker().clone());
         }

@@ -12,6 +12,7 @@ pub(crate) mod admin;
 pub(crate) mod checkpoint;
 mod connections;
 mod console;
+mod explain;
 mod health;
 mod http;
 mod listen;
@@ -34,6 +35,7 @@ use bigtable::{Bounds, Guarded};
 use connections::{Connection, Entry, Front, Limits, accept};
 use console::Console;
 use engine::Engine;
+use explain::Explain;
 use observe::Observe;
 use request_id::RequestIds;
 use scan_threads::ScanThreads;
@@ -138,7 +140,9 @@ async fn serve_guarded(
     let services = services(config, &store, &guard, &state, &health);
     state.set_routes(services.0.clone());
     let (bigtable, limits) = (accept(bigtable, Front::Bigtable), config.limits);
-    let front = grpc(bigtable, services, health, limits, Arc::clone(&state), guard.gate, draining);
+    let explain = Explain::new(config.slow_request, Arc::clone(state.slow()));
+    let observed = Observed { state: Arc::clone(&state), explain, gate: guard.gate };
+    let front = grpc(bigtable, services, health, limits, observed, draining);
     let mut grpc = tokio::spawn(front);
     state.set_phase(Phase::Serving);
     announce(config, &addresses).context("could not write to standard output")?;
@@ -216,16 +220,23 @@ async fn open(config: &Config, scans: &ScanThreads) -> anyhow::Result<(Engine, A
     Ok((engine, Arc::new(store)))
 }
 
+/// What requests are observed with.
+struct Observed {
+    state: Arc<State>,
+    explain: Explain,
+    gate: Option<Arc<Gate>>,
+}
+
 /// Serves the services on `connections` until `draining` closes and the requests in flight are done.
 async fn grpc(
     connections: mpsc::Receiver<Connection>,
     (routes, data): Services,
     health: HealthReporter,
     limits: bigtable::Limits,
-    state: Arc<State>,
-    gate: Option<Arc<Gate>>,
+    observed: Observed,
     mut draining: watch::Receiver<()>,
 ) -> anyhow::Result<()> {
+    let Observed { state, explain, gate } = observed;
     let ids = RequestIds::new().context("the system gives no random numbers")?;
     health::set(&health, ServingStatus::Serving).await;
     let (all, per_address) = (limits.connections_max, limits.connections_per_address_max);
@@ -237,7 +248,7 @@ async fn grpc(
         })
         .map(Ok::<_, std::io::Error>);
     bigtable::server(&limits)
-        .layer(Observe::new(state.requests().clone(), ids, gate))
+        .layer(Observe::new(state.requests().clone(), ids, explain, gate))
         .layer(data)
         .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, async move {

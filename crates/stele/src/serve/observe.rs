@@ -3,19 +3,23 @@
 //!
 //! A gRPC outcome stands in the `grpc-status` header of a response without a body, else in the
 //! trailers after it. So the response body is watched to its end; a body dropped before its end
-//! is a request the client cancelled. Paths come from clients: one that is of no method of ours is
+//! is a request the client cancelled. Whatever is done for a request, in polls of its answer and of its body, is done
+//! within its perf context, which explains it at its end (`explain`). Paths come from clients: one that is of no method of ours is
 //! counted as `unknown`, however it ends, so that labels stay few.
 
+use super::explain::{Ended, Explain};
 use super::metrics::requests::{InFlight, Requests};
 use super::request_id::{RequestId, RequestIds};
 use super::security::authenticate;
 use super::security::gate::Gate;
+use engine::perf_context::{self, PerfContext};
 use http_body::{Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, Request, Response};
 use tower::{Layer, Service};
@@ -25,14 +29,20 @@ use tower::{Layer, Service};
 pub(crate) struct Observe {
     requests: Requests,
     ids: RequestIds,
+    explain: Explain,
     gate: Option<Arc<Gate>>,
 }
 
 impl Observe {
-    /// Counts into `requests`, names requests by `ids`, and lets callers in whom `gate` knows; without a
-    /// gate, everybody.
-    pub(crate) fn new(requests: Requests, ids: RequestIds, gate: Option<Arc<Gate>>) -> Self {
-        Self { requests, ids, gate }
+    /// Counts into `requests`, names requests by `ids`, explains them by `explain`, and lets callers in
+    /// whom `gate` knows; without a gate, everybody.
+    pub(crate) fn new(
+        requests: Requests,
+        ids: RequestIds,
+        explain: Explain,
+        gate: Option<Arc<Gate>>,
+    ) -> Self {
+        Self { requests, ids, explain, gate }
     }
 }
 
@@ -64,15 +74,22 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let Observe { requests, ids, gate } = &self.observe;
+        let Observe { requests, ids, explain, gate } = &self.observe;
         let in_flight = requests.start(request.uri().path());
         let id = ids.of(request.headers());
         let known = match gate {
             Some(gate) => authenticate::admit(gate, &mut request, &id),
             None => true,
         };
-        let answer = known.then(|| self.inner.call(request));
-        Answer { answer, call: Some(Call { in_flight, id }) }
+        let mut context = Some(explain.begin());
+        let inner = &mut self.inner;
+        let begin = || known.then(|| inner.call(request));
+        let answer = perf_context::within(&mut context, begin);
+        let explain = explain.clone();
+        Answer {
+            answer,
+            call: Some(Call { in_flight, id, explain, context, answered_after: None }),
+        }
     }
 }
 
@@ -80,6 +97,10 @@ where
 struct Call {
     in_flight: InFlight,
     id: RequestId,
+    explain: Explain,
+    /// `None` while something is done within it.
+    context: Option<Arc<PerfContext>>,
+    answered_after: Option<Duration>,
 }
 
 impl Call {
@@ -90,6 +111,20 @@ impl Call {
             let (method, code) = (self.in_flight.method(), self.in_flight.code());
             tracing::debug!(request = %self.id, method, code, "a request failed");
         }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let Some(context) = self.context.as_deref() else { return };
+        self.explain.ended(&Ended {
+            method: self.in_flight.method(),
+            code: self.in_flight.code(),
+            id: &self.id,
+            took: self.in_flight.elapsed(),
+            answered_after: self.answered_after,
+            context,
+        });
     }
 }
 
@@ -112,11 +147,13 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
+        let Some(call) = this.call else { return Poll::Pending };
         let mut response = match this.answer.as_pin_mut() {
-            Some(answer) => ready!(answer.poll(cx))?,
+            Some(answer) => ready!(perf_context::within(&mut call.context, || answer.poll(cx)))?,
             None => authenticate::refusal().into_http(),
         };
         let Some(mut call) = this.call.take() else { return Poll::Pending };
+        call.answered_after = Some(call.in_flight.elapsed());
         call.end(response.headers_mut());
         Poll::Ready(Ok(response.map(|inner| ObservedBody { inner, call })))
     }
@@ -136,7 +173,9 @@ impl http_body::Body for ObservedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let mut frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        let Self { inner, call } = &mut *self;
+        let poll = || Pin::new(inner).poll_frame(cx);
+        let mut frame = ready!(perf_context::within(&mut call.context, poll));
         if let Some(Ok(frame)) = &mut frame
             && let Some(trailers) = frame.trailers_mut()
         {
@@ -151,5 +190,13 @@ impl http_body::Body for ObservedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+impl Drop for ObservedBody {
+    fn drop(&mut self) {
+        let Self { inner, call } = self;
+        // What ends with the body is counted for the request.
+        perf_context::within(&mut call.context, || drop(std::mem::take(inner)));
     }
 }

@@ -1,6 +1,7 @@
 //! What the two fronts of the server share: how far it is, the engine and the services once they are
 //! open, and the request counters.
 
+use super::explain::SlowCounts;
 use super::metrics::requests::Requests;
 use super::metrics::scrape::Scrapes;
 use super::metrics::tables::Shares;
@@ -38,6 +39,7 @@ pub(crate) struct State {
     routes: OnceLock<Routes>,
     checkpoint_dir: Option<PathBuf>,
     requests: Requests,
+    slow: Arc<SlowCounts>,
     security: SecurityMetrics,
     scrapes: Scrapes,
     shares: Shares,
@@ -56,6 +58,7 @@ impl State {
             routes: OnceLock::new(),
             checkpoint_dir,
             requests: Requests::new(),
+            slow: Arc::default(),
             security: SecurityMetrics::new(),
             scrapes: Scrapes::default(),
             shares: Shares::default(),
@@ -134,6 +137,11 @@ impl State {
 
     pub(crate) fn requests(&self) -> &Requests {
         &self.requests
+    }
+
+    /// The counts of slow requests.
+    pub(crate) fn slow(&self) -> &Arc<SlowCounts> {
+        &self.slow
     }
 
     pub(crate) fn security(&self) -> &SecurityMetrics {

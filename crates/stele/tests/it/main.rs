@@ -25,4 +25,5 @@ mod request_ids;
 mod rows;
 mod security;
 mod server;
+mod slow_requests;
 mod tls;

@@ -9,6 +9,7 @@
 //! them in keeping (`Tree::write_in_task`). So who reads a row under its stripe, to decide what to
 //! write, meets no write that commits later and was begun before.
 
+use engine::perf_context::{PerfTime, waiting};
 use std::sync::Arc;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
@@ -50,7 +51,7 @@ impl RowLocks {
     /// Waits for a row, to read and then write it.
     pub(crate) async fn exclusive(&self, row: &[u8]) -> ExclusiveRow {
         let stripe = Arc::clone(&self.stripes[self.stripe_of(row)]);
-        ExclusiveRow { _guard: stripe.write_owned().await }
+        ExclusiveRow { _guard: waiting(PerfTime::RowLock, stripe.write_owned()).await }
     }
 
     /// Waits for rows, to read and then write them.
@@ -61,7 +62,8 @@ impl RowLocks {
         let stripes = self.stripes_of(rows);
         let mut guards = Vec::with_capacity(stripes.len());
         for stripe in stripes {
-            guards.push(Arc::clone(&self.stripes[stripe]).write_owned().await);
+            let stripe = Arc::clone(&self.stripes[stripe]).write_owned();
+            guards.push(waiting(PerfTime::RowLock, stripe).await);
         }
         ExclusiveRows { _guards: guards }
     }
@@ -69,7 +71,7 @@ impl RowLocks {
     /// Waits for a row, to write it.
     pub(crate) async fn shared_one(&self, row: &[u8]) -> SharedRow {
         let stripe = Arc::clone(&self.stripes[self.stripe_of(row)]);
-        SharedRow { _guard: stripe.read_owned().await }
+        SharedRow { _guard: waiting(PerfTime::RowLock, stripe.read_owned()).await }
     }
 
     /// Waits for rows, to write them.
@@ -93,7 +95,8 @@ impl RowLocks {
     async fn lock_shared(&self, stripes: Vec<usize>) -> SharedRows {
         let mut guards = Vec::with_capacity(stripes.len());
         for stripe in stripes {
-            guards.push(Arc::clone(&self.stripes[stripe]).read_owned().await);
+            let stripe = Arc::clone(&self.stripes[stripe]).read_owned();
+            guards.push(waiting(PerfTime::RowLock, stripe).await);
         }
         SharedRows { _guards: guards }
     }

@@ -299,8 +299,9 @@ impl Core {
         KeptState::new(table, &self.meter, &self.shape)
     }
 
-    /// Begins to time a request.
-    fn time(&self, table: &Table, operation: Operation) -> Timed {
+    /// Begins to time a request about so many `keys`, of which `key` is the first.
+    fn time(&self, table: &Table, operation: Operation, key: &[u8], keys: usize) -> Timed {
+        perf_context::about(|| table.schema.name.as_str(), key, keys);
         Timed::begin(&table.kept.meter, operation, &self.clock)
     }
 
@@ -388,7 +389,7 @@ impl Store for Local {
 
     async fn drop_rows(&self, table: &TableName, rows: DropRows) -> Result<()> {
         let table = self.table(table).await?;
-        let timed = self.core.time(&table, Operation::DropRows);
+        let timed = self.core.time(&table, Operation::DropRows, rows.prefix(), 1);
         let dropped = self.write_dropped_rows(&table, &rows, |_| true).await;
         timed.end(&dropped, |()| Volume::default());
         dropped
@@ -396,7 +397,7 @@ impl Store for Local {
 
     async fn mutate_row(&self, table: &TableName, row: RowMutations) -> Result<()> {
         let table = self.table(table).await?;
-        let timed = self.core.time(&table, Operation::MutateRow);
+        let timed = self.core.time(&table, Operation::MutateRow, &row.row, 1);
         let volume = Volume::written(row.batch_bytes());
         self.core.writes(&table, &row.row);
         let written = self.write_row(table, row).await;
@@ -417,7 +418,8 @@ impl Store for Local {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        let timed = self.core.time(&table, Operation::MutateRows);
+        let first = rows.first().map_or(&[][..], |row| &row.row);
+        let timed = self.core.time(&table, Operation::MutateRows, first, rows.len());
         let bytes: Vec<_> = rows.iter().map(|row| Some(row.batch_bytes())).collect();
         rows.iter().for_each(|row| self.core.writes(&table, &row.row));
         let written = self.write_rows(table, rows).await;
@@ -431,7 +433,8 @@ impl Store for Local {
         rows: Vec<OnceRow>,
     ) -> Result<Vec<Result<()>>> {
         let table = self.table(table).await?;
-        let timed = self.core.time(&table, Operation::MutateRows);
+        let first = rows.first().map_or(&[][..], |row| &row.change.row);
+        let timed = self.core.time(&table, Operation::MutateRows, first, rows.len());
         let mut bytes: Vec<_> = rows.iter().map(|row| Some(row.change.batch_bytes())).collect();
         rows.iter().for_each(|row| self.core.writes(&table, &row.change.row));
         let mutated = self.mutate_once(table, rows).await.map(|Mutated { results, repeated }| {
@@ -452,7 +455,7 @@ impl Store for Local {
         request: CheckAndMutate,
     ) -> Result<bool> {
         let table = self.table(table).await?;
-        let timed = self.core.time(&table, Operation::CheckAndMutateRow);
+        let timed = self.core.time(&table, Operation::CheckAndMutateRow, &request.row, 1);
         let volumes = [&request.on_false, &request.on_true].map(|mutations| {
             let bytes = mutate::batch_bytes(&request.row, mutations);
             if mutations.is_empty() { Volume::default() } else { Volume::written(bytes) }
@@ -471,7 +474,7 @@ impl Store for Local {
         has_room: &HasRoom<'_>,
     ) -> Result<Row> {
         let table = self.table(table).await?;
-        let timed = self.core.time(&table, Operation::ReadModifyWriteRow);
+        let timed = self.core.time(&table, Operation::ReadModifyWriteRow, &row, 1);
         self.core.writes(&table, &row);
         let written = self.read_modify_write(table, row, rules, has_room).await;
         timed.end(&written, |row| Volume::written(mutate::cells_bytes(&row.key, &row.cells)));
@@ -487,7 +490,8 @@ impl Store for Local {
     ) -> impl Future<Output = Result<RowStream<S::Batch>>> + Send {
         async move {
             let table = self.table(table).await?;
-            let timed = self.core.time(&table, Operation::ReadRows);
+            let (key, keys) = request.rows.first();
+            let timed = self.core.time(&table, Operation::ReadRows, key, keys);
             match self.begin_read(table, request, output).await {
                 Ok(stream) => Ok(stream.timed(timed)),
                 Err(error) => {
@@ -501,7 +505,7 @@ impl Store for Local {
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowKeySample>> {
         let table = self.table(table).await?;
         let core = Arc::clone(&self.core);
-        let timed = self.core.time(&table, Operation::SampleRowKeys);
+        let timed = self.core.time(&table, Operation::SampleRowKeys, &[], 0);
         let samples = self.reads.run(move || core.sample_row_keys(&table)).await;
         timed.end(&samples, |_| Volume::default());
         samples

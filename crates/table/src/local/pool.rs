@@ -1,6 +1,7 @@
 //! Blocking calls of the store, a bounded number at a time.
 
 use crate::error::{Error, Result};
+use engine::perf_context::{self, PerfTime};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -35,7 +36,8 @@ impl Pool {
 
     /// Waits until a place is free.
     pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit> {
-        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = Arc::clone(&self.places).acquire_owned();
+        let place = perf_context::waiting(PerfTime::Place, place).await;
         place.map_err(|_| Error::Unavailable("the store is closing".into()))
     }
 
@@ -46,8 +48,14 @@ impl Pool {
         call: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let threads = self.threads.clone().unwrap_or_else(Handle::current);
+        let mut context = perf_context::current();
         let task = threads.spawn_blocking(move || {
-            let result = call();
+            let result = perf_context::within(&mut context, || {
+                let begun = perf_context::now();
+                let result = call();
+                perf_context::timed(PerfTime::Step, begun);
+                result
+            });
             drop(place);
             result
         });

@@ -4,6 +4,7 @@ use super::{Operation, Outcome, TableCounters, TableMeter, Volume};
 use crate::error::Result;
 use crate::row::{ReadStats, RowBatch};
 use base::env::Clock;
+use engine::perf_context::{self, PerfCount};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub(crate) struct Timed {
     begun: Duration,
     outcome: Outcome,
     volume: Volume,
+    /// Rows and cells that a read met.
+    seen: (u64, u64),
 }
 
 impl Timed {
@@ -28,6 +31,7 @@ impl Timed {
             begun: clock.monotonic(),
             outcome: Outcome::Cancelled,
             volume: Volume::default(),
+            seen: (0, 0),
         }
     }
 
@@ -59,7 +63,9 @@ impl Timed {
     pub(crate) fn note<B>(&mut self, next: &Option<Result<RowBatch<B>>>) {
         match next {
             Some(Ok(batch)) => {
+                let ReadStats { rows_seen, cells_seen, .. } = batch.stats;
                 let ReadStats { rows_returned, bytes_returned, .. } = batch.stats;
+                self.seen = (rows_seen, cells_seen);
                 self.volume.rows_read = rows_returned;
                 self.volume.read_bytes = bytes_returned;
             }
@@ -80,6 +86,15 @@ impl Drop for Timed {
     fn drop(&mut self) {
         let took = self.clock.monotonic().saturating_sub(self.begun);
         self.counters.count(self.operation, self.outcome, took, self.volume);
+        let Volume { rows_read, read_bytes, rows_written, written_bytes } = self.volume;
+        perf_context::add([
+            (PerfCount::RowsSeen, self.seen.0),
+            (PerfCount::CellsSeen, self.seen.1),
+            (PerfCount::RowsReturned, rows_read),
+            (PerfCount::BytesReturned, read_bytes),
+            (PerfCount::RowsWritten, rows_written),
+            (PerfCount::BytesWritten, written_bytes),
+        ]);
     }
 }
 

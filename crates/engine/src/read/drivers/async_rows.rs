@@ -20,6 +20,7 @@
 use super::{RowSelection, Tree, missed};
 use crate::block_loads::blocking_loads::Missed;
 use crate::cell::SequenceNumber;
+use crate::counters::perf_context::{self, PerfCount, PerfTime};
 use crate::counters::point_counters::PointCount;
 use crate::error::Result;
 use crate::marks::Mark;
@@ -87,6 +88,7 @@ impl RowReads {
         mut use_cell: impl FnMut(&Cell<'_>) -> ControlFlow<()>,
     ) -> Result<RowEnd> {
         self.tree.count(PointCount::Reads, 1);
+        perf_context::add([(PerfCount::PointReads, 1)]);
         let mut looks_ahead = true;
         let shape = self.tree.shared().options.shape;
         for round in 0..shape.fetches_max {
@@ -113,11 +115,9 @@ impl RowReads {
             }
             looks_ahead &= all_missed.len() > own;
             let shared = self.tree.shared();
-            match shared
-                .async_loads
-                .fetch(self.tree.loads(), all_missed, &mut self.pinned_blocks)
-                .await
-            {
+            let loads = self.tree.loads();
+            let fetch = shared.async_loads.fetch(loads, all_missed, &mut self.pinned_blocks);
+            match perf_context::waiting(PerfTime::DiskRead, fetch).await {
                 // It may be of another row; if it is of this one, it comes again.
                 Err(_) if looks_ahead => looks_ahead = false,
                 fetched => fetched?,
@@ -165,6 +165,7 @@ impl RowReads {
             }
         }
         self.tree.count(PointCount::Merged, 1);
+        perf_context::add([(PerfCount::Merged, 1)]);
         match self.merge(&view, row, at, selection, use_cell) {
             Err(error) if error.is_not_resident() => Ok(Looked::Ended(RowEnd::Waits)),
             end => end.map(Looked::Ended),

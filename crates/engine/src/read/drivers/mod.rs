@@ -17,6 +17,7 @@ use crate::block_loads::LoadContext;
 use crate::block_loads::blocking_loads::{Missed, fetch};
 use crate::cache::BlockRef;
 use crate::cell::{Column, FamilyId, SequenceNumber, Timestamp, TreeId};
+use crate::counters::perf_context::{self, PerfCount};
 use crate::counters::point_counters::PointCount;
 use crate::error::{Error, Result};
 use crate::marks::Mark;
@@ -287,6 +288,7 @@ impl Tree {
     pub fn scan(&self, request: &ScanRequest, snapshot: Option<&Snapshot>) -> Result<Scan> {
         self.check()?;
         self.count(PointCount::Scans, 1);
+        perf_context::add([(PerfCount::Scans, 1)]);
         let view = arc_swap::Guard::into_inner(self.tree.look_at(snapshot));
         let at = self.sequence(snapshot);
         let pin = snapshot.cloned().map(|snapshot| Box::new((snapshot, Arc::clone(&view))) as _);

@@ -16,11 +16,12 @@
 mod resolve_in_block;
 
 use crate::cell::{Column, SequenceNumber};
+use crate::counters::perf_context::{self, PerfCount};
 use crate::marks::Mark;
 use crate::request::Cell;
 use crate::sstable::{
     Ahead, Candidate, Descent, FilterCounters, FilterQuery, Missing, PinnedBlocks, RowBits,
-    RowCells, WantedCells,
+    RowCells, WantedCells, filtered,
 };
 use crate::tree::read_parts::{RUNS_MAX, ReadParts};
 use crate::tree::read_view::ReadView;
@@ -96,7 +97,7 @@ impl<'k> PointRead<'k> {
         // Filled in place: it is too large to be moved about.
         let mut candidates = Candidates::new();
         match self.candidates(view, pinned, counters, &mut candidates) {
-            Step::Done(()) => {}
+            Step::Done(_) => {}
             Step::Fetch { wanted, .. } => return Step::of(wanted),
             Step::Merge => return Step::Merge,
         }
@@ -146,11 +147,28 @@ impl<'k> PointRead<'k> {
     ) -> Step<Option<RowCells<'g>>> {
         // Filled in place: it is too large to be moved about.
         let mut candidates = Candidates::new();
-        match self.candidates(view, pinned, counters, &mut candidates) {
-            Step::Done(()) => {}
+        let in_range = match self.candidates(view, pinned, counters, &mut candidates) {
+            Step::Done(in_range) => in_range,
             Step::Fetch { wanted, .. } => return Step::of(wanted),
             Step::Merge => return Step::Merge,
+        };
+        let memory = Memory { pinned_blocks, pinned, counters };
+        let step = self.whole_of(&candidates, cells_wanted, memory);
+        // A read that fetches blocks, or merges, is counted when it has them, or by its scan.
+        if matches!(step, Step::Done(_)) {
+            self.count_files(view, in_range, candidates.len());
         }
+        step
+    }
+
+    /// The same of `candidates` alone.
+    fn whole_of<'g>(
+        &self,
+        candidates: &Candidates<'g>,
+        cells_wanted: &WantedCells<'_>,
+        memory: Memory<'_, 'g>,
+    ) -> Step<Option<RowCells<'g>>> {
+        let Memory { pinned, counters, .. } = memory;
         let mut wanted = Vec::new();
         let mut found = None;
         for (at, &(run, candidate)) in candidates.iter().enumerate() {
@@ -170,7 +188,6 @@ impl<'k> PointRead<'k> {
                 Some(hit) => {
                     let older = &candidates[at + 1..];
                     let met = NotSimple { run, descent: &descent, hit, older };
-                    let memory = Memory { pinned_blocks, pinned, counters };
                     return self.whole_in_block(met, cells_wanted, wanted, memory);
                 }
             }
@@ -181,22 +198,40 @@ impl<'k> PointRead<'k> {
         Step::of(wanted)
     }
 
-    /// The files that the filters let pass, newest first.
+    /// Counts the files that the read looked at for its request: of those `in_range`, so many `passed`
+    /// their filters.
+    fn count_files(&self, view: &ReadView, in_range: usize, passed: usize) {
+        perf_context::add_with(|| {
+            let files: usize = view.runs().iter().map(|run| run.ssts().len()).sum();
+            let filters = if self.parts.path.filters { in_range } else { 0 };
+            // Of a file that passed, the index and the data block.
+            let blocks = filters + 2 * passed;
+            [
+                (PerfCount::Files, files as u64),
+                (PerfCount::FilesOutOfRange, (files - in_range) as u64),
+                (filtered(self.queries), (in_range - passed) as u64),
+                (PerfCount::Blocks, blocks as u64),
+            ]
+        });
+    }
+
+    /// Finds the files that the filters let pass, newest first. Returns how many files have the row in
+    /// their range.
     fn candidates<'g>(
         &self,
         view: &'g ReadView,
         pinned: &'g Guard,
         counters: &FilterCounters,
         candidates: &mut Candidates<'g>,
-    ) -> Step<()> {
+    ) -> Step<usize> {
         if !self.begin(view, pinned, candidates) {
             return Step::Merge;
         }
+        let probed = candidates.len();
         if !self.parts.path.filters {
-            return Step::Done(());
+            return Step::Done(probed);
         }
         let (mut wanted, mut bits) = (Vec::new(), RowBits::default());
-        let probed = candidates.len();
         candidates.retain(|(run, candidate)| {
             let probed = candidate.probe(self.queries, &mut bits, pinned);
             probed.unwrap_or_else(|missing| {
@@ -210,7 +245,7 @@ impl<'k> PointRead<'k> {
         if self.parts.path.counters {
             counters.probed(self.queries, probed, probed - candidates.len());
         }
-        Step::Done(())
+        Step::Done(probed)
     }
 
     /// Adds the files whose range has the row; `false` if it has to be merged.

@@ -4,10 +4,11 @@ use super::scan_source::Source;
 use super::{Scan, ScanSources};
 use crate::cache::CacheFill;
 use crate::cell::SequenceNumber;
+use crate::counters::perf_context::{self, PerfCount};
 use crate::error::Result;
 use crate::merge::run_cursor::RunCursor;
 use crate::request::{Columns, RowRange, ScanRequest};
-use crate::sstable::{FilterCounters, FilterQuery, ReadaheadSource, SstRun};
+use crate::sstable::{FilterCounters, FilterQuery, ReadaheadSource, SstRun, filtered};
 use crate::tree::read_parts::ReadParts;
 use crate::tree::read_view::ReadView;
 use std::any::Any;
@@ -62,6 +63,7 @@ pub(crate) fn scan(
         let says = asked.transpose()?.flatten();
         if let (Some(prefix), Some(passed)) = (prefix, says) {
             filters.probed(&[prefix], 1, usize::from(!passed));
+            perf_context::add([(PerfCount::FilteredByPrefix, u64::from(!passed))]);
             part.start += usize::from(!passed);
         }
         if !part.is_empty() {
@@ -116,6 +118,9 @@ fn candidates(
 ) -> Result<Option<Range<usize>>> {
     let first = run.first_not_before(&rows.start);
     let behind = rows.end.as_ref().map_or(run.ssts().len(), |end| run.first_beginning_at(end));
+    let (files, in_range) = (run.ssts().len(), behind.saturating_sub(first));
+    let outside = (files - in_range) as u64;
+    perf_context::add([(PerfCount::Files, files as u64), (PerfCount::FilesOutOfRange, outside)]);
     if first >= behind {
         return Ok(None);
     }
@@ -127,6 +132,7 @@ fn candidates(
         }
         filters.probed(questions, 1, usize::from(!passed));
         if !passed {
+            perf_context::add([(filtered(questions), 1)]);
             return Ok(None);
         }
     }

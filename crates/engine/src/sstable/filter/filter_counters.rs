@@ -1,5 +1,6 @@
 //! Counters of filter checks by kind of question, and of the sources of scans.
 
+use crate::counters::perf_context::PerfCount;
 use crate::sstable::{Asked, FilterQuery};
 use base::striped::Striped;
 
@@ -73,6 +74,16 @@ impl FilterCounters {
         let sum = |what: usize| self.0.read(asked as usize * 3 + what);
         let useful = sum(1);
         FilterUse { probed: sum(0) + useful, useful, false_positives: sum(2) }
+    }
+}
+
+/// Returns how a perf context counts files that filters excluded.
+pub(crate) fn filtered(queries: &[FilterQuery<'_>]) -> PerfCount {
+    match asked(queries) {
+        Asked::Row => PerfCount::FilteredByRow,
+        Asked::Family => PerfCount::FilteredByFamily,
+        Asked::Column => PerfCount::FilteredByColumn,
+        Asked::Prefix => PerfCount::FilteredByPrefix,
     }
 }
 

@@ -18,6 +18,7 @@ use crate::cache::{
     BlockKind, BlockRef, CacheFill, CacheKey, CacheLookup, CachePriority, Hint, LoadTicket, Loaded,
     PinnedBlock,
 };
+use crate::counters::perf_context::{self, PerfCount, PerfTime};
 use crate::error::{Error, Result};
 use crate::sstable::block::{BlockView, DataMeta, LargeValue};
 use crate::sstable::filter::FilterMeta;
@@ -137,13 +138,19 @@ impl SstReader {
         missed: &mut bool,
     ) -> Result<PinnedBlock<Block>> {
         let key = self.key(lead.handle);
+        perf_context::add([(PerfCount::Blocks, 1)]);
         if fill == CacheFill::Resident {
             let resident = self.load_at_once(lead)?.map(|(pin, _)| pin);
             return resident.ok_or_else(|| Error::not_resident(self.path()));
         }
         self.cache().get_or_load(key, lead.hint, fill, lead.cache_kind(), |ticket| {
             *missed = true;
-            self.read_for(ticket, lead)
+            let begun = perf_context::now();
+            let read = self.read_for(ticket, lead);
+            perf_context::timed(PerfTime::DiskRead, begun);
+            let bytes = lead.handle.framed_len() as u64;
+            perf_context::add([(PerfCount::DiskBlocks, 1), (PerfCount::DiskBytes, bytes)]);
+            read
         })
     }
 

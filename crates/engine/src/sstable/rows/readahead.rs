@@ -15,6 +15,7 @@
 //!    block is read, and its error found, in the usual way.
 
 use crate::cache::CacheFill;
+use crate::counters::perf_context::{self, PerfCount, PerfTime};
 use crate::error::Result;
 use crate::marks::Mark;
 use crate::request::{Direction, RowRange};
@@ -161,7 +162,15 @@ impl Readahead {
         let at = window.blocks.iter().position(|block| block.place == place)?;
         self.source.count(Count::Wasted, at);
         (0..at).for_each(|_| drop(window.take_first()));
+        let begun = perf_context::now();
         let Block { load, read, .. } = window.take_first()?;
+        perf_context::timed(PerfTime::DiskRead, begun);
+        let bytes = load.bytes();
+        perf_context::add([
+            (PerfCount::Blocks, 1),
+            (PerfCount::DiskBlocks, 1),
+            (PerfCount::DiskBytes, bytes),
+        ]);
         self.source.count(Count::Used, 1);
         self.missed = Some(place);
         if window.bytes <= window.bytes_max / 2 {

@@ -9,7 +9,7 @@ use base::histogram::{Buckets, Histogram};
 use googleapis_tonic_google_rpc::google::rpc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tonic::Code;
 use tonic::codegen::http::HeaderMap;
 
@@ -91,6 +91,11 @@ impl InFlight {
     /// Returns the name of the outcome; `CANCELLED` before there is one.
     pub(crate) fn code(&self) -> &'static str {
         code_name(self.code)
+    }
+
+    /// Returns the time since the request came.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Takes the outcome from headers or trailers, if they have it.

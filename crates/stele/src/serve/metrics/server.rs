@@ -18,6 +18,15 @@ pub(super) fn add(state: &State, families: &mut Families) {
         add_disk(engine, families);
     }
     add_calls(state, families);
+    let help = "Requests that took as long as slow-request-ms or longer.";
+    families.counter("stele_slow_requests_total", help, &[], state.slow().slow() as f64);
+    let help = "Slow requests without a line in the log, which has 20 lines a second at most.";
+    families.counter(
+        "stele_slow_requests_unlogged_total",
+        help,
+        &[],
+        state.slow().left_out() as f64,
+    );
 }
 
 /// Adds the space of the file system that has the data directory, if the system tells it.

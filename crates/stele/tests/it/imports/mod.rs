@@ -78,7 +78,10 @@ const ROOMS: &[(&str, &str)] = &[
     ("cache", "error locks marks shape files memory"),
     ("semantics", "cell error merge_operator batch request"),
     ("memtable", "cell error locks marks batch request shape log memory semantics"),
-    ("sstable", "cell error marks batch request shape options files memory cache semantics"),
+    (
+        "sstable",
+        "cell error marks batch request shape options counters files memory cache semantics",
+    ),
     ("block_loads", "error locks marks counters cache sstable"),
     ("merge", "cell error request cache semantics sstable"),
     (
@@ -89,7 +92,7 @@ const ROOMS: &[(&str, &str)] = &[
         "tree",
         "cell error locks batch request shape options counters files health log manifest memory semantics memtable sstable compaction",
     ),
-    ("write", "cell error locks batch options log manifest compaction tree"),
+    ("write", "cell error locks batch options counters log manifest compaction tree"),
     (
         "state",
         "cell error locks options counters files health log manifest memory sstable block_loads compaction tree write",

@@ -14,6 +14,7 @@ use super::{Filled, Reader};
 use crate::error::{Error, Result};
 use crate::row::{RowBatch, RowStream};
 use crate::row_output::RowOutput;
+use engine::perf_context::carried;
 use std::time::Duration;
 use tokio::sync::mpsc::{self, OwnedPermit};
 
@@ -41,11 +42,11 @@ pub(in crate::local) fn stream<S: RowOutput>(
     // One place more, for the last word to a client that takes nothing.
     let (sender, stream) = RowStream::channel_after(first.batch, limits.batches_ahead + 1);
     let places = places.clone();
-    tokio::spawn(async move {
+    tokio::spawn(carried(async move {
         let mut last_word = LastWord(sender.clone().try_reserve_owned().ok());
         let ended = steps(&places, limits, &sender, (reader, output)).await;
         last_word.say(ended);
-    });
+    }));
     stream
 }
 
