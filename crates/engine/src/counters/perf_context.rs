@@ -20,7 +20,6 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 use std::time::Duration;
 
 /// Beginnings of times that a context keeps, if it keeps any.
@@ -333,7 +332,7 @@ pub async fn waiting<F: Future>(part: PerfTime, future: F) -> F::Output {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::task::{Context, Waker};
+    use std::task::{Context, Poll, Waker};
 
     fn fresh() -> Option<Arc<PerfContext>> {
         Some(Arc::new(PerfContext::new(Detail::Beginnings)))

@@ -5,6 +5,15 @@ use crate::tree::TreeState;
 use crate::write::request::Request;
 use std::sync::Arc;
 
+/// The moment at which a leader gives up the lead.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lead {
+    /// When the log has the group.
+    PassedOn,
+    /// When the group is told.
+    Kept,
+}
+
 /// The batches of a group with the numbers of their first mutations.
 pub(super) fn numbered(
     group: &[Arc<Request>],

@@ -35,7 +35,7 @@ use crate::options::{Durability, Options};
 use crate::tree::TreeState;
 use crate::tree::snapshots::Snapshots;
 use crate::write::commit_counters::CommitCounters;
-use crate::write::group::{NeverInPart, by_tree, bytes_of, count, numbered, take_group};
+use crate::write::group::{Lead, NeverInPart, by_tree, bytes_of, count, numbered, take_group};
 use crate::write::request::{Commit, Request, Writer};
 use base::env::Clock;
 use base::sync::{Condvar, Mutex, MutexGuard};
@@ -113,15 +113,6 @@ pub(crate) struct LogStart {
     pub(crate) last: SequenceNumber,
     /// The newest commit time in the log.
     pub(crate) commit_time: u64,
-}
-
-/// The moment at which a leader gives up the lead.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Lead {
-    /// When the log has the group.
-    PassedOn,
-    /// When the group is told.
-    Kept,
 }
 
 /// How something failed that took a sequence number.
@@ -208,7 +199,7 @@ impl Commits {
                 }
             }
         }
-        Commit::new(request)
+        Commit(request)
     }
 
     fn enqueue<H>(&self, request: &Arc<Request>, held: H) -> MutexGuard<'_, Queue, CommitQueue> {
@@ -475,7 +466,7 @@ impl Commits {
         self.times.newest.fetch_max(time.min(COMMIT_TIME_END - 1), Ordering::Release);
     }
 
-    /// Syncs the log; returns how long that took.
+    /// Returns how long the sync took.
     fn sync_log(&self, log: &mut Log) -> Result<Duration> {
         let begun = self.clock.monotonic();
         if log.unsynced {

@@ -31,6 +31,8 @@ pub(crate) struct Request {
     /// crc32c of the encoded batch.
     pub(super) checksum: u32,
     pub(super) writer: Writer,
+    /// When it was made, for the perf context of a task.
+    begun: Option<Duration>,
     /// Nanoseconds of the sync that made it durable, if it waited for one. Relaxed: the outcome, which
     /// has a lock, is told later.
     sync_nanos: AtomicU64,
@@ -78,7 +80,8 @@ impl Request {
         let checksum = crc32c(&[batch.encoding()]);
         let outcome = Mutex::new(Outcome { kept, ..Outcome::default() });
         let sync_nanos = AtomicU64::new(0);
-        Self { tree, batch, time, checksum, writer, sync_nanos, outcome }
+        let begun = perf_context::now();
+        Self { tree, batch, time, checksum, writer, begun, sync_nanos, outcome }
     }
 
     /// The outcome, if it was told.
@@ -124,36 +127,31 @@ impl Request {
 }
 
 /// The commit of a batch whose writer is a task. Dropped, it leaves the commit to go on.
-pub(crate) struct Commit {
-    request: Arc<Request>,
-    /// When it was first found not to have ended, for the request that waits.
-    waits_since: Option<Duration>,
-}
+pub(crate) struct Commit(pub(super) Arc<Request>);
 
 impl Commit {
-    pub(super) fn new(request: Arc<Request>) -> Self {
-        Self { request, waits_since: None }
+    /// Tells the perf context how long the commit took, and how much of that its sync.
+    fn explain(&self) {
+        if let (Some(begun), Some(end)) = (self.0.begun, perf_context::now()) {
+            let all = end.saturating_sub(begun);
+            let sync = self.0.sync_nanos.load(Ordering::Relaxed);
+            let sync = Duration::from_nanos(sync).min(all);
+            perf_context::took(PerfTime::Commit, begun, all - sync);
+            perf_context::took(PerfTime::LogSync, end - sync, sync);
+        }
     }
 }
 
 impl Future for Commit {
     type Output = Result<SequenceNumber>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { request, waits_since } = &mut *self;
-        let mut state = request.outcome.lock();
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.outcome.lock();
         if let Some(outcome) = state.told.take() {
             drop(state);
-            if let (Some(begun), Some(end)) = (*waits_since, perf_context::now()) {
-                let all = end.saturating_sub(begun);
-                let sync =
-                    Duration::from_nanos(request.sync_nanos.load(Ordering::Relaxed)).min(all);
-                perf_context::took(PerfTime::Commit, begun, all - sync);
-                perf_context::took(PerfTime::LogSync, end - sync, sync);
-            }
+            self.explain();
             return Poll::Ready(outcome);
         }
-        *waits_since = waits_since.or_else(perf_context::now);
         if !state.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
             state.waker = Some(context.waker().clone());
         }
