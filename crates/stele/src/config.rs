@@ -22,8 +22,10 @@ mod limits;
 mod security;
 #[cfg(test)]
 mod tests;
+mod traces;
 
 pub(crate) use security::{Reach, Security};
+pub(crate) use traces::Traces;
 
 /// The configuration is wrong; nothing was touched. The text says what to change.
 #[derive(Debug)]
@@ -189,6 +191,15 @@ pub(crate) struct Settings {
     #[arg(long, env = "STELE_SLOW_REQUEST_MS", value_name = "MS")]
     pub(crate) slow_request_ms: Option<u64>,
 
+    /// Collector of spans, by OTLP over gRPC: http://HOST:PORT or https://HOST:PORT. [default: none]
+    #[arg(long, env = "STELE_OTLP_ENDPOINT", value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
+
+    /// Part of the requests that are traced, 0 to 1. The traceparent of a caller decides for its own.
+    /// [default: 0.01]
+    #[arg(long, env = "STELE_OTLP_SAMPLING", value_name = "PART")]
+    pub(crate) otlp_sampling: Option<f64>,
+
     /// Format of the log on standard error: text or json. [default: text]
     #[arg(long, env = "STELE_LOG_FORMAT", value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
@@ -305,6 +316,7 @@ pub(crate) struct Config {
     pub(crate) read_idle: Duration,
     pub(crate) metrics_tables_max: usize,
     pub(crate) slow_request: Duration,
+    pub(crate) traces: Option<Traces>,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: String,
     pub(crate) limits: bigtable::Limits,
@@ -327,6 +339,7 @@ impl Default for Config {
             read_idle: READ_IDLE_MAX,
             metrics_tables_max: NAMED_MAX,
             slow_request: Duration::from_secs(1),
+            traces: None,
             log_format: LogFormat::Text,
             log_level: "info".into(),
             limits: bigtable::Limits::within(Options::default().memory_bytes_max),
@@ -351,6 +364,7 @@ impl Config {
         let drain_seconds = settings.drain_seconds.unwrap_or(default.drain.as_secs());
         in_range("drain_seconds", drain_seconds, 0..=3600)?;
         let security = Security::resolve(&settings)?;
+        let traces = Traces::resolve(&settings)?;
         let insecure = settings.insecure_listen.unwrap_or(false);
         let limits = limits::resolve(&settings, engine.memory_bytes_max)?;
         let read_idle_seconds = settings.read_idle_seconds.unwrap_or(default.read_idle.as_secs());
@@ -378,6 +392,7 @@ impl Config {
             read_idle: Duration::from_secs(read_idle_seconds),
             metrics_tables_max,
             slow_request: Duration::from_millis(slow_ms),
+            traces,
             log_format: settings.log_format.unwrap_or(default.log_format),
             log_level: settings.log_level.unwrap_or(default.log_level),
             limits,
@@ -419,6 +434,8 @@ impl Settings {
             read_idle_seconds,
             metrics_tables_max,
             slow_request_ms,
+            otlp_endpoint,
+            otlp_sampling,
             log_format,
             log_level,
             background_threads,

@@ -1,4 +1,4 @@
-//! Counters that many threads add to, and those of single requests.
+//! Counters that many threads add to, and counts of single requests.
 //!
 //! In: events and durations. Out: sums for the metrics, and what a request costs. Uses no room but `locks`.
 

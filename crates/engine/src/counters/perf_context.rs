@@ -34,7 +34,7 @@ pub enum PerfCount {
     PointReads,
     /// Point reads that merged several sources.
     Merged,
-    /// Scans that were begun.
+    /// Scans that the request began.
     Scans,
     /// SSTables of the trees that were read.
     Files,
@@ -54,15 +54,15 @@ pub enum PerfCount {
     DiskBlocks,
     /// Bytes of the blocks that were read from disk.
     DiskBytes,
-    /// Rows that were met.
+    /// Rows that reads of the request met.
     RowsSeen,
-    /// Cells that were met.
+    /// Cells that reads of the request met.
     CellsSeen,
-    /// Rows that were returned.
+    /// Rows that the request returned.
     RowsReturned,
     /// Bytes of the row keys and values that were returned.
     BytesReturned,
-    /// Rows that were written.
+    /// Rows that the request wrote.
     RowsWritten,
     /// Bytes of the mutations that were written.
     BytesWritten,
@@ -119,18 +119,18 @@ impl PerfTime {
 /// One part of a request's time, with its beginning by the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimedPart {
-    /// The part.
+    /// The kind of the part.
     pub part: PerfTime,
-    /// Its beginning.
+    /// The time at its beginning.
     pub begun: Duration,
-    /// Its length.
+    /// The time until its end.
     pub took: Duration,
 }
 
 /// The table that a request is about, and the first of its row keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PerfSubject {
-    /// Name of the table.
+    /// Whole name of the table.
     pub table: Box<str>,
     /// Keys, ranges or entries of the request.
     pub keys: usize,
@@ -146,11 +146,11 @@ impl PerfSubject {
     }
 }
 
-/// What one request counts. Relaxed: each count stands by itself.
+/// The counts of one request. Relaxed: each count stands by itself.
 #[derive(Debug)]
 pub struct PerfContext {
     counts: [AtomicU64; COUNTS],
-    /// Nanoseconds of each part.
+    /// Nanoseconds of each part, in their order.
     times: [AtomicU64; PerfTime::ALL.len()],
     subject: OnceLock<PerfSubject>,
     parts: Option<Box<Parts>>,
@@ -163,10 +163,10 @@ struct Parts {
     parts: [OnceLock<TimedPart>; BEGINS_MAX],
 }
 
-/// What a context keeps of the parts of its request's time.
+/// The detail in which a context keeps the parts of its request's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Their sums.
+    /// Their sums and nothing else.
     Sums,
     /// Also when each of the first ones began.
     Beginnings,
@@ -185,7 +185,7 @@ impl PerfContext {
         }
     }
 
-    /// Returns a count.
+    /// Returns one of the counts.
     pub fn count(&self, which: PerfCount) -> u64 {
         self.counts[which as usize].load(Ordering::Relaxed)
     }
@@ -271,7 +271,7 @@ pub fn carried<F: Future>(future: F) -> impl Future<Output = F::Output> {
     }
 }
 
-/// Adds counts.
+/// Adds counts to the context of this thread.
 #[inline]
 pub fn add<const N: usize>(counts: [(PerfCount, u64); N]) {
     with(|context| counts.into_iter().for_each(|(which, count)| context.add(which, count)));

@@ -53,11 +53,11 @@ impl Interceptor for Authorize {
 }
 
 impl Server {
-    /// Connects to the Bigtable service. `instead` says what the caller may do if no server responds.
-    pub(crate) async fn bigtable(self, instead: &str) -> Result<Channel> {
-        let address = self.address.clone();
+    /// Returns where and how connections are made.
+    fn endpoint(&self) -> Result<Endpoint> {
+        let address = &self.address;
         let scheme = if self.is_secured() { "https" } else { "http" };
-        let endpoint = Endpoint::from_shared(format!("http://{address}"))
+        Ok(Endpoint::from_shared(format!("http://{address}"))
             .with_context(|| format!("{address:?} is not HOST:PORT"))?
             .origin(
                 format!("{scheme}://{address}")
@@ -66,7 +66,22 @@ impl Server {
             )
             .connect_timeout(CONNECT_MAX)
             .http2_keep_alive_interval(PING_AFTER)
-            .keep_alive_timeout(PING_MAX);
+            .keep_alive_timeout(PING_MAX))
+    }
+
+    /// Returns a connection that is made when a call first needs it, and again when it is lost.
+    pub(crate) fn lazily(self) -> Result<Channel> {
+        let (endpoint, authorize) = (self.endpoint()?, Authorize(self.clone()));
+        let open = service_fn(move |_| {
+            let server = self.clone();
+            async move { server.open().await.map(TokioIo::new) }
+        });
+        Ok(InterceptedService::new(endpoint.connect_with_connector_lazy(open), authorize))
+    }
+
+    /// Connects to the Bigtable service. `instead` says what the caller may do if no server responds.
+    pub(crate) async fn bigtable(self, instead: &str) -> Result<Channel> {
+        let (endpoint, address) = (self.endpoint()?, self.address.clone());
         let authorize = Authorize(self.clone());
         let open = service_fn(move |_| {
             let server = self.clone();

@@ -140,7 +140,8 @@ async fn serve_guarded(
     let services = services(config, &store, &guard, &state, &health);
     state.set_routes(services.0.clone());
     let (bigtable, limits) = (accept(bigtable, Front::Bigtable), config.limits);
-    let explain = Explain::new(config.slow_request, Arc::clone(state.slow()));
+    let traces = (config.traces.as_ref(), state.spans());
+    let (explain, exporter) = Explain::new((config.slow_request, state.slow()), traces)?;
     let observed = Observed { state: Arc::clone(&state), explain, gate: guard.gate };
     let front = grpc(bigtable, services, health, limits, observed, draining);
     let mut grpc = tokio::spawn(front);
@@ -160,6 +161,8 @@ async fn serve_guarded(
     store.end_change_streams();
     drop(drain);
     finish(&mut grpc, config.drain, &mut signals).await?;
+    // A collector that is away must not keep the server from stopping.
+    let _ = tokio::time::timeout(LAST_WAIT, exporter).await;
     drop(monitor);
     tokio::task::spawn_blocking(move || engine.close())
         .await?
@@ -220,7 +223,7 @@ async fn open(config: &Config, scans: &ScanThreads) -> anyhow::Result<(Engine, A
     Ok((engine, Arc::new(store)))
 }
 
-/// What requests are observed with.
+/// Everything that requests are observed with.
 struct Observed {
     state: Arc<State>,
     explain: Explain,

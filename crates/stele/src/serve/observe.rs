@@ -7,7 +7,7 @@
 //! within its perf context, which explains it at its end (`explain`). Paths come from clients: one that is of no method of ours is
 //! counted as `unknown`, however it ends, so that labels stay few.
 
-use super::explain::{Ended, Explain};
+use super::explain::{Ended, Explain, Traced};
 use super::metrics::requests::{InFlight, Requests};
 use super::request_id::{RequestId, RequestIds};
 use super::security::authenticate;
@@ -81,14 +81,15 @@ where
             Some(gate) => authenticate::admit(gate, &mut request, &id),
             None => true,
         };
-        let mut context = Some(explain.begin());
+        let (context, traced) = explain.begin(request.headers());
+        let mut context = Some(context);
         let inner = &mut self.inner;
         let begin = || known.then(|| inner.call(request));
         let answer = perf_context::within(&mut context, begin);
         let explain = explain.clone();
         Answer {
             answer,
-            call: Some(Call { in_flight, id, explain, context, answered_after: None }),
+            call: Some(Call { in_flight, id, explain, context, traced, answered_after: None }),
         }
     }
 }
@@ -100,6 +101,7 @@ struct Call {
     explain: Explain,
     /// `None` while something is done within it.
     context: Option<Arc<PerfContext>>,
+    traced: Option<Traced>,
     answered_after: Option<Duration>,
 }
 
@@ -124,6 +126,7 @@ impl Drop for Call {
             took: self.in_flight.elapsed(),
             answered_after: self.answered_after,
             context,
+            traced: self.traced,
         });
     }
 }
@@ -196,7 +199,7 @@ impl http_body::Body for ObservedBody {
 impl Drop for ObservedBody {
     fn drop(&mut self) {
         let Self { inner, call } = self;
-        // What ends with the body is counted for the request.
+        // The read that ends with the body is counted for the request.
         perf_context::within(&mut call.context, || drop(std::mem::take(inner)));
     }
 }

@@ -6,6 +6,7 @@
 //! 2. A call without an error costs no allocation for its id, which becomes a text when it is told.
 //! 3. The server gives an id once: it begins with a random number of the process.
 
+use super::explain::TraceParent;
 use base::env::{FileSystem, RealFileSystem};
 use base64::Engine;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -21,8 +22,6 @@ use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Header in which clients send ids, and errors tell them.
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
-/// Header of W3C's trace context, whose trace id is taken where there is no [`HEADER`].
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Bytes of a client's id.
 const BYTES_MAX: usize = 64;
 /// Bytes of messages that are repeated in the details of an error. Headers of answers are bounded.
@@ -64,7 +63,7 @@ impl RequestIds {
         if let Some(id) = headers.get(HEADER).filter(|id| is_sane(id.as_bytes())) {
             return RequestId::Client(id.clone());
         }
-        if let Some(trace) = headers.get(TRACEPARENT).and_then(|value| trace(value.as_bytes())) {
+        if let Some(TraceParent { trace, .. }) = TraceParent::of(headers) {
             return RequestId::Trace(trace);
         }
         RequestId::Own(self.process, self.next.fetch_add(1, Ordering::Relaxed))
@@ -75,21 +74,6 @@ impl RequestIds {
 fn is_sane(id: &[u8]) -> bool {
     let sane = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte);
     (1..=BYTES_MAX).contains(&id.len()) && id.iter().all(sane)
-}
-
-/// Returns the trace id of a `traceparent`: `VERSION-TRACE-PARENT-FLAGS`, of 2, 32, 16 and 2 digits.
-fn trace(value: &[u8]) -> Option<u128> {
-    let text = str::from_utf8(value).ok()?;
-    let mut fields = text.splitn(4, '-');
-    let mut digits = |len: usize| {
-        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        fields.next().filter(|field| field.len() == len && field.bytes().all(hex))
-    };
-    let version = digits(2)?;
-    let trace = u128::from_str_radix(digits(32)?, 16).ok()?;
-    let parent = u64::from_str_radix(digits(16)?, 16).ok()?;
-    digits(2)?;
-    (version == "00" && trace != 0 && parent != 0).then_some(trace)
 }
 
 impl fmt::Display for RequestId {
@@ -178,25 +162,6 @@ mod tests {
         }
         assert_eq!(ids.clone().of(&HeaderMap::new()).to_string(), "00000abc-6");
         assert_eq!(ids.of(&HeaderMap::new()).to_string(), "00000abc-7");
-    }
-
-    #[test]
-    fn a_trace_that_breaks_its_form_is_passed_over() {
-        for wrong in [
-            &b""[..],
-            b"00",
-            b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
-            b"01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-            b"00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
-            b"00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-            b"00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
-            b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x",
-            b"00-+bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-            b"00-4bf92f3577b34da6a3ce929d0e0e473-00f067aa0ba902b7-01",
-            b"\xff-",
-        ] {
-            assert_eq!(trace(wrong), None, "{}", String::from_utf8_lossy(wrong));
-        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the two fronts of the server share: how far it is, the engine and the services once they are
 //! open, and the request counters.
 
-use super::explain::SlowCounts;
+use super::explain::{SlowCounts, SpanCounts};
 use super::metrics::requests::Requests;
 use super::metrics::scrape::Scrapes;
 use super::metrics::tables::Shares;
@@ -40,6 +40,7 @@ pub(crate) struct State {
     checkpoint_dir: Option<PathBuf>,
     requests: Requests,
     slow: Arc<SlowCounts>,
+    spans: Arc<SpanCounts>,
     security: SecurityMetrics,
     scrapes: Scrapes,
     shares: Shares,
@@ -59,6 +60,7 @@ impl State {
             checkpoint_dir,
             requests: Requests::new(),
             slow: Arc::default(),
+            spans: Arc::default(),
             security: SecurityMetrics::new(),
             scrapes: Scrapes::default(),
             shares: Shares::default(),
@@ -142,6 +144,11 @@ impl State {
     /// The counts of slow requests.
     pub(crate) fn slow(&self) -> &Arc<SlowCounts> {
         &self.slow
+    }
+
+    /// The counts of exported and dropped spans.
+    pub(crate) fn spans(&self) -> &Arc<SpanCounts> {
+        &self.spans
     }
 
     pub(crate) fn security(&self) -> &SecurityMetrics {

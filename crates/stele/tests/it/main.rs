@@ -26,4 +26,5 @@ mod rows;
 mod security;
 mod server;
 mod slow_requests;
+mod spans;
 mod tls;

@@ -105,10 +105,11 @@ fn a_slow_request_tells_where_its_time_went_and_shows_no_value() {
         assert!(millis("log_sync_ms") + millis("commit_ms") <= millis("took_ms"), "{written}");
 
         // Memtables are flushed until the row lies in an SSTable.
+        write(&mut client, b"m", b"small".to_vec()).await;
         let begun = Instant::now();
         for round in 0.. {
             assert!(begun.elapsed() < PATIENCE, "no file was read:\n{}", server.stderr());
-            write(&mut client, b"m", vec![b'x'; 50_000]).await;
+            write(&mut client, b"z", vec![b'x'; 50_000]).await;
             let id = format!("read-{round}");
             let mut request = tonic::Request::new(());
             request.metadata_mut().insert("x-request-id", id.parse().unwrap());

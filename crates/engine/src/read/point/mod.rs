@@ -198,13 +198,13 @@ impl<'k> PointRead<'k> {
         Step::of(wanted)
     }
 
-    /// Counts the files that the read looked at for its request: of those `in_range`, so many `passed`
+    /// Counts the files that the read looked at for its request. Of the files `in_range`, so many `passed`
     /// their filters.
     fn count_files(&self, view: &ReadView, in_range: usize, passed: usize) {
         perf_context::add_with(|| {
             let files: usize = view.runs().iter().map(|run| run.ssts().len()).sum();
             let filters = if self.parts.path.filters { in_range } else { 0 };
-            // Of a file that passed, the index and the data block.
+            // A file that passed adds the index and the data block.
             let blocks = filters + 2 * passed;
             [
                 (PerfCount::Files, files as u64),

@@ -7,7 +7,9 @@
 //! 3. A request that waits for events by its nature is never slow.
 
 use super::Ended;
-use engine::perf_context::{PerfCount, PerfTime};
+use base::env::{Clock, SystemClock};
+use engine::perf_context::{PerfCount, PerfSubject, PerfTime};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -41,23 +43,23 @@ impl SlowCounts {
 #[derive(Debug)]
 pub(super) struct SlowLog {
     threshold: Duration,
-    counts: std::sync::Arc<SlowCounts>,
+    counts: Arc<SlowCounts>,
     lines: Lines,
 }
 
 impl SlowLog {
     /// A log of requests that take `threshold` or longer.
-    pub(super) fn new(threshold: Duration, counts: std::sync::Arc<SlowCounts>) -> Self {
+    pub(super) fn new(threshold: Duration, counts: Arc<SlowCounts>) -> Self {
         Self { threshold, counts, lines: Lines::default() }
     }
 
-    /// Writes the line of a request that was slow. `now` is by the monotonic clock.
-    pub(super) fn note(&self, request: &Ended<'_>, now: Duration) {
+    /// Writes the line of a request that was slow.
+    pub(super) fn note(&self, request: &Ended<'_>) {
         if request.took < self.threshold || OPEN_METHODS.contains(&request.method) {
             return;
         }
         self.counts.slow.fetch_add(1, Ordering::Relaxed);
-        match self.lines.take(now) {
+        match self.lines.take(SystemClock.monotonic()) {
             Some(left_out) => write(request, left_out),
             None => {
                 self.counts.left_out.fetch_add(1, Ordering::Relaxed);
@@ -96,7 +98,7 @@ impl Lines {
 
 /// Writes the line of `request`. Fields without anything to tell are missing.
 fn write(request: &Ended<'_>, left_out: u64) {
-    let Ended { method, code, id, took, answered_after, context } = request;
+    let Ended { method, code, id, took, answered_after, context, .. } = request;
     let subject = context.subject();
     let time = |part| some_millis(context.time(part));
     let count = |which| some(context.count(which));
@@ -143,7 +145,7 @@ fn write(request: &Ended<'_>, left_out: u64) {
 }
 
 /// Returns the beginning of the first row key, escaped.
-pub(super) fn key_of(subject: &engine::perf_context::PerfSubject) -> String {
+fn key_of(subject: &PerfSubject) -> String {
     let (key, is_whole) = subject.key();
     format!("{}{}", key.escape_ascii(), if is_whole { "" } else { "..." })
 }

@@ -18,6 +18,10 @@ pub(super) fn add(state: &State, families: &mut Families) {
         add_disk(engine, families);
     }
     add_calls(state, families);
+    for (result, spans) in state.spans().read() {
+        let help = "Spans of traced requests, by what became of them.";
+        families.counter("stele_trace_spans_total", help, &[("result", result)], spans as f64);
+    }
     let help = "Requests that took as long as slow-request-ms or longer.";
     families.counter("stele_slow_requests_total", help, &[], state.slow().slow() as f64);
     let help = "Slow requests without a line in the log, which has 20 lines a second at most.";
