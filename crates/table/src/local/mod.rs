@@ -59,6 +59,7 @@ use crate::store::{DropRows, HasRoom, ReadRows, RowKeySample, Store};
 use async_trait::async_trait;
 use base::env::Clock;
 use bytes::Bytes;
+use engine::perf_context;
 use engine::{Durability, Engine, Owner, StoreId, TreeId};
 use kept::records::RecordMap;
 use locks::RowLocks;
