@@ -313,20 +313,31 @@ pub(crate) fn took(part: PerfTime, begun: Duration, took: Duration) {
     with(|context| context.add_part(TimedPart { part, begun, took }));
 }
 
-/// Awaits `future`, and adds the time for which it is not ready.
+/// A wait, which is added to the context that it is dropped within.
+struct Wait {
+    part: PerfTime,
+    begun: Option<Duration>,
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        timed(self.part, self.begun);
+    }
+}
+
+/// Awaits `future`, and adds the time for which it is not ready, also if it is dropped before.
 pub async fn waiting<F: Future>(part: PerfTime, future: F) -> F::Output {
     let mut future = pin!(future);
-    let (mut first, mut begun) = (true, None);
+    let mut first = true;
+    let mut wait = Wait { part, begun: None };
     let output = poll_fn(|task| {
         let polled = future.as_mut().poll(task);
         if std::mem::take(&mut first) && polled.is_pending() {
-            begun = now();
+            wait.begun = now();
         }
         polled
     });
-    let output = output.await;
-    timed(part, begun);
-    output
+    output.await
 }
 
 #[cfg(test)]
@@ -406,6 +417,20 @@ mod tests {
         });
         let parts: Vec<_> = context.unwrap().parts().map(|part| part.part).collect();
         assert_eq!(parts, [PerfTime::Place]);
+    }
+
+    #[test]
+    fn a_wait_that_is_given_up_is_counted() {
+        let mut context = fresh();
+        let mut task = Context::from_waker(Waker::noop());
+        within(&mut context, || {
+            let mut wait = Box::pin(waiting(PerfTime::RowLock, std::future::pending::<()>()));
+            assert!(wait.as_mut().poll(&mut task).is_pending());
+            drop(wait);
+            drop(waiting(PerfTime::Place, std::future::pending::<()>()));
+        });
+        let parts: Vec<_> = context.unwrap().parts().map(|part| part.part).collect();
+        assert_eq!(parts, [PerfTime::RowLock]);
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl Commits {
                 }
             }
         }
-        Commit(request)
+        Commit::of(request)
     }
 
     fn enqueue<H>(&self, request: &Arc<Request>, held: H) -> MutexGuard<'_, Queue, CommitQueue> {

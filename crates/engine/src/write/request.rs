@@ -127,14 +127,24 @@ impl Request {
 }
 
 /// The commit of a batch whose writer is a task. Dropped, it leaves the commit to go on.
-pub(crate) struct Commit(pub(super) Arc<Request>);
+pub(crate) struct Commit {
+    request: Arc<Request>,
+    is_explained: bool,
+}
 
 impl Commit {
-    /// Tells the perf context how long the commit took, and how much of that its sync.
-    fn explain(&self) {
-        if let (Some(begun), Some(end)) = (self.0.begun, perf_context::now()) {
+    pub(super) fn of(request: Arc<Request>) -> Self {
+        Self { request, is_explained: false }
+    }
+
+    /// Tells the perf context once how long the commit took, and how much of that its sync.
+    fn explain(&mut self) {
+        if std::mem::replace(&mut self.is_explained, true) {
+            return;
+        }
+        if let (Some(begun), Some(end)) = (self.request.begun, perf_context::now()) {
             let all = end.saturating_sub(begun);
-            let sync = self.0.sync_nanos.load(Ordering::Relaxed);
+            let sync = self.request.sync_nanos.load(Ordering::Relaxed);
             let sync = Duration::from_nanos(sync).min(all);
             perf_context::took(PerfTime::Commit, begun, all - sync);
             perf_context::took(PerfTime::LogSync, end - sync, sync);
@@ -142,11 +152,18 @@ impl Commit {
     }
 }
 
+/// A task that gives up has waited as well.
+impl Drop for Commit {
+    fn drop(&mut self) {
+        self.explain();
+    }
+}
+
 impl Future for Commit {
     type Output = Result<SequenceNumber>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.0.outcome.lock();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.request.outcome.lock();
         if let Some(outcome) = state.told.take() {
             drop(state);
             self.explain();

@@ -76,12 +76,13 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let Observe { requests, ids, explain, gate } = &self.observe;
         let in_flight = requests.start(request.uri().path());
+        let is_health = authenticate::is_health(request.uri().path());
         let id = ids.of(request.headers());
         let known = match gate {
             Some(gate) => authenticate::admit(gate, &mut request, &id),
             None => true,
         };
-        let (context, traced) = explain.begin(request.headers());
+        let (context, traced) = explain.begin(request.headers(), known && !is_health);
         let mut context = Some(context);
         let inner = &mut self.inner;
         let begin = || known.then(|| inner.call(request));
@@ -139,6 +140,16 @@ pin_project! {
         answer: Option<F>,
         // `None` when the answer was given.
         call: Option<Call>,
+    }
+
+    impl<F> PinnedDrop for Answer<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            // The waits of a request that is given up are counted for it.
+            if let Some(call) = this.call {
+                perf_context::within(&mut call.context, || this.answer.set(None));
+            }
+        }
     }
 }
 

@@ -27,6 +27,8 @@ const BATCH_SPANS: usize = 512;
 const BATCH_TIME: Duration = Duration::from_secs(1);
 /// Time that the collector has for a batch.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Characters of the collector's text that a line has.
+const REASON_MAX: usize = 256;
 /// Time between two lines about failures.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -57,10 +59,16 @@ pub(super) async fn run(
             && logged.is_none_or(|at| at.elapsed() >= SILENCE)
         {
             logged = Some(Instant::now());
-            let (code, message) = (error.code(), error.message());
-            tracing::warn!(?code, message, "the collector of spans took none; they are dropped");
+            let (code, reason) = (error.code(), reason(&error));
+            tracing::warn!(?code, reason, "the collector of spans took none; they are dropped");
         }
     }
+}
+
+/// Returns the beginning of the collector's text, on one line.
+fn reason(error: &Status) -> String {
+    let text: String = error.message().chars().take(REASON_MAX).collect();
+    text.escape_debug().to_string()
 }
 
 /// Adds the spans to come to a batch until it is large enough, or its time is over.
@@ -94,4 +102,17 @@ async fn send(grpc: &mut Grpc<Channel>, spans: Vec<Span>) -> Result<u64, Status>
     let answer = grpc.unary(Request::new(request), path, codec).await?.into_inner();
     let rejected = answer.partial_success.map_or(0, |partial| partial.rejected_spans);
     Ok(u64::try_from(rejected).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_collector_is_cut_and_forges_no_line() {
+        let error = Status::internal(format!("a\nb\u{1b}{}", "x".repeat(1_000)));
+        let told = reason(&error);
+        assert!(told.starts_with("a\\nb\\u{1b}xxx"), "{told}");
+        assert!(told.len() < 300 && !told.chars().any(char::is_control));
+    }
 }

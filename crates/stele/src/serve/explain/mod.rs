@@ -67,10 +67,15 @@ impl Explain {
         Ok((Self(Arc::new(Parts { slow, tracer })), exporter))
     }
 
-    /// Begins a request with these headers; returns its perf context, and its trace if it is traced.
-    pub(crate) fn begin(&self, headers: &HeaderMap) -> (Arc<PerfContext>, Option<Traced>) {
+    /// Begins a request with these headers; returns its perf context, and its trace if it is traced. Only one
+    /// of a `known` caller is: others must not fill the queue, or choose traces.
+    pub(crate) fn begin(
+        &self,
+        headers: &HeaderMap,
+        known: bool,
+    ) -> (Arc<PerfContext>, Option<Traced>) {
         let choose = |tracer: &Tracer| tracer.choose(TraceParent::of(headers));
-        let traced = self.0.tracer.as_ref().and_then(choose);
+        let traced = self.0.tracer.as_ref().filter(|_| known).and_then(choose);
         let detail = if traced.is_some() { Detail::Beginnings } else { Detail::Sums };
         (Arc::new(PerfContext::new(detail)), traced)
     }

@@ -15,7 +15,7 @@ const HEALTH: &str = "/grpc.health.v1.Health/";
 /// not know the caller.
 pub(crate) fn admit<B>(gate: &Arc<Gate>, request: &mut Request<B>, id: &RequestId) -> bool {
     let path = request.uri().path();
-    if path.starts_with(HEALTH) {
+    if is_health(path) {
         return true;
     }
     let unknown = Peer::default();
@@ -31,6 +31,11 @@ pub(crate) fn admit<B>(gate: &Arc<Gate>, request: &mut Request<B>, id: &RequestI
             false
         }
     }
+}
+
+/// Tells whether `path` is of the health service, which has no callers that are known.
+pub(crate) fn is_health(path: &str) -> bool {
+    path.starts_with(HEALTH)
 }
 
 /// Returns the answer to a caller who is not known.
