@@ -1,5 +1,7 @@
 //! Proposals on their way. A proposal has a place in the log and a term. When the entry at its place
 //! is applied, the terms tell if it is the proposal's: until then the outcome is open under any leader.
+//! Terms never fall in a log, so an applied entry also tells that no later place is a proposal's of an
+//! earlier term.
 
 use super::super::data::{EntryId, Ticket};
 use super::super::step::Answer;
@@ -25,7 +27,8 @@ impl Proposals {
         self.placed.insert((id.index, id.term), ticket);
     }
 
-    /// Answers the proposals with places up to `applied`. `term_at` tells the terms of the log.
+    /// Answers the proposals with places up to `applied`, and the ones behind it whose place has gone to a
+    /// later term. `term_at` tells the terms of the log.
     pub(super) fn answer(
         &mut self,
         applied: u64,
@@ -35,7 +38,7 @@ impl Proposals {
         while let Some(entry) = self.placed.first_entry() {
             let (index, term) = *entry.key();
             if index > applied {
-                return;
+                break;
             }
             let ticket = entry.remove();
             let own = term_at(index) == Some(term) || Mutant::ProposalsByIndex.planted();
@@ -48,6 +51,15 @@ impl Proposals {
             };
             answers.push((ticket, answer));
         }
+        let Some(now) = term_at(applied) else { return };
+        self.placed.retain(|(_, term), ticket| {
+            let is_open = *term >= now;
+            if !is_open {
+                Mark::ProposalSuperseded.hit();
+                answers.push((*ticket, Answer::Superseded));
+            }
+            is_open
+        });
     }
 
     /// Returns all proposals whose outcome is open: the replica is closed.

@@ -109,17 +109,21 @@ fn a_read_waits_for_the_state_machine() {
 }
 
 #[test]
-fn a_proposal_that_lost_its_place_is_superseded() {
+fn proposals_that_lost_their_places_are_superseded() {
     let mut nodes = Nodes::new(3, Shape::DEFAULT);
     let old = nodes.elect();
     nodes.cut.insert(old);
     nodes.propose(old, 1, None, b"lost");
+    // Their places are behind all entries of the new leader.
+    (11..=15).for_each(|ticket| nodes.propose(old, ticket, None, b"lost too"));
     let new = nodes.elect();
     nodes.propose(new, 2, None, b"won");
     nodes.settle();
     nodes.cut.clear();
     nodes.ticks(20);
-    assert_eq!(nodes.answer(1), Some(Answer::Superseded));
+    for ticket in [1, 11, 12, 13, 14, 15] {
+        assert_eq!(nodes.answer(ticket), Some(Answer::Superseded), "proposal {ticket}");
+    }
     assert!(nodes.is_applied(2));
     (1..=3).for_each(|node| assert_eq!(nodes.commands(node), ["won"], "node {node}"));
 }
