@@ -147,8 +147,10 @@ fn tables_are_created_changed_and_removed_from_any_node() {
     });
     schema.deletion_protection = true;
     block_on(tablets[2].set_schema(&schema, 2)).unwrap();
-    let of_leader = cluster.nodes[&cluster.leader(TREE)].descriptors();
-    for (_, descriptor) in of_leader {
+    for tree in [TREE, OTHER] {
+        let group = super::super::tablets::group_of(tree);
+        let of_leader = cluster.nodes[&cluster.leader(tree)].descriptors();
+        let (_, descriptor) = of_leader.iter().find(|(found, _)| *found == group).unwrap();
         let read = table::TableSchema::from_record(&descriptor.schema).unwrap();
         assert_eq!((descriptor.schema_version, read), (2, schema.clone()));
     }
