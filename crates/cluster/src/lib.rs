@@ -7,6 +7,8 @@
 //! [`node`] carries out for one node what its driver asks for. [`mod@format`] holds the bytes that nodes
 //! send each other and keep in the group log.
 //! [`link`] connects nodes. [`directory`] holds what all nodes must agree on and that changes seldom, in etcd or in a file.
+//! [`route`] serves the tables of a cluster on any node: it takes each call to the leaders of its tablets.
+//! [`member`] puts a node together from the other rooms.
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
@@ -16,9 +18,11 @@ pub mod format;
 pub mod group;
 pub mod link;
 mod marks;
+pub mod member;
 #[doc(hidden)]
 pub mod mutants;
 pub mod node;
+pub mod route;
 mod shape;
 
 pub use marks::Mark;

@@ -3,3 +3,4 @@
 
 mod directory;
 mod link;
+mod route;

@@ -1,0 +1,375 @@
+//! A node of a cluster, put together from the other rooms: it joins by the directory, opens its replicas,
+//! and serves the tables of the cluster.
+//!
+//! 1. The data directory is locked before its start is counted: a second process on it changes nothing.
+//! 2. A node that was a member before starts without the directory, from its own groups.
+//! 3. What the node intended with groups when it last ran is carried out before it changes the schema.
+//! 4. The engine is claimed before the replicas open, which apply at once what was not flushed.
+//! 5. A failure of the node's log or state machine, or a later start of the same node, is told by
+//!    [`Member::ended`]. The process must end then.
+
+mod asks;
+mod hub;
+mod peers;
+mod place;
+
+use crate::directory::{
+    Directory, DirectoryMeta, Error as DirectoryError, Key, Mirror, NodePlace, Presence,
+    PresenceState, follow, join,
+};
+use crate::group::NodeId;
+use crate::link::{self, Link, LinkOptions, serve};
+use crate::node::{self, Node, NodeError, Parts, Tablets};
+use crate::route::{Forwarded, Routed};
+use base::env::Env;
+use engine::group_log::GroupLog;
+use engine::{Engine, Owner};
+use hub::{Hub, News};
+use peers::Others;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use table::local::{MetaStore, Replication};
+use table::{Groups, Local, SharedMeta, TableSchema, TreeId, Versioned};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// Folder of the group log in the data directory.
+const LOG: &str = "group-log";
+/// Copy of the directory in the data directory.
+const COPY: &str = "directory.copy";
+/// Lock of the data directory.
+const LOCK: &str = "node.lock";
+/// Bytes of forwarded requests under way, as a part of the engine's memory.
+const FORWARDED_PART: usize = 4;
+/// Pause between two looks at a handover, and the looks after which another replica is tried.
+const TRANSFER_LOOK: Duration = Duration::from_millis(50);
+const TRANSFER_ROUNDS: usize = 20;
+
+/// Parts and settings that a node starts with.
+pub struct MemberOptions {
+    /// The machine that the node runs on.
+    pub env: Env,
+    /// Data directory of the node.
+    pub dir: PathBuf,
+    /// Options of the node's engine.
+    pub engine: engine::Options,
+    /// The directory of the node's cluster.
+    pub directory: Arc<dyn Directory>,
+    /// Address and place, by which other nodes find this one.
+    pub place: NodePlace,
+    /// Takes connections of other nodes.
+    pub listener: TcpListener,
+    /// Times, bounds and TLS of links.
+    pub link: LinkOptions,
+    /// Makes the random choices of this start differ from the choices of other nodes.
+    pub seed: u64,
+}
+
+/// The reason why a node cannot start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum MemberError {
+    /// The data directory cannot be used; the text says why.
+    Dir(String),
+    /// The cluster's directory refuses the node, or a new node cannot reach it.
+    Directory(DirectoryError),
+    /// The engine or the group log cannot be opened.
+    Engine(engine::Error),
+    /// The replicas cannot be opened.
+    Node(NodeError),
+    /// The tables cannot be opened.
+    Table(table::Error),
+}
+
+impl fmt::Display for MemberError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dir(text) => f.write_str(text),
+            Self::Directory(error) => error.fmt(f),
+            Self::Engine(error) => error.fmt(f),
+            Self::Node(error) => error.fmt(f),
+            Self::Table(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for MemberError {}
+
+/// A node of a cluster at work, until it is stopped or dropped.
+pub struct Member {
+    id: NodeId,
+    node: Arc<Node>,
+    engine: Engine,
+    routed: Routed,
+    presence: Presence,
+    stop: Option<oneshot::Sender<()>>,
+    server: JoinHandle<()>,
+    tasks: Vec<JoinHandle<()>>,
+    _lock: Box<dyn Send + Sync>,
+}
+
+/// Files of a node, opened on a thread that may block.
+struct Opened {
+    engine: Engine,
+    log: GroupLog,
+}
+
+impl Member {
+    /// Starts the node whose data is in `options.dir`: a new one joins the cluster. `tune` sets options of
+    /// its tables.
+    pub async fn start(
+        options: MemberOptions,
+        tune: impl FnOnce(Local) -> Local + Send + 'static,
+    ) -> Result<Self, MemberError> {
+        let MemberOptions { env, dir, engine, directory, place, listener, link, seed } = options;
+        let lock = lock(&env, &dir)?;
+        let joined = join(&*directory, &dir, &place).await.map_err(MemberError::Directory)?;
+        if let Some(error) = &joined.unregistered {
+            tracing::warn!(%error, "started without the cluster's directory; registering later");
+        }
+        let (member, boot) = (joined.member, joined.boot);
+        let id = NodeId(member.node.0);
+        let memory = engine.memory_bytes_max;
+        let Opened { engine, log } = {
+            let (env, dir) = (env.clone(), dir.clone());
+            blocking(move || {
+                let options = engine;
+                let engine = Engine::open_member(env.clone(), &dir, options.clone(), member);
+                let engine = engine.map_err(MemberError::Engine)?;
+                engine.claim(Owner::Server).map_err(MemberError::Engine)?;
+                let log = GroupLog::open(&env, &dir.join(LOG), &options);
+                Ok(Opened { engine, log: log.map_err(MemberError::Engine)? })
+            })
+            .await?
+        };
+        let mirror = Mirror::start(Arc::clone(&directory), Some(dir.join(COPY))).await;
+        let hub = Arc::new(Hub::default());
+        let us = link::Local { cluster: member.cluster, node: id, boot };
+        let book: Arc<dyn link::Book> = Arc::new(mirror.clone());
+        let links = Link::new(us, link.clone(), Arc::clone(&book), hub.clone());
+        let others = Arc::new(Others::new(links.clone(), mirror.clone()));
+        let node = {
+            let (env, engine, others, hub) =
+                (env.clone(), engine.clone(), others.clone(), hub.clone());
+            let parts = Parts { env, engine, log, links: others, tables: hub };
+            blocking(move || {
+                Node::open(node::Options::new(id, seed), parts).map_err(MemberError::Node)
+            })
+            .await?
+        };
+        hub.set_node(Arc::clone(&node));
+        for (group, error) in node.damaged() {
+            tracing::error!(group = group.0, ?error, "a replica of this node lost what it had");
+        }
+        let (stop, stopping) = oneshot::channel();
+        let served = {
+            let hub = hub.clone();
+            async move {
+                let stop = async {
+                    let _ = stopping.await;
+                };
+                if let Err(error) = serve(listener, us, &link, book, hub, stop).await {
+                    tracing::error!(%error, "connections of other nodes are served no more");
+                }
+            }
+        };
+        let server = tokio::spawn(served);
+        let groups: Arc<dyn Groups> = Arc::new(Tablets::new(Arc::clone(&node), others.clone()));
+        let meta = Arc::new(DirectoryMeta::new(&mirror, id));
+        let local = {
+            let (engine, clock, known) = (engine.clone(), Arc::clone(&env.clock), known(&node)?);
+            let (groups, meta) = (Arc::clone(&groups), meta.clone());
+            let replication = Replication { cluster: member.cluster, groups, meta, known };
+            blocking(move || {
+                let local = Local::over_groups(engine, clock, replication);
+                local.map(tune).map_err(MemberError::Table)
+            })
+            .await?
+        };
+        hub.set_tables(local.clone(), Forwarded::new(local.clone(), memory / FORWARDED_PART));
+        // The tables are told again of schemas that were applied meanwhile.
+        known(&node)?
+            .into_iter()
+            .try_for_each(|known| local.learn(known))
+            .map_err(MemberError::Table)?;
+        let news = Arc::new(News { local: local.clone(), meta: meta.clone() });
+        let tasks = vec![
+            follow(&mirror, meta.clone(), news),
+            tokio::spawn(keep_streams(links, mirror, id)),
+            tokio::spawn(carry_out_intents(meta, Arc::clone(&groups))),
+        ];
+        let presence = Presence::start(directory, joined, place);
+        let routed = Routed::new(id, local, groups, others);
+        let stop = Some(stop);
+        Ok(Self { id, node, engine, routed, presence, stop, server, tasks, _lock: lock })
+    }
+
+    /// Returns the id of the node in its cluster.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Returns the tables of the cluster.
+    pub fn tables(&self) -> &Routed {
+        &self.routed
+    }
+
+    /// Returns the engine of the node.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Waits until the node cannot go on, and returns the reason.
+    pub async fn ended(&self) -> String {
+        let (mut failed, mut presence) = (self.node.failed(), self.presence.state());
+        let replaced = async {
+            let is_replaced = |state: &PresenceState| matches!(state, PresenceState::Replaced(_));
+            match presence.wait_for(is_replaced).await.as_deref() {
+                Ok(PresenceState::Replaced(error)) => error.to_string(),
+                _ => std::future::pending().await,
+            }
+        };
+        let failed = async {
+            match failed.wait_for(Option::is_some).await.as_deref() {
+                Ok(Some(why)) => why.clone(),
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            why = replaced => why,
+            why = failed => why,
+        }
+    }
+
+    /// Hands the groups that the node leads to other replicas, so that no client has to wait for an
+    /// election when it stops. Returns when it leads none, or after `bound`.
+    pub async fn hand_over(&self, bound: Duration) {
+        let until = Instant::now() + bound;
+        for round in 0.. {
+            let mut led = 0;
+            for (group, descriptor) in self.node.descriptors() {
+                let status = self.node.status(group).map(|status| *status.borrow());
+                if !status.is_some_and(|status| status.leads) {
+                    continue;
+                }
+                let others = descriptor.members.iter().filter(|member| member.node != self.id);
+                let others: Vec<_> = others.collect();
+                // A replica without others has no successor.
+                let Some(count) = NonZeroUsize::new(others.len()) else { continue };
+                led += 1;
+                if round % TRANSFER_ROUNDS == 0 {
+                    let at = round / TRANSFER_ROUNDS + group.0 as usize;
+                    self.node.transfer(group, others[at % count].replica);
+                }
+            }
+            if led == 0 || Instant::now() >= until {
+                return;
+            }
+            tokio::time::sleep(TRANSFER_LOOK).await;
+        }
+    }
+
+    /// Stops the node: it takes no calls of others any more, and its replicas close. The engine stays
+    /// open for its owner to close.
+    pub async fn stop(mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        drop(self.stop.take());
+        let node = Arc::clone(&self.node);
+        // The threads of the node are waited for.
+        let _ = tokio::task::spawn_blocking(move || node.close()).await;
+        self.server.abort();
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.server.abort();
+    }
+}
+
+fn lock(env: &Env, dir: &std::path::Path) -> Result<Box<dyn Send + Sync>, MemberError> {
+    let shown = dir.display();
+    let made = std::fs::create_dir_all(dir);
+    made.map_err(|error| MemberError::Dir(format!("cannot create {shown}: {error}")))?;
+    env.fs.lock(&dir.join(LOCK)).map_err(|error| {
+        MemberError::Dir(format!("cannot lock {shown}: another process may use it: {error}"))
+    })
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, MemberError> + Send + 'static,
+) -> Result<T, MemberError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(MemberError::Dir(format!("the start broke off: {error}"))))
+}
+
+/// Returns the schemas that the groups of a node have.
+fn known(node: &Node) -> Result<Vec<Versioned>, MemberError> {
+    let descriptors = node.descriptors().into_iter();
+    let known = descriptors.map(|(_, descriptor)| {
+        let schema = TableSchema::from_record(&descriptor.schema)?;
+        Ok(Versioned { schema, version: descriptor.schema_version })
+    });
+    known.collect::<table::Result<_>>().map_err(MemberError::Table)
+}
+
+/// Keeps a stream open to each node that is registered, by which both tell that the other is alive.
+async fn keep_streams(links: Link, mirror: Mirror, me: NodeId) {
+    let mut state = mirror.state();
+    let mut kept = BTreeSet::new();
+    loop {
+        state.mark_unchanged();
+        for item in mirror.below(Key::NODES) {
+            if let Some(Key::Node(node)) = Key::parse(&item.key)
+                && node != me
+                && kept.insert(node)
+            {
+                links.keep(node);
+            }
+        }
+        if state.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Removes groups that the node was creating or removing when it last ended, unless a table has them.
+async fn carry_out_intents(meta: Arc<DirectoryMeta>, groups: Arc<dyn Groups>) {
+    let asked = Arc::clone(&meta);
+    let left = tokio::task::spawn_blocking(move || {
+        let tables = asked.versioned_tables()?;
+        let of_tables = tables.iter().flat_map(|known| &known.schema.tablets);
+        let used: BTreeSet<TreeId> = of_tables.map(|tablet| tablet.tree).collect();
+        let with_use = |trees: Vec<TreeId>| {
+            let is_used = trees.iter().any(|tree| used.contains(tree));
+            (trees, is_used)
+        };
+        Ok::<Vec<_>, table::Error>(asked.intents()?.into_iter().map(with_use).collect())
+    });
+    let left = match left.await {
+        Ok(Ok(left)) => left,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "could not read what the node left unfinished");
+            return;
+        }
+        Err(_) => return,
+    };
+    for (trees, is_used) in left {
+        if !is_used && let Err(error) = groups.remove(&trees).await {
+            tracing::warn!(%error, ?trees, "could not remove unfinished groups; trying at the next start");
+            continue;
+        }
+        let meta = Arc::clone(&meta);
+        let forgotten = tokio::task::spawn_blocking(move || meta.forget(&trees)).await;
+        if let Ok(Err(error)) = forgotten {
+            tracing::warn!(%error, "an intent stays in the directory until the next start");
+        }
+    }
+}

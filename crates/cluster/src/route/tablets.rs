@@ -1,0 +1,68 @@
+//! Calls for whole tablets: rows to drop, and samples of keys.
+
+use super::search::Place;
+use super::{Routed, Subject, unexpected};
+use futures::{StreamExt, TryStreamExt, stream};
+use std::collections::BTreeSet;
+use table::local::{TabletSamples, join_samples};
+use table::wire::{Answer, Call};
+use table::{DropRows, Result, RowKeySample, RowRange, Store, TableName, TreeId};
+
+/// Tablets of one call that are asked at the same time.
+const AT_ONCE: usize = 16;
+
+impl Routed {
+    pub(super) async fn drop_rows_at_leaders(
+        &self,
+        table: &TableName,
+        rows: &DropRows,
+    ) -> Result<()> {
+        let range = match rows {
+            DropRows::All => RowRange::ALL,
+            DropRows::Prefix(prefix) => RowRange::prefix(prefix),
+        };
+        let schema = self.local.get_table(table).await?;
+        let trees = super::parts::by_tablet(&schema, &[range]).into_iter().map(|(tree, _)| tree);
+        let dropped = trees.map(|tree| self.drop_in(table, rows, tree));
+        stream::iter(dropped).buffer_unordered(AT_ONCE).try_collect().await
+    }
+
+    async fn drop_in(&self, table: &TableName, rows: &DropRows, tree: TreeId) -> Result<()> {
+        let drop_rows = |place| async move {
+            let Place::Node(node) = place else {
+                let trees = BTreeSet::from([tree]);
+                return Ok(self.local.drop_rows_of(table, rows, &trees).await?);
+            };
+            let (table, rows) = (table.clone(), rows.clone());
+            match self.ask(node, &Call::DropRows { table, rows, trees: vec![tree] }).await? {
+                Answer::Done => Ok(()),
+                _ => Err(unexpected(node)),
+            }
+        };
+        self.at_leader(Subject::Tablet(tree), drop_rows).await
+    }
+
+    pub(super) async fn sample_replicas(&self, table: &TableName) -> Result<Vec<RowKeySample>> {
+        let schema = self.local.get_table(table).await?;
+        let trees: Vec<_> = schema.tablets.iter().map(|tablet| tablet.tree).collect();
+        let sampled = trees.into_iter().map(|tree| self.sample(table, tree));
+        let samples: Vec<Vec<TabletSamples>> =
+            stream::iter(sampled).buffered(AT_ONCE).try_collect().await?;
+        Ok(join_samples(&schema, samples.into_iter().flatten().collect()))
+    }
+
+    /// Samples a tablet at its leader, whose replica is the newest.
+    async fn sample(&self, table: &TableName, tree: TreeId) -> Result<Vec<TabletSamples>> {
+        let sample = |place| async move {
+            let Place::Node(node) = place else {
+                return Ok(self.local.sample_tablets(table, BTreeSet::from([tree])).await?);
+            };
+            let call = Call::SampleTablets { table: table.clone(), trees: vec![tree] };
+            match self.ask(node, &call).await? {
+                Answer::Samples(samples) => Ok(samples),
+                _ => Err(unexpected(node)),
+            }
+        };
+        self.at_leader(Subject::Tablet(tree), sample).await
+    }
+}
