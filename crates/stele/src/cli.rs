@@ -4,8 +4,10 @@
 use crate::admin::AdminArgs;
 use crate::adopt::AdoptArgs;
 use crate::cert::CertArgs;
+use crate::cluster::ClusterArgs;
 use crate::config::ServeArgs;
 use crate::copies::{BackupArgs, CheckpointArgs, CloneArgs, RestoreArgs};
+use crate::dev_cluster::DevClusterArgs;
 use crate::export::ExportArgs;
 use crate::identity::IdentityArgs;
 use crate::import::ImportArgs;
@@ -107,6 +109,13 @@ pub(crate) enum Command {
     /// Verifies the checksum of every byte before using it. Rerun the command to resume an
     /// interrupted restore.
     Restore(Box<RestoreArgs>),
+    /// Found a cluster of several servers. See docs/cluster.md.
+    Cluster(ClusterArgs),
+    /// Run a cluster of three servers on this machine, to try it.
+    ///
+    /// Each server is a process of its own, with a data directory and ports of its own. The cluster's
+    /// directory is a file, so that no etcd is needed. SIGTERM or SIGINT stops all of them.
+    DevCluster(DevClusterArgs),
     /// Make certificates for trying TLS.
     Cert(CertArgs),
     /// Make tokens and key files for those who may call a server.

@@ -9,8 +9,7 @@
 use crate::size::ByteSize;
 use anyhow::Context;
 use clap::Args;
-use engine::internals::ReadPath;
-use engine::{BackgroundRate, Durability, Options};
+use engine::{Durability, Options};
 use serde::Deserialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,12 +17,15 @@ use std::time::Duration;
 use table::local::READ_IDLE_MAX;
 use table::meter::NAMED_MAX;
 
+mod cluster;
 mod limits;
 mod security;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod traces;
 
+pub(crate) use cluster::{Cluster, DirectoryAt};
 pub(crate) use security::{Reach, Security};
 pub(crate) use traces::Traces;
 
@@ -89,6 +91,28 @@ pub(crate) struct Settings {
     /// disk. 0 frees them at once, and at the next start the files of earlier deletions. [default: 7]
     #[arg(long, env = "STELE_DELETED_TABLE_DAYS", value_name = "DAYS")]
     pub(crate) deleted_table_days: Option<u64>,
+
+    /// Run as a node of the cluster whose directory is in this etcd: HOST:PORT of its members,
+    /// separated by commas; or file:PATH for nodes of one machine. [default: none]
+    #[arg(long, env = "STELE_JOIN", value_name = "ETCD", help_heading = CLUSTER)]
+    pub(crate) join: Option<String>,
+
+    /// Address for connections of other nodes. Port 0 picks a free port. [default: 127.0.0.1:8088]
+    #[arg(long, env = "STELE_CLUSTER_LISTEN", value_name = "HOST:PORT", help_heading = CLUSTER)]
+    pub(crate) cluster_listen: Option<String>,
+
+    /// Address at which other nodes reach this one. [default: cluster-listen]
+    #[arg(long, env = "STELE_ADVERTISE", value_name = "HOST:PORT", help_heading = CLUSTER)]
+    pub(crate) advertise: Option<String>,
+
+    /// Region of the node. [default: none]
+    #[arg(long, env = "STELE_REGION", value_name = "NAME", help_heading = CLUSTER)]
+    pub(crate) region: Option<String>,
+
+    /// Zone of the region. Replicas of a tablet are placed in different zones, as far as there are
+    /// enough. [default: none]
+    #[arg(long, env = "STELE_ZONE", value_name = "NAME", help_heading = CLUSTER)]
+    pub(crate) zone: Option<String>,
 
     /// Certificate of the server in PEM, followed by those between it and its CA. Both listeners
     /// then speak TLS only. The file is read again when it changes, and on SIGHUP.
@@ -286,6 +310,7 @@ pub(crate) struct Settings {
     pub(crate) background_rate: Option<String>,
 }
 
+const CLUSTER: &str = "Cluster";
 const LIMITS: &str = "Limits of clients";
 const ENGINE: &str = "Storage engine";
 const SECURITY: &str = "Security";
@@ -309,6 +334,8 @@ pub(crate) struct Config {
     pub(crate) http_hosts: Vec<String>,
     pub(crate) strict_instances: bool,
     pub(crate) deleted_table_days: u64,
+    /// `None` for a single server.
+    pub(crate) cluster: Option<Cluster>,
     pub(crate) reach: Reach,
     pub(crate) security: Security,
     pub(crate) checkpoint_dir: Option<PathBuf>,
@@ -332,6 +359,7 @@ impl Default for Config {
             http_hosts: Vec::new(),
             strict_instances: false,
             deleted_table_days: 7,
+            cluster: None,
             reach: Reach::Loopback,
             security: Security::default(),
             checkpoint_dir: None,
@@ -358,13 +386,14 @@ impl Config {
     /// Fills in defaults and checks every range.
     fn resolve(settings: Settings) -> Result<Self, ConfigError> {
         let default = Self::default();
-        let engine = engine_options(&settings, default.engine)?;
+        let engine = storage::resolve(&settings, default.engine)?;
         let deleted_table_days = settings.deleted_table_days.unwrap_or(default.deleted_table_days);
         in_range("deleted_table_days", deleted_table_days, 0..=365)?;
         let drain_seconds = settings.drain_seconds.unwrap_or(default.drain.as_secs());
         in_range("drain_seconds", drain_seconds, 0..=3600)?;
         let security = Security::resolve(&settings)?;
         let traces = Traces::resolve(&settings)?;
+        let cluster = Cluster::resolve(&settings)?;
         let insecure = settings.insecure_listen.unwrap_or(false);
         let limits = limits::resolve(&settings, engine.memory_bytes_max)?;
         let read_idle_seconds = settings.read_idle_seconds.unwrap_or(default.read_idle.as_secs());
@@ -385,6 +414,7 @@ impl Config {
                 .unwrap_or_default(),
             strict_instances: settings.strict_instances.unwrap_or(default.strict_instances),
             deleted_table_days,
+            cluster,
             reach: if insecure { Reach::Anywhere } else { security.reach() },
             security,
             checkpoint_dir: settings.checkpoint_dir,
@@ -415,6 +445,11 @@ impl Settings {
             insecure_listen,
             strict_instances,
             deleted_table_days,
+            join,
+            cluster_listen,
+            advertise,
+            region,
+            zone,
             tls_cert,
             tls_key,
             tls_client_ca,
@@ -456,36 +491,6 @@ impl Settings {
     }
 }
 
-fn engine_options(settings: &Settings, default: Options) -> Result<Options, ConfigError> {
-    let bytes = |set: Option<ByteSize>, default: usize| {
-        set.map_or(default, |size| usize::try_from(size.0).unwrap_or(usize::MAX))
-    };
-    let size = |set: Option<ByteSize>, default: u64| set.map_or(default, |size| size.0);
-    let durability = settings.durability.as_deref().map(parse_durability).transpose()?;
-    let read_path = settings.read_path_off.as_deref().map(parse_read_path_off).transpose()?;
-    let rate = settings.background_rate.as_deref().map(parse_rate).transpose()?;
-    let options = Options {
-        durability: durability.unwrap_or(default.durability),
-        memtable_bytes_max: bytes(settings.memtable_bytes_max, default.memtable_bytes_max),
-        memory_bytes_max: bytes(settings.memory_bytes_max, default.memory_bytes_max),
-        cache_bytes_max: settings.cache_bytes_max.map(|size| bytes(Some(size), 0)),
-        direct_reads: settings.direct_reads.unwrap_or(default.direct_reads),
-        open_files_max: settings.open_files_max.or(default.open_files_max),
-        read_path: read_path.unwrap_or(default.read_path),
-        log_segment_bytes: size(settings.log_segment_bytes, default.log_segment_bytes),
-        l0_runs_compact: settings.l0_runs_compact.unwrap_or(default.l0_runs_compact),
-        l0_runs_stall: settings.l0_runs_stall.unwrap_or(default.l0_runs_stall),
-        sst_bytes_max: size(settings.sst_bytes_max, default.sst_bytes_max),
-        l1_bytes_max: size(settings.l1_bytes_max, default.l1_bytes_max),
-        subcompactions_max: settings.subcompactions_max.or(default.subcompactions_max),
-        background_rate: rate.unwrap_or(default.background_rate),
-        background_threads: settings.background_threads.unwrap_or(default.background_threads),
-        shape: default.shape,
-    };
-    options.validate().map_err(|error| ConfigError(error.to_string()))?;
-    Ok(options)
-}
-
 /// Names of hosts, in lower case, without ports.
 fn parse_hosts(text: &str) -> Result<Vec<String>, ConfigError> {
     let is_name = |name: &str| {
@@ -500,61 +505,6 @@ fn parse_hosts(text: &str) -> Result<Vec<String>, ConfigError> {
             "invalid http_hosts name {name:?}; use names without ports, separated by commas"
         ))),
     }
-}
-
-/// `sync`, `interval=MS` or `none`.
-fn parse_durability(text: &str) -> Result<Durability, ConfigError> {
-    match text.split_once('=') {
-        None if text == "sync" => Ok(Durability::Sync),
-        None if text == "none" => Ok(Durability::None),
-        Some(("interval", ms)) if ms.parse::<u32>().is_ok_and(|ms| (1..=60_000).contains(&ms)) => {
-            Ok(Durability::Interval(Duration::from_millis(ms.parse().unwrap_or_default())))
-        }
-        _ => Err(ConfigError(format!(
-            "invalid durability {text:?}; use sync, none or interval=MS with MS from 1 to 60000"
-        ))),
-    }
-}
-
-/// `off`, `auto` or bytes a second.
-fn parse_rate(text: &str) -> Result<BackgroundRate, ConfigError> {
-    match text {
-        "off" => Ok(BackgroundRate::Unlimited),
-        "auto" => Ok(BackgroundRate::Auto),
-        _ => match text.parse::<ByteSize>() {
-            Ok(ByteSize(bytes)) => Ok(BackgroundRate::BytesPerSecond(bytes)),
-            Err(error) => Err(ConfigError(format!(
-                "invalid background_rate {text:?}; use off, auto or bytes per second: {error}"
-            ))),
-        },
-    }
-}
-
-/// Names of parts of the read path, each of which is off; `none` names none.
-fn parse_read_path_off(text: &str) -> Result<ReadPath, ConfigError> {
-    let mut parts = ReadPath::default();
-    for name in text.split(',').map(str::trim).filter(|name| *name != "none") {
-        let part = match name {
-            "huge-pages" => &mut parts.huge_pages,
-            "hints" => &mut parts.hints,
-            "filters" => &mut parts.filters,
-            "point-reads" => &mut parts.point_reads,
-            "batched-reads" => &mut parts.batched_reads,
-            "prefix-index" => &mut parts.prefix_index,
-            "readahead" => &mut parts.readahead,
-            "cache-warming" => &mut parts.cache_warming,
-            "admission" => &mut parts.admission,
-            "counters" => &mut parts.counters,
-            _ => {
-                return Err(ConfigError(format!(
-                    "invalid read_path_off {name:?}; use huge-pages, hints, filters, point-reads, \
-                     batched-reads, prefix-index, readahead, cache-warming, admission, counters or none"
-                )));
-            }
-        };
-        *part = false;
-    }
-    Ok(parts)
 }
 
 /// `durability` as it is written.

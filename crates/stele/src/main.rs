@@ -11,9 +11,11 @@ mod admin;
 mod adopt;
 mod cert;
 mod cli;
+mod cluster;
 mod config;
 mod connect;
 mod copies;
+mod dev_cluster;
 mod environment;
 mod export;
 mod identity;
@@ -54,6 +56,8 @@ fn main() -> ExitCode {
         Command::Clone(args) => copies::clone(&args),
         Command::Backup(args) => copies::backup(&args),
         Command::Restore(args) => copies::restore(&args),
+        Command::Cluster(args) => cluster::run(&args),
+        Command::DevCluster(args) => dev_cluster::run(&args),
         Command::Cert(args) => cert::run(&args),
         Command::Identity(args) => identity::run(&args),
         Command::Completions(args) => manual::completions(&args),

@@ -1,5 +1,8 @@
+use super::storage::{parse_durability, parse_read_path_off};
 use super::*;
 use clap::{CommandFactory, Parser};
+use engine::BackgroundRate;
+use engine::internals::ReadPath;
 
 #[derive(Parser)]
 struct Line {
@@ -47,6 +50,11 @@ fn documented_defaults_are_the_real_ones() {
         ("strict_instances", config.strict_instances.to_string()),
         ("deleted_table_days", config.deleted_table_days.to_string()),
         ("insecure_listen", "false".into()),
+        ("join", "none".into()),
+        ("cluster_listen", "127.0.0.1:8088".into()),
+        ("advertise", "cluster-listen".into()),
+        ("region", "none".into()),
+        ("zone", "none".into()),
         ("tls_cert", "none".into()),
         ("tls_key", "none".into()),
         ("tls_client_ca", "none".into()),

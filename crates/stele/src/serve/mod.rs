@@ -17,12 +17,13 @@ mod health;
 mod http;
 mod listen;
 mod metrics;
+mod node;
 mod observe;
 mod profile;
 mod request_id;
 mod scan_threads;
 mod security;
-mod signals;
+pub(crate) mod signals;
 mod state;
 mod upkeep;
 
@@ -32,6 +33,7 @@ use anyhow::{Context, anyhow};
 use base::env::SystemClock;
 use base::rss_monitor::RssMonitor;
 use bigtable::{Bounds, Guarded};
+use cluster::member::Member;
 use connections::{Connection, Entry, Front, Limits, accept};
 use console::Console;
 use engine::Engine;
@@ -48,7 +50,8 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use table::Local;
+use table::{Local, Store};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_stream::StreamExt;
@@ -59,6 +62,8 @@ use tonic_health::server::HealthReporter;
 
 /// Time that blocking threads get to end after the shutdown.
 const LAST_WAIT: Duration = Duration::from_secs(2);
+/// Time that a stopping node gets to hand its tablets to other leaders.
+const HAND_OVER_MAX: Duration = Duration::from_secs(3);
 
 /// Runs the server until a signal ends it. Warns of the variables of the environment that are
 /// `ignored`.
@@ -106,7 +111,12 @@ async fn serve_guarded(
 ) -> anyhow::Result<()> {
     let bigtable = listen::bind("bigtable_listen", &config.bigtable_listen, config.reach).await?;
     let http = listen::bind("http_listen", &config.http_listen, config.reach).await?;
-    let addresses = Addresses { bigtable: bigtable.local_addr()?, http: http.local_addr()? };
+    let nodes = node::bind(config).await?;
+    let addresses = Addresses {
+        bigtable: bigtable.local_addr()?,
+        http: http.local_addr()?,
+        nodes: nodes.as_ref().map(TcpListener::local_addr).transpose()?,
+    };
     let accept = |listener, front| {
         accept(listener, front, guard.tls.clone(), state.security(), Limits::default())
     };
@@ -122,8 +132,8 @@ async fn serve_guarded(
 
     let memory = || base::memory::process_bytes().unwrap_or_default();
     let before = memory();
-    let (engine, store) = tokio::select! {
-        opened = open(config, scans) => opened?,
+    let Opened { engine, store, member } = tokio::select! {
+        opened = open(config, scans, nodes) => opened?,
         () = signals.next() => {
             tracing::info!("stopped while opening the data directory");
             return Ok(());
@@ -136,20 +146,23 @@ async fn serve_guarded(
     let monitor = RssMonitor::start(report).context("cannot start the server's threads")?;
     let (drain, draining) = watch::channel(());
     tokio::spawn(upkeep::run(Arc::clone(&store)));
-    let health = HealthReporter::new();
-    let services = services(config, &store, &guard, &state, &health);
-    state.set_routes(services.0.clone());
-    let (bigtable, limits) = (accept(bigtable, Front::Bigtable), config.limits);
     let traces = (config.traces.as_ref(), state.spans());
     let (explain, exporter) = Explain::new((config.slow_request, state.slow()), traces)?;
-    let observed = Observed { state: Arc::clone(&state), explain, gate: guard.gate };
-    let front = grpc(bigtable, services, health, limits, observed, draining);
-    let mut grpc = tokio::spawn(front);
+    let observed = Observed { state: Arc::clone(&state), explain, gate: guard.gate.clone() };
+    let connections = accept(bigtable, Front::Bigtable);
+    let mut grpc = match &member {
+        None => front(config, &store, &guard, observed, connections, draining),
+        Some(member) => {
+            let tables = Arc::new(member.tables().clone());
+            front(config, &tables, &guard, observed, connections, draining)
+        }
+    };
     state.set_phase(Phase::Serving);
-    announce(config, &addresses).context("could not write to standard output")?;
+    announce(config, &addresses, member.as_ref()).context("could not write to standard output")?;
 
     tokio::select! {
         () = signals.next() => {}
+        why = end_of(member.as_ref()) => return Err(anyhow!("the node cannot go on: {why}")),
         ended = &mut grpc => {
             ended.context("the Bigtable service panicked")??;
             return Err(anyhow!("the Bigtable service ended unexpectedly"));
@@ -159,11 +172,17 @@ async fn serve_guarded(
     state.set_phase(Phase::Draining);
     // They would never end by themselves.
     store.end_change_streams();
+    if let Some(member) = &member {
+        member.hand_over(HAND_OVER_MAX).await;
+    }
     drop(drain);
     finish(&mut grpc, config.drain, &mut signals).await?;
     // A collector that is away must not keep the server from stopping.
     let _ = tokio::time::timeout(LAST_WAIT, exporter).await;
     drop(monitor);
+    if let Some(member) = member {
+        member.stop().await;
+    }
     tokio::task::spawn_blocking(move || engine.close())
         .await?
         .context("could not close the data directory cleanly")?;
@@ -173,14 +192,37 @@ async fn serve_guarded(
     Ok(())
 }
 
-/// Returns the services over `store` and that of `health`, within the bounds of which the metrics tell.
-fn services(
+/// Waits until the node cannot go on, and returns the reason. A single server waits for ever.
+async fn end_of(member: Option<&Member>) -> String {
+    match member {
+        Some(member) => member.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Serves Bigtable clients of `connections` from `store` until `draining` closes.
+fn front<S: Store>(
     config: &Config,
-    store: &Arc<Local>,
+    store: &Arc<S>,
+    guard: &Guard,
+    observed: Observed,
+    connections: mpsc::Receiver<Connection>,
+    draining: watch::Receiver<()>,
+) -> JoinHandle<anyhow::Result<()>> {
+    let health = HealthReporter::new();
+    let services = services(config, store, guard, &observed.state, &health);
+    observed.state.set_routes(services.0.clone());
+    tokio::spawn(grpc(connections, services, health, config.limits, observed, draining))
+}
+
+/// Returns the services over `store` and that of `health`, within the bounds of which the metrics tell.
+fn services<S: Store>(
+    config: &Config,
+    store: &Arc<S>,
     guard: &Guard,
     state: &State,
     health: &HealthReporter,
-) -> Services {
+) -> Services<S> {
     let known = match config.strict_instances {
         true => bigtable::KnownNames::Created,
         false => bigtable::KnownNames::All,
@@ -196,15 +238,40 @@ fn services(
 }
 
 /// The gRPC services, and the layer that they are best served with.
-type Services = (Routes, bigtable::DataFirst<Local>);
+type Services<S> = (Routes, bigtable::DataFirst<S>);
 
 struct Addresses {
     bigtable: SocketAddr,
     http: SocketAddr,
+    /// Address for other nodes of the cluster.
+    nodes: Option<SocketAddr>,
 }
 
-/// Opens the data directory and its tables.
-async fn open(config: &Config, scans: &ScanThreads) -> anyhow::Result<(Engine, Arc<Local>)> {
+/// A data directory at work.
+struct Opened {
+    engine: Engine,
+    /// The tables of this server. A node has its own tablets here, and no others.
+    store: Arc<Local>,
+    member: Option<Member>,
+}
+
+/// Opens the data directory and its tables, or starts the node of a cluster.
+async fn open(
+    config: &Config,
+    scans: &ScanThreads,
+    nodes: Option<TcpListener>,
+) -> anyhow::Result<Opened> {
+    if let (Some(cluster), Some(nodes)) = (&config.cluster, nodes) {
+        let (read_idle, named_max) = (config.read_idle, config.metrics_tables_max);
+        let scans = scans.runtime().clone();
+        let tune = move |store: Local| {
+            let store = store.with_named_tables_max(named_max).with_scan_threads(&scans);
+            store.with_read_idle_max(read_idle)
+        };
+        let member = node::start(config, cluster, nodes, tune).await?;
+        let store = Arc::new(member.tables().local().clone());
+        return Ok(Opened { engine: member.engine().clone(), store, member: Some(member) });
+    }
     let (dir, options) = (config.data_dir.clone(), config.engine.clone());
     let (read_idle, named_max) = (config.read_idle, config.metrics_tables_max);
     let deleted_for = Duration::from_secs(config.deleted_table_days * 24 * 60 * 60);
@@ -220,7 +287,7 @@ async fn open(config: &Config, scans: &ScanThreads) -> anyhow::Result<(Engine, A
         anyhow::Ok((engine, store.with_read_idle_max(read_idle)))
     });
     let (engine, store) = opened.await??;
-    Ok((engine, Arc::new(store)))
+    Ok(Opened { engine, store: Arc::new(store), member: None })
 }
 
 /// Everything that requests are observed with.
@@ -231,9 +298,9 @@ struct Observed {
 }
 
 /// Serves the services on `connections` until `draining` closes and the requests in flight are done.
-async fn grpc(
+async fn grpc<S: Store>(
     connections: mpsc::Receiver<Connection>,
-    (routes, data): Services,
+    (routes, data): Services<S>,
     health: HealthReporter,
     limits: bigtable::Limits,
     observed: Observed,
@@ -283,19 +350,25 @@ async fn finish(
     }
 }
 
-fn announce(config: &Config, addresses: &Addresses) -> std::io::Result<()> {
+fn announce(
+    config: &Config,
+    addresses: &Addresses,
+    member: Option<&Member>,
+) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(
-        out,
-        "Stele {} on {}; {}",
-        env!("CARGO_PKG_VERSION"),
-        config.data_dir.display(),
-        describe_durability(config.engine.durability)
-    )?;
+    let durability = match member {
+        None => describe_durability(config.engine.durability),
+        Some(_) => "every write synced by a majority of its replicas".into(),
+    };
+    let (version, dir) = (env!("CARGO_PKG_VERSION"), config.data_dir.display());
+    writeln!(out, "Stele {version} on {dir}; {durability}")?;
     let secured = config.security.tls.is_some();
     let (inside, scheme) = if secured { ("  (TLS)", "https") } else { ("", "http") };
     writeln!(out, "  Bigtable  {}{inside}", addresses.bigtable)?;
     writeln!(out, "  HTTP      {scheme}://{}  (/healthz /readyz /metrics)", addresses.http)?;
+    if let (Some(nodes), Some(member)) = (addresses.nodes, member) {
+        writeln!(out, "  Nodes     {nodes}  (this is node {})", member.id().0)?;
+    }
     if config.security.authenticates() || addresses.http.ip().is_loopback() {
         writeln!(out, "  Console   {scheme}://{}{}", addresses.http, console::PATH)?;
     }

@@ -5,6 +5,7 @@
 mod adopt;
 mod backup;
 mod change_streams;
+mod cluster;
 mod configuration;
 mod directories;
 mod documents;

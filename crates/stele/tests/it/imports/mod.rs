@@ -41,6 +41,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "table",
             "bigtable",
             "backup",
+            "cluster",
             "interchange",
             "security",
             "load",

@@ -11,7 +11,7 @@
 //! loss of power is simulated elsewhere.
 
 mod counters;
-mod wire;
+pub(crate) mod wire;
 mod writer;
 
 use crate::server::{Server, run, stderr};

@@ -38,6 +38,10 @@ impl Client {
     }
 
     pub(crate) async fn create_table(&mut self) {
+        self.try_create_table().await.unwrap();
+    }
+
+    pub(crate) async fn try_create_table(&mut self) -> Result<(), Status> {
         let families = FAMILIES.map(|name| (name.to_owned(), family(name)));
         let table = admin::Table { column_families: families.into(), ..Default::default() };
         let splits = ["w3", "w5"].map(|key| admin::create_table_request::Split { key: key.into() });
@@ -47,7 +51,7 @@ impl Client {
             table: Some(table),
             initial_splits: splits.into(),
         };
-        self.admin.create_table(request).await.unwrap();
+        self.admin.create_table(request).await.map(drop)
     }
 
     pub(crate) async fn mutate_row(

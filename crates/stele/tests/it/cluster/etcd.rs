@@ -1,0 +1,64 @@
+//! A real etcd of one member.
+
+use super::SOON;
+use std::ffi::OsString;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running etcd, which is killed when it is dropped.
+pub(super) struct Etcd {
+    process: Child,
+    pub(super) address: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Etcd {
+    /// Starts an etcd and waits until it listens. `None` if there is no program, which fails where
+    /// clients are required.
+    pub(super) fn start() -> Option<Self> {
+        let program = program()?;
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let (address, peers) = (free(), free());
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = Command::new(program);
+        command.arg("--data-dir").arg(dir.path().join("data"));
+        command.args(["--name", "one", "--initial-cluster", &format!("one=http://{peers}")]);
+        for (name, value) in [
+            ("--listen-client-urls", &address),
+            ("--advertise-client-urls", &address),
+            ("--listen-peer-urls", &peers),
+            ("--initial-advertise-peer-urls", &peers),
+        ] {
+            command.arg(name).arg(format!("http://{value}"));
+        }
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let etcd = Self { process, address, _dir: dir };
+        let begun = Instant::now();
+        while TcpStream::connect(&etcd.address).is_err() {
+            assert!(begun.elapsed() < SOON, "etcd does not listen on {}", etcd.address);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(etcd)
+    }
+}
+
+fn program() -> Option<OsString> {
+    let program = std::env::var_os("STELE_ETCD").unwrap_or_else(|| "etcd".into());
+    let runs = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
+    if runs.is_ok_and(|status| status.success()) {
+        return Some(program);
+    }
+    let required =
+        std::env::var("STELE_REQUIRE_CLIENTS").is_ok_and(|required| !required.is_empty());
+    assert!(!required, "etcd is missing; name it in STELE_ETCD");
+    eprintln!("skipped: etcd is missing; name it in STELE_ETCD");
+    None
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
