@@ -32,6 +32,8 @@ async fn store() -> (Local, TableName, tempfile::TempDir) {
     let steps = Shape { first_step_micros, second_step_micros, ..Shape::DEFAULT };
     let shape = Shape { batch_steps: STEP, long_reads_min: 1, ..steps };
     let local = Local::open_shaped(engine, clock, shape).unwrap();
+    // Samples of rows look at the clock too, and each look takes time.
+    local.core.heat.turn_off();
     let name = TableName::new("p/t").unwrap();
     let families = [("f".to_owned(), Default::default())].into();
     let table = CreateTable {
