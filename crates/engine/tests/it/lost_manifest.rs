@@ -12,10 +12,10 @@ use engine::{
 };
 use std::path::Path;
 
-const COPY: TreeId = TreeId(77);
+pub(crate) const COPY: TreeId = TreeId(77);
 const COPY_OF_COPY: TreeId = TreeId(78);
 
-fn dir() -> &'static Path {
+pub(crate) fn dir() -> &'static Path {
     Path::new("/data")
 }
 
@@ -23,18 +23,18 @@ fn into() -> &'static Path {
     Path::new("/repaired")
 }
 
-fn open(machine: &SimEnv, dir: &Path) -> Result<Engine> {
+pub(crate) fn open(machine: &SimEnv, dir: &Path) -> Result<Engine> {
     let options = Options { durability: Options::default().durability, ..small() };
     Engine::open_with_env(machine.env(), dir, options)
 }
 
-fn put(engine: &Engine, row: &[u8]) -> Result<()> {
+pub(crate) fn put(engine: &Engine, row: &[u8]) -> Result<()> {
     let mut batch = WriteBatch::new();
     batch.put(row, Column::of(FamilyId(1), b"q"), Timestamp(1), b"value");
     engine.tree(TREE)?.write(&batch).map(|_| ())
 }
 
-fn rows(engine: &Engine, tree: TreeId) -> Vec<Vec<u8>> {
+pub(crate) fn rows(engine: &Engine, tree: TreeId) -> Vec<Vec<u8>> {
     let scan = engine.tree(tree).unwrap().scan(&ScanRequest::default(), None).unwrap();
     collect(scan).into_iter().map(|(row, _)| row).collect()
 }
@@ -52,7 +52,7 @@ struct Progress {
 }
 
 /// A store whose tree has rows `a` and `b`, in one SSTable.
-fn store() -> (SimEnv, Engine) {
+pub(crate) fn store() -> (SimEnv, Engine) {
     let machine = SimEnv::new(1);
     let engine = open(&machine, dir()).unwrap();
     let tree = engine.create_tree(TREE, TreeOptions::default()).unwrap();
@@ -80,7 +80,7 @@ fn live(engine: &Engine, progress: &mut Progress) -> Result<()> {
     engine.close()
 }
 
-fn lose_manifest(machine: &SimEnv, dir: &Path) {
+pub(crate) fn lose_manifest(machine: &SimEnv, dir: &Path) {
     for name in machine.fs.list(dir).unwrap() {
         let text = name.to_string_lossy();
         if text.starts_with("CURRENT") || text.starts_with("MANIFEST") {
@@ -150,6 +150,8 @@ fn trees_keep_their_files_whenever_the_power_goes() {
             assert_eq!(note, trees.contains(&tree), "{case}: note of tree {}", tree.0);
         }
 
+        let with_manifest = Path::new("/with-manifest");
+        repaired(&machine, dir(), with_manifest, progress, &case);
         lose_manifest(&machine, dir());
         repaired(&machine, dir(), into(), progress, &case);
     }

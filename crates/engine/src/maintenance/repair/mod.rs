@@ -30,7 +30,7 @@ use crate::compaction::pick::LAST_RUN;
 use crate::compaction::writing::Writing;
 use crate::error::{Error, Result};
 use crate::files::FileNumber;
-use crate::files::copy_note::NoteWriter;
+use crate::files::copy_note::{self, NoteWriter};
 use crate::files::open_files::OpenFiles;
 use crate::maintenance::check::{self, Progress, check_dir};
 use crate::maintenance::checkpoint::{discard, prepare};
@@ -214,7 +214,9 @@ impl Repair<'_> {
 
     /// Brings over what the manifest names, each file to its place.
     fn by_manifest(&mut self, state: &State) -> Result<()> {
-        self.begin_numbers(state.next_file.0, state.files().into_iter());
+        let copies = places::unheard_copies(&self.files, state, &self.copies);
+        let apart = copies.values().flatten().copied();
+        self.begin_numbers(state.next_file.0, state.files().into_iter().chain(apart));
         let mut edits = Vec::new();
         for edit in state.to_edits() {
             match edit {
@@ -231,7 +233,28 @@ impl Repair<'_> {
                 other => edits.push(other),
             }
         }
-        self.apply(&edits)
+        self.apply(&edits)?;
+        copies.into_iter().try_for_each(|(tree, files)| self.unheard_copy(tree, &files))
+    }
+
+    /// Makes a tree that the manifest does not know of `files`, which a note says are a copy's.
+    fn unheard_copy(&mut self, tree: TreeId, files: &[FileNumber]) -> Result<()> {
+        let path = copy_note::path(self.dir, tree);
+        self.report.notes.push(format!(
+            "{}: the MANIFEST does not know tree {}, which has files; it is kept, and may be a copy that \
+             did not come to its end",
+            path.display(),
+            tree.0
+        ));
+        let options = places::options_of(files, &self.files);
+        let position = places::flushed_of(files, &self.files);
+        let last = self.state.last_sequence.max(SequenceNumber(position.0));
+        self.apply(&[
+            Edit::CreateTree { tree, options },
+            Edit::Flushed { tree, position },
+            Edit::LastSequence(last),
+        ])?;
+        self.tree_by_files(tree, files, &Hints::default())
     }
 
     /// Brings over one file; gives what the new manifest is to say of it.

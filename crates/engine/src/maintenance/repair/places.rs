@@ -13,8 +13,9 @@
 //! finished; its rows are in doubt.
 //!
 //! A file of a copied tree names the tree that it was copied from. The note of the copy
-//! ([`crate::files::copy_note`]) tells whose it is, and that its merge was finished. It replaces
-//! nothing: its inputs were files of the other tree.
+//! ([`crate::files::copy_note`]) tells whose it is, and that its merge was finished: only files of the
+//! manifest are copied. So in the other tree the outputs of that merge count as well, and inputs of it
+//! that linger do not.
 
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
@@ -150,6 +151,29 @@ pub(super) fn copies(fs: &dyn FileSystem, dir: &Path, notes: &mut Vec<String>) -
     Ok(copies)
 }
 
+/// Files of copied trees that `state` never had, by tree: its end may be lost, or the copy did not come
+/// to its own. Either way they belong to no tree that it has.
+pub(super) fn unheard_copies(
+    files: &Files,
+    state: &State,
+    copies: &Copies,
+) -> BTreeMap<TreeId, Vec<FileNumber>> {
+    let listed = state.files();
+    let mut trees = BTreeMap::<TreeId, Vec<FileNumber>>::new();
+    for (number, found) in files.iter().filter(|(number, _)| !listed.contains(number)) {
+        if let Some(tree) =
+            found.copied_to(*number, copies).filter(|tree| !is_heard_of(*tree, state))
+        {
+            trees.entry(tree).or_default().push(*number);
+        }
+    }
+    trees
+}
+
+fn is_heard_of(tree: TreeId, state: &State) -> bool {
+    state.trees.contains_key(&tree) || state.used.contains_key(&tree)
+}
+
 /// Looks at those of `files` that `state` does not name.
 pub(super) fn unlisted(files: &Files, state: &State) -> Unlisted {
     let listed = state.files();
@@ -158,10 +182,10 @@ pub(super) fn unlisted(files: &Files, state: &State) -> Unlisted {
         return Unlisted::None;
     }
     let replaces = |input: &FileNumber| listed.contains(input) && !files.contains_key(input);
-    let unheard =
-        |tree: TreeId| !state.trees.contains_key(&tree) && !state.used.contains_key(&tree);
-    let newer = unlisted
-        .any(|(_, found)| found.tree().is_some_and(unheard) || found.inputs().iter().any(replaces));
+    let newer = unlisted.any(|(_, found)| {
+        found.tree().is_some_and(|tree| !is_heard_of(tree, state))
+            || found.inputs().iter().any(replaces)
+    });
     if newer { Unlisted::Newer } else { Unlisted::Leftovers }
 }
 
@@ -196,25 +220,9 @@ pub(super) struct Chosen {
 
 /// Chooses among `files` without a manifest.
 pub(super) fn choose(files: &Files, hints: &Hints, copies: &Copies) -> Chosen {
-    let gone = |input: &FileNumber| !files.contains_key(input) || hints.removed.contains(input);
-    let (mut replaced, mut unfinished) = (BTreeSet::<FileNumber>::new(), BTreeSet::new());
     let mut chosen = Chosen::default();
-    let merged = files.iter().filter(|(number, found)| {
-        !found.inputs().is_empty() && found.copied_to(**number, copies).is_none()
-    });
-    for (number, found) in merged {
-        if hints.added.contains_key(number) || found.inputs().iter().any(gone) {
-            replaced.extend(found.inputs());
-            if !hints.added.contains_key(number) {
-                let named = found.inputs().iter().filter(|input| hints.added.contains_key(input));
-                chosen.doubtful.extend(named);
-            }
-        } else {
-            unfinished.insert(*number);
-        }
-    }
-    chosen.doubtful.sort_unstable();
-    chosen.doubtful.dedup();
+    let Merges { replaced, unfinished, doubtful } = merges(files, hints, copies);
+    chosen.doubtful = doubtful.into_iter().collect();
     for (number, found) in files {
         let known = hints.added.get(number).map(|(tree, _)| *tree);
         let passed_over = hints.removed.contains(number)
@@ -232,6 +240,46 @@ pub(super) fn choose(files: &Files, hints: &Hints, copies: &Copies) -> Chosen {
     });
     chosen.missing = missing.map(|(number, _)| *number).collect();
     chosen
+}
+
+/// What the merges that files came from did to other files.
+#[derive(Debug, Default)]
+struct Merges {
+    /// Inputs of merges that were finished.
+    replaced: BTreeSet<FileNumber>,
+    /// Outputs of merges that may not have been.
+    unfinished: BTreeSet<FileNumber>,
+    /// Inputs that a readable edit names, of merges of which none tells.
+    doubtful: BTreeSet<FileNumber>,
+}
+
+fn merges(files: &Files, hints: &Hints, copies: &Copies) -> Merges {
+    let gone = |input: &FileNumber| !files.contains_key(input) || hints.removed.contains(input);
+    let merged = files.iter().filter(|(_, found)| !found.inputs().is_empty());
+    let (copied, own): (Vec<_>, Vec<_>) =
+        merged.partition(|(number, found)| found.copied_to(**number, copies).is_some());
+    let told = own.iter().filter(|(number, _)| hints.added.contains_key(number));
+    let told: BTreeSet<&[FileNumber]> = told.map(|(_, found)| found.inputs()).collect();
+    let finished: BTreeSet<&[FileNumber]> =
+        copied.iter().map(|(_, found)| found.inputs()).collect();
+    let mut merges = Merges::default();
+    let mut replace = |inputs: &[FileNumber], is_told: bool| {
+        merges.replaced.extend(inputs);
+        let named = inputs.iter().filter(|input| !is_told && hints.added.contains_key(input));
+        merges.doubtful.extend(named);
+    };
+    for inputs in &finished {
+        replace(inputs, told.contains(inputs));
+    }
+    for (number, found) in own {
+        let (inputs, is_told) = (found.inputs(), hints.added.contains_key(number));
+        if is_told || finished.contains(inputs) || inputs.iter().any(gone) {
+            replace(inputs, is_told || finished.contains(inputs));
+        } else {
+            merges.unfinished.insert(*number);
+        }
+    }
+    merges
 }
 
 /// Options of a tree of which only `files` are left.
@@ -330,16 +378,23 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_copy_are_its_own_and_replace_nothing() {
+    fn files_of_a_copy_are_its_own_and_prove_their_merges() {
         type Case<'a> = (&'a str, &'a [(u64, &'a [u64])], &'a [u64], &'a [u64], &'a [u64]);
-        let cases: [Case<'_>; 5] = [
+        let cases: [Case<'_>; 6] = [
             ("the source still has its files", &[(1, &[]), (5, &[])], &[5], &[1], &[5]),
             ("the source was merged", &[(2, &[1]), (5, &[])], &[5], &[2], &[5]),
             (
                 "a merged file was copied, and its inputs linger",
                 &[(1, &[]), (2, &[]), (3, &[1, 2]), (5, &[1, 2])],
                 &[5],
-                &[1, 2],
+                &[3],
+                &[5],
+            ),
+            (
+                "a merged file was copied and merged again, and one of its inputs lingers",
+                &[(1, &[]), (5, &[1, 2]), (9, &[3, 4])],
+                &[5],
+                &[9],
                 &[5],
             ),
             ("the copy was merged", &[(1, &[]), (6, &[]), (7, &[5, 6])], &[5, 6], &[1, 7], &[]),
@@ -362,6 +417,33 @@ mod tests {
         let older = Copies::from([(FileNumber(5), TreeId(TREE.0 - 1))]);
         let chosen = choose(&[(FileNumber(5), found(&[]))].into(), &Hints::default(), &older);
         assert!(chosen.trees.contains_key(&TREE));
+    }
+
+    #[test]
+    fn a_copied_merge_that_no_edit_tells_leaves_its_inputs_in_doubt() {
+        let files: &[(u64, &[u64])] = &[(1, &[]), (2, &[]), (5, &[1, 2])];
+        let numbers = [1, 2].map(FileNumber);
+        let untold = chosen(files, &[added(1), added(2)], &[5]);
+        assert_eq!((untold.trees.get(&TREE), &untold.doubtful[..]), (None, &numbers[..]));
+        let files: &[(u64, &[u64])] = &[(1, &[]), (2, &[]), (3, &[1, 2]), (5, &[1, 2])];
+        let told = chosen(files, &[added(3)], &[5]);
+        assert_eq!(told.trees.get(&TREE), Some(&vec![FileNumber(3)]));
+        assert_eq!(told.doubtful, []);
+    }
+
+    #[test]
+    fn copies_that_the_manifest_never_had_are_kept_apart() {
+        let create = |tree| Edit::CreateTree { tree, options: TreeOptions::default() };
+        let files = Files::from([1, 5, 6].map(|number| (FileNumber(number), found(&[]))));
+        let copies = Copies::from([5, 6, 7].map(|number| (FileNumber(number), COPY)));
+        let state = State::default().apply(&[create(TREE)]).unwrap();
+        let apart = |state: &State| unheard_copies(&files, state, &copies);
+        assert_eq!(apart(&state), [(COPY, vec![FileNumber(5), FileNumber(6)])].into());
+        let named = state.apply(&[added(5)]).unwrap();
+        assert_eq!(apart(&named), [(COPY, vec![FileNumber(6)])].into());
+        assert_eq!(apart(&state.apply(&[create(COPY)]).unwrap()), [].into());
+        let used = state.apply(&[Edit::UsedTree { tree: COPY }]).unwrap();
+        assert_eq!(apart(&used), [].into());
     }
 
     #[test]
