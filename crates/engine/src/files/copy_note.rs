@@ -24,6 +24,9 @@ const MAGIC: &[u8; 8] = b"STELCOPY";
 const VERSION: u32 = 1;
 /// SSTables of a tree that can be copied, at most.
 const NUMBERS_MAX: usize = 1 << 24;
+/// No note names a number as far as this beyond the next one of the manifest that is on disk: each
+/// install tells it, and between two of them a copy, and the jobs beside it, take fewer.
+pub(crate) const NUMBERS_AHEAD_MAX: u64 = 2 * NUMBERS_MAX as u64;
 /// Length of a note without numbers.
 const FRAME_BYTES: usize = MAGIC.len() + 4 + 4 + 8 + 4;
 /// Length of the longest note.
@@ -190,21 +193,35 @@ pub(crate) fn trees(fs: &dyn FileSystem, dir: &Path) -> Result<BTreeSet<TreeId>>
 }
 
 /// Copies the notes that the trees `wanted` have in `dir` to the directory `into`. Their content is
-/// on disk when this returns, their names are not. A damaged note is left out: it tells nothing.
+/// on disk when this returns, their names are not. Returns the trees whose note does not read: it is
+/// left out.
 pub(crate) fn copy_notes(
     fs: &dyn FileSystem,
     dir: &Path,
     into: &Path,
     wanted: impl Fn(TreeId) -> bool,
-) -> Result<()> {
+) -> Result<BTreeSet<TreeId>> {
+    let mut unread = BTreeSet::new();
     for tree in trees(fs, dir)?.into_iter().filter(|tree| wanted(*tree)) {
         match read(fs, dir, tree) {
             Ok(note) => note.map_or(Ok(()), |note| note.write(fs, into))?,
-            Err(Error::Corruption(damage)) => tracing::warn!(%damage, "damaged note left out"),
+            Err(error @ (Error::Corruption(_) | Error::Io { .. })) => {
+                tracing::warn!(%error, "note of a copy left out");
+                unread.insert(tree);
+            }
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(unread)
+}
+
+/// What notes of copies that did not come to their end say of file numbers.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Announced {
+    /// Numbers that files may have.
+    pub(crate) numbers: BTreeSet<FileNumber>,
+    /// There is a note that the disk does not read, and may read later.
+    pub(crate) is_unread: bool,
 }
 
 /// The numbers in notes of trees that are not in `kept`: files of copies that did not come to their
@@ -213,28 +230,39 @@ pub(crate) fn announced(
     fs: &dyn FileSystem,
     dir: &Path,
     kept: impl Fn(TreeId) -> bool,
-) -> Result<BTreeSet<FileNumber>> {
-    let mut numbers = BTreeSet::new();
+) -> Result<Announced> {
+    let mut announced = Announced::default();
     for tree in trees(fs, dir)?.into_iter().filter(|tree| !kept(*tree)) {
         match read(fs, dir, tree) {
-            Ok(note) => numbers.extend(note.into_iter().flat_map(|note| note.numbers)),
+            Ok(note) => announced.numbers.extend(note.into_iter().flat_map(|note| note.numbers)),
             Err(Error::Corruption(_)) => {}
+            Err(error @ Error::Io { .. }) => {
+                tracing::warn!(%error, "note of a copy passed over");
+                announced.is_unread = true;
+            }
             Err(error) => return Err(error),
         }
     }
-    Ok(numbers)
+    Ok(announced)
 }
 
 /// Removes the notes in `dir` whose tree is not in `kept`, and unfinished ones. Only at open, after
-/// the files that no tree has: both removals are on disk when this returns.
+/// the files that no tree has: both removals are on disk when this returns. A note stays if it names
+/// one of `left`, files that no tree has and that could not be removed, or cannot be removed itself.
 pub(crate) fn remove_unknown(
     fs: &dyn FileSystem,
     dir: &Path,
+    left: &BTreeSet<FileNumber>,
     kept: impl Fn(TreeId) -> bool,
 ) -> Result<()> {
     let names = fs.list(dir).map_err(|error| Error::io("list", dir, &error))?;
-    let unknown =
-        |name: &&PathBuf| is_unfinished(name) || tree_of(name).is_some_and(|tree| !kept(tree));
+    let names_one = |tree: TreeId| match read(fs, dir, tree) {
+        Ok(note) => note.is_some_and(|note| !note.numbers.is_disjoint(left)),
+        // One that is damaged tells nothing.
+        Err(error) => !matches!(error, Error::Corruption(_)),
+    };
+    let goes = |tree: TreeId| !kept(tree) && (left.is_empty() || !names_one(tree));
+    let unknown = |name: &&PathBuf| is_unfinished(name) || tree_of(name).is_some_and(goes);
     let unknown: Vec<PathBuf> = names.iter().filter(unknown).map(|name| dir.join(name)).collect();
     if unknown.is_empty() {
         return Ok(());
@@ -242,7 +270,10 @@ pub(crate) fn remove_unknown(
     let sync = || fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error));
     sync()?;
     for path in unknown {
-        fs.remove_file(&path).map_err(|error| Error::io("remove", &path, &error))?;
+        if let Err(error) = fs.remove_file(&path) {
+            let path = path.display();
+            tracing::warn!(%path, %error, "could not remove the note of a copy; the next open does");
+        }
     }
     sync()
 }
@@ -297,7 +328,7 @@ pub fn fuzz(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::env::sim::SimEnv;
+    use base::env::sim::{Call, Fault, FaultPoint, SimEnv};
 
     const DIR: &str = "/data";
 
@@ -411,7 +442,45 @@ mod tests {
         fs.create(&path(dir, TreeId(9))).unwrap();
         copy_notes(fs, dir, into, |tree| tree != TreeId(8)).unwrap();
         assert_eq!(trees(fs, into).unwrap(), [TreeId(7)].into(), "the damaged one is left out");
-        remove_unknown(fs, dir, |tree| tree == TreeId(7)).unwrap();
+        remove_unknown(fs, dir, &BTreeSet::new(), |tree| tree == TreeId(7)).unwrap();
         assert_eq!(fs.list(dir).unwrap(), [path(Path::new(""), TreeId(7))]);
+    }
+
+    #[test]
+    fn a_note_stays_with_a_file_that_could_not_be_removed() {
+        let machine = disk();
+        let (fs, dir) = (&machine.fs, Path::new(DIR));
+        for (tree, numbers) in [(7, [5, 6]), (8, [9, 10]), (9, [6, 20])] {
+            note(tree, &numbers).write(fs, dir).unwrap();
+        }
+        fs.create(&path(dir, TreeId(9))).unwrap();
+        let left = [6, 12].map(FileNumber).into();
+        remove_unknown(fs, dir, &left, |_| false).unwrap();
+        assert_eq!(trees(fs, dir).unwrap(), [TreeId(7)].into());
+        fs.inject(FaultPoint::Call(Call::Remove), 0, 1, Fault::Io);
+        remove_unknown(fs, dir, &BTreeSet::new(), |_| false).unwrap();
+        assert_eq!(trees(fs, dir).unwrap(), [TreeId(7)].into());
+        remove_unknown(fs, dir, &BTreeSet::new(), |_| false).unwrap();
+        assert_eq!(trees(fs, dir).unwrap(), BTreeSet::new());
+    }
+
+    #[test]
+    fn a_note_that_the_disk_does_not_read_is_told() {
+        let machine = disk();
+        let (fs, dir, into) = (&machine.fs, Path::new(DIR), Path::new("/into"));
+        fs.create_dir_all(into).unwrap();
+        note(7, &[5]).write(fs, dir).unwrap();
+        note(8, &[6]).write(fs, dir).unwrap();
+        for point in [Call::OpenRead, Call::ReadAt].map(FaultPoint::Call) {
+            fs.inject(point, 0, 1, Fault::Io);
+            let numbers = [FileNumber(6)].into();
+            let told = announced(fs, dir, |_| false).unwrap();
+            assert_eq!(told, Announced { numbers, is_unread: true });
+            fs.inject(point, 0, 1, Fault::Io);
+            assert_eq!(copy_notes(fs, dir, into, |_| true).unwrap(), [TreeId(7)].into());
+            assert_eq!(trees(fs, into).unwrap(), [TreeId(8)].into());
+        }
+        let told = announced(fs, dir, |tree| tree == TreeId(8)).unwrap();
+        assert_eq!(told, Announced { numbers: [FileNumber(5)].into(), is_unread: false });
     }
 }

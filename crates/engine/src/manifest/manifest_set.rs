@@ -166,6 +166,18 @@ impl ManifestSet {
         self.passed_over = numbers;
     }
 
+    /// Has `new_file` leave out the next `count` numbers.
+    pub(crate) fn leave_out(&mut self, count: u64) {
+        let next = self.next_file.get_mut();
+        *next = next.saturating_add(count);
+    }
+
+    /// Refuses, with the error that an install would have, once no further edit is taken: then edits
+    /// may be on disk that the state lacks.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.turn.lock().check_writable()
+    }
+
     /// The times of commits, for who commits to raise. Every install writes down what they are then:
     /// so the manifest knows the times of a log before any of it is given up.
     pub(crate) fn commit_times(&self) -> Arc<CommitTimes> {

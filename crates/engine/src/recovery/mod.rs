@@ -30,8 +30,8 @@ use crate::cell::TreeId;
 use crate::changes;
 use crate::counters::engine_counters::Counters;
 use crate::error::{Error, Result};
+use crate::files::copy_note;
 use crate::files::open_files::OpenFiles;
-use crate::files::{FileNumber, copy_note};
 use crate::log::{Ending, LogEnd, LogSizes, LogWriter, SegmentNumber};
 use crate::manifest::current::CURRENT;
 use crate::manifest::{ManifestSet, Member, SstMeta, State};
@@ -50,7 +50,7 @@ use base::env::{Env, FileSystem};
 use base::sync::{Mutex, RwLock};
 use log_replay::Replay;
 pub(crate) use log_replay::decode;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -71,12 +71,19 @@ fn say_if_not_direct(fs: &dyn FileSystem, dir: &Path, options: &Options) {
     }
 }
 
-/// Returns numbers that files without a tree may have: numbers of files that are there, and of files that
-/// notes of copies announce.
-fn unnamed_numbers(fs: &dyn FileSystem, dir: &Path, state: &State) -> Result<BTreeSet<FileNumber>> {
+/// Has no file get a number that a file without a tree may have: those of files that are there, and
+/// those that notes of copies announce. If one of the notes does not read, none gets a number that it
+/// can have.
+fn pass_over_unnamed(fs: &dyn FileSystem, dir: &Path, manifest: &mut ManifestSet) -> Result<()> {
+    let state = manifest.state();
     let mut numbers = obsolete_files::unnamed(fs, dir, &state.files())?;
-    numbers.extend(copy_note::announced(fs, dir, |tree| state.trees.contains_key(&tree))?);
-    Ok(numbers)
+    let announced = copy_note::announced(fs, dir, |tree| state.trees.contains_key(&tree))?;
+    numbers.extend(announced.numbers);
+    manifest.pass_over(numbers);
+    if announced.is_unread {
+        manifest.leave_out(copy_note::NUMBERS_AHEAD_MAX);
+    }
+    Ok(())
 }
 
 type Trees = BTreeMap<TreeId, Arc<TreeState>>;
@@ -94,7 +101,7 @@ pub(crate) fn open(
     let mut manifest = ManifestSet::open_shaped(Arc::clone(&env.fs), dir, &options.shape)?;
     membership::settle(&*env.fs, dir, &manifest, member)?;
     let state = manifest.state();
-    manifest.pass_over(unnamed_numbers(&*env.fs, dir, &state)?);
+    pass_over_unnamed(&*env.fs, dir, &mut manifest)?;
     say_if_not_direct(&*env.fs, dir, &options);
     let cache = open_cache(&options);
     let open_files = OpenFiles::new(Arc::clone(&env.fs), &options);
@@ -116,7 +123,8 @@ pub(crate) fn open(
     check_log(dir, &state, &end)?;
     let state = manifest.state();
     obsolete_files::remove_unnamed(&*env.fs, dir, &state.files())?;
-    copy_note::remove_unknown(&*env.fs, dir, |tree| state.trees.contains_key(&tree))?;
+    let left = obsolete_files::unnamed(&*env.fs, dir, &state.files())?;
+    copy_note::remove_unknown(&*env.fs, dir, &left, |tree| state.trees.contains_key(&tree))?;
     snapshots.publish(start.last);
     let writer = LogWriter::open_sized(Arc::clone(&env.fs), dir, LogSizes::of(&options), end)?;
     let log_segments = Arc::clone(writer.segments());

@@ -1,6 +1,7 @@
 //! What a data directory that nobody changes is made of, as a backup takes it away and brings it
 //! back: the files that count, and the point in time that they hold.
 
+use crate::cell::TreeId;
 use crate::error::{Error, Result};
 use crate::files::copy_note::NoteWriter;
 use crate::files::{FileIdentity, FileNumber};
@@ -105,8 +106,21 @@ pub fn make_current(fs: &dyn FileSystem, dir: &Path, manifest: u64) -> Result<()
 /// when it returns. Errors as of [`contents`].
 pub fn note_copies(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     let state = manifest::load(fs, dir)?.unwrap_or_default();
+    write_notes(fs, dir, dir, &state, |_| true)?;
+    fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))
+}
+
+/// Writes to `into` the notes that the trees `wanted` of `state` need, as their SSTables in `dir` tell.
+/// Their content is on disk when this returns, their names are not.
+pub(super) fn write_notes(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    into: &Path,
+    state: &State,
+    wanted: impl Fn(TreeId) -> bool,
+) -> Result<()> {
     let mut notes = NoteWriter::default();
-    for (tree, version) in state.trees.iter() {
+    for (tree, version) in state.trees.iter().filter(|(tree, _)| wanted(**tree)) {
         for meta in version.runs().flat_map(|run| &run.ssts) {
             let path = meta.number.sst_path(dir);
             let file = fs.open_read(&path).map_err(|error| Error::io("open", &path, &error))?;
@@ -114,8 +128,7 @@ pub fn note_copies(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
             notes.add(*tree, meta.number, origin.map(|origin| origin.tree));
         }
     }
-    notes.write(fs, dir, |_| true)?;
-    fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))
+    notes.write(fs, into, |_| true)
 }
 
 fn sst(fs: &dyn FileSystem, dir: &Path, meta: &SstMeta) -> Result<ContentFile> {

@@ -120,9 +120,13 @@ fn copy_segments(
     Ok(())
 }
 
-/// Gives the SSTables of `state` second names, and copies the notes of its copied trees.
+/// Gives the SSTables of `state` second names, and copies the notes of its copied trees; those that do
+/// not read are made of what the SSTables tell.
 fn link_ssts(fs: &dyn FileSystem, dir: &Path, into: &Path, state: &State) -> Result<()> {
-    copy_note::copy_notes(fs, dir, into, |tree| state.trees.contains_key(&tree))?;
+    let unread = copy_note::copy_notes(fs, dir, into, |tree| state.trees.contains_key(&tree))?;
+    if !unread.is_empty() {
+        contents::write_notes(fs, dir, into, state, |tree| unread.contains(&tree))?;
+    }
     for number in state.files() {
         let (from, to) = (number.sst_path(dir), number.sst_path(into));
         fs.hard_link(&from, &to).map_err(|error| Error::io("link", &to, &error))?;
