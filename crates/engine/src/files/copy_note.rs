@@ -215,7 +215,7 @@ pub(crate) fn copy_notes(
     Ok(unread)
 }
 
-/// What notes of copies that did not come to their end say of file numbers.
+/// File numbers in notes of copies that did not come to their end.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Announced {
     /// Numbers that files may have.

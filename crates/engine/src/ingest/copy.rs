@@ -57,18 +57,38 @@ fn copy_files(shared: &Shared, from: TreeId, to: TreeId) -> Result<()> {
     let version = state.tree(from).ok_or(Error::UnknownTree(from))?;
     let ssts = version.runs().flat_map(|run| &run.ssts);
     let numbers = ssts.map(|_| shared.manifest.new_file()).collect::<Result<BTreeSet<_>>>()?;
+    remove_earlier_try(shared, to)?;
     let linked = announce(shared, to, &numbers).and_then(|()| {
         let linked = link(shared, version, to, numbers.iter().copied())?;
         sync_names(shared)?;
         Ok(linked)
     });
-    let (edits, runs) = linked.inspect_err(|_| remove(shared, to, &numbers))?;
+    let give_up = || {
+        // If that fails, the next try does it, or the next open.
+        let _ = remove(shared, to, &numbers);
+    };
+    let (edits, runs) = linked.inspect_err(|_| give_up())?;
     let created = tree_ddl::create_tree_of(shared, to, version.options.clone(), edits, runs);
     created.inspect_err(|error| {
         if !is_in_doubt(error) {
-            remove(shared, to, &numbers);
+            give_up();
         }
     })
+}
+
+/// Removes what a try before left of the tree `to`, which the manifest does not name: its note would be
+/// replaced, and its files would be the source's or the copy's.
+fn remove_earlier_try(shared: &Shared, to: TreeId) -> Result<()> {
+    let note = match copy_note::read(&*shared.env.fs, &shared.dir, to) {
+        Ok(None) => return Ok(()),
+        Ok(Some(note)) => note,
+        // It tells nothing, and is replaced.
+        Err(Error::Corruption(_)) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    // Else the manifest on disk may name the tree and its files.
+    shared.manifest.check_writable()?;
+    remove(shared, to, &note.numbers)
 }
 
 /// Writes the note of the copy, if it is to have files; on disk when this returns.
@@ -86,18 +106,20 @@ fn sync_names(shared: &Shared) -> Result<()> {
     synced.map_err(|error| Error::io("sync", &shared.dir, &error))
 }
 
-/// Removes names that no manifest knows, and then their note. The next open removes the rest.
-fn remove(shared: &Shared, to: TreeId, numbers: &BTreeSet<FileNumber>) {
-    let fs = &*shared.env.fs;
-    let gone = |path: &Path| match fs.remove_file(path) {
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-        Ok(()) => true,
+/// Removes names that no manifest knows, and then their note, which stays as long as one of them does.
+/// The next open removes the rest.
+fn remove(shared: &Shared, to: TreeId, numbers: &BTreeSet<FileNumber>) -> Result<()> {
+    let remove = |path: &Path| match shared.env.fs.remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, &error))
+        }
+        _ => Ok(()),
     };
     // Each is tried, whatever becomes of the others.
-    let left = numbers.iter().filter(|number| !gone(&number.sst_path(&shared.dir))).count();
-    if left == 0 && sync_names(shared).is_ok() {
-        gone(&copy_note::path(&shared.dir, to));
-    }
+    let removed = numbers.iter().map(|number| remove(&number.sst_path(&shared.dir)));
+    removed.fold(Ok(()), Result::and)?;
+    sync_names(shared)?;
+    remove(&copy_note::path(&shared.dir, to))
 }
 
 /// Edits that add files to a tree, and the files, open, run by run.

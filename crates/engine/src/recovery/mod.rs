@@ -71,8 +71,8 @@ fn say_if_not_direct(fs: &dyn FileSystem, dir: &Path, options: &Options) {
     }
 }
 
-/// Has no file get a number that a file without a tree may have: those of files that are there, and
-/// those that notes of copies announce. If one of the notes does not read, none gets a number that it
+/// Has no file get a number that a file without a tree may have: numbers of files that are there, and
+/// numbers that notes of copies announce. If one of the notes does not read, none gets a number that it
 /// can have.
 fn pass_over_unnamed(fs: &dyn FileSystem, dir: &Path, manifest: &mut ManifestSet) -> Result<()> {
     let state = manifest.state();

@@ -11,6 +11,7 @@ mod commit_lead;
 mod compaction;
 mod concurrent;
 mod copies;
+mod copy_notes;
 mod descriptors;
 mod divided;
 mod examples;

@@ -22,7 +22,7 @@ use crate::manifest::{self, SstMeta, State};
 use crate::recovery::LOCK_FILE;
 use crate::sstable::{BlockCache, Properties, SstReader};
 use base::env::{Env, FileSystem};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -131,7 +131,8 @@ pub fn check_dir(env: &Env, dir: &Path, progress: &mut dyn FnMut(Progress<'_>)) 
     let sizes = ssts.iter().map(|(_, path)| fs.size(path).unwrap_or(0));
     let bytes_total = sizes.sum();
     let report = Report::default();
-    let mut check = Check { fs, dir, report, progress, bytes: 0, bytes_total };
+    let copied = BTreeMap::new();
+    let mut check = Check { fs, dir, report, progress, bytes: 0, bytes_total, copied };
     let state = match manifest::load(fs, dir) {
         Ok(Some(state)) => Some(state),
         Ok(None) => return Err(unusable(dir, "no data directory: it has no CURRENT")),
@@ -202,6 +203,8 @@ struct Check<'a> {
     progress: &'a mut dyn FnMut(Progress<'_>),
     bytes: u64,
     bytes_total: u64,
+    /// SSTables that name another tree than the one they belong to, by that.
+    copied: BTreeMap<TreeId, BTreeSet<FileNumber>>,
 }
 
 impl Check<'_> {
@@ -233,18 +236,39 @@ impl Check<'_> {
         self.copy_notes(state)
     }
 
-    /// Reads the notes of copied trees, and reports each one whose tree does not exist.
+    /// Reads the notes of copied trees, and reports each one whose tree does not exist, and SSTables
+    /// that need one and have none.
     fn copy_notes(&mut self, state: &State) -> Result<()> {
         for tree in copy_note::trees(self.fs, self.dir)? {
             let path = copy_note::path(self.dir, tree);
             if !state.trees.contains_key(&tree) {
                 let note = "its tree does not exist; the next open removes it";
                 self.report.notes.push(format!("{}: {note}", path.display()));
-            } else if let Err(error) = copy_note::read(self.fs, self.dir, tree) {
-                self.report.note(&path, error)?;
-                let finding = self.report.findings.last_mut();
-                finding.expect("an error that was noted").advice = REWRITE_NOTE;
+                continue;
             }
+            match copy_note::read(self.fs, self.dir, tree) {
+                Ok(note) => {
+                    let numbers = note.map(|note| note.numbers).unwrap_or_default();
+                    if let Some(copied) = self.copied.get_mut(&tree) {
+                        copied.retain(|number| !numbers.contains(number));
+                    }
+                }
+                Err(error) => {
+                    self.report.note(&path, error)?;
+                    let finding = self.report.findings.last_mut();
+                    finding.expect("an error that was noted").advice = REWRITE_NOTE;
+                    self.copied.remove(&tree);
+                }
+            }
+        }
+        for (tree, copied) in self.copied.iter().filter(|(_, copied)| !copied.is_empty()) {
+            let (path, count) = (copy_note::path(self.dir, *tree), copied.len());
+            self.report.notes.push(format!(
+                "{}: {count} SSTables of tree {} name another tree and are not in this note; if the \
+                 MANIFEST is lost they count to the other. `stele repair` makes a directory with a new note",
+                path.display(),
+                tree.0
+            ));
         }
         Ok(())
     }
@@ -305,6 +329,10 @@ impl Check<'_> {
                 let (own, tree) = (origin.tree.0, tree.0);
                 let what = format!("it was written for tree {own}, the manifest has it in {tree}");
                 Err(Error::corruption(path, 0, what))
+            }
+            Some(origin) if origin.tree != tree => {
+                self.copied.entry(tree).or_default().insert(number);
+                Ok(())
             }
             _ => Ok(()),
         }

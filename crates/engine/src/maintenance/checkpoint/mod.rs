@@ -120,8 +120,8 @@ fn copy_segments(
     Ok(())
 }
 
-/// Gives the SSTables of `state` second names, and copies the notes of its copied trees; those that do
-/// not read are made of what the SSTables tell.
+/// Gives the SSTables of `state` second names, and copies the notes of its copied trees. A note that does
+/// not read is made of what the SSTables tell.
 fn link_ssts(fs: &dyn FileSystem, dir: &Path, into: &Path, state: &State) -> Result<()> {
     let unread = copy_note::copy_notes(fs, dir, into, |tree| state.trees.contains_key(&tree))?;
     if !unread.is_empty() {

@@ -242,7 +242,7 @@ pub(super) fn choose(files: &Files, hints: &Hints, copies: &Copies) -> Chosen {
     chosen
 }
 
-/// What the merges that files came from did to other files.
+/// Effects on other files of the merges that files came from.
 #[derive(Debug, Default)]
 struct Merges {
     /// Inputs of merges that were finished.
