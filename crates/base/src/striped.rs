@@ -1,7 +1,7 @@
 //! Counters that many cores add to at once, each thread to lines of its own.
 //!
-//! Threads that count have numbers. The first [`OWNERS`] of them own stripes of every set of counters, and
-//! all others share one.
+//! Threads that count have numbers. [`OWNERS`] of them at a time own stripes of every set of counters, and
+//! all others share one, until a number is free.
 //!
 //! Invariants:
 //! 1. An owned stripe is written by one thread at a time, so that an addition needs no atomic
@@ -12,6 +12,7 @@
 //!    threads come and go: a store has many trees, and each has counters.
 
 use crossbeam_utils::CachePadded;
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -26,21 +27,37 @@ thread_local! {
 }
 
 /// The number of a thread; `OWNERS` of a thread that owns no stripes.
-struct Number(usize);
+struct Number(Cell<usize>);
 
 impl Number {
     /// Takes the lowest number that is free.
     fn take() -> Self {
+        let number = Self(Cell::new(OWNERS));
+        number.take_lowest();
+        number
+    }
+
+    fn take_lowest(&self) {
         let lowest = |free: u32| (free != 0).then_some(free & free.wrapping_sub(1));
-        let taken = FREE.fetch_update(Ordering::Acquire, Ordering::Relaxed, lowest);
-        Self(taken.map_or(OWNERS, |free| free.trailing_zeros() as usize))
+        if let Ok(free) = FREE.fetch_update(Ordering::Acquire, Ordering::Relaxed, lowest) {
+            self.0.set(free.trailing_zeros() as usize);
+        }
+    }
+
+    /// Returns the number. A thread without one takes one that has become free.
+    #[inline]
+    fn get(&self) -> usize {
+        if self.0.get() == OWNERS && FREE.load(Ordering::Relaxed) != 0 {
+            self.take_lowest();
+        }
+        self.0.get()
     }
 }
 
 impl Drop for Number {
     fn drop(&mut self) {
-        if self.0 < OWNERS {
-            FREE.fetch_or(1 << self.0, Ordering::Release);
+        if self.0.get() < OWNERS {
+            FREE.fetch_or(1 << self.0.get(), Ordering::Release);
         }
     }
 }
@@ -82,7 +99,7 @@ impl<const N: usize> Striped<N> {
         };
         let stripes = self.0.get_or_init(new);
         // A thread that ends has no number any more.
-        let number = NUMBER.try_with(|number| number.0).unwrap_or(OWNERS);
+        let number = NUMBER.try_with(Number::get).unwrap_or(OWNERS);
         let Some(owned) = stripes.owned.get(number) else {
             for (which, count) in counts {
                 stripes.shared[which].fetch_add(count, Ordering::Relaxed);
@@ -158,6 +175,36 @@ mod tests {
         let owned = counters.0.get().unwrap().owned.iter().filter_map(OnceLock::get).count();
         assert!(owned <= OWNERS);
         assert!(counters.0.get().unwrap().shared[0].load(Ordering::Relaxed) > 0);
+    }
+
+    #[test]
+    fn a_thread_that_shared_takes_a_stripe_that_has_become_free() {
+        let counters = Striped::<1>::default();
+        let number = || NUMBER.with(|number| number.0.get());
+        // More threads than owners are there together, so that this one shares if it comes last.
+        let others = 2 * OWNERS;
+        let (all_are_there, begun) = (Barrier::new(others + 1), std::time::Instant::now());
+        std::thread::scope(|scope| {
+            for _ in 0..others {
+                scope.spawn(|| {
+                    counters.add(0, 1);
+                    all_are_there.wait();
+                });
+            }
+            scope.spawn(|| {
+                // A thread of another test that ends now may leave a number that none of them takes.
+                while FREE.load(Ordering::Relaxed) != 0 && begun.elapsed().as_secs() < 1 {
+                    std::thread::yield_now();
+                }
+                counters.add(0, 1);
+                all_are_there.wait();
+                while number() == OWNERS && begun.elapsed().as_secs() < 60 {
+                    counters.add(0, 1);
+                    std::thread::yield_now();
+                }
+                assert!(number() < OWNERS, "threads have ended, and their stripes are free");
+            });
+        });
     }
 
     #[test]
