@@ -12,14 +12,15 @@
 //! 2. A read adds its counts together, at the end of a stage. No loop over rows or entries adds any.
 //! 3. A time that is over at once is not counted, and reads no clock: see [`waiting`].
 //! 4. A context takes what comes in any order and from any thread. It keeps at most [`BEGINS_MAX`]
-//!    beginnings, and [`KEY_BYTES_MAX`] bytes of a key.
+//!    beginnings, and counts the rest; of a key it keeps [`KEY_BYTES_MAX`] bytes.
 
 use base::env::{Clock, SystemClock};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Beginnings of times that a context keeps, if it keeps any.
@@ -159,6 +160,7 @@ pub struct PerfContext {
 /// The parts of a request's time in the order in which they ended.
 #[derive(Debug)]
 struct Parts {
+    /// Parts that came, also those without a place.
     next: AtomicUsize,
     parts: [OnceLock<TimedPart>; BEGINS_MAX],
 }
@@ -205,6 +207,12 @@ impl PerfContext {
         self.parts.iter().flat_map(|parts| &parts.parts).filter_map(|part| part.get().copied())
     }
 
+    /// Returns the number of parts that [`parts`](Self::parts) lacks, of a context that keeps any.
+    pub fn parts_left_out(&self) -> usize {
+        let came = self.parts.as_ref().map_or(0, |parts| parts.next.load(Ordering::Relaxed));
+        came.saturating_sub(BEGINS_MAX)
+    }
+
     fn add(&self, which: PerfCount, count: u64) {
         if count > 0 {
             self.counts[which as usize].fetch_add(count, Ordering::Relaxed);
@@ -215,12 +223,9 @@ impl PerfContext {
         let nanos = u64::try_from(part.took.as_nanos()).unwrap_or(u64::MAX);
         self.times[part.part as usize].fetch_add(nanos, Ordering::Relaxed);
         let Some(parts) = &self.parts else { return };
-        // It stays below the bound, whatever comes after.
-        if parts.next.load(Ordering::Relaxed) < BEGINS_MAX {
-            let at = parts.next.fetch_add(1, Ordering::Relaxed);
-            if let Some(place) = parts.parts.get(at) {
-                let _ = place.set(part);
-            }
+        let at = parts.next.fetch_add(1, Ordering::Relaxed);
+        if let Some(place) = parts.parts.get(at) {
+            let _ = place.set(part);
         }
     }
 }
@@ -262,12 +267,35 @@ pub fn current() -> Option<Arc<PerfContext>> {
     CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
-/// Returns `future` within the context of this thread, whatever thread polls it.
+/// Returns `future` within the context of this thread, whatever thread polls or drops it.
 pub fn carried<F: Future>(future: F) -> impl Future<Output = F::Output> {
-    let mut context = current();
+    let context = current();
     async move {
-        let mut future = pin!(future);
-        poll_fn(|task| within(&mut context, || future.as_mut().poll(task))).await
+        let future = pin!(Some(future));
+        let mut carried = Carried { future, context };
+        poll_fn(|task| carried.poll(task)).await
+    }
+}
+
+/// A future with its context, in which it is also dropped: its waits end there.
+struct Carried<'a, F> {
+    /// `None` once it was dropped.
+    future: Pin<&'a mut Option<F>>,
+    context: Option<Arc<PerfContext>>,
+}
+
+impl<F: Future> Carried<'_, F> {
+    fn poll(&mut self, task: &mut Context<'_>) -> Poll<F::Output> {
+        let Self { future, context } = self;
+        let Some(future) = future.as_mut().as_pin_mut() else { return Poll::Pending };
+        within(context, || future.poll(task))
+    }
+}
+
+impl<F> Drop for Carried<'_, F> {
+    fn drop(&mut self) {
+        let Self { future, context } = self;
+        within(context, || future.set(None));
     }
 }
 
@@ -308,9 +336,11 @@ pub fn timed(part: PerfTime, begun: Option<Duration>) {
     }
 }
 
-/// Adds a time that was measured.
+/// Adds a time that was measured, if there was any.
 pub(crate) fn took(part: PerfTime, begun: Duration, took: Duration) {
-    with(|context| context.add_part(TimedPart { part, begun, took }));
+    if took > Duration::ZERO {
+        with(|context| context.add_part(TimedPart { part, begun, took }));
+    }
 }
 
 /// A wait, which is added to the context that it is dropped within.
@@ -343,7 +373,7 @@ pub async fn waiting<F: Future>(part: PerfTime, future: F) -> F::Output {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::task::{Context, Poll, Waker};
+    use std::task::Waker;
 
     fn fresh() -> Option<Arc<PerfContext>> {
         Some(Arc::new(PerfContext::new(Detail::Beginnings)))
@@ -400,6 +430,19 @@ mod tests {
     }
 
     #[test]
+    fn a_carried_future_that_is_given_up_elsewhere_is_counted() {
+        let mut context = fresh();
+        let mut task = Context::from_waker(Waker::noop());
+        let wait = waiting(PerfTime::RowLock, std::future::pending::<()>());
+        let mut carried = within(&mut context, || Box::pin(carried(wait)));
+        assert!(carried.as_mut().poll(&mut task).is_pending());
+        std::thread::sleep(Duration::from_millis(1));
+        drop(carried);
+        let parts: Vec<_> = context.unwrap().parts().map(|part| part.part).collect();
+        assert_eq!(parts, [PerfTime::RowLock]);
+    }
+
+    #[test]
     fn only_a_future_that_is_not_ready_at_once_takes_time() {
         let mut context = fresh();
         let mut task = Context::from_waker(Waker::noop());
@@ -413,6 +456,7 @@ mod tests {
             });
             let mut later = pin!(waiting(PerfTime::Place, later));
             assert!(later.as_mut().poll(&mut task).is_pending());
+            std::thread::sleep(Duration::from_millis(1));
             assert!(later.as_mut().poll(&mut task).is_ready());
         });
         let parts: Vec<_> = context.unwrap().parts().map(|part| part.part).collect();
@@ -426,6 +470,7 @@ mod tests {
         within(&mut context, || {
             let mut wait = Box::pin(waiting(PerfTime::RowLock, std::future::pending::<()>()));
             assert!(wait.as_mut().poll(&mut task).is_pending());
+            std::thread::sleep(Duration::from_millis(1));
             drop(wait);
             drop(waiting(PerfTime::Place, std::future::pending::<()>()));
         });
@@ -441,9 +486,17 @@ mod tests {
             (0..200).for_each(|_| took(PerfTime::DiskRead, Duration::ZERO, second));
         });
         let context = context.unwrap();
-        assert_eq!(context.parts().count(), BEGINS_MAX);
+        assert_eq!((context.parts().count(), context.parts_left_out()), (BEGINS_MAX, 136));
         assert_eq!(context.time(PerfTime::DiskRead), 200 * second);
-        assert_eq!(PerfContext::new(Detail::Sums).parts().count(), 0);
+        let sums = PerfContext::new(Detail::Sums);
+        assert_eq!((sums.parts().count(), sums.parts_left_out()), (0, 0));
+    }
+
+    #[test]
+    fn a_sync_that_nobody_waited_for_is_no_part() {
+        let mut context = fresh();
+        within(&mut context, || took(PerfTime::LogSync, Duration::ZERO, Duration::ZERO));
+        assert_eq!(context.unwrap().parts().count(), 0);
     }
 
     #[test]

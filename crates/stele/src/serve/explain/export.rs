@@ -27,7 +27,7 @@ const BATCH_SPANS: usize = 512;
 const BATCH_TIME: Duration = Duration::from_secs(1);
 /// Time that the collector has for a batch.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Characters of the collector's text that a line has.
+/// Bytes of the collector's text, escaped, that a line has.
 const REASON_MAX: usize = 256;
 /// Time between two lines about failures.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -67,8 +67,9 @@ pub(super) async fn run(
 
 /// Returns the beginning of the collector's text, on one line.
 fn reason(error: &Status) -> String {
-    let text: String = error.message().chars().take(REASON_MAX).collect();
-    text.escape_debug().to_string()
+    let mut text = error.message().escape_debug().to_string();
+    text.truncate(text.floor_char_boundary(REASON_MAX));
+    text
 }
 
 /// Adds the spans to come to a batch until it is large enough, or its time is over.
@@ -113,6 +114,10 @@ mod tests {
         let error = Status::internal(format!("a\nb\u{1b}{}", "x".repeat(1_000)));
         let told = reason(&error);
         assert!(told.starts_with("a\\nb\\u{1b}xxx"), "{told}");
-        assert!(told.len() < 300 && !told.chars().any(char::is_control));
+        assert!(told.len() == REASON_MAX && !told.chars().any(char::is_control));
+        for (letter, most) in [("\u{1b}", 256), ("ä", 256), ("\u{10ffff}", 250)] {
+            let told = reason(&Status::internal(letter.repeat(1_000)));
+            assert!((most - 10..=REASON_MAX).contains(&told.len()), "{}", told.len());
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! `opentelemetry.proto.{collector.trace,trace,resource,common}.v1`. Numbers of fields are the protocol's.
 
 use prost::Message;
+use std::time::Duration;
 
 /// Path of the method that takes spans.
 pub(super) const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -110,7 +111,7 @@ pub(crate) struct KeyValue {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct AnyValue {
-    #[prost(oneof = "Value", tags = "1, 3")]
+    #[prost(oneof = "Value", tags = "1, 3, 4")]
     pub(crate) value: Option<Value>,
 }
 
@@ -120,6 +121,8 @@ pub(crate) enum Value {
     Text(String),
     #[prost(int64, tag = "3")]
     Integer(i64),
+    #[prost(double, tag = "4")]
+    Double(f64),
 }
 
 impl KeyValue {
@@ -131,6 +134,11 @@ impl KeyValue {
     /// Returns an attribute with a number.
     pub(super) fn integer(key: &str, value: u64) -> Self {
         Self::of(key, Value::Integer(i64::try_from(value).unwrap_or(i64::MAX)))
+    }
+
+    /// Returns an attribute with a time in milliseconds.
+    pub(super) fn millis(key: &str, time: Duration) -> Self {
+        Self::of(key, Value::Double(time.as_micros() as f64 / 1_000.0))
     }
 
     fn of(key: &str, value: Value) -> Self {

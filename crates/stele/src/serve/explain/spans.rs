@@ -11,7 +11,7 @@ use super::Ended;
 use super::otlp::{KeyValue, Span, SpanKind, Status, StatusCode};
 use super::trace_parent::TraceParent;
 use base::env::{Clock, SystemClock};
-use engine::perf_context::PerfCount;
+use engine::perf_context::{PerfCount, PerfTime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -189,6 +189,15 @@ fn attributes(request: &Ended<'_>) -> Vec<KeyValue> {
     let counts = COUNTS.iter().map(|(which, name)| (*name, request.context.count(*which)));
     let counts = counts.filter(|(_, count)| *count > 0);
     attributes.extend(counts.map(|(name, count)| KeyValue::integer(name, count)));
+    let times = PerfTime::ALL.map(|part| (part, request.context.time(part)));
+    let times = times.into_iter().filter(|(_, time)| *time > Duration::ZERO);
+    attributes.extend(
+        times.map(|(part, time)| KeyValue::millis(&format!("stele.{}_ms", part.label()), time)),
+    );
+    let left_out = request.context.parts_left_out();
+    if left_out > 0 {
+        attributes.push(KeyValue::integer("stele.parts_left_out", left_out as u64));
+    }
     attributes
 }
 
@@ -218,6 +227,7 @@ fn nanos(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::otlp::Value;
     use super::*;
 
     fn tracer(part: f64) -> (Tracer, mpsc::Receiver<Vec<Span>>) {
@@ -237,6 +247,39 @@ mod tests {
                 assert_eq!(traced.map(|t| (t.trace, t.parent)), sampled.then_some((1 << 100, 5)));
             }
         }
+    }
+
+    #[test]
+    fn a_span_tells_all_times_and_how_many_of_their_parts_have_no_span() {
+        use crate::serve::request_id::RequestId;
+        use engine::perf_context::{Detail, PerfContext, timed, within};
+        let (tracer, mut queue) = tracer(1.0);
+        let mut context = Some(Arc::new(PerfContext::new(Detail::Beginnings)));
+        let begun = SystemClock.monotonic().saturating_sub(Duration::from_millis(10));
+        within(&mut context, || {
+            (0..70).for_each(|_| timed(PerfTime::DiskRead, Some(begun)));
+        });
+        let context = context.unwrap();
+        let ended = Ended {
+            method: "ReadRows",
+            code: "OK",
+            id: &RequestId::Own(1, 2),
+            took: Duration::from_millis(10),
+            answered_after: None,
+            context: &context,
+            traced: None,
+        };
+        tracer.ended(&ended, tracer.choose(None).unwrap());
+        let spans = queue.try_recv().unwrap();
+        assert_eq!(spans.len(), 65);
+        let value = |name: &str| {
+            let mut named = spans[0].attributes.iter().filter(|one| one.key == name);
+            named.next().and_then(|one| one.value.as_ref()?.value.clone())
+        };
+        let Some(Value::Double(millis)) = value("stele.disk_read_ms") else { panic!("{spans:?}") };
+        assert!(millis >= 700.0, "{millis}");
+        assert_eq!(value("stele.parts_left_out"), Some(Value::Integer(6)));
+        assert_eq!(value("stele.step_ms"), None);
     }
 
     #[test]
