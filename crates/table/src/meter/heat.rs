@@ -13,6 +13,7 @@
 //!    which changes a few times a minute.
 
 use crate::schema::TableName;
+use base::checksum::xxh3;
 use base::env::Clock;
 use engine::TreeId;
 use parking_lot::Mutex;
@@ -47,8 +48,26 @@ pub struct Sample {
     pub table: TableName,
     pub tree: TreeId,
     pub kind: Use,
-    /// The key, or its first bytes.
-    pub key: Box<[u8]>,
+    pub key: SampledKey,
+}
+
+/// A key of a row, of which the first bytes are kept. Keys that differ later are still told apart.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SampledKey {
+    /// First bytes of the key.
+    pub first: Box<[u8]>,
+    /// Bytes of the whole key.
+    pub len: usize,
+    /// Hash of the whole key, if it is longer than what is kept.
+    hash: u64,
+}
+
+impl SampledKey {
+    fn of(key: &[u8]) -> Self {
+        let first = &key[..key.len().min(KEY_BYTES_MAX)];
+        let hash = if first.len() < key.len() { xxh3(key) } else { 0 };
+        Self { first: first.into(), len: key.len(), hash }
+    }
 }
 
 /// Samples of a stretch of time, of one weight.
@@ -62,6 +81,32 @@ pub struct Slice {
     pub samples: Vec<Sample>,
 }
 
+/// The samples of the last minutes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slices {
+    /// The oldest first. A time without uses has no slice; the last slice may end after `now`.
+    pub slices: Vec<Arc<Slice>>,
+    /// Begin of the time that the slices are of, also where there was no use.
+    pub since: Duration,
+    /// Present moment, by the same clock.
+    pub now: Duration,
+}
+
+impl Slices {
+    /// Returns the time that the slices are of, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.now.saturating_sub(self.since).as_secs_f64().max(1.0)
+    }
+
+    /// Returns the slices that end after `since`, with the time that they are of.
+    fn recent(mut self, since: Duration) -> Self {
+        self.slices.retain(|slice| slice.end > since);
+        let first = self.slices.first().map_or(since, |slice| slice.begin);
+        self.since = self.since.max(since.min(first));
+        self
+    }
+}
+
 /// The samples of a store, and how they are taken.
 pub struct Heat {
     clock: Arc<dyn Clock>,
@@ -73,6 +118,8 @@ pub struct Heat {
 
 #[derive(Debug, Default)]
 struct Kept {
+    /// Begin of the first slice.
+    born: Duration,
     past: VecDeque<Arc<Slice>>,
     /// Begin of the present slice, which may have no sample yet.
     begin: Duration,
@@ -118,7 +165,8 @@ impl Countdown {
 impl Heat {
     /// Returns the heat of a store, without samples.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        let kept = Kept { begin: clock.monotonic(), ..Kept::default() };
+        let now = clock.monotonic();
+        let kept = Kept { born: now, begin: now, ..Kept::default() };
         Self { clock, epoch: AtomicU64::new(epoch(1)), kept: Mutex::new(kept) }
     }
 
@@ -143,7 +191,7 @@ impl Heat {
                     table: table.clone(),
                     tree,
                     kind,
-                    key: key[..key.len().min(KEY_BYTES_MAX)].into(),
+                    key: SampledKey::of(key),
                 });
             }
         });
@@ -215,16 +263,15 @@ impl Heat {
         }
     }
 
-    /// Returns the slices of the last minutes, the oldest first, and the present moment. The last slice may
-    /// end later.
-    pub fn slices(&self) -> (Vec<Arc<Slice>>, Duration) {
+    /// Returns the slices of the last minutes.
+    pub fn slices(&self) -> Slices {
         let now = self.clock.monotonic();
         let mut kept = self.kept.lock();
         self.turn(&mut kept, now);
         let present = kept.present.clone().map(Arc::new);
         let since = now.saturating_sub(SLICE * SLICES_MAX as u32);
         let slices = kept.past.iter().filter(|slice| slice.begin >= since).cloned();
-        (slices.chain(present).collect(), now)
+        Slices { slices: slices.chain(present).collect(), since: since.max(kept.born), now }
     }
 }
 
@@ -247,13 +294,12 @@ pub struct HotTablet {
 impl Heat {
     /// Returns the tablets with the most uses of rows in the last two minutes, the hottest first.
     pub fn hottest_tablets(&self, most: usize) -> Vec<HotTablet> {
-        let (slices, now) = self.slices();
-        let since = now.saturating_sub(4 * SLICE);
-        let recent: Vec<_> = slices.iter().filter(|slice| slice.end > since).collect();
-        let Some(first) = recent.first() else { return Vec::new() };
-        let seconds = now.saturating_sub(first.begin).as_secs_f64().max(1.0);
+        let all = self.slices();
+        let since = all.now.saturating_sub(4 * SLICE);
+        let recent = all.recent(since);
+        let seconds = recent.seconds();
         let mut tablets = BTreeMap::<TreeId, HotTablet>::new();
-        for slice in recent {
+        for slice in &recent.slices {
             for sample in &slice.samples {
                 let tablet = tablets.entry(sample.tree).or_insert_with(|| HotTablet {
                     table: sample.table.clone(),

@@ -11,7 +11,7 @@ mod heat;
 mod tables;
 mod timed;
 
-pub use heat::{Heat, HotTablet, SLICE, SLICES_MAX, Sample, Slice, Use};
+pub use heat::{Heat, HotTablet, SLICE, SLICES_MAX, Sample, SampledKey, Slice, Slices, Use};
 pub(crate) use tables::TableMeter;
 pub use tables::{StoreMeter, TableReading};
 pub(crate) use timed::Timed;

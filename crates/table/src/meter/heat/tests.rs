@@ -35,7 +35,7 @@ fn heat() -> (Heat, Arc<HandClock>) {
 fn uses(slice: &Slice) -> BTreeMap<Vec<u8>, u64> {
     let mut uses = BTreeMap::new();
     for sample in &slice.samples {
-        *uses.entry(sample.key.to_vec()).or_default() += u64::from(slice.weight);
+        *uses.entry(sample.key.first.to_vec()).or_default() += u64::from(slice.weight);
     }
     uses
 }
@@ -47,15 +47,29 @@ fn few_uses_are_kept_one_by_one() {
         heat.used(&table(), TreeId(7), Use::Read, &[at]);
     }
     heat.used(&table(), TreeId(8), Use::Write, &[b'x'; 1_000]);
-    let (slices, _) = heat.slices();
+    let slices = heat.slices().slices;
     assert_eq!((slices.len(), slices[0].weight, slices[0].samples.len()), (1, 1, 101));
     let last = slices[0].samples.last().unwrap();
-    assert_eq!((last.tree, last.kind, last.key.len()), (TreeId(8), Use::Write, KEY_BYTES_MAX));
+    assert_eq!((last.tree, last.kind), (TreeId(8), Use::Write));
+    assert_eq!((last.key.first.len(), last.key.len), (KEY_BYTES_MAX, 1_000));
     clock.advance(2 * SLICE);
-    let (slices, now) = heat.slices();
+    let Slices { slices, since, now } = heat.slices();
     assert_eq!(slices.len(), 1, "a time without uses has no slice");
     assert_eq!((slices[0].begin, slices[0].end), (Duration::ZERO, SLICE));
-    assert_eq!(now, 2 * SLICE);
+    assert_eq!((since, now), (Duration::ZERO, 2 * SLICE), "but it counts");
+}
+
+#[test]
+fn long_keys_that_begin_alike_are_told_apart() {
+    let (heat, _) = heat();
+    let [a, b] = [1, 2].map(|last| [&[b'k'; KEY_BYTES_MAX][..], &[last]].concat());
+    for key in [&a, &b, &a] {
+        heat.used(&table(), TreeId(7), Use::Read, key);
+    }
+    let slices = heat.slices().slices;
+    let [of_a, of_b, again] = &slices[0].samples[..] else { panic!("{slices:?}") };
+    assert_eq!((&of_a.key, of_a.key.len), (&again.key, KEY_BYTES_MAX + 1));
+    assert!(of_a.key != of_b.key && of_a.key.first == of_b.key.first);
 }
 
 #[test]
@@ -66,7 +80,7 @@ fn many_uses_are_sampled_in_proportion_and_in_bounded_memory() {
         let key = if at % 4 == 0 { b"hot".to_vec() } else { (at % 1_000).to_be_bytes().to_vec() };
         heat.used(&table(), TreeId(7), Use::Read, &key);
     }
-    let (slices, _) = heat.slices();
+    let slices = heat.slices().slices;
     let uses = uses(&slices[0]);
     assert!(slices[0].samples.len() <= SAMPLES_MAX && slices[0].weight >= 512);
     let sum: u64 = uses.values().sum();
@@ -77,12 +91,12 @@ fn many_uses_are_sampled_in_proportion_and_in_bounded_memory() {
     let weight = slices[0].weight;
     for slice in 1..=weight.ilog2() {
         clock.advance(SLICE);
-        let (slices, _) = heat.slices();
+        let slices = heat.slices().slices;
         assert_eq!(slices.len(), 1);
         assert_eq!(stride_of(heat.epoch.load(Ordering::Relaxed)), weight >> slice);
     }
     heat.used(&table(), TreeId(7), Use::Write, b"one");
-    assert_eq!(heat.slices().0.last().unwrap().samples.len(), 1);
+    assert_eq!(heat.slices().slices.last().unwrap().samples.len(), 1);
 }
 
 #[test]
@@ -92,11 +106,11 @@ fn slices_of_a_quarter_of_an_hour_are_kept() {
         heat.used(&table(), TreeId(7), Use::Read, b"k");
         clock.advance(SLICE);
     }
-    let (slices, _) = heat.slices();
+    let slices = heat.slices().slices;
     assert_eq!(slices.len(), SLICES_MAX - 1);
     assert!(slices.iter().all(|slice| slice.samples.len() == 1));
     clock.advance(SLICE * SLICES_MAX as u32 + SLICE);
-    assert!(heat.slices().0.is_empty(), "old slices are not told");
+    assert!(heat.slices().slices.is_empty(), "old slices are not told");
 }
 
 #[test]
@@ -105,7 +119,7 @@ fn heat_that_is_off_keeps_nothing() {
     heat.used(&table(), TreeId(7), Use::Read, b"k");
     heat.turn_off();
     heat.used(&table(), TreeId(7), Use::Read, b"k");
-    assert!(heat.slices().0.is_empty());
+    assert!(heat.slices().slices.is_empty());
 }
 
 #[test]
@@ -119,8 +133,17 @@ fn the_hottest_tablets_are_those_of_the_last_minutes() {
         (0..count).for_each(|_| heat.used(&table(), TreeId(tree), kind, b"k"));
     }
     clock.advance(Duration::from_secs(10));
+    // Two minutes, most of them without any use.
     let hot = heat.hottest_tablets(2);
     let told: Vec<_> = hot.iter().map(|one| (one.tree.0, one.reads, one.writes)).collect();
-    assert_eq!(told, [(3, 0.0, 30.0), (2, 10.0, 5.0)]);
+    assert_eq!(told, [(3, 0.0, 2.5), (2, 100.0 / 120.0, 50.0 / 120.0)]);
     assert_eq!(hot[0].table, table());
+}
+
+#[test]
+fn rates_of_a_young_store_are_over_its_age() {
+    let (heat, clock) = heat();
+    (0..300).for_each(|_| heat.used(&table(), TreeId(3), Use::Write, b"k"));
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(heat.hottest_tablets(1)[0].writes, 30.0);
 }

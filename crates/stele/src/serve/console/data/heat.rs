@@ -14,13 +14,14 @@ use super::{client, of_store};
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use base::env::{Clock, SystemClock};
+use engine::TreeId;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2::SampleRowKeysRequest;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use table::meter::{SLICE, SLICES_MAX, Sample, Slice, Use};
-use table::{Store, TableName, TableSchema};
+use table::meter::{SLICE, SLICES_MAX, Sample, SampledKey, Slice, Slices, Use};
+use table::{Store, TableSchema};
 
 /// Ranges of keys of a map.
 const RANGES: usize = 48;
@@ -106,9 +107,8 @@ pub(in super::super) async fn heat(
     let cuts = within(cuts(&console, &visitor, name)).await?;
     let schema = within(async { store.get_table(&table).await.map_err(of_store) }).await?;
     let told = move || {
-        let (slices, now) = store.heat().slices();
-        let uses = Uses { table: &table, slices: &slices, now };
-        Ok(uses.told(&cuts, &schema, SystemClock.now_micros() / 1_000))
+        let uses = Uses::of(&schema, store.heat().slices());
+        Ok(uses.told(&cuts, SystemClock.now_micros() / 1_000))
     };
     answer(place, told).await
 }
@@ -132,74 +132,86 @@ async fn cuts(
 
 /// The uses of a table's rows.
 struct Uses<'a> {
-    table: &'a TableName,
-    slices: &'a [Arc<Slice>],
-    now: Duration,
+    schema: &'a TableSchema,
+    /// Trees of the table. A deleted table of the same name had others, and its rows are no concern of who
+    /// may see this one.
+    trees: BTreeSet<TreeId>,
+    all: Slices,
 }
 
-impl Uses<'_> {
-    fn told(&self, cuts: &[(Vec<u8>, u64)], schema: &TableSchema, now_ms: i64) -> HeatView {
+impl<'a> Uses<'a> {
+    fn of(schema: &'a TableSchema, all: Slices) -> Self {
+        Self { schema, trees: schema.tablets.iter().map(|tablet| tablet.tree).collect(), all }
+    }
+
+    fn told(&self, cuts: &[(Vec<u8>, u64)], now_ms: i64) -> HeatView {
+        let now = self.all.now;
         let ago = |then: Duration| {
-            let ago = self.now.saturating_sub(then).as_millis();
+            let ago = now.saturating_sub(then).as_millis();
             now_ms.saturating_sub(i64::try_from(ago).unwrap_or(i64::MAX))
         };
         let time = |slice: &Arc<Slice>| TimeView {
             begin_ms: ago(slice.begin),
-            end_ms: ago(slice.end.min(self.now)),
+            end_ms: ago(slice.end.min(now)),
         };
         let mut left = Allowance::of(KEYS_BYTES_MAX);
-        let mut show = |key: &[u8]| left.show(key, key.len(), KEY_BYTES_MAX);
+        let mut show = |first: &[u8], len| left.show(first, len, KEY_BYTES_MAX);
         HeatView {
-            from_ms: ago(self.now.saturating_sub(SLICE * SLICES_MAX as u32)),
+            from_ms: ago(now.saturating_sub(SLICE * SLICES_MAX as u32)),
             to_ms: now_ms,
             samples: self.samples().count(),
-            times: self.slices.iter().map(time).collect(),
+            times: self.all.slices.iter().map(time).collect(),
             ranges: self.ranges(cuts, &mut show),
             keys: self.keys(&mut show),
-            tablets: self.tablets(schema, &mut show),
-            tablet_count: schema.tablets.len(),
+            tablets: self.tablets(&mut show),
+            tablet_count: self.schema.tablets.len(),
         }
     }
 
     /// Returns the samples of the table with the index of their slice.
     fn samples(&self) -> impl Iterator<Item = (usize, &Sample)> {
-        self.slices.iter().enumerate().flat_map(|(at, slice)| {
-            let of_table = slice.samples.iter().filter(|sample| sample.table == *self.table);
+        self.all.slices.iter().enumerate().flat_map(|(at, slice)| {
+            let of_table = slice.samples.iter().filter(|sample| self.trees.contains(&sample.tree));
             of_table.map(move |sample| (at, sample))
         })
     }
 
     /// Returns the seconds of a slice so far.
     fn seconds(&self, slice: &Slice) -> f64 {
-        slice.end.min(self.now).saturating_sub(slice.begin).as_secs_f64().max(1.0)
+        slice.end.min(self.all.now).saturating_sub(slice.begin).as_secs_f64().max(1.0)
     }
 
     fn ranges(
         &self,
         cuts: &[(Vec<u8>, u64)],
-        show: &mut impl FnMut(&[u8]) -> Shown,
+        show: &mut impl FnMut(&[u8], usize) -> Shown,
     ) -> Vec<RangeView> {
-        let used: BTreeSet<&[u8]> = self.samples().map(|(_, sample)| &*sample.key).collect();
+        let used: BTreeSet<&[u8]> = self.samples().map(|(_, sample)| &*sample.key.first).collect();
         let borders = borders(cuts, &used);
-        let none = || vec![0.0; self.slices.len()];
+        let none = || vec![0.0; self.all.slices.len()];
         let starts = std::iter::once(&[][..]).chain(borders.iter().map(Vec::as_slice));
-        let range = |start| RangeView { start: show(start), reads: none(), writes: none() };
+        let range = |start: &[u8]| RangeView {
+            start: show(start, start.len()),
+            reads: none(),
+            writes: none(),
+        };
         let mut ranges: Vec<_> = starts.map(range).collect();
         for (at, sample) in self.samples() {
-            let range = borders.partition_point(|border| **border <= *sample.key);
+            let range = borders.partition_point(|border| **border <= *sample.key.first);
             let rates = match sample.kind {
                 Use::Read => &mut ranges[range].reads,
                 Use::Write => &mut ranges[range].writes,
             };
-            let slice = &self.slices[at];
+            let slice = &self.all.slices[at];
             rates[at] += f64::from(slice.weight) / self.seconds(slice);
         }
         ranges
     }
 
-    /// Returns uses by what `of` makes of a sample: the number of samples, and rates over all slices.
+    /// Returns uses by what `of` makes of a sample: the number of samples, and rates over the whole time,
+    /// also over its parts without uses.
     fn sums<K: Ord>(&self, of: impl Fn(&Sample) -> K) -> BTreeMap<K, (u64, Rates)> {
-        let seconds: f64 = self.slices.iter().map(|slice| self.seconds(slice)).sum();
+        let seconds = self.all.seconds();
         let mut sums = BTreeMap::<K, (u64, Rates)>::new();
         for (at, sample) in self.samples() {
             let (count, rates) = sums.entry(of(sample)).or_default();
@@ -208,17 +220,17 @@ impl Uses<'_> {
                 Use::Read => &mut rates.reads,
                 Use::Write => &mut rates.writes,
             };
-            *rate += f64::from(self.slices[at].weight) / seconds;
+            *rate += f64::from(self.all.slices[at].weight) / seconds;
         }
         sums
     }
 
-    fn keys(&self, show: &mut impl FnMut(&[u8]) -> Shown) -> Vec<KeyView> {
+    fn keys(&self, show: &mut impl FnMut(&[u8], usize) -> Shown) -> Vec<KeyView> {
         let sums = self.sums(|sample| sample.key.clone());
         let all: f64 = sums.values().map(|(_, rates)| rates.reads + rates.writes).sum();
         let enough = sums.into_iter().filter(|(_, (count, _))| *count >= SAMPLES_MIN);
-        let key = |(key, rates): (Box<[u8]>, Rates)| KeyView {
-            key: show(&key),
+        let key = |(key, rates): (SampledKey, Rates)| KeyView {
+            key: show(&key.first, key.len),
             rates,
             part: (rates.reads + rates.writes) / all,
         };
@@ -226,19 +238,16 @@ impl Uses<'_> {
     }
 
     /// Returns the hottest of the tablets that the table has now.
-    fn tablets(
-        &self,
-        schema: &TableSchema,
-        show: &mut impl FnMut(&[u8]) -> Shown,
-    ) -> Vec<TabletView> {
+    fn tablets(&self, show: &mut impl FnMut(&[u8], usize) -> Shown) -> Vec<TabletView> {
         let sums = self.sums(|sample| sample.tree);
-        let tablets = schema.tablets.iter().enumerate().filter_map(|(at, tablet)| {
+        let tablets = self.schema.tablets.iter().enumerate().filter_map(|(at, tablet)| {
             let (_, rates) = sums.get(&tablet.tree)?;
             Some((at, *rates))
         });
         let tablet = |(at, rates): (usize, Rates)| {
-            let tablet = &schema.tablets[at];
-            TabletView { tablet: at, tree: tablet.tree.0, start: show(&tablet.start), rates }
+            let tablet = &self.schema.tablets[at];
+            let start = show(&tablet.start, tablet.start.len());
+            TabletView { tablet: at, tree: tablet.tree.0, start, rates }
         };
         hottest(tablets).map(tablet).collect()
     }

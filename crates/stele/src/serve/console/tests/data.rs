@@ -95,6 +95,30 @@ async fn the_heat_map_has_the_uses_of_rows_by_range_and_the_hottest_keys() {
 }
 
 #[tokio::test]
+async fn the_heat_map_tells_long_keys_apart_and_no_key_of_a_deleted_table() {
+    let server = Server::start(None).await;
+    let [a, b] = [1, 2].map(|last| [&[b'k'; 200][..], &[last]].concat());
+    for key in [&a, &b, &a, &b, &a, &b, &a] {
+        server.write(key, &[("f", b"q", b"v".to_vec())]).await;
+    }
+    let heat = format!("/heat?name={TABLE}");
+    let (_, told) = server.get(&heat, None).await;
+    let keys = told["keys"].as_array().unwrap();
+    assert_eq!(keys.len(), 2, "{told}");
+    assert_eq!(
+        (decoded(&keys[0]["key"]), &keys[0]["key"]["bytes"]),
+        (a[..128].to_vec(), &201.into())
+    );
+    server.store.delete_table(&TableName::new(TABLE).unwrap()).await.unwrap();
+    server.create("t").await;
+    let (status, told) = server.get(&heat, None).await;
+    assert_eq!(
+        (status, &told["samples"], &told["keys"]),
+        (StatusCode::OK, &0.into(), &Value::Array(vec![]))
+    );
+}
+
+#[tokio::test]
 async fn hostile_keys_and_values_come_back_byte_by_byte() {
     let server = Server::start(None).await;
     server.write(HOSTILE, &[("f", HOSTILE, HOSTILE.to_vec())]).await;
