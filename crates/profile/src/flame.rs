@@ -1,7 +1,8 @@
-//! A flame graph: one self-contained SVG, in which a wide box is a function with much CPU time.
+//! A flame graph: one self-contained SVG, in which a wide box is a function with much CPU time, or that
+//! allocated much memory.
 //!
-//! The threads' names are at the bottom, and above each function are the functions that it called. A pointer
-//! over a box shows its whole name and its part of the time. There is no script in it.
+//! Above each function are the functions that it called. A CPU profile has the names of threads at the
+//! bottom. A pointer over a box shows its whole name and its part of the whole. There is no script in it.
 
 use crate::Profile;
 use std::collections::BTreeMap;
@@ -24,7 +25,12 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Counts samples of a stack, whose names begin with the outermost.
+    /// Returns what was counted of the node and what it called.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Counts samples or bytes of a stack, whose names begin with the outermost.
     pub(crate) fn add(&mut self, names: impl Iterator<Item = String>, count: u64) {
         self.count += count;
         let mut node = self;
@@ -52,12 +58,36 @@ impl Profile {
         }
         let seconds = self.interval.as_secs_f64() * root.count as f64;
         let length = self.length.as_secs_f64();
-        draw(&root, &format!("{seconds:.2} s of CPU time in {length:.2} s"))
+        let about = format!("{seconds:.2} s of CPU time in {length:.2} s");
+        draw(&root, &Legend { title: "CPU profile", about: &about, amount: samples })
     }
 }
 
-/// Returns the drawing of a tree, with a line about it.
-pub(crate) fn draw(root: &Node, about: &str) -> String {
+/// The words of a drawing.
+pub(crate) struct Legend<'a> {
+    pub(crate) title: &'a str,
+    /// A line below the title.
+    pub(crate) about: &'a str,
+    /// Returns a count with its unit.
+    pub(crate) amount: fn(u64) -> String,
+}
+
+/// Returns a number of samples as a text.
+pub(crate) fn samples(count: u64) -> String {
+    format!("{count} samples")
+}
+
+/// Returns a number of bytes as a text.
+pub(crate) fn bytes(count: u64) -> String {
+    match count {
+        0..1024 => format!("{count} bytes"),
+        1024..0x10_0000 => format!("{:.1} KiB", count as f64 / 1024.0),
+        _ => format!("{:.1} MiB", count as f64 / (1 << 20) as f64),
+    }
+}
+
+/// Returns the drawing of a tree.
+pub(crate) fn draw(root: &Node, legend: &Legend<'_>) -> String {
     let scale = if root.count == 0 { 0.0 } else { WIDTH / root.count as f64 };
     let height = HEAD + ROW * root.rows(scale) as f64 + MARGIN;
     let width = WIDTH + 2.0 * MARGIN;
@@ -65,11 +95,13 @@ pub(crate) fn draw(root: &Node, about: &str) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" font-family=\"monospace\" font-size=\"11\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-         <text x=\"{MARGIN}\" y=\"20\" font-size=\"15\">CPU profile</text>\n\
+         <text x=\"{MARGIN}\" y=\"20\" font-size=\"15\">{}</text>\n\
          <text x=\"{MARGIN}\" y=\"37\">{}</text>\n",
-        escaped(about)
+        escaped(legend.title),
+        escaped(legend.about)
     );
-    let mut pen = Pen { svg: &mut svg, total: root.count, scale, bottom: height - MARGIN };
+    let (total, amount, bottom) = (root.count, legend.amount, height - MARGIN);
+    let mut pen = Pen { svg: &mut svg, total, amount, scale, bottom };
     pen.node("all", root, MARGIN, 0);
     svg.push_str("</svg>\n");
     svg
@@ -78,6 +110,7 @@ pub(crate) fn draw(root: &Node, about: &str) -> String {
 struct Pen<'a> {
     svg: &'a mut String,
     total: u64,
+    amount: fn(u64) -> String,
     scale: f64,
     bottom: f64,
 }
@@ -96,10 +129,10 @@ impl Pen<'_> {
         // Writing to a string cannot fail.
         let _ = writeln!(
             self.svg,
-            "<g><title>{full}: {part:.2} %, {} samples</title><rect x=\"{x:.1}\" y=\"{y:.1}\" \
+            "<g><title>{full}: {part:.2} %, {}</title><rect x=\"{x:.1}\" y=\"{y:.1}\" \
              width=\"{width:.1}\" height=\"{inner}\" rx=\"1\" fill=\"{colour}\"/>\
              <text x=\"{:.1}\" y=\"{:.1}\">{short}</text></g>",
-            node.count,
+            (self.amount)(node.count),
             x + 3.0,
             y + 12.0,
         );

@@ -1,17 +1,19 @@
-//! CPU profiles of this process, of which a server tells its operators.
+//! Profiles of this process, of which a server tells its operators: of its CPU time, and of its memory
+//! (`heap`).
 //!
-//! Each 10 ms of CPU time, a signal copies the registers and the top of the stack of the thread that
+//! A CPU profile: each 10 ms of CPU time, a signal copies the registers and the top of the stack of the thread that
 //! uses it (`signal`). The thread that records unwinds the copies later (`unwind`), counts equal stacks
 //! (`stacks`), and names their functions at the end (`symbols`). So nothing that takes a lock, allocates
 //! or reads debug information runs inside of a signal.
 //!
 //! Invariants:
-//! 1. One profile is recorded at a time.
+//! 1. One profile of a kind is recorded at a time.
 //! 2. The memory of a profile is bounded by its length: there are about [`SAMPLES_A_SECOND_MAX`] samples
 //!    a second, whatever the number of cores, each of at most `FRAMES_MAX` frames.
-//! 3. While no profile is recorded, nothing runs and no signal comes.
+//! 3. While no CPU profile is recorded, no signal comes. What heap profiles need is in `heap`.
 
 mod flame;
+pub mod heap;
 mod modules;
 mod pprof;
 mod signal;
@@ -46,6 +48,8 @@ pub enum Error {
     Running,
     /// The caller gave it up.
     Cancelled,
+    /// No samples of allocations are taken.
+    Off,
     /// The system does not let a process sample itself.
     System(io::Error),
 }
@@ -56,6 +60,7 @@ impl fmt::Display for Error {
             Self::Running => {
                 f.write_str("another profile is being recorded; retry when it is done")
             }
+            Self::Off => f.write_str("no allocations are sampled; set heap_sample_bytes"),
             Self::Cancelled => f.write_str("the profile was given up"),
             Self::System(error) => write!(f, "the system does not allow a profile: {error}"),
         }
@@ -87,7 +92,7 @@ impl Profile {
     /// Records for `length`, on this thread, which sleeps most of the time. Ends early, without a
     /// profile, soon after `cancelled` returns true.
     pub fn record(length: Duration, cancelled: &dyn Fn() -> bool) -> Result<Self, Error> {
-        let _turn = Turn::take().ok_or(Error::Running)?;
+        let _turn = Turn::take(&TAKEN).ok_or(Error::Running)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let interval = interval(u32::try_from(cores).unwrap_or(u32::MAX));
         let modules = modules::of_this_process().map_err(Error::System)?;
@@ -101,7 +106,10 @@ impl Profile {
                 return Err(Error::Cancelled);
             }
             std::thread::sleep(LOOK.min(length.saturating_sub(elapsed())));
-            sampling.drain(|sample| stacks.count(sample.thread, unwinder.frames(sample)));
+            sampling.drain(|sample| {
+                let frames = unwinder.frames(&sample.registers, |address| sample.word(address));
+                stacks.count(sample.thread, frames);
+            });
         }
         let length = elapsed();
         stacks.lost(sampling.lost());
@@ -118,20 +126,21 @@ fn interval(cores: u32) -> Duration {
     INTERVAL * cores.saturating_mul(a_second).div_ceil(SAMPLES_A_SECOND_MAX).max(1)
 }
 
-/// The turn to record, until it is dropped.
-struct Turn;
+/// The turn to record a kind of profile, until it is dropped.
+struct Turn(&'static AtomicBool);
 
-/// Tells that a thread records. It guards the signal's handler and timer, of which a process has one.
+/// Tells that a thread records a CPU profile. It guards the signal's handler and timer, of which a process
+/// has one.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 impl Turn {
-    fn take() -> Option<Self> {
-        (!TAKEN.swap(true, Ordering::AcqRel)).then_some(Self)
+    fn take(taken: &'static AtomicBool) -> Option<Self> {
+        (!taken.swap(true, Ordering::AcqRel)).then_some(Self(taken))
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        TAKEN.store(false, Ordering::Release);
+        self.0.store(false, Ordering::Release);
     }
 }

@@ -36,6 +36,8 @@ pub(crate) mod message {
         pub(crate) period: i64,
         #[prost(int64, repeated, tag = "13")]
         pub(crate) comment: Vec<i64>,
+        #[prost(int64, tag = "14")]
+        pub(crate) default_sample_type: i64,
     }
 
     #[derive(Clone, PartialEq, Message)]
@@ -115,52 +117,98 @@ pub(crate) mod message {
     }
 }
 
-impl Profile {
-    /// Returns the profile as `go tool pprof` and other tools read it.
-    pub fn to_pprof(&self) -> Vec<u8> {
+impl message::Profile {
+    /// Returns the bytes of a file.
+    pub(crate) fn compressed(&self) -> Vec<u8> {
         let mut compressed = GzEncoder::new(Vec::new(), Compression::fast());
-        let written = compressed.write_all(&self.message().encode_to_vec());
+        let written = compressed.write_all(&self.encode_to_vec());
         written.and_then(|()| compressed.finish()).expect("a vector takes every write")
     }
+}
 
-    pub(crate) fn message(&self) -> message::Profile {
+/// A profile of any kind, with names and units of its values. The last of them is the one that tools show.
+pub(crate) struct Content<'a> {
+    pub(crate) values: [(&'static str, &'static str); 2],
+    pub(crate) samples: Vec<Sample<'a>>,
+    /// Name and unit of the period, and the period.
+    pub(crate) period: (&'static str, &'static str, i64),
+    pub(crate) time_nanos: i64,
+    pub(crate) duration_nanos: i64,
+    /// Samples that are missing in the profile.
+    pub(crate) lost: u64,
+}
+
+/// A stack with its values.
+pub(crate) struct Sample<'a> {
+    pub(crate) frames: &'a [u64],
+    pub(crate) values: [i64; 2],
+    pub(crate) thread: Option<&'a str>,
+}
+
+impl Content<'_> {
+    /// Returns the message, in which `symbols` name the frames.
+    pub(crate) fn message(self, symbols: &Symbols) -> message::Profile {
         let mut texts = Texts::default();
-        let nanos = |time: std::time::Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
-        let period = nanos(self.interval);
         texts.index("");
-        let samples =
-            message::ValueType { r#type: texts.index("samples"), unit: texts.index("count") };
-        let cpu =
-            message::ValueType { r#type: texts.index("cpu"), unit: texts.index("nanoseconds") };
-        let mapping = mappings(&self.symbols, &mut texts);
-        let (location, function, ids) = locations(&self.symbols, &mut texts);
+        let sample_type = self.values.map(|(name, unit)| texts.value_type(name, unit)).to_vec();
+        let period_type = Some(texts.value_type(self.period.0, self.period.1));
+        let mapping = mappings(symbols, &mut texts);
+        let (location, function, ids) = locations(symbols, &mut texts);
         let key = texts.index("thread");
-        let sample = self.stacks.counts().into_iter().map(|(stack, count)| {
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let sample = self.samples.iter().map(|sample| {
+            let label = |thread| message::Label { key, str: texts.index(thread) };
             message::Sample {
-                location_id: stack.frames.iter().map(|address| ids[address]).collect(),
-                value: vec![count, count.saturating_mul(period)],
-                label: vec![message::Label { key, str: texts.index(&stack.thread) }],
+                location_id: sample.frames.iter().map(|address| ids[address]).collect(),
+                value: sample.values.to_vec(),
+                label: sample.thread.map(label).into_iter().collect(),
             }
         });
         let sample = sample.collect();
-        let lost = match self.stacks.lost_count() {
-            0 => None,
-            lost => Some(texts.index(&format!("{lost} samples found no place and are missing"))),
+        let comment = match self.lost {
+            0 => Vec::new(),
+            lost => vec![texts.index(&format!("{lost} samples found no place and are missing"))],
         };
         message::Profile {
-            sample_type: vec![samples, cpu.clone()],
+            default_sample_type: texts.index(self.values[1].0),
+            sample_type,
             sample,
             mapping,
             location,
             function,
-            time_nanos: self.started_micros.saturating_mul(1_000),
-            duration_nanos: nanos(self.length),
-            period_type: Some(cpu),
-            period,
-            comment: lost.into_iter().collect(),
+            time_nanos: self.time_nanos,
+            duration_nanos: self.duration_nanos,
+            period_type,
+            period: self.period.2,
+            comment,
             string_table: texts.all,
         }
+    }
+}
+
+impl Profile {
+    /// Returns the profile as `go tool pprof` and other tools read it.
+    pub fn to_pprof(&self) -> Vec<u8> {
+        self.message().compressed()
+    }
+
+    pub(crate) fn message(&self) -> message::Profile {
+        let nanos = |time: std::time::Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        let period = nanos(self.interval);
+        let counts = self.stacks.counts();
+        let samples = counts.iter().map(|(stack, count)| {
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            let values = [count, count.saturating_mul(period)];
+            Sample { frames: &stack.frames, values, thread: Some(&stack.thread) }
+        });
+        Content {
+            values: [("samples", "count"), ("cpu", "nanoseconds")],
+            samples: samples.collect(),
+            period: ("cpu", "nanoseconds", period),
+            time_nanos: self.started_micros.saturating_mul(1_000),
+            duration_nanos: nanos(self.length),
+            lost: self.stacks.lost_count(),
+        }
+        .message(&self.symbols)
     }
 }
 
@@ -180,6 +228,10 @@ impl Texts {
         self.all.push(text.to_owned());
         self.known.insert(text.to_owned(), index);
         index
+    }
+
+    fn value_type(&mut self, name: &str, unit: &str) -> message::ValueType {
+        message::ValueType { r#type: self.index(name), unit: self.index(unit) }
     }
 }
 

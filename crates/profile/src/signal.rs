@@ -87,7 +87,7 @@ impl Sample {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn registers(context: &libc::ucontext_t) -> Registers {
+pub(crate) fn registers(context: &libc::ucontext_t) -> Registers {
     let register = |name: c_int| context.uc_mcontext.gregs[name as usize] as u64;
     Registers {
         instruction: register(libc::REG_RIP),
@@ -97,7 +97,7 @@ fn registers(context: &libc::ucontext_t) -> Registers {
 }
 
 #[cfg(target_arch = "aarch64")]
-fn registers(context: &libc::ucontext_t) -> Registers {
+pub(crate) fn registers(context: &libc::ucontext_t) -> Registers {
     let machine = &context.uc_mcontext;
     Registers {
         instruction: machine.pc,
@@ -108,7 +108,7 @@ fn registers(context: &libc::ucontext_t) -> Registers {
 }
 
 /// Copies memory of this process from `start` on, as much as can be read; returns how much.
-fn copy(start: u64, to: &mut [u8]) -> usize {
+pub(crate) fn copy(start: u64, to: &mut [u8]) -> usize {
     let mut pieces = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; PIECES];
     let (mut at, mut left, mut count) = (start as usize, to.len(), 0);
     while left > 0 && count < PIECES {
@@ -231,7 +231,7 @@ impl Drop for Sampling {
 }
 
 /// Fails where a process may not copy its own memory, as under some filters of system calls.
-fn can_copy() -> io::Result<()> {
+pub(crate) fn can_copy() -> io::Result<()> {
     let (word, mut copied) = (0x5715_u64.to_ne_bytes(), [0; 8]);
     if copy(word.as_ptr() as u64, &mut copied) == copied.len() && copied == word {
         return Ok(());

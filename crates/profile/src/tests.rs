@@ -1,4 +1,4 @@
-use super::flame::{Node, draw};
+use super::flame::{Legend, Node, draw, samples};
 use super::*;
 use flate2::read::GzDecoder;
 use prost::Message;
@@ -100,10 +100,11 @@ fn names_are_escaped_and_narrow_boxes_are_left_out() {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     root.add(names(&["main", "<T as \"a&b\">::\u{1}f"]).into_iter(), 99_999);
     root.add(names(&["main", "rare"]).into_iter(), 1);
-    let svg = draw(&root, "all & more");
+    let legend = Legend { title: "CPU", about: "all & more", amount: samples };
+    let svg = draw(&root, &legend);
     assert!(svg.contains("&lt;T as &quot;a&amp;b&quot;&gt;::?f: 100.00 %, 99999 samples"), "{svg}");
     assert!(svg.contains("all &amp; more") && !svg.contains("rare"), "{svg}");
-    assert!(draw(&Node::default(), "nothing").ends_with("</svg>\n"));
+    assert!(draw(&Node::default(), &legend).ends_with("</svg>\n"));
 }
 
 #[test]

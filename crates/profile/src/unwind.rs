@@ -1,7 +1,7 @@
 //! Return addresses of a copied stack, found by the unwind tables that compilers write for exceptions.
 
 use crate::modules::Module;
-use crate::signal::{Registers, Sample};
+use crate::signal::Registers;
 use framehop::{
     CacheNative, ExplicitModuleSectionInfo, MayAllocateDuringUnwind, UnwindRegsNative,
     Unwinder as _, UnwinderNative,
@@ -39,11 +39,15 @@ impl Unwinder {
         Self { tables, cache: CacheNative::new() }
     }
 
-    /// Returns an address within each function of a stack, the innermost first. A stack that cannot be
-    /// followed to its end gives its known part.
-    pub(crate) fn frames(&mut self, sample: &Sample) -> Vec<u64> {
-        let mut read = |address: u64| sample.word(address).ok_or(());
-        let (instruction, registers) = native(&sample.registers);
+    /// Returns an address within each function of a stack, the innermost first; `word` reads the stack. One
+    /// that cannot be followed to its end gives its known part.
+    pub(crate) fn frames(
+        &mut self,
+        registers: &Registers,
+        mut word: impl FnMut(u64) -> Option<u64>,
+    ) -> Vec<u64> {
+        let mut read = |address: u64| word(address).ok_or(());
+        let (instruction, registers) = native(registers);
         let mut found = self.tables.iter_frames(instruction, registers, &mut self.cache, &mut read);
         let mut frames = Vec::new();
         while frames.len() < FRAMES_MAX

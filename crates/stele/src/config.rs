@@ -215,6 +215,11 @@ pub(crate) struct Settings {
     #[arg(long, env = "STELE_SLOW_REQUEST_MS", value_name = "MS")]
     pub(crate) slow_request_ms: Option<u64>,
 
+    /// Bytes that are allocated between two samples for heap profiles, as a mean; 0 takes no samples. A
+    /// lower value finds smaller users of memory and costs more. 0, or 16KiB to 1GiB. [default: 512KiB]
+    #[arg(long, env = "STELE_HEAP_SAMPLE_BYTES", value_name = "SIZE")]
+    pub(crate) heap_sample_bytes: Option<ByteSize>,
+
     /// Collector of spans, by OTLP over gRPC: http://HOST:PORT or https://HOST:PORT. [default: none]
     #[arg(long, env = "STELE_OTLP_ENDPOINT", value_name = "URL")]
     pub(crate) otlp_endpoint: Option<String>,
@@ -343,6 +348,8 @@ pub(crate) struct Config {
     pub(crate) read_idle: Duration,
     pub(crate) metrics_tables_max: usize,
     pub(crate) slow_request: Duration,
+    /// Bytes between two samples; 0 for no samples.
+    pub(crate) heap_sample_bytes: u64,
     pub(crate) traces: Option<Traces>,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: String,
@@ -367,6 +374,7 @@ impl Default for Config {
             read_idle: READ_IDLE_MAX,
             metrics_tables_max: NAMED_MAX,
             slow_request: Duration::from_secs(1),
+            heap_sample_bytes: 512 << 10,
             traces: None,
             log_format: LogFormat::Text,
             log_level: "info".into(),
@@ -402,6 +410,11 @@ impl Config {
         in_range("metrics_tables_max", metrics_tables_max as u64, 0..=10_000)?;
         let slow_ms = settings.slow_request_ms.unwrap_or(default.slow_request.as_millis() as u64);
         in_range("slow_request_ms", slow_ms, 0..=86_400_000)?;
+        let heap_sample_bytes =
+            settings.heap_sample_bytes.map_or(default.heap_sample_bytes, |bytes| bytes.0);
+        if heap_sample_bytes != 0 {
+            in_range("heap_sample_bytes", heap_sample_bytes, 16 << 10..=1 << 30)?;
+        }
         Ok(Self {
             data_dir: settings.data_dir.unwrap_or(default.data_dir),
             bigtable_listen: settings.bigtable_listen.unwrap_or(default.bigtable_listen),
@@ -422,6 +435,7 @@ impl Config {
             read_idle: Duration::from_secs(read_idle_seconds),
             metrics_tables_max,
             slow_request: Duration::from_millis(slow_ms),
+            heap_sample_bytes,
             traces,
             log_format: settings.log_format.unwrap_or(default.log_format),
             log_level: settings.log_level.unwrap_or(default.log_level),
@@ -469,6 +483,7 @@ impl Settings {
             read_idle_seconds,
             metrics_tables_max,
             slow_request_ms,
+            heap_sample_bytes,
             otlp_endpoint,
             otlp_sampling,
             log_format,

@@ -33,8 +33,13 @@ mod table_args;
 use clap::Parser;
 use cli::{Cli, Command};
 use config::ConfigError;
+use profile::heap::SampledAllocator;
 use std::io::Write;
 use std::process::ExitCode;
+
+/// The system's allocator; `serve` has some of its allocations sampled, for heap profiles.
+#[global_allocator]
+static ALLOCATOR: SampledAllocator = SampledAllocator;
 
 fn main() -> ExitCode {
     base::allocator::give_back_what_is_freed();

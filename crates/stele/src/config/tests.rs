@@ -74,6 +74,7 @@ fn documented_defaults_are_the_real_ones() {
         ("read_idle_seconds", config.read_idle.as_secs().to_string()),
         ("metrics_tables_max", config.metrics_tables_max.to_string()),
         ("slow_request_ms", config.slow_request.as_millis().to_string()),
+        ("heap_sample_bytes", ByteSize(config.heap_sample_bytes).to_string()),
         ("otlp_endpoint", "none".into()),
         ("otlp_sampling", super::traces::SAMPLING.to_string()),
         ("log_format", "text".into()),

@@ -76,6 +76,9 @@ pub(crate) fn run(args: &ServeArgs, ignored: &[String]) -> anyhow::Result<ExitCo
             "ignored environment variables that Kubernetes set for services"
         );
     }
+    if let Err(error) = ::profile::heap::start(config.heap_sample_bytes) {
+        tracing::warn!(%error, "there will be no heap profiles");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

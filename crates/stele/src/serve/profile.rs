@@ -1,7 +1,9 @@
-//! CPU profiles of the server at `/debug/pprof/profile`, in the form of pprof or as a flame graph.
+//! Profiles of the server, in the form of pprof or as a flame graph: of its CPU time at
+//! `/debug/pprof/profile`, and of its memory at `/debug/pprof/heap`.
 //!
 //! Invariants:
-//! 1. One profile is recorded at a time, for [`SECONDS_MAX`] at most. It ends when its client is gone.
+//! 1. One profile of a kind is recorded at a time; of CPU time for [`SECONDS_MAX`] at most. It ends when its
+//!    client is gone.
 //! 2. A server that knows no identities gives profiles to its own machine only.
 //! 3. A page of another site cannot have a profile recorded.
 //! 4. No thread of the runtime records, names functions or encodes.
@@ -15,13 +17,15 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use profile::heap::HeapProfile;
 use profile::{Error, Profile};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Path at which profiles are.
-const PATH: &str = "/debug/pprof/profile";
+/// Paths at which profiles are.
+const CPU_PATH: &str = "/debug/pprof/profile";
+const HEAP_PATH: &str = "/debug/pprof/heap";
 /// Seconds of a profile that names none.
 const SECONDS: u64 = 30;
 /// Seconds of the longest profile.
@@ -39,9 +43,18 @@ enum Form {
     Svg,
 }
 
+/// Kinds of profiles that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Cpu,
+    Heap,
+}
+
 /// A profile that is asked for.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
+    kind: Kind,
+    /// Length of a CPU profile.
     seconds: u64,
     form: Form,
 }
@@ -49,13 +62,16 @@ struct Wanted {
 /// Returns the route of profiles, for callers that have passed `gate`.
 pub(super) fn routes(gate: Option<&Arc<Gate>>) -> Router<Arc<State>> {
     let known = gate.is_some();
-    Router::new().route(
-        PATH,
-        get(move |peer, headers, query| async move { answer(known, peer, headers, query).await }),
-    )
+    let of = |kind| {
+        get(
+            move |peer, headers, query| async move { answer(kind, known, peer, headers, query).await },
+        )
+    };
+    Router::new().route(CPU_PATH, of(Kind::Cpu)).route(HEAP_PATH, of(Kind::Heap))
 }
 
 async fn answer(
+    kind: Kind,
     known: bool,
     ConnectInfo(peer): ConnectInfo<Peer>,
     headers: HeaderMap,
@@ -68,7 +84,7 @@ async fn answer(
         let text = "profiles are not for pages of other sites\n";
         return (StatusCode::FORBIDDEN, text).into_response();
     }
-    match wanted(&query.unwrap_or_default()) {
+    match wanted(kind, &query.unwrap_or_default()) {
         Ok(wanted) => record(wanted).await,
         Err(text) => (StatusCode::BAD_REQUEST, format!("{text}\n")).into_response(),
     }
@@ -82,19 +98,24 @@ fn is_of_this_site(headers: &HeaderMap) -> bool {
 
 /// Reads the parameters of a request. An unknown one and one that comes twice are refused, so that a
 /// misspelt length is not a profile of another length.
-fn wanted(query: &str) -> Result<Wanted, String> {
+fn wanted(kind: Kind, query: &str) -> Result<Wanted, String> {
+    let known = match kind {
+        Kind::Cpu => "seconds and format",
+        Kind::Heap => "format",
+    };
     let (mut seconds, mut form) = (None, None);
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let again = match &*name {
-            "seconds" => seconds.replace(length(&value)?).is_some(),
+            "seconds" if kind == Kind::Cpu => seconds.replace(length(&value)?).is_some(),
             "format" => form.replace(form_of(&value)?).is_some(),
-            _ => return Err(format!("{name:?} is no parameter; use seconds and format")),
+            _ => return Err(format!("{name:?} is no parameter; use {known}")),
         };
         if again {
             return Err(format!("{name} comes twice"));
         }
     }
-    Ok(Wanted { seconds: seconds.unwrap_or(SECONDS), form: form.unwrap_or(Form::Pprof) })
+    let (seconds, form) = (seconds.unwrap_or(SECONDS), form.unwrap_or(Form::Pprof));
+    Ok(Wanted { kind, seconds, form })
 }
 
 fn length(value: &str) -> Result<u64, String> {
@@ -119,19 +140,21 @@ impl Drop for GivenUp {
     }
 }
 
-async fn record(Wanted { seconds, form }: Wanted) -> Response {
+async fn record(Wanted { kind, seconds, form }: Wanted) -> Response {
     let given_up = GivenUp(Arc::default());
     let told = Arc::clone(&given_up.0);
     let recording = tokio::task::spawn_blocking(move || {
         let cancelled = || told.load(Ordering::Relaxed);
-        let profile = Profile::record(Duration::from_secs(seconds), &cancelled)?;
-        Ok(match form {
-            Form::Pprof => profile.to_pprof(),
-            Form::Svg => profile.to_svg().into_bytes(),
+        let seconds = Duration::from_secs(seconds);
+        Ok(match (kind, form) {
+            (Kind::Cpu, Form::Pprof) => Profile::record(seconds, &cancelled)?.to_pprof(),
+            (Kind::Cpu, Form::Svg) => Profile::record(seconds, &cancelled)?.to_svg().into_bytes(),
+            (Kind::Heap, Form::Pprof) => HeapProfile::take(&cancelled)?.to_pprof(),
+            (Kind::Heap, Form::Svg) => HeapProfile::take(&cancelled)?.to_svg().into_bytes(),
         })
     });
     match recording.await {
-        Ok(Ok(bytes)) => file(form, bytes),
+        Ok(Ok(bytes)) => file(kind, form, bytes),
         Ok(Err(error)) => {
             let status = match error {
                 Error::Running => StatusCode::CONFLICT,
@@ -147,14 +170,20 @@ async fn record(Wanted { seconds, form }: Wanted) -> Response {
     }
 }
 
-fn file(form: Form, bytes: Vec<u8>) -> Response {
-    let (kind, disposition) = match form {
-        Form::Pprof => ("application/octet-stream", "attachment; filename=\"profile.pb.gz\""),
-        Form::Svg => ("image/svg+xml", "inline; filename=\"profile.svg\""),
+fn file(kind: Kind, form: Form, bytes: Vec<u8>) -> Response {
+    let name = match kind {
+        Kind::Cpu => "profile",
+        Kind::Heap => "heap",
+    };
+    let (content, disposition) = match form {
+        Form::Pprof => {
+            ("application/octet-stream", format!("attachment; filename=\"{name}.pb.gz\""))
+        }
+        Form::Svg => ("image/svg+xml", format!("inline; filename=\"{name}.svg\"")),
     };
     let headers = [
-        (CONTENT_TYPE.as_str(), kind),
-        (CONTENT_DISPOSITION.as_str(), disposition),
+        (CONTENT_TYPE.as_str(), content),
+        (CONTENT_DISPOSITION.as_str(), &*disposition),
         (CACHE_CONTROL.as_str(), "no-store"),
         ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'"),
         ("x-content-type-options", "nosniff"),
@@ -174,8 +203,13 @@ mod tests {
             ("format=svg&seconds=60", 60, Form::Svg),
             ("format=pprof", 30, Form::Pprof),
         ] {
-            assert_eq!(wanted(query), Ok(Wanted { seconds, form }), "{query}");
+            let want = Ok(Wanted { kind: Kind::Cpu, seconds, form });
+            assert_eq!(wanted(Kind::Cpu, query), want, "{query}");
         }
+        let of_heap = wanted(Kind::Heap, "format=svg").unwrap();
+        assert_eq!((of_heap.kind, of_heap.form), (Kind::Heap, Form::Svg));
+        let refused = wanted(Kind::Heap, "seconds=5").unwrap_err();
+        assert_eq!(refused, "\"seconds\" is no parameter; use format");
         for (query, text) in [
             ("seconds=0", "from 1 to 60"),
             ("seconds=61", "from 1 to 60"),
@@ -187,7 +221,7 @@ mod tests {
             ("second=5", "\"second\" is no parameter"),
             ("%1b%0a=5", "\"\\u{1b}\\n\" is no parameter"),
         ] {
-            let refused = wanted(query).unwrap_err();
+            let refused = wanted(Kind::Cpu, query).unwrap_err();
             assert!(refused.contains(text), "{query}: {refused}");
         }
     }
@@ -221,9 +255,12 @@ mod tests {
         ] {
             let address = address.map(|address| address.parse().unwrap());
             let peer = ConnectInfo(Peer { address, ..Peer::default() });
-            let query = RawQuery(Some("seconds=0".to_owned()));
-            let answer = answer(known, peer, HeaderMap::new(), query).await;
-            assert_eq!(answer.status(), want, "{address:?} {known}");
+            let query = Some("seconds=0".to_owned());
+            for kind in [Kind::Cpu, Kind::Heap] {
+                let (peer, query) = (peer.clone(), RawQuery(query.clone()));
+                let answer = answer(kind, known, peer, HeaderMap::new(), query).await;
+                assert_eq!(answer.status(), want, "{address:?} {known}");
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! CPU profiles of the real server.
+//! CPU and heap profiles of the real server.
 
 use crate::server::Server;
 use std::io::Write;
@@ -81,4 +81,20 @@ fn a_second_profile_is_refused_until_the_client_of_the_first_is_gone() {
         assert!(begun.elapsed() < PATIENCE, "{status}: {text}");
     }
     assert!(server.terminate().success());
+}
+
+#[test]
+fn a_heap_profile_shows_what_the_server_has_allocated() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Server::start(dir.path(), &["--heap-sample-bytes=16KiB"]);
+    let (status, svg) = server.get("/debug/pprof/heap?format=svg");
+    assert_eq!(status, 200, "{svg}");
+    assert!(svg.contains(">Heap profile<") && svg.contains("stele::serve::"), "{svg}");
+    let (status, text) = server.get("/debug/pprof/heap?seconds=1");
+    assert_eq!((status, text.contains("use format")), (400, true), "{text}");
+    let headers = format!("Host: {}\r\nSec-Fetch-Site: cross-site", server.http());
+    assert_eq!(server.ask("GET /debug/pprof/heap", &headers).0, 403);
+    let without = Server::start(other.path(), &["--heap-sample-bytes=0"]);
+    let (status, text) = without.get("/debug/pprof/heap?format=svg");
+    assert_eq!((status, text.contains("set heap_sample_bytes")), (503, true), "{text}");
 }

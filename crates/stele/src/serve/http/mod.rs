@@ -1,7 +1,7 @@
 //! The HTTP side: `/healthz` (the process lives), `/readyz` (clients are served), `/metrics`
 //! (Prometheus text, from `metrics`), the pages for people at `/console/` (`console`), and what `stele
 //! admin` (`admin`), `stele checkpoint` and `stele backup` (`checkpoint`) ask. Profiles are at
-//! `/debug/pprof/profile` (`profile`). All but the first two are
+//! `/debug/pprof/profile` and `/debug/pprof/heap` (`profile`). All but the first two are
 //! only for those who call the server by its own name
 //! (`host`). Clients of a server that knows its callers get access tokens at `/token`
 //! (`security::token`). `serving` bounds the connections, and `taken` the

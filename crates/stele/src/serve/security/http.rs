@@ -41,7 +41,7 @@ pub(crate) async fn check(
 fn permission(method: &Method, path: &str) -> &'static str {
     match path {
         "/metrics" => "stele.metrics.get",
-        "/debug/pprof/profile" => "stele.profiles.create",
+        "/debug/pprof/profile" | "/debug/pprof/heap" => "stele.profiles.create",
         "/admin/compactions" if method == Method::GET => "stele.compactions.get",
         "/admin/compactions" | "/admin/compactions/pause" | "/admin/compactions/resume" => {
             "stele.compactions.update"
