@@ -52,6 +52,7 @@ assets! {
     "script/chart.js": SCRIPT,
     "script/session.js": SCRIPT,
     "script/bytes.js": SCRIPT,
+    "script/choice.js": SCRIPT,
     "pages/overview.js": SCRIPT,
     "pages/tables.js": SCRIPT,
     "pages/cell.js": SCRIPT,

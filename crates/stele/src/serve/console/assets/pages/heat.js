@@ -2,6 +2,7 @@
 
 import { get } from "../script/api.js";
 import { decode, shown, text } from "../script/bytes.js";
+import { chooseTable, drawnAgain, sum } from "../script/choice.js";
 import { fill, h, notice, s, segments } from "../script/dom.js";
 import { clock, count, percent, rate } from "../script/format.js";
 
@@ -63,26 +64,8 @@ export function heat(root, { parts, signal, state }) {
     }
   }
 
-  async function begin() {
-    try {
-      const answer = await get("/tables", {}, signal);
-      const names = answer.tables.map((one) => one.name);
-      if (chosen && !names.includes(chosen)) names.unshift(chosen);
-      fill(table, names.map((name) => h("option", { value: name, selected: name === chosen }, name.split("/tables/").at(-1))));
-      if (chosen) load();
-      else if (names.length > 0) location.replace(`#/heat/${encodeURIComponent(names[0])}`);
-      else fill(body, h("div", { class: "card empty" }, h("strong", {}, "No tables"), "There are no tables that you may list."));
-    } catch (error) {
-      if (error.name !== "AbortError") fill(body, notice("critical", "The tables cannot be listed", error.message));
-    }
-  }
-  const resized = () => draw();
-  window.addEventListener("resize", resized);
-  begin();
-  return () => {
-    clearTimeout(timer);
-    window.removeEventListener("resize", resized);
-  };
+  chooseTable(table, { page: "heat", chosen, body, signal, load });
+  return drawnAgain(draw, () => clearTimeout(timer));
 }
 
 function card(title, note) {
@@ -199,7 +182,6 @@ function heatMap() {
 
   function fillTable() {
     const last = data.times.length - 1;
-    const sum = (values) => values.reduce((left, right) => left + right, 0);
     fill(rows, h("table", { class: "data" },
       h("thead", {}, h("tr", {}, ["Keys from", "Reads now", "Writes now", "Most at once"].map((name, index) => h("th", { scope: "col", class: index > 0 ? "number" : null }, name)))),
       h("tbody", {}, data.ranges.map((range) => {

@@ -2,6 +2,7 @@
 
 import { get } from "../script/api.js";
 import { decode, shown, text } from "../script/bytes.js";
+import { chooseTable, drawnAgain, sum } from "../script/choice.js";
 import { fill, h, notice, s, segments } from "../script/dom.js";
 import { bytes, count, duration, percent } from "../script/format.js";
 
@@ -58,32 +59,10 @@ export function tree(root, { parts, query, signal, state }) {
       fill(body, notice(error.status === 403 ? "note" : "critical", "The tree cannot be shown", error.message));
     }
   }
+  tablets.hidden = true;
 
-  async function begin() {
-    try {
-      const answer = await get("/tables", {}, signal);
-      const names = answer.tables.map((one) => one.name);
-      if (chosen && !names.includes(chosen)) names.unshift(chosen);
-      fill(table, names.map((name) => h("option", { value: name, selected: name === chosen }, name.split("/tables/").at(-1))));
-      tablets.hidden = true;
-      if (chosen) load();
-      else if (names.length > 0) location.replace(`#/tree/${encodeURIComponent(names[0])}`);
-      else fill(body, h("div", { class: "card empty" }, h("strong", {}, "No tables"), "There are no tables that you may list."));
-    } catch (error) {
-      if (error.name !== "AbortError") fill(body, notice("critical", "The tables cannot be listed", error.message));
-    }
-  }
-  const resized = () => draw();
-  window.addEventListener("resize", resized);
-  begin();
-  return () => {
-    clearTimeout(timer);
-    window.removeEventListener("resize", resized);
-  };
-}
-
-function sum(values) {
-  return values.reduce((left, right) => left + right, 0);
+  chooseTable(table, { page: "tree", chosen, body, signal, load });
+  return drawnAgain(draw, () => clearTimeout(timer));
 }
 
 function summary(told) {
@@ -101,7 +80,7 @@ function summary(told) {
     h("span", { class: "tile-label" }, label), h("span", { class: "tile-value" }, value), h("span", { class: "tile-sub" }, sub))));
 }
 
-const REASONS = { shape: "a level had too much", garbage: "a file was mostly deleted cells", reads: "reads visited several runs", manual: "somebody asked for it" };
+const REASONS = { shape: "a level had too much", garbage: "a file was mostly deleted cells", reads: "reads visited several runs", manual: "a person asked for it" };
 
 function running(compactions) {
   return h("section", { class: "card running", "aria-label": "Compactions that run" }, h("div", { class: "card-body scroll", tabindex: 0, role: "group", "aria-label": "Table of compactions" }, h("table", { class: "data" },
