@@ -42,8 +42,8 @@ fn assert_about(have: i64, want: i64) {
 }
 
 #[inline(never)]
-fn many_small_pieces() -> Vec<Box<[u8; 96]>> {
-    (0..50_000).map(|_| black_box(Box::new([1; 96]))).collect()
+fn many_small_pieces() -> Vec<Vec<u8>> {
+    (0..50_000).map(|_| black_box(vec![1; 96])).collect()
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn memory_in_use_is_told_by_its_stack_until_it_is_freed() {
     begin();
     let pieces = many_small_pieces();
     let (objects, bytes) = in_use("heap::tests::many_small_pieces");
-    let vector = pieces.capacity() * size_of::<Box<u8>>();
+    let vector = pieces.capacity() * size_of::<Vec<u8>>();
     assert_about(bytes, (50_000 * 96 + vector) as i64);
     assert_about(objects, 50_001);
     drop(pieces);
@@ -81,6 +81,11 @@ fn memory_that_grows_is_told_in_its_last_size_and_keeps_its_bytes() {
     assert_about(in_use("heap::tests::a_vector_that_grows").1, 5_000 * 128 * 8);
 }
 
+/// Returns what `work` gives on a thread of its own, which has ended then.
+fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
 #[inline(never)]
 fn a_thread_that_ends() -> Vec<Vec<u8>> {
     (0..1_000).map(|_| black_box(vec![7; 4_000])).collect()
@@ -89,9 +94,9 @@ fn a_thread_that_ends() -> Vec<Vec<u8>> {
 #[test]
 fn memory_outlives_its_thread_and_is_freed_by_another() {
     begin();
-    let kept = std::thread::spawn(a_thread_that_ends).join().unwrap();
+    let kept = on_a_thread(a_thread_that_ends);
     assert_about(in_use("heap::tests::a_thread_that_ends").1, 4_000_000);
-    std::thread::spawn(move || drop(kept)).join().unwrap();
+    on_a_thread(move || drop(kept));
     assert_eq!(in_use("heap::tests::a_thread_that_ends"), (0, 0));
 }
 
@@ -107,12 +112,12 @@ fn alignment_zeroes_and_contents_are_as_the_system_gives_them() {
         #[allow(unsafe_code)]
         unsafe {
             let memory = ALLOCATOR.alloc_zeroed(layout);
-            assert!(memory.addr() % align == 0, "{layout:?}");
+            assert!(memory.addr().is_multiple_of(align), "{layout:?}");
             let bytes = std::slice::from_raw_parts_mut(memory, size);
             assert!(bytes.iter().all(|byte| *byte == 0), "{layout:?}");
             bytes.fill(round as u8 | 1);
             let memory = ALLOCATOR.realloc(memory, layout, larger);
-            assert!(memory.addr() % align == 0, "{layout:?}");
+            assert!(memory.addr().is_multiple_of(align), "{layout:?}");
             let bytes = std::slice::from_raw_parts(memory, size);
             assert!(bytes.iter().all(|byte| *byte == round as u8 | 1), "{layout:?}");
             let smaller = 1 + size / 2;
