@@ -106,7 +106,7 @@ pub struct Versioned {
 
 /// The schema of a cluster, which its nodes share. Calls block, and several nodes may call at a time.
 pub trait SharedMeta: MetaStore {
-    /// Draws a version: above every version that any node drew before.
+    /// Draws a version: above every version that any node drew, or that any change got, before.
     fn next_version(&self) -> Result<u64>;
 
     /// Returns the record of a table as it is now; `None` without one.
@@ -116,14 +116,27 @@ pub trait SharedMeta: MetaStore {
     fn versioned_tables(&self) -> Result<Vec<Versioned>>;
 
     /// Makes all of the changes or none, if the record of `table` is of version `before`; `None` if
-    /// there must be no record. A record of the table that is put gets version `after`.
+    /// there must be no record. Returns the version of the change, which a record of the table that is put
+    /// has. It is drawn with the change: changes are made in the order of their versions.
     ///
-    /// `Aborted` if the record is of another version: nothing was changed.
+    /// An intent that is forgotten must be as this node left it: after [`SharedMeta::claim`] a change that
+    /// was made up before is refused.
+    ///
+    /// `Aborted` if the record is of another version, or the intent is not as it was: nothing was changed.
     fn change_if(
         &self,
         table: &TableName,
         before: Option<u64>,
-        after: u64,
         changes: &[MetaChange<'_>],
-    ) -> Result<()>;
+    ) -> Result<u64>;
+
+    /// Takes an intent of this node for its own, so that no change is made any more that was to forget it.
+    fn claim(&self, trees: &[TreeId]) -> Result<()> {
+        self.intend(trees)
+    }
+
+    /// Forgets the intent of trees whose groups are removed from all nodes, and where they were.
+    fn removed(&self, trees: &[TreeId]) -> Result<()> {
+        self.forget(trees)
+    }
 }

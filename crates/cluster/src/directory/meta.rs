@@ -6,13 +6,19 @@
 //!    again after the news.
 //! 3. While the directory does not answer, every change is `Unavailable` and says so. A change whose
 //!    answer was lost may have been made; the mirror shows it when the directory answers.
-//! 4. Intents are of a node: no other node carries them out.
+//! 4. Intents are of a node: no other node carries them out, unless it takes them over from one that is
+//!    gone ([`DirectoryMeta::adopt_intents`]). An intent that was taken over, or claimed, is another one:
+//!    a change that was to forget it is refused.
+//! 5. Versions are given in the order of the changes that have them: the counter is changed with the record.
 
 use super::error::Error as DirectoryError;
 use super::join::take;
-use super::records::{TableRecord, decode_record, decode_trees, encode_record, encode_trees};
+use super::records::{
+    TableRecord, decode_counter, decode_record, decode_trees, encode_counter, encode_record,
+    encode_trees,
+};
 use super::{Change, Directory, Item, Key, Mirror, Outcome, Revision, Write};
-use crate::group::NodeId;
+use crate::group::{GroupId, NodeId};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,6 +29,10 @@ use table::{
 };
 use tokio::runtime::Handle;
 
+/// Times that a change is made up, where others draw versions meanwhile.
+const DRAWS_MAX: u32 = 64;
+/// Placements that are removed by one change.
+const REMOVALS_AT_ONCE: usize = 64;
 /// Tree ids that are taken from the directory at once, beyond those asked for.
 const TREES_AHEAD: u32 = 64;
 
@@ -33,6 +43,8 @@ pub struct DirectoryMeta {
     runtime: Handle,
     /// Revisions of the records that fronts of this node were shown.
     shown: Mutex<HashMap<String, Revision>>,
+    /// Revisions of this node's intents, as it wrote them.
+    intended: Mutex<HashMap<String, Revision>>,
     /// Tree ids that are taken and not given: the next, and the one after the last.
     aside: Mutex<(u32, u32)>,
 }
@@ -46,6 +58,7 @@ impl DirectoryMeta {
             node,
             runtime: Handle::current(),
             shown: Mutex::default(),
+            intended: Mutex::default(),
             aside: Mutex::new((0, 0)),
         }
     }
@@ -73,14 +86,6 @@ impl DirectoryMeta {
         Ok(self.read(&name)?.into_iter().find(|item| item.key == name))
     }
 
-    /// Makes a change; `conflict` says what another node has changed.
-    fn make(&self, change: Change, conflict: impl FnOnce() -> String) -> Result<Revision> {
-        match self.wait(self.directory.change(change))? {
-            Outcome::Done(revision) => Ok(revision),
-            Outcome::Conflict => Err(Error::Aborted(conflict())),
-        }
-    }
-
     /// Adds changes of records and intents to a change. Returns the records' keys.
     fn add<'a>(
         &self,
@@ -98,7 +103,13 @@ impl DirectoryMeta {
                     change.expect(&key, shown).write(write_of(&key, record))
                 }
                 MetaChange::Intend(trees) => change.write(self.intend_write(trees)),
-                MetaChange::Forget(trees) => change.write(Write::remove(&self.intent(trees))),
+                MetaChange::Forget(trees) => {
+                    let key = self.intent(trees);
+                    if let Some(intended) = self.intended.lock().get(&key.to_string()) {
+                        change = change.expect(&key, *intended);
+                    }
+                    change.write(Write::remove(&key))
+                }
                 MetaChange::PutTable(_) | MetaChange::RemoveTable(_) => {
                     let text = "a table of a cluster is changed with its version";
                     return Err(Error::Internal(text.to_owned()));
@@ -109,25 +120,82 @@ impl DirectoryMeta {
         Ok((change, records))
     }
 
-    /// Makes a change whose parts were added, and notes the new revisions of its records.
-    fn make_added(&self, change: Change, records: Vec<String>, table: &str) -> Result<()> {
-        let written: Vec<_> = change
-            .writes
-            .iter()
-            .filter(|write| matches!(write, Write::Put { .. }))
-            .map(|write| write.key().to_owned())
-            .collect();
-        let revision = self.make(change, || {
-            format!("{table} was changed through another node at the same time; repeat the call")
-        })?;
-        let mut shown = self.shown.lock();
-        for key in records {
-            match written.contains(&key) {
-                true => shown.insert(key, revision),
-                false => shown.remove(&key),
+    /// Makes a change whose parts were added, and notes the new revisions of its records and intents.
+    /// Returns false if something was not as the change expected.
+    fn make_added(&self, change: Change, records: Vec<String>) -> Result<bool> {
+        let writes = change.writes.clone();
+        let revision = match self.wait(self.directory.change(change))? {
+            Outcome::Done(revision) => revision,
+            Outcome::Conflict => return Ok(false),
+        };
+        let (mut shown, mut intended) = (self.shown.lock(), self.intended.lock());
+        for write in writes {
+            let key = write.key().to_owned();
+            let noted = match () {
+                () if key.starts_with(Key::INTENTS) => &mut *intended,
+                () if records.contains(&key) => &mut *shown,
+                () => continue,
+            };
+            match write {
+                Write::Put { .. } => noted.insert(key, revision),
+                Write::Remove { .. } => noted.remove(&key),
             };
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Takes over what nodes that are gone have left unfinished. `is_gone` says which nodes are. Returns the
+    /// number of intents that are this node's now.
+    pub fn adopt_intents(&self, is_gone: impl Fn(NodeId) -> bool) -> Result<usize> {
+        let mut adopted = 0;
+        for item in self.read(Key::INTENTS)? {
+            let Some(key @ Key::Intent(owner, tree)) = Key::parse(&item.key) else { continue };
+            if owner == self.node || !is_gone(owner) {
+                continue;
+            }
+            let mine = Key::Intent(self.node, tree);
+            let change = Change::default()
+                .expect(&key, item.revision)
+                .expect(&mine, Revision(0))
+                .write(Write::remove(&key))
+                .write(Write::put(&mine, item.value.clone()));
+            adopted += usize::from(self.make_added(change, Vec::new())?);
+        }
+        Ok(adopted)
+    }
+
+    /// Reads the counter of versions: the version to be given, the one after it, and the counter's revision.
+    fn version_counter(&self) -> Result<(u64, u64, Revision)> {
+        match self.one(&Key::NextVersion)? {
+            Some(item) => {
+                let version = decode_counter(&Key::NextVersion, &item.value)?.max(1);
+                match version.checked_add(1) {
+                    Some(next) => Ok((version, next, item.revision)),
+                    None => Err(Error::ResourceExhausted("all versions are used up".to_owned())),
+                }
+            }
+            None => Ok((1, 2, Revision(0))),
+        }
+    }
+
+    /// Adds the change of a table's record.
+    fn add_table(
+        change: Change,
+        part: &MetaChange<'_>,
+        table: &TableName,
+        version: u64,
+    ) -> Result<Change> {
+        let key = Key::Table(table.as_str().to_owned());
+        match part {
+            MetaChange::PutTable(schema) if schema.name == *table => {
+                let record = TableRecord { version, schema: TableSchema::clone(schema) };
+                Ok(change.write(Write::put(&key, record.encode())))
+            }
+            MetaChange::RemoveTable(name) if *name == table => {
+                Ok(change.write(Write::remove(&key)))
+            }
+            _ => Err(Error::Internal(format!("a change of {table} names another table"))),
+        }
     }
 
     fn intent(&self, trees: &[TreeId]) -> Key {
@@ -145,6 +213,16 @@ fn write_of(key: &Key, record: &RecordChange) -> Write {
         Some(value) => Write::put(key, encode_record(value)),
         None => Write::remove(key),
     }
+}
+
+fn group_of(tree: TreeId) -> GroupId {
+    GroupId(tree.0.into())
+}
+
+fn changed_elsewhere(what: &str) -> Error {
+    Error::Aborted(format!(
+        "{what} was changed through another node at the same time; repeat the call"
+    ))
 }
 
 fn no_shelf() -> Error {
@@ -198,7 +276,10 @@ impl MetaStore for DirectoryMeta {
 
     fn change(&self, changes: &[MetaChange<'_>]) -> Result<()> {
         let (change, records) = self.add(Change::default(), changes)?;
-        self.make_added(change, records, "a record")
+        match self.make_added(change, records)? {
+            true => Ok(()),
+            false => Err(changed_elsewhere("a record")),
+        }
     }
 
     fn shelved(&self) -> Result<ShelfMap> {
@@ -244,38 +325,45 @@ impl SharedMeta for DirectoryMeta {
         &self,
         table: &TableName,
         before: Option<u64>,
-        after: u64,
         changes: &[MetaChange<'_>],
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let key = Key::Table(table.as_str().to_owned());
-        let there = self.one(&key)?;
-        let version = there.as_ref().map(versioned).transpose()?.map(|there| there.version);
-        if version != before {
-            let text = format!("table {table} was changed through another node; repeat the call");
-            return Err(Error::Aborted(text));
-        }
-        let revision = there.map_or(Revision(0), |item| item.revision);
         let (of_table, others): (Vec<_>, Vec<_>) = changes.iter().partition(|change| {
             matches!(change, MetaChange::PutTable(_) | MetaChange::RemoveTable(_))
         });
-        let mut change = Change::default().expect(&key, revision);
-        for part in of_table {
-            change = match part {
-                MetaChange::PutTable(schema) if schema.name == *table => {
-                    let record = TableRecord { version: after, schema: TableSchema::clone(schema) };
-                    change.write(Write::put(&key, record.encode()))
-                }
-                MetaChange::RemoveTable(name) if *name == table => {
-                    change.write(Write::remove(&key))
-                }
-                _ => {
-                    return Err(Error::Internal(format!(
-                        "a change of {table} names another table"
-                    )));
-                }
-            };
+        let mut drawn = None;
+        for _ in 0..DRAWS_MAX {
+            let (version, next, counted) = self.version_counter()?;
+            if drawn.replace(counted) == Some(counted) {
+                // The last try found something else than the counter changed.
+                break;
+            }
+            let there = self.one(&key)?;
+            let found = there.as_ref().map(versioned).transpose()?.map(|there| there.version);
+            if found != before {
+                break;
+            }
+            let revision = there.map_or(Revision(0), |item| item.revision);
+            let next = Write::put(&Key::NextVersion, encode_counter(next));
+            let change = Change::default().expect(&key, revision);
+            let mut change = change.expect(&Key::NextVersion, counted).write(next);
+            for part in &of_table {
+                change = Self::add_table(change, part, table, version)?;
+            }
+            let (change, records) = self.add(change, others.iter().copied())?;
+            if self.make_added(change, records)? {
+                return Ok(version);
+            }
         }
-        let (change, records) = self.add(change, others)?;
-        self.make_added(change, records, table.as_str())
+        Err(changed_elsewhere(&format!("table {table}")))
+    }
+
+    fn removed(&self, trees: &[TreeId]) -> Result<()> {
+        for some in trees.chunks(REMOVALS_AT_ONCE) {
+            let placement = |tree: &TreeId| Write::remove(&Key::Placement(group_of(*tree)));
+            let change = some.iter().map(placement).fold(Change::default(), Change::write);
+            self.wait(self.directory.change(change))?;
+        }
+        self.forget(trees)
     }
 }

@@ -1,7 +1,7 @@
 //! The receiving end of a node: messages and calls of other nodes, and news of its groups.
 
 use super::asks::{Ask, encode_leader};
-use crate::directory::{DirectoryMeta, MetaNews};
+use crate::directory::MetaNews;
 use crate::format::{Descriptor, decode_frame};
 use crate::group::{GroupId, NodeId};
 use crate::link::{Answers, CallError, CallKind, Receiver};
@@ -10,9 +10,10 @@ use crate::route::Forwarded;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use table::wire::Answer;
-use table::{Error, Local, RecordChange, Result, SharedMeta, TableName, TableSchema, Versioned};
+use table::{Error, Local, RecordChange, Result, TableName, TableSchema, Versioned};
 
 /// The parts of a node that take what comes. They are set once, while the node starts; what comes before
 /// is lost or refused.
@@ -113,7 +114,27 @@ impl Tables for Hub {
 /// Tells the tables of a node what other nodes change in the directory.
 pub(super) struct News {
     pub(super) local: Local,
-    pub(super) meta: Arc<DirectoryMeta>,
+    /// True if tables that are gone may still be known here.
+    stale: AtomicBool,
+}
+
+impl News {
+    /// Returns the news of a node that may know tables which were deleted while it was away.
+    pub(super) fn new(local: Local) -> Self {
+        Self { local, stale: AtomicBool::new(true) }
+    }
+
+    /// Makes the tables of this node those of the directory, if that is needed.
+    pub(super) async fn refresh_if_asked(&self) -> Result<()> {
+        if !self.stale.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let refreshed = self.local.refresh().await;
+        if refreshed.is_err() {
+            self.stale.store(true, Ordering::Release);
+        }
+        refreshed
+    }
 }
 
 impl MetaNews for News {
@@ -127,10 +148,9 @@ impl MetaNews for News {
         if gone.is_empty() {
             return;
         }
-        // Above the version of what is gone, and below that of a table that takes its name later.
-        match self.meta.next_version() {
-            Ok(version) => gone.iter().for_each(|name| self.local.forget(name, version)),
-            Err(error) => tracing::warn!(%error, "tables that were deleted are still known here"),
+        if let Err(error) = self.local.verify_gone(&gone) {
+            tracing::warn!(%error, "tables that were deleted are still known here; asking again");
+            self.stale.store(true, Ordering::Release);
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! 1. The data directory is locked before its start is counted: a second process on it changes nothing.
 //! 2. A node that was a member before starts without the directory, from its own groups.
-//! 3. What the node intended with groups when it last ran is carried out before it changes the schema.
+//! 3. What calls left behind is brought to an end by a task ([`tending`]).
 //! 4. The engine is claimed before the replicas open, which apply at once what was not flushed.
 //! 5. A failure of the node's log or state machine, or a later start of the same node, is told by
 //!    [`Member::ended`]. The process must end then.
@@ -12,6 +12,7 @@ mod asks;
 mod hub;
 mod peers;
 mod place;
+mod tending;
 
 use crate::directory::{
     Directory, DirectoryMeta, Error as DirectoryError, Key, Mirror, NodePlace, Presence,
@@ -32,8 +33,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use table::local::{MetaStore, Replication};
-use table::{Groups, Local, SharedMeta, TableSchema, TreeId, Versioned};
+use table::local::Replication;
+use table::{Groups, Local, TableSchema, Versioned};
+use tending::Tending;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -198,11 +200,17 @@ impl Member {
             .into_iter()
             .try_for_each(|known| local.learn(known))
             .map_err(MemberError::Table)?;
-        let news = Arc::new(News { local: local.clone(), meta: meta.clone() });
+        let news = Arc::new(News::new(local.clone()));
+        let tending = Tending {
+            node: Arc::clone(&node),
+            mirror: mirror.clone(),
+            meta: meta.clone(),
+            news: news.clone(),
+        };
         let tasks = vec![
-            follow(&mirror, meta.clone(), news),
+            follow(&mirror, meta, news),
             tokio::spawn(keep_streams(links, mirror, id)),
-            tokio::spawn(carry_out_intents(meta, Arc::clone(&groups))),
+            tokio::spawn(tending.run()),
         ];
         let presence = Presence::start(directory, joined, place);
         let routed = Routed::new(id, local, groups, others);
@@ -336,40 +344,6 @@ async fn keep_streams(links: Link, mirror: Mirror, me: NodeId) {
         }
         if state.changed().await.is_err() {
             return;
-        }
-    }
-}
-
-/// Removes groups that the node was creating or removing when it last ended, unless a table has them.
-async fn carry_out_intents(meta: Arc<DirectoryMeta>, groups: Arc<dyn Groups>) {
-    let asked = Arc::clone(&meta);
-    let left = tokio::task::spawn_blocking(move || {
-        let tables = asked.versioned_tables()?;
-        let of_tables = tables.iter().flat_map(|known| &known.schema.tablets);
-        let used: BTreeSet<TreeId> = of_tables.map(|tablet| tablet.tree).collect();
-        let with_use = |trees: Vec<TreeId>| {
-            let is_used = trees.iter().any(|tree| used.contains(tree));
-            (trees, is_used)
-        };
-        Ok::<Vec<_>, table::Error>(asked.intents()?.into_iter().map(with_use).collect())
-    });
-    let left = match left.await {
-        Ok(Ok(left)) => left,
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "could not read what the node left unfinished");
-            return;
-        }
-        Err(_) => return,
-    };
-    for (trees, is_used) in left {
-        if !is_used && let Err(error) = groups.remove(&trees).await {
-            tracing::warn!(%error, ?trees, "could not remove unfinished groups; trying at the next start");
-            continue;
-        }
-        let meta = Arc::clone(&meta);
-        let forgotten = tokio::task::spawn_blocking(move || meta.forget(&trees)).await;
-        if let Ok(Err(error)) = forgotten {
-            tracing::warn!(%error, "an intent stays in the directory until the next start");
         }
     }
 }

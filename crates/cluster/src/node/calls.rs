@@ -25,7 +25,8 @@ impl Node {
     }
 
     /// Waits until a read of `tree` sees what was acknowledged before the call. Errors are as of
-    /// [`table::Groups::readable`].
+    /// [`table::Groups::readable`]: nothing is proposed here, so where no leader is known in time it is
+    /// `NotLeader`.
     pub async fn readable(&self, tree: TreeId) -> Result<Ready> {
         let hosted = self.hosted(tree)?;
         self.within_bound(self.read(&hosted)).await
@@ -106,13 +107,19 @@ impl Node {
     }
 
     /// Waits until this node leads and has applied all of earlier terms.
+    /// `NotLeader` where another replica leads, or where no leader is known within the bound for that:
+    /// nothing was proposed.
     async fn lead(&self, hosted: &Arc<Hosted>) -> Result<Ready> {
         let mut status = hosted.status.subscribe();
         let decided = |status: &Status| {
             status.ready().is_some() || status.other_leader(hosted.replica).is_some()
         };
-        let waited = status.wait_for(decided).await;
-        let status = *waited.map_err(|_| self.shared.ended())?;
+        let bound = self.pause(self.shared.leader_wait_max);
+        let status = tokio::select! {
+            biased;
+            waited = status.wait_for(decided) => *waited.map_err(|_| self.shared.ended())?,
+            () = bound => *hosted.status.borrow(),
+        };
         status.ready().ok_or_else(|| not_leader(&status))
     }
 

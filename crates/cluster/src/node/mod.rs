@@ -107,6 +107,11 @@ impl Node {
         all.map(|hosted| (hosted.group, hosted.descriptor())).collect()
     }
 
+    /// Returns true if the log of this node knows the group: a replica lives here, or lived here.
+    pub fn knows(&self, group: GroupId) -> bool {
+        self.shared.log.state(log_writes::log_group(group)).is_some()
+    }
+
     /// Returns the groups whose replica here has lost what it had, with the reason. It takes part in
     /// nothing, and must be replaced.
     pub fn damaged(&self) -> Vec<(GroupId, OpenError)> {

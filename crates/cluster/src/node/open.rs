@@ -31,8 +31,11 @@ pub struct Options {
     pub driver: group::Options,
     /// Threads that apply committed entries. 1 to 64.
     pub apply_threads: usize,
-    /// Longest time that a request waits for a leader, and a proposal for its outcome.
+    /// Longest time that a request waits for its outcome.
     pub wait_max: Duration,
+    /// Longest time that a request waits here for a leader, before it is refused and may go to another
+    /// node. Longer than an election, and well below `wait_max`.
+    pub leader_wait_max: Duration,
     /// Time between two looks at what is flushed and how long the log is.
     pub upkeep_every: Duration,
 }
@@ -44,6 +47,7 @@ impl Options {
             driver: group::Options::new(node, seed),
             apply_threads: 2,
             wait_max: Duration::from_secs(10),
+            leader_wait_max: Duration::from_secs(3),
             upkeep_every: Duration::from_secs(1),
         }
     }
@@ -130,6 +134,7 @@ pub(super) struct Shared {
     pub(super) upkeep: Pause,
     pub(super) upkeep_every: Duration,
     pub(super) wait_max: Duration,
+    pub(super) leader_wait_max: Duration,
     /// Replicas are created and removed one after the other.
     pub(super) changing: tokio::sync::Mutex<()>,
     pub(super) runtime: Handle,
@@ -280,6 +285,7 @@ pub(super) fn open(options: Options, parts: Parts) -> Result<(Arc<Shared>, Runni
         upkeep: Pause::default(),
         upkeep_every: options.upkeep_every,
         wait_max: options.wait_max,
+        leader_wait_max: options.leader_wait_max,
         changing: tokio::sync::Mutex::new(()),
         runtime: runtime.handle().clone(),
         tasks: Arc::default(),

@@ -1,5 +1,10 @@
 //! The replicated tablets of a node, for the layer of tables: what concerns this node's replicas is done
 //! here, and the rest is asked of other nodes.
+//!
+//! 1. A call about a table asks all of its groups, and ends when all have answered: none is given up
+//!    half way because another one failed.
+//! 2. It has a bound of time ([`CALL_MAX`]), whatever its groups do. A node that did not answer is not
+//!    asked again by the same call.
 
 use super::hosted::Ready;
 use super::{Node, Peers};
@@ -7,15 +12,20 @@ use crate::format::Descriptor;
 use crate::group::{GroupId, Member, NodeId, ReplicaId};
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::future::{BoxFuture, join_all, try_join_all};
+use futures::future::{BoxFuture, join_all};
+use futures::{StreamExt, stream};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use table::{Error, GroupWrite, Groups, Result, TableSchema, Term, TreeId};
 
 /// Pause before the nodes are asked again who leads.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Rounds of questions before a group counts as one without a leader.
-const ROUNDS_MAX: usize = 100;
+/// Longest search for the leaders of a table's groups, of all of them together.
+const CALL_MAX: Duration = Duration::from_secs(30);
+/// Groups of a table that are asked at the same time.
+const AT_ONCE: usize = 32;
 
 /// The header of this file describes it.
 pub struct Tablets {
@@ -35,7 +45,12 @@ impl Tablets {
     }
 
     /// Creates a group on all its members, and waits for a leader.
-    async fn create_group(&self, tree: TreeId, schema: &TableSchema, version: u64) -> Result<()> {
+    async fn create_group(
+        &self,
+        tree: TreeId,
+        (schema, version): (&TableSchema, u64),
+        call: &Call,
+    ) -> Result<()> {
         let group = group_of(tree);
         let descriptor = Descriptor {
             members: self.peers.place(group).await?,
@@ -49,11 +64,11 @@ impl Tablets {
             async move {
                 match node == self.node.id() {
                     true => self.node.create(group, descriptor).await,
-                    false => self.peers.create(node, group, &descriptor).await,
+                    false => call.ask(node, self.peers.create(node, group, &descriptor)).await,
                 }
             }
         };
-        // A quorum can work; the others are created when they are reached again.
+        // A quorum can work; the others create their replicas when they are back.
         let members = &descriptor.members;
         let outcomes = join_all(nodes_of(members).map(create)).await;
         let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
@@ -61,7 +76,22 @@ impl Tablets {
             let first = outcomes.into_iter().find_map(Result::err);
             return Err(first.unwrap_or_else(|| no_leader(group)));
         }
-        self.find_leader(group, members, |_| async { Ok(()) }).await
+        self.find_leader(group, members, call, |_| async { Ok(()) }).await
+    }
+
+    /// Removes a group from all its members, as far as they can be reached.
+    async fn remove_group(&self, tree: TreeId, call: &Call) -> Result<()> {
+        let group = group_of(tree);
+        let members = self.peers.members(group).await?;
+        let least = members.iter().map(|member| member.replica.0 + 1).max().unwrap_or(1);
+        let least = ReplicaId(least);
+        let remove = |node: NodeId| async move {
+            match node == self.node.id() {
+                true => self.node.remove(group, least).await,
+                false => call.ask(node, self.peers.remove(node, group, least)).await,
+            }
+        };
+        join_all(nodes_of(&members).map(remove)).await.into_iter().collect()
     }
 
     /// Calls `call` with the leader of a group until it succeeds, or fails otherwise than by a change
@@ -70,20 +100,26 @@ impl Tablets {
         &self,
         group: GroupId,
         members: &[Member],
-        call: impl Fn(NodeId) -> F,
+        call: &Call,
+        then: impl Fn(NodeId) -> F,
     ) -> Result<()> {
-        let mut outcome = Err(no_leader(group));
-        for _ in 0..ROUNDS_MAX {
-            if let Some(leader) = self.ask_for_leader(group, members).await {
-                outcome = call(leader).await;
-                match &outcome {
-                    Err(Error::NotLeader { .. } | Error::Unavailable(_)) => {}
-                    _ => return outcome,
+        let search = async {
+            loop {
+                if let Some(leader) = self.ask_for_leader(group, members).await {
+                    match then(leader).await {
+                        Err(Error::NotLeader { .. } | Error::Unavailable(_)) => {}
+                        outcome => return outcome,
+                    }
                 }
+                self.node.pause(PAUSE).await;
             }
-            self.node.pause(PAUSE).await;
+        };
+        let bound = self.node.pause(call.until.saturating_duration_since(Instant::now()));
+        tokio::select! {
+            biased;
+            outcome = search => outcome,
+            () = bound => Err(no_leader(group)),
         }
-        outcome
     }
 
     async fn ask_for_leader(&self, group: GroupId, members: &[Member]) -> Option<NodeId> {
@@ -99,12 +135,49 @@ impl Tablets {
     }
 }
 
+fn trees_of(schema: &TableSchema) -> Vec<TreeId> {
+    schema.tablets.iter().map(|tablet| tablet.tree).collect()
+}
+
 fn nodes_of(members: &[Member]) -> std::vec::IntoIter<NodeId> {
     members.iter().map(|member| member.node).collect::<Vec<_>>().into_iter()
 }
 
 fn no_leader(group: GroupId) -> Error {
-    Error::Unavailable(format!("group {} has no leader", group.0))
+    let text = format!("group {} has no leader that carries the call out", group.0);
+    Error::Unavailable(text)
+}
+
+/// A call about the groups of a table.
+struct Call {
+    /// End of the searches for leaders.
+    until: Instant,
+    /// Nodes that did not answer.
+    away: Mutex<BTreeSet<NodeId>>,
+}
+
+impl Call {
+    fn begin() -> Self {
+        Self { until: Instant::now() + CALL_MAX, away: Mutex::default() }
+    }
+
+    /// Waits for the answer of a node, unless it left an earlier question of the call without one.
+    async fn ask(&self, node: NodeId, answer: impl Future<Output = Result<()>>) -> Result<()> {
+        if self.away.lock().contains(&node) {
+            return Err(Error::Unavailable(format!("node {} does not answer", node.0)));
+        }
+        let answer = answer.await;
+        if matches!(answer, Err(Error::Unavailable(_))) {
+            self.away.lock().insert(node);
+        }
+        answer
+    }
+}
+
+/// Waits for all of `calls`, and returns the first error.
+async fn all<F: Future<Output = Result<()>>>(calls: impl Iterator<Item = F>) -> Result<()> {
+    let outcomes: Vec<Result<()>> = stream::iter(calls).buffer_unordered(AT_ONCE).collect().await;
+    outcomes.into_iter().collect()
 }
 
 fn term(ready: Ready) -> Term {
@@ -126,35 +199,23 @@ impl Groups for Tablets {
     }
 
     async fn create(&self, schema: &TableSchema, version: u64) -> Result<()> {
-        let all = schema.tablets.iter();
-        try_join_all(all.map(|tablet| self.create_group(tablet.tree, schema, version))).await?;
-        Ok(())
+        let (call, trees) = (Call::begin(), trees_of(schema));
+        all(trees.into_iter().map(|tree| self.create_group(tree, (schema, version), &call))).await
     }
 
     async fn remove(&self, trees: &[TreeId]) -> Result<()> {
-        for tree in trees {
-            let group = group_of(*tree);
-            let members = self.peers.members(group).await?;
-            let least = members.iter().map(|member| member.replica.0 + 1).max().unwrap_or(1);
-            let least = ReplicaId(least);
-            let remove = |node: NodeId| async move {
-                match node == self.node.id() {
-                    true => self.node.remove(group, least).await,
-                    false => self.peers.remove(node, group, least).await,
-                }
-            };
-            try_join_all(nodes_of(&members).map(remove)).await?;
-        }
-        Ok(())
+        let (call, trees) = (Call::begin(), trees.to_vec());
+        all(trees.into_iter().map(|tree| self.remove_group(tree, &call))).await
     }
 
     async fn set_schema(&self, schema: &TableSchema, version: u64) -> Result<()> {
         let record: Bytes = schema.to_record().into();
+        let call = Call::begin();
         let set = |tree: TreeId| {
-            let (group, record) = (group_of(tree), record.clone());
+            let (group, record, call) = (group_of(tree), record.clone(), &call);
             async move {
                 let members = self.peers.members(group).await?;
-                let call = |leader: NodeId| {
+                let set = |leader: NodeId| {
                     let record = record.clone();
                     async move {
                         match leader == self.node.id() {
@@ -163,11 +224,10 @@ impl Groups for Tablets {
                         }
                     }
                 };
-                self.find_leader(group, &members, call).await
+                self.find_leader(group, &members, call, set).await
             }
         };
-        try_join_all(schema.tablets.iter().map(|tablet| set(tablet.tree))).await?;
-        Ok(())
+        all(trees_of(schema).into_iter().map(set)).await
     }
 
     fn leader(&self, tree: TreeId) -> Option<u64> {

@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use std::collections::BTreeSet;
 use table::local::{TabletSamples, join_samples};
 use table::wire::{Answer, Call};
-use table::{DropRows, Result, RowKeySample, RowRange, Store, TableName, TreeId};
+use table::{DropRows, Error, Result, RowKeySample, RowRange, Store, TableName, TreeId};
 
 /// Tablets of one call that are asked at the same time.
 const AT_ONCE: usize = 16;
@@ -22,9 +22,17 @@ impl Routed {
             DropRows::Prefix(prefix) => RowRange::prefix(prefix),
         };
         let schema = self.local.get_table(table).await?;
-        let trees = super::parts::by_tablet(&schema, &[range]).into_iter().map(|(tree, _)| tree);
-        let dropped = trees.map(|tree| self.drop_in(table, rows, tree));
-        stream::iter(dropped).buffer_unordered(AT_ONCE).try_collect().await
+        let trees = super::parts::by_tablet(&schema, &[range]);
+        let is_one = trees.len() == 1;
+        let dropped = trees.into_iter().map(|(tree, _)| self.drop_in(table, rows, tree));
+        let dropped = stream::iter(dropped).buffer_unordered(AT_ONCE).try_collect().await;
+        dropped.map_err(|error| match error {
+            // The rows of other tablets may be gone.
+            Error::NotLeader { .. } | Error::Busy(_) if !is_one => Error::Unavailable(format!(
+                "some of the rows may not be dropped ({error}); send the request again"
+            )),
+            error => error,
+        })
     }
 
     async fn drop_in(&self, table: &TableName, rows: &DropRows, tree: TreeId) -> Result<()> {

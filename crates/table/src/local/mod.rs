@@ -527,7 +527,7 @@ impl Local {
         let ranges = request.rows.normalize()?;
         let (direction, limit) = (request.direction, request.rows_limit);
         if let Some(replicated) = self.core.replicated() {
-            Box::pin(replicated.readable(&table, &plan, &ranges)).await?;
+            Box::pin(replicated.readable(&self.core, &table, &plan, &ranges)).await?;
         }
         let mut reader = Reader::new(&self.core, table, plan, &ranges, direction, limit);
         reader.count_uses(&self.core.heat);

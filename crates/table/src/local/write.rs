@@ -307,7 +307,8 @@ impl Local {
         }
     }
 
-    /// Drops rows of the tablets whose trees are `wanted`, and holds off read-modify-writes meanwhile.
+    /// Drops rows of the tablets whose trees are `wanted`, and holds off read-modify-writes meanwhile. After
+    /// `NotLeader` no row was dropped.
     pub(super) async fn write_dropped_rows(
         &self,
         table: &Table,
@@ -335,9 +336,10 @@ impl Local {
             batches.push((tree, batch));
         }
         let locks = Arc::new(self.locks.shared_all().await);
-        for (tree, batch) in batches {
+        for (at, (tree, batch)) in batches.into_iter().enumerate() {
             let kept = Arc::clone(&locks);
-            self.core.commit(table, tree, batch, &[], EvaluatedIn(None), kept).await?;
+            let dropped = self.core.commit(table, tree, batch, &[], EvaluatedIn(None), kept).await;
+            dropped.map_err(|error| if at == 0 { error } else { dropped_in_part(error) })?;
         }
         Ok(())
     }
@@ -566,6 +568,16 @@ fn written<T>(table: &Table, outcome: engine::Result<T>) -> Result<()> {
         }
         Err(engine::Error::UnknownTree(_)) => Err(Error::NotLeader { leader: None }),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// The error of a drop of rows that has dropped some: it must not say that nothing was done.
+fn dropped_in_part(error: Error) -> Error {
+    match error {
+        Error::NotLeader { .. } | Error::Busy(_) => Error::Unavailable(format!(
+            "some of the rows were dropped, and others may not be ({error}); send the request again"
+        )),
+        other => other,
     }
 }
 

@@ -48,20 +48,23 @@ async fn a_table_changes_only_at_the_version_that_was_seen() {
             let put = |schema| [MetaChange::PutTable(schema)];
             one.intend(&[TreeId(16)]).unwrap();
             let create = [MetaChange::PutTable(&first), MetaChange::Forget(&[TreeId(16)])];
-            one.change_if(&name, None, versions[0], &create).unwrap();
+            let put_first = one.change_if(&name, None, &create).unwrap();
+            assert!(put_first > versions[1], "versions are given in the order of the changes");
             assert_eq!(one.intents().unwrap(), Vec::<Vec<TreeId>>::new());
             for (before, meta) in [(None, &one), (Some(versions[1]), &two)] {
-                let error = meta.change_if(&name, before, 9, &put(&second)).unwrap_err();
+                let error = meta.change_if(&name, before, &put(&second)).unwrap_err();
                 assert!(matches!(error, Error::Aborted(_)), "{error}");
             }
-            two.change_if(&name, Some(versions[0]), versions[1], &put(&second)).unwrap();
+            let put_second = two.change_if(&name, Some(put_first), &put(&second)).unwrap();
+            assert!(put_second > put_first);
             let there = one.versioned_table(&name).unwrap().unwrap();
-            assert_eq!((there.version, there.schema), (versions[1], second.clone()));
+            assert_eq!((there.version, there.schema), (put_second, second.clone()));
             assert_eq!(one.versioned_tables().unwrap().len(), 1);
-            let wrong = one.change_if(&name, Some(versions[1]), 9, &put(&table("u", 1)));
+            let wrong = one.change_if(&name, Some(put_second), &put(&table("u", 1)));
             assert!(matches!(wrong, Err(Error::Internal(_))));
             let remove = [MetaChange::RemoveTable(&name)];
-            two.change_if(&name, Some(versions[1]), 9, &remove).unwrap();
+            assert!(two.change_if(&name, Some(put_second), &remove).unwrap() > put_second);
+            assert!(one.next_version().unwrap() > put_second);
             assert_eq!(one.versioned_table(&name).unwrap(), None);
             assert!(matches!(one.put_table(&first), Err(Error::Internal(_))));
         })
@@ -91,6 +94,52 @@ async fn ids_of_trees_are_given_once_and_intents_belong_to_their_node() {
             assert!(one.intents().unwrap().is_empty());
         })
         .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_intent_that_another_node_took_over_cannot_end_in_a_table() {
+    for tried in each() {
+        let (mirror, one, two) = nodes(&tried).await;
+        let other = DirectoryMeta::new(&mirror, NodeId(1));
+        apart(move || {
+            let (schema, trees) = (table("t", 1), [TreeId(16)]);
+            let create = [MetaChange::PutTable(&schema), MetaChange::Forget(&trees)];
+            one.intend(&trees).unwrap();
+            assert_eq!(two.adopt_intents(|_| false).unwrap(), 0);
+            assert_eq!(two.adopt_intents(|node| node == NodeId(1)).unwrap(), 1);
+            assert_eq!((one.intents().unwrap().len(), two.intents().unwrap().len()), (0, 1));
+            let late = one.change_if(&schema.name, None, &create);
+            assert!(matches!(late, Err(Error::Aborted(_))), "{late:?}");
+            two.removed(&trees).unwrap();
+            assert!(two.intents().unwrap().is_empty() && two.tables().unwrap().is_empty());
+            // The same where the node itself gave up the call.
+            one.intend(&trees).unwrap();
+            other.claim(&trees).unwrap();
+            let late = one.change_if(&schema.name, None, &create);
+            assert!(matches!(late, Err(Error::Aborted(_))), "{late:?}");
+            other.removed(&trees).unwrap();
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_change_tables_at_the_same_time_all_succeed() {
+    for tried in each() {
+        let (_mirror, one, two) = nodes(&tried).await;
+        let calls = [one, two].into_iter().enumerate().map(|(at, meta)| {
+            apart(move || {
+                let put = |round: usize| {
+                    let schema = table(&format!("t{at}-{round}"), 1);
+                    meta.change_if(&schema.name, None, &[MetaChange::PutTable(&schema)]).unwrap()
+                };
+                (0..20).map(put).collect::<Vec<u64>>()
+            })
+        });
+        let versions: Vec<u64> = futures::future::join_all(calls).await.concat();
+        let different: std::collections::BTreeSet<_> = versions.iter().collect();
+        assert_eq!(different.len(), 40, "{versions:?}");
     }
 }
 
@@ -135,9 +184,8 @@ async fn a_node_hears_of_the_changes_of_others_and_changes_records_only_after_it
         let schema = table("t", 1);
         let (writer, change) = (one.clone(), schema.clone());
         apart(move || {
-            let version = writer.next_version().unwrap();
             let put = [MetaChange::PutTable(&change)];
-            writer.change_if(&change.name, None, version, &put).unwrap();
+            writer.change_if(&change.name, None, &put).unwrap();
             let record = RecordChange::put("instances/i", "first");
             writer.change(&[MetaChange::Record(&record)]).unwrap();
         })
@@ -163,7 +211,7 @@ async fn a_node_hears_of_the_changes_of_others_and_changes_records_only_after_it
         apart(move || {
             let version = remover.versioned_table(&name).unwrap().unwrap().version;
             let remove = [MetaChange::RemoveTable(&name)];
-            remover.change_if(&name, Some(version), 0, &remove).unwrap();
+            remover.change_if(&name, Some(version), &remove).unwrap();
             let gone = RecordChange::remove("instances/i");
             remover.change(&[MetaChange::Record(&gone)]).unwrap();
             assert!(remover.records().unwrap().is_empty());
@@ -185,7 +233,7 @@ async fn without_etcd_changes_are_refused_and_say_so() {
         let schema = table("t", 1);
         let put = [MetaChange::PutTable(&schema)];
         for error in [
-            meta.change_if(&schema.name, None, 1, &put).unwrap_err(),
+            meta.change_if(&schema.name, None, &put).unwrap_err(),
             meta.reserve_trees(1).unwrap_err(),
             meta.records().unwrap_err(),
         ] {

@@ -11,6 +11,9 @@
 //! 5. A node knows the schemas of tables by [`Local::learn`]: from the descriptors of its groups, from the
 //!    directory, and from its own changes. The highest version counts ([`schema`]).
 //! 6. A tree of a table that is not in this node's engine belongs to a tablet without a replica here.
+//! 7. A request that has its term looks if its table is still the newest one here ([`Core::check_newest`]),
+//!    and is refused if not. A leader has applied every schema of earlier terms before it has a term, so
+//!    no request that begins after a change of the schema is served with an older one.
 
 mod schema;
 
@@ -134,6 +137,7 @@ impl Local {
         loop {
             evaluations += 1;
             let term = replicated.groups.readable(check.tree).await?;
+            self.core.check_newest(replicated, &check.table, check.tree)?;
             let holds = self.holds(&check.table, Arc::clone(&check.plan), &check.row).await?;
             let batch = if holds { &check.on_true } else { &check.on_false };
             let rows = [(Place::of(&check.row), 0..batch.open_times())];
@@ -163,6 +167,7 @@ impl Local {
         loop {
             evaluations += 1;
             let term = replicated.groups.readable(modify.tree).await?;
+            self.core.check_newest(replicated, modify.table, modify.tree)?;
             let Modified { batch, cells, now } = self.modified(modify, term.floor).await?;
             check_room_for(&cells, has_room)?;
             let admitted = modify.table.kept.admission.admit(batch.encoded_len())?;
@@ -211,7 +216,23 @@ impl Core {
             Some(term) => term,
             None => replicated.groups.writable(write.tree).await?,
         };
+        self.check_newest(replicated, write.table, write.tree)?;
         self.propose(replicated, write, term, kept).await
+    }
+
+    /// Refuses a request whose table is not the newest one that this node knows. Called after the request got
+    /// its term. `NotLeader`: nothing was done, and the request may come again.
+    pub(super) fn check_newest(
+        &self,
+        replicated: &Replicated,
+        table: &Table,
+        tree: TreeId,
+    ) -> Result<()> {
+        let tables = self.tables.read();
+        match tables.get(&table.schema.name) {
+            Some(newest) if newest.version == table.version => Ok(()),
+            _ => Err(Error::NotLeader { leader: replicated.groups.leader(tree) }),
+        }
     }
 
     /// Gives a batch the server's times and its place among the proposals of its group. The future
@@ -239,15 +260,18 @@ impl Core {
 
 impl Replicated {
     /// Waits until a read of `ranges` by `plan` sees, on this node, all that was acknowledged before.
+    /// `NotLeader` if `table` is not the newest one then.
     pub(super) async fn readable(
         &self,
+        core: &Core,
         table: &Table,
         plan: &Plan,
         ranges: &[RowRange],
     ) -> Result<()> {
         let trees: BTreeSet<_> =
             parts_of(table, plan, ranges).into_iter().map(|(tree, _)| tree).collect();
-        try_join_all(trees.into_iter().map(|tree| self.groups.readable(tree))).await.map(drop)
+        try_join_all(trees.iter().map(|tree| self.groups.readable(*tree))).await?;
+        trees.first().map_or(Ok(()), |tree| core.check_newest(self, table, *tree))
     }
 
     /// Waits until what was acknowledged before can be read of `trees`. Returns the term of each.

@@ -1,11 +1,12 @@
 //! The schema of a cluster's tables on one of its nodes.
 //!
 //! 1. The directory has the newest record of each table. A change is made to that record, if it is
-//!    still of the version that was read, and gets a version above all others.
+//!    still of the version that was read, and gets a version above all others, with the change.
 //! 2. A call that changes a table returns when the leaders of all its tablets have the new schema:
 //!    no leader serves with an older one after it. A call that fails with `Unavailable` may have
 //!    changed the record. Nodes learn it then from the directory.
 //! 3. A table's groups are there before its record, and go after it. An intent names them meanwhile.
+//!    [`Local::finish_intents`] carries out what a change left behind, until every node has done its part.
 //! 4. Of two schemas under one name a node keeps that of the higher version. Compactions know the
 //!    rules of new families before anybody can write to them.
 //! 5. Changes run to their end, also where their caller goes away.
@@ -76,20 +77,65 @@ impl Local {
         self.writes
             .run(move || {
                 let Some(replicated) = core.replicated() else { return Err(not_replicated()) };
-                let version = replicated.meta.next_version()?;
+                // What is known before the directory is read, and is not there then, is gone.
+                let known = core.known_versions();
                 let tables = replicated.meta.versioned_tables()?;
                 let records = replicated.meta.records()?;
                 let there: BTreeSet<_> =
                     tables.iter().map(|known| known.schema.name.clone()).collect();
                 tables.into_iter().try_for_each(|known| local.learn(known))?;
-                let known: Vec<_> = core.tables.read().keys().cloned().collect();
-                for gone in known.iter().filter(|name| !there.contains(*name)) {
-                    local.forget(gone, version);
+                for (gone, version) in known.iter().filter(|(name, _)| !there.contains(name)) {
+                    local.forget(gone, version + 1);
                 }
                 core.replace_records(records);
                 Ok(())
             })
             .await
+    }
+
+    /// Asks the directory for tables that are said to be gone, and forgets those that are. Blocks.
+    pub fn verify_gone(&self, names: &[TableName]) -> Result<()> {
+        let Some(replicated) = self.core.replicated() else { return Err(not_replicated()) };
+        for name in names {
+            // Before the directory is asked: a table that takes the name later has a higher version.
+            let known = self.core.tables.read().get(name).map(|table| table.version);
+            match replicated.meta.versioned_table(name)? {
+                Some(newer) => self.learn(newer)?,
+                None => known.into_iter().for_each(|version| self.forget(name, version + 1)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out the intents of this node that no call is about any more: removes groups that belong
+    /// to no table. What cannot be reached stays for the next call. Returns the number of intents that are left.
+    pub async fn finish_intents(&self) -> Result<usize> {
+        let Some(replicated) = self.core.replicated() else { return Err(not_replicated()) };
+        let left = {
+            // No creation of this node is under way here, and none that was can succeed afterwards.
+            let _changing = replicated.changing.lock().await;
+            self.ask(|replicated| {
+                let intents = replicated.meta.intents()?;
+                intents.iter().try_for_each(|trees| replicated.meta.claim(trees))?;
+                let tables = replicated.meta.versioned_tables()?;
+                let of_tables = tables.iter().flat_map(|known| &known.schema.tablets);
+                let used: BTreeSet<TreeId> = of_tables.map(|tablet| tablet.tree).collect();
+                let mut left = Vec::new();
+                for trees in intents {
+                    match trees.iter().any(|tree| used.contains(tree)) {
+                        true => replicated.meta.forget(&trees)?,
+                        false => left.push(trees),
+                    }
+                }
+                Ok(left)
+            })
+            .await?
+        };
+        let mut failed = 0;
+        for trees in left {
+            failed += usize::from(!self.remove_intended(replicated, trees).await);
+        }
+        Ok(failed)
     }
 
     /// Returns a table that this node did not know of, as the directory has it.
@@ -182,22 +228,28 @@ impl Local {
         }
         let new = known.clone();
         let put = move |replicated: &Replicated| {
-            let Versioned { schema, version } = &new;
+            let schema = &new.schema;
             let trees = trees_of(schema);
             let changes = [MetaChange::PutTable(schema), MetaChange::Forget(&trees)];
-            replicated.meta.change_if(&schema.name, None, *version, &changes)
+            match replicated.meta.change_if(&schema.name, None, &changes) {
+                // Another node was faster, or took over the intent.
+                Err(Error::Aborted(_)) if replicated.meta.versioned_table(&schema.name)?.is_some() => {
+                    Err(already_there(&schema.name))
+                }
+                outcome => outcome,
+            }
         };
-        match self.ask(put).await {
-            Ok(()) => {}
-            // Another node was faster.
-            Err(Error::Aborted(_)) => {
+        // Above every version that was given while the groups were created.
+        let version = match self.ask(put).await {
+            Ok(version) => version,
+            Err(error @ (Error::Aborted(_) | Error::AlreadyExists { .. })) => {
                 self.remove_intended(replicated, trees).await;
-                return Err(already_there(&known.schema.name));
+                return Err(error);
             }
             // The record may be there: the groups stay.
             Err(error) => return Err(error),
-        }
-        self.known(known)
+        };
+        self.known(Versioned { version, ..known })
     }
 
     async fn delete(self, name: TableName) -> Result<()> {
@@ -208,12 +260,12 @@ impl Local {
         let (table, removed) = (name.clone(), below.clone());
         let remove = move |replicated: &Replicated| {
             let mut trees = Vec::new();
-            let after = change_newest(replicated, &table, |schema, before, after| {
+            let after = change_newest(replicated, &table, |schema, before| {
                 check_unprotected(schema)?;
                 trees = trees_of(schema);
                 let mut changes: Vec<_> = removed.iter().map(MetaChange::Record).collect();
                 changes.extend([MetaChange::RemoveTable(&table), MetaChange::Intend(&trees)]);
-                replicated.meta.change_if(&table, Some(before), after, &changes)
+                replicated.meta.change_if(&table, Some(before), &changes)
             });
             Ok((trees, after?.version))
         };
@@ -233,10 +285,10 @@ impl Local {
         let Some(replicated) = self.core.replicated() else { return Err(not_replicated()) };
         let _changing = replicated.changing.lock().await;
         let put = move |replicated: &Replicated| {
-            change_newest(replicated, &name, |schema, before, after| {
+            change_newest(replicated, &name, |schema, before| {
                 change(schema)?;
                 let changes = [MetaChange::PutTable(schema)];
-                replicated.meta.change_if(&name, Some(before), after, &changes)
+                replicated.meta.change_if(&name, Some(before), &changes)
             })
         };
         let known = self.ask(put).await?;
@@ -251,22 +303,30 @@ impl Local {
         Ok(schema)
     }
 
-    /// Removes groups that an intent names. What fails is left to the intent.
-    async fn remove_intended(&self, replicated: &Replicated, trees: Vec<TreeId>) {
+    /// Removes groups that an intent names. What fails is left to the intent. Returns true if all are gone.
+    async fn remove_intended(&self, replicated: &Replicated, trees: Vec<TreeId>) -> bool {
         let removed = match replicated.groups.remove(&trees).await {
             Ok(()) => {
                 let trees = trees.clone();
-                self.ask(move |replicated| replicated.meta.forget(&trees)).await
+                self.ask(move |replicated| replicated.meta.removed(&trees)).await
             }
             Err(error) => Err(error),
         };
-        if let Err(error) = removed {
-            tracing::warn!(%error, ?trees, "could not remove the groups of a table; their intent stays in the directory");
+        if let Err(error) = &removed {
+            let (first, count) = (trees.first().map(|tree| tree.0), trees.len());
+            tracing::warn!(%error, first, count, "some groups of a table that is gone are still there; trying again");
         }
+        removed.is_ok()
     }
 }
 
 impl Core {
+    /// Returns the tables that are known here, with their versions.
+    fn known_versions(&self) -> Vec<(TableName, u64)> {
+        let tables = self.tables.read();
+        tables.iter().map(|(name, table)| (name.clone(), table.version)).collect()
+    }
+
     /// Sets the GC rules of a table in the trees that this node has.
     fn set_rules_here(&self, schema: &TableSchema) -> Result<()> {
         let rules = Arc::new(TableRules::of(schema));
@@ -281,12 +341,13 @@ impl Core {
     }
 }
 
-/// Makes `change` to the newest record of a table: it gets the schema, its version and the version of the
-/// change. Again where the record changed meanwhile. Returns the schema that it left, and its version.
+/// Makes `change` to the newest record of a table: it gets the schema and its version, and returns the
+/// version of the change. Again where the record changed meanwhile. Returns the schema that it left, and
+/// the version of the change.
 fn change_newest(
     replicated: &Replicated,
     name: &TableName,
-    mut change: impl FnMut(&mut TableSchema, u64, u64) -> Result<()>,
+    mut change: impl FnMut(&mut TableSchema, u64) -> Result<u64>,
 ) -> Result<Versioned> {
     let mut attempts = 0;
     loop {
@@ -295,11 +356,9 @@ fn change_newest(
         let Some(Versioned { mut schema, version: before }) = found else {
             return Err(Error::no_table(name));
         };
-        // Drawn after the record was read, so it is above the record's.
-        let version = replicated.meta.next_version()?;
-        match change(&mut schema, before, version) {
+        match change(&mut schema, before) {
             Err(Error::Aborted(_)) if attempts < ATTEMPTS_MAX => {}
-            outcome => return outcome.map(|()| Versioned { schema, version }),
+            outcome => return outcome.map(|version| Versioned { schema, version }),
         }
     }
 }

@@ -104,14 +104,15 @@ impl SharedMeta for Directory {
         &self,
         table: &TableName,
         before: Option<u64>,
-        after: u64,
         changes: &[MetaChange<'_>],
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let mut contents = self.0.lock();
         if contents.tables.get(table).map(|known| known.version) != before {
             return Err(Error::Aborted("the table was changed meanwhile".into()));
         }
-        contents.change(changes, after);
-        Ok(())
+        contents.version += 1;
+        let version = contents.version;
+        contents.change(changes, version);
+        Ok(version)
     }
 }

@@ -45,6 +45,10 @@ pub(super) struct MemoryGroups {
     after_reading: Mutex<Vec<Hook>>,
     /// The answer to the next creation.
     creation: Mutex<Option<Error>>,
+    /// Done while the next table is created.
+    while_creating: Mutex<Option<Hook>>,
+    /// True while another node cannot be reached: removals fail.
+    pub(super) away: Mutex<bool>,
     /// Versions of the schemas that were set.
     pub(super) set: Mutex<Vec<u64>>,
 }
@@ -63,6 +67,8 @@ impl MemoryGroups {
             halted,
             after_reading: Mutex::default(),
             creation: Mutex::default(),
+            while_creating: Mutex::default(),
+            away: Mutex::default(),
             set: Mutex::default(),
         }
     }
@@ -115,6 +121,21 @@ impl MemoryGroups {
         *self.creation.lock() = Some(error);
     }
 
+    /// Does `hook` while the groups of the next table are created.
+    pub(super) fn while_creating(&self, hook: impl FnOnce(&Self) + Send + 'static) {
+        *self.while_creating.lock() = Some(Box::new(hook));
+    }
+
+    fn after_reading_now(&self) {
+        let hook = {
+            let mut hooks = self.after_reading.lock();
+            (!hooks.is_empty()).then(|| hooks.remove(0))
+        };
+        if let Some(hook) = hook {
+            hook(self);
+        }
+    }
+
     fn term(&self, tree: TreeId) -> Result<Term> {
         match self.groups.lock().get(&tree) {
             Some(group) if group.leads => Ok(Term { number: group.term, floor: group.floor }),
@@ -143,18 +164,14 @@ fn apply(engine: &Engine, (halted, changed): &(Mutex<bool>, Condvar), entry: Ent
 impl Groups for MemoryGroups {
     async fn readable(&self, tree: TreeId) -> Result<Term> {
         let term = self.term(tree)?;
-        let hook = {
-            let mut hooks = self.after_reading.lock();
-            (!hooks.is_empty()).then(|| hooks.remove(0))
-        };
-        if let Some(hook) = hook {
-            hook(self);
-        }
+        self.after_reading_now();
         Ok(term)
     }
 
     async fn writable(&self, tree: TreeId) -> Result<Term> {
-        self.term(tree)
+        let term = self.term(tree)?;
+        self.after_reading_now();
+        Ok(term)
     }
 
     fn commit(&self, write: GroupWrite) -> BoxFuture<'static, Result<()>> {
@@ -177,7 +194,10 @@ impl Groups for MemoryGroups {
     }
 
     async fn create(&self, schema: &TableSchema, _: u64) -> Result<()> {
-        let refusal = self.creation.lock().take();
+        let (refusal, hook) = (self.creation.lock().take(), self.while_creating.lock().take());
+        if let Some(hook) = hook {
+            hook(self);
+        }
         for tablet in &schema.tablets {
             self.engine.create_tree(tablet.tree, TreeOptions::default())?;
             let group = Group { leads: true, term: 1, floor: 0, newest: 0, position: 0 };
@@ -192,7 +212,10 @@ impl Groups for MemoryGroups {
                 self.engine.drop_tree(*tree)?;
             }
         }
-        Ok(())
+        match *self.away.lock() {
+            true => Err(Error::Unavailable("a node is away".into())),
+            false => Ok(()),
+        }
     }
 
     async fn set_schema(&self, _: &TableSchema, version: u64) -> Result<()> {

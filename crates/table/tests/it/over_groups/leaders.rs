@@ -229,3 +229,57 @@ async fn a_node_carries_out_calls_of_others() {
     assert_eq!(ask(read()).await, lost);
     assert_eq!(ask(all(&trees)).await, lost);
 }
+
+#[tokio::test]
+async fn a_leader_that_has_a_newer_schema_serves_no_request_with_an_older_one() {
+    let (h, node, _dir) = node().await;
+    h.mutate("a", vec![set("f", "q", 1, "1")]).await.unwrap();
+    let mut version = 100;
+    // The request took its table; then this node applied a change of it and became the leader.
+    let mut change_meanwhile = || {
+        let (local, name) = (h.local.clone(), h.name.clone());
+        version += 1;
+        node.groups.after_reading(move |_| {
+            let schema = futures::executor::block_on(local.get_table(&name)).unwrap();
+            local.learn(Versioned { schema: TableSchema::clone(&schema), version }).unwrap();
+        });
+    };
+    // The node named is the one that leads: this one.
+    let refused = Err(Error::NotLeader { leader: Some(1) });
+    change_meanwhile();
+    assert_eq!(h.read(ReadRows::default()).await.map(drop), refused);
+    change_meanwhile();
+    assert_eq!(h.mutate("a", vec![set("f", "q", 1, "2")]).await, refused);
+    change_meanwhile();
+    assert_eq!(h.increment("a", 1).await.map(drop), refused);
+    change_meanwhile();
+    let check = CheckAndMutate {
+        row: "a".into(),
+        predicate: None,
+        on_true: vec![RowMutation::DeleteFromRow],
+        on_false: vec![],
+    };
+    assert_eq!(h.local.check_and_mutate_row(&h.name, check).await.map(drop), refused);
+    change_meanwhile();
+    let add = RowMutations { row: "a".into(), mutations: vec![set("f", "q", 1, "3")] };
+    let once = OnceRow { change: add, once: None };
+    let results = h.local.mutate_rows_once(&h.name, vec![once]).await.unwrap();
+    assert_eq!(results, std::slice::from_ref(&refused));
+    assert_eq!(h.dump().await, "a f:q@1=1\n");
+}
+
+#[tokio::test]
+async fn a_drop_that_was_done_in_part_does_not_say_that_nothing_was_done() {
+    let (h, node, _dir) = node().await;
+    let trees = h.trees().await;
+    for row in ["a", "z"] {
+        h.mutate(row, vec![set("f", "q", 1, row)]).await.unwrap();
+    }
+    // The terms are looked at for both tablets, and again before the batch of each.
+    (0..3).for_each(|_| node.groups.after_reading(|_| ()));
+    node.groups.after_reading(move |groups| groups.lose_one(|tree| tree == trees[1]));
+    let dropped = h.local.drop_rows(&h.name, DropRows::All).await;
+    assert!(matches!(dropped, Err(Error::Unavailable(_))), "{dropped:?}");
+    node.groups.lead();
+    assert_eq!(h.dump().await, "z f:q@1=z\n");
+}

@@ -8,7 +8,7 @@ use engine::{ClusterId, Durability, IngestOptions, Options, StoreId};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use table::local::MetaStore;
+use table::local::{MetaChange, MetaStore};
 use table::*;
 
 fn node(directory: &Arc<Directory>, dir: &Path) -> Node {
@@ -126,4 +126,60 @@ async fn what_a_cluster_does_not_have_is_refused_by_name() {
     assert_eq!(local.keep_changes(&name(), None).await, Ok(()));
     assert_eq!(local.drop_expired().await, Ok(0));
     local.sync().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_table_gets_its_version_when_its_groups_are_there() {
+    let (directory, dirs) =
+        (Arc::<Directory>::default(), [(); 2].map(|()| tempfile::tempdir().unwrap()));
+    let (one, two) = (node(&directory, dirs[0].path()), node(&directory, dirs[1].path()));
+    // While the groups are created another node creates a table of the name, and deletes it.
+    let (elsewhere, other) = (Arc::clone(&directory), two.local.clone());
+    let (sent, deleted) = std::sync::mpsc::channel();
+    one.groups.while_creating(move |_| {
+        let schema = TableSchema {
+            name: name(),
+            families: Default::default(),
+            next_family: 1,
+            tablets: vec![table::schema::Tablet { start: Bytes::new(), tree: TreeId(900) }],
+            deletion_protection: false,
+            created_micros: 1,
+            granularity: Default::default(),
+            row_key_schema: None,
+        };
+        let put = elsewhere.change_if(&name(), None, &[MetaChange::PutTable(&schema)]).unwrap();
+        let schema = Versioned { schema, version: put };
+        other.learn(schema).unwrap();
+        let remove = [MetaChange::RemoveTable(&name())];
+        sent.send(elsewhere.change_if(&name(), Some(put), &remove).unwrap()).unwrap();
+    });
+    one.local.create_table(table()).await.unwrap();
+    let deleted = deleted.recv().unwrap();
+    let created = directory.versioned_table(&name()).unwrap().unwrap();
+    assert!(created.version > deleted, "{} is not above {deleted}", created.version);
+    // In whatever order the other node hears of it.
+    two.local.learn(created.clone()).unwrap();
+    two.local.forget(&name(), deleted);
+    assert_eq!(*two.local.get_table(&name()).await.unwrap(), created.schema);
+    let local = two.local.clone();
+    tokio::task::spawn_blocking(move || local.verify_gone(&[name()])).await.unwrap().unwrap();
+    assert_eq!(*two.local.get_table(&name()).await.unwrap(), created.schema);
+}
+
+#[tokio::test]
+async fn what_a_deletion_left_is_removed_when_the_node_is_back() {
+    let (directory, dir) = (Arc::<Directory>::default(), tempfile::tempdir().unwrap());
+    let one = node(&directory, dir.path());
+    one.local.create_table(table()).await.unwrap();
+    assert_eq!(one.local.finish_intents().await, Ok(0));
+    *one.groups.away.lock() = true;
+    one.local.delete_table(&name()).await.unwrap();
+    assert_eq!(one.local.finish_intents().await, Ok(1));
+    assert_eq!(directory.intents().unwrap().len(), 1);
+    // The table is another one by now, with trees of its own.
+    one.local.create_table(table()).await.unwrap();
+    *one.groups.away.lock() = false;
+    assert_eq!(one.local.finish_intents().await, Ok(0));
+    assert!(directory.intents().unwrap().is_empty());
+    assert_eq!(one.engine.trees().len(), 2, "the new table is untouched");
 }
