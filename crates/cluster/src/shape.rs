@@ -20,7 +20,5 @@ base::shape! {
         committed_bytes_max = 1 << 20, 1 => 64 << 20;
         /// Bytes of applied entries that a group keeps in memory for replicas that are behind.
         cached_bytes_max = 256 << 10, 0 => 1 << 30;
-        /// Flushed entries that stay in the log for replicas that are behind.
-        entries_kept = 4096, 0 => 1 << 30;
     }
 }

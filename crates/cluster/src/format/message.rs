@@ -29,6 +29,7 @@ mod kind {
     pub(super) const TIMEOUT_NOW: u8 = 7;
     pub(super) const SLEEP: u8 = 8;
     pub(super) const ASLEEP: u8 = 9;
+    pub(super) const HELD: u8 = 10;
 }
 
 /// Kinds of elections, frozen. 0 stays invalid.
@@ -167,6 +168,11 @@ fn encode(message: &Message, out: &mut Vec<u8>) {
             out.push(kind::ASLEEP);
             out.put_varint(*index);
         }
+        Body::Held { by_all, by_live } => {
+            out.push(kind::HELD);
+            out.put_varint(*by_all);
+            out.put_varint(*by_live);
+        }
     }
 }
 
@@ -241,6 +247,9 @@ fn decode_body(reader: &mut ByteReader<'_>, items_max: usize) -> Result<Body, Fo
         kind::TIMEOUT_NOW => Body::TimeoutNow,
         kind::SLEEP => Body::Sleep { index: reader.varint("index")? },
         kind::ASLEEP => Body::Asleep { index: reader.varint("index")? },
+        kind::HELD => {
+            Body::Held { by_all: reader.varint("index")?, by_live: reader.varint("index")? }
+        }
         kind => return Err(FormatError::Kind { of: "message", kind }),
     })
 }

@@ -25,7 +25,7 @@ fn body(rng: &mut Rng) -> Body {
     let read = |rng: &mut Rng| {
         rng.chance(50).then(|| ReadContext { start: rng.next_u64(), number: number(rng) })
     };
-    match rng.below(9) {
+    match rng.below(10) {
         0 => {
             let previous = id(rng);
             let indexes = previous.index + 1..previous.index + 1 + rng.below(5);
@@ -53,7 +53,8 @@ fn body(rng: &mut Rng) -> Body {
         5 => Body::Vote { trial: rng.chance(50), granted: rng.chance(50), commit: id(rng) },
         6 => Body::TimeoutNow,
         7 => Body::Sleep { index: number(rng) },
-        _ => Body::Asleep { index: number(rng) },
+        8 => Body::Asleep { index: number(rng) },
+        _ => Body::Held { by_all: number(rng), by_live: number(rng) },
     }
 }
 

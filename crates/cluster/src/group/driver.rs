@@ -6,6 +6,7 @@
 
 use super::data::{GroupId, NodeId, OpenError, SavedReplica, Ticket, Time};
 use super::replica::{Collected, Limits, Replica, Step};
+use super::report::GroupReport;
 use super::rounds::Rounds;
 use super::step::{Answer, Input, Output, Refusal, Rejected, Write};
 use crate::shape::Shape;
@@ -142,6 +143,11 @@ impl Driver {
         self.replicas.remove(&group).map(Replica::into_tickets).unwrap_or_default()
     }
 
+    /// Returns the condition of all groups.
+    pub fn report(&self) -> Vec<GroupReport> {
+        self.replicas.values().map(Replica::report).collect()
+    }
+
     /// Does everything that follows from `inputs` at the time `now`.
     pub fn step(&mut self, now: Time, inputs: impl IntoIterator<Item = Input>) -> Output {
         self.now = self.now.max(now);
@@ -192,7 +198,7 @@ impl Driver {
                 self.with(group, out, |replica, step| replica.flushed(index, step));
             }
             Input::Shorten { group } => {
-                self.with(group, out, |replica, _| replica.shorten());
+                self.with(group, out, |replica, step| replica.shorten(step));
             }
             Input::Fetched { group, first, entries } => {
                 self.with(group, out, |replica, step| replica.fetched(first, &entries, step));

@@ -104,6 +104,13 @@ pub enum Body {
         /// Copy of the index that the leader sent.
         index: u64,
     },
+    /// The leader tells what of the log no replica needs from another one any more.
+    Held {
+        /// Last entry that all replicas have on disk.
+        by_all: u64,
+        /// The same without replicas that are not heard, where the others are a majority.
+        by_live: u64,
+    },
 }
 
 /// Kinds of elections, by their right to break promises.
@@ -178,6 +185,7 @@ impl Message {
             }
             Body::Vote { commit, .. } => [commit.term, commit.index, 0, 0],
             Body::Sleep { index } | Body::Asleep { index } => [*index, 0, 0, 0],
+            Body::Held { by_all, by_live } => [*by_all, *by_live, 0, 0],
             Body::TimeoutNow => [0; 4],
         };
         if self.term == 0 {
@@ -265,7 +273,7 @@ impl Message {
                 }
             }
             Body::TimeoutNow => MessageType::MsgTimeoutNow,
-            Body::Sleep { .. } | Body::Asleep { .. } => return None,
+            Body::Sleep { .. } | Body::Asleep { .. } | Body::Held { .. } => return None,
         };
         out.set_msg_type(kind);
         Some(out)

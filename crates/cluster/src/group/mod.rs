@@ -27,6 +27,7 @@ mod data;
 mod driver;
 mod message;
 mod replica;
+mod report;
 mod rounds;
 mod step;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use data::{
 };
 pub use driver::{Driver, Options};
 pub use message::{Body, Message, ReadContext, VoteKind};
+pub use report::{GroupReport, MemberReport};
 pub use step::{
     Answer, Committed, Fetch, Input, Output, Proof, Refusal, Rejected, RoleChange, Round, Seeding,
     Write,

@@ -61,7 +61,7 @@ pub enum Input {
         /// Index of the last flushed entry.
         index: u64,
     },
-    /// The log on disk is too long: flushed entries that were kept for replicas behind go as well.
+    /// The log on disk is too long: flushed entries that are kept for replicas which are away go as well.
     Shorten {
         /// Group whose log keeps room that is needed.
         group: GroupId,
@@ -108,6 +108,8 @@ pub struct Output {
     pub roles: Vec<RoleChange>,
     /// Replicas that the log cannot help any more.
     pub seeding: Vec<Seeding>,
+    /// Groups whose log let go of entries that a replica lacks which is away.
+    pub let_go: Vec<GroupId>,
     /// Messages that were not understood, and why.
     pub rejected: Vec<(GroupId, Rejected)>,
     /// The driver has more to give: step again soon, with or without inputs.

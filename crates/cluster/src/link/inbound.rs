@@ -62,7 +62,9 @@ impl Inbound {
     /// Checks the greeting of a call.
     pub(super) fn check(&self, greeting: &Greeting) -> Result<(), Refusal> {
         greeting.check(&self.us)?;
-        let seen = self.peers.lock().get(&greeting.from).map_or(0, |peer| peer.lock().boot);
+        // A node's own lock may be held while a frame of it is received: nobody else waits for that.
+        let peer = self.peers.lock().get(&greeting.from).cloned();
+        let seen = peer.map_or(0, |peer| peer.lock().boot);
         self.check_boot(greeting, seen)
     }
 

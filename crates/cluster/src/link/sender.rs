@@ -115,6 +115,17 @@ impl Link {
         self.with_peer(to, |peer| peer.queue.dropped())
     }
 
+    /// Returns the condition of all streams, and the frames that each dropped.
+    pub fn peers(&self) -> Vec<(NodeId, PeerState, u64)> {
+        let peers = self.peers.lock();
+        let all = peers.iter().map(|(node, peer)| {
+            (*node, peer.state.borrow().clone(), peer.queue.dropped())
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(|(node, ..)| *node);
+        all
+    }
+
     fn with_peer<T>(&self, to: NodeId, call: impl FnOnce(&Peer) -> T) -> T {
         let mut peers = self.peers.lock();
         let peer = peers.entry(to).or_insert_with(|| {

@@ -107,7 +107,13 @@ pub(super) fn decode_leader(bytes: &[u8]) -> Result<Option<NodeId>, FormatError>
     Ok(leader)
 }
 
-fn versioned(bytes: &[u8]) -> Result<ByteReader<'_>, FormatError> {
+/// Begins a call or an answer.
+pub(super) fn begin() -> Vec<u8> {
+    vec![VERSION]
+}
+
+/// Reads the version of a call or an answer, and returns the rest.
+pub(super) fn versioned(bytes: &[u8]) -> Result<ByteReader<'_>, FormatError> {
     let mut reader = ByteReader::new(bytes);
     match reader.u8("version")? {
         VERSION => Ok(reader),

@@ -1,6 +1,7 @@
 //! The receiving end of a node: messages and calls of other nodes, and news of its groups.
 
 use super::asks::{Ask, encode_leader};
+use super::status::Led;
 use crate::directory::MetaNews;
 use crate::format::{Descriptor, decode_frame};
 use crate::group::{GroupId, NodeId};
@@ -12,8 +13,12 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use table::wire::Answer;
 use table::{Error, Local, RecordChange, Result, TableName, TableSchema, Versioned};
+
+/// Longest wait for the condition of this node's groups.
+const REPORT_MAX: Duration = Duration::from_secs(1);
 
 /// The parts of a node that take what comes. They are set once, while the node starts; what comes before
 /// is lost or refused.
@@ -83,6 +88,14 @@ impl Receiver for Hub {
     async fn call(&self, _: NodeId, kind: CallKind, request: Bytes) -> Result<Answers, CallError> {
         if kind == CallKind::Forward {
             return Ok(self.forwarded.get().ok_or_else(starting)?.answer(request).await);
+        }
+        if kind == CallKind::Status {
+            let node = Arc::clone(self.node()?);
+            let reports = tokio::task::spawn_blocking(move || node.report(REPORT_MAX)).await;
+            let Ok(Some(reports)) = reports else {
+                return Err(CallError::NotDone("the node does not tell how it is".to_owned()));
+            };
+            return Ok(stream::iter([Ok(Led::of(&reports).encode())]).boxed());
         }
         let ask =
             Ask::decode(kind, &request).map_err(|error| CallError::NotDone(error.to_string()))?;

@@ -12,7 +12,12 @@ mod asks;
 mod hub;
 mod peers;
 mod place;
+mod status;
 mod tending;
+
+pub use status::{
+    ClusterStatus, NodeReadings, NodeStatus, ReplicaStatus, TABLETS_MAX, TabletStatus, Watcher,
+};
 
 use crate::directory::{
     Directory, DirectoryMeta, Error as DirectoryError, Key, Mirror, NodePlace, Presence,
@@ -109,6 +114,7 @@ pub struct Member {
     node: Arc<Node>,
     engine: Engine,
     routed: Routed,
+    watcher: Watcher,
     presence: Presence,
     stop: Option<oneshot::Sender<()>>,
     server: JoinHandle<()>,
@@ -207,15 +213,22 @@ impl Member {
             meta: meta.clone(),
             news: news.clone(),
         };
+        let watched = mirror.clone();
         let tasks = vec![
             follow(&mirror, meta, news),
             tokio::spawn(keep_streams(links, mirror, id)),
             tokio::spawn(tending.run()),
         ];
         let presence = Presence::start(directory, joined, place);
+        let watcher = Watcher {
+            cluster: member.cluster,
+            node: Arc::clone(&node),
+            mirror: watched,
+            others: others.clone(),
+        };
         let routed = Routed::new(id, local, groups, others);
         let stop = Some(stop);
-        Ok(Self { id, node, engine, routed, presence, stop, server, tasks, _lock: lock })
+        Ok(Self { id, node, engine, routed, watcher, presence, stop, server, tasks, _lock: lock })
     }
 
     /// Returns the id of the node in its cluster.
@@ -226,6 +239,11 @@ impl Member {
     /// Returns the tables of the cluster.
     pub fn tables(&self) -> &Routed {
         &self.routed
+    }
+
+    /// Returns what tells the condition of the cluster.
+    pub fn watcher(&self) -> &Watcher {
+        &self.watcher
     }
 
     /// Returns the engine of the node.

@@ -1,7 +1,8 @@
 //! The other nodes, as this one reaches them.
 
-use super::asks::{Ask, decode_leader};
+use super::asks::{Ask, begin, decode_leader};
 use super::place;
+use super::status::{Led, is_open};
 use crate::directory::{
     Change, Directory, Key, Mirror, Outcome, Placement, Revision, Write, cluster_of,
 };
@@ -55,6 +56,24 @@ impl Others {
                 Err(Error::Unavailable(text))
             }
         }
+    }
+
+    /// Asks a node of the groups that it leads.
+    pub(super) async fn led(&self, node: NodeId) -> Result<Led> {
+        let call = async {
+            let mut answers = self.link.call(node, CallKind::Status, begin().into()).await?;
+            let ended = || CallError::Unknown(format!("node {} ended a call early", node.0));
+            answers.next().await.ok_or_else(ended)?
+        };
+        let answer = call.await.map_err(|error| Error::Unavailable(error.to_string()))?;
+        let led = Led::decode(&answer);
+        led.map_err(|error| Error::Internal(format!("answer of node {}: {error}", node.0)))
+    }
+
+    /// Returns the streams to the other nodes, with true for an open one, and the frames dropped.
+    pub(super) fn links(&self) -> Vec<(NodeId, bool, u64)> {
+        let peers = self.link.peers();
+        peers.into_iter().map(|(node, state, dropped)| (node, is_open(&state), dropped)).collect()
     }
 
     /// Has a node carry out an order.

@@ -214,7 +214,8 @@ impl Task {
         let (done, saved) = oneshot::channel();
         let write = Alone::Describe(*group, *replica, Arc::new(new.clone()));
         self.shared.log_jobs.push(Job::Alone(write, done));
-        saved.await.map_err(|_| Ended::Asked)?;
+        let written = saved.await.map_err(|_| Ended::Asked)?;
+        written.map_err(|why| Ended::Failed(format!("the descriptor was refused: {why}")))?;
         self.hosted.set_descriptor(new);
         self.shared.tables.schema_applied(*group, version, &record);
         Ok(())

@@ -3,6 +3,8 @@
 //! 1. Trees exist before their replica is in the log, and are dropped after it is marked as removed
 //!    there. So a crash leaves a tree without a replica, never a replica without its tree.
 //! 2. A replica is closed in the driver before its removal is written: no round writes for it later.
+//! 3. A change runs to its end, also where its caller goes away: a replica that is in the log and not in
+//!    the driver would be out of reach.
 
 use super::Node;
 use super::hosted::Hosted;
@@ -28,7 +30,42 @@ impl Node {
     /// group lives here, if this one was removed, or if its trees have content. Others are of disk and
     /// engine; the call can be repeated.
     pub async fn create(&self, group: GroupId, descriptor: Descriptor) -> Result<()> {
-        let shared = &self.shared;
+        let shared = Arc::clone(&self.shared);
+        let create = async move { shared.create(group, descriptor).await };
+        self.shared.to_the_end(create).await
+    }
+
+    /// Removes the replica of a group with all its data, durably when it returns, so that no replica
+    /// with an id below `least_replica` comes back. Does nothing if that was done before.
+    ///
+    /// # Errors
+    ///
+    /// Disk and engine have theirs; the call can be repeated.
+    pub async fn remove(&self, group: GroupId, least_replica: ReplicaId) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let remove = async move { shared.remove(group, least_replica).await };
+        self.shared.to_the_end(remove).await
+    }
+}
+
+impl Shared {
+    /// Runs a change in a task of the node.
+    async fn to_the_end<T: Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let counted = self.tasks.begin();
+        let change = async move {
+            let done = change.await;
+            drop(counted);
+            done
+        };
+        let done = self.runtime.spawn(change).await;
+        done.unwrap_or_else(|_| Err(closing()))
+    }
+
+    async fn create(&self, group: GroupId, descriptor: Descriptor) -> Result<()> {
+        let shared = self;
         super::calls::check_schema(&descriptor.schema)?;
         let _turn = shared.changing.lock().await;
         let first = descriptor.trees.first().map(|tree| u64::from(tree.0));
@@ -74,18 +111,12 @@ impl Node {
         match opened.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(Error::Internal(format!("a new replica: {error:?}"))),
-            Err(_) => Err(Error::Unavailable("this node is closing".to_owned())),
+            Err(_) => Err(closing()),
         }
     }
 
-    /// Removes the replica of a group with all its data, durably when it returns, so that no replica
-    /// with an id below `least_replica` comes back. Does nothing if that was done before.
-    ///
-    /// # Errors
-    ///
-    /// Disk and engine have theirs; the call can be repeated.
-    pub async fn remove(&self, group: GroupId, least_replica: ReplicaId) -> Result<()> {
-        let shared = &self.shared;
+    async fn remove(&self, group: GroupId, least_replica: ReplicaId) -> Result<()> {
+        let shared = self;
         let _turn = shared.changing.lock().await;
         // A tree of a group that has no descriptor here may be left of an earlier attempt.
         let first = u32::try_from(group.0).map(|tree| vec![TreeId(tree)]);
@@ -104,20 +135,18 @@ impl Node {
         }
         let (done, closed) = oneshot::channel();
         shared.inbox.push(Event::Close(group, done));
-        let closing = |_| Error::Unavailable("this node is closing".to_owned());
-        let tickets = closed.await.map_err(closing)?;
+        let tickets = closed.await.map_err(|_| closing())?;
         shared.requests.forget(&tickets);
         shared.write(Alone::Remove(group, least_replica)).await?;
         shared.drop_trees(trees).await
     }
-}
 
-impl Shared {
     /// Writes to the log and waits until it is on disk.
     async fn write(&self, write: Alone) -> Result<()> {
         let (done, saved) = oneshot::channel();
         self.log_jobs.push(Job::Alone(write, done));
-        saved.await.map_err(|_| Error::Unavailable("this node is closing".to_owned()))
+        let written = saved.await.map_err(|_| closing())?;
+        written.map_err(Error::Internal)
     }
 
     /// Drops trees, as far as they are there.
@@ -147,8 +176,12 @@ impl Shared {
             done
         };
         let done = self.runtime.spawn_blocking(work).await;
-        done.unwrap_or_else(|_| Err(Error::Unavailable("this node is closing".to_owned())))
+        done.unwrap_or_else(|_| Err(closing()))
     }
+}
+
+fn closing() -> Error {
+    Error::Unavailable("this node is closing".to_owned())
 }
 
 fn refused(group: GroupId, why: &str) -> Error {

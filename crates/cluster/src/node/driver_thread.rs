@@ -49,6 +49,10 @@ fn take(shared: &Arc<Shared>, driver: &mut Driver, event: Event) -> Option<Input
             let _ = done.send(opened);
             None
         }
+        Event::Report(asked) => {
+            let _ = asked.send(driver.report());
+            None
+        }
         Event::Close(group, done) => {
             if let Some(hosted) = shared.replicas.remove(group) {
                 hosted.set_removed();
@@ -63,6 +67,7 @@ fn take(shared: &Arc<Shared>, driver: &mut Driver, event: Event) -> Option<Input
 fn carry_out(shared: &Arc<Shared>, out: Output) {
     for role in &out.roles {
         if let Some(hosted) = shared.replicas.of_group(role.group) {
+            shared.counts.note_role(&hosted, role);
             hosted.set_role(role);
         }
     }
@@ -83,9 +88,13 @@ fn carry_out(shared: &Arc<Shared>, out: Output) {
     }
     shared.requests.answer(out.answers);
     for seeding in out.seeding {
-        let (group, replica) = (seeding.group.0, seeding.replica.0);
+        shared.counts.note_behind(seeding, now(shared));
+    }
+    for group in out.let_go {
+        shared.counts.note_forced_cut();
         tracing::warn!(
-            "replica {replica} of group {group} is behind the log of its leader: replace it"
+            group = group.0,
+            "the group log is too long, or its disk is full: entries went that a replica lacks which is away"
         );
     }
     for (group, why) in out.rejected {

@@ -1,7 +1,7 @@
 //! Inputs of the driver on their way to its thread, in the order in which they came.
 
 use super::hosted::{Committed, Hosted};
-use crate::group::{GroupId, Input, OpenError, SavedReplica, Ticket};
+use crate::group::{GroupId, GroupReport, Input, OpenError, SavedReplica, Ticket};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,8 @@ pub(super) enum Event {
     Flushed(Arc<Hosted>, u64),
     /// A replica is to be opened.
     Open(Box<Opening>),
+    /// The condition of all groups is asked for.
+    Report(std::sync::mpsc::Sender<Vec<GroupReport>>),
     /// A replica is to be closed; the answer has its requests.
     Close(GroupId, oneshot::Sender<Vec<Ticket>>),
 }

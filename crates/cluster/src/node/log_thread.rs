@@ -1,9 +1,13 @@
 //! The thread that writes the group log: rounds, new and removed replicas, descriptors, in the order in
 //! which they came. It syncs once for all that came during the last sync.
 //!
-//! 1. A full disk is waited for. Nothing was written then, and the same write is tried again.
-//! 2. After any other failure nothing is acknowledged any more, and the node ends.
-//! 3. A log is truncated after the sync of the round that asked for it, which wrote the commit.
+//! 1. A full disk is waited for. Nothing was written then, and the same write is tried again, after
+//!    what the rounds behind it let go was freed: a log that fills its own disk mends itself.
+//! 2. A write that the log refuses, and that is no round, is told to its caller. Nothing was written then.
+//!    After any other failure nothing is acknowledged any more, and the node ends.
+//! 3. A log is truncated after the sync of the round that asked for it, which wrote the commit, or earlier
+//!    as far as the commit is in the log. A truncation that was asked for a replica is not made for
+//!    another one of its group.
 
 use super::inbox::Event;
 use super::log_writes::{self, Prepared, log_group};
@@ -24,9 +28,12 @@ const SPACE_PAUSE: Duration = Duration::from_millis(200);
 pub(super) enum Job {
     /// A round of the driver.
     Round(Round),
-    /// Anything else; the sender is told when it is on disk.
-    Alone(Alone, oneshot::Sender<()>),
+    /// Anything else; the sender is told when it is on disk, or why the log refused it.
+    Alone(Alone, oneshot::Sender<Written>),
 }
+
+/// The outcome of a write that is no round.
+pub(super) type Written = Result<(), String>;
 
 /// A write that is no round.
 pub(super) enum Alone {
@@ -85,6 +92,16 @@ impl LogJobs {
         }
     }
 
+    /// Returns the starts of logs in the rounds that wait, of each group up to its first other write.
+    fn starts_ahead(&self) -> Vec<(GroupId, EntryId)> {
+        let state = self.state.lock();
+        let rounds = state.jobs.iter().map_while(|job| match job {
+            Job::Round(round) => Some(round),
+            Job::Alone(..) => None,
+        });
+        rounds.flat_map(|round| round.writes.iter().filter_map(cut_of)).collect()
+    }
+
     pub(super) fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
@@ -110,13 +127,19 @@ fn write(shared: &Shared, jobs: Vec<Job>) -> engine::Result<()> {
         match job {
             Job::Round(round) => {
                 append_round(shared, &round.writes)?;
-                let cut = |write: &Write| Some((write.group, write.start?));
-                cuts.extend(round.writes.iter().filter_map(cut));
+                cuts.extend(round.writes.iter().filter_map(cut_of));
                 saved = Some(round.number);
             }
             Job::Alone(alone, sender) => {
-                append_alone(shared, &alone)?;
-                done.push(sender);
+                let written = match append_alone(shared, &alone) {
+                    Err(engine::Error::InvalidArgument(why)) => Err(why),
+                    outcome => Ok(outcome?),
+                };
+                if let Alone::Create(group, ..) | Alone::Remove(group, _) = alone {
+                    // They were asked for a replica that is no longer there.
+                    cuts.retain(|(of, _)| *of != group);
+                }
+                done.push((sender, written));
             }
         }
     }
@@ -125,16 +148,31 @@ fn write(shared: &Shared, jobs: Vec<Job>) -> engine::Result<()> {
     if let Some(round) = saved {
         shared.inbox.push(Event::Input(Input::Saved { round }));
     }
-    for sender in done {
-        let _ = sender.send(());
+    for (sender, written) in done {
+        let _ = sender.send(written);
     }
-    for (group, start) in cuts {
-        // It may have been removed since.
-        if log_writes::alive(&shared.log, group).is_some() {
-            shared.log.truncate(log_group(group), start.index)?;
-        }
+    cuts.into_iter().try_for_each(|(group, start)| truncate(shared, group, start))
+}
+
+fn cut_of(write: &Write) -> Option<(GroupId, EntryId)> {
+    Some((write.group, write.start?))
+}
+
+/// Truncates the log of a group, as far as the log knows that the entries are committed.
+fn truncate(shared: &Shared, group: GroupId, start: EntryId) -> engine::Result<()> {
+    // It may have been removed since.
+    let Some(alive) = log_writes::alive(&shared.log, group) else { return Ok(()) };
+    shared.log.truncate(log_group(group), start.index.min(alive.hard.commit))
+}
+
+/// Frees what the waiting rounds let go, while the disk is full.
+fn free_space(shared: &Shared) -> engine::Result<()> {
+    let starts = shared.log_jobs.starts_ahead();
+    starts.into_iter().try_for_each(|(group, start)| truncate(shared, group, start))?;
+    match shared.log.reclaim() {
+        Ok(_) | Err(engine::Error::NoSpace { .. }) => Ok(()),
+        Err(error) => Err(error),
     }
-    Ok(())
 }
 
 fn append_round(shared: &Shared, writes: &[Write]) -> engine::Result<()> {
@@ -180,16 +218,23 @@ fn append_alone(shared: &Shared, alone: &Alone) -> engine::Result<()> {
 
 /// Appends, and waits while the disk is full.
 fn append(shared: &Shared, round: &[GroupWrite<'_>]) -> engine::Result<()> {
-    let mut told = false;
+    let mut waits = false;
     loop {
         match shared.log.append(round) {
             Err(engine::Error::NoSpace { .. }) if !shared.health.ended() => {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut waits, true) {
                     tracing::warn!("the group log waits: the disk is full");
+                    shared.counts.set_waits_for_space(true);
                 }
+                free_space(shared)?;
                 shared.log_jobs.pause(SPACE_PAUSE);
             }
-            outcome => return outcome,
+            outcome => {
+                if waits {
+                    shared.counts.set_waits_for_space(false);
+                }
+                return outcome;
+            }
         }
     }
 }

@@ -28,6 +28,7 @@
 mod applying;
 mod calls;
 mod changes;
+mod counts;
 mod driver_thread;
 mod health;
 mod hosted;
@@ -49,9 +50,10 @@ pub use peers::{Links, Peers, Tables};
 pub use tablets::Tablets;
 
 use crate::format::Descriptor;
-use crate::group::{GroupId, Input, Message, NodeId, OpenError, ReplicaId};
+use crate::group::{GroupId, GroupReport, Input, Message, NodeId, OpenError, ReplicaId};
 use open::Shared;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// The replicas of a node, at work until it is closed or dropped. See the header of the room.
@@ -79,7 +81,6 @@ impl Node {
 
     /// Takes messages of the connection to `from`, in the order in which they came. Does not wait.
     pub fn receive(&self, from: NodeId, messages: Vec<Message>) {
-        self.shared.lost.lock().remove(&from);
         let inputs = messages.into_iter().map(|message| Input::Message { from, message });
         self.shared.inbox.push_all(inputs.map(inbox::Event::Input));
     }
@@ -87,7 +88,6 @@ impl Node {
     /// Takes note that the connection to `node` broke, or that nothing was heard of it for about an
     /// election timeout.
     pub fn lost(&self, node: NodeId) {
-        self.shared.lost.lock().insert(node);
         self.shared.inbox.push(inbox::Event::Input(Input::Lost { node }));
     }
 
@@ -124,12 +124,34 @@ impl Node {
     }
 
     /// Waits for this time to pass.
-    async fn pause(&self, time: std::time::Duration) {
+    async fn pause(&self, time: Duration) {
         let pause = {
             let _timers = self.shared.runtime.enter();
             tokio::time::sleep(time)
         };
         pause.await;
+    }
+
+    /// Returns the condition of all groups; None if the node does not answer within `bound`, or has ended. Blocks.
+    pub fn report(&self, bound: Duration) -> Option<Vec<GroupReport>> {
+        let (asked, answer) = std::sync::mpsc::channel();
+        self.shared.inbox.push(inbox::Event::Report(asked));
+        answer.recv_timeout(bound).ok()
+    }
+
+    /// Returns how often a replica of this node was elected.
+    pub fn elections_won(&self) -> u64 {
+        self.shared.counts.elections_won()
+    }
+
+    /// Returns how often the log let go of entries that a replica still needed which was away.
+    pub fn forced_cuts(&self) -> u64 {
+        self.shared.counts.forced_cuts()
+    }
+
+    /// Returns true while the group log waits for space on its disk.
+    pub fn waits_for_space(&self) -> bool {
+        self.shared.counts.waits_for_space()
     }
 
     /// Returns the number of syncs of the group log that the node has asked for.

@@ -1,6 +1,7 @@
 //! From a group log and an engine to a node at work, and its end.
 
 use super::applying::{self, TaskCount};
+use super::counts::Counts;
 use super::health::Health;
 use super::hosted::{Committed, Hosted};
 use super::inbox::Inbox;
@@ -16,7 +17,6 @@ use base::env::{Clock, Env, task};
 use engine::group_log::{GroupLog, GroupState, ReplicaState};
 use engine::{Engine, Tree, TreeId, TreeOptions};
 use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -38,6 +38,9 @@ pub struct Options {
     pub leader_wait_max: Duration,
     /// Time between two looks at what is flushed and how long the log is.
     pub upkeep_every: Duration,
+    /// Segments of the group log beyond which entries go that only replicas lack which are away. Larger:
+    /// a node may be away for longer; smaller: less disk, and a shorter start.
+    pub kept_segments_max: usize,
 }
 
 impl Options {
@@ -49,6 +52,7 @@ impl Options {
             wait_max: Duration::from_secs(10),
             leader_wait_max: Duration::from_secs(3),
             upkeep_every: Duration::from_secs(1),
+            kept_segments_max: 128,
         }
     }
 }
@@ -127,12 +131,12 @@ pub(super) struct Shared {
     pub(super) log_jobs: LogJobs,
     pub(super) requests: Requests,
     pub(super) replicas: Replicas,
-    /// Nodes that nothing is heard of.
-    pub(super) lost: Mutex<BTreeSet<NodeId>>,
     pub(super) damaged: Vec<(GroupId, OpenError)>,
     pub(super) health: Health,
+    pub(super) counts: Counts,
     pub(super) upkeep: Pause,
     pub(super) upkeep_every: Duration,
+    pub(super) kept_segments_max: usize,
     pub(super) wait_max: Duration,
     pub(super) leader_wait_max: Duration,
     /// Replicas are created and removed one after the other.
@@ -279,9 +283,10 @@ pub(super) fn open(options: Options, parts: Parts) -> Result<(Arc<Shared>, Runni
         log_jobs: LogJobs::default(),
         requests: Requests::default(),
         replicas: Replicas::default(),
-        lost: Mutex::default(),
         damaged,
         health: Health::new(),
+        counts: Counts::default(),
+        kept_segments_max: options.kept_segments_max,
         upkeep: Pause::default(),
         upkeep_every: options.upkeep_every,
         wait_max: options.wait_max,

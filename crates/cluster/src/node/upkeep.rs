@@ -1,29 +1,34 @@
 //! The thread that keeps the group log short: tells the driver what trees have flushed, flushes the
 //! trees of groups that keep old segments, and frees segments.
 //!
-//! A group whose entries stay in old segments after its trees were flushed keeps them for replicas that
-//! are behind. If all its nodes are connected, it lets go of them. Else they are appended again, and so
-//! are the entries of a group that cannot be flushed.
+//! 1. What is flushed and on the disks of all replicas goes at once: the driver sees to it.
+//! 2. A group that keeps old segments has its trees flushed, once for what was applied until then. If
+//!    that cannot be, its entries are appended again, so that it keeps no old segment.
+//! 3. Entries that a replica lacks stay, and with them all segments after them, up to a bound of segments, or
+//!    until the disk is full. Then entries go that only replicas lack which are away. Such a replica is
+//!    told of by its leader when it comes back: it cannot go on from the log.
 
 use super::hosted::Hosted;
 use super::inbox::Event;
 use super::log_writes::log_group;
 use super::open::Shared;
 use crate::group::{GroupId, Input};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Groups that keep old segments, with what was to be flushed when they were first found.
+type Pressed = BTreeMap<GroupId, u64>;
+
 /// Works until the node ends.
 pub(super) fn run(shared: &Arc<Shared>) {
-    let mut pressed = BTreeSet::new();
+    let mut pressed = Pressed::new();
     while !shared.upkeep.pause(shared.upkeep_every) {
         for hosted in shared.replicas.all() {
             report(shared, &hosted);
         }
-        match relieve(shared, &pressed) {
-            Ok(now) => pressed = now,
-            Err(engine::Error::NoSpace { .. } | engine::Error::Closed) => {}
+        match relieve(shared, &mut pressed) {
+            Ok(()) | Err(engine::Error::NoSpace { .. } | engine::Error::Closed) => {}
             Err(error) => return shared.fail(format!("the group log failed: {error}")),
         }
     }
@@ -38,45 +43,40 @@ fn report(shared: &Shared, hosted: &Arc<Hosted>) {
     }
 }
 
-/// Makes the log shorter if it is too long. `before` are the groups whose trees were flushed for it the
-/// last time. Returns the ones of this time.
-fn relieve(shared: &Shared, before: &BTreeSet<GroupId>) -> engine::Result<BTreeSet<GroupId>> {
-    let mut pressed = BTreeSet::new();
-    for group in shared.log.groups_to_flush() {
-        let group = GroupId(group.0);
+/// Makes the log shorter if it is too long. `pressed` are the groups that kept it long the last time.
+fn relieve(shared: &Shared, pressed: &mut Pressed) -> engine::Result<()> {
+    let is_full = shared.counts.waits_for_space();
+    let groups: Vec<GroupId> = match is_full {
+        true => shared.replicas.all().iter().map(|hosted| hosted.group).collect(),
+        false => shared.log.groups_to_flush().into_iter().map(|group| GroupId(group.0)).collect(),
+    };
+    pressed.retain(|group, _| groups.contains(group));
+    let is_too_long = shared.log.size().segments > shared.kept_segments_max;
+    for group in groups {
         let Some(hosted) = shared.replicas.of_group(group) else {
             shared.log.append_again(log_group(group))?;
             continue;
         };
-        if before.contains(&group) {
-            let members = hosted.descriptor().members.clone();
-            let lost = shared.lost.lock();
-            let complete = members.iter().all(|member| !lost.contains(&member.node));
-            drop(lost);
-            if complete && is_flushed(&hosted) {
-                shared.inbox.push(Event::Input(Input::Shorten { group }));
-            } else {
+        let wanted = *pressed.entry(group).or_insert_with(|| hosted.applied());
+        if hosted.flushed.load(Ordering::Relaxed) < wanted && !flush(shared, &hosted, wanted) {
+            if !is_full {
                 shared.log.append_again(log_group(group))?;
             }
-            continue;
+        } else if is_too_long || is_full {
+            shared.inbox.push(Event::Input(Input::Shorten { group }));
         }
-        for tree in &hosted.trees {
-            if let Err(error) = tree.flush() {
-                tracing::warn!("a tree of group {} cannot be flushed: {error}", group.0);
-            }
-        }
-        report(shared, &hosted);
-        pressed.insert(group);
     }
     shared.log.reclaim()?;
-    Ok(pressed)
+    Ok(())
 }
 
-/// Returns true if little is applied that is not flushed.
-fn is_flushed(hosted: &Hosted) -> bool {
-    let flushed = hosted.flushed.load(Ordering::Relaxed);
-    hosted.applied().saturating_sub(flushed) < UNFLUSHED_MAX
+/// Flushes the trees of a group. Returns true if they have flushed all that was wanted.
+fn flush(shared: &Shared, hosted: &Arc<Hosted>, wanted: u64) -> bool {
+    for tree in &hosted.trees {
+        if let Err(error) = tree.flush() {
+            tracing::warn!("a tree of group {} cannot be flushed: {error}", hosted.group.0);
+        }
+    }
+    report(shared, hosted);
+    hosted.flushed.load(Ordering::Relaxed) >= wanted
 }
-
-/// Entries that may have come since the last flush of a group that can be flushed.
-const UNFLUSHED_MAX: u64 = 4096;

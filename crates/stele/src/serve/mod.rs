@@ -144,6 +144,9 @@ async fn serve_guarded(
     };
     state.set_engine(engine.clone());
     state.set_store(Arc::clone(&store));
+    if let Some(member) = &member {
+        state.set_cluster(member.watcher().clone());
+    }
     let reported = engine.clone();
     let report = move || reported.note_process_memory(memory().saturating_sub(before));
     let monitor = RssMonitor::start(report).context("cannot start the server's threads")?;

@@ -9,6 +9,7 @@ use super::metrics::tablets::HotTablets;
 use super::security::metrics::SecurityMetrics;
 use base::env::{Clock, SystemClock};
 use bigtable::Bounds;
+use cluster::member::Watcher;
 use engine::Engine;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -35,6 +36,7 @@ pub(crate) struct State {
     phase: AtomicU8,
     engine: OnceLock<Engine>,
     store: OnceLock<Arc<Local>>,
+    cluster: OnceLock<Watcher>,
     bounds: OnceLock<Bounds>,
     routes: OnceLock<Routes>,
     checkpoint_dir: Option<PathBuf>,
@@ -55,6 +57,7 @@ impl State {
             phase: AtomicU8::new(Phase::Recovering as u8),
             engine: OnceLock::new(),
             store: OnceLock::new(),
+            cluster: OnceLock::new(),
             bounds: OnceLock::new(),
             routes: OnceLock::new(),
             checkpoint_dir,
@@ -91,6 +94,11 @@ impl State {
         assert!(first.is_ok(), "the store is opened once");
     }
 
+    pub(crate) fn set_cluster(&self, watcher: Watcher) {
+        let first = self.cluster.set(watcher);
+        assert!(first.is_ok(), "the node is started once");
+    }
+
     pub(crate) fn set_bounds(&self, bounds: Bounds) {
         let first = self.bounds.set(bounds);
         assert!(first.is_ok(), "the services are made once");
@@ -115,6 +123,11 @@ impl State {
     /// The tables, once recovery is over.
     pub(crate) fn store(&self) -> Option<&Arc<Local>> {
         self.store.get()
+    }
+
+    /// The cluster that this server is a node of, once recovery is over; none for a server alone.
+    pub(crate) fn cluster(&self) -> Option<&Watcher> {
+        self.cluster.get()
     }
 
     /// The counters of trees as tables tell them.

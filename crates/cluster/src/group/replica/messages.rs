@@ -28,10 +28,10 @@ impl Replica {
         }
         message.check()?;
         self.check(&message)?;
-        if self.sleep_message(&message, step) {
+        if self.own_message(&message, step) {
             return Ok(());
         }
-        if !self.sleeps_through(&message) && self.wake() {
+        if !self.sleeps_through(&message) && self.wake(step.now) {
             Mark::WokenByMessage.hit();
         }
         if self.withholds_vote(&message, step) {
@@ -110,11 +110,12 @@ impl Replica {
         if let Some(heard) = heard.filter(|_| self.leads()) {
             let heard = if Mutant::LeaseFromAnswer.planted() { step.now } else { heard };
             self.lease.acknowledge(from, heard, step.now);
+            self.retain.hear(from, step.now);
         }
     }
 
-    /// Takes the messages by which a group falls asleep. Returns true if it was one.
-    fn sleep_message(&mut self, message: &Message, step: &mut Step<'_>) -> bool {
+    /// Takes the messages that the `raft` crate does not know. Returns true if it was one.
+    fn own_message(&mut self, message: &Message, step: &mut Step<'_>) -> bool {
         let current = message.term == self.raft.raft.term;
         match message.body {
             Body::Sleep { index } => {
@@ -127,6 +128,12 @@ impl Replica {
                 let last = self.raft.raft.raft_log.last_index();
                 if current && self.leads() && !self.sleep.asleep() && index == last {
                     self.sleep.agree(message.from);
+                }
+                true
+            }
+            Body::Held { by_all, by_live } => {
+                if current && self.raft.raft.leader_id == message.from.0 && !self.leads() {
+                    self.take_held(by_all, by_live);
                 }
                 true
             }

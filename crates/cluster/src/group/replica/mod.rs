@@ -17,6 +17,7 @@ mod promise;
 mod proposals;
 mod reads;
 mod requests;
+mod retain;
 mod sleep;
 
 pub(super) use collect::Collected;
@@ -25,6 +26,7 @@ use super::data::{
     EntryId, GroupId, HardState, Member, NodeId, OpenError, ReplicaId, SavedReplica, Ticket, Time,
 };
 use super::message::{Body, Message};
+use super::report::{GroupReport, MemberReport};
 use super::step::{Output, RoleChange};
 use crate::marks::Mark;
 use crate::mutants::Mutant;
@@ -37,6 +39,7 @@ use promise::Promise;
 use proposals::Proposals;
 use raft::{RawNode, StateRole};
 use reads::Reads;
+use retain::Retain;
 use sleep::Sleep;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -78,6 +81,7 @@ pub(super) struct Replica {
     reads: Reads,
     proposals: Proposals,
     sleep: Sleep,
+    retain: Retain,
     /// Requests that came with this step.
     asked: Vec<(Ticket, super::step::Proof)>,
     proposed: Vec<(Ticket, Option<u64>, Bytes)>,
@@ -140,6 +144,7 @@ impl Replica {
             reads: Reads::default(),
             proposals: Proposals::default(),
             sleep: Sleep::default(),
+            retain: Retain::default(),
             asked: Vec::new(),
             proposed: Vec::new(),
             given: saved.flushed,
@@ -177,6 +182,7 @@ impl Replica {
             if transfers && self.leads() && self.raft.raft.lead_transferee.is_none() {
                 Mark::TransferAborted.hit();
             }
+            self.tick_retained(step);
             self.tick_asleep(step);
         } else if self.raft.raft.election_elapsed + 1 >= self.election_ticks
             && self.promise.forbids(step.now)
@@ -227,10 +233,11 @@ impl Replica {
     }
 
     /// Wakes a sleeping replica, and returns true if it slept.
-    fn wake(&mut self) -> bool {
+    fn wake(&mut self, now: Time) -> bool {
         if !self.sleep.wake() {
             return false;
         }
+        self.retain.listen(now);
         self.raft.raft.election_elapsed = 0;
         self.raft.ping();
         true
@@ -244,7 +251,7 @@ impl Replica {
         for replica in gone {
             if self.leads() {
                 self.raft.report_unreachable(replica.0);
-            } else if replica.0 == leader && self.wake() {
+            } else if replica.0 == leader && self.wake(step.now) {
                 Mark::WokenByLoss.hit();
             }
         }
@@ -260,6 +267,7 @@ impl Replica {
             let ticks = step.limits.election_ticks;
             self.election_ticks = ticks + self.rng.index(ticks);
             self.lease = Lease::default();
+            self.retain.listen(step.now);
             if led {
                 let refusal = self.not_leader();
                 self.reads.refuse(refusal, &mut step.out.answers);
@@ -275,6 +283,34 @@ impl Replica {
             }
             self.told = told;
             step.out.roles.push(told);
+        }
+    }
+
+    /// Returns the condition of the group as this replica sees it.
+    pub(super) fn report(&self) -> GroupReport {
+        let (raft, log) = (&self.raft.raft, self.raft.store());
+        let start = log.start().index;
+        let of = |member: &Member| {
+            let is_me = member.replica == self.me;
+            let known = || raft.prs().get(member.replica.0).map_or(0, |at| at.matched);
+            let matched = if is_me { raft.raft_log.persisted } else { known() };
+            let is_behind = self.leads() && !is_me && self.seeded.contains_key(&member.replica);
+            MemberReport {
+                member: *member,
+                matched: self.leads().then_some(matched),
+                is_behind: is_behind && matched < start,
+            }
+        };
+        GroupReport {
+            group: self.group,
+            term: raft.term,
+            leads: self.leads(),
+            leader: self.leader(),
+            start,
+            last: raft.raft_log.last_index(),
+            committed: raft.raft_log.committed,
+            applied: raft.raft_log.applied,
+            members: self.members.iter().map(of).collect(),
         }
     }
 

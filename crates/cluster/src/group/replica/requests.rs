@@ -29,7 +29,7 @@ impl Replica {
         if self.halted || !self.leads() || to == self.me || self.member(to.0).is_none() {
             return;
         }
-        self.wake();
+        self.wake(step.now);
         if !Mutant::TransferKeepsLease.planted() {
             self.lease.revoke();
         }
@@ -45,7 +45,7 @@ impl Replica {
     /// Looks at the requests of the step.
     pub(super) fn take_requests(&mut self, step: &mut Step<'_>) {
         if self.leads() && !(self.proposed.is_empty() && self.asked.is_empty()) {
-            if self.wake() {
+            if self.wake(step.now) {
                 Mark::WokenByRequest.hit();
             }
             self.sleep.stir();
@@ -192,26 +192,6 @@ impl Replica {
         self.proposals.answer(index, |index| log.term_at(index), answers);
         self.raft.mut_store().applied(index, &step.limits.shape);
         self.answer_reads(step);
-    }
-
-    /// Notes that the state machine has flushed up to `index`, and cuts off the log.
-    pub(in super::super) fn flushed(&mut self, index: u64, step: &mut Step<'_>) {
-        let applied = self.raft.raft.raft_log.applied;
-        assert!(index <= applied, "the state machine flushed what it did not apply");
-        self.flushed = self.flushed.max(index);
-        self.cut_log(step.limits.shape.entries_kept);
-    }
-
-    /// Cuts off all flushed entries.
-    pub(in super::super) fn shorten(&mut self) {
-        self.cut_log(0);
-    }
-
-    fn cut_log(&mut self, kept: usize) {
-        let to = self.flushed.saturating_sub(kept as u64);
-        if to > self.raft.store().start().index {
-            self.cut = Some(self.raft.mut_store().compact(to));
-        }
     }
 
     /// Takes entries that the disk has read.

@@ -108,9 +108,7 @@ fn flushed_entries_are_not_needed_at_a_start_and_are_fetched_for_others() {
 
 #[test]
 fn a_log_that_is_cut_knows_that_its_start_is_committed() {
-    let mut shape = Shape::DEFAULT;
-    shape.entries_kept = 0;
-    let mut nodes = Nodes::new(3, shape);
+    let mut nodes = Nodes::new(3, Shape::DEFAULT);
     let leader = nodes.elect();
     nodes.propose(leader, 1, None, b"one");
     nodes.settle();
@@ -120,19 +118,70 @@ fn a_log_that_is_cut_knows_that_its_start_is_committed() {
         let known = nodes.saved[&node].state.commit;
         assert!(known < last.index, "a commit alone is not written");
         nodes.step(node, [Input::Flushed { group: GROUP, index: last.index }]);
-        assert_eq!(nodes.saved[&node].start, last);
+        assert_eq!(nodes.saved[&node].start, last, "all replicas have it on disk");
     }
 }
 
 #[test]
+fn entries_that_a_replica_lacks_stay_on_all_others_until_it_has_them() {
+    let mut nodes = Nodes::new(3, Shape::DEFAULT);
+    let (leader, behind) = leave_behind(&mut nodes, 6000);
+    let other = (1..=3).find(|node| *node != leader && *node != behind).unwrap();
+    nodes.ticks(3);
+    let last = nodes.applied[&leader].last().unwrap().id;
+    for node in [leader, other] {
+        nodes.step(node, [Input::Flushed { group: GROUP, index: last.index }]);
+        assert!(nodes.saved[&node].start.index < last.index - 6000, "the replica needs them");
+        // The replica was heard a moment ago.
+        nodes.step(node, [Input::Shorten { group: GROUP }]);
+        assert!(nodes.saved[&node].start.index < last.index - 6000, "the replica needs them");
+    }
+    nodes.cut.clear();
+    for _ in 0..40 {
+        nodes.ticks(1);
+        for (node, fetch) in std::mem::take(&mut nodes.fetches) {
+            let log = &nodes.saved[&node].entries;
+            let wanted = |entry: &&Entry| (fetch.first..fetch.end).contains(&entry.id.index);
+            let entries = log.iter().filter(wanted).cloned().collect();
+            nodes.step(node, [Input::Fetched { group: GROUP, first: fetch.first, entries }]);
+            nodes.settle();
+        }
+    }
+    assert_eq!(nodes.commands(behind).len(), 6000);
+    assert!(nodes.seeding.is_empty());
+    for node in [leader, other] {
+        assert_eq!(nodes.saved[&node].start.index, last.index, "no replica needs them any more");
+    }
+}
+
+#[test]
+fn a_log_that_is_too_long_leaves_a_majority_what_it_needs() {
+    let mut nodes = Nodes::new(5, Shape::DEFAULT);
+    let leader = nodes.elect();
+    let others: Vec<u64> = (1..=5).filter(|node| *node != leader).collect();
+    nodes.cut.extend([others[0], others[1]]);
+    nodes.ticks(400);
+    nodes.propose(leader, 1, None, b"one");
+    nodes.settle();
+    let held = nodes.applied[&leader].last().unwrap().id;
+    // One more goes away: there is no majority, but what it had counts.
+    nodes.cut.insert(others[2]);
+    nodes.propose(leader, 2, None, b"two");
+    nodes.settle();
+    nodes.step(leader, [Input::Flushed { group: GROUP, index: held.index }]);
+    assert!(nodes.saved[&leader].start.index < held.index, "two replicas lack it");
+    nodes.step(leader, [Input::Shorten { group: GROUP }]);
+    assert_eq!(nodes.saved[&leader].start, held, "a majority has it");
+}
+
+#[test]
 fn a_log_is_cut_at_what_is_flushed_and_a_replica_behind_it_needs_seeding() {
-    let mut shape = Shape::DEFAULT;
-    shape.entries_kept = 2;
-    let mut nodes = Nodes::new(3, shape);
+    let mut nodes = Nodes::new(3, Shape::DEFAULT);
     let (leader, behind) = leave_behind(&mut nodes, 20);
     let last = nodes.applied[&leader].last().unwrap().id;
     nodes.step(leader, [Input::Flushed { group: GROUP, index: last.index - 5 }]);
-    assert_eq!(nodes.saved[&leader].start.index, last.index - 7);
+    assert!(nodes.saved[&leader].start.index < last.index - 20);
+    nodes.ticks(400);
     nodes.step(leader, [Input::Shorten { group: GROUP }]);
     assert_eq!(nodes.saved[&leader].start.index, last.index - 5, "nothing is kept any more");
     nodes.cut.clear();

@@ -31,9 +31,7 @@ fn a_log_stays_short_while_groups_write_and_others_sleep() {
         },
         ..small()
     };
-    let mut shape = crate::Shape::DEFAULT;
-    shape.entries_kept = 50;
-    let mut cluster = Cluster::with(options, shape);
+    let mut cluster = Cluster::with(options, crate::Shape::DEFAULT);
     cluster.create(OTHER);
     cluster.write(OTHER, "asleep");
     cluster.create(TREE);

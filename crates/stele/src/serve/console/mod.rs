@@ -13,6 +13,7 @@
 
 mod advice;
 mod assets;
+mod cluster;
 mod data;
 mod overview;
 mod readings;
@@ -66,6 +67,7 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>(console: Arc<Console>) ->
     let api = Router::new()
         .route("/session", get(overview::session))
         .route("/overview", get(overview::overview))
+        .route("/cluster", get(cluster::cluster))
         .route("/tables", get(data::tables::list))
         .route("/table", get(data::tables::table))
         .route("/tree", get(data::tree::tree))

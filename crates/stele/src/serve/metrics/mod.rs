@@ -8,6 +8,7 @@
 //! counters alone, labels instead of names that vary, and a meaning for each family. docs/metrics.md lists
 //! all families; a test here writes it.
 
+mod cluster;
 mod families;
 mod process;
 pub(crate) mod requests;
@@ -21,6 +22,7 @@ mod tests;
 pub(crate) use families::Families;
 
 use super::state::State;
+use ::cluster::member::Watcher;
 use axum::extract;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -52,6 +54,9 @@ fn families(state: &State) -> Families {
     families.take(state.security().gather());
     server::add(state, &mut families);
     process::add(&mut families);
+    if let Some(readings) = state.cluster().and_then(Watcher::readings) {
+        cluster::add(&readings, &mut families);
+    }
     match (state.engine(), state.store()) {
         (Some(engine), Some(store)) => {
             let named = store.named_tables();

@@ -92,7 +92,12 @@ fn page(families: &Families) -> String {
 #[test]
 fn the_page_lists_what_a_server_tells() {
     let dir = tempfile::tempdir().unwrap();
-    let page = page(&families(&state(dir.path())));
+    let mut families = families(&state(dir.path()));
+    // A node of a cluster tells these too.
+    let links = vec![(::cluster::group::NodeId(2), true, 0)];
+    let readings = ::cluster::member::NodeReadings { links, ..Default::default() };
+    cluster::add(&readings, &mut families);
+    let page = page(&families);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     if std::env::var_os("REWRITE").is_some() {
         std::fs::write(&file, &page).unwrap();
