@@ -17,6 +17,10 @@ pub enum Mutant {
     TransferKeepsLease,
     /// A lease counts from the answer of a follower, not from the message that it answers.
     LeaseFromAnswer,
+    /// A lease lasts for a whole election timeout, with no margin for clocks of other speeds.
+    LeaseWithoutMargin,
+    /// All reads that ask a quorum have the same context.
+    OneReadContext,
     /// A leader reads before it has committed an entry of its term.
     ReadsBeforeOwnTerm,
     /// A proposal is answered when its index is applied, whoever proposed the entry there.
@@ -34,6 +38,8 @@ impl Mutant {
         Self::PromiseBroken,
         Self::TransferKeepsLease,
         Self::LeaseFromAnswer,
+        Self::LeaseWithoutMargin,
+        Self::OneReadContext,
         Self::ReadsBeforeOwnTerm,
         Self::ProposalsByIndex,
         Self::AnswersBeforeSaved,

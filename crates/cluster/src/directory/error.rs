@@ -30,6 +30,9 @@ pub enum Error {
     },
     /// The directory belongs to another cluster, or refuses this node. An operator must look.
     Refused(String),
+    /// A later start of this node is registered, or its data directory is an older copy. This start must
+    /// stop, and never vote.
+    Replaced(String),
 }
 
 impl Error {
@@ -43,7 +46,10 @@ impl fmt::Display for Error {
         match self {
             Self::Unavailable(text) => write!(f, "the cluster's directory is unavailable: {text}"),
             Self::Full(text) => write!(f, "the cluster's directory takes no changes: {text}"),
-            Self::Invalid(text) | Self::Conflict(text) | Self::Refused(text) => f.write_str(text),
+            Self::Invalid(text)
+            | Self::Conflict(text)
+            | Self::Refused(text)
+            | Self::Replaced(text) => f.write_str(text),
             Self::Compacted => f.write_str("the directory no longer keeps the events asked for"),
             Self::LeaseLost => f.write_str("the lease in the cluster's directory has ended"),
             Self::Damaged { key, what } => write!(f, "directory, '{key}': {what}"),
@@ -62,7 +68,7 @@ impl From<Error> for table::Error {
             Error::Invalid(_) => Self::invalid("", text),
             Error::Conflict(_) => Self::Aborted(text),
             Error::Damaged { .. } => Self::DataLoss(text),
-            Error::Refused(_) => Self::FailedPrecondition(text),
+            Error::Refused(_) | Error::Replaced(_) => Self::FailedPrecondition(text),
         }
     }
 }

@@ -6,16 +6,28 @@
 //!    data directory is a copy, or was restored: the node's later votes and entries are missing.
 //! 3. A node that is known starts without the directory, and registers when it answers. A node that
 //!    is new waits for nothing and fails.
+//! 4. While an earlier start shows a sign of life, a start waits for its end: the data directory may be a
+//!    copy, and the original at work. Only in the place of the last start, in the same run of the machine,
+//!    nothing is waited for: the lock of the folder says that its process is gone.
+//! 5. A data directory whose log ends before the end that its node told is an older copy, and is refused.
+//!    A copy that is younger than a few seconds is not known as one by this.
 
 use super::error::{Error, Result};
-use super::identity::Identity;
+use super::identity::{BOOT_MAX, Identity, place_of};
+use super::presence::LEASE_TTL;
 use super::records::{ClusterRecord, NodeRecord, decode_counter, encode_counter};
 use super::{Change, Directory, Item, Key, Outcome, Revision, Write};
 use crate::group::NodeId;
 use base::env::{FileSystem, RealFileSystem};
 use engine::Member;
 use std::path::Path;
+use std::time::Duration;
+use tokio::time::Instant;
 
+/// Longest wait for the end of an earlier start's sign of life: the lease, and some time for the directory.
+const EARLIER_MAX: Duration = LEASE_TTL.saturating_add(Duration::from_secs(3));
+/// Pause between two looks at it.
+const EARLIER_LOOK: Duration = Duration::from_millis(200);
 /// Times that a change is tried again because another node was faster.
 const CHANGES_MAX: u32 = 32;
 
@@ -69,23 +81,42 @@ pub async fn cluster_of(directory: &dyn Directory) -> Result<ClusterRecord> {
 }
 
 /// Begins a start of the node whose data is in `dir`, which no other process has open. The node gets an id
-/// if it has none. `Refused` if the data directory is of another cluster, or older than the node.
-pub async fn join(directory: &dyn Directory, dir: &Path, place: &NodePlace) -> Result<Joined> {
+/// if it has none. Its log ends at `log_end`. `Refused` if the data directory is of another cluster, or an earlier start of the
+/// node is at work; `Replaced` if the data directory is older than the node.
+pub async fn join(
+    directory: &dyn Directory,
+    dir: &Path,
+    place: &NodePlace,
+    log_end: u64,
+) -> Result<Joined> {
     let known = Identity::load(dir)?;
+    let here = place_of(dir);
     let mut identity = match known {
         Some(identity) => identity,
         None => {
             let cluster = cluster_of(directory).await?.id;
             let node = next_node(directory).await?;
-            Identity { cluster, node, boot: 0 }
+            Identity { cluster, node, boot: 0, place: 0 }
         }
     };
-    identity.boot += 1;
+    if identity.boot >= BOOT_MAX {
+        return Err(Error::Invalid("the node has started too often".to_owned()));
+    }
+    let is_same_place = here.is_some_and(|here| here == identity.place);
+    (identity.boot, identity.place) = (identity.boot + 1, here.unwrap_or(0));
     let start = RealFileSystem.unique();
     let start = start.map_err(|error| Error::Unavailable(format!("no random number: {error}")))?;
     // Looks first: a refused directory keeps its counter, so that it is refused again.
-    let unregistered = match check(directory, &identity, start).await {
-        Ok(_) => None,
+    let looked = async {
+        check(directory, &identity, start).await?;
+        check_log(directory, identity.node, log_end).await?;
+        if known.is_some() && !is_same_place {
+            await_end(directory, identity.node).await?;
+        }
+        Ok(())
+    };
+    let unregistered = match looked.await {
+        Ok(()) => None,
         Err(error @ Error::Unavailable(_)) if known.is_some() => Some(error),
         Err(error) => return Err(error),
     };
@@ -104,7 +135,7 @@ pub async fn join(directory: &dyn Directory, dir: &Path, place: &NodePlace) -> R
     Ok(joined)
 }
 
-/// Writes the record of a node that has begun a start, if it is not there. `Refused` if a later start
+/// Writes the record of a node that has begun a start, if it is not there. `Replaced` if a later start
 /// has registered.
 pub(super) async fn register(
     directory: &dyn Directory,
@@ -112,7 +143,7 @@ pub(super) async fn register(
     place: &NodePlace,
 ) -> Result<()> {
     let (node, NodePlace { address, region, zone }) = (NodeId(joined.member.node.0), place.clone());
-    let identity = Identity { cluster: joined.member.cluster, node, boot: joined.boot };
+    let identity = Identity { cluster: joined.member.cluster, node, boot: joined.boot, place: 0 };
     let record = NodeRecord { boot: joined.boot, start: joined.start, address, region, zone };
     record.check()?;
     let key = Key::Node(node);
@@ -150,7 +181,7 @@ async fn check(
     };
     let known = NodeRecord::decode(identity.node, &item.value)?;
     if known.boot > identity.boot || known.boot == identity.boot && known.start != start {
-        return Err(Error::Refused(format!(
+        return Err(Error::Replaced(format!(
             "this data directory of node {} has start {}, but start {} of the node is registered, \
              at {}. The directory is a copy or was restored, and must not vote. Start the node with \
              its own directory, or remove the copy and join with an empty one",
@@ -158,6 +189,45 @@ async fn check(
         )));
     }
     Ok(Some((known, item.revision)))
+}
+
+/// Checks that the log of a node goes as far as the node once told.
+async fn check_log(directory: &dyn Directory, node: NodeId, log_end: u64) -> Result<()> {
+    let key = Key::Mark(node);
+    let Some(item) = one(directory, &key).await? else { return Ok(()) };
+    let mark = decode_counter(&key, &item.value)?;
+    if log_end >= mark {
+        return Ok(());
+    }
+    Err(Error::Replaced(format!(
+        "the log in this data directory of node {} ends at {log_end:#x}, but the node has written up to \
+         {mark:#x}. The directory is an older copy and must not vote. Start the node with its own \
+         directory, or remove the copy and join with an empty one",
+        node.0
+    )))
+}
+
+/// Waits until no earlier start of a node shows a sign of life.
+async fn await_end(directory: &dyn Directory, node: NodeId) -> Result<()> {
+    let until = Instant::now() + EARLIER_MAX;
+    let mut told = false;
+    while one(directory, &Key::Alive(node)).await?.is_some() {
+        if Instant::now() >= until {
+            let at = one(directory, &Key::Node(node)).await?;
+            let at = at.and_then(|item| NodeRecord::decode(node, &item.value).ok());
+            let at = at.map_or_else(String::new, |record| format!(" at {}", record.address));
+            return Err(Error::Refused(format!(
+                "node {} is at work{at}: this data directory is a copy of its, and must not be started \
+                 beside it. Join with an empty directory for a new node",
+                node.0
+            )));
+        }
+        if !std::mem::replace(&mut told, true) {
+            tracing::info!(node = node.0, "waiting for the end of an earlier start of the node");
+        }
+        tokio::time::sleep(EARLIER_LOOK).await;
+    }
+    Ok(())
 }
 
 /// Takes the next node id, which no other node gets.

@@ -3,7 +3,10 @@
 //! 1. The key exists only while its node keeps the lease. A lease that ended is granted again.
 //! 2. A node that started without the directory registers before it shows its sign of life.
 //! 3. A node that finds a later start of itself is **replaced**: it must stop, and its sign of life is
-//!    never written again.
+//!    never written again. Nothing else that the directory answers stops a node: a directory that was
+//!    emptied, or is another cluster's by mistake, is waited for like one that is away.
+//! 4. With its sign of life a node tells how far its log goes, so that a copy of its data directory
+//!    that is older than a few seconds is known as one ([`super::join`]).
 
 use super::error::{Error, Result};
 use super::join::{Joined, NodePlace, register};
@@ -42,11 +45,18 @@ pub struct Presence {
 
 impl Presence {
     /// Begins to show that a node is alive. Returns at once.
-    pub fn start(directory: Arc<dyn Directory>, joined: Joined, place: NodePlace) -> Self {
+    /// `log_end` tells how far the node's log goes: a number that only grows.
+    pub fn start(
+        directory: Arc<dyn Directory>,
+        joined: Joined,
+        place: NodePlace,
+        log_end: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Self {
         let begun = Error::Unavailable("the node has not registered yet".to_owned());
         let sender = watch::Sender::new(PresenceState::Absent(begun));
         let state = sender.subscribe();
-        let node = Live { directory: Arc::clone(&directory), joined, place, state: sender };
+        let (of, log_end) = (Arc::clone(&directory), Box::new(log_end));
+        let node = Live { directory: of, joined, place, log_end, marked: 0, state: sender };
         let task = tokio::spawn(node.keep());
         Self { state, directory, task }
     }
@@ -82,11 +92,14 @@ struct Live {
     directory: Arc<dyn Directory>,
     joined: Joined,
     place: NodePlace,
+    log_end: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// The end of the log that the directory was told last.
+    marked: u64,
     state: watch::Sender<PresenceState>,
 }
 
 impl Live {
-    async fn keep(self) {
+    async fn keep(mut self) {
         let mut lease = None;
         loop {
             match self.turn(lease).await {
@@ -95,7 +108,7 @@ impl Live {
                     self.tell(PresenceState::Alive(kept));
                     tokio::time::sleep(KEEP_EVERY).await;
                 }
-                Err(error @ Error::Refused(_)) => {
+                Err(error @ Error::Replaced(_)) => {
                     tracing::error!(%error, "this node must stop");
                     self.state.send_replace(PresenceState::Replaced(error));
                     return;
@@ -126,8 +139,9 @@ impl Live {
     }
 
     /// Looks for a later start, then keeps the lease, or gets one and writes the sign of life.
-    async fn turn(&self, lease: Option<LeaseId>) -> Result<LeaseId> {
+    async fn turn(&mut self, lease: Option<LeaseId>) -> Result<LeaseId> {
         register(&*self.directory, &self.joined, &self.place).await?;
+        self.mark().await?;
         if let Some(lease) = lease {
             self.directory.keep_alive(lease).await?;
             return Ok(lease);
@@ -140,5 +154,17 @@ impl Live {
             Outcome::Done(_) => Ok(lease),
             Outcome::Conflict => Err(Error::Conflict(key.to_string())),
         }
+    }
+
+    /// Tells how far the log goes, if it goes further than was told.
+    async fn mark(&mut self) -> Result<()> {
+        let end = (self.log_end)();
+        if end > self.marked {
+            let key = Key::Mark(NodeId(self.joined.member.node.0));
+            let change = Change::default().write(Write::put(&key, encode_counter(end)));
+            self.directory.change(change).await?;
+            self.marked = end;
+        }
+        Ok(())
     }
 }

@@ -8,8 +8,10 @@ use crate::group::NodeId;
 pub struct NodeEntry {
     /// `HOST:PORT` at which it takes connections.
     pub address: String,
-    /// Its latest start that is registered.
+    /// Number of its latest start that is registered.
     pub boot: u64,
+    /// Random number of that start.
+    pub start: u128,
 }
 
 /// Knows the nodes of the cluster. Look-ups are in memory.
@@ -22,7 +24,7 @@ impl Book for Mirror {
     fn entry(&self, node: NodeId) -> Option<NodeEntry> {
         let item = self.get(&Key::Node(node))?;
         match NodeRecord::decode(node, &item.value) {
-            Ok(record) => Some(NodeEntry { address: record.address, boot: record.boot }),
+            Ok(NodeRecord { address, boot, start, .. }) => Some(NodeEntry { address, boot, start }),
             Err(error) => {
                 tracing::warn!(%error, "the address of a node is not known");
                 None

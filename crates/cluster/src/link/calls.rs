@@ -1,7 +1,6 @@
 //! Calls of other nodes: bytes in, a stream of bytes out. The layer above knows their content.
 
 use super::codec::AsBytes;
-use super::greeting::Greeting;
 use super::sender::Link;
 use super::{FRAME_BYTES_MAX, server};
 use crate::dial::{Dialed, endpoint, told, was_not_sent};
@@ -101,9 +100,7 @@ impl Link {
         let mut grpc = Grpc::new(self.channel_to(to)?).max_decoding_message_size(FRAME_BYTES_MAX);
         let name = format!("node {}", to.0);
         grpc.ready().await.map_err(|error| CallError::NotDone(format!("{name}: {error}")))?;
-        let us = &self.context.us;
-        let greeting =
-            Greeting { cluster: us.cluster, from: us.node, to, boot: us.boot, stream: 0 };
+        let greeting = self.context.us.greeting(to, 0);
         let mut request = Request::new(request);
         server::greet(request.metadata_mut(), &greeting);
         let path = PathAndQuery::from_static(kind.path());

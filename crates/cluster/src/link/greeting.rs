@@ -7,7 +7,9 @@ use engine::ClusterId;
 use std::fmt;
 
 /// Version of the protocol between nodes, and the only one that is spoken.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Starts that a node may be ahead of the latest one that is known: without the directory it registers none.
+const BOOTS_AHEAD_MAX: u64 = 1 << 20;
 
 /// Says who speaks to whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub struct Greeting {
     pub to: NodeId,
     /// Number of the sender's start.
     pub boot: u64,
+    /// Random number of the sender's start.
+    pub start: u128,
     /// Number of the stream within the start, from 1; 0 for a call.
     pub stream: u64,
 }
@@ -31,7 +35,6 @@ pub(super) enum Refusal {
     Version(u8),
     Cluster {
         theirs: ClusterId,
-        ours: ClusterId,
     },
     /// The caller means another node than the one that it reached.
     Node {
@@ -42,6 +45,28 @@ pub(super) enum Refusal {
         node: NodeId,
         theirs: u64,
         known: u64,
+    },
+    /// A start of a number that the node cannot have reached.
+    BootAhead {
+        node: NodeId,
+        theirs: u64,
+        known: u64,
+    },
+    /// Another process has a start of the same number.
+    Twice {
+        node: NodeId,
+        boot: u64,
+    },
+    /// An earlier start of the node is heard.
+    AtWork {
+        node: NodeId,
+        theirs: u64,
+        heard: u64,
+    },
+    /// The certificate of the caller is of another host than the node's; the text says why.
+    Certificate {
+        node: NodeId,
+        why: String,
     },
     /// A newer stream of the same start was opened before.
     Stream {
@@ -57,6 +82,7 @@ impl Greeting {
         out.put_u64(self.from.0);
         out.put_u64(self.to.0);
         out.put_u64(self.boot);
+        out.extend_from_slice(&self.start.to_le_bytes());
         out.put_u64(self.stream);
         out
     }
@@ -68,13 +94,17 @@ impl Greeting {
             return Err(Refusal::Version(version));
         }
         let mut body = || {
-            let mut cluster = [0; 16];
-            cluster.copy_from_slice(reader.bytes(16, "cluster id")?);
+            let number = |reader: &mut ByteReader<'_>, what| {
+                let mut number = [0; 16];
+                number.copy_from_slice(reader.bytes(16, what)?);
+                Ok::<_, DecodeError>(u128::from_le_bytes(number))
+            };
             let greeting = Self {
-                cluster: ClusterId(u128::from_le_bytes(cluster)),
+                cluster: ClusterId(number(&mut reader, "cluster id")?),
                 from: NodeId(reader.u64("sender")?),
                 to: NodeId(reader.u64("receiver")?),
                 boot: reader.u64("boot counter")?,
+                start: number(&mut reader, "number of the start")?,
                 stream: reader.u64("stream")?,
             };
             reader.finish()?;
@@ -86,12 +116,29 @@ impl Greeting {
     /// Refuses a greeting that is not for this node.
     pub(super) fn check(&self, us: &Local) -> Result<(), Refusal> {
         if self.cluster != us.cluster {
-            return Err(Refusal::Cluster { theirs: self.cluster, ours: us.cluster });
+            return Err(Refusal::Cluster { theirs: self.cluster });
         }
         if self.to != us.node {
             return Err(Refusal::Node { meant: self.to, reached: us.node });
         }
         Ok(())
+    }
+
+    /// Refuses a start that is not the latest one of its node, as far as the starts `known` tell: each by
+    /// its number and its random number.
+    pub(super) fn check_start(&self, known: [(u64, u128); 2]) -> Result<(), Refusal> {
+        let (node, theirs) = (self.from, self.boot);
+        let latest = known.iter().map(|(boot, _)| *boot).max().unwrap_or(0);
+        if theirs < latest {
+            return Err(Refusal::Boot { node, theirs, known: latest });
+        }
+        if theirs == 0 || theirs - latest > BOOTS_AHEAD_MAX {
+            return Err(Refusal::BootAhead { node, theirs, known: latest });
+        }
+        match known.iter().any(|(boot, start)| *boot == theirs && *start != self.start) {
+            true => Err(Refusal::Twice { node, boot: theirs }),
+            false => Ok(()),
+        }
     }
 }
 
@@ -104,8 +151,8 @@ impl fmt::Display for Refusal {
                 "the caller speaks version {version} of the protocol between nodes, but this node \
                  speaks version {VERSION}; run the same Stele on both"
             ),
-            Self::Cluster { theirs, ours } => {
-                write!(f, "the caller is of cluster {theirs}, but this node is of cluster {ours}")
+            Self::Cluster { theirs } => {
+                write!(f, "the caller is of cluster {theirs}, but this node is of another one")
             }
             Self::Node { meant, reached } => write!(
                 f,
@@ -119,6 +166,26 @@ impl fmt::Display for Refusal {
                  runs on a copy of a data directory, or was replaced, and must stop",
                 node.0
             ),
+            Self::BootAhead { node, theirs, known } => write!(
+                f,
+                "the caller says that it is start {theirs} of node {}, whose latest start is {known}",
+                node.0
+            ),
+            Self::Twice { node, boot } => write!(
+                f,
+                "another process is start {boot} of node {} too: one of both runs on a copy of the data \
+                 directory, and must stop",
+                node.0
+            ),
+            Self::AtWork { node, theirs, heard } => write!(
+                f,
+                "the caller is start {theirs} of node {}, but its start {heard} is at work: the caller may run \
+                 on a copy of the data directory",
+                node.0
+            ),
+            Self::Certificate { node, why } => {
+                write!(f, "the certificate of the caller is not the one of node {}: {why}", node.0)
+            }
             Self::Stream { node } => {
                 write!(f, "node {} has opened a newer stream", node.0)
             }
@@ -140,16 +207,18 @@ mod tests {
 
     #[test]
     fn a_greeting_has_its_documented_bytes_and_is_read_whole_or_not_at_all() {
-        let greeting =
-            Greeting { cluster: ClusterId(5), from: NodeId(1), to: NodeId(2), boot: 3, stream: 4 };
+        let (cluster, from, to) = (ClusterId(5), NodeId(1), NodeId(2));
+        let greeting = Greeting { cluster, from, to, boot: 3, start: 9, stream: 4 };
         let bytes = greeting.encode();
-        assert_eq!(&bytes[..3], b"\x01\x05\0");
+        assert_eq!(&bytes[..3], b"\x02\x05\0");
         assert_eq!(
             bytes[17..],
             [
                 [1, 0, 0, 0, 0, 0, 0, 0],
                 [2, 0, 0, 0, 0, 0, 0, 0],
                 [3, 0, 0, 0, 0, 0, 0, 0],
+                [9, 0, 0, 0, 0, 0, 0, 0],
+                [0, 0, 0, 0, 0, 0, 0, 0],
                 [4, 0, 0, 0, 0, 0, 0, 0]
             ]
             .concat()
@@ -159,6 +228,13 @@ mod tests {
             assert!(Greeting::decode(&bytes[..len]).is_err());
         }
         fuzz(&bytes);
+        let start = |boot| Greeting { boot, ..greeting }.check_start([(3, 9), (2, 8)]);
+        assert_eq!((start(3), start(4)), (Ok(()), Ok(())));
+        assert!(matches!(start(2), Err(Refusal::Boot { known: 3, .. })));
+        assert!(matches!(start(3 + BOOTS_AHEAD_MAX + 1), Err(Refusal::BootAhead { .. })));
+        assert!(matches!(start(u64::MAX), Err(Refusal::BootAhead { .. })));
+        let copy = Greeting { start: 10, ..greeting }.check_start([(3, 9), (0, 0)]);
+        assert!(matches!(copy, Err(Refusal::Twice { boot: 3, .. })));
         assert!(Greeting::decode(&[&bytes[..], b"x"].concat()).is_err());
         assert_eq!(Greeting::decode(&[9]), Err(Refusal::Version(9)));
     }

@@ -23,6 +23,7 @@ pub(super) struct Inbound {
 #[derive(Debug, Default)]
 struct Peer {
     boot: u64,
+    start: u128,
     stream: u64,
     /// True if the stream is there and the node was not reported as lost since it was last heard.
     is_heard: bool,
@@ -64,14 +65,24 @@ impl Inbound {
         greeting.check(&self.us)?;
         // A node's own lock may be held while a frame of it is received: nobody else waits for that.
         let peer = self.peers.lock().get(&greeting.from).cloned();
-        let seen = peer.map_or(0, |peer| peer.lock().boot);
-        self.check_boot(greeting, seen)
+        match peer {
+            Some(peer) => self.check_start(greeting, &peer.lock()),
+            None => self.check_start(greeting, &Peer::default()),
+        }
     }
 
-    fn check_boot(&self, greeting: &Greeting, seen: u64) -> Result<(), Refusal> {
+    pub(super) fn book(&self) -> &dyn Book {
+        &*self.book
+    }
+
+    fn check_start(&self, greeting: &Greeting, peer: &Peer) -> Result<(), Refusal> {
         let (node, theirs) = (greeting.from, greeting.boot);
-        let known = self.book.entry(node).map_or(0, |entry| entry.boot).max(seen);
-        if theirs < known { Err(Refusal::Boot { node, theirs, known }) } else { Ok(()) }
+        let registered = self.book.entry(node).map_or((0, 0), |entry| (entry.boot, entry.start));
+        greeting.check_start([registered, (peer.boot, peer.start)])?;
+        if peer.is_heard && theirs > peer.boot {
+            return Err(Refusal::AtWork { node, theirs, heard: peer.boot });
+        }
+        Ok(())
     }
 
     /// Admits a stream, from which on older ones of its node count no more.
@@ -79,7 +90,7 @@ impl Inbound {
         greeting.check(&self.us)?;
         let shared = self.peer(greeting.from);
         let mut peer = shared.lock();
-        self.check_boot(greeting, peer.boot)?;
+        self.check_start(greeting, &peer)?;
         if greeting.boot == peer.boot && greeting.stream <= peer.stream {
             return Err(Refusal::Stream { node: greeting.from });
         }
@@ -87,7 +98,8 @@ impl Inbound {
             // The stream before broke, or the node started again: it forgot what it did not save.
             self.receiver.lost(greeting.from);
         }
-        *peer = Peer { boot: greeting.boot, stream: greeting.stream, is_heard: true };
+        let Greeting { boot, start, stream, .. } = *greeting;
+        *peer = Peer { boot, start, stream, is_heard: true };
         drop(peer);
         Ok(Admitted {
             inbound: Arc::clone(self),

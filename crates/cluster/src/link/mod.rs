@@ -10,7 +10,9 @@
 //!    **greeting** which start of the node it is of, and how many streams the start opened before. The
 //!    receiver takes frames of the newest stream only, and decides so under a lock of the node.
 //! 3. A greeting of another cluster, for another node, of an unknown version or of an earlier start is
-//!    refused with the reason. Calls carry greetings too.
+//!    refused with the reason. Calls carry greetings too. While a start of a node is heard, every other
+//!    start of it is refused: it may be one of a copy. With TLS the certificate of the sender must be
+//!    valid for the host at which the directory has the node ([`certificate`]).
 //! 4. [`Receiver::lost`] is called when a stream breaks, after a silence, and before the first frame of
 //!    a later start.
 //! 5. Memory is bounded: frames by [`FRAME_BYTES_MAX`], what waits for a node by
@@ -19,6 +21,7 @@
 
 mod book;
 mod calls;
+mod certificate;
 mod codec;
 mod greeting;
 mod inbound;
@@ -53,10 +56,20 @@ pub struct Local {
     pub node: NodeId,
     /// Number of this start of the node.
     pub boot: u64,
+    /// Random number of this start, which tells it from the start of a copy.
+    pub start: u128,
 }
 
-/// TLS of the links of a node, with the certificates of nodes. A client with a
-/// certificate of their authority is taken for a node.
+impl Local {
+    /// Returns the greeting of a stream of this number, or with 0 of a call.
+    fn greeting(&self, to: NodeId, stream: u64) -> Greeting {
+        let Self { cluster, node, boot, start } = *self;
+        Greeting { cluster, from: node, to, boot, start, stream }
+    }
+}
+
+/// TLS of the links of a node, with the certificates of nodes. A certificate makes its holder the nodes
+/// at the hosts that it is valid for.
 #[derive(Debug, Clone)]
 pub struct LinkTls {
     /// Configuration for connections of other nodes, with HTTP/2. It must demand a certificate.

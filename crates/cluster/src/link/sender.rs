@@ -2,7 +2,6 @@
 
 use super::calls::CallChannel;
 use super::codec::AsBytes;
-use super::greeting::Greeting;
 use super::queue::Queue;
 use super::{Book, FRAME_BYTES_MAX, LinkOptions, Local, Receiver, server};
 use crate::dial::{Dialed, endpoint, told};
@@ -118,9 +117,9 @@ impl Link {
     /// Returns the condition of all streams, and the frames that each dropped.
     pub fn peers(&self) -> Vec<(NodeId, PeerState, u64)> {
         let peers = self.peers.lock();
-        let all = peers.iter().map(|(node, peer)| {
-            (*node, peer.state.borrow().clone(), peer.queue.dropped())
-        });
+        let all = peers
+            .iter()
+            .map(|(node, peer)| (*node, peer.state.borrow().clone(), peer.queue.dropped()));
         let mut all: Vec<_> = all.collect();
         all.sort_by_key(|(node, ..)| *node);
         all
@@ -218,8 +217,7 @@ impl Outbound {
     fn request(&self) -> Request<impl futures::Stream<Item = Bytes> + Send + 'static> {
         let (us, beat) = (&self.context.us, self.context.options.beat);
         let stream = self.context.streams.fetch_add(1, Ordering::Relaxed) + 1;
-        let greeting =
-            Greeting { cluster: us.cluster, from: us.node, to: self.to, boot: us.boot, stream };
+        let greeting = us.greeting(self.to, stream);
         let frames = stream::unfold(Arc::clone(&self.queue), move |queue| async move {
             let frame = queue.pop(beat).await.unwrap_or_default();
             Some((frame, queue))

@@ -1,6 +1,7 @@
 //! The server's side: a service of gRPC for the streams and calls of other nodes, and its connections.
 
 use super::calls::{CallError, CallKind};
+use super::certificate::{self, Shown};
 use super::codec::AsBytes;
 use super::greeting::{Greeting, Refusal};
 use super::inbound::{Admitted, Inbound, Unreceived};
@@ -116,10 +117,16 @@ async fn accept(
 
 async fn secured(stream: TcpStream, acceptor: Option<TlsAcceptor>) -> std::io::Result<Accepted> {
     stream.set_nodelay(true)?;
-    Ok(Accepted(match acceptor {
-        None => Box::new(stream),
-        Some(acceptor) => Box::new(acceptor.accept(stream).await?),
-    }))
+    let Some(acceptor) = acceptor else {
+        return Ok(Accepted { io: Box::new(stream), shown: None });
+    };
+    let stream = acceptor.accept(stream).await?;
+    let certificates = stream.get_ref().1.peer_certificates();
+    let Some(first) = certificates.and_then(<[_]>::first) else {
+        return Err(std::io::Error::other("the node shows no certificate"));
+    };
+    let shown = Some(Arc::new(first.clone().into_owned()));
+    Ok(Accepted { io: Box::new(stream), shown })
 }
 
 trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -127,12 +134,17 @@ trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Io for S {}
 
 /// A connection of another node.
-struct Accepted(Box<dyn Io>);
+struct Accepted {
+    io: Box<dyn Io>,
+    shown: Shown,
+}
 
 impl Connected for Accepted {
-    type ConnectInfo = ();
+    type ConnectInfo = Shown;
 
-    fn connect_info(&self) {}
+    fn connect_info(&self) -> Shown {
+        self.shown.clone()
+    }
 }
 
 impl AsyncRead for Accepted {
@@ -141,7 +153,7 @@ impl AsyncRead for Accepted {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, into)
+        Pin::new(&mut self.io).poll_read(context, into)
     }
 }
 
@@ -151,21 +163,21 @@ impl AsyncWrite for Accepted {
         context: &mut Context<'_>,
         from: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, from)
+        Pin::new(&mut self.io).poll_write(context, from)
     }
 
     fn poll_flush(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        Pin::new(&mut self.io).poll_flush(context)
     }
 
     fn poll_shutdown(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+        Pin::new(&mut self.io).poll_shutdown(context)
     }
 }
 
@@ -221,9 +233,18 @@ impl NodeService {
         grpc.server_streaming(call, request).await
     }
 
+    /// Returns the greeting of a request, which its sender may use.
+    fn greeting<T>(&self, request: &Request<T>) -> Result<Greeting, Status> {
+        let greeting = greeting(request.metadata())?;
+        let shown = request.extensions().get::<Shown>().cloned().flatten();
+        let checked = certificate::check(&shown, &greeting, self.inbound.book());
+        checked.map_err(|refusal| refuse(&refusal))?;
+        Ok(greeting)
+    }
+
     /// Admits a stream. Its frames are received while the answer, which is empty, is waited for.
     fn stream(&self, request: Request<Streaming<Bytes>>) -> Result<Response<Replies>, Status> {
-        let greeting = greeting(request.metadata())?;
+        let greeting = self.greeting(&request)?;
         let admitted = self.inbound.admit(&greeting).map_err(|refusal| refuse(&refusal))?;
         let frames = request.into_inner();
         let silence_max = self.silence_max;
@@ -243,7 +264,7 @@ impl NodeService {
         kind: CallKind,
         request: Request<Bytes>,
     ) -> Result<Response<Replies>, Status> {
-        let greeting = greeting(request.metadata())?;
+        let greeting = self.greeting(&request)?;
         self.inbound.check(&greeting).map_err(|refusal| refuse(&refusal))?;
         let receiver = self.inbound.receiver();
         let called = receiver.call(greeting.from, kind, request.into_inner());

@@ -1,7 +1,8 @@
 //! A node of a cluster, put together from the other rooms: it joins by the directory, opens its replicas,
 //! and serves the tables of the cluster.
 //!
-//! 1. The data directory is locked before its start is counted: a second process on it changes nothing.
+//! 1. The data directory is locked before its start is counted: a second process on it changes nothing. Its
+//!    log is opened before, so that an older copy is known as one before it registers.
 //! 2. A node that was a member before starts without the directory, from its own groups.
 //! 3. What calls left behind is brought to an end by a task ([`tending`]).
 //! 4. The engine is claimed before the replicas open, which apply at once what was not flushed.
@@ -122,12 +123,6 @@ pub struct Member {
     _lock: Box<dyn Send + Sync>,
 }
 
-/// Files of a node, opened on a thread that may block.
-struct Opened {
-    engine: Engine,
-    log: GroupLog,
-}
-
 impl Member {
     /// Starts the node whose data is in `options.dir`: a new one joins the cluster. `tune` sets options of
     /// its tables.
@@ -137,28 +132,32 @@ impl Member {
     ) -> Result<Self, MemberError> {
         let MemberOptions { env, dir, engine, directory, place, listener, link, seed } = options;
         let lock = lock(&env, &dir)?;
-        let joined = join(&*directory, &dir, &place).await.map_err(MemberError::Directory)?;
+        let log = {
+            let (env, dir, options) = (env.clone(), dir.join(LOG), engine.clone());
+            let open = move || GroupLog::open(&env, &dir, &options).map_err(MemberError::Engine);
+            blocking(open).await?
+        };
+        let joined = join(&*directory, &dir, &place, log.synced_end()).await;
+        let joined = joined.map_err(MemberError::Directory)?;
         if let Some(error) = &joined.unregistered {
             tracing::warn!(%error, "started without the cluster's directory; registering later");
         }
-        let (member, boot) = (joined.member, joined.boot);
+        let (member, boot, start) = (joined.member, joined.boot, joined.start);
         let id = NodeId(member.node.0);
         let memory = engine.memory_bytes_max;
-        let Opened { engine, log } = {
+        let engine = {
             let (env, dir) = (env.clone(), dir.clone());
             blocking(move || {
-                let options = engine;
-                let engine = Engine::open_member(env.clone(), &dir, options.clone(), member);
+                let engine = Engine::open_member(env, &dir, engine, member);
                 let engine = engine.map_err(MemberError::Engine)?;
                 engine.claim(Owner::Server).map_err(MemberError::Engine)?;
-                let log = GroupLog::open(&env, &dir.join(LOG), &options);
-                Ok(Opened { engine, log: log.map_err(MemberError::Engine)? })
+                Ok(engine)
             })
             .await?
         };
         let mirror = Mirror::start(Arc::clone(&directory), Some(dir.join(COPY))).await;
         let hub = Arc::new(Hub::default());
-        let us = link::Local { cluster: member.cluster, node: id, boot };
+        let us = link::Local { cluster: member.cluster, node: id, boot, start };
         let book: Arc<dyn link::Book> = Arc::new(mirror.clone());
         let links = Link::new(us, link.clone(), Arc::clone(&book), hub.clone());
         let others = Arc::new(Others::new(links.clone(), mirror.clone()));
@@ -219,7 +218,8 @@ impl Member {
             tokio::spawn(keep_streams(links, mirror, id)),
             tokio::spawn(tending.run()),
         ];
-        let presence = Presence::start(directory, joined, place);
+        let of_log = Arc::clone(&node);
+        let presence = Presence::start(directory, joined, place, move || of_log.log_end());
         let watcher = Watcher {
             cluster: member.cluster,
             node: Arc::clone(&node),

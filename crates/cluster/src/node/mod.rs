@@ -159,6 +159,11 @@ impl Node {
         self.shared.log_jobs.syncs()
     }
 
+    /// Returns how far the group log goes on disk ([`engine::group_log::GroupLog::synced_end`]).
+    pub fn log_end(&self) -> u64 {
+        self.shared.log.synced_end()
+    }
+
     /// Returns the size of the group log.
     pub fn log_size(&self) -> engine::group_log::GroupLogSize {
         self.shared.log.size()

@@ -10,14 +10,14 @@
 
 use super::hosted::Hosted;
 use super::inbox::Event;
-use super::log_writes::log_group;
+use super::log_writes::{self, log_group};
 use super::open::Shared;
 use crate::group::{GroupId, Input};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Groups that keep old segments, with what was to be flushed when they were first found.
+/// Groups that keep old segments, with the entry up to which they are to be flushed.
 type Pressed = BTreeMap<GroupId, u64>;
 
 /// Works until the node ends.
@@ -57,9 +57,16 @@ fn relieve(shared: &Shared, pressed: &mut Pressed) -> engine::Result<()> {
             shared.log.append_again(log_group(group))?;
             continue;
         };
-        let wanted = *pressed.entry(group).or_insert_with(|| hosted.applied());
-        if hosted.flushed.load(Ordering::Relaxed) < wanted && !flush(shared, &hosted, wanted) {
-            if !is_full {
+        let flushed = hosted.flushed.load(Ordering::Relaxed);
+        let start = log_writes::alive(&shared.log, group).map_or(0, |state| state.start.index);
+        let wanted = pressed.entry(group).or_insert_with(|| hosted.applied());
+        if start >= flushed {
+            // All that is flushed is gone: what keeps old segments came later.
+            *wanted = (*wanted).max(hosted.applied());
+        }
+        if flushed < *wanted {
+            let is_flushed = flush(shared, &hosted, *wanted);
+            if !is_flushed && !is_full {
                 shared.log.append_again(log_group(group))?;
             }
         } else if is_too_long || is_full {

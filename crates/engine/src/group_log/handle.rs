@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::locks::{GroupLogIndex, GroupLogReclaiming, GroupLogWriter};
 use crate::log::framing::record::RECORD_HEADER_LEN;
 use crate::log::framing::segment_writer::SegmentWriter;
-use crate::log::{LogRecord, LogSizes, RecordKind};
+use crate::log::{LogRecord, LogSizes, RecordKind, SegmentNumber};
 use crate::marks::GroupLogMark;
 use crate::options::Options;
 use base::env::{Env, FileSystem};
@@ -25,6 +25,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The log of all replication groups of a node. See the room's header.
 pub struct GroupLog {
@@ -37,6 +38,8 @@ pub struct GroupLog {
     pub(super) reclaiming: Mutex<(), GroupLogReclaiming>,
     /// The tail of the log. Every change of groups holds it, but for a truncation.
     writer: Mutex<SegmentWriter, GroupLogWriter>,
+    /// [`Self::synced_end`]; only grows, and guards nothing.
+    synced_end: AtomicU64,
     /// All groups, as the records so far made them.
     groups: Mutex<Groups, GroupLogIndex>,
     pub(super) segments: Arc<SegmentSet>,
@@ -72,6 +75,7 @@ impl GroupLog {
         make_dir(&*fs, dir)?;
         let mut found = replay::read(&fs, dir)?;
         let sizes = LogSizes::of(options);
+        let end = found.end.last.as_ref().map_or(0, |(segment, tail, _)| end_of(*segment, *tail));
         let spares = std::mem::take(&mut found.end.spares);
         let segments =
             SegmentSet::new(Arc::clone(&fs), dir, &found.segments, spares, sizes.spares_max);
@@ -86,6 +90,7 @@ impl GroupLog {
             part_bytes: options.shape.group_part_bytes,
             reclaiming: Mutex::new(()),
             writer: Mutex::new(writer),
+            synced_end: AtomicU64::new(end),
             groups: Mutex::new(found.groups),
             segments,
         })
@@ -163,7 +168,18 @@ impl GroupLog {
     /// Makes everything appended durable, of all groups, with at most one sync of a file. After an
     /// error the log refuses writes until it is opened again.
     pub fn sync(&self) -> Result<()> {
-        self.writer.lock().sync()
+        let mut writer = self.writer.lock();
+        writer.sync()?;
+        if let Some((segment, tail)) = writer.position() {
+            self.synced_end.fetch_max(end_of(segment, tail), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Returns a number that grows with all that became durable, over all starts. A log that was opened
+    /// and has a smaller one than its node ever had lacks something: it is an older copy.
+    pub fn synced_end(&self) -> u64 {
+        self.synced_end.load(Ordering::Relaxed)
     }
 
     /// Ends the log cleanly. Every later write is refused with `Closed`.
@@ -291,6 +307,11 @@ impl Encoded<'_> {
     pub(super) fn record(&self) -> LogRecord<'_> {
         LogRecord::new(TreeId(0), SequenceNumber(0), 0, self.payload)
     }
+}
+
+/// The end of a log as one number. Segments have at most 2^30 bytes and a record more.
+fn end_of(segment: SegmentNumber, tail: u64) -> u64 {
+    segment.0.saturating_mul(1 << 32).saturating_add(tail.min(u64::from(u32::MAX)))
 }
 
 fn refused(group: GroupId, what: impl std::fmt::Display) -> Error {

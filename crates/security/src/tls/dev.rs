@@ -44,16 +44,19 @@ pub fn make_dev_certificates(dir: &Path, names: &DevNames) -> Result<Vec<PathBuf
     let ca = params.self_signed(&ca_key).map_err(wrong)?;
     let issuer = Issuer::from_params(&params, &ca_key);
 
-    let signed = |hosts: &[String], name: &str, purpose: ExtendedKeyUsagePurpose| {
+    let signed = |hosts: &[String], name: &str, purposes: &[ExtendedKeyUsagePurpose]| {
         let mut params = valid.params(hosts, name).map_err(wrong)?;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![purpose];
+        params.extended_key_usages = purposes.to_vec();
         params.use_authority_key_identifier_extension = true;
         let key = key()?;
         Ok((params.signed_by(&key, &issuer).map_err(wrong)?.pem(), key.serialize_pem()))
     };
-    let server = signed(&names.hosts, "Stele server", ExtendedKeyUsagePurpose::ServerAuth)?;
-    let client = signed(&[], &names.client, ExtendedKeyUsagePurpose::ClientAuth)?;
+    let (serves, calls) =
+        (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
+    // The nodes of a cluster show their certificate to each other on both sides.
+    let server = signed(&names.hosts, "Stele server", &[serves, calls.clone()])?;
+    let client = signed(&[], &names.client, &[calls])?;
     let made = [("ca", (ca.pem(), ca_key.serialize_pem())), ("server", server), ("client", client)];
     write(dir, &made)
 }

@@ -1,6 +1,7 @@
 //! Faults of a world. They come one after the other, overlap, and end by themselves. They prefer
 //! nodes that lead.
 
+use super::clock::RIGHT;
 use super::disk::End;
 use super::node::{drift, replica};
 use super::plan::Fault;
@@ -15,6 +16,10 @@ pub(super) enum Turn {
     SlowApply(NodeId),
     SlowStream(NodeId, NodeId),
     Clock(NodeId, u64),
+    /// Nothing of a node reaches the others for so long.
+    Mute(NodeId, u64),
+    /// The leader of a group is to hand its office to a node.
+    HandBack(GroupId, NodeId),
     /// A node restarts, and is cut off from another for so long.
     RestartApart(NodeId, NodeId, u64),
 }
@@ -119,6 +124,14 @@ impl World {
             }
             Fault::WildClock => self.wild_clock(node, span),
             Fault::RestartUnderLease => self.restart_under_lease(leader.unwrap_or(node)),
+            Fault::TransferAndBack => {
+                if let Some((leader, _)) = self.hand_over(group, leader) {
+                    let wait = self.plan.timeout() / 4 + self.span(1000);
+                    self.after(wait, Event::Turn(Turn::HandBack(group, leader)));
+                }
+            }
+            Fault::SlowLeader => self.slow_leader(leader.unwrap_or(node)),
+            Fault::HeldAnswers => self.hold_answers(leader.unwrap_or(node)),
             Fault::TransferThenCut => {
                 if let Some((leader, heir)) = self.hand_over(group, leader) {
                     self.cut_off_but_for(leader, heir);
@@ -219,6 +232,28 @@ impl World {
         }
     }
 
+    /// Cuts a leader off while its clock is slow and the clocks of the others are fast.
+    fn slow_leader(&mut self, leader: NodeId) {
+        let (now, span) = (self.now, 3 * self.plan.timeout() + self.span(500));
+        for id in self.node_ids() {
+            let speed = if id == leader { RIGHT - 99 } else { RIGHT + 99 };
+            self.with_node(id, |node| node.clock.set_speed(now, speed));
+            self.step_soon(id);
+            self.after(span, Event::Turn(Turn::Clock(id, RIGHT)));
+        }
+        self.isolate(leader, span);
+    }
+
+    /// Lets the answers to a leader wait in their streams until another one may lead.
+    fn hold_answers(&mut self, leader: NodeId) {
+        let timeout = self.plan.timeout();
+        let (release, mute) = (timeout + self.span(1000), self.span(300));
+        for other in self.others(leader) {
+            self.cut(other, leader, release);
+        }
+        self.after(mute, Event::Turn(Turn::Mute(leader, 3 * timeout)));
+    }
+
     /// Lets a fault take its turn.
     pub(super) fn turn(&mut self, turn: Turn) {
         let now = self.now;
@@ -230,6 +265,18 @@ impl World {
             Turn::Clock(id, speed) => {
                 self.with_node(id, |node| node.clock.set_speed(now, speed));
                 self.step_soon(id);
+            }
+            Turn::Mute(node, span) => {
+                if self.healed.is_none() {
+                    self.others(node).into_iter().for_each(|other| self.cut(node, other, span));
+                }
+            }
+            Turn::HandBack(group, to) => {
+                let Some(leader) = self.leader(group).filter(|leader| *leader != to) else {
+                    return;
+                };
+                let boot = self.nodes[&leader].boot;
+                self.give(leader, boot, Input::Transfer { group, to: replica(to) });
             }
             Turn::RestartApart(node, from, span) => {
                 if self.healed.is_some() {

@@ -374,6 +374,10 @@ impl World {
     /// Flushes a group that keeps old segments of the log, or writes what the log has of it again.
     fn make_room(&mut self, id: NodeId, boot: u64, group: GroupId) {
         let again = self.rng.chance(20);
+        // The log lets go of what only replicas lack which are away.
+        if self.rng.chance(30) {
+            self.give(id, boot, Input::Shorten { group });
+        }
         let Some(node) = self.nodes.get_mut(&id) else { return };
         if again {
             let written = node.disk.append_again(group);

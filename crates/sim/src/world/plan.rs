@@ -40,9 +40,15 @@ pub(super) enum Fault {
     RestartUnderLease,
     /// A leader that hands over is cut off at once.
     TransferThenCut,
+    /// A leader hands over, and gets its office back soon.
+    TransferAndBack,
+    /// A leader with a slow clock is cut off from replicas with fast ones, all within the bounds.
+    SlowLeader,
+    /// Answers to a leader wait on their way until it has no followers any more.
+    HeldAnswers,
 }
 
-const ALL: [Fault; 16] = [
+const ALL: [Fault; 19] = [
     Fault::Isolate,
     Fault::OneWay,
     Fault::HalfDeaf,
@@ -59,6 +65,9 @@ const ALL: [Fault; 16] = [
     Fault::WildClock,
     Fault::RestartUnderLease,
     Fault::TransferThenCut,
+    Fault::TransferAndBack,
+    Fault::SlowLeader,
+    Fault::HeldAnswers,
 ];
 
 /// The header of this file describes it.

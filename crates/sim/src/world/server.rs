@@ -3,7 +3,8 @@
 
 use super::history::{Kind, Row, Value};
 use super::machine::encode;
-use super::{Event, World};
+use super::plan::Fault;
+use super::{Defect, Event, World};
 use cluster::group::{Answer, Input, NodeId, Proof, Refusal, Ticket};
 
 /// A request of a client.
@@ -92,7 +93,9 @@ impl World {
                 if index > applied {
                     return self.fail(format!("a read of {index} is answered at {applied}"));
                 }
-                let thousandths = if self.rng.chance(3) { 4000 } else { 10 };
+                let rarely =
+                    if self.plan.faults.contains(&Fault::TransferAndBack) { 12 } else { 3 };
+                let thousandths = if self.rng.chance(rarely) { 4000 } else { 10 };
                 let delay = self.span(thousandths);
                 self.after(delay, Event::Evaluate { node: id, boot, generation, term, request });
             }
@@ -132,7 +135,8 @@ impl World {
         match request.kind {
             Kind::Swap(new) => {
                 self.history.see(request.operation, value);
-                self.propose(id, request, new, Some(term));
+                let term = Some(term).filter(|_| !self.has(Defect::SwapInAnyTerm));
+                self.propose(id, request, new, term);
             }
             _ => self.reply(request, Reply::Done(Some(value))),
         }

@@ -10,6 +10,7 @@ use super::super::data::Ticket;
 use super::super::message::ReadContext;
 use super::super::step::{Answer, Proof, Refusal};
 use crate::marks::Mark;
+use crate::mutants::Mutant;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The header of this file describes it.
@@ -48,7 +49,7 @@ impl Reads {
     /// Takes reads that ask a quorum, and returns their context.
     pub(super) fn ask(&mut self, start: u64, tickets: Vec<Ticket>) -> ReadContext {
         Mark::ReadAskedQuorum.hit();
-        self.contexts += 1;
+        self.contexts += u64::from(!Mutant::OneReadContext.planted());
         let context = ReadContext { start, number: self.contexts };
         self.waiting += tickets.len();
         self.asked.push_back((context, tickets));

@@ -43,7 +43,8 @@ fn what_a_node_tells_has_its_documented_bytes_and_reads_back() {
 }
 
 fn items(tablets: u32) -> BTreeMap<String, Item> {
-    let tablet = |tree: u32| Tablet { start: tree.to_string().into(), tree: TreeId(tree) };
+    let start = |tree| if tree == 16 { String::new() } else { format!("{tree:06}") };
+    let tablet = |tree: u32| Tablet { start: start(tree).into(), tree: TreeId(tree) };
     let schema = TableSchema {
         name: TableName::new("projects/p/instances/i/tables/t").unwrap(),
         families: BTreeMap::new(),
@@ -82,7 +83,8 @@ fn a_status_tells_lags_leaders_and_what_it_leaves_out() {
     let leader = Led::of(&[report(16, true, [20, 19, 2])]);
     let led = BTreeMap::from([(NodeId(1), leader)]);
     let status = assemble(&items(2), of.clone(), &[], &led);
-    let nodes: Vec<_> = status.nodes.iter().map(|at| (at.is_alive, at.leaders, at.replicas)).collect();
+    let nodes: Vec<_> =
+        status.nodes.iter().map(|at| (at.is_alive, at.leaders, at.replicas)).collect();
     assert_eq!(nodes, [(true, Some(1), 1), (false, None, 1), (false, None, 1)]);
     let [first, second] = &status.tablets[..] else { panic!("{status:?}") };
     assert_eq!((first.tree, first.leader, first.term), (16, Some(NodeId(1)), 3));

@@ -21,12 +21,12 @@ fn cluster(id: u128) -> ClusterRecord {
 }
 
 async fn start(tried: &Tried, dir: &Path) -> Result<Joined, Error> {
-    join(&*tried.directory, dir, &place("a:1")).await
+    join(&*tried.directory, dir, &place("a:1"), 0).await
 }
 
 fn refused(joined: Result<Joined, Error>) -> String {
     match joined {
-        Err(Error::Refused(text)) => text,
+        Err(Error::Refused(text) | Error::Replaced(text)) => text,
         other => panic!("not refused: {other:?}"),
     }
 }
@@ -81,7 +81,7 @@ async fn a_data_directory_that_is_older_than_its_node_is_refused_by_name() {
         let path = others.path().join("directory");
         let other: Arc<dyn Directory> = Arc::new(LocalDirectory::new(path, Arc::new(SystemClock)));
         found(&*other, &cluster(7)).await.unwrap();
-        let text = refused(join(&*other, dir.path(), &place("a:1")).await);
+        let text = refused(join(&*other, dir.path(), &place("a:1"), 0).await);
         assert!(text.contains(&ClusterId(7).to_string()), "{text}");
     }
 }
@@ -92,7 +92,7 @@ async fn a_node_shows_that_it_is_alive_and_stops_when_it_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         found(&*tried.directory, &cluster(5)).await.unwrap();
         let joined = start(&tried, dir.path()).await.unwrap();
-        let presence = Presence::start(tried.directory.clone(), joined.clone(), place("a:1"));
+        let presence = Presence::start(tried.directory.clone(), joined.clone(), place("a:1"), || 0);
         let mut state = presence.state();
         let alive = state.wait_for(|state| matches!(state, PresenceState::Alive(_)));
         let lease = match *tokio::time::timeout(SOON, alive).await.unwrap().unwrap() {
@@ -111,7 +111,7 @@ async fn a_node_shows_that_it_is_alive_and_stops_when_it_is_replaced() {
         let replaced = state.wait_for(|state| matches!(state, PresenceState::Replaced(_)));
         tokio::time::timeout(SOON, replaced).await.unwrap().unwrap();
         drop(presence);
-        let presence = Presence::start(tried.directory.clone(), later, place("a:1"));
+        let presence = Presence::start(tried.directory.clone(), later, place("a:1"), || 0);
         let mut state = presence.state();
         let alive = state.wait_for(|state| matches!(state, PresenceState::Alive(_)));
         tokio::time::timeout(SOON, alive).await.unwrap().unwrap();
@@ -126,15 +126,15 @@ async fn a_known_node_starts_without_the_directory_and_registers_when_it_answers
     let directory = etcd.directory("stele/");
     let dir = tempfile::tempdir().unwrap();
     found(&*directory, &cluster(5)).await.unwrap();
-    let boot = join(&*directory, dir.path(), &place("a:1")).await.unwrap().boot;
+    let boot = join(&*directory, dir.path(), &place("a:1"), 0).await.unwrap().boot;
     etcd.kill();
     let fresh = tempfile::tempdir().unwrap();
-    let error = join(&*directory, fresh.path(), &place("b:1")).await.unwrap_err();
+    let error = join(&*directory, fresh.path(), &place("b:1"), 0).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable(_)), "{error}");
-    let joined = join(&*directory, dir.path(), &place("c:1")).await.unwrap();
+    let joined = join(&*directory, dir.path(), &place("c:1"), 0).await.unwrap();
     assert_eq!(joined.boot, boot + 1);
     assert!(joined.unregistered.is_some());
-    let presence = Presence::start(directory.clone(), joined, place("c:1"));
+    let presence = Presence::start(directory.clone(), joined, place("c:1"), || 0);
     etcd.restart();
     let mut state = presence.state();
     let alive = state.wait_for(|state| matches!(state, PresenceState::Alive(_)));
@@ -142,4 +142,66 @@ async fn a_known_node_starts_without_the_directory_and_registers_when_it_answers
     let nodes = directory.read(Key::NODES).await.unwrap().items;
     let record = NodeRecord::decode(NodeId(1), &nodes[0].value).unwrap();
     assert_eq!((record.boot, &*record.address), (boot + 1, "c:1"));
+}
+
+async fn alive(presence: &Presence) {
+    let mut state = presence.state();
+    let alive = state.wait_for(|state| matches!(state, PresenceState::Alive(_)));
+    tokio::time::timeout(SOON, alive).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_is_not_started_beside_its_node() {
+    let tried = each().remove(0);
+    let dir = tempfile::tempdir().unwrap();
+    found(&*tried.directory, &cluster(5)).await.unwrap();
+    let joined = start(&tried, dir.path()).await.unwrap();
+    let presence = Presence::start(tried.directory.clone(), joined, place("a:1"), || 7);
+    alive(&presence).await;
+    let copy = copy_of(dir.path());
+    let begun = join(&*tried.directory, copy.path(), &place("b:1"), 7).await;
+    let text = refused(begun);
+    assert!(text.contains("node 1 is at work at a:1"), "{text}");
+    assert!(matches!(*presence.state().borrow(), PresenceState::Alive(_)), "it was not replaced");
+    // In its own place the node starts at once, as after a crash.
+    let again = join(&*tried.directory, dir.path(), &place("a:1"), 7).await.unwrap();
+    assert_eq!(again.boot, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_whose_log_ends_before_its_node_wrote_last_is_refused() {
+    for tried in each() {
+        let dir = tempfile::tempdir().unwrap();
+        found(&*tried.directory, &cluster(5)).await.unwrap();
+        let joined = join(&*tried.directory, dir.path(), &place("a:1"), 0).await.unwrap();
+        let presence = Presence::start(tried.directory.clone(), joined, place("a:1"), || 500);
+        alive(&presence).await;
+        let copy = copy_of(dir.path());
+        presence.leave().await;
+        for _ in 0..2 {
+            let text = refused(join(&*tried.directory, copy.path(), &place("b:1"), 499).await);
+            assert!(text.contains("older copy"), "{text}");
+        }
+        let own = join(&*tried.directory, dir.path(), &place("a:1"), 500).await.unwrap();
+        assert_eq!(own.boot, 2, "the copy registered nothing");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_lost_its_data_stops_no_node() {
+    for tried in each() {
+        let dir = tempfile::tempdir().unwrap();
+        found(&*tried.directory, &cluster(5)).await.unwrap();
+        let joined = start(&tried, dir.path()).await.unwrap();
+        let presence = Presence::start(tried.directory.clone(), joined, place("a:1"), || 0);
+        alive(&presence).await;
+        let remove = |key: &Key| cluster::directory::Write::remove(key);
+        let change = cluster::directory::Change::default().write(remove(&Key::Cluster));
+        tried.directory.change(change).await.unwrap();
+        let mut state = presence.state();
+        let absent = state.wait_for(|state| matches!(state, PresenceState::Absent(_)));
+        tokio::time::timeout(SOON, absent).await.unwrap().unwrap();
+        found(&*tried.directory, &cluster(5)).await.unwrap();
+        alive(&presence).await;
+    }
 }

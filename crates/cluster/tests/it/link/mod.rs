@@ -30,7 +30,7 @@ struct Addresses(Mutex<HashMap<NodeId, NodeEntry>>);
 
 impl Addresses {
     fn set(&self, node: u64, address: &str, boot: u64) {
-        let entry = NodeEntry { address: address.to_owned(), boot };
+        let entry = NodeEntry { address: address.to_owned(), boot, start: start_of(boot) };
         self.0.lock().insert(NodeId(node), entry);
     }
 }
@@ -39,6 +39,11 @@ impl Book for Addresses {
     fn entry(&self, node: NodeId) -> Option<NodeEntry> {
         self.0.lock().get(&node).cloned()
     }
+}
+
+/// The random number of a start.
+fn start_of(boot: u64) -> u128 {
+    u128::from(boot) + 1000
 }
 
 /// One thing that a node heard.
@@ -121,7 +126,7 @@ struct Node {
 
 impl Node {
     async fn start(id: u64, boot: u64, book: &Arc<Addresses>, options: &LinkOptions) -> Self {
-        let us = Local { cluster: ClusterId(5), node: NodeId(id), boot };
+        let us = Local { cluster: ClusterId(5), node: NodeId(id), boot, start: start_of(boot) };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("localhost:{}", listener.local_addr().unwrap().port());
         book.set(id, &address, boot);
@@ -130,6 +135,11 @@ impl Node {
         let server = serve_at(listener, us, options, book, &ear);
         let (options, book) = (options.clone(), book.clone());
         Self { us, ear, link, address, options, book, server }
+    }
+
+    /// Returns the links of a start that ended, as a process that was thought dead would have them.
+    fn again(us: Local, book: &Arc<Addresses>, options: &LinkOptions) -> Ghost {
+        Ghost { link: Link::new(us, options.clone(), book.clone(), Arc::<Ear>::default()) }
     }
 
     fn id(&self) -> NodeId {
@@ -154,6 +164,11 @@ impl Node {
         };
         self.server = serve_at(listener, self.us, &self.options, &self.book, &self.ear);
     }
+}
+
+/// The links of a start that should have ended.
+struct Ghost {
+    link: Link,
 }
 
 impl Drop for Node {

@@ -1,6 +1,6 @@
 //! Greetings that are refused by name, and bytes of no protocol.
 
-use super::{Addresses, Ear, Node, SOON, broken, open, patient, until};
+use super::{Addresses, Ear, Node, SOON, broken, open, patient, start_of, until};
 use cluster::group::NodeId;
 use cluster::link::{CallError, CallKind, Link, Local};
 use engine::ClusterId;
@@ -21,15 +21,20 @@ async fn greetings_that_are_not_for_a_node_are_refused_by_name() {
     let two = Node::start(2, 1, &book, &patient()).await;
     book.set(7, &two.address, 1);
     book.set(9, "127.0.0.1:1", 4);
-    let us = Local { cluster: ClusterId(5), node: NodeId(1), boot: 1 };
+    book.set(1, "127.0.0.1:1", 1);
+    let us = Local { cluster: ClusterId(5), node: NodeId(1), boot: 1, start: start_of(1) };
     for (local, to, said) in [
-        (Local { cluster: ClusterId(6), ..us }, 2, "this node is of cluster"),
+        (Local { cluster: ClusterId(6), ..us }, 2, "but this node is of another one"),
         (us, 7, "the caller means node 7, but this is node 2"),
         (Local { node: NodeId(9), boot: 3, ..us }, 2, "start 3 of node 9, but start 4 is known"),
+        (Local { start: 9, ..us }, 2, "another process is start 1 of node 1 too"),
+        (Local { boot: u64::MAX, ..us }, 2, "whose latest start is 1"),
+        (Local { boot: 0, ..us }, 2, "start 0 of node 1, but start 1 is known"),
     ] {
         let link = Link::new(local, patient(), book.clone(), Arc::<Ear>::default());
         let why = broken(&link, NodeId(to)).await;
         assert!(why.contains(said), "{why}");
+        assert!(!why.contains(&ClusterId(5).to_string()), "strangers learn no ids: {why}");
         let why = call_refused(&link, NodeId(to)).await;
         assert!(why.contains(said), "{why}");
     }
@@ -51,7 +56,7 @@ async fn a_version_that_is_not_known_is_refused_by_name() {
         .unwrap();
     for (greeting, said) in [
         (Some(&b"\x09 of a newer protocol"[..]), "version 9 of the protocol"),
-        (Some(&b"\x01short"[..]), "malformed greeting"),
+        (Some(&b"\x02short"[..]), "malformed greeting"),
         (None, "no greeting"),
     ] {
         let mut grpc = tonic::client::Grpc::new(channel.clone());

@@ -59,14 +59,30 @@ async fn no_frame_arrives_twice_or_after_a_later_one_however_often_the_connectio
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_later_start_of_a_node_is_told_as_a_loss_before_its_first_frame() {
-    let (one, two) = pair(&patient()).await;
+    let book = Arc::<Addresses>::default();
+    let two = Node::start(2, 1, &book, &patient()).await;
+    let process = tokio::runtime::Runtime::new().unwrap();
+    let started = process.spawn(async move { Node::start(1, 1, &book, &patient()).await });
+    let one = started.await.unwrap();
     one.link.send(two.id(), "old".into());
     until("the first frame", || two.ear.frames().len() == 1).await;
     let again = Node::start(1, 2, &two.book, &patient()).await;
-    again.link.send(two.id(), "new".into());
-    until("the second frame", || two.ear.frames().len() == 2).await;
+    again.link.send(two.id(), "too early".into());
+    let why = broken(&again.link, two.id()).await;
+    assert!(why.contains("start 2 of node 1, but its start 1 is at work"), "{why}");
+    // The process of the earlier start ends.
+    let (us, options) = (one.us, one.options.clone());
+    drop(one);
+    process.shutdown_background();
+    until("the loss", || two.ear.has(&Heard::Lost(1))).await;
+    until("the second frame", || {
+        again.link.send(two.id(), "new".into());
+        two.ear.frames().len() >= 2
+    })
+    .await;
     let want = [Heard::Frame(1, "old".into()), Heard::Lost(1), Heard::Frame(1, "new".into())];
-    assert_eq!(two.ear.0.lock()[..], want);
+    assert_eq!(two.ear.0.lock()[..3], want);
+    let one = Node::again(us, &two.book, &options);
     // The earlier start is fenced off, by name.
     let why = broken(&one.link, two.id()).await;
     assert!(why.contains("newer") || why.contains("start 1 of node 1, but start 2"), "{why}");

@@ -160,6 +160,14 @@ impl SegmentWriter {
         self.latch_on_failure(synced)
     }
 
+    /// Returns the segment that is written now and where its records end; `None` before the first append.
+    pub(crate) fn position(&self) -> Option<(SegmentNumber, u64)> {
+        match &self.state {
+            State::Active(file, _) => Some((SegmentNumber(file.number()), file.tail())),
+            _ => None,
+        }
+    }
+
     /// Seals and syncs the current segment, if there is one; the next append starts a new one. No
     /// segment that exists when this returns changes any more: one that holds nothing, as a full
     /// disk leaves it behind, is sealed, too.

@@ -233,7 +233,9 @@ impl Local {
             let changes = [MetaChange::PutTable(schema), MetaChange::Forget(&trees)];
             match replicated.meta.change_if(&schema.name, None, &changes) {
                 // Another node was faster, or took over the intent.
-                Err(Error::Aborted(_)) if replicated.meta.versioned_table(&schema.name)?.is_some() => {
+                Err(Error::Aborted(_))
+                    if replicated.meta.versioned_table(&schema.name)?.is_some() =>
+                {
                     Err(already_there(&schema.name))
                 }
                 outcome => outcome,
