@@ -63,7 +63,7 @@ impl Inbound {
     /// Checks the greeting of a call.
     pub(super) fn check(&self, greeting: &Greeting) -> Result<(), Refusal> {
         greeting.check(&self.us)?;
-        // A node's own lock may be held while a frame of it is received: nobody else waits for that.
+        // A node's own lock may be held while a frame of it is received: no other node waits for that.
         let peer = self.peers.lock().get(&greeting.from).cloned();
         match peer {
             Some(peer) => self.check_start(greeting, &peer.lock()),

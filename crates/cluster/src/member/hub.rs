@@ -137,7 +137,7 @@ impl News {
         Self { local, stale: AtomicBool::new(true) }
     }
 
-    /// Makes the tables of this node those of the directory, if that is needed.
+    /// Takes over the directory's tables, if that is needed, and forgets all others.
     pub(super) async fn refresh_if_asked(&self) -> Result<()> {
         if !self.stale.swap(false, Ordering::AcqRel) {
             return Ok(());

@@ -43,7 +43,7 @@ use table::local::Replication;
 use table::{Groups, Local, TableSchema, Versioned};
 use tending::Tending;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -55,6 +55,8 @@ const COPY: &str = "directory.copy";
 const LOCK: &str = "node.lock";
 /// Bytes of forwarded requests under way, as a part of the engine's memory.
 const FORWARDED_PART: usize = 4;
+/// Longest wait for the directory when a node leaves.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
 /// Pause between two looks at a handover, and the looks after which another replica is tried.
 const TRANSFER_LOOK: Duration = Duration::from_millis(50);
 const TRANSFER_ROUNDS: usize = 20;
@@ -116,7 +118,9 @@ pub struct Member {
     engine: Engine,
     routed: Routed,
     watcher: Watcher,
-    presence: Presence,
+    /// Taken when the node leaves.
+    presence: Option<Presence>,
+    standing: watch::Receiver<PresenceState>,
     stop: Option<oneshot::Sender<()>>,
     server: JoinHandle<()>,
     tasks: Vec<JoinHandle<()>>,
@@ -228,7 +232,8 @@ impl Member {
         };
         let routed = Routed::new(id, local, groups, others);
         let stop = Some(stop);
-        Ok(Self { id, node, engine, routed, watcher, presence, stop, server, tasks, _lock: lock })
+        let (standing, presence) = (presence.state(), Some(presence));
+        Ok(Self { id, node, engine, routed, watcher, presence, standing, stop, server, tasks, _lock: lock })
     }
 
     /// Returns the id of the node in its cluster.
@@ -253,7 +258,7 @@ impl Member {
 
     /// Waits until the node cannot go on, and returns the reason.
     pub async fn ended(&self) -> String {
-        let (mut failed, mut presence) = (self.node.failed(), self.presence.state());
+        let (mut failed, mut presence) = (self.node.failed(), self.standing.clone());
         let replaced = async {
             let is_replaced = |state: &PresenceState| matches!(state, PresenceState::Replaced(_));
             match presence.wait_for(is_replaced).await.as_deref() {
@@ -304,6 +309,10 @@ impl Member {
     /// Stops the node: it takes no calls of others any more, and its replicas close. The engine stays
     /// open for its owner to close.
     pub async fn stop(mut self) {
+        // Others need not wait for the end of the lease. A directory that is away keeps no node up.
+        if let Some(presence) = self.presence.take() {
+            let _ = tokio::time::timeout(LEAVE_MAX, presence.leave()).await;
+        }
         self.tasks.iter().for_each(JoinHandle::abort);
         drop(self.stop.take());
         let node = Arc::clone(&self.node);

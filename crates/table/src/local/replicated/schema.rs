@@ -77,7 +77,7 @@ impl Local {
         self.writes
             .run(move || {
                 let Some(replicated) = core.replicated() else { return Err(not_replicated()) };
-                // What is known before the directory is read, and is not there then, is gone.
+                // A table that is known before the directory is read, and is not there then, is gone.
                 let known = core.known_versions();
                 let tables = replicated.meta.versioned_tables()?;
                 let records = replicated.meta.records()?;
@@ -93,7 +93,7 @@ impl Local {
             .await
     }
 
-    /// Asks the directory for tables that are said to be gone, and forgets those that are. Blocks.
+    /// Asks the directory for tables that are said to be gone, and forgets each that is. Blocks.
     pub fn verify_gone(&self, names: &[TableName]) -> Result<()> {
         let Some(replicated) = self.core.replicated() else { return Err(not_replicated()) };
         for name in names {
