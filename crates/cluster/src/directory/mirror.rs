@@ -4,7 +4,9 @@
 //!    whole changes.
 //! 2. While the directory does not answer, the copy stays as it is and [`MirrorState::trouble`] says
 //!    why. A watch that broke begins again where it ended, after a pause that grows.
-//! 3. A copy on disk lets a node start without the directory. It is older than the directory may be,
+//! 3. Marks of nodes are not in the copy: they change every few seconds, and only a start reads its own. They
+//!    raise the revision and are no news.
+//! 4. A copy on disk lets a node start without the directory. It is older than the directory may be,
 //!    and only hints are taken from it.
 
 use super::error::{Error, Result};
@@ -134,17 +136,26 @@ impl Mirror {
 
 impl Inner {
     fn replace(&self, items: Vec<Item>, revision: Revision) {
-        let items = items.into_iter().map(|item| (item.key.clone(), item)).collect();
+        let items = items.into_iter().filter(|item| !is_mark(&item.key));
+        let items = items.map(|item| (item.key.clone(), item)).collect();
         *self.items.write() = Arc::new(items);
         self.publish(revision);
     }
 
     fn apply(&self, events: Vec<Event>) {
         let Some(revision) = events.iter().map(Event::revision).max() else { return };
+        if events.iter().all(|event| is_mark(event.key())) {
+            self.state.send_if_modified(|state| {
+                let is_news = !state.is_current || state.trouble.is_some();
+                *state = MirrorState { revision, is_current: true, trouble: None };
+                is_news
+            });
+            return;
+        }
         {
             let mut shared = self.items.write();
             let items = Arc::make_mut(&mut shared);
-            for event in events {
+            for event in events.into_iter().filter(|event| !is_mark(event.key())) {
                 match event {
                     Event::Put(item) => {
                         items.insert(item.key.clone(), item);
@@ -174,6 +185,10 @@ impl Inner {
             is_new
         });
     }
+}
+
+fn is_mark(key: &str) -> bool {
+    key.starts_with(Key::MARKS)
 }
 
 /// Keeps the copy up to date.
