@@ -233,7 +233,19 @@ impl Member {
         let routed = Routed::new(id, local, groups, others);
         let stop = Some(stop);
         let (standing, presence) = (presence.state(), Some(presence));
-        Ok(Self { id, node, engine, routed, watcher, presence, standing, stop, server, tasks, _lock: lock })
+        Ok(Self {
+            id,
+            node,
+            engine,
+            routed,
+            watcher,
+            presence,
+            standing,
+            stop,
+            server,
+            tasks,
+            _lock: lock,
+        })
     }
 
     /// Returns the id of the node in its cluster.

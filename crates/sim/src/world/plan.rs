@@ -48,7 +48,7 @@ pub(super) enum Fault {
     HeldAnswers,
 }
 
-const ALL: [Fault; 19] = [
+const ALL: [Fault; 16] = [
     Fault::Isolate,
     Fault::OneWay,
     Fault::HalfDeaf,
@@ -65,10 +65,10 @@ const ALL: [Fault; 19] = [
     Fault::WildClock,
     Fault::RestartUnderLease,
     Fault::TransferThenCut,
-    Fault::TransferAndBack,
-    Fault::SlowLeader,
-    Fault::HeldAnswers,
 ];
+
+/// Faults that need others to be rare, and are in worlds of their own.
+const RARE: [Fault; 3] = [Fault::TransferAndBack, Fault::SlowLeader, Fault::HeldAnswers];
 
 /// The header of this file describes it.
 #[derive(Debug, Clone)]
@@ -109,9 +109,13 @@ impl Plan {
     /// Draws the plan of a world.
     pub(super) fn draw(rng: &mut Rng) -> Self {
         let calm = rng.chance(6);
-        let wild_clocks = !calm && rng.chance(8);
+        let (wild_clocks, rare) = (!calm && rng.chance(8), !calm && rng.chance(25));
         let mut faults: Vec<Fault> = match calm {
             true => vec![Fault::SlowDisk, Fault::SlowApply],
+            false if rare => {
+                let usual: Vec<_> = ALL.into_iter().filter(|_| rng.chance(12)).collect();
+                usual.into_iter().chain(RARE.into_iter().filter(|_| rng.chance(70))).collect()
+            }
             false => ALL.into_iter().filter(|_| rng.chance(40)).collect(),
         };
         faults.retain(|fault| wild_clocks || *fault != Fault::WildClock);
@@ -122,6 +126,7 @@ impl Plan {
             true => Shape::any(rng.next_u64(), 35),
             false => Shape::DEFAULT,
         };
+        shape.away_timeouts = *rng.pick(&[1, 2, 30]);
         let ballast = *rng.pick(&[0, 0, 40, 300]);
         shape.command_bytes_max = shape.command_bytes_max.max(10 + ballast);
         Self {

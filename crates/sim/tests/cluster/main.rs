@@ -16,7 +16,7 @@ use std::time::Instant;
 /// Worlds of one usual run.
 const WORLDS: u64 = 400;
 /// Worlds in which a planted defect must be noticed.
-const DEFECT_WORLDS: u64 = 1000;
+const DEFECT_WORLDS: u64 = 2000;
 
 static TURN: Mutex<()> = Mutex::new(());
 

@@ -12,8 +12,6 @@ use super::super::message::Body;
 use super::{Replica, Step};
 use std::collections::BTreeMap;
 
-/// Election timeouts without a word after which a replica counts as away.
-const AWAY_TIMEOUTS: u32 = 30;
 /// Heartbeats after which followers are told again what they were told before.
 const TOLD_EVERY: usize = 10;
 
@@ -101,7 +99,8 @@ impl Replica {
         if !self.leads() {
             return;
         }
-        let patience = step.limits.election_timeout * AWAY_TIMEOUTS;
+        let timeouts = u32::try_from(step.limits.shape.away_timeouts).unwrap_or(u32::MAX);
+        let patience = step.limits.election_timeout.saturating_mul(timeouts);
         let own = self.raft.raft.raft_log.persisted;
         let matched = |id: ReplicaId| self.raft.raft.prs().get(id.0).map_or(0, |at| at.matched);
         let mut all: Vec<u64> = self.others().map(|other| matched(other.replica)).collect();

@@ -115,8 +115,7 @@ fn a_write_that_the_log_refuses_is_told_and_harms_nothing() {
     let cluster = Cluster::new();
     cluster.create(TREE);
     let node = &cluster.nodes[&1];
-    let again =
-        Alone::Create(tablets::group_of(TREE), ReplicaId(1), Arc::new(descriptor(TREE)));
+    let again = Alone::Create(tablets::group_of(TREE), ReplicaId(1), Arc::new(descriptor(TREE)));
     let refused = block_on(node.shared.write(again));
     assert!(matches!(refused, Err(Error::Internal(_))), "{refused:?}");
     assert_eq!(*node.failed().borrow(), None);
