@@ -17,8 +17,6 @@ pub enum Mutant {
     TransferKeepsLease,
     /// A lease counts from the answer of a follower, not from the message that it answers.
     LeaseFromAnswer,
-    /// A lease lasts for a whole election timeout, with no margin for clocks of other speeds.
-    LeaseWithoutMargin,
     /// All reads that ask a quorum have the same context.
     OneReadContext,
     /// A leader reads before it has committed an entry of its term.
@@ -38,7 +36,6 @@ impl Mutant {
         Self::PromiseBroken,
         Self::TransferKeepsLease,
         Self::LeaseFromAnswer,
-        Self::LeaseWithoutMargin,
         Self::OneReadContext,
         Self::ReadsBeforeOwnTerm,
         Self::ProposalsByIndex,

@@ -22,8 +22,6 @@ pub enum Defect {
     DriverWaitsForApply,
     /// A node is never told that another one is gone.
     LossUntold,
-    /// A swap is proposed in whatever term there is.
-    SwapInAnyTerm,
 }
 
 impl Defect {
@@ -37,7 +35,6 @@ impl Defect {
             Self::HandoverUnasked,
             Self::DriverWaitsForApply,
             Self::LossUntold,
-            Self::SwapInAnyTerm,
         ];
         Mutant::ALL.iter().map(|mutant| Self::Driver(*mutant)).chain(own).collect()
     }

@@ -4,7 +4,7 @@
 use super::history::{Kind, Row, Value};
 use super::machine::encode;
 use super::plan::Fault;
-use super::{Defect, Event, World};
+use super::{Event, World};
 use cluster::group::{Answer, Input, NodeId, Proof, Refusal, Ticket};
 
 /// A request of a client.
@@ -135,8 +135,7 @@ impl World {
         match request.kind {
             Kind::Swap(new) => {
                 self.history.see(request.operation, value);
-                let term = Some(term).filter(|_| !self.has(Defect::SwapInAnyTerm));
-                self.propose(id, request, new, term);
+                self.propose(id, request, new, Some(term));
             }
             _ => self.reply(request, Reply::Done(Some(value))),
         }

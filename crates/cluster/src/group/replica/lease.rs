@@ -11,7 +11,6 @@
 
 use super::super::data::{ReplicaId, Time};
 use crate::marks::Mark;
-use crate::mutants::Mutant;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -48,8 +47,7 @@ impl Lease {
         let Some(last) = others.checked_sub(1) else { return true };
         let mut heard: Vec<Time> = self.heard.values().copied().collect();
         heard.sort_unstable_by(|one, other| other.cmp(one));
-        let parts = if Mutant::LeaseWithoutMargin.planted() { 5 } else { 4 };
-        let length = election_timeout * parts / 5;
+        let length = election_timeout * 4 / 5;
         let Some(since) = heard.get(last) else { return false };
         let holds = now < since.after(length);
         if !holds {
