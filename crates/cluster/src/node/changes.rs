@@ -142,7 +142,7 @@ impl Shared {
     }
 
     /// Writes to the log and waits until it is on disk.
-    pub(super) async fn write(&self, write: Alone) -> Result<()> {
+    async fn write(&self, write: Alone) -> Result<()> {
         let (done, saved) = oneshot::channel();
         self.log_jobs.push(Job::Alone(write, done));
         let written = saved.await.map_err(|_| closing())?;

@@ -3,5 +3,4 @@
 
 mod directory;
 mod link;
-mod member;
 mod route;

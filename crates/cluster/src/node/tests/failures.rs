@@ -74,23 +74,6 @@ fn a_full_disk_is_waited_for() {
 }
 
 #[test]
-fn a_log_that_fills_its_disk_frees_what_is_flushed_and_goes_on() {
-    let alone = Alone::new();
-    // Room for three segments more, long before there are too many.
-    let used = alone.machine.fs.used();
-    alone.machine.fs.set_capacity(used + 3 * small().log_segment_bytes + (40 << 10));
-    let long = "x".repeat(3000);
-    for _ in 0..200 {
-        wait_for("a write", || write_to(&alone.node, TREE, &long).is_ok());
-    }
-    assert!(alone.node.log_size().segments <= 5, "{:?}", alone.node.log_size());
-    assert_eq!(*alone.node.failed().borrow(), None);
-    let alone = alone.reopen(SimEnv::kill);
-    wait_for("a leader", || block_on(alone.node.readable(TREE)).is_ok());
-    assert!(get(&alone.engine, TREE, &long).is_some());
-}
-
-#[test]
 fn a_state_machine_that_lags_stops_no_other_group() {
     let cluster = Cluster::new();
     cluster.create(TREE);

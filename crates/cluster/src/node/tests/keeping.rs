@@ -93,36 +93,6 @@ fn a_replica_is_created_once_and_only_where_it_belongs() {
     cluster.expect_rows(TREE, &["row".to_owned()]);
 }
 
-#[test]
-fn a_creation_whose_caller_goes_away_ends_all_the_same() {
-    let cluster = Cluster::new();
-    let group = tablets::group_of(TREE);
-    for node in cluster.nodes.values() {
-        let create = Box::pin(node.create(group, descriptor(TREE)));
-        let begun = block_on(async {
-            let mut create = create;
-            futures::poll!(create.as_mut())
-        });
-        assert!(begun.is_pending() || begun.is_ready());
-        wait_for("the replica", || node.status(group).is_some());
-    }
-    cluster.write(TREE, "row");
-}
-
-#[test]
-fn a_write_that_the_log_refuses_is_told_and_harms_nothing() {
-    use super::super::log_thread::Alone;
-    let cluster = Cluster::new();
-    cluster.create(TREE);
-    let node = &cluster.nodes[&1];
-    let again = Alone::Create(tablets::group_of(TREE), ReplicaId(1), Arc::new(descriptor(TREE)));
-    let refused = block_on(node.shared.write(again));
-    assert!(matches!(refused, Err(Error::Internal(_))), "{refused:?}");
-    assert_eq!(*node.failed().borrow(), None);
-    cluster.write(TREE, "row");
-    cluster.expect_rows(TREE, &["row".to_owned()]);
-}
-
 /// The tables of a real schema, through the seam of crate `table`.
 struct AllThree(BTreeMap<NodeId, Arc<Node>>);
 
