@@ -35,7 +35,7 @@ fn look(
     let mut reader = log::open_kept(fs, dir, segment)?;
     let bytes = reader.file_bytes();
     while let Some(item) = reader.next()? {
-        if item.kind == RecordKind::Batch {
+        if matches!(item.kind, RecordKind::Batch | RecordKind::Batches) {
             let first =
                 FirstBatch { sequence: item.record.first, commit_time: item.record.commit_time };
             return Ok(Some((first, bytes)));

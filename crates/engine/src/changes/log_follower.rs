@@ -6,7 +6,8 @@
 //! 2. A live segment may leave the log and its file be used again while it is read. Checksums cover
 //!    the segment's number, so such bytes never pass for a record; a record that fails is damage only
 //!    if the segment is still in the list (`LogSegments::reach`).
-//! 3. Headers are checked of all records, payloads of wanted ones only.
+//! 3. Headers are checked of all records, payloads of wanted ones and of writes over several trees only.
+//!    Batches of such a write are given one by one.
 
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
@@ -14,7 +15,8 @@ use crate::log::framing::record::{self, FileHeaderFault, RecordKind};
 use crate::log::framing::record::{
     FILE_HEADER_LEN, LOG, RECORD_HEADER_LEN, RecordFault, RecordHeader,
 };
-use crate::log::{LogSegments, Reach, SegmentNumber};
+use crate::log::tree_batches::{PartWalk, Split};
+use crate::log::{LogRecord, LogSegments, Reach, SegmentNumber};
 use base::checksum::crc32c;
 use base::env::fs::{FileSystem, ReadFile};
 use std::path::{Path, PathBuf};
@@ -32,6 +34,8 @@ pub(super) struct LogFollower {
     current: Option<Segment>,
     /// The segment read last; the next one follows it.
     before: SegmentNumber,
+    /// A record of several trees in the current segment, whose wanted parts are given one by one.
+    split: Option<Split>,
 }
 
 /// A record that the walk wants.
@@ -83,11 +87,17 @@ impl LogFollower {
         segments: Arc<LogSegments>,
         before: SegmentNumber,
     ) -> Self {
-        Self { fs, segments, current: None, before }
+        Self { fs, segments, current: None, before, split: None }
     }
 
     /// The next batch up to `wanted.last`. `ChangesGone` if a segment was removed before it was read.
     pub(super) fn step(&mut self, wanted: &Wanted<'_>) -> Result<Step<'_>> {
+        if self.split.is_some() {
+            let (Some(split), Some(segment)) = (self.split.take(), &self.current) else {
+                return Ok(Step::End);
+            };
+            return Ok(part(segment, &mut self.split, split, wanted));
+        }
         let (offset, header) = loop {
             if self.current.is_none() && !self.open_next()? {
                 return Ok(Step::End);
@@ -102,7 +112,9 @@ impl LogFollower {
                 return Ok(Step::End);
             }
             match segment.header(end.bytes) {
-                Ok(header) if header.kind != RecordKind::Batch => self.leave(),
+                Ok(header) if !matches!(header.kind, RecordKind::Batch | RecordKind::Batches) => {
+                    self.leave();
+                }
                 Ok(header) if header.first > wanted.last => return Ok(Step::End),
                 Ok(header) => break (segment.offset, header),
                 Err(_) if self.segments.reach(number) == Reach::Gone => self.leave(),
@@ -112,33 +124,49 @@ impl LogFollower {
         self.take(offset, &header, wanted)
     }
 
-    /// Passes the record at `offset`, whose header was checked, and reads it if it is wanted.
+    /// Passes the record at `offset`, whose header was checked, and gives it if it is wanted.
     fn take(
         &mut self,
         offset: u64,
         header: &RecordHeader,
         wanted: &Wanted<'_>,
     ) -> Result<Step<'_>> {
-        let segments = Arc::clone(&self.segments);
-        let Some(segment) = &mut self.current else { return Ok(Step::End) };
-        let bytes = RECORD_HEADER_LEN as u64 + u64::from(header.payload_len);
         let RecordHeader { tree, first, commit_time, .. } = *header;
-        if !(wanted.is_wanted)(tree) {
-            segment.offset = offset + bytes;
+        let is_several = header.kind == RecordKind::Batches;
+        let bytes = RECORD_HEADER_LEN as u64 + u64::from(header.payload_len);
+        let is_looked_at = is_several || (wanted.is_wanted)(tree);
+        if is_looked_at && !self.load(offset, header)? {
+            self.leave();
+            return Ok(Step::Passed { commit_time, bytes: 0 });
+        }
+        let Some(segment) = &mut self.current else { return Ok(Step::End) };
+        segment.offset = offset + bytes;
+        if !is_looked_at {
             return Ok(Step::Passed { commit_time, bytes });
         }
-        let loaded = segment.load(offset + RECORD_HEADER_LEN as u64, header.payload_len.into());
-        if let Err(error) = loaded.and_then(|()| segment.check_payload(offset, header)) {
-            // A segment with wanted records does not leave the log but to be kept.
-            return match segments.reach(segment.number) {
-                Reach::GivenUp | Reach::Gone => Err(given_up()),
-                _ => Err(error),
-            };
+        let whole = segment.record(offset, header);
+        if is_several {
+            let walk = PartWalk::begin(&whole).map_err(|what| segment.corruption(offset, what))?;
+            let split = Split { offset, header: *header, walk };
+            return Ok(part(segment, &mut self.split, split, wanted));
         }
-        segment.offset = offset + bytes;
-        let payload = segment.loaded(offset + RECORD_HEADER_LEN as u64, header.payload_len.into());
-        let path = &segment.path;
+        let (payload, path) = (whole.payload, &segment.path);
         Ok(Step::Batch(Followed { tree, first, commit_time, payload, path, offset }))
+    }
+
+    /// Reads the record at `offset` and checks it. False if its segment left the log with nothing that is wanted.
+    fn load(&mut self, offset: u64, header: &RecordHeader) -> Result<bool> {
+        let Some(segment) = &mut self.current else { return Ok(false) };
+        let loaded = segment.load(offset + RECORD_HEADER_LEN as u64, header.payload_len.into());
+        let Err(error) = loaded.and_then(|()| segment.check_payload(offset, header)) else {
+            return Ok(true);
+        };
+        // A segment with wanted records does not leave the log but to be kept.
+        match self.segments.reach(segment.number) {
+            Reach::Gone if header.kind == RecordKind::Batches => Ok(false),
+            Reach::GivenUp | Reach::Gone => Err(given_up()),
+            _ => Err(error),
+        }
     }
 
     fn leave(&mut self) {
@@ -177,6 +205,31 @@ impl LogFollower {
         }
         missing.map_or(Ok(false), Err)
     }
+}
+
+/// Gives the next wanted part of a record, which is in the window of `segment`, and leaves what follows in
+/// `rest`.
+fn part<'a>(
+    segment: &'a Segment,
+    rest: &mut Option<Split>,
+    mut split: Split,
+    wanted: &Wanted<'_>,
+) -> Step<'a> {
+    let Split { offset, header, .. } = split;
+    let (commit_time, payload_len) = (header.commit_time, u64::from(header.payload_len));
+    let whole = segment.record(offset, &header);
+    while let Some(part) = split.walk.step(&whole) {
+        if !(wanted.is_wanted)(part.tree) {
+            continue;
+        }
+        if !split.walk.is_done(whole.payload.len()) {
+            *rest = Some(split);
+        }
+        let LogRecord { tree, first, payload, .. } = part;
+        let path = &segment.path;
+        return Step::Batch(Followed { tree, first, commit_time, payload, path, offset });
+    }
+    Step::Passed { commit_time, bytes: RECORD_HEADER_LEN as u64 + payload_len }
 }
 
 /// The error of a reader whose segment was removed.
@@ -253,6 +306,13 @@ impl Segment {
             true => Ok(()),
             false => Err(self.corruption(offset, "checksum of a record")),
         }
+    }
+
+    /// The record at `offset`, whose payload `load` has read.
+    fn record(&self, offset: u64, header: &RecordHeader) -> LogRecord<'_> {
+        let RecordHeader { kind, tree, first, commit_time, payload_crc, .. } = *header;
+        let payload = self.loaded(offset + RECORD_HEADER_LEN as u64, header.payload_len.into());
+        LogRecord { kind, tree, first, commit_time, payload, payload_crc }
     }
 
     fn corruption(&self, offset: u64, what: &str) -> Error {

@@ -6,6 +6,7 @@
 mod changes;
 mod commit_threads;
 mod feed;
+mod together;
 mod tree;
 
 use crate::cell::{SequenceNumber, TreeId};

@@ -12,7 +12,7 @@ use crate::read::drivers::Tree;
 use crate::request::RowRange;
 use crate::semantics::elision_policy::ElisionRules;
 use crate::tree::file_list::TreeFiles;
-use crate::write::request::Request;
+use crate::write::request::{Request, Work};
 use std::sync::Arc;
 
 impl Tree {
@@ -53,7 +53,7 @@ impl Tree {
         let mut times = OpenTimes::of(batch.open_positions(), &mut frozen);
         let held = set_times(&mut times);
         let newest = times.newest();
-        let request = Request::of_thread(Arc::clone(tree), frozen, newest);
+        let request = Request::of_thread(Work::One(Arc::clone(tree), frozen), newest);
         let last = shared.commits.submit(request, held, &KeepUp(shared));
         let last = last.map_err(|error| shared.log_failed(error))?;
         scheduler::after_commit(shared, tree, batch.encoded_len());
@@ -93,7 +93,8 @@ impl Tree {
             let mut times = OpenTimes::of(&open, &mut frozen);
             let held = set_times(&mut times);
             let newest = times.newest();
-            let request = Request::of_task(Arc::clone(tree), frozen, newest, Box::new(kept));
+            let work = Work::One(Arc::clone(tree), frozen);
+            let request = Request::of_task(work, newest, Box::new(kept));
             commit_threads::submit(shared, request, held)
         };
         commit.await.map_err(|error| shared.log_failed(error))

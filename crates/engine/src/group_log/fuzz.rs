@@ -10,7 +10,6 @@ use crate::error::{Corruption, Error};
 use crate::log::SegmentNumber;
 use crate::log::framing::record::{self, GROUP_LOG, LogRecord, RecordKind};
 use crate::options::Options;
-use crate::{SequenceNumber, TreeId};
 use base::env::fs::FileSystem;
 use base::env::sim::SimEnv;
 use std::path::Path;
@@ -40,12 +39,12 @@ fn payload(data: &[u8]) {
 }
 
 fn framed(mut data: &[u8]) -> Vec<u8> {
-    let mut out = record::encode_file_header(&GROUP_LOG, 1);
+    let mut out = record::encode_file_header(&GROUP_LOG, GROUP_LOG.version, 1);
     while let Some((&len, rest)) = data.split_first() {
         let (payload, rest) = rest.split_at(rest.len().min(len.into()));
-        let one = LogRecord::new(TreeId(0), SequenceNumber(0), 0, payload);
+        let one = LogRecord::of_kind(RecordKind::Group, payload);
         let offset = out.len() as u64;
-        record::encode_record(&mut out, 1, offset, 32, RecordKind::Group, &one);
+        record::encode_record(&mut out, 1, offset, 32, &one);
         data = rest;
     }
     out

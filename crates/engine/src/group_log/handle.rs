@@ -11,7 +11,6 @@ use super::entry_index::{Extent, Place};
 use super::groups::{Check, Groups};
 use super::replay;
 use super::segment_set::{GROUP_LOG_FILES, Segment, SegmentSet};
-use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use crate::locks::{GroupLogIndex, GroupLogReclaiming, GroupLogWriter};
 use crate::log::framing::record::RECORD_HEADER_LEN;
@@ -153,7 +152,7 @@ impl GroupLog {
         if records.is_empty() {
             return writer.check_writable();
         }
-        let appended = writer.append(RecordKind::Group, records)?;
+        let appended = writer.append(records)?;
         let mut groups = self.groups.lock();
         let (segment, mut offset) = (appended.segment, appended.offset);
         for Encoded { parts, payload } in encoded {
@@ -305,7 +304,7 @@ impl GroupLog {
 impl Encoded<'_> {
     /// The record of the log, with the checksum of its payload.
     pub(super) fn record(&self) -> LogRecord<'_> {
-        LogRecord::new(TreeId(0), SequenceNumber(0), 0, self.payload)
+        LogRecord::of_kind(RecordKind::Group, self.payload)
     }
 }
 

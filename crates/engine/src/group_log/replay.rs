@@ -69,7 +69,7 @@ pub(crate) fn verify(
     let (mut records, mut groups) = (0, Some(Groups::default()));
     while let Some(item) = log.next()? {
         match item {
-            Salvaged::Record(LogItem { segment, offset, record }) => {
+            Salvaged::Record(LogItem { segment, offset, record, .. }) => {
                 records += 1;
                 let payload_len = record.payload.len() as u32;
                 let place = Place { segment, offset, payload_len };

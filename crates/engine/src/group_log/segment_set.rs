@@ -24,8 +24,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// Files of a group log.
-pub(crate) const GROUP_LOG_FILES: LogKind =
-    LogKind { format: &GROUP_LOG, segment: "glog", spare: "gspare" };
+pub(crate) const GROUP_LOG_FILES: LogKind = LogKind {
+    format: &GROUP_LOG,
+    first_version: GROUP_LOG.version,
+    segment: "glog",
+    spare: "gspare",
+};
 
 /// Handle of a segment, whose file is opened by its first reader.
 pub(super) struct Segment {

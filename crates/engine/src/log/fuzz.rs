@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// as what follows a good header, or as one record whose checksums are made right.
 pub fn log_record(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
-    let header = record::encode_file_header(&LOG, 1);
+    let header = record::encode_file_header(&LOG, LOG.version, 1);
     let content = match choice & 3 {
         0 => data.to_vec(),
         1 => [&header, data].concat(),

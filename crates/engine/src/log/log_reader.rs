@@ -5,11 +5,12 @@
 
 use super::LogPosition;
 use super::framing::chain_reader::{ChainEnd, ChainReader};
-use super::framing::record::{LogRecord, RECORD_HEADER_LEN, RecordHeader};
+use super::framing::record::{LogRecord, RECORD_HEADER_LEN, RecordHeader, RecordKind};
 use super::framing::segment_files::{COMMIT_LOG, SegmentNumber};
 use super::framing::segment_reader::Ending;
 use super::segments::{self, Contents, FirstBatch, FirstBatches};
-use crate::error::Result;
+use super::tree_batches::{PartWalk, Split};
+use crate::error::{Error, Result};
 use base::env::fs::FileSystem;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,16 +21,11 @@ pub struct LogItem<'a> {
     pub segment: SegmentNumber,
     /// Where the record starts in it.
     pub offset: u64,
+    /// End of the record. Batches of one write over several trees are in one record.
+    pub(crate) end: u64,
     /// The batch. Its payload is as it was appended; that it decodes is for the caller to check
     /// (and to report as corruption of `segment` at `offset`).
     pub record: LogRecord<'a>,
-}
-
-impl LogItem<'_> {
-    /// Where the record ends in its segment.
-    pub(crate) fn end(&self) -> u64 {
-        self.offset + (RECORD_HEADER_LEN + self.record.payload.len()) as u64
-    }
 }
 
 /// The end of a log that was read to its end: what [`super::LogWriter::open`] goes on from.
@@ -57,6 +53,9 @@ pub struct LogReader {
     contents: Contents,
     firsts: FirstBatches,
     kept: Vec<SegmentNumber>,
+    /// The segment, and the record of several trees in it that is given part by part.
+    split: Option<(SegmentNumber, Split)>,
+    failed: Option<Error>,
 }
 
 impl LogReader {
@@ -69,29 +68,62 @@ impl LogReader {
         let contents = numbers.iter().map(|number| (*number, Default::default())).collect();
         // A kept segment was retired, before the first that is left.
         kept.retain(|kept| numbers.first().is_some_and(|first| kept < first));
-        Ok(Self { chain, contents, firsts: FirstBatches::default(), kept })
+        let firsts = FirstBatches::default();
+        Ok(Self { chain, contents, firsts, kept, split: None, failed: None })
     }
 
     /// The next batch, `None` at the end of the log. The payload lives until the next call.
     #[expect(clippy::should_implement_trait, reason = "the item borrows from the reader")]
     pub fn next(&mut self) -> Result<Option<LogItem<'_>>> {
-        let Some((segment, offset, header)) = self.chain.advance()? else { return Ok(None) };
-        self.note(segment, &header);
-        let record = self.chain.record(offset, &header)?;
-        Ok(Some(LogItem { segment, offset, record }))
-    }
-
-    fn note(&mut self, segment: SegmentNumber, header: &RecordHeader) {
-        let trees = self.contents.entry(segment).or_default();
-        trees.insert(header.tree, LogPosition(header.first.0));
-        let first = FirstBatch { sequence: header.first, commit_time: header.commit_time };
-        self.firsts.entry(segment).or_insert(first);
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if self.split.is_none() {
+            let Some((segment, offset, header)) = self.chain.advance()? else { return Ok(None) };
+            if header.kind == RecordKind::Batches {
+                let walk = PartWalk::begin(&self.chain.record(offset, &header)?);
+                let walk = walk.map_err(|what| {
+                    Error::corruption(&segment.path(self.chain.dir()), offset, what)
+                });
+                let walk = walk.inspect_err(|error| self.failed = Some(error.clone()))?;
+                self.split = Some((segment, Split { offset, header, walk }));
+            } else {
+                let record = self.chain.record(offset, &header)?;
+                note(&mut self.contents, &mut self.firsts, segment, &record);
+                return Ok(Some(LogItem { segment, offset, end: end_of(offset, &header), record }));
+            }
+        }
+        let Some((segment, mut split)) = self.split.take() else { return Ok(None) };
+        let Split { offset, header, .. } = split;
+        let whole = self.chain.record(offset, &header)?;
+        let Some(record) = split.walk.step(&whole) else { return Ok(None) };
+        if !split.walk.is_done(whole.payload.len()) {
+            self.split = Some((segment, split));
+        }
+        note(&mut self.contents, &mut self.firsts, segment, &record);
+        Ok(Some(LogItem { segment, offset, end: end_of(offset, &header), record }))
     }
 
     /// The end of the log. Reads what was not read yet, so that the end is known.
     pub fn finish(mut self) -> Result<LogEnd> {
         while self.next()?.is_some() {}
-        let Self { chain, contents, firsts, kept } = self;
+        let Self { chain, contents, firsts, kept, .. } = self;
         Ok(LogEnd { chain: chain.finish()?, contents, firsts, kept })
     }
+}
+
+fn end_of(offset: u64, header: &RecordHeader) -> u64 {
+    offset + RECORD_HEADER_LEN as u64 + u64::from(header.payload_len)
+}
+
+/// Notes a batch of `segment`.
+fn note(
+    contents: &mut Contents,
+    firsts: &mut FirstBatches,
+    segment: SegmentNumber,
+    record: &LogRecord<'_>,
+) {
+    contents.entry(segment).or_default().insert(record.tree, LogPosition(record.first.0));
+    let first = FirstBatch { sequence: record.first, commit_time: record.commit_time };
+    firsts.entry(segment).or_insert(first);
 }

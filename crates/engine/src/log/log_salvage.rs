@@ -14,6 +14,7 @@ use super::framing::record::{
 use super::framing::record_scan::RecordFile;
 use super::framing::segment_files::{self, LogKind, SegmentNumber};
 use super::log_reader::LogItem;
+use super::tree_batches::{PartWalk, Split};
 use crate::error::{Corruption, Error, Result};
 use base::env::fs::FileSystem;
 use std::collections::VecDeque;
@@ -49,6 +50,8 @@ pub(crate) struct LogSalvage {
     current: Option<Segment>,
     /// Found and not yet given.
     gaps: VecDeque<LogGap>,
+    /// A record of several trees that is given part by part.
+    split: Option<Split>,
     /// End of the records of the segment read last, and whether it says so itself.
     end: Option<LogStop>,
 }
@@ -80,7 +83,17 @@ impl LogSalvage {
     ) -> Result<Self> {
         let [segments] = segment_files::list(&*fs, dir, [kind.segment])?;
         let (dir, segments, gaps) = (dir.to_owned(), segments.into(), VecDeque::new());
-        Ok(Self { fs, dir, kind, segments, before: None, current: None, gaps, end: None })
+        Ok(Self {
+            fs,
+            dir,
+            kind,
+            segments,
+            before: None,
+            current: None,
+            gaps,
+            split: None,
+            end: None,
+        })
     }
 
     /// The first segment there is.
@@ -99,6 +112,9 @@ impl LogSalvage {
             if let Some(gap) = self.gaps.pop_front() {
                 return Ok(Some(Salvaged::Gap(gap)));
             }
+            if self.split.is_some() {
+                return self.part().map(Some);
+            }
             let Some(current) = &mut self.current else {
                 if !self.open_next()? {
                     return Ok(None);
@@ -107,12 +123,20 @@ impl LogSalvage {
             };
             match current.advance() {
                 Ok(Step::Record(offset, header)) => {
+                    if header.kind == RecordKind::Batches {
+                        match PartWalk::begin(&current.whole(offset, &header)?) {
+                            Ok(walk) => self.split = Some(Split { offset, header, walk }),
+                            Err(what) => {
+                                let gap = current.gap(offset, what);
+                                self.gaps.push_back(gap);
+                            }
+                        }
+                        continue;
+                    }
                     let current = self.current.as_mut().expect("it was just read from");
-                    let segment = current.number;
-                    let RecordHeader { tree, first, commit_time, payload_crc, .. } = header;
-                    let payload = current.file.payload(offset, &header)?;
-                    let record = LogRecord { tree, first, commit_time, payload, payload_crc };
-                    return Ok(Some(Salvaged::Record(LogItem { segment, offset, record })));
+                    let (segment, end) = (current.number, current.end);
+                    let record = current.whole(offset, &header)?;
+                    return Ok(Some(Salvaged::Record(LogItem { segment, offset, end, record })));
                 }
                 Ok(Step::Gap(offset, what)) => {
                     let gap = current.gap(offset, what);
@@ -134,6 +158,19 @@ impl LogSalvage {
                 }
             }
         }
+    }
+
+    /// Gives the next part of the record of several trees that was read last.
+    fn part(&mut self) -> Result<Salvaged<'_>> {
+        let mut split = self.split.take().expect("the caller looked");
+        let current = self.current.as_mut().expect("the record was read from it");
+        let (segment, end, offset) = (current.number, current.end, split.offset);
+        let whole = current.whole(offset, &split.header)?;
+        let record = split.walk.step(&whole).expect("all parts were checked");
+        if !split.walk.is_done(whole.payload.len()) {
+            self.split = Some(split);
+        }
+        Ok(Salvaged::Record(LogItem { segment, offset, end, record }))
     }
 
     /// Goes on to the next segment, if there is one.
@@ -209,6 +246,13 @@ impl Segment {
             Err(FileHeaderFault::Bad(what)) => Some(what),
         };
         Ok((Some(Self { file, number, is_last, end: FILE_HEADER_LEN }), fault))
+    }
+
+    /// The record at `offset`, which was checked.
+    fn whole(&mut self, offset: u64, header: &RecordHeader) -> Result<LogRecord<'_>> {
+        let RecordHeader { kind, tree, first, commit_time, payload_crc, .. } = *header;
+        let payload = self.file.payload(offset, header)?;
+        Ok(LogRecord { kind, tree, first, commit_time, payload, payload_crc })
     }
 
     fn gap(&self, offset: u64, what: impl Into<String>) -> LogGap {

@@ -3,7 +3,7 @@
 //! Of one log there is one writer; it is not shared, the commit queue owns it. What each failure
 //! leaves behind is in the header of `framing/segment_writer.rs`.
 
-use super::framing::record::{LogRecord, RecordKind};
+use super::framing::record::{LOG_WITH_BATCHES, LogRecord, RecordKind};
 use super::framing::segment_files::{COMMIT_LOG, SegmentNumber};
 use super::framing::segment_writer::{LogSizes, SegmentWriter};
 use super::log_reader::LogEnd;
@@ -76,7 +76,10 @@ impl LogWriter {
         if records.is_empty() {
             return self.writer.check_writable();
         }
-        let appended = self.writer.append(RecordKind::Batch, records)?;
+        if records.iter().any(|record| record.kind == RecordKind::Batches) {
+            self.writer.raise_version(LOG_WITH_BATCHES)?;
+        }
+        let appended = self.writer.append(records)?;
         self.segments.note(appended.segment, records, appended.tail);
         Ok(())
     }
@@ -101,9 +104,15 @@ impl LogWriter {
         self.writer.close()
     }
 
-    /// Returns whether records with `payloads` of such lengths fit what is allocated of the current
-    /// segment, so that to append them begins no other.
-    pub(crate) fn has_room(&self, payloads: impl Iterator<Item = usize>) -> bool {
-        self.writer.has_room(payloads)
+    /// Returns whether records with payloads of such kinds and lengths fit the current segment and what
+    /// is allocated of it, so that to append them begins no other.
+    pub(crate) fn has_room(&self, mut payloads: impl Iterator<Item = (RecordKind, usize)>) -> bool {
+        let takes_all = self.writer.version() >= LOG_WITH_BATCHES;
+        let mut fits = true;
+        let lengths = payloads.by_ref().map(|(kind, len)| {
+            fits &= takes_all || kind == RecordKind::Batch;
+            len
+        });
+        self.writer.has_room(lengths) && fits
     }
 }

@@ -34,6 +34,7 @@ mod log_reader;
 pub(crate) mod log_salvage;
 mod log_writer;
 mod segments;
+pub(crate) mod tree_batches;
 mod written_len;
 
 pub(crate) use framing::record::{COMMIT_TIME_END, LogRecord, RecordKind};

@@ -20,6 +20,7 @@ use super::framing::record::{FILE_HEADER_LEN, LOG, LogRecord, RECORD_HEADER_LEN}
 use super::framing::segment_files::{self, COMMIT_LOG, SegmentNumber};
 use super::framing::segment_reader::{Place, SegmentReader};
 use super::framing::segment_writer::SegmentList;
+use super::tree_batches;
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use crate::locks::{LogRetiring, LogSegmentList};
@@ -410,15 +411,19 @@ impl LogSegments {
         let mut state = self.state.lock();
         let state = &mut *state;
         let trees = state.contents.entry(segment).or_default();
+        let mut is_wanted = false;
         for record in records {
-            trees.insert(record.tree, LogPosition(record.first.0));
+            let noted = tree_batches::for_each(record, |batch| {
+                trees.insert(batch.tree, LogPosition(batch.first.0));
+                is_wanted |= state.followed.contains_key(&batch.tree);
+            });
+            debug_assert!(noted.is_ok(), "what was appended decodes");
         }
         if let Some(LogRecord { first: sequence, commit_time, .. }) = records.first() {
             let first = FirstBatch { sequence: *sequence, commit_time: *commit_time };
             state.firsts.entry(segment).or_insert(first);
         }
-        let is_followed = |record: &LogRecord<'_>| state.followed.contains_key(&record.tree);
-        if !state.followed.is_empty() && records.iter().any(is_followed) {
+        if is_wanted {
             state.wanted.insert(segment);
         }
         state.tail = tail;

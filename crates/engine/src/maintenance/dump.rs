@@ -7,7 +7,7 @@ use crate::cell::SequenceNumber;
 use crate::error::{Error, Result};
 use crate::files::{FileNumber, copy_note};
 use crate::group_log;
-use crate::log::{self, RecordKind};
+use crate::log::{self, RecordKind, tree_batches};
 use crate::manifest::{self, Edit, EditReader, LogClosed, SstMeta, State};
 use crate::sstable::{BlockCache, SstReader};
 use base::env::FileSystem;
@@ -228,21 +228,24 @@ fn dump_segment(
     let mut reader = log::open_alone(fs, path)?;
     while let Some(item) = reader.next()? {
         let (offset, synced, record) = (item.offset, item.synced_to, item.record);
-        let tree = (item.kind == RecordKind::Batch).then_some(record.tree);
-        if !options.wants(tree) {
+        let kind = format!("{offset}: {:?}, synced to {synced}", item.kind);
+        if !matches!(item.kind, RecordKind::Batch | RecordKind::Batches) {
+            if options.wants(None) {
+                written(writeln!(out, "{kind}"))?;
+            }
             continue;
         }
-        written(write!(out, "{offset}: {:?}, synced to {synced}", item.kind))?;
-        if item.kind != RecordKind::Batch {
-            written(writeln!(out))?;
-            continue;
-        }
-        let (tree, first, time) = (record.tree.0, record.first, record.commit_time);
-        written(writeln!(out, ", tree {tree}, from #{}, at {time}", first.0))?;
-        let batch = FrozenBatch::decode(record.payload);
-        let batch = batch.map_err(|error| Error::corruption(path, offset, error))?;
-        if options.entries {
-            written(dump_batch(&batch, first, options, out))?;
+        let mut batches = Vec::new();
+        let parts = tree_batches::for_each(&record, |batch| batches.push(batch));
+        parts.map_err(|what| Error::corruption(path, offset, what))?;
+        for record in batches.iter().filter(|record| options.wants(Some(record.tree))) {
+            let (tree, first, time) = (record.tree.0, record.first, record.commit_time);
+            written(writeln!(out, "{kind}, tree {tree}, from #{}, at {time}", first.0))?;
+            let batch = FrozenBatch::decode(record.payload);
+            let batch = batch.map_err(|error| Error::corruption(path, offset, error))?;
+            if options.entries {
+                written(dump_batch(&batch, first, options, out))?;
+            }
         }
     }
     written(writeln!(out, "{}: end", reader.end()))

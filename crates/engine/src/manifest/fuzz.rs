@@ -8,7 +8,6 @@ use super::{Edit, ManifestSet, State, load};
 use crate::error::{Corruption, Error};
 use crate::log::framing::append_file::AppendFile;
 use crate::log::framing::record::{LogRecord, MANIFEST, RecordKind, encode_file_header};
-use crate::{SequenceNumber, TreeId};
 use base::env::fs::FileSystem;
 use base::env::sim::SimFs;
 use std::path::Path;
@@ -20,7 +19,7 @@ pub fn manifest_edit(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
     match choice & 3 {
         0 => file(data),
-        1 => file(&[&encode_file_header(&MANIFEST, 1), data].concat()),
+        1 => file(&[&encode_file_header(&MANIFEST, MANIFEST.version, 1), data].concat()),
         _ => edits(data),
     }
 }
@@ -57,10 +56,10 @@ fn edits(data: &[u8]) {
     if state.check().is_ok() {
         let fs = SimFs::new(1);
         let path = current::manifest_path(Path::new(""), 1);
-        let record = LogRecord::new(TreeId(0), SequenceNumber(0), 0, data);
+        let record = LogRecord::of_kind(RecordKind::Edit, data);
         let file = fs.create(&path).expect("a simulated disk without faults takes it");
-        AppendFile::start(file, path, &MANIFEST, 1, 0)
-            .and_then(|mut file| file.append(RecordKind::Edit, &[record]))
+        AppendFile::start(file, path, (&MANIFEST, MANIFEST.version), 1, 0)
+            .and_then(|mut file| file.append(&[record]))
             .and_then(|()| current::point_to(&fs, Path::new(""), 1))
             .expect("a simulated disk without faults takes it");
         let loaded = load(&fs, Path::new("")).expect("accepted edits are read back");

@@ -16,7 +16,6 @@ use super::edit::Edit;
 use super::manifest_reader::{Loaded, load_with_end};
 use super::state::State;
 use super::state::version::FileNumber;
-use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Cause, Error, Result};
 use crate::locks::{ManifestPublished, ManifestTurn};
 use crate::log::framing::append_file::{AppendFile, write_again};
@@ -320,7 +319,7 @@ fn begin(
 ) -> Result<Writer> {
     let path = current::manifest_path(dir, number);
     let file = fs.create(&path).map_err(|error| Error::io("create", &path, &error))?;
-    let file = AppendFile::start(file, path, &MANIFEST, number, 0)?;
+    let file = AppendFile::start(file, path, (&MANIFEST, MANIFEST.version), number, 0)?;
     let mut writer = Writer { file, snapshot_end: 0, stopped: None, installing: false };
     let mut part = Vec::new();
     for edit in state.to_edits() {
@@ -372,7 +371,7 @@ impl Writer {
     }
 
     fn write(&mut self, kind: RecordKind, edits: &[u8]) -> Result<()> {
-        self.file.append(kind, &[LogRecord::new(TreeId(0), SequenceNumber(0), 0, edits)])
+        self.file.append(&[LogRecord::of_kind(kind, edits)])
     }
 
     /// Appends encoded edits as one record, on disk when it returns.

@@ -180,7 +180,7 @@ impl Reached {
             // Segments before it are on disk, as its name proves.
             (self.segment, self.durable) = (item.segment, 0);
         }
-        self.end = item.end();
+        self.end = item.end;
     }
 
     /// Makes the log durable up to here.

@@ -21,7 +21,7 @@ pub(super) fn numbered(
 ) -> impl Iterator<Item = (&Request, SequenceNumber)> {
     group.iter().scan(first, |next, request| {
         let first = *next;
-        next.0 += request.batch.len() as u64;
+        next.0 += request.mutations();
         Some((&**request, first))
     })
 }
@@ -30,7 +30,7 @@ pub(super) fn take_group(waiting: &mut Vec<Arc<Request>>, bytes_max: usize) -> V
     let mut bytes = 0;
     let fits = waiting.iter().take_while(|request| {
         let room = bytes < bytes_max;
-        bytes += request.batch.encoding().len();
+        bytes += request.shape().1;
         room
     });
     let count = fits.count();
@@ -39,20 +39,24 @@ pub(super) fn take_group(waiting: &mut Vec<Arc<Request>>, bytes_max: usize) -> V
 
 /// Mutations of a group.
 pub(super) fn count(group: &[Arc<Request>]) -> u64 {
-    group.iter().map(|request| request.batch.len() as u64).sum()
+    group.iter().map(|request| request.mutations()).sum()
 }
 
 pub(super) fn bytes_of(group: &[Arc<Request>]) -> usize {
-    group.iter().map(|request| request.batch.encoding().len()).sum()
+    group.iter().map(|request| request.shape().1).sum()
 }
 
 /// The trees to which tasks wrote in `group`, each with the bytes of neighbours together.
 pub(super) fn by_tree(group: &[Arc<Request>]) -> impl Iterator<Item = (&Arc<TreeState>, usize)> {
-    let parts = group.chunk_by(|a, b| Arc::ptr_eq(&a.tree, &b.tree));
-    parts.filter_map(|part| {
-        let tasks = || part.iter().filter(|request| request.is_of_task());
-        let bytes = tasks().map(|request| request.batch.encoding().len()).sum();
-        tasks().next().map(|request| (&request.tree, bytes))
+    let tasks = group.iter().filter(|request| request.is_of_task());
+    let mut parts = tasks.flat_map(|request| request.parts()).peekable();
+    std::iter::from_fn(move || {
+        let (tree, batch) = parts.next()?;
+        let mut bytes = batch.encoding().len();
+        while let Some((_, next)) = parts.next_if(|(next, _)| Arc::ptr_eq(next, tree)) {
+            bytes += next.encoding().len();
+        }
+        Some((tree, bytes))
     })
 }
 

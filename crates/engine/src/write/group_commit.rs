@@ -23,7 +23,9 @@
 //!    acknowledged and is not applied; after reopening its batches may or may not be there.
 //! 5. While a batch waits, `led` is set, or its writer is a thread that was woken to lead. Who sets
 //!    `led` leads, or offers the lead to the threads of the engine.
-//! 6. A task that leads does not wait: it only tries for locks, syncs nothing, begins no segment of the
+//! 6. A write over several trees is one record of the log, takes consecutive numbers in the order of its
+//!    trees, and is published whole.
+//! 7. A task that leads does not wait: it only tries for locks, syncs nothing, begins no segment of the
 //!    log, and commits few bytes. Whatever else is to be done, the threads of the engine do.
 
 use crate::cell::SequenceNumber;
@@ -251,7 +253,7 @@ impl Commits {
     }
 
     /// Leads as a task that has the lead; `false` if it still has it, and other writers wait. Does not
-    /// wait (invariant 6).
+    /// wait (invariant 7).
     fn lead_in_task(&self, upkeep: &dyn Upkeep) -> bool {
         for _ in 0..TASK_GROUPS_MAX {
             if !self.commit_in_task(upkeep) {
@@ -276,8 +278,8 @@ impl Commits {
         let group = {
             let mut queue = self.queue.lock();
             let group = take_group(&mut queue.waiting, TASK_BYTES_MAX);
-            let bytes = group.iter().map(|request| request.batch.encoding().len());
-            if bytes_of(&group) > TASK_BYTES_MAX || !log.writer.has_room(bytes) {
+            let records = group.iter().map(|request| request.shape());
+            if bytes_of(&group) > TASK_BYTES_MAX || !log.writer.has_room(records) {
                 queue.waiting.splice(0..0, group);
                 return false;
             }
@@ -354,7 +356,7 @@ impl Commits {
     fn tell(&self, group: &[Arc<Request>], first: &Result<SequenceNumber>) {
         let number = *first.as_ref().unwrap_or(&SequenceNumber(0));
         let outcome_of = |request: &Request, first_of_batch: SequenceNumber| {
-            let last = SequenceNumber(first_of_batch.0 + request.batch.len() as u64 - 1);
+            let last = SequenceNumber(first_of_batch.0 + request.mutations() - 1);
             first.clone().map(|_| last)
         };
         if group.iter().any(|request| !request.is_of_task()) {
@@ -402,8 +404,12 @@ impl Commits {
 
     fn apply(&self, group: &[Arc<Request>], first: SequenceNumber) {
         for (request, first) in numbered(group, first) {
-            let end = first.0 + request.batch.len() as u64 - 1;
-            request.tree.apply(&request.batch, first, LogPosition(end));
+            let mut next = first.0;
+            for (tree, batch) in request.parts() {
+                let first = SequenceNumber(next);
+                next += batch.len() as u64;
+                tree.apply(batch, first, LogPosition(next - 1));
+            }
         }
         self.snapshots.publish(SequenceNumber(first.0 + count(group) - 1));
     }
@@ -412,13 +418,7 @@ impl Commits {
         let carried = group.iter().map(|request| request.time).max().unwrap_or(0);
         let commit_time = self.next_commit_time(carried)?;
         let records: Vec<LogRecord<'_>> = numbered(group, first)
-            .map(|(request, first)| LogRecord {
-                tree: request.tree.id,
-                first,
-                commit_time,
-                payload: request.batch.encoding(),
-                payload_crc: request.checksum,
-            })
+            .map(|(request, first)| request.record(first, commit_time))
             .collect();
         log.writer.append(&records)?;
         log.unsynced = true;

@@ -1,4 +1,5 @@
-//! A batch on its way through the commit queue, and how its writer is told.
+//! A write on its way through the commit queue, and how its writer is told. It has a batch of one tree, or
+//! batches of several ([`Work`]), which one record of the log holds.
 //!
 //! Invariants:
 //! 1. A request has one outcome, told once its batch was committed or refused. A writer that is a
@@ -7,10 +8,12 @@
 //!    the task can see it, whether or not the task is still there.
 
 use crate::batch::FrozenBatch;
-use crate::cell::SequenceNumber;
+use crate::cell::{SequenceNumber, TreeId};
 use crate::counters::perf_context::{self, PerfTime};
 use crate::error::Result;
 use crate::locks::CommitOutcome;
+use crate::log::tree_batches::{self, TreeBatch};
+use crate::log::{LogRecord, RecordKind};
 use crate::tree::TreeState;
 use base::checksum::crc32c;
 use base::sync::{Condvar, Mutex};
@@ -22,14 +25,46 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A batch in the queue, and the way to its writer.
+/// The batches that a request writes.
+pub(crate) enum Work {
+    /// A batch of one tree.
+    One(Arc<TreeState>, FrozenBatch),
+    /// Batches of several trees, as one.
+    Several(TogetherBatches),
+}
+
+/// Batches of at least two trees, in the order of the trees, and the payload of their record. No batch is empty.
+pub(crate) struct TogetherBatches {
+    parts: Vec<(Arc<TreeState>, FrozenBatch)>,
+    payload: Vec<u8>,
+    mutations: u64,
+}
+
+impl TogetherBatches {
+    /// Batches of `parts`, in any order, no two of one tree.
+    pub(crate) fn new(mut parts: Vec<(Arc<TreeState>, FrozenBatch)>) -> Self {
+        parts.sort_by_key(|(tree, _)| tree.id);
+        let mut mutations = 0;
+        let batches: Vec<TreeBatch<'_>> = parts
+            .iter()
+            .map(|(tree, batch)| {
+                let before = mutations as u32;
+                mutations += batch.len() as u64;
+                TreeBatch { tree: tree.id, before, batch: batch.encoding() }
+            })
+            .collect();
+        let payload = tree_batches::encode(&batches);
+        Self { parts, payload, mutations }
+    }
+}
+
+/// A write in the queue, and the way to its writer.
 pub(crate) struct Request {
-    pub(super) tree: Arc<TreeState>,
-    pub(super) batch: FrozenBatch,
+    work: Work,
     /// The newest time in the batch that its writer was given; 0 if it was given no time.
     pub(super) time: u64,
-    /// crc32c of the encoded batch.
-    pub(super) checksum: u32,
+    /// crc32c of the payload of its record.
+    checksum: u32,
     pub(super) writer: Writer,
     /// When it was made, for the perf context of a task.
     begun: Option<Duration>,
@@ -55,33 +90,59 @@ struct Outcome {
 }
 
 impl Request {
-    /// A request of a writer that waits on its thread. `batch` carries times up to `time`.
-    pub(crate) fn of_thread(tree: Arc<TreeState>, batch: FrozenBatch, time: u64) -> Self {
-        Self::new(tree, batch, time, Writer::Thread(Condvar::new()), None)
+    /// A request of a writer that waits on its thread. `work` carries times up to `time`.
+    pub(crate) fn of_thread(work: Work, time: u64) -> Self {
+        Self::new(work, time, Writer::Thread(Condvar::new()), None)
     }
 
     /// A request of a writer that is a task. `kept` is dropped when the commit has ended.
-    pub(crate) fn of_task(
-        tree: Arc<TreeState>,
-        batch: FrozenBatch,
-        time: u64,
-        kept: Box<dyn Send>,
-    ) -> Self {
-        Self::new(tree, batch, time, Writer::Task, Some(kept))
+    pub(crate) fn of_task(work: Work, time: u64, kept: Box<dyn Send>) -> Self {
+        Self::new(work, time, Writer::Task, Some(kept))
     }
 
-    fn new(
-        tree: Arc<TreeState>,
-        batch: FrozenBatch,
-        time: u64,
-        writer: Writer,
-        kept: Option<Box<dyn Send>>,
-    ) -> Self {
-        let checksum = crc32c(&[batch.encoding()]);
+    fn new(work: Work, time: u64, writer: Writer, kept: Option<Box<dyn Send>>) -> Self {
+        let checksum = match &work {
+            Work::One(_, batch) => crc32c(&[batch.encoding()]),
+            Work::Several(together) => crc32c(&[&together.payload]),
+        };
         let outcome = Mutex::new(Outcome { kept, ..Outcome::default() });
         let sync_nanos = AtomicU64::new(0);
         let begun = perf_context::now();
-        Self { tree, batch, time, checksum, writer, begun, sync_nanos, outcome }
+        Self { work, time, checksum, writer, begun, sync_nanos, outcome }
+    }
+
+    /// Number of its mutations, which is not 0.
+    pub(super) fn mutations(&self) -> u64 {
+        match &self.work {
+            Work::One(_, batch) => batch.len() as u64,
+            Work::Several(together) => together.mutations,
+        }
+    }
+
+    /// Returns kind and length of its record.
+    pub(super) fn shape(&self) -> (RecordKind, usize) {
+        match &self.work {
+            Work::One(_, batch) => (RecordKind::Batch, batch.encoding().len()),
+            Work::Several(together) => (RecordKind::Batches, together.payload.len()),
+        }
+    }
+
+    /// Its record, if its first mutation has the number `first`.
+    pub(super) fn record(&self, first: SequenceNumber, commit_time: u64) -> LogRecord<'_> {
+        let (kind, tree, payload) = match &self.work {
+            Work::One(tree, batch) => (RecordKind::Batch, tree.id, batch.encoding()),
+            Work::Several(together) => (RecordKind::Batches, TreeId(0), &together.payload[..]),
+        };
+        LogRecord { kind, tree, first, commit_time, payload, payload_crc: self.checksum }
+    }
+
+    /// Returns its batches, each with its tree.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&Arc<TreeState>, &FrozenBatch)> {
+        let (one, several) = match &self.work {
+            Work::One(tree, batch) => (Some((tree, batch)), &[][..]),
+            Work::Several(together) => (None, &together.parts[..]),
+        };
+        one.into_iter().chain(several.iter().map(|(tree, batch)| (tree, batch)))
     }
 
     /// The outcome, if it was told.

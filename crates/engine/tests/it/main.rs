@@ -35,4 +35,5 @@ mod stopped_tasks;
 mod support;
 mod task_writes;
 mod tasks;
+mod together;
 mod upkeep;

@@ -57,16 +57,16 @@ pub(crate) fn write_again(
 }
 
 impl AppendFile {
-    /// Makes `file`, just created or recycled, one of `format` with at least `len` bytes
+    /// Makes `file`, just created or recycled, one of this format and version with at least `len` bytes
     /// allocated (0: none). Its header is on disk when this returns, its name is not.
     pub(crate) fn start(
         mut file: Box<dyn WriteFile>,
         path: PathBuf,
-        format: &Format,
+        (format, version): (&Format, u32),
         number: u64,
         len: u64,
     ) -> Result<Self> {
-        let header = record::encode_file_header(format, number);
+        let header = record::encode_file_header(format, version, number);
         let allocated = if len > FILE_HEADER_LEN { file.allocate(len) } else { Ok(()) };
         allocated
             .and_then(|()| file.write_all_at(&header, 0))
@@ -106,12 +106,12 @@ impl AppendFile {
     }
 
     /// Writes `records` at the tail, in one write.
-    pub(crate) fn append(&mut self, kind: RecordKind, records: &[LogRecord<'_>]) -> Result<()> {
+    pub(crate) fn append(&mut self, records: &[LogRecord<'_>]) -> Result<()> {
         let mut frame = std::mem::take(&mut self.frame);
         frame.clear();
         for record in records {
             let offset = self.tail + frame.len() as u64;
-            record::encode_record(&mut frame, self.number, offset, self.synced, kind, record);
+            record::encode_record(&mut frame, self.number, offset, self.synced, record);
         }
         let written = self.write(&frame);
         frame.shrink_to(self.frame_bytes_kept);

@@ -73,6 +73,11 @@ impl ChainReader {
         Ok(Self { fs, dir, kind, segments, next: 0, current: None, end, failed: None })
     }
 
+    /// The directory of the log.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The numbers of the segments, ascending.
     pub(crate) fn segments(&self) -> &[SegmentNumber] {
         &self.segments

@@ -20,7 +20,7 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 #[derive(Debug)]
 pub(crate) struct Format {
     pub(crate) magic: [u8; 8],
-    /// Newest version this code reads, and the one it writes.
+    /// Newest version this code reads, and the one it writes unless it needs nothing of it.
     pub(crate) version: u32,
     /// Oldest Stele, major and minor, that reads this version.
     pub(crate) stele: (u16, u16),
@@ -31,10 +31,16 @@ pub(crate) struct Format {
 /// Segments of the commit log.
 pub(crate) const LOG: Format = Format {
     magic: *b"STELELOG",
-    version: 1,
+    version: LOG_WITH_BATCHES,
     stele: (0, 1),
-    kinds: &[RecordKind::Batch, RecordKind::Seal, RecordKind::Close],
+    kinds: &[RecordKind::Batch, RecordKind::Seal, RecordKind::Close, RecordKind::Batches],
 };
+
+/// Version of a segment of the commit log without a record of several trees. Segments have it until there is
+/// one, so that a program that knows no other version reads a store without.
+pub(crate) const LOG_FIRST: u32 = 1;
+/// Version of a segment that may have records of several trees.
+pub(crate) const LOG_WITH_BATCHES: u32 = 2;
 
 /// Segments of the group log.
 pub(crate) const GROUP_LOG: Format = Format {
@@ -69,6 +75,8 @@ pub(crate) enum RecordKind {
     SnapshotPart = 6,
     /// A write of one group; only in the group log.
     Group = 7,
+    /// Batches of several trees that commit together.
+    Batches = 8,
 }
 
 impl RecordKind {
@@ -81,30 +89,38 @@ impl RecordKind {
             5 => Some(Self::Synced),
             6 => Some(Self::SnapshotPart),
             7 => Some(Self::Group),
+            8 => Some(Self::Batches),
             _ => None,
         }
     }
 }
 
-/// One batch, as it is appended and as it is read back.
+/// One record with a payload, as it is appended and as it is read back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogRecord<'a> {
-    /// The tree the batch belongs to.
+    pub(crate) kind: RecordKind,
+    /// The tree the batch belongs to; 0 if the kind has none.
     pub tree: TreeId,
     /// Sequence number of its first mutation.
     pub first: SequenceNumber,
     /// When it was committed, in microseconds of the hybrid clock.
     pub commit_time: u64,
-    /// The encoded batch; opaque here.
+    /// The encoded batch, or what the kind has; opaque here.
     pub payload: &'a [u8],
     /// crc32c of the payload, taken by whoever made it, before it waited for its turn.
     pub payload_crc: u32,
 }
 
 impl<'a> LogRecord<'a> {
-    /// A record with the checksum of `payload`.
+    /// The record of a batch, with the checksum of `payload`.
     pub fn new(tree: TreeId, first: SequenceNumber, commit_time: u64, payload: &'a [u8]) -> Self {
-        Self { tree, first, commit_time, payload, payload_crc: crc32c(&[payload]) }
+        let (kind, payload_crc) = (RecordKind::Batch, crc32c(&[payload]));
+        Self { kind, tree, first, commit_time, payload, payload_crc }
+    }
+
+    /// A record of no tree, with the checksum of `payload`.
+    pub(crate) fn of_kind(kind: RecordKind, payload: &'a [u8]) -> Self {
+        Self { kind, ..Self::new(TreeId(0), SequenceNumber(0), 0, payload) }
     }
 }
 
@@ -160,11 +176,11 @@ pub(crate) enum RecordFault {
     Impossible(&'static str),
 }
 
-/// The header of file `number`.
-pub(crate) fn encode_file_header(format: &Format, number: u64) -> Vec<u8> {
+/// The header of file `number`, of this version of its format.
+pub(crate) fn encode_file_header(format: &Format, version: u32, number: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(FILE_HEADER_LEN as usize);
     out.extend_from_slice(&format.magic);
-    out.put_u32(format.version);
+    out.put_u32(version);
     out.put_u16(format.stele.1);
     out.put_u16(format.stele.0);
     out.put_u64(number);
@@ -217,7 +233,6 @@ pub(crate) fn encode_record(
     number: u64,
     offset: u64,
     synced_to: u64,
-    kind: RecordKind,
     record: &LogRecord<'_>,
 ) {
     assert!(record.payload.len() <= PAYLOAD_BYTES_MAX, "the caller checks the payload's length");
@@ -231,7 +246,7 @@ pub(crate) fn encode_record(
     out.put_u64(record.first.0);
     out.put_u64(record.commit_time);
     out.put_u64(synced_to);
-    out.extend_from_slice(&[kind as u8, 0, 0, 0]);
+    out.extend_from_slice(&[record.kind as u8, 0, 0, 0]);
     let crc = header_crc(number, offset, &out[start + 4..]);
     out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
     out.extend_from_slice(record.payload);
@@ -245,8 +260,7 @@ pub(crate) fn encode_mark(
     synced_to: u64,
     kind: RecordKind,
 ) {
-    let nothing = LogRecord::new(TreeId(0), SequenceNumber(0), 0, &[]);
-    encode_record(out, number, offset, synced_to, kind, &nothing);
+    encode_record(out, number, offset, synced_to, &LogRecord::of_kind(kind, &[]));
 }
 
 /// The record header in the first bytes of `bytes`, which stand at `offset` of file `number`.
@@ -296,10 +310,15 @@ fn check_fields(header: &RecordHeader, offset: u64, reserved: &[u8]) -> Result<(
     if header.first > SequenceNumber::MAX || header.commit_time >= COMMIT_TIME_END {
         return Err(RecordFault::Impossible("a number that no record reaches"));
     }
-    let of_tree = (header.tree.0, header.first.0, header.commit_time) != (0, 0, 0);
+    let has_tree = header.tree.0 != 0;
+    let is_numbered = (header.first.0, header.commit_time) != (0, 0);
     let bare = matches!(header.kind, RecordKind::Seal | RecordKind::Close | RecordKind::Synced);
-    let numbered = header.kind == RecordKind::Batch || !of_tree;
-    if !numbered || bare && header.payload_len != 0 {
+    let fits = match header.kind {
+        RecordKind::Batch => true,
+        RecordKind::Batches => !has_tree,
+        _ => !has_tree && !is_numbered,
+    };
+    if !fits || bare && header.payload_len != 0 {
         return Err(RecordFault::Impossible("fields that its type does not have"));
     }
     Ok(())
@@ -313,7 +332,7 @@ pub(crate) fn may_be_header(bytes: &[u8], synced_above: Option<u64>) -> bool {
         return false;
     };
     let synced = u64::from_le_bytes(*synced);
-    (1..=7).contains(&mark[0])
+    (1..=8).contains(&mark[0])
         && mark[1..] == [0, 0, 0]
         && synced_above.is_none_or(|bound| synced > bound)
 }

@@ -1,6 +1,6 @@
 //! Names and numbers of the segments of a log.
 
-use super::record::{Format, LOG};
+use super::record::{Format, LOG, LOG_FIRST};
 use crate::error::{Error, Result};
 use base::env::fs::FileSystem;
 use std::io;
@@ -30,6 +30,8 @@ impl SegmentNumber {
 #[derive(Debug)]
 pub(crate) struct LogKind {
     pub(crate) format: &'static Format,
+    /// Version of its segments until something newer is needed.
+    pub(crate) first_version: u32,
     /// Ending of a segment's name.
     pub(crate) segment: &'static str,
     /// Ending of the name of a spare, which waits to become a segment again.
@@ -37,7 +39,8 @@ pub(crate) struct LogKind {
 }
 
 /// The commit log of an engine.
-pub(crate) const COMMIT_LOG: LogKind = LogKind { format: &LOG, segment: "log", spare: "spare" };
+pub(crate) const COMMIT_LOG: LogKind =
+    LogKind { format: &LOG, first_version: LOG_FIRST, segment: "log", spare: "spare" };
 
 /// Numbers a segment may have.
 const NUMBERS: std::ops::Range<u64> = 1..SegmentNumber::END;

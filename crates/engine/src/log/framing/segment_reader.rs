@@ -150,9 +150,9 @@ impl SegmentReader {
 
     /// Returns the record that `advance` found at `offset`.
     pub(crate) fn record(&mut self, offset: u64, header: &RecordHeader) -> Result<LogRecord<'_>> {
-        let RecordHeader { tree, first, commit_time, payload_crc, .. } = *header;
+        let RecordHeader { kind, tree, first, commit_time, payload_crc, .. } = *header;
         let payload = self.file.payload(offset, header)?;
-        Ok(LogRecord { tree, first, commit_time, payload, payload_crc })
+        Ok(LogRecord { kind, tree, first, commit_time, payload, payload_crc })
     }
 
     /// Decides what a bad record at `end` means: the end of the log, or corruption.

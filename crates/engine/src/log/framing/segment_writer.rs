@@ -70,6 +70,8 @@ pub(crate) struct SegmentWriter {
     sizes: LogSizes,
     state: State,
     list: Arc<dyn SegmentList>,
+    /// Version of the segments that it begins.
+    version: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -103,7 +105,8 @@ impl SegmentWriter {
         list: Arc<dyn SegmentList>,
     ) -> Result<Self> {
         let (dir, state) = (dir.to_owned(), State::Between(end.next_segment()));
-        let mut writer = Self { fs, dir, kind, sizes, state, list };
+        let version = kind.first_version;
+        let mut writer = Self { fs, dir, kind, sizes, state, list, version };
         if let Some((number, tail, ending)) = end.last {
             writer.take_over(number, tail, ending)?;
         }
@@ -125,15 +128,11 @@ impl SegmentWriter {
         }
     }
 
-    /// Appends `records` of `kind` in order as one write, in a new segment if they do not fit the
-    /// current one; there is at least one. They are durable after `sync`. Each payload may have up to 2^30 bytes,
+    /// Appends `records` in order as one write, in a new segment if they do not fit the current
+    /// one; there is at least one. They are durable after `sync`. Each payload may have up to 2^30 bytes,
     /// else `InvalidArgument`. After `NoSpace` nothing was written and the call can be repeated;
     /// after any other failure see the file header.
-    pub(crate) fn append(
-        &mut self,
-        kind: RecordKind,
-        records: &[LogRecord<'_>],
-    ) -> Result<Appended> {
+    pub(crate) fn append(&mut self, records: &[LogRecord<'_>]) -> Result<Appended> {
         self.check_writable()?;
         if records.iter().any(|record| record.payload.len() > PAYLOAD_BYTES_MAX) {
             let text = format!("a record of the log is over {PAYLOAD_BYTES_MAX} bytes");
@@ -143,10 +142,25 @@ impl SegmentWriter {
         self.make_room(len)?;
         let State::Active(file, _) = &mut self.state else { return Err(Error::Closed) };
         let (segment, offset) = (SegmentNumber(file.number()), file.tail());
-        let written = file.append(kind, records);
+        let written = file.append(records);
         let tail = file.tail();
         self.latch_on_failure(written)?;
         Ok(Appended { segment, offset, tail })
+    }
+
+    /// Returns the version of the segments that it begins.
+    pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Begins segments of this version from now on. A current one of an earlier version is sealed first.
+    pub(crate) fn raise_version(&mut self, version: u32) -> Result<()> {
+        self.check_writable()?;
+        if self.version < version {
+            self.seal()?;
+            self.version = version;
+        }
+        Ok(())
     }
 
     /// Makes everything appended durable. Costs nothing if it is already.
@@ -275,7 +289,7 @@ impl SegmentWriter {
         let file = AppendFile::start(
             file,
             path.clone(),
-            self.kind.format,
+            (self.kind.format, self.version),
             number.0,
             self.sizes.segment_bytes,
         );

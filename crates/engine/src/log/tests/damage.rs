@@ -4,6 +4,7 @@
 use super::*;
 use crate::error::Corruption;
 use crate::log::framing::record;
+use crate::log::tree_batches::{self, TreeBatch};
 use base::env::Rng;
 use base::env::sim::SimFs;
 use std::path::PathBuf;
@@ -226,13 +227,19 @@ fn log_record_seeds() -> Vec<Vec<u8>> {
     let payload = b"\x00\x00\x00\x00".as_slice();
     let (tree, first) = (TreeId(7), SequenceNumber(10));
     let record = LogRecord::new(tree, first, 1000, payload);
-    let header = record::encode_file_header(&record::LOG, 1);
+    let header = record::encode_file_header(&record::LOG, record::LOG.version, 1);
+    let batch = |tree, before| TreeBatch { tree: TreeId(tree), before, batch: payload };
+    let together = tree_batches::encode(&[batch(7, 0), batch(9, 2)]);
+    let together = LogRecord {
+        kind: RecordKind::Batches,
+        ..LogRecord::new(TreeId(0), SequenceNumber(20), 1001, &together)
+    };
     let kinds = [RecordKind::Seal, RecordKind::Close];
     let content = kinds.map(|kind| {
         let mut out = header.clone();
-        for _ in 0..2 {
+        for record in [&record, &record, &together] {
             let (at, synced) = (out.len() as u64, 32);
-            record::encode_record(&mut out, 1, at, synced, RecordKind::Batch, &record);
+            record::encode_record(&mut out, 1, at, synced, record);
         }
         let at = out.len() as u64;
         record::encode_mark(&mut out, 1, at, at, kind);

@@ -63,8 +63,7 @@ fn what_is_needed_is_what_all_trees_together_need_and_is_asked_of_each_once() {
                 _ if newest > SegmentNumber(0) => {
                     notes += 1;
                     let (first, commit_time) = (crate::cell::SequenceNumber(at), 0);
-                    let (payload, payload_crc) = (&[][..], 0);
-                    let record = LogRecord { tree, first, commit_time, payload, payload_crc };
+                    let record = LogRecord::new(tree, first, commit_time, &[]);
                     segments.note(newest, &[record], 0);
                     plain.contents.entry(newest).or_default().insert(tree, LogPosition(at));
                 }

@@ -6,7 +6,7 @@ use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
 use crate::log::framing::segment_files::COMMIT_LOG;
 use crate::log::log_salvage::{LogGap, LogSalvage, LogStop, Salvaged};
-use crate::log::{self, LogItem, RecordKind, SegmentNumber};
+use crate::log::{self, LogItem, RecordKind, SegmentNumber, tree_batches};
 use crate::manifest::{LogClosed, State};
 use base::env::{Env, FileSystem};
 use std::path::Path;
@@ -61,11 +61,18 @@ fn check_kept(
 fn read_kept(fs: &dyn FileSystem, dir: &Path, segment: SegmentNumber) -> Result<()> {
     let mut reader = log::open_kept(fs, dir, segment)?;
     while let Some(item) = reader.next()? {
-        if item.kind == RecordKind::Batch
-            && let Err(error) = FrozenBatch::decode(item.record.payload)
-        {
-            return Err(Error::corruption(&segment.kept_path(dir), item.offset, error));
+        if !matches!(item.kind, RecordKind::Batch | RecordKind::Batches) {
+            continue;
         }
+        let damaged = |what: String| Error::corruption(&segment.kept_path(dir), item.offset, what);
+        let mut outcome = Ok(());
+        let parts = tree_batches::for_each(&item.record, |batch| {
+            if let Err(error) = FrozenBatch::decode(batch.payload) {
+                outcome = Err(damaged(error.to_string()));
+            }
+        });
+        parts.map_err(|what| damaged(what.to_owned()))?;
+        outcome?;
     }
     Ok(())
 }

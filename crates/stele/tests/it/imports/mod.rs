@@ -73,7 +73,7 @@ const ROOMS: &[(&str, &str)] = &[
     ("files", "cell error locks marks request options"),
     ("health", "error"),
     ("log", "cell error locks marks shape options"),
-    ("group_log", "cell error locks marks options log"),
+    ("group_log", "error locks marks options log"),
     ("manifest", "cell error locks marks request shape options files log"),
     ("memory", ""),
     ("cache", "error locks marks shape files memory"),
