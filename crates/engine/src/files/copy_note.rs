@@ -248,7 +248,8 @@ pub(crate) fn announced(
 
 /// Removes the notes in `dir` whose tree is not in `kept`, and unfinished ones. Only at open, after
 /// the files that no tree has: both removals are on disk when this returns. A note stays if it names
-/// one of `left`, files that no tree has and that could not be removed, or cannot be removed itself.
+/// one of `left`, files that no tree has and that could not be removed, or if it may name one, or cannot
+/// be removed itself.
 pub(crate) fn remove_unknown(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -256,10 +257,10 @@ pub(crate) fn remove_unknown(
     kept: impl Fn(TreeId) -> bool,
 ) -> Result<()> {
     let names = fs.list(dir).map_err(|error| Error::io("list", dir, &error))?;
-    let names_one = |tree: TreeId| match read(fs, dir, tree) {
-        Ok(note) => note.is_some_and(|note| !note.numbers.is_disjoint(left)),
-        // One that is damaged tells nothing.
-        Err(error) => !matches!(error, Error::Corruption(_)),
+    // One that does not read may name any.
+    let names_one = |tree: TreeId| {
+        let note = read(fs, dir, tree);
+        note.map_or(true, |note| note.is_some_and(|note| !note.numbers.is_disjoint(left)))
     };
     let goes = |tree: TreeId| !kept(tree) && (left.is_empty() || !names_one(tree));
     let unknown = |name: &&PathBuf| is_unfinished(name) || tree_of(name).is_some_and(goes);
@@ -456,6 +457,8 @@ mod tests {
         fs.create(&path(dir, TreeId(9))).unwrap();
         let left = [6, 12].map(FileNumber).into();
         remove_unknown(fs, dir, &left, |_| false).unwrap();
+        assert_eq!(trees(fs, dir).unwrap(), [7, 9].map(TreeId).into(), "damaged: it may name one");
+        remove_unknown(fs, dir, &BTreeSet::new(), |tree| tree == TreeId(7)).unwrap();
         assert_eq!(trees(fs, dir).unwrap(), [TreeId(7)].into());
         fs.inject(FaultPoint::Call(Call::Remove), 0, 1, Fault::Io);
         remove_unknown(fs, dir, &BTreeSet::new(), |_| false).unwrap();

@@ -82,8 +82,11 @@ fn remove_earlier_try(shared: &Shared, to: TreeId) -> Result<()> {
     let note = match copy_note::read(&*shared.env.fs, &shared.dir, to) {
         Ok(None) => return Ok(()),
         Ok(Some(note)) => note,
-        // It tells nothing, and is replaced.
-        Err(Error::Corruption(_)) => return Ok(()),
+        // Nothing tells which files it named: the next open removes all that no tree has.
+        Err(Error::Corruption(damage)) => {
+            let text = format!("{damage}; open the store again before a copy to tree {}", to.0);
+            return Err(Error::InvalidArgument(text));
+        }
         Err(error) => return Err(error),
     };
     // Else the manifest on disk may name the tree and its files.

@@ -5,6 +5,7 @@
 
 use crate::cell::TreeId;
 use crate::error::{Error, Result};
+use crate::files::copy_note;
 use crate::manifest::Edit;
 use crate::options::TreeOptions;
 use crate::state::Shared;
@@ -14,7 +15,28 @@ use std::sync::Arc;
 
 /// See [`crate::Engine::create_tree`].
 pub(crate) fn create_tree(shared: &Shared, id: TreeId, options: TreeOptions) -> Result<()> {
+    refuse_failed_copy(shared, id)?;
     create_tree_of(shared, id, options, Vec::new(), Vec::new())
+}
+
+/// Refuses an id for which a copy that failed left files: they would be the new tree's if the manifest
+/// was lost.
+fn refuse_failed_copy(shared: &Shared, id: TreeId) -> Result<()> {
+    let state = shared.manifest.state();
+    if state.trees.contains_key(&id) || state.used.contains_key(&id) {
+        return Ok(());
+    }
+    match copy_note::read(&*shared.env.fs, &shared.dir, id) {
+        Ok(None) => Ok(()),
+        Ok(Some(_)) | Err(Error::Corruption(_)) => {
+            let text = format!(
+                "a copy to tree {} failed; open the store again before its id is used",
+                id.0
+            );
+            Err(Error::InvalidArgument(text))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Creates a tree of files that no other tree has. `edits` add the files, which are open in `runs`.

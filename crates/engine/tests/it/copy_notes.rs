@@ -7,7 +7,10 @@ use base::env::FileSystem;
 use base::env::sim::{Call, Fault, FaultPoint, SimEnv};
 use engine::check::check_dir;
 use engine::repair::{RepairReport, repair_dir};
-use engine::{Engine, Error, RowRange, TreeId, WriteBatch};
+use engine::{
+    Column, Engine, Error, FamilyId, IngestOptions, RowRange, Timestamp, TreeId, TreeOptions,
+    WriteBatch,
+};
 use std::path::{Path, PathBuf};
 
 /// The example of the format page: tree 77 has files 5 and 6.
@@ -64,10 +67,8 @@ fn named(rows: &[&str]) -> Rows {
     rows.iter().map(|row| row.as_bytes().to_vec()).collect()
 }
 
-/// A manifest that lost the edit which made the copy.
-#[test]
-fn a_copy_that_the_manifest_lost_is_kept_apart() {
-    let (machine, engine) = store();
+/// Copies the tree, and has the manifest lose the edit that made the copy.
+fn copy_and_forget(machine: &SimEnv, engine: Engine) {
     let manifest = machine.fs.list(dir()).unwrap();
     let manifest = manifest.iter().find(|name| name.to_string_lossy().starts_with("MANIFEST"));
     let manifest = dir().join(manifest.unwrap());
@@ -75,11 +76,42 @@ fn a_copy_that_the_manifest_lost_is_kept_apart() {
     engine.tree(TREE).unwrap().copy_to(COPY).unwrap();
     closed(engine);
     machine.fs.open_write(&manifest).unwrap().set_len(bytes).unwrap();
+}
+
+#[test]
+fn a_copy_that_the_manifest_lost_is_kept_apart() {
+    let (machine, engine) = store();
+    copy_and_forget(&machine, engine);
     let (report, trees) = repaired(&machine, "/repaired");
     assert!(report.losses.is_empty() && !report.rebuilt, "{report:?}");
     assert_eq!(trees, [(TREE, named(&["a", "b"])), (COPY, named(&["a", "b"]))]);
     let told = |note: &String| note.contains("does not know tree 77");
     assert!(report.notes.iter().any(told), "{:?}", report.notes);
+}
+
+/// Its files have no numbers of their own, those of the source do.
+#[test]
+fn ingested_files_of_a_copy_that_the_manifest_lost_keep_their_place_in_the_order() {
+    let (machine, engine) = store();
+    engine.pause_compactions();
+    let tree = engine.tree(TREE).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.delete_row(b"a");
+    tree.write(&batch).unwrap();
+    tree.flush().unwrap();
+    let mut writer = tree.sst_writer(&IngestOptions::default()).unwrap();
+    writer.put(b"a", Column::of(FamilyId(1), b"q"), Timestamp(1), b"ingested").unwrap();
+    engine.ingest(&mut writer.finish().unwrap()).unwrap();
+    drop(tree);
+    copy_and_forget(&machine, engine);
+    let (report, trees) = repaired(&machine, "/repaired");
+    assert!(report.losses.is_empty(), "{report:?}");
+    assert_eq!(trees, [(TREE, named(&["a", "b"])), (COPY, named(&["a", "b"]))]);
+    // Without any manifest none knows the place, and that is told.
+    lose_manifest(&machine, dir());
+    let (report, _) = repaired(&machine, "/rebuilt");
+    let told = report.losses.iter().filter(|loss| loss.reason.contains("ingested"));
+    assert_eq!(told.count(), 2, "{report:?}");
 }
 
 /// Whichever read of an open fails, and though nothing can be removed.
@@ -193,6 +225,55 @@ fn a_copy_that_is_tried_again_removes_what_the_one_before_left() {
     lose_manifest(&machine, dir());
     let (_, trees) = repaired(&machine, "/repaired");
     assert_eq!(trees, [(TREE, named(&["b", "c"])), (COPY, named(&["b", "c"]))]);
+}
+
+/// Its puts without its deletes would show what the source deleted.
+#[test]
+fn a_copy_of_which_files_are_missing_is_left_out_and_told() {
+    let (machine, engine) = store();
+    engine.pause_compactions();
+    let tree = engine.tree(TREE).unwrap();
+    put(&engine, b"c").unwrap();
+    tree.flush().unwrap();
+    machine.fs.inject(FaultPoint::Call(Call::Link), 1, 1, Fault::Io);
+    machine.fs.inject(FaultPoint::Call(Call::Remove), 0, 1, Fault::Io);
+    tree.copy_to(COPY).unwrap_err();
+    machine.fs.clear_faults();
+    engine.close().unwrap();
+    drop((engine, tree));
+    let (report, trees) = repaired(&machine, "/repaired");
+    assert_eq!(trees, [(TREE, named(&["a", "b", "c"]))]);
+    let [loss] = &report.losses[..] else { panic!("{report:?}") };
+    assert!(loss.file.ends_with(note()) && loss.reason.contains("1 of 2 files"), "{loss:?}");
+}
+
+/// Else its rows would be counted to the new tree once the manifest is lost.
+#[test]
+fn the_id_of_a_failed_copy_is_not_used_until_its_files_are_gone() {
+    let (machine, engine) = store();
+    engine.pause_compactions();
+    let tree = engine.tree(TREE).unwrap();
+    put(&engine, b"c").unwrap();
+    tree.flush().unwrap();
+    machine.fs.inject(FaultPoint::Call(Call::Link), 1, 1, Fault::Io);
+    machine.fs.inject(FaultPoint::Call(Call::Remove), 0, 1, Fault::Io);
+    tree.copy_to(COPY).unwrap_err();
+    machine.fs.clear_faults();
+    assert!(machine.fs.exists(&note()).unwrap());
+    let refused = engine.create_tree(COPY, TreeOptions::default()).map(drop);
+    assert!(matches!(&refused, Err(Error::InvalidArgument(_))), "{refused:?}");
+    let damaged = machine.fs.create(&note()).unwrap();
+    drop(damaged);
+    for refused in
+        [engine.tree_or_create(COPY, TreeOptions::default()).map(drop), tree.copy_to(COPY)]
+    {
+        assert!(matches!(&refused, Err(Error::InvalidArgument(_))), "{refused:?}");
+    }
+    closed(engine);
+    drop(tree);
+    let engine = open(&machine, dir()).unwrap();
+    assert!(!machine.fs.exists(&note()).unwrap());
+    engine.create_tree(COPY, TreeOptions::default()).unwrap();
 }
 
 #[test]

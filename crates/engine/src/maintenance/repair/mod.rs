@@ -41,7 +41,7 @@ use crate::options::{Compression, FilterGranularity, Options, TreeOptions};
 use crate::request::RowRange;
 use crate::sstable::{BlockCache, SstReader};
 use base::env::Env;
-use places::{Chosen, Copies, Files, Hints, Unlisted};
+use places::{Chosen, Copies, Files, Hints, UnheardCopy, Unlisted};
 use repair_ssts::{Source, bring};
 use std::cell::Cell;
 use std::path::Path;
@@ -215,7 +215,7 @@ impl Repair<'_> {
     /// Brings over what the manifest names, each file to its place.
     fn by_manifest(&mut self, state: &State) -> Result<()> {
         let copies = places::unheard_copies(&self.files, state, &self.copies);
-        let apart = copies.values().flatten().copied();
+        let apart = copies.values().flat_map(|copy| &copy.files).copied();
         self.begin_numbers(state.next_file.0, state.files().into_iter().chain(apart));
         let mut edits = Vec::new();
         for edit in state.to_edits() {
@@ -234,12 +234,26 @@ impl Repair<'_> {
             }
         }
         self.apply(&edits)?;
-        copies.into_iter().try_for_each(|(tree, files)| self.unheard_copy(tree, &files))
+        copies.into_iter().try_for_each(|(tree, copy)| self.unheard_copy(tree, &copy, state))
     }
 
-    /// Makes a tree that the manifest does not know of `files`, which a note says are a copy's.
-    fn unheard_copy(&mut self, tree: TreeId, files: &[FileNumber]) -> Result<()> {
+    /// Makes a tree that the manifest, which says `state`, does not know, of the files that a note says
+    /// are a copy's. A copy without all its files may show what its source deleted, and is left out.
+    fn unheard_copy(&mut self, tree: TreeId, copy: &UnheardCopy, state: &State) -> Result<()> {
+        let UnheardCopy { files, missing } = copy;
         let path = copy_note::path(self.dir, tree);
+        if *missing > 0 {
+            let reason = format!(
+                "the MANIFEST does not know tree {}, a copy of which {} of {} files are there; it is left \
+                 out, and did not come to its end unless files were removed by hand",
+                tree.0,
+                files.len(),
+                files.len() + missing
+            );
+            let lost = Lost::Rows { tree: Some(tree), rows: RowRange::ALL };
+            self.report.losses.push(Loss { file: path, offset: 0, reason, lost });
+            return Ok(());
+        }
         self.report.notes.push(format!(
             "{}: the MANIFEST does not know tree {}, which has files; it is kept, and may be a copy that \
              did not come to its end",
@@ -254,7 +268,8 @@ impl Repair<'_> {
             Edit::Flushed { tree, position },
             Edit::LastSequence(last),
         ])?;
-        self.tree_by_files(tree, files, &Hints::default())
+        let hints = places::hints_of_copy(tree, files, &self.files, state);
+        self.tree_by_files(tree, files, &hints)
     }
 
     /// Brings over one file; gives what the new manifest is to say of it.
@@ -351,6 +366,13 @@ impl Repair<'_> {
         for number in files {
             let meta = hints.added.get(number).map(|(_, meta)| meta);
             let brought = self.bring(*number, tree, &options, options.compression_last, meta)?;
+            // Only the manifest numbers the entries of an ingested file.
+            let is_unnumbered = |own: &&SstMeta| own.sequence_max.0 == 0 && own.entries > 0;
+            if let Some(own) = brought.as_ref().filter(is_unnumbered) {
+                let reason = "it was ingested, and its place among the other writes is lost with the \
+                              manifest: what it replaced may show again";
+                self.lost(*number, reason, Some(tree), own.span());
+            }
             metas.extend(brought);
         }
         let run = self.merge(tree, merge_unordered::runs_of(metas))?;

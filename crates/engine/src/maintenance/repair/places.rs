@@ -5,7 +5,7 @@
 //! 1. Inputs are removed only after the merge was installed. So if one of them is gone, the outputs
 //!    count and the inputs that linger do not.
 //! 2. If all inputs are there, the merge may not have been finished: the inputs count, they hold all
-//!    that the outputs do.
+//!    that the outputs do. Unless an output was merged again: only installed files are.
 //!
 //! Readable edits of a damaged manifest know more: of a file that one of them adds it is certain
 //! that its merge was finished. Where they name a file and another, which they do not name, says
@@ -19,7 +19,7 @@
 
 use crate::cell::{SequenceNumber, TreeId};
 use crate::error::{Error, Result};
-use crate::files::{FileNumber, copy_note};
+use crate::files::{FileIdentity, FileNumber, copy_note};
 use crate::log::LogPosition;
 use crate::manifest::{Edit, Owner, SstMeta, State, StoreId};
 use crate::options::TreeOptions;
@@ -151,23 +151,52 @@ pub(super) fn copies(fs: &dyn FileSystem, dir: &Path, notes: &mut Vec<String>) -
     Ok(copies)
 }
 
-/// Files of copied trees that `state` never had, by tree: its end may be lost, or the copy did not come
-/// to its own. Either way they belong to no tree that it has.
+/// The files of a copied tree that a state never had: its end may be lost, or the copy did not come to
+/// its own. Either way they belong to no tree that it has.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct UnheardCopy {
+    pub(super) files: Vec<FileNumber>,
+    /// Files that its note names and that are not there. A copy that came to its end had all of them.
+    pub(super) missing: usize,
+}
+
+/// Returns the copies that `state` never had and of which there are files.
 pub(super) fn unheard_copies(
     files: &Files,
     state: &State,
     copies: &Copies,
-) -> BTreeMap<TreeId, Vec<FileNumber>> {
+) -> BTreeMap<TreeId, UnheardCopy> {
     let listed = state.files();
-    let mut trees = BTreeMap::<TreeId, Vec<FileNumber>>::new();
-    for (number, found) in files.iter().filter(|(number, _)| !listed.contains(number)) {
-        if let Some(tree) =
-            found.copied_to(*number, copies).filter(|tree| !is_heard_of(*tree, state))
-        {
-            trees.entry(tree).or_default().push(*number);
+    let mut trees = BTreeMap::<TreeId, UnheardCopy>::new();
+    for (number, tree) in copies.iter().filter(|(_, tree)| !is_heard_of(**tree, state)) {
+        let copy = trees.entry(*tree).or_default();
+        match files.get(number) {
+            Some(_) if listed.contains(number) => {}
+            Some(found) if found.copied_to(*number, copies).is_some() => copy.files.push(*number),
+            _ => copy.missing += 1,
         }
     }
+    trees.retain(|_, copy| !copy.files.is_empty());
     trees
+}
+
+/// What `state` says of the files from which `copied` were made, as if it said it of those: the second
+/// names of a file have one identity.
+pub(super) fn hints_of_copy(
+    tree: TreeId,
+    copied: &[FileNumber],
+    files: &Files,
+    state: &State,
+) -> Hints {
+    let identity = |number: &FileNumber| files.get(number)?.properties.as_ref()?.identity;
+    let ssts = state.trees.values().flat_map(|version| version.runs()).flat_map(|run| &run.ssts);
+    let listed: BTreeMap<FileIdentity, &SstMeta> =
+        ssts.filter_map(|meta| Some((identity(&meta.number)?, &**meta))).collect();
+    let told = copied.iter().filter_map(|number| {
+        let meta = listed.get(&identity(number)?)?;
+        Some((*number, (tree, SstMeta { number: *number, ..(*meta).clone() })))
+    });
+    Hints { added: told.collect(), ..Hints::default() }
 }
 
 fn is_heard_of(tree: TreeId, state: &State) -> bool {
@@ -260,8 +289,11 @@ fn merges(files: &Files, hints: &Hints, copies: &Copies) -> Merges {
         merged.partition(|(number, found)| found.copied_to(**number, copies).is_some());
     let told = own.iter().filter(|(number, _)| hints.added.contains_key(number));
     let told: BTreeSet<&[FileNumber]> = told.map(|(_, found)| found.inputs()).collect();
+    // Only files that were installed are copied, or merged again.
+    let used: BTreeSet<&FileNumber> = files.values().flat_map(Found::inputs).collect();
+    let merged_again = own.iter().filter(|(number, _)| used.contains(number));
     let finished: BTreeSet<&[FileNumber]> =
-        copied.iter().map(|(_, found)| found.inputs()).collect();
+        copied.iter().chain(merged_again).map(|(_, found)| found.inputs()).collect();
     let mut merges = Merges::default();
     let mut replace = |inputs: &[FileNumber], is_told: bool| {
         merges.replaced.extend(inputs);
@@ -312,6 +344,7 @@ mod tests {
 
     const TREE: TreeId = TreeId(5);
     const COPY: TreeId = TreeId(9);
+    type Trees = BTreeMap<TreeId, UnheardCopy>;
 
     fn found(inputs: &[u64]) -> Found {
         let inputs = inputs.iter().copied().map(FileNumber).collect();
@@ -380,7 +413,14 @@ mod tests {
     #[test]
     fn files_of_a_copy_are_its_own_and_prove_their_merges() {
         type Case<'a> = (&'a str, &'a [(u64, &'a [u64])], &'a [u64], &'a [u64], &'a [u64]);
-        let cases: [Case<'_>; 6] = [
+        let cases: [Case<'_>; 7] = [
+            (
+                "a merge of a merge was copied, and all inputs linger",
+                &[(1, &[]), (2, &[]), (3, &[1, 2]), (4, &[]), (9, &[3, 4]), (15, &[3, 4])],
+                &[15],
+                &[9],
+                &[15],
+            ),
             ("the source still has its files", &[(1, &[]), (5, &[])], &[5], &[1], &[5]),
             ("the source was merged", &[(2, &[1]), (5, &[])], &[5], &[2], &[5]),
             (
@@ -438,9 +478,17 @@ mod tests {
         let copies = Copies::from([5, 6, 7].map(|number| (FileNumber(number), COPY)));
         let state = State::default().apply(&[create(TREE)]).unwrap();
         let apart = |state: &State| unheard_copies(&files, state, &copies);
-        assert_eq!(apart(&state), [(COPY, vec![FileNumber(5), FileNumber(6)])].into());
+        let copy = |files: &[u64], missing| {
+            let files = files.iter().copied().map(FileNumber).collect();
+            Trees::from([(COPY, UnheardCopy { files, missing })])
+        };
+        assert_eq!(apart(&state), copy(&[5, 6], 1));
         let named = state.apply(&[added(5)]).unwrap();
-        assert_eq!(apart(&named), [(COPY, vec![FileNumber(6)])].into());
+        assert_eq!(apart(&named), copy(&[6], 1));
+        let whole = Copies::from([5, 6].map(|number| (FileNumber(number), COPY)));
+        assert_eq!(unheard_copies(&files, &state, &whole), copy(&[5, 6], 0));
+        let none = Copies::from([(FileNumber(7), COPY)]);
+        assert_eq!(unheard_copies(&files, &state, &none), [].into());
         assert_eq!(apart(&state.apply(&[create(COPY)]).unwrap()), [].into());
         let used = state.apply(&[Edit::UsedTree { tree: COPY }]).unwrap();
         assert_eq!(apart(&used), [].into());
@@ -450,7 +498,13 @@ mod tests {
     fn files_that_were_replaced_do_not_count() {
         let gone = Edit::RemoveSst { tree: TREE, level: 0, run: RunId(1), number: FileNumber(1) };
         type Case<'a> = (&'a str, &'a [(u64, &'a [u64])], Vec<Edit>, Choice);
-        let cases: [Case<'_>; 8] = [
+        let cases: [Case<'_>; 9] = [
+            (
+                "a merge of a merge, of which an input is gone and older ones linger",
+                &[(1, &[]), (2, &[]), (3, &[1, 2]), (9, &[3, 4])],
+                vec![],
+                (vec![9], vec![], vec![]),
+            ),
             ("flushes", &[(1, &[]), (2, &[])], vec![], (vec![1, 2], vec![], vec![])),
             (
                 "a merge that may be unfinished",
