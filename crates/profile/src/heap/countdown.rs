@@ -34,6 +34,15 @@ pub(super) fn set_interval(interval: u64) {
     INTERVAL.store(interval, Ordering::Relaxed);
 }
 
+/// Has this thread look with its next allocation if samples are taken, unless it takes some.
+pub(super) fn look_now() {
+    COUNTDOWN.with(|countdown| {
+        if countdown.random.get() == 0 {
+            countdown.left.set(0);
+        }
+    });
+}
+
 /// Counts an allocation. Returns whether [`is_sampled`] has to be asked about it.
 #[inline]
 pub(super) fn is_over(bytes: usize) -> bool {

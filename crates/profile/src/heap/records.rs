@@ -67,9 +67,17 @@ pub(super) struct Records {
 }
 
 /// Begins to sample one allocation of each `interval` bytes, of a process whose allocator is
-/// [`SampledAllocator`](super::SampledAllocator); for good. A second call changes nothing. Fails where a
-/// process may not copy its own memory.
+/// [`SampledAllocator`](super::SampledAllocator); for good. A second call keeps the interval. Fails where a
+/// process may not copy its own memory. The calling thread and new ones begin at once; others within a
+/// megabyte.
 pub fn start(interval: u64) -> io::Result<()> {
+    make(interval)?;
+    countdown::look_now();
+    Ok(())
+}
+
+/// Makes the sampler, if there is none.
+fn make(interval: u64) -> io::Result<()> {
     let _apart = Apart::begin();
     let mut sampler = lock();
     if interval == 0 || sampler.is_some() {
