@@ -216,7 +216,7 @@ pub(crate) struct Settings {
     pub(crate) slow_request_ms: Option<u64>,
 
     /// Bytes that are allocated between two samples for heap profiles, as a mean; 0 takes no samples. A
-    /// lower value finds smaller users of memory and costs more. 0, or 16KiB to 1GiB. [default: 512KiB]
+    /// lower value finds smaller users of memory and costs more. 0, or 16KiB to 1GiB. [default: 4MiB]
     #[arg(long, env = "STELE_HEAP_SAMPLE_BYTES", value_name = "SIZE")]
     pub(crate) heap_sample_bytes: Option<ByteSize>,
 
@@ -374,7 +374,7 @@ impl Default for Config {
             read_idle: READ_IDLE_MAX,
             metrics_tables_max: NAMED_MAX,
             slow_request: Duration::from_secs(1),
-            heap_sample_bytes: 512 << 10,
+            heap_sample_bytes: 4 << 20,
             traces: None,
             log_format: LogFormat::Text,
             log_level: "info".into(),

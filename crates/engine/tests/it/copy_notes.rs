@@ -89,7 +89,7 @@ fn a_copy_that_the_manifest_lost_is_kept_apart() {
     assert!(report.notes.iter().any(told), "{:?}", report.notes);
 }
 
-/// Its files have no numbers of their own, those of the source do.
+/// Its files have no numbers of their own, but the files of the source have.
 #[test]
 fn ingested_files_of_a_copy_that_the_manifest_lost_keep_their_place_in_the_order() {
     let (machine, engine) = store();

@@ -76,7 +76,7 @@ pub fn start(interval: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the sampler, if there is none.
+/// Makes the sampler, unless there is one.
 fn make(interval: u64) -> io::Result<()> {
     let _apart = Apart::begin();
     let mut sampler = lock();

@@ -180,7 +180,7 @@ pub(super) fn unheard_copies(
     trees
 }
 
-/// What `state` says of the files from which `copied` were made, as if it said it of those: the second
+/// Returns the hints of `state` for the sources of `copied`, as hints for the copies: the second
 /// names of a file have one identity.
 pub(super) fn hints_of_copy(
     tree: TreeId,
