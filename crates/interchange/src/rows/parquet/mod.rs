@@ -4,6 +4,9 @@
 //! Cells of one row follow each other. A reader takes the columns in any order, and timestamps of
 //! any unit.
 
+mod delta;
+mod footer;
+mod pages;
 mod read;
 #[cfg(test)]
 mod tests;

@@ -2,17 +2,21 @@
 //!
 //! 1. Every cell is copied out of its page: a row that was read keeps no page in memory.
 //! 2. A panic of the `parquet` crate is an error of the file. The crate is meant for files of friends.
+//! 3. No cell is left out: each column of a row group ends with the group, and the groups have as many
+//!    cells as the file says.
 
-use super::COLUMNS;
+use super::pages::{Input, Pages};
+use super::{COLUMNS, footer};
 use crate::error::{Error, Place, Result};
 use crate::rows::limits::{self, RecordCells};
 use crate::rows::{Cell, Row, RowReader};
 use bytes::Bytes;
 use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type};
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::reader::ChunkReader;
 use parquet::schema::types::ColumnDescriptor;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +24,8 @@ use std::sync::Arc;
 
 /// Reads the cells of a Parquet file.
 pub(in crate::rows) struct Reader<R: ChunkReader + 'static> {
-    file: SerializedFileReader<R>,
+    input: Input<R>,
+    metadata: ParquetMetaData,
     /// Index in the file of each of [`COLUMNS`].
     places: [usize; COLUMNS.len()],
     unit: Unit,
@@ -67,8 +72,9 @@ enum Unit {
 
 impl<R: ChunkReader + 'static> Reader<R> {
     pub(in crate::rows) fn new(input: R) -> Result<Self> {
-        let file = guarded(0, || SerializedFileReader::new(input).map_err(|why| failed(0, why)))?;
-        let schema = file.metadata().file_metadata().schema_descr();
+        let metadata = guarded(0, || footer::read(&input))?;
+        let input = Input::new(input);
+        let schema = metadata.file_metadata().schema_descr();
         let mut places = [0; COLUMNS.len()];
         for (name, place) in COLUMNS.iter().zip(&mut places) {
             let named = |column: &Arc<ColumnDescriptor>| column.path().parts() == [*name];
@@ -87,36 +93,35 @@ impl<R: ChunkReader + 'static> Reader<R> {
         let unit = Unit::of(&schema.column(places[3]))?;
         let family = "".into();
         let (groups, bytes, columns, cells, next) = (0, 0, None, 0, None);
-        Ok(Self { file, places, unit, groups, bytes, columns, cells, next, family })
+        Ok(Self { input, metadata, places, unit, groups, bytes, columns, cells, next, family })
     }
 
     /// Opens the next row group; `false` at the end of the file.
     fn next_group(&mut self) -> Result<bool> {
-        if let Some(done) = self.columns.take() {
+        let at = self.cells;
+        let malformed = |reason| Error::Malformed { place: Place::Record(at + 1), reason };
+        if let Some(mut done) = self.columns.take() {
+            done.check_end().map_err(malformed)?;
             self.bytes += done.bytes;
         }
-        let at = self.cells;
-        let Some(metadata) = self.file.metadata().row_groups().get(self.groups) else {
+        let Some(metadata) = self.metadata.row_groups().get(self.groups) else {
+            let all = self.metadata.file_metadata().num_rows();
+            if u64::try_from(all) != Ok(at) {
+                return Err(malformed(format!("the file has {at} cells and claims {all}")));
+            }
             return Ok(false);
         };
-        let negative = |_| Error::Malformed {
-            place: Place::Record(at + 1),
-            reason: "a row group with a negative length".to_owned(),
-        };
+        let negative = |_| malformed("a row group with a negative length".to_owned());
         let cells = u64::try_from(metadata.num_rows()).map_err(negative)?;
         let bytes = u64::try_from(metadata.compressed_size()).map_err(negative)?;
-        let group = self.file.get_row_group(self.groups).map_err(|why| failed(at, why))?;
-        let open = |index: usize| {
-            group.get_column_reader(self.places[index]).map_err(|why| failed(at, why))
+        let pages = |index: usize| {
+            let column = metadata.column(self.places[index]);
+            Pages::new(self.input.clone(), column, cells as usize).map_err(|why| failed(at, why))
         };
-        let binary = |index: usize| match open(index)? {
-            ColumnReader::ByteArrayColumnReader(reader) => Ok(Column::new(COLUMNS[index], reader)),
-            _ => Err(strange()),
+        let binary = |index: usize| -> Result<Column<ByteArrayType>> {
+            Ok(Column::new(COLUMNS[index], metadata, self.places[index], pages(index)?))
         };
-        let timestamp = match open(3)? {
-            ColumnReader::Int64ColumnReader(reader) => Column::new(COLUMNS[3], reader),
-            _ => return Err(strange()),
-        };
+        let timestamp = Column::new(COLUMNS[3], metadata, self.places[3], pages(3)?);
         let (key, family, qualifier, value) = (binary(0)?, binary(1)?, binary(2)?, binary(4)?);
         let left = cells;
         self.columns =
@@ -179,6 +184,15 @@ impl<R: ChunkReader + 'static> RowReader for Reader<R> {
 }
 
 impl Columns {
+    /// Refuses cells beyond the rows of the group.
+    fn check_end(&mut self) -> std::result::Result<(), String> {
+        self.key.check_end()?;
+        self.family.check_end()?;
+        self.qualifier.check_end()?;
+        self.timestamp.check_end()?;
+        self.value.check_end()
+    }
+
     /// Returns the next cell, with the key of its row, or the reason why it is missing.
     fn cell(
         &mut self,
@@ -203,7 +217,14 @@ impl Columns {
 }
 
 impl<T: DataType> Column<T> {
-    fn new(name: &'static str, reader: ColumnReaderImpl<T>) -> Self {
+    /// Returns the column at `place` of a row group.
+    fn new<R: ChunkReader + 'static>(
+        name: &'static str,
+        group: &RowGroupMetaData,
+        place: usize,
+        pages: Pages<R>,
+    ) -> Self {
+        let reader = ColumnReaderImpl::new(group.schema_descr().column(place), Box::new(pages));
         Self { name, reader, values: Vec::new(), levels: Vec::new() }
     }
 
@@ -219,6 +240,18 @@ impl<T: DataType> Column<T> {
             _ => format!("the {name} is null"),
         };
         self.values.pop().ok_or(nothing)
+    }
+
+    /// Refuses a value that is left, or gives the reason why this cannot be seen.
+    fn check_end(&mut self) -> std::result::Result<(), String> {
+        self.values.clear();
+        self.levels.clear();
+        let read = self.reader.read_records(1, Some(&mut self.levels), None, &mut self.values);
+        let name = self.name;
+        match read.map_err(|why| format!("the column {name} is malformed: {why}"))? {
+            (0, ..) => Ok(()),
+            _ => Err(format!("the column {name} has more values than the row group has rows")),
+        }
     }
 }
 
@@ -272,7 +305,7 @@ fn guarded<T>(cells: u64, read: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// Converts the error of a read after `cells` cells.
-fn failed(cells: u64, error: ParquetError) -> Error {
+pub(super) fn failed(cells: u64, error: ParquetError) -> Error {
     let malformed = |why: String| Error::Malformed {
         place: Place::Record(cells + 1),
         reason: format!("the file is malformed: {why}"),
@@ -288,7 +321,7 @@ fn failed(cells: u64, error: ParquetError) -> Error {
     }
 }
 
-fn strange() -> Error {
+pub(super) fn strange() -> Error {
     let reason = "the Parquet schema is not that of cells: the columns \"key\", \"family\", \
                   \"qualifier\" and \"value\" of bytes, and \"timestamp\" of type INT64";
     Error::Unsupported(reason.to_owned())
