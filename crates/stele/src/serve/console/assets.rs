@@ -60,6 +60,7 @@ assets! {
     "pages/heat.js": SCRIPT,
     "pages/query.js": SCRIPT,
     "pages/backups.js": SCRIPT,
+    "pages/cluster.js": SCRIPT,
 }
 
 /// Answers with the file that a path names.

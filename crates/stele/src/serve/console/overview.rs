@@ -22,6 +22,7 @@ pub(super) async fn session(State(console): State<Arc<Console>>, visitor: Visito
         "identity": visitor.name(),
         "authenticates": console.gate.is_some(),
         "version": env!("CARGO_PKG_VERSION"),
+        "cluster": console.server.cluster().is_some(),
         "may": {
             "overview": visitor.may("stele.metrics.get"),
         },

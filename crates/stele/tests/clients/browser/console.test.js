@@ -145,6 +145,70 @@ test("the heat map is read by keyboard and as a table", async () => {
   await close();
 });
 
+/** A cluster of three nodes as its API tells it: one is away, and one tablet has no leader. */
+const CLUSTER = {
+  cluster: "1f0c7a52b9d34e66", me: 1, directory_trouble: "connection refused",
+  nodes: [
+    { id: 1, address: "10.0.0.1:8088", region: "eu", zone: "eu-a", alive: true, leaders: 2, replicas: 3 },
+    { id: 2, address: "10.0.0.2:8088", region: "eu", zone: "eu-b", alive: true, leaders: 1, replicas: 4 },
+    { id: 3, address: "a-node-with-a-long-name.of.a.data.centre.example.org:8088", region: "", zone: "", alive: false, leaders: null, replicas: 4 },
+  ],
+  tablets: [
+    { table: "projects/local/instances/local/tables/people", tree: 5, leader: 1, term: 7, members: [{ node: 1, match_lag_entries: 0 }, { node: 2, match_lag_entries: 0 }, { node: 3, match_lag_entries: 1234 }] },
+    { table: "projects/local/instances/local/tables/people", tree: 6, leader: 2, term: 9, members: [{ node: 2, match_lag_entries: 0 }, { node: 3, match_lag_entries: null }, { node: 1, match_lag_entries: 3 }] },
+    { table: "projects/local/instances/local/tables/<b>orders</b>", tree: 7, leader: 1, term: 2, members: [{ node: 1, match_lag_entries: 0 }, { node: 2, match_lag_entries: 0 }, { node: 3, match_lag_entries: null, behind: true }] },
+    { table: "projects/local/instances/local/tables/a_table_with_a_rather_long_name", tree: 8, leader: null, term: 3, members: [{ node: 2, match_lag_entries: null }, { node: 3, match_lag_entries: null }] },
+  ],
+  tablets_left_out: 12,
+};
+
+/** Opens the page of a cluster, whose answers the test gives. */
+async function openCluster(options = {}) {
+  const { tab, close } = await open("overview", options);
+  await tab.route("**/console/api/v1/session", async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, json: { ...(await answer.json()), cluster: true } });
+  });
+  await tab.route("**/console/api/v1/cluster", (route) => route.fulfill({ json: CLUSTER }));
+  await tab.reload();
+  await tab.getByRole("link", { name: "Cluster" }).click();
+  await tab.getByRole("heading", { name: "Tablets by node" }).waitFor();
+  return { tab, close };
+}
+
+for (const width of [1440, 390]) {
+  for (const colorScheme of ["light", "dark"]) {
+    test(`cluster at ${width} pixels, ${colorScheme}`, async () => {
+      const { tab, close } = await openCluster({ viewport: { width, height: 900 }, colorScheme });
+      if (shots) await tab.screenshot({ path: join(shots, `cluster-${width}-${colorScheme}.png`), fullPage: true });
+      await check(tab);
+      await close();
+    });
+  }
+}
+
+test("a cluster shows who is away, who leads, and how far a replica is behind", async () => {
+  const { tab, close } = await openCluster();
+  await tab.getByText("Node 3 is away").waitFor();
+  await tab.getByText("1 tablet has no leader").waitFor();
+  await tab.getByText("1 tablet has a replica that cannot catch up").waitFor();
+  await tab.getByText("The directory does not answer").waitFor();
+  const row = tab.getByRole("row", { name: /people 5/ });
+  assert.match(await row.innerText(), /leads[^]*has all entries[^]*−1,234\s*entries behind/);
+  await tab.getByText("4 tablets. 12 more tablets are not told here.").waitFor();
+  await tab.getByLabel("Tables whose name has").fill("ORDERS");
+  await tab.getByText("1 tablet. 12 more").waitFor();
+  assert.match(await tab.locator("table.map tbody").innerText(), /<b>orders<\/b>/, "names are shown as text");
+  await close();
+});
+
+test("a single server has no page of a cluster", async () => {
+  const { tab, close } = await open("cluster");
+  await tab.getByRole("heading", { name: "Overview" }).waitFor();
+  assert.equal(await tab.getByRole("link", { name: "Cluster" }).count(), 0);
+  await close();
+});
+
 test("the keyboard reaches the content at once, and the colours change", async () => {
   const { tab, close } = await open("overview");
   await tab.getByRole("heading", { name: "Overview" }).waitFor();

@@ -4,6 +4,7 @@ import { get, setToken, token } from "./api.js";
 import { fill, h, icon, notice } from "./dom.js";
 import { signIn } from "./session.js";
 import { backups } from "../pages/backups.js";
+import { cluster } from "../pages/cluster.js";
 import { heat } from "../pages/heat.js";
 import { overview } from "../pages/overview.js";
 import { query } from "../pages/query.js";
@@ -17,6 +18,7 @@ const PAGES = [
   { path: "heat", title: "Heat map", show: heat },
   { path: "query", title: "SQL", show: query },
   { path: "backups", title: "Backups", show: backups },
+  { path: "cluster", title: "Cluster", show: cluster, ofCluster: true },
 ];
 
 const main = document.getElementById("main");
@@ -35,13 +37,18 @@ function place() {
   return { parts, query: new URLSearchParams(query) };
 }
 
+/** Returns the pages of this server: a single one has no cluster. */
+function pages() {
+  return PAGES.filter((page) => !page.ofCluster || session.cluster);
+}
+
 /** Shows the page of the address. */
 function show(moveFocus) {
   leave();
   leave = () => {};
   if (!session) return;
   const { parts, query } = place();
-  const page = PAGES.find((known) => known.path === parts[0]);
+  const page = pages().find((known) => known.path === parts[0]);
   if (!page) {
     location.replace(`#/${PAGES[0].path}`);
     return;
@@ -75,12 +82,18 @@ function enter(known) {
   session = known;
   document.getElementById("who").textContent = known.identity ?? "";
   document.getElementById("sign-out").hidden = token() === "";
+  list(pages());
   show(true);
 }
 
-async function start() {
-  fill(document.getElementById("pages"), PAGES.map((page) =>
+/** Lists pages at the side. */
+function list(listed) {
+  fill(document.getElementById("pages"), listed.map((page) =>
     h("a", { href: `#/${page.path}`, "data-path": page.path }, icon(page.path), page.title)));
+}
+
+async function start() {
+  list(PAGES.filter((page) => !page.ofCluster));
   try {
     enter(await get("/session"));
   } catch (error) {
