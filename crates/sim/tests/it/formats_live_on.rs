@@ -116,9 +116,9 @@ fn write_and_compact(engine: &Engine) {
     }
 }
 
-/// Raises the version in the header of a segment or manifest.
-fn raise_version_of_records(file: &mut [u8]) {
-    file[8] += 1;
+/// Writes a version into the header of a segment or manifest, and the Stele that reads it.
+fn set_version_of_records(file: &mut [u8], version: u8) {
+    file[8] = version;
     file[12..16].copy_from_slice(&[7, 0, 3, 0]);
     let checksum = crc32c(&[&file[..28]]).to_le_bytes();
     file[28..32].copy_from_slice(&checksum);
@@ -138,8 +138,8 @@ fn what_is_newer_is_refused_with_file_versions_and_what_to_do() {
     let store = Image::read(&RealFileSystem, &newest.join("closed")).unwrap();
     type Raise = fn(&mut [u8]);
     let raises: [(&str, Raise, [&str; 3]); 4] = [
-        (".log", |file| raise_version_of_records(file), ["format 2", "up to 1", "Stele 3.7"]),
-        ("MANIFEST", |file| raise_version_of_records(file), ["format 2", "up to 1", "Stele 3.7"]),
+        (".log", |file| set_version_of_records(file, 3), ["format 3", "up to 2", "Stele 3.7"]),
+        ("MANIFEST", |file| set_version_of_records(file, 2), ["format 2", "up to 1", "Stele 3.7"]),
         (
             ".sst",
             |file| change_footer(file, 46, 3),
