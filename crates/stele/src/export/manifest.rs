@@ -29,8 +29,9 @@ pub(crate) struct Manifest {
     pub(super) job: String,
     /// Identity of the table, independent of its name; empty if the source does not tell it.
     pub(super) source: String,
-    /// Schema of the table when the export began, in Base64: the message `google.bigtable.admin.v2.Table`
-    /// of [`bigtable::schema_message`]. Absent if the source does not tell it.
+    /// Schema of the table, in Base64: the message `google.bigtable.admin.v2.Table` of
+    /// [`bigtable::schema_message`]. As it is when the export is complete, with the families that it had
+    /// when the export began. Absent if the source does not tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     schema: Option<String>,
     /// Format of the parts, by its name.
@@ -60,7 +61,7 @@ impl Manifest {
         schema: Option<&admin::Table>,
         format: Format,
     ) -> Self {
-        let schema = schema.map(|schema| STANDARD.encode(schema.encode_to_vec()));
+        let schema = schema.map(encoded);
         let name = FORMATS.iter().find(|(known, ..)| *known == format).map_or("", |known| known.1);
         let (format, totals) = (name.to_owned(), Totals::default());
         Self { version: VERSION, id, job, source, schema, format, complete: false, totals }
@@ -107,6 +108,17 @@ impl Manifest {
         read().map(Some).map_err(|why| Malformed(format!("the schema in {FILE}: {why}")).into())
     }
 
+    /// Takes a later schema of the table, if the source tells one. Families that it has no more stay: rows
+    /// may have cells of them.
+    pub(super) fn add_schema(&mut self, later: Option<admin::Table>) -> Result<()> {
+        let Some(mut later) = later else { return Ok(()) };
+        for (name, family) in self.schema()?.unwrap_or_default().column_families {
+            later.column_families.entry(name).or_insert(family);
+        }
+        self.schema = Some(encoded(&later));
+        Ok(())
+    }
+
     pub(super) fn save(&self, file: &StateFile) -> Result<()> {
         file.save(self).with_context(|| format!("could not write {}", file.path().display()))
     }
@@ -122,6 +134,10 @@ impl Manifest {
             dir.display()
         )
     }
+}
+
+fn encoded(schema: &admin::Table) -> String {
+    STANDARD.encode(schema.encode_to_vec())
 }
 
 /// Why a file of an export cannot be used. Another try reads the same.

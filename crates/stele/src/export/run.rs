@@ -144,6 +144,9 @@ impl<'a> Export<'a> {
             }
         }
         self.check_table()?;
+        // Families may have come since the export began.
+        let schema = self.plan.runtime.block_on(persist(|| self.plan.source.schema()))?;
+        self.manifest.add_schema(schema)?;
         self.manifest.complete = true;
         self.manifest.totals = self.list.totals();
         self.manifest.save(&self.file)

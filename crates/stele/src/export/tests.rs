@@ -6,7 +6,7 @@ use super::place::{Found, hold, look};
 use super::run::{Export, Limits, Plan, Step, stream};
 use super::selection::Range;
 use super::source::{Gatherer, Piece, Pieces, Source};
-use crate::import::target::Failure;
+use crate::import::target::{Failure, plain_schema};
 use anyhow::{Result, bail};
 use async_trait::async_trait;
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
@@ -29,6 +29,8 @@ struct Memory {
     failures: Mutex<VecDeque<usize>>,
     /// Answers to the question for the identity of the table; the last one stays.
     identities: Mutex<VecDeque<&'static str>>,
+    /// Families in the answers to the question for the schema; without one, none is told.
+    schemas: Mutex<VecDeque<&'static [&'static str]>>,
     /// True if no read is answered, and never will be.
     lost: bool,
 }
@@ -36,7 +38,8 @@ struct Memory {
 impl Memory {
     fn new(rows: Vec<Row>) -> Self {
         let identities = Mutex::new(["t@1"].into());
-        Self { rows, failures: Mutex::default(), identities, lost: false }
+        let (failures, schemas) = Default::default();
+        Self { rows, failures, identities, schemas, lost: false }
     }
 }
 
@@ -55,7 +58,8 @@ impl Source for Memory {
     }
 
     async fn schema(&self) -> Result<Option<admin::Table>, Failure> {
-        Ok(None)
+        let told = self.schemas.lock().unwrap().pop_front();
+        Ok(told.map(|families| plain_schema(families.iter().copied())))
     }
 
     async fn read(&self, range: &Range) -> Result<Box<dyn Pieces>, Failure> {
@@ -365,6 +369,22 @@ fn rows_of_a_table_that_was_recreated_meanwhile_are_not_recorded() {
     assert_eq!(part_names(dir.path()), ["part-00000.jsonl"]);
     let error = Call::of(Format::Jsonl).run(&memory, dir.path()).unwrap_err();
     assert!(error.to_string().contains("another store"), "{error:#}");
+}
+
+#[test]
+fn families_that_come_and_go_meanwhile_are_in_the_schema() {
+    for (schemas, want) in [
+        (&[&["a", "b"][..], &["b", "c"]][..], Some(&["a", "b", "c"][..])),
+        (&[&["a"]], Some(&["a"])),
+        (&[], None),
+    ] {
+        let memory = Memory::new(rows(4));
+        *memory.schemas.lock().unwrap() = schemas.iter().copied().collect();
+        let dir = tempfile::tempdir().unwrap();
+        Call::of(Format::Csv).run(&memory, dir.path()).unwrap();
+        let told = Manifest::read(dir.path()).unwrap().unwrap().schema().unwrap();
+        assert_eq!(told, want.map(|families| plain_schema(families.iter().copied())));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::target::{Failure, Target};
 use anyhow::{Context, Result};
 use async_trait::async_trait;
 use base::env::SystemClock;
-use bigtable::table_of_message;
+use bigtable::{schema_message, table_of_message};
 use bytes::Bytes;
 use engine::{Engine, Options, Timestamp, TimestampRange};
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
@@ -70,6 +70,11 @@ impl Target for Direct {
             added.map_err(|why| not_created(why).of(&format!("could not add family {name}")))?;
         }
         Ok(())
+    }
+
+    async fn schema(&self) -> Result<Option<admin::Table>, Failure> {
+        let schema = self.store.get_table(&self.table).await.map_err(failure)?;
+        Ok(Some(schema_message(&schema)))
     }
 
     async fn identity(&self) -> Result<String, Failure> {

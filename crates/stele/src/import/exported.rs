@@ -29,8 +29,9 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// The files of an export, read one after the other.
 pub(super) struct Exported {
     format: Format,
-    /// Schema of the table that was exported, as far as the export has it.
-    schema: admin::Table,
+    /// Schema of the table that was exported; `None` if the export does not have it.
+    schema: Option<admin::Table>,
+    is_directory: bool,
     aggregates: Aggregates,
     files: Vec<ExportFile>,
     /// The file that is being read, and the bytes of all files before it.
@@ -59,7 +60,7 @@ impl Exported {
             Some(path) => std::fs::metadata(path).with_context(|| could_not_read(path))?.len(),
             None => 0,
         };
-        Ok(Self::of(format, admin::Table::default(), vec![ExportFile { path, bytes, part: None }]))
+        Ok(Self::of(format, None, vec![ExportFile { path, bytes, part: None }]))
     }
 
     /// Returns the rows of the export in `dir`.
@@ -76,17 +77,43 @@ impl Exported {
             part: Some(part),
         };
         let files = part_list::read(dir, &manifest)?.into_iter().map(file).collect();
-        Ok(Self::of(manifest.format()?, manifest.schema()?.unwrap_or_default(), files))
+        let exported = Self::of(manifest.format()?, manifest.schema()?, files);
+        Ok(Self { is_directory: true, ..exported })
     }
 
-    fn of(format: Format, schema: admin::Table, files: Vec<ExportFile>) -> Self {
-        let (aggregates, sum) = (Aggregates::of(&schema), Xxh3::default());
-        Self { format, schema, aggregates, files, at: 0, before: 0, reader: None, record: 0, sum }
+    fn of(format: Format, schema: Option<admin::Table>, files: Vec<ExportFile>) -> Self {
+        let aggregates = Aggregates::of(&schema.clone().unwrap_or_default());
+        let (at, before, record, sum, is_directory) = (0, 0, 0, Xxh3::default(), false);
+        let reader = None;
+        Self { format, schema, is_directory, aggregates, files, at, before, reader, record, sum }
     }
 
     /// Returns the schema of the table that was exported, as far as the export has it.
-    pub(super) fn schema(&self) -> &admin::Table {
-        &self.schema
+    pub(super) fn schema(&self) -> admin::Table {
+        self.schema.clone().unwrap_or_default()
+    }
+
+    /// Returns whether it is a directory, which tells the schema if the source did.
+    pub(super) fn is_directory(&self) -> bool {
+        self.is_directory
+    }
+
+    /// Refuses to create the table of a directory that does not tell its schema: sums would become plain
+    /// cells. A single file never tells it.
+    pub(super) fn check_schema(&self) -> Result<(), ConfigError> {
+        if !self.is_directory || self.schema.is_some() {
+            return Ok(());
+        }
+        let text = "--create-table: the export does not tell the schema of its table, so sums would become \
+                    plain cells; create the table as it was, and import without the option";
+        Err(ConfigError(text.to_owned()))
+    }
+
+    /// Makes the rows fit for a table with this schema, whatever the export tells.
+    pub(super) fn fit(&mut self, table: &admin::Table) {
+        let Aggregates { families, step } = Aggregates::of(table);
+        self.aggregates.families.extend(families);
+        self.aggregates.step = step;
     }
 
     /// Returns the bytes of all files, if they are known.
@@ -216,7 +243,7 @@ fn unwritable(row: &Row) -> Option<String> {
     Some(format!("a cell has the negative timestamp {}", cell.timestamp_micros))
 }
 
-/// Families of the exported table whose cells add up.
+/// Families of the exported table, and of the one that the rows go to, whose cells add up.
 struct Aggregates {
     families: BTreeSet<String>,
     /// Microseconds between two timestamps of the table.

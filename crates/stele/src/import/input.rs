@@ -5,6 +5,7 @@ use super::exported::Exported;
 use super::mapping::Mapping;
 use super::rejects::Reject;
 use super::target::plain_schema;
+use crate::config::ConfigError;
 use anyhow::{Context, Result};
 use engine::Timestamp;
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
@@ -54,7 +55,27 @@ impl Input {
     pub(super) fn schema(&self) -> admin::Table {
         match self {
             Self::Records(input) => plain_schema(input.mapping.families()),
-            Self::Exported(exported) => exported.schema().clone(),
+            Self::Exported(exported) => exported.schema(),
+        }
+    }
+
+    /// Refuses to create a table whose schema the input lacks though it should have it.
+    pub(super) fn check_schema(&self) -> Result<(), ConfigError> {
+        match self {
+            Self::Records(_) => Ok(()),
+            Self::Exported(exported) => exported.check_schema(),
+        }
+    }
+
+    /// Returns whether the families of all rows should be in the schema.
+    pub(super) fn tells_families(&self) -> bool {
+        matches!(self, Self::Exported(exported) if exported.is_directory())
+    }
+
+    /// Makes the rows fit for a table with this schema.
+    pub(super) fn fit(&mut self, table: &admin::Table) {
+        if let Self::Exported(exported) = self {
+            exported.fit(table);
         }
     }
 

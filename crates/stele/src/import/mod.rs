@@ -21,7 +21,7 @@ pub(crate) mod mapping;
 mod place;
 pub(crate) mod progress;
 pub(crate) mod rejects;
-mod remote;
+pub(crate) mod remote;
 mod run;
 pub(crate) mod source;
 pub(crate) mod target;

@@ -73,6 +73,10 @@ impl Target for Remote {
         Ok(())
     }
 
+    async fn schema(&self) -> Result<Option<admin::Table>, Failure> {
+        schema(&self.channel, &self.table).await.map_err(whole)
+    }
+
     /// The consistency token: the server says by it which table this is, and in which life of the server.
     async fn identity(&self) -> Result<String, Failure> {
         let mut client = BigtableTableAdminClient::new(self.channel.clone());
@@ -169,6 +173,25 @@ impl Target for Remote {
     async fn close(&self) -> Result<()> {
         Ok(())
     }
+}
+
+/// Returns what an export keeps of a table's schema; `None` if the server does not tell it.
+pub(crate) async fn schema(
+    channel: &Channel,
+    table: &TableName,
+) -> Result<Option<admin::Table>, Status> {
+    let mut client = BigtableTableAdminClient::new(channel.clone());
+    let view = admin::table::View::SchemaView as i32;
+    let request = admin::GetTableRequest { name: table.to_string(), view };
+    let table = match answered(client.get_table(request)).await {
+        Ok(table) => table.into_inner(),
+        Err(status) if matches!(status.code(), Code::Unimplemented | Code::PermissionDenied) => {
+            return Ok(None);
+        }
+        Err(status) => return Err(status),
+    };
+    let admin::Table { granularity, column_families, row_key_schema, .. } = table;
+    Ok(Some(admin::Table { granularity, column_families, row_key_schema, ..Default::default() }))
 }
 
 fn entry(row: &RowMutations) -> Entry {

@@ -42,7 +42,10 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
     source.table()?;
     source.timestamp_micros()?;
     refuse_outputs(args)?;
-    let (input, input_bytes) = source.input()?;
+    let (mut input, input_bytes) = source.input()?;
+    if args.create_table {
+        input.check_schema()?;
+    }
     let job = source.job(&input)?;
     let file = args.checkpoint().map(CheckpointFile::hold).transpose()?;
     let earlier = Earlier::load(args, file.as_ref(), job)?;
@@ -60,6 +63,12 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
         let schema = input.schema();
         runtime.block_on(persist(|| target.create_table(&schema)))?;
         known_families.extend(schema.column_families.into_keys());
+    }
+    if input.is_export()
+        && let Some(table) = runtime.block_on(persist(|| target.schema()))?
+    {
+        input.fit(&table);
+        known_families.extend(table.column_families.into_keys());
     }
     let identity = runtime.block_on(persist(|| target.identity()))?;
     let mut checkpoint = earlier.place(args, &identity)?;
@@ -122,7 +131,7 @@ struct Import<'a> {
     in_flight: VecDeque<Sent>,
     /// Keys of the rows in flight and in the batch being filled.
     keys: HashSet<Bytes>,
-    /// Families of an export that are created if they were missing.
+    /// Families that the table has, as far as it is known.
     families: HashSet<String>,
     /// The last finished batch that has rows.
     last: Option<Finished>,
@@ -284,6 +293,12 @@ impl Import<'_> {
             if let RowMutation::SetCell { family, .. } = mutation
                 && !self.families.contains(family)
             {
+                if self.input.tells_families() {
+                    bail!(
+                        "family {family} is not in the schema that the export tells, so it may be of sums; \
+                         create it as it was, and rerun the command"
+                    );
+                }
                 let schema = plain_schema([family.as_str()]);
                 let create = || self.target.create_table(&schema);
                 if let Some(why) = self.runtime.block_on(persist_unless_refused(create))? {

@@ -42,6 +42,10 @@ pub(crate) trait Target: Send + Sync {
     /// Makes the table and the families of `schema` where they are missing. What is there stays as it is.
     async fn create_table(&self, schema: &admin::Table) -> Result<(), Failure>;
 
+    /// Returns the schema of the table ([`bigtable::schema_message`]), or `None` if the target does not
+    /// tell it.
+    async fn schema(&self) -> Result<Option<admin::Table>, Failure>;
+
     /// Returns the identity of the table ([`table::TableIdentity`] as text).
     async fn identity(&self) -> Result<String, Failure>;
 
@@ -196,6 +200,10 @@ mod tests {
     impl Target for Picky {
         async fn create_table(&self, _: &admin::Table) -> Result<(), Failure> {
             Ok(())
+        }
+
+        async fn schema(&self) -> Result<Option<admin::Table>, Failure> {
+            Ok(None)
         }
 
         async fn identity(&self) -> Result<String, Failure> {

@@ -5,10 +5,13 @@ use crate::import::{Setting, succeeded};
 use crate::server::{stderr, stele};
 use admin::bigtable_table_admin_client::BigtableTableAdminClient;
 use admin::r#type::{Aggregate, Int64, Kind, aggregate};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use data::bigtable_client::BigtableClient;
 use data::mutation::{AddToCell, Mutation, SetCell};
 use googleapis_tonic_google_bigtable_admin_v2::google::bigtable::admin::v2 as admin;
 use googleapis_tonic_google_bigtable_v2::google::bigtable::v2 as data;
+use prost::Message;
 use std::process::{Output, Stdio};
 use tokio::runtime::Runtime;
 use tonic::transport::{Channel, Endpoint};
@@ -118,6 +121,84 @@ fn an_import_creates_the_table_that_was_exported_and_adds_nothing_twice() {
     succeeded(&command(&setting, &args));
     let there = ["export", "-", "--table", "t4", "--data-dir", "new", "--format", "jsonl"];
     assert_eq!(succeeded(&command(&setting, &there)), row);
+}
+
+/// Makes the table `name` without rows.
+async fn make_empty(setting: &Setting, name: &str) {
+    let request = admin::CreateTableRequest {
+        parent: INSTANCE.into(),
+        table_id: name.into(),
+        table: Some(schema()),
+        ..Default::default()
+    };
+    BigtableTableAdminClient::new(channel(setting)).create_table(request).await.unwrap();
+}
+
+/// Such as the rejects of an import, which do not tell which families add up: the table does.
+#[test]
+fn sums_of_a_single_file_go_to_a_table_that_adds_them_up() {
+    let runtime = Runtime::new().unwrap();
+    let mut setting = Setting::new();
+    runtime.block_on(make(&setting, "t"));
+    runtime.block_on(make_empty(&setting, "t2"));
+    runtime.block_on(make_empty(&setting, "t3"));
+    let row = succeeded(&command(&setting, &["export", "-", "--table", "t", "--format", "jsonl"]));
+    let rejected = row.replacen('{', "{\"rejected\":\"record 1: too long\",", 1);
+    std::fs::write(setting.root.path().join("t.rejects"), rejected).unwrap();
+    let file = ["import", "t.rejects", "--format", "export-jsonl"];
+    for more in [&[][..], &["--restart"], &["--create-table", "--restart"]] {
+        let said = succeeded(&command(&setting, &[&file, &["--table", "t2"][..], more].concat()));
+        assert!(said.starts_with("imported 1 rows with 2 cells"), "{said}");
+        let there = ["export", "-", "--table", "t2", "--format", "jsonl"];
+        assert_eq!(succeeded(&command(&setting, &there)), row);
+    }
+    assert!(setting.server.terminate().success());
+    let dir = ["--table", "t3", "--data-dir", "data"];
+    succeeded(&command(&setting, &[&file, &dir[..]].concat()));
+    let there = [&["export", "-", "--format", "jsonl"], &dir[..]].concat();
+    assert_eq!(succeeded(&command(&setting, &there)), row);
+}
+
+/// Replaces the schema of the export in `dir`; `None` takes it away.
+fn set_schema(setting: &Setting, dir: &str, schema: Option<&admin::Table>) {
+    let path = setting.root.path().join(dir).join("export.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
+    match schema {
+        Some(schema) => manifest["schema"] = STANDARD.encode(schema.encode_to_vec()).into(),
+        None => drop(manifest.as_object_mut().unwrap().remove("schema")),
+    }
+    std::fs::write(&path, manifest.to_string()).unwrap();
+}
+
+#[test]
+fn no_family_is_created_of_which_the_export_does_not_tell_whether_it_adds_up() {
+    let runtime = Runtime::new().unwrap();
+    let setting = Setting::new();
+    runtime.block_on(make(&setting, "t"));
+    succeeded(&command(&setting, &["export", "out", "--table", "t"]));
+    set_schema(&setting, "out", None);
+    let create = ["import", "out", "--table", "t2", "--create-table"];
+    let refused = command(&setting, &create);
+    assert!(stderr(&refused).contains("does not tell the schema"), "{}", stderr(&refused));
+    let refused = command(&setting, &create[..4]);
+    assert!(stderr(&refused).contains("not found"), "no table: {}", stderr(&refused));
+
+    let mut outdated = schema();
+    outdated.column_families.remove("sums");
+    set_schema(&setting, "out", Some(&outdated));
+    let refused = command(&setting, &create);
+    assert!(stderr(&refused).contains("family sums is not in the schema"), "{}", stderr(&refused));
+
+    // A table that was made as the other was takes them, whatever the export tells.
+    runtime.block_on(make_empty(&setting, "t3"));
+    let row = succeeded(&command(&setting, &["export", "-", "--table", "t", "--format", "jsonl"]));
+    for schema in [None, Some(&outdated)] {
+        set_schema(&setting, "out", schema);
+        succeeded(&command(&setting, &["import", "out", "--table", "t3", "--restart"]));
+        let there = ["export", "-", "--table", "t3", "--format", "jsonl"];
+        assert_eq!(succeeded(&command(&setting, &there)), row);
+    }
 }
 
 #[test]

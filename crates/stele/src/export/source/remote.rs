@@ -5,7 +5,7 @@ use super::gather::Piece;
 use super::{Pieces, Source};
 use crate::connect::{Channel, Server, answered};
 use crate::export::selection::Range;
-use crate::import::target::Failure;
+use crate::import::{self, target::Failure};
 use anyhow::Result;
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -60,26 +60,7 @@ impl Source for Remote {
     }
 
     async fn schema(&self) -> Result<Option<admin::Table>, Failure> {
-        let mut client = BigtableTableAdminClient::new(self.channel.clone());
-        let view = admin::table::View::SchemaView as i32;
-        let request = admin::GetTableRequest { name: self.table.to_string(), view };
-        match answered(client.get_table(request)).await {
-            Ok(table) => {
-                let admin::Table { granularity, column_families, row_key_schema, .. } =
-                    table.into_inner();
-                let schema = admin::Table {
-                    granularity,
-                    column_families,
-                    row_key_schema,
-                    ..Default::default()
-                };
-                Ok(Some(schema))
-            }
-            Err(status) => match status.code() {
-                Code::Unimplemented | Code::PermissionDenied => Ok(None),
-                _ => Err(failed(&status)),
-            },
-        }
+        import::remote::schema(&self.channel, &self.table).await.map_err(|status| failed(&status))
     }
 
     async fn read(&self, range: &Range) -> Result<Box<dyn Pieces>, Failure> {
