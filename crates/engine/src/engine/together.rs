@@ -1,7 +1,8 @@
 //! Writes over several trees that commit as one.
 //!
 //! 1. All batches of a write are in one record of the log: after a crash all of them are there, or none.
-//! 2. They take effect at one sequence number: no snapshot and no reader sees some of them only.
+//! 2. They take consecutive sequence numbers, published together: no snapshot and no reader sees some of
+//!    them only.
 //! 3. A write with a batch of one tree is that of the tree itself, byte for byte.
 
 use super::Engine;

@@ -49,6 +49,22 @@ fn delete_for_good(engine: &Engine) {
     tree.compact_range(&RowRange::ALL).unwrap();
 }
 
+/// A store with rows `a` to `c` in two SSTables, and a copy that failed at the second one: its first file
+/// and its note are left.
+fn store_with_failed_copy() -> (SimEnv, Engine) {
+    let (machine, engine) = store();
+    engine.pause_compactions();
+    let tree = engine.tree(TREE).unwrap();
+    put(&engine, b"c").unwrap();
+    tree.flush().unwrap();
+    machine.fs.inject(FaultPoint::Call(Call::Link), 1, 1, Fault::Io);
+    machine.fs.inject(FaultPoint::Call(Call::Remove), 0, 1, Fault::Io);
+    tree.copy_to(COPY).unwrap_err();
+    machine.fs.clear_faults();
+    drop(tree);
+    (machine, engine)
+}
+
 fn closed(engine: Engine) {
     engine.close().unwrap();
 }
@@ -200,15 +216,8 @@ fn a_note_stays_with_the_files_that_it_names() {
 /// The files of one that failed, and could not be removed, are not the source's.
 #[test]
 fn a_copy_that_is_tried_again_removes_what_the_one_before_left() {
-    let (machine, engine) = store();
-    engine.pause_compactions();
+    let (machine, engine) = store_with_failed_copy();
     let tree = engine.tree(TREE).unwrap();
-    put(&engine, b"c").unwrap();
-    tree.flush().unwrap();
-    machine.fs.inject(FaultPoint::Call(Call::Link), 1, 1, Fault::Io);
-    machine.fs.inject(FaultPoint::Call(Call::Remove), 0, 1, Fault::Io);
-    tree.copy_to(COPY).unwrap_err();
-    machine.fs.clear_faults();
     assert!(ssts(&machine).len() == 3 && machine.fs.exists(&note()).unwrap());
     delete_for_good(&engine);
 
@@ -230,17 +239,8 @@ fn a_copy_that_is_tried_again_removes_what_the_one_before_left() {
 /// Its puts without its deletes would show what the source deleted.
 #[test]
 fn a_copy_of_which_files_are_missing_is_left_out_and_told() {
-    let (machine, engine) = store();
-    engine.pause_compactions();
-    let tree = engine.tree(TREE).unwrap();
-    put(&engine, b"c").unwrap();
-    tree.flush().unwrap();
-    machine.fs.inject(FaultPoint::Call(Call::Link), 1, 1, Fault::Io);
-    machine.fs.inject(FaultPoint::Call(Call::Remove), 0, 1, Fault::Io);
-    tree.copy_to(COPY).unwrap_err();
-    machine.fs.clear_faults();
-    engine.close().unwrap();
-    drop((engine, tree));
+    let (machine, engine) = store_with_failed_copy();
+    closed(engine);
     let (report, trees) = repaired(&machine, "/repaired");
     assert_eq!(trees, [(TREE, named(&["a", "b", "c"]))]);
     let [loss] = &report.losses[..] else { panic!("{report:?}") };
@@ -250,15 +250,8 @@ fn a_copy_of_which_files_are_missing_is_left_out_and_told() {
 /// Else its rows would be counted to the new tree once the manifest is lost.
 #[test]
 fn the_id_of_a_failed_copy_is_not_used_until_its_files_are_gone() {
-    let (machine, engine) = store();
-    engine.pause_compactions();
+    let (machine, engine) = store_with_failed_copy();
     let tree = engine.tree(TREE).unwrap();
-    put(&engine, b"c").unwrap();
-    tree.flush().unwrap();
-    machine.fs.inject(FaultPoint::Call(Call::Link), 1, 1, Fault::Io);
-    machine.fs.inject(FaultPoint::Call(Call::Remove), 0, 1, Fault::Io);
-    tree.copy_to(COPY).unwrap_err();
-    machine.fs.clear_faults();
     assert!(machine.fs.exists(&note()).unwrap());
     let refused = engine.create_tree(COPY, TreeOptions::default()).map(drop);
     assert!(matches!(&refused, Err(Error::InvalidArgument(_))), "{refused:?}");
