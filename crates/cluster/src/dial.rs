@@ -1,5 +1,6 @@
 //! Connections to a server of gRPC: plain or by TLS.
 
+use arc_swap::ArcSwap;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use security::tls::server_name;
@@ -32,8 +33,8 @@ pub(crate) struct Pings {
 pub(crate) struct Dialed {
     /// Address of the server, `HOST:PORT`.
     pub(crate) address: String,
-    /// Configuration of TLS; `None` connects without.
-    pub(crate) tls: Option<Arc<ClientConfig>>,
+    /// Configuration of TLS, which each new connection loads; `None` connects without.
+    pub(crate) tls: Option<Arc<ArcSwap<ClientConfig>>>,
 }
 
 /// A stream to a server.
@@ -58,7 +59,7 @@ impl Dialed {
         let name = server_name(&self.address).ok_or_else(|| {
             Error::new(ErrorKind::InvalidInput, format!("{} is not HOST:PORT", self.address))
         })?;
-        Ok(Box::new(TlsConnector::from(Arc::clone(tls)).connect(name, stream).await?))
+        Ok(Box::new(TlsConnector::from(tls.load_full()).connect(name, stream).await?))
     }
 
     /// Returns a channel that connects when it is first used, and again after it broke. A peer that
@@ -70,6 +71,9 @@ impl Dialed {
             async move { server.open().await.map(TokioIo::new) }
         });
         endpoint
+            // Calls that are dropped are reset. Servers that are dialled are trusted: none is cut off for
+            // sending what was on its way.
+            .http2_max_local_error_reset_streams(None)
             .http2_keep_alive_interval(pings.after)
             .keep_alive_timeout(pings.bound)
             .keep_alive_while_idle(pings.idle)

@@ -8,6 +8,9 @@ base::shape! {
         command_bytes_max = 16 << 20, 1 => 64 << 20;
         /// Bytes that a leader admits and that are not applied yet; one command always fits.
         unapplied_bytes_max = 16 << 20, 1 => 1 << 30;
+        /// Bytes of entries of all groups of a node that are not applied yet, beyond which a follower takes
+        /// no more than one message of a group at a time.
+        held_bytes_max = 256 << 20, 1 => 64 << 30;
         /// Proposals of one group that wait for their outcome.
         proposals_max = 4096, 1 => 1 << 20;
         /// Reads of one group that wait for their index.

@@ -81,6 +81,8 @@ pub trait Groups: Send + Sync + 'static {
     /// Creates the groups of a new table, one for each tablet, on nodes of its choice, and returns when
     /// each has a leader. The table's record is not in the directory yet. Again: does nothing for
     /// groups that are there.
+    ///
+    /// `AlreadyExists` if a tree has a group of another table: its id was given twice. That group must stay.
     async fn create(&self, schema: &TableSchema, version: u64) -> Result<()>;
 
     /// Removes groups with all their replicas, as far as they are there. What cannot be reached now is
@@ -133,6 +135,12 @@ pub trait SharedMeta: MetaStore {
     /// Takes an intent of this node for its own, so that no change is made any more that was to forget it.
     fn claim(&self, trees: &[TreeId]) -> Result<()> {
         self.intend(trees)
+    }
+
+    /// Forgets an intent whose trees turned out to be another table's, and gives no id any more that was set
+    /// aside with theirs.
+    fn abandon(&self, trees: &[TreeId]) -> Result<()> {
+        self.forget(trees)
     }
 
     /// Forgets the intent of trees whose groups are removed from all nodes, and where they were.

@@ -43,7 +43,7 @@ pub use gc::GcRule;
 pub use groups::{GroupWrite, Groups, Kept, SharedMeta, Term, Versioned};
 pub use identity::TableIdentity;
 pub use limits::Granularity;
-pub use local::Local;
+pub use local::{Local, TreeOwnership};
 pub use mutate::{CheckAndMutate, Once, OnceRow, ReadModifyWriteRule, RowMutation, RowMutations};
 pub use records::{RecordChange, Records};
 pub use row::{Cell, ReadStats, Row, RowBatch, RowPiece, RowStream};
@@ -51,8 +51,8 @@ pub use row_output::{Pieces, RowOutput, YieldedCell};
 pub use row_set::{KeyRange, RowSet};
 pub use schema::types::{Int64Encoding, RowKeySchema, ScalarType, StructEncoding};
 pub use schema::{
-    AddInput, Aggregate, CreateTable, FamilyChange, FamilySchema, FamilySpec, TableName,
-    TableSchema, TableUpdate, UniqueInput, ValueType,
+    AddInput, Aggregate, CreateTable, FamilyChange, FamilySchema, FamilySpec, OwnedTrees,
+    SQL_PREFIX, TableName, TableSchema, TableUpdate, UniqueInput, ValueType,
 };
 pub use shelf::{BackupRecord, Copied, Shelf, ShelfMap, Shelved, Shelves};
 pub use store::{DropRows, HasRoom, ReadRows, RowKeySample, Store};

@@ -44,7 +44,7 @@ impl Subset {
     }
 
     /// Returns the part with ranges of rows, and ranges of qualifiers by family, in any order.
-    pub(crate) fn of_parts(rows: Vec<RowRange>, families: BTreeMap<String, Vec<RowRange>>) -> Self {
+    pub fn of_parts(rows: Vec<RowRange>, families: BTreeMap<String, Vec<RowRange>>) -> Self {
         let families = families.into_iter().map(|(name, ranges)| (name, row_set::merge(ranges)));
         Self { rows: row_set::merge(rows), families: families.collect() }
     }

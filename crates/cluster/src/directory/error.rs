@@ -28,8 +28,11 @@ pub enum Error {
         /// Reason why it cannot be read.
         what: String,
     },
-    /// The directory belongs to another cluster, or refuses this node. An operator must look.
+    /// The directory refuses this node or its call. An operator must look.
     Refused(String),
+    /// The directory that answers is not the one of the node's cluster as the node knows it: it has no cluster or
+    /// another one, or an older state. Nothing changed. An operator must look.
+    Foreign(String),
     /// A later start of this node is registered, or its data directory is an older copy. This start must
     /// stop, and never vote.
     Replaced(String),
@@ -49,6 +52,7 @@ impl fmt::Display for Error {
             Self::Invalid(text)
             | Self::Conflict(text)
             | Self::Refused(text)
+            | Self::Foreign(text)
             | Self::Replaced(text) => f.write_str(text),
             Self::Compacted => f.write_str("the directory no longer keeps the events asked for"),
             Self::LeaseLost => f.write_str("the lease in the cluster's directory has ended"),
@@ -63,7 +67,9 @@ impl From<Error> for table::Error {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         match error {
-            Error::Unavailable(_) | Error::LeaseLost | Error::Compacted => Self::Unavailable(text),
+            Error::Unavailable(_) | Error::LeaseLost | Error::Compacted | Error::Foreign(_) => {
+                Self::Unavailable(text)
+            }
             Error::Full(_) => Self::ResourceExhausted(text),
             Error::Invalid(_) => Self::invalid("", text),
             Error::Conflict(_) => Self::Aborted(text),

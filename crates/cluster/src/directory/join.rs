@@ -4,18 +4,21 @@
 //! 2. The boot counter is raised in the data directory first and in the directory second. So the
 //!    directory never knows a greater one than the data directory of the node, and where it does, the
 //!    data directory is a copy, or was restored: the node's later votes and entries are missing.
-//! 3. A node that is known starts without the directory, and registers when it answers. A node that
-//!    is new waits for nothing and fails.
+//! 3. A node that is known starts without the directory, and registers when it can: while the directory
+//!    does not answer, takes no changes, lost its data, or is another cluster's. Only what says that the data
+//!    directory is a copy, and a directory that refuses the node, keep it from starting. A node that is new
+//!    waits for nothing and fails.
 //! 4. While an earlier start shows a sign of life, a start waits for its end: the data directory may be a
 //!    copy, and the original at work. Only in the place of the last start, in the same run of the machine,
 //!    nothing is waited for: the lock of the folder says that its process is gone.
 //! 5. A data directory whose log ends before the end that its node told is an older copy, and is refused.
-//!    A copy that is younger than a few seconds is not known as one by this.
+//!    A copy that is younger than half a minute is not known as one by this.
 
+use super::counters::take;
 use super::error::{Error, Result};
 use super::identity::{BOOT_MAX, Identity, place_of};
 use super::presence::LEASE_TTL;
-use super::records::{ClusterRecord, NodeRecord, decode_counter, encode_counter};
+use super::records::{ClusterRecord, NodeRecord, decode_counter};
 use super::{Change, Directory, Item, Key, Outcome, Revision, Write};
 use crate::group::NodeId;
 use base::env::{FileSystem, RealFileSystem};
@@ -51,6 +54,8 @@ pub struct Joined {
     pub boot: u64,
     /// Random number of this start, which tells it from the start of a copy.
     pub start: u128,
+    /// End of the node's log when it started.
+    pub log_end: u64,
     /// Reason why the node has not registered yet; [`Presence`](super::Presence) goes on trying.
     pub unregistered: Option<Error>,
 }
@@ -69,20 +74,26 @@ pub async fn found(directory: &dyn Directory, cluster: &ClusterRecord) -> Result
     }
 }
 
-/// Returns the record of the cluster. `Refused` if the directory has none.
+/// Returns the record of the cluster. `Foreign` if the directory has none.
 pub async fn cluster_of(directory: &dyn Directory) -> Result<ClusterRecord> {
     match one(directory, &Key::Cluster).await? {
         Some(item) => ClusterRecord::decode(&item.value),
-        None => Err(Error::Refused(format!(
-            "{} has no cluster; found one with `stele cluster init`",
+        None => Err(Error::Foreign(format!(
+            "{} has no cluster; for a new cluster, found one with `stele cluster init`. If there was one, \
+             the directory lost its data: restore its backup",
             directory.name()
         ))),
     }
 }
 
 /// Begins a start of the node whose data is in `dir`, which no other process has open. The node gets an id
-/// if it has none. Its log ends at `log_end`. `Refused` if the data directory is of another cluster, or an earlier start of the
-/// node is at work; `Replaced` if the data directory is older than the node.
+/// if it has none. Its log ends at `log_end`.
+///
+/// # Errors
+///
+/// `Refused` if an earlier start of the node is at work; `Replaced` if the data directory is older than the
+/// node; `Invalid` for a malformed place. Others come for a new node only: [`Joined::unregistered`] has
+/// them for one that is known.
 pub async fn join(
     directory: &dyn Directory,
     dir: &Path,
@@ -90,6 +101,7 @@ pub async fn join(
     log_end: u64,
 ) -> Result<Joined> {
     let known = Identity::load(dir)?;
+    record_of(0, 0, place).check()?;
     let here = place_of(dir);
     let mut identity = match known {
         Some(identity) => identity,
@@ -117,22 +129,30 @@ pub async fn join(
     };
     let unregistered = match looked.await {
         Ok(()) => None,
-        Err(error @ Error::Unavailable(_)) if known.is_some() => Some(error),
+        Err(error) if known.is_some() && may_wait(&error) => Some(error),
         Err(error) => return Err(error),
     };
     identity.save(dir)?;
     let member = Member { cluster: identity.cluster, node: engine::NodeId(identity.node.0) };
-    let mut joined = Joined { member, boot: identity.boot, start, unregistered };
+    let mut joined = Joined { member, boot: identity.boot, start, log_end, unregistered };
     if joined.unregistered.is_none() {
         match register(directory, &joined, place).await {
             Ok(()) => {}
-            Err(error @ Error::Unavailable(_)) if known.is_some() => {
-                joined.unregistered = Some(error);
-            }
+            Err(error) if known.is_some() && may_wait(&error) => joined.unregistered = Some(error),
             Err(error) => return Err(error),
         }
     }
     Ok(joined)
+}
+
+/// Returns true for a failure with which a known node starts, to register later.
+fn may_wait(error: &Error) -> bool {
+    !matches!(error, Error::Refused(_) | Error::Replaced(_))
+}
+
+fn record_of(boot: u64, start: u128, place: &NodePlace) -> NodeRecord {
+    let NodePlace { address, region, zone } = place.clone();
+    NodeRecord { boot, start, address, region, zone }
 }
 
 /// Writes the record of a node that has begun a start, if it is not there. `Replaced` if a later start
@@ -142,10 +162,9 @@ pub(super) async fn register(
     joined: &Joined,
     place: &NodePlace,
 ) -> Result<()> {
-    let (node, NodePlace { address, region, zone }) = (NodeId(joined.member.node.0), place.clone());
+    let node = NodeId(joined.member.node.0);
     let identity = Identity { cluster: joined.member.cluster, node, boot: joined.boot, place: 0 };
-    let record = NodeRecord { boot: joined.boot, start: joined.start, address, region, zone };
-    record.check()?;
+    let record = record_of(joined.boot, joined.start, place);
     let key = Key::Node(node);
     for _ in 0..CHANGES_MAX {
         let known = check(directory, &identity, joined.start).await?;
@@ -170,7 +189,7 @@ async fn check(
 ) -> Result<Option<(NodeRecord, Revision)>> {
     let cluster = cluster_of(directory).await?.id;
     if cluster != identity.cluster {
-        return Err(Error::Refused(format!(
+        return Err(Error::Foreign(format!(
             "the data directory is of cluster {}, but {} has cluster {cluster}",
             identity.cluster,
             directory.name()
@@ -192,7 +211,7 @@ async fn check(
 }
 
 /// Checks that the log of a node goes as far as the node once told.
-async fn check_log(directory: &dyn Directory, node: NodeId, log_end: u64) -> Result<()> {
+pub(super) async fn check_log(directory: &dyn Directory, node: NodeId, log_end: u64) -> Result<()> {
     let key = Key::Mark(node);
     let Some(item) = one(directory, &key).await? else { return Ok(()) };
     let mark = decode_counter(&key, &item.value)?;
@@ -235,32 +254,7 @@ async fn next_node(directory: &dyn Directory) -> Result<NodeId> {
     take(directory, &Key::NextNode, 1, 1).await.map(NodeId)
 }
 
-/// Takes `count` numbers from the counter under `key`, which begins at `least`, and returns the first.
-pub(super) async fn take(
-    directory: &dyn Directory,
-    key: &Key,
-    least: u64,
-    count: u64,
-) -> Result<u64> {
-    for _ in 0..CHANGES_MAX {
-        let (first, revision) = match one(directory, key).await? {
-            Some(item) => (decode_counter(key, &item.value)?.max(least), item.revision),
-            None => (least, Revision(0)),
-        };
-        let next = first.checked_add(count);
-        let next = next.ok_or_else(|| Error::Full(format!("all numbers of {key} are used up")))?;
-        let change =
-            Change::default().expect(key, revision).write(Write::put(key, encode_counter(next)));
-        if let Outcome::Done(_) = directory.change(change).await? {
-            return Ok(first);
-        }
-    }
-    Err(Error::Conflict(format!("{key} is changed again and again")))
-}
-
 /// Reads the item of one key.
 async fn one(directory: &dyn Directory, key: &Key) -> Result<Option<Item>> {
-    let name = key.to_string();
-    let below = directory.read(&name).await?;
-    Ok(below.items.into_iter().find(|item| item.key == name))
+    Ok(directory.get(key).await?.item().cloned())
 }

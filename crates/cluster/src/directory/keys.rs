@@ -20,6 +20,8 @@ pub enum Key {
     Alive(NodeId),
     /// The end of a node's group log, as far as it told.
     Mark(NodeId),
+    /// The address of a node's door for PostgreSQL clients.
+    Door(NodeId),
     /// A table, by its full name.
     Table(String),
     /// A record of a front, by its full name.
@@ -31,12 +33,16 @@ pub enum Key {
 }
 
 impl Key {
+    /// Prefix of the counters of all ids and versions.
+    pub const COUNTERS: &str = "next/";
     /// Prefix of all records of nodes.
     pub const NODES: &str = "nodes/";
     /// Prefix of all signs of life.
     pub const ALIVE: &str = "alive/";
     /// Prefix of the ends of the nodes' logs.
     pub const MARKS: &str = "marks/";
+    /// Prefix of the addresses of the nodes' doors for PostgreSQL clients.
+    pub const DOORS: &str = "doors/";
     /// Prefix of the records of tables.
     pub const TABLES: &str = "tables/";
     /// Prefix of all records of fronts.
@@ -61,6 +67,7 @@ impl Key {
             Some(("nodes", id)) => Self::Node(NodeId(hex(id)?)),
             Some(("alive", id)) => Self::Alive(NodeId(hex(id)?)),
             Some(("marks", id)) => Self::Mark(NodeId(hex(id)?)),
+            Some(("doors", id)) => Self::Door(NodeId(hex(id)?)),
             Some(("tables", table)) => Self::Table(table.to_owned()),
             Some(("records", record)) => Self::Record(record.to_owned()),
             Some(("placement", id)) => Self::Placement(GroupId(hex(id)?)),
@@ -89,6 +96,7 @@ impl fmt::Display for Key {
             Self::Node(node) => write!(f, "{}{:016x}", Self::NODES, node.0),
             Self::Alive(node) => write!(f, "{}{:016x}", Self::ALIVE, node.0),
             Self::Mark(node) => write!(f, "{}{:016x}", Self::MARKS, node.0),
+            Self::Door(node) => write!(f, "{}{:016x}", Self::DOORS, node.0),
             Self::Table(table) => write!(f, "{}{table}", Self::TABLES),
             Self::Record(record) => write!(f, "{}{record}", Self::RECORDS),
             Self::Intent(node, tree) => write!(f, "{}{tree:08x}", Self::intents_of(*node)),
@@ -111,6 +119,7 @@ mod tests {
             (Key::Node(NodeId(3)), "nodes/0000000000000003"),
             (Key::Alive(NodeId(u64::MAX)), "alive/ffffffffffffffff"),
             (Key::Mark(NodeId(3)), "marks/0000000000000003"),
+            (Key::Door(NodeId(3)), "doors/0000000000000003"),
             (Key::Table("projects/p/tables/t".into()), "tables/projects/p/tables/t"),
             (Key::Record("projects/p".into()), "records/projects/p"),
             (Key::Intent(NodeId(1), 16), "intents/0000000000000001/00000010"),

@@ -9,10 +9,13 @@
 //! 4. Intents are of a node: no other node carries them out, unless it takes them over from one that is
 //!    gone ([`DirectoryMeta::adopt_intents`]). An intent that was taken over, or claimed, is another one:
 //!    a change that was to forget it is refused.
-//! 5. Versions are given in the order of the changes that have them: the counter is changed with the record.
+//! 5. Ids and versions are above all that this node uses, whatever the directory's counters say, and nothing is
+//!    asked of a directory that is older than this node's copy ([`super::checked`]): an id that is given
+//!    twice would lay a table over the rows of another one.
+//! 6. Versions are given in the order of the changes that have them: the counter is changed with the record.
 
+use super::counters::{Used, take};
 use super::error::Error as DirectoryError;
-use super::join::take;
 use super::records::{
     TableRecord, decode_counter, decode_record, decode_trees, encode_counter, encode_record,
     encode_trees,
@@ -41,6 +44,8 @@ pub struct DirectoryMeta {
     directory: Arc<dyn Directory>,
     node: NodeId,
     runtime: Handle,
+    /// Tells the numbers that this node uses.
+    used: Box<dyn Fn() -> Used + Send + Sync>,
     /// Revisions of the records that fronts of this node were shown.
     shown: Mutex<HashMap<String, Revision>>,
     /// Revisions of this node's intents, as it wrote them.
@@ -50,12 +55,17 @@ pub struct DirectoryMeta {
 }
 
 impl DirectoryMeta {
-    /// Returns the schema that the mirror's directory keeps, for `node`. The runtime of the caller makes
-    /// the calls.
-    pub fn new(mirror: &Mirror, node: NodeId) -> Self {
+    /// Returns the schema that the mirror's directory keeps, for `node`, which uses the numbers that `used`
+    /// tells. The runtime of the caller makes the calls.
+    pub fn new(
+        mirror: &Mirror,
+        node: NodeId,
+        used: impl Fn() -> Used + Send + Sync + 'static,
+    ) -> Self {
         Self {
-            directory: Arc::clone(mirror.directory()),
+            directory: mirror.directory(),
             node,
+            used: Box::new(used),
             runtime: Handle::current(),
             shown: Mutex::default(),
             intended: Mutex::default(),
@@ -82,8 +92,7 @@ impl DirectoryMeta {
     }
 
     fn one(&self, key: &Key) -> Result<Option<Item>> {
-        let name = key.to_string();
-        Ok(self.read(&name)?.into_iter().find(|item| item.key == name))
+        Ok(self.wait(self.directory.get(key))?.item().cloned())
     }
 
     /// Adds changes of records and intents to a change. Returns the records' keys.
@@ -166,16 +175,14 @@ impl DirectoryMeta {
 
     /// Reads the counter of versions: the version to be given, the one after it, and the counter's revision.
     fn version_counter(&self) -> Result<(u64, u64, Revision)> {
-        match self.one(&Key::NextVersion)? {
-            Some(item) => {
-                let version = decode_counter(&Key::NextVersion, &item.value)?.max(1);
-                match version.checked_add(1) {
-                    Some(next) => Ok((version, next, item.revision)),
-                    None => Err(Error::ResourceExhausted("all versions are used up".to_owned())),
-                }
-            }
-            None => Ok((1, 2, Revision(0))),
-        }
+        let (next, revision) = match self.one(&Key::NextVersion)? {
+            Some(item) => (decode_counter(&Key::NextVersion, &item.value)?, item.revision),
+            None => (0, Revision(0)),
+        };
+        let used_up = || Error::ResourceExhausted("all versions are used up".to_owned());
+        let least = (self.used)().version.checked_add(1).ok_or_else(used_up)?;
+        let version = next.max(least);
+        Ok((version, version.checked_add(1).ok_or_else(used_up)?, revision))
     }
 
     /// Adds the change of a table's record.
@@ -297,7 +304,7 @@ impl MetaStore for DirectoryMeta {
         if let Some(rest) = aside.0.checked_add(count).filter(|rest| *rest <= aside.1) {
             return Ok(TreeId(std::mem::replace(&mut aside.0, rest)));
         }
-        let least = u64::from(TreeId::FIRST_OF_TABLES.0);
+        let least = u64::from(TreeId::FIRST_OF_TABLES.0).max((self.used)().tree + 1);
         let all = u64::from(count) + u64::from(TREES_AHEAD);
         let first = self.wait(take(&*self.directory, &Key::NextTree, least, all))?;
         let used_up = |_| Error::ResourceExhausted("all tree ids are used up".to_owned());
@@ -310,7 +317,8 @@ impl MetaStore for DirectoryMeta {
 
 impl SharedMeta for DirectoryMeta {
     fn next_version(&self) -> Result<u64> {
-        self.wait(take(&*self.directory, &Key::NextVersion, 1, 1))
+        let least = (self.used)().version.saturating_add(1);
+        self.wait(take(&*self.directory, &Key::NextVersion, least, 1))
     }
 
     fn versioned_table(&self, name: &TableName) -> Result<Option<Versioned>> {
@@ -356,6 +364,11 @@ impl SharedMeta for DirectoryMeta {
             }
         }
         Err(changed_elsewhere(&format!("table {table}")))
+    }
+
+    fn abandon(&self, trees: &[TreeId]) -> Result<()> {
+        *self.aside.lock() = (0, 0);
+        self.forget(trees)
     }
 
     fn removed(&self, trees: &[TreeId]) -> Result<()> {

@@ -12,6 +12,8 @@
 //! 3. No call waits longer than the bound of its implementation.
 //! 4. A read or write of a row asks nothing of the directory.
 
+mod checked;
+mod counters;
 mod error;
 mod etcd;
 mod identity;
@@ -24,6 +26,7 @@ mod news;
 mod presence;
 mod records;
 
+pub use counters::Used;
 pub use error::{Error, Result};
 pub use etcd::{EtcdDirectory, EtcdOptions};
 pub use join::{Joined, NodePlace, cluster_of, found, join};
@@ -32,8 +35,11 @@ pub use local::LocalDirectory;
 pub use meta::DirectoryMeta;
 pub use mirror::{Mirror, MirrorState};
 pub use news::{MetaNews, follow};
-pub use presence::{Presence, PresenceState};
-pub use records::{ClusterRecord, NodeRecord, Placement, TableRecord, fuzz as fuzz_records};
+pub use presence::{Own, Presence, PresenceState};
+pub use records::{
+    ClusterRecord, NodeRecord, Placement, TableRecord, decode_door, encode_door,
+    fuzz as fuzz_records,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -75,6 +81,13 @@ pub struct Snapshot {
     pub items: Vec<Item>,
     /// Last change that the items show.
     pub revision: Revision,
+}
+
+impl Snapshot {
+    /// Returns the only item of an answer to [`Directory::get`].
+    pub fn item(&self) -> Option<&Item> {
+        self.items.first()
+    }
 }
 
 /// One write of a change.
@@ -225,6 +238,9 @@ pub trait Directory: Send + Sync + 'static {
     /// Returns all keys that begin with `prefix` at one moment, after every change that was
     /// acknowledged before the call.
     async fn read(&self, prefix: &str) -> Result<Snapshot>;
+
+    /// Returns the item of one key, if it is there, as [`Directory::read`] does.
+    async fn get(&self, key: &Key) -> Result<Snapshot>;
 
     /// Makes a change if its conditions hold. After [`Error::Unavailable`] it may have taken effect;
     /// after other errors it has not.

@@ -1,27 +1,36 @@
 //! The sign of life of a node in the directory: a key under a lease that the node keeps alive.
 //!
-//! 1. The key exists only while its node keeps the lease. A lease that ended is granted again.
-//! 2. A node that started without the directory registers before it shows its sign of life.
-//! 3. A node that finds a later start of itself is **replaced**: it must stop, and its sign of life is
-//!    never written again. Nothing else that the directory answers stops a node: a directory that was
-//!    emptied, or is another cluster's by mistake, is waited for like one that is away.
-//! 4. With its sign of life a node tells how far its log goes, so that a copy of its data directory
-//!    that is older than a few seconds is known as one ([`super::join`]).
+//! 1. The key exists only while its node keeps the lease. A lease that ended is granted again. A lease that
+//!    is there is kept whatever else the directory refuses: one that is full keeps leases.
+//! 2. A node that started without the directory registers before it shows its sign of life. Before that its
+//!    log is compared with the node's mark, as at a start: it may be an older copy ([`super::join`]).
+//! 3. A node that finds a later start of itself, or the mark of a longer log, is **replaced**: it must stop, and
+//!    its sign of life is never written again. Nothing else that the directory answers stops a node: a directory that
+//!    was emptied, or is another cluster's by mistake, is waited for like one that is away.
+//! 4. With its sign of life a node tells how far its log goes, its **mark**, so that an older copy of its data
+//!    directory is known as one. Each mark is a revision, which etcd keeps until it is compacted; so marks
+//!    are [`MARK_EVERY`] apart. A node that leaves writes a last one.
+//! 5. A node shows its sign of life, by which it gets replicas, after it has raised the directory's counters
+//!    above the ids that it uses ([`super::counters`]).
 
+use super::counters::{Used, raise};
 use super::error::{Error, Result};
-use super::join::{Joined, NodePlace, register};
-use super::records::encode_counter;
-use super::{Change, Directory, Key, LeaseId, Outcome, Write};
+use super::join::{Joined, NodePlace, check_log, cluster_of, register};
+use super::records::{decode_counter, encode_counter};
+use super::{Change, Directory, Key, LeaseId, Outcome, Revision, Write};
 use crate::group::NodeId;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// Time after the last keep-alive at which a node's sign of life vanishes.
 pub(super) const LEASE_TTL: Duration = Duration::from_secs(10);
 /// Pauses of the task: a third of the lease, so that two keep-alives may fail.
 const KEEP_EVERY: Duration = Duration::from_secs(3);
+/// Time between two marks of a log that grows.
+const MARK_EVERY: Duration = Duration::from_secs(30);
 /// Pause after a failed attempt.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -36,29 +45,49 @@ pub enum PresenceState {
     Replaced(Error),
 }
 
+/// The things that a node tells the directory of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Own {
+    /// End of the node's log on disk, a number that only grows.
+    pub log_end: u64,
+    /// The numbers that the node uses.
+    pub used: Used,
+}
+
 /// Keeps the sign of life of a node until it is dropped.
 pub struct Presence {
     state: watch::Receiver<PresenceState>,
     directory: Arc<dyn Directory>,
+    key: Key,
+    own: Arc<dyn Fn() -> Own + Send + Sync>,
     task: JoinHandle<()>,
 }
 
 impl Presence {
-    /// Begins to show that a node is alive. Returns at once.
-    /// `log_end` tells how far the node's log goes: a number that only grows.
+    /// Begins to show that a node is alive. Returns at once. `own` tells what the node knows of itself now.
     pub fn start(
         directory: Arc<dyn Directory>,
         joined: Joined,
         place: NodePlace,
-        log_end: impl Fn() -> u64 + Send + Sync + 'static,
+        own: impl Fn() -> Own + Send + Sync + 'static,
     ) -> Self {
         let begun = Error::Unavailable("the node has not registered yet".to_owned());
         let sender = watch::Sender::new(PresenceState::Absent(begun));
         let state = sender.subscribe();
-        let (of, log_end) = (Arc::clone(&directory), Box::new(log_end));
-        let node = Live { directory: of, joined, place, log_end, marked: 0, state: sender };
+        let key = Key::Mark(NodeId(joined.member.node.0));
+        let own: Arc<dyn Fn() -> Own + Send + Sync> = Arc::new(own);
+        let is_checked = joined.unregistered.is_none();
+        let node = Live {
+            directory: Arc::clone(&directory),
+            joined,
+            place,
+            own: Arc::clone(&own),
+            is_checked,
+            marked: None,
+            state: sender,
+        };
         let task = tokio::spawn(node.keep());
-        Self { state, directory, task }
+        Self { state, directory, key, own, task }
     }
 
     /// Returns the standing of the node, and news of it.
@@ -66,16 +95,18 @@ impl Presence {
         self.state.clone()
     }
 
-    /// Removes the sign of life now, so that others need not wait for the end of the lease.
+    /// Writes a last mark and removes the sign of life, so that others need not wait for the end of the lease.
     pub async fn leave(self) {
         self.task.abort();
         let lease = match &*self.state.borrow() {
             PresenceState::Alive(lease) => Some(*lease),
             _ => None,
         };
-        if let Some(lease) = lease
-            && let Err(error) = self.directory.revoke(lease).await
-        {
+        let Some(lease) = lease else { return };
+        if let Err(error) = mark(&*self.directory, &self.key, (self.own)().log_end).await {
+            tracing::warn!(%error, "could not tell the directory how far the node's log goes");
+        }
+        if let Err(error) = self.directory.revoke(lease).await {
             tracing::warn!(%error, "could not end the node's lease; it ends by itself");
         }
     }
@@ -92,9 +123,11 @@ struct Live {
     directory: Arc<dyn Directory>,
     joined: Joined,
     place: NodePlace,
-    log_end: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// The end of the log that the directory was told last.
-    marked: u64,
+    own: Arc<dyn Fn() -> Own + Send + Sync>,
+    /// True if the log of this start is known to be no shorter than the node's mark.
+    is_checked: bool,
+    /// The last mark of this start, and when it was written.
+    marked: Option<(u64, Instant)>,
     state: watch::Sender<PresenceState>,
 }
 
@@ -138,14 +171,53 @@ impl Live {
         });
     }
 
-    /// Looks for a later start, then keeps the lease, or gets one and writes the sign of life.
+    /// Keeps the lease if there is one, looks for a later start, and does what else a node tells.
     async fn turn(&mut self, lease: Option<LeaseId>) -> Result<LeaseId> {
-        register(&*self.directory, &self.joined, &self.place).await?;
-        self.mark().await?;
+        let registered = match self.register().await {
+            Err(error @ Error::Replaced(_)) => return Err(error),
+            registered => registered,
+        };
         if let Some(lease) = lease {
             self.directory.keep_alive(lease).await?;
-            return Ok(lease);
         }
+        registered?;
+        let used = (self.own)().used;
+        if raise(&*self.directory, used).await? {
+            tracing::error!(
+                ?used,
+                "the directory would have given ids again that this node uses: it was restored from an older \
+                 backup; tables and changes that came after the backup are not in it"
+            );
+        }
+        let lease = match lease {
+            Some(lease) => lease,
+            None => self.show().await?,
+        };
+        match self.mark().await {
+            Err(error @ Error::Replaced(_)) => return Err(error),
+            Err(error) => tracing::debug!(%error, "could not tell how far the node's log goes"),
+            Ok(()) => {}
+        }
+        Ok(lease)
+    }
+
+    /// Registers the start if it is not registered.
+    async fn register(&mut self) -> Result<()> {
+        if !self.is_checked {
+            let node = NodeId(self.joined.member.node.0);
+            let is_ours = cluster_of(&*self.directory).await?.id == self.joined.member.cluster;
+            // Another cluster has a node of this id too.
+            if is_ours {
+                check_log(&*self.directory, node, self.joined.log_end).await?;
+            }
+        }
+        register(&*self.directory, &self.joined, &self.place).await?;
+        self.is_checked = true;
+        Ok(())
+    }
+
+    /// Gets a lease, and writes the sign of life with it.
+    async fn show(&self) -> Result<LeaseId> {
         let lease = self.directory.grant(LEASE_TTL).await?;
         let key = Key::Alive(NodeId(self.joined.member.node.0));
         let sign = encode_counter(self.joined.boot);
@@ -156,15 +228,40 @@ impl Live {
         }
     }
 
-    /// Tells how far the log goes, if it goes further than was told.
+    /// Tells how far the log goes, if it goes further than was told some time ago.
     async fn mark(&mut self) -> Result<()> {
-        let end = (self.log_end)();
-        if end > self.marked {
-            let key = Key::Mark(NodeId(self.joined.member.node.0));
-            let change = Change::default().write(Write::put(&key, encode_counter(end)));
-            self.directory.change(change).await?;
-            self.marked = end;
+        let (end, now) = ((self.own)().log_end, Instant::now());
+        let is_due = self.marked.is_none_or(|(marked, at)| end > marked && now >= at + MARK_EVERY);
+        if is_due {
+            mark(&*self.directory, &Key::Mark(NodeId(self.joined.member.node.0)), end).await?;
+            self.marked = Some((end, now));
         }
         Ok(())
+    }
+}
+
+/// Writes the mark `key` of a node whose log goes to `end`. `Replaced`, and the mark stays, if it is greater: the
+/// log of another start of the node goes further.
+async fn mark(directory: &dyn Directory, key: &Key, end: u64) -> Result<()> {
+    let there = directory.get(key).await?;
+    let (marked, revision) = match there.item() {
+        Some(item) => (decode_counter(key, &item.value)?, item.revision),
+        None => (0, Revision(0)),
+    };
+    if marked > end {
+        return Err(Error::Replaced(format!(
+            "the log of this node ends at {end:#x}, but the node has written up to {marked:#x}: this data \
+             directory is an older copy, or the original of one that is at work, and must not vote. Stop the \
+             other one"
+        )));
+    }
+    if marked == end {
+        return Ok(());
+    }
+    let change =
+        Change::default().expect(key, revision).write(Write::put(key, encode_counter(end)));
+    match directory.change(change).await? {
+        Outcome::Done(_) => Ok(()),
+        Outcome::Conflict => Err(Error::Conflict(key.to_string())),
     }
 }

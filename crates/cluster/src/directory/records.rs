@@ -234,6 +234,18 @@ impl Placement {
     }
 }
 
+/// Returns the bytes of the address of a node's door.
+pub fn encode_door(address: &str) -> Vec<u8> {
+    let mut out = vec![VERSION];
+    out.put_string(address.as_bytes());
+    out
+}
+
+/// Reads the bytes of the address of the door of `node`.
+pub fn decode_door(node: NodeId, value: &[u8]) -> Result<String> {
+    whole(&Key::Door(node), value, |reader| name(reader, "address"))
+}
+
 /// Returns the bytes of a counter.
 pub(super) fn encode_counter(next: u64) -> Vec<u8> {
     let mut out = vec![VERSION];
@@ -286,6 +298,7 @@ pub fn fuzz(value: &[u8]) {
     let _ = ClusterRecord::decode(value).map(|record| same(record.encode()));
     let _ = NodeRecord::decode(node, value).map(|record| same(record.encode()));
     let _ = TableRecord::decode("t", value);
+    let _ = decode_door(node, value).map(|address| same(encode_door(&address)));
     let key = Key::NextTree;
     let _ = Placement::decode(&key, value).map(|record| same(record.encode()));
     let _ = decode_counter(&key, value).map(|next| same(encode_counter(next)));
@@ -314,6 +327,8 @@ mod tests {
             b"\x01\x07\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x03a:1\x01r\x01z"
         );
         assert_eq!(placement().encode(), b"\x01\x03\x01\x03\x02\x01\xac\x02\x02");
+        assert_eq!(encode_door("a:1"), b"\x01\x03a:1");
+        assert_eq!(decode_door(NodeId(1), b"\x01\x03a:1").as_deref(), Ok("a:1"));
         assert_eq!(encode_counter(16), b"\x01\x10\0\0\0\0\0\0\0");
         assert_eq!(encode_trees(&[16, 17]), b"\x01\x02\x10\0\0\0\x11\0\0\0");
         let cluster = ClusterRecord { id: ClusterId(5), replicas: 3, founded_micros: 1 };

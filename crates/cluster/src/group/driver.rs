@@ -79,6 +79,8 @@ pub struct Driver {
     /// Groups that need a call at each tick.
     awake: BTreeSet<GroupId>,
     rounds: Rounds,
+    /// Bytes of entries that all replicas hold and have not applied.
+    held: u64,
 }
 
 impl Driver {
@@ -112,6 +114,7 @@ impl Driver {
             touched: BTreeSet::new(),
             awake: BTreeSet::new(),
             rounds: Rounds::default(),
+            held: 0,
         }
     }
 
@@ -140,7 +143,9 @@ impl Driver {
         self.touched.remove(&group);
         self.awake.remove(&group);
         self.rounds.forget(group);
-        self.replicas.remove(&group).map(Replica::into_tickets).unwrap_or_default()
+        let Some(replica) = self.replicas.remove(&group) else { return Vec::new() };
+        self.held = self.held.saturating_sub(replica.held());
+        replica.into_tickets()
     }
 
     /// Returns the condition of all groups.
@@ -166,7 +171,8 @@ impl Driver {
         match input {
             Input::Saved { round } => self.saved(round, out),
             Input::Lost { node } => {
-                let mut step = Step { now: self.now, limits: &self.limits, out };
+                let mut step =
+                    Step { now: self.now, limits: &self.limits, held: &mut self.held, out };
                 for (group, replica) in &mut self.replicas {
                     replica.lost(node, &mut step);
                     self.touched.insert(*group);
@@ -213,7 +219,7 @@ impl Driver {
     ) -> Option<(&'a mut Replica, Step<'a>)> {
         let replica = self.replicas.get_mut(&group)?;
         self.touched.insert(group);
-        Some((replica, Step { now: self.now, limits: &self.limits, out }))
+        Some((replica, Step { now: self.now, limits: &self.limits, held: &mut self.held, out }))
     }
 
     /// Calls `then` with the replica of a group, if it is open.
@@ -245,7 +251,7 @@ impl Driver {
         }
         let on_time = self.next_tick.after(self.tick);
         self.next_tick = if on_time > self.now { on_time } else { self.now.after(self.tick) };
-        let mut step = Step { now: self.now, limits: &self.limits, out };
+        let mut step = Step { now: self.now, limits: &self.limits, held: &mut self.held, out };
         for group in &self.awake {
             if let Some(replica) = self.replicas.get_mut(group) {
                 replica.tick(&mut step);
@@ -259,7 +265,7 @@ impl Driver {
         let mut parts: Vec<(Collected, Write)> = Vec::new();
         for group in std::mem::take(&mut self.touched) {
             let Some(replica) = self.replicas.get_mut(&group) else { continue };
-            let mut step = Step { now: self.now, limits: &self.limits, out };
+            let mut step = Step { now: self.now, limits: &self.limits, held: &mut self.held, out };
             if let Some(mut collected) = replica.collect(&mut step) {
                 match collected.write.take() {
                     Some(write) => parts.push((collected, write)),

@@ -20,7 +20,8 @@
 //! 3. [`Input::Lost`] comes whenever a connection breaks, or nothing was heard of a node for about an
 //!    election timeout: sleeping replicas rely on it.
 //! 4. A write that fails, of a round or a vote, ends the process, or at least this driver.
-//! 5. A panic of the driver ends the process, not a thread of it. The `raft` crate panics when it
+//! 5. Changes of leases take effect before the messages of their step are sent: a handover begins with one.
+//! 6. A panic of the driver ends the process, not a thread of it. The `raft` crate panics when it
 //!    finds its state broken, and the state of other groups may depend on what it did half.
 
 mod data;
@@ -41,6 +42,6 @@ pub use driver::{Driver, Options};
 pub use message::{Body, Message, ReadContext, VoteKind};
 pub use report::{GroupReport, MemberReport};
 pub use step::{
-    Answer, Committed, Fetch, Input, Output, Proof, Refusal, Rejected, RoleChange, Round, Seeding,
-    Write,
+    Answer, Committed, Fetch, Input, LeaseChange, Output, Proof, Refusal, Rejected, RoleChange,
+    Round, Seeding, Write,
 };

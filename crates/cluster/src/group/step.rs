@@ -106,6 +106,8 @@ pub struct Output {
     pub answers: Vec<(Ticket, Answer)>,
     /// Changes of role, term or leader.
     pub roles: Vec<RoleChange>,
+    /// Leases that began, were prolonged or ended. They count from before the messages of the step are sent.
+    pub leases: Vec<LeaseChange>,
     /// Replicas that the log cannot help any more.
     pub seeding: Vec<Seeding>,
     /// Groups whose log let go of entries that a replica lacks which is away.
@@ -225,6 +227,18 @@ pub struct RoleChange {
     pub leads: bool,
     /// The leader, as far as this node knows.
     pub leader: Option<Member>,
+}
+
+/// The lease of the leader on this node, under which it answers reads by itself. A read that finds, at a time
+/// before `end`, that an entry of `term` is applied here, sees all that was acknowledged before that time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseChange {
+    /// Group that the lease is of.
+    pub group: GroupId,
+    /// Term in which this node leads.
+    pub term: u64,
+    /// End of the lease by the clock of the node; `None` without a lease.
+    pub end: Option<Time>,
 }
 
 /// A replica that needs entries which are no longer in the log.

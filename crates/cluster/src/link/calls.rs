@@ -18,6 +18,12 @@ use tonic::{Code, Request, Status};
 /// Answers of a call, in order. Nothing follows an error.
 pub type Answers = BoxStream<'static, Result<Bytes, CallError>>;
 
+/// Waits for the end of answers after the last one that counts. A call that is dropped before its end is
+/// cancelled, which its connection has to remember for some time.
+pub async fn finish(mut answers: Answers) {
+    let _ = answers.next().await;
+}
+
 /// Purposes that calls can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallKind {

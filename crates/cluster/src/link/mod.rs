@@ -30,13 +30,14 @@ mod sender;
 mod server;
 
 pub use book::{Book, NodeEntry};
-pub use calls::{Answers, CallError, CallKind};
+pub use calls::{Answers, CallError, CallKind, finish};
 pub use greeting::{Greeting, fuzz as fuzz_greeting};
 pub use sender::{Link, PeerState};
 pub use server::serve;
 
 use crate::dial::Pings;
 use crate::group::NodeId;
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
 use engine::ClusterId;
@@ -70,12 +71,14 @@ impl Local {
 
 /// TLS of the links of a node, with the certificates of nodes. A certificate makes its holder the nodes
 /// at the hosts that it is valid for.
+///
+/// New connections use the configurations that were stored last; open ones keep theirs.
 #[derive(Debug, Clone)]
 pub struct LinkTls {
     /// Configuration for connections of other nodes, with HTTP/2. It must demand a certificate.
-    pub server: Arc<ServerConfig>,
+    pub server: Arc<ArcSwap<ServerConfig>>,
     /// Configuration for connections to other nodes, with HTTP/2.
-    pub client: Arc<ClientConfig>,
+    pub client: Arc<ArcSwap<ClientConfig>>,
 }
 
 /// Times and bounds of links.

@@ -1,4 +1,7 @@
 //! Streams to other nodes. Each has a task that connects, sends, and connects again.
+//!
+//! 1. The frames of a stream end with the attempt of its task, for whatever reason it ends. The
+//!    connection below would go on sending signs of life by itself otherwise.
 
 use super::calls::CallChannel;
 use super::codec::AsBytes;
@@ -7,14 +10,14 @@ use super::{Book, FRAME_BYTES_MAX, LinkOptions, Local, Receiver, server};
 use crate::dial::{Dialed, endpoint, told};
 use crate::group::NodeId;
 use bytes::Bytes;
-use futures::stream;
+use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -192,11 +195,12 @@ impl Outbound {
             Err(why) => return why,
         };
         let mut grpc = Grpc::new(server.channel(reached, self.context.options.pings()));
+        let (_sending, ended) = oneshot::channel();
         let opened = async {
             let ready = grpc.ready().await;
             ready.map_err(|error| told(&Status::from_error(Box::new(error))))?;
             let path = PathAndQuery::from_static(server::STREAM);
-            let opened = grpc.streaming(self.request(), path, AsBytes).await;
+            let opened = grpc.streaming(self.request(ended), path, AsBytes).await;
             opened.map_err(|status| told(&status))
         };
         let mut answers = match tokio::time::timeout(ADMITTED_MAX, opened).await {
@@ -213,8 +217,12 @@ impl Outbound {
         }
     }
 
-    /// Returns the request: a greeting, then frames as they come, and signs of life between them.
-    fn request(&self) -> Request<impl futures::Stream<Item = Bytes> + Send + 'static> {
+    /// Returns the request: a greeting, then frames as they come, and signs of life between them, until the
+    /// sender of `ended` is dropped.
+    fn request(
+        &self,
+        ended: oneshot::Receiver<()>,
+    ) -> Request<impl futures::Stream<Item = Bytes> + Send + 'static> {
         let (us, beat) = (&self.context.us, self.context.options.beat);
         let stream = self.context.streams.fetch_add(1, Ordering::Relaxed) + 1;
         let greeting = us.greeting(self.to, stream);
@@ -222,7 +230,7 @@ impl Outbound {
             let frame = queue.pop(beat).await.unwrap_or_default();
             Some((frame, queue))
         });
-        let mut request = Request::new(frames);
+        let mut request = Request::new(frames.take_until(ended));
         server::greet(request.metadata_mut(), &greeting);
         request
     }

@@ -6,9 +6,11 @@ use super::codec::AsBytes;
 use super::greeting::{Greeting, Refusal};
 use super::inbound::{Admitted, Inbound, Unreceived};
 use super::{Book, FRAME_BYTES_MAX, LinkOptions, Local, Receiver};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
+use rustls::ServerConfig;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -58,9 +60,9 @@ pub async fn serve(
     let inbound = Arc::new(Inbound::new(us, book, receiver));
     let (running, stopped) = watch::channel(());
     let service = NodeService { inbound, silence_max: options.silence_max, stopped };
-    let acceptor = options.tls.as_ref().map(|tls| TlsAcceptor::from(Arc::clone(&tls.server)));
+    let tls = options.tls.as_ref().map(|tls| Arc::clone(&tls.server));
     let (accepted, incoming) = mpsc::channel(HANDSHAKES);
-    let accepting = AbortOnDrop(tokio::spawn(accept(listener, acceptor, accepted)));
+    let accepting = AbortOnDrop(tokio::spawn(accept(listener, tls, accepted)));
     let pings = options.pings();
     let served = tonic::transport::Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)
@@ -89,7 +91,7 @@ impl Drop for AbortOnDrop {
 /// Takes connections and makes their handshakes, apart from each other.
 async fn accept(
     listener: TcpListener,
-    acceptor: Option<TlsAcceptor>,
+    tls: Option<Arc<ArcSwap<ServerConfig>>>,
     accepted: mpsc::Sender<std::io::Result<Accepted>>,
 ) {
     loop {
@@ -102,7 +104,7 @@ async fn accept(
                 continue;
             }
         };
-        let acceptor = acceptor.clone();
+        let acceptor = tls.as_ref().map(|tls| TlsAcceptor::from(tls.load_full()));
         tokio::spawn(async move {
             match tokio::time::timeout(HANDSHAKE_MAX, secured(stream, acceptor)).await {
                 Ok(Ok(stream)) => {

@@ -10,19 +10,22 @@
 //!    [`Member::ended`]. The process must end then.
 
 mod asks;
+mod database;
 mod hub;
 mod peers;
 mod place;
 mod status;
 mod tending;
 
+pub use database::DatabaseGroup;
 pub use status::{
     ClusterStatus, NodeReadings, NodeStatus, ReplicaStatus, TABLETS_MAX, TabletStatus, Watcher,
+    fuzz_status,
 };
 
 use crate::directory::{
-    Directory, DirectoryMeta, Error as DirectoryError, Key, Mirror, NodePlace, Presence,
-    PresenceState, follow, join,
+    Directory, DirectoryMeta, Error as DirectoryError, Key, Mirror, NodePlace, Own, Presence,
+    PresenceState, Used, follow, join,
 };
 use crate::group::NodeId;
 use crate::link::{self, Link, LinkOptions, serve};
@@ -159,7 +162,8 @@ impl Member {
             })
             .await?
         };
-        let mirror = Mirror::start(Arc::clone(&directory), Some(dir.join(COPY))).await;
+        let mirror =
+            Mirror::start(Arc::clone(&directory), member.cluster, Some(dir.join(COPY))).await;
         let hub = Arc::new(Hub::default());
         let us = link::Local { cluster: member.cluster, node: id, boot, start };
         let book: Arc<dyn link::Book> = Arc::new(mirror.clone());
@@ -192,7 +196,8 @@ impl Member {
         };
         let server = tokio::spawn(served);
         let groups: Arc<dyn Groups> = Arc::new(Tablets::new(Arc::clone(&node), others.clone()));
-        let meta = Arc::new(DirectoryMeta::new(&mirror, id));
+        let of_groups = Arc::clone(&node);
+        let meta = Arc::new(DirectoryMeta::new(&mirror, id, move || used(&of_groups)));
         let local = {
             let (engine, clock, known) = (engine.clone(), Arc::clone(&env.clock), known(&node)?);
             let (groups, meta) = (Arc::clone(&groups), meta.clone());
@@ -222,8 +227,9 @@ impl Member {
             tokio::spawn(keep_streams(links, mirror, id)),
             tokio::spawn(tending.run()),
         ];
-        let of_log = Arc::clone(&node);
-        let presence = Presence::start(directory, joined, place, move || of_log.log_end());
+        let of_node = Arc::clone(&node);
+        let own = move || Own { log_end: of_node.log_end(), used: used(&of_node) };
+        let presence = Presence::start(directory, joined, place, own);
         let watcher = Watcher {
             cluster: member.cluster,
             node: Arc::clone(&node),
@@ -365,6 +371,18 @@ fn known(node: &Node) -> Result<Vec<Versioned>, MemberError> {
         Ok(Versioned { schema, version: descriptor.schema_version })
     });
     known.collect::<table::Result<_>>().map_err(MemberError::Table)
+}
+
+/// Returns the numbers that the groups of a node use, removed ones too: nothing may get them again.
+fn used(node: &Node) -> Used {
+    let tree = node.largest_group().map_or(0, |group| group.0);
+    let mut used = Used { tree, version: 0, node: node.id().0 };
+    for (_, descriptor) in node.descriptors() {
+        let nodes = descriptor.members.iter().map(|member| member.node.0);
+        used.node = used.node.max(nodes.max().unwrap_or(0));
+        used.version = used.version.max(descriptor.schema_version);
+    }
+    used
 }
 
 /// Keeps a stream open to each node that is registered, by which both tell that the other is alive.

@@ -8,7 +8,7 @@ use crate::directory::{
 };
 use crate::format::{Descriptor, encode_frames};
 use crate::group::{GroupId, Member, Message, NodeId, ReplicaId};
-use crate::link::{Answers, CallError, CallKind, Link};
+use crate::link::{Answers, CallError, CallKind, Link, finish};
 use crate::node::{Links, Peers};
 use crate::route::Nodes;
 use async_trait::async_trait;
@@ -37,16 +37,15 @@ impl Others {
         Self { link, mirror }
     }
 
-    fn directory(&self) -> &Arc<dyn Directory> {
+    fn directory(&self) -> Arc<dyn Directory> {
         self.mirror.directory()
     }
 
     /// Asks a node, and returns its only answer.
     async fn ask(&self, node: NodeId, ask: Ask) -> Result<Bytes> {
         let call = async {
-            let mut answers = self.link.call(node, ask.kind(), ask.encode()).await?;
-            let ended = || CallError::Unknown(format!("node {} ended a call early", node.0));
-            answers.next().await.ok_or_else(ended)?
+            let answers = self.link.call(node, ask.kind(), ask.encode()).await?;
+            only_answer(node, answers).await
         };
         match tokio::time::timeout(ANSWER_MAX, call).await {
             Ok(answer) => answer.map_err(|error| Error::Unavailable(error.to_string())),
@@ -61,9 +60,8 @@ impl Others {
     /// Asks a node of the groups that it leads.
     pub(super) async fn led(&self, node: NodeId) -> Result<Led> {
         let call = async {
-            let mut answers = self.link.call(node, CallKind::Status, begin().into()).await?;
-            let ended = || CallError::Unknown(format!("node {} ended a call early", node.0));
-            answers.next().await.ok_or_else(ended)?
+            let answers = self.link.call(node, CallKind::Status, begin().into()).await?;
+            only_answer(node, answers).await
         };
         let answer = call.await.map_err(|error| Error::Unavailable(error.to_string()))?;
         let led = Led::decode(&answer);
@@ -89,11 +87,18 @@ impl Others {
 
     /// Returns the placement of a group, and its revision.
     async fn placement(&self, group: GroupId) -> Result<Option<Placement>> {
-        let (key, name) = (Key::Placement(group), Key::Placement(group).to_string());
-        let items = self.directory().read(&name).await.map_err(Error::from)?.items;
-        let item = items.into_iter().find(|item| item.key == name);
-        Ok(item.map(|item| Placement::decode(&key, &item.value)).transpose()?)
+        let key = Key::Placement(group);
+        let there = self.directory().get(&key).await.map_err(Error::from)?;
+        Ok(there.item().map(|item| Placement::decode(&key, &item.value)).transpose()?)
     }
+}
+
+/// Returns the only answer of a call.
+async fn only_answer(node: NodeId, mut answers: Answers) -> std::result::Result<Bytes, CallError> {
+    let ended = || CallError::Unknown(format!("node {} ended a call early", node.0));
+    let answer = answers.next().await.ok_or_else(ended)??;
+    finish(answers).await;
+    Ok(answer)
 }
 
 impl Links for Others {
@@ -128,7 +133,7 @@ impl Peers for Others {
             if let Some(placement) = self.placement(group).await? {
                 return Ok(placement.members);
             }
-            let wanted = cluster_of(&**self.directory()).await.map_err(Error::from)?.replicas;
+            let wanted = cluster_of(&*self.directory()).await.map_err(Error::from)?.replicas;
             self.mirror.current(ANSWER_MAX).await.map_err(Error::from)?;
             let candidates = place::candidates(self.mirror.items().values());
             let alive = candidates.len();

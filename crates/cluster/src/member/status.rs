@@ -351,5 +351,13 @@ impl Led {
     }
 }
 
+/// Body of the fuzz target `node_status`: an answer that decodes is told again in the same words. Groups
+/// in another order, and longer forms of numbers, are taken and not repeated.
+pub fn fuzz_status(data: &[u8]) {
+    if let Ok(led) = Led::decode(data) {
+        assert_eq!(Led::decode(&led.encode()), Ok(led));
+    }
+}
+
 #[cfg(test)]
 mod tests;

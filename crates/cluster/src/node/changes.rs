@@ -15,9 +15,9 @@ use super::open::{self, Shared};
 use crate::format::Descriptor;
 use crate::group::{GroupId, ReplicaId, SavedReplica};
 use engine::TreeId;
-use engine::group_log::GroupState;
+use engine::group_log::{GroupState, ReplicaState};
 use std::sync::Arc;
-use table::{Error, Result};
+use table::{Error, Result, TableSchema};
 use tokio::sync::oneshot;
 
 impl Node {
@@ -26,7 +26,7 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// `FailedPrecondition` if the descriptor has no replica for this node, if another replica of the
+    /// `AlreadyExists` if the group is here as a part of another table: its id was given twice. `FailedPrecondition` if the descriptor has no replica for this node, if another replica of the
     /// group lives here, if this one was removed, or if its trees have content. Others are of disk and
     /// engine; the call can be repeated.
     pub async fn create(&self, group: GroupId, descriptor: Descriptor) -> Result<()> {
@@ -74,14 +74,9 @@ impl Shared {
             return Err(refused(group, "the descriptor is of another group, or of other nodes"));
         };
         match shared.log.state(log_group(group)) {
-            Some(GroupState::Alive(alive)) if alive.replica == replica.0 => {
-                return match shared.replicas.of_group(group) {
-                    Some(_) => Ok(()),
-                    None => Err(refused(group, "the replica lost what it had; remove it first")),
-                };
-            }
-            Some(GroupState::Alive(_)) => {
-                return Err(refused(group, "another replica of it lives here"));
+            Some(GroupState::Alive(alive)) => {
+                let is_open = shared.replicas.of_group(group).is_some();
+                return check_there(group, &alive, (&descriptor, replica), is_open);
             }
             Some(GroupState::Removed { least_replica }) if replica.0 < least_replica => {
                 return Err(refused(group, "this replica was removed"));
@@ -178,6 +173,38 @@ impl Shared {
         let done = self.runtime.spawn_blocking(work).await;
         done.unwrap_or_else(|_| Err(closing()))
     }
+}
+
+/// Checks that the replica that is to be created is the one that is there, and open.
+fn check_there(
+    group: GroupId,
+    alive: &ReplicaState,
+    (new, replica): (&Descriptor, ReplicaId),
+    is_open: bool,
+) -> Result<()> {
+    let there = Descriptor::decode(&alive.descriptor).ok();
+    match there {
+        Some(there) if is_same_table(&there, new) => match () {
+            () if alive.replica != replica.0 => {
+                Err(refused(group, "another replica of it lives here"))
+            }
+            () if there.members != new.members => Err(refused(group, "it has other members here")),
+            () if !is_open => Err(refused(group, "the replica lost what it had; remove it first")),
+            () => Ok(()),
+        },
+        _ => Err(Error::AlreadyExists { what: "resource", name: format!("group {}", group.0) }),
+    }
+}
+
+/// Returns true if both describe a group of one table. Its schema may have changed.
+fn is_same_table(there: &Descriptor, new: &Descriptor) -> bool {
+    let created =
+        |of: &Descriptor| TableSchema::from_record(&of.schema).map(|of| of.created_micros);
+    let is_same = there.table == new.table && there.trees == new.trees;
+    let same_record = there.schema == new.schema;
+    is_same
+        && (same_record
+            || matches!((created(there), created(new)), (Ok(one), Ok(other)) if one == other))
 }
 
 fn closing() -> Error {

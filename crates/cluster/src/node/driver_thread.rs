@@ -71,6 +71,11 @@ fn carry_out(shared: &Arc<Shared>, out: Output) {
             hosted.set_role(role);
         }
     }
+    for lease in &out.leases {
+        if let Some(hosted) = shared.replicas.of_group(lease.group) {
+            hosted.set_lease(lease);
+        }
+    }
     for (to, messages) in out.messages {
         shared.links.send(to, messages);
     }

@@ -1,11 +1,12 @@
 //! A replica of this node as its threads share it.
 
 use crate::format::Descriptor;
-use crate::group::{Entry, GroupId, Member, ReplicaId, RoleChange};
+use crate::group::{Entry, GroupId, LeaseChange, Member, ReplicaId, RoleChange, Time};
 use engine::Tree;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 /// A term in which this node leads a group and has applied all entries of earlier terms.
@@ -51,6 +52,10 @@ pub(super) struct Hosted {
     /// The newest descriptor, which is on disk.
     descriptor: Mutex<Arc<Descriptor>>,
     pub(super) status: watch::Sender<Status>,
+    /// Term and end of the lease of the leader on this node.
+    lease: Mutex<Option<(u64, Time)>>,
+    /// When the driver was last told of a read. Publishes nothing.
+    read_told: AtomicU64,
     /// Committed entries on their way to the task that applies them.
     pub(super) committed: mpsc::UnboundedSender<Vec<Entry>>,
     /// Last entry that the driver was told is applied; written after it was told.
@@ -82,6 +87,8 @@ impl Hosted {
             trees,
             descriptor: Mutex::new(Arc::new(descriptor)),
             status: watch::Sender::new(status),
+            lease: Mutex::new(None),
+            read_told: AtomicU64::new(0),
             committed,
             applied: AtomicU64::new(flushed),
             flushed: AtomicU64::new(flushed),
@@ -104,6 +111,26 @@ impl Hosted {
             let RoleChange { term, leads, leader, .. } = *role;
             *status = Status { term, leads, leader, applied: status.applied };
         });
+    }
+
+    /// Notes what the driver tells of the lease.
+    pub(super) fn set_lease(&self, lease: &LeaseChange) {
+        *self.lease.lock() = lease.end.map(|end| (lease.term, end));
+    }
+
+    /// Returns true if the leader of `term` has a lease at the time `now`, which was read before the call.
+    pub(super) fn has_lease(&self, term: u64, now: Time) -> bool {
+        self.lease.lock().is_some_and(|(of, end)| of == term && now < end)
+    }
+
+    /// Returns true if the driver was not told of a read for so long; it is to be told of this one.
+    pub(super) fn tells_read(&self, now: Time, longest: Duration) -> bool {
+        let told = Time(self.read_told.load(Ordering::Relaxed));
+        if now < told.after(longest) {
+            return false;
+        }
+        self.read_told.store(now.0, Ordering::Relaxed);
+        true
     }
 
     /// Notes that the first entry of `term` is applied, when the newest time given was `floor`.

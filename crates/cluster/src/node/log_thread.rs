@@ -2,7 +2,8 @@
 //! which they came. It syncs once for all that came during the last sync.
 //!
 //! 1. A full disk is waited for. Nothing was written then, and the same write is tried again, after
-//!    what the rounds behind it let go was freed: a log that fills its own disk mends itself.
+//!    what all rounds let go was freed, those before it and those behind it: a log that fills its own disk
+//!    mends itself. The driver asks for each cut once only.
 //! 2. A write that the log refuses, and that is no round, is told to its caller. Nothing was written then.
 //!    After any other failure nothing is acknowledged any more, and the node ends.
 //! 3. A log is truncated after the sync of the round that asked for it, which wrote the commit, or earlier
@@ -92,14 +93,9 @@ impl LogJobs {
         }
     }
 
-    /// Returns the starts of logs in the rounds that wait, of each group up to its first other write.
-    fn starts_ahead(&self) -> Vec<(GroupId, EntryId)> {
-        let state = self.state.lock();
-        let rounds = state.jobs.iter().map_while(|job| match job {
-            Job::Round(round) => Some(round),
-            Job::Alone(..) => None,
-        });
-        rounds.flat_map(|round| round.writes.iter().filter_map(cut_of)).collect()
+    /// Adds the starts of logs in the rounds that wait, up to the first other write.
+    fn add_starts_ahead(&self, starts: &mut Vec<(GroupId, EntryId)>) {
+        add_starts(&self.state.lock().jobs, starts);
     }
 
     pub(super) fn syncs(&self) -> u64 {
@@ -119,25 +115,56 @@ pub(super) fn run(shared: &Shared) {
     }
 }
 
-fn write(shared: &Shared, jobs: Vec<Job>) -> engine::Result<()> {
-    let mut saved = None;
-    let mut cuts: Vec<(GroupId, EntryId)> = Vec::new();
-    let mut done = Vec::new();
+/// The writes that the thread took at once.
+struct Batch {
+    /// Writes that are not begun.
+    jobs: std::vec::IntoIter<Job>,
+    /// Starts of logs that were asked for by writes that are begun.
+    cuts: Vec<(GroupId, EntryId)>,
+}
+
+impl Batch {
+    /// Returns all starts of logs that were asked for: before the write under way, with it, and behind it up to the first
+    /// write that is no round.
+    fn starts(&self, queued: &LogJobs) -> Vec<(GroupId, EntryId)> {
+        let mut starts = self.cuts.clone();
+        if add_starts(self.jobs.as_slice(), &mut starts) {
+            queued.add_starts_ahead(&mut starts);
+        }
+        starts
+    }
+}
+
+/// Adds the starts of logs in rounds up to the first other write. Returns true if there is no other write.
+fn add_starts(jobs: &[Job], starts: &mut Vec<(GroupId, EntryId)>) -> bool {
     for job in jobs {
         match job {
+            Job::Round(round) => starts.extend(round.writes.iter().filter_map(cut_of)),
+            Job::Alone(..) => return false,
+        }
+    }
+    true
+}
+
+fn write(shared: &Shared, jobs: Vec<Job>) -> engine::Result<()> {
+    let mut batch = Batch { jobs: jobs.into_iter(), cuts: Vec::new() };
+    let mut saved = None;
+    let mut done = Vec::new();
+    while let Some(job) = batch.jobs.next() {
+        match job {
             Job::Round(round) => {
-                append_round(shared, &round.writes)?;
-                cuts.extend(round.writes.iter().filter_map(cut_of));
+                batch.cuts.extend(round.writes.iter().filter_map(cut_of));
+                append_round(shared, &batch, &round.writes)?;
                 saved = Some(round.number);
             }
             Job::Alone(alone, sender) => {
-                let written = match append_alone(shared, &alone) {
+                let written = match append_alone(shared, &batch, &alone) {
                     Err(engine::Error::InvalidArgument(why)) => Err(why),
                     outcome => Ok(outcome?),
                 };
                 if let Alone::Create(group, ..) | Alone::Remove(group, _) = alone {
                     // They were asked for a replica that is no longer there.
-                    cuts.retain(|(of, _)| *of != group);
+                    batch.cuts.retain(|(of, _)| *of != group);
                 }
                 done.push((sender, written));
             }
@@ -151,7 +178,7 @@ fn write(shared: &Shared, jobs: Vec<Job>) -> engine::Result<()> {
     for (sender, written) in done {
         let _ = sender.send(written);
     }
-    cuts.into_iter().try_for_each(|(group, start)| truncate(shared, group, start))
+    batch.cuts.into_iter().try_for_each(|(group, start)| truncate(shared, group, start))
 }
 
 fn cut_of(write: &Write) -> Option<(GroupId, EntryId)> {
@@ -165,9 +192,9 @@ fn truncate(shared: &Shared, group: GroupId, start: EntryId) -> engine::Result<(
     shared.log.truncate(log_group(group), start.index.min(alive.hard.commit))
 }
 
-/// Frees what the waiting rounds let go, while the disk is full.
-fn free_space(shared: &Shared) -> engine::Result<()> {
-    let starts = shared.log_jobs.starts_ahead();
+/// Frees what rounds let go, while the disk is full. Nothing is freed before the log is synced.
+fn free_space(shared: &Shared, batch: &Batch) -> engine::Result<()> {
+    let starts = batch.starts(&shared.log_jobs);
     starts.into_iter().try_for_each(|(group, start)| truncate(shared, group, start))?;
     match shared.log.reclaim() {
         Ok(_) | Err(engine::Error::NoSpace { .. }) => Ok(()),
@@ -175,13 +202,13 @@ fn free_space(shared: &Shared) -> engine::Result<()> {
     }
 }
 
-fn append_round(shared: &Shared, writes: &[Write]) -> engine::Result<()> {
+fn append_round(shared: &Shared, batch: &Batch, writes: &[Write]) -> engine::Result<()> {
     let prepared: Vec<Prepared<'_>> = writes.iter().map(Prepared::new).collect();
     let round: Vec<GroupWrite<'_>> = prepared.iter().filter_map(Prepared::as_write).collect();
-    append(shared, &round)
+    append(shared, batch, &round)
 }
 
-fn append_alone(shared: &Shared, alone: &Alone) -> engine::Result<()> {
+fn append_alone(shared: &Shared, batch: &Batch, alone: &Alone) -> engine::Result<()> {
     match alone {
         Alone::Create(group, replica, descriptor) => {
             let create = GroupWrite::Create {
@@ -191,7 +218,7 @@ fn append_alone(shared: &Shared, alone: &Alone) -> engine::Result<()> {
                 descriptor: &descriptor.encode(),
                 start: log_writes::log_id(EntryId::default()),
             };
-            append(shared, &[create])
+            append(shared, batch, &[create])
         }
         Alone::Describe(group, replica, descriptor) => {
             // The replica may have been removed while the command was applied.
@@ -207,17 +234,17 @@ fn append_alone(shared: &Shared, alone: &Alone) -> engine::Result<()> {
                 first: 0,
                 entries: &[],
             };
-            append(shared, &[describe])
+            append(shared, batch, &[describe])
         }
         Alone::Remove(group, least_replica) => {
             let group = log_group(*group);
-            append(shared, &[GroupWrite::Remove { group, least_replica: least_replica.0 }])
+            append(shared, batch, &[GroupWrite::Remove { group, least_replica: least_replica.0 }])
         }
     }
 }
 
 /// Appends, and waits while the disk is full.
-fn append(shared: &Shared, round: &[GroupWrite<'_>]) -> engine::Result<()> {
+fn append(shared: &Shared, batch: &Batch, round: &[GroupWrite<'_>]) -> engine::Result<()> {
     let mut waits = false;
     loop {
         match shared.log.append(round) {
@@ -226,7 +253,7 @@ fn append(shared: &Shared, round: &[GroupWrite<'_>]) -> engine::Result<()> {
                     tracing::warn!("the group log waits: the disk is full");
                     shared.counts.set_waits_for_space(true);
                 }
-                free_space(shared)?;
+                free_space(shared, batch)?;
                 shared.log_jobs.pause(SPACE_PAUSE);
             }
             outcome => {
@@ -236,5 +263,49 @@ fn append(shared: &Shared, round: &[GroupWrite<'_>]) -> engine::Result<()> {
                 return outcome;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(group: u64) -> (GroupId, EntryId) {
+        (GroupId(group), EntryId { index: group * 10, term: 1 })
+    }
+
+    fn round(groups: &[u64]) -> Job {
+        let write = |group: &u64| Write {
+            group: cut(*group).0,
+            start: Some(cut(*group).1),
+            entries: Vec::new(),
+            state: None,
+        };
+        Job::Round(Round { number: 1, writes: groups.iter().map(write).collect() })
+    }
+
+    fn removal() -> Job {
+        Job::Alone(Alone::Remove(GroupId(9), ReplicaId(1)), oneshot::channel().0)
+    }
+
+    #[test]
+    fn a_full_disk_lets_go_what_rounds_before_and_behind_the_write_asked_for() {
+        let starts = |behind: Vec<Job>, queued: Vec<Job>| {
+            let jobs = LogJobs::default();
+            queued.into_iter().for_each(|job| jobs.push(job));
+            let batch = Batch { jobs: behind.into_iter(), cuts: vec![cut(1), cut(2)] };
+            let groups = batch.starts(&jobs).into_iter().map(|(group, _)| group.0);
+            groups.collect::<Vec<_>>()
+        };
+        assert_eq!(starts(Vec::new(), Vec::new()), [1, 2]);
+        assert_eq!(
+            starts(vec![round(&[3]), round(&[4, 5])], vec![round(&[6])]),
+            [1, 2, 3, 4, 5, 6]
+        );
+        assert_eq!(starts(vec![round(&[3]), removal(), round(&[4])], vec![round(&[6])]), [1, 2, 3]);
+        assert_eq!(
+            starts(vec![round(&[3])], vec![round(&[4]), removal(), round(&[6])]),
+            [1, 2, 3, 4]
+        );
     }
 }

@@ -10,7 +10,7 @@
 //! | driver | steps the driver with all that came since the last step | inputs, ticks |
 //! | log | appends rounds, one sync for all that came during the last sync | the disk |
 //! | apply (tasks) | decodes committed commands and feeds them to the engine, group by group | memtables |
-//! | upkeep | tells the driver what is flushed; flushes and frees when the log is too long | the disk |
+//! | upkeep | tells the driver what is flushed; flushes and frees when the log is too long; hands groups over when the disk is full | the disk |
 //!
 //! 1. An input that depends on another one follows it in the inbox: an entry is reported as applied
 //!    before it is reported as flushed.
@@ -30,6 +30,7 @@ mod calls;
 mod changes;
 mod counts;
 mod driver_thread;
+mod full_disk;
 mod health;
 mod hosted;
 mod inbox;
@@ -107,6 +108,11 @@ impl Node {
         all.map(|hosted| (hosted.group, hosted.descriptor())).collect()
     }
 
+    /// Returns the largest id of a group that lives here, or lived here.
+    pub fn largest_group(&self) -> Option<GroupId> {
+        self.shared.log.groups().into_iter().map(|(group, _)| GroupId(group.0)).max()
+    }
+
     /// Returns true if the log of this node knows the group: a replica lives here, or lived here.
     pub fn knows(&self, group: GroupId) -> bool {
         self.shared.log.state(log_writes::log_group(group)).is_some()
@@ -134,9 +140,7 @@ impl Node {
 
     /// Returns the condition of all groups; None if the node does not answer within `bound`, or has ended. Blocks.
     pub fn report(&self, bound: Duration) -> Option<Vec<GroupReport>> {
-        let (asked, answer) = std::sync::mpsc::channel();
-        self.shared.inbox.push(inbox::Event::Report(asked));
-        answer.recv_timeout(bound).ok()
+        self.shared.report(bound)
     }
 
     /// Returns how often a replica of this node was elected.

@@ -4,7 +4,7 @@ use super::applying::{self, TaskCount};
 use super::counts::Counts;
 use super::health::Health;
 use super::hosted::{Committed, Hosted};
-use super::inbox::Inbox;
+use super::inbox::{Event, Inbox};
 use super::log_thread::{self, LogJobs};
 use super::log_writes::{self, ReadError};
 use super::peers::{Links, Tables};
@@ -12,7 +12,7 @@ use super::replicas::Replicas;
 use super::requests::Requests;
 use super::{driver_thread, upkeep};
 use crate::format::{Descriptor, FormatError};
-use crate::group::{self, Driver, GroupId, NodeId, OpenError};
+use crate::group::{self, Driver, GroupId, GroupReport, NodeId, OpenError};
 use base::env::{Clock, Env, task};
 use engine::group_log::{GroupLog, GroupState, ReplicaState};
 use engine::{Engine, Tree, TreeId, TreeOptions};
@@ -139,6 +139,9 @@ pub(super) struct Shared {
     pub(super) kept_segments_max: usize,
     pub(super) wait_max: Duration,
     pub(super) leader_wait_max: Duration,
+    /// Longest time for which the driver hears of no read of a group that is read: well below the time after
+    /// which the group would sleep.
+    pub(super) read_told_every: Duration,
     /// Replicas are created and removed one after the other.
     pub(super) changing: tokio::sync::Mutex<()>,
     pub(super) runtime: Handle,
@@ -150,6 +153,13 @@ impl Shared {
     pub(super) fn fail(&self, why: String) {
         self.health.fail(why);
         self.stop();
+    }
+
+    /// Returns the condition of all groups, as [`super::Node::report`] does. Blocks.
+    pub(super) fn report(&self, bound: Duration) -> Option<Vec<GroupReport>> {
+        let (asked, answer) = std::sync::mpsc::channel();
+        self.inbox.push(Event::Report(asked));
+        answer.recv_timeout(bound).ok()
     }
 
     /// Lets all threads and tasks end.
@@ -272,6 +282,7 @@ pub(super) fn open(options: Options, parts: Parts) -> Result<(Arc<Shared>, Runni
             }
         }
     }
+    let sleep_ticks = u32::try_from(options.driver.sleep_ticks).unwrap_or(u32::MAX);
     let shared = Arc::new(Shared {
         me,
         engine,
@@ -291,6 +302,7 @@ pub(super) fn open(options: Options, parts: Parts) -> Result<(Arc<Shared>, Runni
         upkeep_every: options.upkeep_every,
         wait_max: options.wait_max,
         leader_wait_max: options.leader_wait_max,
+        read_told_every: options.driver.tick * sleep_ticks / 4,
         changing: tokio::sync::Mutex::new(()),
         runtime: runtime.handle().clone(),
         tasks: Arc::default(),

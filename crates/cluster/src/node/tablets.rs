@@ -71,6 +71,11 @@ impl Tablets {
         // A quorum can work; the others create their replicas when they are back.
         let members = &descriptor.members;
         let outcomes = join_all(nodes_of(members).map(create)).await;
+        // The id has a group of another table: this one may not get it anywhere.
+        let is_taken = |outcome: &&Result<()>| matches!(outcome, Err(Error::AlreadyExists { .. }));
+        if let Some(taken) = outcomes.iter().find(is_taken) {
+            return taken.clone();
+        }
         let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
         if done <= members.len() / 2 {
             let first = outcomes.into_iter().find_map(Result::err);

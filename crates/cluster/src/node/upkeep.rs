@@ -7,7 +7,9 @@
 //! 3. Entries that a replica lacks stay, and with them all segments after them, up to a bound of segments, or
 //!    until the disk is full. Then entries go that only replicas lack which are away. Such a replica is
 //!    told of by its leader when it comes back: it cannot go on from the log.
+//! 4. While the log finds no space, groups that the node leads are handed over ([`super::full_disk`]).
 
+use super::full_disk::Looks;
 use super::hosted::Hosted;
 use super::inbox::Event;
 use super::log_writes::{self, log_group};
@@ -22,7 +24,7 @@ type Pressed = BTreeMap<GroupId, u64>;
 
 /// Works until the node ends.
 pub(super) fn run(shared: &Arc<Shared>) {
-    let mut pressed = Pressed::new();
+    let (mut pressed, mut looks) = (Pressed::new(), Looks::default());
     while !shared.upkeep.pause(shared.upkeep_every) {
         for hosted in shared.replicas.all() {
             report(shared, &hosted);
@@ -31,6 +33,7 @@ pub(super) fn run(shared: &Arc<Shared>) {
             Ok(()) | Err(engine::Error::NoSpace { .. } | engine::Error::Closed) => {}
             Err(error) => return shared.fail(format!("the group log failed: {error}")),
         }
+        looks.look(shared);
     }
 }
 
@@ -64,12 +67,12 @@ fn relieve(shared: &Shared, pressed: &mut Pressed) -> engine::Result<()> {
             // All that is flushed is gone: what keeps old segments came later.
             *wanted = (*wanted).max(hosted.applied());
         }
-        if flushed < *wanted {
-            let is_flushed = flush(shared, &hosted, *wanted);
-            if !is_flushed && !is_full {
-                shared.log.append_again(log_group(group))?;
-            }
-        } else if is_too_long || is_full {
+        let is_flushed = flushed >= *wanted || flush(shared, &hosted, *wanted);
+        if !is_flushed && !is_full {
+            shared.log.append_again(log_group(group))?;
+        }
+        // On a full disk nothing more may be flushed, but what is flushed can go.
+        if is_full || flushed >= *wanted && is_too_long {
             shared.inbox.push(Event::Input(Input::Shorten { group }));
         }
     }

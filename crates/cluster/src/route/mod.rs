@@ -29,7 +29,7 @@ mod write;
 pub use forwarded::Forwarded;
 
 use crate::group::NodeId;
-use crate::link::{Answers, CallError, FRAME_BYTES_MAX};
+use crate::link::{Answers, CallError, FRAME_BYTES_MAX, finish};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
@@ -70,7 +70,8 @@ pub struct Routed {
 enum Subject<'a> {
     /// The tablet that has a row.
     Row(&'a TableName, &'a [u8]),
-    Tablet(TreeId),
+    /// A tablet of a table.
+    Tablet(&'a TableName, TreeId),
 }
 
 impl Routed {
@@ -98,8 +99,16 @@ impl Routed {
         let mut search = Search::begin();
         loop {
             let tree = match subject {
-                Subject::Tablet(tree) => tree,
                 // Asked for each time: the table may be deleted, or another one of its name created.
+                Subject::Tablet(table, tree) => {
+                    let schema = self.local.get_table(table).await?;
+                    if schema.tablets.iter().all(|tablet| tablet.tree != tree) {
+                        return Err(Error::Unavailable(format!(
+                            "table {table} was created anew during the request; send it again"
+                        )));
+                    }
+                    tree
+                }
                 Subject::Row(table, row) => {
                     let schema = self.local.get_table(table).await?;
                     schema.tablets[schema.tablet_of(row)].tree
@@ -134,14 +143,19 @@ impl Routed {
         let mut answers = self.nodes.forward(to, request).await?;
         let first = next_answer(to, &mut answers).await?;
         match first {
-            Answer::Failed(error) => Err(error.into()),
+            Answer::Failed(error) => {
+                finish(answers).await;
+                Err(error.into())
+            }
             answer => Ok((answer, answers)),
         }
     }
 
     /// Forwards a call with one answer.
     async fn ask(&self, to: NodeId, call: &Call) -> Result<Answer, Failure> {
-        Ok(self.begin(to, call).await?.0)
+        let (answer, answers) = self.begin(to, call).await?;
+        finish(answers).await;
+        Ok(answer)
     }
 }
 

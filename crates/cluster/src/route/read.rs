@@ -8,7 +8,7 @@ use super::pieces::{Lent, Within};
 use super::search::{Failure, Place, Search};
 use super::{Routed, next_answer, unexpected, wait};
 use crate::group::NodeId;
-use crate::link::Answers;
+use crate::link::{Answers, finish};
 use std::collections::VecDeque;
 use table::wire::{Answer, Call};
 use table::{
@@ -214,9 +214,13 @@ impl<S: RowOutput> Reading<S> {
 
     async fn end_part(&mut self) -> Result<()> {
         self.before = sum(&self.before, &std::mem::take(&mut self.now));
-        if let Some(Open::Here { back, stream }) = self.open.take() {
-            drop(stream);
-            self.output = Some(back.await.map_err(|_| lost_output())?);
+        match self.open.take() {
+            Some(Open::Here { back, stream }) => {
+                drop(stream);
+                self.output = Some(back.await.map_err(|_| lost_output())?);
+            }
+            Some(Open::There { answers, .. }) => finish(answers).await,
+            None => {}
         }
         Ok(())
     }

@@ -47,7 +47,7 @@ impl Routed {
                 _ => Err(unexpected(node)),
             }
         };
-        self.at_leader(Subject::Tablet(tree), drop_rows).await
+        self.at_leader(Subject::Tablet(table, tree), drop_rows).await
     }
 
     pub(super) async fn sample_replicas(&self, table: &TableName) -> Result<Vec<RowKeySample>> {
@@ -71,6 +71,6 @@ impl Routed {
                 _ => Err(unexpected(node)),
             }
         };
-        self.at_leader(Subject::Tablet(tree), sample).await
+        self.at_leader(Subject::Tablet(table, tree), sample).await
     }
 }

@@ -52,15 +52,13 @@ pub(crate) fn write_frozen(
     let Some(newest) = memtables.first() else { return Ok(()) };
     let run = shared.manifest.state().tree(tree.id).map(|version| version.next_run());
     let run = run.ok_or(Error::UnknownTree(tree.id))?;
+    // All that was committed before the newest memtable's last batch is durable before the SSTable is there: a
+    // power loss may take the newest batches, not some from their midst, nor half of one that went to
+    // several trees. A repair that has no manifest takes the SSTables that it finds.
+    sync_log().map_err(|error| shared.failed(Task::Log, error))?;
     let mut written = shared.writing(tree, wrote, |writing| {
         execute::flush(writing, &memtables, run, shared.snapshots.live())
     })?;
-    // What was committed before the newest memtable's last batch must be as durable as the
-    // SSTable: a power loss may take the newest batches, not some from their midst.
-    if let Err(error) = sync_log() {
-        give_up(shared, &written);
-        return Err(shared.failed(Task::Log, error));
-    }
     let position = newest.position();
     written.edits.push(Edit::Flushed { tree: tree.id, position });
     install(shared, tree, &written)?;

@@ -26,11 +26,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Part of a segment that rounds leave to states, which are written again on a full disk.
+const KEPT_PART: u64 = 16;
+
 /// The log of all replication groups of a node. See the room's header.
 pub struct GroupLog {
     fs: Arc<dyn FileSystem>,
     /// Segments beyond which groups are asked to let go of the oldest.
     segments_max: usize,
+    /// Bytes to which segments are preallocated.
+    segment_bytes: u64,
     /// Bytes of entries that are appended again in one record.
     pub(super) part_bytes: usize,
     /// Held over the I/O of freeing segments, which happens in order.
@@ -86,6 +91,7 @@ impl GroupLog {
         Ok(Self {
             fs,
             segments_max: options.shape.log_segments_max,
+            segment_bytes: sizes.segment_bytes,
             part_bytes: options.shape.group_part_bytes,
             reclaiming: Mutex::new(()),
             writer: Mutex::new(writer),
@@ -139,7 +145,22 @@ impl GroupLog {
                 checked.map_err(|what| refused(parts.group, what))?;
             }
         }
+        self.keep_room_for_states(&writer, &payloads)?;
         self.write(&mut writer, &encoded, &records)
+    }
+
+    /// Makes sure that states can be written again after `payloads`, so that a full disk does not keep the log
+    /// from freeing its segments: in the rest of the current segment, or in a spare, which is made in time.
+    fn keep_room_for_states(&self, writer: &SegmentWriter, payloads: &[Vec<u8>]) -> Result<()> {
+        let kept = (self.segment_bytes / KEPT_PART) as usize;
+        if writer.has_room(payloads.iter().map(Vec::len).chain([kept])) {
+            return Ok(());
+        }
+        match self.segments.ensure_spare(self.segment_bytes) {
+            Err(full @ Error::NoSpace { .. }) => Err(full),
+            // Another failure is the writer's to meet, and to stop for.
+            _ => Ok(()),
+        }
     }
 
     /// Writes records whose parts were checked, and applies them.

@@ -4,7 +4,9 @@
 //!    and these are synced.
 //! 2. A state is written again whole, and so are the entries of a group: from the first to the last.
 //!    Both say what the log says already, so a crash in between changes nothing.
-//! 3. A repetition holds the writer's lock from its first record to its last: no write of any group
+//! 3. On a full disk there is room for states: every round leaves some of its segment, or a spare
+//!    ([`GroupLog::append`]). Segments that entries have left can always be freed.
+//! 4. A repetition holds the writer's lock from its first record to its last: no write of any group
 //!    comes between, and no truncation of the group ([`super::groups`]).
 
 use super::codec::{self, Parts, Role};

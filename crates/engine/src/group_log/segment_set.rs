@@ -5,7 +5,8 @@
 //! 2. A reader holds the handle of a segment to which the index of the groups led it. A segment is
 //!    retired when the index leads to it no more and no reader holds it. So no reader ever meets a
 //!    file that is being written for another segment, and no reader waits.
-//! 3. A retired segment becomes a spare, at most `spares_max` of them, or is removed.
+//! 3. A retired segment becomes a spare, at most `spares_max` of them, or is removed. No two spares have
+//!    one name.
 
 use super::entry_index::Place;
 use crate::error::{Error, Result};
@@ -124,6 +125,28 @@ impl SegmentSet {
         Ok(())
     }
 
+    /// Makes sure that there is a spare of `bytes` bytes, so that the next segment needs no space. `NoSpace`
+    /// leaves nothing behind.
+    pub(super) fn ensure_spare(&self, bytes: u64) -> Result<()> {
+        let number = {
+            let state = self.state.lock();
+            if !state.spares.is_empty() {
+                return Ok(());
+            }
+            state.segments.keys().next_back().map_or(SegmentNumber(1), |newest| newest.next())
+        };
+        let path = GROUP_LOG_FILES.spare_path(&self.dir, number);
+        let failed = |error| Error::io("create", &path, &error);
+        let mut file = self.fs.create(&path).map_err(failed)?;
+        if let Err(error) = file.allocate(bytes) {
+            drop(file);
+            let _ = self.fs.remove_file(&path);
+            return Err(failed(error));
+        }
+        self.state.lock().spares.push(number);
+        Ok(())
+    }
+
     /// The handle of a segment that exists.
     pub(super) fn get(&self, number: SegmentNumber) -> Option<Arc<Segment>> {
         self.state.lock().segments.get(&number).cloned()
@@ -154,7 +177,9 @@ impl SegmentSet {
                 GroupLogMark::SegmentRead.hit();
                 return Ok(false);
             }
-            let has_place = state.spares.len() < self.spares_max;
+            // A spare that was made, and not used for the segment of its number, has that name already.
+            let is_named = state.spares.contains(oldest);
+            let has_place = state.spares.len() < self.spares_max && !is_named;
             (*oldest, if has_place { Fate::Spare } else { Fate::Removed })
         };
         self.remove(oldest, fate)?;

@@ -4,6 +4,7 @@
 use crate::support::{TREE, small};
 use base::env::sim::SimClock;
 use base::env::{Clock, SimEnv};
+use base::sync::holds_any;
 use base::testing::in_own_process;
 use engine::BackgroundRate;
 use engine::group_log::{EntryId, GroupEntry, GroupId, GroupLog, GroupWrite, HardState};
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 const FAMILY: FamilyId = FamilyId(1);
 
-/// A clock that lets somebody act when it is asked for the time.
+/// A clock that lets somebody act when it is asked for the time by a thread without locks.
 struct Hooked {
     clock: Arc<SimClock>,
     act: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -31,9 +32,9 @@ impl Clock for Hooked {
     }
 
     fn monotonic(&self) -> Duration {
-        let act = self.act.lock().unwrap().take();
-        if let Some(act) = act {
-            act();
+        if !holds_any() {
+            let act = self.act.lock().unwrap().take();
+            act.into_iter().for_each(|act| act());
         }
         self.clock.monotonic()
     }

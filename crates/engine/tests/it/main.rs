@@ -24,6 +24,8 @@ mod kv;
 mod kv_api;
 mod lifecycle;
 mod limits;
+// Only builds with debug assertions know who holds a lock.
+#[cfg(debug_assertions)]
 mod locks;
 mod lost_manifest;
 mod memory;

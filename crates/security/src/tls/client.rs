@@ -17,6 +17,15 @@ pub struct ClientFiles {
 }
 
 impl ClientFiles {
+    /// Returns every file that is read.
+    pub fn paths(&self) -> Vec<&Path> {
+        let mut paths: Vec<&Path> = self.ca.as_deref().into_iter().collect();
+        if let Some((certificate, key)) = &self.certificate {
+            paths.extend([certificate.as_path(), key.as_path()]);
+        }
+        paths
+    }
+
     /// Reads all files. `protocol` is what the client speaks inside of TLS, such as `h2`.
     pub fn load(&self, protocol: &str) -> Result<Arc<ClientConfig>> {
         let trusted = self.ca.as_deref().map_or_else(system_roots, roots)?;

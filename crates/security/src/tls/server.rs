@@ -10,6 +10,7 @@ use std::sync::Arc;
 /// Names of the protocols inside of TLS.
 const HTTP_1: &[u8] = b"http/1.1";
 const HTTP_2: &[u8] = b"h2";
+const POSTGRESQL: &[u8] = b"postgresql";
 
 /// Rule for the certificates that clients show.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct ServerTls {
     pub http2: Arc<ServerConfig>,
     /// For connections of HTTP/1.1 alone.
     pub http1: Arc<ServerConfig>,
+    /// For connections of PostgreSQL clients. One that names no protocol is served as well.
+    pub postgresql: Arc<ServerConfig>,
     /// End of the server's certificate, in seconds since 1970.
     pub expires_at: i64,
 }
@@ -70,7 +73,8 @@ impl ServerFiles {
             config.alpn_protocols = vec![protocol.to_vec()];
             Arc::new(config)
         };
-        Ok(ServerTls { http2: with(HTTP_2), http1: with(HTTP_1), expires_at })
+        let (http2, http1, postgresql) = (with(HTTP_2), with(HTTP_1), with(POSTGRESQL));
+        Ok(ServerTls { http2, http1, postgresql, expires_at })
     }
 }
 
@@ -158,6 +162,7 @@ mod tests {
         let tls = files(dir.path(), ClientCertificates::None).load().unwrap();
         assert_eq!(tls.http2.alpn_protocols, [b"h2".to_vec()]);
         assert_eq!(tls.http1.alpn_protocols, [b"http/1.1".to_vec()]);
+        assert_eq!(tls.postgresql.alpn_protocols, [b"postgresql".to_vec()]);
         assert!(tls.expires_at > 1_700_000_000);
     }
 }

@@ -10,8 +10,8 @@ use super::server::Request;
 use super::{Defect, Event, World};
 use base::env::Rng;
 use cluster::group::{
-    Committed, Driver, Fetch, GroupId, Input, Member, NodeId, Options, Output, Rejected, ReplicaId,
-    RoleChange, Round, Ticket,
+    Committed, Driver, Fetch, GroupId, Input, LeaseChange, Member, NodeId, Options, Output,
+    Rejected, ReplicaId, RoleChange, Round, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -44,6 +44,8 @@ pub(super) struct Process {
     /// Number of the last copy of a state machine that this process began with.
     pub(super) generation: u64,
     pub(super) roles: BTreeMap<GroupId, RoleChange>,
+    /// Leases of the groups that the node leads, as they were told last.
+    pub(super) leases: BTreeMap<GroupId, LeaseChange>,
     pub(super) asked: BTreeMap<Ticket, Request>,
     pub(super) last_ticket: u64,
     /// Requests that want a row, the one that has it first.
@@ -137,6 +139,7 @@ impl World {
             machines: BTreeMap::new(),
             generation: 0,
             roles: BTreeMap::new(),
+            leases: BTreeMap::new(),
             asked: BTreeMap::new(),
             last_ticket: 0,
             locks: BTreeMap::new(),
@@ -251,6 +254,9 @@ impl World {
     fn carry_out(&mut self, id: NodeId, boot: u64, out: Output) {
         for role in out.roles {
             self.note_role(id, role);
+        }
+        if let Some(process) = self.nodes.get_mut(&id).and_then(|node| node.process(boot)) {
+            process.leases.extend(out.leases.iter().map(|lease| (lease.group, *lease)));
         }
         for (to, messages) in out.messages {
             messages.into_iter().for_each(|message| self.send(id, to, message));
@@ -379,6 +385,10 @@ impl World {
             self.give(id, boot, Input::Shorten { group });
         }
         let Some(node) = self.nodes.get_mut(&id) else { return };
+        // A write for another group may have ended the process.
+        if node.process(boot).is_none() {
+            return;
+        }
         if again {
             let written = node.disk.append_again(group);
             self.on_disk(id, written);

@@ -5,7 +5,7 @@ use super::history::{Kind, Row, Value};
 use super::machine::encode;
 use super::plan::Fault;
 use super::{Event, World};
-use cluster::group::{Answer, Input, NodeId, Proof, Refusal, Ticket};
+use cluster::group::{Answer, Input, LeaseChange, NodeId, Proof, Refusal, Ticket};
 
 /// A request of a client.
 #[derive(Debug, Clone, Copy)]
@@ -47,11 +47,48 @@ impl World {
             Kind::Write(value) => self.propose(id, request, value, None),
             Kind::Read | Kind::Swap(_) => {
                 let lease = !self.plan.wild_clocks && self.rng.chance(85);
+                if lease && self.rng.chance(50) && self.read_alone(id, request) {
+                    return;
+                }
                 let proof = if lease { Proof::Lease } else { Proof::Quorum };
                 let Some((boot, ticket)) = self.ticket(id, request) else { return };
                 self.give(id, boot, Input::Read { group: request.row.0, ticket, proof });
             }
         }
+    }
+
+    /// Reads without the driver, if the lease that it told allows that. Returns true if it did.
+    fn read_alone(&mut self, id: NodeId, request: Request) -> bool {
+        let (now, group) = (self.now, request.row.0);
+        let Some(node) = self.nodes.get_mut(&id) else { return false };
+        let (time, boot) = (node.clock.read(now), node.boot);
+        let Some(process) = node.process.as_ref() else { return false };
+        let leads = process.roles.get(&group).filter(|role| role.leads).map(|role| role.term);
+        let Some(machine) = process.machines.get(&group) else { return false };
+        let (applied, generation) = (machine.now.id.term, machine.generation);
+        let lease = process.leases.get(&group).copied();
+        let holds = |lease: &LeaseChange| {
+            let term = Some(lease.term);
+            term == leads && lease.term == applied && lease.end.is_some_and(|end| time < end)
+        };
+        let Some(LeaseChange { term, .. }) = lease.filter(holds) else { return false };
+        self.evaluate_later(id, boot, generation, term, request);
+        true
+    }
+
+    /// Lets a request be evaluated after a while, by which much may have changed.
+    fn evaluate_later(
+        &mut self,
+        id: NodeId,
+        boot: u64,
+        generation: u64,
+        term: u64,
+        request: Request,
+    ) {
+        let rarely = if self.plan.faults.contains(&Fault::TransferAndBack) { 12 } else { 3 };
+        let thousandths = if self.rng.chance(rarely) { 4000 } else { 10 };
+        let delay = self.span(thousandths);
+        self.after(delay, Event::Evaluate { node: id, boot, generation, term, request });
     }
 
     fn propose(&mut self, id: NodeId, request: Request, value: Value, term: Option<u64>) {
@@ -93,11 +130,7 @@ impl World {
                 if index > applied {
                     return self.fail(format!("a read of {index} is answered at {applied}"));
                 }
-                let rarely =
-                    if self.plan.faults.contains(&Fault::TransferAndBack) { 12 } else { 3 };
-                let thousandths = if self.rng.chance(rarely) { 4000 } else { 10 };
-                let delay = self.span(thousandths);
-                self.after(delay, Event::Evaluate { node: id, boot, generation, term, request });
+                self.evaluate_later(id, boot, generation, term, request);
             }
             Answer::Superseded => {
                 self.reply(request, Reply::Refused(None));

@@ -4,7 +4,9 @@
 //! are missing. A repair may have saved a tree and lost the record of its table, or the reverse; and
 //! a store that servers are given by another program has trees and no tables at all.
 
-use super::meta::{EngineMeta, MetaChange, MetaStore, record_row, shelf_row, table_row, trees_of};
+use super::meta::{
+    EngineMeta, MetaChange, MetaStore, owned_row, record_row, shelf_row, table_row, trees_of,
+};
 use super::tables::drop_trees;
 use crate::error::Result;
 use crate::gc::GcRule;
@@ -57,6 +59,10 @@ pub fn adopt_trees(engine: &Engine, now_micros: i64) -> Result<Vec<String>> {
         (vec![table_row(&table.name)], format!("table {}", table.name), trees_of(&table))
     });
     let mut claims: Vec<_> = tables.collect();
+    for owned in meta.readable_owned()? {
+        let what = format!("table {}", owned.name);
+        claims.push((vec![owned_row(&owned.name)], what, owned.trees));
+    }
     for ((shelf, name), shelved) in meta.readable_shelved()? {
         let what = format!("{name}, a table out of service,");
         let rows = match shelf {

@@ -7,8 +7,10 @@
 
 use super::meta::{
     INTENT_PREFIX, NEXT_TREE_ROW, RECORD_PREFIX, SYSTEM_TREE, TABLE_PREFIX, decode_intent,
-    decode_record, decode_shelved, decode_table, is_schema_row, is_shelf_row,
+    decode_owned, decode_record, decode_shelved, decode_table, is_schema_row, is_shelf_row,
+    trees_of,
 };
+use crate::schema::OwnedTrees;
 use base::env::Env;
 use engine::TreeId;
 use engine::check::{TreeReading, read_tree};
@@ -55,21 +57,25 @@ fn compare<'a>(trees: &[TreeId], records: impl Iterator<Item = (&'a [u8], &'a [u
             misfits.findings.push(error.to_string());
         }
         let table = if row.starts_with(TABLE_PREFIX) {
-            decode_table(row, record).map(|table| (table.name.to_string(), table.tablets))
+            match OwnedTrees::is_record(record) {
+                true => decode_owned(row, record).map(|owned| (owned.name, owned.trees)),
+                false => decode_table(row, record)
+                    .map(|table| (table.name.to_string(), trees_of(&table))),
+            }
         } else if is_shelf_row(row) {
             let name = row.escape_ascii().to_string();
-            decode_shelved(row, record).map(|shelved| (name, shelved.schema.tablets.clone()))
+            decode_shelved(row, record).map(|shelved| (name, trees_of(&shelved.schema)))
         } else {
             continue;
         };
-        let (name, tablets) = match table {
+        let (name, of_table) = match table {
             Ok(table) => table,
             Err(error) => {
                 misfits.findings.push(error.to_string());
                 continue;
             }
         };
-        for tree in tablets.iter().map(|tablet| tablet.tree) {
+        for tree in of_table {
             let (name, number) = (&name, tree.0);
             if let Some(other) = claimed.insert(tree, name.clone()) {
                 let what = format!("tables {name} and {other} both use tree {number}");

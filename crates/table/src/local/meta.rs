@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::records::RecordChange;
 use crate::schema::record;
-use crate::schema::{TableName, TableSchema};
+use crate::schema::{OwnedTrees, TableName, TableSchema};
 use crate::shelf::{Shelf, ShelfMap, Shelved};
 use base::codec::{ByteReader, DecodeError, PutBytes};
 use bytes::Bytes;
@@ -42,6 +42,11 @@ pub type Intent = Vec<TreeId>;
 /// changes come one at a time.
 pub trait MetaStore: Send + Sync + 'static {
     fn tables(&self) -> Result<Vec<TableSchema>>;
+
+    /// Returns the trees that tables of other layers own. A cluster has none.
+    fn owned(&self) -> Result<Vec<OwnedTrees>> {
+        Ok(Vec::new())
+    }
 
     /// Replaces the record of a table.
     fn put_table(&self, table: &TableSchema) -> Result<()>;
@@ -122,6 +127,11 @@ impl EngineMeta {
         let (mut tables, mut damaged) = (Vec::new(), Vec::new());
         self.read(RowRange::prefix(TABLE_PREFIX), |row, record| {
             match decode_table(row, record) {
+                _ if OwnedTrees::is_record(record) => {
+                    if decode_owned(row, record).is_err() {
+                        damaged.push(row.to_vec());
+                    }
+                }
                 Ok(table) => tables.push(table),
                 Err(_) => damaged.push(row.to_vec()),
             }
@@ -142,6 +152,18 @@ impl EngineMeta {
             Ok(())
         })?;
         Ok((tables, damaged))
+    }
+
+    /// Returns the trees of other layers' tables whose records can be read.
+    pub(super) fn readable_owned(&self) -> Result<Vec<OwnedTrees>> {
+        let mut owned = Vec::new();
+        self.read(RowRange::prefix(TABLE_PREFIX), |row, record| {
+            if OwnedTrees::is_record(record) {
+                owned.extend(decode_owned(row, record));
+            }
+            Ok(())
+        })?;
+        Ok(owned)
     }
 
     /// Returns the tables out of service whose records can be read.
@@ -239,6 +261,32 @@ pub(super) fn decode_table(row: &[u8], value: &[u8]) -> Result<TableSchema> {
         return Err(damaged(row, "the record belongs to another table"));
     }
     Ok(table)
+}
+
+/// Returns the row of the record of another layer's table.
+pub(super) fn owned_row(name: &str) -> Vec<u8> {
+    [TABLE_PREFIX, name.as_bytes()].concat()
+}
+
+/// Returns the trees of another layer's table whose record stands in `row`; `DataLoss` if it cannot be
+/// read.
+pub(super) fn decode_owned(row: &[u8], value: &[u8]) -> Result<OwnedTrees> {
+    let owned = OwnedTrees::decode(value).map_err(|error| damaged(row, error))?;
+    if owned_row(&owned.name) != row {
+        return Err(damaged(row, "the record belongs to another table"));
+    }
+    Ok(owned)
+}
+
+/// Adds the record of another layer's table to a batch.
+pub(super) fn put_owned(batch: &mut WriteBatch, owned: &OwnedTrees) {
+    let column = Column::of(FAMILY, b"");
+    batch.put(&owned_row(&owned.name), column, Timestamp(0), &owned.encode());
+}
+
+/// Adds the removal of an intent to a batch.
+pub(super) fn remove_intent(batch: &mut WriteBatch, trees: &[TreeId]) {
+    batch.delete_row(&intent_row(trees));
 }
 
 /// Returns name and bytes of the front's record in `row`; `DataLoss` if it cannot be read.
@@ -388,7 +436,7 @@ fn put_record(batch: &mut WriteBatch, table: &TableSchema) {
     batch.put(&table_row(&table.name), Column::of(FAMILY, b""), Timestamp(0), &record);
 }
 
-fn put_intent(batch: &mut WriteBatch, trees: &[TreeId]) {
+pub(super) fn put_intent(batch: &mut WriteBatch, trees: &[TreeId]) {
     let column = Column::of(FAMILY, b"");
     batch.put(&intent_row(trees), column, Timestamp(0), &encode_intent(trees));
 }
@@ -402,10 +450,23 @@ impl MetaStore for EngineMeta {
     fn tables(&self) -> Result<Vec<TableSchema>> {
         let mut tables = Vec::new();
         self.read(RowRange::prefix(TABLE_PREFIX), |row, record| {
-            tables.push(decode_table(row, record)?);
+            if !OwnedTrees::is_record(record) {
+                tables.push(decode_table(row, record)?);
+            }
             Ok(())
         })?;
         Ok(tables)
+    }
+
+    fn owned(&self) -> Result<Vec<OwnedTrees>> {
+        let mut owned = Vec::new();
+        self.read(RowRange::prefix(TABLE_PREFIX), |row, record| {
+            if OwnedTrees::is_record(record) {
+                owned.push(decode_owned(row, record)?);
+            }
+            Ok(())
+        })?;
+        Ok(owned)
     }
 
     fn put_table(&self, table: &TableSchema) -> Result<()> {

@@ -25,6 +25,7 @@ mod locks;
 mod meta;
 mod metered;
 mod once;
+mod owned;
 mod pool;
 mod read;
 mod replicated;
@@ -38,6 +39,7 @@ mod write;
 
 pub use load::{LoadedRows, TableLoad};
 pub use meta::{Intent, MetaChange, MetaStore};
+pub use owned::TreeOwnership;
 pub use read::task::READ_IDLE_MAX;
 pub use replicated::Replication;
 pub use samples::{TabletSamples, join_samples};
@@ -52,7 +54,7 @@ use crate::meter::{Heat, Operation, StoreMeter, Timed, Use, Volume};
 use crate::mutate::{self, CheckAndMutate, OnceRow, ReadModifyWriteRule, RowMutations};
 use crate::row::{Row, RowStream};
 use crate::row_output::RowOutput;
-use crate::schema::{CreateTable, FamilyChange, TableName, TableSchema, TableUpdate};
+use crate::schema::{CreateTable, FamilyChange, SQL_PREFIX, TableName, TableSchema, TableUpdate};
 use crate::shape::Shape;
 use crate::shelf::ShelfMap;
 use crate::store::{DropRows, HasRoom, ReadRows, RowKeySample, Store};
@@ -113,6 +115,8 @@ struct Core {
     clock: Arc<dyn Clock>,
     times: RowTimes,
     tables: RwLock<BTreeMap<TableName, Arc<Table>>>,
+    /// Counts the changes of `tables`; raised under its lock, read without it.
+    tables_version: AtomicU64,
     /// Records of the front, all of them.
     records: RwLock<RecordMap>,
     /// Tables that are out of service.
@@ -189,6 +193,12 @@ impl Local {
             let kept = KeptState::new(&schema.name, &meter, &shape);
             tables.insert(schema.name.clone(), Arc::new(Table::new(schema, ALONE, kept)));
         }
+        for owned in meta.owned()? {
+            if let Some(tree) = owned.trees.iter().find(|tree| !orphans.remove(tree)) {
+                let text = format!("table {} uses tree {}", owned.name, tree.0);
+                return Err(Error::DataLoss(format!("{text}, which is missing or taken")));
+            }
+        }
         let shelf = kept::shelf::claim(&engine, &*meta, &mut orphans)?;
         carry_out_intents(&engine, &*meta, &mut orphans)?;
         for tree in orphans {
@@ -229,6 +239,7 @@ impl Local {
             opened_micros,
             times,
             tables: RwLock::new(contents.tables),
+            tables_version: AtomicU64::new(0),
             records: RwLock::new(contents.records),
             shelf: RwLock::new(contents.shelf),
             deleted_for: AtomicI64::new(0),
@@ -296,10 +307,6 @@ impl Core {
         }
     }
 
-    fn new_kept(&self, table: &TableName) -> KeptState {
-        KeptState::new(table, &self.meter, &self.shape)
-    }
-
     /// Begins to time a request about so many `keys`, of which `key` is the first.
     fn time(&self, table: &Table, operation: Operation, key: &[u8], keys: usize) -> Timed {
         perf_context::about(|| table.schema.name.as_str(), key, keys);
@@ -336,7 +343,8 @@ impl Store for Local {
 
     async fn list_tables(&self, prefix: &str) -> Result<Vec<Arc<TableSchema>>> {
         let tables = self.core.tables.read();
-        let named = tables.values().filter(|t| t.schema.name.as_str().starts_with(prefix));
+        let is_listed = |name: &str| name.starts_with(prefix) && !name.starts_with(SQL_PREFIX);
+        let named = tables.values().filter(|table| is_listed(table.schema.name.as_str()));
         Ok(named.map(|table| Arc::clone(&table.schema)).collect())
     }
 

@@ -56,13 +56,14 @@ pub fn join_samples(table: &TableSchema, of_tablets: Vec<TabletSamples>) -> Vec<
 
 impl Local {
     /// Samples the tablets of a table whose tree is in `trees`, for [`join_samples`]. Replicas need not
-    /// lead. `NotLeader` if this node has no replica of one.
+    /// lead. `NotLeader` if this node has no replica of one, or knows another table of the name.
     pub async fn sample_tablets(
         &self,
         table: &TableName,
         trees: BTreeSet<TreeId>,
     ) -> Result<Vec<TabletSamples>> {
         let (core, table) = (Arc::clone(&self.core), self.table(table).await?);
+        table.check_has(&trees)?;
         self.reads.run(move || core.sample_tablets(&table, |tree| trees.contains(&tree))).await
     }
 }

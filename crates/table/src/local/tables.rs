@@ -4,6 +4,7 @@
 //! are set before writers can see a new family, and after readers have lost a dropped one.
 
 use super::meta::{MetaChange, MetaStore, trees_of};
+use super::table::KeptState;
 use super::{ALONE, Core, Table};
 use crate::error::{Error, Result};
 use crate::gc::TableRules;
@@ -97,7 +98,7 @@ impl Core {
         let mut changes: Vec<_> = below.iter().map(MetaChange::Record).collect();
         changes.extend([MetaChange::RemoveTable(name), MetaChange::Intend(&trees)]);
         self.meta.change(&changes)?;
-        self.tables.write().remove(name);
+        self.forget_table(name);
         self.publish_records(below);
         // The table is gone whatever happens to its trees.
         self.drop_intended(&trees);
@@ -143,6 +144,24 @@ impl Core {
         Ok(())
     }
 
+    pub(super) fn new_kept(&self, table: &TableName) -> KeptState {
+        KeptState::new(table, &self.meter, &self.shape)
+    }
+
+    /// Removes a table from the ones that requests find.
+    pub(super) fn forget_table(&self, name: &TableName) {
+        self.note_tables(&mut self.tables.write()).remove(name);
+    }
+
+    /// Counts a change of the tables that requests find, which the caller makes.
+    pub(super) fn note_tables<'a>(
+        &self,
+        tables: &'a mut BTreeMap<TableName, Arc<Table>>,
+    ) -> &'a mut BTreeMap<TableName, Arc<Table>> {
+        self.tables_version.fetch_add(1, Ordering::Release);
+        tables
+    }
+
     pub(super) fn publish(&self, schema: TableSchema) -> Arc<TableSchema> {
         self.publish_as(schema, ALONE)
     }
@@ -153,7 +172,7 @@ impl Core {
         let kept = before.unwrap_or_else(|| self.new_kept(&schema.name));
         let table = Arc::new(Table::new(schema, version, kept));
         let schema = Arc::clone(&table.schema);
-        tables.insert(schema.name.clone(), table);
+        self.note_tables(&mut tables).insert(schema.name.clone(), table);
         schema
     }
 }

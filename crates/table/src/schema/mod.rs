@@ -1,11 +1,13 @@
 //! Tables and families as fronts see them (here, in `aggregate.rs` and in `types.rs`), and as the system tree keeps them
-//! (`record.rs`).
+//! (`record.rs`; `owned.rs` for tables of other layers).
 
 mod aggregate;
+mod owned;
 pub(crate) mod record;
 pub mod types;
 
 pub use aggregate::{AddInput, Aggregate, UniqueInput};
+pub use owned::{OwnedTrees, SQL_PREFIX};
 
 use crate::error::{Error, Result};
 use crate::gc::GcRule;

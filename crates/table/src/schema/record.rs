@@ -1,5 +1,6 @@
 //! The record of a table in the system tree; see docs/format/schema.md.
 
+use super::owned::OWNED_VERSION;
 use super::types::{Int64Encoding, RowKeySchema, ScalarType, StructEncoding};
 use super::{Aggregate, FamilySchema, TableName, TableSchema, Tablet, UniqueInput, ValueType};
 use crate::gc::GcRule;
@@ -24,6 +25,8 @@ const UNIQUE: u8 = 6;
 pub(crate) enum RecordError {
     Decode(DecodeError),
     Version(u8),
+    /// The record is one of another layer's table: `super::OwnedTrees`.
+    Owned,
     Invalid(&'static str),
 }
 
@@ -35,6 +38,9 @@ impl fmt::Display for RecordError {
                 f,
                 "table record of version {version}, but this Stele reads versions up to \
                  {VERSION}; use a newer Stele"
+            ),
+            Self::Owned => f.write_str(
+                "table record of an SQL table, which only a server that is no node of a cluster has",
             ),
             Self::Invalid(what) => write!(f, "table record: invalid {what}"),
         }
@@ -162,6 +168,9 @@ fn encode_rule(rule: &GcRule, out: &mut Vec<u8>) {
 pub(crate) fn decode(record: &[u8]) -> Result<TableSchema, RecordError> {
     let mut reader = ByteReader::new(record);
     let version = reader.u8("version")?;
+    if version == OWNED_VERSION {
+        return Err(RecordError::Owned);
+    }
     if version == 0 || version > VERSION {
         return Err(RecordError::Version(version));
     }
@@ -444,7 +453,8 @@ mod tests {
     fn damaged_records_are_refused_or_harmless() {
         [table(), new_table()].iter().for_each(refused_or_harmless);
         assert_eq!(decode(&[0]), Err(RecordError::Version(0)));
-        assert_eq!(decode(&[3]), Err(RecordError::Version(3)));
+        assert_eq!(decode(&[3]), Err(RecordError::Owned));
+        assert_eq!(decode(&[4]), Err(RecordError::Version(4)));
     }
 
     fn refused_or_harmless(table: &TableSchema) {

@@ -13,6 +13,7 @@ mod load;
 mod meter;
 mod once;
 mod over_groups;
+mod owned;
 mod owner;
 mod records;
 mod store;

@@ -8,8 +8,11 @@
 use super::EtcdOptions;
 use crate::dial::{Dialed, Pings, endpoint, told, was_not_sent};
 use crate::directory::error::{Error, Result};
+use arc_swap::ArcSwap;
 use futures::Stream;
 use prost::Message;
+use rustls::ClientConfig;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tonic::client::Grpc;
@@ -45,6 +48,8 @@ pub(super) struct Client {
     names: Vec<String>,
     /// Endpoint that is asked first. Publishes nothing.
     preferred: AtomicUsize,
+    /// Configuration of TLS, if connections are encrypted.
+    tls: Option<Arc<ArcSwap<ClientConfig>>>,
 }
 
 impl Client {
@@ -61,7 +66,20 @@ impl Client {
             channels.push(server.channel(reached, PINGS));
             names.push(address.clone());
         }
-        Ok(Self { channels, names, preferred: AtomicUsize::new(0) })
+        let tls = options.tls.clone();
+        Ok(Self { channels, names, preferred: AtomicUsize::new(0), tls })
+    }
+
+    /// Returns what may help where a connection breaks. By TLS 1.3 a client without a certificate is
+    /// refused after its side of the handshake is done, and may see no more than a closed connection.
+    fn advice(&self) -> &'static str {
+        let is_uncertified =
+            |tls: &Arc<ArcSwap<ClientConfig>>| !tls.load().client_auth_cert_resolver.has_certs();
+        if self.tls.as_ref().is_some_and(is_uncertified) {
+            "; it may want the certificate of a client, see etcd_cert and etcd_key"
+        } else {
+            ""
+        }
     }
 
     /// Returns the addresses of all endpoints.
@@ -143,12 +161,12 @@ impl Client {
                         Status::deadline_exceeded(text)
                     }
                 };
-                if !matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded) {
+                if is_answer(&status) {
                     self.preferred.store(at, Ordering::Relaxed);
                     return Err(error_of(&status));
                 }
                 self.preferred.store((at + 1) % self.channels.len(), Ordering::Relaxed);
-                last = format!("etcd at {name}: {}", told(&status));
+                last = format!("etcd at {name}: {}{}", told(&status), self.advice());
                 if twice == Repeat::Never && !was_not_sent(&status) {
                     return Err(Error::Unavailable(format!(
                         "{last}; the change may have been made"
@@ -163,6 +181,12 @@ impl Client {
             Err(Error::Unavailable(format!("etcd at {}: no answer in {seconds} s", self.names())))
         })
     }
+}
+
+/// Returns true if etcd decided so; false if its answer is not known.
+fn is_answer(status: &Status) -> bool {
+    let is_broken = std::error::Error::source(status).is_some();
+    !is_broken && !matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded)
 }
 
 fn grpc(channel: Channel) -> Grpc<Channel> {

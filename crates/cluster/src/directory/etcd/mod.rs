@@ -7,7 +7,10 @@ mod client;
 mod messages;
 
 use super::error::{Error, Result};
-use super::{Change, Directory, Event, Item, LeaseId, Outcome, Revision, Snapshot, Watch, Write};
+use super::{
+    Change, Directory, Event, Item, Key, LeaseId, Outcome, Revision, Snapshot, Watch, Write,
+};
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
 use client::{Client, Repeat, error_of};
@@ -35,8 +38,8 @@ const READS_MAX: u32 = 3;
 pub struct EtcdOptions {
     /// Addresses of etcd's members, `HOST:PORT`.
     pub endpoints: Vec<String>,
-    /// Configuration of TLS; `None` connects without.
-    pub tls: Option<Arc<ClientConfig>>,
+    /// Configuration of TLS, which each new connection loads; `None` connects without.
+    pub tls: Option<Arc<ArcSwap<ClientConfig>>>,
     /// Beginning of all keys, so that clusters can share an etcd, such as `stele/`.
     pub prefix: String,
 }
@@ -62,9 +65,8 @@ impl EtcdDirectory {
         Bytes::from([self.prefix.as_bytes(), key.as_bytes()].concat())
     }
 
-    async fn read_once(&self, prefix: &str) -> Result<Snapshot> {
-        let mut key = self.full(prefix);
-        let range_end = after_all(&key);
+    /// Reads the keys from `key` to `range_end`, which is empty for the one key.
+    async fn read_once(&self, mut key: Bytes, range_end: Bytes) -> Result<Snapshot> {
         let (mut items, mut revision) = (Vec::new(), 0);
         loop {
             let range =
@@ -123,13 +125,19 @@ fn event(prefix: &str, told: WatchEvent) -> Result<Event> {
 #[async_trait]
 impl Directory for EtcdDirectory {
     async fn read(&self, prefix: &str) -> Result<Snapshot> {
+        let key = self.full(prefix);
+        let range_end = after_all(&key);
         let mut reads = 1;
         loop {
-            match self.read_once(prefix).await {
+            match self.read_once(key.clone(), range_end.clone()).await {
                 Err(Error::Compacted) if reads < READS_MAX => reads += 1,
                 read => return read,
             }
         }
+    }
+
+    async fn get(&self, key: &Key) -> Result<Snapshot> {
+        self.read_once(self.full(&key.to_string()), Bytes::new()).await
     }
 
     async fn change(&self, change: Change) -> Result<Outcome> {

@@ -6,14 +6,15 @@
 //!    from a process that dies. A process that waits longer than [`LOCK_MAX`] gives up.
 //! 3. Leases end by the clock of the machine. The first process that looks at the file after the end of
 //!    a lease removes its keys.
-//! 4. A watch looks at the file again and again: at its stamp often, and at its leases sometimes.
+//! 4. A watch looks at the file again and again: at its stamp often, and at its leases sometimes. It breaks
+//!    if the file is replaced by an older one.
 
 mod file;
 
 pub(super) use file::{State, fuzz};
 
 use super::error::{Error, Result};
-use super::{Change, Directory, Event, Item, LeaseId, Outcome, Revision, Snapshot, Watch};
+use super::{Change, Directory, Event, Item, Key, LeaseId, Outcome, Revision, Snapshot, Watch};
 use async_trait::async_trait;
 use base::env::Clock;
 use futures::{StreamExt, stream};
@@ -100,6 +101,14 @@ impl Look {
         // Before the read: a change in between is found by the next look.
         self.stamp = Some(Stamp::of(&self.directory.path));
         let state = self.directory.present().await?;
+        if state.revision() < self.after {
+            return Err(Error::Unavailable(format!(
+                "{} went back from revision {} to {}",
+                self.directory.name(),
+                self.after.0,
+                state.revision().0
+            )));
+        }
         let events = state.events(&self.prefix, self.after)?;
         self.after = state.revision();
         Ok(events)
@@ -160,6 +169,13 @@ impl Directory for LocalDirectory {
     async fn read(&self, prefix: &str) -> Result<Snapshot> {
         let state = self.present().await?;
         Ok(Snapshot { items: state.items(prefix), revision: state.revision() })
+    }
+
+    async fn get(&self, key: &Key) -> Result<Snapshot> {
+        let (state, name) = (self.present().await?, key.to_string());
+        let mut items = state.items(&name);
+        items.retain(|item| item.key == name);
+        Ok(Snapshot { items, revision: state.revision() })
     }
 
     async fn change(&self, change: Change) -> Result<Outcome> {

@@ -8,7 +8,7 @@
 
 use super::super::data::{Entry, EntryId, GroupId, HardState, Member, ReplicaId, Time};
 use super::super::message::{Body, Message};
-use super::super::step::{Committed, Seeding, Write};
+use super::super::step::{Committed, LeaseChange, Seeding, Write};
 use super::{Replica, Step};
 use crate::marks::Mark;
 use crate::mutants::Mutant;
@@ -46,7 +46,38 @@ impl Replica {
             }),
         };
         self.take_wishes(step);
+        self.tell_lease(step);
+        self.count_held(step);
         collected
+    }
+
+    /// Tells the lease if it has changed.
+    fn tell_lease(&mut self, step: &mut Step<'_>) {
+        let lease = self.told_lease(step);
+        if lease != self.lease_told {
+            self.lease_told = lease;
+            let (group, term) = (self.group, self.raft.raft.term);
+            step.out.leases.push(LeaseChange { group, term, end: lease });
+        }
+    }
+
+    /// Returns the end of the lease under which reads may be answered without the driver.
+    fn told_lease(&self, step: &Step<'_>) -> Option<Time> {
+        let may_read = !self.halted && self.leads() && self.raft.raft.commit_to_current_term();
+        may_read.then(|| self.lease.end(self.members.len(), step.limits.election_timeout))?
+    }
+
+    /// Counts again what the replica holds.
+    fn count_held(&mut self, step: &mut Step<'_>) {
+        let (store, before) = (self.raft.store(), self.held);
+        self.held = store.bytes_between(self.raft.raft.raft_log.applied, store.last());
+        self.came = 0;
+        *step.held = (*step.held + self.held).saturating_sub(before);
+    }
+
+    /// Returns the bytes of entries that the replica holds and has not applied.
+    pub(in super::super) fn held(&self) -> u64 {
+        self.held
     }
 
     /// Returns true if the replica has more to do at once.

@@ -38,22 +38,27 @@ impl Lease {
         self.revoked = true;
     }
 
-    /// Returns true if no other leader can be elected now, in a group of so many voters.
-    pub(super) fn holds(&self, now: Time, voters: usize, election_timeout: Duration) -> bool {
+    /// Returns the time before which no other leader can be elected, in a group of so many voters.
+    /// `None` if the leader has no lease.
+    pub(super) fn end(&self, voters: usize, election_timeout: Duration) -> Option<Time> {
         if self.revoked {
-            return false;
+            return None;
         }
         let others = voters / 2;
-        let Some(last) = others.checked_sub(1) else { return true };
+        let Some(last) = others.checked_sub(1) else { return Some(Time(u64::MAX)) };
         let mut heard: Vec<Time> = self.heard.values().copied().collect();
         heard.sort_unstable_by(|one, other| other.cmp(one));
         let length = election_timeout * 4 / 5;
-        let Some(since) = heard.get(last) else { return false };
-        let holds = now < since.after(length);
-        if !holds {
+        heard.get(last).map(|since| since.after(length))
+    }
+
+    /// Returns true if no other leader can be elected now.
+    pub(super) fn holds(&self, now: Time, voters: usize, election_timeout: Duration) -> bool {
+        let Some(end) = self.end(voters, election_timeout) else { return false };
+        if now >= end {
             Mark::LeaseExpired.hit();
         }
-        holds
+        now < end
     }
 }
 

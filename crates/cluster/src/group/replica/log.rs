@@ -18,6 +18,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Bytes that an entry counts beside its command.
 const ENTRY_BYTES: u64 = 32;
 
+/// Returns the bytes that an entry counts in memory.
+pub(super) fn bytes_of(entry: &Entry) -> u64 {
+    ENTRY_BYTES + entry.command.len() as u64
+}
+
 /// The header of this file describes it.
 pub(super) struct Log {
     start: EntryId,

@@ -6,6 +6,7 @@
 use super::super::data::{NodeId, ReplicaId};
 use super::super::message::{Body, Message, VoteKind};
 use super::super::step::Rejected;
+use super::log::bytes_of;
 use super::{Replica, Step};
 use crate::marks::Mark;
 use crate::mutants::Mutant;
@@ -70,17 +71,30 @@ impl Replica {
         !free && self.promise.forbids(step.now)
     }
 
-    /// Takes the entries off an append while too much that is committed waits to be applied. It then
-    /// is a heartbeat: the leader sends the entries again.
-    fn trim(&self, message: &mut Message, step: &Step<'_>) {
+    /// Takes the entries off an append while too much of the group that is committed waits to be applied, or
+    /// the driver holds too much of all groups. It then is a heartbeat: the leader sends the entries again.
+    fn trim(&mut self, message: &mut Message, step: &mut Step<'_>) {
         let Body::Append { previous, entries, commit, .. } = &mut message.body else { return };
-        let log = &self.raft.raft.raft_log;
-        let waiting = self.raft.store().bytes_between(log.applied, log.committed);
-        if waiting > step.limits.shape.unapplied_bytes_max as u64 && !entries.is_empty() {
+        if entries.is_empty() {
+            return;
+        }
+        let (log, shape) = (&self.raft.raft.raft_log, &step.limits.shape);
+        let store = self.raft.store();
+        let unapplied = store.bytes_between(log.applied, log.committed);
+        // A group for which nothing waits takes one message in any case. What waits for the disk or the state
+        // machine goes on without the leader.
+        let waits = unapplied + store.bytes_between(log.persisted, store.last()) + self.came > 0;
+        let is_full = *step.held > shape.held_bytes_max as u64;
+        if unapplied > shape.unapplied_bytes_max as u64 || (is_full && waits) {
             Mark::AppendTrimmed.hit();
             entries.clear();
             *commit = (*commit).min(previous.index);
+            return;
         }
+        let bytes: u64 = entries.iter().map(bytes_of).sum();
+        self.came += bytes;
+        self.held += bytes;
+        *step.held += bytes;
     }
 
     fn step_raft(&mut self, message: Message, step: &mut Step<'_>) {

@@ -60,6 +60,8 @@ pub(super) struct Limits {
 pub(super) struct Step<'a> {
     pub(super) now: Time,
     pub(super) limits: &'a Limits,
+    /// Bytes of entries that all replicas of the driver hold and have not applied.
+    pub(super) held: &'a mut u64,
     pub(super) out: &'a mut Output,
 }
 
@@ -76,6 +78,8 @@ pub(super) struct Replica {
     told: RoleChange,
     promise: Promise,
     lease: Lease,
+    /// End of the lease that was told last.
+    lease_told: Option<Time>,
     /// Replica to which this one wanted to hand its office, until a leader is known again.
     heir: Option<ReplicaId>,
     reads: Reads,
@@ -85,6 +89,9 @@ pub(super) struct Replica {
     /// Requests that came with this step.
     asked: Vec<(Ticket, super::step::Proof)>,
     proposed: Vec<(Ticket, Option<u64>, Bytes)>,
+    /// The bytes of this replica in [`Step::held`], and the part of them that came with this step.
+    held: u64,
+    came: u64,
     /// The last committed entry that was given out.
     given: u64,
     flushed: u64,
@@ -140,6 +147,7 @@ impl Replica {
             told: RoleChange { group, term, leads: false, leader: None },
             promise,
             lease: Lease::default(),
+            lease_told: None,
             heir: None,
             reads: Reads::default(),
             proposals: Proposals::default(),
@@ -147,6 +155,8 @@ impl Replica {
             retain: Retain::default(),
             asked: Vec::new(),
             proposed: Vec::new(),
+            held: 0,
+            came: 0,
             given: saved.flushed,
             flushed: saved.flushed,
             cut: None,
@@ -268,6 +278,8 @@ impl Replica {
             self.election_ticks = ticks + self.rng.index(ticks);
             self.lease = Lease::default();
             self.retain.listen(step.now);
+            // A follower that lacked entries in another term may have them in this one.
+            self.seeded.clear();
             if led {
                 let refusal = self.not_leader();
                 self.reads.refuse(refusal, &mut step.out.answers);
@@ -292,13 +304,15 @@ impl Replica {
         let start = log.start().index;
         let of = |member: &Member| {
             let is_me = member.replica == self.me;
-            let known = || raft.prs().get(member.replica.0).map_or(0, |at| at.matched);
-            let matched = if is_me { raft.raft_log.persisted } else { known() };
+            // Nothing was heard of a follower in this term before it has matched an entry.
+            let known = || raft.prs().get(member.replica.0).map(|at| at.matched);
+            let heard = || known().filter(|matched| *matched > 0);
+            let matched = if is_me { Some(raft.raft_log.persisted) } else { heard() };
             let is_behind = self.leads() && !is_me && self.seeded.contains_key(&member.replica);
             MemberReport {
                 member: *member,
-                matched: self.leads().then_some(matched),
-                is_behind: is_behind && matched < start,
+                matched: matched.filter(|_| self.leads()),
+                is_behind: is_behind && matched.is_none_or(|matched| matched < start),
             }
         };
         GroupReport {

@@ -188,6 +188,7 @@ fn a_log_is_cut_at_what_is_flushed_and_a_replica_behind_it_needs_seeding() {
     nodes.ticks(5);
     let seeding = Seeding { group: GROUP, replica: ReplicaId(behind) };
     assert_eq!(nodes.seeding, [seeding], "told once in an election timeout");
+    assert!(told(&nodes, leader, behind).is_behind);
 
     // A seed is the state machine as of an entry, with an empty log that starts there.
     let mut seed = SavedReplica::new(GROUP, members(3));
@@ -200,6 +201,79 @@ fn a_log_is_cut_at_what_is_flushed_and_a_replica_behind_it_needs_seeding() {
     nodes.ticks(15);
     assert!(nodes.is_applied(99));
     assert_eq!(nodes.commands(behind), ["after"]);
+}
+
+/// Returns what a leader tells of a member.
+fn told(nodes: &Nodes, leader: u64, of: u64) -> MemberReport {
+    let report = nodes.drivers[&leader].report().remove(0);
+    *report.members.iter().find(|member| member.member.node == NodeId(of)).unwrap()
+}
+
+fn lag(nodes: &Nodes, leader: u64, of: u64) -> Option<u64> {
+    nodes.drivers[&leader].report()[0].lag(&told(nodes, leader, of))
+}
+
+#[test]
+fn the_lag_of_a_follower_is_unknown_until_a_new_leader_has_heard_it() {
+    let mut nodes = Nodes::new(3, Shape::DEFAULT);
+    let (leader, behind) = leave_behind(&mut nodes, 20);
+    assert_eq!(lag(&nodes, leader, behind), Some(20));
+    let other = (1..=3).find(|node| ![leader, behind].contains(node)).unwrap();
+    nodes.step(leader, [Input::Transfer { group: GROUP, to: ReplicaId(other) }]);
+    nodes.settle();
+    assert_eq!(nodes.elect(), other);
+    assert_eq!(lag(&nodes, other, behind), None);
+    assert_eq!(lag(&nodes, other, leader), Some(0));
+    nodes.cut.clear();
+    nodes.ticks(20);
+    assert_eq!(lag(&nodes, other, behind), Some(0));
+}
+
+#[test]
+fn a_follower_that_needed_seeding_in_an_earlier_term_is_not_behind_for_being_away() {
+    let mut nodes = Nodes::new(3, Shape::DEFAULT);
+    let (leader, behind) = leave_behind(&mut nodes, 20);
+    let last = nodes.applied[&leader].last().unwrap().id;
+    nodes.step(leader, [Input::Flushed { group: GROUP, index: last.index }]);
+    nodes.ticks(400);
+    nodes.step(leader, [Input::Shorten { group: GROUP }]);
+    nodes.cut.clear();
+    nodes.ticks(5);
+    assert!(told(&nodes, leader, behind).is_behind);
+    // The follower is away again, and the leader leads in a later term.
+    nodes.cut.insert(behind);
+    let other = (1..=3).find(|node| ![leader, behind].contains(node)).unwrap();
+    for to in [other, leader] {
+        let from = nodes.leader().unwrap();
+        nodes.step(from, [Input::Transfer { group: GROUP, to: ReplicaId(to) }]);
+        nodes.settle();
+        assert_eq!(nodes.elect(), to);
+    }
+    let told = told(&nodes, leader, behind);
+    assert_eq!((told.matched, told.is_behind), (None, false));
+}
+
+#[test]
+fn a_follower_whose_disk_is_slow_holds_little_of_all_groups_together() {
+    let mut shape = Shape::DEFAULT;
+    shape.held_bytes_max = 500;
+    let mut nodes = Nodes::new(3, shape);
+    let leader = nodes.elect();
+    let slow = leader % 3 + 1;
+    nodes.slow_disk.insert(slow);
+    for ticket in 1..=50 {
+        nodes.propose(leader, ticket, None, &[7; 100]);
+        nodes.settle();
+        nodes.ticks(1);
+    }
+    assert!((1..=50).all(|ticket| nodes.is_applied(ticket)), "the others are a quorum");
+    let has = nodes.drivers[&slow].report()[0].last;
+    assert!(has < 20, "the slow follower took {has} entries");
+    nodes.slow_disk.clear();
+    let round = nodes.unsaved[&slow];
+    nodes.step(slow, [Input::Saved { round }]);
+    nodes.ticks(20);
+    assert_eq!(nodes.commands(slow).len(), 50);
 }
 
 #[test]

@@ -30,7 +30,9 @@ fn what_a_node_tells_has_its_documented_bytes_and_reads_back() {
     let bytes = led.encode();
     assert_eq!(bytes, &b"\x01\x01\x01\x10\x03\x03\x01\x01\0\x02\x02\0\x03\x13\x01"[..]);
     assert_eq!(Led::decode(&bytes), Ok(led.clone()));
+    fuzz_status(&bytes);
     for len in 0..bytes.len() {
+        fuzz_status(&bytes[..len]);
         assert!(Led::decode(&bytes[..len]).is_err(), "{len} bytes");
     }
     assert!(Led::decode(&[&bytes[..], b"x"].concat()).is_err());

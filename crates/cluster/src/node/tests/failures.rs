@@ -1,7 +1,7 @@
 //! Disks that fail or are full, state machines that lag, and logs that cannot be understood.
 
 use super::*;
-use base::env::sim::{Call, Fault, FaultPoint, SimEnv};
+use base::env::sim::{Call, Fault, FaultPoint};
 
 /// A node that is alone in its group, on a simulated machine.
 struct Alone {
@@ -108,4 +108,26 @@ fn a_command_that_is_not_understood_ends_the_node_by_name() {
     let why = failed.borrow().clone().unwrap();
     assert!(why.contains("group 16") && why.contains("command of version 9"), "{why}");
     assert!(alone.told.schemas.lock().is_empty());
+}
+
+#[test]
+fn a_leader_whose_disk_is_full_hands_its_groups_over() {
+    let machines: BTreeMap<_, _> = (1..=3).map(|id| (id, SimEnv::new(id))).collect();
+    let cluster = Cluster::on(machines, small(), crate::Shape::DEFAULT);
+    cluster.create(TREE);
+    cluster.write(TREE, "before");
+    let full = cluster.leader(TREE);
+    let disk = &cluster.machines[&full].fs;
+    disk.inject(FaultPoint::Call(Call::WriteAt), 0, u64::MAX, Fault::NoSpace);
+    wait_for("a full log", || {
+        let _ = write_to(&cluster.nodes[&full], TREE, "during");
+        cluster.nodes[&full].waits_for_space()
+    });
+    wait_for("another leader", || cluster.leader(TREE) != full);
+    cluster.write(TREE, "during");
+    cluster.write(TREE, "after");
+    assert!(disk.clear_faults());
+    let rows = ["after", "before", "during"].map(str::to_owned);
+    cluster.expect_rows(TREE, &rows);
+    assert!(cluster.nodes.values().all(|node| node.failed().borrow().is_none()));
 }

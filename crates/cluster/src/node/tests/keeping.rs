@@ -89,8 +89,41 @@ fn a_replica_is_created_once_and_only_where_it_belongs() {
     let mut large = descriptor(OTHER);
     large.schema = vec![0; crate::format::SCHEMA_BYTES_MAX + 1].into();
     refused(tablets::group_of(OTHER), large, "a record that is too long");
+    let mut others = descriptor(TREE);
+    others.members.pop();
+    refused(tablets::group_of(TREE), others, "other members");
+    // An id that was given twice.
+    let mut other = descriptor(TREE);
+    other.table = "tables/other".to_owned();
+    let mut anew = descriptor(TREE);
+    anew.schema = Bytes::from_static(b"of a table that was created anew");
+    for taken in [other, anew] {
+        let error = block_on(node.create(tablets::group_of(TREE), taken));
+        assert!(matches!(error, Err(Error::AlreadyExists { .. })), "{error:?}");
+    }
     cluster.write(TREE, "row");
     cluster.expect_rows(TREE, &["row".to_owned()]);
+}
+
+#[test]
+fn a_table_gets_no_group_that_is_anothers_on_any_node() {
+    use table::Groups;
+    let cluster = Cluster::new();
+    let nodes = cluster.nodes.values().map(|node| (node.id(), Arc::clone(node)));
+    let peers = Arc::new(AllThree(nodes.collect()));
+    let tablets = |id: u64| {
+        let peers: Arc<dyn Peers> = peers.clone();
+        Tablets::new(Arc::clone(&cluster.nodes[&id]), peers)
+    };
+    let old = schema(&[TREE]);
+    block_on(tablets(1).create(&old, 1)).unwrap();
+    cluster.write(TREE, "row");
+    assert_eq!(cluster.nodes[&1].largest_group(), Some(tablets::group_of(TREE)));
+    let new = table::TableSchema { created_micros: 99, ..old };
+    let error = block_on(tablets(2).create(&new, 2));
+    assert!(matches!(error, Err(Error::AlreadyExists { .. })), "{error:?}");
+    assert_eq!(rows(&cluster.engines[&1], TREE), [b"row"]);
+    drop(peers);
 }
 
 /// The tables of a real schema, through the seam of crate `table`.

@@ -10,6 +10,7 @@ mod writes;
 use super::*;
 use crate::group::Member;
 use base::env::Env;
+use base::env::sim::SimEnv;
 use base::testing::block_on;
 use bytes::Bytes;
 use engine::group_log::GroupLog;
@@ -99,6 +100,8 @@ struct Cluster {
     engines: BTreeMap<u64, Engine>,
     shape: crate::Shape,
     starts: u64,
+    /// Simulated machines of nodes that have one; the others are on this machine.
+    machines: BTreeMap<u64, SimEnv>,
     /// Dropped last, when no node uses it.
     _dirs: tempfile::TempDir,
 }
@@ -113,6 +116,10 @@ impl Cluster {
     }
 
     fn with(options: engine::Options, shape: crate::Shape) -> Self {
+        Self::on(BTreeMap::new(), options, shape)
+    }
+
+    fn on(machines: BTreeMap<u64, SimEnv>, options: engine::Options, shape: crate::Shape) -> Self {
         let dirs = tempfile::tempdir().unwrap();
         let mut cluster = Self {
             dir: dirs.path().to_owned(),
@@ -124,6 +131,7 @@ impl Cluster {
             engines: BTreeMap::new(),
             shape,
             starts: 0,
+            machines,
         };
         (1..=3).for_each(|node| cluster.start(node));
         cluster
@@ -132,7 +140,11 @@ impl Cluster {
     fn start(&mut self, id: u64) {
         self.starts += 1;
         let dir = self.dir.join(id.to_string());
-        let env = Env::real(1);
+        let env = match self.machines.get(&id) {
+            // The clock of a simulated machine stands still.
+            Some(machine) => Env { clock: Arc::new(base::env::SystemClock), ..machine.env() },
+            None => Env::real(1),
+        };
         let (engine, log) = open_parts(&env, &dir, &self.options, id);
         let mut options = Options::new(NodeId(id), self.starts * 1000 + id);
         options.driver.tick = Duration::from_millis(40);

@@ -1,7 +1,7 @@
 //! The schema of a cluster as the table layer sees it, on two nodes.
 
-use super::{SOON, Tried, each};
-use cluster::directory::{DirectoryMeta, MetaNews, Mirror, follow};
+use super::{OURS, SOON, Tried, apart, each, until};
+use cluster::directory::{DirectoryMeta, MetaNews, Mirror, Used, follow, found};
 use cluster::group::NodeId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -25,15 +25,11 @@ fn table(name: &str, families: u16) -> TableSchema {
 }
 
 async fn nodes(tried: &Tried) -> (Mirror, Arc<DirectoryMeta>, Arc<DirectoryMeta>) {
-    let mirror = Mirror::start(tried.directory.clone(), None).await;
-    let meta = |node| Arc::new(DirectoryMeta::new(&mirror, NodeId(node)));
+    found(&*tried.directory, &super::nodes::cluster(OURS.0)).await.unwrap();
+    let mirror = Mirror::start(tried.directory.clone(), OURS, None).await;
+    let meta = |node| Arc::new(DirectoryMeta::new(&mirror, NodeId(node), Used::default));
     let (one, two) = (meta(1), meta(2));
     (mirror, one, two)
-}
-
-/// Runs blocking calls apart from the runtime's tasks.
-async fn apart<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(call).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,7 +97,7 @@ async fn ids_of_trees_are_given_once_and_intents_belong_to_their_node() {
 async fn an_intent_that_another_node_took_over_cannot_end_in_a_table() {
     for tried in each() {
         let (mirror, one, two) = nodes(&tried).await;
-        let other = DirectoryMeta::new(&mirror, NodeId(1));
+        let other = DirectoryMeta::new(&mirror, NodeId(1), Used::default);
         apart(move || {
             let (schema, trees) = (table("t", 1), [TreeId(16)]);
             let create = [MetaChange::PutTable(&schema), MetaChange::Forget(&trees)];
@@ -168,14 +164,6 @@ impl MetaNews for Heard {
     }
 }
 
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let begun = std::time::Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < SOON, "not in time: {what}");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_hears_of_the_changes_of_others_and_changes_records_only_after_it_did() {
     for tried in each() {
@@ -226,8 +214,11 @@ async fn a_node_hears_of_the_changes_of_others_and_changes_records_only_after_it
 #[tokio::test(flavor = "multi_thread")]
 async fn without_etcd_changes_are_refused_and_say_so() {
     let Some(mut etcd) = super::etcd::Etcd::start() else { return };
-    let mirror = Mirror::start(etcd.directory("stele/"), None).await;
-    let meta = Arc::new(DirectoryMeta::new(&mirror, NodeId(1)));
+    let directory = etcd.directory("stele/");
+    found(&*directory, &super::nodes::cluster(OURS.0)).await.unwrap();
+    let mirror = Mirror::start(directory, OURS, None).await;
+    mirror.current(SOON).await.unwrap();
+    let meta = Arc::new(DirectoryMeta::new(&mirror, NodeId(1), Used::default));
     etcd.kill();
     apart(move || {
         let schema = table("t", 1);

@@ -1,9 +1,10 @@
 //! The copy of a directory in memory.
 
 use super::etcd::Etcd;
-use super::{SOON, each};
+use super::nodes::cluster;
+use super::{OURS, SOON, each};
 use cluster::directory::{
-    Change, Directory, Error, Key, LocalDirectory, Mirror, Outcome, Revision, Write,
+    Change, Directory, Error, Key, LocalDirectory, Mirror, Outcome, Revision, Write, found,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +21,9 @@ async fn put(directory: &dyn Directory, key: &Key, value: &str) -> Revision {
 async fn a_mirror_shows_every_change_and_forgets_what_is_removed() {
     for tried in each() {
         let directory = &tried.directory;
+        found(&**directory, &cluster(OURS.0)).await.unwrap();
         let before = put(&**directory, &Key::Record("a".into()), "1").await;
-        let mirror = Mirror::start(directory.clone(), None).await;
+        let mirror = Mirror::start(directory.clone(), OURS, None).await;
         mirror.reaches(before, SOON).await.unwrap();
         for round in 0..20 {
             put(&**directory, &Key::Record(format!("r{round}")), "x").await;
@@ -48,8 +50,9 @@ async fn a_mirror_serves_while_etcd_is_gone_and_catches_up_later() {
     let dir = tempfile::tempdir().unwrap();
     let saved = dir.path().join("copy");
     let directory = etcd.directory("stele/");
+    found(&*directory, &cluster(OURS.0)).await.unwrap();
     let before = put(&*directory, &Key::NextTree, "1").await;
-    let mirror = Mirror::start(directory.clone(), Some(saved.clone())).await;
+    let mirror = Mirror::start(directory.clone(), OURS, Some(saved.clone())).await;
     mirror.reaches(before, SOON).await.unwrap();
     while !saved.exists() {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -61,7 +64,7 @@ async fn a_mirror_serves_while_etcd_is_gone_and_catches_up_later() {
     assert_eq!(&mirror.get(&Key::NextTree).unwrap().value[..], b"1");
 
     // A start without etcd finds the copy on disk, and knows that it may be old.
-    let late = Mirror::start(directory.clone(), Some(saved)).await;
+    let late = Mirror::start(directory.clone(), OURS, Some(saved)).await;
     assert_eq!(&late.get(&Key::NextTree).unwrap().value[..], b"1");
     let error = late.current(Duration::from_millis(100)).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable(_)), "{error}");
@@ -89,7 +92,8 @@ async fn a_damaged_copy_on_disk_is_passed_over() {
     let saved = dir.path().join("copy");
     std::fs::write(&saved, b"STELEDIR rubbish").unwrap();
     let directory: Arc<dyn Directory> = Arc::new(file);
+    found(&*directory, &cluster(OURS.0)).await.unwrap();
     let revision = put(&*directory, &Key::NextTree, "1").await;
-    let mirror = Mirror::start(directory, Some(saved)).await;
+    let mirror = Mirror::start(directory, OURS, Some(saved)).await;
     mirror.reaches(revision, SOON).await.unwrap();
 }

@@ -2,19 +2,26 @@
 
 mod conformance;
 mod etcd;
+mod faulty;
 mod meta;
 mod mirror;
 mod nodes;
+mod restored;
 
 use base::env::SystemClock;
 use cluster::directory::{Directory, EtcdDirectory, EtcdOptions, LocalDirectory};
+use engine::ClusterId;
 use etcd::Etcd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
 /// Longest wait for something that must happen.
 const SOON: Duration = Duration::from_secs(60);
+
+/// The cluster of the tests.
+const OURS: ClusterId = ClusterId(5);
 
 /// A directory of a test, with what must live as long.
 struct Tried {
@@ -41,4 +48,22 @@ fn options(address: &str, prefix: &str) -> EtcdOptions {
 
 fn at(address: &str) -> EtcdDirectory {
     EtcdDirectory::new(options(address, "stele/")).unwrap()
+}
+
+fn local(path: &Path) -> LocalDirectory {
+    LocalDirectory::new(path, Arc::new(SystemClock))
+}
+
+/// Runs blocking calls apart from the runtime's tasks.
+async fn apart<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(call).await.unwrap()
+}
+
+/// Waits until `holds` returns true.
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < SOON, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

@@ -3,8 +3,8 @@
 use super::{SOON, Tried, each};
 use base::env::SystemClock;
 use cluster::directory::{
-    ClusterRecord, Directory, Error, Joined, Key, LocalDirectory, NodePlace, NodeRecord, Presence,
-    PresenceState, found, join,
+    ClusterRecord, Directory, Error, Joined, Key, LocalDirectory, NodePlace, NodeRecord, Own,
+    Presence, PresenceState, Used, found, join,
 };
 use cluster::group::NodeId;
 use engine::ClusterId;
@@ -12,12 +12,17 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-fn place(address: &str) -> NodePlace {
+pub(super) fn place(address: &str) -> NodePlace {
     NodePlace { address: address.into(), region: "here".into(), zone: "a".into() }
 }
 
-fn cluster(id: u128) -> ClusterRecord {
+pub(super) fn cluster(id: u128) -> ClusterRecord {
     ClusterRecord { id: ClusterId(id), replicas: 3, founded_micros: 1 }
+}
+
+/// Returns what a node tells whose log goes so far.
+fn own(log_end: u64) -> impl Fn() -> Own {
+    move || Own { log_end, used: Used::default() }
 }
 
 async fn start(tried: &Tried, dir: &Path) -> Result<Joined, Error> {
@@ -26,12 +31,12 @@ async fn start(tried: &Tried, dir: &Path) -> Result<Joined, Error> {
 
 fn refused(joined: Result<Joined, Error>) -> String {
     match joined {
-        Err(Error::Refused(text) | Error::Replaced(text)) => text,
+        Err(Error::Refused(text) | Error::Replaced(text) | Error::Foreign(text)) => text,
         other => panic!("not refused: {other:?}"),
     }
 }
 
-fn copy_of(dir: &Path) -> TempDir {
+pub(super) fn copy_of(dir: &Path) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     for file in std::fs::read_dir(dir).unwrap() {
         let file = file.unwrap();
@@ -81,8 +86,10 @@ async fn a_data_directory_that_is_older_than_its_node_is_refused_by_name() {
         let path = others.path().join("directory");
         let other: Arc<dyn Directory> = Arc::new(LocalDirectory::new(path, Arc::new(SystemClock)));
         found(&*other, &cluster(7)).await.unwrap();
-        let text = refused(join(&*other, dir.path(), &place("a:1"), 0).await);
+        let error = join(&*other, dir.path(), &place("a:1"), 0).await.unwrap().unregistered;
+        let text = error.map(|error| error.to_string()).unwrap_or_default();
         assert!(text.contains(&ClusterId(7).to_string()), "{text}");
+        assert!(other.read(Key::NODES).await.unwrap().items.is_empty());
     }
 }
 
@@ -92,7 +99,8 @@ async fn a_node_shows_that_it_is_alive_and_stops_when_it_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         found(&*tried.directory, &cluster(5)).await.unwrap();
         let joined = start(&tried, dir.path()).await.unwrap();
-        let presence = Presence::start(tried.directory.clone(), joined.clone(), place("a:1"), || 0);
+        let presence =
+            Presence::start(tried.directory.clone(), joined.clone(), place("a:1"), own(0));
         let mut state = presence.state();
         let alive = state.wait_for(|state| matches!(state, PresenceState::Alive(_)));
         let lease = match *tokio::time::timeout(SOON, alive).await.unwrap().unwrap() {
@@ -111,7 +119,7 @@ async fn a_node_shows_that_it_is_alive_and_stops_when_it_is_replaced() {
         let replaced = state.wait_for(|state| matches!(state, PresenceState::Replaced(_)));
         tokio::time::timeout(SOON, replaced).await.unwrap().unwrap();
         drop(presence);
-        let presence = Presence::start(tried.directory.clone(), later, place("a:1"), || 0);
+        let presence = Presence::start(tried.directory.clone(), later, place("a:1"), own(0));
         let mut state = presence.state();
         let alive = state.wait_for(|state| matches!(state, PresenceState::Alive(_)));
         tokio::time::timeout(SOON, alive).await.unwrap().unwrap();
@@ -134,7 +142,7 @@ async fn a_known_node_starts_without_the_directory_and_registers_when_it_answers
     let joined = join(&*directory, dir.path(), &place("c:1"), 0).await.unwrap();
     assert_eq!(joined.boot, boot + 1);
     assert!(joined.unregistered.is_some());
-    let presence = Presence::start(directory.clone(), joined, place("c:1"), || 0);
+    let presence = Presence::start(directory.clone(), joined, place("c:1"), own(0));
     etcd.restart();
     let mut state = presence.state();
     let alive = state.wait_for(|state| matches!(state, PresenceState::Alive(_)));
@@ -144,7 +152,7 @@ async fn a_known_node_starts_without_the_directory_and_registers_when_it_answers
     assert_eq!((record.boot, &*record.address), (boot + 1, "c:1"));
 }
 
-async fn alive(presence: &Presence) {
+pub(super) async fn alive(presence: &Presence) {
     let mut state = presence.state();
     let alive = state.wait_for(|state| matches!(state, PresenceState::Alive(_)));
     tokio::time::timeout(SOON, alive).await.unwrap().unwrap();
@@ -156,7 +164,7 @@ async fn a_copy_is_not_started_beside_its_node() {
     let dir = tempfile::tempdir().unwrap();
     found(&*tried.directory, &cluster(5)).await.unwrap();
     let joined = start(&tried, dir.path()).await.unwrap();
-    let presence = Presence::start(tried.directory.clone(), joined, place("a:1"), || 7);
+    let presence = Presence::start(tried.directory.clone(), joined, place("a:1"), own(7));
     alive(&presence).await;
     let copy = copy_of(dir.path());
     let begun = join(&*tried.directory, copy.path(), &place("b:1"), 7).await;
@@ -174,7 +182,7 @@ async fn a_copy_whose_log_ends_before_its_node_wrote_last_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         found(&*tried.directory, &cluster(5)).await.unwrap();
         let joined = join(&*tried.directory, dir.path(), &place("a:1"), 0).await.unwrap();
-        let presence = Presence::start(tried.directory.clone(), joined, place("a:1"), || 500);
+        let presence = Presence::start(tried.directory.clone(), joined, place("a:1"), own(500));
         alive(&presence).await;
         let copy = copy_of(dir.path());
         presence.leave().await;
@@ -193,7 +201,7 @@ async fn a_directory_that_lost_its_data_stops_no_node() {
         let dir = tempfile::tempdir().unwrap();
         found(&*tried.directory, &cluster(5)).await.unwrap();
         let joined = start(&tried, dir.path()).await.unwrap();
-        let presence = Presence::start(tried.directory.clone(), joined, place("a:1"), || 0);
+        let presence = Presence::start(tried.directory.clone(), joined, place("a:1"), own(0));
         alive(&presence).await;
         let remove = |key: &Key| cluster::directory::Write::remove(key);
         let change = cluster::directory::Change::default().write(remove(&Key::Cluster));

@@ -59,3 +59,24 @@ async fn a_call_tells_if_it_may_have_been_made() {
     let got = answers(&one.link, two.id(), CallKind::Forward, "x".into()).await;
     assert_eq!(got.unwrap(), [Ok("x".into())]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_are_dropped_half_way_break_no_connection() {
+    let (one, two) = pair(&patient()).await;
+    let request = Bytes::from(vec![7; 200]);
+    // More of them than a connection remembers at a time, and more than its usual bound in all.
+    let callers = (0..100).map(|_| {
+        let (link, to, request) = (one.link.clone(), two.id(), request.clone());
+        tokio::spawn(async move {
+            for _ in 0..30 {
+                let mut answers = link.call(to, CallKind::Forward, request.clone()).await.unwrap();
+                assert_eq!(answers.next().await, Some(Ok(Bytes::from_static(&[7, 7]))));
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+    let whole = answers(&one.link, two.id(), CallKind::Forward, request).await.unwrap();
+    assert_eq!(whole.len(), 100);
+}

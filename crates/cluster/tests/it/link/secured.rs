@@ -1,12 +1,13 @@
 //! TLS with certificates of nodes.
 
-use super::{Addresses, Node, broken, open, patient, until};
+use super::{Addresses, Node, SOON, broken, open, patient, until};
 use cluster::link::{CallError, CallKind, LinkOptions, LinkTls};
 use security::tls::{
     ClientCertificates, ClientFiles, DevNames, ServerFiles, make_dev_certificates,
 };
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Returns the configuration of a node with the certificates in `dir` that shows, as a client, the one
 /// called `client`.
@@ -19,7 +20,8 @@ fn tls(dir: &Path, client: Option<&str>) -> LinkTls {
     };
     let shown = client.map(|name| (path(&format!("{name}.pem")), path(&format!("{name}-key.pem"))));
     let client = ClientFiles { ca: Some(path("ca.pem")), certificate: shown };
-    LinkTls { server: server.load().unwrap().http2, client: client.load("h2").unwrap() }
+    let (server, client) = (server.load().unwrap().http2, client.load("h2").unwrap());
+    LinkTls { server: Arc::new(server.into()), client: Arc::new(client.into()) }
 }
 
 fn with(tls: LinkTls) -> LinkOptions {
@@ -74,4 +76,40 @@ async fn a_certificate_makes_its_holder_no_node_of_another_host() {
     // And the right one.
     book.set(1, "localhost:1", 1);
     open(&one.link, two.id()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_connections_take_certificates_that_were_stored_meanwhile() {
+    let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for dir in [&before, &after] {
+        make_dev_certificates(dir.path(), &DevNames::default()).unwrap();
+    }
+    let old = || tls(before.path(), Some("server"));
+    let (of_one, of_two, new) = (old(), old(), tls(after.path(), Some("server")));
+    let book = Arc::<Addresses>::default();
+    let one = Node::start(1, 1, &book, &with(of_one.clone())).await;
+    let mut two = Node::start(2, 1, &book, &with(of_two.clone())).await;
+    open(&one.link, two.id()).await;
+    let id = two.id();
+    let calls = || one.link.call(id, CallKind::Forward, "x".into());
+    assert!(calls().await.is_ok());
+    // Node 2 has certificates of another authority: open connections go on, new ones are refused.
+    of_two.server.store(new.server.load_full());
+    one.link.send(two.id(), "open".into());
+    until("the frame", || two.ear.frames() == ["open"]).await;
+    assert!(calls().await.is_ok());
+    two.stop_serving().await;
+    two.serve_again().await;
+    broken(&one.link, two.id()).await;
+    // The connection for calls may break a little later.
+    let begun = Instant::now();
+    while !matches!(calls().await.err(), Some(CallError::NotDone(_))) {
+        assert!(begun.elapsed() < SOON, "calls go on");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Node 1 has them, too.
+    of_one.client.store(new.client.load_full());
+    open(&one.link, two.id()).await;
+    let call = calls().await;
+    assert!(call.is_ok(), "{:?}", call.err());
 }

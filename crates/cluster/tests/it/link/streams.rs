@@ -1,9 +1,10 @@
 //! Order, loss, and signs of life.
 
-use super::{Addresses, Heard, Node, SOON, broken, number, open, pair, patient, until};
+use super::{Addresses, Heard, Node, SOON, broken, number, open, pair, patient, start_of, until};
 use bytes::Bytes;
 use cluster::group::NodeId;
-use cluster::link::{FRAME_BYTES_MAX, LinkOptions, PeerState};
+use cluster::link::{FRAME_BYTES_MAX, LinkOptions, Local, PeerState};
+use engine::ClusterId;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -167,4 +168,19 @@ async fn what_waits_for_a_node_that_reads_nothing_is_bounded() {
     drop(connection);
     one.link.send(to, frame);
     assert!(matches!(*one.link.keep(to).borrow(), PeerState::Broken(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_link_ends_its_streams() {
+    let book = Arc::<Addresses>::default();
+    let two = Node::start(2, 1, &book, &patient()).await;
+    let us = Local { cluster: ClusterId(5), node: NodeId(1), boot: 1, start: start_of(1) };
+    book.set(1, "localhost:1", 1);
+    let one = Node::again(us, &book, &patient());
+    open(&one.link, two.id()).await;
+    one.link.send(two.id(), "last".into());
+    until("the frame", || two.ear.frames() == ["last"]).await;
+    assert!(!two.ear.has(&Heard::Lost(1)));
+    drop(one);
+    until("the loss", || two.ear.has(&Heard::Lost(1))).await;
 }

@@ -171,7 +171,7 @@ async fn a_dropped_read_ends_on_the_other_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_are_wrong_are_refused_wherever_their_rows_are() {
-    let (cluster, ..) = spread().await;
+    let (cluster, _trees, _dir) = spread().await;
     for (id, node) in &cluster.nodes {
         for key in ["a", "k", "z"] {
             let none = node.mutate_row(&name(), row(key, vec![])).await.unwrap_err();
@@ -189,4 +189,30 @@ async fn requests_that_are_wrong_are_refused_wherever_their_rows_are() {
         assert!(matches!(error, Error::NotFound { .. }), "{id}: {error}");
     }
     assert_eq!(NODES.count(), cluster.nodes.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drop_of_rows_is_not_acknowledged_for_a_table_that_was_created_anew() {
+    let (cluster, _trees, _dir) = spread().await;
+    cluster.nodes[&2].delete_table(&name()).await.unwrap();
+    create(&cluster.nodes[&2], &["h", "p"]).await;
+    // Node 1 knows the old table only, for some time.
+    let stale = cluster.nodes[&1].clone();
+    let (drops, samples) = (stale.clone(), stale.clone());
+    let dropping = tokio::spawn(async move { drops.drop_rows(&name(), DropRows::All).await });
+    let sampling = tokio::spawn(async move { samples.sample_row_keys(&name()).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    stale.local().refresh().await.unwrap();
+    let error = tokio::time::timeout(SOON, dropping).await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(&error, Error::Unavailable(text) if text.contains("anew")), "{error}");
+    let sampled = tokio::time::timeout(SOON, sampling).await.unwrap().unwrap();
+    assert!(sampled.is_err(), "{sampled:?}");
+    cluster.nodes[&3].local().refresh().await.unwrap();
+    for key in ["a", "k", "z"] {
+        let change = row(key, vec![set("f", "q", 1, key)]);
+        cluster.nodes[&2].mutate_row(&name(), change).await.unwrap();
+    }
+    assert_eq!(keys(&cluster.nodes[&2]).await.unwrap(), in_all());
+    stale.drop_rows(&name(), DropRows::All).await.unwrap();
+    assert!(keys(&cluster.nodes[&2]).await.unwrap().is_empty());
 }

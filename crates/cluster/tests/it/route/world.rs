@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use base::env::{Clock, Env, SystemClock};
-use cluster::directory::{DirectoryMeta, LocalDirectory, Mirror};
+use cluster::directory::{ClusterRecord, DirectoryMeta, LocalDirectory, Mirror, Used, found};
 use cluster::group::NodeId;
 use cluster::link::{Answers, CallError};
 use cluster::route::{Forwarded, Nodes, Routed};
@@ -254,8 +254,10 @@ impl Cluster {
     pub(super) async fn open(dir: &Path, clock: &Arc<StillClock>, options: &Options) -> Self {
         let world = Arc::<World>::default();
         let directory = LocalDirectory::new(dir.join("directory"), Arc::new(SystemClock));
-        let mirror = Mirror::start(Arc::new(directory), None).await;
         let cluster = ClusterId(7);
+        let record = ClusterRecord { id: cluster, replicas: 3, founded_micros: 1 };
+        found(&directory, &record).await.unwrap();
+        let mirror = Mirror::start(Arc::new(directory), cluster, None).await;
         let mut nodes = BTreeMap::new();
         for id in NODES {
             let member = Member { cluster, node: engine::NodeId(id) };
@@ -263,7 +265,7 @@ impl Cluster {
             let engine = Engine::open_member(env(clock), &place, options.clone(), member).unwrap();
             world.engines.lock().insert(id, engine.clone());
             let groups: Arc<dyn Groups> = Arc::new(Side { world: Arc::clone(&world), me: id });
-            let meta = Arc::new(DirectoryMeta::new(&mirror, NodeId(id)));
+            let meta = Arc::new(DirectoryMeta::new(&mirror, NodeId(id), Used::default));
             let replication =
                 Replication { cluster, groups: Arc::clone(&groups), meta, known: Vec::new() };
             let local = Local::over_groups(engine, clock.clone(), replication).unwrap();

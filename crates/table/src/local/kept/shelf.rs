@@ -72,7 +72,7 @@ impl Core {
         changes.push(MetaChange::Shelve(Shelf::Deleted, &shelved));
         changes.extend(replaced.as_deref().map(MetaChange::Intend));
         self.meta.change(&changes)?;
-        self.tables.write().remove(name);
+        self.forget_table(name);
         self.shelf.write().insert(key, shelved);
         self.publish_records(removed);
         if let Some(trees) = replaced {

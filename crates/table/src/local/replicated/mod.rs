@@ -15,6 +15,7 @@
 //!    and is refused if not. A leader has applied every schema of earlier terms before it has a term, so
 //!    no request that begins after a change of the schema is served with an older one.
 
+mod look_ups;
 mod schema;
 
 use super::kept::records::RecordMap;
@@ -34,6 +35,7 @@ use base::env::Clock;
 use bytes::Bytes;
 use engine::{ClusterId, Engine, Owner, ReadyBatch, RowRange, TreeId};
 use futures::future::{BoxFuture, try_join_all};
+use look_ups::LookUps;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -65,6 +67,7 @@ pub(super) struct Replicated {
     pub(super) cluster: ClusterId,
     groups: Arc<dyn Groups>,
     meta: Arc<dyn SharedMeta>,
+    look_ups: LookUps,
     /// Held while this node changes the schema.
     changing: tokio::sync::Mutex<()>,
     /// Held while a schema that was learned takes the place of an older one.
@@ -99,9 +102,9 @@ impl Local {
     ) -> Result<Self> {
         engine.claim(Owner::Server)?;
         let Replication { cluster, groups, meta, known } = replication;
-        let (changing, learning) = Default::default();
+        let (look_ups, changing, learning) = Default::default();
         let replicated =
-            Replicated { cluster, groups, meta: Arc::clone(&meta), changing, learning };
+            Replicated { cluster, groups, meta: Arc::clone(&meta), look_ups, changing, learning };
         let contents = Contents {
             tables: BTreeMap::new(),
             shelf: BTreeMap::new(),
@@ -115,7 +118,8 @@ impl Local {
     }
 
     /// Drops rows of the tablets of a table that have their tree in `trees`, for a node that leads them.
-    /// `NotLeader`, and nothing is dropped, if it does not lead one of them.
+    /// `NotLeader`, and nothing is dropped, if it does not lead one of them, or the table that this node knows
+    /// does not have one: the caller knows another table of the name.
     pub async fn drop_rows_of(
         &self,
         table: &TableName,
@@ -123,6 +127,7 @@ impl Local {
         trees: &BTreeSet<TreeId>,
     ) -> Result<()> {
         let table = self.table(table).await?;
+        table.check_has(trees)?;
         self.write_dropped_rows(&table, rows, |tree| trees.contains(&tree)).await
     }
 
@@ -182,6 +187,18 @@ impl Local {
                 Err(Error::NotLeader { .. }) if evaluations < EVALUATIONS_MAX => {}
                 outcome => return outcome.map(|()| Row { key: modify.row.clone(), cells }),
             }
+        }
+    }
+}
+
+impl Table {
+    /// Checks that the table has all of `trees`. `NotLeader` if it does not: they are of another table.
+    pub(super) fn check_has(&self, trees: &BTreeSet<TreeId>) -> Result<()> {
+        let known: BTreeSet<TreeId> =
+            self.schema.tablets.iter().map(|tablet| tablet.tree).collect();
+        match trees.is_subset(&known) {
+            true => Ok(()),
+            false => Err(Error::NotLeader { leader: None }),
         }
     }
 }

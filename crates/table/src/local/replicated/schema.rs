@@ -13,7 +13,7 @@
 
 use super::super::meta::{MetaChange, trees_of};
 use super::super::tables::{apply_changes, apply_update, check_unprotected, tablets};
-use super::super::{Core, Local, Table};
+use super::super::{Core, Local};
 use super::Replicated;
 use crate::error::{Error, Result};
 use crate::gc::TableRules;
@@ -45,7 +45,7 @@ impl Local {
             Some(before) if before.version == version => return Ok(()),
             // Another table of the same name: nothing of it is kept.
             Some(before) if before.schema.created_micros != schema.created_micros => {
-                core.tables.write().remove(&schema.name);
+                core.forget_table(&schema.name);
             }
             _ => {}
         }
@@ -60,7 +60,7 @@ impl Local {
         let _learning = replicated.learning.lock();
         let mut tables = self.core.tables.write();
         if tables.get(table).is_some_and(|known| known.version < version) {
-            tables.remove(table);
+            self.core.note_tables(&mut tables).remove(table);
         }
     }
 
@@ -138,16 +138,6 @@ impl Local {
         Ok(failed)
     }
 
-    /// Returns a table that this node did not know of, as the directory has it.
-    pub(in crate::local) async fn look_up(&self, name: &TableName) -> Result<Arc<Table>> {
-        let Some(replicated) = self.core.replicated() else { return self.core.table(name) };
-        let (meta, wanted) = (Arc::clone(&replicated.meta), name.clone());
-        if let Some(known) = self.writes.run(move || meta.versioned_table(&wanted)).await? {
-            self.learn(known)?;
-        }
-        self.core.table(name)
-    }
-
     pub(in crate::local) async fn create_in_groups(
         &self,
         table: CreateTable,
@@ -222,9 +212,19 @@ impl Local {
         };
         let known = self.ask(prepare).await?;
         let trees = trees_of(&known.schema);
-        if let Err(error) = replicated.groups.create(&known.schema, known.version).await {
-            self.remove_intended(replicated, trees).await;
-            return Err(error);
+        match replicated.groups.create(&known.schema, known.version).await {
+            Ok(()) => {}
+            // The groups are another table's: to remove them would remove its rows.
+            Err(error @ Error::AlreadyExists { .. }) => {
+                tracing::error!(%error, ?trees, "the directory gave the ids of a table again: it was restored");
+                self.ask(move |replicated| replicated.meta.abandon(&trees)).await?;
+                let text = "ids of the new table are in use; repeat the call";
+                return Err(Error::Aborted(text.to_owned()));
+            }
+            Err(error) => {
+                self.remove_intended(replicated, trees).await;
+                return Err(error);
+            }
         }
         let new = known.clone();
         let put = move |replicated: &Replicated| {

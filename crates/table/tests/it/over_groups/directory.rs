@@ -8,7 +8,14 @@ use table::shelf::ShelfMap;
 use table::{Bytes, Error, Result, SharedMeta, TableName, TableSchema, Versioned};
 
 #[derive(Default)]
-pub(super) struct Directory(Mutex<Contents>);
+pub(super) struct Directory(Mutex<Contents>, Mutex<usize>);
+
+impl Directory {
+    /// Lets questions for one table wait while the result lives. It counts the questions before.
+    pub(super) fn hang(&self) -> parking_lot::MutexGuard<'_, usize> {
+        self.1.lock()
+    }
+}
 
 #[derive(Default)]
 struct Contents {
@@ -93,6 +100,7 @@ impl SharedMeta for Directory {
     }
 
     fn versioned_table(&self, name: &TableName) -> Result<Option<Versioned>> {
+        *self.1.lock() += 1;
         Ok(self.0.lock().tables.get(name).cloned())
     }
 

@@ -183,3 +183,76 @@ async fn what_a_deletion_left_is_removed_when_the_node_is_back() {
     assert!(directory.intents().unwrap().is_empty());
     assert_eq!(one.engine.trees().len(), 2, "the new table is untouched");
 }
+
+fn unknown(at: usize) -> TableName {
+    TableName::new(format!("projects/p/instances/i/tables/unknown-{at}")).unwrap()
+}
+
+#[tokio::test]
+async fn the_directory_is_asked_once_for_all_requests_for_a_table_that_is_not_there() {
+    let (directory, dir) = (Arc::<Directory>::default(), tempfile::tempdir().unwrap());
+    let one = node(&directory, dir.path());
+    let asked = || *directory.hang();
+    let requests = (0..500).map(|_| async { one.local.get_table(&unknown(0)).await });
+    let answers = futures::future::join_all(requests).await;
+    assert!(answers.iter().all(|answer| answer == &Err(Error::no_table(unknown(0)))));
+    assert!(asked() <= 2, "{} questions", asked());
+    // A table that is there by then is found, whatever was answered before.
+    let (other, there) = (tempfile::tempdir().unwrap(), table());
+    node(&directory, other.path()).local.create_table(there).await.unwrap();
+    assert!(one.local.get_table(&name()).await.is_ok());
+    let before = asked();
+    let names: Vec<_> = (0..500).map(|at| unknown(at % 10)).collect();
+    let requests = names.iter().map(|name| one.local.get_table(name));
+    assert!(futures::future::join_all(requests).await.iter().all(Result::is_err));
+    assert!(asked() - before <= 20, "{} questions", asked() - before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_for_unknown_tables_take_no_place_of_others_while_the_directory_hangs() {
+    let (directory, dir) = (Arc::<Directory>::default(), tempfile::tempdir().unwrap());
+    let one = node(&directory, dir.path());
+    one.local.create_table(table()).await.unwrap();
+    let (hung, hangs) = std::sync::mpsc::channel();
+    let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+    let held = Arc::clone(&directory);
+    let holding = tokio::task::spawn_blocking(move || {
+        let _held = held.hang();
+        hung.send(()).unwrap();
+        let _ = may_go_on.recv();
+    });
+    hangs.recv().unwrap();
+    // More requests than there are places for writes, each of its own name.
+    let names: Vec<_> = (0..400).map(unknown).collect();
+    let mut waiting = futures::future::join_all(names.iter().map(|name| one.local.get_table(name)));
+    assert!(futures::poll!(&mut waiting).is_pending());
+    // A write of this size takes a place.
+    let large = RowMutation::SetCell {
+        family: "f".into(),
+        qualifier: "q".into(),
+        timestamp: table::mutate::WriteTime::At(Timestamp(1000)),
+        value: vec![7; 1 << 20].into(),
+    };
+    let change = RowMutations { row: "row".into(), mutations: vec![large] };
+    let name = name();
+    let written = one.local.mutate_row(&name, change);
+    tokio::time::timeout(Duration::from_secs(60), written).await.unwrap().unwrap();
+    drop(go_on);
+    holding.await.unwrap();
+    let answers = waiting.await;
+    assert!(answers.iter().all(|answer| matches!(answer, Err(Error::NotFound { .. }))));
+}
+
+#[tokio::test]
+async fn groups_that_are_another_tables_stay_when_a_creation_finds_them() {
+    let (directory, dir) = (Arc::<Directory>::default(), tempfile::tempdir().unwrap());
+    let one = node(&directory, dir.path());
+    let taken = Error::AlreadyExists { what: "resource", name: "group 16".into() };
+    one.groups.fail_creation(taken);
+    let created = one.local.create_table(table()).await;
+    assert!(matches!(created, Err(Error::Aborted(_))), "{created:?}");
+    assert_eq!(one.engine.trees().len(), 2, "nothing was removed");
+    assert!(directory.intents().unwrap().is_empty(), "nothing will be");
+    one.local.create_table(table()).await.unwrap();
+    assert_eq!(one.engine.trees().len(), 4, "other trees");
+}
