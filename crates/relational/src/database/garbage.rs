@@ -1,0 +1,90 @@
+//! Trees and parts of trees that nothing names any more, and the task that drops them.
+//!
+//! 1. What becomes garbage wakes the task, wherever its last user was: a read that ended long after the table was
+//!    dropped, or a transaction that was rolled back.
+//! 2. One caller cleans up at a time, so who waits for [`Database::drop_garbage`] finds all dropped that was
+//!    garbage before.
+//! 3. The task does not keep the database open.
+
+use super::{Batches, Database, blocking};
+use crate::format::key::after_prefix;
+use parking_lot::Mutex;
+use std::sync::{Arc, Weak};
+use tokio::sync::Notify;
+
+/// Trees and parts of trees to be dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Garbage {
+    items: Mutex<Items>,
+    wake: Notify,
+    cleaning: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Items {
+    trees: Vec<u32>,
+    parts: Vec<(u32, u16)>,
+}
+
+impl Garbage {
+    /// Adds a tree that is owned by no table. Its intent is written.
+    pub(super) fn add_tree(&self, tree: u32) {
+        self.items.lock().trees.push(tree);
+        self.wake.notify_one();
+    }
+
+    /// Adds a part of a tree that no index has, nor ever will have.
+    pub(super) fn add_part(&self, tree: u32, part: u16) {
+        self.items.lock().parts.push((tree, part));
+        self.wake.notify_one();
+    }
+
+    /// Lets the task see that the database is closed.
+    pub(super) fn close(&self) {
+        self.wake.notify_one();
+    }
+}
+
+impl Database {
+    /// Drops what nothing names any more. After an error the next open drops the trees.
+    pub(crate) async fn drop_garbage(self: &Arc<Self>) {
+        let _one_at_a_time = self.garbage.cleaning.lock().await;
+        let items = std::mem::take(&mut *self.garbage.items.lock());
+        if items.trees.is_empty() && items.parts.is_empty() {
+            return;
+        }
+        let database = Arc::clone(self);
+        let dropped = blocking(move || {
+            for (tree, part) in items.parts.iter().filter(|(tree, _)| !items.trees.contains(tree)) {
+                // A tree that is gone has no entries.
+                if database.store.keys(*tree).is_ok() {
+                    let mut batches = database.store.batches();
+                    clear_part(&mut batches, *tree, *part);
+                    database.store.write_blocking(batches)?;
+                }
+            }
+            match items.trees.is_empty() {
+                true => Ok(()),
+                false => database.store.drop_trees(&items.trees),
+            }
+        });
+        if let Err(error) = dropped.await {
+            tracing::warn!(%error, "could not drop the trees of a table; the next start drops them");
+        }
+    }
+}
+
+/// Adds to a write that all entries of a part are removed.
+pub(crate) fn clear_part(batches: &mut Batches, tree: u32, part: u16) {
+    let prefix = part.to_be_bytes();
+    batches.delete_range(tree, &prefix, after_prefix(&prefix).as_deref());
+}
+
+/// Drops garbage as it comes, for as long as the database is open.
+pub(super) async fn clean_up(garbage: Arc<Garbage>, database: Weak<Database>) {
+    loop {
+        garbage.wake.notified().await;
+        let Some(database) = database.upgrade() else { return };
+        database.drop_garbage().await;
+    }
+}

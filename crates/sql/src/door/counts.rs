@@ -1,0 +1,113 @@
+//! Counts of what the door did, for the metrics of the server.
+
+use relational::SqlState;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Kinds of statements, by the first word of their tags.
+const KINDS: [&str; 8] =
+    ["select", "insert", "update", "delete", "copy", "transaction", "schema", "other"];
+
+/// Classes of errors: the first two characters of their states, and what stands for all others.
+const ERROR_CLASSES: [&str; 11] =
+    ["08", "0A", "22", "23", "25", "40", "42", "53", "57", "XX", "other"];
+
+/// Counts since the start. All are monotonic, but the open connections.
+#[derive(Debug, Default)]
+pub struct Counts {
+    connections: AtomicU64,
+    refused: AtomicU64,
+    forwarded: AtomicU64,
+    committed: AtomicU64,
+    rolled_back: AtomicU64,
+    statements: [AtomicU64; KINDS.len()],
+    errors: [AtomicU64; ERROR_CLASSES.len()],
+}
+
+/// An open connection. Dropping it uncounts it.
+#[derive(Debug)]
+pub(crate) struct Open<'a>(&'a Counts);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Counts {
+    pub(crate) fn open(&self) -> Open<'_> {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        Open(self)
+    }
+
+    pub(crate) fn refuse(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn forward(&self) {
+        self.forwarded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn commit(&self) {
+        self.committed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn roll_back(&self) {
+        self.rolled_back.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a statement that ended well, by its tag.
+    pub(crate) fn statement(&self, tag: &str) {
+        let kind = match tag.split(' ').next().unwrap_or_default() {
+            "SELECT" | "FETCH" => "select",
+            "INSERT" => "insert",
+            "UPDATE" => "update",
+            "DELETE" => "delete",
+            "COPY" => "copy",
+            "BEGIN" | "START" | "COMMIT" | "ROLLBACK" | "SAVEPOINT" | "RELEASE" => "transaction",
+            "CREATE" | "ALTER" | "DROP" | "TRUNCATE" | "COMMENT" | "GRANT" | "REVOKE" => "schema",
+            _ => "other",
+        };
+        if let Some(at) = KINDS.iter().position(|known| *known == kind) {
+            self.statements[at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts an error that a client was told of.
+    pub(crate) fn error(&self, state: SqlState) {
+        let state = state.to_string();
+        let known = ERROR_CLASSES.iter().position(|class| state.starts_with(class));
+        self.errors[known.unwrap_or(ERROR_CLASSES.len() - 1)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of open connections.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of connections that found no place.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of connections that were handed to another node.
+    pub fn forwarded(&self) -> u64 {
+        self.forwarded.load(Ordering::Relaxed)
+    }
+
+    /// Returns the numbers of transactions that were committed and rolled back.
+    pub fn transactions(&self) -> (u64, u64) {
+        (self.committed.load(Ordering::Relaxed), self.rolled_back.load(Ordering::Relaxed))
+    }
+
+    /// Returns the number of statements of each kind.
+    pub fn statements(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.statements.iter().map(|count| count.load(Ordering::Relaxed));
+        KINDS.into_iter().zip(counts)
+    }
+
+    /// Returns the number of errors of each class.
+    pub fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.errors.iter().map(|count| count.load(Ordering::Relaxed));
+        ERROR_CLASSES.into_iter().zip(counts)
+    }
+}

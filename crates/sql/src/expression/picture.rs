@@ -1,0 +1,275 @@
+//! Pictures of `to_char`, `to_date` and `to_timestamp` for moments.
+//!
+//! 1. A field of the picture that is not known stands for itself, as in PostgreSQL.
+
+use relational::{Error, Result, SqlState};
+
+use crate::values::time::{
+    DAY, HOUR, MINUTE, SECOND, civil_from_days, date_part, days_from_civil, month_days,
+};
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+const WEEKDAYS: [&str; 7] =
+    ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+
+/// Fields, longest first where one begins another.
+const FIELDS: &[&str] = &[
+    "HH24", "HH12", "HH", "MI", "SSSSS", "SSSS", "SS", "MS", "US", "FF6", "FF3", "AM", "PM", "am",
+    "pm", "A.M.", "P.M.", "YYYY", "YYY", "YY", "Y", "IYYY", "MONTH", "Month", "month", "MON",
+    "Mon", "mon", "MM", "DDD", "DAY", "Day", "day", "DY", "Dy", "dy", "DD", "D", "ID", "IW", "WW",
+    "W", "Q", "CC", "J", "TZH", "TZM", "TZ", "tz", "OF", "BC", "AD",
+];
+
+/// Returns the field at the start of a picture, in the picture's own letters.
+fn field_at(picture: &str) -> Option<&'static str> {
+    let exact = FIELDS.iter().find(|field| picture.starts_with(**field));
+    exact
+        .or_else(|| {
+            let same = |field: &&&str| {
+                picture.get(..field.len()).is_some_and(|start| start.eq_ignore_ascii_case(field))
+            };
+            FIELDS.iter().find(same)
+        })
+        .copied()
+}
+
+/// Returns a local moment by a picture.
+pub(super) fn format(micros: i64, offset: i32, zone: &str, picture: &str) -> String {
+    let mut out = String::new();
+    let mut rest = picture;
+    let mut fill = true;
+    while let Some(symbol) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix("FM").or_else(|| rest.strip_prefix("fm")) {
+            fill = false;
+            rest = after;
+            continue;
+        }
+        if let Some(after) = rest.strip_prefix('"') {
+            let end = after.find('"').unwrap_or(after.len());
+            out.push_str(&after[..end]);
+            rest = after.get(end + 1..).unwrap_or("");
+            continue;
+        }
+        let Some(field) = field_at(rest) else {
+            out.push(symbol);
+            rest = &rest[symbol.len_utf8()..];
+            continue;
+        };
+        let value = value_of(field, micros, offset, zone, fill);
+        rest = &rest[field.len()..];
+        if rest.starts_with("TH") || rest.starts_with("th") {
+            let number: i64 = value.trim().parse().unwrap_or(0);
+            out.push_str(&value);
+            out.push_str(if rest.starts_with("TH") {
+                ordinal(number).1
+            } else {
+                ordinal(number).0
+            });
+            rest = &rest[2..];
+        } else {
+            out.push_str(&value);
+        }
+        fill = true;
+    }
+    out
+}
+
+fn ordinal(number: i64) -> (&'static str, &'static str) {
+    match (number % 10, number % 100) {
+        (_, 11..=13) => ("th", "TH"),
+        (1, _) => ("st", "ST"),
+        (2, _) => ("nd", "ND"),
+        (3, _) => ("rd", "RD"),
+        _ => ("th", "TH"),
+    }
+}
+
+fn value_of(field: &str, micros: i64, offset: i32, zone: &str, fill: bool) -> String {
+    let (day, clock) = (micros.div_euclid(DAY), micros.rem_euclid(DAY));
+    let (year, month, of_month) = civil_from_days(day);
+    let shown_year = if year > 0 { year } else { 1 - year };
+    let weekday = (day + 6).rem_euclid(7) as usize;
+    let part = |name: &str| match date_part(name, micros, offset) {
+        Some(crate::values::time::FieldValue::Whole(value)) => value,
+        _ => 0,
+    };
+    let number = |value: i64, width: usize| match fill {
+        true => format!("{value:0width$}"),
+        false => value.to_string(),
+    };
+    let word = |name: &str, width: usize| match fill {
+        true => format!("{name:<width$}"),
+        false => name.to_owned(),
+    };
+    let hour = clock / HOUR;
+    let month_name = MONTHS[month as usize - 1];
+    let day_name = WEEKDAYS[weekday];
+    match field {
+        "HH24" => number(hour, 2),
+        "HH12" | "HH" => number((hour + 11) % 12 + 1, 2),
+        "MI" => number(clock / MINUTE % 60, 2),
+        "SS" => number(clock / SECOND % 60, 2),
+        "SSSS" | "SSSSS" => number(clock / SECOND, 0),
+        "MS" | "FF3" => number(clock % SECOND / 1000, 3),
+        "US" | "FF6" => number(clock % SECOND, 6),
+        "AM" | "PM" => if hour < 12 { "AM" } else { "PM" }.to_owned(),
+        "am" | "pm" => if hour < 12 { "am" } else { "pm" }.to_owned(),
+        "A.M." | "P.M." => if hour < 12 { "A.M." } else { "P.M." }.to_owned(),
+        "YYYY" => number(shown_year, 4),
+        "YYY" => number(shown_year % 1000, 3),
+        "YY" => number(shown_year % 100, 2),
+        "Y" => (shown_year % 10).to_string(),
+        "IYYY" => number(part("isoyear"), 4),
+        "MONTH" => word(&month_name.to_uppercase(), 9),
+        "Month" => word(month_name, 9),
+        "month" => word(&month_name.to_lowercase(), 9),
+        "MON" => month_name[..3].to_uppercase(),
+        "Mon" => month_name[..3].to_owned(),
+        "mon" => month_name[..3].to_lowercase(),
+        "MM" => number(i64::from(month), 2),
+        "DDD" => number(part("doy"), 3),
+        "DAY" => word(&day_name.to_uppercase(), 9),
+        "Day" => word(day_name, 9),
+        "day" => word(&day_name.to_lowercase(), 9),
+        "DY" => day_name[..3].to_uppercase(),
+        "Dy" => day_name[..3].to_owned(),
+        "dy" => day_name[..3].to_lowercase(),
+        "DD" => number(i64::from(of_month), 2),
+        "D" => (weekday + 1).to_string(),
+        "ID" => part("isodow").to_string(),
+        "IW" => number(part("week"), 2),
+        "WW" => number((part("doy") - 1) / 7 + 1, 2),
+        "W" => ((of_month - 1) / 7 + 1).to_string(),
+        "Q" => part("quarter").to_string(),
+        "CC" => number(part("century"), 2),
+        "J" => (day + 2_451_545).to_string(),
+        "TZ" => zone.to_owned(),
+        "tz" => zone.to_lowercase(),
+        "TZH" => format!("{}{:02}", if offset < 0 { '-' } else { '+' }, offset.abs() / 3600),
+        "TZM" => format!("{:02}", offset.abs() / 60 % 60),
+        "OF" => {
+            let hours = format!("{}{:02}", if offset < 0 { '-' } else { '+' }, offset.abs() / 3600);
+            match offset.abs() / 60 % 60 {
+                0 => hours,
+                minutes => format!("{hours}:{minutes:02}"),
+            }
+        }
+        "BC" | "AD" => if year > 0 { "AD" } else { "BC" }.to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// Returns the local microseconds that a text means by a picture.
+pub(super) fn read(text: &str, picture: &str) -> Result<i64> {
+    let mut fields = Fields::default();
+    let (mut rest, mut shape) = (text, picture);
+    while let Some(symbol) = shape.chars().next() {
+        if let Some(after) = shape.strip_prefix("FM") {
+            shape = after;
+            continue;
+        }
+        let Some(field) = field_at(shape) else {
+            shape = &shape[symbol.len_utf8()..];
+            // A separator of the picture takes one separator of the text, if there is one.
+            let separator = |c: char| !c.is_alphanumeric() && c != '-' && c != '+';
+            rest = match rest.chars().next() {
+                Some(found) if found == symbol || separator(found) => &rest[found.len_utf8()..],
+                _ => rest,
+            };
+            continue;
+        };
+        shape = &shape[field.len()..];
+        rest = fields.take(field, rest.trim_start()).ok_or_else(|| {
+            let message = format!("invalid value \"{rest}\" for \"{field}\"");
+            Error::new(SqlState::INVALID_DATETIME_FORMAT, message)
+        })?;
+    }
+    fields.micros().ok_or_else(|| {
+        let message = format!("date/time field value out of range: \"{text}\"");
+        Error::new(SqlState::DATETIME_FIELD_OVERFLOW, message)
+    })
+}
+
+struct Fields {
+    year: i64,
+    month: u32,
+    day: i64,
+    clock: i64,
+    afternoon: Option<bool>,
+    hour: i64,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self { year: 1, month: 1, day: 1, clock: 0, afternoon: None, hour: 0 }
+    }
+}
+
+impl Fields {
+    /// Takes a field from the front of a text and returns the rest.
+    fn take<'a>(&mut self, field: &str, text: &'a str) -> Option<&'a str> {
+        let upper = field.to_uppercase();
+        if matches!(upper.as_str(), "MON" | "MONTH") {
+            let at = MONTHS.iter().position(|name| {
+                text.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(&name[..3]))
+            })?;
+            self.month = at as u32 + 1;
+            let full = text.get(..MONTHS[at].len());
+            let long = full.is_some_and(|start| start.eq_ignore_ascii_case(MONTHS[at]));
+            return text.get(if long { MONTHS[at].len() } else { 3 }..);
+        }
+        if matches!(upper.as_str(), "AM" | "PM") {
+            let half = text.get(..2)?.to_uppercase();
+            self.afternoon = Some(half == "PM");
+            return text.get(2..);
+        }
+        let width = match upper.as_str() {
+            "YYYY" => 4,
+            "YYY" | "MS" | "DDD" => 3,
+            "US" => 6,
+            "Y" | "D" | "Q" | "W" => 1,
+            _ => 2,
+        };
+        let end = text.bytes().take(width).take_while(u8::is_ascii_digit).count();
+        let digits = &text[..end];
+        let value: i64 = digits.parse().ok()?;
+        match upper.as_str() {
+            "YYYY" => self.year = value,
+            "YY" => self.year = value + if value < 70 { 2000 } else { 1900 },
+            "MM" => self.month = u32::try_from(value).ok()?,
+            "DD" => self.day = value,
+            "HH24" | "HH12" | "HH" => self.hour = value,
+            "MI" => self.clock += value * MINUTE,
+            "SS" => self.clock += value * SECOND,
+            "MS" => self.clock += value * 1000 * 10_i64.pow(3 - end as u32),
+            "US" => self.clock += value * 10_i64.pow(6 - end as u32),
+            _ => {}
+        }
+        Some(&text[end..])
+    }
+
+    fn micros(&self) -> Option<i64> {
+        let hour = match self.afternoon {
+            Some(afternoon) => self.hour % 12 + if afternoon { 12 } else { 0 },
+            None => self.hour,
+        };
+        let valid = (1..=12).contains(&self.month)
+            && (1..=i64::from(month_days(self.year, self.month))).contains(&self.day)
+            && hour < 24;
+        let day = valid.then(|| days_from_civil(self.year, self.month, self.day as u32))?;
+        Some(day * DAY + hour * HOUR + self.clock)
+    }
+}

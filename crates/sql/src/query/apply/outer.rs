@@ -1,0 +1,138 @@
+//! The outer columns that the body of a subquery names.
+//!
+//! 1. A name means the nearest query that has it: a subquery inside the body that has the column itself
+//!    hides the outer one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use datafusion::arrow::datatypes::FieldRef;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
+
+use super::OUTER;
+
+/// Numbers of placeholders, which no two calls share.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// An outer column of a body.
+pub(super) struct OuterColumn {
+    /// The name of its placeholder.
+    pub(super) id: String,
+    /// The type of its values.
+    pub(super) field: FieldRef,
+    /// The column, as the place of the call names it.
+    pub(super) argument: Expr,
+    column: Column,
+}
+
+/// Returns a body with placeholders for its outer columns, and the columns. `outer` has the columns of the
+/// place at which the subquery stands; columns of queries further out stay outer references there.
+pub(super) fn take_outer(
+    body: LogicalPlan,
+    outer: &DFSchema,
+) -> Result<(LogicalPlan, Vec<OuterColumn>)> {
+    let mut found = Vec::new();
+    let body = in_plan(body, outer, &[], &mut found)?;
+    Ok((body, found))
+}
+
+fn in_plan(
+    plan: LogicalPlan,
+    outer: &DFSchema,
+    nearer: &[Arc<DFSchema>],
+    found: &mut Vec<OuterColumn>,
+) -> Result<LogicalPlan> {
+    let plan = plan.transform_up(|node| {
+        // The columns of a lateral table are named by the columns beside it.
+        let beside = match &node {
+            LogicalPlan::Subquery(subquery) if !names_outer(&subquery.subquery)? => {
+                let inner = Arc::unwrap_or_clone(Arc::clone(&subquery.subquery));
+                return Ok(Transformed::yes(inner));
+            }
+            LogicalPlan::Subquery(_) => return Ok(Transformed::no(node)),
+            node => Arc::new(merge_schema(&node.inputs())),
+        };
+        node.map_expressions(|expr| {
+            in_expr(expr, outer, nearer, &beside, found).map(Transformed::yes)
+        })
+    })?;
+    plan.data.recompute_schema()
+}
+
+fn in_expr(
+    expr: Expr,
+    outer: &DFSchema,
+    nearer: &[Arc<DFSchema>],
+    beside: &Arc<DFSchema>,
+    found: &mut Vec<OuterColumn>,
+) -> Result<Expr> {
+    let rewritten = expr.transform_up(|expr| {
+        let mut inside = |subquery: Subquery| -> Result<Subquery> {
+            let mut nearer = nearer.to_vec();
+            nearer.push(Arc::clone(beside));
+            let body = Arc::unwrap_or_clone(Arc::clone(&subquery.subquery));
+            let body = in_plan(body, outer, &nearer, found)?;
+            let outer_ref_columns = body.all_out_ref_exprs();
+            Ok(Subquery { subquery: Arc::new(body), outer_ref_columns, ..subquery })
+        };
+        Ok(Transformed::yes(match expr {
+            Expr::ScalarSubquery(subquery) => Expr::ScalarSubquery(inside(subquery)?),
+            Expr::Exists(mut exists) => {
+                exists.subquery = inside(exists.subquery)?;
+                Expr::Exists(exists)
+            }
+            Expr::InSubquery(mut list) => {
+                list.subquery = inside(list.subquery)?;
+                Expr::InSubquery(list)
+            }
+            Expr::SetComparison(mut compared) => {
+                compared.subquery = inside(compared.subquery)?;
+                Expr::SetComparison(compared)
+            }
+            Expr::OuterReferenceColumn(field, column) => {
+                if nearer.iter().any(|schema| schema.has_column(&column)) {
+                    return Ok(Transformed::no(Expr::OuterReferenceColumn(field, column)));
+                }
+                placeholder(field, column, outer, found)
+            }
+            other => return Ok(Transformed::no(other)),
+        }))
+    })?;
+    Ok(rewritten.data)
+}
+
+fn placeholder(
+    field: FieldRef,
+    column: Column,
+    outer: &DFSchema,
+    found: &mut Vec<OuterColumn>,
+) -> Expr {
+    let at = found.iter().position(|known| known.column == column);
+    let at = at.unwrap_or_else(|| {
+        let argument = match outer.has_column(&column) {
+            true => Expr::Column(column.clone()),
+            false => Expr::OuterReferenceColumn(Arc::clone(&field), column.clone()),
+        };
+        let id = format!("{OUTER}{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        found.push(OuterColumn { id, field, argument, column });
+        found.len() - 1
+    });
+    let known = &found[at];
+    Expr::Placeholder(Placeholder::new_with_field(known.id.clone(), Some(Arc::clone(&known.field))))
+}
+
+/// Returns whether a plan names columns of a query around it.
+pub(super) fn names_outer(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|expr| Ok(matches!(expr, Expr::OuterReferenceColumn(..))))?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(found)
+}
