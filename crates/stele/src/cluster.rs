@@ -1,12 +1,14 @@
 //! `stele cluster`: founds a cluster.
 
-use crate::config::{ConfigError, DirectoryAt};
+use crate::config::{ConfigError, DirectoryAt, EtcdTls};
+use arc_swap::ArcSwap;
 use base::env::{Clock, FileSystem, RealFileSystem, SystemClock};
 use clap::{Args, Subcommand};
 use cluster::directory::{
     ClusterRecord, Directory, EtcdDirectory, EtcdOptions, LocalDirectory, found,
 };
 use engine::ClusterId;
+use rustls::ClientConfig;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,10 +31,13 @@ enum What {
 
 #[derive(Debug, Args)]
 struct InitArgs {
-    /// Addresses of the members of etcd as HOST:PORT, separated by commas; or file:PATH for nodes of
-    /// one machine.
+    /// Addresses of the members of etcd as HOST:PORT, or https://HOST:PORT, separated by commas; or
+    /// file:PATH for nodes of one machine.
     #[arg(long, value_name = "ETCD")]
     etcd: String,
+
+    #[command(flatten)]
+    tls: EtcdTls,
 
     /// Replicas of each tablet, 1 to 7. An odd number is best: 3 replicas outlive the loss of one node,
     /// 5 that of two. It cannot be changed later.
@@ -43,8 +48,8 @@ struct InitArgs {
 
 /// Founds a cluster and tells how to go on.
 pub(crate) fn run(args: &ClusterArgs) -> anyhow::Result<ExitCode> {
-    let What::Init(InitArgs { etcd, replicas }) = &args.what;
-    let id = init(&etcd.parse()?, *replicas)?;
+    let What::Init(InitArgs { etcd, tls, replicas }) = &args.what;
+    let id = init(&DirectoryAt::resolve(etcd, tls)?, *replicas)?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "Founded cluster {id} with {replicas} replicas of each tablet")?;
     writeln!(out, "Start at least {replicas} nodes, each with a data directory of its own:")?;
@@ -58,17 +63,24 @@ pub(crate) fn init(at: &DirectoryAt, replicas: u8) -> anyhow::Result<ClusterId> 
     let record = ClusterRecord { id, replicas, founded_micros: SystemClock.now_micros() };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let founded = runtime.block_on(async { anyhow::Ok(found(&*directory(at)?, &record).await?) });
+    let tls = at.etcd_files().map(|files| loaded(files.load("h2"))).transpose()?;
+    let tls = tls.map(|tls| Arc::new(tls.into()));
+    let founded =
+        runtime.block_on(async { anyhow::Ok(found(&*directory(at, tls)?, &record).await?) });
     founded.map(|()| id)
 }
 
-/// Returns the directory of a cluster. Its futures run in the runtime of the caller.
-pub(crate) fn directory(at: &DirectoryAt) -> anyhow::Result<Arc<dyn Directory>> {
+/// Returns the directory of a cluster, to whose etcd `tls` connects. Its futures run in the runtime of the
+/// caller.
+pub(crate) fn directory(
+    at: &DirectoryAt,
+    tls: Option<Arc<ArcSwap<ClientConfig>>>,
+) -> anyhow::Result<Arc<dyn Directory>> {
     Ok(match at {
         DirectoryAt::File(path) => Arc::new(LocalDirectory::new(path, Arc::new(SystemClock))),
-        DirectoryAt::Etcd(endpoints) => {
-            let (endpoints, prefix) = (endpoints.clone(), PREFIX.to_owned());
-            let options = EtcdOptions { endpoints, tls: None, prefix };
+        DirectoryAt::Etcd(etcd) => {
+            let (endpoints, prefix) = (etcd.members.clone(), PREFIX.to_owned());
+            let options = EtcdOptions { endpoints, tls, prefix };
             Arc::new(EtcdDirectory::new(options)?)
         }
     })

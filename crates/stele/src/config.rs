@@ -20,13 +20,15 @@ use table::meter::NAMED_MAX;
 mod cluster;
 mod limits;
 mod security;
+mod sql;
 mod storage;
 #[cfg(test)]
 mod tests;
 mod traces;
 
-pub(crate) use cluster::{Cluster, DirectoryAt};
+pub(crate) use cluster::{Cluster, DirectoryAt, EtcdTls};
 pub(crate) use security::{Reach, Security};
+pub(crate) use sql::Sql;
 pub(crate) use traces::Traces;
 
 /// The configuration is wrong; nothing was touched. The text says what to change.
@@ -69,6 +71,11 @@ pub(crate) struct Settings {
     #[arg(long, env = "STELE_HTTP_LISTEN", value_name = "HOST:PORT")]
     pub(crate) http_listen: Option<String>,
 
+    /// Address for PostgreSQL clients, or off. Port 0 picks a free port. A node of a cluster has no default.
+    /// [default: 127.0.0.1:5433]
+    #[arg(long, env = "STELE_SQL_LISTEN", value_name = "HOST:PORT")]
+    pub(crate) sql_listen: Option<String>,
+
     /// Comma-separated names by which requests of /metrics and /admin may call the server, beside
     /// localhost and numeric addresses. Other names are refused, since a web page can choose them.
     /// [default: none]
@@ -92,10 +99,22 @@ pub(crate) struct Settings {
     #[arg(long, env = "STELE_DELETED_TABLE_DAYS", value_name = "DAYS")]
     pub(crate) deleted_table_days: Option<u64>,
 
-    /// Run as a node of the cluster whose directory is in this etcd: HOST:PORT of its members,
-    /// separated by commas; or file:PATH for nodes of one machine. [default: none]
+    /// Run as a node of the cluster whose directory is in this etcd: HOST:PORT of its members, or
+    /// https://HOST:PORT, separated by commas; or file:PATH for nodes of one machine. [default: none]
     #[arg(long, env = "STELE_JOIN", value_name = "ETCD", help_heading = CLUSTER)]
     pub(crate) join: Option<String>,
+
+    /// CAs, in PEM, that sign the certificates of etcd. [default: the CAs of the system]
+    #[arg(long, env = "STELE_ETCD_CA", value_name = "FILE", help_heading = CLUSTER)]
+    pub(crate) etcd_ca: Option<PathBuf>,
+
+    /// Certificate in PEM that is shown to etcd. [default: none]
+    #[arg(long, env = "STELE_ETCD_CERT", value_name = "FILE", help_heading = CLUSTER)]
+    pub(crate) etcd_cert: Option<PathBuf>,
+
+    /// Private key of etcd-cert in PEM. [default: none]
+    #[arg(long, env = "STELE_ETCD_KEY", value_name = "FILE", help_heading = CLUSTER)]
+    pub(crate) etcd_key: Option<PathBuf>,
 
     /// Address for connections of other nodes. Port 0 picks a free port. [default: 127.0.0.1:8088]
     #[arg(long, env = "STELE_CLUSTER_LISTEN", value_name = "HOST:PORT", help_heading = CLUSTER)]
@@ -337,6 +356,8 @@ pub(crate) struct Config {
     pub(crate) bigtable_listen: String,
     pub(crate) http_listen: String,
     pub(crate) http_hosts: Vec<String>,
+    /// `None` without a door for PostgreSQL clients.
+    pub(crate) sql: Option<Sql>,
     pub(crate) strict_instances: bool,
     pub(crate) deleted_table_days: u64,
     /// `None` for a single server.
@@ -364,6 +385,7 @@ impl Default for Config {
             bigtable_listen: "127.0.0.1:8086".into(),
             http_listen: "127.0.0.1:8087".into(),
             http_hosts: Vec::new(),
+            sql: Some(Sql::default()),
             strict_instances: false,
             deleted_table_days: 7,
             cluster: None,
@@ -403,6 +425,7 @@ impl Config {
         let traces = Traces::resolve(&settings)?;
         let cluster = Cluster::resolve(&settings)?;
         let insecure = settings.insecure_listen.unwrap_or(false);
+        let sql = Sql::resolve(&settings, &security, insecure)?;
         let limits = limits::resolve(&settings, engine.memory_bytes_max)?;
         let read_idle_seconds = settings.read_idle_seconds.unwrap_or(default.read_idle.as_secs());
         in_range("read_idle_seconds", read_idle_seconds, 1..=86_400)?;
@@ -425,6 +448,7 @@ impl Config {
                 .map(parse_hosts)
                 .transpose()?
                 .unwrap_or_default(),
+            sql,
             strict_instances: settings.strict_instances.unwrap_or(default.strict_instances),
             deleted_table_days,
             cluster,
@@ -455,11 +479,15 @@ impl Settings {
             data_dir,
             bigtable_listen,
             http_listen,
+            sql_listen,
             http_hosts,
             insecure_listen,
             strict_instances,
             deleted_table_days,
             join,
+            etcd_ca,
+            etcd_cert,
+            etcd_key,
             cluster_listen,
             advertise,
             region,

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// Ports of a node: one for Bigtable clients, HTTP, and other nodes each.
-const PORTS: u16 = 3;
+/// Ports of a node: one for Bigtable clients, HTTP, other nodes, and PostgreSQL clients each.
+const PORTS: u16 = 4;
 /// Pause between two looks at the processes.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -28,8 +28,8 @@ pub(crate) struct DevClusterArgs {
           value_parser = clap::value_parser!(u8).range(1..=7))]
     nodes: u8,
 
-    /// Port of the first server for Bigtable clients. Each server has three ports, one after the other:
-    /// for Bigtable clients, for HTTP, and for the other servers.
+    /// Port of the first server for Bigtable clients. Each server has four ports, one after the other:
+    /// for Bigtable clients, for HTTP, for the other servers, and for PostgreSQL clients.
     #[arg(long, value_name = "PORT", default_value_t = 8086,
           value_parser = clap::value_parser!(u16).range(1..=65_000))]
     port: u16,
@@ -85,17 +85,26 @@ fn announce(args: &DevClusterArgs) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "Starting {} servers in {}:", args.nodes, args.data_dir.display())?;
     for node in 1..=args.nodes {
-        let [bigtable, http, _] = ports(args, node);
-        writeln!(out, "  {node}  Bigtable 127.0.0.1:{bigtable}  HTTP http://127.0.0.1:{http}")?;
+        let [bigtable, http, _, sql] = ports(args, node);
+        write!(out, "  {node}  Bigtable 127.0.0.1:{bigtable}  HTTP http://127.0.0.1:{http}")?;
+        match cfg!(feature = "sql") {
+            true => writeln!(out, "  SQL 127.0.0.1:{sql}")?,
+            false => writeln!(out)?,
+        }
     }
-    writeln!(out, "Bigtable clients connect to any of them, for example after")?;
+    writeln!(out, "Clients connect to any of them. For Bigtable clients:")?;
     writeln!(out, "  export BIGTABLE_EMULATOR_HOST=127.0.0.1:{}", args.port)?;
+    if cfg!(feature = "sql") {
+        let [.., sql] = ports(args, 1);
+        writeln!(out, "For PostgreSQL clients:")?;
+        writeln!(out, "  psql -h 127.0.0.1 -p {sql} -U stele")?;
+    }
     out.flush()
 }
 
-fn ports(args: &DevClusterArgs, node: u8) -> [u16; 3] {
+fn ports(args: &DevClusterArgs, node: u8) -> [u16; PORTS as usize] {
     let first = args.port + PORTS * u16::from(node - 1);
-    [first, first + 1, first + 2]
+    [first, first + 1, first + 2, first + 3]
 }
 
 struct Server {
@@ -106,13 +115,16 @@ struct Server {
 impl Server {
     fn start(args: &DevClusterArgs, node: u8) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("could not find this program")?;
-        let [bigtable, http, nodes] = ports(args, node);
+        let [bigtable, http, nodes, sql] = ports(args, node);
         let at = |port: u16| format!("127.0.0.1:{port}");
         let mut command = Command::new(program);
         command.arg("serve").arg("--data-dir").arg(args.data_dir.join(node.to_string()));
         command.arg("--join").arg(format!("file:{}", args.data_dir.join("directory").display()));
         command.arg("--bigtable-listen").arg(at(bigtable)).arg("--http-listen").arg(at(http));
         command.arg("--cluster-listen").arg(at(nodes)).arg("--zone").arg(node.to_string());
+        if cfg!(feature = "sql") {
+            command.arg("--sql-listen").arg(at(sql));
+        }
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         let process = process.with_context(|| format!("could not start server {node}"))?;
         Ok(Self { node, process })

@@ -24,6 +24,8 @@ mod request_id;
 mod scan_threads;
 mod security;
 pub(crate) mod signals;
+#[cfg(feature = "sql")]
+mod sql;
 mod state;
 mod upkeep;
 
@@ -42,6 +44,7 @@ use observe::Observe;
 use request_id::RequestIds;
 use scan_threads::ScanThreads;
 use security::Guard;
+use security::cluster::ClusterTls;
 use security::gate::Gate;
 use signals::Signals;
 use state::{Phase, State};
@@ -79,10 +82,11 @@ pub(crate) fn run(args: &ServeArgs, ignored: &[String]) -> anyhow::Result<ExitCo
     if let Err(error) = ::profile::heap::start(config.heap_sample_bytes) {
         tracing::warn!(%error, "there will be no heap profiles");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the server's threads")?;
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    threads.enable_all();
+    #[cfg(feature = "sql")]
+    threads.thread_stack_size(::sql::STACK_BYTES);
+    let runtime = threads.build().context("cannot start the server's threads")?;
     let scans = ScanThreads::start().context("cannot start the server's threads")?;
     let outcome = runtime.block_on(serve(&config, &scans));
     runtime.shutdown_timeout(LAST_WAIT);
@@ -94,7 +98,7 @@ async fn serve(config: &Config, scans: &ScanThreads) -> anyhow::Result<()> {
     let signals = Signals::catch().context("could not install signal handlers")?;
     let hangups = signals::hangups().context("could not install signal handlers")?;
     let state = Arc::new(State::new(config.checkpoint_dir.clone()));
-    let guard = Guard::load(&config.security, hangups, state.security())?;
+    let guard = Guard::load(&config.security, config.cluster.as_ref(), hangups, state.security())?;
     let gate = guard.gate.clone();
     let outcome = serve_guarded(config, scans, signals, state, guard).await;
     if let Some(gate) = gate {
@@ -110,15 +114,22 @@ async fn serve_guarded(
     scans: &ScanThreads,
     mut signals: Signals,
     state: Arc<State>,
-    guard: Guard,
+    mut guard: Guard,
 ) -> anyhow::Result<()> {
     let bigtable = listen::bind("bigtable_listen", &config.bigtable_listen, config.reach).await?;
     let http = listen::bind("http_listen", &config.http_listen, config.reach).await?;
     let nodes = node::bind(config).await?;
+    #[cfg(feature = "sql")]
+    let sql_listener = sql::bind(config).await?;
+    #[cfg(feature = "sql")]
+    let sql_address = sql_listener.as_ref().map(TcpListener::local_addr).transpose()?;
+    #[cfg(not(feature = "sql"))]
+    let sql_address = None;
     let addresses = Addresses {
         bigtable: bigtable.local_addr()?,
         http: http.local_addr()?,
         nodes: nodes.as_ref().map(TcpListener::local_addr).transpose()?,
+        sql: sql_address,
     };
     let accept = |listener, front| {
         accept(listener, front, guard.tls.clone(), state.security(), Limits::default())
@@ -136,7 +147,7 @@ async fn serve_guarded(
     let memory = || base::memory::process_bytes().unwrap_or_default();
     let before = memory();
     let Opened { engine, store, member } = tokio::select! {
-        opened = open(config, scans, nodes) => opened?,
+        opened = open(config, scans, nodes.zip(guard.cluster.take())) => opened?,
         () = signals.next() => {
             tracing::info!("stopped while opening the data directory");
             return Ok(());
@@ -156,6 +167,19 @@ async fn serve_guarded(
     let (explain, exporter) = Explain::new((config.slow_request, state.slow()), traces)?;
     let observed = Observed { state: Arc::clone(&state), explain, gate: guard.gate.clone() };
     let connections = accept(bigtable, Front::Bigtable);
+    #[cfg(feature = "sql")]
+    let sql = match sql_listener {
+        None => None,
+        Some(listener) => {
+            let (tls, draining) = (guard.tls.clone(), draining.clone());
+            Some(match &member {
+                None => sql::start(config, &store, tls, listener, draining, &state).await?,
+                Some(member) => {
+                    sql::start_on_node(config, member, tls, listener, draining, &state)?
+                }
+            })
+        }
+    };
     let mut grpc = match &member {
         None => front(config, &store, &guard, observed, connections, draining),
         Some(member) => {
@@ -183,6 +207,10 @@ async fn serve_guarded(
     }
     drop(drain);
     finish(&mut grpc, config.drain, &mut signals).await?;
+    #[cfg(feature = "sql")]
+    if let Some(sql) = sql {
+        let _ = tokio::time::timeout(config.drain + LAST_WAIT, sql).await;
+    }
     // A collector that is away must not keep the server from stopping.
     let _ = tokio::time::timeout(LAST_WAIT, exporter).await;
     drop(monitor);
@@ -251,6 +279,8 @@ struct Addresses {
     http: SocketAddr,
     /// Address for other nodes of the cluster.
     nodes: Option<SocketAddr>,
+    /// Address that PostgreSQL clients connect to.
+    sql: Option<SocketAddr>,
 }
 
 /// A data directory at work.
@@ -265,16 +295,16 @@ struct Opened {
 async fn open(
     config: &Config,
     scans: &ScanThreads,
-    nodes: Option<TcpListener>,
+    nodes: Option<(TcpListener, ClusterTls)>,
 ) -> anyhow::Result<Opened> {
-    if let (Some(cluster), Some(nodes)) = (&config.cluster, nodes) {
+    if let (Some(cluster), Some((nodes, tls))) = (&config.cluster, nodes) {
         let (read_idle, named_max) = (config.read_idle, config.metrics_tables_max);
         let scans = scans.runtime().clone();
         let tune = move |store: Local| {
             let store = store.with_named_tables_max(named_max).with_scan_threads(&scans);
             store.with_read_idle_max(read_idle)
         };
-        let member = node::start(config, cluster, nodes, tune).await?;
+        let member = node::start(config, cluster, (nodes, tls), tune).await?;
         let store = Arc::new(member.tables().local().clone());
         return Ok(Opened { engine: member.engine().clone(), store, member: Some(member) });
     }
@@ -372,6 +402,9 @@ fn announce(
     let (inside, scheme) = if secured { ("  (TLS)", "https") } else { ("", "http") };
     writeln!(out, "  Bigtable  {}{inside}", addresses.bigtable)?;
     writeln!(out, "  HTTP      {scheme}://{}  (/healthz /readyz /metrics)", addresses.http)?;
+    if let Some(sql) = addresses.sql {
+        writeln!(out, "  SQL       {sql}{inside}")?;
+    }
     if let (Some(nodes), Some(member)) = (addresses.nodes, member) {
         writeln!(out, "  Nodes     {nodes}  (this is node {})", member.id().0)?;
     }

@@ -1,14 +1,14 @@
 //! The server as a node of a cluster.
 
 use super::listen;
-use crate::cluster::{directory, loaded};
+use super::security::cluster::ClusterTls;
+use crate::cluster::directory;
 use crate::config::{Cluster, Config, ConfigError};
 use anyhow::Context;
 use base::env::Env;
 use cluster::directory::NodePlace;
-use cluster::link::{LinkOptions, LinkTls};
+use cluster::link::LinkOptions;
 use cluster::member::{Member, MemberOptions};
-use security::tls::{ClientCertificates, ClientFiles};
 use table::Local;
 use tokio::net::TcpListener;
 
@@ -18,11 +18,11 @@ pub(super) async fn bind(config: &Config) -> anyhow::Result<Option<TcpListener>>
     Ok(Some(listen::bind("cluster_listen", &cluster.listen, config.reach).await?))
 }
 
-/// Starts the node. `tune` sets options of its tables.
+/// Starts the node, which takes connections of `listener`. `tune` sets options of its tables.
 pub(super) async fn start(
     config: &Config,
     cluster: &Cluster,
-    listener: TcpListener,
+    (listener, tls): (TcpListener, ClusterTls),
     tune: impl FnOnce(Local) -> Local + Send + 'static,
 ) -> anyhow::Result<Member> {
     let env = Env::real(config.engine.background_threads);
@@ -31,14 +31,14 @@ pub(super) async fn start(
         env,
         dir: config.data_dir.clone(),
         engine: config.engine.clone(),
-        directory: directory(&cluster.directory)?,
+        directory: directory(&cluster.directory, tls.etcd)?,
         place: NodePlace {
             address: advertised(cluster, &listener)?,
             region: cluster.region.clone(),
             zone: cluster.zone.clone(),
         },
         listener,
-        link: LinkOptions { tls: link_tls(config)?, ..LinkOptions::default() },
+        link: LinkOptions { tls: tls.links, ..LinkOptions::default() },
         seed,
     };
     let shown = config.data_dir.display();
@@ -58,22 +58,4 @@ fn advertised(cluster: &Cluster, listener: &TcpListener) -> anyhow::Result<Strin
         return Err(ConfigError(text.to_owned()).into());
     }
     Ok(address.to_string())
-}
-
-/// Nodes show each other the certificate of their server, and trust the authority of clients.
-fn link_tls(config: &Config) -> anyhow::Result<Option<LinkTls>> {
-    let Some(files) = &config.security.tls else { return Ok(None) };
-    let ca = match &files.clients {
-        ClientCertificates::Required(ca) | ClientCertificates::Optional(ca) => ca.clone(),
-        ClientCertificates::None => {
-            let text = "tls_client_ca is not set; nodes of a cluster with TLS need the authority that signed \
-                        the certificates of the other nodes";
-            return Err(ConfigError(text.to_owned()).into());
-        }
-    };
-    let mut server = files.clone();
-    server.clients = ClientCertificates::Required(ca.clone());
-    let certificate = Some((files.certificate.clone(), files.key.clone()));
-    let client = ClientFiles { ca: Some(ca), certificate };
-    Ok(Some(LinkTls { server: loaded(server.load())?.http2, client: loaded(client.load("h2"))? }))
 }

@@ -39,6 +39,8 @@ pub(crate) struct State {
     cluster: OnceLock<Watcher>,
     bounds: OnceLock<Bounds>,
     routes: OnceLock<Routes>,
+    #[cfg(feature = "sql")]
+    sql: OnceLock<Arc<sql::Counts>>,
     checkpoint_dir: Option<PathBuf>,
     requests: Requests,
     slow: Arc<SlowCounts>,
@@ -60,6 +62,8 @@ impl State {
             cluster: OnceLock::new(),
             bounds: OnceLock::new(),
             routes: OnceLock::new(),
+            #[cfg(feature = "sql")]
+            sql: OnceLock::new(),
             checkpoint_dir,
             requests: Requests::new(),
             slow: Arc::default(),
@@ -107,6 +111,18 @@ impl State {
     pub(crate) fn set_routes(&self, routes: Routes) {
         let first = self.routes.set(routes);
         assert!(first.is_ok(), "the services are made once");
+    }
+
+    #[cfg(feature = "sql")]
+    pub(crate) fn set_sql(&self, counts: Arc<sql::Counts>) {
+        let first = self.sql.set(counts);
+        assert!(first.is_ok(), "the door for SQL is opened once");
+    }
+
+    /// Returns the counts of the door for PostgreSQL clients, once it is open.
+    #[cfg(feature = "sql")]
+    pub(crate) fn sql(&self) -> Option<&Arc<sql::Counts>> {
+        self.sql.get()
     }
 
     /// Returns the services that answer a call as clients get it, checked, bounded and noted, once

@@ -1,6 +1,8 @@
 //! Google's own Bigtable clients, unmodified, against the real binary: Python (synchronous and
 //! asynchronous), Go, Node, Java, HBase and the `cbt` tool, before and after `kill -9`.
 //!
+//! And clients of PostgreSQL against the door for SQL: `psql`, `pgbench`, and drivers of four languages.
+//!
 //! And the module of crates/python, which needs no server, the console in a browser, and readers and
 //! writers of the formats of exports.
 //!
@@ -12,11 +14,13 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failure is the test's verdict")]
 
 mod cbt;
+mod cluster;
 mod console;
 mod embedded;
 mod exports;
 mod secured;
 mod setup;
+mod sql;
 mod suites;
 
 #[allow(dead_code, reason = "shared with the other test binary, which uses all of it")]

@@ -45,6 +45,12 @@ impl Secured {
         server
     }
 
+    /// Returns the flags of a server with the certificate, whose clients are not checked otherwise.
+    pub(crate) fn tls_flags(&self) -> [String; 2] {
+        let flag = |option: &str, name: &str| format!("--{option}={}", text(&self.path(name)));
+        [flag("tls-cert", "certs/server.pem"), flag("tls-key", "certs/server-key.pem")]
+    }
+
     fn make_account(&self, server: &Server) {
         let identities = self.path("identities");
         // HBase's tokens are for the service that the client calls.

@@ -56,6 +56,32 @@ pub(crate) fn java() -> Option<(PathBuf, String)> {
     if_possible(make_java())
 }
 
+/// A Python interpreter with clients of PostgreSQL.
+pub(crate) fn python_for_sql() -> Option<PathBuf> {
+    available(make_python_of("python-sql", "sql/python/requirements.txt"))
+}
+
+/// The Go suite of the door for SQL as a program.
+pub(crate) fn go_for_sql() -> Option<PathBuf> {
+    available(make_go_of("go-sql", "sql/go"))
+}
+
+/// The Node suite of the door for SQL: the directory to run it in.
+pub(crate) fn node_for_sql() -> Option<PathBuf> {
+    if_possible(make_suite_of_node("node-sql", "sql/node"))
+}
+
+/// The Java suite of the door for SQL: the directory to run it in, and the class path of its clients.
+pub(crate) fn java_for_sql() -> Option<(PathBuf, String)> {
+    if_possible(make_java_of("java-sql", "sql/java"))
+}
+
+/// A program of PostgreSQL that the environment names by `variable`, or that is on the path.
+pub(crate) fn postgresql(variable: &str, name: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from).or_else(|| on_path(name));
+    if_possible(named.ok_or_else(|| format!("no {name}: none on the path, none in {variable}")))
+}
+
 /// The `cbt` tool: the pinned release if the module proxy has it, else the one on the path.
 pub(crate) fn cbt() -> Option<PathBuf> {
     let cbt = make_cbt().or_else(|error| {
@@ -102,24 +128,29 @@ fn make_environment(dir: &Path, requirements: &Path) -> Result<(), String> {
 }
 
 fn make_go() -> Result<PathBuf, String> {
-    let stamp = version("go", &["version"])? + &text_of("go");
-    let dir = once("go", &stamp, |dir| {
+    make_go_of("go", "go")
+}
+
+/// Returns the suite of Go in the directory `at`, as a program.
+fn make_go_of(name: &str, at: &str) -> Result<PathBuf, String> {
+    let stamp = version("go", &["version"])? + &text_of(at);
+    let dir = once(name, &stamp, |dir| {
         let mut build = Command::new("go");
         build.args(["test", "-c", "-mod=readonly", "-o"]).arg(dir.join("suite"));
-        run(build.arg(".").current_dir(sources().join("go"))).map(drop)
+        run(build.arg(".").current_dir(sources().join(at))).map(drop)
     })?;
     Ok(dir.join("suite"))
 }
 
 fn make_node() -> Result<PathBuf, String> {
-    make_suite_of_node("node")
+    make_suite_of_node("node", "node")
 }
 
 /// Returns the directory of a suite of Node, with the packages that it pins.
-fn make_suite_of_node(name: &str) -> Result<PathBuf, String> {
+fn make_suite_of_node(name: &str, at: &str) -> Result<PathBuf, String> {
     let (node, npm) = (version("node", &["--version"])?, version("npm", &["--version"])?);
-    let dir = once(name, &format!("{node} {npm}\n{}", text_of(name)), |dir| {
-        copy_suite(name, dir);
+    let dir = once(name, &format!("{node} {npm}\n{}", text_of(at)), |dir| {
+        copy_suite(at, dir);
         let mut npm = Command::new("npm");
         npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]);
         run(npm.current_dir(dir.join("suite"))).map(drop)
@@ -130,13 +161,18 @@ fn make_suite_of_node(name: &str) -> Result<PathBuf, String> {
 fn make_browser() -> Result<(PathBuf, PathBuf), String> {
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let browser = names.into_iter().find_map(on_path).ok_or("no Chromium on the path")?;
-    Ok((make_suite_of_node("browser")?, browser))
+    Ok((make_suite_of_node("browser", "browser")?, browser))
 }
 
 fn make_java() -> Result<(PathBuf, String), String> {
+    make_java_of("java", "java")
+}
+
+/// Returns the directory of a suite of Java, compiled, and the class path of its clients.
+fn make_java_of(name: &str, at: &str) -> Result<(PathBuf, String), String> {
     let (java, maven) = (version("java", &["--version"])?, version("mvn", &["--version"])?);
-    let dir = once("java", &format!("{java}\n{maven}\n{}", text_of("java")), |dir| {
-        copy_suite("java", dir);
+    let dir = once(name, &format!("{java}\n{maven}\n{}", text_of(at)), |dir| {
+        copy_suite(at, dir);
         let mut maven = Command::new("mvn");
         maven.args(["-B", "-q", "test-compile", "dependency:build-classpath"]);
         maven.arg("-Dmdep.outputFile=classpath").current_dir(dir.join("suite"));
@@ -182,7 +218,7 @@ fn make_cbt() -> Result<PathBuf, String> {
 }
 
 /// The first file called `name` in the directories of the search path.
-fn on_path(name: &str) -> Option<PathBuf> {
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }

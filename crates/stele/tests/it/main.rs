@@ -28,4 +28,10 @@ mod security;
 mod server;
 mod slow_requests;
 mod spans;
+#[cfg(feature = "sql")]
+mod sql;
+#[cfg(feature = "sql")]
+mod sql_cluster;
+#[cfg(feature = "sql")]
+mod sql_stores;
 mod tls;

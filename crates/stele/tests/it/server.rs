@@ -26,10 +26,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A server process, or one that was stopped and can be restarted.
 pub(crate) struct Server {
     child: Option<Child>,
+    namespace: Option<String>,
     dir: PathBuf,
     flags: Vec<String>,
     bigtable: SocketAddr,
     http: SocketAddr,
+    /// Address for PostgreSQL clients, if the server lets them in.
+    sql: Option<SocketAddr>,
     stderr: tempfile::NamedTempFile,
 }
 
@@ -37,11 +40,22 @@ impl Server {
     /// Starts a server on `dir` with more `flags` and free ports, and waits until it serves.
     /// Panics with its last words if it does not.
     pub(crate) fn start(dir: &Path, flags: &[&str]) -> Self {
-        let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::start_at(None, [any, any], dir, flags)
+    }
+
+    /// [`Self::start`] on these addresses of Bigtable and HTTP, in a namespace of the network.
+    pub(crate) fn start_at(
+        namespace: Option<String>,
+        [bigtable, http]: [SocketAddr; 2],
+        dir: &Path,
+        flags: &[&str],
+    ) -> Self {
+        let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         let stderr = tempfile::NamedTempFile::new().unwrap();
         let dir = dir.to_owned();
-        let mut server = Self { child: None, dir, flags, bigtable: any, http: any, stderr };
+        let sql = None;
+        let mut server = Self { child: None, namespace, dir, flags, bigtable, http, sql, stderr };
         server.restart();
         server
     }
@@ -61,6 +75,7 @@ impl Server {
         };
         (self.bigtable, self.http) = (bigtable, http);
         let last = lines.find(|line| {
+            self.sql = after(line, "  SQL       ").or(self.sql);
             line.contains("export BIGTABLE_EMULATOR_HOST=") || line.contains("connect by TLS")
         });
         assert!(last.is_some(), "the server did not say how to connect");
@@ -76,10 +91,12 @@ impl Server {
 
     fn spawn(&self) -> Child {
         assert!(self.child.is_none(), "the server still runs");
-        let mut command = stele();
+        let mut command = stele_in(self.namespace.as_deref());
         command.arg("serve").arg("--data-dir").arg(&self.dir);
         command.arg("--bigtable-listen").arg(self.bigtable.to_string());
         command.arg("--http-listen").arg(self.http.to_string());
+        // Servers of many tests run beside each other.
+        command.env("STELE_SQL_LISTEN", "off");
         command.args(&self.flags).stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(File::options().append(true).open(self.stderr.path()).unwrap());
         command.spawn().unwrap()
@@ -88,6 +105,11 @@ impl Server {
     /// Where Bigtable clients connect: the value of `BIGTABLE_EMULATOR_HOST`.
     pub(crate) fn bigtable(&self) -> SocketAddr {
         self.bigtable
+    }
+
+    /// Returns the address for PostgreSQL clients of a server that was started with `--sql-listen`.
+    pub(crate) fn sql(&self) -> SocketAddr {
+        self.sql.expect("the server has a door for PostgreSQL clients")
     }
 
     /// Where the HTTP side listens.
@@ -172,7 +194,16 @@ impl Drop for Server {
 
 /// The binary, without the settings of whoever runs the tests.
 pub(crate) fn stele() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stele"));
+    stele_in(None)
+}
+
+/// [`stele`] in a namespace of the network, which becomes the binary: its id and its end are the same.
+pub(crate) fn stele_in(namespace: Option<&str>) -> Command {
+    let binary = env!("CARGO_BIN_EXE_stele");
+    let mut command = Command::new(namespace.map_or(binary, |_| "ip"));
+    if let Some(namespace) = namespace {
+        command.args(["netns", "exec", namespace, binary]);
+    }
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("STELE_") {
             command.env_remove(name);

@@ -102,19 +102,50 @@ fn certificates_are_read_again_on_a_hangup_and_broken_ones_keep_the_old() {
     // A new certificate with the old key, as in the middle of a careless change.
     std::fs::copy(second.file("server.pem"), dir.path().join("server.pem")).unwrap();
     server.signal(Signal::HUP);
-    wait_for(&server, &first, "stele_reloads_total{outcome=\"failed\",what=\"tls\"}");
+    wait_for(&server, &first.trusting(), "stele_reloads_total{outcome=\"failed\",what=\"tls\"}");
     assert!(server.stderr().contains("does not go with the key"), "{}", server.stderr());
     second.copy_server(dir.path());
     server.signal(Signal::HUP);
-    wait_for(&server, &second, "stele_reloads_total{outcome=\"done\",what=\"tls\"}");
+    wait_for(&server, &second.trusting(), "stele_reloads_total{outcome=\"done\",what=\"tls\"}");
     assert!(get(&server, &first.trusting(), "/healthz").is_err(), "the old one is gone");
 }
 
+#[test]
+fn a_node_reads_the_certificates_for_other_nodes_again() {
+    let (dir, certificates) = (tempfile::tempdir().unwrap(), Certificates::make());
+    let directory = format!("file:{}", dir.path().join("directory").display());
+    let founded = run(&["cluster", "init", "--etcd", &directory, "--replicas", "1"]);
+    assert!(founded.status.success(), "{}", stderr(&founded));
+    let flags = [
+        certificates.flag("tls-cert", "server.pem"),
+        certificates.flag("tls-key", "server-key.pem"),
+        certificates.flag("tls-client-ca", "ca.pem"),
+        format!("--join={directory}"),
+        "--cluster-listen=127.0.0.1:0".to_owned(),
+    ];
+    let flags = flags.each_ref().map(String::as_str);
+    let mut server = Server::start(&dir.path().join("data"), &flags);
+    server.signal(Signal::HUP);
+    wait_for(
+        &server,
+        &certificates.known(),
+        "stele_reloads_total{outcome=\"done\",what=\"links\"}",
+    );
+    std::fs::write(certificates.file("ca.pem"), "none").unwrap();
+    server.signal(Signal::HUP);
+    let begun = Instant::now();
+    while !server.stderr().contains("ca.pem") {
+        assert!(begun.elapsed() < PATIENCE, "{}", server.stderr());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(server.terminate().success(), "{}", server.stderr());
+}
+
 /// Waits until the metrics have a line that starts so.
-fn wait_for(server: &Server, certificates: &Certificates, line: &str) {
+fn wait_for(server: &Server, files: &ClientFiles, line: &str) {
     let begun = Instant::now();
     loop {
-        let metrics = get(server, &certificates.trusting(), "/metrics").unwrap_or_default();
+        let metrics = get(server, files, "/metrics").unwrap_or_default();
         if metrics.lines().any(|have| have.starts_with(line)) {
             return;
         }

@@ -14,6 +14,8 @@ mod process;
 pub(crate) mod requests;
 pub(crate) mod scrape;
 mod server;
+#[cfg(feature = "sql")]
+mod sql;
 pub(crate) mod tables;
 pub(crate) mod tablets;
 #[cfg(test)]
@@ -54,6 +56,10 @@ fn families(state: &State) -> Families {
     families.take(state.security().gather());
     server::add(state, &mut families);
     process::add(&mut families);
+    #[cfg(feature = "sql")]
+    if let Some(counts) = state.sql() {
+        sql::add(counts, &mut families);
+    }
     if let Some(readings) = state.cluster().and_then(Watcher::readings) {
         cluster::add(&readings, &mut families);
     }

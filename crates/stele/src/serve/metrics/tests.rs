@@ -97,6 +97,8 @@ fn the_page_lists_what_a_server_tells() {
     let links = vec![(::cluster::group::NodeId(2), true, 0)];
     let readings = ::cluster::member::NodeReadings { links, ..Default::default() };
     cluster::add(&readings, &mut families);
+    #[cfg(feature = "sql")]
+    super::sql::add(&::sql::Counts::default(), &mut families);
     let page = page(&families);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     if std::env::var_os("REWRITE").is_some() {

@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod authenticate;
+pub(crate) mod cluster;
 pub(crate) mod gate;
 pub(crate) mod http;
 pub(crate) mod metrics;
@@ -9,9 +10,10 @@ mod reload;
 pub(crate) mod token;
 
 use super::connections::CurrentTls;
-use crate::config::{ConfigError, Security};
+use crate::config::{Cluster, ConfigError, Security};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use audit::Audit;
+use cluster::ClusterTls;
 use gate::Gate;
 use metrics::SecurityMetrics;
 use reload::{Reloaded, stamped, watch_files};
@@ -27,20 +29,25 @@ pub(crate) struct Guard {
     pub(crate) tls: Option<CurrentTls>,
     /// Gate of a server that authenticates its clients.
     pub(crate) gate: Option<Arc<Gate>>,
+    /// TLS with the rest of the cluster, of a node of one.
+    pub(crate) cluster: Option<ClusterTls>,
 }
 
 impl Guard {
-    /// Reads all files that the options name. Reads them again when they change, or `hangups` does.
+    /// Reads all files that the options name, and the ones that a node of a cluster needs. Reads them again when they change, or `hangups` does.
     pub(crate) fn load(
         options: &Security,
+        node: Option<&Cluster>,
         hangups: watch::Receiver<u64>,
         metrics: &SecurityMetrics,
     ) -> anyhow::Result<Self> {
         let mut sets = Vec::new();
         let tls = load_tls(options, metrics, &mut sets)?;
+        let cluster = node.map(|node| cluster::load(options.tls.as_ref(), node, &mut sets));
+        let cluster = cluster.transpose()?;
         let gate = load_gate(options, &hangups, metrics, &mut sets)?;
         tokio::spawn(watch_files(sets, hangups, metrics.clone()));
-        Ok(Self { tls, gate })
+        Ok(Self { tls, gate, cluster })
     }
 }
 

@@ -1,8 +1,10 @@
 package clients
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"math"
 	"math/rand"
 	"os"
 	"strconv"
@@ -26,6 +28,8 @@ const (
 	historyRows = 4
 	// Operations after which a row gives way to a new one.
 	rowLife = 240
+	// Operations without an end after which it does, too: each of them doubles what is to be checked.
+	openMax = 4
 )
 
 // TestHistories records what concurrent clients ask and are told of a few rows, while somebody
@@ -36,23 +40,31 @@ func TestHistories(t *testing.T) {
 	}
 	seed, seconds := number(t, "CLIENTS_SEED"), number(t, "CLIENTS_SECONDS")
 	createInspiteOfKills(t)
-	h := newHistorian(t)
+	h := newHistorian(t, os.Getenv("BIGTABLE_EMULATOR_HOST"))
+	h.record(t, seed, time.Now().Add(time.Duration(seconds)*time.Second))
+	h.conclude(t)
+}
+
+// record lets all clients work until the end.
+func (h *historian) record(t *testing.T, seed int64, end time.Time) {
+	t.Helper()
 	var clients sync.WaitGroup
-	end := time.Now().Add(time.Duration(seconds) * time.Second)
 	for id := range historyClients {
 		clients.Add(1)
 		go func() {
 			defer clients.Done()
-			c := &historyClient{
-				h: h, id: id, rng: rand.New(rand.NewSource(seed<<8 + int64(id))),
-				last: map[string]string{}, doubts: map[string]porcupine.Operation{},
-			}
+			c := newHistoryClient(h, id, seed<<8+int64(id))
 			for time.Now().Before(end) && !t.Failed() {
 				c.step()
 			}
 		}()
 	}
 	clients.Wait()
+}
+
+// conclude judges the rows and tells how much was seen.
+func (h *historian) conclude(t *testing.T) {
+	t.Helper()
 	h.check(t)
 	fmt.Printf("histories: %d operations on %d rows, %d with an outcome that nobody was told\n",
 		h.operations, len(h.rows), h.doubts)
@@ -61,17 +73,19 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-func createInspiteOfKills(t *testing.T) {
+func createInspiteOfKills(t *testing.T, splits ...string) {
 	t.Helper()
-	conf := &bigtable.TableConf{TableID: "histories", ColumnFamilies: plain("f")}
+	conf := &bigtable.TableConf{TableID: "histories", ColumnFamilies: plain("f"), SplitKeys: splits}
 	for {
 		err := admin.CreateTableFromConf(ctx, conf)
 		if err == nil || status.Code(err) == codes.AlreadyExists {
 			return
 		}
-		if status.Code(err) != codes.Unavailable {
+		// A cluster refuses tables until enough of its nodes are alive.
+		if code := status.Code(err); code != codes.Unavailable && code != codes.FailedPrecondition {
 			t.Fatal(err)
 		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 
@@ -84,27 +98,38 @@ func number(t *testing.T, variable string) int64 {
 
 // historian keeps the history of each row.
 type historian struct {
-	t      *testing.T
-	begun  time.Time
-	client bigtablepb.BigtableClient
+	t     *testing.T
+	begun time.Time
+	// One for each node.
+	nodes []bigtablepb.BigtableClient
 
 	mutex      sync.Mutex
 	rows       map[string][]porcupine.Operation
+	open       map[string]int
 	current    [historyRows]int
 	operations int
 	doubts     int
 }
 
-func newHistorian(t *testing.T) *historian {
+func newHistorian(t *testing.T, addresses ...string) *historian {
+	h := &historian{
+		t: t, begun: time.Now(), rows: map[string][]porcupine.Operation{}, open: map[string]int{},
+	}
+	for _, address := range addresses {
+		h.nodes = append(h.nodes, bigtablepb.NewBigtableClient(dial(t, address)))
+	}
+	return h
+}
+
+// dial connects to a server, and again and again to one that is not there.
+func dial(t *testing.T, address string) *grpc.ClientConn {
+	t.Helper()
 	quick := backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.2, MaxDelay: 50 * time.Millisecond}
-	conn, err := grpc.NewClient(os.Getenv("BIGTABLE_EMULATOR_HOST"),
+	conn, err := grpc.NewClient(address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: time.Second}))
 	ok(t, err)
-	return &historian{
-		t: t, begun: time.Now(), client: bigtablepb.NewBigtableClient(conn),
-		rows: map[string][]porcupine.Operation{},
-	}
+	return conn
 }
 
 // row names the row in use at a place.
@@ -112,7 +137,7 @@ func (h *historian) row(place int) string {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	name := fmt.Sprintf("%d-%d", place, h.current[place])
-	if len(h.rows[name]) >= rowLife {
+	if len(h.rows[name]) >= rowLife || h.open[name] >= openMax {
 		h.current[place]++
 		name = fmt.Sprintf("%d-%d", place, h.current[place])
 	}
@@ -124,9 +149,22 @@ func (h *historian) now() int64 { return time.Since(h.begun).Nanoseconds() }
 // note records an operation that ends now.
 func (h *historian) note(row string, operation porcupine.Operation) {
 	operation.Return = h.now()
+	h.keep(row, operation)
+}
+
+// noteOpen records an operation that may take effect at any later time, or never.
+func (h *historian) noteOpen(row string, operation porcupine.Operation) {
+	operation.Return = math.MaxInt64
+	h.keep(row, operation)
+}
+
+func (h *historian) keep(row string, operation porcupine.Operation) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	h.operations++
+	if operation.Return == math.MaxInt64 {
+		h.open[row]++
+	}
 	if !operation.Output.(answer).known {
 		h.doubts++
 	}
@@ -152,11 +190,27 @@ type historyClient struct {
 	id    int
 	rng   *rand.Rand
 	count int
+	// The node that is asked now.
+	node int
 	// The newest value last read, by row.
 	last map[string]string
 	// What was told nothing, by row, until the server is back.
 	doubts map[string]porcupine.Operation
 }
+
+func newHistoryClient(h *historian, id int, seed int64) *historyClient {
+	return &historyClient{
+		h: h, id: id, rng: rand.New(rand.NewSource(seed)), node: id % len(h.nodes),
+		last: map[string]string{}, doubts: map[string]porcupine.Operation{},
+	}
+}
+
+// deadline bounds a request: a node that stands still never answers.
+func (c *historyClient) deadline() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 15*time.Second)
+}
+
+func (c *historyClient) client() bigtablepb.BigtableClient { return c.h.nodes[c.node] }
 
 // value is one that nobody else writes.
 func (c *historyClient) value() string {
@@ -183,7 +237,11 @@ func (c *historyClient) step() {
 	default:
 		err = c.appendTo(row)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case len(c.h.nodes) > 1:
+		c.leave(err)
+	default:
 		c.wait(err)
 	}
 }
@@ -217,9 +275,29 @@ func (c *historyClient) wait(err error) {
 	c.doubts = map[string]porcupine.Operation{}
 }
 
+// leave asks another node after an error that a fault explains. What was asked before may take effect at
+// any later time: it may lie in the log of a node that is cut off, or be one of several entries of which a
+// full disk refused another.
+func (c *historyClient) leave(err error) {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted:
+	default:
+		c.h.t.Errorf("a fault does not explain %v", err)
+		return
+	}
+	for row, operation := range c.doubts {
+		c.h.noteOpen(row, operation)
+	}
+	c.doubts = map[string]porcupine.Operation{}
+	c.node = (c.node + 1) % len(c.h.nodes)
+	time.Sleep(20 * time.Millisecond)
+}
+
 // versions reads all versions of a row, newest first.
 func (c *historyClient) versions(row string) ([]cell, error) {
-	stream, err := c.h.client.ReadRows(ctx, &bigtablepb.ReadRowsRequest{
+	ctx, cancel := c.deadline()
+	defer cancel()
+	stream, err := c.client().ReadRows(ctx, &bigtablepb.ReadRowsRequest{
 		TableName: tableName, Rows: &bigtablepb.RowSet{RowKeys: [][]byte{[]byte(row)}},
 	})
 	if err != nil {
@@ -254,8 +332,10 @@ func (c *historyClient) read(row string) error {
 }
 
 func (c *historyClient) change(row string, asked request) error {
+	ctx, cancel := c.deadline()
+	defer cancel()
 	call := c.h.now()
-	_, err := c.h.client.MutateRow(ctx, &bigtablepb.MutateRowRequest{
+	_, err := c.client().MutateRow(ctx, &bigtablepb.MutateRowRequest{
 		TableName: tableName, RowKey: []byte(row), Mutations: asked.mutations(),
 	})
 	c.note(row, asked, answer{known: err == nil}, call)
@@ -284,7 +364,9 @@ func (c *historyClient) changeMany() error {
 }
 
 func (c *historyClient) mutateRows(entries []*bigtablepb.MutateRowsRequest_Entry, told []answer) error {
-	stream, err := c.h.client.MutateRows(ctx, &bigtablepb.MutateRowsRequest{TableName: tableName, Entries: entries})
+	ctx, cancel := c.deadline()
+	defer cancel()
+	stream, err := c.client().MutateRows(ctx, &bigtablepb.MutateRowsRequest{TableName: tableName, Entries: entries})
 	if err != nil {
 		return err
 	}
@@ -306,9 +388,11 @@ func (c *historyClient) mutateRows(entries []*bigtablepb.MutateRowsRequest_Entry
 }
 
 func (c *historyClient) checkAndMutate(row string) error {
+	ctx, cancel := c.deadline()
+	defer cancel()
 	asked := request{kind: opCheck, value: c.value(), expected: c.last[row]}
 	call := c.h.now()
-	response, err := c.h.client.CheckAndMutateRow(ctx, &bigtablepb.CheckAndMutateRowRequest{
+	response, err := c.client().CheckAndMutateRow(ctx, &bigtablepb.CheckAndMutateRowRequest{
 		TableName: tableName, RowKey: []byte(row), PredicateFilter: asked.predicate(),
 		TrueMutations:  setAtServerTime(asked.value),
 		FalseMutations: setAtServerTime(asked.value + otherwise),
@@ -319,9 +403,11 @@ func (c *historyClient) checkAndMutate(row string) error {
 }
 
 func (c *historyClient) appendTo(row string) error {
+	ctx, cancel := c.deadline()
+	defer cancel()
 	asked := request{kind: opAppend, value: "_" + c.value()}
 	call := c.h.now()
-	response, err := c.h.client.ReadModifyWriteRow(ctx, &bigtablepb.ReadModifyWriteRowRequest{
+	response, err := c.client().ReadModifyWriteRow(ctx, &bigtablepb.ReadModifyWriteRowRequest{
 		TableName: tableName, RowKey: []byte(row),
 		Rules: []*bigtablepb.ReadModifyWriteRule{{
 			FamilyName: "f", ColumnQualifier: []byte("q"),

@@ -7,6 +7,8 @@
 //     They only read what the first phase left.
 //   - CLIENTS_PHASE=histories: TestHistories alone, for CLIENTS_SECONDS with draws that follow from
 //     CLIENTS_SEED, while whoever runs it kills the server and restarts it.
+//   - CLIENTS_PHASE=cluster: TestClusterHistories alone, likewise, at the nodes that CLIENTS_NODES lists,
+//     whose connections among each other lead through the proxies of CLIENTS_PROXIES.
 //   - CLIENTS_PHASE=other: reads of what the suite of another language wrote, in the table that
 //     CLIENTS_TABLE names as INSTANCE/TABLE.
 package clients
@@ -43,9 +45,9 @@ var (
 
 func TestMain(m *testing.M) {
 	switch phase {
-	case "first", "again", "other", "histories":
+	case "first", "again", "other", "histories", "cluster":
 	default:
-		fmt.Fprintln(os.Stderr, "CLIENTS_PHASE must be first, again, other or histories")
+		fmt.Fprintln(os.Stderr, "CLIENTS_PHASE must be first, again, other, histories or cluster")
 		os.Exit(2)
 	}
 	var cancel context.CancelFunc

@@ -17,21 +17,28 @@ impl Etcd {
     /// Starts an etcd and waits until it listens. `None` if there is no program, which fails where
     /// clients are required.
     pub(super) fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// [`Self::start`] with more flags, of TLS if there are any.
+    pub(super) fn start_with(flags: &[String]) -> Option<Self> {
         let program = program()?;
+        let clients = if flags.is_empty() { "http" } else { "https" };
         let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let (address, peers) = (free(), free());
         let dir = tempfile::tempdir().unwrap();
         let mut command = Command::new(program);
         command.arg("--data-dir").arg(dir.path().join("data"));
         command.args(["--name", "one", "--initial-cluster", &format!("one=http://{peers}")]);
-        for (name, value) in [
-            ("--listen-client-urls", &address),
-            ("--advertise-client-urls", &address),
-            ("--listen-peer-urls", &peers),
-            ("--initial-advertise-peer-urls", &peers),
+        for (name, scheme, value) in [
+            ("--listen-client-urls", clients, &address),
+            ("--advertise-client-urls", clients, &address),
+            ("--listen-peer-urls", "http", &peers),
+            ("--initial-advertise-peer-urls", "http", &peers),
         ] {
-            command.arg(name).arg(format!("http://{value}"));
+            command.arg(name).arg(format!("{scheme}://{value}"));
         }
+        command.args(flags);
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let etcd = Self { process, address, _dir: dir };
         let begun = Instant::now();

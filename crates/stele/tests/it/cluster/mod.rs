@@ -8,6 +8,7 @@ mod load;
 
 use crate::kill9::wire::Client;
 use crate::server::{Server, run, stderr};
+use crate::tls::Certificates;
 use etcd::Etcd;
 use load::Load;
 use std::net::{SocketAddr, TcpListener};
@@ -50,6 +51,41 @@ fn a_cluster_is_founded_once_and_joined_only_then() {
     assert!(stderr(&again).contains("already has cluster"), "{}", stderr(&again));
     let alone = run(&["serve", "--zone=a"]);
     assert_eq!(alone.status.code(), Some(2), "{}", stderr(&alone));
+}
+
+#[test]
+fn an_etcd_by_tls_knows_its_clients_and_is_known_by_them() {
+    let certificates = Certificates::make();
+    let file = |name: &str| certificates.file(name).display().to_string();
+    let flags = [
+        format!("--cert-file={}", file("server.pem")),
+        format!("--key-file={}", file("server-key.pem")),
+        format!("--trusted-ca-file={}", file("ca.pem")),
+        "--client-cert-auth".to_owned(),
+    ];
+    let Some(etcd) = Etcd::start_with(&flags) else { return };
+    let at = format!("https://{}", etcd.address);
+    let found = |flags: &[&str]| run(&[&["cluster", "init", "--etcd", &at][..], flags].concat());
+    let ca = certificates.flag("etcd-ca", "ca.pem");
+    let known = [
+        ca.as_str(),
+        &certificates.flag("etcd-cert", "client.pem"),
+        &certificates.flag("etcd-key", "client-key.pem"),
+    ];
+    for (flags, why) in [(&[][..], "certificate"), (&known[..1], "certificate")] {
+        let refused = found(flags);
+        assert!(!refused.status.success());
+        assert!(stderr(&refused).to_lowercase().contains(why), "{}", stderr(&refused));
+    }
+    let founded = found(&[&known[..], &["--replicas=1"]].concat());
+    assert!(founded.status.success(), "{}", stderr(&founded));
+    let dir = tempfile::tempdir().unwrap();
+    let join = format!("--join={at}");
+    let node = [&known[..], &[&join, "--cluster-listen=127.0.0.1:0"]].concat();
+    let mut server = Server::start(dir.path(), &node);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(create_table(server.bigtable()));
+    assert!(server.terminate().success());
 }
 
 fn survives(dir: &Path, directory: &str) {

@@ -1,7 +1,7 @@
 //! House rules of structure, read from the sources: who may import whom.
 //!
 //! 1. Crates import one way: `base ← engine ← table ← bigtable ← stele`, beside them
-//!    `table ← cluster`, `security ← cluster`, `engine ← backup ← stele`, `base ← security ← stele`,
+//!    `table ← relational ← sql ← stele`, `security ← sql`, `table ← cluster`, `security ← cluster`, `engine ← backup ← stele`, `base ← security ← stele`,
 //!    `base ← interchange ← stele`,
 //!    `base ← profile ← stele` and `bench-core ← load ← stele`; no crate imports `sim`, `bench` or `python`. Read from the manifests.
 //! 2. The engine's rooms are its folders and the files at its root. [`ROOMS`] lists them, from the
@@ -31,6 +31,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("bigtable", &["base", "engine", "table"]),
     ("backup", &["base", "engine"]),
     ("cluster", &["base", "engine", "table", "security"]),
+    ("relational", &["base", "engine", "table"]),
+    ("sql", &["base", "engine", "relational", "security", "table"]),
     ("interchange", &["base"]),
     ("security", &["base"]),
     (
@@ -46,11 +48,13 @@ const CRATES: &[(&str, &[&str])] = &[
             "security",
             "load",
             "profile",
+            "relational",
+            "sql",
         ],
     ),
     ("profile", &["base"]),
     ("load", &["base", "bench-core"]),
-    ("sim", &["base", "engine", "table", "bigtable", "cluster"]),
+    ("sim", &["base", "engine", "table", "bigtable", "cluster", "relational"]),
     ("stress", &["base", "engine"]),
     ("bench-core", &[]),
     ("bench", &["base", "bench-core", "engine", "table", "cluster", "bigtable", "security"]),

@@ -40,7 +40,7 @@ pub(crate) struct Writer {
     kept_checked: u64,
     count: Tally,
     sum: Tally,
-    /// Totals over all cycles.
+    /// Totals over all cycles so far.
     pub(crate) acknowledged: u64,
     pub(crate) doubts: u64,
     pub(crate) doubts_applied: u64,

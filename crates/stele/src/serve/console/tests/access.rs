@@ -38,7 +38,7 @@ impl Secured {
             ..Security::default()
         };
         let (hangups, hung_up) = watch::channel(0);
-        let guard = Guard::load(&options, hung_up, &SecurityMetrics::new()).unwrap();
+        let guard = Guard::load(&options, None, hung_up, &SecurityMetrics::new()).unwrap();
         let server = Server::start(guard.gate).await;
         server.write(b"a", &[("f", b"q", b"seen".to_vec()), ("g", b"q", b"hidden".to_vec())]).await;
         Self { server, tokens, _files: files, _hangups: hangups }

@@ -1,0 +1,127 @@
+//! The door for PostgreSQL clients, in the life of the server.
+
+mod node;
+
+use super::connections::CurrentTls;
+use super::listen;
+use super::state::State;
+use crate::config::Config;
+use ::sql::wide::BigtableReads;
+use ::sql::{DoorOptions, DoorParts, NodeDoor, Seat, Trust};
+use anyhow::Context;
+use cluster::member::Member;
+use relational::{Database, DatabaseOptions};
+use std::net::IpAddr;
+use std::sync::Arc;
+use table::Local;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Part of the memory budget that queries may take at most.
+const QUERY_MEMORY_SHARE: usize = 4;
+/// Directory of files of queries that exceed it, in the data directory.
+const SPILL_DIR: &str = "sql-spill";
+
+/// Binds the address of the door, if the server has one. The default address may be taken: by a server of
+/// PostgreSQL's, or by another one of Stele.
+pub(super) async fn bind(config: &Config) -> anyhow::Result<Option<TcpListener>> {
+    let Some(sql) = &config.sql else { return Ok(None) };
+    match listen::bind("sql_listen", &sql.listen, sql.reach).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if sql.is_default => {
+            tracing::warn!("PostgreSQL clients are not served: {error:#}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens the database of the store, and serves the clients of `listener` until `draining` changes.
+pub(super) async fn start(
+    config: &Config,
+    store: &Arc<Local>,
+    tls: Option<CurrentTls>,
+    listener: TcpListener,
+    draining: watch::Receiver<()>,
+    state: &State,
+) -> anyhow::Result<JoinHandle<()>> {
+    let database = Database::open(store, DatabaseOptions::default());
+    let database = database.await.context("could not open the tables of SQL")?;
+    let parts = parts(config, Arc::<Local>::clone(store), state)?;
+    let door = parts.door(database);
+    Ok(tokio::spawn(door.serve(listener, current(tls), draining, config.drain)))
+}
+
+/// Serves the clients of `listener` on a node of a cluster, until `draining` changes: here while the node leads the
+/// database, and by the node that leads it otherwise.
+pub(super) fn start_on_node(
+    config: &Config,
+    member: &Member,
+    tls: Option<CurrentTls>,
+    listener: TcpListener,
+    draining: watch::Receiver<()>,
+    state: &State,
+) -> anyhow::Result<JoinHandle<()>> {
+    let parts = parts(config, Arc::new(member.tables().clone()), state)?;
+    let address = advertised(config, &listener)?;
+    let (group, tls, grace) = (member.database(), current(tls), config.drain);
+    Ok(tokio::spawn(async move {
+        let (seat, seated) = watch::channel(Seat::Unknown);
+        let keeping = node::keep_seat(&group, &parts, seat);
+        let door = NodeDoor::new(Arc::clone(&parts), seated);
+        tokio::select! {
+            () = door.serve(listener, tls, draining, grace) => {}
+            () = keeping => {}
+            () = group.keep_door(&address) => {}
+        }
+    }))
+}
+
+/// Returns what all doors of the server share.
+fn parts(
+    config: &Config,
+    tables: Arc<dyn BigtableReads>,
+    state: &State,
+) -> anyhow::Result<Arc<DoorParts>> {
+    let trust = match config.sql.as_ref().is_some_and(|sql| sql.is_insecure) {
+        true => Trust::Everywhere,
+        false => Trust::Loopback,
+    };
+    let options =
+        DoorOptions { trust, version: env!("CARGO_PKG_VERSION"), ..DoorOptions::default() };
+    let memory = config.engine.memory_bytes_max / QUERY_MEMORY_SHARE;
+    let spill = config.data_dir.join(SPILL_DIR);
+    let parts = DoorParts::new(tables, (memory, Some(spill)), options);
+    let parts = parts.context("could not open the door for PostgreSQL clients")?;
+    state.set_sql(parts.counts());
+    Ok(parts)
+}
+
+fn current(tls: Option<CurrentTls>) -> ::sql::CurrentTls {
+    Arc::new(move || tls.as_ref().map(|tls| Arc::clone(&tls.load().postgresql)))
+}
+
+/// Returns the address at which other nodes reach the door of this one.
+fn advertised(config: &Config, listener: &TcpListener) -> anyhow::Result<String> {
+    let at = listener.local_addr()?;
+    let cluster = config.cluster.as_ref();
+    let named = cluster.map(|cluster| cluster.advertise.as_ref().unwrap_or(&cluster.listen));
+    let host = named.and_then(|named| named.rsplit_once(':')).map_or("", |(host, _)| host);
+    if at.ip().is_loopback() && !is_loopback(host) {
+        tracing::warn!(
+            address = %at,
+            "PostgreSQL clients of other nodes are not served while this node leads the database, \
+             since sql_listen cannot be reached from there"
+        );
+    }
+    match at.ip().is_unspecified() {
+        true => Ok(format!("{host}:{}", at.port())),
+        false => Ok(at.to_string()),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    ip.map_or(host == "localhost", |ip| ip.is_loopback())
+}
