@@ -2,6 +2,7 @@
 //! server binaries in turns (`versus.rs`).
 
 pub(crate) mod barren;
+pub(crate) mod clustered;
 mod paced;
 pub(crate) mod scraped;
 mod versus;

@@ -18,6 +18,7 @@ mod range_drops;
 mod row_heat;
 mod server;
 mod soak_writes;
+mod sql;
 mod timing;
 mod train;
 
@@ -61,6 +62,10 @@ enum Bench {
     CommitTails(commit_tails::CommitTailsArgs),
     /// The group log of three nodes: syncs and bytes of a write, and the CPU of groups that sleep.
     ClusterLog(cluster_log::ClusterLogArgs),
+    /// Three servers as a cluster beside one: latency, CPU, syncs, failovers, tablets that sleep.
+    Cluster(front::clustered::ClusteredArgs),
+    /// Stele beside PostgreSQL: reads and writes of single rows, transactions, COPY.
+    Sql(sql::SqlArgs),
     /// Random writes at full rate for minutes: stalls of writes, and reads beside them.
     SoakWrites(soak_writes::SoakWritesArgs),
     /// Attacks on a running server, each beside an honest client that is measured.
@@ -82,7 +87,9 @@ fn main() -> ExitCode {
         Bench::Bulk(args) => bulk::run(&args).map_err(|error| error.to_string()),
         Bench::CompactionSim(args) => compaction_sim::run(&args).map_err(|error| error.to_string()),
         Bench::ClusterLog(args) => cluster_log::run(&args).map_err(|error| error.to_string()),
+        Bench::Cluster(args) => front::clustered::run(&args).map_err(|error| error.to_string()),
         Bench::SoakWrites(args) => soak_writes::run(&args).map_err(|error| error.to_string()),
+        Bench::Sql(args) => sql::run(&args).map_err(|error| error.to_string()),
         Bench::Bigtable(args) => front::run(&args).map_err(|error| error.to_string()),
         Bench::Door(args) => door::run(&args).map_err(|error| error.to_string()),
         Bench::RowHeat(args) => row_heat::run(&args).map_err(|error| error.to_string()),

@@ -105,6 +105,19 @@ impl Server {
         }
     }
 
+    /// Kills it, as a crash would, and waits for its end.
+    pub(crate) fn kill_9(&mut self) -> Result<(), AnyError> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Starts it again after its end, on other ports.
+    pub(crate) fn start_again(&mut self) -> Result<(), AnyError> {
+        *self = Self::start(&self.binary, &self.dir, &self.flags.clone())?;
+        Ok(())
+    }
+
     /// Stops it and starts it again; it replays its log.
     pub(crate) async fn restart(&mut self) -> Result<(), AnyError> {
         self.restart_with(self.flags.clone()).await
