@@ -3,7 +3,8 @@
 //!
 //! 1. What is flushed and on the disks of all replicas goes at once: the driver sees to it.
 //! 2. A group that keeps old segments has its trees flushed, once for what was applied until then. If
-//!    that cannot be, its entries are appended again, so that it keeps no old segment.
+//!    that cannot be, or its log is not cut for it, its entries are appended again, so that it keeps no
+//!    old segment.
 //! 3. Entries that a replica lacks stay, and with them all segments after them, up to a bound of segments, or
 //!    until the disk is full. Then entries go that only replicas lack which are away. Such a replica is
 //!    told of by its leader when it comes back: it cannot go on from the log.
@@ -19,8 +20,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Groups that keep old segments, with the entry up to which they are to be flushed.
-type Pressed = BTreeMap<GroupId, u64>;
+/// Groups that keep old segments.
+type Pressed = BTreeMap<GroupId, Pressure>;
+
+/// What a group that keeps old segments was asked for.
+struct Pressure {
+    /// Entry up to which it is to be flushed.
+    wanted: u64,
+    /// Start of its log when the driver was last told to cut it.
+    shortened: Option<u64>,
+}
 
 /// Works until the node ends.
 pub(super) fn run(shared: &Arc<Shared>) {
@@ -62,17 +71,23 @@ fn relieve(shared: &Shared, pressed: &mut Pressed) -> engine::Result<()> {
         };
         let flushed = hosted.flushed.load(Ordering::Relaxed);
         let start = log_writes::alive(&shared.log, group).map_or(0, |state| state.start.index);
-        let wanted = pressed.entry(group).or_insert_with(|| hosted.applied());
+        let asked = pressed
+            .entry(group)
+            .or_insert_with(|| Pressure { wanted: hosted.applied(), shortened: None });
         if start >= flushed {
             // All that is flushed is gone: what keeps old segments came later.
-            *wanted = (*wanted).max(hosted.applied());
+            asked.wanted = asked.wanted.max(hosted.applied());
         }
-        let is_flushed = flushed >= *wanted || flush(shared, &hosted, *wanted);
-        if !is_flushed && !is_full {
+        let is_flushed = flushed >= asked.wanted || flush(shared, &hosted, asked.wanted);
+        // On a full disk nothing more may be flushed, but what is flushed can go.
+        let shortens = is_full || flushed >= asked.wanted && is_too_long;
+        // A replica that cannot cut its log, since it does not know what others have, keeps no old segment either.
+        let is_stuck = shortens && asked.shortened == Some(start);
+        if (!is_flushed || is_stuck) && !is_full {
             shared.log.append_again(log_group(group))?;
         }
-        // On a full disk nothing more may be flushed, but what is flushed can go.
-        if is_full || flushed >= *wanted && is_too_long {
+        if shortens {
+            asked.shortened = Some(start);
             shared.inbox.push(Event::Input(Input::Shorten { group }));
         }
     }

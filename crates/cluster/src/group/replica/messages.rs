@@ -170,6 +170,9 @@ impl Replica {
         if !self.sleep.asleep() {
             Mark::FollowerSlept.hit();
         }
+        // A leader sends all to sleep once every replica has the last entry on disk. Without that a sleeper
+        // might keep its log: nothing tells it any more.
+        self.take_held(index, index);
         self.sleep.fall_asleep();
         self.send_own(leader, Body::Asleep { index }, step);
     }

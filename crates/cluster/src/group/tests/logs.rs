@@ -155,6 +155,24 @@ fn entries_that_a_replica_lacks_stay_on_all_others_until_it_has_them() {
 }
 
 #[test]
+fn a_follower_that_fell_asleep_untold_cuts_its_log_all_the_same() {
+    let mut nodes = Nodes::new(3, Shape::DEFAULT);
+    let leader = nodes.elect();
+    nodes.loses_held = true;
+    nodes.propose(leader, 1, None, b"one");
+    nodes.settle();
+    nodes.ticks(50);
+    for node in 1..=3 {
+        let now = nodes.now;
+        let rests = nodes.drivers.get_mut(&node).unwrap().step(now, []).next_tick.is_none();
+        assert!(rests, "node {node} sleeps");
+        let last = nodes.applied[&node].last().unwrap().id;
+        nodes.step(node, [Input::Flushed { group: GROUP, index: last.index }]);
+        assert_eq!(nodes.saved[&node].start, last, "all replicas have it on disk");
+    }
+}
+
+#[test]
 fn a_log_that_is_too_long_leaves_a_majority_what_it_needs() {
     let mut nodes = Nodes::new(5, Shape::DEFAULT);
     let leader = nodes.elect();

@@ -7,6 +7,7 @@ mod logs;
 mod requests;
 
 use super::*;
+use super::message::Body;
 use crate::shape::Shape;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -48,6 +49,8 @@ struct Nodes {
     seeding: Vec<Seeding>,
     rejected: Vec<Rejected>,
     delivered: usize,
+    /// No message arrives that tells what all replicas have.
+    loses_held: bool,
 }
 
 impl Nodes {
@@ -70,6 +73,7 @@ impl Nodes {
             seeding: Vec::new(),
             rejected: Vec::new(),
             delivered: 0,
+            loses_held: false,
         };
         for node in 1..=count {
             nodes.saved.insert(node, SavedReplica::new(GROUP, members(count)));
@@ -145,7 +149,8 @@ impl Nodes {
     /// Delivers messages until none is left.
     fn settle(&mut self) {
         while let Some((from, to, message)) = self.sent.pop_front() {
-            if !self.cut.contains(&from) && !self.cut.contains(&to) {
+            let is_lost = self.loses_held && matches!(message.body, Body::Held { .. });
+            if !is_lost && !self.cut.contains(&from) && !self.cut.contains(&to) {
                 self.delivered += 1;
                 self.step(to, [Input::Message { from: NodeId(from), message }]);
             }
