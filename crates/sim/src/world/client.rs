@@ -2,7 +2,7 @@
 //! deposed unawares is asked too; others go where the leader is said to be.
 
 use super::history::{Kind, Row};
-use super::plan::Plan;
+use super::plan::{Fault, Plan};
 use super::server::{Reply, Request};
 use super::{Event, World};
 use base::env::Rng;
@@ -72,7 +72,11 @@ impl World {
             delay,
             Event::Request { node, request: Request { client: number, operation, row, kind } },
         );
-        let patience = timeout + self.span(3000);
+        // A leader whose answers are held is asked again and again, to its end.
+        let patience = match self.plan.faults.contains(&Fault::HeldAnswers) {
+            true => timeout / 8 + self.span(800),
+            false => timeout + self.span(3000),
+        };
         self.after(patience, Event::Timeout { client: number, operation });
     }
 

@@ -1,6 +1,7 @@
 //! Planted defects: of the driver, and of what its caller owes. A suite that does not notice one of
 //! them is too weak.
 
+use super::plan::Fault;
 use cluster::mutants::Mutant;
 
 /// A defect that a world is given.
@@ -37,6 +38,14 @@ impl Defect {
             Self::LossUntold,
         ];
         Mutant::ALL.iter().map(|mutant| Self::Driver(*mutant)).chain(own).collect()
+    }
+
+    /// Returns the fault without which the defect does no harm that a client sees.
+    pub(super) fn comes_to_light_by(self) -> Option<Fault> {
+        match self {
+            Self::Driver(Mutant::OneReadContext) => Some(Fault::HeldAnswers),
+            _ => None,
+        }
     }
 }
 

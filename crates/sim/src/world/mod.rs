@@ -71,6 +71,13 @@ pub fn live(seed: u64, defect: Option<Defect>, tell: bool) -> Result<Summary, St
     }
 }
 
+/// Returns true if the world of `seed` suffers the fault that brings the defect to light, if that takes a
+/// certain one.
+pub fn suits(seed: u64, defect: Defect) -> bool {
+    let plan = Plan::draw(&mut Rng::new(seed));
+    defect.comes_to_light_by().is_none_or(|fault| plan.faults.contains(&fault))
+}
+
 /// One thing that happens. Events of a process carry the number of its start, and come to nothing
 /// after its end.
 #[derive(Debug)]

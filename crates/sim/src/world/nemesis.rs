@@ -43,7 +43,9 @@ impl World {
         let node = if self.rng.chance(60) { leader.unwrap_or(any) } else { any };
         self.tell(|| format!("{fault:?} befalls node {}", node.0));
         self.befall(fault, node, group, leader);
-        let pause = self.span(2200);
+        // Answers are held until another one leads, which other faults would hinder.
+        let undisturbed = if fault == Fault::HeldAnswers { 2 * self.plan.timeout() } else { 0 };
+        let pause = undisturbed + self.span(2200);
         self.after(pause, Event::Fault);
     }
 
@@ -247,7 +249,7 @@ impl World {
     /// Lets the answers to a leader wait in their streams until another one may lead.
     fn hold_answers(&mut self, leader: NodeId) {
         let timeout = self.plan.timeout();
-        let (release, mute) = (timeout + self.span(1000), self.span(300));
+        let (release, mute) = (timeout * 5 / 4 + self.span(600), self.span(150));
         for other in self.others(leader) {
             self.cut(other, leader, release);
         }

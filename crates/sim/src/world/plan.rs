@@ -87,8 +87,8 @@ pub(super) struct Plan {
     pub(super) shape: Shape,
     /// Faults that the world suffers.
     pub(super) faults: Vec<Fault>,
-    /// Clocks may do anything, so reads ask a quorum.
-    pub(super) wild_clocks: bool,
+    /// Percent of reads that a lease may answer; the others ask a quorum. Zero if clocks may do anything.
+    pub(super) by_lease: u64,
     /// Percent of messages that are lost on their way.
     pub(super) lost: u64,
     /// Most ballast of a command, in bytes.
@@ -126,6 +126,12 @@ impl Plan {
             true => Shape::any(rng.next_u64(), 35),
             false => Shape::DEFAULT,
         };
+        let holds_answers = faults.contains(&Fault::HeldAnswers);
+        let by_lease = match holds_answers {
+            _ if wild_clocks => 0,
+            true => 30,
+            false => 85,
+        };
         shape.away_timeouts = *rng.pick(&[1, 2, 30]);
         let ballast = *rng.pick(&[0, 0, 40, 300]);
         shape.command_bytes_max = shape.command_bytes_max.max(10 + ballast);
@@ -133,11 +139,11 @@ impl Plan {
             nodes: if rng.chance(75) { 3 } else { 5 },
             groups: 1 + rng.below(3),
             rows: 1 + rng.below(3) as u16,
-            clients: 3 + rng.index(5),
+            clients: 3 + rng.index(5) + if holds_answers { 5 } else { 0 },
             tick: Duration::from_millis(*rng.pick(&[10, 100])),
             shape,
             faults,
-            wild_clocks,
+            by_lease,
             lost: if calm { 0 } else { *rng.pick(&[0, 0, 1, 5]) },
             ballast,
             segments: *rng.pick(&[(1 << 10, 2), (4 << 10, 3), (64 << 10, 16)]),

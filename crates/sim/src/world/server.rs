@@ -46,7 +46,7 @@ impl World {
         match request.kind {
             Kind::Write(value) => self.propose(id, request, value, None),
             Kind::Read | Kind::Swap(_) => {
-                let lease = !self.plan.wild_clocks && self.rng.chance(85);
+                let lease = self.rng.chance(self.plan.by_lease);
                 if lease && self.rng.chance(50) && self.read_alone(id, request) {
                     return;
                 }

@@ -1,6 +1,7 @@
 //! Messages and connections between the nodes of a world.
 
 use super::disk::End;
+use super::plan::Fault;
 use super::{Defect, Event, World};
 use cluster::group::{Input, Message, NodeId};
 
@@ -131,7 +132,8 @@ impl World {
             if heard.is_some_and(|heard| now > heard + timeout) {
                 *heard = None;
                 self.lose(node, boot, other);
-                if connected && self.rng.chance(50) {
+                let breaks = if self.plan.faults.contains(&Fault::HeldAnswers) { 10 } else { 50 };
+                if connected && self.rng.chance(breaks) {
                     self.break_off(node, other);
                 }
             }
