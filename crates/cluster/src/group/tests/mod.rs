@@ -6,8 +6,8 @@ mod elections;
 mod logs;
 mod requests;
 
-use super::*;
 use super::message::Body;
+use super::*;
 use crate::shape::Shape;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
