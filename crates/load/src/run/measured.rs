@@ -95,7 +95,12 @@ impl Measured<'_> {
         running.backlogs.iter().for_each(|(_, backlog)| backlog.close(end));
         let grace = tokio::time::sleep(load.timeout);
         tokio::select! {
-            () = async { while running.workers.join_next().await.is_some() {} } => {}
+            ended = async {
+                while let Some(done) = running.workers.join_next().await {
+                    done.map_err(|error| Error::Program(error.to_string()))?;
+                }
+                Ok::<(), Error>(())
+            } => ended?,
             () = grace => {}
         }
         running.workers.shutdown().await;

@@ -96,6 +96,16 @@ impl KeyTask {
     }
 }
 
+/// What a read of a row was answered.
+struct Answer {
+    key: u64,
+    columns: Range<u64>,
+    row: Vec<u8>,
+    /// Versions that were acknowledged when the read began, by column.
+    floors: Vec<Option<Version>>,
+    rows: Vec<Row>,
+}
+
 /// Rows to write before the run, with their keys and versions.
 #[derive(Debug)]
 pub(crate) struct KeyBatch {
@@ -177,8 +187,10 @@ impl Keys {
             KeyTask::Read { key, columns } => self.read(*key, columns.clone(), client).await,
             KeyTask::ReadMissing { key } => self.read_missing(*key, client).await,
             KeyTask::ReadModifyWrite { key, column } => {
-                self.read(*key, 0..self.columns, client).await?;
-                self.write(*key, *column..*column + 1, client).await
+                // The verification would count as a part of the operation between its two calls.
+                let answer = self.ask(*key, 0..self.columns, client).await?;
+                let written = self.write(*key, *column..*column + 1, client).await?;
+                self.check(&answer).map(|_| written)
             }
             KeyTask::Scan { key, rows } => self.scan(*key, *rows, client).await,
         }
@@ -233,6 +245,17 @@ impl Keys {
         columns: Range<u64>,
         client: &mut impl Api,
     ) -> Result<u64, Trouble> {
+        let answer = self.ask(key, columns, client).await?;
+        self.check(&answer)
+    }
+
+    /// Reads columns of a row, and remembers what they must have at least.
+    async fn ask(
+        &self,
+        key: u64,
+        columns: Range<u64>,
+        client: &mut impl Api,
+    ) -> Result<Answer, Trouble> {
         let row = self.row(key);
         let whole = columns == (0..self.columns);
         let last = columns.end.saturating_sub(1);
@@ -245,16 +268,22 @@ impl Keys {
         let floors: Vec<Option<Version>> =
             columns.clone().map(|index| self.versions.acked(self.cell(key, index))).collect();
         let rows = client.read(selection).await?;
+        Ok(Answer { key, columns, row, floors, rows })
+    }
+
+    /// Verifies what a row was found to have.
+    fn check(&self, answer: &Answer) -> Result<u64, Trouble> {
+        let Answer { key, columns, row, floors, rows } = answer;
         let Some(found) = rows.first() else {
             let detail = "the row was acknowledged and is not there".to_owned();
-            return Err(Trouble::Wrong(self.findings.report(Problem::MissingRow, &row, detail)));
+            return Err(Trouble::Wrong(self.findings.report(Problem::MissingRow, row, detail)));
         };
-        if found.key != row || rows.len() > 1 {
+        if found.key != *row || rows.len() > 1 {
             let detail = "another row than was asked for".to_owned();
             let problem = self.findings.report(Problem::Unexpected, &found.key, detail);
             return Err(Trouble::Wrong(problem));
         }
-        self.verify(found, key, columns.clone(), |index| floors[(index - columns.start) as usize])
+        self.verify(found, *key, columns.clone(), |index| floors[(index - columns.start) as usize])
             .map(|()| 1)
     }
 

@@ -8,7 +8,7 @@
 //! 3. A page of another site cannot have a profile recorded.
 //! 4. No thread of the runtime records, names functions or encodes.
 
-use super::connections::Peer;
+use super::connections::{Origin, Peer};
 use super::security::gate::Gate;
 use super::state::State;
 use axum::Router;
@@ -77,7 +77,8 @@ async fn answer(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
-    if !known && !peer.is_of_this_machine() {
+    // A proxy of this machine may have clients anywhere.
+    if !known && Origin::of(&peer, &headers) != Origin::ThisMachine {
         return (StatusCode::FORBIDDEN, BEYOND).into_response();
     }
     if !is_of_this_site(&headers) {

@@ -52,6 +52,10 @@ fn a_flame_graph_shows_what_the_server_does() {
     let headers = format!("Host: {}\r\nSec-Fetch-Site: cross-site", server.http());
     assert_eq!(server.ask("GET /debug/pprof/profile?seconds=1", &headers).0, 403);
     assert_eq!(server.ask("GET /debug/pprof/profile?seconds=1", "Host: evil.example").0, 421);
+    let headers = format!("Host: {}\r\nX-Forwarded-For: 192.0.2.7", server.http());
+    for kind in ["profile?seconds=1", "heap"] {
+        assert_eq!(server.ask(&format!("GET /debug/pprof/{kind}"), &headers).0, 403, "{kind}");
+    }
 }
 
 #[test]

@@ -9,9 +9,11 @@
 
 mod connection;
 mod entry;
+mod of_this_machine;
 
 pub(crate) use connection::{Connection, Peer};
 pub(crate) use entry::Entry;
+pub(crate) use of_this_machine::Origin;
 
 use super::security::metrics::{Handshakes, OpenConnection, SecurityMetrics};
 use arc_swap::ArcSwap;

@@ -118,7 +118,7 @@ fn paused(engine: &EngineReading) -> Option<Advice> {
     Some(advice(
         Severity::Warning,
         "Compactions are paused",
-        "Reads get slower and disk use grows until they resume: stele admin compactions resume.",
+        "Reads get slower and disk use grows until they resume: stele admin resume-compactions.",
     ))
 }
 

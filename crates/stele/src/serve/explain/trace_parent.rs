@@ -22,10 +22,10 @@ impl TraceParent {
         Self::parse(headers.get(HEADER)?.as_bytes())
     }
 
-    /// Parses `VERSION-TRACE-PARENT-FLAGS`, of 2, 32, 16 and 2 digits.
+    /// Parses `VERSION-TRACE-PARENT-FLAGS`, of 2, 32, 16 and 2 digits; a later version may have more behind them.
     fn parse(value: &[u8]) -> Option<Self> {
         let text = str::from_utf8(value).ok()?;
-        let mut fields = text.splitn(4, '-');
+        let mut fields = text.splitn(5, '-');
         let mut digits = |len: usize| {
             let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
             fields.next().filter(|field| field.len() == len && field.bytes().all(hex))
@@ -34,7 +34,10 @@ impl TraceParent {
         let trace = u128::from_str_radix(digits(32)?, 16).ok()?;
         let parent = u64::from_str_radix(digits(16)?, 16).ok()?;
         let flags = u8::from_str_radix(digits(2)?, 16).ok()?;
-        let is_valid = version == "00" && trace != 0 && parent != 0;
+        // Later versions may add fields, and keep the first four.
+        let known = version == "00" && fields.next().is_none();
+        let later = version != "00" && version != "ff";
+        let is_valid = (known || later) && trace != 0 && parent != 0;
         is_valid.then_some(Self { trace, parent, sampled: flags & SAMPLED != 0 })
     }
 }
@@ -56,12 +59,21 @@ mod tests {
     }
 
     #[test]
+    fn a_header_of_a_later_version_is_read_as_far_as_it_is_known() {
+        for end in ["", "-what-came-later"] {
+            let later = format!("01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01{end}");
+            let read = TraceParent::parse(later.as_bytes()).map(|parent| parent.parent);
+            assert_eq!(read, Some(0x00f0_67aa_0ba9_02b7), "{later}");
+        }
+    }
+
+    #[test]
     fn a_header_that_breaks_its_form_is_passed_over() {
         for wrong in [
             &b""[..],
             b"00",
             b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
-            b"01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            b"ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
             b"00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
             b"00-00000000000000000000000000000000-00f067aa0ba902b7-01",
             b"00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",

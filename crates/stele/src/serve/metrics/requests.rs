@@ -8,7 +8,7 @@ use super::families::MICROS_PER_SECOND;
 use base::histogram::{Buckets, Histogram};
 use googleapis_tonic_google_rpc::google::rpc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 use tonic::Code;
 use tonic::codegen::http::HeaderMap;
@@ -126,15 +126,24 @@ const UNKNOWN: &str = "unknown";
 /// Labels of methods, with that of unknown ones.
 const METHODS: usize = bigtable::METHODS.len() + OTHER_METHODS.len() + 1;
 
+/// For each known path the first one with the same label: some methods are served by two services, and a series
+/// must not come twice.
+static FIRST_OF_LABEL: LazyLock<Vec<usize>> = LazyLock::new(|| {
+    let labels: Vec<&str> = (0..METHODS).map(|at| Method(at).name()).collect();
+    let first = |label| labels.iter().position(|known| known == label);
+    labels.iter().enumerate().map(|(at, label)| first(label).unwrap_or(at)).collect()
+});
+
 /// A method that is counted apart, or all unknown ones: an index into the known paths.
 #[derive(Debug, Clone, Copy)]
 struct Method(usize);
 
 impl Method {
-    /// Returns the method at `path`.
+    /// Returns the method at `path`, which is that of another service if it has the same label.
     fn at(path: &str) -> Self {
         let mut known = bigtable::METHODS.iter().chain(&OTHER_METHODS);
-        Self(known.position(|known| *known == path).unwrap_or(METHODS - 1))
+        let at = known.position(|known| *known == path).unwrap_or(METHODS - 1);
+        Self(FIRST_OF_LABEL[at])
     }
 
     /// Returns its label: `MutateRow` of `/google.bigtable.v2.Bigtable/MutateRow`.
@@ -180,5 +189,20 @@ mod tests {
             assert!(text.lines().any(|have| have == line), "{line} not in\n{text}");
         }
         assert!(!text.contains("Invented"), "{text}");
+    }
+
+    #[test]
+    fn a_method_of_two_services_is_one_series() {
+        let requests = Requests::new();
+        let paths = bigtable::METHODS.iter().filter(|path| path.ends_with("/GetIamPolicy"));
+        let asked = paths.map(|path| requests.start(path).set_code(&headers("0"))).count();
+        assert!(asked > 1, "{asked} services have it");
+        let mut families = Families::default();
+        requests.add(&mut families);
+        let text = families.text().unwrap();
+        let line = format!(
+            "stele_grpc_request_seconds_count{{code=\"OK\",method=\"GetIamPolicy\"}} {asked}"
+        );
+        assert_eq!(text.lines().filter(|have| *have == line).count(), 1, "{text}");
     }
 }

@@ -8,7 +8,7 @@
 //! 3. Each request of the API has the header [`HEADER`]. A browser sends it to another origin only
 //!    after a preflight request, which is never answered.
 
-use super::super::super::connections::Peer;
+use super::super::super::connections::{Origin, Peer};
 use super::super::super::security::gate::{Admitted, UNAUTHENTICATED};
 use super::super::Console;
 use super::super::assets::secured;
@@ -32,11 +32,6 @@ const BEYOND: &str = "the console of a server without identities answers its own
 const BY_PROXY: &str = "a proxy passes this request on, and the console of a server without identities \
      answers its own machine only; set --tls-cert, --tls-key and --identities or --tls-client-ca \
      (docs/security.md), or open the address of the server itself";
-/// Headers by which a proxy tells of itself or of its client.
-const OF_PROXIES: [&str; 6] =
-    ["forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"];
-const OF_PROXIES_BEGIN: &str = "x-forwarded";
-
 /// The sender of a request of the API.
 #[derive(Clone)]
 pub(in super::super) struct Visitor {
@@ -168,41 +163,9 @@ pub(in super::super) async fn check_place(
 
 /// Refuses a request whose sender may be on another machine, with what helps.
 fn from_this_machine(peer: &Peer, headers: &HeaderMap) -> Result<(), &'static str> {
-    let of_proxy = |name: &str| OF_PROXIES.contains(&name) || name.starts_with(OF_PROXIES_BEGIN);
-    if !is_of_this_machine(peer) {
-        Err(BEYOND)
-    } else if headers.keys().any(|name| of_proxy(name.as_str())) {
-        Err(BY_PROXY)
-    } else {
-        Ok(())
-    }
-}
-
-/// Returns whether a connection comes from this machine. One of unknown origin counts as from beyond.
-fn is_of_this_machine(peer: &Peer) -> bool {
-    peer.address.is_some_and(|address| address.to_canonical().is_loopback())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_loopback_is_this_machine() {
-        for (address, want) in [
-            ("127.0.0.1", true),
-            ("127.9.9.9", true),
-            ("::1", true),
-            ("::ffff:127.0.0.1", true),
-            ("10.0.0.1", false),
-            ("::ffff:10.0.0.1", false),
-            ("0.0.0.0", false),
-            ("::", false),
-            ("fe80::1", false),
-        ] {
-            let peer = Peer { address: Some(address.parse().unwrap()), ..Peer::default() };
-            assert_eq!(is_of_this_machine(&peer), want, "{address}");
-        }
-        assert!(!is_of_this_machine(&Peer::default()));
+    match Origin::of(peer, headers) {
+        Origin::ThisMachine => Ok(()),
+        Origin::Beyond => Err(BEYOND),
+        Origin::Proxy => Err(BY_PROXY),
     }
 }
