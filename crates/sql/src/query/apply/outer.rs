@@ -1,7 +1,7 @@
 //! The outer columns that the body of a subquery names.
 //!
 //! 1. A name means the nearest query that has it: a subquery inside the body that has the column itself
-//!    hides the outer one.
+//!    hides the outer one. So do the tables before a lateral table inside the body.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,21 +46,48 @@ fn in_plan(
     nearer: &[Arc<DFSchema>],
     found: &mut Vec<OuterColumn>,
 ) -> Result<LogicalPlan> {
-    let plan = plan.transform_up(|node| {
-        // The columns of a lateral table are named by the columns beside it.
-        let beside = match &node {
-            LogicalPlan::Subquery(subquery) if !names_outer(&subquery.subquery)? => {
-                let inner = Arc::unwrap_or_clone(Arc::clone(&subquery.subquery));
-                return Ok(Transformed::yes(inner));
+    in_node(plan, outer, nearer, &[], found)?.recompute_schema()
+}
+
+/// Does the work of [`in_plan`] for a node. `before` has the columns of the tables before it in its FROM, which only
+/// a lateral table names.
+fn in_node(
+    node: LogicalPlan,
+    outer: &DFSchema,
+    nearer: &[Arc<DFSchema>],
+    before: &[Arc<DFSchema>],
+    found: &mut Vec<OuterColumn>,
+) -> Result<LogicalPlan> {
+    let node = match node {
+        LogicalPlan::Subquery(lateral) => {
+            let nearer = [nearer, before].concat();
+            let body = Arc::unwrap_or_clone(lateral.subquery);
+            let body = in_plan(body, outer, &nearer, found)?;
+            if !names_outer(&body)? {
+                return Ok(body);
             }
-            LogicalPlan::Subquery(_) => return Ok(Transformed::no(node)),
-            node => Arc::new(merge_schema(&node.inputs())),
-        };
-        node.map_expressions(|expr| {
-            in_expr(expr, outer, nearer, &beside, found).map(Transformed::yes)
-        })
-    })?;
-    plan.data.recompute_schema()
+            let outer_ref_columns = body.all_out_ref_exprs();
+            let subquery = Arc::new(body);
+            return Ok(LogicalPlan::Subquery(Subquery { subquery, outer_ref_columns, ..lateral }));
+        }
+        LogicalPlan::Join(mut join) => {
+            let mut beside = before.to_vec();
+            beside.push(Arc::clone(join.left.schema()));
+            let left = Arc::unwrap_or_clone(join.left);
+            join.left = Arc::new(in_node(left, outer, nearer, before, found)?);
+            let right = Arc::unwrap_or_clone(join.right);
+            join.right = Arc::new(in_node(right, outer, nearer, &beside, found)?);
+            LogicalPlan::Join(join)
+        }
+        other => {
+            let before = if matches!(other, LogicalPlan::SubqueryAlias(_)) { before } else { &[] };
+            let child = |child| in_node(child, outer, nearer, before, found).map(Transformed::yes);
+            other.map_children(child)?.data
+        }
+    };
+    let beside = Arc::new(merge_schema(&node.inputs()));
+    let in_expr = |expr| in_expr(expr, outer, nearer, &beside, found).map(Transformed::yes);
+    Ok(node.map_expressions(in_expr)?.data)
 }
 
 fn in_expr(

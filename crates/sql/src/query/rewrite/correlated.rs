@@ -2,14 +2,11 @@
 //!
 //! 1. A subquery that may return a second row fails then: it becomes an aggregate. DataFusion runs a
 //!    correlated subquery only if it is one, and only if the columns of both sides are compared by `=`.
-//! 2. Where the subquery asks for `inner = outer`, other conditions name the inner column in place of the
-//!    outer one: a row that passes has both equal.
-//! 3. A condition of the outer query alone is asked before: without it the value is NULL. So it is not taken
+//! 2. A condition of the outer query alone is asked before: without it the value is NULL. So it is not taken
 //!    out of an aggregate.
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, Query, Select, SetExpr, TableFactor, Value, visit_expressions,
-    visit_expressions_mut,
 };
 use std::ops::ControlFlow;
 
@@ -24,7 +21,6 @@ pub(super) fn value(query: Box<Query>) -> Expr {
     if let Some(all) = select.selection.take() {
         split(all, &mut conditions);
     }
-    prefer_inner(&mut conditions, &inner);
     // An aggregate has a value for no rows, too.
     let apart = |condition: &Expr| is_single && is_of_outer(condition, &inner);
     let (outer, own): (Vec<_>, Vec<_>) = conditions.into_iter().partition(apart);
@@ -83,53 +79,6 @@ fn relation_of(expr: &Expr) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// Names the inner column in place of the outer one that it equals, in all other conditions.
-fn prefer_inner(conditions: &mut [Expr], inner: &[String]) {
-    let is_inner = |expr: &Expr| relation_of(expr).is_some_and(|name| inner.contains(&name));
-    let is_outer = |expr: &Expr| relation_of(expr).is_some_and(|name| !inner.contains(&name));
-    for at in 0..conditions.len() {
-        let Some((left, right)) = equal_columns(&conditions[at]) else { continue };
-        let (own, outer) = match () {
-            () if is_inner(&left) && is_outer(&right) => (left, right),
-            () if is_inner(&right) && is_outer(&left) => (right, left),
-            () => continue,
-        };
-        for (other, condition) in conditions.iter_mut().enumerate() {
-            if other != at && mentions_inner(condition, inner) && equal_columns(condition).is_none()
-            {
-                replace(condition, &outer, &own);
-            }
-        }
-    }
-}
-
-/// Returns both sides of an equality; it may be a call that the rewriting made of one.
-fn equal_columns(expr: &Expr) -> Option<(Expr, Expr)> {
-    match expr {
-        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
-            Some(((**left).clone(), (**right).clone()))
-        }
-        _ => None,
-    }
-}
-
-fn replace(condition: &mut Expr, outer: &Expr, own: &Expr) {
-    let _ = visit_expressions_mut(condition, |expr| {
-        if expr == outer {
-            *expr = own.clone();
-        }
-        ControlFlow::<()>::Continue(())
-    });
-}
-
-fn mentions_inner(condition: &Expr, inner: &[String]) -> bool {
-    visit_expressions(condition, |expr| match relation_of(expr) {
-        Some(name) if inner.contains(&name) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    })
-    .is_break()
 }
 
 /// Returns whether a condition names columns of the outer query, and nothing else that may be the
