@@ -253,6 +253,11 @@ impl Block {
         }
     }
 
+    /// Returns the number of savepoints of the block.
+    pub(crate) fn savepoint_count(&self) -> usize {
+        self.savepoints.len()
+    }
+
     /// Makes a savepoint, of settings and rows alike.
     pub(crate) fn savepoint(&mut self, name: &str, settings: &Settings) -> Result<()> {
         let State::Open(transaction) = &mut self.state else { return Err(no_block("SAVEPOINT")) };

@@ -50,6 +50,7 @@ impl Session {
             }
             Statement::Rollback { savepoint: Some(name), .. } => {
                 self.block.roll_back_to(&name_of(&name), &mut self.settings)?;
+                self.portals.roll_back_to(self.block.savepoint_count());
                 Ok("ROLLBACK".into())
             }
             Statement::Savepoint { name } => {
@@ -58,6 +59,7 @@ impl Session {
             }
             Statement::ReleaseSavepoint { name } => {
                 self.block.release(&name_of(&name))?;
+                self.portals.release(self.block.savepoint_count());
                 Ok("RELEASE".into())
             }
             Statement::Set(Set::SetTransaction { modes, snapshot, session }) => {

@@ -43,6 +43,7 @@ impl Session {
                 progress: Progress::running(rows),
                 is_held,
                 is_new: true,
+                savepoints: self.block.savepoint_count(),
             };
             self.portals.open(&name_of(name), portal)?;
         }

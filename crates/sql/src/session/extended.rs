@@ -140,6 +140,7 @@ impl Session {
             progress: Progress::Bound,
             is_held: false,
             is_new: true,
+            savepoints: self.block.savepoint_count(),
         };
         self.portals.open(&bind.portal_name.unwrap_or_default(), portal)?;
         Ok(self.wire.put(&PgWireBackendMessage::BindComplete(BindComplete::new()))?)
@@ -178,7 +179,9 @@ impl Session {
         let rows_max = usize::try_from(execute.max_rows).ok().filter(|max| *max > 0);
         let outcome = self.run_portal(&mut portal, rows_max).await;
         let ended = outcome?;
-        if self.block.transaction().is_some() || portal.is_held {
+        // Whatever ends a transaction or a part of it ends its own portal.
+        let is_open = self.block.transaction().is_some() || portal.is_held;
+        if is_open && !portal.prepared.ends_transaction() {
             self.portals.put_back(&name, portal);
         }
         match ended {

@@ -44,6 +44,8 @@ pub(crate) struct Portal {
     pub(crate) is_held: bool,
     /// True until the transaction that opened it has committed.
     pub(crate) is_new: bool,
+    /// Savepoints that its transaction had when it was opened, without the ones that were released since.
+    pub(crate) savepoints: usize,
 }
 
 impl Portal {
@@ -161,13 +163,26 @@ impl Portals {
     /// Closes the portals that end with a transaction that commits.
     pub(crate) fn commit(&mut self) {
         self.portals.retain(|_, portal| portal.is_held);
-        self.portals.values_mut().for_each(|portal| portal.is_new = false);
+        for portal in self.portals.values_mut() {
+            (portal.is_new, portal.savepoints) = (false, 0);
+        }
     }
 
     /// Closes the portals that end with a transaction that is rolled back: also cursors WITH HOLD that it
     /// declared.
     pub(crate) fn roll_back(&mut self) {
         self.portals.retain(|_, portal| portal.is_held && !portal.is_new);
+    }
+
+    /// Closes the portals that were opened behind the first `savepoints` savepoints, which are taken back.
+    pub(crate) fn roll_back_to(&mut self, savepoints: usize) {
+        self.portals.retain(|_, portal| portal.savepoints < savepoints);
+    }
+
+    /// Takes notice that all savepoints but the first `savepoints` are released.
+    pub(crate) fn release(&mut self, savepoints: usize) {
+        let behind = |portal: &mut Portal| portal.savepoints = portal.savepoints.min(savepoints);
+        self.portals.values_mut().for_each(behind);
     }
 
     /// Closes all portals of the session, cursors included.

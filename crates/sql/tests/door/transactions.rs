@@ -29,6 +29,35 @@ async fn a_statement_that_failed_behind_a_savepoint_holds_no_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn portals_end_with_the_savepoint_behind_which_they_were_bound() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.batch_execute("CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)").await.unwrap();
+    let mut transaction = client.transaction().await.unwrap();
+    let text = "SELECT a FROM t ORDER BY a DESC";
+    let first = |rows: Vec<tokio_postgres::Row>| rows[0].get::<_, i32>(0);
+    let before = transaction.bind(text, &[]).await.unwrap();
+    let behind = {
+        let savepoint = transaction.savepoint("s").await.unwrap();
+        savepoint.batch_execute("INSERT INTO t VALUES (9)").await.unwrap();
+        let behind = savepoint.bind(text, &[]).await.unwrap();
+        assert_eq!(first(savepoint.query_portal(&behind, 1).await.unwrap()), 9);
+        savepoint.rollback().await.unwrap();
+        behind
+    };
+    assert_eq!(first(transaction.query_portal(&before, 1).await.unwrap()), 2);
+    let kept = {
+        let savepoint = transaction.savepoint("s").await.unwrap();
+        let kept = savepoint.bind(text, &[]).await.unwrap();
+        savepoint.commit().await.unwrap();
+        kept
+    };
+    assert_eq!(first(transaction.query_portal(&kept, 1).await.unwrap()), 2);
+    let gone = transaction.query_portal(&behind, 1).await.unwrap_err();
+    assert_eq!(code(&gone), "34000");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_meets_the_arbiter_and_another_key_is_left_out() {
     let server = Server::start().await;
     let client = server.client().await;
