@@ -12,11 +12,12 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{AggregateUDF, WindowUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::prelude::SessionConfig;
-use relational::{Error, Result};
-use tokio::runtime::{Builder, Handle, Runtime};
+use relational::Result;
+use tokio::runtime::Handle;
 
 use super::bind::aggregates;
 use super::from_datafusion;
+use super::levels::Levels;
 use crate::wide::BigtableReads;
 
 /// Values that an engine starts with.
@@ -30,6 +31,9 @@ pub struct EngineOptions {
     pub spill: Option<PathBuf>,
     /// Partitions in which a query runs at once.
     pub partitions: usize,
+    /// Threads of each height of queries that may read or wait, beside the ones that compute. More: more subqueries
+    /// that run by row at one time.
+    pub blocking_threads: usize,
     /// The Bigtable tables that queries read; none means that such reads are refused.
     pub bigtable: Option<Arc<dyn BigtableReads>>,
 }
@@ -41,6 +45,7 @@ impl Default for EngineOptions {
             spill_bytes: 64 << 30,
             spill: None,
             partitions: 2,
+            blocking_threads: 512,
             bigtable: None,
         }
     }
@@ -58,16 +63,7 @@ pub struct Engine {
     /// Plans bodies of subqueries, which run in one partition.
     inner: SessionState,
     bigtable: Option<Arc<dyn BigtableReads>>,
-    /// The threads on which queries compute, so that sessions are heard meanwhile. Present until it is dropped.
-    threads: Option<Runtime>,
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        if let Some(threads) = self.threads.take() {
-            threads.shutdown_background();
-        }
-    }
+    threads: Levels,
 }
 
 impl Engine {
@@ -121,16 +117,8 @@ impl Engine {
         let windows = datafusion::functions_window::all_default_window_functions();
         let windows = windows.into_iter().map(|udf| (udf.name().to_owned(), udf)).collect();
         let bigtable = options.bigtable;
-        let threads = Builder::new_multi_thread()
-            .worker_threads(options.partitions.max(2))
-            .thread_name("sql-query")
-            .thread_stack_size(crate::STACK_BYTES)
-            .enable_all()
-            .build();
-        let threads = threads.map_err(|error| {
-            Error::internal(format!("the threads of queries cannot be started: {error}"))
-        })?;
-        let threads = Some(threads);
+        let threads = Levels::new(options.partitions.max(2), options.blocking_threads.max(1));
+        threads.at(0)?;
         Ok(Arc::new(Self {
             config,
             runtime,
@@ -183,9 +171,9 @@ impl Engine {
         ))
     }
 
-    /// Returns the threads on which queries compute.
-    pub(super) fn threads(&self) -> Option<&Handle> {
-        self.threads.as_ref().map(Runtime::handle)
+    /// Returns the threads on which a query of a height computes. 54001 if it is too high.
+    pub(super) fn threads(&self, height: usize) -> Result<Handle> {
+        self.threads.at(height)
     }
 
     /// Returns DataFusion's own analyzer rules.

@@ -13,6 +13,7 @@ pub(crate) mod bind;
 mod dialect;
 mod engine;
 mod errors;
+mod levels;
 mod origins;
 mod plan;
 mod provider;

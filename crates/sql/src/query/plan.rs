@@ -184,17 +184,17 @@ impl Planned {
 
     /// Begins an execution. Errors: the errors of constant parts of the query.
     pub async fn execute(&self, run: Run, params: &[Value]) -> Result<RowStream> {
-        let (plan, task) = self.physical(&run, params).await?;
-        let stream = self.in_a_task(plan, task)?;
+        let (plan, task, height) = self.physical(&run, params).await?;
+        let stream = self.in_a_task(plan, task, height)?;
         let types = self.columns.iter().map(|column| column.data_type.clone()).collect();
         Ok(RowStream { stream, types, cancel: run.cancel })
     }
 
     /// Returns the plan as text, a line for each step; with counts and times if it is `analyze`d.
     pub async fn explain(&self, run: Run, params: &[Value], analyze: bool) -> Result<Vec<String>> {
-        let (plan, task) = self.physical(&run, params).await?;
+        let (plan, task, height) = self.physical(&run, params).await?;
         if analyze {
-            let mut stream = self.in_a_task(Arc::clone(&plan), task)?;
+            let mut stream = self.in_a_task(Arc::clone(&plan), task, height)?;
             while let Some(batch) = stream.next().await {
                 run.cancel.check()?;
                 batch.map_err(from_datafusion)?;
@@ -208,16 +208,17 @@ impl Planned {
         Ok(shown.lines().map(str::to_owned).collect())
     }
 
+    /// Returns the plan of one execution, its memory, and its height.
     async fn physical(
         &self,
         run: &Run,
         params: &[Value],
-    ) -> Result<(Arc<dyn ExecutionPlan>, Arc<TaskContext>)> {
+    ) -> Result<(Arc<dyn ExecutionPlan>, Arc<TaskContext>, usize)> {
         let prepare = |plan| self.prepared(plan, run, params);
         let planner =
             apply::Planner { engine: &self.engine, cancel: &run.cancel, prepare: &prepare };
         let plan = prepare(self.plan.clone()).map_err(from_datafusion)?;
-        let plan = apply::ready(plan, &planner).await.map_err(from_datafusion)?;
+        let (plan, height) = apply::ready(plan, &planner).await.map_err(from_datafusion)?;
         let state = match self.is_union {
             true => self.engine.inner_state(),
             false => self.engine.state(),
@@ -230,7 +231,7 @@ impl Planned {
             true => self.engine.task_of(BIGTABLE_ROWS),
             false => self.engine.task(),
         };
-        Ok((physical, task))
+        Ok((physical, task, height))
     }
 
     /// Runs a plan in a task on the threads of queries, so that its session hears of a cancel request while an
@@ -239,9 +240,9 @@ impl Planned {
         &self,
         plan: Arc<dyn ExecutionPlan>,
         task: Arc<TaskContext>,
+        height: usize,
     ) -> Result<SendableRecordBatchStream> {
-        let threads = self.engine.threads();
-        let threads = threads.ok_or_else(|| Error::internal("the server is at its end"))?;
+        let threads = self.engine.threads(height)?;
         let mut builder = RecordBatchReceiverStream::builder(plan.schema(), 2);
         let sender = builder.tx();
         let is_union = self.is_union;
@@ -261,7 +262,7 @@ impl Planned {
             }
             Ok(())
         };
-        builder.spawn_on(work, threads);
+        builder.spawn_on(work, &threads);
         Ok(builder.build())
     }
 

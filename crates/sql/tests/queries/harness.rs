@@ -62,12 +62,17 @@ pub(crate) struct Session {
 impl Session {
     /// Returns a session over a database with the tables.
     pub(crate) async fn with_tables() -> Self {
+        Self::with(EngineOptions::default()).await
+    }
+
+    /// Returns the same, with options of the engine.
+    pub(crate) async fn with(options: EngineOptions) -> Self {
         let machine = SimEnv::new(1);
         let engine =
             engine::Engine::open_with_env(machine.env(), Path::new("data"), Options::default());
         let local = Local::open(engine.unwrap(), machine.env().clock).unwrap();
         let database = Database::open(&local, DatabaseOptions::default()).await.unwrap();
-        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let engine = Engine::new(options).unwrap();
         let session = Self { _machine: machine, database, engine, cancel: CancelFlag::default() };
         session.fill().await.unwrap();
         session

@@ -4,7 +4,10 @@
 mod catalogs;
 mod harness;
 
+use std::time::Duration;
+
 use harness::{Session, run};
+use sql::query::EngineOptions;
 use sql::values::Settings;
 
 /// Queries with the answers of PostgreSQL; `!` marks the state of an error. A line of `=` ends a case.
@@ -71,6 +74,23 @@ fn a_cancelled_query_ends() {
         let session = Session::with_tables().await;
         session.cancel.cancel();
         assert_eq!(session.answer("select id from t", &[]).await, "!57014");
+    });
+}
+
+#[test]
+fn subqueries_that_run_by_row_have_threads_however_few_there_are() {
+    run(async {
+        let options = EngineOptions { blocking_threads: 1, ..EngineOptions::default() };
+        let session = Session::with(options).await;
+        // The body of the first reads a table; the one of the second has a subquery of its own by row.
+        let flat = "select t.id, (select count(*) from u where u.id > t.id) from t order by 1";
+        let deep = "select t.id, (select count(*) from u where u.id > t.id and \
+                    (select count(*) from t v where v.id > u.id) > 2) from t order by 1";
+        let both = async || (session.answer(flat, &[]).await, session.answer(deep, &[]).await);
+        let all = futures::future::join_all((0..8).map(|_| both()));
+        let all = tokio::time::timeout(Duration::from_secs(60), all).await.unwrap();
+        let want = ("1|3\n2|2\n3|1\n4|0\n5|0\n".to_owned(), "1|1\n2|0\n3|0\n4|0\n5|0\n".to_owned());
+        all.iter().for_each(|answers| assert_eq!(*answers, want));
     });
 }
 

@@ -13,6 +13,7 @@ use super::call::Apply;
 use super::run::Ready;
 use super::slot::{Slot, Slots};
 use crate::query::Engine;
+use crate::query::bind::external;
 use relational::CancelFlag;
 
 /// The parts of one execution that a body needs.
@@ -25,11 +26,11 @@ pub(crate) struct Planner<'a> {
     pub(crate) prepare: &'a (dyn Fn(LogicalPlan) -> Result<LogicalPlan> + Send + Sync),
 }
 
-/// Returns the plan, already prepared, with calls that can run.
+/// Returns the plan, already prepared, with calls that can run, and its height: 0 without calls.
 pub(crate) fn ready<'a>(
     plan: LogicalPlan,
     planner: &'a Planner<'a>,
-) -> BoxFuture<'a, Result<LogicalPlan>> {
+) -> BoxFuture<'a, Result<(LogicalPlan, usize)>> {
     Box::pin(async move {
         let mut bodies = Vec::new();
         plan.apply_with_subqueries(|node| {
@@ -46,11 +47,13 @@ pub(crate) fn ready<'a>(
             })
         })?;
         if bodies.is_empty() {
-            return Ok(plan);
+            return Ok((plan, 0));
         }
-        let mut made = HashMap::new();
+        let (mut made, mut below) = (HashMap::new(), 0);
         for (id, body, outer) in bodies {
-            made.insert(id, Arc::new(physical(body, &outer, planner).await?));
+            let (body, height) = physical(body, &outer, planner).await?;
+            below = height.max(below);
+            made.insert(id, Arc::new(body));
         }
         let plan = plan.transform_up_with_subqueries(|node| {
             node.map_expressions(|expr| {
@@ -72,17 +75,18 @@ pub(crate) fn ready<'a>(
                 })
             })
         })?;
-        Ok(plan.data)
+        Ok((plan.data, below + 1))
     })
 }
 
+/// Returns a body that can run, and its height.
 async fn physical(
     body: Arc<LogicalPlan>,
     outer: &[(String, datafusion::arrow::datatypes::FieldRef)],
     planner: &Planner<'_>,
-) -> Result<Ready> {
+) -> Result<(Ready, usize)> {
     let body = (planner.prepare)(Arc::unwrap_or_clone(body))?;
-    let body = ready(body, planner).await?;
+    let (body, height) = ready(body, planner).await?;
     let state = planner.engine.inner_state();
     let body = state.optimizer().optimize(body, state, |_, _| {})?;
     let slots = Slots::default();
@@ -99,5 +103,7 @@ async fn physical(
         })
     })?;
     let plan = state.query_planner().create_physical_plan(&body.data, state).await?;
-    Ready::new(plan, planner.engine.task(), slots, planner.cancel)
+    let threads = planner.engine.threads(height).map_err(external)?;
+    let body = Ready::new(plan, (planner.engine.task(), threads), slots, planner.cancel)?;
+    Ok((body, height))
 }

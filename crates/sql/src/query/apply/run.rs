@@ -2,6 +2,7 @@
 //!
 //! 1. Rows that are gathered, and answers, count against the memory of queries. Quantifiers gather none.
 //! 2. A quantifier ends at the first row that decides.
+//! 3. The body's own tasks and scans run on threads that wait for no body of its height: see `../levels.rs`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use futures::StreamExt;
 use parking_lot::{Condvar, Mutex};
 use relational::CancelFlag;
+use tokio::runtime::Handle;
 
 use super::slot::Slots;
 use super::watched::watched;
@@ -31,6 +33,8 @@ pub(super) struct Ready {
     plan: Arc<dyn ExecutionPlan>,
     /// The memory and the spill files of the server.
     task: Arc<TaskContext>,
+    /// The threads of the body's tasks and scans.
+    threads: Handle,
     /// The outer values of the row that is computed.
     slots: Slots,
     /// Ends the execution with 57014.
@@ -49,14 +53,14 @@ impl Ready {
     /// Returns a body of a plan in which outer columns are `slots`.
     pub(super) fn new(
         plan: Arc<dyn ExecutionPlan>,
-        task: Arc<TaskContext>,
+        (task, threads): (Arc<TaskContext>, Handle),
         slots: Slots,
         cancel: &CancelFlag,
     ) -> Result<Self> {
         let plan = watched(plan, cancel)?;
         let memory = memory_of(&task);
         let remembered = Mutex::new(Remembered { answers: HashMap::new(), memory });
-        Ok(Self { plan, task, slots, cancel: cancel.clone(), remembered })
+        Ok(Self { plan, task, threads, slots, cancel: cancel.clone(), remembered })
     }
 
     /// Returns the answer that `ask` finds for outer values, or found before.
@@ -133,6 +137,7 @@ impl Ready {
 
     /// Gives the batches of one run to `take`, until it returns false.
     fn each(&self, mut take: impl FnMut(RecordBatch) -> Result<bool>) -> Result<()> {
+        let _threads = self.threads.enter();
         park(async {
             let plan = reset_plan_states(Arc::clone(&self.plan))?;
             for partition in 0..plan.properties().partitioning.partition_count() {
@@ -154,10 +159,7 @@ fn memory_of(task: &TaskContext) -> MemoryReservation {
 
 /// Runs work that waits. The runtime gets another thread for its tasks meanwhile.
 pub(super) fn waiting<T>(work: impl FnOnce() -> T) -> T {
-    use tokio::runtime::{Handle, RuntimeFlavor};
-    let many = Handle::try_current()
-        .is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if many { tokio::task::block_in_place(work) } else { work() }
+    crate::threads::aside(work)
 }
 
 /// Wakes the thread that waits for a future.
