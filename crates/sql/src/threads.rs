@@ -3,8 +3,15 @@
 //! Invariants:
 //! 1. Work that keeps a thread busy for long says so by [`aside`], so that other tasks go on.
 //! 2. Trees of statements are walked by recursion. Their depth is bounded for stacks of [`STACK_BYTES`].
+//! 3. Sessions run on [`SessionThreads`], not on the threads of the server. An expression that waits, as for the
+//!    next number of a sequence, keeps its thread. A session has one at most, so there are threads for the tasks
+//!    that it waits for; and the server's are free for the answers of other nodes.
 
-use tokio::runtime::{Handle, RuntimeFlavor};
+use relational::{Error, Result};
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
+
+/// Threads for blocking calls of sessions, beside one for each session.
+const BLOCKING_THREADS: usize = 512;
 
 /// Bytes of stack that the threads of a runtime with a door must have, blocking threads included.
 pub const STACK_BYTES: usize = 32 << 20;
@@ -25,4 +32,36 @@ pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
 /// Does work on a text of `len` bytes, aside if it may take long.
 pub(crate) fn aside_if_long<T>(len: usize, work: impl FnOnce() -> T) -> T {
     if len < LONG_BYTES { work() } else { aside(work) }
+}
+
+/// The threads of all sessions of a server.
+pub(crate) struct SessionThreads(Option<Runtime>);
+
+impl SessionThreads {
+    /// Starts threads for so many sessions at one time.
+    pub(crate) fn start(sessions_max: usize) -> Result<Self> {
+        let started = Builder::new_multi_thread()
+            .max_blocking_threads(sessions_max.saturating_add(BLOCKING_THREADS))
+            .thread_name("sql-session")
+            .thread_stack_size(STACK_BYTES)
+            .enable_all()
+            .build();
+        let started = started.map_err(|error| {
+            Error::internal(format!("the threads of sessions cannot be started: {error}"))
+        });
+        started.map(|runtime| Self(Some(runtime)))
+    }
+
+    /// Returns the threads, for tasks.
+    pub(crate) fn handle(&self) -> &Handle {
+        self.0.as_ref().map(Runtime::handle).expect("they end when this is dropped")
+    }
+}
+
+impl Drop for SessionThreads {
+    fn drop(&mut self) {
+        if let Some(threads) = self.0.take() {
+            threads.shutdown_background();
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -31,11 +32,11 @@ impl Arrived {
     }
 }
 
-/// Has each connection of `listener` served by `serve`, until `draining` changes or closes. Returns the tasks that
-/// go on.
+/// Has each connection of `listener` served by `serve`, on `threads`, until `draining` changes or closes. Returns
+/// the tasks that go on.
 pub(super) async fn accept_all<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
-    connections_max: usize,
+    (connections_max, threads): (usize, &Handle),
     draining: &mut watch::Receiver<()>,
     serve: impl Fn(Arrived) -> F,
 ) -> JoinSet<()> {
@@ -48,6 +49,12 @@ pub(super) async fn accept_all<F: Future<Output = ()> + Send + 'static>(
             Some(_) = tasks.join_next() => continue,
             _ = draining.changed() => return tasks,
         };
+        let accepted = accepted.and_then(|(stream, address)| {
+            // Its events come on the threads of its session.
+            let stream = stream.into_std()?;
+            let _threads = threads.enter();
+            Ok((TcpStream::from_std(stream)?, address))
+        });
         let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -65,7 +72,7 @@ pub(super) async fn accept_all<F: Future<Output = ()> + Send + 'static>(
             },
         };
         set_options(&stream);
-        tasks.spawn(serve(Arrived { stream, address, place, _turn: turn }));
+        tasks.spawn_on(serve(Arrived { stream, address, place, _turn: turn }), threads);
     }
 }
 

@@ -41,6 +41,7 @@ pub(crate) type Wire = wire::Wire<pgwire::tokio::server::MaybeTls>;
 
 use crate::query;
 use crate::session::Session;
+use crate::threads::SessionThreads;
 use crate::wide::BigtableReads;
 use arrival::{Arrived, accept_all, end_all};
 use cancel::Sessions;
@@ -94,6 +95,7 @@ pub type CurrentTls = Arc<dyn Fn() -> Option<Arc<ServerConfig>> + Send + Sync>;
 /// Parts of a server that the doors of its databases share, of which it has one after the other.
 pub struct Parts {
     engine: Arc<query::Engine>,
+    threads: Arc<SessionThreads>,
     options: Options,
     counts: Arc<Counts>,
     /// Random bytes of this process, see `scram.rs`.
@@ -118,7 +120,8 @@ impl Parts {
         let mut pepper = [0; 32];
         // Without random numbers no password is checked either: `scram.rs` refuses.
         let _ = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut pepper);
-        Ok(Arc::new(Self { engine, options, counts: Arc::default(), pepper }))
+        let threads = Arc::new(SessionThreads::start(options.connections_max)?);
+        Ok(Arc::new(Self { engine, threads, options, counts: Arc::default(), pepper }))
     }
 
     /// Returns a door to `database`.
@@ -126,6 +129,7 @@ impl Parts {
         Door(Arc::new(Shared {
             database,
             engine: Arc::clone(&self.engine),
+            threads: Arc::clone(&self.threads),
             options: self.options.clone(),
             sessions: Arc::default(),
             counts: Arc::clone(&self.counts),
@@ -144,6 +148,7 @@ impl Parts {
 pub(crate) struct Shared {
     pub(crate) database: Arc<Database>,
     pub(crate) engine: Arc<query::Engine>,
+    pub(crate) threads: Arc<SessionThreads>,
     pub(crate) options: Options,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) counts: Arc<Counts>,
@@ -189,8 +194,8 @@ impl Door {
                 door.take(arrived, is_local, tls, stop).await;
             }
         };
-        let connections_max = self.0.options.connections_max;
-        let tasks = accept_all(listener, connections_max, &mut draining, take).await;
+        let places = (self.0.options.connections_max, self.0.threads.handle());
+        let tasks = accept_all(listener, places, &mut draining, take).await;
         end_all(tasks, grace, || self.0.sessions.cancel_all()).await;
     }
 

@@ -64,8 +64,8 @@ impl NodeDoor {
     ) {
         let stop = draining.clone();
         let take = |arrived: Arrived| self.clone().take(arrived, tls(), stop.clone());
-        let connections_max = self.parts.options.connections_max;
-        let tasks = accept_all(listener, connections_max, &mut draining, take).await;
+        let places = (self.parts.options.connections_max, self.parts.threads.handle());
+        let tasks = accept_all(listener, places, &mut draining, take).await;
         let cancel = || {
             if let Seat::Here(door) = &*self.seat.borrow() {
                 door.0.sessions.cancel_all();
