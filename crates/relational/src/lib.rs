@@ -20,7 +20,7 @@ mod types;
 
 pub use bytes::Bytes;
 pub use catalog::{Catalog, Table};
-pub use database::{CATALOG_TREE, Database, DatabaseOptions, GroupTerm, Storage};
+pub use database::{CATALOG_TREE, Database, DatabaseOptions, GroupTerm, Restarts, Storage};
 pub use engine::Direction;
 pub use error::{Error, ErrorFields, Result};
 pub use locks::{LockMode, TableLock, Wait};

@@ -2,7 +2,10 @@
 //!
 //! 1. The record of a sequence is at or ahead of every number that was given. Numbers between the record
 //!    and the last one that was given are lost with a crash.
-//! 2. States follow no transaction: a number is given for good, even if its transaction rolls back.
+//! 2. States follow no transaction: a number is given for good, even if its transaction rolls back. Only a new
+//!    beginning belongs to its transaction: see [`super::restarts`].
+//! 3. While a record is written the state in memory is forgotten. So a caller that goes away meanwhile leaves
+//!    no state that the record does not know: the next one reads the record, or writes a later one.
 
 use super::{Batches, CATALOG_TREE, Database};
 use crate::catalog::Sequence;
@@ -12,7 +15,7 @@ use crate::state::SqlState;
 use crate::types::Oid;
 use base::codec::{ByteReader, PutBytes};
 use std::sync::Arc;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// First byte of the record of a state.
 const VERSION: u8 = 1;
@@ -28,14 +31,12 @@ pub(crate) struct StateRecord {
     pub is_called: bool,
 }
 
-/// The state of a sequence in memory.
-#[derive(Debug, Default)]
-pub(crate) struct SequenceState {
-    inner: Mutex<Option<Given>>,
-}
+/// The state of a sequence in memory; nothing if only its record has it.
+pub(crate) type SequenceState = Mutex<Option<Given>>;
 
+/// The numbers that a sequence gave, and the ones that it has set aside.
 #[derive(Debug, Clone, Copy)]
-struct Given {
+pub(crate) struct Given {
     state: StateRecord,
     /// Numbers behind `state` that the record set aside.
     ahead: u32,
@@ -64,16 +65,33 @@ pub(crate) fn decode_state(record: &[u8]) -> bool {
     StateRecord::decode(record).is_ok()
 }
 
-/// Appends the state of a sequence that gave no number yet.
-pub(crate) fn put_start(batches: &mut Batches, sequence: &Sequence) {
-    let record = StateRecord::starting_at(sequence.start);
-    batches.put(CATALOG_TREE.0, &sequence_state_row(sequence.oid), &record.encode());
+/// Appends the state of a sequence to a write.
+pub(crate) fn put_state(batches: &mut Batches, sequence: Oid, state: StateRecord) {
+    batches.put(CATALOG_TREE.0, &sequence_state_row(sequence), &state.encode());
+}
+
+/// A sequence that gives no number until this is dropped. Its next caller reads the record.
+pub(crate) struct Paused {
+    _state: OwnedMutexGuard<Option<Given>>,
 }
 
 impl StateRecord {
     /// Returns the state of a sequence that begins at a number.
     pub(crate) fn starting_at(first: i64) -> Self {
         Self { last: first, is_called: false }
+    }
+
+    /// Returns a state that `setval` asks for. 22003 outside of the bounds of the sequence.
+    pub(crate) fn set_to(sequence: &Sequence, last: i64, is_called: bool) -> Result<Self> {
+        let (min, max) = (sequence.min, sequence.max);
+        if (min..=max).contains(&last) {
+            return Ok(Self { last, is_called });
+        }
+        let message = format!(
+            "setval: value {last} is out of bounds for sequence \"{}\" ({min}..{max})",
+            sequence.name
+        );
+        Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message))
     }
 
     pub(crate) fn encode(self) -> Vec<u8> {
@@ -96,7 +114,7 @@ impl StateRecord {
     }
 
     /// Returns the number behind this state. 2200H at the end of the sequence.
-    fn next(self, sequence: &Sequence) -> Result<i64> {
+    pub(crate) fn next(self, sequence: &Sequence) -> Result<i64> {
         if !self.is_called {
             return Ok(self.last);
         }
@@ -127,7 +145,7 @@ impl Database {
     /// asks keeps it for `currval`.
     pub async fn next_value(&self, sequence: &Sequence) -> Result<i64> {
         let state = self.sequence_state(sequence.oid);
-        let mut given = state.inner.lock().await;
+        let mut given = state.lock().await;
         let mut now = self.given(sequence, &given).await?;
         let next = now.state.next(sequence)?;
         now.state = StateRecord { last: next, is_called: true };
@@ -147,6 +165,19 @@ impl Database {
         Ok(next)
     }
 
+    /// Returns the next number of a sequence as [`Self::next_value`] does, if it is set aside and no other caller is
+    /// in the way; nothing otherwise.
+    pub fn next_at_hand(&self, sequence: &Sequence) -> Result<Option<i64>> {
+        let state = self.sequence_state(sequence.oid);
+        let Ok(mut given) = state.try_lock() else { return Ok(None) };
+        let is_aside = |now: &&mut Given| now.ahead > 0 && now.steps == Steps::of(sequence);
+        let Some(now) = given.as_mut().filter(is_aside) else { return Ok(None) };
+        let next = now.state.next(sequence)?;
+        now.state = StateRecord { last: next, is_called: true };
+        now.ahead -= 1;
+        Ok(Some(next))
+    }
+
     async fn given(&self, sequence: &Sequence, given: &Option<Given>) -> Result<Given> {
         let steps = Steps::of(sequence);
         if let Some(given) = given {
@@ -164,7 +195,7 @@ impl Database {
     /// change.
     pub(crate) async fn settle(&self, sequence: &Sequence) -> Result<()> {
         let state = self.sequence_state(sequence.oid);
-        let mut given = state.inner.lock().await;
+        let mut given = state.lock().await;
         let now = self.given(sequence, &given).await?;
         self.write_state(sequence.oid, now.state, &mut given).await?;
         *given = Some(Given { ahead: 0, ..now });
@@ -174,7 +205,7 @@ impl Database {
     /// Returns the last number of a sequence, and true if it was given; false if it is the next one.
     pub async fn last_value(&self, sequence: &Sequence) -> Result<(i64, bool)> {
         let state = self.sequence_state(sequence.oid);
-        let given = state.inner.lock().await;
+        let given = state.lock().await;
         let now = self.given(sequence, &given).await?;
         Ok((now.state.last, now.state.is_called))
     }
@@ -182,36 +213,33 @@ impl Database {
     /// Sets the last number of a sequence; the next one follows it if `is_called`, and is that number
     /// otherwise. 22003 outside of the bounds of the sequence. It is not taken back by a rollback.
     pub async fn set_value(&self, sequence: &Sequence, last: i64, is_called: bool) -> Result<()> {
-        let (min, max) = (sequence.min, sequence.max);
-        if !(min..=max).contains(&last) {
-            let message = format!(
-                "setval: value {last} is out of bounds for sequence \"{}\" ({min}..{max})",
-                sequence.name
-            );
-            return Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
-        }
+        let record = StateRecord::set_to(sequence, last, is_called)?;
         let state = self.sequence_state(sequence.oid);
-        let mut given = state.inner.lock().await;
-        let record = StateRecord { last, is_called };
+        let mut given = state.lock().await;
         self.write_state(sequence.oid, record, &mut given).await?;
         *given = Some(Given { state: record, ahead: 0, steps: Steps::of(sequence) });
         Ok(())
     }
 
-    /// Writes a record. After an error the state in memory is forgotten, since the record may be another one.
+    /// Has a sequence give no number until the answer is dropped.
+    pub(crate) async fn pause(&self, sequence: Oid) -> Paused {
+        let mut state = self.sequence_state(sequence).lock_owned().await;
+        *state = None;
+        Paused { _state: state }
+    }
+
+    /// Writes a record. The state in memory is forgotten until the caller sets it: the record may be another one
+    /// after an error, or if the caller goes away.
     async fn write_state(
         &self,
         sequence: Oid,
         state: StateRecord,
         given: &mut Option<Given>,
     ) -> Result<()> {
+        *given = None;
         let mut batches = self.store.batches();
-        batches.put(CATALOG_TREE.0, &sequence_state_row(sequence), &state.encode());
-        let written = self.store.write(batches.ready()?, Arc::new(())).await;
-        if written.is_err() {
-            *given = None;
-        }
-        written
+        put_state(&mut batches, sequence, state);
+        self.store.write(batches.ready()?, Arc::new(())).await
     }
 
     /// Forgets the state of a sequence in memory.

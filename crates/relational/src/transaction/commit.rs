@@ -10,7 +10,7 @@ use super::{Isolation, Overlay, Transaction};
 use crate::catalog::record::{Object, sequence_state_row};
 use crate::catalog::{Catalog, Table};
 use crate::database::{
-    Batches, CATALOG_TREE, Conflicts, Database, Store, blocking, clear_part, put_start,
+    Batches, CATALOG_TREE, Conflicts, Database, Store, blocking, clear_part, put_state,
 };
 use crate::error::{Error, Result};
 use crate::locks::HeldLocks;
@@ -88,9 +88,10 @@ impl Transaction {
         let gone: BTreeSet<u32> = written.filter(|tree| !alive.contains(tree)).collect();
         let written = self.writes.overlay().clone();
         let CatalogChange { catalog, mut batches, left, dropped_parts, dropped_sequences } = change;
-        let restarts = std::mem::take(&mut self.restarts);
-        for sequence in restarts.iter().filter_map(|oid| self.catalog.sequence(*oid)) {
-            put_start(&mut batches, sequence);
+        let mut restarts = self.restarts.take();
+        restarts.retain(|sequence, _| self.catalog.sequence(*sequence).is_some());
+        for (sequence, state) in &restarts {
+            put_state(&mut batches, *sequence, *state);
         }
         let ready = blocking(move || {
             add_rows(&mut batches, &written, &gone);
@@ -102,6 +103,10 @@ impl Transaction {
         let ready = ready.await?;
         let commit = async move {
             let database = Arc::clone(&self.database);
+            let mut paused = Vec::with_capacity(restarts.len());
+            for sequence in restarts.keys() {
+                paused.push(database.pause(*sequence).await);
+            }
             database.announce(Arc::clone(&catalog));
             if let Err(error) = store.write(ready, Arc::new(())).await
                 && !database.was_written(&catalog, &error).await
@@ -110,7 +115,7 @@ impl Transaction {
                 return Err(error);
             }
             self.committed(&catalog, &left, &dropped_sequences);
-            restarts.iter().for_each(|sequence| database.forget_sequence(*sequence));
+            drop(paused);
             drop((base, left, catalog));
             drop(self);
             database.drop_garbage().await;
@@ -128,14 +133,9 @@ impl Transaction {
         database.publish(Arc::clone(catalog));
         database.conflicts.note(&database.store, self.writes.overlay());
         sequences.iter().for_each(|sequence| database.forget_sequence(*sequence));
-        let trees: BTreeSet<u32> = catalog.tables().map(|table| table.tree).collect();
-        let created = self.created.iter().filter(|made| trees.contains(&made.number()));
+        let created = self.created.iter().filter(|made| has_tree(catalog, made.number()));
         created.for_each(|storage| storage.keep());
-        let is_named = |(tree, part): (u32, u16)| {
-            let mut of_tree = catalog.tables().filter(|table| table.tree == tree);
-            of_tree.any(|table| table.indexes.iter().any(|index| index.part == part))
-        };
-        let built = self.built.iter().filter(|part| is_named(part.place()));
+        let built = self.built.iter().filter(|part| has_part(catalog, part.place()));
         built.for_each(|part| part.keep());
         let storages = left.iter().filter_map(|table| table.storage.as_ref());
         storages.for_each(|storage| storage.drop_when_unused());
@@ -144,6 +144,17 @@ impl Transaction {
         }
         self.catalog = Arc::clone(catalog);
     }
+}
+
+/// Returns true if a table has the tree.
+fn has_tree(catalog: &Catalog, tree: u32) -> bool {
+    catalog.tables().any(|table| table.tree == tree)
+}
+
+/// Returns true if an index has the part of a tree.
+fn has_part(catalog: &Catalog, (tree, part): (u32, u16)) -> bool {
+    let mut of_tree = catalog.tables().filter(|table| table.tree == tree);
+    of_tree.any(|table| table.indexes.iter().any(|index| index.part == part))
 }
 
 impl CatalogChange {

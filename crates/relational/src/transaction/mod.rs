@@ -27,12 +27,11 @@ pub use rows::OnConflict;
 pub(crate) use writes::{Entries, Overlay};
 
 use crate::catalog::Catalog;
-use crate::database::{BuiltPart, Database, Storage};
+use crate::database::{BuiltPart, Database, Restarts, Storage};
 use crate::error::{Error, Result};
 use crate::locks::HeldLocks;
 use crate::read::View;
 use crate::state::SqlState;
-use crate::types::Oid;
 use engine::Snapshot;
 use std::fmt;
 use std::sync::Arc;
@@ -67,8 +66,7 @@ pub struct Transaction {
     writes: WriteSet,
     locks: HeldLocks,
     savepoints: Vec<(String, Mark)>,
-    /// Sequences that begin again when the transaction commits.
-    restarts: Vec<Oid>,
+    restarts: Restarts,
 }
 
 /// A moment of a transaction to which its writes can be taken back.
@@ -98,7 +96,7 @@ impl Transaction {
             writes: WriteSet::new(bytes_max),
             locks,
             savepoints: Vec::new(),
-            restarts: Vec::new(),
+            restarts: Restarts::default(),
             database,
         }
     }
@@ -252,6 +250,11 @@ impl Transaction {
             let message = format!("savepoint \"{name}\" does not exist");
             Error::new(SqlState::INVALID_SAVEPOINT_SPECIFICATION, message)
         })
+    }
+
+    /// Returns the sequences that the transaction restarted, from which its own numbers come.
+    pub fn restarts(&self) -> Restarts {
+        self.restarts.clone()
     }
 
     /// Returns true if the transaction wrote rows or changed the catalog.

@@ -12,6 +12,8 @@ use table::{
     CreateTable, Error, FamilySpec, Granularity, GroupWrite, Groups, Kept, Local, Result, Store,
     TableName, TableSchema, Term,
 };
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 /// The way in which a write fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +22,10 @@ pub(crate) enum Fault {
     Busy,
     /// The outcome is not told. The write is made with the next one of its term.
     Unknown,
+    /// The write is made, and its outcome told after [`LocalGroup::tell`].
+    Untold,
+    /// None: the write is made.
+    Made,
 }
 
 /// A write whose outcome is not known.
@@ -31,6 +37,9 @@ pub(crate) struct LocalGroup {
     term: Arc<AtomicU64>,
     faults: Mutex<VecDeque<Fault>>,
     late: Mutex<Vec<Late>>,
+    told: Arc<Semaphore>,
+    /// The threads that make writes and tell outcomes.
+    threads: Handle,
 }
 
 impl LocalGroup {
@@ -56,7 +65,8 @@ impl LocalGroup {
         };
         let tree = made.await.map_err(|error| error.to_string())?;
         let (term, faults, late) = Default::default();
-        Ok(Arc::new(Self { tree, term, faults, late }))
+        let (told, threads) = (Arc::new(Semaphore::new(0)), Handle::current());
+        Ok(Arc::new(Self { tree, term, faults, late, told, threads }))
     }
 
     /// Begins a term with all that was written in earlier ones, whose databases are refused from now on.
@@ -71,6 +81,16 @@ impl LocalGroup {
     /// Has the next writes fail, one after the other.
     pub(crate) fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
         self.faults.lock().extend(faults);
+    }
+
+    /// Returns how many writes are still to fail.
+    pub(crate) fn faults(&self) -> usize {
+        self.faults.lock().len()
+    }
+
+    /// Tells the outcomes of writes that were made.
+    pub(crate) fn tell(&self, writes: usize) {
+        self.told.add_permits(writes);
     }
 
     /// Forgets writes whose outcome is not known: a later leader does not have them.
@@ -97,7 +117,8 @@ impl Groups for LocalGroup {
             drop(kept);
             return Box::pin(async { Err(Error::NotLeader { leader: None }) });
         }
-        match self.faults.lock().pop_front() {
+        let fault = self.faults.lock().pop_front();
+        match fault {
             Some(Fault::Busy) => {
                 drop(kept);
                 return Box::pin(async { Err(Error::Busy("no room".to_owned())) });
@@ -106,14 +127,18 @@ impl Groups for LocalGroup {
                 self.late.lock().push((batch, kept));
                 return Box::pin(async { Err(Error::Unavailable("no answer".to_owned())) });
             }
-            None => {}
+            Some(Fault::Untold | Fault::Made) | None => {}
         }
         let mut writes = std::mem::take(&mut *self.late.lock());
         writes.push((batch, kept));
         let tree = self.tree.clone();
         let term = Arc::clone(&self.term);
-        let written = tokio::spawn(async move {
+        let told = (fault == Some(Fault::Untold)).then(|| Arc::clone(&self.told));
+        let written = self.threads.spawn(async move {
             let written = write_all(&tree, writes).await;
+            if let Some(told) = told {
+                told.acquire().await.unwrap().forget();
+            }
             // A node ends with its disk, and its term with it.
             if written.is_err() {
                 term.fetch_add(1, Ordering::SeqCst);

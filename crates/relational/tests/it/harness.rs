@@ -117,7 +117,7 @@ pub(crate) fn used_trees(database: &Arc<Database>) -> Vec<u32> {
 }
 
 /// Returns what a future that does not wait is ready with.
-fn at_once<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
     let mut context = Context::from_waker(Waker::noop());
     match pin!(future).poll(&mut context) {
         Poll::Ready(done) => done,

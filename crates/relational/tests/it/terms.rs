@@ -3,11 +3,14 @@
 use crate::group::{Fault, LocalGroup};
 use crate::harness::*;
 use base::env::sim::SimEnv;
+use relational::catalog::Sequence;
 use relational::{
     CancelFlag, DataType, Database, DatabaseOptions, IndexProgress, NewIndex, NewSequence, Oid,
-    OnConflict, Result, SqlState, Transaction,
+    OnConflict, Result, SequenceChange, SqlState, Transaction,
 };
+use std::future::Future;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use table::Local;
 
@@ -154,25 +157,135 @@ fn a_change_of_the_catalog_in_doubt_ends_with_its_term() {
     }
 }
 
+/// Creates a sequence from 1 on.
+async fn create_sequence(database: &Arc<Database>, name: &str) -> Arc<Sequence> {
+    let mut transaction = begin(database);
+    let sequence = NewSequence {
+        schema: PUBLIC,
+        name: name.to_owned(),
+        owner: OWNER,
+        data_type: DataType::Int8,
+        start: 1,
+        increment: 1,
+        min: 1,
+        max: i64::MAX,
+        cycle: false,
+        owned_by: None,
+    };
+    let oid = transaction.create_sequence(sequence).await.unwrap();
+    transaction.commit().await.unwrap();
+    Arc::clone(database.catalog().sequence(oid).unwrap())
+}
+
+/// Polls a future, and gives it up as soon as it waits for the next write, which is made.
+async fn give_up_in_write<T>(world: &World, future: impl Future<Output = T>) {
+    world.group.fail([Fault::Untold]);
+    let mut future = std::pin::pin!(future);
+    while world.group.faults() > 0 {
+        let step = |context: &mut Context<'_>| Poll::Ready(future.as_mut().poll(context));
+        assert!(std::future::poll_fn(step).await.is_pending());
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn a_change_of_a_sequence_that_is_given_up_gives_no_number_twice() {
+    run(async || {
+        for is_set in [false, true] {
+            let world = World::new().await;
+            let sequence = create_sequence(&world.database, "s").await;
+            let mut given = Vec::new();
+            for _ in 0..20 {
+                given.push(world.database.next_value(&sequence).await.unwrap());
+            }
+            match is_set {
+                true => {
+                    // It repeats the last number, so that no number may be given twice.
+                    let set = world.database.set_value(&sequence, 20, true);
+                    give_up_in_write(&world, set).await;
+                }
+                false => {
+                    let mut transaction = begin(&world.database);
+                    let change = SequenceChange { cycle: Some(true), ..Default::default() };
+                    let alter = transaction.alter_sequence(sequence.oid, change);
+                    give_up_in_write(&world, alter).await;
+                }
+            }
+            for _ in 0..10 {
+                given.push(world.database.next_value(&sequence).await.unwrap());
+            }
+            // The next term has the record alone.
+            let next = world.next().await;
+            let sequence = Arc::clone(next.catalog().sequence(sequence.oid).unwrap());
+            given.push(next.next_value(&sequence).await.unwrap());
+            let count = given.len();
+            given.sort_unstable();
+            given.dedup();
+            assert_eq!(given.len(), count, "set: {is_set}, {given:?}");
+        }
+    });
+}
+
+#[test]
+fn a_number_that_is_asked_for_during_the_commit_of_a_restart_is_behind_it() {
+    run(async || {
+        let world = World::new().await;
+        let sequence = create_sequence(&world.database, "s").await;
+        // Nothing is set aside, so the next number needs a record.
+        world.database.set_value(&sequence, 500, true).await.unwrap();
+        let mut transaction = begin(&world.database);
+        transaction.restart_sequence(sequence.oid, None).await.unwrap();
+        world.group.fail([Fault::Untold]);
+        let commit = tokio::spawn(transaction.commit());
+        while world.group.faults() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let (other, of) = (world.database.clone(), Arc::clone(&sequence));
+        let number = tokio::spawn(async move { other.next_value(&of).await.unwrap() });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!commit.is_finished());
+        world.group.tell(1);
+        commit.await.unwrap().unwrap();
+        assert_eq!(number.await.unwrap(), 1);
+        assert_eq!(world.database.next_value(&sequence).await.unwrap(), 2);
+    });
+}
+
+#[test]
+fn a_restart_that_is_rolled_back_leaves_the_sequence_where_it_was() {
+    run(async || {
+        let world = World::new().await;
+        let sequence = create_sequence(&world.database, "s").await;
+        let next_of = async || world.database.next_value(&sequence).await.unwrap();
+        assert_eq!(next_of().await, 1);
+        let mut transaction = begin(&world.database);
+        transaction.savepoint("before");
+        transaction.restart_sequence(sequence.oid, Some(100)).await.unwrap();
+        let own = transaction.restarts();
+        assert_eq!(own.next(&sequence).unwrap(), Some(100));
+        assert_eq!(next_of().await, 2, "others go on");
+        transaction.rollback_to("before").unwrap();
+        assert_eq!(own.next(&sequence).unwrap(), None);
+        let error = transaction.restart_sequence(sequence.oid, Some(0)).await.unwrap_err();
+        assert_eq!(error.state, SqlState::INVALID_PARAMETER_VALUE);
+        transaction.restart_sequence(sequence.oid, Some(200)).await.unwrap();
+        transaction.rollback().await;
+        assert_eq!(next_of().await, 3);
+        let mut transaction = begin(&world.database);
+        transaction.restart_sequence(sequence.oid, Some(300)).await.unwrap();
+        assert_eq!(transaction.restarts().next(&sequence).unwrap(), Some(300));
+        transaction.commit().await.unwrap();
+        assert_eq!(next_of().await, 301);
+        let next = world.next().await;
+        assert!(next.next_value(&sequence).await.unwrap() > 301);
+    });
+}
+
 #[test]
 fn sequences_go_on_in_the_next_term_and_give_no_number_twice() {
     run(async || {
         let world = World::new().await;
-        let mut transaction = begin(&world.database);
-        let sequence = NewSequence {
-            schema: PUBLIC,
-            name: "s".to_owned(),
-            owner: OWNER,
-            data_type: DataType::Int8,
-            start: 1,
-            increment: 1,
-            min: 1,
-            max: i64::MAX,
-            cycle: false,
-            owned_by: None,
-        };
-        let oid = transaction.create_sequence(sequence).await.unwrap();
-        transaction.commit().await.unwrap();
+        let oid = create_sequence(&world.database, "s").await.oid;
         let next_of = async |database: &Arc<Database>| {
             let sequence = Arc::clone(database.catalog().sequence(oid).unwrap());
             database.next_value(&sequence).await

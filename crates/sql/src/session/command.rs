@@ -1,5 +1,6 @@
 //! Statements about the session itself, but for its blocks: settings, prepared statements, cursors.
 
+use super::sequences::Given;
 use super::variables::columns_of_show;
 use super::{Session, Stop};
 use crate::statement::{Column, Output, Parsed, Prepared, literal, name_of};
@@ -53,6 +54,9 @@ impl Session {
                     self.portals.close_all();
                     self.portals.deallocate_all();
                     self.settings.reset_all();
+                }
+                if matches!(object_type, DiscardObject::ALL | DiscardObject::SEQUENCES) {
+                    *self.given.lock() = Given::default();
                 }
                 done(&format!("DISCARD {object_type}"))
             }

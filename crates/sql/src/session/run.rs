@@ -265,6 +265,8 @@ impl Session {
             catalog: Arc::clone(&catalog),
             path: Arc::clone(self.settings.path()),
             given: Arc::clone(&self.given),
+            restarts: transaction.restarts(),
+            threads: self.shared.threads.handle().clone(),
         };
         let context = EvalContext {
             catalog: Some(catalog),

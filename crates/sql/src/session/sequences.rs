@@ -4,16 +4,17 @@
 //! 1. `currval` and `lastval` tell of this session only.
 //! 2. A role needs USAGE or UPDATE to get a number, UPDATE to set one, USAGE or SELECT to see its own last.
 //! 3. Expressions are computed without awaits, and the next block of numbers is written by one. The thread
-//!    is told that it blocks, so that other tasks go on.
+//!    waits for that, and says so. The work is done on the threads of sessions: see `threads.rs`.
 
 use crate::expression::Sequences;
 use crate::statement::privilege::{has, is_superuser};
+use crate::threads::aside;
 use parking_lot::Mutex;
 use relational::catalog::{Privileges, Relation, Sequence};
-use relational::{Catalog, Database, Error, Oid, Result, SqlState};
+use relational::{Catalog, Database, Error, Oid, Restarts, Result, SqlState};
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::runtime::Handle;
 
 /// Numbers that a session got from sequences.
 #[derive(Debug, Default)]
@@ -36,8 +37,12 @@ pub(crate) struct SessionSequences {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) path: Arc<[String]>,
     pub(crate) given: Arc<Mutex<Given>>,
+    /// Sequences that the transaction restarted.
+    pub(crate) restarts: Restarts,
     /// Name of the role that acts.
     pub(crate) user: Arc<str>,
+    /// The threads of sessions.
+    pub(crate) threads: Handle,
     /// True in a transaction that may not write.
     pub(crate) is_read_only: bool,
 }
@@ -88,6 +93,25 @@ impl SessionSequences {
         Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message))
     }
 
+    /// Returns the next number of a sequence, as all sessions see it.
+    fn draw(&self, sequence: &Arc<Sequence>) -> Result<i64> {
+        if let Some(number) = self.database.next_at_hand(sequence)? {
+            return Ok(number);
+        }
+        let (database, of) = (Arc::clone(&self.database), Arc::clone(sequence));
+        self.wait(async move { database.next_value(&of).await })
+    }
+
+    /// Has work done by the threads of sessions, and waits for it on this one.
+    fn wait<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let done = self.threads.spawn(work);
+        let done = aside(|| self.threads.block_on(done));
+        done.unwrap_or_else(|error| Err(Error::internal(format!("a sequence ended: {error}"))))
+    }
+
     fn check_writable(&self, function: &str) -> Result<()> {
         if !self.is_read_only {
             return Ok(());
@@ -101,7 +125,10 @@ impl Sequences for SessionSequences {
     fn next(&self, sequence: &str) -> Result<i64> {
         self.check_writable("nextval")?;
         let sequence = self.find_for(sequence, [Privileges::USAGE, Privileges::UPDATE])?;
-        let number = wait(self.database.next_value(&sequence))?;
+        let number = match self.restarts.next(&sequence)? {
+            Some(number) => number,
+            None => self.draw(&sequence)?,
+        };
         self.given.lock().note(sequence.oid, number);
         Ok(number)
     }
@@ -130,21 +157,15 @@ impl Sequences for SessionSequences {
     fn set(&self, sequence: &str, value: i64, called: bool) -> Result<i64> {
         self.check_writable("setval")?;
         let sequence = self.find_for(sequence, [Privileges::UPDATE; 2])?;
-        wait(self.database.set_value(&sequence, value, called))?;
+        if !self.restarts.set(&sequence, value, called)? {
+            let (database, of) = (Arc::clone(&self.database), Arc::clone(&sequence));
+            self.wait(async move { database.set_value(&of, value, called).await })?;
+        }
         if called {
             self.given.lock().note(sequence.oid, value);
         }
         Ok(value)
     }
-}
-
-/// Waits for a future on this thread.
-fn wait<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    let handle = Handle::current();
-    if handle.runtime_flavor() == RuntimeFlavor::CurrentThread {
-        return Err(Error::unsupported("sequences in expressions need several threads"));
-    }
-    tokio::task::block_in_place(|| handle.block_on(future))
 }
 
 /// Splits a name at its dots, folds its parts and takes their quotes away.

@@ -96,7 +96,10 @@ impl Run<'_> {
         let catalog = self.transaction.catalog();
         let sequence = catalog.sequence(sequence);
         let sequence = sequence.ok_or_else(|| Error::internal("a sequence is gone"))?;
-        let number = self.shared.database.next_value(sequence).await?;
+        let number = match self.transaction.restarts().next(sequence)? {
+            Some(number) => number,
+            None => self.shared.database.next_value(sequence).await?,
+        };
         self.given.lock().note(sequence.oid, number);
         Ok(number)
     }

@@ -1,7 +1,11 @@
 //! Promises about bounds: whatever a client asks, the server keeps its stacks, threads and memory.
 
+use crate::group::{Fault, LocalGroup};
 use crate::server::{Server, code};
+use relational::{Database, DatabaseOptions};
+use sql::DoorOptions;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
@@ -149,6 +153,47 @@ fn subqueries_that_run_by_row_end_and_keep_to_their_memory() {
         let decided = "SELECT t.i < ALL (SELECT a FROM generate_series(1, 100000) a, \
                        generate_series(1, 100000) b WHERE b > t.i) FROM t LIMIT 1";
         assert_eq!(first(&client, decided).await, "f");
+    });
+}
+
+#[test]
+fn expressions_that_wait_for_sequences_leave_threads_for_the_answers() {
+    on_threads(1, async {
+        let (tell, group) = tokio::sync::oneshot::channel();
+        let server = Server::over(DoorOptions::default(), async |local| {
+            let group = LocalGroup::of(local).await.unwrap();
+            let (term, options) = (group.next_term().await, DatabaseOptions::default());
+            let _ = tell.send(Arc::clone(&group));
+            Database::open_in_group(local, term, options).await.unwrap()
+        })
+        .await;
+        let group = group.await.unwrap();
+        // More of them than the server has threads.
+        let count = 8;
+        let mut clients = Vec::new();
+        for number in 0..count {
+            let client = server.client().await;
+            let create = format!("CREATE SEQUENCE s{number}; SELECT nextval('s{number}')");
+            client.batch_execute(&create).await.unwrap();
+            clients.push(client);
+        }
+        group.fail(vec![Fault::Untold; count]);
+        let asked: Vec<_> = clients.into_iter().enumerate().collect();
+        let asked = asked.into_iter().map(|(number, client)| {
+            tokio::spawn(async move {
+                client.batch_execute(&format!("SELECT setval('s{number}', 7)")).await.unwrap();
+                first(&client, &format!("SELECT nextval('s{number}')")).await
+            })
+        });
+        let asked: Vec<_> = asked.collect();
+        // Each waits for the answer to its own write, and no answer comes before all have asked.
+        while group.faults() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        group.tell(count);
+        for number in asked {
+            assert_eq!(number.await.unwrap(), "8");
+        }
     });
 }
 

@@ -3,6 +3,9 @@
 
 mod bounds;
 mod clients;
+#[allow(dead_code, reason = "it has faults that this suite does not need")]
+#[path = "../../../relational/tests/it/group.rs"]
+mod group;
 mod meaning;
 mod node;
 mod privileges;

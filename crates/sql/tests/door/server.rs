@@ -29,10 +29,21 @@ impl Server {
 
     /// Starts a door with options over an empty store.
     pub(crate) async fn with(options: DoorOptions) -> Self {
+        Self::over(options, async |local| {
+            Database::open(local, DatabaseOptions::default()).await.unwrap()
+        })
+        .await
+    }
+
+    /// Starts a door with options over a database that `open` makes in an empty store.
+    pub(crate) async fn over(
+        options: DoorOptions,
+        open: impl AsyncFnOnce(&Local) -> Arc<Database>,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::open(dir.path(), Options::default()).unwrap();
         let local = Local::open(engine, Arc::new(base::env::SystemClock)).unwrap();
-        let database = Database::open(&local, DatabaseOptions::default()).await.unwrap();
+        let database = open(&local).await;
         let tables = Arc::new(local.clone());
         let door = Door::new(database, tables, (64 << 20, None), options).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -58,11 +58,24 @@ impl Transaction {
         self.change(|catalog| drop_table(catalog, table, cascade))
     }
 
-    /// Has a sequence begin again when the transaction commits: its next number then is its first one.
-    pub async fn restart_sequence(&mut self, sequence: Oid) -> Result<()> {
-        self.begin_change("TRUNCATE TABLE").await?;
-        self.restarts.push(sequence);
-        Ok(())
+    /// Has a sequence begin again: its next number is its first one, or `at`. Others see that when the transaction
+    /// commits. 22023 outside of the bounds of the sequence.
+    pub async fn restart_sequence(&mut self, sequence: Oid, at: Option<i64>) -> Result<()> {
+        self.begin_change("ALTER SEQUENCE").await?;
+        let missing = || Error::new(SqlState::UNDEFINED_TABLE, "the sequence does not exist");
+        let sequence = self.catalog.sequence(sequence).ok_or_else(missing)?;
+        let first = at.unwrap_or(sequence.start);
+        let (min, max) = (sequence.min, sequence.max);
+        let bound = match () {
+            () if first < min => format!("less than MINVALUE ({min})"),
+            () if first > max => format!("greater than MAXVALUE ({max})"),
+            () => {
+                self.restarts.add(sequence.oid, first);
+                return Ok(());
+            }
+        };
+        let message = format!("RESTART value ({first}) cannot be {bound}");
+        Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message))
     }
 
     /// Removes all rows of a table at once. The sequences of its columns go on.

@@ -144,7 +144,7 @@ async fn truncate(wanted: &Truncate, text: &str, run: &mut Run<'_>) -> Result<&'
         if matches!(wanted.identity, Some(TruncateIdentityOption::Restart)) {
             for column in &table.columns {
                 if let Some(sequence) = catalog.sequence_of(table.oid, column.number) {
-                    run.transaction.restart_sequence(sequence.oid).await?;
+                    run.transaction.restart_sequence(sequence.oid, None).await?;
                 }
             }
         }

@@ -109,14 +109,12 @@ pub(super) async fn alter(alter: &AlterSequence, text: &str, run: &mut Run<'_>) 
         change.owned_by = Some(owner_of(&environment, owner, text)?);
     }
     run.transaction.alter_sequence(sequence.oid, change).await?;
-    let catalog = run.transaction.catalog();
-    let Some(changed) = catalog.sequence(sequence.oid) else { return Ok(()) };
-    let next = match alter.restart {
+    let at = match alter.restart {
         Restart::No => return Ok(()),
-        Restart::AtStart => changed.start,
-        Restart::At(number) => number,
+        Restart::AtStart => None,
+        Restart::At(number) => Some(number),
     };
-    run.shared.database.set_value(changed, next, false).await
+    run.transaction.restart_sequence(sequence.oid, at).await
 }
 
 /// Returns the smallest and the largest number of a sequence whose definition names none.
