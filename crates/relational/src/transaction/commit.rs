@@ -116,9 +116,12 @@ impl Transaction {
             }
             self.committed(&catalog, &left, &dropped_sequences);
             drop(paused);
+            let made_garbage = !left.is_empty() || self.has_unkept(&catalog);
             drop((base, left, catalog));
             drop(self);
-            database.drop_garbage().await;
+            if made_garbage {
+                database.drop_garbage().await;
+            }
             Ok(())
         };
         match tokio::spawn(commit).await {
@@ -143,6 +146,12 @@ impl Transaction {
             self.snapshot = None;
         }
         self.catalog = Arc::clone(catalog);
+    }
+
+    /// Returns true if the transaction made a tree or a part that `catalog` does not have.
+    fn has_unkept(&self, catalog: &Catalog) -> bool {
+        self.created.iter().any(|made| !has_tree(catalog, made.number()))
+            || self.built.iter().any(|part| !has_part(catalog, part.place()))
     }
 }
 

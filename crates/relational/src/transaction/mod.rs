@@ -278,11 +278,14 @@ impl Transaction {
         }
     }
 
-    /// Rolls the transaction back, and drops the trees that it created.
+    /// Rolls the transaction back. If it made trees or parts of them, it returns once they are dropped.
     pub async fn rollback(self) {
+        let made_garbage = !self.created.is_empty() || !self.built.is_empty();
         let database = Arc::clone(&self.database);
         drop(self);
-        database.drop_garbage().await;
+        if made_garbage {
+            database.drop_garbage().await;
+        }
     }
 }
 

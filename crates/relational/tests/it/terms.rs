@@ -345,6 +345,33 @@ fn a_build_of_an_index_ends_with_its_term_and_leaves_nothing() {
 }
 
 #[test]
+fn only_the_transaction_that_made_garbage_waits_for_it() {
+    run(async || {
+        let world = World::new().await;
+        let (dropped, kept) = (
+            create_names(&world.database, "dropped", false).await,
+            create_names(&world.database, "kept", false).await,
+        );
+        insert(&world.database, dropped, vec![named(1, "a")]).await.unwrap();
+        let mut transaction = begin(&world.database);
+        transaction.drop_table(dropped, false).await.unwrap();
+        world.group.fail([Fault::Made, Fault::Untold]);
+        let commit = tokio::spawn(transaction.commit());
+        while world.group.faults() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let other = inserting(&world.database, kept, 1, "a").await;
+        at_once(other.rollback());
+        let made = create_names(&world.database, "made", false);
+        tokio::time::timeout(Duration::from_secs(20), made).await.unwrap();
+        assert!(!commit.is_finished());
+        world.group.tell(1);
+        commit.await.unwrap().unwrap();
+        assert!(rows(&world.database, kept).await.is_empty());
+    });
+}
+
+#[test]
 fn numbers_of_trees_are_given_again_only_when_they_are_empty() {
     run(async || {
         let world = World::new().await;
