@@ -74,6 +74,14 @@ impl Group {
         }
     }
 
+    /// Returns true if another term than the one of the database is known to be there.
+    pub(super) async fn is_over(&self) -> bool {
+        match self.groups.readable(self.tree.id()).await {
+            Ok(term) => term.number != self.term.number,
+            Err(error) => matches!(error, table::Error::NotLeader { .. }),
+        }
+    }
+
     pub(super) async fn write(&self, mut batches: ReadyBatches, kept: Kept) -> Result<()> {
         let Some((tree, batch)) = batches.pop() else { return Ok(()) };
         if tree != self.tree.id() || !batches.is_empty() {

@@ -68,6 +68,14 @@ impl Store {
         }
     }
 
+    /// Returns true if the term of the database is known to be over.
+    pub(crate) async fn is_over(&self) -> bool {
+        match &self.form {
+            Form::Machine(_) => false,
+            Form::Group(group) => group.is_over().await,
+        }
+    }
+
     /// Returns the keys of a tree. An error if there is no such tree.
     pub(crate) fn keys(&self, tree: u32) -> Result<TreeKeys> {
         match &self.form {

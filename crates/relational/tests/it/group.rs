@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     Busy,
     /// The outcome is not told. The write is made with the next one of its term.
     Unknown,
+    /// The outcome is not told. The write is never made.
+    Lost,
     /// The write is made, and its outcome told after [`LocalGroup::tell`].
     Untold,
     /// None: the write is made.
@@ -125,6 +127,10 @@ impl Groups for LocalGroup {
             }
             Some(Fault::Unknown) => {
                 self.late.lock().push((batch, kept));
+                return Box::pin(async { Err(Error::Unavailable("no answer".to_owned())) });
+            }
+            Some(Fault::Lost) => {
+                drop(kept);
                 return Box::pin(async { Err(Error::Unavailable("no answer".to_owned())) });
             }
             Some(Fault::Untold | Fault::Made) | None => {}

@@ -282,6 +282,38 @@ fn a_restart_that_is_rolled_back_leaves_the_sequence_where_it_was() {
 }
 
 #[test]
+fn a_build_is_ended_though_the_write_of_its_end_is_lost_at_first() {
+    run(async || {
+        for is_unique in [false, true] {
+            let world = World::new().await;
+            let table = create_names(&world.database, "t", false).await;
+            insert(&world.database, table, vec![named(1, "x"), named(2, "x")]).await.unwrap();
+            let columns = vec![("name".to_owned(), false, false)];
+            let index = NewIndex { table, name: None, unique: is_unique, columns };
+            let (progress, cancel) = (IndexProgress::default(), CancelFlag::default());
+            // The index is added by one write behind the one that clears its part, and rows have another one.
+            let before = if is_unique { 2 } else { 3 };
+            world.group.fail(vec![Fault::Made; before]);
+            world.group.fail([Fault::Lost]);
+            let built = world.database.create_index_online(index, progress, cancel).await;
+            assert_eq!(world.group.faults(), 0);
+            let catalog = world.database.catalog();
+            let indexes = &catalog.table(table).unwrap().indexes;
+            match is_unique {
+                true => {
+                    assert_eq!(state(built), SqlState::UNIQUE_VIOLATION);
+                    assert!(indexes.is_empty(), "{indexes:?}");
+                }
+                false => {
+                    let ready: Vec<_> = indexes.iter().map(|index| index.ready).collect();
+                    assert_eq!((built.is_ok(), ready), (true, vec![true]));
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn sequences_go_on_in_the_next_term_and_give_no_number_twice() {
     run(async || {
         let world = World::new().await;

@@ -33,6 +33,18 @@ use std::time::Duration;
 const ROWS: usize = 256;
 /// Time after which a row is tried again whose entry another transaction has locked.
 const PAUSE: Duration = Duration::from_millis(2);
+/// Longest pause between two attempts to end a build.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Errors of the end of a build that may pass. After 40003 the end may have been written, and is written again.
+const PASSING: &[SqlState] = &[
+    SqlState::DEADLOCK_DETECTED,
+    SqlState::SERIALIZATION_FAILURE,
+    SqlState::LOCK_NOT_AVAILABLE,
+    SqlState::STATEMENT_COMPLETION_UNKNOWN,
+    SqlState::INSUFFICIENT_RESOURCES,
+    SqlState::DISK_FULL,
+    SqlState::OUT_OF_MEMORY,
+];
 
 /// Progress of the build of an index. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +67,13 @@ enum Turn {
     Locked,
     /// The table has rows of other keys by now, or in another tree.
     Moved,
+}
+
+/// The end of an index that was built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Ready,
+    Dropped,
 }
 
 /// A build of an index under way.
@@ -102,9 +121,16 @@ impl Build {
         let store = Arc::clone(&self.database.store);
         blocking(move || clear_part(&store, &definition, index)).await?;
         transaction.commit().await?;
-        let built = self.fill(index).await;
-        let done = self.finish(index, built.is_ok()).await;
-        built.and(done).map(|()| index)
+        let built = match self.fill(index).await {
+            Ok(()) => self.finish(index, End::Ready).await,
+            failed => failed,
+        };
+        if built.is_err()
+            && let Err(error) = self.finish(index, End::Dropped).await
+        {
+            tracing::warn!(%error, index, "could not drop an index whose build failed; the next start drops it");
+        }
+        built.map(|()| index)
     }
 
     /// Gives every row its entry.
@@ -160,40 +186,47 @@ impl Build {
         Ok(true)
     }
 
-    /// Makes an index ready, or drops it.
-    async fn finish(&self, index: Oid, is_built: bool) -> Result<()> {
-        let retried = [
-            SqlState::DEADLOCK_DETECTED,
-            SqlState::SERIALIZATION_FAILURE,
-            SqlState::LOCK_NOT_AVAILABLE,
-        ];
+    /// Makes an index ready, or drops it. An error that may pass is waited for, as long as the database has its
+    /// term: without it the next one drops the index.
+    async fn finish(&self, index: Oid, end: End) -> Result<()> {
+        let mut pause = PAUSE;
         loop {
-            match self.finish_once(index, is_built).await {
-                Err(error) if retried.contains(&error.state) => {
-                    // Without its term the database changes nothing more, and the next one drops the index.
-                    self.database.store.ask().await?;
-                    tokio::time::sleep(PAUSE).await;
-                }
+            let error = match self.finish_once(index, end).await {
                 // The table is gone, and the index with it.
-                Err(error) if !is_built && error.state == SqlState::UNDEFINED_TABLE => {
+                Err(error) if end == End::Dropped && error.state == SqlState::UNDEFINED_TABLE => {
                     return Ok(());
                 }
+                Err(error) if PASSING.contains(&error.state) => error,
                 done => return done,
+            };
+            let is_in_doubt = error.state == SqlState::STATEMENT_COMPLETION_UNKNOWN;
+            let store = &self.database.store;
+            if store.is_over().await || is_in_doubt && !store.settle().await {
+                return Err(error);
             }
+            if end == End::Ready {
+                self.cancel.check()?;
+                self.dropped.check()?;
+            }
+            if pause == PAUSE_MAX {
+                tracing::warn!(%error, index, "a new index waits for its end; trying again");
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    async fn finish_once(&self, index: Oid, is_built: bool) -> Result<()> {
+    async fn finish_once(&self, index: Oid, end: End) -> Result<()> {
         let mut transaction = self.begin();
         transaction.begin_table_change("CREATE INDEX", self.table).await?;
         transaction.change(|catalog| {
             let mut table = table_of(catalog, self.table)?;
-            match is_built {
-                true => {
+            match end {
+                End::Ready => {
                     let found = table.indexes.iter_mut().find(|found| found.oid == index);
                     found.ok_or_else(dropped_meanwhile)?.ready = true;
                 }
-                false => table.indexes.retain(|found| found.oid != index),
+                End::Dropped => table.indexes.retain(|found| found.oid != index),
             }
             catalog.put_table(table);
             Ok(())
