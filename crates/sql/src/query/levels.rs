@@ -22,7 +22,7 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// Returns levels without threads.
+    /// Returns levels that have no threads yet.
     pub(super) fn new(workers: usize, blocking: usize) -> Self {
         Self { workers, blocking, started: Mutex::default() }
     }
@@ -58,5 +58,20 @@ impl Levels {
 impl Drop for Levels {
     fn drop(&mut self) {
         self.started.get_mut().drain(..).for_each(Runtime::shutdown_background);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heights_have_threads_of_their_own_up_to_a_bound() {
+        let levels = Levels::new(1, 1);
+        let ids: std::collections::HashSet<_> =
+            (0..=HEIGHT_MAX).map(|height| levels.at(height).unwrap().id()).collect();
+        assert_eq!(ids.len(), HEIGHT_MAX + 1);
+        let error = levels.at(HEIGHT_MAX + 1).unwrap_err();
+        assert_eq!(error.state, SqlState::STATEMENT_TOO_COMPLEX);
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct SessionSequences {
     pub(crate) restarts: Restarts,
     /// Name of the role that acts.
     pub(crate) user: Arc<str>,
-    /// The threads of sessions.
+    /// The threads that sessions run on.
     pub(crate) threads: Handle,
     /// True in a transaction that may not write.
     pub(crate) is_read_only: bool,

@@ -95,6 +95,24 @@ fn subqueries_that_run_by_row_have_threads_however_few_there_are() {
 }
 
 #[test]
+fn subqueries_that_run_by_row_are_nested() {
+    run(async {
+        let session = Session::with_tables().await;
+        let nested = |depth: usize| {
+            let inner = (1..=depth).rev().fold("0".to_owned(), |inner, at| {
+                let before = at - 1;
+                format!(
+                    "(select count(*) from u x{at} where x{at}.id > x{before}.id + 1 - {inner})"
+                )
+            });
+            format!("select x0.id, {inner} from u x0 order by 1")
+        };
+        let two = session.answer(&nested(2), &[]).await;
+        assert_eq!(two, "1|4\n2|1\n3|0\n4|0\n");
+    });
+}
+
+#[test]
 fn expressions_agree_with_queries() {
     run(async {
         let session = Session::with_tables().await;

@@ -8,7 +8,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
 
-use super::outer::{OuterColumn, names_outer, take_outer};
+use super::outer::{OuterColumn, names_far, names_outer, take_outer};
 use super::{Apply, Kind, lateral, mark_of};
 use crate::query::Engine;
 
@@ -52,6 +52,9 @@ pub(crate) fn convert(plan: LogicalPlan, engine: &Engine) -> Result<LogicalPlan>
 
 /// Returns whether DataFusion leaves no subquery that it cannot run.
 fn fits(plan: &LogicalPlan, engine: &Engine) -> Result<bool> {
+    if names_far(plan)? {
+        return Ok(false);
+    }
     let state = engine.state();
     let Ok(plan) = state.optimizer().optimize(plan.clone(), state, |_, _| {}) else {
         return Ok(false);

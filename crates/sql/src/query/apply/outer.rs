@@ -2,13 +2,14 @@
 //!
 //! 1. A name means the nearest query that has it: a subquery inside the body that has the column itself
 //!    hides the outer one. So do the tables before a lateral table inside the body.
+//! 2. A body that is inside another one may have placeholders of that one. They are arguments of its call, too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::datatypes::FieldRef;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, Result};
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
@@ -26,7 +27,8 @@ pub(super) struct OuterColumn {
     pub(super) field: FieldRef,
     /// The column, as the place of the call names it.
     pub(super) argument: Expr,
-    column: Column,
+    /// True if a subquery inside the body names it.
+    is_far: bool,
 }
 
 /// Returns a body with placeholders for its outer columns, and the columns. `outer` has the columns of the
@@ -124,7 +126,17 @@ fn in_expr(
                 if nearer.iter().any(|schema| schema.has_column(&column)) {
                     return Ok(Transformed::no(Expr::OuterReferenceColumn(field, column)));
                 }
-                placeholder(field, column, outer, found)
+                let argument = match outer.has_column(&column) {
+                    true => Expr::Column(column),
+                    false => Expr::OuterReferenceColumn(Arc::clone(&field), column),
+                };
+                placeholder(field, argument, !nearer.is_empty(), found)
+            }
+            Expr::Placeholder(of_outer) if of_outer.id.starts_with(OUTER) => {
+                let Some(field) = of_outer.field.clone() else {
+                    return Ok(Transformed::no(Expr::Placeholder(of_outer)));
+                };
+                placeholder(field, Expr::Placeholder(of_outer), !nearer.is_empty(), found)
             }
             other => return Ok(Transformed::no(other)),
         }))
@@ -132,24 +144,53 @@ fn in_expr(
     Ok(rewritten.data)
 }
 
+/// Returns the placeholder of an outer column, which is noted with its `argument`.
 fn placeholder(
     field: FieldRef,
-    column: Column,
-    outer: &DFSchema,
+    argument: Expr,
+    is_far: bool,
     found: &mut Vec<OuterColumn>,
 ) -> Expr {
-    let at = found.iter().position(|known| known.column == column);
+    let at = found.iter().position(|known| known.argument == argument);
     let at = at.unwrap_or_else(|| {
-        let argument = match outer.has_column(&column) {
-            true => Expr::Column(column.clone()),
-            false => Expr::OuterReferenceColumn(Arc::clone(&field), column.clone()),
-        };
         let id = format!("{OUTER}{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        found.push(OuterColumn { id, field, argument, column });
+        found.push(OuterColumn { id, field, argument, is_far });
         found.len() - 1
     });
-    let known = &found[at];
+    let known = &mut found[at];
+    known.is_far |= is_far;
     Expr::Placeholder(Placeholder::new_with_field(known.id.clone(), Some(Arc::clone(&known.field))))
+}
+
+/// Returns whether a subquery of a plan has one inside that names columns from outside of both. DataFusion joins
+/// the inner one where these columns are not.
+pub(super) fn names_far(plan: &LogicalPlan) -> Result<bool> {
+    let mut is_far = false;
+    let mut look = |body: &Arc<LogicalPlan>| -> Result<()> {
+        let body = Arc::unwrap_or_clone(Arc::clone(body));
+        let (_, found) = take_outer(body, &DFSchema::empty())?;
+        let is_column = |argument: &Expr| matches!(argument, Expr::OuterReferenceColumn(..));
+        is_far |= found.iter().any(|column| column.is_far && is_column(&column.argument));
+        Ok(())
+    };
+    plan.apply(|node| {
+        if let LogicalPlan::Subquery(lateral) = node {
+            look(&lateral.subquery)?;
+        }
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                match expr {
+                    Expr::ScalarSubquery(subquery) => look(&subquery.subquery)?,
+                    Expr::Exists(exists) => look(&exists.subquery.subquery)?,
+                    Expr::InSubquery(list) => look(&list.subquery.subquery)?,
+                    Expr::SetComparison(compared) => look(&compared.subquery.subquery)?,
+                    _ => {}
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(is_far)
 }
 
 /// Returns whether a plan names columns of a query around it.
