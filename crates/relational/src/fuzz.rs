@@ -95,6 +95,7 @@ fn table() -> Table {
         next_part: 2,
         layout: Layout::default(),
         storage: None,
+        definition: Default::default(),
     };
     table.layout = Layout::of(&table);
     table

@@ -12,7 +12,7 @@ use crate::read::KeyRange;
 use crate::types::{DataType, Oid, Value};
 use engine::RowRange;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Number of a column in its table, from 1 on.
 pub type ColumnNumber = i16;
@@ -53,6 +53,18 @@ pub struct Table {
     /// The tree, open. Every table of a shared catalog has it.
     #[serde(skip)]
     pub(crate) storage: Option<Arc<Storage>>,
+    #[serde(skip)]
+    pub(crate) definition: Definition,
+}
+
+/// A table without its open tree, once it was asked for. A copy of the table, which may change, has none.
+#[derive(Debug, Default)]
+pub(crate) struct Definition(OnceLock<Arc<Table>>);
+
+impl Clone for Definition {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 /// A column of a table.
@@ -200,6 +212,12 @@ impl Table {
         let rows = layout.and_then(|layout| KeyRange::ALL.rows(&layout.codec).ok());
         let (Some(rows), Some(storage)) = (rows, &self.storage) else { return 0 };
         storage.keys.approximate_bytes(rows).unwrap_or(0)
+    }
+
+    /// Returns the table without its open tree, for plans: a plan that is kept keeps no tree from being dropped.
+    pub fn definition(&self) -> Arc<Self> {
+        let made = || Arc::new(Self { storage: None, ..self.clone() });
+        Arc::clone(self.definition.0.get_or_init(made))
     }
 
     pub(crate) fn storage(&self) -> Result<&Arc<Storage>> {

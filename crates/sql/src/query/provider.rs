@@ -119,7 +119,7 @@ impl<'a> Provider<'a> {
                 let is_meant = |column: &&Column| last.is_none_or(|last| column.number <= last);
                 let columns = table.columns.iter().take_while(is_meant);
                 let columns = columns.map(|column| (column.name.clone(), column.data_type.clone()));
-                let source = Source::Rows(Arc::clone(&table));
+                let source = Source::Rows(table.definition());
                 let source = RelationTable::new(&table.name, columns.collect(), source);
                 Ok(provider_as_source(Arc::new(source)))
             }
@@ -189,7 +189,7 @@ fn changed(table: &Arc<relational::Table>) -> Arc<dyn TableSource> {
         table.columns.iter().map(|column| (column.name.clone(), column.data_type.clone()));
     let id = (ROW_ID.to_owned(), relational::DataType::Int8);
     let columns = columns.chain(table.primary_key.is_none().then_some(id)).collect();
-    let source = RelationTable::new(&table.name, columns, Source::Rows(Arc::clone(table)));
+    let source = RelationTable::new(&table.name, columns, Source::Rows(table.definition()));
     provider_as_source(Arc::new(source))
 }
 

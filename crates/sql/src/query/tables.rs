@@ -40,7 +40,7 @@ const BATCH_ROWS: usize = 4096;
 /// The place from which the rows of a table come.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
-    /// Rows that the database stores.
+    /// Rows that the database stores, by the definition of their table.
     Rows(Arc<Table>),
     /// Rows made from the catalog.
     Virtual(&'static VirtualTable),

@@ -92,11 +92,11 @@ impl Environment<'_> {
         })
     }
 
-    /// Returns a table, index, view or sequence, if there is one of the name. 42501 if the role may not use the
-    /// schema that is named.
+    /// Returns a table, index, view or sequence, if there is one of the name: a table by its definition alone, which a
+    /// plan may keep. 42501 if the role may not use the schema that is named.
     pub(crate) fn find(&self, name: &ObjectName) -> Result<Option<Relation>> {
         let (schema, name) = parts_of(name, &self.catalog.database)?;
-        Ok(match schema {
+        let found = match schema {
             Some(schema) => match self.catalog.schema_named(&schema) {
                 Some(schema) if !may_use(self.catalog, &self.identity.user, schema) => {
                     return Err(denied("schema", &schema.name));
@@ -105,7 +105,11 @@ impl Environment<'_> {
                 None => None,
             },
             None => self.path().find_map(|schema| self.catalog.find(schema, &name)),
-        })
+        };
+        Ok(found.map(|found| match found {
+            Relation::Table(table) => Relation::Table(table.definition()),
+            other => other,
+        }))
     }
 
     /// Returns a table, index, view or sequence.

@@ -7,6 +7,38 @@ use futures::{SinkExt, TryStreamExt};
 use std::pin::pin;
 
 #[tokio::test(flavor = "multi_thread")]
+async fn prepared_statements_keep_no_tree_of_a_table_that_was_emptied() {
+    let server = Server::start().await;
+    let (client, other) = (server.client().await, server.client().await);
+    client.batch_execute("CREATE TABLE t (a int PRIMARY KEY, b int)").await.unwrap();
+    let trees = server.tables.engine().trees().len();
+    let mut kept = Vec::new();
+    for text in [
+        "SELECT b FROM t WHERE a = 1",
+        "SELECT count(*) FROM t u JOIN t v ON u.a = v.b",
+        "SELECT b FROM t WHERE a = 1 FOR UPDATE",
+        "INSERT INTO t VALUES (1, 1)",
+        "UPDATE t SET b = 2 WHERE a = 1",
+        "DELETE FROM t USING (VALUES (1)) x (y) WHERE t.a = x.y",
+        "COPY t TO STDOUT",
+    ] {
+        kept.push(client.prepare(text).await.unwrap());
+    }
+    other.batch_execute("TRUNCATE t").await.unwrap();
+    // The tree goes with its last reader, which no kept statement is.
+    let is_gone = || server.tables.engine().trees().len() == trees;
+    for _ in 0..1_000 {
+        if is_gone() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(is_gone());
+    client.execute(&kept[3], &[]).await.unwrap();
+    assert_eq!(client.query_one(&kept[0], &[]).await.unwrap().get::<_, i32>(0), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rows_are_changed_and_told() {
     let server = Server::start().await;
     let client = server.client().await;

@@ -40,6 +40,7 @@ fn table(columns: Vec<Column>, key: &[i16]) -> Table {
         next_part: 2,
         layout: Layout::default(),
         storage: None,
+        definition: Default::default(),
         columns,
     };
     table.layout = Layout::of(&table);

@@ -159,6 +159,7 @@ fn define(catalog: &mut Catalog, new: &CreateTable, tree: u32) -> Result<Table> 
         next_part: ROWS_PART + 1,
         layout: Layout::default(),
         storage: None,
+        definition: Default::default(),
     };
     for column in &new.columns {
         add_column(&mut table, column, Value::Null)?;
