@@ -49,6 +49,8 @@ base::shape! {
         batches_ahead = 2, 1 => 1 << 10;
         /// Stripes of row locks: enough that two rows seldom meet.
         lock_stripes = 1_024, 1 => 1 << 20;
+        /// Stripes of row locks of each tablet of a cluster.
+        tablet_lock_stripes = 256, 1 => 1 << 20;
         /// Most columns that a filter is narrowed to one by one.
         columns_max = 256, 0 => 1 << 20;
         /// Most texts that a pattern is resolved into.

@@ -13,7 +13,7 @@ use engine::perf_context::{PerfTime, waiting};
 use std::sync::Arc;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-/// The stripes of one store.
+/// The stripes of one store, or of one tablet in a cluster.
 pub(crate) struct RowLocks {
     stripes: Vec<Arc<RwLock<()>>>,
 }
@@ -42,6 +42,11 @@ impl RowLocks {
     /// So many stripes, at least one.
     pub(crate) fn new(stripes: usize) -> Self {
         Self { stripes: (0..stripes).map(|_| Arc::default()).collect() }
+    }
+
+    /// Returns whether a stripe is held or waited for. It may be over at once.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.stripes.iter().any(|stripe| Arc::strong_count(stripe) > 1)
     }
 
     fn stripe_of(&self, row: &[u8]) -> usize {

@@ -1,7 +1,10 @@
 //! The counters of a store and its tables, for metrics.
 
-use super::Local;
+use super::meta::trees_of;
+use super::{Core, Local};
 use crate::meter::{Heat, StoreMeter, TableReading};
+use crate::schema::TableSchema;
+use engine::TreeId;
 use std::sync::Arc;
 
 impl Local {
@@ -21,15 +24,14 @@ impl Local {
         self
     }
 
-    /// Returns the tables that have counters of their own.
+    /// Returns the tables that have counters of their own, with the trees that this node has of them.
     pub fn named_tables(&self) -> Vec<TableReading> {
         let named = self.core.meter.named();
         let tables = self.core.tables.read();
         let reading = |(table, counters)| {
             // The counters may be of a deleted table of this name that is still being read.
             let found = tables.get(&table).filter(|found| found.kept.meter.has(&counters));
-            let schema = &found?.schema;
-            let trees = schema.tablets.iter().map(|tablet| tablet.tree).collect();
+            let trees = self.core.trees_here(&found?.schema);
             Some(TableReading { table, trees, counters })
         };
         named.into_iter().filter_map(reading).collect()
@@ -39,5 +41,17 @@ impl Local {
     pub fn with_named_tables_max(self, named_max: usize) -> Self {
         self.core.meter.set_named_max(named_max);
         self
+    }
+}
+
+impl Core {
+    /// Returns the trees of a table. In a cluster other nodes may have some of them, which are left out; a tree that
+    /// goes is not.
+    fn trees_here(&self, schema: &TableSchema) -> Vec<TreeId> {
+        let mut trees = trees_of(schema);
+        if self.replicated().is_some() {
+            trees.retain(|tree| self.engine.tree(*tree).is_ok());
+        }
+        trees
     }
 }

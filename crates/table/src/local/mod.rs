@@ -19,6 +19,7 @@ mod admission;
 pub mod adopt;
 mod changes;
 pub mod check;
+mod entries;
 mod kept;
 mod load;
 mod locks;

@@ -9,7 +9,9 @@
 //!    sent again after it is not counted twice.
 //! 5. No read yields a cell of [`TOKENS`], because no table has a family of that id.
 
+use super::admission::Admitted;
 use super::read::gone;
+use super::replicated::Replicated;
 use super::times::Place;
 use super::write::{EvaluatedIn, TimesOfRow, ready};
 use super::{Core, Local, Table};
@@ -21,6 +23,7 @@ use engine::{
     Column, Columns, QualifierRange, ReadyBatch, RowRange, ScanRequest, Timestamp, TreeId,
     WriteBatch,
 };
+use futures::future::join_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -36,25 +39,97 @@ impl Local {
             limits::check_mutation_count("entries", mutations)?;
         }
         let bytes = rows.iter().map(|row| row.change.batch_bytes()).sum();
-        let admitted = table.kept.admission.admit(bytes)?;
+        let admitted = Arc::new(table.kept.admission.admit(bytes)?);
+        match self.core.replicated() {
+            Some(replicated) => {
+                Ok(Box::pin(self.once_in_groups(replicated, &table, rows, &admitted)).await)
+            }
+            None => self.once_on_one_machine(&table, rows, bytes, admitted).await,
+        }
+    }
+
+    async fn once_on_one_machine(
+        &self,
+        table: &Arc<Table>,
+        rows: Vec<OnceRow>,
+        bytes: usize,
+        admitted: Arc<Admitted>,
+    ) -> Result<Mutated> {
         let trees: BTreeSet<TreeId> =
             rows.iter().map(|row| table.tree_of(&row.change.row)).collect();
-        for tree in &trees {
-            self.core.room(&table, *tree, bytes).await?;
+        for tree in trees {
+            self.core.room(table, tree, bytes).await?;
         }
         let locks = self.locks.exclusive_rows(rows.iter().map(|row| &*row.change.row)).await;
-        let kept = Arc::new((locks, admitted));
-        let terms = match self.core.replicated() {
-            Some(replicated) => Box::pin(replicated.terms(trees)).await?,
-            None => BTreeMap::new(),
-        };
-        let (core, of_rows) = (Arc::clone(&self.core), Arc::clone(&table));
+        self.change_once(table, rows, EvaluatedIn(None), Arc::new((locks, admitted))).await
+    }
+
+    /// Changes the rows of each tablet by themselves, side by side: a tablet that gives no outcome stops no
+    /// row of another one.
+    async fn once_in_groups(
+        &self,
+        replicated: &Replicated,
+        table: &Arc<Table>,
+        rows: Vec<OnceRow>,
+        admitted: &Arc<Admitted>,
+    ) -> Mutated {
+        let mut results = vec![Ok(()); rows.len()];
+        let mut of_tree = BTreeMap::<TreeId, (Vec<usize>, Vec<OnceRow>)>::new();
+        for (at, row) in rows.into_iter().enumerate() {
+            let (places, rows) = of_tree.entry(table.tree_of(&row.change.row)).or_default();
+            places.push(at);
+            rows.push(row);
+        }
+        let parts = of_tree.into_iter().map(|(tree, (places, rows))| async move {
+            let part = self.once_in_group(replicated, table, tree, rows, Arc::clone(admitted));
+            (places, part.await)
+        });
+        let mut repeated = Vec::new();
+        for (places, outcome) in join_all(parts).await {
+            match outcome {
+                Ok(part) => {
+                    repeated.extend(part.repeated.iter().map(|at| places[*at]));
+                    let outcomes = places.iter().zip(part.results);
+                    outcomes.for_each(|(at, outcome)| results[*at] = outcome);
+                }
+                Err(error) => places.iter().for_each(|at| results[*at] = Err(error.clone())),
+            }
+        }
+        Mutated { results, repeated }
+    }
+
+    /// Changes rows of one tablet.
+    async fn once_in_group(
+        &self,
+        replicated: &Replicated,
+        table: &Arc<Table>,
+        tree: TreeId,
+        rows: Vec<OnceRow>,
+        admitted: Arc<Admitted>,
+    ) -> Result<Mutated> {
+        let bytes = rows.iter().map(|row| row.change.batch_bytes()).sum();
+        self.core.room(table, tree, bytes).await?;
+        let keys = rows.iter().map(|row| &*row.change.row);
+        let locks = replicated.exclusive_rows(tree, keys).await?;
+        let term = replicated.term(tree).await?;
+        self.change_once(table, rows, EvaluatedIn(Some(term)), Arc::new((locks, admitted))).await
+    }
+
+    /// Changes rows whose stripes `kept` holds; in a cluster they are of one tablet.
+    async fn change_once<K: Send + Sync + 'static>(
+        &self,
+        table: &Arc<Table>,
+        rows: Vec<OnceRow>,
+        evaluated: EvaluatedIn,
+        kept: Arc<K>,
+    ) -> Result<Mutated> {
+        let (core, of_rows) = (Arc::clone(&self.core), Arc::clone(table));
         let fresh = self.writes.run(move || Ok(core.fresh(&of_rows, &rows))).await?;
         let Fresh { mut results, groups, applied, repeated } = fresh;
         for (tree, batch, group) in groups {
             let kept = Arc::clone(&kept);
-            let write = EvaluatedIn(terms.get(&tree).copied());
-            let outcome = self.core.commit(&table, tree, batch, &group.places, write, kept).await;
+            let outcome =
+                self.core.commit(table, tree, batch, &group.places, evaluated, kept).await;
             if let Err(error) = outcome {
                 group.inside.iter().for_each(|at| results[*at] = Err(error.clone()));
             }

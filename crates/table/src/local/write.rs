@@ -6,12 +6,9 @@
 //!    is gone before its batch has a place in the order of commits leaves nothing.
 //! 2. What a check or a read-modify-write reads is read under the stripe of its row, alone: every write
 //!    of the row that began before has ended, and no other begins.
-//! 3. Entries of one request that commit together are of one tablet. Entries of a round commit side by
-//!    side; the next round begins when they have ended, so that entries of a row keep their order.
-//! 4. In a cluster invariant 2 holds of the leader of a tablet, in a term of it ([`super::replicated`]).
-//! 5. A task converts no more than `Shape::task_write_bytes` bytes; the rest is for a blocking thread.
+//! 3. In a cluster invariant 2 holds of the leader of a tablet, in a term of it ([`super::replicated`]).
+//! 4. A task converts no more than `Shape::task_write_bytes` bytes; the rest is for a blocking thread.
 
-use super::admission::Admitted;
 use super::read::{Reader, gone};
 use super::replicated::{Check, TimedBatch};
 use super::times::{Drawing, Place};
@@ -31,7 +28,6 @@ use engine::{
     Column, Columns, FamilyId, OpenTimes, QualifierRange, ReadyBatch, RowEnd, RowRange,
     RowSelection, ScanRequest, Timestamp, TimestampRange, TreeId, WriteBatch,
 };
-use futures::future::join_all;
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -70,82 +66,6 @@ pub(super) fn check_request(request: &CheckAndMutate) -> Result<()> {
     limits::check_row_key("row_key", &request.row)?;
     let count = request.on_true.len().max(request.on_false.len());
     limits::check_mutation_count("true_mutations or false_mutations", count)
-}
-
-/// Entries of one tablet that are committed together.
-struct TabletBatch {
-    tree: TreeId,
-    batch: ReadyBatch,
-    /// Their indices in the request.
-    entries: Vec<usize>,
-    times: Vec<TimesOfRow>,
-}
-
-/// The entries of a request, and how far they are written.
-struct Entries {
-    table: Arc<Table>,
-    rows: Vec<RowMutations>,
-    results: Vec<Result<()>>,
-    /// Tablet and index of each, all of a tablet together and in their order.
-    order: Vec<(usize, usize)>,
-    /// Entries of `order` that are in a round.
-    done: usize,
-    bytes: usize,
-}
-
-impl Entries {
-    fn new(table: Arc<Table>, rows: Vec<RowMutations>) -> Self {
-        let tablet_of = |(at, row): (usize, &RowMutations)| (table.schema.tablet_of(&row.row), at);
-        let mut order: Vec<(usize, usize)> = rows.iter().enumerate().map(tablet_of).collect();
-        order.sort_unstable();
-        let bytes = rows.iter().map(RowMutations::batch_bytes).sum();
-        Self { table, results: vec![Ok(()); rows.len()], rows, order, done: 0, bytes }
-    }
-
-    /// The next entries, a batch for each tablet, until there are `bytes_max` bytes or `timed_max`
-    /// rows that leave a time to the server. Empty when all are done.
-    fn next_round(&mut self, bytes_max: usize, timed_max: usize) -> Vec<TabletBatch> {
-        let (mut round, mut bytes, mut timed) = (Vec::new(), 0, 0);
-        while let Some((tablet, _)) = self.order.get(self.done).copied()
-            && bytes < bytes_max
-            && timed < timed_max
-        {
-            let mut batch = WriteBatch::with_capacity(self.bytes.min(bytes_max));
-            let (mut entries, mut times) = (Vec::new(), Vec::new());
-            while let Some((_, at)) = self.order.get(self.done).filter(|(of, _)| *of == tablet)
-                && bytes + batch.encoded_len() < bytes_max
-                && timed < timed_max
-            {
-                let (row, open) = (&self.rows[*at], batch.open_times());
-                match mutate::append(&mut batch, &self.table.schema, &row.row, &row.mutations) {
-                    Ok(()) => {
-                        entries.push(*at);
-                        times.push((Place::of(&row.row), open..batch.open_times()));
-                    }
-                    Err(error) => self.results[*at] = Err(error),
-                }
-                timed += usize::from(batch.open_times() > open);
-                self.done += 1;
-            }
-            bytes += batch.encoded_len();
-            if entries.is_empty() {
-                continue;
-            }
-            let tree = self.table.schema.tablets[tablet].tree;
-            match ready(batch) {
-                Ok(batch) => round.push(TabletBatch { tree, batch, entries, times }),
-                Err(error) => self.fail(&entries, &error),
-            }
-        }
-        if self.done < self.order.len() {
-            Mark::WriteInBatches.hit();
-        }
-        round
-    }
-
-    fn fail(&mut self, entries: &[usize], error: &Error) {
-        entries.iter().for_each(|at| self.results[*at] = Err(error.clone()));
-    }
 }
 
 /// Freezes `batch`, whose limits are checked.
@@ -221,7 +141,7 @@ impl Core {
 impl Local {
     /// Runs `convert`, which converts a write of `bytes` bytes: in this task if that is quick, else on a
     /// blocking thread.
-    async fn convert<T: Send + 'static>(
+    pub(super) async fn convert<T: Send + 'static>(
         &self,
         bytes: usize,
         convert: impl FnOnce() -> Result<T> + Send + 'static,
@@ -246,65 +166,9 @@ impl Local {
         let batch = batch.await?;
         let tree = table.tree_of(&key);
         self.core.room(&table, tree, batch.encoded_len()).await?;
-        let locks = self.locks.shared_one(&key).await;
+        let locks = self.shared_one(tree, &key).await?;
         let kept = (locks, admitted);
         self.core.commit_row(&table, (tree, &key), batch, EvaluatedIn(None), kept).await
-    }
-
-    /// Changes rows, as [`crate::Store::mutate_rows`] says. Entries of one tablet share batches, so that many rows cost
-    /// few commits; a batch that fails fails all its entries.
-    pub(super) async fn write_rows(
-        &self,
-        table: Arc<Table>,
-        rows: Vec<RowMutations>,
-    ) -> Result<Vec<Result<()>>> {
-        let mut entries = Entries::new(Arc::clone(&table), rows);
-        let admitted = Arc::new(table.kept.admission.admit(entries.bytes)?);
-        let (bytes_max, timed_max) =
-            (self.core.shape.write_batch_bytes, self.core.shape.timed_rows_max);
-        while entries.done < entries.order.len() {
-            let bytes = entries.bytes;
-            let next = self.convert(bytes, move || {
-                let round = entries.next_round(bytes_max, timed_max);
-                Ok((entries, round))
-            });
-            let (returned, round) = next.await?;
-            entries = returned;
-            self.write_round(&table, &mut entries, round, &admitted).await;
-        }
-        Ok(entries.results)
-    }
-
-    /// Commits the batches of a round side by side.
-    async fn write_round(
-        &self,
-        table: &Table,
-        entries: &mut Entries,
-        mut round: Vec<TabletBatch>,
-        admitted: &Arc<Admitted>,
-    ) {
-        for part in &mut round {
-            if let Err(error) = self.core.room(table, part.tree, part.batch.encoded_len()).await {
-                entries.fail(&std::mem::take(&mut part.entries), &error);
-            }
-        }
-        round.retain(|part| !part.entries.is_empty());
-        let rows = round.iter().flat_map(|part| &part.entries);
-        let locks = self.locks.shared(rows.map(|at| entries.rows[*at].row.as_ref())).await;
-        let kept = Arc::new((locks, Arc::clone(admitted)));
-        let commits = round.into_iter().map(|part| {
-            let kept = Arc::clone(&kept);
-            async move {
-                let TabletBatch { tree, batch, entries, times } = part;
-                let evaluated = EvaluatedIn(None);
-                (entries, self.core.commit(table, tree, batch, &times, evaluated, kept).await)
-            }
-        });
-        for (committed, outcome) in join_all(commits).await {
-            if let Err(error) = outcome {
-                entries.fail(&committed, &error);
-            }
-        }
     }
 
     /// Drops rows of the tablets whose trees are `wanted`, and holds off read-modify-writes meanwhile. After
@@ -335,11 +199,21 @@ impl Local {
             self.core.room(table, tree, batch.encoded_len()).await?;
             batches.push((tree, batch));
         }
-        let locks = Arc::new(self.locks.shared_all().await);
+        let replicated = self.core.replicated();
+        let of_store = match replicated {
+            Some(_) => None,
+            None => Some(Arc::new(self.locks.shared_all().await)),
+        };
         for (at, (tree, batch)) in batches.into_iter().enumerate() {
-            let kept = Arc::clone(&locks);
-            let dropped = self.core.commit(table, tree, batch, &[], EvaluatedIn(None), kept).await;
-            dropped.map_err(|error| if at == 0 { error } else { dropped_in_part(error) })?;
+            let dropped = async {
+                let of_tablet = match replicated {
+                    Some(replicated) => Some(replicated.shared_all(tree).await?),
+                    None => None,
+                };
+                let kept = (of_store.clone(), of_tablet);
+                self.core.commit(table, tree, batch, &[], EvaluatedIn(None), kept).await
+            };
+            dropped.await.map_err(|error| if at == 0 { error } else { dropped_in_part(error) })?;
         }
         Ok(())
     }
@@ -373,7 +247,7 @@ impl Local {
             .await?;
         let tree = table.tree_of(&row);
         self.core.room(&table, tree, on_true.encoded_len().max(on_false.encoded_len())).await?;
-        let locks = self.locks.exclusive(&row).await;
+        let locks = self.exclusive(tree, &row).await?;
         if let Some(replicated) = self.core.replicated() {
             let check = Check { table, tree, row, plan, on_true, on_false };
             let kept = Arc::new((locks, admitted));
@@ -420,7 +294,7 @@ impl Local {
         let admitted = table.kept.admission.admit(bytes)?;
         let tree = table.tree_of(&row);
         self.core.room(&table, tree, bytes).await?;
-        let locks = self.locks.exclusive(&row).await;
+        let locks = self.exclusive(tree, &row).await?;
         let modify = Modify { table: &table, tree, row: &row, rules: &rules, families: &families };
         if let Some(replicated) = self.core.replicated() {
             drop(admitted);

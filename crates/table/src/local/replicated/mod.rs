@@ -7,7 +7,8 @@
 //!    the log, over changes of leaders too.
 //! 3. A conditional write holds its row alone, then asks for `readable`, reads, and proposes in that term. If
 //!    the term ended meanwhile it is evaluated again, at most [`EVALUATIONS_MAX`] times in all.
-//! 4. Row locks and the share of what may wait go with the proposal, and end with its outcome.
+//! 4. Row locks and the share of what may wait go with the proposal, and end with its outcome. Tablets have row
+//!    locks of their own, and waits for them end ([`row_locks`]).
 //! 5. A node knows the schemas of tables by [`Local::learn`]: from the descriptors of its groups, from the
 //!    directory, and from its own changes. The highest version counts ([`schema`]).
 //! 6. A tree of a table that is not in this node's engine belongs to a tablet without a replica here.
@@ -16,6 +17,7 @@
 //!    no request that begins after a change of the schema is served with an older one.
 
 mod look_ups;
+mod row_locks;
 mod schema;
 
 use super::kept::records::RecordMap;
@@ -37,6 +39,7 @@ use engine::{ClusterId, Engine, Owner, ReadyBatch, RowRange, TreeId};
 use futures::future::{BoxFuture, try_join_all};
 use look_ups::LookUps;
 use parking_lot::Mutex;
+use row_locks::TabletLocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -68,6 +71,7 @@ pub(super) struct Replicated {
     groups: Arc<dyn Groups>,
     meta: Arc<dyn SharedMeta>,
     look_ups: LookUps,
+    locks: TabletLocks,
     /// Held while this node changes the schema.
     changing: tokio::sync::Mutex<()>,
     /// Held while a schema that was learned takes the place of an older one.
@@ -102,9 +106,15 @@ impl Local {
     ) -> Result<Self> {
         engine.claim(Owner::Server)?;
         let Replication { cluster, groups, meta, known } = replication;
-        let (look_ups, changing, learning) = Default::default();
-        let replicated =
-            Replicated { cluster, groups, meta: Arc::clone(&meta), look_ups, changing, learning };
+        let replicated = Replicated {
+            cluster,
+            groups,
+            meta: Arc::clone(&meta),
+            look_ups: LookUps::default(),
+            locks: TabletLocks::new(Shape::DEFAULT.tablet_lock_stripes),
+            changing: tokio::sync::Mutex::default(),
+            learning: Mutex::default(),
+        };
         let contents = Contents {
             tables: BTreeMap::new(),
             shelf: BTreeMap::new(),
@@ -291,13 +301,9 @@ impl Replicated {
         trees.first().map_or(Ok(()), |tree| core.check_newest(self, table, *tree))
     }
 
-    /// Waits until what was acknowledged before can be read of `trees`. Returns the term of each.
-    pub(super) async fn terms(&self, trees: BTreeSet<TreeId>) -> Result<BTreeMap<TreeId, Term>> {
-        let terms = trees.into_iter().map(|tree| async move {
-            let term: Result<Term> = self.groups.readable(tree).await;
-            term.map(|term| (tree, term))
-        });
-        Ok(try_join_all(terms).await?.into_iter().collect())
+    /// Waits until what was acknowledged before can be read of `tree`. Returns the term.
+    pub(super) async fn term(&self, tree: TreeId) -> Result<Term> {
+        self.groups.readable(tree).await
     }
 
     /// Waits until this node may propose writes of all of `trees`.
