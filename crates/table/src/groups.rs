@@ -56,6 +56,17 @@ pub struct GroupWrite {
     pub kept: Kept,
 }
 
+/// Groups that no table has any more, or never had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removal {
+    /// Trees of the groups, whose ids they have.
+    pub trees: Vec<TreeId>,
+    /// The version that the groups had when they were created for a table that did not come about, or of the
+    /// change that removed their table. A group whose schema is not older may have rows of a table that the
+    /// directory has lost.
+    pub version: u64,
+}
+
 /// The replicated tablets of a node.
 #[async_trait]
 pub trait Groups: Send + Sync + 'static {
@@ -85,9 +96,11 @@ pub trait Groups: Send + Sync + 'static {
     /// `AlreadyExists` if a tree has a group of another table: its id was given twice. That group must stay.
     async fn create(&self, schema: &TableSchema, version: u64) -> Result<()>;
 
-    /// Removes groups with all their replicas, as far as they are there. What cannot be reached now is
-    /// removed later, without the caller.
-    async fn remove(&self, trees: &[TreeId]) -> Result<()>;
+    /// Removes groups with all their replicas, as far as they are there. After an error the call is to come
+    /// again.
+    ///
+    /// `AlreadyExists` if a group has rows, and a schema that is not older than the removal: it stays.
+    async fn remove(&self, removal: &Removal) -> Result<()>;
 
     /// Gives every group of a table its schema, which has `version` in the directory. Returns when the
     /// leader of each group has it, so that no leader serves with an older one. A group that has a newer
@@ -121,7 +134,7 @@ pub trait SharedMeta: MetaStore {
     /// there must be no record. Returns the version of the change, which a record of the table that is put
     /// has. It is drawn with the change: changes are made in the order of their versions.
     ///
-    /// An intent that is forgotten must be as this node left it: after [`SharedMeta::claim`] a change that
+    /// An intent of the change has its version. An intent that is forgotten must be as this node left it: after [`SharedMeta::claim`] a change that
     /// was made up before is refused.
     ///
     /// `Aborted` if the record is of another version, or the intent is not as it was: nothing was changed.
@@ -132,10 +145,15 @@ pub trait SharedMeta: MetaStore {
         changes: &[MetaChange<'_>],
     ) -> Result<u64>;
 
+    /// Writes an intent for the groups of a table that is being created, which get `version`.
+    fn intend_new(&self, trees: &[TreeId], version: u64) -> Result<()>;
+
+    /// Returns the intents of this node.
+    fn removals(&self) -> Result<Vec<Removal>>;
+
     /// Takes an intent of this node for its own, so that no change is made any more that was to forget it.
-    fn claim(&self, trees: &[TreeId]) -> Result<()> {
-        self.intend(trees)
-    }
+    /// Changes nothing where it was done before.
+    fn claim(&self, removal: &Removal) -> Result<()>;
 
     /// Forgets an intent whose trees turned out to be another table's, and gives no id any more that was set
     /// aside with theirs.

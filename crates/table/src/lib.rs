@@ -40,7 +40,7 @@ pub use engine::{Direction, FamilyId, RowRange, Timestamp, TimestampRange, TreeI
 pub use error::{Error, Result};
 pub use filter::RowFilter;
 pub use gc::GcRule;
-pub use groups::{GroupWrite, Groups, Kept, SharedMeta, Term, Versioned};
+pub use groups::{GroupWrite, Groups, Kept, Removal, SharedMeta, Term, Versioned};
 pub use identity::TableIdentity;
 pub use limits::Granularity;
 pub use local::{Local, TreeOwnership};

@@ -17,8 +17,8 @@
 use super::counters::{Used, take};
 use super::error::Error as DirectoryError;
 use super::records::{
-    TableRecord, decode_counter, decode_record, decode_trees, encode_counter, encode_record,
-    encode_trees,
+    TableRecord, decode_counter, decode_intent, decode_record, encode_counter, encode_intent,
+    encode_record,
 };
 use super::{Change, Directory, Item, Key, Mirror, Outcome, Revision, Write};
 use crate::group::{GroupId, NodeId};
@@ -27,8 +27,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use table::local::{Intent, MetaChange, MetaStore};
 use table::{
-    Bytes, Error, RecordChange, Result, SharedMeta, ShelfMap, TableName, TableSchema, TreeId,
-    Versioned,
+    Bytes, Error, RecordChange, Removal, Result, SharedMeta, ShelfMap, TableName, TableSchema,
+    TreeId, Versioned,
 };
 use tokio::runtime::Handle;
 
@@ -50,6 +50,8 @@ pub struct DirectoryMeta {
     shown: Mutex<HashMap<String, Revision>>,
     /// Revisions of this node's intents, as it wrote them.
     intended: Mutex<HashMap<String, Revision>>,
+    /// Revisions of intents as this node wrote them when it took them for its own.
+    claimed: Mutex<HashMap<String, Revision>>,
     /// Tree ids that are taken and not given: the next, and the one after the last.
     aside: Mutex<(u32, u32)>,
 }
@@ -69,6 +71,7 @@ impl DirectoryMeta {
             runtime: Handle::current(),
             shown: Mutex::default(),
             intended: Mutex::default(),
+            claimed: Mutex::default(),
             aside: Mutex::new((0, 0)),
         }
     }
@@ -95,11 +98,12 @@ impl DirectoryMeta {
         Ok(self.wait(self.directory.get(key))?.item().cloned())
     }
 
-    /// Adds changes of records and intents to a change. Returns the records' keys.
+    /// Adds changes of records and intents to a change, which has `version`. Returns the records' keys.
     fn add<'a>(
         &self,
         mut change: Change,
         of: impl IntoIterator<Item = &'a MetaChange<'a>>,
+        version: u64,
     ) -> Result<(Change, Vec<String>)> {
         let mut records = Vec::new();
         for part in of {
@@ -111,7 +115,10 @@ impl DirectoryMeta {
                     records.push(name);
                     change.expect(&key, shown).write(write_of(&key, record))
                 }
-                MetaChange::Intend(trees) => change.write(self.intend_write(trees)),
+                MetaChange::Intend(trees) => {
+                    let trees = trees.to_vec();
+                    change.write(self.intend_write(&Removal { trees, version }))
+                }
                 MetaChange::Forget(trees) => {
                     let key = self.intent(trees);
                     if let Some(intended) = self.intended.lock().get(&key.to_string()) {
@@ -209,9 +216,8 @@ impl DirectoryMeta {
         Key::Intent(self.node, trees.first().map_or(0, |tree| tree.0))
     }
 
-    fn intend_write(&self, trees: &[TreeId]) -> Write {
-        let ids: Vec<_> = trees.iter().map(|tree| tree.0).collect();
-        Write::put(&self.intent(trees), encode_trees(&ids))
+    fn intend_write(&self, removal: &Removal) -> Write {
+        Write::put(&self.intent(&removal.trees), encode_intent(removal))
     }
 }
 
@@ -268,21 +274,11 @@ impl MetaStore for DirectoryMeta {
     }
 
     fn intents(&self) -> Result<Vec<Intent>> {
-        let items = self.read(&Key::intents_of(self.node))?;
-        items
-            .iter()
-            .map(|item| {
-                let key = Key::parse(&item.key).ok_or_else(|| {
-                    DirectoryError::damaged(&item.key, "not the key of an intent")
-                })?;
-                let trees = decode_trees(&key, &item.value)?;
-                Ok(trees.into_iter().map(TreeId).collect())
-            })
-            .collect()
+        Ok(self.removals()?.into_iter().map(|removal| removal.trees).collect())
     }
 
     fn change(&self, changes: &[MetaChange<'_>]) -> Result<()> {
-        let (change, records) = self.add(Change::default(), changes)?;
+        let (change, records) = self.add(Change::default(), changes, 0)?;
         match self.make_added(change, records)? {
             true => Ok(()),
             false => Err(changed_elsewhere("a record")),
@@ -329,6 +325,41 @@ impl SharedMeta for DirectoryMeta {
         self.read(Key::TABLES)?.iter().map(versioned).collect()
     }
 
+    fn intend_new(&self, trees: &[TreeId], version: u64) -> Result<()> {
+        let removal = Removal { trees: trees.to_vec(), version };
+        let change = Change::default().write(self.intend_write(&removal));
+        self.make_added(change, Vec::new()).map(drop)
+    }
+
+    fn removals(&self) -> Result<Vec<Removal>> {
+        let items = self.read(&Key::intents_of(self.node))?;
+        items
+            .iter()
+            .map(|item| {
+                let key = Key::parse(&item.key).ok_or_else(|| {
+                    DirectoryError::damaged(&item.key, "not the key of an intent")
+                })?;
+                Ok(decode_intent(&key, &item.value)?)
+            })
+            .collect()
+    }
+
+    fn claim(&self, removal: &Removal) -> Result<()> {
+        let key = self.intent(&removal.trees);
+        let name = key.to_string();
+        let there = self.one(&key)?.map(|item| item.revision);
+        if there.is_some() && self.claimed.lock().get(&name).copied() == there {
+            return Ok(());
+        }
+        // Also if the value is the same: it is of another revision then.
+        let change = Change::default().write(self.intend_write(removal));
+        self.make_added(change, Vec::new())?;
+        if let Some(revision) = self.intended.lock().get(&name) {
+            self.claimed.lock().insert(name, *revision);
+        }
+        Ok(())
+    }
+
     fn change_if(
         &self,
         table: &TableName,
@@ -358,7 +389,7 @@ impl SharedMeta for DirectoryMeta {
             for part in &of_table {
                 change = Self::add_table(change, part, table, version)?;
             }
-            let (change, records) = self.add(change, others.iter().copied())?;
+            let (change, records) = self.add(change, others.iter().copied(), version)?;
             if self.make_added(change, records)? {
                 return Ok(version);
             }

@@ -1,7 +1,8 @@
 //! The sign of life of a node in the directory: a key under a lease that the node keeps alive.
 //!
-//! 1. The key exists only while its node keeps the lease. A lease that ended is granted again. A lease that
-//!    is there is kept whatever else the directory refuses: one that is full keeps leases.
+//! 1. The key exists only while its node keeps the lease. A lease that ended is granted again. A task of its own
+//!    keeps the lease ([`keep_lease`]), whatever else the directory refuses, and however long it takes for it: one that
+//!    is full, or slow, keeps leases.
 //! 2. A node that started without the directory registers before it shows its sign of life. Before that its
 //!    log is compared with the node's mark, as at a start: it may be an older copy ([`super::join`]).
 //! 3. A node that finds a later start of itself, or the mark of a longer log, is **replaced**: it must stop, and
@@ -11,7 +12,7 @@
 //!    directory is known as one. Each mark is a revision, which etcd keeps until it is compacted; so marks
 //!    are [`MARK_EVERY`] apart. A node that leaves writes a last one.
 //! 5. A node shows its sign of life, by which it gets replicas, after it has raised the directory's counters
-//!    above the ids that it uses ([`super::counters`]).
+//!    above the ids that it uses ([`super::counters`]), and when others reach it ([`Own::hidden`]).
 
 use super::counters::{Used, raise};
 use super::error::{Error, Result};
@@ -27,7 +28,8 @@ use tokio::time::Instant;
 
 /// Time after the last keep-alive at which a node's sign of life vanishes.
 pub(super) const LEASE_TTL: Duration = Duration::from_secs(10);
-/// Pauses of the task: a third of the lease, so that two keep-alives may fail.
+/// Time between two keep-alives, and the longest wait for the answer to one: a third of the lease, so that two may
+/// fail. Also the pause between two turns of the other task.
 const KEEP_EVERY: Duration = Duration::from_secs(3);
 /// Time between two marks of a log that grows.
 const MARK_EVERY: Duration = Duration::from_secs(30);
@@ -52,6 +54,8 @@ pub struct Own {
     pub log_end: u64,
     /// The numbers that the node uses.
     pub used: Used,
+    /// True while the node is not to show its sign of life, since others may not reach it.
+    pub hidden: bool,
 }
 
 /// Keeps the sign of life of a node until it is dropped.
@@ -85,6 +89,7 @@ impl Presence {
             is_checked,
             marked: None,
             state: sender,
+            lease: watch::Sender::new(Lease::None),
         };
         let task = tokio::spawn(node.keep());
         Self { state, directory, key, own, task }
@@ -129,17 +134,72 @@ struct Live {
     /// The last mark of this start, and when it was written.
     marked: Option<(u64, Instant)>,
     state: watch::Sender<PresenceState>,
+    lease: watch::Sender<Lease>,
+}
+
+/// The lease of a node, as the task that keeps it tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Lease {
+    /// No lease, or one that has ended.
+    None,
+    /// The directory granted it, or kept it when it was last asked.
+    Kept(LeaseId),
+    /// The directory did not keep it when it was last asked, and is asked again.
+    Failing(LeaseId, Error),
+}
+
+/// Ends a task when it is dropped.
+struct Keeping(JoinHandle<()>);
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Keeps the lease of a node alive, beside all that its other task waits for, until it is dropped.
+async fn keep_lease(directory: Arc<dyn Directory>, lease: watch::Sender<Lease>) {
+    let mut changes = lease.subscribe();
+    loop {
+        let now = changes.borrow_and_update().clone();
+        let (kept, pause) = match now {
+            Lease::Kept(kept) => (kept, KEEP_EVERY),
+            Lease::Failing(kept, _) => (kept, AGAIN),
+            Lease::None => match changes.changed().await {
+                Ok(()) => continue,
+                Err(_) => return,
+            },
+        };
+        tokio::time::sleep(pause).await;
+        let new = match tokio::time::timeout(KEEP_EVERY, directory.keep_alive(kept)).await {
+            Ok(Ok(())) => Lease::Kept(kept),
+            Ok(Err(Error::LeaseLost)) => Lease::None,
+            Ok(Err(error)) => Lease::Failing(kept, error),
+            Err(_) => {
+                let text = "the directory does not answer to keep-alives";
+                Lease::Failing(kept, Error::Unavailable(text.to_owned()))
+            }
+        };
+        lease.send_if_modified(|lease| {
+            let is_new = *lease != new;
+            *lease = new;
+            is_new
+        });
+    }
 }
 
 impl Live {
     async fn keep(mut self) {
-        let mut lease = None;
+        let task = keep_lease(Arc::clone(&self.directory), self.lease.clone());
+        let _keeping = Keeping(tokio::spawn(task));
+        let mut changes = self.lease.subscribe();
         loop {
-            match self.turn(lease).await {
+            changes.mark_unchanged();
+            match self.turn().await {
                 Ok(kept) => {
-                    lease = Some(kept);
                     self.tell(PresenceState::Alive(kept));
-                    tokio::time::sleep(KEEP_EVERY).await;
+                    // News of the lease are told at once.
+                    let _ = tokio::time::timeout(KEEP_EVERY, changes.changed()).await;
                 }
                 Err(error @ Error::Replaced(_)) => {
                     tracing::error!(%error, "this node must stop");
@@ -147,9 +207,6 @@ impl Live {
                     return;
                 }
                 Err(error) => {
-                    if matches!(error, Error::LeaseLost) {
-                        lease = None;
-                    }
                     self.tell(PresenceState::Absent(error));
                     tokio::time::sleep(AGAIN).await;
                 }
@@ -171,17 +228,10 @@ impl Live {
         });
     }
 
-    /// Keeps the lease if there is one, looks for a later start, and does what else a node tells.
-    async fn turn(&mut self, lease: Option<LeaseId>) -> Result<LeaseId> {
-        let registered = match self.register().await {
-            Err(error @ Error::Replaced(_)) => return Err(error),
-            registered => registered,
-        };
-        if let Some(lease) = lease {
-            self.directory.keep_alive(lease).await?;
-        }
-        registered?;
-        let used = (self.own)().used;
+    /// Looks for a later start, gets a lease without one, and does what else a node tells.
+    async fn turn(&mut self) -> Result<LeaseId> {
+        self.register().await?;
+        let Own { used, hidden, .. } = (self.own)();
         if raise(&*self.directory, used).await? {
             tracing::error!(
                 ?used,
@@ -189,9 +239,15 @@ impl Live {
                  backup; tables and changes that came after the backup are not in it"
             );
         }
-        let lease = match lease {
-            Some(lease) => lease,
-            None => self.show().await?,
+        let now = self.lease.borrow().clone();
+        let lease = match now {
+            Lease::Kept(lease) => lease,
+            Lease::Failing(_, error) => return Err(error),
+            Lease::None if hidden => {
+                let text = "it is not known yet if other nodes reach this one";
+                return Err(Error::Unavailable(text.to_owned()));
+            }
+            Lease::None => self.show().await?,
         };
         match self.mark().await {
             Err(error @ Error::Replaced(_)) => return Err(error),
@@ -223,7 +279,10 @@ impl Live {
         let sign = encode_counter(self.joined.boot);
         let change = Change::default().write(Write::put_leased(&key, sign, lease));
         match self.directory.change(change).await? {
-            Outcome::Done(_) => Ok(lease),
+            Outcome::Done(_) => {
+                self.lease.send_replace(Lease::Kept(lease));
+                Ok(lease)
+            }
             Outcome::Conflict => Err(Error::Conflict(key.to_string())),
         }
     }

@@ -6,10 +6,12 @@ use crate::group::{Member, NodeId, ReplicaId};
 use base::codec::{ByteReader, DecodeError, PutBytes};
 use bytes::Bytes;
 use engine::ClusterId;
-use table::TableSchema;
+use table::{Removal, TableSchema, TreeId};
 
-/// Version of every record, and the newest that is read.
+/// Version of every record but intents, and the newest that is read.
 const VERSION: u8 = 1;
+/// Version of intents. Older ones are read.
+const INTENT_VERSION: u8 = 2;
 /// Longest address, region and zone of a node.
 const NAME_BYTES_MAX: usize = 256;
 /// Most replicas of a group.
@@ -63,13 +65,23 @@ fn whole<'a, T>(
     value: &'a [u8],
     decode: impl FnOnce(&mut ByteReader<'a>) -> std::result::Result<T, What>,
 ) -> Result<T> {
+    whole_up_to(VERSION, key, value, |_, reader| decode(reader))
+}
+
+/// As [`whole`], of a value with versions up to `newest`; `decode` is told the version.
+fn whole_up_to<'a, T>(
+    newest: u8,
+    key: &Key,
+    value: &'a [u8],
+    decode: impl FnOnce(u8, &mut ByteReader<'a>) -> std::result::Result<T, What>,
+) -> Result<T> {
     let mut reader = ByteReader::new(value);
     let run = || {
         let version = reader.u8("version")?;
-        if version != VERSION {
+        if !(1..=newest).contains(&version) {
             return Err(What::Version(version));
         }
-        let decoded = decode(&mut reader)?;
+        let decoded = decode(version, &mut reader)?;
         reader.finish()?;
         Ok(decoded)
     };
@@ -77,7 +89,7 @@ fn whole<'a, T>(
         What::Version(version) => Error::damaged(
             key,
             format_args!(
-                "record of version {version}, but this Stele reads versions up to {VERSION}; \
+                "record of version {version}, but this Stele reads versions up to {newest}; \
                  use a newer Stele"
             ),
         ),
@@ -271,22 +283,25 @@ pub(super) fn decode_record(name: &str, value: &Bytes) -> Result<Bytes> {
 }
 
 /// Returns the bytes of an intent.
-pub(super) fn encode_trees(trees: &[u32]) -> Vec<u8> {
-    let mut out = vec![VERSION];
-    out.put_varint(trees.len() as u64);
-    trees.iter().for_each(|tree| out.put_u32(*tree));
+pub(super) fn encode_intent(removal: &Removal) -> Vec<u8> {
+    let mut out = vec![INTENT_VERSION];
+    out.put_u64(removal.version);
+    out.put_varint(removal.trees.len() as u64);
+    removal.trees.iter().for_each(|tree| out.put_u32(tree.0));
     out
 }
 
-/// Reads the bytes of the intent under `key`.
-pub(super) fn decode_trees(key: &Key, value: &[u8]) -> Result<Vec<u32>> {
-    whole(key, value, |reader| {
+/// Reads the bytes of the intent under `key`. One of version 1 does not tell what it is newer than: it is older
+/// than everything.
+pub(super) fn decode_intent(key: &Key, value: &[u8]) -> Result<Removal> {
+    whole_up_to(INTENT_VERSION, key, value, |version, reader| {
+        let version = if version == 1 { 0 } else { reader.u64("version of the change")? };
         let count = reader.varint("trees")?;
         let mut trees = Vec::new();
         for _ in 0..count {
-            trees.push(reader.u32("tree")?);
+            trees.push(TreeId(reader.u32("tree")?));
         }
-        Ok(trees)
+        Ok(Removal { trees, version })
     })
 }
 
@@ -302,7 +317,8 @@ pub fn fuzz(value: &[u8]) {
     let key = Key::NextTree;
     let _ = Placement::decode(&key, value).map(|record| same(record.encode()));
     let _ = decode_counter(&key, value).map(|next| same(encode_counter(next)));
-    let _ = decode_trees(&key, value).map(|trees| same(encode_trees(&trees)));
+    let intent = decode_intent(&key, value).ok();
+    intent.filter(|_| value[0] == INTENT_VERSION).map(|intent| same(encode_intent(&intent)));
     super::local::fuzz(value);
 }
 
@@ -313,6 +329,10 @@ mod tests {
     fn node() -> NodeRecord {
         let text = |text: &str| text.to_owned();
         NodeRecord { boot: 7, start: 9, address: text("a:1"), region: text("r"), zone: text("z") }
+    }
+
+    fn intent() -> Removal {
+        Removal { trees: vec![TreeId(16), TreeId(17)], version: 7 }
     }
 
     fn placement() -> Placement {
@@ -330,7 +350,11 @@ mod tests {
         assert_eq!(encode_door("a:1"), b"\x01\x03a:1");
         assert_eq!(decode_door(NodeId(1), b"\x01\x03a:1").as_deref(), Ok("a:1"));
         assert_eq!(encode_counter(16), b"\x01\x10\0\0\0\0\0\0\0");
-        assert_eq!(encode_trees(&[16, 17]), b"\x01\x02\x10\0\0\0\x11\0\0\0");
+        let bytes = b"\x02\x07\0\0\0\0\0\0\0\x02\x10\0\0\0\x11\0\0\0";
+        assert_eq!(encode_intent(&intent()), bytes);
+        assert_eq!(decode_intent(&Key::Cluster, bytes), Ok(intent()));
+        let old = decode_intent(&Key::Cluster, b"\x01\x02\x10\0\0\0\x11\0\0\0");
+        assert_eq!(old, Ok(Removal { version: 0, ..intent() }));
         let cluster = ClusterRecord { id: ClusterId(5), replicas: 3, founded_micros: 1 };
         let bytes = b"\x01\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x03\x01\0\0\0\0\0\0\0";
         assert_eq!(cluster.encode(), bytes);
@@ -341,7 +365,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_cut_flipped_or_of_another_version_never_panic() {
-        for good in [node().encode(), placement().encode(), encode_trees(&[1, 2])] {
+        for good in [node().encode(), placement().encode(), encode_intent(&intent())] {
             for len in 0..good.len() {
                 fuzz(&good[..len]);
                 let mut flipped = good.clone();

@@ -2,7 +2,7 @@
 
 use super::codec::AsBytes;
 use super::sender::Link;
-use super::{FRAME_BYTES_MAX, server};
+use super::{FRAME_BYTES_MAX, Local, server};
 use crate::dial::{Dialed, endpoint, told, was_not_sent};
 use crate::group::NodeId;
 use bytes::Bytes;
@@ -39,6 +39,10 @@ pub enum CallKind {
     Leader,
     /// Asks how the node is.
     Status,
+    /// Asks which node and start was reached. The link answers it.
+    Identity,
+    /// Asks which node and start the called node reaches at the caller's address. The link answers it.
+    Reach,
 }
 
 /// Why a call has no answer, or no further one.
@@ -62,13 +66,15 @@ impl std::error::Error for CallError {}
 
 impl CallKind {
     /// All purposes that calls can have.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Forward,
         Self::CreateReplica,
         Self::RemoveReplica,
         Self::SetSchema,
         Self::Leader,
         Self::Status,
+        Self::Identity,
+        Self::Reach,
     ];
 
     /// Returns the path of the method of gRPC.
@@ -80,6 +86,8 @@ impl CallKind {
             Self::SetSchema => "/stele.node.v1.Node/SetSchema",
             Self::Leader => "/stele.node.v1.Node/Leader",
             Self::Status => "/stele.node.v1.Node/Status",
+            Self::Identity => "/stele.node.v1.Node/Identity",
+            Self::Reach => "/stele.node.v1.Node/Reach",
         }
     }
 }
@@ -103,16 +111,7 @@ impl Link {
             let text = format!("a call has at most {FRAME_BYTES_MAX} bytes, not {}", request.len());
             return Err(CallError::NotDone(text));
         }
-        let mut grpc = Grpc::new(self.channel_to(to)?).max_decoding_message_size(FRAME_BYTES_MAX);
-        let name = format!("node {}", to.0);
-        grpc.ready().await.map_err(|error| CallError::NotDone(format!("{name}: {error}")))?;
-        let greeting = self.context.us.greeting(to, 0);
-        let mut request = Request::new(request);
-        server::greet(request.metadata_mut(), &greeting);
-        let path = PathAndQuery::from_static(kind.path());
-        let answers = grpc.server_streaming(request, path, AsBytes).await;
-        let answers = answers.map_err(|status| error_of(&name, &status))?.into_inner();
-        Ok(answers.map_err(move |status| error_of(&name, &status)).boxed())
+        call_on(self.channel_to(to)?, &self.context.us, to, kind, request).await
     }
 
     /// Returns the connection for calls to a node, at its present address.
@@ -133,6 +132,26 @@ impl Link {
         channels.insert(to, open);
         Ok(channel)
     }
+}
+
+/// Calls a node on a connection, as `us`.
+pub(super) async fn call_on(
+    channel: Channel,
+    us: &Local,
+    to: NodeId,
+    kind: CallKind,
+    request: Bytes,
+) -> Result<Answers, CallError> {
+    let mut grpc = Grpc::new(channel).max_decoding_message_size(FRAME_BYTES_MAX);
+    let name = format!("node {}", to.0);
+    grpc.ready().await.map_err(|error| CallError::NotDone(format!("{name}: {error}")))?;
+    let greeting = us.greeting(to, 0);
+    let mut request = Request::new(request);
+    server::greet(request.metadata_mut(), &greeting);
+    let path = PathAndQuery::from_static(kind.path());
+    let answers = grpc.server_streaming(request, path, AsBytes).await;
+    let answers = answers.map_err(|status| error_of(&name, &status))?.into_inner();
+    Ok(answers.map_err(move |status| error_of(&name, &status)).boxed())
 }
 
 fn error_of(name: &str, status: &Status) -> CallError {

@@ -24,8 +24,10 @@ mod calls;
 mod certificate;
 mod codec;
 mod greeting;
+mod handshakes;
 mod inbound;
 mod queue;
+mod reach;
 mod sender;
 mod server;
 
@@ -92,6 +94,8 @@ pub struct LinkOptions {
     pub silence_max: Duration,
     /// Bytes of frames that wait for one node.
     pub queue_bytes_max: usize,
+    /// Longest time for the handshake of a connection that another node makes.
+    pub handshake_max: Duration,
 }
 
 impl LinkOptions {
@@ -109,6 +113,7 @@ impl Default for LinkOptions {
             beat: Duration::from_millis(200),
             silence_max: Duration::from_secs(1),
             queue_bytes_max: 128 << 20,
+            handshake_max: Duration::from_secs(5),
         }
     }
 }

@@ -4,8 +4,9 @@ use super::calls::{CallError, CallKind};
 use super::certificate::{self, Shown};
 use super::codec::AsBytes;
 use super::greeting::{Greeting, Refusal};
+use super::handshakes::Handshakes;
 use super::inbound::{Admitted, Inbound, Unreceived};
-use super::{Book, FRAME_BYTES_MAX, LinkOptions, Local, Receiver};
+use super::{Book, FRAME_BYTES_MAX, LinkOptions, Local, Receiver, reach};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -33,10 +34,8 @@ use tower::Service;
 pub(super) const STREAM: &str = "/stele.node.v1.Node/Stream";
 /// Name of the header with the greeting.
 const GREETING: &str = "stele-greeting-bin";
-/// Longest time for a handshake of TLS.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
-/// Handshakes at the same time.
-const HANDSHAKES: usize = 64;
+/// Connections that wait to be served.
+const ACCEPTED: usize = 64;
 /// Pause after a connection could not be taken, such as for want of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// Bytes on their way on a stream, and on a connection.
@@ -59,10 +58,12 @@ pub async fn serve(
 ) -> std::io::Result<()> {
     let inbound = Arc::new(Inbound::new(us, book, receiver));
     let (running, stopped) = watch::channel(());
-    let service = NodeService { inbound, silence_max: options.silence_max, stopped };
+    let (options_of, silence_max) = (options.clone(), options.silence_max);
+    let service = NodeService { us, options: options_of, inbound, silence_max, stopped };
     let tls = options.tls.as_ref().map(|tls| Arc::clone(&tls.server));
-    let (accepted, incoming) = mpsc::channel(HANDSHAKES);
-    let accepting = AbortOnDrop(tokio::spawn(accept(listener, tls, accepted)));
+    let (accepted, incoming) = mpsc::channel(ACCEPTED);
+    let accepting = accept(listener, tls, options.handshake_max, accepted);
+    let accepting = AbortOnDrop(tokio::spawn(accepting));
     let pings = options.pings();
     let served = tonic::transport::Server::builder()
         .initial_stream_window_size(STREAM_WINDOW)
@@ -92,12 +93,13 @@ impl Drop for AbortOnDrop {
 async fn accept(
     listener: TcpListener,
     tls: Option<Arc<ArcSwap<ServerConfig>>>,
+    handshake_max: Duration,
     accepted: mpsc::Sender<std::io::Result<Accepted>>,
 ) {
-    loop {
-        let Ok(place) = accepted.clone().reserve_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+    let handshakes = Handshakes::default();
+    while !accepted.is_closed() {
+        let (stream, from) = match listener.accept().await {
+            Ok((stream, from)) => (stream, from.ip()),
             Err(error) => {
                 tracing::warn!(%error, "could not take a connection of a node");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
@@ -105,11 +107,11 @@ async fn accept(
             }
         };
         let acceptor = tls.as_ref().map(|tls| TlsAcceptor::from(tls.load_full()));
-        tokio::spawn(async move {
-            match tokio::time::timeout(HANDSHAKE_MAX, secured(stream, acceptor)).await {
-                Ok(Ok(stream)) => {
-                    place.send(Ok(stream));
-                }
+        let accepted = accepted.clone();
+        handshakes.begin(from, async move {
+            match tokio::time::timeout(handshake_max, secured(stream, acceptor)).await {
+                // It fails where the server has stopped.
+                Ok(Ok(stream)) => drop(accepted.send(Ok(stream)).await),
                 Ok(Err(error)) => tracing::info!(%error, "a connection of a node failed"),
                 Err(_) => tracing::info!("a connection of a node made no handshake in time"),
             }
@@ -186,6 +188,9 @@ impl AsyncWrite for Accepted {
 /// The service of a node for other nodes.
 #[derive(Clone)]
 struct NodeService {
+    us: Local,
+    /// For connections that the server makes.
+    options: LinkOptions,
     inbound: Arc<Inbound>,
     silence_max: Duration,
     /// Closed when the server stops.
@@ -269,7 +274,16 @@ impl NodeService {
         let greeting = self.greeting(&request)?;
         self.inbound.check(&greeting).map_err(|refusal| refuse(&refusal))?;
         let receiver = self.inbound.receiver();
-        let called = receiver.call(greeting.from, kind, request.into_inner());
+        let called = async {
+            match kind {
+                CallKind::Identity => Ok(reach::identity_answer(&self.us)),
+                CallKind::Reach => {
+                    let book = self.inbound.book();
+                    Ok(reach::answer(&self.us, &self.options, book, greeting.from).await)
+                }
+                _ => receiver.call(greeting.from, kind, request.into_inner()).await,
+            }
+        };
         let answers = tokio::select! {
             answers = called => answers.map_err(status_of)?,
             stopping = stopping(self.stopped.clone()) => return Err(stopping),

@@ -7,14 +7,17 @@ use base::codec::{ByteReader, PutBytes};
 use bytes::Bytes;
 
 const VERSION: u8 = 1;
+/// Version of the order to remove a replica. Version 1 had no version of the removal.
+const REMOVE_VERSION: u8 = 2;
 
 /// A question or an order about a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ask {
     /// Create the replica of the called node, as the descriptor says.
     Create { group: GroupId, descriptor: Bytes },
-    /// Remove the replica of the called node, if its id is below the least one.
-    Remove { group: GroupId, least: ReplicaId },
+    /// Remove the replica of the called node, if its id is below the least one, and the removal has a version
+    /// that may remove it. With 0 as the least one only tell whether it may.
+    Remove { group: GroupId, least: ReplicaId, version: u64 },
     /// Give the group a schema of its table.
     SetSchema { group: GroupId, version: u64, record: Bytes },
     /// Tell which node leads the group.
@@ -38,9 +41,11 @@ impl Ask {
                 out.put_varint(group.0);
                 out.extend_from_slice(descriptor);
             }
-            Self::Remove { group, least } => {
+            Self::Remove { group, least, version } => {
+                out[0] = REMOVE_VERSION;
                 out.put_varint(group.0);
                 out.put_varint(least.0);
+                out.put_varint(*version);
             }
             Self::SetSchema { group, version, record } => {
                 out.put_varint(group.0);
@@ -54,7 +59,12 @@ impl Ask {
 
     /// Reads a call of `kind`, which is not a call of rows.
     pub(super) fn decode(kind: CallKind, bytes: &Bytes) -> Result<Self, FormatError> {
-        let mut reader = versioned(bytes)?;
+        let mut reader = ByteReader::new(bytes);
+        let newest = if kind == CallKind::RemoveReplica { REMOVE_VERSION } else { VERSION };
+        let of_call = match reader.u8("version")? {
+            version if (VERSION..=newest).contains(&version) => version,
+            version => return Err(FormatError::Version { format: "calls of groups", version }),
+        };
         let group = GroupId(reader.varint("group")?);
         let rest = |reader: &mut ByteReader<'_>, what| {
             let rest = reader.rest();
@@ -66,14 +76,16 @@ impl Ask {
                 Self::Create { group, descriptor: rest(&mut reader, "descriptor")? }
             }
             CallKind::RemoveReplica => {
-                Self::Remove { group, least: ReplicaId(reader.varint("replica")?) }
+                let least = ReplicaId(reader.varint("replica")?);
+                let version = if of_call == 1 { 0 } else { reader.varint("removal")? };
+                Self::Remove { group, least, version }
             }
             CallKind::SetSchema => {
                 let version = reader.varint("schema version")?;
                 Self::SetSchema { group, version, record: rest(&mut reader, "schema")? }
             }
             CallKind::Leader => Self::Leader { group },
-            CallKind::Forward | CallKind::Status => {
+            CallKind::Forward | CallKind::Status | CallKind::Identity | CallKind::Reach => {
                 return Err(FormatError::Broken("a call that is about no group"));
             }
         };
@@ -130,18 +142,21 @@ mod tests {
         let group = GroupId(300);
         for (ask, bytes) in [
             (Ask::Create { group, descriptor: "d".into() }, &b"\x01\xac\x02d"[..]),
-            (Ask::Remove { group, least: ReplicaId(4) }, b"\x01\xac\x02\x04"),
+            (Ask::Remove { group, least: ReplicaId(4), version: 7 }, b"\x02\xac\x02\x04\x07"),
             (Ask::SetSchema { group, version: 7, record: "r".into() }, b"\x01\xac\x02\x07r"),
             (Ask::Leader { group }, b"\x01\xac\x02"),
         ] {
             assert_eq!(ask.encode(), bytes);
             assert_eq!(Ask::decode(ask.kind(), &ask.encode()), Ok(ask.clone()));
-            let newer = Bytes::from([&[2], &bytes[1..]].concat());
+            let newer = Bytes::from([&[3], &bytes[1..]].concat());
             assert!(matches!(Ask::decode(ask.kind(), &newer), Err(FormatError::Version { .. })));
             for len in 0..2 {
                 assert!(Ask::decode(ask.kind(), &ask.encode().slice(..len)).is_err());
             }
         }
+        let old = Ask::decode(CallKind::RemoveReplica, &Bytes::from_static(b"\x01\x05\x04"));
+        let removes = Ask::Remove { group: GroupId(5), least: ReplicaId(4), version: 0 };
+        assert_eq!(old, Ok(removes), "an older node does not tell what its removal is newer than");
         let long = Bytes::from_static(b"\x01\x01\x01");
         assert!(Ask::decode(CallKind::Leader, &long).is_err());
         assert!(Ask::decode(CallKind::Status, &long).is_err());

@@ -4,7 +4,7 @@ use super::asks::{Ask, encode_leader};
 use super::status::Led;
 use crate::directory::MetaNews;
 use crate::format::{Descriptor, decode_frame};
-use crate::group::{GroupId, NodeId};
+use crate::group::{GroupId, NodeId, ReplicaId};
 use crate::link::{Answers, CallError, CallKind, Receiver};
 use crate::node::{Node, Tables};
 use crate::route::Forwarded;
@@ -57,7 +57,10 @@ async fn carry_out(node: Arc<Node>, ask: Ask) -> Result<()> {
             let descriptor = descriptor.map_err(|error| Error::Internal(error.to_string()))?;
             node.create(group, descriptor).await
         }
-        Ask::Remove { group, least } => node.remove(group, least).await,
+        Ask::Remove { group, least: ReplicaId(0), version } => {
+            node.may_remove(group, version).await
+        }
+        Ask::Remove { group, least, version } => node.remove(group, least, version).await,
         Ask::SetSchema { group, version, record } => node.set_schema(group, version, &record).await,
         Ask::Leader { .. } => Ok(()),
     }

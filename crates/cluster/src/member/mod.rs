@@ -6,7 +6,8 @@
 //! 2. A node that was a member before starts without the directory, from its own groups.
 //! 3. What calls left behind is brought to an end by a task ([`tending`]).
 //! 4. The engine is claimed before the replicas open, which apply at once what was not flushed.
-//! 5. A failure of the node's log or state machine, or a later start of the same node, is told by
+//! 5. A node shows its sign of life when others reach it ([`reach`]).
+//! 6. A failure of the node's log or state machine, or a later start of the same node, is told by
 //!    [`Member::ended`]. The process must end then.
 
 mod asks;
@@ -14,6 +15,8 @@ mod database;
 mod hub;
 mod peers;
 mod place;
+mod reach;
+mod schemas;
 mod status;
 mod tending;
 
@@ -36,11 +39,14 @@ use engine::group_log::GroupLog;
 use engine::{Engine, Owner};
 use hub::{Hub, News};
 use peers::Others;
+use reach::Reaching;
+use schemas::Schemas;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use table::local::Replication;
 use table::{Groups, Local, TableSchema, Versioned};
@@ -98,12 +104,14 @@ pub enum MemberError {
     Node(NodeError),
     /// The tables cannot be opened.
     Table(table::Error),
+    /// Other nodes do not reach the node; the text says why, and what to set.
+    Address(String),
 }
 
 impl fmt::Display for MemberError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dir(text) => f.write_str(text),
+            Self::Dir(text) | Self::Address(text) => f.write_str(text),
             Self::Directory(error) => error.fmt(f),
             Self::Engine(error) => error.fmt(f),
             Self::Node(error) => error.fmt(f),
@@ -195,6 +203,22 @@ impl Member {
             }
         };
         let server = tokio::spawn(served);
+        let reaching = Reaching {
+            links: links.clone(),
+            mirror: mirror.clone(),
+            me: id,
+            address: place.address.clone(),
+        };
+        let hidden = Arc::new(AtomicBool::new(true));
+        if node.largest_group().is_none() {
+            if let Err(why) = reaching.of_new_node().await {
+                server.abort();
+                let closing = Arc::clone(&node);
+                let _ = tokio::task::spawn_blocking(move || closing.close()).await;
+                return Err(MemberError::Address(why));
+            }
+            hidden.store(false, Ordering::Release);
+        }
         let groups: Arc<dyn Groups> = Arc::new(Tablets::new(Arc::clone(&node), others.clone()));
         let of_groups = Arc::clone(&node);
         let meta = Arc::new(DirectoryMeta::new(&mirror, id, move || used(&of_groups)));
@@ -222,13 +246,24 @@ impl Member {
             news: news.clone(),
         };
         let watched = mirror.clone();
+        let schemas = Schemas {
+            node: Arc::clone(&node),
+            mirror: mirror.clone(),
+            groups: Arc::clone(&groups),
+        };
         let tasks = vec![
+            tokio::spawn(reaching.run(Arc::clone(&hidden))),
+            tokio::spawn(schemas.run()),
             follow(&mirror, meta, news),
             tokio::spawn(keep_streams(links, mirror, id)),
             tokio::spawn(tending.run()),
         ];
         let of_node = Arc::clone(&node);
-        let own = move || Own { log_end: of_node.log_end(), used: used(&of_node) };
+        let own = move || Own {
+            log_end: of_node.log_end(),
+            used: used(&of_node),
+            hidden: hidden.load(Ordering::Acquire),
+        };
         let presence = Presence::start(directory, joined, place, own);
         let watcher = Watcher {
             cluster: member.cluster,

@@ -162,8 +162,18 @@ impl Peers for Others {
         self.order(node, Ask::Create { group, descriptor }).await
     }
 
-    async fn remove(&self, node: NodeId, group: GroupId, least: ReplicaId) -> Result<()> {
-        self.order(node, Ask::Remove { group, least }).await
+    async fn may_remove(&self, node: NodeId, group: GroupId, version: u64) -> Result<()> {
+        self.order(node, Ask::Remove { group, least: ReplicaId(0), version }).await
+    }
+
+    async fn remove(
+        &self,
+        node: NodeId,
+        group: GroupId,
+        least: ReplicaId,
+        version: u64,
+    ) -> Result<()> {
+        self.order(node, Ask::Remove { group, least, version }).await
     }
 
     async fn set_schema(

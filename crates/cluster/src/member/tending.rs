@@ -7,7 +7,8 @@
 //!    knows nothing of it. So no vote and no entry can be forgotten.
 //! 3. Intents of another node are taken over after it was gone for [`GONE_AFTER`]. A creation of it that
 //!    is under way then fails ([`crate::directory::DirectoryMeta`]).
-//! 4. Failures are tried again; nothing here ends the node.
+//! 4. Failures are tried again; nothing here ends the node. A node that is lost for good keeps intents from being
+//!    carried out for ever, so the pauses grow while neither the intents nor the nodes that are alive are others.
 
 use super::hub::News;
 use crate::directory::{DirectoryMeta, Key, Mirror, Placement};
@@ -22,6 +23,8 @@ use tokio::time::Instant;
 
 /// Pause between two rounds of the task.
 const TEND_EVERY: Duration = Duration::from_secs(5);
+/// Longest pause between two attempts to carry out the same intents.
+const PAUSE_MAX: Duration = Duration::from_secs(300);
 /// Time without a sign of life after which a node's intents are taken over.
 const GONE_AFTER: Duration = Duration::from_secs(60);
 /// Longest wait for the directory in a round.
@@ -38,9 +41,9 @@ pub(super) struct Tending {
 impl Tending {
     /// Works until it is dropped.
     pub(super) async fn run(self) {
-        let mut absent = Absent::default();
+        let (mut absent, mut waiting) = (Absent::default(), Waiting::default());
         loop {
-            match self.round(&mut absent).await {
+            match self.round(&mut absent, &mut waiting).await {
                 Ok(()) => {}
                 Err(error @ Error::Unavailable(_)) => {
                     tracing::debug!(%error, "the tasks that calls left behind wait for the directory");
@@ -53,7 +56,7 @@ impl Tending {
         }
     }
 
-    async fn round(&self, absent: &mut Absent) -> Result<()> {
+    async fn round(&self, absent: &mut Absent, waiting: &mut Waiting) -> Result<()> {
         self.mirror.current(DIRECTORY_MAX).await?;
         self.news.refresh_if_asked().await?;
         let items = self.mirror.items();
@@ -63,14 +66,10 @@ impl Tending {
             let meta = Arc::clone(&self.meta);
             blocking(move || meta.adopt_intents(|node| gone.contains(&node))).await?;
         }
-        if self.mirror.below(Key::INTENTS).iter().any(|item| self.is_mine(&item.key)) {
+        if waiting.is_due(items.keys().map(String::as_str), self.node.id(), Instant::now()) {
             self.news.local.finish_intents().await?;
         }
         self.create_missing().await
-    }
-
-    fn is_mine(&self, key: &str) -> bool {
-        matches!(Key::parse(key), Some(Key::Intent(owner, _)) if owner == self.node.id())
     }
 
     /// Creates the replicas of tables that are placed on this node, and that it never had.
@@ -152,9 +151,69 @@ impl Absent {
     }
 }
 
+/// Intents of this node that wait for other nodes.
+#[derive(Default)]
+struct Waiting {
+    /// Keys of this node's intents, and of the nodes that are alive, at the last attempt.
+    seen: BTreeSet<String>,
+    /// Pause after the last attempt, and its end.
+    pause: Duration,
+    until: Option<Instant>,
+}
+
+impl Waiting {
+    /// Looks at the keys of the directory. Returns true if the intents of `me` are to be carried out now.
+    fn is_due<'a>(
+        &mut self,
+        keys: impl Iterator<Item = &'a str>,
+        me: NodeId,
+        now: Instant,
+    ) -> bool {
+        let (mut seen, mut has_intents) = (BTreeSet::new(), false);
+        for key in keys {
+            match Key::parse(key) {
+                Some(Key::Intent(owner, _)) if owner == me => has_intents = true,
+                Some(Key::Alive(_)) => {}
+                _ => continue,
+            }
+            seen.insert(key.to_owned());
+        }
+        let is_new = seen != self.seen;
+        self.seen = seen;
+        if !has_intents || !is_new && self.until.is_some_and(|until| now < until) {
+            return false;
+        }
+        self.pause = if is_new { TEND_EVERY } else { (self.pause * 2).min(PAUSE_MAX) };
+        self.until = Some(now + self.pause);
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn intents_that_wait_for_a_lost_node_are_tried_ever_more_rarely_until_something_changes() {
+        let (mut waiting, begun) = (Waiting::default(), Instant::now());
+        let mut tries = |keys: &[Key], seconds: std::ops::Range<u64>| {
+            let keys: Vec<String> = keys.iter().map(Key::to_string).collect();
+            let due = seconds.step_by(5).filter(|second| {
+                let now = begun + Duration::from_secs(*second);
+                waiting.is_due(keys.iter().map(String::as_str), NodeId(1), now)
+            });
+            due.count()
+        };
+        let intent = |owner, tree| Key::Intent(NodeId(owner), tree);
+        let alive = Key::Alive(NodeId(1));
+        assert_eq!(tries(&[intent(2, 16), alive.clone()], 0..1_000), 0, "it is another node's");
+        let mine = [intent(1, 16), alive.clone()];
+        let hour = tries(&mine, 1_000..4_600);
+        assert!((10..25).contains(&hour), "{hour} attempts");
+        assert_eq!(tries(&[intent(1, 16), intent(1, 20), alive.clone()], 4_600..4_605), 1);
+        let back = [intent(1, 16), alive, Key::Alive(NodeId(3))];
+        assert_eq!(tries(&back, 4_605..4_610), 1, "a node that is back is asked at once");
+    }
 
     #[test]
     fn intents_are_taken_over_from_nodes_that_are_gone_for_long_only() {

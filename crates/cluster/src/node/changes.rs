@@ -3,7 +3,8 @@
 //! 1. Trees exist before their replica is in the log, and are dropped after it is marked as removed
 //!    there. So a crash leaves a tree without a replica, never a replica without its tree.
 //! 2. A replica is closed in the driver before its removal is written: no round writes for it later.
-//! 3. A change runs to its end, also where its caller goes away: a replica that is in the log and not in
+//! 3. A removal that may be of a restored directory takes no rows along ([`super::content`]).
+//! 4. A change runs to its end, also where its caller goes away: a replica that is in the log and not in
 //!    the driver would be out of reach.
 
 use super::Node;
@@ -40,11 +41,26 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// Disk and engine have theirs; the call can be repeated.
-    pub async fn remove(&self, group: GroupId, least_replica: ReplicaId) -> Result<()> {
+    /// `AlreadyExists` as of [`Self::may_remove`]. Disk and engine have theirs; the call can be repeated.
+    pub async fn remove(
+        &self,
+        group: GroupId,
+        least_replica: ReplicaId,
+        version: u64,
+    ) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        let remove = async move { shared.remove(group, least_replica).await };
+        let remove = async move { shared.remove(group, least_replica, version).await };
         self.shared.to_the_end(remove).await
+    }
+
+    /// Tells whether a removal of this version ([`table::Removal::version`]) may take the replica of this node
+    /// along. It may if there is no such replica.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if the replica has rows, and a schema that is not older than the removal.
+    pub async fn may_remove(&self, group: GroupId, version: u64) -> Result<()> {
+        self.shared.check_may_go(group, version).await
     }
 }
 
@@ -110,9 +126,15 @@ impl Shared {
         }
     }
 
-    async fn remove(&self, group: GroupId, least_replica: ReplicaId) -> Result<()> {
+    async fn remove(
+        self: &Arc<Self>,
+        group: GroupId,
+        least_replica: ReplicaId,
+        version: u64,
+    ) -> Result<()> {
         let shared = self;
         let _turn = shared.changing.lock().await;
+        shared.check_may_go(group, version).await?;
         // A tree of a group that has no descriptor here may be left of an earlier attempt.
         let first = u32::try_from(group.0).map(|tree| vec![TreeId(tree)]);
         let mut trees = first.unwrap_or_default();
@@ -160,7 +182,7 @@ impl Shared {
     }
 
     /// Does work that waits for the disk, on a thread for it.
-    async fn blocking<T: Send + 'static>(
+    pub(super) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {

@@ -28,6 +28,7 @@
 mod applying;
 mod calls;
 mod changes;
+mod content;
 mod counts;
 mod driver_thread;
 mod full_disk;

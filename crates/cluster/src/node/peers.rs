@@ -26,12 +26,16 @@ pub trait Peers: Send + Sync + 'static {
         descriptor: &Descriptor,
     ) -> table::Result<()>;
 
+    /// Makes `node` tell whether a removal may take its replica along ([`super::Node::may_remove`]).
+    async fn may_remove(&self, node: NodeId, group: GroupId, version: u64) -> table::Result<()>;
+
     /// Makes `node` remove its replica of a group ([`super::Node::remove`]).
     async fn remove(
         &self,
         node: NodeId,
         group: GroupId,
         least_replica: ReplicaId,
+        version: u64,
     ) -> table::Result<()>;
 
     /// Makes `node`, which leads the group, give it a schema ([`super::Node::set_schema`]).

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use table::{Error, GroupWrite, Groups, Result, TableSchema, Term, TreeId};
+use table::{Error, GroupWrite, Groups, Removal, Result, TableSchema, Term, TreeId};
 
 /// Pause before the nodes are asked again who leads.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -84,16 +84,33 @@ impl Tablets {
         self.find_leader(group, members, call, |_| async { Ok(()) }).await
     }
 
-    /// Removes a group from all its members, as far as they can be reached.
-    async fn remove_group(&self, tree: TreeId, call: &Call) -> Result<()> {
+    /// Removes a group from all its members, as far as they can be reached, if no replica has to stay. A majority
+    /// must say so first: what was acknowledged is on one of its nodes.
+    async fn remove_group(&self, tree: TreeId, version: u64, call: &Call) -> Result<()> {
         let group = group_of(tree);
         let members = self.peers.members(group).await?;
+        let may = |node: NodeId| async move {
+            match node == self.node.id() {
+                true => self.node.may_remove(group, version).await,
+                false => call.ask(node, self.peers.may_remove(node, group, version)).await,
+            }
+        };
+        let told = join_all(nodes_of(&members).map(may)).await;
+        if let Some(stays) =
+            told.iter().find(|told| matches!(told, Err(Error::AlreadyExists { .. })))
+        {
+            return stays.clone();
+        }
+        if told.iter().filter(|told| told.is_ok()).count() * 2 <= told.len() {
+            // Without members the group is nowhere.
+            return told.into_iter().find(Result::is_err).unwrap_or(Ok(()));
+        }
         let least = members.iter().map(|member| member.replica.0 + 1).max().unwrap_or(1);
         let least = ReplicaId(least);
         let remove = |node: NodeId| async move {
             match node == self.node.id() {
-                true => self.node.remove(group, least).await,
-                false => call.ask(node, self.peers.remove(node, group, least)).await,
+                true => self.node.remove(group, least, version).await,
+                false => call.ask(node, self.peers.remove(node, group, least, version)).await,
             }
         };
         join_all(nodes_of(&members).map(remove)).await.into_iter().collect()
@@ -208,9 +225,16 @@ impl Groups for Tablets {
         all(trees.into_iter().map(|tree| self.create_group(tree, (schema, version), &call))).await
     }
 
-    async fn remove(&self, trees: &[TreeId]) -> Result<()> {
-        let (call, trees) = (Call::begin(), trees.to_vec());
-        all(trees.into_iter().map(|tree| self.remove_group(tree, &call))).await
+    async fn remove(&self, removal: &Removal) -> Result<()> {
+        let (call, trees, version) = (Call::begin(), removal.trees.clone(), removal.version);
+        let removed = trees.into_iter().map(|tree| self.remove_group(tree, version, &call));
+        let removed: Vec<Result<()>> =
+            stream::iter(removed).buffer_unordered(AT_ONCE).collect().await;
+        let stays = |outcome: &&Result<()>| matches!(outcome, Err(Error::AlreadyExists { .. }));
+        match removed.iter().find(stays) {
+            Some(stays) => stays.clone(),
+            None => removed.into_iter().collect(),
+        }
     }
 
     async fn set_schema(&self, schema: &TableSchema, version: u64) -> Result<()> {

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use table::{
-    CreateTable, Error, FamilySpec, Granularity, GroupWrite, Groups, Kept, Local, Result, Store,
-    TableName, TableSchema, Term,
+    CreateTable, Error, FamilySpec, Granularity, GroupWrite, Groups, Kept, Local, Removal, Result,
+    Store, TableName, TableSchema, Term,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -158,7 +158,7 @@ impl Groups for LocalGroup {
         unreachable!("the database has its group")
     }
 
-    async fn remove(&self, _: &[TreeId]) -> Result<()> {
+    async fn remove(&self, _: &Removal) -> Result<()> {
         unreachable!("the database keeps its group")
     }
 

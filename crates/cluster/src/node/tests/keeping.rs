@@ -51,8 +51,8 @@ fn a_removed_replica_takes_its_data_along_and_never_comes_back() {
     cluster.write(OTHER, "row");
     let group = tablets::group_of(TREE);
     for node in cluster.nodes.values() {
-        block_on(node.remove(group, ReplicaId(4))).unwrap();
-        block_on(node.remove(group, ReplicaId(4))).unwrap();
+        block_on(node.remove(group, ReplicaId(4), 2)).unwrap();
+        block_on(node.remove(group, ReplicaId(4), 2)).unwrap();
         let again = block_on(node.create(group, descriptor(TREE)));
         assert!(matches!(again, Err(Error::FailedPrecondition(_))), "{again:?}");
         assert_eq!(block_on(node.readable(TREE)), Err(Error::NotLeader { leader: None }));
@@ -137,8 +137,17 @@ impl Peers for AllThree {
     async fn create(&self, node: NodeId, group: GroupId, descriptor: &Descriptor) -> Result<()> {
         self.0[&node].create(group, descriptor.clone()).await
     }
-    async fn remove(&self, node: NodeId, group: GroupId, least: ReplicaId) -> Result<()> {
-        self.0[&node].remove(group, least).await
+    async fn may_remove(&self, node: NodeId, group: GroupId, version: u64) -> Result<()> {
+        self.0[&node].may_remove(group, version).await
+    }
+    async fn remove(
+        &self,
+        node: NodeId,
+        group: GroupId,
+        least: ReplicaId,
+        version: u64,
+    ) -> Result<()> {
+        self.0[&node].remove(group, least, version).await
     }
     async fn set_schema(
         &self,
@@ -187,10 +196,46 @@ fn tables_are_created_changed_and_removed_from_any_node() {
         let read = table::TableSchema::from_record(&descriptor.schema).unwrap();
         assert_eq!((descriptor.schema_version, read), (2, schema.clone()));
     }
-    block_on(tablets[1].remove(&[TREE, OTHER])).unwrap();
-    block_on(tablets[0].remove(&[TREE, OTHER])).unwrap();
+    let removal = table::Removal { trees: vec![TREE, OTHER], version: 3 };
+    block_on(tablets[1].remove(&removal)).unwrap();
+    block_on(tablets[0].remove(&removal)).unwrap();
     assert!(cluster.engines.values().all(|engine| engine.trees().is_empty()));
     drop((tablets, peers));
+}
+
+#[test]
+fn a_removal_that_is_not_newer_than_the_table_takes_no_acknowledged_row_along() {
+    use table::{Groups, Removal};
+    let cluster = Cluster::new();
+    cluster.create(TREE);
+    cluster.create(OTHER);
+    let nodes = cluster.nodes.values().map(|node| (node.id(), Arc::clone(node)));
+    let peers = Arc::new(AllThree(nodes.collect()));
+    let remove = |trees: &[TreeId], version| {
+        let peers: Arc<dyn Peers> = peers.clone();
+        let removal = Removal { trees: trees.to_vec(), version };
+        block_on(Tablets::new(Arc::clone(&cluster.nodes[&1]), peers).remove(&removal))
+    };
+    // A replica that does not have the row yet stays too.
+    cluster.cut(3);
+    cluster.write(TREE, "row");
+    let taken = remove(&[TREE], 1);
+    assert!(matches!(taken, Err(Error::AlreadyExists { .. })), "{taken:?}");
+    for engine in cluster.engines.values() {
+        assert!(engine.trees().contains(&TREE));
+    }
+    // Groups without rows are of a creation that came to nothing.
+    remove(&[OTHER], 1).unwrap();
+    assert!(cluster.engines.values().all(|engine| engine.trees() == [TREE]));
+    cluster.connect();
+    cluster.write(TREE, "more");
+    cluster.expect_rows(TREE, &["more", "row"].map(str::to_owned));
+    let of_one = block_on(cluster.nodes[&3].remove(tablets::group_of(TREE), ReplicaId(4), 1));
+    assert!(matches!(of_one, Err(Error::AlreadyExists { .. })), "{of_one:?}");
+    // A deletion is newer.
+    remove(&[TREE], 2).unwrap();
+    assert!(cluster.engines.values().all(|engine| engine.trees().is_empty()));
+    drop(peers);
 }
 
 fn schema(trees: &[TreeId]) -> table::TableSchema {

@@ -11,10 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 pub(super) struct Faulty {
     now: RwLock<LocalDirectory>,
     is_full: AtomicBool,
+    /// Time that each call takes, but a keep-alive.
+    slow: RwLock<Duration>,
+    /// When leases were kept alive.
+    kept: RwLock<Vec<Instant>>,
     /// Watches break when this changes.
     replaced: watch::Sender<()>,
 }
@@ -22,7 +27,8 @@ pub(super) struct Faulty {
 impl Faulty {
     pub(super) fn new(directory: LocalDirectory) -> Arc<Self> {
         let (is_full, replaced) = (AtomicBool::new(false), watch::Sender::new(()));
-        Arc::new(Self { now: RwLock::new(directory), is_full, replaced })
+        let (slow, kept) = Default::default();
+        Arc::new(Self { now: RwLock::new(directory), is_full, slow, kept, replaced })
     }
 
     /// Lets another directory answer from now on, as after a restore of etcd.
@@ -36,6 +42,23 @@ impl Faulty {
         self.is_full.store(is_full, Ordering::SeqCst);
     }
 
+    /// Takes so long for each call from now on.
+    pub(super) fn set_slow(&self, slow: Duration) {
+        *self.slow.write() = slow;
+    }
+
+    /// Returns when leases were kept alive.
+    pub(super) fn kept(&self) -> Vec<Instant> {
+        self.kept.read().clone()
+    }
+
+    async fn take_time(&self) {
+        let slow = *self.slow.read();
+        if !slow.is_zero() {
+            tokio::time::sleep(slow).await;
+        }
+    }
+
     fn now(&self) -> LocalDirectory {
         self.now.read().clone()
     }
@@ -44,14 +67,17 @@ impl Faulty {
 #[async_trait]
 impl Directory for Faulty {
     async fn read(&self, prefix: &str) -> Result<Snapshot> {
+        self.take_time().await;
         self.now().read(prefix).await
     }
 
     async fn get(&self, key: &Key) -> Result<Snapshot> {
+        self.take_time().await;
         self.now().get(key).await
     }
 
     async fn change(&self, change: Change) -> Result<Outcome> {
+        self.take_time().await;
         match self.is_full.load(Ordering::SeqCst) {
             true => Err(Error::Full("the database is full".to_owned())),
             false => self.now().change(change).await,
@@ -76,6 +102,7 @@ impl Directory for Faulty {
     }
 
     async fn keep_alive(&self, lease: LeaseId) -> Result<()> {
+        self.kept.write().push(Instant::now());
         self.now().keep_alive(lease).await
     }
 

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use table::local::{MetaChange, MetaStore};
 use table::{
-    Bytes, Error, Granularity, RecordChange, SharedMeta, TableName, TableSchema, TreeId, Versioned,
+    Bytes, Error, Granularity, RecordChange, Removal, SharedMeta, TableName, TableSchema, TreeId,
+    Versioned,
 };
 
 fn table(name: &str, families: u16) -> TableSchema {
@@ -111,10 +112,50 @@ async fn an_intent_that_another_node_took_over_cannot_end_in_a_table() {
             assert!(two.intents().unwrap().is_empty() && two.tables().unwrap().is_empty());
             // The same where the node itself gave up the call.
             one.intend(&trees).unwrap();
-            other.claim(&trees).unwrap();
+            other.claim(&Removal { trees: trees.to_vec(), version: 0 }).unwrap();
             let late = one.change_if(&schema.name, None, &create);
             assert!(matches!(late, Err(Error::Aborted(_))), "{late:?}");
             other.removed(&trees).unwrap();
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_intent_that_waits_for_a_node_that_is_lost_is_written_once_and_tells_its_version() {
+    for tried in each() {
+        let (mirror, one, two) = nodes(&tried).await;
+        let again = DirectoryMeta::new(&mirror, NodeId(1), Used::default);
+        let directory = tried.directory.clone();
+        apart(move || {
+            let (schema, trees) = (table("t", 1), vec![TreeId(16)]);
+            one.intend_new(&trees, 5).unwrap();
+            assert_eq!(one.removals().unwrap(), [Removal { trees: trees.clone(), version: 5 }]);
+            let create = [MetaChange::PutTable(&schema), MetaChange::Forget(&trees)];
+            let put = one.change_if(&schema.name, None, &create).unwrap();
+            let remove = [MetaChange::RemoveTable(&schema.name), MetaChange::Intend(&trees)];
+            let removed = one.change_if(&schema.name, Some(put), &remove).unwrap();
+            let intended = Removal { trees: trees.clone(), version: removed };
+            assert_eq!(one.removals().unwrap(), std::slice::from_ref(&intended));
+            // Each write of the directory has a revision of its own.
+            let revision = || {
+                let key = cluster::directory::Key::Intent(NodeId(1), 16);
+                let items = tokio::runtime::Handle::current().block_on(directory.get(&key));
+                items.unwrap().item().unwrap().revision
+            };
+            let mut written = vec![revision()];
+            for meta in [&one, &one, &one, &again, &again] {
+                meta.claim(&intended).unwrap();
+                written.push(revision());
+            }
+            assert!(written[0] < written[1] && written[3] < written[4], "once by each start");
+            assert!(written[1..4].iter().all(|at| *at == written[1]), "{written:?}");
+            assert_eq!(written[4], written[5]);
+            // An intent that another start wrote is claimed again.
+            one.claim(&intended).unwrap();
+            assert!(revision() > written[5]);
+            assert_eq!(two.adopt_intents(|_| true).unwrap(), 1);
+            assert_eq!(two.removals().unwrap(), [intended]);
         })
         .await;
     }

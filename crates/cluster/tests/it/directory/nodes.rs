@@ -1,15 +1,18 @@
 //! Nodes that join, start again, and keep their sign of life.
 
+use super::faulty::Faulty;
 use super::{SOON, Tried, each};
 use base::env::SystemClock;
 use cluster::directory::{
     ClusterRecord, Directory, Error, Joined, Key, LocalDirectory, NodePlace, NodeRecord, Own,
-    Presence, PresenceState, Used, found, join,
+    Presence, PresenceState, found, join,
 };
 use cluster::group::NodeId;
 use engine::ClusterId;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use tempfile::TempDir;
 
 pub(super) fn place(address: &str) -> NodePlace {
@@ -22,7 +25,7 @@ pub(super) fn cluster(id: u128) -> ClusterRecord {
 
 /// Returns what a node tells whose log goes so far.
 fn own(log_end: u64) -> impl Fn() -> Own {
-    move || Own { log_end, used: Used::default() }
+    move || Own { log_end, ..Own::default() }
 }
 
 async fn start(tried: &Tried, dir: &Path) -> Result<Joined, Error> {
@@ -150,6 +153,48 @@ async fn a_known_node_starts_without_the_directory_and_registers_when_it_answers
     let nodes = directory.read(Key::NODES).await.unwrap().items;
     let record = NodeRecord::decode(NodeId(1), &nodes[0].value).unwrap();
     assert_eq!((record.boot, &*record.address), (boot + 1, "c:1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_directory_ends_no_sign_of_life() {
+    let (dir, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let faulty = Faulty::new(super::local(&dir.path().join("directory")));
+    let directory: Arc<dyn Directory> = faulty.clone();
+    found(&*directory, &cluster(5)).await.unwrap();
+    let joined = join(&*directory, data.path(), &place("a:1"), 0).await.unwrap();
+    faulty.set_slow(Duration::from_secs(2));
+    // The log grows, so that marks are written.
+    let log_end = AtomicU64::new(0);
+    let own = move || Own { log_end: log_end.fetch_add(1, Ordering::Relaxed), ..Own::default() };
+    let presence = Presence::start(directory, joined, place("a:1"), own);
+    alive(&presence).await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let kept = faulty.kept();
+    assert!(kept.len() > 12, "{kept:?}");
+    let longest = kept.windows(2).map(|two| two[1] - two[0]).max();
+    // A sign of life lasts 10 seconds, and one keep-alive may fail.
+    assert!(longest < Some(Duration::from_secs(5)), "{longest:?}");
+    assert!(matches!(*presence.state().borrow(), PresenceState::Alive(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_others_may_not_reach_registers_and_shows_no_sign_of_life() {
+    for tried in each() {
+        let dir = tempfile::tempdir().unwrap();
+        found(&*tried.directory, &cluster(5)).await.unwrap();
+        let joined = start(&tried, dir.path()).await.unwrap();
+        let hidden = Arc::new(AtomicBool::new(true));
+        let is_hidden = Arc::clone(&hidden);
+        let own = move || Own { hidden: is_hidden.load(Ordering::SeqCst), ..Own::default() };
+        let presence = Presence::start(tried.directory.clone(), joined, place("a:1"), own);
+        let mut state = presence.state();
+        let waits = |state: &PresenceState| matches!(state, PresenceState::Absent(why) if why.to_string().contains("reach"));
+        tokio::time::timeout(SOON, state.wait_for(waits)).await.unwrap().unwrap();
+        assert_eq!(tried.directory.read(Key::ALIVE).await.unwrap().items, []);
+        assert_eq!(tried.directory.read(Key::NODES).await.unwrap().items.len(), 1);
+        hidden.store(false, Ordering::SeqCst);
+        alive(&presence).await;
+    }
 }
 
 pub(super) async fn alive(presence: &Presence) {

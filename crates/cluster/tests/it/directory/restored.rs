@@ -189,7 +189,7 @@ async fn a_node_raises_counters_before_it_gets_replicas() {
     let data = dir.path().join("node");
     std::fs::create_dir(&data).unwrap();
     let joined = join(&directory, &data, &place("a:1"), 0).await.unwrap();
-    let own = || Own { log_end: 0, used: used() };
+    let own = || Own { used: used(), ..Own::default() };
     let presence = Presence::start(Arc::new(directory.clone()), joined, place("a:1"), own);
     alive(&presence).await;
     for (key, next) in [(Key::NextTree, 41), (Key::NextVersion, 10), (Key::NextNode, 4)] {
@@ -251,7 +251,7 @@ async fn a_full_directory_keeps_the_signs_of_life_that_it_has() {
     let joined = started(&*directory, data.path()).await;
     let steps = Arc::clone(&clock);
     // The log grows all the time.
-    let own = move || Own { log_end: *steps.lock() as u64 + 1, used: Used::default() };
+    let own = move || Own { log_end: *steps.lock() as u64 + 1, ..Own::default() };
     let presence = Presence::start(directory.clone(), joined, place("a:1"), own);
     alive(&presence).await;
     directory.set_full(true);
@@ -285,7 +285,7 @@ async fn a_copy_that_started_without_the_directory_is_found_when_it_is_back() {
     let data = tempfile::tempdir().unwrap();
     let joined = started(&*directory, data.path()).await;
     let copy = super::nodes::copy_of(data.path());
-    let own = |log_end| move || Own { log_end, used: Used::default() };
+    let own = |log_end| move || Own { log_end, ..Own::default() };
     let original = Presence::start(directory.clone(), joined, place("a:1"), own(500));
     alive(&original).await;
     original.leave().await;
@@ -314,7 +314,7 @@ async fn a_node_does_not_lower_the_mark_of_another_start() {
     let joined = started(&newest, data.path()).await;
     let mark = Key::Mark(NodeId(1));
     put(&newest, &mark, "\u{1}\u{9}\0\0\0\0\0\0\0").await;
-    let own = || Own { log_end: 8, used: Used::default() };
+    let own = || Own { log_end: 8, ..Own::default() };
     let presence = Presence::start(Arc::new(newest.clone()), joined, place("a:1"), own);
     let mut state = presence.state();
     let replaced =

@@ -1,6 +1,7 @@
 //! Links of nodes in one process, over real connections.
 
 mod calls;
+mod reach;
 mod refusals;
 mod secured;
 mod streams;

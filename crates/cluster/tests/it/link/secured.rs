@@ -8,6 +8,7 @@ use security::tls::{
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 
 /// Returns the configuration of a node with the certificates in `dir` that shows, as a client, the one
 /// called `client`.
@@ -51,6 +52,24 @@ async fn nodes_with_certificates_of_one_authority_reach_each_other_and_no_one_el
         assert!(!why.is_empty());
     }
     assert_eq!(two.ear.frames(), ["secret"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_make_no_handshake_keep_no_node_out() {
+    let dir = tempfile::tempdir().unwrap();
+    make_dev_certificates(dir.path(), &DevNames::default()).unwrap();
+    let book = Arc::<Addresses>::default();
+    // Nothing ends by its time.
+    let handshake_max = Duration::from_secs(600);
+    let options = LinkOptions { handshake_max, ..with(tls(dir.path(), Some("server"))) };
+    let one = Node::start(1, 1, &book, &options).await;
+    let two = Node::start(2, 1, &book, &options).await;
+    let mut idle = Vec::new();
+    for _ in 0..200 {
+        idle.push(TcpStream::connect(&two.address).await.unwrap());
+    }
+    open(&one.link, two.id()).await;
+    drop(idle);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use table::local::Replication;
 use table::{
-    Bytes, Error, GroupWrite, Groups, Local, Result, TableSchema, Term, TreeId, Versioned,
+    Bytes, Error, GroupWrite, Groups, Local, Removal, Result, TableSchema, Term, TreeId, Versioned,
 };
 
 pub(super) const NODES: std::ops::RangeInclusive<u64> = 1..=3;
@@ -161,8 +161,8 @@ impl Groups for Side {
         Ok(())
     }
 
-    async fn remove(&self, trees: &[TreeId]) -> Result<()> {
-        for tree in trees {
+    async fn remove(&self, removal: &Removal) -> Result<()> {
+        for tree in &removal.trees {
             self.world.groups.lock().remove(tree);
             for engine in self.world.engines.lock().values() {
                 engine.drop_tree(*tree)?;

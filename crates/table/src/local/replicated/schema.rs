@@ -4,9 +4,12 @@
 //!    still of the version that was read, and gets a version above all others, with the change.
 //! 2. A call that changes a table returns when the leaders of all its tablets have the new schema:
 //!    no leader serves with an older one after it. A call that fails with `Unavailable` may have
-//!    changed the record. Nodes learn it then from the directory.
+//!    changed the record. Nodes learn it then from the directory, and give it to leaders that lack it. So
+//!    does the call when it is repeated, also if it is refused because its change is there.
 //! 3. A table's groups are there before its record, and go after it. An intent names them meanwhile.
 //!    [`Local::finish_intents`] carries out what a change left behind, until every node has done its part.
+//!    Groups that have rows stay, unless a later change than the one that they know removed their table: a
+//!    directory that was restored from a backup may have the intent of a creation and not its table.
 //! 4. Of two schemas under one name a node keeps that of the higher version. Compactions know the
 //!    rules of new families before anybody can write to them.
 //! 5. Changes run to their end, also where their caller goes away.
@@ -17,7 +20,7 @@ use super::super::{Core, Local};
 use super::Replicated;
 use crate::error::{Error, Result};
 use crate::gc::TableRules;
-use crate::groups::Versioned;
+use crate::groups::{Removal, Versioned};
 use crate::records::RecordChange;
 use crate::schema::{CreateTable, FamilyChange, TableName, TableSchema, TableUpdate};
 use engine::TreeId;
@@ -108,23 +111,24 @@ impl Local {
     }
 
     /// Carries out the intents of this node that no call is about any more: removes groups that belong
-    /// to no table. What cannot be reached stays for the next call. Returns the number of intents that are left.
+    /// to no table, and forgets intents whose groups have to stay. What cannot be reached is left for the next call.
+    /// Returns the number of intents that are left.
     pub async fn finish_intents(&self) -> Result<usize> {
         let Some(replicated) = self.core.replicated() else { return Err(not_replicated()) };
         let left = {
             // No creation of this node is under way here, and none that was can succeed afterwards.
             let _changing = replicated.changing.lock().await;
             self.ask(|replicated| {
-                let intents = replicated.meta.intents()?;
-                intents.iter().try_for_each(|trees| replicated.meta.claim(trees))?;
+                let removals = replicated.meta.removals()?;
+                removals.iter().try_for_each(|removal| replicated.meta.claim(removal))?;
                 let tables = replicated.meta.versioned_tables()?;
                 let of_tables = tables.iter().flat_map(|known| &known.schema.tablets);
                 let used: BTreeSet<TreeId> = of_tables.map(|tablet| tablet.tree).collect();
                 let mut left = Vec::new();
-                for trees in intents {
-                    match trees.iter().any(|tree| used.contains(tree)) {
-                        true => replicated.meta.forget(&trees)?,
-                        false => left.push(trees),
+                for removal in removals {
+                    match removal.trees.iter().any(|tree| used.contains(tree)) {
+                        true => replicated.meta.forget(&removal.trees)?,
+                        false => left.push(removal),
                     }
                 }
                 Ok(left)
@@ -132,8 +136,8 @@ impl Local {
             .await?
         };
         let mut failed = 0;
-        for trees in left {
-            failed += usize::from(!self.remove_intended(replicated, trees).await);
+        for removal in left {
+            failed += usize::from(!self.remove_intended(replicated, removal).await);
         }
         Ok(failed)
     }
@@ -207,22 +211,23 @@ impl Local {
             let first = meta.reserve_trees(splits.len() as u32 + 1)?;
             schema.tablets = tablets(splits, first);
             let version = meta.next_version()?;
-            meta.intend(&trees_of(&schema))?;
+            meta.intend_new(&trees_of(&schema), version)?;
             Ok(Versioned { schema, version })
         };
         let known = self.ask(prepare).await?;
-        let trees = trees_of(&known.schema);
+        let removal = Removal { trees: trees_of(&known.schema), version: known.version };
         match replicated.groups.create(&known.schema, known.version).await {
             Ok(()) => {}
             // The groups are another table's: to remove them would remove its rows.
             Err(error @ Error::AlreadyExists { .. }) => {
+                let trees = &removal.trees;
                 tracing::error!(%error, ?trees, "the directory gave the ids of a table again: it was restored");
-                self.ask(move |replicated| replicated.meta.abandon(&trees)).await?;
+                self.ask(move |replicated| replicated.meta.abandon(&removal.trees)).await?;
                 let text = "ids of the new table are in use; repeat the call";
                 return Err(Error::Aborted(text.to_owned()));
             }
             Err(error) => {
-                self.remove_intended(replicated, trees).await;
+                self.remove_intended(replicated, removal).await;
                 return Err(error);
             }
         }
@@ -245,7 +250,7 @@ impl Local {
         let version = match self.ask(put).await {
             Ok(version) => version,
             Err(error @ (Error::Aborted(_) | Error::AlreadyExists { .. })) => {
-                self.remove_intended(replicated, trees).await;
+                self.remove_intended(replicated, removal).await;
                 return Err(error);
             }
             // The record may be there: the groups stay.
@@ -275,7 +280,7 @@ impl Local {
         self.forget(&name, version);
         self.core.publish_records(below);
         // The table is gone whatever happens to its groups.
-        self.remove_intended(replicated, trees).await;
+        self.remove_intended(replicated, Removal { trees, version }).await;
         Ok(())
     }
 
@@ -286,16 +291,33 @@ impl Local {
     ) -> Result<Arc<TableSchema>> {
         let Some(replicated) = self.core.replicated() else { return Err(not_replicated()) };
         let _changing = replicated.changing.lock().await;
+        let table = name.clone();
         let put = move |replicated: &Replicated| {
-            change_newest(replicated, &name, |schema, before| {
+            change_newest(replicated, &table, |schema, before| {
                 change(schema)?;
                 let changes = [MetaChange::PutTable(schema)];
-                replicated.meta.change_if(&name, Some(before), &changes)
+                replicated.meta.change_if(&table, Some(before), &changes)
             })
         };
-        let known = self.ask(put).await?;
+        let known = match self.ask(put).await {
+            Ok(known) => known,
+            // The change may be there, made by an earlier call that did not reach the groups.
+            Err(error @ (Error::AlreadyExists { .. } | Error::NotFound { .. })) => {
+                self.set_newest(replicated, name).await?;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
         replicated.groups.set_schema(&known.schema, known.version).await?;
         self.known(known)
+    }
+
+    /// Gives the groups of a table, if it is there, the schema that the directory has.
+    async fn set_newest(&self, replicated: &Replicated, name: TableName) -> Result<()> {
+        let newest = self.ask(move |replicated| replicated.meta.versioned_table(&name)).await?;
+        let Some(newest) = newest else { return Ok(()) };
+        replicated.groups.set_schema(&newest.schema, newest.version).await?;
+        self.learn(newest)
     }
 
     /// Learns the outcome of a change of this node, and returns it.
@@ -305,15 +327,21 @@ impl Local {
         Ok(schema)
     }
 
-    /// Removes groups that an intent names. What fails is left to the intent. Returns true if all are gone.
-    async fn remove_intended(&self, replicated: &Replicated, trees: Vec<TreeId>) -> bool {
-        let removed = match replicated.groups.remove(&trees).await {
-            Ok(()) => {
-                let trees = trees.clone();
-                self.ask(move |replicated| replicated.meta.removed(&trees)).await
+    /// Removes groups that an intent names. What fails is left to the intent. Returns true if the intent is gone.
+    async fn remove_intended(&self, replicated: &Replicated, removal: Removal) -> bool {
+        let trees = removal.trees.clone();
+        let removed = match replicated.groups.remove(&removal).await {
+            Ok(()) => self.ask(move |replicated| replicated.meta.removed(&trees)).await,
+            Err(error @ Error::AlreadyExists { .. }) => {
+                tracing::error!(
+                    %error, ?trees,
+                    "the directory was restored from a backup and lacks a table: its rows stay, and cannot be reached"
+                );
+                self.ask(move |replicated| replicated.meta.abandon(&trees)).await
             }
             Err(error) => Err(error),
         };
+        let trees = &removal.trees;
         if let Err(error) = &removed {
             let (first, count) = (trees.first().map(|tree| tree.0), trees.len());
             tracing::warn!(%error, first, count, "some groups of a table that is gone are still there; trying again");

@@ -2,15 +2,33 @@
 
 use engine::TreeId;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use table::local::{Intent, MetaChange, MetaStore};
 use table::shelf::ShelfMap;
-use table::{Bytes, Error, Result, SharedMeta, TableName, TableSchema, Versioned};
+use table::{Bytes, Error, Removal, Result, SharedMeta, TableName, TableSchema, Versioned};
 
 #[derive(Default)]
-pub(super) struct Directory(Mutex<Contents>, Mutex<usize>);
+pub(super) struct Directory(Mutex<Contents>, Mutex<usize>, Mutex<Asked>);
+
+/// The questions for single tables so far.
+#[derive(Default)]
+struct Asked {
+    names: Vec<TableName>,
+    /// True while all such questions fail.
+    down: bool,
+}
 
 impl Directory {
+    /// Does not answer questions for one table any more, or does again.
+    pub(super) fn set_down(&self, down: bool) {
+        self.2.lock().down = down;
+    }
+
+    /// Returns the tables that were asked for, in order.
+    pub(super) fn asked(&self) -> Vec<TableName> {
+        self.2.lock().names.clone()
+    }
+
     /// Lets questions for one table wait while the result lives. It counts the questions before.
     pub(super) fn hang(&self) -> parking_lot::MutexGuard<'_, usize> {
         self.1.lock()
@@ -22,7 +40,8 @@ struct Contents {
     version: u64,
     trees: u32,
     tables: BTreeMap<TableName, Versioned>,
-    intents: BTreeSet<Vec<TreeId>>,
+    /// Trees of each intent, with its version.
+    intents: BTreeMap<Vec<TreeId>, u64>,
     records: BTreeMap<String, Bytes>,
 }
 
@@ -36,7 +55,7 @@ impl Contents {
                 }
                 MetaChange::RemoveTable(name) => drop(self.tables.remove(*name)),
                 MetaChange::Intend(trees) => {
-                    self.intents.insert(trees.to_vec());
+                    self.intents.insert(trees.to_vec(), version);
                 }
                 MetaChange::Forget(trees) => {
                     self.intents.remove(*trees);
@@ -69,7 +88,7 @@ impl MetaStore for Directory {
     }
 
     fn intents(&self) -> Result<Vec<Intent>> {
-        Ok(self.0.lock().intents.iter().cloned().collect())
+        Ok(self.0.lock().intents.keys().cloned().collect())
     }
 
     fn change(&self, changes: &[MetaChange<'_>]) -> Result<()> {
@@ -101,7 +120,26 @@ impl SharedMeta for Directory {
 
     fn versioned_table(&self, name: &TableName) -> Result<Option<Versioned>> {
         *self.1.lock() += 1;
-        Ok(self.0.lock().tables.get(name).cloned())
+        let mut asked = self.2.lock();
+        asked.names.push(name.clone());
+        match asked.down {
+            true => Err(Error::Unavailable("the directory does not answer".into())),
+            false => Ok(self.0.lock().tables.get(name).cloned()),
+        }
+    }
+
+    fn intend_new(&self, trees: &[TreeId], version: u64) -> Result<()> {
+        self.0.lock().change(&[MetaChange::Intend(trees)], version);
+        Ok(())
+    }
+
+    fn removals(&self) -> Result<Vec<Removal>> {
+        let intents = self.0.lock().intents.clone().into_iter();
+        Ok(intents.map(|(trees, version)| Removal { trees, version }).collect())
+    }
+
+    fn claim(&self, _: &Removal) -> Result<()> {
+        Ok(())
     }
 
     fn versioned_tables(&self) -> Result<Vec<Versioned>> {

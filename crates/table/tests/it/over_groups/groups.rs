@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
-use table::{Error, GroupWrite, Groups, Kept, Result, TableSchema, Term};
+use table::{Error, GroupWrite, Groups, Kept, Removal, Result, TableSchema, Term};
 use tokio::sync::oneshot;
 
 /// The node that leads where this one does not.
@@ -24,6 +24,8 @@ struct Entry {
 }
 
 struct Group {
+    /// Version of the schema that it has.
+    version: u64,
     leads: bool,
     term: u64,
     /// Newest time of the entries before the term.
@@ -51,6 +53,10 @@ pub(super) struct MemoryGroups {
     pub(super) away: Mutex<bool>,
     /// Versions of the schemas that were set.
     pub(super) set: Mutex<Vec<u64>>,
+    /// True while schemas cannot be set.
+    pub(super) refuses_schemas: Mutex<bool>,
+    /// Trees whose groups have lost their majority, and what was proposed there.
+    undecided: Mutex<BTreeMap<TreeId, Vec<Entry>>>,
 }
 
 impl MemoryGroups {
@@ -70,7 +76,19 @@ impl MemoryGroups {
             while_creating: Mutex::default(),
             away: Mutex::default(),
             set: Mutex::default(),
+            refuses_schemas: Mutex::default(),
+            undecided: Mutex::default(),
         }
+    }
+
+    /// Nothing that is proposed for a tree from now on has an outcome.
+    pub(super) fn lose_majority(&self, tree: TreeId) {
+        self.undecided.lock().insert(tree, Vec::new());
+    }
+
+    /// Returns the number of proposals without an outcome.
+    pub(super) fn undecided(&self) -> usize {
+        self.undecided.lock().values().map(Vec::len).sum()
     }
 
     /// Lets entries wait from now on, or no longer.
@@ -189,25 +207,34 @@ impl Groups for MemoryGroups {
         let (done, outcome) = oneshot::channel();
         let position = group.position;
         let entry = Entry { tree, position, batch, kept: Some(kept), done: Some(done) };
-        self.log.lock().send(entry).unwrap();
+        match self.undecided.lock().get_mut(&tree) {
+            Some(undecided) => undecided.push(entry),
+            None => self.log.lock().send(entry).unwrap(),
+        }
         async { outcome.await.unwrap_or_else(|_| Err(Error::Unavailable("gone".into()))) }.boxed()
     }
 
-    async fn create(&self, schema: &TableSchema, _: u64) -> Result<()> {
+    async fn create(&self, schema: &TableSchema, version: u64) -> Result<()> {
         let (refusal, hook) = (self.creation.lock().take(), self.while_creating.lock().take());
         if let Some(hook) = hook {
             hook(self);
         }
         for tablet in &schema.tablets {
             self.engine.create_tree(tablet.tree, TreeOptions::default())?;
-            let group = Group { leads: true, term: 1, floor: 0, newest: 0, position: 0 };
+            let group = Group { version, leads: true, term: 1, floor: 0, newest: 0, position: 0 };
             self.groups.lock().insert(tablet.tree, group);
         }
         refusal.map_or(Ok(()), Err)
     }
 
-    async fn remove(&self, trees: &[TreeId]) -> Result<()> {
-        for tree in trees {
+    async fn remove(&self, removal: &Removal) -> Result<()> {
+        for tree in &removal.trees {
+            let group = self.groups.lock().get(tree).map(|group| (group.version, group.position));
+            if group.is_some_and(|(version, rows)| version >= removal.version && rows > 0) {
+                return Err(Error::AlreadyExists { what: "resource", name: format!("{tree:?}") });
+            }
+        }
+        for tree in &removal.trees {
             if self.groups.lock().remove(tree).is_some() {
                 self.engine.drop_tree(*tree)?;
             }
@@ -219,6 +246,9 @@ impl Groups for MemoryGroups {
     }
 
     async fn set_schema(&self, _: &TableSchema, version: u64) -> Result<()> {
+        if *self.refuses_schemas.lock() {
+            return Err(Error::Unavailable("no leader carries the call out".into()));
+        }
         self.set.lock().push(version);
         Ok(())
     }

@@ -283,3 +283,102 @@ async fn a_drop_that_was_done_in_part_does_not_say_that_nothing_was_done() {
     node.groups.lead();
     assert_eq!(h.dump().await, "z f:q@1=z\n");
 }
+
+impl Harness {
+    fn entry(row: &'static str, value: &'static str) -> RowMutations {
+        RowMutations { row: row.into(), mutations: vec![set("f", "q", 1, value)] }
+    }
+
+    /// Begins a write in a task, which has no outcome when this returns.
+    async fn write_without_outcome<F>(&self, node: &Node, write: impl FnOnce(Local, TableName) -> F)
+    where
+        F: Future + Send + 'static,
+        F::Output: Send,
+    {
+        let before = node.groups.undecided();
+        tokio::spawn(write(self.local.clone(), self.name.clone()));
+        while node.groups.undecided() == before {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+const EIGHT: &str = "\0\0\0\0\0\0\0\x08";
+
+#[tokio::test]
+async fn a_tablet_without_a_majority_stops_no_row_of_another_one() {
+    let (h, node, _dir) = node().await;
+    node.groups.lose_majority(h.trees().await[0]);
+    // A write of rows of both tablets at once, and a drop that concerns every row of the lost one.
+    h.write_without_outcome(&node, |local, name| async move {
+        local.mutate_rows(&name, vec![Harness::entry("a", EIGHT), Harness::entry("z", EIGHT)]).await
+    })
+    .await;
+    let drop_it = DropRows::Prefix("c".into());
+    h.write_without_outcome(
+        &node,
+        |local, name| async move { local.drop_rows(&name, drop_it).await },
+    )
+    .await;
+    // This one waits for its row of the lost tablet.
+    let (local, name) = (h.local.clone(), h.name.clone());
+    tokio::spawn(async move {
+        let once = |row| OnceRow { change: Harness::entry(row, EIGHT), once: None };
+        local.mutate_rows_once(&name, vec![once("b"), once("y")]).await
+    });
+    let healthy = async {
+        for row in ["z", "y"] {
+            while h
+                .read(ReadRows { rows: RowSet::key(row), ..ReadRows::default() })
+                .await
+                .unwrap()
+                .is_empty()
+            {
+                tokio::task::yield_now().await;
+            }
+            let row = h.increment(row, 1).await.unwrap();
+            assert_eq!(row.cells[0].value[..], 9i64.to_be_bytes());
+        }
+        // Rows of the same stripes as any others, wherever these are.
+        for at in 0..300 {
+            h.increment(&format!("x{at}"), 1).await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), healthy).await.unwrap();
+    assert_eq!(node.groups.undecided(), 2);
+}
+
+#[tokio::test]
+async fn who_waits_for_a_row_is_refused_when_another_node_leads() {
+    let (h, node, _dir) = node().await;
+    node.groups.lose_majority(h.trees().await[0]);
+    h.write_without_outcome(&node, |local, name| async move {
+        local.mutate_row(&name, Harness::entry("a", EIGHT)).await
+    })
+    .await;
+    let mut increment = Box::pin(h.increment("a", 1));
+    assert!(futures::poll!(&mut increment).is_pending());
+    // A plain write comes after it in the queue.
+    let mut write = Box::pin(h.mutate("a", vec![set("f", "q", 2, "2")]));
+    assert!(futures::poll!(&mut write).is_pending());
+    node.groups.lose();
+    not_leader(increment.await);
+    not_leader(write.await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_row_does_not_wait_without_bound() {
+    let (h, node, _dir) = node().await;
+    node.groups.lose_majority(h.trees().await[0]);
+    h.write_without_outcome(&node, |local, name| async move {
+        local.mutate_row(&name, Harness::entry("a", EIGHT)).await
+    })
+    .await;
+    let refused = h.increment("a", 1).await;
+    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    // A request that gave up stops no other one.
+    h.write_without_outcome(&node, |local, name| async move {
+        local.mutate_row(&name, Harness::entry("a", EIGHT)).await
+    })
+    .await;
+}

@@ -42,6 +42,18 @@ struct Node {
 }
 
 impl Node {
+    /// The tables of the node as another directory has them.
+    fn over(&self, directory: &Arc<Directory>) -> Local {
+        let replication = Replication {
+            cluster: ClusterId(7),
+            groups: self.groups.clone(),
+            meta: directory.clone(),
+            known: Vec::new(),
+        };
+        let clock = Env::real(1).clock;
+        Local::over_groups(self.engine.clone(), clock, replication).unwrap()
+    }
+
     fn open(
         env: Env,
         dir: &Path,
