@@ -1,8 +1,8 @@
 //! Locks of rows, index keys, tables and the catalog, held by transactions to their end.
 //!
 //! 1. One lock guards all state, for as long as it takes to change it. Waiting is asynchronous.
-//! 2. Waiters of one key are served in the order in which they came. A holder that asks for more goes
-//!    before them, since they wait for it anyway.
+//! 2. Waiters of one key are served in the order in which they came, as far as their modes exclude each other. A
+//!    holder that asks for more goes before them, since they wait for it anyway.
 //! 3. A transaction waits for one key at a time. One whose waiting would close a circle of waits fails with
 //!    40P01, and the others go on.
 //! 4. A waiter that gives up, or whose future is dropped, holds nothing of what it waited for.

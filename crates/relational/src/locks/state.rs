@@ -81,14 +81,22 @@ impl Entry {
         self.holders.iter().all(|(holder, modes)| *holder == owner || modes & conflicts == 0)
     }
 
-    /// Grants what the first waiters ask for, up to the first that has to go on waiting.
+    /// Returns true if a waiter has a mode that excludes `mode`.
+    fn is_held_up(&self, mode: Mode) -> bool {
+        let conflicts = mode.conflicts();
+        self.queue.iter().any(|waiter| waiter.mode.bit() & conflicts != 0)
+    }
+
+    /// Grants what waiters ask for, but for ones that holders or earlier waiters exclude.
     fn serve(&mut self) -> Vec<Owner> {
-        let mut served = Vec::new();
-        while let Some(first) = self.queue.front() {
-            if !self.fits(first.owner, first.mode) {
-                break;
+        let (mut served, mut waiting, mut at) = (Vec::new(), 0, 0);
+        while let Some(next) = self.queue.get(at) {
+            if next.mode.conflicts() & waiting != 0 || !self.fits(next.owner, next.mode) {
+                waiting |= next.mode.bit();
+                at += 1;
+                continue;
             }
-            let Some(Waiter { owner, mode, granted }) = self.queue.pop_front() else { break };
+            let Some(Waiter { owner, mode, granted }) = self.queue.remove(at) else { break };
             self.grant(owner, mode);
             served.push(owner);
             // A waiter that gave up meanwhile lets go of the lock when its transaction ends.
@@ -108,8 +116,8 @@ impl State {
         if mode.is_covered_by(held) {
             return Outcome::Granted;
         }
-        // A newcomer does not overtake waiters, even where it would fit beside the holders.
-        let is_turn = held != 0 || entry.queue.is_empty();
+        // A newcomer does not overtake waiters that it would hold up.
+        let is_turn = held != 0 || !entry.is_held_up(mode);
         if is_turn && entry.fits(owner, mode) {
             entry.grant(owner, mode);
             return Outcome::Granted;
@@ -132,7 +140,7 @@ impl State {
         Outcome::Waits(receiver)
     }
 
-    /// Returns the transactions that a waiting one waits for: holders in its way and waiters before it.
+    /// Returns the transactions that a waiting one waits for: holders in its way and earlier waiters in its way.
     fn blockers(&self, owner: Owner) -> Vec<Owner> {
         let Some(entry) = self.waits.get(&owner).and_then(|key| self.locks.get(key)) else {
             return Vec::new();
@@ -142,8 +150,9 @@ impl State {
         };
         let conflicts = entry.queue[place].mode.conflicts();
         let holders = entry.holders.iter().filter(|(_, modes)| modes & conflicts != 0);
-        let before = entry.queue.iter().take(place).map(|waiter| waiter.owner);
-        let all = holders.map(|(holder, _)| *holder).chain(before);
+        let before = entry.queue.iter().take(place);
+        let before = before.filter(|waiter| waiter.mode.bit() & conflicts != 0);
+        let all = holders.map(|(holder, _)| *holder).chain(before.map(|waiter| waiter.owner));
         all.filter(|other| *other != owner).collect()
     }
 

@@ -56,6 +56,30 @@ fn waiters_are_served_in_their_order() {
 }
 
 #[test]
+fn a_lock_that_holds_up_no_waiter_is_granted_beside_waiters() {
+    use Mode::{KeyShare, NoKeyUpdate, Update};
+    let table = Arc::<LockTable>::default();
+    let [mut one, mut two, mut three, mut four] = [0; 4].map(|_| table.holder());
+    assert!(now(one.take(row("a"), NoKeyUpdate, Wait::Wait)).unwrap());
+    let mut second = Box::pin(two.take(row("a"), NoKeyUpdate, Wait::Wait));
+    assert!(poll(second.as_mut()).is_pending());
+    // The key stays whoever of both changes the row.
+    assert!(now(three.take(row("a"), KeyShare, Wait::Wait)).unwrap());
+    drop(three);
+    let mut third = table.holder();
+    let mut deletes = Box::pin(third.take(row("a"), Update, Wait::Wait));
+    assert!(poll(deletes.as_mut()).is_pending());
+    let mut fourth = Box::pin(four.take(row("a"), KeyShare, Wait::Wait));
+    assert!(poll(fourth.as_mut()).is_pending());
+    // Once the delete gives up, only the change is waited for by the other change.
+    drop(deletes);
+    assert!(now(fourth).unwrap());
+    assert!(poll(second.as_mut()).is_pending());
+    drop(one);
+    assert!(now(second).unwrap());
+}
+
+#[test]
 fn a_waiter_that_gives_up_lets_the_next_one_in() {
     let table = Arc::<LockTable>::default();
     let (mut one, mut two, mut three) = (table.holder(), table.holder(), table.holder());
