@@ -88,6 +88,7 @@ fn table() -> Table {
         primary_key: Some(PrimaryKey { oid: 4, constraint: 5, name, parts, comment }),
         indexes: Vec::new(),
         checks: Vec::new(),
+        foreign_keys: Vec::new(),
         comment: None,
         grants: Vec::new(),
         next_column: 100,

@@ -5,6 +5,7 @@
 //!    indexes, views, sequences, schemas, roles and constraints share one row of numbers.
 //! 3. Tables, indexes, views and sequences of a schema share one room of names.
 
+mod foreign_key;
 mod layout;
 mod missing;
 mod objects;
@@ -12,6 +13,8 @@ pub(crate) mod record;
 mod table;
 mod wide;
 
+pub(crate) use foreign_key::are_comparable;
+pub use foreign_key::{ForeignKey, KeyAction, KeyMatch};
 pub use layout::{IndexLayout, Layout, ROWS_PART, StoredColumn};
 pub use objects::{
     Grant, PUBLIC_ROLE, Privileges, ReadName, Role, Schema, Sequence, ViewDefinition,
@@ -21,7 +24,7 @@ pub(crate) use wide::CellTables;
 pub use wide::{BIGTABLE_SCHEMA, WideColumn, WideEncoding, WideSource, WideTable};
 
 use crate::types::Oid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The first number of an object that a user makes.
@@ -55,6 +58,8 @@ pub struct Catalog {
     names: BTreeMap<Oid, BTreeMap<String, Oid>>,
     /// Tables by the numbers of their indexes, primary keys among them.
     indexes: BTreeMap<Oid, Oid>,
+    /// Tables with foreign keys, by the tables that these reference.
+    references: BTreeMap<Oid, BTreeSet<Oid>>,
 }
 
 /// A named thing of a schema.
@@ -194,6 +199,21 @@ impl Catalog {
         self.indexes.get(&index).and_then(|table| self.table(*table))
     }
 
+    /// Returns true if a table has foreign keys, or foreign keys reference it.
+    pub fn has_foreign_keys(&self, table: Oid) -> bool {
+        self.references.contains_key(&table)
+            || self.table(table).is_some_and(|table| !table.foreign_keys.is_empty())
+    }
+
+    /// Returns the foreign keys that reference a table, its own among them, each with the table that has it.
+    pub fn references_to(&self, table: Oid) -> impl Iterator<Item = (&Arc<Table>, &ForeignKey)> {
+        let tables = self.references.get(&table).into_iter().flatten();
+        tables.filter_map(|oid| self.table(*oid)).flat_map(move |of| {
+            let keys = of.foreign_keys.iter().filter(move |key| key.references == table);
+            keys.map(move |key| (of, key))
+        })
+    }
+
     /// Returns a Bigtable table by its number.
     pub fn wide(&self, oid: Oid) -> Option<&Arc<WideTable>> {
         let declared = self.wides.get(&oid).filter(|wide| !wide.has_cells());
@@ -272,7 +292,9 @@ impl Catalog {
         let constraints = self.tables().flat_map(|table| {
             let checks = table.checks.iter().map(|check| check.oid);
             let key = table.primary_key.iter().map(|key| key.constraint);
-            checks.chain(key).chain(table.indexes.iter().filter_map(|index| index.constraint))
+            let unique = table.indexes.iter().filter_map(|index| index.constraint);
+            let foreign = table.foreign_keys.iter().map(|key| key.oid);
+            checks.chain(key).chain(unique).chain(foreign)
         });
         relations.chain(others).copied().chain(constraints)
     }
@@ -305,6 +327,9 @@ impl Catalog {
             self.name(table.schema, &name, oid);
             self.indexes.insert(oid, table.oid);
         }
+        for key in &table.foreign_keys {
+            self.references.entry(key.references).or_default().insert(table.oid);
+        }
         self.tables.insert(table.oid, Arc::new(table));
     }
 
@@ -315,6 +340,14 @@ impl Catalog {
         for (oid, name) in key.chain(table.indexes.iter().map(|index| (index.oid, &index.name))) {
             self.unname(table.schema, name);
             self.indexes.remove(&oid);
+        }
+        for key in &table.foreign_keys {
+            if let Some(tables) = self.references.get_mut(&key.references) {
+                tables.remove(&oid);
+                if tables.is_empty() {
+                    self.references.remove(&key.references);
+                }
+            }
         }
     }
 

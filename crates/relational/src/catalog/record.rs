@@ -3,17 +3,19 @@
 //! A record is a version and the fields of one object as JSON. A field that this Stele does not know is
 //! refused: a newer one wrote it.
 
-use super::{Catalog, Role, Schema, Sequence, Table, ViewDefinition, WideTable};
+use super::{Catalog, ForeignKey, Role, Schema, Sequence, Table, ViewDefinition, WideTable};
 use crate::error::{Error, Result};
 use crate::state::SqlState;
 use crate::types::Oid;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// First byte of every record but these of Bigtable tables.
+/// First byte of every record of another kind than the next two.
 const VERSION: u8 = 1;
 /// First byte of the records of Bigtable tables.
 const VERSION_OF_WIDE: u8 = 2;
+/// First byte of the records of tables with foreign keys.
+const VERSION_OF_REFERENCES: u8 = 3;
 /// Longest record that is read.
 const RECORD_BYTES_MAX: usize = 16 << 20;
 
@@ -70,6 +72,7 @@ impl Object {
     fn version(&self) -> u8 {
         match self {
             Self::Wide(_) => VERSION_OF_WIDE,
+            Self::Table(table) if !table.foreign_keys.is_empty() => VERSION_OF_REFERENCES,
             _ => VERSION,
         }
     }
@@ -97,9 +100,9 @@ impl Object {
             Some((version, body)) if body.len() <= RECORD_BYTES_MAX => (*version, body),
             _ => return Err(damaged("the record is empty or too long".to_owned())),
         };
-        if !(VERSION..=VERSION_OF_WIDE).contains(&version) {
+        if !(VERSION..=VERSION_OF_REFERENCES).contains(&version) {
             let text = format!(
-                "record of version {version}, but this Stele reads versions up to {VERSION_OF_WIDE}"
+                "record of version {version}, but this Stele reads versions up to {VERSION_OF_REFERENCES}"
             );
             return Err(damaged(format!("{text}; use a newer Stele")));
         }
@@ -137,6 +140,14 @@ impl Object {
             !parts.is_empty() && parts.iter().all(|part| numbers.contains(&part.column))
         }) {
             return Err("columns of a key".to_owned());
+        }
+        let fits = |key: &ForeignKey| {
+            !key.columns.is_empty()
+                && key.columns.len() == key.referenced.len()
+                && key.columns.iter().all(|column| numbers.contains(column))
+        };
+        if !table.foreign_keys.iter().all(fits) {
+            return Err("columns of a foreign key".to_owned());
         }
         let mut used: Vec<_> = table.indexes.iter().map(|index| index.part).collect();
         used.sort_unstable();
@@ -274,7 +285,7 @@ mod tests {
         assert_eq!((record[0], object.row()), (2, b"ow\0\0\x40\x10".to_vec()));
         let again = Object::decode(&object.row(), &record).unwrap();
         assert_eq!(again.encode().unwrap(), record);
-        for version in [0, 1, 3] {
+        for version in [0, 1, 3, 4] {
             let other = [&[version][..], &record[1..]].concat();
             let error = Object::decode(&object.row(), &other).unwrap_err();
             assert_eq!(error.state.code(), "XX001", "version {version}");

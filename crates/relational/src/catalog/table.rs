@@ -5,7 +5,7 @@
 //!    a row id behind them, so its rows have one value more: see [`Table::row_width`].
 //! 3. Part 1 of the tree of a table has its rows; each index has a part of its own, never given again.
 
-use super::{Grant, Layout};
+use super::{ForeignKey, Grant, Layout};
 use crate::database::Storage;
 use crate::error::{Error, Result};
 use crate::read::KeyRange;
@@ -37,6 +37,9 @@ pub struct Table {
     pub indexes: Vec<Index>,
     /// CHECK constraints, which the caller evaluates.
     pub checks: Vec<Check>,
+    /// Foreign keys, in the order in which they were added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign_keys: Vec<ForeignKey>,
     /// Comment on the table, if any.
     pub comment: Option<String>,
     /// Privileges that were granted on the table.

@@ -96,6 +96,7 @@ fn read_catalog(keys: &TreeKeys, store: &Store, garbage: &Arc<Garbage>) -> Resul
     }
     if has_objects {
         check_header(&catalog, is_there)?;
+        check_foreign_keys(&catalog)?;
     }
     Ok(is_there.then_some(catalog))
 }
@@ -115,6 +116,26 @@ fn check_header(catalog: &Catalog, is_there: bool) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Fails with XX001 if a foreign key references a table, an index or columns that are not there.
+fn check_foreign_keys(catalog: &Catalog) -> Result<()> {
+    for table in catalog.tables() {
+        for key in &table.foreign_keys {
+            let referenced = catalog.table(key.references);
+            let parts = referenced.and_then(|table| table.index_parts(key.index));
+            let fits = parts.is_some_and(|parts| {
+                parts.len() == key.referenced.len()
+                    && parts.iter().all(|part| key.referenced.contains(&part.column))
+            });
+            if !fits {
+                let (name, table) = (&key.name, &table.name);
+                let text = format!("foreign key {name} of table {table} references no unique key");
+                return Err(Error::corrupted(format!("{text}; restore a backup")));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn storage(table: &Table, store: &Store, garbage: &Arc<Garbage>) -> Result<Arc<Storage>> {

@@ -63,7 +63,7 @@ fn a_lock_that_holds_up_no_waiter_is_granted_beside_waiters() {
     assert!(now(one.take(row("a"), NoKeyUpdate, Wait::Wait)).unwrap());
     let mut second = Box::pin(two.take(row("a"), NoKeyUpdate, Wait::Wait));
     assert!(poll(second.as_mut()).is_pending());
-    // The key stays whoever of both changes the row.
+    // Neither change takes the key away.
     assert!(now(three.take(row("a"), KeyShare, Wait::Wait)).unwrap());
     drop(three);
     let mut third = table.holder();

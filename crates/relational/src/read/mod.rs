@@ -6,9 +6,11 @@
 
 mod entries;
 mod projection;
+mod referencing;
 mod scan;
 mod view;
 
+pub use referencing::ReferencingScan;
 pub use scan::{CancelFlag, KeyRange, RowScan, ScanSpec, ScanStatistics};
 pub use view::View;
 

@@ -98,6 +98,14 @@ impl View {
         RowScan::new(table, self.snapshot.clone(), entries, spec)
     }
 
+    /// Returns true if a key of a table's tree has a value. Blocks.
+    pub(crate) fn has_key(&self, table: &Table, key: &[u8]) -> Result<bool> {
+        if let Some(own) = self.overlay.get(table.tree, key) {
+            return Ok(own.is_some());
+        }
+        Ok(table.storage()?.keys.get(Some(&self.snapshot), key, |_| ())?.is_some())
+    }
+
     /// Returns the number of rows of a table. Blocks, and reads no values of columns.
     pub fn count(&self, table: Oid) -> Result<u64> {
         let mut scan = self.scan(ScanSpec { columns: Some(Vec::new()), ..ScanSpec::of(table) })?;

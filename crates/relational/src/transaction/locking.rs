@@ -156,7 +156,7 @@ pub(super) fn concurrent_update() -> Error {
     Error::new(SqlState::SERIALIZATION_FAILURE, message)
 }
 
-fn changed_table() -> Error {
+pub(super) fn changed_table() -> Error {
     let message = "could not serialize access due to a concurrent change of the table";
     Error::new(SqlState::SERIALIZATION_FAILURE, message).with_hint("Try the transaction again.")
 }

@@ -13,6 +13,7 @@
 mod commit;
 mod ddl;
 mod locking;
+mod references;
 mod row_checks;
 mod rows;
 mod writes;
@@ -20,9 +21,10 @@ mod writes;
 pub(crate) use commit::put_record;
 pub use ddl::{
     AlterColumn, AlterTable, CommentOn, CreateTable, GrantChange, GrantOn, IndexProgress,
-    NewColumn, NewConstraint, NewIndex, NewRole, NewSequence, NewView, NewWide, RoleChange,
-    SequenceChange,
+    NewColumn, NewConstraint, NewForeignKey, NewIndex, NewRole, NewSequence, NewView, NewWide,
+    RoleChange, SequenceChange,
 };
+pub use references::Writes;
 pub use rows::OnConflict;
 pub(crate) use writes::{Entries, Overlay};
 

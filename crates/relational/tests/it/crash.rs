@@ -56,11 +56,11 @@ async fn step(database: &Arc<Database>, number: usize) -> Option<Result<()>> {
             }
             6 => transaction.drop_index(index_named(database, t, "t_later")).await?,
             7 => {
-                transaction.truncate(u).await?;
+                transaction.truncate(&[u]).await?;
                 transaction.insert(u, vec![vec![Value::Int8(9)]], OnConflict::Fail).await?;
             }
             8 => {
-                let change = AlterTable::DropConstraint("t_pkey".into());
+                let change = AlterTable::DropConstraint { name: "t_pkey".into(), cascade: false };
                 transaction.alter_table(t, change).await?;
             }
             9 => transaction.drop_table(u, false).await?,

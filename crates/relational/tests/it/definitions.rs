@@ -128,7 +128,7 @@ fn dropped_and_emptied_tables_are_read_to_their_end() {
         let used = used_trees(&database);
         let view = begin(&database).view();
         let mut transaction = begin(&database);
-        transaction.truncate(table).await.unwrap();
+        transaction.truncate(&[table]).await.unwrap();
         transaction.insert(table, vec![named(3, "a")], OnConflict::Fail).await.unwrap();
         transaction.commit().await.unwrap();
         assert_eq!(rows(&database, table).await, [named(3, "a")]);
@@ -213,7 +213,7 @@ fn a_primary_key_comes_later_and_goes() {
         let error = insert(&database, table, vec![named(1, "z")]).await.unwrap_err();
         assert_eq!(error.constraint.as_deref(), Some("t_pkey"));
         let mut transaction = begin(&database);
-        let drop_key = AlterTable::DropConstraint("t_pkey".into());
+        let drop_key = AlterTable::DropConstraint { name: "t_pkey".into(), cascade: false };
         transaction.alter_table(table, drop_key).await.unwrap();
         transaction.commit().await.unwrap();
         insert(&database, table, vec![named(1, "z")]).await.unwrap();

@@ -9,6 +9,7 @@ mod group;
 mod harness;
 mod histories;
 mod model;
+mod references;
 mod rows;
 mod terms;
 mod transactions;

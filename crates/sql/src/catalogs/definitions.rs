@@ -1,6 +1,6 @@
 //! The SQL text of indexes, constraints and views.
 
-use relational::catalog::IndexPart;
+use relational::catalog::{ForeignKey, IndexPart, KeyAction, KeyMatch};
 use relational::{Catalog, Table};
 
 use crate::expression::functions::quote_ident;
@@ -9,34 +9,95 @@ use crate::expression::functions::quote_ident;
 pub(super) struct Constraint<'a> {
     pub(super) oid: u32,
     pub(super) name: &'a str,
-    /// `p`, `u` or `c`, as in `pg_constraint`.
+    /// `p`, `u`, `f` or `c`, as in `pg_constraint`.
     pub(super) kind: &'static str,
-    /// The index that keeps it, 0 for CHECK.
+    /// The index that keeps it, or that a foreign key references; 0 for CHECK.
     pub(super) index: u32,
-    pub(super) parts: Option<&'a [IndexPart]>,
+    /// Numbers of its columns; none for CHECK.
+    pub(super) columns: Vec<i16>,
+    pub(super) foreign: Option<&'a ForeignKey>,
     pub(super) expression: Option<&'a str>,
 }
 
 /// Returns the constraints of a table.
 pub(super) fn constraint_names(table: &Table) -> Vec<Constraint<'_>> {
+    let numbers = |parts: &[IndexPart]| parts.iter().map(|part| part.column).collect::<Vec<_>>();
+    let (foreign, expression) = (None, None);
     let mut out = Vec::new();
     if let Some(key) = &table.primary_key {
         let (oid, name, index) = (key.constraint, key.name.as_str(), key.oid);
-        let parts = Some(key.parts.as_slice());
-        out.push(Constraint { oid, name, kind: "p", index, parts, expression: None });
+        let columns = numbers(&key.parts);
+        out.push(Constraint { oid, name, kind: "p", index, columns, foreign, expression });
     }
-    for index in &table.indexes {
-        let Some(oid) = index.constraint else { continue };
-        let parts = Some(index.parts.as_slice());
-        let name = index.name.as_str();
-        out.push(Constraint { oid, name, kind: "u", index: index.oid, parts, expression: None });
+    for found in &table.indexes {
+        let Some(oid) = found.constraint else { continue };
+        let (name, index, columns) = (found.name.as_str(), found.oid, numbers(&found.parts));
+        out.push(Constraint { oid, name, kind: "u", index, columns, foreign, expression });
     }
     for check in &table.checks {
         let (oid, name, expression) =
             (check.oid, check.name.as_str(), Some(check.expression.as_str()));
-        out.push(Constraint { oid, name, kind: "c", index: 0, parts: None, expression });
+        let columns = Vec::new();
+        out.push(Constraint { oid, name, kind: "c", index: 0, columns, foreign, expression });
+    }
+    for key in &table.foreign_keys {
+        let (oid, name, index) = (key.oid, key.name.as_str(), key.index);
+        let (columns, foreign) = (key.columns.clone(), Some(key));
+        out.push(Constraint { oid, name, kind: "f", index, columns, foreign, expression });
     }
     out
+}
+
+/// Returns the letter that `pg_constraint` has for an action.
+pub(super) fn action_code(action: KeyAction) -> &'static str {
+    match action {
+        KeyAction::NoAction => "a",
+        KeyAction::Restrict => "r",
+        KeyAction::Cascade => "c",
+        KeyAction::SetNull => "n",
+        KeyAction::SetDefault => "d",
+    }
+}
+
+/// Returns the words of an action.
+pub(super) fn action_words(action: KeyAction) -> &'static str {
+    match action {
+        KeyAction::NoAction => "NO ACTION",
+        KeyAction::Restrict => "RESTRICT",
+        KeyAction::Cascade => "CASCADE",
+        KeyAction::SetNull => "SET NULL",
+        KeyAction::SetDefault => "SET DEFAULT",
+    }
+}
+
+fn column_names(table: &Table, numbers: &[i16]) -> String {
+    let names: Vec<_> = numbers.iter().map(|number| column_name(table, *number)).collect();
+    names.join(", ")
+}
+
+/// Returns the text of a foreign key of a table; `name` gives the name of the referenced one.
+fn foreign_key(
+    catalog: &Catalog,
+    table: &Table,
+    key: &ForeignKey,
+    name: impl Fn(&Table) -> String,
+) -> Option<String> {
+    let referenced = catalog.table(key.references)?;
+    let mut text = format!(
+        "FOREIGN KEY ({}) REFERENCES {}({})",
+        column_names(table, &key.columns),
+        name(referenced),
+        column_names(referenced, &key.referenced)
+    );
+    if key.matching == KeyMatch::Full {
+        text.push_str(" MATCH FULL");
+    }
+    for (verb, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
+        if action != KeyAction::NoAction {
+            text.push_str(&format!(" ON {verb} {}", action_words(action)));
+        }
+    }
+    Some(text)
 }
 
 fn column_name(table: &Table, number: i16) -> String {
@@ -45,11 +106,10 @@ fn column_name(table: &Table, number: i16) -> String {
 }
 
 /// Returns the columns of a key, with their order where it is not the plain one.
-fn columns(table: &Table, parts: &[IndexPart], orders: bool) -> String {
+fn columns(table: &Table, parts: &[IndexPart]) -> String {
     let text = |part: &IndexPart| {
         let name = column_name(table, part.column);
         let order = match (part.descending, part.nulls_first) {
-            _ if !orders => "",
             (false, false) => "",
             (false, true) => " NULLS FIRST",
             (true, true) => " DESC",
@@ -74,7 +134,7 @@ pub(super) fn index(catalog: &Catalog, oid: u32) -> Option<String> {
         "CREATE {unique}INDEX {} ON {schema}.{} USING btree ({})",
         quote_ident(name),
         quote_ident(&table.name),
-        columns(table, parts, true)
+        columns(table, parts)
     ))
 }
 
@@ -85,13 +145,20 @@ pub(super) fn index_column(catalog: &Catalog, oid: u32, at: usize) -> Option<Str
     Some(column_name(table, part.column))
 }
 
-/// Returns the text of a constraint as ALTER TABLE ADD takes it.
-pub(super) fn constraint(catalog: &Catalog, oid: u32) -> Option<String> {
+/// Returns the text of a constraint as ALTER TABLE ADD takes it; `name` gives the name of a referenced table.
+pub(super) fn constraint(
+    catalog: &Catalog,
+    oid: u32,
+    name: impl Fn(&Table) -> String,
+) -> Option<String> {
     for table in catalog.tables() {
         let Some(found) = constraint_names(table).into_iter().find(|found| found.oid == oid) else {
             continue;
         };
-        let names = found.parts.map(|parts| columns(table, parts, false)).unwrap_or_default();
+        if let Some(key) = found.foreign {
+            return foreign_key(catalog, table, key, name);
+        }
+        let names = column_names(table, &found.columns);
         return Some(match found.kind {
             "p" => format!("PRIMARY KEY ({names})"),
             "u" => format!("UNIQUE ({names})"),

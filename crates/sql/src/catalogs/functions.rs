@@ -1,7 +1,7 @@
 //! Functions about the catalog, which clients call in their own queries.
 
 use relational::catalog::Relation;
-use relational::{Catalog, Error, Result, SqlState, Value};
+use relational::{Catalog, DataType, Error, Result, SqlState, Table, Value};
 
 use super::privileges::{on_relation, on_role, on_schema, on_server};
 use super::relations::role_name;
@@ -100,6 +100,10 @@ pub(crate) const FUNCTIONS: &[Definition] = &[
     ("has_function_privilege", "any,any,text -> bool stable", on_server),
     ("pg_has_role", "any,text -> bool stable", on_role),
     ("pg_has_role", "any,any,text -> bool stable", on_role),
+    // No table is a partition of another.
+    ("__partition_ancestors", "oid -> oid[] stable", |_| {
+        Ok(super::list(&DataType::Oid, Vec::new()))
+    }),
     ("to_regclass", "text -> oid stable", |call| {
         let found = relation(call, call.text(0)).map(|found| found.oid());
         let found = found.or_else(|| own_table(call.text(0)));
@@ -156,7 +160,16 @@ fn visible(call: &Call<'_>) -> Result<Value> {
 }
 
 fn constraint(call: &Call<'_>) -> Result<Value> {
-    with(call, |catalog| definitions::constraint(catalog, call.int(0) as u32))
+    with(call, |catalog| {
+        let name = |table: &Table| match is_visible(call, table.oid) {
+            Some(true) => quote_ident(&table.name),
+            _ => {
+                let schema = catalog.schema(table.schema).map(|schema| quote_ident(&schema.name));
+                format!("{}.{}", schema.unwrap_or_default(), quote_ident(&table.name))
+            }
+        };
+        definitions::constraint(catalog, call.int(0) as u32, name)
+    })
 }
 
 fn view(call: &Call<'_>) -> Result<Value> {

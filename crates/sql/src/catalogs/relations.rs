@@ -1,9 +1,9 @@
 //! Schemas, tables, indexes, constraints and what depends on them.
 
-use relational::catalog::{IndexPart, Privileges};
+use relational::catalog::{IndexPart, KeyMatch, Privileges};
 use relational::{Catalog, DataType, Row, Table, Value};
 
-use super::definitions::constraint_names;
+use super::definitions::{action_code, constraint_names};
 use super::grants::{Kind, acl, to_all};
 
 use super::{Definition, INFORMATION_SCHEMA, PG_CATALOG, list, nothing, row};
@@ -121,6 +121,8 @@ struct Class<'a> {
     owner: u32,
     access: u32,
     indexed: bool,
+    /// True if foreign keys are from or to it, which PostgreSQL keeps by triggers.
+    triggers: bool,
     kind: &'a str,
     width: usize,
     checks: usize,
@@ -151,7 +153,7 @@ impl Class<'_> {
             self.width as i16,
             self.checks as i16,
             rules,
-            false,
+            self.triggers,
             false,
             false,
             false,
@@ -177,8 +179,9 @@ fn classes(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
         let (width, checks) = (table.columns.len(), table.checks.len());
         let (oid, name) = (table.oid, table.name.as_str());
         let acl = acl(catalog, owner, &table.grants, Kind::Table);
+        let (access, kind, triggers) = (2, "r", catalog.has_foreign_keys(oid));
         let class =
-            Class { oid, name, schema, owner, access: 2, indexed, kind: "r", width, checks, acl };
+            Class { oid, name, schema, owner, access, indexed, triggers, kind, width, checks, acl };
         out.push(class.row());
         for (oid, name, parts) in keys(table) {
             let (width, kind) = (parts.len(), "i");
@@ -189,6 +192,7 @@ fn classes(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
                 owner,
                 access: 403,
                 indexed: false,
+                triggers: false,
                 kind,
                 width,
                 checks: 0,
@@ -202,8 +206,19 @@ fn classes(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
         let (access, width) = (if kind == "r" { 2 } else { 0 }, found.table.columns.len());
         let (owner, grants) = (10, [to_all(Privileges::SELECT)]);
         let acl = acl(catalog, owner, &grants, Kind::Table);
-        let class =
-            Class { oid, name, schema, owner, access, indexed: false, kind, width, checks: 0, acl };
+        let class = Class {
+            oid,
+            name,
+            schema,
+            owner,
+            access,
+            indexed: false,
+            triggers: false,
+            kind,
+            width,
+            checks: 0,
+            acl,
+        };
         out.push(class.row());
     }
     for view in catalog.views() {
@@ -216,6 +231,7 @@ fn classes(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
             owner,
             access: 0,
             indexed: false,
+            triggers: false,
             kind: "v",
             width,
             checks: 0,
@@ -227,7 +243,9 @@ fn classes(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
         let (oid, name, schema, owner) = (wide.oid, wide.name.as_str(), wide.schema, wide.owner);
         let (access, indexed, kind, width, checks) = (0, false, "f", wide.columns.len(), 0);
         let acl = acl(catalog, owner, &wide.grants, Kind::Table);
-        let class = Class { oid, name, schema, owner, access, indexed, kind, width, checks, acl };
+        let triggers = false;
+        let class =
+            Class { oid, name, schema, owner, access, indexed, triggers, kind, width, checks, acl };
         out.push(class.row());
     }
     for found in catalog.sequences() {
@@ -240,6 +258,7 @@ fn classes(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
             owner,
             access: 0,
             indexed: false,
+            triggers: false,
             kind: "S",
             width: 3,
             checks: 0,
@@ -308,7 +327,20 @@ fn constraints(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
     let mut out = Vec::new();
     for table in catalog.tables() {
         for found in constraint_names(table) {
-            let key = found.parts.map_or(Value::Null, numbers);
+            let list_of = |numbers: &[i16]| {
+                list(&DataType::Int2, numbers.iter().copied().map(Value::Int2).collect())
+            };
+            let key = match found.columns.as_slice() {
+                [] => Value::Null,
+                columns => list_of(columns),
+            };
+            let of_key = found.foreign.map(|key| {
+                let matching = if key.matching == KeyMatch::Full { "f" } else { "s" };
+                (action_code(key.on_update), action_code(key.on_delete), matching)
+            });
+            let (on_update, on_delete, matching) = of_key.unwrap_or((" ", " ", " "));
+            let references = found.foreign.map_or(0, |key| key.references);
+            let referenced = found.foreign.map_or(Value::Null, |key| list_of(&key.referenced));
             out.push(row![
                 found.oid,
                 found.name,
@@ -321,15 +353,15 @@ fn constraints(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
                 0_u32,
                 found.index,
                 0_u32,
-                0_u32,
-                " ",
-                " ",
-                " ",
+                references,
+                on_update,
+                on_delete,
+                matching,
                 true,
                 0_i32,
                 found.kind != "c",
                 key,
-                Value::Null,
+                referenced,
                 Value::Null,
                 Value::Null,
                 found.expression,
@@ -423,7 +455,7 @@ fn named_sequences(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
     .collect()
 }
 
-/// Sequences that go with a column, which clients find by their dependency.
+/// Sequences that go with a column, and indexes that foreign keys need, which clients find by their dependency.
 fn dependencies(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
     let mut out = Vec::new();
     for found in catalog.sequences() {
@@ -441,6 +473,17 @@ fn dependencies(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
             table,
             i32::from(column),
             kind
+        ]);
+    }
+    for key in catalog.tables().flat_map(|table| &table.foreign_keys) {
+        out.push(row![
+            CLASS_OF_CONSTRAINTS,
+            key.oid,
+            0_i32,
+            CLASS_OF_CLASSES,
+            key.index,
+            0_i32,
+            "n"
         ]);
     }
     out

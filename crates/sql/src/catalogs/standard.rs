@@ -1,9 +1,9 @@
 //! The views of `information_schema`.
 
-use relational::catalog::Identity;
+use relational::catalog::{Identity, KeyMatch};
 use relational::{Catalog, DataType, Row, Table, Value};
 
-use super::definitions::constraint_names;
+use super::definitions::{action_words, constraint_names};
 use super::{Definition, nothing, row};
 use crate::expression::EvalContext;
 use crate::values::{type_name, type_short_name};
@@ -51,14 +51,14 @@ pub(super) const TABLES: &[Definition] = &[
         "constraint_column_usage",
         "table_catalog name, table_schema name, table_name name, column_name name, \
          constraint_catalog name, constraint_schema name, constraint_name name",
-        nothing,
+        constrained_columns,
     ),
     (
         "referential_constraints",
         "constraint_catalog name, constraint_schema name, constraint_name name, \
          unique_constraint_catalog name, unique_constraint_schema name, unique_constraint_name name, \
          match_option text, update_rule text, delete_rule text",
-        nothing,
+        references,
     ),
     (
         "views",
@@ -251,6 +251,7 @@ fn constraints(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
             let kind = match found.kind {
                 "p" => "PRIMARY KEY",
                 "u" => "UNIQUE",
+                "f" => "FOREIGN KEY",
                 _ => "CHECK",
             };
             out.push(row![
@@ -276,7 +277,12 @@ fn keys(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
     for table in catalog.tables() {
         let schema = schema_name(catalog, table.schema);
         for found in constraint_names(table) {
-            for (at, part) in found.parts.unwrap_or_default().iter().enumerate() {
+            for (at, column) in found.columns.iter().enumerate() {
+                let position = found.foreign.and_then(|key| {
+                    let parts = catalog.table(key.references)?.index_parts(key.index)?;
+                    let place = parts.iter().position(|part| part.column == key.referenced[at])?;
+                    i32::try_from(place + 1).ok()
+                });
                 out.push(row![
                     database,
                     schema.clone(),
@@ -284,11 +290,67 @@ fn keys(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
                     database,
                     schema.clone(),
                     table.name.as_str(),
-                    name_of(table, part.column),
+                    name_of(table, *column),
                     at as i32 + 1,
-                    Value::Null
+                    position
                 ]);
             }
+        }
+    }
+    out
+}
+
+/// Columns that a key is over, or that a foreign key references.
+fn constrained_columns(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
+    let database: &str = &context.database;
+    let mut out = Vec::new();
+    for table in catalog.tables() {
+        let schema = schema_name(catalog, table.schema);
+        for found in constraint_names(table) {
+            let (of, columns) = match found.foreign {
+                Some(key) => (catalog.table(key.references), &key.referenced),
+                None => (Some(table), &found.columns),
+            };
+            let Some(of) = of else { continue };
+            for column in columns {
+                out.push(row![
+                    database,
+                    schema_name(catalog, of.schema),
+                    of.name.as_str(),
+                    name_of(of, *column),
+                    database,
+                    schema.clone(),
+                    found.name
+                ]);
+            }
+        }
+    }
+    out
+}
+
+fn references(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
+    let database: &str = &context.database;
+    let mut out = Vec::new();
+    for table in catalog.tables() {
+        for key in &table.foreign_keys {
+            let Some(other) = catalog.table(key.references) else { continue };
+            // A unique index that no constraint has is no unique constraint.
+            let unique = constraint_names(other)
+                .into_iter()
+                .find(|found| found.index == key.index && matches!(found.kind, "p" | "u"));
+            let schema = unique.as_ref().map(|_| schema_name(catalog, other.schema));
+            let matching = if key.matching == KeyMatch::Full { "FULL" } else { "NONE" };
+            out.push(row![
+                database,
+                schema_name(catalog, table.schema),
+                key.name.as_str(),
+                unique.as_ref().map(|_| database),
+                schema,
+                unique.as_ref().map(|found| found.name),
+                matching,
+                action_words(key.on_update),
+                action_words(key.on_delete)
+            ]);
         }
     }
     out

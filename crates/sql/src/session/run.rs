@@ -17,7 +17,7 @@ use bytes::{BufMut, BytesMut};
 use pgwire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
 use pgwire::messages::data::{DataRow, FieldDescription, RowDescription};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
-use relational::{CancelFlag, DataType, Error, Oid, Result, Row, SqlState, TableLock, Value};
+use relational::{CancelFlag, DataType, Error, Oid, Result, Row, SqlState, Value, Writes};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -169,23 +169,23 @@ impl Session {
             return Box::pin(self.command(prepared, params, flag)).await;
         }
         self.begin_in_transaction().await?;
-        if let Some(table) = prepared.written_table() {
-            self.lock_to_write(table).await?;
+        if let Some((table, writes)) = prepared.written_table() {
+            self.lock_to_write(table, writes).await?;
         }
         let prepared = self.replan(prepared)?;
         let mut run = self.run_with(Arc::clone(params), flag)?;
         Ok(Box::pin(prepared.start(&mut run)).await?)
     }
 
-    /// Locks the table that a statement writes to. If a change of the table was in the way the catalog is another
+    /// Locks the table that a statement writes to, with the tables that foreign keys join with it. If a change of the table was in the way the catalog is another
     /// now, for which the statement is planned again.
-    async fn lock_to_write(&mut self, table: Oid) -> Result<()> {
+    async fn lock_to_write(&mut self, table: Oid, writes: Writes) -> Result<()> {
         let transaction = self.block.for_statement(&self.shared.database, &self.settings)?;
         if transaction.is_read_only() || transaction.catalog().table(table).is_none() {
             // The statement tells what is wrong.
             return Ok(());
         }
-        transaction.lock_table(table, TableLock::Write).await.map(|_| ())
+        transaction.lock_to_write(table, writes).await
     }
 
     /// Begins a statement in the transaction, which is started if there was no open one.

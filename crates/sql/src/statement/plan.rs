@@ -9,7 +9,7 @@ use crate::wide::{self, Foreign};
 use datafusion::sql::sqlparser::ast::{Set, Statement};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
-use relational::{Catalog, DataType, Error, Oid, Result, SqlState};
+use relational::{Catalog, DataType, Error, Oid, Result, SqlState, Writes};
 use std::sync::Arc;
 
 /// Most parameters of a statement.
@@ -171,8 +171,8 @@ impl Prepared {
         self.columns == other.columns
     }
 
-    /// Returns the number of the table whose rows the statement writes or locks.
-    pub(crate) fn written_table(&self) -> Option<Oid> {
+    /// Returns the number of the table whose rows the statement writes or locks, and which of both.
+    pub(crate) fn written_table(&self) -> Option<(Oid, Writes)> {
         self.plan.written_table()
     }
 
@@ -207,14 +207,14 @@ pub(super) async fn start(plan: &Plan, text: &Arc<str>, run: &mut Run<'_>) -> Re
 }
 
 impl Plan {
-    /// Returns the number of the table whose rows the statement writes or locks.
-    fn written_table(&self) -> Option<Oid> {
+    /// Returns the number of the table whose rows the statement writes or locks, and which of both.
+    fn written_table(&self) -> Option<(Oid, Writes)> {
         match self {
-            Self::Select(select) => select.locked_table(),
-            Self::Insert(insert) => Some(insert.table().oid),
-            Self::Update(update) => Some(update.table()),
-            Self::Delete(delete) => Some(delete.table()),
-            Self::Copy(copy) => copy.filled_table(),
+            Self::Select(select) => select.locked_table().map(|table| (table, Writes::Locks)),
+            Self::Insert(insert) => Some((insert.table().oid, insert.writes())),
+            Self::Update(update) => Some((update.table(), Writes::Changes)),
+            Self::Delete(delete) => Some((delete.table(), Writes::Changes)),
+            Self::Copy(copy) => copy.filled_table().map(|table| (table, Writes::Inserts)),
             Self::Explain(plan, explain) if explain.is_analyzed => plan.written_table(),
             _ => None,
         }

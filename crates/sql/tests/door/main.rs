@@ -3,6 +3,7 @@
 
 mod bounds;
 mod clients;
+mod foreign_keys;
 #[allow(dead_code, reason = "it has faults that this suite does not need")]
 #[path = "../../../relational/tests/it/group.rs"]
 mod group;

@@ -33,6 +33,7 @@ fn table(columns: Vec<Column>, key: &[i16]) -> Table {
         }),
         indexes: vec![],
         checks: vec![],
+        foreign_keys: vec![],
         comment: None,
         grants: vec![],
         next_column: 100,

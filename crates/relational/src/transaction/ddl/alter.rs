@@ -3,12 +3,13 @@
 use super::super::Transaction;
 use super::build::{for_each_row, until_dropped};
 use super::definitions::{AlterColumn, AlterTable, NewConstraint};
+use super::foreign_keys::{check_key_types, drop_references};
 use super::indexes::table_of;
 use super::tables::{
     add_column, add_constraint, drop_views_over, duplicate_constraint, has_constraint,
 };
 use super::{check_free, check_name};
-use crate::catalog::{Layout, Table};
+use crate::catalog::{ForeignKey, Layout, Table};
 use crate::error::{Error, Result};
 use crate::format::{decode_value, encode_value};
 use crate::state::SqlState;
@@ -16,7 +17,8 @@ use crate::types::{DataType, Oid, Value};
 
 impl Transaction {
     /// Changes a table. Errors are as of creating what is added; 0A000 for a change of type for which rows
-    /// would have to be written again, 23502 and 23505 if rows that are there break a new constraint.
+    /// would have to be written again, 23502, 23503 and 23505 if rows that are there break a new constraint.
+    /// 2BP01 if a foreign key needs what is dropped.
     pub async fn alter_table(&mut self, table: Oid, change: AlterTable) -> Result<()> {
         self.begin_table_change("ALTER TABLE", table).await?;
         match change {
@@ -44,7 +46,9 @@ impl Transaction {
                 Ok(())
             }),
             AlterTable::AddConstraint(constraint) => self.add_constraint(table, &constraint).await,
-            AlterTable::DropConstraint(name) => self.drop_constraint(table, &name).await,
+            AlterTable::DropConstraint { name, cascade } => {
+                self.drop_constraint(table, &name, cascade).await
+            }
             AlterTable::RenameConstraint { from, to } => self.rename_constraint(table, &from, &to),
         }
     }
@@ -113,7 +117,8 @@ impl Transaction {
                 AlterColumn::DropGenerated => column.generated = None,
             }
             Ok(())
-        })
+        })?;
+        check_key_types(&self.catalog, table)
     }
 
     /// Fails with 23502 if a row has NULL at a place.
@@ -135,16 +140,21 @@ impl Transaction {
             return Err(no_column(&before, name));
         };
         let number = column.number;
+        let what = format!("column {name} of table {}", before.name);
+        self.drop_references(table, (&what, &what), cascade, |key| {
+            key.references == table && key.referenced.contains(&number)
+        })
+        .await?;
         let key = before.primary_key.as_ref();
         if key.is_some_and(|key| key.parts.iter().any(|part| part.column == number)) {
             self.change_key(table, None).await?;
         }
-        let what = format!("column {name} of table {}", before.name);
         self.change(|catalog| {
             drop_views_over(catalog, table, &what, cascade)?;
             let mut table = table_of(catalog, table)?;
             table.columns.retain(|column| column.number != number);
             table.indexes.retain(|index| index.parts.iter().all(|part| part.column != number));
+            table.foreign_keys.retain(|key| !key.columns.contains(&number));
             let owner = Some((table.oid, number));
             let owned = catalog.sequences().filter(|sequence| sequence.owned_by == owner);
             let owned: Vec<_> = owned.map(|sequence| sequence.oid).collect();
@@ -163,6 +173,7 @@ impl Transaction {
                 catalog.put_table(table);
                 Ok(())
             }),
+            NewConstraint::ForeignKey(key) => self.add_foreign_key(table, key).await,
             NewConstraint::Unique { .. } => {
                 let index = self.change(|catalog| {
                     let mut table = table_of(catalog, table)?;
@@ -205,8 +216,33 @@ impl Transaction {
         })
     }
 
-    async fn drop_constraint(&mut self, table: Oid, name: &str) -> Result<()> {
+    /// Drops the foreign keys that need a part of a table, or refuses if there are any and `cascade` is not set.
+    async fn drop_references(
+        &mut self,
+        table: Oid,
+        names: (&str, &str),
+        cascade: bool,
+        needs: impl Fn(&ForeignKey) -> bool,
+    ) -> Result<()> {
+        if !self.catalog.references_to(table).any(|(_, key)| needs(key)) {
+            return Ok(());
+        }
+        if cascade {
+            self.begin_change_of_referencing("ALTER TABLE", &[table]).await?;
+        }
+        self.change(|catalog| drop_references(catalog, table, names, needs, (&[], cascade)))
+    }
+
+    async fn drop_constraint(&mut self, table: Oid, name: &str, cascade: bool) -> Result<()> {
         let before = self.table(table)?;
+        let key = before.primary_key.iter().map(|key| (key.oid, &key.name));
+        let unique = before.indexes.iter().filter(|index| index.constraint.is_some());
+        let mut indexes = key.chain(unique.map(|index| (index.oid, &index.name)));
+        if let Some((index, _)) = indexes.find(|(_, known)| *known == name) {
+            let what = format!("constraint {name} on table {}", before.name);
+            let names = (what.as_str(), &*format!("index {name}"));
+            self.drop_references(table, names, cascade, |key| key.index == index).await?;
+        }
         if before.primary_key.as_ref().is_some_and(|key| key.name == name) {
             return self.change_key(table, None).await;
         }
@@ -215,6 +251,7 @@ impl Transaction {
                 return Err(no_constraint(table, name));
             }
             table.checks.retain(|check| check.name != name);
+            table.foreign_keys.retain(|key| key.name != name);
             table.indexes.retain(|index| index.constraint.is_none() || index.name != name);
             Ok(())
         })
@@ -232,6 +269,8 @@ impl Transaction {
             }
             if let Some(check) = table.checks.iter_mut().find(|check| check.name == from) {
                 check.name = to.to_owned();
+            } else if let Some(key) = table.foreign_keys.iter_mut().find(|key| key.name == from) {
+                key.name = to.to_owned();
             } else {
                 check_free(catalog, table.schema, to)?;
                 let key = table.primary_key.as_mut().filter(|key| key.name == from);

@@ -1,6 +1,6 @@
 //! Definitions of what a transaction creates or changes in the catalog, as a statement gives them.
 
-use crate::catalog::{Identity, Privileges, ReadName, WideColumn};
+use crate::catalog::{Identity, KeyAction, KeyMatch, Privileges, ReadName, WideColumn};
 use crate::types::{DataType, Oid, Value};
 
 /// A table to be created.
@@ -59,6 +59,27 @@ pub enum NewConstraint {
         /// The condition as SQL text.
         expression: String,
     },
+    /// A foreign key. It is added after all keys of the same definition.
+    ForeignKey(NewForeignKey),
+}
+
+/// A foreign key to be created.
+#[derive(Debug, Clone)]
+pub struct NewForeignKey {
+    /// Name of the constraint in its table.
+    pub name: Option<String>,
+    /// Names of the referencing columns.
+    pub columns: Vec<String>,
+    /// Number of the referenced table; nothing for the table itself.
+    pub references: Option<Oid>,
+    /// Names of the referenced columns; an empty list stands for the primary key.
+    pub referenced: Vec<String>,
+    /// The answer to a delete of a referenced row.
+    pub on_delete: KeyAction,
+    /// The answer to a change of a referenced key.
+    pub on_update: KeyAction,
+    /// The rule for keys with NULL.
+    pub matching: KeyMatch,
 }
 
 /// An index to be created.
@@ -232,7 +253,7 @@ pub enum AlterTable {
     DropColumn {
         /// Name of the column in its table.
         name: String,
-        /// True if views that read the table are dropped too.
+        /// True if views that read the table, and foreign keys that reference the column, are dropped too.
         cascade: bool,
     },
     /// Gives a column another name.
@@ -264,8 +285,13 @@ pub enum AlterTable {
     SetOwner(Oid),
     /// Adds a constraint to it.
     AddConstraint(NewConstraint),
-    /// Drops a constraint by its name.
-    DropConstraint(String),
+    /// Drops a constraint.
+    DropConstraint {
+        /// Name of the constraint in its table.
+        name: String,
+        /// True if foreign keys that need it are dropped too.
+        cascade: bool,
+    },
     /// Gives a constraint another name.
     RenameConstraint {
         /// The name up to now.

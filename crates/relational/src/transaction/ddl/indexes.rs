@@ -2,8 +2,9 @@
 
 use super::super::Transaction;
 use super::definitions::NewIndex;
+use super::foreign_keys::drop_references;
 use super::tables::{index_name, new_index, parts_of};
-use crate::catalog::{Catalog, Table};
+use crate::catalog::{Catalog, ForeignKey, Table};
 use crate::error::{Error, Result};
 use crate::state::SqlState;
 use crate::types::Oid;
@@ -27,7 +28,7 @@ impl Transaction {
         self.build_index(view, table, index).await
     }
 
-    /// Drops an index. 2BP01 if a constraint keeps it.
+    /// Drops an index. 2BP01 if a constraint keeps it, or a foreign key references its columns.
     pub async fn drop_index(&mut self, index: Oid) -> Result<()> {
         let Some(table) = self.catalog.table_of_index(index).map(|table| table.oid) else {
             let message = format!("index with OID {index} does not exist");
@@ -37,14 +38,16 @@ impl Transaction {
         self.change(|catalog| {
             let mut table = table_of(catalog, table)?;
             let found = table.indexes.iter().find(|found| found.oid == index);
-            match found {
-                Some(found) if found.constraint.is_none() => {}
+            let name = match found {
+                Some(found) if found.constraint.is_none() => format!("index {}", found.name),
                 _ => {
                     let message = "cannot drop index because a constraint requires it";
                     return Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
                         .with_hint("Drop the constraint with ALTER TABLE."));
                 }
-            }
+            };
+            let needs = |key: &ForeignKey| key.index == index;
+            drop_references(catalog, table.oid, (&name, &name), needs, (&[], false))?;
             table.indexes.retain(|found| found.oid != index);
             catalog.put_table(table);
             Ok(())

@@ -11,6 +11,7 @@
 mod alter;
 mod build;
 mod definitions;
+mod foreign_keys;
 mod indexes;
 mod objects;
 mod online;
@@ -19,7 +20,8 @@ mod tables;
 
 pub use definitions::{
     AlterColumn, AlterTable, CommentOn, CreateTable, GrantChange, GrantOn, NewColumn,
-    NewConstraint, NewIndex, NewRole, NewSequence, NewView, NewWide, RoleChange, SequenceChange,
+    NewConstraint, NewForeignKey, NewIndex, NewRole, NewSequence, NewView, NewWide, RoleChange,
+    SequenceChange,
 };
 pub use online::IndexProgress;
 
@@ -104,7 +106,7 @@ impl Transaction {
     }
 
     /// Returns a view of now, own writes included, and its snapshot.
-    fn view_of_now(&self) -> (View, Snapshot) {
+    pub(super) fn view_of_now(&self) -> (View, Snapshot) {
         let snapshot = self.database.store.snapshot();
         let (catalog, written) = (Arc::clone(&self.catalog), self.writes.overlay().clone());
         (View::new(catalog, snapshot.clone(), written), snapshot)
@@ -156,13 +158,22 @@ fn check_free(catalog: &Catalog, schema: Oid, name: &str) -> Result<()> {
     }
 }
 
-/// Returns a name that is free in the schema and not among `taken`: `first_second_label`, with a number if
-/// needed, cut to the longest name.
+/// Returns a name that is free in the schema and not among `taken`.
 fn free_name(
     catalog: &Catalog,
     schema: Oid,
-    (first, second, label): (&str, &str, &str),
+    words: (&str, &str, &str),
     taken: &[String],
+) -> String {
+    first_free(words, |name| {
+        catalog.find(schema, name).is_none() && !taken.iter().any(|other| other == name)
+    })
+}
+
+/// Returns the first name that is free of `first_second_label` and the same with a number, cut to the longest name.
+fn first_free(
+    (first, second, label): (&str, &str, &str),
+    is_free: impl Fn(&str) -> bool,
 ) -> String {
     let stem = if second.is_empty() { first.to_owned() } else { format!("{first}_{second}") };
     for number in 0u32.. {
@@ -175,7 +186,7 @@ fn free_name(
             stem = stem.char_indices().next_back().map_or("", |(at, _)| &stem[..at]);
         }
         let name = format!("{stem}{tail}");
-        if catalog.find(schema, &name).is_none() && !taken.contains(&name) {
+        if is_free(&name) {
             return name;
         }
     }
@@ -183,8 +194,12 @@ fn free_name(
 }
 
 fn depends(what: &str, others: &[String]) -> Error {
+    depends_so(what, format!("It is needed by {}.", others.join(", ")))
+}
+
+fn depends_so(what: &str, detail: String) -> Error {
     let message = format!("cannot drop {what} because other objects depend on it");
     Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
-        .with_detail(format!("It is needed by {}.", others.join(", ")))
+        .with_detail(detail)
         .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }

@@ -2,7 +2,7 @@
 
 use super::super::Transaction;
 use super::definitions::{CommentOn, NewSequence, NewView, NewWide, SequenceChange};
-use super::tables::{drop_table, drop_views_over};
+use super::tables::{drop_tables, drop_views_over};
 use super::{check_free, check_name, depends};
 use crate::catalog::record::Object;
 use crate::catalog::{BIGTABLE_SCHEMA, Schema, Sequence, ViewDefinition, WideTable};
@@ -41,13 +41,14 @@ impl Transaction {
             for table in &tables {
                 self.begin_table_change("DROP SCHEMA", *table).await?;
             }
+            self.begin_change_of_referencing("DROP SCHEMA", &tables).await?;
         }
         self.change(|catalog| {
             if catalog.has_relations(schema) && !cascade {
                 let name = catalog.schema(schema).map_or("", |schema| schema.name.as_str());
                 return Err(depends(&format!("schema {name}"), &["what is in it".to_owned()]));
             }
-            tables.iter().try_for_each(|table| drop_table(catalog, *table, true))?;
+            drop_tables(catalog, &tables, true)?;
             let views = catalog.views().filter(|view| view.schema == schema);
             let views: Vec<_> = views.map(|view| view.oid).collect();
             for view in views {

@@ -1,7 +1,9 @@
 //! Creating, emptying and dropping tables.
 
 use super::super::Transaction;
-use super::definitions::{CreateTable, NewColumn, NewConstraint};
+use super::definitions::{CreateTable, NewColumn, NewConstraint, NewForeignKey};
+use super::foreign_keys::{add_foreign_key, drop_references, note_reference};
+use super::indexes::table_of;
 use super::{check_free, check_name, depends, free_name};
 use crate::catalog::{
     Catalog, Check, Column, Index, IndexPart, Layout, PrimaryKey, ROWS_PART, Table,
@@ -22,9 +24,17 @@ impl Transaction {
     /// Creates an empty table and returns its number.
     ///
     /// 42P07 if the name is taken, 42701 for two columns of one name, 42703 for a constraint over a column
-    /// that is not there, 42P16 for two primary keys, 0A000 for a key of a type without an order of bytes.
+    /// that is not there, 42P16 for two primary keys, 0A000 for a key of a type without an order of bytes. 42704, 42830
+    /// and 42804 for a foreign key that references no unique key of the same types.
     pub async fn create_table(&mut self, new: CreateTable) -> Result<Oid> {
         self.begin_change("CREATE TABLE").await?;
+        for constraint in &new.constraints {
+            if let NewConstraint::ForeignKey(NewForeignKey { references: Some(table), .. }) =
+                constraint
+            {
+                self.begin_table_change("CREATE TABLE", *table).await?;
+            }
+        }
         check_free(&self.catalog, new.schema, &new.name)?;
         // Checked before a tree is made for it.
         let mut trial = Catalog::clone(&self.catalog);
@@ -33,8 +43,9 @@ impl Transaction {
         self.change(|catalog| {
             let mut table = define(catalog, &new, storage.number())?;
             table.storage = Some(storage);
-            let oid = table.oid;
+            let (oid, keys) = (table.oid, table.foreign_keys.clone());
             catalog.put_table(table);
+            keys.iter().for_each(|key| note_reference(catalog, key));
             Ok(oid)
         })
     }
@@ -52,10 +63,20 @@ impl Transaction {
     }
 
     /// Drops a table with its rows, indexes and the sequences of its columns. With `cascade` the views that
-    /// read it are dropped too; without it they are a reason to refuse (2BP01).
+    /// read it and the foreign keys that reference it are dropped too; without it they are a reason to refuse (2BP01).
     pub async fn drop_table(&mut self, table: Oid, cascade: bool) -> Result<()> {
-        self.begin_table_change("DROP TABLE", table).await?;
-        self.change(|catalog| drop_table(catalog, table, cascade))
+        self.drop_tables(&[table], cascade).await
+    }
+
+    /// Drops tables as [`Self::drop_table`] does. They may reference each other.
+    pub async fn drop_tables(&mut self, tables: &[Oid], cascade: bool) -> Result<()> {
+        for table in tables {
+            self.begin_table_change("DROP TABLE", *table).await?;
+        }
+        if cascade {
+            self.begin_change_of_referencing("DROP TABLE", tables).await?;
+        }
+        self.change(|catalog| drop_tables(catalog, tables, cascade))
     }
 
     /// Has a sequence begin again: its next number is its first one, or `at`. Others see that when the transaction
@@ -78,20 +99,42 @@ impl Transaction {
         Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message))
     }
 
-    /// Removes all rows of a table at once. The sequences of its columns go on.
-    pub async fn truncate(&mut self, table: Oid) -> Result<()> {
-        self.begin_table_change("TRUNCATE TABLE", table).await?;
-        let storage = self.new_storage().await?;
-        self.change(|catalog| {
-            let before = catalog.table(table).cloned();
-            let before = before.ok_or_else(|| Error::internal("the table is gone"))?;
-            let mut table = Table::clone(&before);
-            table.tree = storage.number();
-            table.storage = Some(storage);
-            catalog.put_table(table);
-            Ok(())
-        })
+    /// Removes all rows of tables at once. The sequences of their columns go on. 0A000 if a foreign key of another
+    /// table references one of them.
+    pub async fn truncate(&mut self, tables: &[Oid]) -> Result<()> {
+        for table in tables {
+            self.begin_table_change("TRUNCATE TABLE", *table).await?;
+        }
+        check_truncate(&self.catalog, tables)?;
+        for table in tables {
+            let storage = self.new_storage().await?;
+            self.change(|catalog| {
+                let mut table = table_of(catalog, *table)?;
+                table.tree = storage.number();
+                table.storage = Some(storage);
+                catalog.put_table(table);
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
+}
+
+fn check_truncate(catalog: &Catalog, tables: &[Oid]) -> Result<()> {
+    for table in tables {
+        let mut others = catalog.references_to(*table).map(|(other, _)| other);
+        if let Some(other) = others.find(|other| !tables.contains(&other.oid)) {
+            let (name, other) = (table_of(catalog, *table)?.name, &other.name);
+            let message = "cannot truncate a table referenced in a foreign key constraint";
+            let hint = format!(
+                "Truncate table \"{other}\" at the same time, or use TRUNCATE ... CASCADE."
+            );
+            return Err(Error::unsupported(message)
+                .with_detail(format!("Table \"{other}\" references \"{name}\"."))
+                .with_hint(hint));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the views that read one of the relations, directly or through other views.
@@ -125,16 +168,23 @@ pub(super) fn drop_views_over(
     Ok(())
 }
 
-pub(super) fn drop_table(catalog: &mut Catalog, table: Oid, cascade: bool) -> Result<()> {
-    let name = catalog.table(table).map(|table| format!("table {}", table.name));
-    drop_views_over(catalog, table, &name.unwrap_or_default(), cascade)?;
+pub(super) fn drop_tables(catalog: &mut Catalog, tables: &[Oid], cascade: bool) -> Result<()> {
+    for table in tables {
+        let name = format!("table {}", table_of(catalog, *table)?.name);
+        drop_references(catalog, *table, (&name, &name), |_| true, (tables, cascade))?;
+        drop_views_over(catalog, *table, &name, cascade)?;
+    }
+    tables.iter().for_each(|table| drop_table(catalog, *table));
+    Ok(())
+}
+
+fn drop_table(catalog: &mut Catalog, table: Oid) {
     let owned = catalog
         .sequences()
         .filter(|sequence| sequence.owned_by.is_some_and(|(owner, _)| owner == table));
     let owned: Vec<_> = owned.map(|sequence| sequence.oid).collect();
     owned.into_iter().for_each(|sequence| catalog.remove_sequence(sequence));
     catalog.remove_table(table);
-    Ok(())
 }
 
 /// Returns a new table. Numbers are taken from the catalog.
@@ -152,6 +202,7 @@ fn define(catalog: &mut Catalog, new: &CreateTable, tree: u32) -> Result<Table> 
         primary_key: None,
         indexes: Vec::new(),
         checks: Vec::new(),
+        foreign_keys: Vec::new(),
         comment: None,
         grants: Vec::new(),
         next_column: 1,
@@ -164,11 +215,15 @@ fn define(catalog: &mut Catalog, new: &CreateTable, tree: u32) -> Result<Table> 
     for column in &new.columns {
         add_column(&mut table, column, Value::Null)?;
     }
-    // The primary key first: its name is the one that others avoid.
-    let is_key =
-        |constraint: &&NewConstraint| matches!(constraint, NewConstraint::PrimaryKey { .. });
-    let keys = new.constraints.iter().filter(is_key);
-    for constraint in keys.chain(new.constraints.iter().filter(|c| !is_key(c))) {
+    // The primary key first: its name is the one that others avoid. Foreign keys last: they may reference the table.
+    let rank = |constraint: &&NewConstraint| match constraint {
+        NewConstraint::PrimaryKey { .. } => 0,
+        NewConstraint::ForeignKey(_) => 2,
+        _ => 1,
+    };
+    let mut constraints: Vec<_> = new.constraints.iter().collect();
+    constraints.sort_by_key(rank);
+    for constraint in constraints {
         add_constraint(catalog, &mut table, constraint)?;
     }
     Ok(table)
@@ -246,6 +301,9 @@ pub(super) fn add_constraint(
             let oid = catalog.take_oid();
             table.checks.push(Check { oid, name, expression: expression.clone() });
         }
+        NewConstraint::ForeignKey(key) => {
+            add_foreign_key(catalog, table, key)?;
+        }
     }
     Ok(())
 }
@@ -261,6 +319,7 @@ fn free_check_name(table: &Table) -> String {
 /// Returns true if the table has a constraint of that name.
 pub(super) fn has_constraint(table: &Table, name: &str) -> bool {
     table.checks.iter().any(|check| check.name == name)
+        || table.foreign_keys.iter().any(|key| key.name == name)
         || table.primary_key.as_ref().is_some_and(|key| key.name == name)
         || table.indexes.iter().any(|index| index.constraint.is_some() && index.name == name)
 }

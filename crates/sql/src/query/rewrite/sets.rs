@@ -28,6 +28,7 @@ const SETS: &[(&str, &[&str], &[&str])] = &[
     ("json_each_text", &["__json_names", "__json_values_text"], &["key", "value"]),
     ("regexp_split_to_table", &["regexp_split_to_array"], &[]),
     ("string_to_table", &["string_to_array"], &[]),
+    ("pg_partition_ancestors", &["__partition_ancestors"], &[]),
 ];
 
 /// Rows of VALUES at most that are joined one after the other.

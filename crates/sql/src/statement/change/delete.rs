@@ -1,7 +1,7 @@
 //! DELETE: of rows of one table, which other tables may choose.
 
 use super::found::{Finder, Found, changed_table, needs_query};
-use super::{Returning, Target};
+use super::{References, Returning, Target};
 use crate::statement::bind::Binder;
 use crate::statement::{Column, Environment, Output, Rows, Run};
 use datafusion::sql::sqlparser::ast::{self, FromTable};
@@ -93,14 +93,17 @@ impl Delete {
     pub(crate) async fn start(&self, run: &mut Run<'_>) -> Result<Output> {
         let found = self.finder.find(run, &self.target, LockMode::Update).await?;
         let (mut count, mut returned) = (0, Returning::kept());
+        let mut references = References::of(run, self.target.table.oid);
         for Found { row, .. } in found {
             run.flag.check()?;
             if let Some(returning) = &self.returning {
                 returned.push(returning.row(&row, &run.eval())?)?;
             }
             run.transaction.delete(self.target.table.oid, &row).await?;
+            references.deleted(&row)?;
             count += 1;
         }
+        references.finish(run).await?;
         let tag = format!("DELETE {count}");
         Ok(match self.columns() {
             Some(columns) => Output::Rows(Box::new(Rows::ready(columns, returned.rows(), &tag))),

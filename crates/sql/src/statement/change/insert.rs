@@ -2,7 +2,7 @@
 
 use super::target::Default;
 use super::typed::typed_query;
-use super::{Returning, Target};
+use super::{References, Returning, Target};
 use crate::statement::bind::{Binder, Bound, is_default};
 use crate::statement::names::{name_of, place_of};
 use crate::statement::privilege::reads_columns;
@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     self, AssignmentTarget, ConflictTarget, OnConflictAction, OnInsert, SetExpr, TableObject,
 };
 use relational::catalog::{Privileges, Relation, Table};
-use relational::{DataType, Error, Oid, OnConflict, Result, Row, SqlState, Value};
+use relational::{DataType, Error, Oid, OnConflict, Result, Row, SqlState, Value, Writes};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -128,6 +128,14 @@ impl Insert {
         &self.writer.target.table
     }
 
+    /// Returns what the statement does to rows of its table.
+    pub(crate) fn writes(&self) -> Writes {
+        match self.conflict {
+            Conflict::Simple(_) => Writes::Inserts,
+            Conflict::Update { .. } => Writes::Changes,
+        }
+    }
+
     /// Returns the columns of RETURNING.
     pub(crate) fn columns(&self) -> Option<Arc<[Column]>> {
         self.returning.as_ref().map(Returning::columns)
@@ -135,7 +143,7 @@ impl Insert {
 
     /// Inserts the rows that the source gives.
     pub(crate) async fn start(&self, run: &mut Run<'_>) -> Result<Output> {
-        let mut done = Done::new();
+        let mut done = Done::new(References::of(run, self.table().oid));
         match &self.source {
             Source::Values(rows) => {
                 for rows in rows.chunks(BATCH_ROWS) {
@@ -177,6 +185,7 @@ impl Insert {
                 }
             }
         }
+        done.references.finish(run).await?;
         let tag = format!("INSERT 0 {}", done.count);
         Ok(match self.columns() {
             Some(columns) => {
@@ -195,14 +204,15 @@ impl Insert {
         let oid = self.table().oid;
         match &self.conflict {
             Conflict::Simple(on_conflict) => {
-                let kept = self.returning.as_ref().map(|_| rows.clone());
+                let is_kept = self.returning.is_some() || done.references.is_needed();
+                let kept = if is_kept { rows.clone() } else { Vec::new() };
                 let inserted = run.transaction.insert(oid, rows, *on_conflict).await?;
                 done.count += inserted.iter().filter(|inserted| **inserted).count();
-                if let (Some(returning), Some(kept)) = (&self.returning, kept) {
-                    let eval = run.eval();
-                    for (row, _) in kept.iter().zip(inserted).filter(|(_, inserted)| *inserted) {
-                        done.returned.push(returning.row(row, &eval)?)?;
+                for (row, _) in kept.iter().zip(inserted).filter(|(_, inserted)| *inserted) {
+                    if let Some(returning) = &self.returning {
+                        done.returned.push(returning.row(row, &run.eval())?)?;
                     }
+                    done.references.inserted(run, row).await?;
                 }
                 Ok(())
             }
@@ -229,6 +239,7 @@ impl Insert {
         let written = match found {
             None => {
                 run.transaction.insert(table.oid, vec![row.clone()], OnConflict::Fail).await?;
+                done.references.inserted(run, &row).await?;
                 match table.primary_key {
                     Some(_) => row,
                     // With the id that it was given.
@@ -262,6 +273,7 @@ impl Insert {
                 }
                 self.writer.target.finish(&mut new, &run.eval())?;
                 run.transaction.update(table.oid, &old, new.clone()).await?;
+                done.references.updated(run, &old, &new).await?;
                 new
             }
         };
@@ -280,11 +292,12 @@ struct Done {
     returned: Kept,
     /// Keys of rows that the statement wrote, if it may update them.
     keys: HashSet<Vec<Value>>,
+    references: References,
 }
 
 impl Done {
-    fn new() -> Self {
-        Self { count: 0, returned: Returning::kept(), keys: HashSet::new() }
+    fn new(references: References) -> Self {
+        Self { count: 0, returned: Returning::kept(), keys: HashSet::new(), references }
     }
 }
 

@@ -4,7 +4,7 @@ use super::found::{Finder, Found, changed_table, needs_query};
 use super::insert::places;
 use super::target::Default;
 use super::typed::type_expr;
-use super::{Returning, Target};
+use super::{References, Returning, Target};
 use crate::statement::bind::{Binder, Bound, check_assignment, is_default};
 use crate::statement::privilege::reads_columns;
 use crate::statement::{Column, Environment, Output, Rows, Run};
@@ -91,15 +91,21 @@ impl Update {
     pub(crate) async fn start(&self, run: &mut Run<'_>) -> Result<Output> {
         let found = self.finder.find(run, &self.target, self.mode).await?;
         let (mut count, mut returned) = (0, Returning::kept());
+        let mut references = References::of(run, self.target.table.oid);
         for Found { row: old, computed } in found {
             run.flag.check()?;
             let new = self.changed(run, &old, &computed).await?;
             if let Some(returning) = &self.returning {
                 returned.push(returning.row(&new, &run.eval())?)?;
             }
+            let kept = references.is_needed().then(|| new.clone());
             run.transaction.update(self.target.table.oid, &old, new).await?;
+            if let Some(new) = kept {
+                references.updated(run, &old, &new).await?;
+            }
             count += 1;
         }
+        references.finish(run).await?;
         let tag = format!("UPDATE {count}");
         Ok(match self.columns() {
             Some(columns) => Output::Rows(Box::new(Rows::ready(columns, returned.rows(), &tag))),

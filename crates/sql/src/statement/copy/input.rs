@@ -3,7 +3,7 @@
 use super::options::{Format, Options};
 use super::records::{Fields, Records};
 use crate::statement::Run;
-use crate::statement::change::Writer;
+use crate::statement::change::{References, Writer};
 use crate::values;
 use relational::{Error, OnConflict, Result, Row, SqlState, Value};
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub(crate) struct CopyIn {
     null: String,
     batch: Vec<Row>,
     count: usize,
+    /// Foreign keys of the table, once rows have come.
+    references: Option<References>,
 }
 
 impl CopyIn {
@@ -45,6 +47,7 @@ impl CopyIn {
             writer,
             batch: Vec::new(),
             count: 0,
+            references: None,
         }
     }
 
@@ -68,6 +71,9 @@ impl CopyIn {
     pub(crate) async fn finish(&mut self, run: &mut Run<'_>) -> Result<String> {
         self.take(run, true).await?;
         self.write(run).await?;
+        if let Some(references) = &mut self.references {
+            references.finish(run).await?;
+        }
         Ok(format!("COPY {}", self.count))
     }
 
@@ -88,7 +94,13 @@ impl CopyIn {
         let rows = std::mem::take(&mut self.batch);
         self.count += rows.len();
         let oid = self.writer.target.table.oid;
-        run.transaction.insert(oid, rows, OnConflict::Fail).await.map(drop)
+        let references = self.references.get_or_insert_with(|| References::of(run, oid));
+        let kept = if references.is_needed() { rows.clone() } else { Vec::new() };
+        run.transaction.insert(oid, rows, OnConflict::Fail).await?;
+        for row in &kept {
+            references.inserted(run, row).await?;
+        }
+        Ok(())
     }
 
     fn values(&self, settings: &values::Settings) -> Result<Vec<Option<Value>>> {

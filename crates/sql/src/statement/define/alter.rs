@@ -1,5 +1,6 @@
 //! ALTER TABLE.
 
+use super::foreign_key::Home;
 use super::table::{check_definition, define_column, define_constraint};
 use super::{checks, rename, sequence};
 use crate::access::{Access, Condition};
@@ -107,16 +108,21 @@ async fn change(oid: Oid, operation: &AlterTableOperation, run: &mut Run<'_>) ->
             AlterTable::RenameConstraint { from: name_of(old_name), to: name_of(new_name) }
         }
         AlterTableOperation::AddConstraint { constraint, not_valid } => {
-            let constraint = define_constraint(constraint)?;
+            let (table, catalog) = (current(run, oid)?, run.transaction.catalog());
+            let constraint = {
+                let environment = run.environment(&catalog);
+                let (schema, name) = (table.schema, table.name.as_str());
+                define_constraint(constraint, &Home { environment: &environment, schema, name })?
+            };
+            if *not_valid {
+                return Err(Error::unsupported("NOT VALID constraints are not supported"));
+            }
             if let NewConstraint::Check { expression, name } = &constraint {
-                if *not_valid {
-                    return Err(Error::unsupported("NOT VALID constraints are not supported"));
-                }
                 check_rows(oid, expression, name.as_deref(), run).await?;
             }
             AlterTable::AddConstraint(constraint)
         }
-        AlterTableOperation::DropConstraint { if_exists, name, .. } => {
+        AlterTableOperation::DropConstraint { if_exists, name, drop_behavior } => {
             let table = current(run, oid)?;
             let name = name_of(name);
             if *if_exists && !has_constraint(&table, &name) {
@@ -127,7 +133,7 @@ async fn change(oid: Oid, operation: &AlterTableOperation, run: &mut Run<'_>) ->
                 run.notice(message);
                 return Ok(());
             }
-            AlterTable::DropConstraint(name)
+            AlterTable::DropConstraint { name, cascade: is_cascade(*drop_behavior) }
         }
         AlterTableOperation::AlterColumn { column_name, op } => {
             return alter_column(oid, column_name, op, run).await;
@@ -151,6 +157,7 @@ fn has_constraint(table: &Table, name: &str) -> bool {
     table.primary_key.as_ref().is_some_and(|key| key.name == name)
         || table.indexes.iter().any(|i| i.constraint.is_some() && i.name == name)
         || table.checks.iter().any(|check| check.name == name)
+        || table.foreign_keys.iter().any(|key| key.name == name)
 }
 
 async fn add_column(
@@ -160,7 +167,12 @@ async fn add_column(
     run: &mut Run<'_>,
 ) -> Result<()> {
     let table = current(run, oid)?;
-    let mut defined = define_column(column, &table.name)?;
+    let mut defined = {
+        let catalog = run.transaction.catalog();
+        let environment = run.environment(&catalog);
+        let (schema, name) = (table.schema, table.name.as_str());
+        define_column(column, &Home { environment: &environment, schema, name })?
+    };
     let name = defined.column.name.clone();
     if if_not_exists && table.column(&name).is_some() {
         let message =
@@ -244,7 +256,8 @@ async fn drop_column(
         return Ok(());
     }
     for check in checks::reading(&table, &name)? {
-        run.transaction.alter_table(oid, AlterTable::DropConstraint(check)).await?;
+        let change = AlterTable::DropConstraint { name: check, cascade: false };
+        run.transaction.alter_table(oid, change).await?;
     }
     run.transaction.alter_table(oid, AlterTable::DropColumn { name, cascade }).await?;
     check_definition(run, oid)

@@ -5,6 +5,7 @@
 
 mod alter;
 mod checks;
+mod foreign_key;
 mod index;
 mod rename;
 mod role;
@@ -16,7 +17,8 @@ use super::names::{parts_of, unknown_relation, wrong_kind};
 use super::privilege::{role_name, role_oid};
 use super::{AlterSequence, Environment, Output, Run, name_of};
 use datafusion::sql::sqlparser::ast::{
-    CommentObject, ObjectName, ObjectType, SchemaName, Statement, Truncate, TruncateIdentityOption,
+    CascadeOption, CommentObject, ObjectName, ObjectType, SchemaName, Statement, Truncate,
+    TruncateIdentityOption,
 };
 use relational::catalog::{Privileges, Relation};
 use relational::{Catalog, CommentOn, Error, Oid, Result, SqlState};
@@ -135,13 +137,33 @@ async fn create_schema(
 }
 
 async fn truncate(wanted: &Truncate, text: &str, run: &mut Run<'_>) -> Result<&'static str> {
+    let catalog = run.transaction.catalog();
+    let mut tables: Vec<Oid> = Vec::new();
     for target in &wanted.table_names {
-        let catalog = run.transaction.catalog();
-        let environment = run.environment(&catalog);
-        let table = environment.table(&target.name, text)?;
-        environment.check(&Relation::Table(Arc::clone(&table)), Privileges::TRUNCATE)?;
-        run.transaction.truncate(table.oid).await?;
-        if matches!(wanted.identity, Some(TruncateIdentityOption::Restart)) {
+        let table = run.environment(&catalog).table(&target.name, text)?;
+        if !tables.contains(&table.oid) {
+            tables.push(table.oid);
+        }
+    }
+    if matches!(wanted.cascade, Some(CascadeOption::Cascade)) {
+        let mut at = 0;
+        while let Some(table) = tables.get(at).copied() {
+            at += 1;
+            for (other, _) in catalog.references_to(table) {
+                if !tables.contains(&other.oid) {
+                    tables.push(other.oid);
+                    run.notice(format!("truncate cascades to table \"{}\"", other.name));
+                }
+            }
+        }
+    }
+    for table in tables.iter().filter_map(|table| catalog.table(*table)) {
+        let relation = Relation::Table(Arc::clone(table));
+        run.environment(&catalog).check(&relation, Privileges::TRUNCATE)?;
+    }
+    run.transaction.truncate(&tables).await?;
+    if matches!(wanted.identity, Some(TruncateIdentityOption::Restart)) {
+        for table in tables.iter().filter_map(|table| catalog.table(*table)) {
             for column in &table.columns {
                 if let Some(sequence) = catalog.sequence_of(table.oid, column.number) {
                     run.transaction.restart_sequence(sequence.oid, None).await?;
@@ -165,6 +187,10 @@ async fn drop(statement: &Statement, run: &mut Run<'_>) -> Result<&'static str> 
         ObjectType::Role | ObjectType::User => "DROP ROLE",
         other => return Err(Error::unsupported(format!("DROP {other} is not supported"))),
     };
+    if *object_type == ObjectType::Table {
+        drop_tables(names, *if_exists, *cascade, run).await?;
+        return Ok(tag);
+    }
     for name in names {
         let dropped = match object_type {
             ObjectType::Schema => drop_schema(name, *cascade, run).await,
@@ -173,13 +199,46 @@ async fn drop(statement: &Statement, run: &mut Run<'_>) -> Result<&'static str> 
         };
         match dropped {
             Err(error) if *if_exists && is_missing(&error) => {
-                let message = error.message.replace("relation", kind_name(*object_type));
-                run.notice(format!("{message}, skipping"));
+                skip(&error, *object_type, run);
             }
             other => other?,
         }
     }
     Ok(tag)
+}
+
+/// Tells the client of a thing that is not dropped since it is not there.
+fn skip(error: &Error, kind: ObjectType, run: &mut Run<'_>) {
+    let message = error.message.replace("relation", kind_name(kind));
+    run.notice(format!("{message}, skipping"));
+}
+
+/// Drops tables together, since they may reference each other.
+async fn drop_tables(
+    names: &[ObjectName],
+    if_exists: bool,
+    cascade: bool,
+    run: &mut Run<'_>,
+) -> Result<()> {
+    let mut tables: Vec<Oid> = Vec::new();
+    for name in names {
+        match relation_to_drop(name, ObjectType::Table, run) {
+            Err(error) if if_exists && is_missing(&error) => skip(&error, ObjectType::Table, run),
+            Err(error) => return Err(error),
+            Ok(Relation::Table(table)) if tables.contains(&table.oid) => {}
+            Ok(Relation::Table(table)) => tables.push(table.oid),
+            Ok(relation) => {
+                let error = wrong_kind(name, &relation, "a table");
+                return Err(match relation {
+                    Relation::Wide(_) => {
+                        error.with_hint("Use DROP FOREIGN TABLE to remove its declaration.")
+                    }
+                    _ => error,
+                });
+            }
+        }
+    }
+    run.transaction.drop_tables(&tables, cascade).await
 }
 
 fn kind_name(kind: ObjectType) -> &'static str {
@@ -211,26 +270,8 @@ async fn drop_relation(
     cascade: bool,
     run: &mut Run<'_>,
 ) -> Result<()> {
-    let catalog = run.transaction.catalog();
-    let environment = run.environment(&catalog);
-    let relation = environment.find(name)?.ok_or_else(|| {
-        let mut error = unknown_relation(name);
-        let message = error.message.replace("relation", kind_name(kind));
-        if kind != ObjectType::Table && kind != ObjectType::View {
-            error.state = SqlState::UNDEFINED_OBJECT;
-        }
-        error.message = message;
-        error
-    })?;
-    environment.check_owner(&relation)?;
+    let relation = relation_to_drop(name, kind, run)?;
     match (kind, &relation) {
-        (ObjectType::Table, Relation::Wide(_)) => {
-            let error = wrong_kind(name, &relation, "a table");
-            Err(error.with_hint("Use DROP FOREIGN TABLE to remove its declaration."))
-        }
-        (ObjectType::Table, Relation::Table(table)) => {
-            run.transaction.drop_table(table.oid, cascade).await
-        }
         (ObjectType::View, Relation::View(view)) => {
             run.transaction.drop_view(view.oid, cascade).await
         }
@@ -249,6 +290,23 @@ async fn drop_relation(
         }
         (_, other) => Err(wrong_kind(name, other, &format!("a {}", kind_name(kind)))),
     }
+}
+
+/// Returns what a name of a DROP stands for, which the role owns.
+fn relation_to_drop(name: &ObjectName, kind: ObjectType, run: &Run<'_>) -> Result<Relation> {
+    let catalog = run.transaction.catalog();
+    let environment = run.environment(&catalog);
+    let relation = environment.find(name)?.ok_or_else(|| {
+        let mut error = unknown_relation(name);
+        let message = error.message.replace("relation", kind_name(kind));
+        if kind != ObjectType::Table && kind != ObjectType::View {
+            error.state = SqlState::UNDEFINED_OBJECT;
+        }
+        error.message = message;
+        error
+    })?;
+    environment.check_owner(&relation)?;
+    Ok(relation)
 }
 
 async fn comment_on(

@@ -1,5 +1,6 @@
 //! CREATE TABLE, also from a query.
 
+use super::foreign_key::{self, Home};
 use super::{new_name, sequence};
 use crate::statement::change::Target;
 use crate::statement::names::data_type;
@@ -48,8 +49,10 @@ pub(super) async fn create(
     }
     let mut columns = Vec::with_capacity(create.columns.len());
     let (mut constraints, mut sequences) = (Vec::new(), Vec::new());
+    let environment = run.environment(&catalog);
+    let home = Home { environment: &environment, schema, name: &name };
     for column in &create.columns {
-        let mut defined = define_column(column, &name)?;
+        let mut defined = define_column(column, &home)?;
         if let Some(options) = defined.sequence.take() {
             sequences.push((defined.column.name.clone(), options));
         }
@@ -57,7 +60,7 @@ pub(super) async fn create(
         constraints.append(&mut defined.constraints);
     }
     for constraint in &create.constraints {
-        constraints.push(define_constraint(constraint)?);
+        constraints.push(define_constraint(constraint, &home)?);
     }
     not_null_of_keys(&mut columns, &constraints);
     let names = sequence_names(run, schema, &name, &sequences);
@@ -140,8 +143,8 @@ fn serial(written: &ast::DataType) -> Option<DataType> {
 }
 
 /// Returns the definition of a column.
-pub(super) fn define_column(column: &ColumnDef, table: &str) -> Result<Defined> {
-    let name = name_of(&column.name);
+pub(super) fn define_column(column: &ColumnDef, home: &Home<'_>) -> Result<Defined> {
+    let (name, table) = (name_of(&column.name), home.name);
     let serial = serial(&column.data_type);
     let mut new = NewColumn {
         name: name.clone(),
@@ -198,7 +201,10 @@ pub(super) fn define_column(column: &ColumnDef, table: &str) -> Result<Defined> 
                 }
             }
             ColumnOption::Collation(collation) => check_collation(&collation.to_string())?,
-            ColumnOption::ForeignKey(_) => return Err(no_foreign_keys()),
+            ColumnOption::ForeignKey(key) => {
+                let named = named.or_else(|| key.name.as_ref().map(name_of));
+                constraints.push(foreign_key::define(home, named, key, vec![name.clone()])?);
+            }
             other => {
                 return Err(Error::unsupported(format!("column option {other} is not supported")));
             }
@@ -218,11 +224,6 @@ pub(super) fn check_collation(name: &str) -> Result<()> {
     Err(Error::unsupported(message).with_hint("Text is ordered by its bytes: COLLATE \"C\"."))
 }
 
-fn no_foreign_keys() -> Error {
-    Error::unsupported("foreign keys are not supported")
-        .with_hint("Leave REFERENCES out; the table then takes any value in the column.")
-}
-
 /// Returns the names of the columns of a key.
 pub(super) fn key_columns(columns: &[IndexColumn]) -> Result<Vec<String>> {
     let name = |column: &IndexColumn| match &column.column.expr {
@@ -233,7 +234,10 @@ pub(super) fn key_columns(columns: &[IndexColumn]) -> Result<Vec<String>> {
 }
 
 /// Returns the definition of a constraint of a table.
-pub(super) fn define_constraint(constraint: &TableConstraint) -> Result<NewConstraint> {
+pub(super) fn define_constraint(
+    constraint: &TableConstraint,
+    home: &Home<'_>,
+) -> Result<NewConstraint> {
     let named = |name: &Option<ast::Ident>| name.as_ref().map(name_of);
     match constraint {
         TableConstraint::PrimaryKey(key) => Ok(NewConstraint::PrimaryKey {
@@ -253,7 +257,10 @@ pub(super) fn define_constraint(constraint: &TableConstraint) -> Result<NewConst
             name: named(&check.name),
             expression: check.expr.to_string(),
         }),
-        TableConstraint::ForeignKey(_) => Err(no_foreign_keys()),
+        TableConstraint::ForeignKey(key) => {
+            let columns = key.columns.iter().map(name_of).collect();
+            foreign_key::define(home, named(&key.name), key, columns)
+        }
         other => Err(Error::unsupported(format!("the constraint {other} is not supported"))),
     }
 }

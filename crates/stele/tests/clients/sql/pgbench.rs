@@ -28,7 +28,7 @@ fn pgbench_runs_and_its_sums_agree() {
     let Some((pgbench, psql)) = programs() else { return };
     let dir = tempfile::tempdir().unwrap();
     let mut server = serve(dir.path());
-    succeed(&pgbench, &["-i", "-s", "1", "-q"], &server);
+    succeed(&pgbench, &["-i", "-I", "dtgvpf", "-s", "1", "-q"], &server);
     assert_eq!(ask(&psql, "SELECT count(*) FROM pgbench_accounts", &server), "100000");
     let mut transactions = 0;
     for mode in ["simple", "extended", "prepared"] {
