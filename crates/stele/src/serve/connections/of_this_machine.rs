@@ -21,7 +21,8 @@ pub(crate) enum Origin {
 impl Origin {
     /// Returns where a request with these headers comes from.
     pub(crate) fn of(peer: &Peer, headers: &HeaderMap) -> Self {
-        let of_proxy = |name: &str| OF_PROXIES.contains(&name) || name.starts_with(OF_PROXIES_BEGIN);
+        let of_proxy =
+            |name: &str| OF_PROXIES.contains(&name) || name.starts_with(OF_PROXIES_BEGIN);
         if !peer.is_of_this_machine() {
             Self::Beyond
         } else if headers.keys().any(|name| of_proxy(name.as_str())) {
