@@ -73,6 +73,7 @@ fn table() -> Table {
         not_null: false,
         default: None,
         identity: None,
+        precision: None,
         generated: None,
         missing: Value::Null,
         comment: None,

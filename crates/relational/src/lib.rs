@@ -23,7 +23,7 @@ pub use catalog::{Catalog, Table};
 pub use database::{CATALOG_TREE, Database, DatabaseOptions, GroupTerm, Restarts, Storage};
 pub use engine::Direction;
 pub use error::{Error, ErrorFields, Result};
-pub use locks::{LockMode, TableLock, Wait};
+pub use locks::{AdvisoryHold, AdvisoryKey, AdvisoryLocks, LockMode, TableLock, Wait};
 pub use read::{CancelFlag, KeyRange, ReferencingScan, RowScan, ScanSpec, ScanStatistics, View};
 pub use state::SqlState;
 pub use transaction::{

@@ -34,6 +34,18 @@ pub(crate) fn aside_if_long<T>(len: usize, work: impl FnOnce() -> T) -> T {
     if len < LONG_BYTES { work() } else { aside(work) }
 }
 
+/// Has work done by these threads, and waits for its result on this one.
+pub(crate) fn result_of<T: Send + 'static>(
+    threads: &Handle,
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let done = threads.spawn(work);
+    let done = aside(|| threads.block_on(done));
+    done.unwrap_or_else(|error| {
+        Err(Error::internal(format!("the work of a session ended: {error}")))
+    })
+}
+
 /// The threads of all sessions of a server.
 pub(crate) struct SessionThreads(Option<Runtime>);
 

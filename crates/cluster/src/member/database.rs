@@ -165,17 +165,23 @@ impl DatabaseGroup {
         None
     }
 
-    /// Keeps the address of this node's door in the directory, until it is dropped.
-    pub async fn keep_door(&self, address: &str) {
+    /// Keeps the address of this node's door in the directory, until it is dropped. Without an address, at which
+    /// other nodes could reach it, none is kept.
+    pub async fn keep_door(&self, address: Option<&str>) {
         let key = Key::Door(self.node.id());
-        let value = encode_door(address);
+        let value = address.map(encode_door);
         let mut state = self.mirror.state();
         loop {
             state.mark_unchanged();
             let is_current = state.borrow().is_current;
-            let is_there = self.mirror.get(&key).is_some_and(|item| item.value == value);
-            if is_current && !is_there {
-                let change = Change::default().write(Write::put(&key, value.clone()));
+            let known = self.mirror.get(&key).map(|item| item.value);
+            let is_so = known.as_deref() == value.as_deref();
+            if is_current && !is_so {
+                let write = match &value {
+                    Some(value) => Write::put(&key, value.clone()),
+                    None => Write::remove(&key),
+                };
+                let change = Change::default().write(write);
                 if let Err(error) = self.mirror.directory().change(change).await {
                     tracing::debug!(%error, "could not publish the address for SQL; trying again");
                 }

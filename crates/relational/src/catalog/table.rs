@@ -80,6 +80,9 @@ pub struct Column {
     pub name: String,
     /// Type of the values of the column.
     pub data_type: DataType,
+    /// Digits of a second that values of time and of moments are rounded to; all six without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<u8>,
     /// True if NULL is refused.
     pub not_null: bool,
     /// Expression of the value of a row that gives none, as SQL text.

@@ -15,6 +15,7 @@ mod group;
 mod open;
 mod published;
 mod restarts;
+mod secret;
 mod sequences;
 mod storage;
 mod store;
@@ -34,7 +35,7 @@ pub(crate) use store::Store;
 pub(crate) use tree_keys::{KeyScan, TreeKeys};
 
 use crate::error::{Error, Result};
-use crate::locks::LockTable;
+use crate::locks::{AdvisoryLocks, LockTable};
 use crate::transaction::{Isolation, Transaction};
 use crate::types::Oid;
 use engine::{Engine, TreeId};
@@ -79,6 +80,7 @@ pub struct Database {
     pub(crate) conflicts: Arc<Conflicts>,
     sequences: Mutex<HashMap<Oid, Arc<SequenceState>>>,
     pub(crate) garbage: Arc<Garbage>,
+    secret: [u8; secret::SECRET_LEN],
     pub(crate) options: DatabaseOptions,
 }
 
@@ -91,6 +93,16 @@ impl Database {
     /// Returns the time of the store's clock, in microseconds since the Unix epoch.
     pub fn now_micros(&self) -> i64 {
         table::Store::now_micros(self.store.local())
+    }
+
+    /// Returns the advisory locks of a new session.
+    pub fn advisory_locks(&self) -> AdvisoryLocks {
+        self.locks.advisory()
+    }
+
+    /// Returns random bytes that the database was made with, and that no client is told.
+    pub fn secret(&self) -> &[u8] {
+        &self.secret
     }
 
     /// Returns the engine with the rows, for its metrics.

@@ -5,7 +5,7 @@ use super::group::{Group, GroupTerm};
 use super::store::{Form, Store};
 use super::{
     CATALOG_TREE, Conflicts, Database, DatabaseOptions, Garbage, Published, Storage, TreeKeys,
-    blocking,
+    blocking, secret,
 };
 use crate::catalog::record::{OBJECTS_PREFIX, Object, STATES_PREFIX, sequence_state_row};
 use crate::catalog::{BOOTSTRAP_ROLE, Catalog, PUBLIC_SCHEMA, Table};
@@ -63,6 +63,7 @@ impl Database {
         }
         let catalog = without_unfinished_indexes(catalog, &store)?;
         forget_sequences(&catalog, &catalog_keys, &store)?;
+        let secret = secret::read_or_make(&catalog_keys, &store)?;
         if let Form::Machine(_) = store.form() {
             store.engine().sync()?;
         }
@@ -75,6 +76,7 @@ impl Database {
             conflicts: Arc::<Conflicts>::default(),
             sequences: Mutex::default(),
             garbage,
+            secret,
             options,
         })
     }

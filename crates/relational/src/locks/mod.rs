@@ -7,10 +7,12 @@
 //!    40P01, and the others go on.
 //! 4. A waiter that gives up, or whose future is dropped, holds nothing of what it waited for.
 
+mod advisory;
 mod held;
 mod mode;
 mod state;
 
+pub use advisory::{AdvisoryHold, AdvisoryKey, AdvisoryLocks};
 pub(crate) use held::HeldLocks;
 pub(crate) use mode::Mode;
 pub use mode::{LockMode, TableLock};
@@ -71,6 +73,12 @@ impl LockTable {
     pub(crate) fn holder(self: &Arc<Self>) -> HeldLocks {
         let owner = self.next_owner.fetch_add(1, Ordering::Relaxed) + 1;
         HeldLocks::new(Arc::clone(self), owner)
+    }
+
+    /// Returns the advisory locks of a session that has none yet.
+    pub(crate) fn advisory(self: &Arc<Self>) -> AdvisoryLocks {
+        let owner = self.next_owner.fetch_add(1, Ordering::Relaxed) + 1;
+        AdvisoryLocks::new(Arc::clone(self), owner)
     }
 
     /// Takes a lock. Returns false if `wait` is `Skip` and another transaction is in the way.

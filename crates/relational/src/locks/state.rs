@@ -1,7 +1,7 @@
 //! Holders and waiters of all keys, and the circles of waits among them.
 
-use super::Owner;
 use super::mode::Mode;
+use super::{AdvisoryKey, Owner};
 use crate::types::Oid;
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -16,6 +16,8 @@ pub(crate) enum LockKey {
     Table(Oid),
     /// The whole catalog, for changes of it.
     Catalog,
+    /// A key that means something to clients.
+    Advisory(AdvisoryKey),
 }
 
 impl LockKey {

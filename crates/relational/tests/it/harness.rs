@@ -154,6 +154,7 @@ pub(crate) fn column(name: &str, data_type: DataType) -> NewColumn {
         not_null: false,
         default: None,
         identity: None,
+        precision: None,
         generated: None,
     }
 }

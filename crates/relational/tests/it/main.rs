@@ -11,5 +11,6 @@ mod histories;
 mod model;
 mod references;
 mod rows;
+mod secret;
 mod terms;
 mod transactions;

@@ -6,7 +6,7 @@ use relational::{Catalog, DataType, Row, Value};
 use super::relations::keys;
 use super::{Definition, nothing, row, wide};
 use crate::expression::EvalContext;
-use crate::values::{type_len, type_modifier, type_oid};
+use crate::values::{modifier_of_precision, type_len, type_modifier, type_oid};
 
 pub(super) const TABLES: &[Definition] = &[
     (
@@ -29,6 +29,9 @@ const COLLATION: u32 = 100;
 fn collation(data_type: &DataType) -> u32 {
     if data_type.is_textual() && *data_type != DataType::Json { COLLATION } else { 0 }
 }
+
+/// Place of the modifier in the row of a column.
+const MODIFIER: usize = 8;
 
 /// Returns the row of one column.
 fn attribute(table: u32, name: &str, number: i16, data_type: &DataType, marks: Marks<'_>) -> Row {
@@ -84,7 +87,12 @@ fn attributes(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
                 },
                 generated: if column.generated.is_some() { "s" } else { "" },
             };
-            out.push(attribute(table.oid, &column.name, column.number, &column.data_type, marks));
+            let mut row =
+                attribute(table.oid, &column.name, column.number, &column.data_type, marks);
+            if let Some(digits) = column.precision {
+                row[MODIFIER] = Value::Int4(modifier_of_precision(&column.data_type, digits));
+            }
+            out.push(row);
         }
         for (oid, _, parts) in keys(table) {
             for (at, part) in parts.iter().enumerate() {

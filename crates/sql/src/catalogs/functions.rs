@@ -67,6 +67,8 @@ pub(crate) const FUNCTIONS: &[Definition] = &[
     ("pg_encoding_to_char", "int4 -> name", |call| {
         Ok(Value::text(if call.int(0) == 6 { "UTF8" } else { "" }))
     }),
+    // Nothing counts the uses of an index.
+    ("pg_stat_get_numscans", "oid -> int8 stable", |_| Ok(Value::Int8(0))),
     ("pg_tablespace_location", "oid -> text", |_| Ok(Value::text(""))),
     ("pg_relation_size", "any -> int8 stable", |call| sizes::of(call, Size::Own)),
     ("pg_relation_size", "any,text -> int8 stable", |call| sizes::of(call, Size::Own)),
@@ -203,16 +205,53 @@ fn comment(call: &Call<'_>, column: Option<i16>) -> Result<Value> {
     })
 }
 
+/// Returns the parts of a name as SQL writes it, with dots between; nothing for another form.
+fn name_parts(text: &str) -> Option<Vec<String>> {
+    let (mut parts, mut rest) = (Vec::new(), text.trim());
+    loop {
+        let mut part = String::new();
+        if let Some(mut quoted) = rest.strip_prefix('"') {
+            loop {
+                let end = quoted.find('"')?;
+                part.push_str(&quoted[..end]);
+                quoted = &quoted[end + 1..];
+                // Two quotes are one of the name.
+                match quoted.strip_prefix('"') {
+                    Some(more) => {
+                        part.push('"');
+                        quoted = more;
+                    }
+                    None => break,
+                }
+            }
+            rest = quoted.trim_start();
+        } else {
+            let end = rest.find(['.', '"']).unwrap_or(rest.len());
+            part = rest[..end].trim().to_ascii_lowercase();
+            rest = &rest[end..];
+        }
+        if part.is_empty() {
+            return None;
+        }
+        parts.push(part);
+        match rest.strip_prefix('.') {
+            Some(more) => rest = more.trim_start(),
+            None if rest.is_empty() => return Some(parts),
+            None => return None,
+        }
+    }
+}
+
 /// Returns a relation by a name as SQL writes it.
 pub(super) fn relation(call: &Call<'_>, name: &str) -> Option<Relation> {
     let catalog = call.context.catalog.as_ref()?;
-    let part = |part: &str| match part.strip_prefix('"').and_then(|part| part.strip_suffix('"')) {
-        Some(quoted) => quoted.replace("\"\"", "\""),
-        None => part.to_ascii_lowercase(),
-    };
-    let (schema, table) = match name.split_once('.') {
-        Some((schema, table)) => (Some(part(schema)), part(table)),
-        None => (None, part(name)),
+    let (schema, table) = match name_parts(name)?.as_slice() {
+        [table] => (None, table.clone()),
+        [schema, table] => (Some(schema.clone()), table.clone()),
+        [database, schema, table] if *database == catalog.database => {
+            (Some(schema.clone()), table.clone())
+        }
+        _ => return None,
     };
     let path = &call.context.settings.search_path;
     let schemas: Vec<&String> =
@@ -225,14 +264,24 @@ pub(super) fn relation(call: &Call<'_>, name: &str) -> Option<Relation> {
 
 /// Returns the number of a table that is made from the catalog, by its name.
 fn own_table(name: &str) -> Option<u32> {
-    let folded = name.to_lowercase();
-    let (schema, table) = folded.split_once('.').unwrap_or(("pg_catalog", &folded));
+    let parts = name_parts(name)?;
+    let (schema, table) = match parts.as_slice() {
+        [table] => ("pg_catalog", table),
+        [.., schema, table] if parts.len() <= 3 => (schema.as_str(), table),
+        _ => return None,
+    };
     let schema = match schema {
         "pg_catalog" => PG_CATALOG,
         "information_schema" => INFORMATION_SCHEMA,
         _ => return None,
     };
-    super::numbered().find(|own| own.schema == schema && own.name() == table).map(|own| own.oid)
+    super::numbered().find(|own| own.schema == schema && own.name() == *table).map(|own| own.oid)
+}
+
+/// Returns whether a name is of an object of another database.
+fn is_elsewhere(call: &Call<'_>, name: &str) -> bool {
+    let parts = name_parts(name).unwrap_or_default();
+    parts.len() == 3 && *parts[0] != *call.context.database
 }
 
 fn reg_oid(call: &Call<'_>) -> Result<Value> {
@@ -244,6 +293,10 @@ fn reg_oid(call: &Call<'_>) -> Result<Value> {
     let missing =
         |what: &str, state| Error::new(state, format!("{what} \"{name}\" does not exist"));
     match kind {
+        "regclass" if is_elsewhere(call, name) => {
+            let message = format!("cross-database references are not implemented: \"{name}\"");
+            Err(Error::unsupported(message))
+        }
         "regclass" => relation(call, name)
             .map(|found| found.oid())
             .or_else(|| own_table(name))
@@ -286,9 +339,16 @@ fn reg_name(call: &Call<'_>) -> Result<Value> {
                 Value::text(format!("{}.{}", schema.unwrap_or_default(), quote_ident(&name)))
             }
             None if oid == 0 => Value::text("-"),
-            None => super::numbered()
-                .find(|own| own.oid == oid)
-                .map_or_else(number, |own| Value::text(own.name())),
+            None => {
+                super::numbered().find(|own| own.oid == oid).map_or_else(number, |own| {
+                    match own.schema {
+                        INFORMATION_SCHEMA => {
+                            Value::text(format!("information_schema.{}", own.name()))
+                        }
+                        _ => Value::text(own.name()),
+                    }
+                })
+            }
         },
         "regnamespace" => {
             catalog.schema(oid).map_or_else(number, |schema| Value::text(quote_ident(&schema.name)))

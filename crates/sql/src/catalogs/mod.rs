@@ -6,6 +6,7 @@ mod attributes;
 mod definitions;
 mod functions;
 mod grants;
+mod keywords;
 mod privileges;
 mod relations;
 mod server;
@@ -22,6 +23,7 @@ use crate::expression::EvalContext;
 use crate::values::parse_type;
 
 pub(crate) use functions::FUNCTIONS;
+pub(crate) use keywords::FUNCTIONS as KEYWORDS;
 
 /// Number of the schema `pg_catalog`.
 pub(crate) const PG_CATALOG: u32 = 11;

@@ -1,5 +1,7 @@
 //! Schemas, tables, indexes, constraints and what depends on them.
 
+use std::sync::Arc;
+
 use relational::catalog::{IndexPart, KeyMatch, Privileges};
 use relational::{Catalog, DataType, Row, Table, Value};
 
@@ -8,9 +10,14 @@ use super::grants::{Kind, acl, to_all};
 
 use super::{Definition, INFORMATION_SCHEMA, PG_CATALOG, list, nothing, row};
 use crate::expression::EvalContext;
+use crate::statement::privilege::{has, is_superuser};
 
 pub(super) const TABLES: &[Definition] = &[
-    ("pg_namespace", "oid oid, nspname name, nspowner oid, nspacl text[], xmin int4", namespaces),
+    (
+        "pg_namespace",
+        "oid oid, nspname name, nspowner oid, nspacl text[], xmin int4, tableoid oid",
+        namespaces,
+    ),
     (
         "pg_class",
         "oid oid, relname name, relnamespace oid, reltype oid, reloftype oid, relowner oid, relam oid, \
@@ -100,6 +107,9 @@ const CLASS_OF_CONSTRAINTS: u32 = 2606;
 /// Number of PostgreSQL's own table `pg_class`, by which dependencies name relations.
 const CLASS_OF_CLASSES: u32 = 1259;
 
+/// Number of PostgreSQL's own table `pg_namespace`.
+const CLASS_OF_SCHEMAS: u32 = 2615;
+
 fn namespaces(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
     let own = catalog.schemas().map(|schema| {
         let acl = acl(catalog, schema.owner, &schema.grants, Kind::Schema);
@@ -110,7 +120,10 @@ fn namespaces(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
     let fixed = fixed
         .into_iter()
         .map(|(oid, name)| (oid, name.to_owned(), 10, acl(catalog, 10, &everyone, Kind::Schema)));
-    fixed.chain(own).map(|(oid, name, owner, acl)| row![oid, name, owner, acl, 0_i32]).collect()
+    fixed
+        .chain(own)
+        .map(|(oid, name, owner, acl)| row![oid, name, owner, acl, 0_i32, CLASS_OF_SCHEMAS])
+        .collect()
 }
 
 /// The values of one line of `pg_class`.
@@ -434,9 +447,20 @@ fn sequences(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
     .collect()
 }
 
-fn named_sequences(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
+fn named_sequences(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
     let all = catalog.sequences();
     all.map(|found| {
+        let may = |catalog: &Arc<Catalog>, privilege| {
+            is_superuser(catalog, &context.user)
+                || has(catalog, &context.user, found.owner, &found.grants, privilege)
+        };
+        let may_see = context.catalog.as_ref().is_some_and(|catalog| {
+            may(catalog, Privileges::USAGE) || may(catalog, Privileges::SELECT)
+        });
+        // NULL until a number was given.
+        let last = context.server.as_ref().filter(|_| may_see);
+        let last = last.and_then(|server| server.last_value(found).ok());
+        let last = last.filter(|(_, is_called)| *is_called).map(|(last, _)| last);
         let (schema, owner) = (schema_name(catalog, found.schema), role_name(catalog, found.owner));
         row![
             schema,
@@ -449,7 +473,7 @@ fn named_sequences(catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
             found.increment,
             found.cycle,
             1_i64,
-            Value::Null
+            last
         ]
     })
     .collect()

@@ -3,8 +3,10 @@
 use relational::catalog::PUBLIC_ROLE;
 use relational::{Catalog, Row, Value};
 
-use super::{Definition, nothing, row};
+use super::{Cell, Definition, nothing, row};
+use crate::door::{Build, SessionInfo};
 use crate::expression::EvalContext;
+use crate::statement::privilege::{is_superuser, roles_of};
 
 pub(super) const TABLES: &[Definition] = &[
     (
@@ -68,7 +70,7 @@ pub(super) const TABLES: &[Definition] = &[
         "pg_stat_progress_create_index",
         "pid int4, datid oid, datname name, relid oid, index_relid oid, command text, phase text, \
          blocks_total int8, blocks_done int8, tuples_total int8, tuples_done int8",
-        nothing,
+        builds,
     ),
     ("pg_stat_user_tables", "relid oid, schemaname name, relname name, n_live_tup int8", nothing),
     ("pg_prepared_statements", "name text, statement text, prepare_time timestamptz", nothing),
@@ -223,30 +225,67 @@ fn settings(_catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
 }
 
 fn activity(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
-    let role = catalog.role_named(&context.session_user).map(|role| role.oid);
-    let (database, user): (&str, &str) = (&context.database, &context.session_user);
-    let start = Value::TimestampTz(context.settings.now);
-    vec![row![
-        DATABASE,
-        database,
-        context.backend,
-        Value::Null,
-        role,
-        user,
-        "",
-        Value::Null,
-        Value::Null,
-        Value::Null,
-        Value::Null,
-        start.clone(),
-        start.clone(),
-        start,
-        Value::Null,
-        Value::Null,
-        "active",
-        "",
-        "client backend"
-    ]]
+    let sessions = context.server.as_ref().map(|server| server.sessions()).unwrap_or_default();
+    let database: &str = &context.database;
+    let is_superuser = is_superuser(catalog, &context.user);
+    let roles = roles_of(catalog, &context.user);
+    let line = |session: SessionInfo| {
+        let role = catalog.role_named(&session.user).map(|role| role.oid);
+        let may_see = is_superuser
+            || session.user == context.user
+            || role.is_some_and(|role| roles.contains(&role));
+        let shown = |value: Value| if may_see { value } else { Value::Null };
+        let moment = |micros: Option<i64>| shown(micros.map_or(Value::Null, Value::TimestampTz));
+        let address = session.client.map(|client| client.ip().to_canonical().to_string());
+        let port = session.client.map(|client| i32::from(client.port()));
+        row![
+            DATABASE,
+            database,
+            session.pid,
+            Value::Null,
+            role,
+            &*session.user,
+            &*session.application,
+            shown(address.cell()),
+            Value::Null,
+            shown(port.cell()),
+            moment(Some(session.started)),
+            moment(session.transaction_started),
+            moment(session.statement_started),
+            moment(Some(session.changed)),
+            Value::Null,
+            Value::Null,
+            shown(Value::text(session.state)),
+            if may_see { &*session.query } else { "<insufficient privilege>" },
+            shown(Value::text("client backend"))
+        ]
+    };
+    sessions.into_iter().map(line).collect()
+}
+
+fn builds(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
+    let builds = context.server.as_ref().map(|server| server.builds()).unwrap_or_default();
+    let database: &str = &context.database;
+    let line = |build: Build| {
+        let table = catalog.table(build.table);
+        let index = table.and_then(|table| {
+            table.indexes.iter().find(|index| index.name == build.index).map(|index| index.oid)
+        });
+        row![
+            build.pid,
+            DATABASE,
+            database,
+            build.table,
+            index.unwrap_or_default(),
+            "CREATE INDEX CONCURRENTLY",
+            "building index: scanning table",
+            0_i64,
+            0_i64,
+            0_i64,
+            build.progress.rows() as i64
+        ]
+    };
+    builds.into_iter().map(line).collect()
 }
 
 fn zones(_catalog: &Catalog, context: &EvalContext) -> Vec<Row> {

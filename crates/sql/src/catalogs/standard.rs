@@ -138,6 +138,9 @@ struct Marks<'a> {
     generated: Option<&'a str>,
 }
 
+/// Place of `datetime_precision` in the row of a column.
+const DATETIME_PRECISION: usize = 13;
+
 fn column_row(
     place: [&str; 3],
     name: &str,
@@ -215,7 +218,11 @@ fn columns(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
                 generated: column.generated.as_deref(),
             };
             let place = [&context.database, schema.as_str(), table.name.as_str()];
-            out.push(column_row(place, &column.name, at, &column.data_type, &marks));
+            let mut row = column_row(place, &column.name, at, &column.data_type, &marks);
+            if let Some(digits) = column.precision {
+                row[DATETIME_PRECISION] = Value::Int4(i32::from(digits));
+            }
+            out.push(row);
         }
     }
     for wide in catalog.wides() {
@@ -307,17 +314,22 @@ fn constrained_columns(catalog: &Catalog, context: &EvalContext) -> Vec<Row> {
     for table in catalog.tables() {
         let schema = schema_name(catalog, table.schema);
         for found in constraint_names(table) {
-            let (of, columns) = match found.foreign {
-                Some(key) => (catalog.table(key.references), &key.referenced),
-                None => (Some(table), &found.columns),
+            let (of, mut columns) = match found.foreign {
+                Some(key) => (catalog.table(key.references), key.referenced.clone()),
+                None => (Some(table), found.columns.clone()),
             };
             let Some(of) = of else { continue };
+            if let Some(expression) = found.expression {
+                let names = crate::statement::names_in(expression);
+                let read = table.columns.iter().filter(|column| names.contains(&column.name));
+                columns.extend(read.map(|column| column.number));
+            }
             for column in columns {
                 out.push(row![
                     database,
                     schema_name(catalog, of.schema),
                     of.name.as_str(),
-                    name_of(of, *column),
+                    name_of(of, column),
                     database,
                     schema.clone(),
                     found.name

@@ -27,7 +27,8 @@ pub(super) const TABLES: &[Definition] = &[
          prorows float4, provariadic oid, prokind text, prosecdef bool, proleakproof bool, \
          proisstrict bool, proretset bool, provolatile text, proparallel text, pronargs int2, \
          pronargdefaults int2, prorettype oid, proargtypes oid[], proallargtypes oid[], \
-         proargmodes text[], proargnames text[], prosrc text, probin text, proacl text[]",
+         proargmodes text[], proargnames text[], prosrc text, probin text, proacl text[], \
+         proargdefaults text",
         functions,
     ),
     ("pg_am", "oid oid, amname name, amhandler oid, amtype text", methods),
@@ -317,6 +318,7 @@ fn functions(_catalog: &Catalog, _context: &EvalContext) -> Vec<Row> {
                 Value::Null,
                 Value::Null,
                 name,
+                Value::Null,
                 Value::Null,
                 Value::Null,
             ]);

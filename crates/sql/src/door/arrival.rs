@@ -22,13 +22,19 @@ pub(super) struct Arrived {
     /// The place of the connection, which it keeps until this is dropped; nothing for one to be turned away.
     pub(super) place: Option<OwnedSemaphorePermit>,
     /// Bounds the connections that are being turned away.
-    _turn: Option<OwnedSemaphorePermit>,
+    pub(super) _turn: Option<OwnedSemaphorePermit>,
 }
 
 impl Arrived {
     /// Returns true if the other end is on this machine.
     pub(super) fn is_local(&self) -> bool {
         self.address.ip().to_canonical().is_loopback()
+    }
+
+    /// Has the connection be turned away.
+    pub(super) fn give_up_place(&mut self) {
+        // Its permit bounds it as one to be turned away.
+        self._turn = self.place.take().or(self._turn.take());
     }
 }
 

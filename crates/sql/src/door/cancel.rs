@@ -5,6 +5,7 @@
 //! 2. A cancel that comes between two statements is forgotten when the next one starts.
 //! 3. Secrets are compared in constant time.
 
+use super::activity::{Activity, SessionInfo};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use pgwire::messages::startup::SecretKey;
@@ -12,6 +13,7 @@ use relational::CancelFlag;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use subtle::ConstantTimeEq;
 use tokio::sync::Notify;
 
@@ -20,6 +22,8 @@ use tokio::sync::Notify;
 pub(crate) struct Cancel {
     flag: Mutex<CancelFlag>,
     wake: Notify,
+    /// True once the session is to end.
+    is_over: AtomicBool,
 }
 
 impl Cancel {
@@ -46,6 +50,25 @@ impl Cancel {
         self.wake();
     }
 
+    /// Stops the statement in progress, and has the session end behind it.
+    pub(crate) fn end_session(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.cancel();
+    }
+
+    /// Waits until the session is to end.
+    pub(crate) async fn session_ends(&self) {
+        loop {
+            let woken = self.wake.notified();
+            tokio::pin!(woken);
+            woken.as_mut().enable();
+            if self.is_over.load(Ordering::Acquire) {
+                return;
+            }
+            woken.await;
+        }
+    }
+
     /// Waits until the statement of `flag` is cancelled.
     pub(crate) async fn cancelled(&self, flag: &CancelFlag) {
         loop {
@@ -67,7 +90,14 @@ pub(crate) struct Sessions(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     last_pid: i32,
-    by_pid: HashMap<i32, (Bytes, Arc<Cancel>)>,
+    by_pid: HashMap<i32, Session>,
+}
+
+#[derive(Debug, Clone)]
+struct Session {
+    secret: Bytes,
+    cancel: Arc<Cancel>,
+    activity: Arc<Activity>,
 }
 
 /// A session in the list. Dropping it removes the session.
@@ -77,6 +107,7 @@ pub(crate) struct Registered {
     pub(crate) pid: i32,
     pub(crate) secret: Bytes,
     pub(crate) cancel: Arc<Cancel>,
+    pub(crate) activity: Arc<Activity>,
 }
 
 impl Sessions {
@@ -93,23 +124,42 @@ impl Sessions {
             }
         }
         let pid = known.last_pid;
-        known.by_pid.insert(pid, (secret.clone(), Arc::clone(&cancel)));
-        Some(Registered { sessions: Arc::clone(self), pid, secret, cancel })
+        let activity = Arc::new(Activity::new(pid));
+        let session = Session {
+            secret: secret.clone(),
+            cancel: Arc::clone(&cancel),
+            activity: Arc::clone(&activity),
+        };
+        known.by_pid.insert(pid, session);
+        Some(Registered { sessions: Arc::clone(self), pid, secret, cancel, activity })
     }
 
     /// Cancels the statement of the session `pid`, if `secret` is its secret.
     pub(crate) fn cancel(&self, pid: i32, secret: &SecretKey) {
         let session = self.0.lock().by_pid.get(&pid).cloned();
-        if let Some((known, cancel)) = session
-            && bool::from(known.ct_eq(&secret.to_bytes()))
+        if let Some(session) = session
+            && bool::from(session.secret.ct_eq(&secret.to_bytes()))
         {
-            cancel.cancel();
+            session.cancel.cancel();
         }
+    }
+
+    /// Returns what all sessions do, in the order of their numbers.
+    pub(crate) fn infos(&self) -> Vec<SessionInfo> {
+        let all: Vec<_> = self.0.lock().by_pid.values().map(|s| Arc::clone(&s.activity)).collect();
+        let mut infos: Vec<_> = all.iter().map(|activity| activity.info()).collect();
+        infos.sort_unstable_by_key(|info| info.pid);
+        infos
+    }
+
+    /// Returns the means to stop the session `pid`.
+    pub(crate) fn stop_of(&self, pid: i32) -> Option<Arc<Cancel>> {
+        self.0.lock().by_pid.get(&pid).map(|session| Arc::clone(&session.cancel))
     }
 
     /// Cancels the statements of all sessions.
     pub(crate) fn cancel_all(&self) {
-        let all: Vec<_> = self.0.lock().by_pid.values().map(|(_, c)| Arc::clone(c)).collect();
+        let all: Vec<_> = self.0.lock().by_pid.values().map(|s| Arc::clone(&s.cancel)).collect();
         all.iter().for_each(|cancel| cancel.cancel());
     }
 }

@@ -8,8 +8,8 @@ const KINDS: [&str; 8] =
     ["select", "insert", "update", "delete", "copy", "transaction", "schema", "other"];
 
 /// Classes of errors: the first two characters of their states, and what stands for all others.
-const ERROR_CLASSES: [&str; 11] =
-    ["08", "0A", "22", "23", "25", "40", "42", "53", "57", "XX", "other"];
+const ERROR_CLASSES: [&str; 12] =
+    ["08", "0A", "22", "23", "25", "28", "40", "42", "53", "57", "XX", "other"];
 
 /// Counts since the start. All are monotonic, but the open connections.
 #[derive(Debug, Default)]
@@ -109,5 +109,23 @@ impl Counts {
     pub fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.errors.iter().map(|count| count.load(Ordering::Relaxed));
         ERROR_CLASSES.into_iter().zip(counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_counted_by_their_class_and_wrong_passwords_by_theirs() {
+        let counts = Counts::default();
+        for state in
+            [SqlState::INVALID_PASSWORD, SqlState::DEADLOCK_DETECTED, SqlState::RESERVED_NAME]
+        {
+            counts.error(state);
+        }
+        counts.error(SqlState::INVALID_GRANTOR);
+        let found: Vec<_> = counts.errors().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(found, [("28", 1), ("40", 1), ("42", 1), ("other", 1)]);
     }
 }

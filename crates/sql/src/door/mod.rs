@@ -12,7 +12,9 @@
 //! 3. A start takes at most [`Options::startup`].
 //! 4. A client that needs a password gives it before anything of the database is told.
 
+mod activity;
 mod arrival;
+mod builds;
 mod cancel;
 mod counts;
 mod deadline;
@@ -24,10 +26,12 @@ mod shape;
 mod startup;
 mod wire;
 
+pub(crate) use activity::SessionInfo;
 pub use counts::Counts;
 pub use node::{NodeDoor, Seat};
 pub use wire::Bounds;
 
+pub(crate) use builds::{Build, Builds};
 pub(crate) use cancel::{Cancel, Registered};
 pub(crate) use deadline::Watch;
 pub(crate) use report::{Notice, Severity, error_message};
@@ -53,6 +57,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+/// Microseconds from 1970 to 2000, where SQL's times begin here.
+pub(crate) const MICROS_TO_2000: i64 = 946_684_800_000_000;
+
 /// Clients that need no password if their role has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
@@ -71,6 +78,8 @@ pub struct Options {
     pub connections_max: usize,
     /// Longest time from the connection to the first statement.
     pub startup: Duration,
+    /// Longest time for which a client of a cluster waits until a node is known to lead the database.
+    pub search: Duration,
     /// Clients that need no password.
     pub trust: Trust,
     /// Version of the server, for `server_version`.
@@ -83,6 +92,7 @@ impl Default for Options {
             bounds: Bounds::default(),
             connections_max: 1_000,
             startup: Duration::from_secs(30),
+            search: Duration::from_secs(10),
             trust: Trust::Loopback,
             version: env!("CARGO_PKG_VERSION"),
         }
@@ -98,8 +108,6 @@ pub struct Parts {
     threads: Arc<SessionThreads>,
     options: Options,
     counts: Arc<Counts>,
-    /// Random bytes of this process, see `scram.rs`.
-    pepper: [u8; 32],
 }
 
 impl Parts {
@@ -117,16 +125,15 @@ impl Parts {
             ..query::EngineOptions::default()
         };
         let engine = query::Engine::new(engine)?;
-        let mut pepper = [0; 32];
-        // Without random numbers no password is checked either: `scram.rs` refuses.
-        let _ = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut pepper);
         let threads = Arc::new(SessionThreads::start(options.connections_max)?);
-        Ok(Arc::new(Self { engine, threads, options, counts: Arc::default(), pepper }))
+        Ok(Arc::new(Self { engine, threads, options, counts: Arc::default() }))
     }
 
     /// Returns a door to `database`.
     pub fn door(&self, database: Arc<Database>) -> Door {
         Door(Arc::new(Shared {
+            started: database.now_micros() - MICROS_TO_2000,
+            builds: Builds::default(),
             database,
             engine: Arc::clone(&self.engine),
             threads: Arc::clone(&self.threads),
@@ -134,7 +141,6 @@ impl Parts {
             sessions: Arc::default(),
             counts: Arc::clone(&self.counts),
             over: watch::Sender::new(false),
-            pepper: self.pepper,
         }))
     }
 
@@ -154,7 +160,10 @@ pub(crate) struct Shared {
     pub(crate) counts: Arc<Counts>,
     /// True once all sessions are to end.
     pub(crate) over: watch::Sender<bool>,
-    pepper: [u8; 32],
+    /// Start of the door, in microseconds since 2000.
+    pub(crate) started: i64,
+    /// Indexes that are built beside writers.
+    pub(crate) builds: Builds,
 }
 
 /// The door for PostgreSQL clients to one database. Cheap to clone.
@@ -230,6 +239,8 @@ impl Door {
                 return;
             }
         };
+        let now = shared.database.now_micros() - MICROS_TO_2000;
+        entered.registered.activity.enter(&entered.identity.user, address, now);
         Session::new(shared, entered.wire, entered.identity, entered.registered).run(stop).await;
     }
 }

@@ -2,11 +2,14 @@
 //! node that has it otherwise.
 //!
 //! 1. A connection that no node can serve now waits for a while, and is then told so (57P03).
-//! 2. One that was forwarded to this node in error is told the same: invariant 3 of `forward.rs`.
+//! 2. One that was forwarded to this node in error ends at once, and the node that forwarded it searches on.
 //! 3. A connection to another node ends when the database is known to have moved from there.
+//! 4. A client without a place is handed on too: it may want to cancel a statement. The leader tells it that it has
+//!    none.
 
 use super::arrival::{Arrived, accept_all, end_all};
-use super::{CurrentTls, Door, Parts, forward, startup};
+use super::forward::{self, Forwarded};
+use super::{CurrentTls, Door, Parts, startup};
 use relational::{Error, SqlState};
 use rustls::ServerConfig;
 use std::io;
@@ -16,9 +19,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Longest time for which a client waits until a node has the database, and for which one does that was forwarded.
-const SEARCH_MAX: Duration = Duration::from_secs(10);
-const FORWARDED_MAX: Duration = Duration::from_secs(3);
 /// Pause between two attempts to reach the node that has the database.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -46,6 +46,8 @@ enum Way {
     Here(Door, bool),
     To(String, TcpStream),
     Nowhere,
+    /// A forwarded connection that is not served here.
+    Back,
 }
 
 impl NodeDoor {
@@ -80,10 +82,7 @@ impl NodeDoor {
         tls: Option<Arc<ServerConfig>>,
         mut stop: watch::Receiver<()>,
     ) {
-        let way = match arrived.place {
-            Some(_) => self.way(&mut arrived),
-            None => return self.turn_away(arrived, tls, too_many()).await,
-        };
+        let way = self.way(&mut arrived);
         let way = match tokio::time::timeout(self.parts.options.startup, way).await {
             Ok(Ok(way)) => way,
             Ok(Err(error)) => {
@@ -95,37 +94,63 @@ impl NodeDoor {
         match way {
             Way::Here(door, is_local) => door.take(arrived, is_local, tls, stop).await,
             Way::To(address, leader) => {
-                let Arrived { stream, place, .. } = arrived;
                 self.parts.counts.forward();
                 let stop = async { drop(stop.changed().await) };
-                forward::copy(stream, leader, self.moved_from(&address), stop).await;
-                drop(place);
+                let Arrived { stream, place, _turn, .. } = arrived;
+                let copied = forward::copy(stream, leader, self.moved_from(&address), stop);
+                match place {
+                    Some(_) => copied.await,
+                    // The leader ends it within the same time.
+                    None => drop(tokio::time::timeout(self.parts.options.startup, copied).await),
+                }
             }
-            Way::Nowhere => self.turn_away(arrived, tls, nowhere()).await,
+            Way::Nowhere => {
+                let error = if arrived.place.is_some() { nowhere() } else { too_many() };
+                self.turn_away(arrived, tls, error).await;
+            }
+            Way::Back => {}
         }
     }
 
     /// Finds the node that serves a connection.
     async fn way(&self, arrived: &mut Arrived) -> io::Result<Way> {
-        let forwarded = forward::read_preamble(&mut arrived.stream).await?;
-        let is_local = arrived.is_local() && forwarded.unwrap_or(true);
-        let search = if forwarded.is_some() { FORWARDED_MAX } else { SEARCH_MAX };
-        let until = Instant::now() + search;
+        match forward::read_preamble(&mut arrived.stream).await? {
+            Some(client) => self.way_of_forwarded(arrived, client).await,
+            None => Ok(self.search(arrived).await),
+        }
+    }
+
+    /// Answers a preamble. The client is served here, or not by this node.
+    async fn way_of_forwarded(&self, arrived: &mut Arrived, client: Forwarded) -> io::Result<Way> {
+        let seat = self.seat.borrow().clone();
+        let is_local = arrived.is_local() && client.is_local;
+        if !client.has_place {
+            arrived.give_up_place();
+        }
+        forward::answer(&mut arrived.stream, matches!(seat, Seat::Here(_))).await?;
+        Ok(match seat {
+            Seat::Here(door) => Way::Here(door, is_local),
+            Seat::At(_) | Seat::Unknown => Way::Back,
+        })
+    }
+
+    /// Searches for the node that has the database. A client without a place waits for none.
+    async fn search(&self, arrived: &Arrived) -> Way {
+        let client = Forwarded { is_local: arrived.is_local(), has_place: arrived.place.is_some() };
+        let until = Instant::now() + self.parts.options.search;
         let mut seat = self.seat.clone();
         loop {
             let now = seat.borrow_and_update().clone();
             match now {
-                Seat::Here(door) => return Ok(Way::Here(door, is_local)),
-                Seat::At(address) if forwarded.is_none() => {
-                    match forward::connect(&address, is_local).await {
-                        Ok(stream) => return Ok(Way::To(address, stream)),
-                        Err(error) => tracing::debug!(address, %error, "could not forward"),
-                    }
-                }
-                Seat::At(_) | Seat::Unknown => {}
+                Seat::Here(door) => return Way::Here(door, client.is_local),
+                Seat::At(address) => match forward::connect(&address, client).await {
+                    Ok(stream) => return Way::To(address, stream),
+                    Err(error) => tracing::debug!(address, %error, "could not forward"),
+                },
+                Seat::Unknown => {}
             }
-            if Instant::now() >= until {
-                return Ok(Way::Nowhere);
+            if Instant::now() >= until || !client.has_place {
+                return Way::Nowhere;
             }
             let _ = tokio::time::timeout(PAUSE, seat.changed()).await;
         }

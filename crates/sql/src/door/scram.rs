@@ -104,7 +104,8 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     /// Starts with the client's first message. Returns the exchange, whose first message
-    /// [`Exchange::server_first`] is. `pepper` is a secret of this process.
+    /// [`Exchange::server_first`] is. `pepper` is a secret of the database: all that serve it show the same salt for
+    /// a role without a password, today and later.
     pub(crate) fn start(
         client_first: &[u8],
         secret: Option<&Secret>,

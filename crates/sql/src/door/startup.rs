@@ -35,7 +35,7 @@ const KEEPALIVE_COUNT: u32 = 6;
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(120);
 /// First byte of a TLS handshake.
-const TLS_HANDSHAKE: u8 = 0x16;
+pub(super) const TLS_HANDSHAKE: u8 = 0x16;
 /// Most requests for encryption before the start.
 const REQUESTS_MAX: usize = 3;
 /// Length of a secret of protocol 3.2; older clients take four bytes.
@@ -86,7 +86,8 @@ pub(super) async fn enter(
     Ok(None)
 }
 
-/// Tells a client that it can have no session, and why. A cancel request is passed over.
+/// Tells a client of a node without a database that it can have no session, and why. A cancel request is passed over:
+/// no statement runs that it could be of.
 pub(super) async fn turn_away(
     stream: TcpStream,
     tls: Option<Arc<ServerConfig>>,
@@ -285,7 +286,8 @@ async fn prove(
         ));
     }
     let first = initial.data.unwrap_or_default();
-    let exchange = Exchange::start(&first, secret, user, &shared.pepper).map_err(refuse)?;
+    let exchange =
+        Exchange::start(&first, secret, user, shared.database.secret()).map_err(refuse)?;
     let text = exchange.server_first().to_owned();
     wire.put(&PgWireBackendMessage::Authentication(Authentication::SASLContinue(text.into())))?;
     let last = password_message(wire).await?;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::env::{Clock, SystemClock};
-use relational::{CancelFlag, Catalog, Error, Result, SqlState};
+use relational::catalog::Sequence;
+use relational::{AdvisoryHold, AdvisoryKey, CancelFlag, Catalog, Error, Result, SqlState};
 
+use crate::door::{Build, SessionInfo};
 use crate::values::Settings;
 
 /// Sequences of the current transaction, which expressions advance.
@@ -18,6 +20,34 @@ pub trait Sequences: Send + Sync {
     fn last(&self) -> Result<i64>;
     /// Sets the last number of a sequence; the next one follows it if it was `called`.
     fn set(&self, sequence: &str, value: i64, called: bool) -> Result<i64>;
+}
+
+/// The server, as functions and tables of the catalog ask for it.
+pub trait Server: Send + Sync {
+    /// Returns the last number of a sequence, and true if it was given; false if it is the next one.
+    fn last_value(&self, sequence: &Sequence) -> Result<(i64, bool)>;
+    /// Returns all sessions of this node.
+    fn sessions(&self) -> Vec<SessionInfo>;
+    /// Stops the statement of a session, or the session too. Returns false if there is no such session.
+    fn stop(&self, pid: i32, ends_session: bool) -> bool;
+    /// Returns when the server began, in microseconds since 2000.
+    fn started(&self) -> i64;
+    /// Returns the number of the transaction, which no other has in this process.
+    fn transaction(&self) -> u64;
+    /// Returns the indexes that are built beside writers.
+    fn builds(&self) -> Vec<Build>;
+    /// Takes an advisory lock for the session. Returns false if it is only tried, and others are in the way.
+    fn lock(
+        &self,
+        key: AdvisoryKey,
+        hold: AdvisoryHold,
+        is_tried: bool,
+        context: &EvalContext,
+    ) -> Result<bool>;
+    /// Gives an advisory lock of the session back. Returns false if it has none.
+    fn unlock(&self, key: AdvisoryKey, is_shared: bool) -> bool;
+    /// Gives all advisory locks of the session back.
+    fn unlock_all(&self);
 }
 
 /// Changes a setting when its statement is done, for the transaction only if the last argument is true.
@@ -52,6 +82,8 @@ pub struct EvalContext {
     pub set: Option<Set>,
     /// Sequences, if the statement may advance them.
     pub sequences: Option<Arc<dyn Sequences>>,
+    /// The server, if the statement runs.
+    pub server: Option<Arc<dyn Server>>,
     /// Flag of a cancel request.
     pub cancel: CancelFlag,
     /// Moment at which the statement runs out of time, on the monotonic clock.
@@ -76,6 +108,14 @@ impl EvalContext {
         self.sequences
             .as_deref()
             .ok_or_else(|| Error::unsupported("sequences cannot be used in this place"))
+    }
+}
+
+impl EvalContext {
+    /// Returns the server, or 0A000 where a statement may not ask it.
+    pub(crate) fn server(&self) -> Result<&dyn Server> {
+        let server = self.server.as_deref();
+        server.ok_or_else(|| Error::unsupported("this function cannot be used in this place"))
     }
 }
 

@@ -9,8 +9,9 @@ mod compile;
 pub(crate) mod context;
 pub(crate) mod functions;
 mod picture;
+mod picture_of_interval;
 pub(crate) mod registry;
 pub(crate) mod resolve;
 
 pub use compile::{Compiled, Scope, ScopeColumn, compile, compile_text};
-pub use context::{EvalContext, Sequences, Set, Show};
+pub use context::{EvalContext, Sequences, Server, Set, Show};

@@ -48,6 +48,15 @@ fn field_at(picture: &str) -> Option<&'static str> {
 
 /// Returns a local moment by a picture.
 pub(super) fn format(micros: i64, offset: i32, zone: &str, picture: &str) -> String {
+    let value = |field: &str, fill| Ok(value_of(field, micros, offset, zone, fill));
+    fill_in(picture, value).unwrap_or_default()
+}
+
+/// Returns a picture with the values of its fields.
+pub(super) fn fill_in(
+    picture: &str,
+    value_of: impl Fn(&str, bool) -> Result<String>,
+) -> Result<String> {
     let mut out = String::new();
     let mut rest = picture;
     let mut fill = true;
@@ -68,7 +77,7 @@ pub(super) fn format(micros: i64, offset: i32, zone: &str, picture: &str) -> Str
             rest = &rest[symbol.len_utf8()..];
             continue;
         };
-        let value = value_of(field, micros, offset, zone, fill);
+        let value = value_of(field, fill)?;
         rest = &rest[field.len()..];
         if rest.starts_with("TH") || rest.starts_with("th") {
             let number: i64 = value.trim().parse().unwrap_or(0);
@@ -84,7 +93,7 @@ pub(super) fn format(micros: i64, offset: i32, zone: &str, picture: &str) -> Str
         }
         fill = true;
     }
-    out
+    Ok(out)
 }
 
 fn ordinal(number: i64) -> (&'static str, &'static str) {

@@ -25,7 +25,7 @@ use super::bind::{Operators, external, named_function};
 use super::dialect::Dialect;
 use super::engine::Engine;
 use super::rewrite::rewrite_query;
-use super::tables::{CHANGED, ROW_ID, RelationTable, Source};
+use super::tables::{CHANGED, ROW_ID, RelationTable, Source, sequence_columns};
 use crate::expression::EvalContext;
 use crate::statement::cut;
 use crate::statement::privilege::{denied, may_use};
@@ -128,9 +128,11 @@ impl<'a> Provider<'a> {
                 let source = WideRelation::new(&wide, self.engine.bigtable());
                 Ok(provider_as_source(Arc::new(source)))
             }
-            Relation::Sequence(_) => Err(Error::unsupported(
-                "sequences cannot be read as tables: use nextval and currval",
-            )),
+            Relation::Sequence(sequence) => {
+                let (name, columns) = (sequence.name.clone(), sequence_columns());
+                let source = RelationTable::new(&name, columns, Source::Sequence(sequence));
+                Ok(provider_as_source(Arc::new(source)))
+            }
             Relation::Index(..) => {
                 let message = "an index cannot be read as a table";
                 Err(Error::new(SqlState::WRONG_OBJECT_TYPE, message))

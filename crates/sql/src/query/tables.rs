@@ -25,7 +25,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use engine::perf_context::{PerfContext, within};
-use relational::catalog::IndexPart;
+use relational::catalog::{IndexPart, Sequence};
 use relational::{DataType, Error, KeyRange, RowScan, ScanSpec, Table, Value};
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -44,6 +44,37 @@ pub(super) enum Source {
     Rows(Arc<Table>),
     /// Rows made from the catalog.
     Virtual(&'static VirtualTable),
+    /// The state of a sequence, as one row.
+    Sequence(Arc<Sequence>),
+}
+
+/// Rows that are made when they are read.
+#[derive(Clone)]
+enum Made {
+    Table(&'static VirtualTable),
+    Sequence(Arc<Sequence>),
+}
+
+impl Made {
+    fn rows(&self, run: &Run) -> relational::Result<Vec<Vec<Value>>> {
+        match self {
+            Self::Table(table) => Ok(table.rows(run.view.catalog(), &run.evaluation)),
+            Self::Sequence(sequence) => {
+                let (last, is_called) = run.evaluation.server()?.last_value(sequence)?;
+                Ok(vec![vec![Value::Int8(last), Value::Int8(0), Value::Bool(is_called)]])
+            }
+        }
+    }
+}
+
+/// Returns the columns of a sequence that is read as a table.
+pub(super) fn sequence_columns() -> Vec<(String, DataType)> {
+    let columns = [
+        ("last_value", DataType::Int8),
+        ("log_cnt", DataType::Int8),
+        ("is_called", DataType::Bool),
+    ];
+    columns.map(|(name, data_type)| (name.to_owned(), data_type)).to_vec()
 }
 
 /// A table of a statement; with a view once it runs.
@@ -78,6 +109,9 @@ impl RelationTable {
             Source::Rows(table) => {
                 table.columns.get(place).map(|column| (table.oid, column.number))
             }
+            Source::Sequence(sequence) => {
+                i16::try_from(place + 1).ok().map(|number| (sequence.oid, number))
+            }
             Source::Virtual(table) => {
                 let number = i16::try_from(place + 1).ok()?;
                 crate::catalogs::number_of(table).map(|oid| (oid, number))
@@ -104,7 +138,7 @@ fn primary_key(source: &Source, count: usize) -> Constraints {
         Source::Rows(table) => table.primary_key.as_ref().and_then(|key| {
             key.parts.iter().map(|part| table.place(part.column)).collect::<Option<Vec<usize>>>()
         }),
-        Source::Virtual(_) => None,
+        Source::Virtual(_) | Source::Sequence(_) => None,
     };
     let places = places.filter(|places| places.iter().all(|place| *place < count));
     let keys = places.map(Constraint::PrimaryKey);
@@ -161,7 +195,10 @@ impl TableProvider for RelationTable {
         let types = places.iter().map(|place| self.columns[*place].1.clone()).collect();
         let mut orderings = Vec::new();
         let work = match &self.source {
-            Source::Virtual(table) => Rows::Virtual { table, places },
+            Source::Virtual(table) => Rows::Made { made: Made::Table(table), places },
+            Source::Sequence(sequence) => {
+                Rows::Made { made: Made::Sequence(Arc::clone(sequence)), places }
+            }
             Source::Rows(table) => {
                 let conditions: Vec<Condition> = filters.iter().filter_map(condition).collect();
                 let access = choose(table, &conditions);
@@ -379,8 +416,8 @@ enum Rows {
         spec: ScanSpec,
         pick: Option<Vec<usize>>,
     },
-    Virtual {
-        table: &'static VirtualTable,
+    Made {
+        made: Made,
         places: Vec<usize>,
     },
 }
@@ -418,10 +455,10 @@ impl PartitionStream for Scan {
                     next_batch(Reader::Stored { scan: Box::new(scan), pick, counts }, shape)
                 })
             }
-            Rows::Virtual { table, places } => {
-                let (table, places) = (*table, places.clone());
+            Rows::Made { made, places } => {
+                let (made, places) = (made.clone(), places.clone());
                 spawn_blocking(move || {
-                    let all = table.rows(run.view.catalog(), &run.evaluation);
+                    let all = made.rows(&run).map_err(external)?;
                     let wanted = all.into_iter().map(|row| {
                         places
                             .iter()

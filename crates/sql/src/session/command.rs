@@ -54,6 +54,7 @@ impl Session {
                     self.portals.close_all();
                     self.portals.deallocate_all();
                     self.settings.reset_all();
+                    self.advisory.give_back_all();
                 }
                 if matches!(object_type, DiscardObject::ALL | DiscardObject::SEQUENCES) {
                     *self.given.lock() = Given::default();

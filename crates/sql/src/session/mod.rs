@@ -20,6 +20,7 @@ mod command;
 mod cursor;
 mod extended;
 mod known;
+mod live;
 mod portal;
 mod run;
 mod sequences;
@@ -43,7 +44,7 @@ use pgwire::messages::response::ReadyForQuery;
 use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use portal::Portals;
-use relational::{Catalog, Error, SqlState};
+use relational::{AdvisoryLocks, Catalog, Error, SqlState};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -109,6 +110,8 @@ pub(crate) struct Session {
     started: i64,
     /// Moment at which the statement runs out of time.
     deadline: Option<Duration>,
+    /// Keys that the session holds for its client.
+    advisory: Arc<AdvisoryLocks>,
 }
 
 impl Session {
@@ -142,6 +145,7 @@ impl Session {
                 version,
             ),
             block: Block::new(Arc::clone(&shared.counts)),
+            advisory: Arc::new(shared.database.advisory_locks()),
             shared,
             wire,
             identity,
@@ -222,6 +226,7 @@ impl Session {
         };
         let is_open = self.block.is_open();
         let mut over = self.shared.over.subscribe();
+        let cancel = Arc::clone(&self.registered.cancel);
         let idle = async {
             match idle {
                 Some(time) => tokio::time::sleep(time).await,
@@ -244,6 +249,10 @@ impl Session {
             _ = over.wait_for(|over| *over) => Ok(Next::End(Error::new(
                 SqlState::ADMIN_SHUTDOWN,
                 "terminating connection because this node does not lead the database any more",
+            ))),
+            () = cancel.session_ends() => Ok(Next::End(Error::new(
+                SqlState::ADMIN_SHUTDOWN,
+                "terminating connection due to administrator command",
             ))),
             _ = stop.changed(), if !is_open => Ok(Next::End(Error::new(
                 SqlState::ADMIN_SHUTDOWN,
@@ -300,7 +309,11 @@ impl Session {
     async fn ready(&mut self) -> Result<(), Broken> {
         self.is_skipping = false;
         self.put_notices()?;
+        self.note_rest();
         for (name, value) in self.settings.untold() {
+            if name == "application_name" {
+                self.registered.activity.name(&value);
+            }
             let status = ParameterStatus::new(name.to_owned(), value);
             self.wire.put(&PgWireBackendMessage::ParameterStatus(status))?;
         }

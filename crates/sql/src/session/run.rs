@@ -1,11 +1,12 @@
 //! Running one statement: its rows to the client, its data from the client.
 
 use super::block::failed;
+use super::live::Live;
 use super::portal::{Portal, Progress};
 use super::sequences::SessionSequences;
 use super::settings::Span;
 use super::{Inbound, Session, SetSetting, Stop};
-use crate::door::Watch;
+use crate::door::{MICROS_TO_2000, Watch};
 use crate::expression::{EvalContext, Set};
 use crate::statement::{
     Column, CopyIn, CopyOut, Environment, Eval, Output, Parsed, Prepared, Rows, Run,
@@ -23,8 +24,6 @@ use std::sync::Arc;
 
 /// Rows that are taken from a statement at once.
 const BATCH_ROWS: usize = 256;
-/// Microseconds from 1970 to 2000, where SQL's times begin here.
-const MICROS_TO_2000: i64 = 946_684_800_000_000;
 
 impl Session {
     /// Plans a statement whose parameters have `types`, as far as the client told them.
@@ -165,6 +164,7 @@ impl Session {
         params: &Arc<[Value]>,
         flag: &CancelFlag,
     ) -> Result<Output, Stop> {
+        self.note_statement(&prepared.text());
         if prepared.is_command() {
             return Box::pin(self.command(prepared, params, flag)).await;
         }
@@ -235,7 +235,7 @@ impl Session {
         })
     }
 
-    fn now(&self) -> i64 {
+    pub(super) fn now(&self) -> i64 {
         self.shared.database.now_micros() - MICROS_TO_2000
     }
 
@@ -268,9 +268,16 @@ impl Session {
             restarts: transaction.restarts(),
             threads: self.shared.threads.handle().clone(),
         };
+        let server = Live {
+            shared: Arc::clone(&self.shared),
+            advisory: Arc::clone(&self.advisory),
+            lock_timeout: self.settings.times().lock,
+            transaction: transaction.number(),
+        };
         let context = EvalContext {
             catalog: Some(catalog),
             sequences: Some(Arc::new(sequences)),
+            server: Some(Arc::new(server)),
             cancel: flag.clone(),
             deadline: self.deadline,
             ..self.evaluation.clone()

@@ -8,7 +8,7 @@
 
 use crate::expression::Sequences;
 use crate::statement::privilege::{has, is_superuser};
-use crate::threads::aside;
+use crate::threads::result_of;
 use parking_lot::Mutex;
 use relational::catalog::{Privileges, Relation, Sequence};
 use relational::{Catalog, Database, Error, Oid, Restarts, Result, SqlState};
@@ -99,17 +99,7 @@ impl SessionSequences {
             return Ok(number);
         }
         let (database, of) = (Arc::clone(&self.database), Arc::clone(sequence));
-        self.wait(async move { database.next_value(&of).await })
-    }
-
-    /// Has work done by the threads of sessions, and waits for it on this one.
-    fn wait<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Result<T> {
-        let done = self.threads.spawn(work);
-        let done = aside(|| self.threads.block_on(done));
-        done.unwrap_or_else(|error| Err(Error::internal(format!("a sequence ended: {error}"))))
+        result_of(&self.threads, async move { database.next_value(&of).await })
     }
 
     fn check_writable(&self, function: &str) -> Result<()> {
@@ -159,7 +149,7 @@ impl Sequences for SessionSequences {
         let sequence = self.find_for(sequence, [Privileges::UPDATE; 2])?;
         if !self.restarts.set(&sequence, value, called)? {
             let (database, of) = (Arc::clone(&self.database), Arc::clone(&sequence));
-            self.wait(async move { database.set_value(&of, value, called).await })?;
+            result_of(&self.threads, async move { database.set_value(&of, value, called).await })?;
         }
         if called {
             self.given.lock().note(sequence.oid, value);

@@ -29,9 +29,9 @@ mod sequence_words;
 
 pub(crate) use bind::{Binder, Bound, Eval, literal};
 pub(crate) use copy::{CopyIn, CopyOut, fuzz as copy_fuzz};
-pub(crate) use define::new_name;
+pub(crate) use define::{names_in, new_name};
 pub(crate) use names::{cut, data_type, name_of};
-pub(crate) use parse::{Parsed, parse};
+pub(crate) use parse::{Parsed, TO_SCHEMA, parse};
 pub(crate) use plan::Prepared;
 pub(crate) use rows::{Column, Kept, Rows, Source};
 pub(crate) use sequence_words::{AlterSequence, Restart};

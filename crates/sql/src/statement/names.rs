@@ -44,13 +44,27 @@ pub(crate) fn parts_of(name: &ObjectName, database: &str) -> Result<(Option<Stri
     }
 }
 
-/// Returns the type that a statement writes.
+/// Returns the type that a statement writes. 0A000 for one that rounds moments.
 pub(crate) fn data_type(written: &ast::DataType) -> Result<DataType> {
+    match column_type(written)? {
+        (data_type, None) => Ok(data_type),
+        (_, Some(_)) => {
+            let text = written.to_string().to_lowercase();
+            Err(Error::unsupported(format!("the precision of {text} is not supported here")))
+        }
+    }
+}
+
+/// Returns the type that a statement writes for a column, and the digits of a second that it rounds to.
+pub(crate) fn column_type(written: &ast::DataType) -> Result<(DataType, Option<u8>)> {
     let text = written.to_string();
-    values::parse_type(&text).ok_or_else(|| {
-        let message = format!("type \"{}\" does not exist", text.to_lowercase());
-        Error::new(SqlState::UNDEFINED_OBJECT, message)
-    })
+    let data_type = values::parse_type(&text).ok_or_else(|| values::unknown_type(&text))?;
+    match values::time_precision(&text) {
+        Some(_) if data_type.element().is_some() => {
+            Err(Error::unsupported("arrays of moments of a precision are not supported"))
+        }
+        precision => Ok((data_type, precision)),
+    }
 }
 
 /// Returns the position of a name in the text of its statement.

@@ -2,11 +2,11 @@
 
 use super::change::{Delete, Insert, Update};
 use super::copy::Copy;
-use super::explain::{Explain, explain_plan, plan_columns};
+use super::explain::{self, Explain, explain_plan, plan_columns};
 use super::select::Select;
 use super::{AlterSequence, Column, Environment, Output, Parsed, Run, define, privilege};
 use crate::wide::{self, Foreign};
-use datafusion::sql::sqlparser::ast::{Set, Statement};
+use datafusion::sql::sqlparser::ast::{AnalyzeFormatKind, Set, Statement, UtilityOption};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use relational::{Catalog, DataType, Error, Oid, Result, SqlState, Writes};
@@ -226,7 +226,7 @@ impl Plan {
             Self::Insert(insert) => insert.columns(),
             Self::Update(update) => update.columns(),
             Self::Delete(delete) => delete.columns(),
-            Self::Explain(..) => Some(plan_columns()),
+            Self::Explain(_, explain) => Some(plan_columns(explain.format)),
             _ => None,
         }
     }
@@ -250,6 +250,33 @@ fn count_params(text: &str) -> Result<usize> {
         }
     }
     Ok(count)
+}
+
+/// Returns the form that the options of an EXPLAIN ask for, of which the last counts.
+fn explain_format<'a>(
+    given: Option<&AnalyzeFormatKind>,
+    options: impl Iterator<Item = &'a UtilityOption>,
+) -> Result<explain::Format> {
+    let mut wanted = given.map(|given| match given {
+        AnalyzeFormatKind::Keyword(format) | AnalyzeFormatKind::Assignment(format) => {
+            format.to_string()
+        }
+    });
+    for option in options.filter(|option| option.name.value.eq_ignore_ascii_case("format")) {
+        wanted = Some(option.arg.as_ref().map(ToString::to_string).unwrap_or_default());
+    }
+    let wanted = wanted.unwrap_or_else(|| "text".to_owned()).to_lowercase();
+    match wanted.trim_matches('\'') {
+        "text" => Ok(explain::Format::Text),
+        "json" => Ok(explain::Format::Json),
+        other @ ("xml" | "yaml") => {
+            Err(Error::unsupported(format!("EXPLAIN in the format {other} is not supported")))
+        }
+        other => {
+            let message = format!("unrecognized value for EXPLAIN option \"format\": \"{other}\"");
+            Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message))
+        }
+    }
 }
 
 fn plan(
@@ -290,10 +317,8 @@ fn plan(
                     option.name.value.eq_ignore_ascii_case(name) && !is_off
                 })
             };
-            if format.is_some() || has("format") {
-                return Err(Error::unsupported("EXPLAIN in another format than text"));
-            }
             let explain = Explain {
+                format: explain_format(format.as_ref(), options.iter().flatten())?,
                 is_analyzed: *analyze || has("analyze"),
                 is_verbose: *verbose || has("verbose"),
             };

@@ -350,6 +350,26 @@ pub fn fit(value: Value, to: &DataType) -> Result<Value> {
     }
 }
 
+/// Returns a time, a moment or an interval rounded to so many digits of a second, and other values as they are.
+pub fn round_moment(value: Value, digits: u8) -> Value {
+    let unit = 10_i64.pow(u32::from(6_u8.saturating_sub(digits)));
+    let round = |micros: i64| {
+        let near = (micros.saturating_abs().saturating_add(unit / 2)) / unit * unit;
+        if micros < 0 { -near } else { near }
+    };
+    match value {
+        Value::Time(micros) => Value::Time(round(micros)),
+        Value::Timestamp(micros) if !time::is_infinite(micros) => Value::Timestamp(round(micros)),
+        Value::TimestampTz(micros) if !time::is_infinite(micros) => {
+            Value::TimestampTz(round(micros))
+        }
+        Value::Interval { months, days, micros } => {
+            Value::Interval { months, days, micros: round(micros) }
+        }
+        other => other,
+    }
+}
+
 fn too_long(to: &DataType) -> Error {
     let message = format!("value too long for type {}", type_name(to));
     error(SqlState::STRING_DATA_RIGHT_TRUNCATION, message)

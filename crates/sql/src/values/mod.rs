@@ -20,13 +20,13 @@ use relational::{DataType, Error, Result, SqlState, Value};
 
 pub use array::{array_text, parse_array};
 pub use binary::{decode_binary, encode_binary};
-pub use cast::{CastContext, can_cast, cast, cast_with, fit};
+pub use cast::{CastContext, can_cast, cast, cast_with, fit, round_moment};
 pub use parse::parse_value;
-pub use settings::{ByteaOutput, DateOrder, Settings, time_zone_name};
+pub use settings::{ByteaOutput, DateOrder, IntervalStyle, Settings, time_zone_name};
 pub use text::{encode_text, float4_text, float8_text, value_text};
 pub use types::{
-    array_oid, element_oid, parse_type, type_from_oid, type_len, type_modifier, type_name,
-    type_oid, type_short_name,
+    array_oid, element_oid, modifier_of_precision, parse_type, time_precision, type_from_oid,
+    type_len, type_modifier, type_name, type_oid, type_short_name, unknown_type,
 };
 
 /// Returns an error with a state and a message.

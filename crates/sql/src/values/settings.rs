@@ -24,6 +24,20 @@ pub enum ByteaOutput {
     Escape,
 }
 
+/// The form in which intervals are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IntervalStyle {
+    /// `1 year 2 mons 3 days 04:05:06`.
+    #[default]
+    Postgres,
+    /// `@ 1 year 2 mons 3 days 4 hours 5 mins 6 secs`.
+    PostgresVerbose,
+    /// As the standard has it: `+1-2 +3 +4:05:06`.
+    SqlStandard,
+    /// As ISO 8601 has it: `P1Y2M3DT4H5M6S`.
+    Iso8601,
+}
+
 /// Settings of a session that the forms of values depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -33,6 +47,8 @@ pub struct Settings {
     pub date_order: DateOrder,
     /// The form of `bytea` in texts.
     pub bytea_output: ByteaOutput,
+    /// The form of intervals in texts.
+    pub interval_style: IntervalStyle,
     /// Digits of floating point beyond the exact ones; 0 and less round, more is shortest-exact.
     pub extra_float_digits: i32,
     /// Microseconds since 2000-01-01 of the transaction's start, which `now` in a text means.
@@ -57,6 +73,12 @@ impl Settings {
                 "escape" => ByteaOutput::Escape,
                 _ => ByteaOutput::Hex,
             },
+            interval_style: match show("IntervalStyle").as_str() {
+                "postgres_verbose" => IntervalStyle::PostgresVerbose,
+                "sql_standard" => IntervalStyle::SqlStandard,
+                "iso_8601" => IntervalStyle::Iso8601,
+                _ => IntervalStyle::Postgres,
+            },
             extra_float_digits: show("extra_float_digits").parse().unwrap_or(1),
             now: 0,
             search_path,
@@ -75,6 +97,7 @@ impl Default for Settings {
             zone: Zone::UTC,
             date_order: DateOrder::Mdy,
             bytea_output: ByteaOutput::Hex,
+            interval_style: IntervalStyle::Postgres,
             extra_float_digits: 1,
             now: 0,
             search_path: vec!["public".to_owned()],

@@ -39,7 +39,9 @@ pub fn value_text(value: &Value, settings: &Settings) -> String {
         Value::Time(micros) => time::time_text(*micros),
         Value::Timestamp(micros) => time::timestamp_text(*micros),
         Value::TimestampTz(micros) => time::timestamptz_text(*micros, settings.zone),
-        Value::Interval { months, days, micros } => time::interval_text(*months, *days, *micros),
+        Value::Interval { months, days, micros } => {
+            time::interval_text((*months, *days, *micros), settings.interval_style)
+        }
         Value::Array(array) => array_text(array, settings),
     }
 }

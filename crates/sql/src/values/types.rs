@@ -2,7 +2,7 @@
 //!
 //! 1. Every type of the catalog has one OID, and its array type another; both are PostgreSQL's.
 
-use relational::{DataType, Oid};
+use relational::{DataType, Error, Oid, SqlState};
 
 /// Type, OID, OID of its array type, internal name, length in bytes (-1 if it varies).
 const TYPES: &[(DataType, Oid, Oid, &str, i16)] = &[
@@ -63,7 +63,6 @@ const ALIASES: &[(&str, &str)] = &[
     ("cid", "int4"),
     ("\"char\"", "text"),
     ("pg_node_tree", "text"),
-    ("citext", "text"),
 ];
 
 /// Returns the kind of a type without its modifiers.
@@ -149,7 +148,7 @@ pub fn type_short_name(data_type: &DataType) -> String {
 }
 
 /// Returns the type of a name in SQL, with modifiers and `[]`; nothing if there is no such type.
-/// `timestamp(3)` and `interval day` are read as their types: precision is not kept.
+/// `timestamp(3)` is read as its type, whose precision [`time_precision`] tells.
 pub fn parse_type(name: &str) -> Option<DataType> {
     let lower = name.trim().to_lowercase();
     let lower = ["pg_catalog.", "\"pg_catalog\"."]
@@ -181,12 +180,40 @@ pub fn parse_type(name: &str) -> Option<DataType> {
     let (base, arguments) = split_arguments(lower)?;
     let quoted = base.trim_matches('"');
     let base = if TYPES.iter().any(|row| row.3 == quoted) { quoted } else { base.as_str() };
-    if base.starts_with("interval") {
-        return Some(DataType::Interval);
-    }
     let short = ALIASES.iter().find(|(alias, _)| *alias == base).map_or(base, |(_, name)| name);
     let found = TYPES.iter().find(|row| row.3 == short)?.0.clone();
     with_arguments(found, base, &arguments)
+}
+
+/// Returns the error of a name that no type has, or one that is not supported.
+pub fn unknown_type(name: &str) -> Error {
+    let name = name.to_lowercase().replace('"', "");
+    if name.starts_with("interval ") {
+        return Error::unsupported(format!("the fields of {name} are not supported"));
+    }
+    Error::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))
+}
+
+/// Returns the digits of a second that a type such as `timestamp(3)` or `interval(0)[]` rounds to; nothing for
+/// other types.
+pub fn time_precision(name: &str) -> Option<u8> {
+    let innermost = match parse_type(name)? {
+        DataType::Array(element) => *element,
+        other => other,
+    };
+    let has_digits = matches!(
+        innermost,
+        DataType::Time | DataType::Timestamp | DataType::TimestampTz | DataType::Interval
+    );
+    let (_, digits) = split_arguments(name).filter(|_| has_digits)?;
+    digits.first().map(|digits| (*digits).clamp(0, 6) as u8)
+}
+
+/// Returns the modifier of a column whose type rounds to so many digits of a second.
+pub fn modifier_of_precision(data_type: &DataType, precision: u8) -> i32 {
+    // An interval also tells which fields it has: all.
+    let fields = if *data_type == DataType::Interval { 0x7fff << 16 } else { 0 };
+    fields | i32::from(precision)
 }
 
 /// Splits `numeric(10,2)` and `timestamp(3) with time zone` into the name and the numbers.

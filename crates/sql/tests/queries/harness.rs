@@ -94,6 +94,7 @@ impl Session {
                     not_null: name == "id",
                     default: None,
                     identity: None,
+                    precision: None,
                     generated: None,
                 }
             });

@@ -11,6 +11,7 @@ fn column(number: i16, data_type: DataType, missing: Value) -> Column {
         not_null: false,
         default: None,
         identity: None,
+        precision: None,
         generated: None,
         missing,
         comment: None,

@@ -106,6 +106,7 @@ impl Transaction {
                         column.missing = decode_value(&encode_value(&column.missing), &data_type)?;
                     }
                     column.data_type = data_type;
+                    column.precision = None;
                 }
                 AlterColumn::SetDefault(default) => column.default = default,
                 AlterColumn::SetNotNull(false) if in_key => {

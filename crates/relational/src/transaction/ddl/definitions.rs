@@ -25,6 +25,8 @@ pub struct NewColumn {
     pub name: String,
     /// The type of its values.
     pub data_type: DataType,
+    /// Digits of a second that values are rounded to before they are written, if fewer than all are kept.
+    pub precision: Option<u8>,
     /// True if NULL is refused.
     pub not_null: bool,
     /// Default expression as SQL text.

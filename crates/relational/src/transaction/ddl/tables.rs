@@ -248,6 +248,7 @@ pub(super) fn add_column(table: &mut Table, new: &NewColumn, missing: Value) -> 
         not_null: new.not_null,
         default: new.default.clone(),
         identity: new.identity,
+        precision: new.precision,
         generated: new.generated.clone(),
         missing,
         comment: None,

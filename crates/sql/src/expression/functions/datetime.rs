@@ -169,6 +169,13 @@ pub(super) const TABLE: &[Definition] = &[
         let offset = zone.offset_of_moment(micros);
         text(super::super::picture::format(local(call, micros), offset, &name, call.text(1)))
     }),
+    ("to_char", "interval,text -> text", |call| {
+        text(super::super::picture_of_interval::format(call.span(0), call.text(1))?)
+    }),
+    ("__round_moment", "time,int4 -> time", round_moment),
+    ("__round_moment", "timestamp,int4 -> timestamp", round_moment),
+    ("__round_moment", "timestamptz,int4 -> timestamptz", round_moment),
+    ("__round_moment", "interval,int4 -> interval", round_moment),
     ("to_date", "text,text -> date", |call| {
         date(super::super::picture::read(call.text(0), call.text(1))?.div_euclid(DAY))
     }),
@@ -470,4 +477,9 @@ fn make_timestamp(call: &Call<'_>) -> Result<Value> {
     }
     debug_assert_eq!(*call.returns, DataType::Timestamp);
     time::join_timestamp(i64::from(days), clock).map(Value::Timestamp)
+}
+
+fn round_moment(call: &Call<'_>) -> Result<Value> {
+    let digits = u8::try_from(call.int(1)).unwrap_or(6);
+    Ok(crate::values::round_moment(call.value(0).clone(), digits))
 }

@@ -11,9 +11,13 @@ mod arithmetic;
 mod array;
 mod compare;
 mod datetime;
+mod encoding;
 mod json;
+mod matches;
 mod math;
+mod number;
 mod pattern;
+mod sessions;
 mod string;
 mod system;
 
@@ -29,12 +33,17 @@ pub(super) fn all() -> impl Iterator<Item = Definition> {
         array::TABLE,
         compare::TABLE,
         datetime::TABLE,
+        encoding::TABLE,
         json::TABLE,
+        matches::TABLE,
         math::TABLE,
+        number::TABLE,
         pattern::TABLE,
+        sessions::TABLE,
         string::TABLE,
         system::TABLE,
         crate::catalogs::FUNCTIONS,
+        crate::catalogs::KEYWORDS,
     ]
     .into_iter()
     .flatten()

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
-use relational::{DataType, Error, Result, SqlState, Value};
+use relational::{Error, Result, SqlState, Value};
 
-use super::{Call, Definition, array, int4, invalid, text};
+use super::{Call, Definition, invalid, text};
 
 /// Bytes of the patterns that a thread keeps.
 const KEPT_BYTES_MAX: usize = 8 << 20;
@@ -51,19 +51,6 @@ pub(super) const TABLE: &[Definition] = &[
     }),
     ("regexp_replace", "text,text,text -> text", |call| replace(call, "")),
     ("regexp_replace", "text,text,text,text -> text", |call| replace(call, call.text(3))),
-    ("regexp_match", "text,text -> text[]", |call| first_match(call, "")),
-    ("regexp_match", "text,text,text -> text[]", |call| first_match(call, call.text(2))),
-    ("regexp_like", "text,text -> bool", |call| matches(call, regex_of(call.text(1), "")?)),
-    ("regexp_like", "text,text,text -> bool", |call| {
-        matches(call, regex_of(call.text(1), call.text(2))?)
-    }),
-    ("regexp_count", "text,text -> int4", |call| {
-        int4(regex_of(call.text(1), "")?.find_iter(call.text(0)).count() as i64)
-    }),
-    ("regexp_split_to_array", "text,text -> text[]", |call| {
-        let regex = regex_of(call.text(1), "")?;
-        array(&DataType::Text, regex.split(call.text(0)).map(Value::text).collect())
-    }),
 ];
 
 /// Patterns of a thread, and the most bytes that they take.
@@ -112,7 +99,7 @@ fn compiled(pattern: String, ignore_case: bool) -> Result<Arc<Regex>> {
 }
 
 /// Returns the compiled form of a regular expression with PostgreSQL's flags.
-fn regex_of(pattern: &str, flags: &str) -> Result<Arc<Regex>> {
+pub(super) fn regex_of(pattern: &str, flags: &str) -> Result<Arc<Regex>> {
     if let Some(bad) = flags.chars().find(|flag| !"gicsntx".contains(*flag)) {
         return Err(invalid(format!("invalid regular expression option: \"{bad}\"")));
     }
@@ -224,7 +211,7 @@ fn similar(pattern: &str, escape: Option<char>) -> Result<Arc<Regex>> {
     compiled(out, false)
 }
 
-fn matches(call: &Call<'_>, regex: Arc<Regex>) -> Result<Value> {
+pub(super) fn matches(call: &Call<'_>, regex: Arc<Regex>) -> Result<Value> {
     Ok(Value::Bool(regex.is_match(call.text(0))))
 }
 
@@ -257,15 +244,4 @@ fn replace(call: &Call<'_>, flags: &str) -> Result<Value> {
     }
     let count = if flags.contains('g') { 0 } else { 1 };
     text(regex.replacen(call.text(0), count, template.as_str()))
-}
-
-fn first_match(call: &Call<'_>, flags: &str) -> Result<Value> {
-    let regex = regex_of(call.text(1), flags)?;
-    let Some(found) = regex.captures(call.text(0)) else { return Ok(Value::Null) };
-    let from = usize::from(found.len() > 1);
-    let groups = (from..found.len()).map(|at| match found.get(at) {
-        Some(group) => Value::text(group.as_str()),
-        None => Value::Null,
-    });
-    array(&DataType::Text, groups.collect())
 }

@@ -2,7 +2,7 @@
 //!
 //! 1. Places and lengths count characters of text and bytes of bytea.
 
-use relational::{Bytes, DataType, Error, Numeric, Result, SqlState, Value};
+use relational::{Bytes, DataType, Error, Result, SqlState, Value};
 
 use super::{Call, Definition, array, int4, invalid, text};
 use crate::values::{cast, json, value_text};
@@ -92,22 +92,12 @@ pub(super) const TABLE: &[Definition] = &[
     }),
     ("encode", "bytea,text -> text", encode),
     ("decode", "text,text -> bytea", decode),
-    ("convert_to", "text,text -> bytea", |call| {
-        Ok(Value::Bytea(Bytes::copy_from_slice(call.bytes(0))))
-    }),
-    ("convert_from", "bytea,text -> text", |call| text(crate::values::utf8(call.bytes(0))?)),
     ("get_byte", "bytea,int4 -> int4", |call| {
         let at = usize::try_from(call.int(1)).ok();
         match at.and_then(|at| call.bytes(0).get(at)) {
             Some(byte) => Ok(Value::Int4(i32::from(*byte))),
             None => Err(Error::new(SqlState::ARRAY_SUBSCRIPT_ERROR, "index out of valid range")),
         }
-    }),
-    ("to_char", "numeric,text -> text", to_char_number),
-    ("to_number", "text,text -> numeric", |call| {
-        let digits: String =
-            call.text(0).chars().filter(|c| c.is_ascii_digit() || matches!(c, '.' | '-')).collect();
-        digits.parse::<Numeric>().map(Value::Numeric)
     }),
     ("text", "text -> text", |call| Ok(call.value(0).clone())),
     ("hashtext", "text -> int4", |call| {
@@ -535,62 +525,6 @@ fn decode_base64(symbols: &str) -> Result<Value> {
         }
     }
     Ok(Value::Bytea(out.into()))
-}
-
-/// Formats a number by a picture of `9`, `0`, `.`, `,`, `FM`, `S`, `MI`.
-fn to_char_number(call: &Call<'_>) -> Result<Value> {
-    let picture = call.text(1);
-    let upper = picture.to_uppercase();
-    let fill = !upper.contains("FM");
-    let body = upper.replace("FM", "");
-    let plain = |c: char| matches!(c, '9' | '0' | '.' | ',' | 'D' | 'G' | 'S' | 'M' | 'I' | ' ');
-    if !body.chars().all(plain) {
-        return Err(Error::unsupported(format!(
-            "the number format \"{picture}\" is not supported"
-        )));
-    }
-    let body = body.replace('D', ".").replace('G', ",");
-    let (whole, fraction) = body.split_once('.').unwrap_or((&body, ""));
-    let scale = fraction.chars().filter(|c| matches!(c, '9' | '0')).count();
-    let rounded = call.numeric(0).round(scale as i64)?;
-    let digits = rounded.abs().to_string();
-    let (digits, decimals) = digits.split_once('.').unwrap_or((&digits, ""));
-    let places: Vec<char> = whole.chars().filter(|c| matches!(c, '9' | '0' | ',')).collect();
-    let width = places.iter().filter(|c| **c != ',').count();
-    let overflow = digits.trim_start_matches('0').len() > width;
-    let mut source = digits.chars().rev().filter(|_| digits != "0" || width == 0 || scale == 0);
-    let first_zero = places.iter().position(|c| *c == '0').unwrap_or(places.len());
-    let mut out: Vec<char> = Vec::new();
-    for (at, place) in places.iter().enumerate().rev() {
-        if *place == ',' {
-            let more = source.clone().next().is_some() || at > first_zero;
-            out.push(if more { ',' } else { ' ' });
-            continue;
-        }
-        match source.next() {
-            _ if overflow => out.push('#'),
-            Some(digit) => out.push(digit),
-            None if at >= first_zero => out.push('0'),
-            None => out.push(' '),
-        }
-    }
-    out.reverse();
-    let number: String = out.into_iter().collect();
-    let (blanks, shown) = number.split_at(number.len() - number.trim_start().len());
-    let sign = if rounded.is_negative() {
-        "-"
-    } else if body.contains('S') {
-        "+"
-    } else {
-        " "
-    };
-    let point = if body.contains('.') { "." } else { "" };
-    let decimals: String = match overflow {
-        true => "#".repeat(scale),
-        false => decimals.to_owned(),
-    };
-    let full = format!("{blanks}{sign}{shown}{point}{decimals}");
-    text(if fill { full } else { full.trim().to_owned() })
 }
 
 /// Returns a text as a JSON string.

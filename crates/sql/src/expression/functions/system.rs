@@ -6,7 +6,7 @@ use base::env::{Clock, SystemClock};
 use relational::{DataType, Error, Result, Value};
 
 use super::{Call, Definition, array, text};
-use crate::values::{type_from_oid, type_name};
+use crate::values::{encode_binary, type_from_oid, type_len, type_name};
 
 pub(super) const TABLE: &[Definition] = &[
     ("version", "-> text stable", |call| text(version_text(&call.context.version))),
@@ -31,8 +31,6 @@ pub(super) const TABLE: &[Definition] = &[
         Some(set) => set(call.text(0), call.text(1), call.bool(2)).and_then(text),
         None => Err(Error::unsupported("set_config() is not supported in this place")),
     }),
-    // Advisory locks are not supported, so that a session has none to give back.
-    ("pg_advisory_unlock_all", "-> text volatile", |_| text("")),
     ("pg_backend_pid", "-> int4 stable", |call| Ok(Value::Int4(call.context.backend))),
     ("pg_is_in_recovery", "-> bool stable", |_| Ok(Value::Bool(false))),
     ("inet_server_addr", "-> text", |_| Ok(Value::Null)),
@@ -52,13 +50,19 @@ pub(super) const TABLE: &[Definition] = &[
         text(format_type(call.int(0) as u32, modifier))
     }),
     ("pg_sleep", "float8 -> text volatile", sleep),
-    ("gen_random_uuid", "-> uuid volatile", |_| {
-        let mut bytes = [0; 16];
-        ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes)
-            .map_err(|_| Error::internal("the system gives no random numbers"))?;
-        bytes[6] = bytes[6] & 0x0f | 0x40;
-        bytes[8] = bytes[8] & 0x3f | 0x80;
-        Ok(Value::Uuid(bytes))
+    ("gen_random_uuid", "-> uuid volatile", random_uuid),
+    ("uuid_generate_v4", "-> uuid volatile", random_uuid),
+    ("pg_column_size", "any -> int4", |call| {
+        let settings = &call.context.settings;
+        let mut bytes = Vec::new();
+        encode_binary(call.value(0), &call.types[0], settings, &mut bytes);
+        // A length stands before values whose length varies.
+        let head = match (type_len(&call.types[0]) > 0, bytes.len()) {
+            (true, _) => 0,
+            (false, 0..=126) => 1,
+            (false, _) => 4,
+        };
+        Ok(Value::Int4((bytes.len() + head) as i32))
     }),
     ("nextval", "text -> int8 volatile", |call| {
         call.context.sequences()?.next(call.text(0)).map(Value::Int8)
@@ -74,6 +78,15 @@ pub(super) const TABLE: &[Definition] = &[
         call.context.sequences()?.set(call.text(0), call.int(1), call.bool(2)).map(Value::Int8)
     }),
 ];
+
+fn random_uuid(_call: &Call<'_>) -> Result<Value> {
+    let mut bytes = [0; 16];
+    ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes)
+        .map_err(|_| Error::internal("the system gives no random numbers"))?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(Value::Uuid(bytes))
+}
 
 /// Longest time until a sleep sees that its statement is to end.
 const NAP: Duration = Duration::from_millis(10);
@@ -125,6 +138,17 @@ fn setting(call: &Call<'_>, missing_ok: bool) -> Result<Value> {
 
 /// Returns the name of a type by its OID, with what its modifier says.
 pub(crate) fn format_type(oid: u32, modifier: i32) -> String {
+    let digits = modifier & 0xffff;
+    let name = match oid {
+        1083 => format!("time({digits}) without time zone"),
+        1114 => format!("timestamp({digits}) without time zone"),
+        1184 => format!("timestamp({digits}) with time zone"),
+        1186 if digits != 0xffff => format!("interval({digits})"),
+        _ => String::new(),
+    };
+    if modifier >= 0 && !name.is_empty() {
+        return name;
+    }
     let special = match oid {
         0 => "-",
         18 => "\"char\"",

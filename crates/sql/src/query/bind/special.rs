@@ -10,7 +10,7 @@ use relational::{DataType, Error, SqlState};
 use super::rule::Binder;
 use super::{BoundFunction, Work, external, named_function, type_of};
 use crate::expression::resolve::{common_type, resolve};
-use crate::values::{CastContext, can_cast, parse_type, type_name};
+use crate::values::{CastContext, can_cast, parse_type, type_name, unknown_type};
 
 /// Most nodes of an expression that is copied within another.
 const COPIED_NODES_MAX: usize = 10_000;
@@ -66,10 +66,7 @@ pub(super) fn special_type(
 
 /// Returns the type that a cast names, or 42704.
 fn cast_target(name: &str) -> relational::Result<DataType> {
-    parse_type(name).ok_or_else(|| {
-        let message = format!("type \"{}\" does not exist", name.to_lowercase().replace('"', ""));
-        Error::new(SqlState::UNDEFINED_OBJECT, message)
-    })
+    parse_type(name).ok_or_else(|| unknown_type(name))
 }
 
 /// Returns the types of the results among conditions and results, the last of which is ELSE.

@@ -28,7 +28,9 @@ pub(super) use syntax::{balanced, too_large};
 
 /// Rewrites a query in place. Errors: 0A000 for syntax that is not supported.
 pub(crate) fn rewrite_query(query: &mut Query) -> Result<()> {
-    finish(query.visit(&mut Rewriter))
+    finish(query.visit(&mut Rewriter))?;
+    syntax::show_names(&mut query.body);
+    Ok(())
 }
 
 /// Rewrites a lone expression in place.

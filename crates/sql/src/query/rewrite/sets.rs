@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 use relational::{Error, Result};
 use std::ops::ControlFlow;
 
-use super::calls::{arguments, call, function_name};
+use super::calls::{arguments, call, cast_call, function_name};
 use super::names::folded;
 
 /// Functions that return sets: name, functions that return the elements of each column as an array, and the
@@ -29,6 +29,18 @@ const SETS: &[(&str, &[&str], &[&str])] = &[
     ("regexp_split_to_table", &["regexp_split_to_array"], &[]),
     ("string_to_table", &["string_to_array"], &[]),
     ("pg_partition_ancestors", &["__partition_ancestors"], &[]),
+    ("regexp_matches", &["__regexp_matches"], &[]),
+    (
+        "pg_get_keywords",
+        &[
+            "__keyword_words",
+            "__keyword_codes",
+            "__keyword_labels",
+            "__keyword_kinds",
+            "__keyword_uses",
+        ],
+        &["word", "catcode", "barelabel", "catdesc", "baredesc"],
+    ),
 ];
 
 /// Rows of VALUES at most that are joined one after the other.
@@ -45,6 +57,14 @@ pub(super) fn elements(function: &Function) -> Option<Expr> {
     match arrays {
         [array] => Some(call(array, given)),
         _ => None,
+    }
+}
+
+/// Returns an element of a set as it is: `regexp_matches` gives arrays, which come as their texts.
+pub(super) fn typed_element(set: &str, element: Expr) -> Expr {
+    match set {
+        "regexp_matches" => cast_call(element, "text[]"),
+        _ => element,
     }
 }
 
@@ -164,8 +184,8 @@ fn spread(
 ) -> TableFactor {
     let table = alias.as_ref().map_or_else(|| shown.clone(), |alias| folded(&alias.name));
     let mut names = if own.is_empty() { vec![table] } else { own };
-    let mut items: Vec<Expr> =
-        arrays.iter().map(|array| call("unnest", vec![array.clone()])).collect();
+    let element = |array: &Expr| typed_element(&shown, call("unnest", vec![array.clone()]));
+    let mut items: Vec<Expr> = arrays.iter().map(element).collect();
     if ordinality {
         names.push("ordinality".to_owned());
         items.extend(

@@ -2,8 +2,8 @@
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Interval, Subscript, TrimWhereField, UnaryOperator, Value, ValueWithSpan,
-    WindowFrame, WindowFrameBound, WindowType, visit_expressions,
+    FunctionArguments, Interval, SelectItem, SetExpr, Subscript, TrimWhereField, UnaryOperator,
+    Value, ValueWithSpan, WindowFrame, WindowFrameBound, WindowType, visit_expressions,
 };
 use relational::{Error, Result, SqlState};
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use super::calls::{
     arguments, call, cast_call, function_name, number, text_literal, unwrap_number,
 };
-use super::sets::{elements, numbered, pair_parts};
+use super::sets::{elements, numbered, pair_parts, typed_element};
 use super::subqueries;
 use crate::query::bind::operator_name;
 
@@ -26,7 +26,7 @@ pub(super) fn rewrite(expr: Expr) -> Result<Expr> {
         Expr::Cast { expr, data_type, .. } => cast(*expr, &data_type.to_string()),
         Expr::TypedString(typed) => {
             let text = typed.value.into_string().unwrap_or_default();
-            cast_call(text_literal(&text), &typed.data_type.to_string())
+            round_call(text_literal(&text), &typed.data_type.to_string())
         }
         Expr::Interval(interval) => interval_call(interval)?,
         Expr::AtTimeZone { timestamp, time_zone } => call("timezone", vec![*time_zone, *timestamp]),
@@ -162,7 +162,54 @@ fn cast(expr: Expr, name: &str) -> Expr {
             false => call("__reg_name", vec![expr, text_literal(&bare)]),
         };
     }
-    cast_call(expr, name)
+    match reg_call(&expr) {
+        // As text, an object is its name.
+        Some(kind) if !matches!(bare.as_str(), "oid" | "int4" | "int8" | "integer" | "bigint") => {
+            cast_call(call("__reg_name", vec![expr, kind]), name)
+        }
+        _ => round_call(expr, name),
+    }
+}
+
+/// Returns a cast, and the rounding that a type such as `timestamp(0)` asks for.
+fn round_call(expr: Expr, name: &str) -> Expr {
+    let (Some(digits), Some((before, rest))) =
+        (crate::values::time_precision(name), name.split_once('('))
+    else {
+        return cast_call(expr, name);
+    };
+    let behind = rest.split_once(')').map_or("", |(_, behind)| behind);
+    let value = cast_call(expr, &format!("{before}{behind}"));
+    call("__round_moment", vec![value, number(&digits.to_string())])
+}
+
+/// Returns the kind of object whose number an expression is, by its name as a literal.
+fn reg_call(expr: &Expr) -> Option<Expr> {
+    let Expr::Function(function) = expr else { return None };
+    let is_it = function_name(&function.name).as_deref() == Some("__reg_oid");
+    let given = arguments(function).filter(|_| is_it)?;
+    given.into_iter().nth(1)
+}
+
+/// Has the columns of a whole query show objects by their names, where they are literals such as `'t'::regclass`.
+pub(super) fn show_names(body: &mut SetExpr) {
+    let select = match body {
+        SetExpr::Select(select) => select,
+        SetExpr::Query(query) => return show_names(&mut query.body),
+        SetExpr::SetOperation { left, right, .. } => {
+            show_names(left);
+            return show_names(right);
+        }
+        _ => return,
+    };
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
+            && let Some(kind) = reg_call(expr)
+        {
+            let number = std::mem::replace(expr, Expr::value(Value::Null));
+            *expr = call("__reg_name", vec![number, kind]);
+        }
+    }
 }
 
 fn interval_call(interval: Interval) -> Result<Expr> {
@@ -431,7 +478,7 @@ fn rewrite_function(mut function: Function) -> Result<Expr> {
     if function.over.is_none()
         && let Some(array) = elements(&function)
     {
-        return Ok(call("unnest", vec![array]));
+        return Ok(typed_element(&name, call("unnest", vec![array])));
     }
     if name == "count"
         && let FunctionArguments::List(list) = &mut function.args

@@ -100,11 +100,15 @@ impl Target {
 
     /// Computes the generated columns of a row, and checks it.
     pub(crate) fn finish(&self, row: &mut Row, eval: &Eval) -> Result<()> {
+        self.round(row);
         for (place, bound) in &self.generated {
             let value = bound.value(row, eval)?;
             if let Some(slot) = row.get_mut(*place) {
                 *slot = value;
             }
+        }
+        if !self.generated.is_empty() {
+            self.round(row);
         }
         for (name, check) in &self.checks {
             if check.value(row, eval)? == Value::Bool(false) {
@@ -119,6 +123,15 @@ impl Target {
             }
         }
         Ok(())
+    }
+
+    /// Rounds moments to the precision of their columns.
+    fn round(&self, row: &mut Row) {
+        for (value, column) in row.iter_mut().zip(&self.table.columns) {
+            if let Some(digits) = column.precision {
+                *value = values::round_moment(std::mem::take(value), digits);
+            }
+        }
     }
 
     fn failing(&self, row: &Row, settings: &values::Settings) -> String {

@@ -24,8 +24,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use lines::Lines;
 use options::{Format, Options};
-use relational::catalog::{Privileges, Relation};
-use relational::{DataType, Error, Oid, Result};
+use relational::catalog::{Privileges, Relation, Table};
+use relational::{DataType, Error, Oid, Result, SqlState};
 use std::sync::Arc;
 
 /// Rows that are made into lines at once.
@@ -72,7 +72,7 @@ impl Copy {
                 Way::Out(Box::new(Select::plan(environment, text, query, params)?))
             }
             CopySource::Table { table_name, columns } if *to => {
-                let query = table_query(table_name, columns)?;
+                let query = table_query(environment, table_name, columns)?;
                 Way::Out(Box::new(Select::plan(environment, text, &query, params)?))
             }
             CopySource::Table { table_name, columns } => {
@@ -83,6 +83,7 @@ impl Copy {
                 if columns.is_empty() {
                     given.retain(|place| table.columns[*place].generated.is_none());
                 }
+                check_not_generated(&table, given.iter().copied())?;
                 Way::In(Arc::new(Writer::new(environment, &table, given)?))
             }
         };
@@ -111,13 +112,37 @@ fn into_name(ident: Ident) -> ObjectName {
     ObjectName(vec![ObjectNamePart::Identifier(ident)])
 }
 
+/// Fails with 42P10 if a column of a table is computed by the table.
+fn check_not_generated(table: &Table, places: impl Iterator<Item = usize>) -> Result<()> {
+    let mut columns = places.filter_map(|place| table.columns.get(place));
+    match columns.find(|column| column.generated.is_some()) {
+        Some(column) => {
+            let message = format!("column \"{}\" is a generated column", column.name);
+            let error = Error::new(SqlState::INVALID_COLUMN_REFERENCE, message);
+            Err(error.with_detail("Generated columns cannot be used in COPY."))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Returns the query of the rows that a COPY of a table gives: without its generated columns.
 fn table_query(
-    table: &ObjectName,
+    environment: &Environment<'_>,
+    name: &ObjectName,
     columns: &[Ident],
 ) -> Result<datafusion::sql::sqlparser::ast::Query> {
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    let names: Vec<_> = columns.iter().map(|column| quoted(&name_of(column))).collect();
+    let mut names: Vec<_> = columns.iter().map(|column| quoted(&name_of(column))).collect();
+    if let Some(Relation::Table(table)) = environment.find(name)? {
+        let place = |column: &Ident| table.column(&name_of(column)).map(|(place, _)| place);
+        check_not_generated(&table, columns.iter().filter_map(place))?;
+        if columns.is_empty() {
+            let own = table.columns.iter().filter(|column| column.generated.is_none());
+            names = own.map(|column| quoted(&column.name)).collect();
+        }
+    }
     let list = if names.is_empty() { "*".to_owned() } else { names.join(", ") };
+    let table = name;
     let parts = table.0.iter().filter_map(|part| part.as_ident());
     let table: Vec<_> = parts.map(|part| quoted(&name_of(part))).collect();
     parse_query(&format!("SELECT {list} FROM {}", table.join(".")))

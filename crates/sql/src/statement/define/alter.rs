@@ -8,7 +8,7 @@ use crate::statement::bind::{Binder, Bound, parse_expression};
 use crate::statement::names::{data_type, wrong_kind};
 use crate::statement::privilege::role_oid;
 use crate::statement::select::has_row;
-use crate::statement::{Run, name_of};
+use crate::statement::{Run, TO_SCHEMA, name_of};
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTable as Written, AlterTableOperation, ColumnDef, DropBehavior,
     GeneratedAs, Ident, ObjectName, Owner, RenameTableNameKind,
@@ -50,6 +50,9 @@ pub(super) async fn table(alter: &Written, text: &str, run: &mut Run<'_>) -> Res
 async fn rename_sequence(sequence: Oid, alter: &Written, run: &mut Run<'_>) -> Result<()> {
     for operation in &alter.operations {
         let table_name = match operation {
+            AlterTableOperation::RenameTable { table_name } if schema_of(table_name).is_some() => {
+                return Err(Error::unsupported("another schema of a sequence is not supported"));
+            }
             AlterTableOperation::RenameTable { table_name } => table_name,
             AlterTableOperation::OwnerTo { new_owner: Owner::Ident(name) } => {
                 let catalog = run.transaction.catalog();
@@ -66,6 +69,24 @@ async fn rename_sequence(sequence: Oid, alter: &Written, run: &mut Run<'_>) -> R
         run.transaction.alter_sequence(sequence, change).await?;
     }
     Ok(())
+}
+
+/// Returns the schema of a `SET SCHEMA`, which comes as a renaming.
+fn schema_of(name: &RenameTableNameKind) -> Option<String> {
+    let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = name;
+    let marker = name.0.first().and_then(|part| part.as_ident());
+    let is_one = name.0.len() == 2 && marker.is_some_and(|marker| marker.value == TO_SCHEMA);
+    is_one.then(|| last_name(name))
+}
+
+/// Returns the change that moves a table to a schema, in which the role may make objects; nothing if the table is
+/// there.
+fn set_schema(oid: Oid, schema: &str, run: &Run<'_>) -> Result<Option<AlterTable>> {
+    let catalog = run.transaction.catalog();
+    let environment = run.environment(&catalog);
+    let schema = environment.schema_for(Some(schema))?;
+    environment.check_create(schema)?;
+    Ok((current(run, oid)?.schema != schema).then_some(AlterTable::SetSchema(schema)))
 }
 
 fn new_name(name: &RenameTableNameKind) -> String {
@@ -101,9 +122,13 @@ async fn change(oid: Oid, operation: &AlterTableOperation, run: &mut Run<'_>) ->
             let (from, to) = (name_of(old_column_name), name_of(new_column_name));
             return rename::column(oid, from, to, run).await;
         }
-        AlterTableOperation::RenameTable { table_name } => {
-            return rename::table(oid, new_name(table_name), run).await;
-        }
+        AlterTableOperation::RenameTable { table_name } => match schema_of(table_name) {
+            Some(schema) => match set_schema(oid, &schema, run)? {
+                Some(change) => change,
+                None => return Ok(()),
+            },
+            None => return rename::table(oid, new_name(table_name), run).await,
+        },
         AlterTableOperation::RenameConstraint { old_name, new_name } => {
             AlterTable::RenameConstraint { from: name_of(old_name), to: name_of(new_name) }
         }
@@ -192,7 +217,13 @@ async fn add_column(
     }
     // All rows that are there get this value.
     let missing = match default {
-        Some(default) if !is_volatile => default.value(&[], &run.eval())?,
+        Some(default) if !is_volatile => {
+            let value = default.value(&[], &run.eval())?;
+            match defined.column.precision {
+                Some(digits) => crate::values::round_moment(value, digits),
+                None => value,
+            }
+        }
         _ => Value::Null,
     };
     let sequence = match defined.sequence.take() {

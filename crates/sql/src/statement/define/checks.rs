@@ -5,6 +5,7 @@ use crate::statement::name_of;
 use datafusion::sql::sqlparser::ast::{Expr, visit_expressions};
 use relational::Result;
 use relational::catalog::Table;
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 /// Returns the names of the checks of a table that read a column.
@@ -19,16 +20,24 @@ pub(super) fn reading(table: &Table, column: &str) -> Result<Vec<String>> {
 }
 
 fn reads(expression: &Expr, column: &str) -> bool {
-    let found = visit_expressions(expression, |part| {
+    names(expression).contains(column)
+}
+
+/// Returns the names of the columns in the text of an expression; none if it cannot be read.
+pub(crate) fn names_in(expression: &str) -> HashSet<String> {
+    parse_expression(expression).as_ref().map(names).unwrap_or_default()
+}
+
+fn names(expression: &Expr) -> HashSet<String> {
+    let mut found = HashSet::new();
+    let _ = visit_expressions(expression, |part| {
         let name = match part {
             Expr::Identifier(name) => Some(name),
             Expr::CompoundIdentifier(parts) => parts.last(),
             _ => None,
         };
-        match name.is_some_and(|name| name_of(name) == column) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        found.extend(name.map(name_of));
+        ControlFlow::<()>::Continue(())
     });
-    found.is_break()
+    found
 }

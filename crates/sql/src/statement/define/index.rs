@@ -1,5 +1,6 @@
 //! Indexes: CREATE INDEX and ALTER INDEX.
 
+use crate::door::Build;
 use crate::statement::names::wrong_kind;
 use crate::statement::{Run, name_of};
 use datafusion::sql::sqlparser::ast::{
@@ -60,9 +61,18 @@ async fn create_beside_writers(new: NewIndex, run: &mut Run<'_>) -> Result<()> {
         return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
     }
     let (database, flag) = (Arc::clone(&run.shared.database), run.flag.clone());
+    let progress = IndexProgress::default();
+    let listed = run.shared.builds.list(Build {
+        pid: run.eval.context.backend,
+        table: new.table,
+        index: new.name.clone().unwrap_or_default(),
+        progress: progress.clone(),
+    });
     // A task of its own: it removes the index if nothing waits for it any more.
-    let build =
-        async move { database.create_index_online(new, IndexProgress::default(), flag).await };
+    let build = async move {
+        let _listed = listed;
+        database.create_index_online(new, progress, flag).await
+    };
     match tokio::spawn(build).await {
         Ok(built) => built.map(|_| ()),
         Err(error) => Err(Error::internal(format!("the build of an index ended: {error}"))),

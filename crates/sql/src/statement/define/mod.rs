@@ -13,12 +13,14 @@ mod sequence;
 mod table;
 mod view;
 
+pub(crate) use checks::names_in;
+
 use super::names::{parts_of, unknown_relation, wrong_kind};
 use super::privilege::{role_name, role_oid};
 use super::{AlterSequence, Environment, Output, Run, name_of};
 use datafusion::sql::sqlparser::ast::{
-    CascadeOption, CommentObject, ObjectName, ObjectType, SchemaName, Statement, Truncate,
-    TruncateIdentityOption,
+    CascadeOption, CommentObject, CreateExtension, ObjectName, ObjectType, SchemaName, Statement,
+    Truncate, TruncateIdentityOption,
 };
 use relational::catalog::{Privileges, Relation};
 use relational::{Catalog, CommentOn, Error, Oid, Result, SqlState};
@@ -38,6 +40,7 @@ pub(super) fn is_supported(statement: &Statement) -> bool {
             | Statement::Truncate(_)
             | Statement::Drop { .. }
             | Statement::Comment { .. }
+            | Statement::CreateExtension(_)
             | Statement::CreateRole(_)
             | Statement::AlterRole { .. }
             | Statement::Grant(_)
@@ -69,6 +72,7 @@ pub(super) async fn start(
             comment_on(*object_type, object_name, comment.clone(), text, run).await?;
             "COMMENT"
         }
+        Statement::CreateExtension(create) => create_extension(create, run)?,
         Statement::CreateRole(create) => role::create(create, run).await?,
         Statement::AlterRole { name, operation } => role::alter(name, operation, run).await?,
         Statement::Grant(grant) => role::grant(grant, text, run).await?,
@@ -101,6 +105,19 @@ impl<'a> Run<'a> {
         let known = role_oid(&catalog, &self.identity.user);
         known.unwrap_or(relational::catalog::BOOTSTRAP_ROLE)
     }
+}
+
+/// Extensions whose functions that most clients use are there without them.
+const EXTENSIONS: [&str; 3] = ["plpgsql", "pgcrypto", "uuid-ossp"];
+
+/// Takes an extension whose functions are there. 0A000 for any other.
+fn create_extension(create: &CreateExtension, run: &mut Run<'_>) -> Result<&'static str> {
+    let name = name_of(&create.name);
+    if !EXTENSIONS.contains(&name.as_str()) {
+        return Err(Error::unsupported(format!("the extension \"{name}\" is not supported")));
+    }
+    run.notice(format!("extension \"{name}\" already exists, skipping"));
+    Ok("CREATE EXTENSION")
 }
 
 async fn create_schema(

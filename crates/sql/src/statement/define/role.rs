@@ -15,6 +15,7 @@ use relational::{Error, GrantChange, GrantOn, NewRole, Oid, Result, RoleChange, 
 pub(super) async fn create(create: &CreateRole, run: &mut Run<'_>) -> Result<&'static str> {
     let catalog = run.transaction.catalog();
     run.environment(&catalog).check_superuser("create role")?;
+    refuse(create)?;
     let groups = create.in_role.iter().chain(&create.in_group);
     let join = groups.map(|group| role_oid(&catalog, &name_of(group)));
     let attributes = RoleChange {
@@ -39,6 +40,21 @@ pub(super) async fn create(create: &CreateRole, run: &mut Run<'_>) -> Result<&'s
         run.transaction.create_role(NewRole { name, attributes }).await?;
     }
     Ok("CREATE ROLE")
+}
+
+/// Refuses options that are not kept (0A000). A role that is valid for ever is as any other.
+fn refuse(create: &CreateRole) -> Result<()> {
+    let is_forever = |until: &Expr| until.to_string() == "'infinity'";
+    let what = if !create.valid_until.as_ref().is_none_or(is_forever) {
+        "VALID UNTIL is"
+    } else if create.connection_limit.is_some() {
+        "CONNECTION LIMIT is"
+    } else if !create.role.is_empty() || !create.user.is_empty() || !create.admin.is_empty() {
+        "members by ROLE, USER and ADMIN are"
+    } else {
+        return Ok(());
+    };
+    Err(Error::unsupported(format!("{what} not supported in CREATE ROLE")))
 }
 
 /// Carries out an ALTER ROLE.

@@ -3,7 +3,7 @@
 use super::foreign_key::{self, Home};
 use super::{new_name, sequence};
 use crate::statement::change::Target;
-use crate::statement::names::data_type;
+use crate::statement::names::column_type;
 use crate::statement::select::Select;
 use crate::statement::{Output, Run, name_of};
 use datafusion::sql::sqlparser::ast::{
@@ -146,12 +146,14 @@ fn serial(written: &ast::DataType) -> Option<DataType> {
 pub(super) fn define_column(column: &ColumnDef, home: &Home<'_>) -> Result<Defined> {
     let (name, table) = (name_of(&column.name), home.name);
     let serial = serial(&column.data_type);
+    let (data_type, precision) = match &serial {
+        Some(data_type) => (data_type.clone(), None),
+        None => column_type(&column.data_type)?,
+    };
     let mut new = NewColumn {
         name: name.clone(),
-        data_type: match &serial {
-            Some(data_type) => data_type.clone(),
-            None => data_type(&column.data_type)?,
-        },
+        data_type,
+        precision,
         not_null: serial.is_some(),
         default: None,
         identity: None,
@@ -173,11 +175,13 @@ pub(super) fn define_column(column: &ColumnDef, home: &Home<'_>) -> Result<Defin
                 }
                 new.default = Some(expression.to_string());
             }
-            ColumnOption::PrimaryKey(_) => {
+            ColumnOption::PrimaryKey(key) => {
+                check_immediate(key.characteristics)?;
                 let columns = vec![name.clone()];
                 constraints.push(NewConstraint::PrimaryKey { name: named, columns });
             }
-            ColumnOption::Unique(_) => {
+            ColumnOption::Unique(key) => {
+                check_immediate(key.characteristics)?;
                 let columns = vec![name.clone()];
                 constraints.push(NewConstraint::Unique { name: named, columns });
             }
@@ -224,9 +228,30 @@ pub(super) fn check_collation(name: &str) -> Result<()> {
     Err(Error::unsupported(message).with_hint("Text is ordered by its bytes: COLLATE \"C\"."))
 }
 
-/// Returns the names of the columns of a key.
+/// Fails with 0A000 for a constraint that may be checked later than at the end of its statement.
+pub(super) fn check_immediate(wanted: Option<ast::ConstraintCharacteristics>) -> Result<()> {
+    let is_deferred = wanted.is_some_and(|wanted| {
+        wanted.deferrable == Some(true)
+            || wanted.initially == Some(ast::DeferrableInitial::Deferred)
+    });
+    match is_deferred {
+        true => Err(Error::unsupported("deferrable constraints are not supported")),
+        false => Ok(()),
+    }
+}
+
+/// Returns the names of the columns of a key. 42601 if one has an order: a key has none.
 pub(super) fn key_columns(columns: &[IndexColumn]) -> Result<Vec<String>> {
     let name = |column: &IndexColumn| match &column.column.expr {
+        _ if column.column.options != ast::OrderByOptions::default() => {
+            let word = match column.column.options.asc {
+                Some(true) => "ASC",
+                Some(false) => "DESC",
+                None => "NULLS",
+            };
+            let message = format!("syntax error at or near \"{word}\"");
+            Err(Error::new(SqlState::SYNTAX_ERROR, message))
+        }
         ast::Expr::Identifier(name) => Ok(name_of(name)),
         other => Err(Error::unsupported(format!("a key over the expression {other}"))),
     };
@@ -239,6 +264,13 @@ pub(super) fn define_constraint(
     home: &Home<'_>,
 ) -> Result<NewConstraint> {
     let named = |name: &Option<ast::Ident>| name.as_ref().map(name_of);
+    match constraint {
+        TableConstraint::PrimaryKey(ast::PrimaryKeyConstraint { characteristics, .. })
+        | TableConstraint::Unique(ast::UniqueConstraint { characteristics, .. }) => {
+            check_immediate(*characteristics)?;
+        }
+        _ => {}
+    }
     match constraint {
         TableConstraint::PrimaryKey(key) => Ok(NewConstraint::PrimaryKey {
             name: named(&key.name),
@@ -286,6 +318,7 @@ async fn create_as(
             DataType::Unknown => DataType::Text,
             known => known.clone(),
         },
+        precision: None,
         not_null: false,
         default: None,
         identity: None,

@@ -9,6 +9,9 @@
 //! 2. Locations in trees are places in the whole text, so positions of errors are the client's.
 
 mod depth;
+mod words;
+
+pub(crate) use words::TO_SCHEMA;
 
 use super::sequence_words::{self, AlterSequence};
 use crate::query::Dialect;
@@ -78,6 +81,9 @@ fn parse_one(text: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     join_texts(&mut tokens);
     tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
     spell_trims(&mut tokens);
+    if let Some(known) = words::by_words(&tokens) {
+        return known;
+    }
     let first = word_at(&tokens, 0);
     let is_move = first == "MOVE";
     match first.as_str() {
@@ -92,6 +98,8 @@ fn parse_one(text: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         "CREATE" | "ALTER" | "DROP" if word_at(&tokens, 1) == "USER" => spell_user(&mut tokens),
         "SELECT" | "WITH" | "EXPLAIN" | "DECLARE" | "PREPARE" => spell_locks(&mut tokens),
         "CREATE" => sequence_words::spell_create(&mut tokens),
+        "GRANT" | "REVOKE" => words::spell_roles(&mut tokens),
+        "ALTER" if word_at(&tokens, 1) == "TABLE" => words::spell_schema(&mut tokens),
         "BEGIN" | "START" | "SET" => spell_deferrable(&mut tokens),
         _ => {}
     }
@@ -127,7 +135,7 @@ fn parse_one(text: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
         }
         Ok(Parsed::Tree(statement)) => {
             check_tree(&statement)?;
-            Ok(Parsed::Tree(Box::new(with_source(*statement))))
+            Ok(Parsed::Tree(Box::new(into_table(with_source(*statement)))))
         }
         Ok(parsed) => Ok(parsed),
         Err(ParserError::RecursionLimitExceeded) => {
@@ -137,6 +145,23 @@ fn parse_one(text: &str, mut tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
             Err(syntax_error(text, &tokens, &message))
         }
     }
+}
+
+/// Returns a `SELECT … INTO` as the CREATE TABLE AS that it is.
+fn into_table(statement: Statement) -> Statement {
+    use datafusion::sql::sqlparser::ast::{
+        SetExpr, helpers::stmt_create_table::CreateTableBuilder,
+    };
+    let Statement::Query(mut query) = statement else { return statement };
+    // The first query of a set operation names the table.
+    let mut first = query.body.as_mut();
+    while let SetExpr::SetOperation { left, .. } = first {
+        first = left;
+    }
+    let SetExpr::Select(select) = first else { return Statement::Query(query) };
+    let Some(into) = select.into.take() else { return Statement::Query(query) };
+    let create = CreateTableBuilder::new(into.name).temporary(into.temporary).query(Some(query));
+    Statement::CreateTable(create.build())
 }
 
 /// Gives the WITH of an INSERT to its query.

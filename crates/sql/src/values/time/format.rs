@@ -1,6 +1,6 @@
-//! Text of dates, times and intervals in the ISO style and the `postgres` style of intervals.
+//! Text of dates and times in the ISO style.
 
-use super::civil::{DAY, HOUR, MINUTE, SECOND, civil_from_days, split_timestamp};
+use super::civil::{HOUR, MINUTE, SECOND, civil_from_days, split_timestamp};
 use super::zone::{Zone, offset_text};
 
 /// Returns `2024-02-29`, `0044-03-15 BC` or an infinity.
@@ -32,7 +32,7 @@ pub fn time_text(micros: i64) -> String {
 }
 
 /// Returns two digits of seconds and a fraction without trailing zeros.
-fn seconds_text(micros: i64) -> String {
+pub(super) fn seconds_text(micros: i64) -> String {
     let (seconds, fraction) = (micros / SECOND, micros % SECOND);
     if fraction == 0 {
         return format!("{seconds:02}");
@@ -68,42 +68,4 @@ pub fn timestamptz_text(micros: i64, zone: Zone) -> String {
     let (days, rest) = split_timestamp(micros.saturating_add(i64::from(offset) * SECOND));
     let (day, era) = day_text(days);
     format!("{day} {}{}{era}", time_text(rest), offset_text(offset))
-}
-
-/// Returns `1 year 2 mons 3 days 04:05:06`, with signs as PostgreSQL repeats them.
-pub fn interval_text(months: i32, days: i32, micros: i64) -> String {
-    let mut out = String::new();
-    let mut before = false;
-    for (value, unit) in [(months / 12, "year"), (months % 12, "mon"), (days, "day")] {
-        if value == 0 {
-            continue;
-        }
-        if !out.is_empty() {
-            out.push(' ');
-        }
-        if before && value > 0 {
-            out.push('+');
-        }
-        out.push_str(&format!("{value} {unit}{}", if value == 1 { "" } else { "s" }));
-        before = value < 0;
-    }
-    if out.is_empty() || micros != 0 {
-        if !out.is_empty() {
-            out.push(' ');
-        }
-        if micros < 0 {
-            out.push('-');
-        } else if before {
-            out.push('+');
-        }
-        out.push_str(&long_time_text(micros.unsigned_abs()));
-    }
-    out
-}
-
-/// Returns a span of time whose hours may exceed a day.
-fn long_time_text(micros: u64) -> String {
-    let (hours, rest) = (micros / HOUR as u64, (micros % HOUR as u64) as i64);
-    debug_assert!(rest < DAY);
-    format!("{hours:02}:{:02}:{}", rest / MINUTE, seconds_text(rest % MINUTE))
 }

@@ -9,6 +9,7 @@ mod arithmetic;
 mod civil;
 mod format;
 mod interval;
+mod interval_text;
 mod read;
 mod zone;
 
@@ -20,8 +21,9 @@ pub use civil::{
     DAY, HOUR, MINUTE, SECOND, check_date, check_timestamp, civil_from_days, days_from_civil,
     is_infinite, join_timestamp, month_days, split_timestamp, timestamp_of_date,
 };
-pub use format::{date_text, interval_text, time_text, timestamp_text, timestamptz_text};
+pub use format::{date_text, time_text, timestamp_text, timestamptz_text};
 pub use interval::parse_interval;
+pub use interval_text::interval_text;
 pub use read::{Moment, parse_date, parse_time, parse_timestamp, parse_timestamptz};
 pub use zone::Zone;
 

@@ -11,7 +11,7 @@ use ::sql::{DoorOptions, DoorParts, NodeDoor, Seat, Trust};
 use anyhow::Context;
 use cluster::member::Member;
 use relational::{Database, DatabaseOptions};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use table::Local;
 use tokio::net::TcpListener;
@@ -64,7 +64,16 @@ pub(super) fn start_on_node(
     state: &State,
 ) -> anyhow::Result<JoinHandle<()>> {
     let parts = parts(config, Arc::new(member.tables().clone()), state)?;
-    let address = advertised(config, &listener)?;
+    let cluster = config.cluster.as_ref();
+    let named = cluster.map(|cluster| cluster.advertise.as_ref().unwrap_or(&cluster.listen));
+    let address = advertised(named.map_or("", String::as_str), listener.local_addr()?);
+    if address.is_none() {
+        tracing::warn!(
+            address = %listener.local_addr()?,
+            "PostgreSQL clients of other nodes are not served while this node leads the database, \
+             since sql_listen cannot be reached from there"
+        );
+    }
     let (group, tls, grace) = (member.database(), current(tls), config.drain);
     Ok(tokio::spawn(async move {
         let (seat, seated) = watch::channel(Seat::Unknown);
@@ -73,7 +82,7 @@ pub(super) fn start_on_node(
         tokio::select! {
             () = door.serve(listener, tls, draining, grace) => {}
             () = keeping => {}
-            () = group.keep_door(&address) => {}
+            () = group.keep_door(address.as_deref()) => {}
         }
     }))
 }
@@ -102,26 +111,38 @@ fn current(tls: Option<CurrentTls>) -> ::sql::CurrentTls {
     Arc::new(move || tls.as_ref().map(|tls| Arc::clone(&tls.load().postgresql)))
 }
 
-/// Returns the address at which other nodes reach the door of this one.
-fn advertised(config: &Config, listener: &TcpListener) -> anyhow::Result<String> {
-    let at = listener.local_addr()?;
-    let cluster = config.cluster.as_ref();
-    let named = cluster.map(|cluster| cluster.advertise.as_ref().unwrap_or(&cluster.listen));
-    let host = named.and_then(|named| named.rsplit_once(':')).map_or("", |(host, _)| host);
-    if at.ip().is_loopback() && !is_loopback(host) {
-        tracing::warn!(
-            address = %at,
-            "PostgreSQL clients of other nodes are not served while this node leads the database, \
-             since sql_listen cannot be reached from there"
-        );
+/// Returns the address at which other nodes reach the door of this one, which listens at `at`; nothing if they cannot.
+/// `named` is the address at which they reach the node itself.
+fn advertised(named: &str, at: SocketAddr) -> Option<String> {
+    let host = named.rsplit_once(':').map_or("", |(host, _)| host);
+    if at.ip().is_unspecified() {
+        return Some(format!("{host}:{}", at.port()));
     }
-    match at.ip().is_unspecified() {
-        true => Ok(format!("{host}:{}", at.port())),
-        false => Ok(at.to_string()),
-    }
+    (!at.ip().is_loopback() || is_loopback(host)).then(|| at.to_string())
 }
 
 fn is_loopback(host: &str) -> bool {
     let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
     ip.map_or(host == "localhost", |ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_nodes_are_not_told_of_an_address_that_they_cannot_reach() {
+        for (named, at, told) in [
+            ("10.0.0.1:1", "10.0.0.1:5433", Some("10.0.0.1:5433")),
+            ("db-1.example:1", "0.0.0.0:5433", Some("db-1.example:5433")),
+            ("[2001:db8::1]:1", "[::]:5433", Some("[2001:db8::1]:5433")),
+            ("db-1.example:1", "127.0.0.1:5433", None),
+            ("10.0.0.1:1", "[::1]:5433", None),
+            ("127.0.0.1:1", "127.0.0.1:5433", Some("127.0.0.1:5433")),
+            ("localhost:1", "127.0.0.1:5433", Some("127.0.0.1:5433")),
+        ] {
+            let got = advertised(named, at.parse().unwrap());
+            assert_eq!(got.as_deref(), told, "{named} {at}");
+        }
+    }
 }

@@ -34,6 +34,8 @@ pub(super) async fn keep_seat(group: &DatabaseGroup, parts: &DoorParts, seat: wa
             term = group.leads(tree) => term,
             () = follow(group, tree, &seat) => continue,
         };
+        // The address of another node is old now.
+        seat.send_replace(Seat::Unknown);
         if let Some(door) = open(group, (tree, term), parts).await {
             tracing::info!(term = term.number, "this node serves the database of SQL");
             seat.send_replace(Seat::Here(door.clone()));

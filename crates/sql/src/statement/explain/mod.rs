@@ -1,4 +1,6 @@
-//! EXPLAIN: plans as lines of text, and with ANALYZE what carrying them out took.
+//! EXPLAIN: plans as lines of text or as JSON, and with ANALYZE what carrying them out took.
+
+mod tree;
 
 use super::plan::{Plan, start};
 use super::{Column, Output, Rows, Run};
@@ -12,6 +14,16 @@ pub(crate) struct Explain {
     /// True if the statement is carried out.
     pub(crate) is_analyzed: bool,
     pub(crate) is_verbose: bool,
+    pub(crate) format: Format,
+}
+
+/// Form in which a plan is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// A row for each line.
+    Text,
+    /// One row with an array of one object.
+    Json,
 }
 
 /// Returns the plan of a statement as rows. With ANALYZE it is carried out, and its reads are counted.
@@ -33,8 +45,12 @@ pub(super) async fn explain_plan(
             lines
         }
     };
+    let lines = match explain.format {
+        Format::Text => lines,
+        Format::Json => vec![tree::to_json(&lines)],
+    };
     let rows: Vec<Row> = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
-    Ok(Output::Rows(Box::new(Rows::ready(plan_columns(), rows, "EXPLAIN"))))
+    Ok(Output::Rows(Box::new(Rows::ready(plan_columns(explain.format), rows, "EXPLAIN"))))
 }
 
 /// Returns what the reads of a statement looked at.
@@ -99,6 +115,10 @@ fn base_micros() -> u64 {
 }
 
 /// Returns the only column of a plan.
-pub(super) fn plan_columns() -> Arc<[Column]> {
-    Arc::from([Column::computed("QUERY PLAN", DataType::Text)])
+pub(super) fn plan_columns(format: Format) -> Arc<[Column]> {
+    let data_type = match format {
+        Format::Text => DataType::Text,
+        Format::Json => DataType::Json,
+    };
+    Arc::from([Column::computed("QUERY PLAN", data_type)])
 }
