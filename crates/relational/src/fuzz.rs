@@ -65,7 +65,7 @@ pub fn fuzz_row(data: &[u8]) {
     assert!(read.is_ok() && again == row, "a row that was read");
 }
 
-fn table() -> Table {
+pub(crate) fn table() -> Table {
     let columns = types().into_iter().zip(1i16..).map(|(data_type, number)| Column {
         number,
         name: format!("c{number}"),

@@ -224,7 +224,7 @@ impl Catalog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{WideColumn, WideEncoding, WideSource};
+    use crate::catalog::{KeyAction, KeyMatch, WideColumn, WideEncoding, WideSource};
     use crate::types::DataType;
 
     #[test]
@@ -298,6 +298,34 @@ mod tests {
             grants: Vec::new(),
         });
         assert_eq!(schema.encode().unwrap()[0], 1);
+    }
+
+    #[test]
+    fn a_record_of_a_table_with_foreign_keys_has_a_version_that_older_programs_refuse() {
+        let mut table = crate::fuzz::table();
+        let plain = Object::Table(Box::new(table.clone())).encode().unwrap();
+        assert_eq!(plain[0], 1);
+        table.foreign_keys.push(ForeignKey {
+            oid: 30,
+            name: "k".to_owned(),
+            columns: vec![3],
+            references: 1,
+            referenced: vec![3],
+            index: 4,
+            on_delete: KeyAction::SetNull,
+            on_update: KeyAction::Cascade,
+            matching: KeyMatch::Full,
+        });
+        let object = Object::Table(Box::new(table));
+        let record = object.encode().unwrap();
+        assert_eq!(record[0], 3);
+        let again = Object::decode(&object.row(), &record).unwrap();
+        assert_eq!(again.encode().unwrap(), record);
+        for (version, body) in [(1, &record[1..]), (2, &record[1..]), (3, &plain[1..])] {
+            let other = [&[version][..], body].concat();
+            let error = Object::decode(&object.row(), &other).unwrap_err();
+            assert_eq!(error.state.code(), "XX001", "version {version}");
+        }
     }
 
     #[test]

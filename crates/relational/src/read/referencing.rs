@@ -19,7 +19,7 @@ pub struct ReferencingScan {
     view: View,
     /// Places of the referencing columns in a row.
     places: Vec<usize>,
-    /// The wanted values of these columns.
+    /// The wanted values at these places.
     wanted: HashSet<Vec<Value>>,
     /// The index that is read, with the places of its first values among the foreign key's.
     index: Option<(Oid, Vec<usize>)>,

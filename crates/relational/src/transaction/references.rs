@@ -21,9 +21,9 @@ use std::sync::Arc;
 /// The things that a statement does to rows of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writes {
-    /// It only locks rows.
+    /// It locks rows, nothing else.
     Locks,
-    /// It only inserts rows.
+    /// It inserts rows, nothing else.
     Inserts,
     /// It inserts, changes or deletes rows.
     Changes,

@@ -386,7 +386,7 @@ fn a_writer_learns_of_a_foreign_key_that_came_before_its_statement() {
         let parents = create_names(&database, "p", false).await;
         insert(&database, parents, vec![named(1, "a")]).await.unwrap();
         let (mut committed, mut repeatable) = (begin(&database), begin_repeatable(&database));
-        (committed.view(), repeatable.view());
+        let _ = (committed.view(), repeatable.view());
         let mut defines = begin(&database);
         let new = children("c", DataType::Int4, vec![foreign(Some(parents))]);
         defines.create_table(new).await.unwrap();
@@ -402,7 +402,7 @@ fn a_writer_learns_of_a_foreign_key_that_came_before_its_statement() {
 fn referencing_rows_are_found_by_an_index_and_without_one() {
     run(async || {
         let (_machine, database) = new().await;
-        let (parents, of) = family(&database).await;
+        let (_, of) = family(&database).await;
         let key = key_of(&database, of);
         let all: Vec<Row> = (0..40).map(|id| child(id, id % 4)).collect();
         insert(&database, of, all).await.unwrap();
@@ -426,7 +426,6 @@ fn referencing_rows_are_found_by_an_index_and_without_one() {
         assert_eq!(found[0].len(), 10);
         assert!(found[0].contains(&child(100, 3)) && !found[0].contains(&child(3, 3)));
         assert_eq!(found[0], found[1]);
-        let _ = parents;
     });
 }
 

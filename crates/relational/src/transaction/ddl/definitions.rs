@@ -287,7 +287,7 @@ pub enum AlterTable {
     SetOwner(Oid),
     /// Adds a constraint to it.
     AddConstraint(NewConstraint),
-    /// Drops a constraint.
+    /// Drops a constraint by its name.
     DropConstraint {
         /// Name of the constraint in its table.
         name: String,
