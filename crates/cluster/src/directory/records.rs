@@ -318,7 +318,9 @@ pub fn fuzz(value: &[u8]) {
     let _ = Placement::decode(&key, value).map(|record| same(record.encode()));
     let _ = decode_counter(&key, value).map(|next| same(encode_counter(next)));
     let intent = decode_intent(&key, value).ok();
-    intent.filter(|_| value[0] == INTENT_VERSION).map(|intent| same(encode_intent(&intent)));
+    if let Some(intent) = intent.filter(|_| value.first() == Some(&INTENT_VERSION)) {
+        same(encode_intent(&intent));
+    }
     super::local::fuzz(value);
 }
 

@@ -300,8 +300,10 @@ async fn open(
     if let (Some(cluster), Some((nodes, tls))) = (&config.cluster, nodes) {
         let (read_idle, named_max) = (config.read_idle, config.metrics_tables_max);
         let scans = scans.runtime().clone();
+        let is_counted = config.engine.read_path.counters;
         let tune = move |store: Local| {
             let store = store.with_named_tables_max(named_max).with_scan_threads(&scans);
+            let store = if is_counted { store } else { store.without_heat() };
             store.with_read_idle_max(read_idle)
         };
         let member = node::start(config, cluster, (nodes, tls), tune).await?;

@@ -62,7 +62,7 @@ pub(super) enum Tablets {
     /// In the engine, which logs their writes.
     Engine,
     /// In the engines of several nodes, which agree on the order of writes.
-    Groups(Replicated),
+    Groups(Box<Replicated>),
 }
 
 /// The replicated tablets of a node.
@@ -121,7 +121,7 @@ impl Local {
             records: RecordMap::default(),
         };
         let meta: Arc<dyn MetaStore> = meta;
-        let below = (meta, Tablets::Groups(replicated));
+        let below = (meta, Tablets::Groups(Box::new(replicated)));
         let local = Self::over(engine, clock, below, contents, (Arc::default(), Shape::DEFAULT));
         known.into_iter().try_for_each(|known| local.learn(known))?;
         Ok(local)

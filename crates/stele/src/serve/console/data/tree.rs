@@ -14,6 +14,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use table::{Error, Store, TableSchema};
+use tonic::Code;
 
 /// Tablets and files of one answer.
 const TABLETS_MAX: usize = 500;
@@ -70,7 +71,7 @@ struct TreeView {
     paused: bool,
 }
 
-/// Answers with the tree of the tablet of a number, 0 unless the request says another, of the table
+/// Answers with the tree of the tablet of a number, the first one that is here unless the request says another, of the table
 /// `name`. The keys of its files are keys of rows, so the visitor must be one who may sample them.
 pub(in super::super) async fn tree(
     State(console): State<Arc<Console>>,
@@ -79,21 +80,41 @@ pub(in super::super) async fn tree(
 ) -> Result<Response, Failure> {
     let params = Params::of(query, &["name", "tablet"])?;
     let name = params.required("name")?;
-    let tablet = params.number("tablet", u64::from(u32::MAX))?.unwrap_or(0) as usize;
+    let wanted = params.number("tablet", u64::from(u32::MAX))?;
     let table = bigtable::table_name("name", name).map_err(of_store)?;
     visitor.needs("stele.compactions.get")?;
     visitor.needs_on("bigtable.tables.sampleRowKeys", name)?;
     let store = console.server.store().ok_or_else(Failure::opening)?;
     let place = console.reads.take()?;
     let schema = within(async { store.get_table(&table).await.map_err(of_store) }).await?;
+    let engine = console.server.engine().ok_or_else(Failure::opening)?.clone();
+    let tablet = match wanted {
+        Some(wanted) => wanted as usize,
+        None => first_here(&schema, |tree| engine.tree(tree).is_ok()),
+    };
     let Some(id) = schema.tablets.get(tablet).map(|tablet| tablet.tree) else {
         let last = schema.tablets.len() - 1;
         return Err(Failure::parameter("tablet", format!("must be a number from 0 to {last}")));
     };
-    let engine = console.server.engine().ok_or_else(Failure::opening)?.clone();
-    let told =
-        move || told(&engine, id, tablet, &schema).map_err(|error| of_store(Error::from(error)));
+    let told = move || {
+        told(&engine, id, tablet, &schema).map_err(|error| match error {
+            engine::Error::UnknownTree(_) => elsewhere(tablet),
+            error => of_store(Error::from(error)),
+        })
+    };
     answer(place, told).await
+}
+
+/// Returns the number of the first tablet that has its tree here; 0 if other nodes of the cluster have all of them.
+fn first_here(schema: &TableSchema, is_here: impl Fn(TreeId) -> bool) -> usize {
+    schema.tablets.iter().position(|tablet| is_here(tablet.tree)).unwrap_or(0)
+}
+
+fn elsewhere(tablet: usize) -> Failure {
+    let text = format!(
+        "this server has no replica of tablet {tablet}; ask a node of the cluster that has one, or another tablet"
+    );
+    Failure::new(Code::FailedPrecondition, text)
 }
 
 fn told(
@@ -166,6 +187,26 @@ mod tests {
     use super::*;
     use engine::{CompactionReason, SstFile};
     use std::time::Duration;
+
+    #[test]
+    fn the_tablet_that_is_drawn_first_is_one_that_is_here() {
+        let tablet =
+            |tree| table::schema::Tablet { start: table::Bytes::new(), tree: TreeId(tree) };
+        let schema = TableSchema {
+            name: table::TableName::new("projects/p/instances/i/tables/t").unwrap(),
+            families: std::collections::BTreeMap::new(),
+            next_family: 1,
+            tablets: vec![tablet(16), tablet(17), tablet(18)],
+            deletion_protection: false,
+            created_micros: 0,
+            granularity: table::Granularity::Millis,
+            row_key_schema: None,
+        };
+        assert_eq!(first_here(&schema, |_| true), 0);
+        assert_eq!(first_here(&schema, |tree| tree >= TreeId(17)), 1);
+        assert_eq!(first_here(&schema, |_| false), 0);
+        assert!(elsewhere(2).message.contains("no replica of tablet 2"));
+    }
 
     #[test]
     fn files_beyond_the_bound_are_summed_and_not_listed() {
