@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 /// Groups that keep old segments.
 type Pressed = BTreeMap<GroupId, Pressure>;
 
-/// What a group that keeps old segments was asked for.
+/// The last thing asked of a group that keeps old segments.
 struct Pressure {
     /// Entry up to which it is to be flushed.
     wanted: u64,

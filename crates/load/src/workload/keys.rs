@@ -96,7 +96,7 @@ impl KeyTask {
     }
 }
 
-/// What a read of a row was answered.
+/// The answer to a read of a row.
 struct Answer {
     key: u64,
     columns: Range<u64>,

@@ -27,7 +27,7 @@ impl Levels {
         Self { workers, blocking, started: Mutex::default() }
     }
 
-    /// Returns the threads of a height. 54001 if there is none so high.
+    /// Returns the threads of a height. 54001 without threads so high.
     pub(super) fn at(&self, height: usize) -> Result<Handle> {
         if height > HEIGHT_MAX {
             let message =

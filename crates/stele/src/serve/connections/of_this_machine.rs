@@ -1,4 +1,4 @@
-//! Whether a request comes from this machine itself: a server that knows no identities answers no other.
+//! Tells whether a request comes from this machine itself: a server that knows no identities answers no other.
 
 use super::Peer;
 use axum::http::HeaderMap;
@@ -8,11 +8,11 @@ const OF_PROXIES: [&str; 6] =
     ["forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"];
 const OF_PROXIES_BEGIN: &str = "x-forwarded";
 
-/// Where a request comes from.
+/// The origin of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     ThisMachine,
-    /// Another machine, or nobody knows.
+    /// Another machine, or an unknown one.
     Beyond,
     /// A proxy of this machine passes it on: its client may be anywhere.
     Proxy,
