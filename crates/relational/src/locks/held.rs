@@ -9,7 +9,7 @@ use super::mode::Mode;
 use super::{LockKey, LockTable, Owner, Wait};
 use crate::error::{Error, Result};
 use crate::state::SqlState;
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,9 @@ impl HeldLocks {
         self.note(&key, before)?;
         match self.table.acquire(self.owner, &key, mode, wait, self.timeout).await {
             Ok(true) => {
-                self.keys.insert(key, before | mode.bit());
+                if let Some(modes) = self.keys.get_mut(&key) {
+                    *modes = before | mode.bit();
+                }
                 Ok(true)
             }
             refused => {

@@ -4,7 +4,9 @@ use super::mode::Mode;
 use super::{AdvisoryKey, Owner};
 use crate::types::Oid;
 use bytes::Bytes;
-use std::collections::{HashMap, HashSet, VecDeque};
+use foldhash::HashMap;
+use smallvec::SmallVec;
+use std::collections::{HashSet, VecDeque};
 use tokio::sync::oneshot;
 
 /// A thing that is locked.
@@ -55,7 +57,7 @@ struct Waiter {
 #[derive(Debug, Default)]
 struct Entry {
     /// Modes of each holder, as bits.
-    holders: Vec<(Owner, u8)>,
+    holders: SmallVec<[(Owner, u8); 1]>,
     queue: VecDeque<Waiter>,
 }
 
@@ -64,6 +66,8 @@ pub(super) struct State {
     locks: HashMap<LockKey, Entry>,
     /// The key that each waiting transaction waits for.
     waits: HashMap<Owner, LockKey>,
+    /// The other owner of the same session: its advisory locks for its transaction, and the reverse.
+    partners: HashMap<Owner, Owner>,
 }
 
 impl Entry {
@@ -81,6 +85,10 @@ impl Entry {
     fn fits(&self, owner: Owner, mode: Mode) -> bool {
         let conflicts = mode.conflicts();
         self.holders.iter().all(|(holder, modes)| *holder == owner || modes & conflicts == 0)
+    }
+
+    fn is_free(&self) -> bool {
+        self.holders.is_empty() && self.queue.is_empty()
     }
 
     /// Returns true if a waiter has a mode that excludes `mode`.
@@ -158,21 +166,43 @@ impl State {
         all.filter(|other| *other != owner).collect()
     }
 
-    /// Returns a transaction that `owner` waits for and that waits for it, over any number of others.
+    /// Returns the owners that the session of `owner` waits for.
+    fn blockers_of_session(&self, owner: Owner) -> Vec<Owner> {
+        let mut blockers = self.blockers(owner);
+        if let Some(partner) = self.partners.get(&owner) {
+            blockers.extend(self.blockers(*partner));
+        }
+        blockers
+    }
+
+    /// Returns an owner that `owner` waits for and that waits for its session, over any number of others.
     fn circle_of(&self, owner: Owner) -> Option<Owner> {
+        let partner = self.partners.get(&owner).copied().unwrap_or(owner);
         let mut seen = HashSet::new();
         let mut open = self.blockers(owner);
         while let Some(next) = open.pop() {
             if !seen.insert(next) {
                 continue;
             }
-            let blockers = self.blockers(next);
-            if blockers.contains(&owner) {
+            let blockers = self.blockers_of_session(next);
+            if blockers.contains(&owner) || blockers.contains(&partner) {
                 return Some(next);
             }
             open.extend(blockers);
         }
         None
+    }
+
+    /// Notes that two owners are of one session, for circles of waits.
+    pub(super) fn join(&mut self, one: Owner, other: Owner) {
+        self.partners.insert(one, other);
+        self.partners.insert(other, one);
+    }
+
+    /// Forgets that two owners are of one session.
+    pub(super) fn part(&mut self, one: Owner, other: Owner) {
+        self.partners.remove(&one);
+        self.partners.remove(&other);
     }
 
     pub(super) fn has(&self, owner: Owner, key: &LockKey, mode: Mode) -> bool {
@@ -208,17 +238,19 @@ impl State {
 
     /// Lets go of all that a transaction has of a key.
     pub(super) fn release(&mut self, owner: Owner, key: &LockKey) {
-        if let Some(entry) = self.locks.get_mut(key) {
-            entry.holders.retain(|(holder, _)| *holder != owner);
-            entry.queue.retain(|waiter| waiter.owner != owner);
+        let Some(entry) = self.locks.get_mut(key) else { return };
+        entry.holders.retain(|(holder, _)| *holder != owner);
+        entry.queue.retain(|waiter| waiter.owner != owner);
+        match entry.is_free() {
+            true => drop(self.locks.remove(key)),
+            false => self.serve(key),
         }
-        self.serve(key);
     }
 
     fn serve(&mut self, key: &LockKey) {
         let Some(entry) = self.locks.get_mut(key) else { return };
         let served = entry.serve();
-        if entry.holders.is_empty() && entry.queue.is_empty() {
+        if entry.is_free() {
             self.locks.remove(key);
         }
         for owner in served {
@@ -228,6 +260,6 @@ impl State {
 
     #[cfg(test)]
     pub(super) fn keys(&self) -> usize {
-        self.locks.len() + self.waits.len()
+        self.locks.len() + self.waits.len() + self.partners.len()
     }
 }

@@ -14,7 +14,9 @@ use relational::{Error, Result, SqlState};
 impl Session {
     /// Carries out a statement that opens or ends a block. It is never interrupted.
     pub(super) async fn block_command(&mut self, prepared: &Prepared) -> Result<String, Stop> {
-        let Parsed::Tree(statement) = prepared.parsed() else { return Err(not_a_command()) };
+        let Parsed::Tree(statement) = prepared.parsed().clone() else {
+            return Err(not_a_command());
+        };
         match *statement {
             Statement::StartTransaction { modes, begin, .. } => {
                 let mode = self.mode_with(Mode::of(&self.settings)?, &modes)?;

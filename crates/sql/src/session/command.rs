@@ -21,7 +21,7 @@ impl Session {
         if let Some(tag) = prepared.nothing() {
             return done(tag);
         }
-        let (statement, is_move) = match prepared.parsed() {
+        let (statement, is_move) = match prepared.parsed().clone() {
             Parsed::Tree(statement) => (*statement, false),
             Parsed::Move(statement) => (*statement, true),
             Parsed::Nothing(_) | Parsed::AlterSequence(_) | Parsed::Foreign(_) => {

@@ -203,7 +203,7 @@ impl Session {
         if self.block.is_failed() || prepared.fits(&self.catalog(), self.settings.path()) {
             return Ok(prepared);
         }
-        let (text, parsed) = (prepared.text(), prepared.parsed());
+        let (text, parsed) = (prepared.text(), prepared.parsed().clone());
         let again = self.prepare(text, parsed, prepared.given_params().to_vec())?;
         if !again.has_columns_of(&prepared) {
             let message = "cached plan must not change result type";

@@ -61,7 +61,7 @@ impl Server for Live {
     ) -> Result<bool> {
         let how = if is_tried { Wait::Skip } else { Wait::Wait };
         let taken = async {
-            let taken = self.advisory.take(key, hold, how, self.lock_timeout);
+            let taken = self.advisory.take(key, hold, how, self.lock_timeout, self.transaction);
             tokio::pin!(taken);
             loop {
                 tokio::select! {

@@ -177,8 +177,8 @@ impl Session {
         Ok(Box::pin(prepared.start(&mut run)).await?)
     }
 
-    /// Locks the table that a statement writes to, with the tables that foreign keys join with it. If a change of the table was in the way the catalog is another
-    /// now, for which the statement is planned again.
+    /// Locks the table that a statement writes to, with the tables that foreign keys join with it. If a change of the
+    /// table was in the way the catalog is another now, for which the statement is planned again.
     async fn lock_to_write(&mut self, table: Oid, writes: Writes) -> Result<()> {
         let transaction = self.block.for_statement(&self.shared.database, &self.settings)?;
         if transaction.is_read_only() || transaction.catalog().table(table).is_none() {
@@ -194,6 +194,7 @@ impl Session {
         let lock_timeout = self.settings.times().lock;
         let transaction = self.block.for_statement(&self.shared.database, &self.settings)?;
         transaction.set_lock_timeout(lock_timeout);
+        self.advisory.begin_transaction(transaction.number());
         transaction.start_statement().await?;
         self.evaluation.statement_start = self.now();
         Ok(())
@@ -246,7 +247,7 @@ impl Session {
             return Ok(Arc::clone(prepared));
         }
         let given = prepared.given_params().to_vec();
-        let again = self.prepare(prepared.text(), prepared.parsed(), given)?;
+        let again = self.prepare(prepared.text(), prepared.parsed().clone(), given)?;
         if !again.has_columns_of(prepared) {
             return Err(Error::unsupported("cached plan must not change result type"));
         }

@@ -111,8 +111,8 @@ impl Prepared {
     }
 
     /// Returns the statement that the plan was made of.
-    pub(crate) fn parsed(&self) -> Parsed {
-        self.parsed.clone()
+    pub(crate) fn parsed(&self) -> &Parsed {
+        &self.parsed
     }
 
     /// Returns the types of the parameters.
