@@ -325,12 +325,11 @@ async fn begin(inner: &Weak<Inner>, directory: &dyn Directory) -> Result<Watch> 
         inner.replace(all);
     }
     let watch = directory.watch("", revision).await?;
-    // Etcd takes a watch that begins in its future. If another one answers by now, this read finds it.
-    let there = directory.get(&Key::Cluster).await?;
+    // Another directory may answer since the first read, and etcd takes a watch that begins in its future. This
+    // read finds it: what answers now continues what was read.
+    let there = directory.read("").await?;
     let inner = inner.upgrade().ok_or_else(gone)?;
-    if there.revision < revision {
-        return Err(inner.went_back(revision, there.revision));
-    }
+    inner.check(&there)?;
     inner.publish(revision);
     Ok(watch)
 }

@@ -38,6 +38,7 @@ impl Session {
                     Ok(true) => self.portals.commit(),
                     _ => self.portals.roll_back(),
                 }
+                self.advisory.end_transaction();
                 let is_committed = committed?;
                 self.chain(chain, mode)?;
                 Ok(if is_committed { "COMMIT" } else { "ROLLBACK" }.into())
@@ -47,6 +48,7 @@ impl Session {
                 let mode = self.block.mode();
                 self.portals.roll_back();
                 self.block.roll_back(&mut self.settings).await;
+                self.advisory.end_transaction();
                 self.chain(chain, mode)?;
                 Ok("ROLLBACK".into())
             }

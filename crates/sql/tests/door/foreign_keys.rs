@@ -124,6 +124,39 @@ async fn no_order_of_two_clients_leaves_an_orphan() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_moves_to_another_key_is_no_orphan() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.batch_execute(FAMILY).await.unwrap();
+    for (action, committed, repeatable) in [
+        ("NO ACTION", "23503", "23503"),
+        ("RESTRICT", "23503", "23503"),
+        ("CASCADE", "done", "40001"),
+        ("SET NULL", "done", "40001"),
+    ] {
+        let create =
+            format!("CREATE TABLE m (id int PRIMARY KEY, p int REFERENCES p ON DELETE {action})");
+        client.batch_execute(&create).await.unwrap();
+        for (isolation, state) in [("READ COMMITTED", committed), ("REPEATABLE READ", repeatable)] {
+            let reset = "DELETE FROM m; DELETE FROM p; INSERT INTO p VALUES (1, 0), (2, 0);
+                         INSERT INTO m VALUES (1, 1)";
+            for holds in [
+                "UPDATE m SET id = 2 WHERE id = 1",
+                "UPDATE m SET id = 2 WHERE id = 1; INSERT INTO m VALUES (1, 2)",
+            ] {
+                client.batch_execute(reset).await.unwrap();
+                let outcome = meet(&server, isolation, holds, "DELETE FROM p WHERE id = 1").await;
+                let outcome = outcome.map_or_else(|error| code(&error), |()| "done".to_owned());
+                assert_eq!(outcome, state, "{action}, {isolation}: {holds}");
+                let orphans = "SELECT p FROM m WHERE p NOT IN (SELECT id FROM p)";
+                assert!(rows(&client, orphans).await.is_empty(), "{action}, {isolation}: {holds}");
+            }
+        }
+        client.batch_execute("DROP TABLE m").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_key_that_comes_while_a_writer_waits_is_kept_by_it() {
     let server = Server::start().await;
     let (client, other) = (server.client().await, server.client().await);

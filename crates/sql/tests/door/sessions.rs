@@ -64,6 +64,13 @@ async fn a_key_of_a_transaction_ends_with_it() {
     }
     one_client.batch_execute("SELECT pg_advisory_xact_lock(1)").await.unwrap();
     assert!(one::<bool>(&other, is_free).await);
+    // The transaction that follows in the same message, or by a chain, does not keep it.
+    for end in ["COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "COMMIT; BEGIN; SELECT 1"] {
+        let text = format!("BEGIN; SELECT pg_advisory_xact_lock(1); {end}");
+        one_client.batch_execute(&text).await.unwrap();
+        assert!(one::<bool>(&other, is_free).await, "{end}");
+        one_client.batch_execute("ROLLBACK").await.unwrap();
+    }
     // One of the session outlives a rollback.
     one_client.batch_execute("BEGIN; SELECT pg_advisory_lock(1); ROLLBACK").await.unwrap();
     assert!(!one::<bool>(&other, is_free).await);

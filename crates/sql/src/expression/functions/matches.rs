@@ -65,7 +65,7 @@ fn all_matches(call: &Call<'_>, flags: &str) -> Result<Value> {
     let regex = regex_of(call.text(1), flags)?;
     let count = if flags.contains('g') { usize::MAX } else { 1 };
     let mut out = Vec::new();
-    for found in regex.captures_iter(call.text(0)).take(count) {
+    for found in from(&regex, call.text(0), 0).take(count) {
         let found = relational::Array::of(DataType::Text, groups(&found));
         out.push(Value::text(array_text(&found, &call.context.settings)));
     }
@@ -74,7 +74,19 @@ fn all_matches(call: &Call<'_>, flags: &str) -> Result<Value> {
 
 fn split(call: &Call<'_>, flags: &str) -> Result<Value> {
     let regex = regex_of(call.text(1), not_global(flags, "regexp_split_to_array")?)?;
-    array(&DataType::Text, regex.split(call.text(0)).map(Value::text).collect())
+    let text = call.text(0);
+    let (mut parts, mut at) = (Vec::new(), 0);
+    for found in from(&regex, text, 0) {
+        let Some(whole) = found.get(0) else { continue };
+        // An empty match splits between two characters only.
+        if whole.is_empty() && (whole.start() == at || whole.start() == text.len()) {
+            continue;
+        }
+        parts.push(Value::text(&text[at..whole.start()]));
+        at = whole.end();
+    }
+    parts.push(Value::text(&text[at..]));
+    array(&DataType::Text, parts)
 }
 
 /// Returns an argument, which must be at least `least`; the default where it is not given.

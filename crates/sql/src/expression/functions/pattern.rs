@@ -104,6 +104,7 @@ pub(super) fn regex_of(pattern: &str, flags: &str) -> Result<Arc<Regex>> {
         return Err(invalid(format!("invalid regular expression option: \"{bad}\"")));
     }
     let newline = if flags.contains('n') { "(?m-s)" } else { "" };
+    let expanded = if flags.contains('x') { "(?x)" } else { "" };
     let translated = pattern
         .replace("\\m", "\\b{start}")
         .replace("\\M", "\\b{end}")
@@ -112,7 +113,7 @@ pub(super) fn regex_of(pattern: &str, flags: &str) -> Result<Arc<Regex>> {
         .replace("[[:<:]]", "\\b{start}")
         .replace("[[:>:]]", "\\b{end}");
     let embedded = translated.strip_prefix("***:").unwrap_or(&translated);
-    compiled(format!("{newline}{embedded}"), flags.contains('i'))
+    compiled(format!("{newline}{expanded}{embedded}"), flags.contains('i'))
 }
 
 fn bad_escape() -> Error {

@@ -1,6 +1,7 @@
 //! Actions on rows that reference a key that is gone.
 //!
-//! The rows of one foreign key are looked for together: by an index, or in one scan of their table.
+//! The rows of one foreign key are looked for together: by an index, or in one scan of their table. A row that is
+//! another one once it is locked may reference the key from another place, so all are looked for again then.
 
 use super::{Gone, Key, Work, may_read, values_at};
 use crate::statement::change::Target;
@@ -80,17 +81,23 @@ impl Work {
             return Ok(());
         }
         let places = key.places(table);
-        let mut scan = Some(search(run, &group.key, keys.values().map(|old| (*old).clone()))?);
-        while let Some(rows) = next_rows(&mut scan).await? {
-            for row in rows {
-                run.flag.check()?;
-                let row_key = table.key_of(&row);
-                let now = run.transaction.lock_referencing(table.oid, &row_key).await?;
-                let Some(now) = now else { continue };
-                if let Some(old) = keys.get(&values_at(&now, &places)) {
-                    let Some(referenced) = self.catalog.table(key.references) else { continue };
-                    let shown = may_read(run, referenced).then_some(&old[..]);
-                    return Err(key.still_referenced(&self.catalog, table, referenced, shown));
+        let mut is_over = false;
+        while !is_over {
+            is_over = true;
+            let wanted = keys.values().map(|old| (*old).clone());
+            let mut scan = Some(search(run, &group.key, wanted)?);
+            while let Some(rows) = next_rows(&mut scan).await? {
+                for row in rows {
+                    run.flag.check()?;
+                    let row_key = table.key_of(&row);
+                    let now = run.transaction.lock_referencing(table.oid, &row_key).await?;
+                    is_over &= now.as_ref() == Some(&row);
+                    let Some(now) = now else { continue };
+                    if let Some(old) = keys.get(&values_at(&now, &places)) {
+                        let Some(referenced) = self.catalog.table(key.references) else { continue };
+                        let shown = may_read(run, referenced).then_some(&old[..]);
+                        return Err(key.still_referenced(&self.catalog, table, referenced, shown));
+                    }
                 }
             }
         }
@@ -185,26 +192,38 @@ async fn locked_rows(
     mode: LockMode,
 ) -> Result<Vec<(Row, Option<Vec<Value>>)>> {
     let Key { table, key } = &group.key;
-    let mut rows = Kept::new(FOUND_BYTES_MAX, "an action of a foreign key");
-    let mut scan = Some(search(run, &group.key, group.keys.iter().map(|(old, _)| old.clone()))?);
-    while let Some(found) = next_rows(&mut scan).await? {
-        found.into_iter().try_for_each(|row| rows.push(row))?;
-    }
     let values = |(old, new): &(Vec<Value>, Option<Vec<Value>>)| {
         Some((key.referencing(table, old)?, new.clone()))
     };
     let wanted: HashMap<Vec<Value>, Option<Vec<Value>>> =
         group.keys.iter().filter_map(values).collect();
     let places = key.places(table);
-    let mut locked = Vec::with_capacity(rows.len());
-    for row in rows.rows() {
-        run.flag.check()?;
-        let row_key = table.key_of(&row);
-        let now = run.transaction.lock(table.oid, &row_key, mode, Wait::Wait).await?;
-        let Some(now) = now else { continue };
-        if let Some(new) = wanted.get(&values_at(&now, &places)) {
-            locked.push((now, new.clone()));
+    loop {
+        let rows = found_rows(run, group).await?;
+        let mut locked = Vec::with_capacity(rows.len());
+        let mut is_over = true;
+        for row in rows.rows() {
+            run.flag.check()?;
+            let row_key = table.key_of(&row);
+            let now = run.transaction.lock(table.oid, &row_key, mode, Wait::Wait).await?;
+            is_over &= now.as_ref() == Some(&row);
+            let Some(now) = now else { continue };
+            if let Some(new) = wanted.get(&values_at(&now, &places)) {
+                locked.push((now, new.clone()));
+            }
+        }
+        if is_over {
+            return Ok(locked);
         }
     }
-    Ok(locked)
+}
+
+/// Finds the rows that reference the keys of a group.
+async fn found_rows(run: &mut Run<'_>, group: &Group) -> Result<Kept> {
+    let mut rows = Kept::new(FOUND_BYTES_MAX, "an action of a foreign key");
+    let mut scan = Some(search(run, &group.key, group.keys.iter().map(|(old, _)| old.clone()))?);
+    while let Some(found) = next_rows(&mut scan).await? {
+        found.into_iter().try_for_each(|row| rows.push(row))?;
+    }
+    Ok(rows)
 }
