@@ -129,13 +129,17 @@ impl AdvisoryLocks {
     pub fn give_back(&self, key: AdvisoryKey, is_shared: bool) -> bool {
         let mut held = self.held.lock();
         let hold = AdvisoryHold { is_shared, is_of_transaction: false };
-        let Some(count) = held.get_mut(&key).map(|counts| counts.of(hold)) else { return false };
+        let Some(counts) = held.get_mut(&key) else { return false };
+        let count = counts.of(hold);
         if *count == 0 {
             return false;
         }
         *count -= 1;
+        let is_free = counts.modes() == 0;
         self.settle(key, &held);
-        held.retain(|other, counts| *other != key || counts.modes() != 0);
+        if is_free {
+            held.remove(&key);
+        }
         true
     }
 

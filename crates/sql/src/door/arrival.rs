@@ -22,7 +22,7 @@ pub(super) struct Arrived {
     /// The place of the connection, which it keeps until this is dropped; nothing for one to be turned away.
     pub(super) place: Option<OwnedSemaphorePermit>,
     /// Bounds the connections that are being turned away.
-    pub(super) _turn: Option<OwnedSemaphorePermit>,
+    pub(super) turn: Option<OwnedSemaphorePermit>,
 }
 
 impl Arrived {
@@ -34,7 +34,7 @@ impl Arrived {
     /// Has the connection be turned away.
     pub(super) fn give_up_place(&mut self) {
         // Its permit bounds it as one to be turned away.
-        self._turn = self.place.take().or(self._turn.take());
+        self.turn = self.place.take().or(self.turn.take());
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) async fn accept_all<F: Future<Output = ()> + Send + 'static>(
             },
         };
         set_options(&stream);
-        tasks.spawn_on(serve(Arrived { stream, address, place, _turn: turn }), threads);
+        tasks.spawn_on(serve(Arrived { stream, address, place, turn }), threads);
     }
 }
 

@@ -96,7 +96,8 @@ impl NodeDoor {
             Way::To(address, leader) => {
                 self.parts.counts.forward();
                 let stop = async { drop(stop.changed().await) };
-                let Arrived { stream, place, _turn, .. } = arrived;
+                // Both permits live until the copy ends.
+                let Arrived { stream, place, turn: _turn, .. } = arrived;
                 let copied = forward::copy(stream, leader, self.moved_from(&address), stop);
                 match place {
                     Some(_) => copied.await,

@@ -80,28 +80,37 @@ impl Work {
         if keys.is_empty() {
             return Ok(());
         }
+        while !self.refuse_found(run, &group.key, &keys).await? {}
+        Ok(())
+    }
+
+    /// Fails with 23503 if a row that is found now references one of the keys, which are given by the values that
+    /// reference them. Returns false if a row was another one once it was locked.
+    async fn refuse_found(
+        &self,
+        run: &mut Run<'_>,
+        of: &Key,
+        keys: &HashMap<Vec<Value>, &Vec<Value>>,
+    ) -> Result<bool> {
+        let Key { table, key } = of;
         let places = key.places(table);
-        let mut is_over = false;
-        while !is_over {
-            is_over = true;
-            let wanted = keys.values().map(|old| (*old).clone());
-            let mut scan = Some(search(run, &group.key, wanted)?);
-            while let Some(rows) = next_rows(&mut scan).await? {
-                for row in rows {
-                    run.flag.check()?;
-                    let row_key = table.key_of(&row);
-                    let now = run.transaction.lock_referencing(table.oid, &row_key).await?;
-                    is_over &= now.as_ref() == Some(&row);
-                    let Some(now) = now else { continue };
-                    if let Some(old) = keys.get(&values_at(&now, &places)) {
-                        let Some(referenced) = self.catalog.table(key.references) else { continue };
-                        let shown = may_read(run, referenced).then_some(&old[..]);
-                        return Err(key.still_referenced(&self.catalog, table, referenced, shown));
-                    }
+        let mut is_same = true;
+        let mut scan = Some(search(run, of, keys.values().map(|old| (*old).clone()))?);
+        while let Some(rows) = next_rows(&mut scan).await? {
+            for row in rows {
+                run.flag.check()?;
+                let row_key = table.key_of(&row);
+                let now = run.transaction.lock_referencing(table.oid, &row_key).await?;
+                is_same &= now.as_ref() == Some(&row);
+                let Some(now) = now else { continue };
+                if let Some(old) = keys.get(&values_at(&now, &places)) {
+                    let Some(referenced) = self.catalog.table(key.references) else { continue };
+                    let shown = may_read(run, referenced).then_some(&old[..]);
+                    return Err(key.still_referenced(&self.catalog, table, referenced, shown));
                 }
             }
         }
-        Ok(())
+        Ok(is_same)
     }
 
     /// Deletes the rows that reference the keys.
