@@ -101,6 +101,11 @@ impl Block {
         matches!(self.state, State::Idle)
     }
 
+    /// Returns whether there is a transaction, be it one that waits in a failed block for a savepoint.
+    pub(crate) fn holds_transaction(&self) -> bool {
+        !matches!(self.state, State::Idle | State::Failed(None))
+    }
+
     /// Returns whether the block takes nothing but its end.
     pub(crate) fn is_failed(&self) -> bool {
         matches!(self.state, State::Failed(_))

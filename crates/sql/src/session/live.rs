@@ -84,11 +84,16 @@ impl Server for Live {
 }
 
 impl Session {
-    /// Notes a statement that begins, for others to see. Keys that a transaction held have ended with it.
-    pub(super) fn note_statement(&mut self, text: &Arc<str>) {
-        if self.block.is_idle() {
+    /// Gives back the keys that a transaction held, if it has ended. A client is told of the end after this.
+    pub(super) fn settle_advisory(&self) {
+        if !self.block.holds_transaction() {
             self.advisory.end_transaction();
         }
+    }
+
+    /// Notes a statement that begins, for others to see.
+    pub(super) fn note_statement(&mut self, text: &Arc<str>) {
+        self.settle_advisory();
         let now = self.now();
         let transaction = if self.block.is_idle() { now } else { self.started };
         self.registered.activity.begin(text, now, transaction);
@@ -101,9 +106,7 @@ impl Session {
             (_, true) => "idle in transaction",
             _ => "idle",
         };
-        if state != "idle in transaction" {
-            self.advisory.end_transaction();
-        }
+        self.settle_advisory();
         self.registered.activity.rest(state, self.now());
     }
 }

@@ -291,6 +291,7 @@ impl Session {
         self.put_notices()?;
         self.wire.put(&error_message(error, Severity::Error))?;
         self.block.fail(&mut self.settings).await;
+        self.settle_advisory();
         if !self.block.is_open() {
             self.portals.roll_back();
         }

@@ -71,6 +71,14 @@ async fn a_key_of_a_transaction_ends_with_it() {
         assert!(one::<bool>(&other, is_free).await, "{end}");
         one_client.batch_execute("ROLLBACK").await.unwrap();
     }
+    // A failed block that has a savepoint goes on from there with its keys.
+    let text = "BEGIN; SELECT pg_advisory_xact_lock(1); SAVEPOINT s; SELECT 1/0";
+    one_client.batch_execute(text).await.unwrap_err();
+    assert!(!one::<bool>(&other, is_free).await);
+    one_client.batch_execute("ROLLBACK TO s; SELECT 1").await.unwrap();
+    assert!(!one::<bool>(&other, is_free).await);
+    one_client.batch_execute("COMMIT").await.unwrap();
+    assert!(one::<bool>(&other, is_free).await);
     // One of the session outlives a rollback.
     one_client.batch_execute("BEGIN; SELECT pg_advisory_lock(1); ROLLBACK").await.unwrap();
     assert!(!one::<bool>(&other, is_free).await);
