@@ -78,6 +78,12 @@ impl EntryIndex {
         self.extents.len()
     }
 
+    /// Bytes of all records that hold entries, and of the largest one.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        let lens = self.extents.iter().map(|extent| u64::from(extent.place.payload_len));
+        lens.fold((0, 0), |(sum, largest), len| (sum + len, largest.max(len)))
+    }
+
     /// Returns the extents that hold the entries from `first` on.
     pub(super) fn from(&self, first: u64) -> impl Iterator<Item = Extent> {
         let at = self.extents.partition_point(|extent| extent.last < first);

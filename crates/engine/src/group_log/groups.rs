@@ -14,9 +14,16 @@ use super::codec::{Parts, Rest, Role};
 use super::entry::{EntryId, GroupId, GroupState, HardState, ReplicaState};
 use super::entry_index::{EntryIndex, Extent, NewEntries, Place};
 use crate::log::SegmentNumber;
+use crate::log::framing::record::RECORD_HEADER_LEN;
 use crate::marks::GroupLogMark;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Most bytes that the record of a state takes on disk beside the descriptor: its header, and numbers of at
+/// most ten bytes.
+pub(super) const STATE_BYTES: u64 = RECORD_HEADER_LEN as u64 + 80;
+/// Most bytes that the record of a removal takes on disk.
+const REMOVAL_BYTES: u64 = RECORD_HEADER_LEN as u64 + 24;
 
 /// A replica with its entries.
 #[derive(Debug, Clone)]
@@ -50,6 +57,8 @@ enum Slot {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Groups {
     slots: BTreeMap<GroupId, Slot>,
+    /// The sum that [`Self::states_bytes`] returns.
+    states_bytes: u64,
 }
 
 /// Strictness of a record's check.
@@ -91,6 +100,12 @@ impl Groups {
 
     /// Applies a record that was checked, and that stands at `place`.
     pub(super) fn apply(&mut self, parts: &Parts<'_>, place: Place) {
+        let before = self.state_bytes(parts.group);
+        self.apply_to_slot(parts, place);
+        self.states_bytes = self.states_bytes + self.state_bytes(parts.group) - before;
+    }
+
+    fn apply_to_slot(&mut self, parts: &Parts<'_>, place: Place) {
         if let Some(least_replica) = parts.removed {
             let slot = Slot::Removed { least_replica, anchor: place.segment };
             self.slots.insert(parts.group, slot);
@@ -182,6 +197,19 @@ impl Groups {
                 Parts { group, removed, ..Parts::default() }.encode_state(out);
             }
             None => {}
+        }
+    }
+
+    /// Most bytes that the states of all groups take on disk, each in a record.
+    pub(super) fn states_bytes(&self) -> u64 {
+        self.states_bytes
+    }
+
+    fn state_bytes(&self, group: GroupId) -> u64 {
+        match self.slots.get(&group) {
+            Some(Slot::Alive(alive)) => STATE_BYTES + alive.descriptor.len() as u64,
+            Some(Slot::Removed { .. }) => REMOVAL_BYTES,
+            None => 0,
         }
     }
 

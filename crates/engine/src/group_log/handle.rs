@@ -26,16 +26,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Part of a segment that rounds leave to states, which are written again on a full disk.
-const KEPT_PART: u64 = 16;
-
 /// The log of all replication groups of a node. See the room's header.
 pub struct GroupLog {
     fs: Arc<dyn FileSystem>,
     /// Segments beyond which groups are asked to let go of the oldest.
     segments_max: usize,
     /// Bytes to which segments are preallocated.
-    segment_bytes: u64,
+    pub(super) segment_bytes: u64,
     /// Bytes of entries that are appended again in one record.
     pub(super) part_bytes: usize,
     /// Held over the I/O of freeing segments, which happens in order.
@@ -44,6 +41,8 @@ pub struct GroupLog {
     writer: Mutex<SegmentWriter, GroupLogWriter>,
     /// [`Self::synced_end`]; only grows, and guards nothing.
     synced_end: AtomicU64,
+    /// [`GroupLogSize::appended`]; only grows, and guards nothing.
+    appended: AtomicU64,
     /// All groups, as the records so far made them.
     groups: Mutex<Groups, GroupLogIndex>,
     pub(super) segments: Arc<SegmentSet>,
@@ -58,6 +57,8 @@ pub struct GroupLogSize {
     pub groups: usize,
     /// Records with entries that the index in memory knows, at some 40 bytes each.
     pub records: usize,
+    /// Bytes that rounds appended since the log was opened.
+    pub appended: u64,
 }
 
 /// One record to be written: its parts, and the payload that they were decoded from.
@@ -84,11 +85,11 @@ impl GroupLog {
         let segments =
             SegmentSet::new(Arc::clone(&fs), dir, &found.segments, spares, sizes.spares_max);
         let segments = Arc::new(segments);
-        segments.trim_spares()?;
         let list = Arc::<SegmentSet>::clone(&segments);
         let writer =
             SegmentWriter::open(Arc::clone(&fs), dir, &GROUP_LOG_FILES, sizes, &found.end, list)?;
-        Ok(Self {
+        let states = found.groups.states_bytes();
+        let log = Self {
             fs,
             segments_max: options.shape.log_segments_max,
             segment_bytes: sizes.segment_bytes,
@@ -96,9 +97,12 @@ impl GroupLog {
             reclaiming: Mutex::new(()),
             writer: Mutex::new(writer),
             synced_end: AtomicU64::new(end),
+            appended: AtomicU64::new(0),
             groups: Mutex::new(found.groups),
             segments,
-        })
+        };
+        log.segments.trim_spares(log.spares_for(states))?;
+        Ok(log)
     }
 
     /// Every group, living or removed, with its state.
@@ -145,22 +149,11 @@ impl GroupLog {
                 checked.map_err(|what| refused(parts.group, what))?;
             }
         }
-        self.keep_room_for_states(&writer, &payloads)?;
-        self.write(&mut writer, &encoded, &records)
-    }
-
-    /// Makes sure that states can be written again after `payloads`, so that a full disk does not keep the log
-    /// from freeing its segments: in the rest of the current segment, or in a spare, which is made in time.
-    fn keep_room_for_states(&self, writer: &SegmentWriter, payloads: &[Vec<u8>]) -> Result<()> {
-        let kept = (self.segment_bytes / KEPT_PART) as usize;
-        if writer.has_room(payloads.iter().map(Vec::len).chain([kept])) {
-            return Ok(());
-        }
-        match self.segments.ensure_spare(self.segment_bytes) {
-            Err(full @ Error::NoSpace { .. }) => Err(full),
-            // Another failure is the writer's to meet, and to stop for.
-            _ => Ok(()),
-        }
+        self.keep_room_for_states(&writer, &encoded)?;
+        self.write(&mut writer, &encoded, &records)?;
+        let bytes: usize = payloads.iter().map(|payload| RECORD_HEADER_LEN + payload.len()).sum();
+        self.appended.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Writes records whose parts were checked, and applies them.
@@ -310,7 +303,19 @@ impl GroupLog {
     /// The size of the log.
     pub fn size(&self) -> GroupLogSize {
         let (groups, records) = self.groups.lock().counts();
-        GroupLogSize { segments: self.segments.count(), groups, records }
+        let appended = self.appended.load(Ordering::Relaxed);
+        GroupLogSize { segments: self.segments.count(), groups, records, appended }
+    }
+
+    /// Returns the bytes of the records that hold the entries of `group`: what [`Self::append_again`]
+    /// writes, about.
+    pub fn kept_bytes(&self, group: GroupId) -> u64 {
+        self.groups.lock().alive(group).map_or(0, |alive| alive.index.bytes().0)
+    }
+
+    /// Returns the bytes of the segments beyond which groups are to let go of the oldest.
+    pub fn turn_bytes(&self) -> u64 {
+        self.segments_max as u64 * self.segment_bytes
     }
 
     pub(super) fn lock_writer(&self) -> MutexGuard<'_, SegmentWriter, GroupLogWriter> {
@@ -319,6 +324,14 @@ impl GroupLog {
 
     pub(super) fn lock_groups(&self) -> MutexGuard<'_, Groups, GroupLogIndex> {
         self.groups.lock()
+    }
+}
+
+impl<'a> Encoded<'a> {
+    /// Returns a record whose payload this room made.
+    pub(super) fn own(payload: &'a [u8]) -> Self {
+        let parts = Parts::decode(payload).expect("a record that was encoded here");
+        Self { parts, payload }
     }
 }
 

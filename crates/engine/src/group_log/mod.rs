@@ -29,6 +29,7 @@ mod groups;
 mod handle;
 mod reclaim;
 pub(crate) mod replay;
+mod room;
 mod segment_set;
 
 pub use entry::{

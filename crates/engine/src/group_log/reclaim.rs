@@ -4,15 +4,15 @@
 //!    and these are synced.
 //! 2. A state is written again whole, and so are the entries of a group: from the first to the last.
 //!    Both say what the log says already, so a crash in between changes nothing.
-//! 3. On a full disk there is room for states: every round leaves some of its segment, or a spare
-//!    ([`GroupLog::append`]). Segments that entries have left can always be freed.
+//! 3. On a full disk there is room for the states of all groups ([`super::room`]). They are written for one
+//!    segment after the other, so that a segment which is freed gives its room to the states of the next.
 //! 4. A repetition holds the writer's lock from its first record to its last: no write of any group
 //!    comes between, and no truncation of the group ([`super::groups`]).
 
 use super::codec::{self, Parts, Role};
 use super::entry::{GroupId, OwnedGroupEntry};
 use super::handle::{Encoded, GroupLog};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::log::SegmentNumber;
 use crate::log::framing::segment_writer::SegmentWriter;
 use crate::marks::GroupLogMark;
@@ -22,21 +22,30 @@ impl GroupLog {
     /// of groups that stand there are written again first, and synced. A segment that is being read
     /// stays for the next call. Call it after truncations.
     ///
-    /// After `NoSpace` nothing is lost, and the call can be repeated. After a failure to remove a
-    /// file likewise; a failed write or sync of the log stops writes.
+    /// After `NoSpace` nothing is lost and nothing was freed, and the call can be repeated. After a failure
+    /// to remove a file likewise; a failed write or sync of the log stops writes.
     pub fn reclaim(&self) -> Result<usize> {
         let _turn = self.reclaiming.lock();
-        let Some((oldest, newest)) = self.segments.ends() else { return Ok(0) };
+        let Some((mut oldest, newest)) = self.segments.ends() else { return Ok(0) };
         let limit = self.lock_groups().first_with_entries(newest);
-        if oldest >= limit {
-            return Ok(0);
-        }
-        self.carry(limit)?;
         let mut freed = 0;
-        while self.segments.retire_before(limit)? {
-            freed += 1;
+        while oldest < limit {
+            match self.free(oldest) {
+                Ok(true) => freed += 1,
+                Ok(false) => break,
+                Err(Error::NoSpace { .. }) if freed > 0 => break,
+                Err(error) => return Err(error),
+            }
+            oldest = oldest.next();
         }
         Ok(freed)
+    }
+
+    /// Frees the oldest segment, which no group has entries in. Returns false if it is being read.
+    fn free(&self, oldest: SegmentNumber) -> Result<bool> {
+        self.carry(oldest.next())?;
+        let states = self.lock_groups().states_bytes();
+        self.segments.retire_before(oldest.next(), self.spares_for(states))
     }
 
     /// Writes the states again that stand in segments before `limit` only, and makes all durable.
@@ -48,7 +57,7 @@ impl GroupLog {
             let (mut payloads, mut bytes) = (Vec::new(), 0);
             {
                 let states = self.lock_groups();
-                while let Some(group) = groups.next_if(|_| bytes < self.part_bytes) {
+                while let Some(group) = groups.next_if(|_| bytes < self.state_part_bytes()) {
                     let mut payload = Vec::new();
                     states.encode_state(group, &mut payload);
                     bytes += payload.len();
@@ -63,10 +72,11 @@ impl GroupLog {
 
     /// Appends all entries of `group` again, and syncs them, so that they keep no old segment. For
     /// a group whose entries cannot be flushed; the next [`Self::reclaim`] frees what it kept.
-    /// Costs a read and a write of all its entries, and other writes wait meanwhile.
+    /// Costs a read and a write of all its entries ([`Self::kept_bytes`]), and other writes wait meanwhile.
     ///
-    /// Errors are the ones of [`Self::append`] and [`Self::entries`]. After `NoSpace` the group is as
-    /// it was, and the call can be repeated.
+    /// Errors are the ones of [`Self::append`] and [`Self::entries`]. `NoSpace` tells that the copy does
+    /// not fit, or not beside the room for states. Then the group is as it was, and the call can be
+    /// repeated.
     pub fn append_again(&self, group: GroupId) -> Result<()> {
         let mut writer = self.lock_writer();
         if let Some(alive) = self.lock_groups().alive_mut(group) {
@@ -87,6 +97,7 @@ impl GroupLog {
         });
         let Some(mut indexes) = indexes else { return Ok(()) };
         let first = indexes.start;
+        self.make_room_for_entries(writer, group)?;
         while let Some(entries) = self.entries(group, indexes.clone(), self.part_bytes)? {
             let at = indexes.start;
             indexes.start += entries.len() as u64;
@@ -105,20 +116,21 @@ impl GroupLog {
             }
             let borrowed = entries.iter().map(OwnedGroupEntry::borrow);
             codec::encode_entries(&mut payload, role, at, borrowed);
-            self.write_again(writer, &[payload])?;
+            self.write_entries(writer, &payload)?;
         }
         Ok(())
     }
 
+    /// Writes a record of a repetition, if the room for states stays.
+    fn write_entries(&self, writer: &mut SegmentWriter, payload: &[u8]) -> Result<()> {
+        let encoded = [Encoded::own(payload)];
+        self.keep_room_for_states(writer, &encoded)?;
+        self.write(writer, &encoded, &[encoded[0].record()])
+    }
+
     /// Writes records that this room made.
     fn write_again(&self, writer: &mut SegmentWriter, payloads: &[Vec<u8>]) -> Result<()> {
-        let encoded: Vec<Encoded<'_>> = payloads
-            .iter()
-            .map(|payload| {
-                let parts = Parts::decode(payload).expect("a record that was encoded here");
-                Encoded { parts, payload }
-            })
-            .collect();
+        let encoded: Vec<_> = payloads.iter().map(|payload| Encoded::own(payload)).collect();
         let records: Vec<_> = encoded.iter().map(Encoded::record).collect();
         self.write(writer, &encoded, &records)
     }

@@ -5,14 +5,14 @@
 //! 2. A reader holds the handle of a segment to which the index of the groups led it. A segment is
 //!    retired when the index leads to it no more and no reader holds it. So no reader ever meets a
 //!    file that is being written for another segment, and no reader waits.
-//! 3. A retired segment becomes a spare, at most `spares_max` of them, or is removed. No two spares have
-//!    one name.
+//! 3. A retired segment becomes a spare, at most `spares_max` of them or as many as states need, or is
+//!    removed. No two spares have one name.
 
 use super::entry_index::Place;
 use crate::error::{Error, Result};
 use crate::locks::GroupLogSegmentList;
 use crate::log::framing::record::{self, GROUP_LOG, RECORD_HEADER_LEN, RecordFault};
-use crate::log::framing::segment_files::LogKind;
+use crate::log::framing::segment_files::{self, LogKind};
 use crate::log::framing::segment_writer::SegmentList;
 use crate::log::{RecordKind, SegmentNumber};
 use crate::marks::GroupLogMark;
@@ -112,29 +112,53 @@ impl SegmentSet {
         Self { fs, dir: dir.to_owned(), spares_max, state }
     }
 
-    /// Removes spares beyond `spares_max`, as a crash may leave them.
-    pub(super) fn trim_spares(&self) -> Result<()> {
+    /// Removes spares beyond `kept`, as a crash may leave them, and files that were made to be spares and
+    /// whose number is still to come: a reader takes them for none.
+    pub(super) fn trim_spares(&self, kept: usize) -> Result<()> {
+        let kept = kept.max(self.spares_max);
         let surplus = || {
             let mut state = self.state.lock();
-            if state.spares.len() > self.spares_max { state.spares.pop() } else { None }
+            if state.spares.len() > kept { state.spares.pop() } else { None }
         };
         while let Some(spare) = surplus() {
-            let path = GROUP_LOG_FILES.spare_path(&self.dir, spare);
-            self.fs.remove_file(&path).map_err(|error| Error::io("remove", &path, &error))?;
+            self.remove_spare(spare)?;
+        }
+        let [found] = segment_files::list(&*self.fs, &self.dir, [GROUP_LOG_FILES.spare])?;
+        let strays = found.into_iter().filter(|spare| !self.state.lock().spares.contains(spare));
+        strays.collect::<Vec<_>>().into_iter().try_for_each(|stray| self.remove_spare(stray))
+    }
+
+    fn remove_spare(&self, spare: SegmentNumber) -> Result<()> {
+        let path = GROUP_LOG_FILES.spare_path(&self.dir, spare);
+        self.fs.remove_file(&path).map_err(|error| Error::io("remove", &path, &error))
+    }
+
+    /// Makes sure that there are `count` spares of `bytes` bytes, so that the next segments need no space.
+    /// `NoSpace` leaves nothing behind.
+    pub(super) fn ensure_spares(&self, count: usize, bytes: u64) -> Result<()> {
+        let mut made = Vec::new();
+        while let Some(number) = self.next_spare(count) {
+            if let Err(error) = self.make_spare(number, bytes) {
+                let mut state = self.state.lock();
+                state.spares.retain(|spare| !made.contains(spare));
+                drop(state);
+                made.into_iter().for_each(|spare| drop(self.remove_spare(spare)));
+                return Err(error);
+            }
+            self.state.lock().spares.push(number);
+            made.push(number);
         }
         Ok(())
     }
 
-    /// Makes sure that there is a spare of `bytes` bytes, so that the next segment needs no space. `NoSpace`
-    /// leaves nothing behind.
-    pub(super) fn ensure_spare(&self, bytes: u64) -> Result<()> {
-        let number = {
-            let state = self.state.lock();
-            if !state.spares.is_empty() {
-                return Ok(());
-            }
-            state.segments.keys().next_back().map_or(SegmentNumber(1), |newest| newest.next())
-        };
+    /// Returns a number for a spare if there are fewer than `count`.
+    fn next_spare(&self, count: usize) -> Option<SegmentNumber> {
+        let state = self.state.lock();
+        let largest = state.segments.keys().next_back().max(state.spares.iter().max());
+        (state.spares.len() < count).then(|| largest.copied().unwrap_or_default().next())
+    }
+
+    fn make_spare(&self, number: SegmentNumber, bytes: u64) -> Result<()> {
         let path = GROUP_LOG_FILES.spare_path(&self.dir, number);
         let failed = |error| Error::io("create", &path, &error);
         let mut file = self.fs.create(&path).map_err(failed)?;
@@ -143,7 +167,6 @@ impl SegmentSet {
             let _ = self.fs.remove_file(&path);
             return Err(failed(error));
         }
-        self.state.lock().spares.push(number);
         Ok(())
     }
 
@@ -164,9 +187,9 @@ impl SegmentSet {
     }
 
     /// Retires the oldest segment if it stands before `limit`, is not the newest, and no reader
-    /// holds it. Returns whether it did. Touches the disk. After an error the segment is kept, and
-    /// the call can be repeated.
-    pub(super) fn retire_before(&self, limit: SegmentNumber) -> Result<bool> {
+    /// holds it. It becomes a spare if there are fewer than `spares`. Returns whether it did. Touches the
+    /// disk. After an error the segment is kept, and the call can be repeated.
+    pub(super) fn retire_before(&self, limit: SegmentNumber, spares: usize) -> Result<bool> {
         let (oldest, fate) = {
             let state = self.state.lock();
             let Some((oldest, handle)) = state.segments.first_key_value() else { return Ok(false) };
@@ -179,7 +202,7 @@ impl SegmentSet {
             }
             // A spare that was made, and not used for the segment of its number, has that name already.
             let is_named = state.spares.contains(oldest);
-            let has_place = state.spares.len() < self.spares_max && !is_named;
+            let has_place = state.spares.len() < spares.max(self.spares_max) && !is_named;
             (*oldest, if has_place { Fate::Spare } else { Fate::Removed })
         };
         self.remove(oldest, fate)?;

@@ -1,6 +1,7 @@
 //! Tests of the group log as a whole.
 
 mod damage;
+mod full_disk;
 mod history;
 mod model;
 
@@ -322,26 +323,4 @@ fn parts_of_an_earlier_repetition_are_not_taken_for_the_beginning_of_the_next() 
     let log = open(&machine.power_loss(), &options).unwrap();
     assert_eq!(log.groups(), before);
     assert_eq!(log.entries(GroupId(1), 3..7, usize::MAX).unwrap().unwrap().len(), 4);
-}
-
-/// A full disk must not keep a log from freeing the segments that are not needed, since nothing else may free
-/// anything.
-#[test]
-fn a_log_that_filled_its_disk_frees_its_segments() {
-    let machine = SimEnv::new(1);
-    let log = open(&machine, &small(4000)).unwrap();
-    log.append(&[create(1), create(2)]).unwrap();
-    machine.fs.set_capacity(30_000);
-    let mut fulls = 0;
-    for index in 1..=2000 {
-        while let Err(error) = append(&log, 1, index, &[7; 100]) {
-            assert!(matches!(error, Error::NoSpace { .. }), "{error}");
-            log.sync().unwrap();
-            log.truncate(GroupId(1), index - 1).unwrap();
-            assert!(log.reclaim().unwrap() > 0, "entry {index}");
-            fulls += 1;
-        }
-    }
-    assert!(fulls > 5);
-    assert_eq!(first_index(&log, 2), 1);
 }
