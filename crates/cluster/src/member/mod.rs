@@ -30,7 +30,7 @@ use crate::directory::{
     Directory, DirectoryMeta, Error as DirectoryError, Key, Mirror, NodePlace, Own, Presence,
     PresenceState, Used, follow, join,
 };
-use crate::group::NodeId;
+use crate::group::{MemberReport, NodeId};
 use crate::link::{self, Link, LinkOptions, serve};
 use crate::node::{self, Node, NodeError, Parts, Tablets};
 use crate::route::{Forwarded, Routed};
@@ -43,7 +43,6 @@ use reach::Reaching;
 use schemas::Schemas;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,6 +68,8 @@ const LEAVE_MAX: Duration = Duration::from_secs(1);
 /// Pause between two looks at a handover, and the looks after which another replica is tried.
 const TRANSFER_LOOK: Duration = Duration::from_millis(50);
 const TRANSFER_ROUNDS: usize = 20;
+/// Longest wait for the driver at a handover.
+const REPORT_MAX: Duration = Duration::from_secs(1);
 
 /// Parts and settings that a node starts with.
 pub struct MemberOptions {
@@ -332,31 +333,45 @@ impl Member {
     }
 
     /// Hands the groups that the node leads to other replicas, so that no client has to wait for an
-    /// election when it stops. Returns when it leads none, or after `bound`.
+    /// election when it stops. Returns when it leads none that a node within reach could take, or after `bound`.
     pub async fn hand_over(&self, bound: Duration) {
         let until = Instant::now() + bound;
         for round in 0.. {
-            let mut led = 0;
-            for (group, descriptor) in self.node.descriptors() {
-                let status = self.node.status(group).map(|status| *status.borrow());
-                if !status.is_some_and(|status| status.leads) {
-                    continue;
-                }
-                let others = descriptor.members.iter().filter(|member| member.node != self.id);
-                let others: Vec<_> = others.collect();
-                // A replica without others has no successor.
-                let Some(count) = NonZeroUsize::new(others.len()) else { continue };
-                led += 1;
-                if round % TRANSFER_ROUNDS == 0 {
-                    let at = round / TRANSFER_ROUNDS + group.0 as usize;
-                    self.node.transfer(group, others[at % count].replica);
-                }
-            }
-            if led == 0 || Instant::now() >= until {
+            if !self.leads_another_could() || Instant::now() >= until {
                 return;
+            }
+            if round % TRANSFER_ROUNDS == 0 {
+                self.begin_handover(round / TRANSFER_ROUNDS).await;
             }
             tokio::time::sleep(TRANSFER_LOOK).await;
         }
+    }
+
+    /// Returns true if the node leads a group that has a replica on a node within reach.
+    fn leads_another_could(&self) -> bool {
+        let reached = self.reached();
+        self.node.descriptors().into_iter().any(|(group, descriptor)| {
+            let leads = self.node.status(group).is_some_and(|status| status.borrow().leads);
+            leads && descriptor.members.iter().any(|member| reached.contains(&member.node))
+        })
+    }
+
+    /// Begins to hand each group to an heir within reach.
+    async fn begin_handover(&self, turn: usize) {
+        let (node, reached) = (Arc::clone(&self.node), self.reached());
+        let reports = tokio::task::spawn_blocking(move || node.report(REPORT_MAX)).await;
+        for report in reports.ok().flatten().unwrap_or_default() {
+            let within_reach = |of: &MemberReport| reached.contains(&of.member.node);
+            if let Some(heir) = node::heir(&report, self.id, turn, within_reach) {
+                self.node.transfer(report.group, heir);
+            }
+        }
+    }
+
+    /// Returns the other nodes to which there is a stream.
+    fn reached(&self) -> BTreeSet<NodeId> {
+        let links = self.watcher.others.links().into_iter();
+        links.filter(|(_, is_open, _)| *is_open).map(|(node, ..)| node).collect()
     }
 
     /// Stops the node: it takes no calls of others any more, and its replicas close. The engine stays

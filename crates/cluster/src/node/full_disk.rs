@@ -4,12 +4,12 @@
 //! 1. The log has time to help itself first: a short want of space moves nothing.
 //! 2. An heir has more on disk than this node, so its own disk takes what this one does not. A group
 //!    without an heir stays. If nothing was written since, nothing waits.
-//! 3. A handover that failed is tried again, with another heir if there is one.
+//! 3. A handover that failed is tried again, with another heir if there is one ([`super::heirs`]).
 
+use super::heirs::heir;
 use super::inbox::Event;
 use super::open::Shared;
-use crate::group::{GroupReport, Input, Member, NodeId, ReplicaId};
-use std::num::NonZeroUsize;
+use crate::group::{GroupReport, Input, NodeId, ReplicaId};
 use std::time::Duration;
 
 /// Looks that find the log without space before groups move.
@@ -34,7 +34,7 @@ impl Looks {
         }
         let reports = shared.report(REPORT_MAX).unwrap_or_default();
         for report in reports.iter().filter(|report| report.leads) {
-            let Some(to) = heir(report, shared.me, self.0) else { continue };
+            let Some(to) = heir_with_room(report, shared.me, self.0) else { continue };
             tracing::warn!(
                 group = report.group.0,
                 "handing over a group: this node's disk is full"
@@ -45,52 +45,42 @@ impl Looks {
     }
 }
 
-/// Returns a replica that has more of the group's log on disk than the leader's on `me`, another one at each
-/// turn.
-fn heir(report: &GroupReport, me: NodeId, turn: usize) -> Option<ReplicaId> {
-    let of = |member: Member| report.members.iter().find(|of| of.member == member);
-    let own = of(report.leader?)?.matched?;
-    let able = report.members.iter().filter(|of| {
-        of.member.node != me && !of.is_behind && of.matched.is_some_and(|matched| matched > own)
-    });
-    let able: Vec<_> = able.collect();
-    let count = NonZeroUsize::new(able.len())?;
-    Some(able[turn % count].member.replica)
+/// Returns a replica that has more of the group's log on disk than the leader's on `me`.
+fn heir_with_room(report: &GroupReport, me: NodeId, turn: usize) -> Option<ReplicaId> {
+    let own = report.members.iter().find(|of| of.member.node == me)?.matched?;
+    heir(report, me, turn, |of| of.matched.is_some_and(|matched| matched > own))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::group::{GroupId, MemberReport};
+    use crate::group::{GroupId, Member, MemberReport};
 
     #[test]
-    fn an_heir_has_more_on_disk_than_the_leader_and_changes_in_turn() {
+    fn an_heir_has_more_on_disk_than_the_leader() {
         let member = |id| Member { replica: ReplicaId(id), node: NodeId(id) };
-        let report = |matched: [u64; 3], is_behind: [bool; 3]| GroupReport {
+        let report = |matched: [u64; 3]| GroupReport {
             group: GroupId(16),
             term: 1,
             leads: true,
             leader: Some(member(1)),
             start: 0,
             last: 20,
-            committed: 20,
+            committed: matched[1].min(matched[2]).max(matched[0]),
             applied: 10,
-            members: (0..3)
-                .map(|at| MemberReport {
-                    member: member(at as u64 + 1),
-                    matched: Some(matched[at]),
-                    is_behind: is_behind[at],
+            members: (1..=3)
+                .map(|id| MemberReport {
+                    member: member(id),
+                    matched: Some(matched[id as usize - 1]),
+                    is_behind: false,
                 })
                 .collect(),
         };
-        let heirs = |matched, is_behind| {
-            let report = report(matched, is_behind);
-            [0, 1].map(|turn| heir(&report, NodeId(1), turn).map(|heir| heir.0))
+        let heirs = |matched| {
+            [0, 1].map(|turn| heir_with_room(&report(matched), NodeId(1), turn).map(|heir| heir.0))
         };
-        let none = [false; 3];
-        assert_eq!(heirs([10, 20, 20], none), [Some(2), Some(3)]);
-        assert_eq!(heirs([10, 10, 15], none), [Some(3), Some(3)], "node 2 is full, too");
-        assert_eq!(heirs([10, 20, 15], [false, true, false]), [Some(3), Some(3)]);
-        assert_eq!(heirs([20, 20, 20], none), [None, None], "nothing waits");
+        assert_eq!(heirs([10, 20, 20]), [Some(2), Some(3)]);
+        assert_eq!(heirs([10, 10, 15]), [Some(3), Some(3)], "node 2 is full, too");
+        assert_eq!(heirs([20, 20, 20]), [None, None], "nothing waits");
     }
 }

@@ -33,6 +33,7 @@ mod counts;
 mod driver_thread;
 mod full_disk;
 mod health;
+mod heirs;
 mod hosted;
 mod inbox;
 mod log_thread;
@@ -46,6 +47,7 @@ mod tablets;
 mod tests;
 mod upkeep;
 
+pub(crate) use heirs::heir;
 pub use hosted::{Ready, Status};
 pub use open::{NodeError, Options, Parts};
 pub use peers::{Links, Peers, Tables};
