@@ -37,6 +37,12 @@ impl TaskCount {
         CountedTask(Arc::clone(self))
     }
 
+    /// Returns the number of tasks that run.
+    #[cfg(test)]
+    pub(super) fn running(&self) -> usize {
+        *self.running.lock()
+    }
+
     /// Waits until no task runs.
     pub(super) fn wait(&self) {
         let mut running = self.running.lock();

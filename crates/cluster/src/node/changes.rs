@@ -6,6 +6,8 @@
 //! 3. A removal that may be of a restored directory takes no rows along ([`super::content`]).
 //! 4. A change runs to its end, also where its caller goes away: a replica that is in the log and not in
 //!    the driver would be out of reach.
+//! 5. One change is under way at a time. A caller waits for it, and for the log, for a bounded time: while the
+//!    disk is full, one change waits for space, and all others are refused.
 
 use super::Node;
 use super::hosted::Hosted;
@@ -18,8 +20,12 @@ use crate::group::{GroupId, ReplicaId, SavedReplica};
 use engine::TreeId;
 use engine::group_log::{GroupState, ReplicaState};
 use std::sync::Arc;
+use std::time::Duration;
 use table::{Error, Result, TableSchema};
 use tokio::sync::oneshot;
+
+/// Time after the longest wait for a turn, in which a change answers.
+const TURN_MARGIN: Duration = Duration::from_secs(1);
 
 impl Node {
     /// Creates the replica of a group that `descriptor` names for this node, durably when it returns.
@@ -27,9 +33,10 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if the group is here as a part of another table: its id was given twice. `FailedPrecondition` if the descriptor has no replica for this node, if another replica of the
-    /// group lives here, if this one was removed, or if its trees have content. Others are of disk and
-    /// engine; the call can be repeated.
+    /// `AlreadyExists` if the group is here as a part of another table: its id was given twice.
+    /// `FailedPrecondition` if the descriptor has no replica for this node, if another replica of the group
+    /// lives here, if this one was removed, or if its trees have content. Others are of disk and engine; the
+    /// call can be repeated. `Unavailable` if it took too long, and it may still be done.
     pub async fn create(&self, group: GroupId, descriptor: Descriptor) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let create = async move { shared.create(group, descriptor).await };
@@ -42,6 +49,7 @@ impl Node {
     /// # Errors
     ///
     /// `AlreadyExists` as of [`Self::may_remove`]. Disk and engine have theirs; the call can be repeated.
+    /// `Unavailable` if it took too long, and it may still be done.
     pub async fn remove(
         &self,
         group: GroupId,
@@ -76,14 +84,28 @@ impl Shared {
             drop(counted);
             done
         };
-        let done = self.runtime.spawn(change).await;
-        done.unwrap_or_else(|_| Err(closing()))
+        let task = self.runtime.spawn(change);
+        tokio::select! {
+            biased;
+            done = task => done.unwrap_or_else(|_| Err(closing())),
+            // The turn ends earlier, so that a change which is told as not begun has not begun.
+            () = self.pause(self.wait_max + TURN_MARGIN) => Err(waits("it may still be done")),
+        }
+    }
+
+    /// Waits for the end of the change that is under way.
+    async fn turn(&self) -> Result<tokio::sync::MutexGuard<'_, ()>> {
+        tokio::select! {
+            biased;
+            turn = self.changing.lock() => Ok(turn),
+            () = self.pause(self.wait_max) => Err(waits("nothing was done")),
+        }
     }
 
     async fn create(&self, group: GroupId, descriptor: Descriptor) -> Result<()> {
         let shared = self;
         super::calls::check_schema(&descriptor.schema)?;
-        let _turn = shared.changing.lock().await;
+        let _turn = shared.turn().await?;
         let first = descriptor.trees.first().map(|tree| u64::from(tree.0));
         let Some(replica) = descriptor.replica_on(shared.me).filter(|_| first == Some(group.0))
         else {
@@ -133,7 +155,7 @@ impl Shared {
         version: u64,
     ) -> Result<()> {
         let shared = self;
-        let _turn = shared.changing.lock().await;
+        let _turn = shared.turn().await?;
         shared.check_may_go(group, version).await?;
         // A tree of a group that has no descriptor here may be left of an earlier attempt.
         let first = u32::try_from(group.0).map(|tree| vec![TreeId(tree)]);
@@ -227,6 +249,12 @@ fn is_same_table(there: &Descriptor, new: &Descriptor) -> bool {
     is_same
         && (same_record
             || matches!((created(there), created(new)), (Ok(one), Ok(other)) if one == other))
+}
+
+fn waits(outcome: &str) -> Error {
+    Error::Unavailable(format!(
+        "this node did not come to change its replicas: its disk may be full; {outcome}"
+    ))
 }
 
 fn closing() -> Error {

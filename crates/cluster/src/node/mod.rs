@@ -134,11 +134,7 @@ impl Node {
 
     /// Waits for this time to pass.
     async fn pause(&self, time: Duration) {
-        let pause = {
-            let _timers = self.shared.runtime.enter();
-            tokio::time::sleep(time)
-        };
-        pause.await;
+        self.shared.pause(time).await;
     }
 
     /// Returns the condition of all groups; None if the node does not answer within `bound`, or has ended. Blocks.

@@ -163,6 +163,15 @@ impl Shared {
     }
 
     /// Lets all threads and tasks end.
+    /// Waits for this time to pass.
+    pub(super) async fn pause(&self, time: Duration) {
+        let pause = {
+            let _timers = self.runtime.enter();
+            tokio::time::sleep(time)
+        };
+        pause.await;
+    }
+
     fn stop(&self) {
         self.health.end();
         self.inbox.close();

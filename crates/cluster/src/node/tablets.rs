@@ -63,7 +63,7 @@ impl Tablets {
             let descriptor = descriptor.clone();
             async move {
                 match node == self.node.id() {
-                    true => self.node.create(group, descriptor).await,
+                    true => call.ask(node, self.node.create(group, descriptor)).await,
                     false => call.ask(node, self.peers.create(node, group, &descriptor)).await,
                 }
             }
@@ -109,7 +109,7 @@ impl Tablets {
         let least = ReplicaId(least);
         let remove = |node: NodeId| async move {
             match node == self.node.id() {
-                true => self.node.remove(group, least, version).await,
+                true => call.ask(node, self.node.remove(group, least, version)).await,
                 false => call.ask(node, self.peers.remove(node, group, least, version)).await,
             }
         };

@@ -3,6 +3,9 @@
 use super::*;
 use base::env::sim::{Call, Fault, FaultPoint};
 
+/// Longest wait of a request to a node that is alone.
+const WAIT: Duration = Duration::from_secs(2);
+
 /// A node that is alone in its group, on a simulated machine.
 struct Alone {
     machine: SimEnv,
@@ -15,6 +18,7 @@ impl Alone {
     fn open(machine: SimEnv) -> Self {
         let (engine, log) = open_parts(&machine.env(), Path::new("/data"), &small(), 1);
         let mut options = Options::new(NodeId(1), 1);
+        options.wait_max = WAIT;
         options.driver.tick = Duration::from_millis(10);
         let told = Arc::<Told>::default();
         // The clock of the simulated machine stands still.
@@ -71,6 +75,30 @@ fn a_full_disk_is_waited_for() {
     let alone = alone.reopen(SimEnv::kill);
     wait_for("a leader", || block_on(alone.node.readable(TREE)).is_ok());
     assert!(get(&alone.engine, TREE, "second").is_some());
+}
+
+#[test]
+fn changes_of_replicas_are_refused_on_a_full_disk_and_do_not_pile_up() {
+    let alone = Alone::new();
+    let group = tablets::group_of(OTHER);
+    let mut descriptor = descriptor(OTHER);
+    descriptor.members.truncate(1);
+    let create = || block_on(alone.node.create(group, descriptor.clone()));
+    // The tree is there, so that only the log needs space.
+    alone.engine.tree_or_create(OTHER, engine::TreeOptions::default()).unwrap();
+    let running = || alone.node.shared.tasks.running();
+    let before = running();
+    alone.machine.fs.inject(FaultPoint::Call(Call::WriteAt), 0, u64::MAX, Fault::NoSpace);
+    for _ in 0..2 {
+        let refused = create();
+        assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+        let refused = block_on(alone.node.remove(group, ReplicaId(1), 1));
+        assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    }
+    wait_for("the end of all changes but the one that waits for space", || running() <= before + 1);
+    assert!(alone.machine.fs.clear_faults());
+    wait_for("the replica", || create().is_ok());
+    wait_for("a write", || write_to(&alone.node, OTHER, "row").is_ok());
 }
 
 #[test]
