@@ -102,6 +102,43 @@ fn changes_of_replicas_are_refused_on_a_full_disk_and_do_not_pile_up() {
 }
 
 #[test]
+fn a_damaged_record_ends_a_node_that_has_to_read_it_for_others() {
+    let machines: BTreeMap<_, _> = (1..=3).map(|id| (id, SimEnv::new(id))).collect();
+    let mut shape = crate::Shape::DEFAULT;
+    (shape.cached_bytes_max, shape.append_bytes_max) = (0, 2000);
+    let mut cluster = Cluster::on(machines, small(), shape);
+    cluster.create(TREE);
+    cluster.write(TREE, "first");
+    let leader = cluster.leader(TREE);
+    let away = leader % 3 + 1;
+    cluster.stop(away);
+    let mut all = vec!["first".to_owned()];
+    for row in 0..40 {
+        all.push(format!("{row:04}{}", "x".repeat(100)));
+        cluster.write(TREE, all.last().unwrap());
+    }
+    let leader = cluster.leader(TREE);
+    let (disk, wanted) = (cluster.machines[&leader].fs.clone(), all[20].as_bytes());
+    for (path, _) in disk.files() {
+        let bytes = disk.read(&path).unwrap();
+        let found = bytes.windows(wanted.len()).position(|part| part == wanted);
+        if let Some(at) = found.filter(|_| path.extension() == Some("glog".as_ref())) {
+            disk.flip(&path, at, 1).unwrap();
+        }
+    }
+    cluster.start(away);
+    let failed = cluster.nodes[&leader].failed();
+    wait_for("the end of the leader", || failed.borrow().is_some());
+    let why = failed.borrow().clone().unwrap();
+    assert!(why.contains("entries of group 16 cannot be read") && why.contains(".glog"), "{why}");
+    // Another node leads, and its log has all.
+    cluster.stop(leader);
+    cluster.write(TREE, "after");
+    all.push("after".to_owned());
+    cluster.expect_rows(TREE, &all);
+}
+
+#[test]
 fn a_state_machine_that_lags_stops_no_other_group() {
     let cluster = Cluster::new();
     cluster.create(TREE);
